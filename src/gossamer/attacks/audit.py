@@ -87,7 +87,7 @@ class Errors:
 
 @dataclass(frozen=True, kw_only=True)
 class MeanError:
-    """An upper bound on the chance of a wrong guess, where a fair coin decides whether a canary takes part.
+    """An upper bound on the chance of a wrong guess, where a canary takes part with probability one half.
 
     That is the mean of the two errors of `Errors`.
 
@@ -164,7 +164,7 @@ def mean_error_at(
 ) -> MeanError:
     """The mean of both errors of calling a score above the threshold "in", with its Clopper-Pearson bound.
 
-    Assumes independent trials, a fair coin for each that decides whether the canary takes part, and a threshold that was not
+    Assumes independent trials, in each of which the canary takes part with probability one half, and a threshold that was not
     chosen by these scores. Then the number of wrong guesses is binomial. One bound takes all that may go wrong, and needs a
     third of the trials of `errors_at`.
 

@@ -1,7 +1,7 @@
 """The attack that won SNAKE 2023: density ratios in the marginals that a generator was fitted to.
 
-Golob, Pentyala, Maratkhan, De Cock 2024 ("Privacy vulnerabilities in marginals-based synthetic data", arXiv 2402.06699): DOMIAS
-ratios in place of one density over all columns, averaged over the marginals. A method that releases noisy marginals shows a
+Golob, Pentyala, Maratkhan, De Cock 2024 ("Privacy vulnerabilities in marginals-based synthetic data", arXiv 2402.06699).
+The score is the mean of DOMIAS ratios over the marginals, in place of one ratio over all columns. A method that releases noisy marginals shows a
 member in each of them, and in nothing else.
 """
 
@@ -42,8 +42,8 @@ def marginal_ratios(
 ) -> Attack:
     """Score each row by the mean over the marginals of (p_G + 1/R) / (p_R + 1/R) at its cells, and judge by the area.
 
-    p_G are the model's probabilities and p_R the shares of the reference. 1/R, the share of one reference row, keeps the ratio
-    of an empty cell finite. Interval over the rows, with the model and the reference as they are; see `roc.roc`.
+    p_G are the model's probabilities and p_R the shares of the reference. 1/R keeps the ratio of an
+    empty cell finite: it is the share of one reference row. Interval over the rows, with the model and the reference as they are; see `roc.roc`.
 
     Args:
         model: the probabilities of each marginal's cells, flat, the last column fastest.

@@ -51,12 +51,8 @@ class TableAttacks(AttackKind):
             known = np.isin(outside.names[outside.units], inside.names[inside.names != ""])
             if known.all():
                 raise _none_left()
-            said = (
-                f"{known.sum():,} rows of non-members belong to units of members and were left out."
-                if known.any()
-                else ""
-            )
-            return outside[np.flatnonzero(~known)], said
+            said = f"Rows of units that are among the members were left out of the non-members: {known.sum():,}."
+            return outside[np.flatnonzero(~known)], said if known.any() else ""
         rows, counts = np.unique(inside.codes, axis=0, return_counts=True)
         own = {row.tobytes(): count for row, count in zip(rows, counts, strict=True)}
         among = np.mean([row.tobytes() in own for row in np.ascontiguousarray(outside.codes)])
