@@ -1,7 +1,8 @@
 """The attack that won SNAKE 2023: density ratios in the marginals that a generator was fitted to.
 
 Golob, Pentyala, Maratkhan, De Cock 2024 ("Privacy vulnerabilities in marginals-based synthetic data", arXiv 2402.06699).
-The score is the mean of DOMIAS ratios over the marginals, in place of one ratio over all columns. A method that releases noisy marginals shows a
+The score is the mean of DOMIAS ratios over the marginals, in place of one ratio over all columns. A method that releases noisy
+marginals shows a
 member in each of them, and in nothing else.
 """
 
@@ -43,7 +44,9 @@ def marginal_ratios(
     """Score each row by the mean over the marginals of (p_G + 1/R) / (p_R + 1/R) at its cells, and judge by the area.
 
     p_G are the model's probabilities and p_R the shares of the reference. 1/R keeps the ratio of an
-    empty cell finite: it is the share of one reference row. Interval over the rows, with the model and the reference as they are; see `roc.roc`.
+    empty cell finite: it is the share of one reference row.
+
+    Interval over the rows, with the model and the reference as they are; see `roc.roc`.
 
     Args:
         model: the probabilities of each marginal's cells, flat, the last column fastest.
