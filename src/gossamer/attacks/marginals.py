@@ -2,8 +2,7 @@
 
 Golob, Pentyala, Maratkhan, De Cock 2024 ("Privacy vulnerabilities in marginals-based synthetic data", arXiv 2402.06699).
 The score is the mean of DOMIAS ratios over the marginals, in place of one ratio over all columns. A method that releases noisy
-marginals shows a
-member in each of them, and in nothing else.
+marginals shows a member in each of them, and in nothing else.
 """
 
 from collections.abc import Iterable, Sequence

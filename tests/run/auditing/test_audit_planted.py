@@ -58,7 +58,7 @@ def columns_counted_twice(monkeypatch: pytest.MonkeyPatch) -> None:
         private.release(marginals.a_bound_each(run, query, Noise.of(run.config).columns, equal=True), query)
         yield from once(run, state, private)
 
-    monkeypatch.setattr(marginals, "columns", twice)
+    monkeypatch.setattr("gossamer.methods.marginals.loop.columns", twice)
     monkeypatch.setattr(PrivacyLedger, "charge", lambda self, event: None)
 
 
