@@ -16,7 +16,7 @@ from scipy import stats
 from torch import Tensor, nn
 
 from gossamer.attacks import audit
-from gossamer.attacks.audit import Errors, Profile
+from gossamer.attacks.audit import Errors, MeanError, Profile
 from gossamer.attacks.canaries import TurnedCritics
 from gossamer.attacks.weights import fisher_direction
 from gossamer.errors import DataError, RequestError
@@ -54,6 +54,40 @@ def test_a_thousand_trials_without_an_error_say_5_6_and_no_more() -> None:
     assert audit.epsilon_from_errors(found, delta=0.5) == pytest.approx(
         math.log((1 - found.missed - 0.5) / found.false_alarm)
     )
+
+
+def test_both_errors_counted_together_say_more_with_as_many_trials() -> None:
+    found = audit.mean_error_at(np.ones(1000), np.zeros(1000), 0.5)
+    assert found.wrong == pytest.approx(1 - 0.05 ** (1 / 2000))
+    assert audit.epsilon_from_errors(found, delta=0.0) == pytest.approx(math.log(1 / found.wrong - 1))
+    assert audit.epsilon_from_errors(found, delta=0.5) == pytest.approx(math.log(0.5 / found.wrong - 1))
+    one_missed = audit.mean_error_at(np.r_[np.ones(999), 0.0], np.zeros(1000), 0.5)
+    assert one_missed.wrong == pytest.approx(stats.beta.ppf(0.95, 2, 1999))
+    guessed = audit.mean_error_at(np.r_[np.ones(50), np.zeros(50)], np.r_[np.ones(50), np.zeros(50)], 0.5)
+    assert audit.epsilon_from_errors(guessed, delta=0.0) == 0.0
+
+
+def test_the_mean_error_forbids_the_gaussians_that_would_err_more() -> None:
+    """The least mean error against a Gaussian is Phi(-mu / 2): Dong, Roth, Su 2022, theorem 2.7."""
+
+    def family(noise: float) -> Profile:
+        return audit.poisson_gaussian(1.0, noise, 1)
+
+    for mu in (0.25, 1.0, 3.0):
+        wrong = MeanError(wrong=float(stats.norm.cdf(-mu / 2)), trials=9, confidence=0.95)
+        assert audit.most_noise(wrong, family, claimed=1.0) == pytest.approx(1 / mu, rel=2e-3)
+
+
+def test_the_mean_error_of_a_gaussian_lies_below_its_bound() -> None:
+    """200 repeats of 2,000 trials at mu = 1: of 5 % that may lie above the truth, 21 of 200 have a chance of 1e-3."""
+    draw, wrong, least = np.random.default_rng(0), 0, float(stats.norm.cdf(-0.5))
+    widths = []
+    for _ in range(200):
+        found = audit.mean_error_at(draw.normal(1, 1, 1000), draw.normal(0, 1, 1000), 0.5)
+        wrong += found.wrong < least
+        widths.append(-2 * stats.norm.ppf(found.wrong))
+    assert wrong <= 20
+    assert np.mean(widths) > 0.88  # 0.90; two bounds at once leave 0.83
 
 
 def test_either_side_may_show_more() -> None:

@@ -8,6 +8,7 @@ Scores are those of *canaries*: higher where the attacker thinks that the canary
 them, and differential privacy forbids both to be small together:
 
 1. `epsilon_from_errors` assumes nothing. With n trials it cannot pass about ln(n / 4): 5.6 for 1,000.
+   `mean_error_at` counts both errors together. Where they are alike, a third of the trials gives the same bound.
 2. `log_likelihood_ratio` with `most_noise` is the best statistic there is for a canary along a direction of its own.
    Its errors lie on the privacy curve of the mechanism, so the bound comes as near as trials allow.
 
@@ -56,6 +57,22 @@ class Errors:
     outside: int
     confidence: float
 
+    def contradict(self, epsilons: Scores, deltas: Scores) -> bool:
+        """Whether no mechanism that is (epsilons[i], deltas[i])-DP for every i allows errors so small. [E] each."""
+        return any(
+            bool((1 - pair.missed - deltas > np.exp(epsilons) * pair.false_alarm).any())
+            for pair in (self, self.swapped)
+        )
+
+    def epsilon(self, delta: float) -> float:
+        """See `epsilon_from_errors`."""
+        bounds = [
+            math.log((1 - pair.missed - delta) / pair.false_alarm)
+            for pair in (self, self.swapped)
+            if 1 - pair.missed - delta > 0
+        ]
+        return max([0.0, *bounds])
+
     @property
     def swapped(self) -> "Errors":
         """The same guess the other way round: who says "out" now says "in"."""
@@ -66,6 +83,32 @@ class Errors:
             outside=self.inside,
             confidence=self.confidence,
         )
+
+
+@dataclass(frozen=True, kw_only=True)
+class MeanError:
+    """An upper bound on the chance of a wrong guess, where a canary takes part with probability one half.
+
+    That is the mean of the two errors of `Errors`.
+
+    Args:
+        wrong: the bound.
+        trials: with a canary and without.
+        confidence: that it holds.
+    """
+
+    wrong: float
+    trials: int
+    confidence: float
+
+    def contradict(self, epsilons: Scores, deltas: Scores) -> bool:
+        """See `Errors.contradict`. (epsilon, delta)-DP has FNR + e^epsilon FPR >= 1 - delta both ways round: add the two."""
+        return bool((2 * self.wrong * (1 + np.exp(epsilons)) < 2 * (1 - deltas)).any())
+
+    def epsilon(self, delta: float) -> float:
+        """See `epsilon_from_errors`: ln((1 - delta) / wrong - 1)."""
+        odds = (1 - delta) / self.wrong - 1
+        return math.log(odds) if odds > 1 else 0.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,13 +123,9 @@ class Profile:
     epsilons: Scores
     deltas: Scores
 
-    def refuted_by(self, errors: Errors) -> bool:
+    def refuted_by(self, errors: Errors | MeanError) -> bool:
         """Whether no mechanism with this curve lets an attacker make so few errors."""
-        return any(self._violated(pair) for pair in (errors, errors.swapped))
-
-    def _violated(self, errors: Errors) -> bool:
-        right = 1 - errors.missed - self.deltas
-        return bool((right > np.exp(self.epsilons) * errors.false_alarm).any())
+        return errors.contradict(self.epsilons, self.deltas)
 
 
 def errors_at(inside: ArrayLike, outside: ArrayLike, threshold: float, *, confidence: float = CONFIDENCE) -> Errors:
@@ -100,17 +139,44 @@ def errors_at(inside: ArrayLike, outside: ArrayLike, threshold: float, *, confid
         threshold: fixed beforehand, or chosen by others.
         confidence: that both bounds hold.
     """
+    missed, false_alarms, n, m = errors_of(inside, outside, threshold, confidence)
+    tail = (1 - confidence) / 2
+    return Errors(
+        missed=clopper_pearson_upper(missed, n, tail),
+        false_alarm=clopper_pearson_upper(false_alarms, m, tail),
+        inside=n,
+        outside=m,
+        confidence=confidence,
+    )
+
+
+def errors_of(inside: ArrayLike, outside: ArrayLike, threshold: float, confidence: float) -> tuple[int, int, int, int]:
+    """How many canaries are missed, how many are false alarms, and the numbers of both: n and m. Checks the arguments."""
     with_canary, without = scores("inside", inside), scores("outside", outside)
     if not 0 < confidence < 1:
         raise RequestError(f"confidence: {confidence} is no share between 0 and 1; 0.95 is common.")
-    tail = (1 - confidence) / 2
-    return Errors(
-        missed=clopper_pearson_upper(int((with_canary <= threshold).sum()), len(with_canary), tail),
-        false_alarm=clopper_pearson_upper(int((without > threshold).sum()), len(without), tail),
-        inside=len(with_canary),
-        outside=len(without),
-        confidence=confidence,
-    )
+    missed, false_alarms = int((with_canary <= threshold).sum()), int((without > threshold).sum())
+    return missed, false_alarms, len(with_canary), len(without)
+
+
+def mean_error_at(
+    inside: ArrayLike, outside: ArrayLike, threshold: float, *, confidence: float = CONFIDENCE
+) -> MeanError:
+    """The mean of both errors of calling a score above the threshold "in", with its Clopper-Pearson bound.
+
+    Assumes independent trials, in each of which the canary takes part with probability one half, and a threshold that was not
+    chosen by these scores. Then the number of wrong guesses is binomial. One bound takes all that may go wrong, and needs a
+    third of the trials of `errors_at`.
+
+    Args:
+        inside: [n], scores of canaries that took part.
+        outside: [m], of canaries that did not.
+        threshold: fixed beforehand, or chosen by others.
+        confidence: that the bound holds.
+    """
+    counted = errors_of(inside, outside, threshold, confidence)
+    trials, wrong = sum(counted[2:]), sum(counted[:2])
+    return MeanError(wrong=clopper_pearson_upper(wrong, trials, 1 - confidence), trials=trials, confidence=confidence)
 
 
 def clopper_pearson_upper(successes: int, trials: int, tail: float) -> float:
@@ -144,18 +210,13 @@ def best_threshold(inside: Scores, outside: Scores) -> float:
 # ---------------------------------------------------------------------- 1. counted errors
 
 
-def epsilon_from_errors(errors: Errors, *, delta: float) -> float:
+def epsilon_from_errors(errors: Errors | MeanError, *, delta: float) -> float:
     """Epsilon at the least: ln((1 - FNR - delta) / FPR), or with the roles swapped. Assumes nothing about the mechanism.
 
     Kairouz, Oh, Viswanath 2015, theorem 2.1: an (epsilon, delta)-DP mechanism has 1 - FNR <= delta + e^epsilon FPR.
     Without a single error among n trials on either side it is about ln(n / 3.7) at 95 %: 5.6 for 1,000.
     """
-    bounds = [
-        math.log((1 - pair.missed - delta) / pair.false_alarm)
-        for pair in (errors, errors.swapped)
-        if 1 - pair.missed - delta > 0
-    ]
-    return max([0.0, *bounds])
+    return errors.epsilon(delta)
 
 
 # ---------------------------------------------------------------------- 2. the curve of a Gaussian
@@ -272,7 +333,7 @@ def _losses(rate: float, noise: float, steps: int) -> loss.PrivacyLossDistributi
     return once.self_compose(steps)
 
 
-def most_noise(errors: Errors, profile_of: Callable[[float], Profile], *, claimed: float) -> float:
+def most_noise(errors: Errors | MeanError, profile_of: Callable[[float], Profile], *, claimed: float) -> float:
     """The mechanism has at most this much noise, if it is one of a family: with more, its errors could not be so small.
 
     Args:

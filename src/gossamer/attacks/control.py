@@ -1,6 +1,6 @@
 """The control of every membership attack: do members and non-members differ whatever the run did?
 
-A classifier sees pictures of both sets, and nothing of the run. Where membership is random it can do no better than guessing.
+A classifier sees records of both sets, and nothing of the run. Where membership is random it can do no better than guessing.
 Where it does better, the sets differ in other ways, such as other writers or another scanner. An attack may have seen those.
 The idea is the blind baselines of Das, Zhang, Tramèr 2024 ("Blind baselines beat membership inference attacks for foundation
 models").
@@ -22,13 +22,13 @@ def separability(members: Array, nonmembers: Array, *, seed: int) -> Estimate:
     """The area under the ROC curve of a classifier that never saw the run; guessing gives 0.5.
 
     Randomised trees (Geurts, Ernst, Wehenkel 2006) learn from one half of each set and score the other. They see pictures
-    averaged to at most 14 pixels a side. The interval (95 %) is over the pictures of the other half, with the trees as they
-    are. It holds where pictures are independent: give one of each unit. Where membership is random, it lies above 0.5 in
+    averaged to at most 14 pixels a side. The interval (95 %) is over the records of the other half, with the trees as they
+    are. It holds where records are independent: give one of each unit. Where membership is random, it lies above 0.5 in
     about one case of 40.
 
     Args:
-        members: uint8 [M, C, H, W], at least 4.
-        nonmembers: uint8 [N, C, H, W], at least 4.
+        members: uint8 [M, C, H, W] or features [M, D], at least 4.
+        nonmembers: [N, ...], at least 4.
         seed: fixes halves and trees.
     """
     rng = np.random.default_rng(seed)
@@ -41,7 +41,12 @@ def separability(members: Array, nonmembers: Array, *, seed: int) -> Estimate:
 
 
 def _small(images: Array) -> Features:
-    """float32 [n, features]: means over squares of pixels; what is left over at the right and below is cut off."""
+    """float32 [n, features]: means over squares of pixels; what is left over at the right and below is cut off.
+
+    Features are taken as they are.
+    """
+    if images.ndim == 2:
+        return images.astype(np.float32)
     n, channels, height, width = images.shape
     down, across = max(1, height // _SIDE), max(1, width // _SIDE)
     whole = images[:, :, : height // down * down, : width // across * across]

@@ -15,7 +15,6 @@ from typing import Any, ParamSpec, TypeVar
 
 import numpy as np
 
-from gossamer.data.card import Card
 from gossamer.errors import RequestError, RunFolderError, did_you_mean
 from gossamer.methods.method import AnyMethod, BaseConfig
 
@@ -79,12 +78,6 @@ def check_seed(name: str, seed: Any) -> None:
     """Refuse a seed that some random generator does not take, with a RequestError; None is no seed."""
     if seed is not None and not 0 <= seed < 2**63:
         raise RequestError(f"{name} must be a whole number from 0 to {2**63 - 1:,}, not {seed:,}.")
-
-
-def refuse_table(card: Card, command: str, *, where: object) -> None:
-    """Refuse a table where a command takes pictures only, with a RequestError. where: of the run or the card."""
-    if card.kind == "table":
-        raise RequestError(f"{where} is of a table, and `gossamer {command}` takes pictures only so far.")
 
 
 def check_place(out: str | Path | None) -> None:

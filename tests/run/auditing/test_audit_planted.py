@@ -4,7 +4,7 @@ The loops are those of the methods, the trials few: 300 canaries on either side.
 above the epsilon that noise multiplier and rate promise, at 95 % confidence. Noise and coins are fixed.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -14,10 +14,13 @@ from slowly import slow_among
 from torch import nn
 
 from gossamer.attacks import audit as bounds
-from gossamer.data.card import DataCard
 from gossamer.data.fingerprint import SALT
 from gossamer.data.records import Records
 from gossamer.methods import METHODS
+from gossamer.methods.marginals import Noise
+from gossamer.methods.marginals import loop as marginals
+from gossamer.methods.marginals.counts import Counts, Errors
+from gossamer.privacy.ledger import PrivacyLedger
 from gossamer.privacy.mechanisms.gaussian import GroupedGaussianSum, PoissonGaussianSum
 from gossamer.privacy.mechanisms.sampling import PoissonSampled
 from gossamer.privacy.mechanisms.two_term import TermwiseGaussianSum
@@ -35,6 +38,28 @@ Plant = Callable[[pytest.MonkeyPatch], None]
 def halved_noise(monkeypatch: pytest.MonkeyPatch) -> None:
     add = Rng.add_gaussian_
     monkeypatch.setattr(Rng, "add_gaussian_", lambda self, out, std: add(self, out, std / 2))
+
+
+def seven_tenths_of_the_noise(monkeypatch: pytest.MonkeyPatch) -> None:
+    add = Rng.add_gaussian_
+    monkeypatch.setattr(Rng, "add_gaussian_", lambda self, out, std: add(self, out, 0.7 * std))
+
+
+def errors_that_move_by_1(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Errors, "bound", 1.0)
+
+
+def columns_counted_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The counts of the columns are released twice, and no ledger is asked."""
+    once = marginals.columns
+
+    def twice(run: Any, state: Any, private: Any) -> Iterator[Any]:
+        query = Counts(state.net.maps, marginals.first_cliques(state.net))
+        private.release(marginals.a_bound_each(run, query, Noise.of(run.config).columns, equal=True), query)
+        yield from once(run, state, private)
+
+    monkeypatch.setattr("gossamer.methods.marginals.loop.columns", twice)
+    monkeypatch.setattr(PrivacyLedger, "charge", lambda self, event: None)
 
 
 def reused_noise(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -71,7 +96,7 @@ def lower(method: str, noise: float, *, share: float = 1.0, trials: int = 300, *
     """What is claimed with this noise, and what is found."""
     small = TRIAL_CONFIGS[method]
     many = small.canary == "gradients"
-    card = DataCard(shape=small.shape, classes=small.classes, declared_size=60 + (trials if many else 1))
+    card = small.card(trials if many else 1)
     if many or small.canary == "terms":
         settings["expected_batch_size"] = round(share * card.declared_size)
     job = METHODS[method].job({**small.settings, "noise_multiplier": noise, **settings}, card)
@@ -88,6 +113,7 @@ CASES: dict[str, tuple[Plant, dict[str, Any]]] = {
     "batch-size factor wrong": (twice_the_batch, {"method": "teacher", "noise": 0.7, "steps": 4, "share": 0.25}),
     "one noise draw reused": (reused_noise, {"method": "teacher", "noise": 1.0, "steps": 4, "share": 0.5}),
     "group sensitivity too small": (one_group_s_noise, {"method": "dp-wgan", "noise": 2.0, "steps": 2}),
+    "noise of all tables halved": (halved_noise, {"method": "marginals", "noise": 0.5, "trials": 20}),
 }
 ONE_A_RUN: dict[str, tuple[Plant, dict[str, Any]]] = {
     "C2 for 2 C2": (c2_for_2_c2, {"method": "privae", "noise": 0.7, "steps": 2, "split": 0.05}),
@@ -97,6 +123,16 @@ ONE_A_RUN: dict[str, tuple[Plant, dict[str, Any]]] = {
     ),
     "noise of one vote halved": (halved_noise, {"method": "evolve", "noise": 0.7, "steps": 2}),
     "noise of the moments halved": (halved_noise, {"method": "moments", "noise": 0.5}),
+    "noise of all tables less by 30 %": (seven_tenths_of_the_noise, {"method": "marginals", "noise": 0.5}),
+    "tables that each have the noise of one": (one_group_s_noise, {"method": "marginals", "noise": 0.5}),
+    "errors move by 1, not by the root of their number": (
+        errors_that_move_by_1,
+        {"method": "marginals", "noise": 0.5, "errors_share": 0.5},
+    ),
+    "a query of tables without a charge": (
+        columns_counted_twice,
+        {"method": "marginals", "noise": 0.5, "columns_share": 0.8},
+    ),
 }
 
 

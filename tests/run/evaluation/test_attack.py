@@ -15,6 +15,7 @@ from gossamer.methods.dpgan import loop as dpgan
 from gossamer.methods.synthesizer import Synthesizer
 from gossamer.privacy.random.noise import Rng
 from gossamer.run.evaluation import attack as attacking
+from gossamer.run.evaluation import picture_attacks
 from gossamer.run.report.wording import attack_rows, verdict
 
 Run = Callable[..., Any]
@@ -268,7 +269,7 @@ def test_a_discriminator_that_knows_the_members_is_caught(
     monkeypatch.setattr(dpgan.State, "scores", scores)
     synthesizer = Synthesizer.load(run)
     target = attacking._target(synthesizer, inside, outside, synthesizer.job.begin(Rng(0)), 100, 500, seed=3)
-    found = [attacking._entry(each) for each in attacking._on_discriminators(target)]
+    found = [attacking._entry(each) for each in picture_attacks.on_discriminators(target)]
     assert found[0]["value"] == 1.0
     assert found[-1]["value"] > 0.95  # 500 non-members: enough to be sure of a rate of 1 %
     told = verdict(found, INFINITE)

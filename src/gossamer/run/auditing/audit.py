@@ -17,7 +17,6 @@ from typing import Any
 
 from gossamer.attacks import audit as bounds
 from gossamer.attacks.arrays import Scores
-from gossamer.data.card import DataCard
 from gossamer.errors import RequestError, RunFolderError
 from gossamer.events import Sink, silent
 from gossamer.files import write_atomically
@@ -36,7 +35,7 @@ _RATES = {"gradients": 0.25, "terms": 0.5}
 """Sampling rate of the small runs, by the kind of canary, unless --expected-batch-size says another."""
 _FINAL = 500
 """Models with the canary, and about as many without, where only models are looked at."""
-_OF_A_RUN = ("max_norm", "max_norm_batch", "split", "divergence", "grouping", "draw")
+_OF_A_RUN = ("max_norm", "max_norm_batch", "split", "divergence", "grouping", "draw", "columns_share", "errors_share")
 """Settings that say where noise goes: those of a run are audited with it. Its nets, steps and batches are not."""
 
 
@@ -130,12 +129,14 @@ def audit(  # noqa: PLR0913 (its arguments are the options of a command)
         raise RequestError(
             f"{method} claims nothing, so there is nothing to refute: its epsilon is infinity. Use `gossamer attack` instead."
         )
-    if chosen_method.takes == "table":
-        raise RequestError(f"{method} takes a table, for which `gossamer audit` has no canaries yet.")
     if method not in TRIAL_CONFIGS:
         raise RequestError(
             f"{method} is a plug-in, for which Gossamer has no canaries, so it cannot be audited. Its author tests it with "
             "gossamer.testing. To attack what it releases, use `gossamer attack`."
+        )
+    if final and chosen_method.takes == "table":
+        raise RequestError(
+            f"{method} releases a model of another size in each run, and --final compares weights: leave it out."
         )
     trial_config, began = TRIAL_CONFIGS[method], time.monotonic()
     merged = {**trial_config.settings, **{name: value for name, value in (settings or {}).items() if value is not None}}
@@ -143,7 +144,7 @@ def audit(  # noqa: PLR0913 (its arguments are the options of a command)
     shared = kind == "gradients" and not final
     trials = trials or (_FINAL if final else trial_config.trials(epsilon))
     in_a_run = min(trials, IN_A_RUN, int(0.9 / delta) - ORDINARY) if shared else 1  # delta is below 1 / declared size
-    card = DataCard(shape=trial_config.shape, classes=trial_config.classes, declared_size=ORDINARY + in_a_run)
+    card = trial_config.card(in_a_run)
     if "expected_batch_size" in {field.name for field in dataclasses.fields(chosen_method.config_type)}:
         merged.setdefault("expected_batch_size", max(1, round(_RATES[kind] * card.declared_size)))
     if merged.get("draw") == "paper":  # which gives one answer a step
@@ -195,14 +196,17 @@ class AuditBound:
 def lower_bound(inside: Observations, outside: Observations, *, delta: float, confidence: float) -> AuditBound:
     """Return the best bound of two statistics: the exact one, and one for noise that is drawn once and used again.
 
-    The first gets 19/20 of the failure probability. Each chooses its threshold on a fifth of the trials.
+    The first gets 19/20 of the failure probability. Each chooses its threshold on a fifth of the trials. Where all queries are
+    over all records, the exact one has mirror images with the canary and without. So its threshold is 0, and both of its errors
+    are counted together.
     """
     declared, wrong = inside.declared, 1 - confidence
-    candidates = [
-        _bound_from(
-            "log-likelihood ratio", inside.ratio, outside.ratio, declared, delta=delta, confidence=1 - 0.95 * wrong
-        )
-    ]
+    level, name = 1 - 0.95 * wrong, "log-likelihood ratio"
+    if declared.rate == 1:
+        mean_error = bounds.mean_error_at(inside.ratio, outside.ratio, 0.0, confidence=level)
+        candidates = [_bound_of(name, mean_error, declared, delta=delta)]
+    else:
+        candidates = [_bound_from(name, inside.ratio, outside.ratio, declared, delta=delta, confidence=level)]
     if declared.count > 1:
         candidates.append(
             _bound_from(
@@ -218,6 +222,12 @@ def _bound_from(
 ) -> AuditBound:
     threshold, with_canary, without = bounds.split(inside, outside)
     errors = bounds.errors_at(with_canary, without, threshold, confidence=confidence)
+    return _bound_of(name, errors, declared, delta=delta)
+
+
+def _bound_of(
+    name: str, errors: bounds.Errors | bounds.MeanError, declared: ReleaseProfile, *, delta: float
+) -> AuditBound:
     noise = bounds.most_noise(errors, declared.profile, claimed=declared.noise)
     epsilon = 0.0 if math.isinf(noise) else declared.epsilon(noise, delta)
     return AuditBound(

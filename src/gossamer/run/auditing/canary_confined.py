@@ -20,6 +20,7 @@ from gossamer.attacks import canaries
 from gossamer.attacks.arrays import Scores
 from gossamer.attacks.canaries import WithCanaries
 from gossamer.data.records import Records
+from gossamer.data.tables.table import Table
 from gossamer.errors import RequestError
 from gossamer.privacy.confined import Confined
 from gossamer.privacy.mechanisms.gaussian import GroupedGaussianSum, PoissonGaussianSum
@@ -195,6 +196,51 @@ class RecordCanary(CanaryObserver):
         # Added up to s where the bound is 1: in units of s, the noise is larger by 1 / s.
         self.keep(projection / length, rate=1.0, noise=mechanism.noise_multiplier / length)
         return released
+
+
+@dataclass
+class RowCanary(CanaryObserver):
+    """One canary, the last row of a table, in queries over all rows. They need not be sums over rows.
+
+    The attacker has the other rows, so they compute each answer with the canary and without it. They keep the likelihood ratio
+    of the two, in units of the declared noise: x for which `attacks.audit.log_likelihood_ratio` gives it. Where the canary
+    moves an answer by all that it may, x is 1 with it and 0 without, plus the noise.
+
+    Args:
+        rows: the table, with the canary.
+    """
+
+    rows: Table | None = None
+
+    def present_records(self, inner: Confined[Any]) -> Confined[Any]:
+        """Return the rows, without the last where it does not take part."""
+        return inner if self.present else inner.map(lambda rows: rows[:-1])
+
+    def release(self, inner: Confined[Any], mechanism: Any, query: Any) -> Tensor:
+        """See `CanaryObserver`."""
+        assert self.rows is not None
+        if not isinstance(mechanism, PoissonGaussianSum | GroupedGaussianSum) or mechanism.sampling_rate != 1:
+            raise RequestError("a row of a table is looked for in releases over all rows")
+        released = self.present_records(inner).release(mechanism, query)
+        without = mechanism.exact(self.rows[:-1], query)
+        added = (mechanism.exact(self.rows, query) - without) / deviations(mechanism, query)
+        seen = (released - without) / deviations(mechanism, query)
+        log_ratio = float(seen @ added - added @ added / 2)
+        self.keep(0.5 + mechanism.noise_multiplier**2 * log_ratio, rate=1.0, noise=mechanism.noise_multiplier)
+        return released
+
+
+def deviations(mechanism: PoissonGaussianSum | GroupedGaussianSum, query: Any) -> Tensor:
+    """Return the declared standard deviation of the noise on each number of an answer, float64 [D]."""
+    if isinstance(mechanism, PoissonGaussianSum):
+        each, sizes = [mechanism.max_norm], [query.dimension]
+    else:
+        norms, sizes = mechanism.bounds.norms, list(query.sizes)
+        weights = mechanism.weights or (len(norms) ** -0.5,) * len(norms)
+        groups = mechanism.bounds.groups or (0,) * len(sizes)
+        each = [norms[group] / weights[group] for group in groups]
+    every = torch.tensor(each, dtype=torch.float64) * mechanism.noise_multiplier
+    return torch.repeat_interleave(every, torch.tensor(sizes))
 
 
 @dataclass

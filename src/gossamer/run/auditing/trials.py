@@ -25,6 +25,10 @@ from gossamer.attacks.canaries import Planted, planted
 from gossamer.attacks.weights import fisher_direction
 from gossamer.data.card import DataCard
 from gossamer.data.records import Records
+from gossamer.data.tables.any_card import AnyCard
+from gossamer.data.tables.card import TableCard
+from gossamer.data.tables.column import Column
+from gossamer.data.tables.table import Table
 from gossamer.errors import RequestError
 from gossamer.events import Event, Sink, progress, silent
 from gossamer.methods import METHODS
@@ -39,6 +43,7 @@ from gossamer.run.auditing.canary_confined import (
     CriticCanary,
     GradientCanaries,
     RecordCanary,
+    RowCanary,
     TwoTermCanary,
 )
 
@@ -61,17 +66,32 @@ class TrialConfig:
     Args:
         canary: which kind; "gradients" has many in a run, the others have one at a time.
         settings: of its Config, small and quick.
-        shape: of the records.
+        shape: of the records, where they are pictures.
+        columns: number of values of each column, where they are rows of a table. The last column is the label.
         about: the attacker's canary, in words.
         max_trials: trials with one canary at epsilon 1, where most are needed.
+        ordinary: number of records beside the canaries.
     """
 
     canary: str
     settings: Mapping[str, Any]
     shape: tuple[int, int, int] = (1, 28, 28)
     classes: int = 2
+    columns: tuple[int, ...] = ()
     about: str
     max_trials: int = 60_000
+    ordinary: int = ORDINARY
+
+    def card(self, canaries: int) -> AnyCard:
+        """Return the card of the records with so many canaries."""
+        size = self.ordinary + canaries
+        if not self.columns:
+            return DataCard(shape=self.shape, classes=self.classes, declared_size=size)
+        columns = [
+            Column(name=f"column {number}", kind="category", values=tuple(map(str, range(values))))
+            for number, values in enumerate(self.columns)
+        ]
+        return TableCard(columns=tuple(columns), declared_size=size, label=columns[-1].name)
 
     def trials(self, epsilon: float) -> int:
         """Return the default number of canaries that take part; about as many do not."""
@@ -127,6 +147,11 @@ TRIAL_CONFIGS: dict[str, TrialConfig] = {
         },
     ),
     "teacher": TrialConfig(canary="gradients", about=_GRADIENT, shape=(1, 8, 8), settings={"steps": 10}),
+    "marginals": TrialConfig(
+        canary="row", max_trials=30_000, columns=(3, 3, 3), ordinary=500,
+        about="one row with a value in each column that no other row has, found at all that it moves in each answer",
+        settings={"rounds": 1, "iterations": 1},
+    ),
 }  # fmt: skip
 """Each method that promises something: small nets, few steps, many trials."""
 
@@ -305,8 +330,11 @@ class TrialRunner:
         tensors = [tensor.detach().flatten() for tensor in training.state.released.state_dict().values()]
         return observer, torch.cat([tensor.float() for tensor in tensors if tensor.is_floating_point()]).cpu().numpy()
 
-    def _observer_and_records(self, kind: str, *, steered: bool = False) -> tuple[CanaryObserver, Planted]:
+    def _observer_and_records(self, kind: str, *, steered: bool = False) -> tuple[CanaryObserver, Planted | Table]:
         """Return an observer for one canary of a kind, and the records with the canary as the last."""
+        if kind == "row":
+            rows = self._rows
+            return RowCanary(rows=rows), rows
         canary = canaries.out_of_distribution(self._shape)
         observers: dict[str, CanaryObserver] = {
             "gradients": GradientCanaries(count=1, steered=steered),
@@ -329,7 +357,7 @@ class TrialRunner:
     def _drive(
         self,
         job: Job[BaseConfig, State],
-        records: Planted,
+        records: Planted | Table,
         observer: CanaryObserver,
         members: list[bool],
         *,
@@ -339,7 +367,7 @@ class TrialRunner:
         ledger = PrivacyLedger(budget=math.inf, delta=self.delta, relation=job.relation)
         ledger.reserve(job.plan)
         training = job.begin(Rng(self.seed, noise_seed=noise_seed, rank=self.ranks.number), ranks=self.ranks)
-        shard = records[self.ranks.shard(len(records))]
+        shard: Any = records[self.ranks.shard(len(records))]
         *_, last = job.phases
         observer.present = members[0]
         public = self._ordinary if job.needs_public else None  # pictures of no unit
@@ -365,9 +393,16 @@ class TrialRunner:
         images = draw.integers(0, 256, size=(ORDINARY, *card.shape), dtype=np.uint8)
         return Records(images, draw.integers(card.classes, size=ORDINARY))
 
+    @property
+    def _rows(self) -> Table:
+        """Random rows, and the canary as the last: it has the last value of each column, and no other row has one of these."""
+        draw, domain = np.random.default_rng(self.seed), np.array(self.job.card.domain)
+        ordinary = draw.integers(domain - 1, size=(self.job.card.declared_size - 1, len(domain)))
+        return Table(np.concatenate([ordinary, domain[None] - 1]).astype(np.int32))
+
 
 def _part(
-    method: str, settings: Mapping[str, Any], card: DataCard, delta: float, seed: int, noise_seed: int | None,
+    method: str, settings: Mapping[str, Any], card: AnyCard, delta: float, seed: int, noise_seed: int | None,
     kind: str, trials: int,
 ) -> tuple[Observations, Observations]:  # fmt: skip
     """Run the trials of one process, until its parent ends."""

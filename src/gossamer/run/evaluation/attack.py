@@ -5,28 +5,18 @@ The figures come from real records. Publishing them, or choosing a run by them, 
 
 import dataclasses
 import json
-from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 
 from gossamer import notebook
 from gossamer.attacks.control import separability
-from gossamer.attacks.density import domias
-from gossamer.attacks.discriminator import white_box
-from gossamer.attacks.distances import calibrated, full_black_box, near_copies
-from gossamer.attacks.monte_carlo import instance_attack, set_attack
 from gossamer.attacks.roc import LOW_RATES
-from gossamer.attacks.scores import Attack, ranked
-from gossamer.attacks.total_variation import total_variation
-from gossamer.data.fingerprint import digests, fingerprint, shared
+from gossamer.attacks.scores import Attack
 from gossamer.data.readers.in_memory import Data, called
-from gossamer.data.readers.read import check_two_arrays, read
 from gossamer.data.records import Records
-from gossamer.data.samples.samples import Samples
 from gossamer.errors import DataError, RequestError, RunFolderError
 from gossamer.events import Sink, note
 from gossamer.files import write_atomically
@@ -35,39 +25,19 @@ from gossamer.methods.synthesizer import Synthesizer
 from gossamer.privacy.certificate.certificate import LEDGER
 from gossamer.privacy.ledger import PrivacyLedger
 from gossamer.privacy.random.noise import Rng
+from gossamer.run.evaluation.attack_kind import AttackKind, Target
 from gossamer.run.evaluation.evaluate import note_reading
+from gossamer.run.evaluation.picture_attacks import PictureAttacks
+from gossamer.run.evaluation.table_attacks import TableAttacks
 from gossamer.run.report import wording
 from gossamer.run.report.html import write_report
 from gossamer.run.storage.run_folder import ATTACKS, RunFolder
 from gossamer.run.training import checkpoint
 from gossamer.run.training.progress import shown
-from gossamer.run.validation import check_own_place, check_place, checked_arguments, refuse_table
+from gossamer.run.validation import check_own_place, check_place, checked_arguments
 
-FEWEST = 20
-"""Members, and non-members, below which no attack is tried."""
 HELD_OUT = 5_000
 """Held-out records at most: principal components of more would cost much and change little."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Target:
-    """What the attacks are made on: what a run hands out, and the records whose membership they guess.
-
-    Args:
-        samples: of the release.
-        members: records of the run's data.
-        nonmembers: as many records that the run never saw.
-        held_out: other records that the run never saw, for principal components and as a reference.
-        training: the run as its private checkpoint has it, with its discriminators, or None.
-        seed: fixes the draws of the attacks.
-    """
-
-    samples: Samples
-    members: Records
-    nonmembers: Records
-    held_out: Records
-    training: Training[BaseConfig, State] | None
-    seed: int
 
 
 @dataclass(frozen=True, repr=False)
@@ -143,8 +113,8 @@ def attack(  # noqa: PLR0913 (its arguments are the options of a command)
         check_own_place(folder.path)
     unchanged = folder.unchanged()
     synthesizer = Synthesizer.load(run)
-    refuse_table(synthesizer.card, "attack", where=run)
-    inside, outside, on = _sets(folder, synthesizer, members, nonmembers, images_key, labels_key, units)
+    kind = _kind(synthesizer, run, images_key, labels_key, units)
+    inside, outside, on = kind.sets(folder, members, nonmembers)
     with shown(sink, progress=progress) as events:
         for text in dict.fromkeys((*inside.notes, *outside.notes)):
             events(note(text))
@@ -156,16 +126,16 @@ def attack(  # noqa: PLR0913 (its arguments are the options of a command)
         )
         entries: list[dict[str, Any]] = []
         left_out = {"white-box and oracle TVD": reason} if reason else {}
-        for name, make in _attacks(target):
+        for name, make in kind.attacks(target):
             events(note(f"attacking: {name}"))
             try:
                 entries += [_entry(result) for result in make()]
             except DataError as error:
                 left_out[name] = str(error)
         events(note("the control: a classifier that never saw the run"))
-        control = separability(target.members.images, target.nonmembers.images, seed=seed)
+        control = separability(kind.array(target.members), kind.array(target.nonmembers), seed=seed)
     verdict = wording.control(control, units=units is not None, unit=synthesizer.card.unit)
-    verdict += wording.verdict(entries, synthesizer.certificate.guarantee)
+    verdict += [*wording.verdict(entries, synthesizer.certificate.guarantee), *kind.limits]
     report = AttackReport(entries, left_out, verdict, on, dataclasses.asdict(control))
     unchanged()
     path = Path(out) if out is not None else (folder.file(ATTACKS) if folder.private.is_dir() else None)
@@ -188,62 +158,22 @@ def lines(report: AttackReport) -> list[str]:
     return [line.replace(wording.PERCENT, " %") for line in (*figures, report.on, " ".join(report.verdict), closing)]
 
 
-def _attacks(target: Target) -> Iterator[tuple[str, Callable[[], list[Attack]]]]:
-    """Each attack by name, to be made when its turn comes."""
-    samples, members, nonmembers, held_out = (
-        records.images for records in (target.samples, target.members, target.nonmembers, target.held_out)
-    )
-    width = int(np.prod(members.shape[1:]))
-    components = min(40, len(held_out) // 2, width)
-    few = min(10, len(held_out) // 4, width)
-    size = min(100, len(members) // 10)
-    repeats = min(50, len(members) // size)
-
-    def monte_carlo() -> list[Attack]:
-        sets = set_attack(
-            samples, members, nonmembers, held_out,
-            set_size=size, repeats=repeats, components=components, seed=target.seed,
-        )  # fmt: skip
-        return [sets.pairs, sets.top]
-
-    if target.training is not None:
-        yield "discriminators", lambda: _on_discriminators(target)
-    yield "Monte-Carlo, sets", monte_carlo
-    yield (
-        "Monte-Carlo, single records",
-        lambda: [instance_attack(samples, members, nonmembers, held_out, components=components)],
-    )
-    yield "GAN-Leaks, full black-box", lambda: [full_black_box(samples, members, nonmembers)]
-    yield "GAN-Leaks, calibrated", lambda: [calibrated(samples, members, nonmembers, held_out)]
-    yield "DOMIAS", lambda: [domias(samples, members, nonmembers, held_out, components=few)]
-    yield "near-copies", lambda: [near_copies(samples, members, nonmembers).excess]
-
-
-def _on_discriminators(target: Target) -> list[Attack]:
-    """White-box attacks and the oracle's, on the discriminators of the private checkpoint."""
-    assert target.training is not None
-    inside, outside = (_scores(target.training, records) for records in (target.members, target.nonmembers))
-    if target.training.job.method.scores_have_no_scale:
-        inside, outside = ranked(inside, outside)
-    attacks = [white_box(inside, outside, how="max")]
-    if len(inside) > 1:
-        attacks.append(white_box(inside, outside, how="mean"))
-    oracle = total_variation(inside, outside, seed=target.seed)
-    return [*attacks, oracle.raw, oracle.corrected, oracle.accuracy]
-
-
-def _scores(training: Training[BaseConfig, State], records: Records) -> np.ndarray:
-    """What the discriminators of a run say about records: float64 [D, n], higher where a record looks real."""
-    with torch.no_grad():
-        chunks = [training.state.scores(records[lo : lo + 1_000]) for lo in range(0, len(records), 1_000)]
-    return torch.cat([chunk for chunk in chunks if chunk is not None], dim=1).double().numpy()
+def _kind(
+    synthesizer: Synthesizer, run: str | Path, images_key: str | None, labels_key: str | None, units: str | None
+) -> AttackKind:
+    """The attacks on the kind of records that a run has. Raises RequestError: keys of pictures with a table."""
+    card = synthesizer.card
+    if card.kind == "pictures":
+        return PictureAttacks(card, units, run, images_key, labels_key)
+    if (images_key, labels_key) != (None, None):
+        raise RequestError(f"--images-key and --labels-key are for pictures, and {run} is of a table. Leave them out.")
+    return TableAttacks(card, units)
 
 
 def _private_state(folder: RunFolder, synthesizer: Synthesizer) -> tuple[Training[BaseConfig, State] | None, str]:
     """The run as its checkpoint has it, or None and the reason."""
     training = synthesizer.job.begin(Rng(0))
-    one = synthesizer.sample(1)  # instead of a record
-    if training.state.scores(Records(one.images, one.labels)) is None:
+    if not _has_discriminators(synthesizer, training):
         return None, f"{synthesizer.certificate.method} keeps no discriminator that could be asked"
     if not folder.private.is_dir():
         return None, "the private checkpoint with the discriminators is not here: this is a release"
@@ -257,63 +187,18 @@ def _private_state(folder: RunFolder, synthesizer: Synthesizer) -> tuple[Trainin
     return training, ""
 
 
-def _sets(
-    folder: RunFolder,
-    synthesizer: Synthesizer,
-    members: Data,
-    nonmembers: Data,
-    images_key: str | None,
-    labels_key: str | None,
-    units: str | None,
-) -> tuple[Records, Records, str]:
-    """Members and non-members, checked; and in words what was found about them."""
-    card, classes = synthesizer.card, synthesizer.card.classes
-    read_options: dict[str, Any] = {
-        "images_key": images_key,
-        "labels_key": labels_key,
-        "units": units,
-        "missing_unit": card.missing_unit,
-        "unit_folders": True,
-        **card.reading,
-    }
-    if units is not None:
-        check_two_arrays(units, [(called(members, "members"), "train"), (called(nonmembers, "nonmembers"), "test")])
-    inside = read(members, split="train", called="members", **read_options)
-    outside = read(nonmembers, split="test", called="nonmembers", **read_options)
-    for name, records in (("--members", inside), ("--nonmembers", outside)):
-        if len(records) and int(records.labels.max()) >= classes:
-            raise RequestError(f"{name}: there are labels beyond the {classes} declared classes of {folder.path}.")
-    unshared = ~shared(outside, inside)
-    if not unshared.any():
-        raise DataError(
-            "--nonmembers: all of these records are among the members; give records that the run never saw."
-        )
-    on = "Whether the members are the run's own records was not checked."
-    if folder.private.is_dir():
-        trained_on = folder.source().get("records")  # a run of an older version has another digest of them
-        if fingerprint(outside) == trained_on:
-            raise DataError("--nonmembers: the run was trained on these records; give records that it never saw.")
-        unit_digests, without_units = digests(inside), dataclasses.replace(inside, units=None, names=None)
-        if trained_on in (fingerprint(inside, unit_digests), fingerprint(without_units, unit_digests)):
-            on = "The members are the run's own records."
-    copies = int((~unshared).sum())
-    if copies:
-        on += f" {copies:,} non-members are exact copies of members and were left out."
-    outside = outside[np.flatnonzero(unshared)]
-    counts = _count_units(inside), _count_units(outside)
-    if counts[0] < FEWEST or counts[1] < 2 * FEWEST:
-        of = "" if units is None else f", counted by {card.unit if card.unit != 'record' else 'unit'},"
-        raise DataError(
-            f"{counts[0]:,} members and {counts[1]:,} non-members{of} are too few: attacks need at least {FEWEST} members and "
-            f"{2 * FEWEST} non-members, half of them to be held out."
-        )
-    return inside, outside, on
+def _has_discriminators(synthesizer: Synthesizer, training: Training[BaseConfig, State]) -> bool:
+    """Whether the method keeps discriminators: it is asked about a sample in place of a record. Those of tables keep none."""
+    if synthesizer.card.kind == "table":
+        return False
+    one = synthesizer.sample(1)
+    return training.state.scores(Records(one.images, one.labels)) is not None
 
 
 def _target(
     synthesizer: Synthesizer,
-    inside: Records,
-    outside: Records,
+    inside: Any,
+    outside: Any,
     training: Training[BaseConfig, State] | None,
     count: int,
     limit: int,
@@ -332,16 +217,12 @@ def _target(
         nonmembers=outside[first[:m]],
         held_out=outside[_records_of_units(outside, first[half:], order)[:HELD_OUT]],
         training=training,
+        synthesizer=synthesizer,
         seed=seed,
     )
 
 
-def _count_units(records: Records) -> int:
-    """Units of which there is a record."""
-    return len(records) if records.units is None else len(np.unique(records.units))
-
-
-def _first_per_unit(records: Records, order: np.ndarray) -> np.ndarray:
+def _first_per_unit(records: Any, order: np.ndarray) -> np.ndarray:
     """The first record of each unit, in this order of all records."""
     if records.units is None:
         return order
@@ -349,7 +230,7 @@ def _first_per_unit(records: Records, order: np.ndarray) -> np.ndarray:
     return order[np.sort(first)]
 
 
-def _records_of_units(records: Records, subset: np.ndarray, order: np.ndarray) -> np.ndarray:
+def _records_of_units(records: Any, subset: np.ndarray, order: np.ndarray) -> np.ndarray:
     """All records of the units of some, in this order of all records."""
     return subset if records.units is None else order[np.isin(records.units[order], records.units[subset])]
 
