@@ -937,7 +937,7 @@ Mutant("ranks: every rank adds noise", "privacy/distributed.py", "        total 
     Mutant("deep pictures of one shade use budget", "run/training/fit.py", "    if facts.one_shade and SCALED in facts.notes:\n", "    if False:\n", "tests/run/cli/test_converted_data.py -k refused_before"),
     Mutant("dark pictures of 8 bits cannot be trained on", "run/training/fit.py", "    if facts.one_shade and SCALED in facts.notes:\n", "    if facts.one_shade:\n", "tests/run/cli/test_converted_data.py -k dark"),
     Mutant("nobody hears that pictures show one shade", "run/training/fit.py", "        run.log(NEARLY_CONSTANT)\n", "        pass\n", "tests/run/cli/test_converted_data.py -k dark"),
-    Mutant("a person with many rows counts by rows in the figures of a table", "metrics/tables/rows.py", "return cls(codes, 1 / counts[owners], groups", "return cls(codes, np.ones(len(codes)), groups", f"{OF_TABLES}_distances.py"),
+    Mutant("a person with many rows counts by rows in the figures of a table", "metrics/tables/rows.py", "return cls(codes, np.minimum(1, max_rows / counts[owners]), groups", "return cls(codes, np.ones(len(codes)), groups", f"{OF_TABLES}_distances.py"),
     Mutant("rows of a person are in several groups of the jackknife", "metrics/tables/rows.py", "groups[owners], owners)", "np.arange(len(codes)) % GROUPS, owners)", f"{OF_TABLES}_distances.py"),
     Mutant("a jackknife leaves nothing out", "metrics/tables/rows.py", "[total := counted.sum(axis=0), total - counted]", "[total := counted.sum(axis=0), total + 0 * counted]", f"{OF_TABLES}_distances.py"),
     Mutant("total variation is twice as large", "metrics/tables/distances.py", "np.abs(apart).sum(axis=1) / 2", "np.abs(apart).sum(axis=1)", f"{OF_TABLES}_distances.py"),
