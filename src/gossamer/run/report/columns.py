@@ -18,6 +18,8 @@ DRAWN = 10_000
 MOST_DRAWN = 60
 """Columns of the picture."""
 _ACROSS = 4
+_HEIGHT = 1.7
+"""Inches of a row of histograms."""
 _LABELLED = 8
 """Values of a category that have their names on the axis."""
 _LETTERS = 14
@@ -32,7 +34,9 @@ def histograms(samples: TableSamples) -> bytes:
     plain: Any = {"text.parse_math": False, "font.family": "DejaVu Sans", "font.size": 7}
     with matplotlib.rc_context(plain), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # a name may have letters that the font lacks
-        figure = Figure(figsize=(9, 1.7 * down), layout="constrained", dpi=110)
+        figure = Figure(figsize=(9, _HEIGHT * down), dpi=110)
+        margins = {"bottom": 0.5 / (_HEIGHT * down), "top": 1 - 0.25 / (_HEIGHT * down)}  # half and a quarter of an inch
+        figure.subplots_adjust(left=0.05, right=0.99, wspace=0.3, hspace=0.85, **margins)
         grid = figure.subplots(down, _ACROSS, squeeze=False).flatten()
         for axes, column, codes in zip(grid, columns, samples.codes.T, strict=False):
             shares = np.bincount(codes, minlength=column.size) / max(1, len(codes))
