@@ -1,14 +1,19 @@
 """Synthetic rows: values, DataFrames, files."""
 
+import dataclasses
+import datetime
+from typing import Any
+
 import numpy as np
 import pandas as pd
 import pytest
 
 from gossamer.data.tables.card import TableCard
 from gossamer.data.tables.column import Column
+from gossamer.data.tables.decode import decode
 from gossamer.data.tables.read import read_table
 from gossamer.data.tables.samples import TableSamples, write_table_samples
-from gossamer.errors import RequestError, RunFolderError
+from gossamer.errors import CardError, RequestError, RunFolderError
 
 CARD = TableCard(
     columns=(
@@ -82,3 +87,43 @@ def test_refused_files(tmp_path):
         with pytest.raises(RequestError, match="nothing to write"):
             samples(0).save(tmp_path / f"s{ending}")
         assert not (tmp_path / f"s{ending}").exists()
+
+
+def _visit(name: str, at_least: str = "", **more: Any) -> Column:
+    given = {"kind": "date", "bounds": (datetime.date(2020, 1, 1), datetime.date(2022, 12, 31)), "bins": 6, **more}
+    return Column(name=name, at_least=at_least, **given)
+
+
+def test_a_column_that_is_at_least_another_is_so_in_every_row():
+    columns = (_visit("left", "treated"), _visit("came", missing=True), _visit("treated", "came"), _visit("paid"))
+    card = TableCard(columns=columns, declared_size=9)
+    codes = np.random.default_rng(0).integers(0, 6, (3_000, 4)).astype(np.int32)
+    codes[::7, 1] = card.columns[1].missing_code
+    values, free = decode(codes, card, seed=1), decode(codes, _without_order(card), seed=1)
+    came, treated, left = (values[name] for name in ("came", "treated", "left"))
+    assert (treated <= left).all() and (came <= treated)[~np.isnat(came)].all()
+    assert np.isnat(came).sum() == np.isnat(free["came"]).sum() > 0
+    names = ("came", "treated", "left")
+    assert (np.sort([values[n] for n in names], axis=0) == np.sort([free[n] for n in names], axis=0))[:, 1::7].all()
+    assert (values["paid"] == free["paid"]).all()
+    assert (free["treated"] > free["left"]).mean() > 0.3, "without the entry, the order is wrong"
+
+
+def _without_order(card: TableCard) -> TableCard:
+    return dataclasses.replace(card, columns=tuple(dataclasses.replace(c, at_least="") for c in card.columns))
+
+
+@pytest.mark.parametrize(
+    ("columns", "told"),
+    [
+        ([_visit("a", "b")], "must name another column"),
+        ([_visit("a", "aa"), _visit("aaa")], "Did you mean 'aaa'"),
+        ([_visit("a", "a")], "in no circle"),
+        ([_visit("a", "b"), _visit("b", "a")], "in no circle"),
+        ([_visit("a", "b"), Column(name="b", kind="integer", bounds=(0, 9))], "the same kind"),
+        ([_visit("a", "b"), _visit("b", bounds=(datetime.date(2021, 1, 1), datetime.date(2022, 12, 31)))], "neither bound"),
+    ],
+)  # fmt: skip
+def test_an_order_that_cannot_be_kept_is_refused(columns: list[Column], told: str):
+    with pytest.raises(CardError, match=told):
+        TableCard(columns=tuple(columns), declared_size=9)

@@ -27,8 +27,16 @@ CARD = TableCard(
         Column(name="visits", kind="integer", bounds=(1, 400), bins=7, log=True, zero=True, special=(-1, 999)),
         Column(name="bill", kind="number", bounds=(0, 900), bins=6, decimals=2, zero=True, missing=True),
         Column(name="level", kind="number", edges=(0.5, 1.5, 40), outside="other", special=(-9,)),
-        Column(name="born", kind="date", bounds=(DAY(1950, 1, 1), DAY(1980, 12, 31)), special=(DAY(1900, 1, 1),)),
-        Column(name="seen", kind="date", edges=(DAY(2020, 1, 1), DAY(2020, 3, 1), DAY(2021, 1, 1)), missing=True),
+        Column(
+            name="born", kind="date", bounds=(DAY(1950, 1, 1), DAY(2020, 12, 31)), bins=2, special=(DAY(1900, 1, 1),)
+        ),
+        Column(
+            name="seen",
+            kind="date",
+            edges=(DAY(2020, 1, 1), DAY(2020, 3, 1), DAY(2021, 1, 1)),
+            missing=True,
+            at_least="born",
+        ),
         Column(name="rooms", kind="integer", bounds=(1, 4), missing=True, outside="clip"),
     ),
     declared_size=1_000,

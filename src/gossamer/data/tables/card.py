@@ -92,6 +92,8 @@ class TableCard(Card):
         if self.label is not None and self.label not in self.names:
             near = did_you_mean(str(self.label), self.names)
             raise CardError(f"label must name a column, or be left out.{near} Columns: {', '.join(self.names)}.")
+        for column in self.columns:
+            self._check_order(column)
 
     def __repr__(self) -> str:
         return f"TableCard({len(self.columns)} columns, declared_size={self.declared_size}, unit={self.unit!r})"
@@ -110,6 +112,27 @@ class TableCard(Card):
     def label_index(self) -> int | None:
         """The position of the label column; None: there is none."""
         return None if self.label is None else self.names.index(self.label)
+
+    def _check_order(self, column: Column) -> None:
+        """Refuse `at_least` of a column that is no other one, or whose values could not be exchanged with it."""
+        below = {each.name: each for each in self.columns}
+        seen = [column.name]
+        while name := below[seen[-1]].at_least:
+            if name not in below or name in seen:
+                raise CardError(
+                    f"column {seen[-1]!r}, at_least: it must name another column, in no circle."
+                    f"{did_you_mean(name, [each for each in self.names if each not in seen])}"
+                )
+            seen.append(name)
+        if len(seen) > 1:
+            low = below[seen[1]]
+            if (low.kind, low.decimals) != (column.kind, column.decimals):
+                raise CardError(f"column {column.name!r}, at_least: {low.name!r} must have the same kind and decimals")
+            if low.cuts[0] > column.cuts[0] or low.cuts[-1] > column.cuts[-1]:
+                raise CardError(
+                    f"column {column.name!r}, at_least: neither bound may be below that of {low.name!r}, so that the two "
+                    "values can be exchanged"
+                )
 
     @classmethod
     def from_dict(cls, facts: dict[str, Any], *, where: str = "the card") -> "TableCard":

@@ -45,9 +45,10 @@ MEANING = {
     "special": "values with a code of their own, such as [-1, 999]",
     "missing": "true: the value may be missing, which has a code of its own",
     "ordered": "true: the values of a category are listed in order, the smallest first",
+    "at_least": "a column whose value is never above this one's in samples, such as a start below an end",
     "outside": 'what another value becomes: "refuse" it as a mistake, "clip" it to the bounds, or "other", a code of its own',
 }
-_OF_NUMBERS = ("bounds", "edges", "bins", "log", "special")
+_OF_NUMBERS = ("bounds", "edges", "bins", "log", "special", "at_least")
 _ENTRIES: dict[str, tuple[str, ...]] = {
     "category": ("values", "ordered"),
     "integer": (*_OF_NUMBERS, "zero"),
@@ -78,6 +79,7 @@ class Column:
     special: tuple[Bound, ...] = ()
     missing: bool = False
     ordered: bool = False
+    at_least: str = ""
     outside: Outside = "refuse"
 
     def __post_init__(self) -> None:
@@ -207,6 +209,8 @@ class Column:
                 raise self._wrong(entry.name, f"a column of kind {self.kind} has no such entry: leave it out")
         if not is_count(self.bins) or self.bins > MOST_CODES:
             raise self._wrong("bins", f"it must be a whole number from 1 to {MOST_CODES:,}")
+        if not isinstance(self.at_least, str):
+            raise self._wrong("at_least", "it must be the name of another column")
         if self.decimals is not None and (not is_whole(self.decimals) or not 0 <= self.decimals <= _MOST_DECIMALS):
             raise self._wrong("decimals", f"it must be a whole number from 0 to {_MOST_DECIMALS}")
         if self.format and not _reads_dates(self.format):

@@ -17,6 +17,9 @@ def decode(codes: np.ndarray, card: TableCard, *, seed: int, rows: np.ndarray | 
     and then whole numbers are float64. A column of numbers or dates with `outside = "other"` is an array of objects, with the
     text "other" and "" for a missing value.
 
+    Where a column is `at_least` another and their values are in the wrong order, the two are exchanged. `encode` then gives
+    their codes exchanged.
+
     Args:
         codes: int32 [n, columns].
         card: declares the columns.
@@ -25,9 +28,16 @@ def decode(codes: np.ndarray, card: TableCard, *, seed: int, rows: np.ndarray | 
             divided into pieces. None: from 0.
     """
     rows = np.arange(len(codes)) if rows is None else rows
-    return {
+    values = {
         column.name: _values(column, codes[:, at], _uniform(seed, at, rows)) for at, column in enumerate(card.columns)
     }
+    plain = {column.name: codes[:, at] < column.plain for at, column in enumerate(card.columns)}
+    pairs = [(column.at_least, column.name) for column in card.columns if column.at_least]
+    for low, high in pairs * len(pairs):  # in a chain, one exchange may undo another
+        both = np.flatnonzero(plain[low] & plain[high])
+        wrong = both[(values[low][both] > values[high][both]).astype(bool)]
+        values[low][wrong], values[high][wrong] = values[high][wrong], values[low][wrong]
+    return values
 
 
 def to_numbers(codes: np.ndarray, card: TableCard, *, seed: int, rows: np.ndarray | None = None) -> np.ndarray:

@@ -35,7 +35,10 @@ def histograms(samples: TableSamples) -> bytes:
     with matplotlib.rc_context(plain), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # a name may have letters that the font lacks
         figure = Figure(figsize=(9, _HEIGHT * down), dpi=110)
-        margins = {"bottom": 0.5 / (_HEIGHT * down), "top": 1 - 0.25 / (_HEIGHT * down)}  # half and a quarter of an inch
+        margins = {
+            "bottom": 0.5 / (_HEIGHT * down),
+            "top": 1 - 0.25 / (_HEIGHT * down),
+        }  # half and a quarter of an inch
         figure.subplots_adjust(left=0.05, right=0.99, wspace=0.3, hspace=0.85, **margins)
         grid = figure.subplots(down, _ACROSS, squeeze=False).flatten()
         for axes, column, codes in zip(grid, columns, samples.codes.T, strict=False):
