@@ -119,7 +119,7 @@ def in_memory(method: str, held: Records, *, noise_seed: int = 1, **more: Any) -
 RUNS = ["teacher", "evolve", "evolve encoder"]
 
 
-@pytest.mark.parametrize("method", slow_among(RUNS, {"evolve"}))
+@pytest.mark.parametrize("method", slow_among(RUNS, {"evolve", "evolve encoder"}))
 def test_a_run_is_released_loaded_and_verified(method: str, tmp_path: Path) -> None:
     held = records()
     run, out = tmp_path / "run", tmp_path / "out"

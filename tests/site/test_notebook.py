@@ -45,6 +45,7 @@ def test_the_code_and_words_of_the_page_are_those_of_the_source() -> None:
     assert without == [line for line in notebook_page.page(parts, [[]] * len(code)).splitlines() if line]
 
 
+@pytest.mark.slow  # test_examples runs the script
 def test_the_outputs_of_the_page_are_those_of_a_kernel_today(page: str) -> None:
     """Run `python tools/notebook_page.py` where this fails."""
     assert masked(page) == masked(COMMITTED)

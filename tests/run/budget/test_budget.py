@@ -644,8 +644,10 @@ def test_figures_of_a_run_that_was_replaced_are_written_nowhere(
                 "gossamer.run.evaluation.attack.dataclasses.asdict",
                 lambda value: {} if isinstance(value, SimpleNamespace) else asdict(value),
             )
-            monkeypatch.setattr("gossamer.run.evaluation.attack._sets", lambda *_given: (Records(), Records(), ""))
-            monkeypatch.setattr("gossamer.run.evaluation.attack._attacks", lambda _target: [])
+            kind = SimpleNamespace(
+                sets=lambda *_given: (Records(), Records(), ""), attacks=lambda _target: [], array=len, limits=()
+            )
+            monkeypatch.setattr("gossamer.run.evaluation.attack._kind", lambda *_given: kind)
             monkeypatch.setattr("gossamer.run.evaluation.attack._target", lambda *_given: Target())
             attack(place.run, members=data, nonmembers=data)
         else:
