@@ -1,4 +1,4 @@
-"""AIM of opendp 0.16, in an environment of its own: Python 3.12, `pip install "opendp[mbi]==0.16.0"`."""
+"""AIM of opendp 0.16, in an environment of its own: Python 3.12, `pip install "opendp[mbi]==0.16.0" pandas`."""
 
 import numpy as np
 import opendp.prelude as dp
