@@ -567,7 +567,8 @@ def stored(form: str, place: Path, count: int, picture: bytes) -> Path:
 
 
 @pytest.mark.parametrize(
-    ("form", "most"), slow_among([("tar", 250), ("parquet", 250), ("folder", 800)], {("tar", 250), ("folder", 800)})
+    ("form", "most"),
+    slow_among([("tar", 250), ("parquet", 250), ("folder", 800)], {("tar", 250), ("parquet", 250), ("folder", 800)}),
 )
 def test_pictures_are_decoded_in_constant_memory(tmp_path: Path, form: str, most: int) -> None:
     """Peak anonymous memory of 3,000 and of 12,000 pictures, in a process that may keep no array in memory.

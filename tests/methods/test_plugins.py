@@ -194,7 +194,7 @@ def test_a_start_may_take_a_generator() -> None:
     assert job.own_pretrained == []
 
 
-@pytest.mark.parametrize("method", slow_among(["teacher", "evolve"], {"evolve"}))
+@pytest.mark.parametrize("method", slow_among(["teacher", "evolve"], {"teacher", "evolve"}))
 def test_a_stopped_run_goes_on_with_the_same_plug_in_alone(method: str, tmp_path: Path) -> None:
     held, common = records(), {"card": CARD, **BUDGET, **settings_of(method), "steps": 80}
 

@@ -121,6 +121,7 @@ def test_the_jensen_shannon_score_is_of_samples_against_training_records(monkeyp
     assert (asked[0][1] == INPUTS.real.images).all()
 
 
+@pytest.mark.slow  # the other metrics of cells are quick
 def test_semi_supervised_uses_the_generator_and_few_records(
     paper_metrics: Run, gossamer: Run, fit_words: list[str], data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -128,6 +128,7 @@ def cell_of(table: Table, row: str, seed: int = 0) -> Cell:
     return next(each for each in table.cells("laptop") if (each.row.name, each.seed) == (row, seed))
 
 
+@pytest.mark.slow  # trains every row of a table; others train one
 def test_every_cell_becomes_json_that_says_how_and_with_what(tiny: Table, tmp_path: Path, quick: list[str]) -> None:
     run_table.run(tiny, **places(tmp_path), seeds=(0,), sink=silent)
     assert names(tmp_path) == {f"{each.name}.json" for each in tiny.cells("laptop", (0,))}
@@ -194,6 +195,7 @@ def test_a_cell_says_the_most_threads_that_a_part_of_it_had(
     assert {part: each["threads"] for part, each in found["seconds"].items()} == {"fit": 2, "sample": 1, "evaluate": 1}
 
 
+@pytest.mark.slow  # most of it is the training of a cell, which others cover
 def test_samples_of_the_first_seed_are_shown_where_the_table_says_so(
     tiny: Table, tmp_path: Path, quick: list[str]
 ) -> None:
