@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from test_scores import DATA
+from test_table_scores import DATA
 
 from benchmarks.tables import own
 

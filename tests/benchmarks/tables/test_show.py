@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from test_scores import DATA
+from test_table_scores import DATA
 
 from benchmarks.tables import __main__ as program
 from benchmarks.tables.show import HEAD, markdown

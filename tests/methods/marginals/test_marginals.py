@@ -3,6 +3,7 @@
 import dataclasses
 import itertools
 import json
+import math
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ from gossamer.data.tables.card import TableCard
 from gossamer.data.tables.column import Column
 from gossamer.data.tables.table import Table
 from gossamer.errors import GossamerError, RequestError
-from gossamer.methods.marginals import Config, Marginals, Noise, loop, measurements, selection
+from gossamer.methods.marginals import Config, Marginals, Noise, counts_label, loop, measurements, selection
 from gossamer.methods.marginals.counts import Counts, Errors
 from gossamer.methods.marginals.nets import Field
 from gossamer.methods.marginals.tree import Clique, cells_of, triangulated
@@ -170,11 +171,25 @@ def test_each_release_has_the_noise_that_is_charged(monkeypatch: pytest.MonkeyPa
 
 
 def test_the_first_query_has_the_label_in_every_table(monkeypatch: pytest.MonkeyPatch) -> None:
-    for label, due in (("c", [(0, 2), (1, 2), (2, 3)]), (None, [(0,), (1,), (2,), (3,)])):
+    """Unless that costs too much noise for the declared size: the noise of 300 rows is 0.2 of them."""
+    alone = [(0,), (1,), (2,), (3,)]
+    many = dataclasses.replace(card(), declared_size=100_000)
+    for facts, due in ((many, [(0, 2), (1, 2), (2, 3)]), (card(), alone), (card(None), alone)):
         with monkeypatch.context() as patched:
-            (first, *_) = noises(patched, Run(rows(180), rng=Rng(0), facts=card(label)))
+            (first, *_) = noises(patched, Run(rows(180), rng=Rng(0), facts=facts))
         assert isinstance(first[0], Counts)
         assert first[0].cliques == due
+
+
+def test_the_label_is_counted_where_a_count_is_known_to_two_percent() -> None:
+    """2 s sqrt(3 tables x 2 labels) / n, where s is the noise multiplier of the first query."""
+    config = Config(noise_multiplier=0.2)
+    least = 2 * Noise.of(config).columns * 6**0.5 / 0.02
+    for size, due in ((math.floor(least), False), (math.ceil(least), True)):
+        assert counts_label(config, dataclasses.replace(card(), declared_size=size)) == due
+    assert not counts_label(config, card(None))
+    several = dataclasses.replace(card(unit="person", max_rows=3), declared_size=math.ceil(least))
+    assert not counts_label(config, several), "three times the noise"
 
 
 @pytest.mark.parametrize("label", ["c", None])
@@ -402,7 +417,7 @@ def test_nothing_is_chosen_for_less_than_its_noise() -> None:
 
 def test_a_round_that_chooses_nothing_measures_the_first_tables_again(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(selection, "choose", lambda *given, **named: [])
-    found = noises(monkeypatch, Run(rows(50), rng=Rng(0)))
+    found = noises(monkeypatch, Run(rows(50), rng=Rng(0), facts=dataclasses.replace(card(), declared_size=100_000)))
     assert [query.cliques for query, _, _ in found if isinstance(query, Counts)] == [[(0, 2), (1, 2), (2, 3)]] * 3
 
 

@@ -54,7 +54,7 @@ def columns_counted_twice(monkeypatch: pytest.MonkeyPatch) -> None:
     once = marginals.columns
 
     def twice(run: Any, state: Any, private: Any) -> Iterator[Any]:
-        query = Counts(state.net.maps, marginals.first_cliques(state.net))
+        query = Counts(state.net.maps, marginals.first_cliques(run))
         private.release(marginals.a_bound_each(run, query, Noise.of(run.config).columns, equal=True), query)
         yield from once(run, state, private)
 

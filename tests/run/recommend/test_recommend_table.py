@@ -39,7 +39,7 @@ def advice(card: TableCard = CARD, epsilon: float = 1.0, **more: Any) -> TableAd
 def test_the_precision_of_counts_is_that_of_the_first_query(facts: TableCard) -> None:
     config: Any = plan("marginals", facts, epsilon=1.0, delta=1e-5, preset="adult-eps1").job.config
     net, run = generator(config, facts), Run(config=config, card=facts, rng=Rng(0, noise_seed=0), public=None)
-    query = Counts(net.maps, first_cliques(net), facts.max_rows)
+    query = Counts(net.maps, first_cliques(run), facts.max_rows)
     release = a_bound_each(run, query, Noise.of(config).columns, equal=True)
     _, deviation = measurements.of_column(measurements.released(query, torch.zeros(query.dimension), release), 0)
     assert advice(facts).count == pytest.approx(2 * deviation / 30_000, rel=1e-6)

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from gossamer.methods import method
-from gossamer.methods.marginals import Config, Noise, measurements, most_cells, selection
+from gossamer.methods.marginals import Config, Noise, counts_label, measurements, most_cells, selection
 from gossamer.methods.marginals.counts import Counts, Errors
 from gossamer.methods.marginals.fit import fit
 from gossamer.methods.marginals.measurements import Measurement
@@ -50,7 +50,7 @@ def train(run: Run[Config], state: "State", private: Confined[Any]) -> Iterator[
 
 def columns(run: Run[Config], state: "State", private: Confined[Any]) -> Iterator[Logs]:
     """The counts of each column, with the label where there is one. One query."""
-    query = counts(run, state, first_cliques(state.net))
+    query = counts(run, state, first_cliques(run))
     release = a_bound_each(run, query, Noise.of(run.config).columns, equal=True)
     if state.step == 0 and private.remaining(release.event):  # another phase may have the same event
         measured = measurements.released(query, private.release(release, query), release)
@@ -60,10 +60,11 @@ def columns(run: Run[Config], state: "State", private: Confined[Any]) -> Iterato
         yield {"total": state.total}
 
 
-def first_cliques(net: Field) -> list[Clique]:
-    """Each column with the label; each column alone where there is none."""
-    label, count = net.label, len(net.domain)
-    if label is None or count == 1:
+def first_cliques(run: Run[Config]) -> list[Clique]:
+    """Each column with the label; each column alone where there is none, or where the noise would be too much."""
+    card: Any = run.card  # a TableCard
+    label, count = card.label_index, len(card.domain)
+    if not counts_label(run.config, card):
         return [(column,) for column in range(count)]
     return [(min(column, label), max(column, label)) for column in range(count) if column != label]
 
@@ -98,7 +99,7 @@ def chosen(run: Run[Config], state: "State", candidates: Sequence[Clique], round
         sizes=net.sizes,
         most_cells=most_cells(config, round_),
         most=math.ceil(1.5 * len(net.domain)),
-    ) or first_cliques(net)
+    ) or first_cliques(run)
 
 
 def one_bound(run: Run[Config], bound: float, noise_multiplier: float) -> PoissonGaussianSum:

@@ -10,7 +10,7 @@ from typing import Any
 
 from gossamer.data.tables.card import TableCard
 from gossamer.errors import RequestError
-from gossamer.methods.marginals import Noise
+from gossamer.methods.marginals import Config, Noise, counts_label, precision
 from gossamer.methods.marginals.selection import HALF_NORMAL, candidates
 from gossamer.run.report.wording import percent, remark
 from gossamer.run.training import presets
@@ -73,11 +73,10 @@ def advise(card: TableCard, *, epsilon: float, delta: float, where: str, data: s
     """
     preset = _nearest_preset(epsilon)
     config = plan(METHOD, card, epsilon=epsilon, delta=delta, preset=preset).job.config
-    noise, size, unit = Noise.of(config), card.declared_size, _plural(card)  # type: ignore[arg-type]  # a Config
-    tables = max(1, len(card.domain) - (card.label_index is not None))
-    label = 1 if card.label_index is None or len(card.domain) == 1 else card.domain[card.label_index]
-    count = 2 * noise.columns * card.max_rows * math.sqrt(tables * label) / size
-    dependence = _dependence(card, noise.marginals * card.max_rows)
+    assert isinstance(config, Config)
+    size, unit = card.declared_size, _plural(card)
+    count = precision(config, card, with_label=counts_label(config, card))
+    dependence = _dependence(card, Noise.of(config).marginals * card.max_rows)
     outlook = [f"{size:,} {unit}, {len(card.domain)} columns, epsilon {epsilon:g} at delta {delta:g}."]
     outlook += [warning] if (warning := remark(epsilon)) else []
     outlook.append(
