@@ -42,8 +42,8 @@ def marginal_ratios(
 ) -> Attack:
     """Score each row by the mean over the marginals of (p_G + 1/R) / (p_R + 1/R) at its cells, and judge by the area.
 
-    p_G are the model's probabilities and p_R the shares of the reference. 1/R keeps the ratio of an
-    empty cell finite: it is the share of one reference row.
+    p_G are the model's probabilities, and p_R are the shares of the reference. The share of one reference row, 1/R, keeps the
+    ratio of an empty cell finite.
 
     Interval over the rows, with the model and the reference as they are; see `roc.roc`.
 

@@ -50,7 +50,8 @@ def test_what_the_page_shows_of_a_model() -> None:
     equal, close = torch.eye(2).double() / 2, torch.tensor([[0.45, 0.05], [0.05, 0.45]]).double()
     net.take(tree, [equal[:, :, None] * half, close[:, :, None] * half, half[:, None] * half])
     card = SimpleNamespace(names=NAMES)
-    model: Any = described(SimpleNamespace(net=net, card=card))  # type: ignore[arg-type]
+    synthesizer: Any = SimpleNamespace(net=net, card=card)
+    model: Any = described(synthesizer)
     assert model["common"] == ["e"] and model["names"] == NAMES
     assert [(row, column, round(value, 6)) for row, column, value in model["pairs"]] == [
         (1, 0, 1),
@@ -60,4 +61,5 @@ def test_what_the_page_shows_of_a_model() -> None:
     assert model["strongest"] == ["a and b 1.00", "a and c 0.80", "b and c 0.80"]
     assert [step["new"] for step in model["path"]] == [["a", "b", "e"], ["c"]]
     assert model["path"][0]["branches"] == [[{"new": ["d"], "given": [], "alone": False, "branches": []}]]
-    assert described(SimpleNamespace(net=torch.nn.Identity(), card=card)) is None  # type: ignore[arg-type]
+    other: Any = SimpleNamespace(net=torch.nn.Identity(), card=card)
+    assert described(other) is None

@@ -71,7 +71,8 @@ def first_cliques(run: Run[Config]) -> list[Clique]:
 
 def counts(run: Run[Config], state: "State", cliques: Sequence[Clique]) -> Counts:
     """The query that counts some cliques. The rows of a unit weigh as the card says."""
-    return Counts(state.net.maps, cliques, run.card.max_rows)  # type: ignore[attr-defined]  # a TableCard
+    card: Any = run.card  # a TableCard
+    return Counts(state.net.maps, cliques, card.max_rows)
 
 
 def open_candidates(config: Config, state: "State", round_: int) -> list[Clique]:
@@ -89,12 +90,13 @@ def expected_counts(state: "State", candidates: Sequence[Clique]) -> list[Tensor
 def chosen(run: Run[Config], state: "State", candidates: Sequence[Clique], round_: int) -> list[Clique]:
     """What a round measures; the first cliques again where no candidate promises more than its noise costs."""
     config, net = run.config, state.net
+    card: Any = run.card  # a TableCard
     assert state.errors is not None
     return selection.choose(
         candidates,
         state.errors,
         weights=[config.label_weight if net.label in clique else 1.0 for clique in candidates],
-        deviation=Noise.of(config).marginals * run.card.max_rows,  # type: ignore[attr-defined]  # a TableCard
+        deviation=Noise.of(config).marginals * card.max_rows,
         held=[clique for clique, _, _ in state.measured],
         sizes=net.sizes,
         most_cells=most_cells(config, round_),

@@ -3,6 +3,8 @@
 Where every canary has a weight of its own, all share a run. Elsewhere there is one canary, and a training is a sequence of
 trials of T noisy queries. Before each trial the auditor decides at random whether the canary takes part, independently of the
 state that earlier trials left. So the guarantee bounds the two errors of each trial, and their averages over all trials.
+
+The file is long because every method's small run and its trials must agree.
 """
 
 import dataclasses

@@ -7,6 +7,8 @@ dependencies first, without annotations. `load.py.txt` is the frame around them.
 gets its module's name too. The strokes that drawing programs take from fonts are written as data, as they were rendered
 here. A method that needs another package has no such file, and the README of the release says so.
 
+The file is long because both kinds of loader are cut out by the same rules.
+
 Of a table, decoding is cut out of our source. The frame `load_table.txt` samples, with NumPy in place of PyTorch: a test
 compares it with `methods.marginals.nets`.
 """
