@@ -1,6 +1,7 @@
 """Settings of the whole suite, made before torch is loaded."""
 
 import os
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,19 +15,19 @@ os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX512_CORE_BF16")
 
 
 @pytest.fixture(autouse=True)
-def state_home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A state folder of its own for every test: no test touches the account book of whoever runs it, nor another test's."""
-    folder = tmp_path_factory.mktemp("state")
-    monkeypatch.setenv("XDG_STATE_HOME", str(folder))
-    return folder
+def state_home(no_budget_log_at_home: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A state folder for each test: no test touches the budget log of whoever runs it, nor that of another test."""
+    with tempfile.TemporaryDirectory(dir=no_budget_log_at_home) as name:
+        monkeypatch.setenv("XDG_STATE_HOME", name)
+        yield Path(name)
 
 
 @pytest.fixture(autouse=True, scope="session")
-def no_book_at_home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+def no_budget_log_at_home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """The same for fixtures that outlive a test."""
-    before = os.environ.get("XDG_STATE_HOME")
-    os.environ["XDG_STATE_HOME"] = str(tmp_path_factory.mktemp("session-state"))
-    yield
+    before, folder = os.environ.get("XDG_STATE_HOME"), tmp_path_factory.mktemp("session-state")
+    os.environ["XDG_STATE_HOME"] = str(folder)
+    yield folder
     if before is None:
         del os.environ["XDG_STATE_HOME"]
     else:

@@ -296,6 +296,7 @@ def test_connections_give_what_the_central_loop_gives(
 REPEATING = Path(__file__).parents[2] / "fixtures" / "repeating.py"
 
 
+@pytest.mark.slow  # the test before it does the same on threads
 def test_processes_give_what_the_central_loop_gives(tmp_path: Path, papers: Path, central: Tensor) -> None:
     """The command line: a server and four clients, each a process of its own, over TLS. All noise repeats, so no budget but an
     infinite one can hold it.

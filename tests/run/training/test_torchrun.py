@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -10,18 +11,20 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
+from several import forks
 
 from gossamer.privacy.ledger import PrivacyLedger
+from gossamer.run.cli.main import main
 from gossamer.run.release.verify import verify
 from gossamer.run.training.resume import resume
 
 SMALL = {
-    "steps": 120,
+    "steps": 12,
     "expected-batch-size": 8,
     "width": 4,
     "latent-size": 8,
     "discriminator-steps": 4,
-    "epsilon": 10,
+    "noise-multiplier": 4,
     "delta": 1e-3,
 }
 CRITICS: dict[str, float | str] = {
@@ -50,6 +53,18 @@ def words(method: str, flags: Mapping[str, float | str], data: Path, card: Path,
     return ["fit", method, "--data", data, "--card", card, "--out", out, *named]
 
 
+def as_rank(number: int, count: int, port: int, log: str, words: list[str]) -> None:
+    """The command line in this process, under the variables that torchrun sets."""
+    os.environ |= {
+        "RANK": str(number), "LOCAL_RANK": str(number), "WORLD_SIZE": str(count), "LOCAL_WORLD_SIZE": str(count),
+        "MASTER_ADDR": "localhost", "MASTER_PORT": str(port), "TORCHELASTIC_RUN_ID": "test",
+    }  # fmt: skip
+    out = os.open(log, os.O_WRONLY | os.O_CREAT)
+    os.dup2(out, 1)
+    os.dup2(out, 2)
+    main(words)
+
+
 def wait_for(path: Path, lines: int) -> None:
     for _ in range(2400):
         if path.is_file() and path.read_bytes().count(b"\n") >= lines:
@@ -59,13 +74,36 @@ def wait_for(path: Path, lines: int) -> None:
 
 
 def test_two_ranks_are_one_run_with_one_voice(data: Path, card: Path, tmp_path: Path) -> None:
+    """In processes that torchrun has not started, because those load PyTorch once more each."""
+    with socket.create_server(("localhost", 0)) as free:
+        port = free.getsockname()[1]
+    asked = [str(word) for word in words("dpgan", SMALL, data, card, tmp_path / "run")]
+    logs = [tmp_path / f"{number}.log" for number in range(2)]
+    ranks = [
+        forks().Process(target=as_rank, args=(number, 2, port, str(log), asked)) for number, log in enumerate(logs)
+    ]
+    for rank in ranks:
+        rank.start()
+    for rank in ranks:
+        rank.join(120)
+    first, second = (log.read_text() for log in logs)
+    assert [rank.exitcode for rank in ranks] == [0, 0], first + second
+    assert first.count("Differentially private: epsilon") == 1
+    assert first.count("Budget log: this run uses") == first.count("report:") == 1
+    assert second == ""
+    assert verify(tmp_path / "run").ok
+    assert PrivacyLedger.load(tmp_path / "run" / "ledger.jsonl").charged[0][1] == 12
+
+
+@pytest.mark.slow
+def test_torchrun_starts_one_run_with_one_voice(data: Path, card: Path, tmp_path: Path) -> None:
     process = start(2, *words("dpgan", SMALL, data, card, tmp_path / "run"))
     out, err = process.communicate(timeout=200)
     assert process.returncode == 0, err
     assert out.count("Differentially private: epsilon") == 1
     assert err.count("Budget log: this run uses") == err.count("report:") == 1
     assert verify(tmp_path / "run").ok
-    assert PrivacyLedger.load(tmp_path / "run" / "ledger.jsonl").charged[0][1] == 120
+    assert PrivacyLedger.load(tmp_path / "run" / "ledger.jsonl").charged[0][1] == 12
 
 
 @pytest.mark.slow

@@ -6,6 +6,7 @@ so a page that may be handed out leaves them out (`internal=False`).
 """
 
 import base64
+import functools
 import json
 import math
 from collections.abc import Sequence
@@ -113,6 +114,7 @@ def write_report(folder: Path, *, internal: bool, epsilon_curve: Sequence[tuple[
     return path
 
 
+@functools.cache
 def _template() -> Any:
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     return environment.from_string(resources.files("gossamer.run.report").joinpath(REPORT).read_text(encoding="utf-8"))

@@ -28,6 +28,8 @@ _PER_CLASS, _ALONE = 10, 100
 # Placeholders that matplotlib accepts; `_for_page` replaces them by the colours of the page.
 _INK, _ACCENT = "#010203", "#040506"
 _LETTERS = 8.5
+_WIDTH, _LEFT, _RIGHT, _TOP, _BOTTOM = 3.5, 0.7, 0.2, 0.1, 0.46
+"""Inches. Equal margins align the axes of all curves; a layout fitted to the letters would draw each figure twice."""
 
 
 def drawn_by(synthesizer: "Synthesizer") -> bytes:
@@ -61,6 +63,7 @@ def curve(x: Sequence[float], y: Sequence[float], *, x_label: str, title: str) -
         axes.xaxis.set_major_locator(MaxNLocator(4, integer=True, steps=[1, 2, 2.5, 5, 10]))
         axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
         axes.yaxis.set_major_locator(MaxNLocator(4))
+        axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.6g}"))
 
     return _svg(draw, height=2.2, title=title)
 
@@ -98,8 +101,9 @@ def _svg(draw: Callable[[Axes], None], *, height: float, title: str) -> str:
     """What is drawn, between axes in the colours of the page."""
     # The salt makes the ids inside the SVG the same on every run, and different from curve to curve.
     with matplotlib.rc_context({"svg.fonttype": "none", "svg.hashsalt": title, "font.family": "DejaVu Sans"}):
-        figure = Figure(figsize=(3.5, height), layout="constrained")
-        axes = figure.add_subplot()
+        figure = Figure(figsize=(_WIDTH, height))
+        wide, high = _WIDTH - _LEFT - _RIGHT, height - _TOP - _BOTTOM
+        axes = figure.add_axes((_LEFT / _WIDTH, _BOTTOM / height, wide / _WIDTH, high / height))
         draw(axes)
         axes.spines[["top", "right"]].set_visible(False)
         axes.spines[["left", "bottom"]].set(color=_INK, linewidth=0.6)
