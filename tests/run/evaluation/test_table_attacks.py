@@ -10,7 +10,7 @@ import pytest
 import torch
 
 import gossamer as package
-from gossamer import Column, TableCard
+from gossamer import Column, GeneratedColumn, TableCard
 from gossamer.attacks.marginals import frequencies
 from gossamer.data.tables.table import Table
 from gossamer.errors import DataError
@@ -27,6 +27,7 @@ CARD = TableCard(
     ),
     declared_size=300,
     label="a",
+    generated=(GeneratedColumn(name="person", kind="key", place=0),),
 )
 SETTINGS: dict[str, Any] = {"rounds": 1, "iterations": 30}
 

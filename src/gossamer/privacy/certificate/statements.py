@@ -409,6 +409,11 @@ def _of_table(card: dict[str, Any]) -> tuple[str, list[str]]:
 def _column(column: dict[str, Any]) -> str:
     """What is declared of a column."""
     name, kind = column["name"], column["kind"]
+    if kind == "key":
+        return f"column {name}: not learnt; samples have running numbers in it"
+    if kind == "derived":
+        pairs = len(column["mapping"])
+        return f"column {name}: not learnt; in samples it follows from column {column['follows']}, by {pairs} declared values"
     if kind == "category":
         values = f"{len(column['values'])} declared values"
     else:

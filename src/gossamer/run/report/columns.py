@@ -59,9 +59,9 @@ def histograms(samples: TableSamples) -> bytes:
 
 def first_rows(samples: TableSamples) -> list[list[str]]:
     """The names of the columns, then ten rows, as text."""
-    first = samples[:SHOWN]
-    cells = [texts(c, values) for c, values in zip(first.card.columns, first.columns().values(), strict=True)]
-    return [list(samples.card.names), *map(list, zip(*cells, strict=True))]
+    columns = samples[:SHOWN].columns()
+    cells = [texts(column, columns[column.name]) for column in samples.card.written]
+    return [list(columns), *map(list, zip(*cells, strict=True))]
 
 
 def _ticks(column: Column) -> tuple[list[int], list[str]]:
