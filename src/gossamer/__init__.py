@@ -29,7 +29,6 @@ if typing.TYPE_CHECKING:
     from gossamer.data.split import split as split
     from gossamer.data.tables.card import TableCard as TableCard
     from gossamer.data.tables.column import Column as Column
-    from gossamer.data.tables.generated import GeneratedColumn as GeneratedColumn
     from gossamer.methods.synthesizer import Synthesizer as Synthesizer
     from gossamer.run.budget.budget import budget as budget
     from gossamer.run.budget.budget import discard as discard
@@ -46,7 +45,6 @@ else:
     _NAMES = {
         "Column": "gossamer.data.tables.column:Column",
         "DataCard": "gossamer.data.card:DataCard",
-        "GeneratedColumn": "gossamer.data.tables.generated:GeneratedColumn",
         "Records": "gossamer.data.records:Records",
         "Samples": "gossamer.data.samples.samples:Samples",
         "TableCard": "gossamer.data.tables.card:TableCard",

@@ -18,7 +18,8 @@ from scipy.optimize import brentq
 from scipy.stats import norm
 
 import gossamer
-from gossamer import Column, GeneratedColumn, TableCard
+from gossamer import Column, TableCard
+from gossamer.data.tables.generated import GeneratedColumn
 from gossamer.data.tables.read import read_table
 from gossamer.data.tables.samples import TableSamples
 from gossamer.errors import CardError, DataError, Interrupted, RequestError
@@ -150,13 +151,14 @@ def test_sentences_of_the_certificate(run: Path) -> None:
         "declared size: 300 persons",
         "6 columns, with the label income",
         "column pid: not learnt; samples have running numbers in it",
-        "column band: not learnt; in samples it follows from column age, by 2 declared values",
+        "column band: not learnt; in samples it follows from column age, by 2 values that were declared without looking at the "
+        "records",
         "column age: integer from 18 to 90 in at most 6 bins; a value beyond the bounds became the nearer bound",
         'column sex: 2 declared values; another value became "other"',
         "column bill: number from 0 to 1000 in at most 5 bins, and codes of their own for zero, a missing value; another value "
         "was refused as a mistake, so the run would not have begun",
         "left out of the table: note (free text)",
-        "the data owner names the person of each record, matched by a column of the table, which is no column of the samples",
+        "the data owner names the person of each record, matched by a column of the table, which is not learnt",
     ):
         assert sentence in told
     whose = (

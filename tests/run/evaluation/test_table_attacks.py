@@ -10,8 +10,9 @@ import pytest
 import torch
 
 import gossamer as package
-from gossamer import Column, GeneratedColumn, TableCard
+from gossamer import Column, TableCard
 from gossamer.attacks.marginals import frequencies
+from gossamer.data.tables.generated import GeneratedColumn
 from gossamer.data.tables.table import Table
 from gossamer.errors import DataError
 from gossamer.methods.marginals.nets import Field

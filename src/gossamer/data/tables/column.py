@@ -93,7 +93,7 @@ class Column:
             raise self._wrong(
                 "kind",
                 f'it must be "category", "integer", "number" or "date".{did_you_mean(str(self.kind), get_args(Kind))} On a '
-                'card it may be "key" or "derived" too, which in Python is a GeneratedColumn',
+                'card it may be "key" or "derived" too, which in Python is a GeneratedColumn of gossamer.data.tables.generated',
             )
         self._check_entries()
         if self.kind == "category":
