@@ -504,6 +504,7 @@ MUTANTS = (
     Mutant("what is released is not what was verified", "run/release/release.py", "        _must_hold(folder, verify(partial))", "        verify(partial)", f"{VERIFY}::test_what_is_handed_out_was_verified_as_it_lies_there"),
     Mutant("release --force replaces a RUN and its ledger", "run/release/release.py", "    if foreign or CERTIFICATE not in listed:", "    if not RunFolder(target).finished:", f"{VERIFY}::test_where_a_release_may_not_go"),
     Mutant("report makes a release poorer", "run/cli/commands/verify.py", "    if checking.is_release(run):", "    if False:", f"{VERIFY}::test_the_report_of_a_release_is_not_rewritten"),
+    Mutant("a released report shows the figures of pairs", "run/report/html.py", "metrics = _metrics(RunFolder(folder), certificate[\"card\"]) if internal else None", "metrics = _metrics(RunFolder(folder), certificate[\"card\"])", "tests/run/report/test_html.py"),
     Mutant("the internal report can be read by everyone", "run/report/html.py", "private=internal", "private=False", f"{VERIFY}::test_modes_do_not_depend_on_the_umask"),
     Mutant("the report does not show what all runs come to", "run/report/html.py", "    if not earlier or not earlier[\"earlier_runs\"]:\n", "    if earlier or not earlier:\n", "tests/run/report/test_html.py -k sum_of_all"),
     Mutant("the report shows the epsilon of this run as that of all", "run/report/html.py", "int(earlier[\"earlier_runs\"]), float(earlier[\"together\"][\"epsilon\"])", "int(earlier[\"earlier_runs\"]), 9.98", "tests/run/report/test_html.py -k sum_of_all"),
