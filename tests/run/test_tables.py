@@ -19,6 +19,7 @@ from scipy.stats import norm
 
 import gossamer
 from gossamer import Column, TableCard
+from gossamer.data.tables.generated import GeneratedColumn
 from gossamer.data.tables.read import read_table
 from gossamer.data.tables.samples import TableSamples
 from gossamer.errors import CardError, DataError, Interrupted, RequestError
@@ -48,6 +49,10 @@ CARD = TableCard(
     unit="person",
     title="Made-up people",
     drop=(("note", "free text"),),
+    generated=(
+        GeneratedColumn(name="pid", kind="key", prefix="S", digits=5, place=0),
+        GeneratedColumn(name="band", kind="derived", follows="age", mapping={"18": "under 65", "65": "65 and over"}),
+    ),
 )
 
 
@@ -118,7 +123,9 @@ def test_the_whole_way_on_the_command_line(gossamer: Any, place: Path, tmp_path:
     for suffix in ("csv", "parquet"):
         assert gossamer("sample", out, "-n", 500, "-o", tmp_path / f"x.{suffix}", "--seed", 3).status == 0
     table = pd.read_csv(tmp_path / "x.csv")
-    assert [*table] == ["age", "sex", "bill", "income"]
+    assert [*table] == ["pid", "age", "sex", "bill", "income", "band"]
+    assert table["pid"].tolist() == [f"S{number:05}" for number in range(1, 501)]
+    assert (table["band"] == np.where(table["age"] < 65, "under 65", "65 and over")).all()
     assert len(table) == 500 and set(table["income"]) == {"low", "high"} and set(table["sex"]) <= {"f", "m", "other"}
     assert table["age"].between(18, 90).all() and table["bill"].dropna().between(0, 1000).all()
     assert (table["income"] == "high")[table["sex"] == "m"].mean() > 0.5
@@ -142,13 +149,16 @@ def test_sentences_of_the_certificate(run: Path) -> None:
     told = certificate["assumptions"]
     for sentence in (
         "declared size: 300 persons",
-        "4 columns, with the label income",
+        "6 columns, with the label income",
+        "column pid: not learnt; samples have running numbers in it",
+        "column band: not learnt; in samples it follows from column age, by 2 values that were declared without looking at the "
+        "records",
         "column age: integer from 18 to 90 in at most 6 bins; a value beyond the bounds became the nearer bound",
         'column sex: 2 declared values; another value became "other"',
         "column bill: number from 0 to 1000 in at most 5 bins, and codes of their own for zero, a missing value; another value "
         "was refused as a mistake, so the run would not have begun",
         "left out of the table: note (free text)",
-        "the data owner names the person of each record, matched by a column of the table, which is no column of the samples",
+        "the data owner names the person of each record, matched by a column of the table, which is not learnt",
     ):
         assert sentence in told
     whose = (
@@ -170,7 +180,7 @@ def test_report_and_readme_speak_of_rows(run: Path, tmp_path: Path) -> None:
         gossamer.Synthesizer.load(run).net.tree.cliques
     )
     assert page.partition('class="heat"')[2].partition("</svg>")[0].count("<text ") == 4 and ">income</text>" in page
-    assert "picture" not in page and "a generator of rows with 4 columns" in readme
+    assert "picture" not in page and "a generator of rows with 6 columns" in readme
     assert "import load  # load.py of this folder, which needs NumPy alone" in readme
     assert "`python load.py rows.csv 1000` writes 1,000 rows." in readme
     assert "`samples.csv` holds 3 synthetic rows" in readme
@@ -209,7 +219,7 @@ def test_from_a_frame_or_a_dict_in_python(tmp_path: Path, capsys: pytest.Capture
             rng=Rng(0, noise_seed=1), progress=False,
         )  # fmt: skip
         ends.append((out / "model.safetensors").read_bytes())
-        assert synthesizer.certificate.card["column"][0]["name"] == "age"
+        assert synthesizer.certificate.card["column"][1]["name"] == "age"
     assert ends[0] == ends[1]
     samples = synthesizer.sample(50, seed=1)
     assert samples.codes.shape == (50, 4)

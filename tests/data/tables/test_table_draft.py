@@ -40,8 +40,8 @@ def test_measured_values_are_comments(place):
     assert "p1" not in facts and "39" not in facts and '"f"' not in facts and "2031" not in facts
     for part in (
         'unit = "person"', "declared_size = 30", 'decimal = ","',
-        '"same" = "constant"', '"key" = "as many values as rows: an identifier"',
-        '"note" = "as many values as rows: an identifier"',
+        '"same" = "constant"', '"note" = "free text: each row has another"',
+        'name = "key"\nkind = "key"\n\n',
         'name = "age"\nkind = "integer"\n# measured: bounds = [0, 39]\n',
         'name = "dose"\nkind = "number"\n# measured: bounds = [0.5, 2.5]\n',
         'name = "sex"\nkind = "category"\n# measured: values = ["f", "m"]\nmissing = true\n',
@@ -51,6 +51,7 @@ def test_measured_values_are_comments(place):
         assert part in text, part
     assert '"pid"' not in text
     assert any("dictionary" in hint for hint in hints) and any("drops" in hint for hint in hints)
+    assert any("look like identifiers: 1." in hint for hint in hints)
     with pytest.raises(CardError, match="column 'age', bounds: give bounds"):
         TableCard.loads(text)
 
@@ -61,16 +62,18 @@ def test_a_draft_whose_comments_were_moved_reads_the_table(place):
     table = read_table(place, card, units="pid")
     assert (len(table), table.population, table.notes) == (60, 30, ())
     assert card.names == ("age", "dose", "sex", "day", "zip")
+    assert [column.name for column in card.written] == ["key", *card.names], "a key has its place in the file"
 
 
 def test_a_dictionary_declares_without_comments(place, tmp_path):
     (tmp_path / "d.csv").write_text(
         "name,kind,values,low,high,missing,description\nage,integer,,0,120,,years\nsex,category,f|m|d,,,true,\n"
-        "day,date,,2031-01-01,2031-12-31,,\ngone,number,,0,1.5,,\n"
+        "day,date,,2031-01-01,2031-12-31,,\ngone,number,,0,1.5,,\nnote,key,,,,,\n"
     )
     text, hints = draft_table_card(place, dictionary=tmp_path / "d.csv")
     assert '# years\n[[column]]\nname = "age"\nkind = "integer"\nbounds = [0, 120]\n' in text
     assert 'name = "sex"\nkind = "category"\nvalues = ["f", "m", "d"]\nmissing = true\n' in text
+    assert 'name = "note"\nkind = "key"\n' in text
     assert "bounds = [2031-01-01, 2031-12-31]" in text and "gone" not in text
     assert any("1 columns that the table does not have: gone" in hint for hint in hints)
 

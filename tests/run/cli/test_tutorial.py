@@ -150,12 +150,13 @@ def test_every_command_says_what_the_tutorial_with_a_table_quotes(clinic: Path) 
 
 
 def test_the_card_of_the_tutorial_with_a_table_takes_every_row(clinic: Path) -> None:
-    """Quick twin of the walk: 24 columns, of which an id, a note and the patient are left out."""
+    """Quick twin of the walk: 24 columns, of which a note and the patient are left out, and the id is a key."""
     assert len((clinic / "clinic.csv").read_text().splitlines()[0].split(",")) == 24
     said("gossamer card clinic.csv --units patient --dictionary dictionary.csv -o card.toml")
     draft = (clinic / "card.toml").read_text(encoding="utf-8")
     card = TableCard.loads(edited(draft, DECLARED.findall(PAGE_OF_TABLES.read_text(encoding="utf-8"))[:2]))
-    assert (len(card.columns), [name for name, _ in card.drop]) == (21, ["visit_id", "note"])
+    assert (len(card.columns), [name for name, _ in card.drop]) == (21, ["note"])
+    assert card.written[0].name == "visit_id" and len(card.written) == 22
     table = read_table("clinic.csv", card, units="patient")
     assert (len(table), len(np.unique(table.units))) == (600, 400)
 

@@ -2,6 +2,7 @@
 
 import csv
 import functools
+import itertools
 import json
 import shutil
 from pathlib import Path
@@ -13,6 +14,7 @@ import pytest
 
 import gossamer as package
 from gossamer import Column, TableCard
+from gossamer.data.tables.generated import GeneratedColumn
 from gossamer.data.tables.read import read_table
 from gossamer.data.tables.table import Table
 from gossamer.metrics.tables import boosting, registry
@@ -29,6 +31,10 @@ CARD = TableCard(
     declared_size=300,
     label="income",
     unit="person",
+    generated=(
+        GeneratedColumn(name="pid", kind="key"),
+        GeneratedColumn(name="group", kind="derived", follows="income", mapping={"low": "A", "high": "B"}),
+    ),
 )
 SECRET = "Xanthippe"
 
@@ -102,6 +108,13 @@ def test_all_metrics_of_a_run(gossamer: Any, place: Path, asked: list[object], t
     assert set(which.replace("'", "").split(" with ")) < set(CARD.names)
     page = (place / "RUN" / "report.html").read_text()
     assert which not in answer.out and which not in page and " with " not in answer.out
+    pairs = entries["2-way TV"]["pairs"]
+    assert [pair[:2] for pair in pairs] == [[*pair] for pair in itertools.combinations(CARD.names, 2)]
+    assert np.mean([pair[2] for pair in pairs]) == pytest.approx(entries["2-way TV"]["value"], abs=1e-4)
+    assert page.count('class="heat"') == 2 and f"<title>age, sex: {pairs[0][2]:.3g}</title>" in page
+    released = package.release(place / "RUN", tmp_path / "out") / "report.html"
+    assert released.read_text().count('class="heat"') == 1, "that of the model"
+    assert "How far each pair" in page and "How far each pair" not in released.read_text()
     for told in (
         "2-way total variation 0.",
         "Its floor, what real test rows have:",

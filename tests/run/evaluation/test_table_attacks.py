@@ -12,6 +12,7 @@ import torch
 import gossamer as package
 from gossamer import Column, TableCard
 from gossamer.attacks.marginals import frequencies
+from gossamer.data.tables.generated import GeneratedColumn
 from gossamer.data.tables.table import Table
 from gossamer.errors import DataError
 from gossamer.methods.marginals.nets import Field
@@ -27,6 +28,7 @@ CARD = TableCard(
     ),
     declared_size=300,
     label="a",
+    generated=(GeneratedColumn(name="person", kind="key", place=0),),
 )
 SETTINGS: dict[str, Any] = {"rounds": 1, "iterations": 30}
 

@@ -12,6 +12,7 @@ import torch
 
 from gossamer.data.tables.card import TableCard
 from gossamer.data.tables.column import Column
+from gossamer.data.tables.generated import GeneratedColumn
 from gossamer.methods import METHODS
 from gossamer.methods.marginals.nets import Field
 from gossamer.methods.marginals.tree import JunctionTree
@@ -26,7 +27,7 @@ CARD = TableCard(
         Column(name="ill", kind="category", values=("yes", "no"), missing=True, outside="other"),
         Column(name="visits", kind="integer", bounds=(1, 400), bins=7, log=True, zero=True, special=(-1, 999)),
         Column(name="bill", kind="number", bounds=(0, 900), bins=6, decimals=2, zero=True, missing=True),
-        Column(name="level", kind="number", edges=(0.5, 1.5, 40), outside="other", special=(-9,)),
+        Column(name="level", kind="number", edges=(0.5, 1.5, 40), outside="other", missing=True),
         Column(
             name="born", kind="date", bounds=(DAY(1950, 1, 1), DAY(2020, 12, 31)), bins=2, special=(DAY(1900, 1, 1),)
         ),
@@ -42,6 +43,15 @@ CARD = TableCard(
     declared_size=1_000,
     label="ill",
     decimal=",",
+    generated=(
+        GeneratedColumn(name="id", kind="key", prefix="V", digits=6, start=7, place=0),
+        GeneratedColumn(name="row", kind="key"),
+        GeneratedColumn(name="told", kind="derived", follows="ill", mapping={"yes": "was ill", "no": "was well"}),
+        GeneratedColumn(name="size", kind="derived", follows="level", mapping={"0.5": "low", "1.5": "high"}, place=5),
+        GeneratedColumn(
+            name="era", kind="derived", follows="seen", mapping={"2020-01-01": "before", "2020-02-10": "after"}
+        ),
+    ),
 )
 
 
@@ -94,7 +104,8 @@ def test_rows_of_the_loader_are_those_of_gossamer(release: Path, tmp_path: Path,
     assert answer.returncode == 0, answer.stderr
     assert (tmp_path / "theirs.csv").read_bytes() == (tmp_path / "ours.csv").read_bytes()
     written = (tmp_path / "ours.csv").read_text()
-    assert all(part in written for part in ("other", "-9", "1900-01-01", ";;", "999"))
+    assert all(part in written for part in ("other", "-1", "1900-01-01", ";;", "999", "V000007;"))
+    assert all(part in written for part in ("was ill", "was well", ";low;", ";high;", ";before", ";after"))
 
 
 def test_columns_of_the_loader_are_arrays(release: Path) -> None:
@@ -109,8 +120,9 @@ print(release.sample(0))
     answer = alone(release, code)
     assert answer.returncode == 0, answer.stderr
     assert answer.stdout.splitlines() == [
-        "{'ill': 'object', 'visits': 'int64', 'bill': 'float64', 'level': 'object', 'born': 'datetime64[D]', "
-        "'seen': 'datetime64[D]', 'rooms': 'float64'}",
+        "{'id': 'object', 'ill': 'object', 'visits': 'int64', 'bill': 'float64', 'level': 'object', 'size': 'object', "
+        "'born': 'datetime64[D]', 'seen': 'datetime64[D]', 'rooms': 'float64', 'row': 'int64', 'told': 'object', "
+        "'era': 'object'}",
         "1 True",
         "{}",
     ]
@@ -125,7 +137,10 @@ def test_the_loader_in_a_terminal(release: Path, tmp_path: Path) -> None:
     out = tmp_path / "rows.csv"
     assert said(out, 12) == (0, "")
     written = out.read_text()
-    assert written.splitlines()[0] == "ill;visits;bill;level;born;seen;rooms" and written.count("\n") == 13
+    assert (
+        written.splitlines()[0] == "id;ill;visits;bill;level;size;born;seen;rooms;row;told;era"
+        and written.count("\n") == 13
+    )
     assert said(out, "many") == said() == (1, "usage: python load.py FILE.csv ROWS\n")
     assert said(out, 12)[0] == 1 and out.read_text() == written
     assert said(tmp_path / "none.csv", 0)[0] == 1 and not (tmp_path / "none.csv").exists()

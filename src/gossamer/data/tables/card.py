@@ -5,13 +5,16 @@ It is a TOML file like the card of pictures. `[[column]]` entries tell the two a
 
 import datetime
 import json
-from dataclasses import MISSING, dataclass, fields
+from dataclasses import MISSING, dataclass, fields, replace
 from typing import Any, ClassVar
 
 from gossamer.data.card import Card, is_count
 from gossamer.data.card import Kind as CardKind
 from gossamer.data.tables.column import MEANING as MEANING_OF_COLUMNS
 from gossamer.data.tables.column import Column, same_name
+from gossamer.data.tables.generated import KINDS as GENERATED
+from gossamer.data.tables.generated import MEANING as MEANING_OF_GENERATED
+from gossamer.data.tables.generated import AnyColumn, GeneratedColumn, in_order
 from gossamer.data.units import Missing
 from gossamer.errors import CardError, did_you_mean
 
@@ -35,7 +38,7 @@ class TableCard(Card):
     """The public facts about a table.
 
     Args:
-        columns: the columns, in the order of the codes.
+        columns: the columns that a run learns, in the order of the codes.
         declared_size: number of units (rows, unless `unit` says otherwise).
         label: name of the column that a model is to predict, or None.
         unit: whose contribution is protected.
@@ -45,6 +48,7 @@ class TableCard(Card):
         data_set: name in the budget log: runs under one name are added up. Empty: the place of the records.
         decimal: the decimal point of numbers in text files, "." or ",".
         drop: name and reason of each column that is left out. A dict is taken too.
+        generated: columns that samples have and no run learns.
 
     Raises:
         CardError: a fact that makes no sense; names the column, the entry and the remedy.
@@ -60,6 +64,7 @@ class TableCard(Card):
     data_set: str = ""
     decimal: str = "."
     drop: tuple[tuple[str, str], ...] = ()
+    generated: tuple[GeneratedColumn, ...] = ()
     kind: ClassVar[CardKind] = "table"
     units_come: ClassVar[str] = "the name of the column that holds the id of each row's unit."
 
@@ -73,7 +78,8 @@ class TableCard(Card):
             or not self.columns
             or not all(isinstance(c, Column) for c in self.columns)
         ):
-            raise CardError("a table needs at least one column: add [[column]] with name and kind")
+            raise CardError("a table needs at least one column that is learnt: add [[column]] with name and kind")
+        self._place_generated()
         self.check_common(_MEANING)
         if not is_count(self.max_rows) or self.max_rows > MOST_ROWS:
             raise CardError(f"max_rows must be a whole number from 1 to {MOST_ROWS:,}: {_MEANING['max_rows']}")
@@ -87,21 +93,28 @@ class TableCard(Card):
             isinstance(t, str) and t.isprintable() for p in self.drop for t in p
         ):
             raise CardError('drop must name columns with a reason in quotes each, such as "patient id" = "identifier"')
-        if twice := same_name([*self.names, *(name for name, _ in self.drop)]):
+        if twice := same_name([*(column.name for column in self.written), *(name for name, _ in self.drop)]):
             raise CardError(f"column {twice!r} is on the card twice: keep one entry")
         if self.label is not None and self.label not in self.names:
             near = did_you_mean(str(self.label), self.names)
             raise CardError(f"label must name a column, or be left out.{near} Columns: {', '.join(self.names)}.")
         for column in self.columns:
             self._check_order(column)
+        for each in self.generated:
+            each.check_source(self.columns)
 
     def __repr__(self) -> str:
         return f"TableCard({len(self.columns)} columns, declared_size={self.declared_size}, unit={self.unit!r})"
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The names of the columns."""
+        """The names of the columns that are learnt."""
         return tuple(column.name for column in self.columns)
+
+    @property
+    def written(self) -> tuple[AnyColumn, ...]:
+        """All columns of samples, in their order: those that are learnt, and those that are generated."""
+        return in_order(self.columns, self.generated)
 
     @property
     def domain(self) -> tuple[int, ...]:
@@ -112,6 +125,15 @@ class TableCard(Card):
     def label_index(self) -> int | None:
         """The position of the label column; None: there is none."""
         return None if self.label is None else self.names.index(self.label)
+
+    def _place_generated(self) -> None:
+        """Give each generated column the position that it has in samples."""
+        given: Any = self.generated
+        if not isinstance(given, tuple | list) or not all(isinstance(each, GeneratedColumn) for each in given):
+            raise CardError("generated must be a tuple of GeneratedColumn")
+        placed = in_order(self.columns, given)
+        own = tuple(replace(each, place=at) for at, each in enumerate(placed) if isinstance(each, GeneratedColumn))
+        object.__setattr__(self, "generated", own)
 
     def _check_order(self, column: Column) -> None:
         """Refuse `at_least` of a column that is no other one, or whose values could not be exchanged with it."""
@@ -153,12 +175,12 @@ class TableCard(Card):
             **common,
             "label": self.label or "",
             "drop": dict(self.drop),
-            "column": [c.to_dict() for c in self.columns],
+            "column": [c.to_dict() for c in self.written],
         }
 
     def dumps(self) -> str:
         """The card as TOML, with a comment for each fact that says what is declared."""
-        return "\n".join([common_toml(self.to_dict()), *map(column_toml, self.columns)])
+        return "\n".join([common_toml(self.to_dict()), *map(column_toml, self.written)])
 
 
 def common_toml(facts: dict[str, Any]) -> str:
@@ -173,28 +195,38 @@ def common_toml(facts: dict[str, Any]) -> str:
 
 def _arguments(facts: dict[str, Any]) -> dict[str, Any]:
     """The arguments of a card. Refuses unknown keys with the nearest name, and missing ones with what they mean."""
-    known = [entry.name for entry in fields(TableCard) if entry.name != "columns"]
+    known = [entry.name for entry in fields(TableCard) if entry.name not in ("columns", "generated")]
     for key in facts:
         if key not in (*known, "column"):
             near = did_you_mean(key, [*known, "column"]) or (
-                " It may belong below a [[column]]." if key in MEANING_OF_COLUMNS else ""
+                " It may belong below a [[column]]." if key in {**MEANING_OF_COLUMNS, **MEANING_OF_GENERATED} else ""
             )
             raise CardError(f"the card of a table has no key {key!r}.{near} Known: {', '.join(known)}, and [[column]].")
     for entry in fields(TableCard):
         if entry.default is MISSING and entry.name != "columns" and entry.name not in facts:
             raise CardError(f"the card lacks {entry.name} ({_MEANING[entry.name]}); add a line {entry.name} = ...")
     stated = facts.get("column", [])
-    columns = [Column.from_dict(entry) for entry in stated] if isinstance(stated, list) else []
+    columns = [column_from(entry, at) for at, entry in enumerate(stated)] if isinstance(stated, list) else []
     return {
         **{k: v for k, v in facts.items() if k != "column"},
-        "columns": tuple(columns),
+        "columns": tuple(column for column in columns if isinstance(column, Column)),
+        "generated": tuple(column for column in columns if isinstance(column, GeneratedColumn)),
         "label": facts.get("label") or None,
     }
 
 
-def column_toml(column: Column) -> str:
+def column_from(facts: object, place: int | None = None) -> AnyColumn:
+    """A column of either sort from plain values, as `to_dict` gives them. place: of a generated one. Raises CardError."""
+    if isinstance(facts, dict) and facts.get("kind") in GENERATED:
+        return GeneratedColumn.from_dict(facts, place)
+    return Column.from_dict(facts)
+
+
+def column_toml(column: AnyColumn) -> str:
     """A [[column]] entry."""
-    entries = {entry.name: getattr(column, entry.name) for entry in fields(column) if entry.name in column.to_dict()}
+    entries = column.to_dict()
+    if isinstance(column, Column):  # with dates as dates
+        entries = {key: getattr(column, key) for key in entries}
     return "\n".join(["[[column]]", *(f"{key} = {toml(value)}" for key, value in entries.items()), ""])
 
 
@@ -202,4 +234,6 @@ def toml(value: object) -> str:
     """A value in TOML."""
     if isinstance(value, tuple | list):
         return "[" + ", ".join(map(toml, value)) + "]"
+    if isinstance(value, dict):
+        return "{ " + ", ".join(f"{toml(key)} = {toml(each)}" for key, each in value.items()) + " }"
     return value.isoformat() if isinstance(value, datetime.date) else json.dumps(value, ensure_ascii=False)

@@ -83,13 +83,7 @@ class Column:
     outside: Outside = "refuse"
 
     def __post_init__(self) -> None:
-        if (
-            not isinstance(self.name, str)
-            or not self.name.isprintable()
-            or self.name != self.name.strip()
-            or not self.name
-        ):
-            raise CardError("the name of a column must be a line of text in quotes, without space around it")
+        check_name(self.name)
         for key in ("values", "bounds", "edges", "special"):
             if isinstance(value := getattr(self, key), list):
                 object.__setattr__(self, key, tuple(value))
@@ -98,7 +92,8 @@ class Column:
         if self.kind not in get_args(Kind):
             raise self._wrong(
                 "kind",
-                f'it must be "category", "integer", "number" or "date".{did_you_mean(str(self.kind), get_args(Kind))}',
+                f'it must be "category", "integer", "number" or "date".{did_you_mean(str(self.kind), get_args(Kind))} On a '
+                'card it may be "key" or "derived" too, which in Python is a GeneratedColumn of gossamer.data.tables.generated',
             )
         self._check_entries()
         if self.kind == "category":
@@ -325,6 +320,12 @@ def _reads_dates(form: object) -> bool:
         return isinstance(form, str) and datetime.datetime.strptime(day.strftime(form), form) == day
     except ValueError:
         return False
+
+
+def check_name(name: object) -> None:
+    """Refuse what cannot be the name of a column, with a CardError."""
+    if not isinstance(name, str) or not name.isprintable() or name != name.strip() or not name:
+        raise CardError("the name of a column must be a line of text in quotes, without space around it")
 
 
 def is_whole(value: object) -> bool:

@@ -7,6 +7,7 @@ import numpy as np
 
 from gossamer.data.tables.card import TableCard
 from gossamer.data.tables.column import OTHER, Column
+from gossamer.data.tables.generated import AnyColumn, GeneratedColumn, start_of
 
 
 def decode(codes: np.ndarray, card: TableCard, *, seed: int, rows: np.ndarray | None = None) -> dict[str, np.ndarray]:
@@ -19,6 +20,9 @@ def decode(codes: np.ndarray, card: TableCard, *, seed: int, rows: np.ndarray | 
 
     Where a column is `at_least` another and their values are in the wrong order, the two are exchanged. `encode` then gives
     their codes exchanged.
+
+    A key is int64, or a text where it has a prefix or digits, and follows from the number of the row. A derived column has
+    texts, which follow from another column in the same row. `encode` reads neither.
 
     Args:
         codes: int32 [n, columns].
@@ -37,7 +41,45 @@ def decode(codes: np.ndarray, card: TableCard, *, seed: int, rows: np.ndarray | 
         both = np.flatnonzero(plain[low] & plain[high])
         wrong = both[(values[low][both] > values[high][both]).astype(bool)]
         values[low][wrong], values[high][wrong] = values[high][wrong], values[low][wrong]
-    return values
+    sources = {column.name: (column, codes[:, at]) for at, column in enumerate(card.columns)}
+    for made in card.written:
+        if made.kind == "key":
+            values[made.name] = _keys(made, rows)
+        elif made.kind == "derived":
+            source, own = sources[made.follows]
+            values[made.name] = _derived(made, source, own, values[source.name])
+    return {column.name: values[column.name] for column in card.written}
+
+
+def _keys(column: GeneratedColumn, rows: np.ndarray) -> np.ndarray:
+    """Running numbers of rows, int64 [n], or texts with them."""
+    numbers = rows.astype(np.int64) + column.start
+    if not column.prefix and column.digits == 1:
+        return numbers
+    return np.array([f"{column.prefix}{number:0{column.digits}}" for number in numbers.tolist()], dtype=object)
+
+
+def _derived(column: GeneratedColumn, source: Column, codes: np.ndarray, values: np.ndarray) -> np.ndarray:
+    """Texts that follow from another column; "other" and missing values stay so. objects [n]. codes, values: of that column."""
+    mapping = dict(column.mapping)
+    found = np.full(len(codes), "", dtype=object)
+    if source.other_code is not None:
+        found[codes == source.other_code] = OTHER
+    there = ~np.isin(codes, [code for code in (source.other_code, source.missing_code) if code is not None])
+    if source.kind == "category":
+        found[there] = [mapping[value] for value in values[there]]
+        return found
+    ends = sorted(mapping, key=lambda key: start_of(key, source))
+    numbers = _as_floats(source, values[there])
+    at = np.searchsorted([start_of(key, source) for key in ends], numbers, side="right") - 1
+    found[there] = [mapping[ends[each]] for each in at.tolist()]
+    return found
+
+
+def _as_floats(column: Column, values: np.ndarray) -> np.ndarray:
+    """Values of a number or a date, none of them missing or "other"; dates in days since 1970. float64 [n]"""
+    days = column.kind == "date"
+    return np.asarray((values.astype("datetime64[D]").astype(np.int64) if days else values).astype(np.float64))
 
 
 def to_numbers(codes: np.ndarray, card: TableCard, *, seed: int, rows: np.ndarray | None = None) -> np.ndarray:
@@ -46,25 +88,20 @@ def to_numbers(codes: np.ndarray, card: TableCard, *, seed: int, rows: np.ndarra
     A missing value and "other" of a number or a date are NaN. Arguments as of `decode`.
     """
     numbers = codes.astype(np.float64)
-    for at, (column, values) in enumerate(
-        zip(card.columns, decode(codes, card, seed=seed, rows=rows).values(), strict=True)
-    ):
+    values = decode(codes, card, seed=seed, rows=rows)
+    for at, column in enumerate(card.columns):
         if column.kind != "category":
             apart = np.isin(
                 codes[:, at], [code for code in (column.other_code, column.missing_code) if code is not None]
             )
-            present = values[~apart]
-            days = column.kind == "date"
-            numbers[~apart, at] = (present.astype("datetime64[D]").astype(np.int64) if days else present).astype(
-                np.float64
-            )
+            numbers[~apart, at] = _as_floats(column, values[column.name][~apart])
             numbers[apart, at] = np.nan
     return numbers
 
 
-def texts(column: Column, values: np.ndarray, *, decimal: str = ".") -> Sequence[str]:
+def texts(column: AnyColumn, values: np.ndarray, *, decimal: str = ".") -> Sequence[str]:
     """Decoded values as a text file has them: numbers with the declared digits, dates as 2031-12-24, missing ones empty."""
-    if column.kind == "category":
+    if isinstance(column, GeneratedColumn) or column.kind == "category":
         return [str(value) for value in values]
     return [_text(value, column, decimal) for value in values.tolist()]
 

@@ -14,8 +14,7 @@ from typing import Any
 
 from gossamer.data.card import rounded
 from gossamer.data.readers.in_memory import Data, is_place
-from gossamer.data.tables.card import column_toml, common_toml, toml
-from gossamer.data.tables.column import Column
+from gossamer.data.tables.card import column_from, column_toml, common_toml, toml
 from gossamer.data.tables.csv_rows import CsvRows, clean_names
 from gossamer.data.tables.encode import MISSING_WORDS, texts_of
 from gossamer.data.tables.read import open_source
@@ -27,7 +26,14 @@ MOST_VALUES = 1_000
 """Different texts above which a column is no category."""
 FEWEST = 20
 """Values that must all differ for a column to look like an identifier."""
+_LONGEST_KEY = 64
 FORMATS = ("%d.%m.%Y", "%d/%m/%Y", "%m/%d/%Y")
+_KEY = """\
+# Each row has another value here. So it is not learnt, and samples get running numbers.
+[[column]]
+name = {name}
+kind = "key"
+"""
 _KEYS = ("name", "kind", "values", "low", "high", "missing", "description")
 _HEADER = """\
 # A draft, from the records. Nothing here is public yet. Each line that you keep becomes a fact that you, the data owner,
@@ -66,7 +72,7 @@ def draft_table_card(
         owners.update(() if unit_at is None else texts_of(columns[unit_at]))
     if not count:
         raise DataError(f"{where}: the table holds no rows, so there is nothing to draft a card from.")
-    columns_text, drop, decimal = [], {}, "."
+    columns_text, keys, drop, decimal = [], 0, {}, "."
     if source.delimiter != "," and any(map(_has_comma, seen)):
         decimal = ","
     for at, (name, values) in enumerate(zip(source.names, seen, strict=True)):
@@ -74,6 +80,9 @@ def draft_table_card(
             continue
         if name in known:
             columns_text.append(known[name])
+        elif _is_key(values, decimal):
+            keys += 1
+            columns_text.append(_KEY.format(name=toml(name)))
         elif reason := _reason_to_drop(values, decimal):
             drop[name] = reason
         else:
@@ -89,16 +98,20 @@ def draft_table_card(
         "drop": drop,
         "max_rows": 1,
     }
-    hints = _hints(count, source.names, known, drop, asked=dictionary is not None)
+    hints = _hints(count, source.names, known, keys, drop, asked=dictionary is not None)
     return "\n".join([_HEADER + common_toml(facts), *columns_text]), [*sorted(source.notes), *hints]
 
 
-def _hints(count: int, names: list[str], known: dict[str, str], drop: dict[str, str], *, asked: bool) -> Iterator[str]:
+def _hints(
+    count: int, names: list[str], known: dict[str, str], keys: int, drop: dict[str, str], *, asked: bool
+) -> Iterator[str]:
     if count > LOOKED_AT:
         yield f"The draft looked at the first {LOOKED_AT:,} rows. Later rows may have other values."
     if nameless := [at for at, name in enumerate(names, 1) if not _is_name(name, names)]:
         which = ", ".join(map(str, nameless[:12]))
         yield f"Columns without a name of their own were left out, by position from 1: {which}. Name them to keep them."
+    if keys:
+        yield f"Columns that look like identifiers: {keys}. They are not learnt, and samples get running numbers in them."
     if drop:
         yield f"Columns that the draft drops, with a reason: {len(drop)}. Their names are public too: take a private one out."
     if absent := [name for name in known if name not in names]:
@@ -133,18 +146,31 @@ def _has_comma(values: Counter[str]) -> bool:
     return any("," in text for text in texts) and all(_number(text, ",") is not None for text in texts)
 
 
+def _all_differ(values: Counter[str], decimal: str) -> bool:
+    """Whether each row has another value, as an identifier has: whole numbers or texts, and no dates."""
+    texts = _present(values)
+    if len(texts) < FEWEST or len(texts) < values.total() - _missing(values):
+        return False
+    numbers = [number for text in texts if (number := _number(text, decimal)) is not None]
+    fraction = len(numbers) == len(texts) and not all(number.is_integer() for number in numbers)
+    return not fraction and _date_format(texts) is None
+
+
+def _is_key(values: Counter[str], decimal: str) -> bool:
+    """Whether a column looks like an identifier: each row has another value, of one word."""
+    words = all(len(text) <= _LONGEST_KEY and len(text.split()) == 1 for text in _present(values))
+    return words and _all_differ(values, decimal)
+
+
 def _reason_to_drop(values: Counter[str], decimal: str) -> str:
     """Why a column is left out; empty: it is not."""
     texts = _present(values)
     if len(values) <= 1:
         return "constant"
-    numbers = [_number(text, decimal) for text in texts]
-    is_number = bool(texts) and None not in numbers
-    whole = is_number and all(number is not None and number.is_integer() for number in numbers)
-    if len(texts) >= FEWEST and len(texts) == values.total() - _missing(values) and (whole or not is_number):
-        return "" if _date_format(texts) is not None else "as many values as rows: an identifier"
+    if _all_differ(values, decimal):
+        return "free text: each row has another"
     if (
-        not is_number
+        any(_number(text, decimal) is None for text in texts)
         and _date_format(texts) is None
         and len(texts) > min(MOST_VALUES, max(FEWEST, values.total() // 2))
     ):
@@ -210,7 +236,7 @@ def _read_dictionary(path: Path) -> dict[str, str]:
     for number, cells in enumerate(lines, 2):
         row = {key: cell.strip() for key, cell in zip(rows.names, cells, strict=True)}
         try:
-            column = Column.from_dict(_facts(row))
+            column = column_from(_facts(row))
         except (CardError, ValueError) as error:
             why = error if isinstance(error, CardError) else "low and high must be numbers, or dates as 2031-12-24"
             raise CardError(f"{path}, line {number}: {why}") from None

@@ -57,7 +57,7 @@ def read_table(
 
     Args:
         source: a path; `:train` or `:test` at its end picks a split of a folder, and overrides `split`. Or columns in memory.
-        card: declares the columns. Columns that it does not name are left out.
+        card: declares the columns. Columns that it does not name, and those that it generates, are not read.
         split: the split to read where the source is a folder.
         units: the column with the id of the unit (such as a person) of each row, which is no column of the table. Or
             FILE.npz:KEY, or an array, with one id for each row. None: each row is a unit.
@@ -223,9 +223,9 @@ def _without(missing: list[str], card: TableCard, where: str) -> DataError:
 
 
 def _left_out(positions: list[int], names: list[str], card: TableCard) -> list[str]:
-    """A note on columns that the card neither declares nor drops. Their names are no public facts, so it counts them."""
-    dropped = {clean_names([name])[0] for name, _ in card.drop}
-    others = [at + 1 for at in positions if names[at] not in dropped]
+    """A note on columns that the card neither names nor drops. Their names are no public facts, so it counts them."""
+    known = {*clean_names([*(name for name, _ in card.drop), *(column.name for column in card.generated)])}
+    others = [at + 1 for at in positions if names[at] not in known]
     if not others:
         return []
     which = ", ".join(map(str, others[:12])) + (" ..." if len(others) > 12 else "")

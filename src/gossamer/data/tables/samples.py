@@ -12,7 +12,9 @@ import numpy as np
 from gossamer.data.samples.samples import frame
 from gossamer.data.samples.writers import new_place
 from gossamer.data.tables.card import TableCard
+from gossamer.data.tables.column import Column
 from gossamer.data.tables.decode import decode, texts
+from gossamer.data.tables.generated import AnyColumn
 from gossamer.errors import RequestError
 
 SHOWN = 10
@@ -83,7 +85,7 @@ class TableSamples:
     @property
     def notes(self) -> tuple[str, ...]:
         """What the reader of a file of these samples should know."""
-        risky = [c.name for c in self.card.columns if any(value.startswith(FORMULAS) for value in c.values)]
+        risky = [column.name for column in self.card.written if any(t.startswith(FORMULAS) for t in _said(column))]
         if not risky:
             return ()
         return (
@@ -94,11 +96,17 @@ class TableSamples:
     def _repr_html_(self) -> str:
         """Show the first rows, in a notebook."""
         first = self[:SHOWN]
-        cells = [texts(c, values) for c, values in zip(self.card.columns, first.columns().values(), strict=True)]
-        head = "".join(f"<th>{html.escape(name)}</th>" for name in self.card.names)
+        columns = first.columns()
+        cells = [texts(column, columns[column.name]) for column in self.card.written]
+        head = "".join(f"<th>{html.escape(name)}</th>" for name in columns)
         rows = ["".join(f"<td>{html.escape(cell)}</td>" for cell in row) for row in zip(*cells, strict=True)]
         body = "".join(f"<tr>{row}</tr>" for row in rows)
         return f"<table><tr>{head}</tr>{body}</table><p>{html.escape(repr(self))}</p>"
+
+
+def _said(column: AnyColumn) -> Iterable[str]:
+    """Texts that a card declares of a column, and that samples have."""
+    return column.values if isinstance(column, Column) else (column.prefix, *dict(column.mapping).values())
 
 
 def write_table_samples(path: str | Path, chunks: Iterable[TableSamples], *, force: bool = False) -> None:
@@ -125,8 +133,8 @@ def write_csv(path: Path, chunks: Iterable[TableSamples]) -> int:
             card, values = chunk.card, chunk.columns()
             writer = csv.writer(file, delimiter=";" if card.decimal == "," else ",", lineterminator="\n")
             if not count:
-                writer.writerow(card.names)
-            cells = [texts(column, values[column.name], decimal=card.decimal) for column in card.columns]
+                writer.writerow(values)
+            cells = [texts(column, values[column.name], decimal=card.decimal) for column in card.written]
             writer.writerows(zip(*cells, strict=True))
             count += len(chunk)
     return count
@@ -143,7 +151,7 @@ def _write_parquet(path: Path, chunks: Iterable[TableSamples]) -> int:
     try:
         for chunk in chunks:
             arrays = {}
-            for column, values in zip(chunk.card.columns, chunk.columns().values(), strict=True):
+            for column, values in zip(chunk.card.written, chunk.columns().values(), strict=True):
                 if values.dtype == object:
                     cells = texts(column, values, decimal=chunk.card.decimal)
                     arrays[column.name] = pa.array([text or None for text in cells], pa.string())

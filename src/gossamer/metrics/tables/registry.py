@@ -132,15 +132,28 @@ class Largest(Estimate):
     """The largest of many figures.
 
     Args:
-        which: the columns it is of. A private fact: it goes into metrics.json of a RUN, and into no line or page.
+        which: the columns it is of. A private fact: it goes into metrics.json of a RUN, and into no line.
     """
 
     which: str = ""
 
 
+@dataclass(frozen=True)
+class OverPairs(Estimate):
+    """The mean of a figure over pairs of columns.
+
+    Args:
+        pairs: the names of both columns and the figure, for each pair. Private, as `which` of `Largest`. The internal report
+            shows them.
+    """
+
+    pairs: tuple[tuple[str, str, float], ...] = ()
+
+
 # ---------------------------------------------------------------------- marginals
 
 _BEST = "0 is best."
+PAIRWISE = "2-way TV"
 _SETS = {1: "single columns", 2: "pairs of columns", 3: "triples of columns"}
 
 
@@ -207,7 +220,14 @@ def _compared(inputs: Inputs, name: str, sets: Sequence[Sequence[int]], distance
         show(len(sets), len(sets))
         words = [" with ".join(repr(columns[at].name) for at in each) for each in sets]
         on = f"{inputs.against(rows)}; {len(sets):,} {_SETS[len(sets[0])]}"
-        return _summary(name, np.array(found), inputs.rows[rows].units, on, words)
+        figures = _summary(name, np.array(found), inputs.rows[rows].units, on, words)
+        if name == PAIRWISE:
+            pairs = [
+                (columns[a].name, columns[b].name, round(float(each[0]), 4))
+                for (a, b), each in zip(sets, found, strict=True)
+            ]
+            figures[name] = OverPairs(**vars(figures[name]), pairs=tuple(pairs))
+        return figures
 
     return _beside_real(inputs, name, of("samples"), lambda: of("tests"))
 

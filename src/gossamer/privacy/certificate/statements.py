@@ -326,7 +326,7 @@ def assumptions(settings: dict[str, Any], *, proved: bool) -> list[str]:
         else f"each {unit} has one id in the data, under which all records of that {unit} are",
     ]
     facts += more
-    if how := _MATCHED[settings.get("units", NO_UNITS)["matched"]]:
+    if how := _matched(settings):
         facts.append(f"the data owner names the {unit} of each record, matched {how}")
     if card.get("missing_unit") == "own":
         facts.append(f"a record without an id counts as a {unit} of its own")
@@ -381,6 +381,14 @@ def _of_pictures(card: dict[str, Any]) -> tuple[str, list[str]]:
     return about, facts
 
 
+def _matched(settings: dict[str, Any]) -> str:
+    """How records and units are matched. A key of samples may have the name of the column of the units."""
+    how = settings.get("units", NO_UNITS)["matched"]
+    if how == "column" and any(column["kind"] == "key" for column in settings["card"]["column"]):
+        return "by a column of the table, which is not learnt"
+    return _MATCHED[how]
+
+
 _OUTSIDE = {
     "refuse": "another value was refused as a mistake, so the run would not have begun",
     "clip": "a value beyond the bounds became the nearer bound",
@@ -409,6 +417,11 @@ def _of_table(card: dict[str, Any]) -> tuple[str, list[str]]:
 def _column(column: dict[str, Any]) -> str:
     """What is declared of a column."""
     name, kind = column["name"], column["kind"]
+    if kind == "key":
+        return f"column {name}: not learnt; samples have running numbers in it"
+    if kind == "derived":
+        mapping = f"{len(column['mapping'])} values that were declared without looking at the records"
+        return f"column {name}: not learnt; in samples it follows from column {column['follows']}, by {mapping}"
     if kind == "category":
         values = f"{len(column['values'])} declared values"
     else:

@@ -67,7 +67,7 @@ class Evaluation:
         Raises:
             RequestError: pandas is not installed.
         """
-        return frame(self.metrics)
+        return frame([{key: value for key, value in entry.items() if key != "pairs"} for entry in self.metrics])
 
 
 @checked_arguments

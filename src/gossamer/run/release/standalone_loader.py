@@ -54,10 +54,12 @@ _STROKES: Place = ("gossamer.data.synthetic.glyphs", "strokes")
 """Needs fonts: the file has its result as data."""
 _STROKES_IN_FILE = "_STROKES"
 _COLUMN: Place = ("gossamer.data.tables.column", "Column")
-_OF_COLUMNS = frozenset(
-    {"size", "plain", "cuts", "apart", "other_code", "missing_code", "grid", "grid_ends", "grid_counts"}
-)
-"""Properties of a column that decoding needs. The file has none of the checks: the certificate's card was checked."""
+_GENERATED: Place = ("gossamer.data.tables.generated", "GeneratedColumn")
+_OF_COLUMNS = {
+    _COLUMN: {"size", "plain", "cuts", "apart", "other_code", "missing_code", "grid", "grid_ends", "grid_counts"},
+    _GENERATED: set[str](),
+}
+"""Properties of columns that decoding needs. The file has none of the checks: the certificate's card was checked."""
 _PLUGINS = ("gossamer.nets.encoders", "gossamer.data.synthetic.generators")
 """Load what only the machine of the user has. In the file they are functions that are never called."""
 
@@ -94,6 +96,7 @@ def _table_loader(method: str) -> str:
     for module, name in (
         ("gossamer.methods.synthesizer", "ROWS"),
         _COLUMN,
+        _GENERATED,
         ("gossamer.data.tables.decode", "decode"),
         ("gossamer.data.tables.samples", "write_csv"),
     ):
@@ -224,8 +227,8 @@ class _Collected:
 
     def _put(self, module: str, definition: Definition, called: str) -> None:
         names, plain, copied = _module(module), _Plain(_module(module)), _copy(definition)
-        if (module, called) == _COLUMN:
-            copied.body = [part for part in copied.body if getattr(part, "name", "") in {"", *_OF_COLUMNS}]
+        if (needed := _OF_COLUMNS.get((module, called))) is not None:
+            copied.body = [part for part in copied.body if getattr(part, "name", "") in {"", *needed}]
         node = plain.visit(copied)
         for reference in [reference for reference in ast.walk(node) if isinstance(reference, ast.Name)]:
             if reference in plain.elsewhere:

@@ -23,6 +23,10 @@ _HEIGHT = 1.7
 _LABELLED = 8
 """Values of a category that have their names on the axis."""
 _LETTERS = 14
+_NAMED = 5
+"""Pairs that are written out."""
+_LEAST_FULL = 0.05
+"""Total variation of full colour, at least: so noise alone has little colour."""
 _BESIDE = 24
 """Letters of all names on an axis that fit beside each other; more are turned."""
 
@@ -59,9 +63,36 @@ def histograms(samples: TableSamples) -> bytes:
 
 def first_rows(samples: TableSamples) -> list[list[str]]:
     """The names of the columns, then ten rows, as text."""
-    first = samples[:SHOWN]
-    cells = [texts(c, values) for c, values in zip(first.card.columns, first.columns().values(), strict=True)]
-    return [list(samples.card.names), *map(list, zip(*cells, strict=True))]
+    columns = samples[:SHOWN].columns()
+    cells = [texts(column, columns[column.name]) for column in samples.card.written]
+    return [list(columns), *map(list, zip(*cells, strict=True))]
+
+
+def apart(metrics: list[dict[str, Any]], card: dict[str, Any]) -> dict[str, Any] | None:
+    """How far samples are from records, for each pair of columns. Private: for the internal report.
+
+    Args:
+        metrics: entries of metrics.json.
+        card: of the certificate.
+
+    Returns:
+        names: of the first 60 columns that were measured. pairs: (row, column, total variation) of the heat map, row after
+        column. full: the value of full colour. worst: the largest in words. None: there are none.
+    """
+    found = {(a, b): float(value) for entry in metrics for a, b, value in entry.get("pairs", ())}
+    measured = {name for pair in found for name in pair}
+    names = [column["name"] for column in card["column"] if column["name"] in measured][:MOST_DRAWN]
+    place = {name: at for at, name in enumerate(names)}
+    shown = {(a, b): value for (a, b), value in found.items() if a in place and b in place}
+    if not shown:
+        return None
+    worst = sorted(shown, key=lambda pair: -shown[pair])[:_NAMED]
+    return {
+        "names": names,
+        "pairs": [(*sorted((place[a], place[b]), reverse=True), value) for (a, b), value in shown.items()],
+        "full": max(_LEAST_FULL, *shown.values()),
+        "worst": [f"{a} and {b} {shown[a, b]:.3f}" for a, b in worst],
+    }
 
 
 def _ticks(column: Column) -> tuple[list[int], list[str]]:

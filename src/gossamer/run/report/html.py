@@ -137,6 +137,7 @@ def _metrics(folder: RunFolder, card: dict[str, Any]) -> dict[str, Any]:
         return {
             "sentences": wording.sentences(entries, "table" if is_table(card) else "pictures"),
             "tables": wording.tables(entries, card.get("class_names", [])),
+            "apart": columns.apart(entries, card) if is_table(card) else None,
         }
     except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
         raise RunFolderError(
