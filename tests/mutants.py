@@ -54,6 +54,7 @@ MOMENTS = "tests/methods/moments/test_class_moments.py"
 START = "tests/methods/common/test_method_start.py"
 MEPF = "tests/methods/dp_mepf/test_dp_mepf.py"
 MIXTURE = "tests/methods/moments/test_mixture.py"
+FEATURES = "tests/methods/moments/test_features.py"
 LEDGER = "tests/privacy/test_ledger.py"
 CONFINED = "tests/privacy/test_confined.py"
 CONFORMANCE = "tests/methods/test_conformance.py"
@@ -345,7 +346,7 @@ MUTANTS = (
     Mutant("a split goes into the data that it splits", "data/split.py", "    if is_place(data) and Path(split_of(str(data))[0]).resolve() in out.resolve().parents:", "    if False:", "tests/run/cli/test_early_refusals.py"),
     Mutant("the keys of the private records are taken for the public ones", "run/storage/data_sources.py", "images_key=self.public_images_key, labels_key=self.public_labels_key,", "images_key=self.images_key, labels_key=self.labels_key,", "tests/run/cli/test_public_keys.py"),
     Mutant("memory forgets that a batch grows", "run/training/memory.py", "networks + _PASSES * batch * max(drawn, 4 * pixels)", "networks + _PASSES * _BLOCK * max(drawn, 4 * pixels)", "tests/run/recommend/test_recommend.py::test_memory_goes_with_records_batch_networks_and_critics"),
-    Mutant("a card is drafted from the first picture's size", "data/card_draft.py", "*drafted_size(looked.sizes)) if looked.sizes else None", "28, 28) if looked.sizes else None", "tests/run/cli/test_card_sizes.py"),
+    Mutant("a card is drafted from the first picture's size", "data/card_draft.py", "*common_size(looked.sizes)) if looked.sizes else None", "28, 28) if looked.sizes else None", "tests/run/cli/test_card_sizes.py"),
     Mutant("evaluate calls classes by their numbers", "run/cli/commands/evaluate.py", "evaluation.lines(result.metrics, result.class_names)", "evaluation.lines(result.metrics)", f"{CLASS_NAMES}::test_the_lines_of_evaluate_call_classes_by_their_names"),
     Mutant("the certificate is silent about how deep pixels were scaled", "privacy/certificate/statements.py", "    if (ends := card.get(\"pixel_range\", \"stored\")) != \"stored\":", "    if (ends := \"stored\") != \"stored\":", "tests/run/training/test_declared_size.py"),
     Mutant("the certificate is silent about records without a label", "privacy/certificate/statements.py", "    if card.get(\"missing_label\") == \"drop\":", "    if False:", "tests/run/training/test_declared_size.py"),
@@ -547,7 +548,7 @@ MUTANTS = (
     Mutant("decoded records lie in a file with a name", "data/memory_mapped.py", "tempfile.TemporaryFile(dir=folder())", "tempfile.NamedTemporaryFile(dir=folder(), delete=False)", f"{MAPPED} -k no_name"),
     Mutant("room for decoded records is not asked for", "data/memory_mapped.py", "        if shutil.disk_usage(folder()).free < more + _LEFT:\n", "        if False:\n", f"{MAPPED} -k without_room"),
     Mutant("what outgrows the memory stays in it", "data/memory_mapped.py", "        self._make_room(self._size + len(data))\n", "", f"{MAPPED} -k outgrows"),
-    Mutant("a part of mapped records is copied into the memory", "data/memory_mapped.py", "    if len(positions) <= _ROWS or not is_mapped(array):", "    if True:", f"{MAPPED} -k rows_of_mapped"),
+    Mutant("a part of mapped records is copied into the memory", "data/memory_mapped.py", "    if len(positions) <= step or not is_mapped(array):", "    if True:", f"{MAPPED} -k rows_of_mapped"),
     Mutant("the pages of a draw are waited for one by one", "data/memory_mapped.py", "        pages.madvise(mmap.MADV_WILLNEED, page, begin + size - page)\n", "        pass\n", f"{MAPPED} -k asked_for"),
     Mutant("labels that lie in a file are copied", "data/labels.py", "        if array.dtype == np.int64 and next(positions(array, lambda batch: batch < 0), None) is None:\n            return array, ()\n", "", f"{MAPPED} -k stay_in_their_files"),
     Mutant("only the first labels are looked at", "data/labels.py", "range(0, len(labels), _PIECE)", "range(0, min(len(labels), _PIECE), _PIECE)", f"{MAPPED} -k piece_by_piece"),
@@ -717,8 +718,8 @@ MUTANTS = (
     Mutant("a diffusion's sum is divided by what was drawn", "methods/dp_diffusion/loop.py", "        state.D.step(g.div_(B))  # l. 9", "        private.update(lambda held: g.div_(len(held)))\n        state.D.step(g)", "tests/methods/test_conformance.py -k diffusion"),
     Mutant("Heun's second slope is that of the first point", "methods/dp_diffusion/sampler.py", "denoised(denoiser, config, there, following, labels)", "denoised(denoiser, config, x, now, labels)", DIFFUSION),
     Mutant("guidance pulls away from the label", "methods/dp_diffusion/sampler.py", "conditional + config.guidance * (conditional - unconditional)", "conditional - config.guidance * (conditional - unconditional)", DIFFUSION),
-    Mutant("the moments of a unit are shortened record by record", "methods/moments/class_moments.py", "                own += self._sums(z, cells, torch.ones(len(z), dtype=z.dtype))\n            total += own * min(1.0, bound / float(own.norm()))", "                own += self._sums(z, cells, (bound / _lengths(z)).clamp(max=1))\n            total += own", MOMENTS),
-    Mutant("a record's moments are not shortened to the bound", "methods/moments/class_moments.py", "(bound / _lengths(z)).clamp(max=1))", "torch.ones(len(z), dtype=z.dtype))", MOMENTS),
+    Mutant("the moments of a unit are shortened record by record", "methods/moments/class_moments.py", "                own += self._sums(z, cells, torch.ones(len(z), dtype=z.dtype))\n            total += own * min(1.0, bound / float(own.norm().clamp(min=1e-300)))", "                own += self._sums(z, cells, (bound / self._lengths(z)).clamp(max=1))\n            total += own", MOMENTS),
+    Mutant("a record's moments are not shortened to the bound", "methods/moments/class_moments.py", "(bound / self._lengths(z)).clamp(max=1))", "torch.ones(len(z), dtype=z.dtype))", MOMENTS),
     Mutant('marginals that are chosen are not charged', 'methods/marginals/loop.py', 'private.release(joint, asked), joint)', '(lambda kept: (private.update(lambda rows: kept.append(joint(rows, asked))), kept[0])[1])([]), joint)', f"{MARGINALS} -k spends_its_plan"),
     Mutant('errors of all candidates have the bound of one', 'methods/marginals/counts.py', 'return self.counts.max_rows * math.sqrt(max(1, self.dimension))', 'return float(self.counts.max_rows)', f"{MARGINALS_COUNTS} -k moves_the_errors"),
     Mutant('the noise on errors is that of one', 'methods/marginals/loop.py', 'release = one_bound(run, query.bound, noise.errors)', 'release = one_bound(run, query.bound, noise.errors / query.bound)', f"{MARGINALS} -k noise_that_is_charged"),
@@ -741,12 +742,21 @@ MUTANTS = (
     Mutant("a cell of nobody is somewhere", "methods/moments/mixture.py", "torch.where(self.seen[:, None], self.means, origin)", "self.means", MIXTURE),
     Mutant("cells count from nought", "methods/moments/class_moments.py", "            codes = codes - self.centres.flatten(0, 1)[cells]\n", "", MOMENTS),
     Mutant("cells are those of another class", "methods/moments/class_moments.py", "cells[own] = label * self.cells + distances.argmin(1)", "cells[own] = distances.argmin(1)", MOMENTS),
-    Mutant("the nearest centre is found with rounding", "methods/moments/class_moments.py", "along = 256 / 255 * (pixels(images).flatten(1) @ basis)", "along = (images.flatten(1) @ basis.float()).double()", MOMENTS),
-    Mutant("axes of a cell are on no grid", "methods/moments/class_moments.py", "basis = on_grid(self.latent.basis.cpu())", "basis = self.latent.basis.cpu().double()", f"{MOMENTS} -k axes_and_a_middle"),
-    Mutant("the middle of a latent is on no grid", "methods/moments/class_moments.py", "offset = on_grid(self.latent.centre.cpu()[None]) @ basis", "offset = self.latent.centre.cpu()[None].double() @ basis", f"{MOMENTS} -k axes_and_a_middle"),
-    Mutant("codes are rounded by who stands beside them", "methods/moments/class_moments.py", "copy.deepcopy(self.latent).double().code(images.double())", "self.latent.code(images).double()", MOMENTS),
+    Mutant("the nearest centre is found with rounding", "methods/moments/class_moments.py", "along = along + pixels(flat[:, some]) @ basis", "along = along + (255 / 256 * flat[:, some] @ basis.float()).double()", MOMENTS),
+    Mutant("axes of a cell are on no grid", "methods/moments/class_moments.py", "basis = on_grid(self.latent.basis[some].cpu())", "basis = self.latent.basis[some].cpu().double()", f"{MOMENTS} -k axes_and_a_middle"),
+    Mutant("the middle of a latent is on no grid", "methods/moments/class_moments.py", "offset = offset + on_grid(centre[:, some]) @ basis", "offset = offset + centre[:, some].double() @ basis", f"{MOMENTS} -k axes_and_a_middle"),
+    Mutant("codes are rounded by who stands beside them", "methods/moments/class_moments.py", "self.latent.wide_code(images)", "self.latent.code(images).double()", MOMENTS),
     Mutant("products off the diagonal count once", "methods/moments/class_moments.py", "c * products[i, j] * twice", "c * products[i, j]", MOMENTS),
     Mutant("the length of a record's moments leaves the covariance out", "methods/moments/class_moments.py", "+ c**2 * squares.square()).sqrt()", ").sqrt()", MOMENTS),
+    Mutant("the length of a record's features leaves the products out", "methods/moments/features.py", "        return (b**2 * squares + c**2 * squares.square()).sqrt()", "        return (b**2 * squares).sqrt()", FEATURES),
+    Mutant("codes of features may have any length", "methods/moments/features.py", "        return shortened(torch.from_numpy(records.images), 1.0), torch", "        return torch.from_numpy(records.images), torch", FEATURES),
+    Mutant("products of features off the diagonal count once", "methods/moments/features.py", "c * (z.t() @ weighted)[i, j] * twice", "c * (z.t() @ weighted)[i, j]", FEATURES),
+    Mutant("axes of features are those of records", "methods/moments/loop.py", "        answer = private.map(lambda records: coded(net.axes, records)).release(release, query)", "        private.update(lambda records: net.axes.fit(net.axes.features(records)))\n        answer = private.map(lambda records: coded(net.axes, records)).release(release, query)", FEATURES),
+    Mutant("a code of features has the length that it had", "methods/moments/features.py", "along / along.norm(dim=1, keepdim=True).clamp(min=1e-30)", "along", FEATURES),
+    Mutant("labels of public pictures are those that the folder has", "methods/moments/features.py", "        self.labels.copy_(balanced(self.of_codes(self.codes), self.prior))", "        pass", FEATURES),
+    Mutant("an encoder of moments is not tested", "methods/moments/features.py", "        encoder.check(device)", "        pass", FEATURES),
+    Mutant("moments with an encoder start without public pictures", "methods/moments/__init__.py", "        return bool(config.encoder)", "        return False", FEATURES),
+    Mutant("a start with an encoder needs no public pictures", "methods/method.py", "if self.first is None else self.first.needs_public", "and self.first is None", FEATURES),
     Mutant("dp-mepf learns its features on records too", "methods/dp_mepf/loop.py", "    noise = config.noise_multiplier\n", "    private.update(lambda held: adversarial.descend(\n        state.optimiser, F.cross_entropy(state.codes.net.logits(held.tensors()[0]), held.tensors()[1]), state.codes.net,\n    ))\n    noise = config.noise_multiplier\n", f"{CONFORMANCE}::test_non_interference -k dp-mepf"),
     Mutant("dp-mepf takes axes and radii from records", "methods/dp_mepf/loop.py", "    noise = config.noise_multiplier\n", "    private.update(lambda held: state.codes.fit(*held.tensors(), run.rng.public(\"spoilt\")))\n    noise = config.noise_multiplier\n", f"{CONFORMANCE}::test_non_interference -k dp-mepf"),
     Mutant("dp-mepf counts the records of a class without noise", "methods/dp_mepf/loop.py", "        state.targets.take(answer, query", "        private.update(lambda held: answer[: run.card.classes].copy_(\n            query.weights[0] * torch.bincount(torch.from_numpy(held.labels), minlength=run.card.classes)\n        ))\n        state.targets.take(answer, query", f"{CONFORMANCE}::test_non_interference -k dp-mepf"),
