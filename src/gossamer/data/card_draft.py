@@ -162,7 +162,7 @@ def _sizes(sizes: Counter[tuple[int, int]], height: int, width: int) -> str:
     (high, wide), _ = sizes.most_common(1)[0]
     text = f"{wide}x{high} pixels (width x height)" + (f" and {len(sizes) - 1:,} other sizes" if len(sizes) > 1 else "")
     become = (
-        f"The pictures are {text} and become {width}x{height}. Choose another size with --shape, such as --shape 64x64."
+        f"The pictures are {text} and become {width}x{height}. For another size, give --shape, such as 64x64."
     )
     if all(wide * height == high * width for high, wide in sizes):
         return become
