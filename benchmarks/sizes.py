@@ -1,7 +1,7 @@
 """How much memory and time does `gossamer fit` take on large pictures? JSON lines, one for each size.
 
 Random pictures are written as a folder of .npy files, into a temporary folder that is removed at the end. `gossamer fit` trains
-on them in a process of its own. `anonymous_mb` is the most memory that it held besides mapped files (RssAnon, read every 20 ms):
+on them in a process of its own. `anonymous_mb` is the most memory that it held besides mapped files (RssAnon, every 20 ms):
 the system drops the pages of a mapped file when it needs the room. `resident_mb` counts these pages too.
 
     python benchmarks/sizes.py --sides 128 256 512 > benchmarks/results/sizes.jsonl

@@ -254,7 +254,7 @@ def draft(
     unit: str = "record",
     pixel_range: tuple[float, float] | None = None,
     missing_label: Literal["refuse", "drop"] = "refuse",
-    shape: tuple[int, int, int] | None = None,
+    shape: tuple[int, ...] | None = None,
 ) -> str:
     """A proposal for a card, as TOML text: measured, so nothing in it is public until the data owner declares it.
 

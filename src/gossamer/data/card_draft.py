@@ -59,7 +59,7 @@ def draft_text(
     wanted = None if shape is None else parsed_shape(shape)
     keys: dict[str, Any] = {"images_key": images_key, "labels_key": labels_key, "pixel_range": pixel_range}
     looked = sizes(data, split="train", **keys)
-    form = (looked.channels, *common_size(looked.sizes)) if looked.sizes else None
+    form: tuple[int, ...] | None = (looked.channels, *common_size(looked.sizes)) if looked.sizes else None
     if wanted is not None and (looked.sizes or len(wanted) == 3):
         form = (looked.channels, *wanted)[-3:]
     records = read(data, split="train", units=units, missing_unit="own", missing_label="drop", shape=form, **keys)
@@ -161,9 +161,7 @@ def _sizes(sizes: Counter[tuple[int, int]], height: int, width: int) -> str:
     """What becomes of pictures of these sizes."""
     (high, wide), _ = sizes.most_common(1)[0]
     text = f"{wide}x{high} pixels (width x height)" + (f" and {len(sizes) - 1:,} other sizes" if len(sizes) > 1 else "")
-    become = (
-        f"The pictures are {text} and become {width}x{height}. For another size, give --shape, such as 64x64."
-    )
+    become = f"The pictures are {text} and become {width}x{height}. For another size, give --shape, such as 64x64."
     if all(wide * height == high * width for high, wide in sizes):
         return become
     return (

@@ -153,7 +153,8 @@ def regression(sums: Tensor, second: Tensor, public: Tensor, prior: Tensor, nois
     values, vectors = torch.linalg.eigh(drawn)
     ridge = _RIDGE * noise / SHARES[0] * math.sqrt(d) + 1e-6 * float(count)
     inverse = vectors @ torch.diag(1 / (values.clamp(min=0) + ridge)) @ vectors.t()
-    return inverse @ (sums - prior[:, None] * sums.sum(0)).t()
+    weights: Tensor = inverse @ (sums - prior[:, None] * sums.sum(0)).t()
+    return weights
 
 
 class Labeller(nn.Module):
