@@ -12,7 +12,7 @@ from typing import IO
 _BEGUN = re.compile(r"\.(.+)\.[a-z0-9_]{8}")
 
 
-def write_atomically(path: Path, content: bytes | str, *, private: bool = False) -> None:
+def write_atomically(path: Path, content: bytes | memoryview | str, *, private: bool = False) -> None:
     """Write a file, or replace it: a crash leaves the old file or the new one. Mode 0644, private: 0600. Text is UTF-8."""
     data = content.encode() if isinstance(content, str) else content
     descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")

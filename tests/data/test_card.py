@@ -97,8 +97,9 @@ def test_draft_proposes_and_does_not_measure():
     text = draft(records(6, (3, 40, 50), units), unit="person")
     assert text.startswith("# A draft")
     assert "becomes a fact" in text
-    expected = DataCard(shape=(3, 32, 32), classes=3, declared_size=10, unit="person")
+    expected = DataCard(shape=(3, 40, 50), classes=3, declared_size=10, unit="person")
     assert DataCard.loads(text) == expected
+    assert DataCard.loads(draft(records(6, (3, 20, 50), units))).shape == (3, 32, 32)
     many = Records(np.zeros((1437, 1, 28, 28), np.uint8), np.zeros(1437, np.int64))
     assert DataCard.loads(draft(many)).declared_size == 1400, "rounded, not counted"
     assert DataCard.loads(draft(many)).shape == (1, 28, 28)

@@ -49,3 +49,31 @@ def test_refusals() -> None:
         Latent((1, 4, 4), 17)
     with pytest.raises(RequestError, match="too few for 9 principal axes"):
         Latent((1, 4, 4), 9).fit(torch.rand(9, 1, 4, 4))
+
+
+def test_axes_of_few_pictures_are_those_of_many() -> None:
+    """Fewer pictures than numbers: the same mean, axes and scale as numpy's singular values give."""
+    images = torch.rand(40, 3, 8, 8, generator=torch.Generator().manual_seed(2)) ** 3
+    latent = Latent((3, 8, 8), 5)
+    latent.fit(images)
+    flat = images.flatten(1).double()
+    _, values, axes = torch.linalg.svd(flat - flat.mean(0), full_matrices=False)
+    torch.testing.assert_close((axes[:5] @ latent.basis.double()).abs(), torch.eye(5).double(), atol=1e-4, rtol=0)
+    torch.testing.assert_close(latent.scale.double(), (values[:5].square().mean() / 40).sqrt(), atol=1e-5, rtol=0)
+
+
+def test_codes_in_double_precision_are_the_codes_in_pieces_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    images = torch.rand(7, 1, 6, 6, generator=torch.Generator().manual_seed(0))
+    latent = Latent((1, 6, 6), 9)
+    whole = latent.wide_code(images)
+    assert whole.dtype == torch.float64
+    torch.testing.assert_close(whole.float(), latent.code(images), atol=1e-5, rtol=0)
+    monkeypatch.setattr("gossamer.nets.latent._PIECE", 5)
+    assert len(latent.pieces) == 8
+    torch.testing.assert_close(latent.wide_code(images), whole, atol=1e-12, rtol=0)
+
+
+def test_low_waves_of_a_large_picture() -> None:
+    """Those of all waves, in their order."""
+    every, low = cosines((1, 12, 9), 108), cosines((1, 12, 9), 6)
+    assert torch.equal(every[:, :6], low)

@@ -10,6 +10,7 @@ import json
 import math
 import tomllib
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, TypeAlias, TypeVar, get_args
@@ -35,8 +36,8 @@ Kind: TypeAlias = Literal["pictures", "table"]
 """What a card describes, and what a method takes."""
 UNIFORM: Literal["uniform"] = "uniform"
 STORED: Literal["stored"] = "stored"
-USUAL = ((28, 28), (32, 32))
-"""Heights and widths that every method takes, and that a draft keeps."""
+KEPT = (28, 512)
+"""The shortest and the longest side of pictures whose size a draft keeps."""
 MOST_CLASSES = 10_000
 """The nets have a part for each class."""
 
@@ -253,19 +254,20 @@ def draft(
     unit: str = "record",
     pixel_range: tuple[float, float] | None = None,
     missing_label: Literal["refuse", "drop"] = "refuse",
+    shape: tuple[int, ...] | None = None,
 ) -> str:
     """A proposal for a card, as TOML text: measured, so nothing in it is public until the data owner declares it.
 
-    The size is rounded to two digits, because an exact count is no public fact. Sizes that the nets do not take become 32x32.
+    The size is rounded to two digits, because an exact count is no public fact. Pictures with a side outside `KEPT` become
+    32x32, unless a shape is given.
 
     Raises:
         DataError: if the labels cannot number classes.
         CardError: if the classes are called what no class can be called.
     """
     channels, *size = records.shape
-    height, width = size if tuple(size) in USUAL else (32, 32)
     card = DataCard(
-        shape=(channels, height, width),
+        shape=shape or (channels, *drafted_size(size)),
         classes=len(records.class_names) or _drafted_classes(records.labels),
         class_names=records.class_names,
         declared_size=rounded(records.population),
@@ -274,6 +276,13 @@ def draft(
         pixel_range=tuple(int(end) if float(end).is_integer() else end for end in pixel_range or ()) or STORED,
     )
     return _HEADER + card.dumps()
+
+
+def drafted_size(size: Sequence[int]) -> tuple[int, int]:
+    """Height and width of a draft for pictures of this height and width."""
+    shortest, longest = KEPT
+    height, width = size
+    return (height, width) if min(size) >= shortest and max(size) <= longest else (32, 32)
 
 
 def _drafted_classes(labels: np.ndarray) -> int:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from gossamer import notebook
-from gossamer.data.card import STORED, USUAL, DataCard, check_range, draft
+from gossamer.data.card import STORED, DataCard, check_range, draft, drafted_size
 from gossamer.data.class_names import absent
 from gossamer.data.pixels.polarity import NEARLY_CONSTANT, ground, nearly_constant
 from gossamer.data.readers.in_memory import Data
@@ -16,6 +16,13 @@ from gossamer.data.tables.draft import draft_table_card
 from gossamer.data.tables.recognise import is_table
 from gossamer.errors import RequestError, worded
 
+_MEASURED = 64
+"""The longest side of pictures on which most methods were measured."""
+_LARGE = (
+    "Of these, only moments was run on pictures above 64 pixels. It shows no more detail there, because it has 64 numbers for "
+    "each picture at any size. With an encoder and public pictures, moments and teacher release a classifier instead."
+)
+
 
 def draft_text(
     data: Data,
@@ -24,6 +31,7 @@ def draft_text(
     labels_key: str | None = None,
     units: Data | None = None,
     pixel_range: tuple[float, float] | None = None,
+    shape: str | None = None,
     dictionary: str | Path | None = None,
 ) -> tuple[str, list[str]]:
     """Return a card as TOML text, and what the data owner must decide. Errors: as of `readers.read.read`.
@@ -34,11 +42,13 @@ def draft_text(
         labels_key: see `data.readers.read.read`.
         units: see `data.readers.read.read`.
         pixel_range: see `data.readers.read.read`.
+        shape: height and width of the pictures in the card, as 64x64, or with 1 or 3 channels before them, as 3x64x64. Default:
+            the size of your pictures if all have the same and its sides are 28 to 512 pixels, else 32x32.
         dictionary: for a table, a CSV file with the columns name, kind, and values (separated by |) or low and high. The draft
             takes bounds and values from it, in place of comments.
     """
     if is_table(data):
-        given = {"images_key": images_key, "labels_key": labels_key, "pixel_range": pixel_range}
+        given = {"images_key": images_key, "labels_key": labels_key, "pixel_range": pixel_range, "shape": shape}
         if wrong := [name for name, value in given.items() if value is not None]:
             flags = ", ".join(f"--{name.replace('_', '-')}" for name in wrong)
             raise RequestError(f"{flags}: this is for pictures, and the data are a table. Leave it out.")
@@ -46,16 +56,21 @@ def draft_text(
     if dictionary is not None:
         raise RequestError("--dictionary describes the columns of a table, and the data are pictures. Leave it out.")
     check_range(pixel_range or STORED)
+    wanted = None if shape is None else parsed_shape(shape)
     keys: dict[str, Any] = {"images_key": images_key, "labels_key": labels_key, "pixel_range": pixel_range}
     looked = sizes(data, split="train", **keys)
-    shape = (looked.channels, *drafted_size(looked.sizes)) if looked.sizes else None
-    records = read(data, split="train", units=units, missing_unit="own", missing_label="drop", shape=shape, **keys)
+    form: tuple[int, ...] | None = (looked.channels, *common_size(looked.sizes)) if looked.sizes else None
+    if wanted is not None and (looked.sizes or len(wanted) == 3):
+        form = (looked.channels, *wanted)[-3:]
+    records = read(data, split="train", units=units, missing_unit="own", missing_label="drop", shape=form, **keys)
+    declared = None if wanted is None else (records.shape[0], *wanted)[-3:]
     has_units = records.units is not None
     text = draft(
         records, unit="person" if has_units else "record", pixel_range=pixel_range,
         missing_label="drop" if LEFT_OUT in records.notes else "refuse",
+        shape=declared,
     )  # fmt: skip
-    return text, [*records.notes, *remarks(records, looked.sizes or Counter([records.shape[1:]]))]
+    return text, [*records.notes, *remarks(records, looked.sizes or Counter([records.shape[1:]]), declared)]
 
 
 def draft_card(data: Data, **options: Any) -> Any:
@@ -63,8 +78,8 @@ def draft_card(data: Data, **options: Any) -> Any:
 
     Args:
         data: the private records, as `fit` takes them.
-        options: `units`, `images_key`, `labels_key` and `pixel_range`, as `fit` takes them. For a table, `dictionary`: a CSV
-            file that describes its columns.
+        options: `units`, `images_key`, `labels_key` and `pixel_range`, as `fit` takes them. For pictures also `shape`, such as
+            "64x64". For a table, `dictionary`: a CSV file that describes its columns.
 
     Returns:
         A DataCard. For a table, the draft as TOML text: its measured bounds and values are comments. Save it, edit it, and
@@ -88,22 +103,37 @@ def draft_card(data: Data, **options: Any) -> Any:
     return card
 
 
-def drafted_size(sizes: Counter[tuple[int, int]]) -> tuple[int, int]:
-    """The height and width of a draft: that of all pictures where it is a usual one, else 32 and 32."""
+def parsed_shape(text: str) -> tuple[int, ...]:
+    """Height and width, or channels, height and width, from "64x64" or "3x64x64". Raises RequestError: it is neither."""
+    numbers = text.lower().split("x")
+    if len(numbers) not in (2, 3) or not all(number.isdecimal() and int(number) for number in numbers):
+        raise RequestError(f"--shape must be height and width, such as 64x64, or 3x64x64 in colour. It is {text!r}.")
+    if len(numbers) == 3 and int(numbers[0]) not in (1, 3):
+        raise RequestError(
+            f"--shape: pictures have 1 channel (grey) or 3 (colour), not {numbers[0]}. Write 1x64x64 or 3x64x64."
+        )
+    return tuple(map(int, numbers))
+
+
+def common_size(sizes: Counter[tuple[int, int]]) -> tuple[int, int]:
+    """The height and width of a draft: that of all pictures, where they have one that a draft keeps; else 32 and 32."""
     (common,) = sizes if len(sizes) == 1 else ((32, 32),)
-    return common if common in USUAL else (32, 32)
+    return drafted_size(common)
 
 
-def remarks(records: Records, sizes: Counter[tuple[int, int]]) -> Iterator[str]:
+def remarks(records: Records, sizes: Counter[tuple[int, int]], shape: tuple[int, ...] | None = None) -> Iterator[str]:
     """What the drafted card does to the pictures, and which classes and pictures need a decision.
 
     Args:
         records: of any size.
         sizes: height and width of the pictures as they are stored.
+        shape: of the card. None: as `draft` has it.
     """
-    height, width = drafted_size(sizes)
+    height, width = common_size(sizes) if shape is None else shape[1:]
     if set(sizes) != {(height, width)}:
         yield _sizes(sizes, height, width)
+    if (height, width) not in ((28, 28), (32, 32)):
+        yield _methods(height, width)
     if records.class_names:
         yield "class_names are public, and records are matched by them: keep no class that exists because of one person."
     elif len(set(records.labels.tolist())) <= int(records.labels.max()):
@@ -131,10 +161,20 @@ def _sizes(sizes: Counter[tuple[int, int]], height: int, width: int) -> str:
     """What becomes of pictures of these sizes."""
     (high, wide), _ = sizes.most_common(1)[0]
     text = f"{wide}x{high} pixels (width x height)" + (f" and {len(sizes) - 1:,} other sizes" if len(sizes) > 1 else "")
-    become = f"The pictures are {text} and become {width}x{height}: declare another shape where the method has one."
+    become = f"The pictures are {text} and become {width}x{height}. For another size, give --shape, such as 64x64."
     if all(wide * height == high * width for high, wide in sizes):
         return become
     return (
         f'{become} Their proportions are others. Choose resize in the card: "squash" (as drafted) distorts them, "crop" keeps '
         'the middle, and "pad" adds black bars.'
+    )
+
+
+def _methods(height: int, width: int) -> str:
+    """What the methods do with pictures of this size, where it is not the usual one."""
+    large = max(height, width) > _MEASURED
+    return (
+        f"At {width}x{height} pixels, use moments, dp-diffusion, privae, privgan or teacher; evolve takes grey squares. dpgan, "
+        "gs-wgan and dp-mepf take 28x28 or 32x32 only: for these, add --shape 32x32. "
+        + (_LARGE if large else "Larger pictures show no more detail: moments has 64 numbers for each, at any size.")
     )

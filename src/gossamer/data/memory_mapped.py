@@ -34,8 +34,8 @@ _STEP = 1 << 30
 _LEFT = 1 << 28
 """Bytes of the disk that stay free."""
 _DISK = Path("/var/tmp")  # for large files: on many machines /tmp is memory
-_ROWS = 4096
-"""Rows that are copied at a time."""
+_ROWS, _BYTES = 4096, 1 << 26
+"""Rows that are copied at a time, and their bytes at most."""
 
 
 class Filling:
@@ -113,11 +113,12 @@ def chosen_rows(array: np.ndarray, positions: np.ndarray) -> np.ndarray:
     array: [N, ...], uint8 if it is mapped. positions: int64 [n] or bool [N]. Raises DataError: the disk is too full.
     """
     positions = np.flatnonzero(positions) if positions.dtype == bool else positions
-    if len(positions) <= _ROWS or not is_mapped(array):
+    step = max(1, min(_ROWS, _BYTES // max(1, array[:1].nbytes)))
+    if len(positions) <= step or not is_mapped(array):
         ask_for(array, positions)
         rows: np.ndarray = array[positions]
         return rows
-    pieces = (array[positions[lo : lo + _ROWS]] for lo in range(0, len(positions), _ROWS))
+    pieces = (array[positions[lo : lo + step]] for lo in range(0, len(positions), step))
     return filled(pieces, (len(positions), *array.shape[1:]))
 
 

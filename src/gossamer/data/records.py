@@ -1,5 +1,7 @@
 """Records: images with labels and, where the unit is a person, the person of each."""
 
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -14,6 +16,18 @@ if TYPE_CHECKING:
     from torch import Tensor
 else:
     torch = Lazy("torch")
+
+
+_BLOCK = 1 << 26
+"""Bytes of pictures, in single precision, that are processed at once."""
+
+
+def at_once(shape: Sequence[int], most: int) -> int:
+    """Return how many pictures of a shape (C, H, W) are processed at once: at most `most`, and at most 64 MiB of float32.
+
+    It follows from public facts. The number of records has no part in it.
+    """
+    return max(1, min(most, _BLOCK // (4 * math.prod(shape))))
 
 
 class Labelled:

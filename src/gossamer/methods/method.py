@@ -513,7 +513,7 @@ class Job(Generic[C_co, S_co]):
     @property
     def needs_public(self) -> bool:
         """Whether the run is impossible without public records."""
-        return self.first is None and self.method.needs_public(self.config)
+        return self.method.needs_public(self.config) if self.first is None else self.first.needs_public
 
     @property
     def takes_public(self) -> bool:

@@ -17,6 +17,7 @@ from safetensors.torch import save as to_bytes
 from torch import Tensor, nn
 
 from gossamer.data.memory_mapped import free_memory
+from gossamer.data.records import at_once
 from gossamer.data.samples.samples import MOST_SHOWN, Samples
 from gossamer.data.tables.any_card import card_from
 from gossamer.data.tables.samples import SHOWN, TableSamples
@@ -29,7 +30,7 @@ from gossamer.privacy.certificate.certificate import CERTIFICATE, CONFIG, Certif
 from gossamer.privacy.certificate.statements import MODEL
 
 CHUNK = 1_000
-"""Pictures that are made at once."""
+"""Pictures that are made at once; fewer where they are large (`at_once`)."""
 ROWS = 20_000
 """Rows of a table that are made at once: within them, the shares of values are nearly exact."""
 
@@ -125,7 +126,7 @@ class Synthesizer:
     def stream(
         self, n: int, *, labels: Sequence[int] | np.ndarray | None = None, seed: int | None = None
     ) -> Iterator[Any]:
-        """The same samples in pieces, 1,000 pictures or 20,000 rows, so that memory stays bounded.
+        """The same samples in pieces, at most 1,000 pictures or 20,000 rows, so that memory stays bounded.
 
         Raises:
             RequestError: if n is negative or no whole number, or labels do not fit n and the declared classes.
@@ -134,10 +135,11 @@ class Synthesizer:
         wanted = None if labels is None else self._checked(labels, n)
         stream = torch.Generator()
         _ = stream.seed() if seed is None else stream.manual_seed(seed)
-        table, at_once = self.card.kind == "table", ROWS if self.card.kind == "table" else CHUNK
+        table = self.card.kind == "table"
+        most = ROWS if table else at_once(self.card.shape, CHUNK)
         values_seed = secrets.randbits(62) if seed is None else seed
-        for start in range(0, n, at_once):
-            size = min(at_once, n - start)
+        for start in range(0, n, most):
+            size = min(most, n - start)
             batch_labels = None if wanted is None else wanted[start : start + size]
             images, drawn_labels = self.job.sample(self.net, size, batch_labels, stream)
             if table:  # its images are codes

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from gossamer.data.records import at_once
 from gossamer.errors import DataError
 from gossamer.intervals import Estimate, proportion
 from gossamer.metrics.pictures import Images, Labels, check_images, check_labels, own_randomness, pictures, size_of
@@ -187,10 +188,8 @@ def predict(net: nn.Module, images: Images) -> NDArray[np.int64]:
     """The most likely class of each picture, by a net in evaluation mode. images: uint8 [N, C, H, W]. Returns int64 [N]."""
     net.eval()
     with torch.inference_mode():
-        parts = [
-            net(pictures(images, slice(start, start + _PREDICT_BATCH))).argmax(1)
-            for start in range(0, len(images), _PREDICT_BATCH)
-        ]
+        step = at_once(images.shape[1:], _PREDICT_BATCH)
+        parts = [net(pictures(images, slice(start, start + step))).argmax(1) for start in range(0, len(images), step)]
     classes: NDArray[np.int64] = torch.cat(parts).numpy()
     return classes
 

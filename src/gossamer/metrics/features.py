@@ -21,6 +21,7 @@ from safetensors.torch import save as to_bytes
 from torch import Tensor
 from torch.nn import functional as F
 
+from gossamer.data.records import at_once
 from gossamer.errors import DataError, RequestError
 from gossamer.files import write_atomically
 from gossamer.metrics.pictures import Images, Labels, check_images, check_labels, own_randomness, pictures, size_of
@@ -201,8 +202,9 @@ class ClassifierFeatures:
                 f"{size_of(self.net.shape)}; resize them."
             )
         with torch.inference_mode():
-            for start in range(0, len(images), _PREDICT_BATCH):
-                batch = slice(start, start + _PREDICT_BATCH)
+            step = at_once(images.shape[1:], _PREDICT_BATCH)
+            for start in range(0, len(images), step):
+                batch = slice(start, start + step)
                 yield batch, pictures(images, batch)
 
 

@@ -12,6 +12,10 @@ _CENTRE, _SPREAD = 0.3, 0.3
 """Where no public picture says better: the mean of a pixel and, over the axes, the root mean square of what differs from it."""
 
 
+_PIECE = 2_048
+"""Numbers of a picture that are in double precision at once."""
+
+
 class Latent(nn.Module):
     """Codes of pictures, z = V^T (x - m) / s, and back. One scale serves all axes: high ones have small codes, as they should.
 
@@ -42,6 +46,29 @@ class Latent(nn.Module):
         codes: Tensor = (images.flatten(1) - self.centre) @ self.basis / self.scale
         return codes
 
+    def wide_code(self, images: Tensor) -> Tensor:
+        """`code` in double precision, with no double copy of all pictures or axes. float64 [n, axes]"""
+        flat, codes = images.flatten(1), torch.zeros((), dtype=torch.float64, device=images.device)
+        for some in self.pieces:
+            codes = codes + (flat[:, some].double() - self.centre[some].double()) @ self.basis[some].double()
+        return codes / self.scale.double()
+
+    @property
+    def pieces(self) -> list[slice]:
+        """Ranges of the numbers of a picture, the same for any pictures."""
+        return [slice(lo, lo + _PIECE) for lo in range(0, len(self.centre), _PIECE)]
+
+    def _axes_of_few(self, flat: Tensor, centre: Tensor) -> tuple[Tensor, Tensor]:
+        """Eigenvalues in rising order, and the axes of the largest, [numbers, axes], from the Gram matrix of n pictures."""
+        gram = torch.zeros(len(flat), len(flat), dtype=torch.float64, device=flat.device)
+        for some in self.pieces:
+            about = flat[:, some].double() - centre[some]
+            gram += about @ about.t()
+        values, vectors = torch.linalg.eigh(gram / len(flat))
+        largest = vectors[:, -self.axes :].flip(1)
+        axes = torch.cat([(flat[:, some].double() - centre[some]).t() @ largest for some in self.pieces])
+        return values, axes / axes.norm(dim=0).clamp(min=1e-300)
+
     def decode(self, codes: Tensor) -> Tensor:
         """codes: [n, axes]. Gives [n, C, H, W], which may lie a little outside [0, 1]."""
         flat = self.centre + (codes * self.scale) @ self.basis.t()
@@ -51,6 +78,8 @@ class Latent(nn.Module):
     def fit(self, images: Tensor) -> None:
         """Take mean, principal axes and scale from public pictures, [n, C, H, W] in [0, 1] with n > axes. In place.
 
+        With fewer pictures than numbers in each, the axes come from the products of pictures: memory grows with n^2.
+
         Raises:
             RequestError: if there are too few pictures.
         """
@@ -58,10 +87,14 @@ class Latent(nn.Module):
             raise RequestError(
                 f"{len(images):,} public records are too few for {self.axes} principal axes: give more, or fewer --axes."
             )
-        flat = images.flatten(1).double()
-        centre = flat.mean(0)
-        values, vectors = torch.linalg.eigh((flat - centre).t() @ (flat - centre) / len(flat))
-        axes = vectors[:, -self.axes :].flip(1)
+        flat, n = images.flatten(1), len(images)
+        centre = torch.cat([flat[:, some].double().mean(0) for some in self.pieces])
+        if n < flat.shape[1]:
+            values, axes = self._axes_of_few(flat, centre)
+        else:
+            about = flat.double() - centre
+            values, vectors = torch.linalg.eigh(about.t() @ about / n)
+            axes = vectors[:, -self.axes :].flip(1)
         signs = torch.sign(axes.gather(0, axes.abs().argmax(0, keepdim=True)))  # an axis has two directions: take one
         self.basis.copy_(axes * signs)
         self.centre.copy_(centre)
@@ -77,12 +110,15 @@ def cosines(shape: tuple[int, ...], axes: int) -> Tensor:
     channels, height, width = shape
     mixed = torch.eye(1, dtype=torch.float64) if channels == 1 else _opponents()
     down, across = _waves(height), _waves(width)
+    rows, columns = min(height, axes), min(width, axes)  # higher ones are never among the lowest
     order = sorted(
-        itertools.product(range(channels), range(height), range(width)),
+        itertools.product(range(channels), range(rows), range(columns)),
         key=lambda wave: ((wave[1] ** 2 + wave[2] ** 2 + (wave[0] > 0)) * (9 if wave[0] else 1), wave),
     )
-    directions = [torch.einsum("c,h,w->chw", mixed[c], down[i], across[j]).flatten() for c, i, j in order[:axes]]
-    return torch.stack(directions, 1).float()
+    basis = torch.empty(math.prod(shape), axes)
+    for axis, (c, i, j) in enumerate(order[:axes]):
+        basis[:, axis] = torch.einsum("c,h,w->chw", mixed[c], down[i], across[j]).flatten()
+    return basis
 
 
 def _waves(size: int) -> Tensor:

@@ -129,7 +129,7 @@ def test_a_far_record_moves_the_answer_by_one(value: int) -> None:
 @pytest.mark.parametrize("at_once", [4_096, 7])
 def test_a_unit_moves_it_by_one_whatever_it_holds(at_once: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Thirty records of one unit over all classes, at once or in five blocks."""
-    monkeypatch.setattr("gossamer.methods.moments.class_moments._BLOCK", at_once)
+    monkeypatch.setattr("gossamer.methods.moments.class_moments.MOST", at_once)
     asked = query()
     others, own = records(40), records(30, seed=5)
     joined = Records(
@@ -142,6 +142,16 @@ def test_a_unit_moves_it_by_one_whatever_it_holds(at_once: int, monkeypatch: pyt
     z, cells = asked._codes(joined[:30])
     whole = asked._sums(z, cells, torch.ones(30, dtype=z.dtype)).flatten()
     torch.testing.assert_close(moved, whole / whole.norm(), rtol=1e-5, atol=1e-9)
+
+
+def test_blocks_follow_from_the_size_of_a_picture(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As many records as fit, however many there are; the answer is the same but for the last bits."""
+    asked, held, seen = query(), records(50), list[int]()
+    whole, codes = asked.clipped_sum(held, ONE), Moments._codes
+    monkeypatch.setattr("gossamer.data.records._BLOCK", 4 * 36 * 20 + 1)
+    monkeypatch.setattr(Moments, "_codes", lambda self, given: (seen.append(len(given)), codes(self, given))[1])
+    torch.testing.assert_close(asked.clipped_sum(held, ONE), whole, atol=1e-9, rtol=0)
+    assert seen == [20, 20, 10]
 
 
 def test_non_finite_codes_add_a_count_and_no_more() -> None:

@@ -112,3 +112,36 @@ def test_a_file_that_is_there_is_refused_before_anything_is_read(gossamer: Run, 
     answer = gossamer("card", tmp_path / "nothing", "-o", tmp_path / "card.toml")
     assert answer.status == 2
     assert "card.toml exists" in answer.err
+
+
+@pytest.mark.parametrize(("side", "drafted"), [(28, 28), (48, 48), (128, 128), (20, 32), (600, 32)])
+def test_pictures_of_one_size_keep_it_up_to_512_pixels(
+    gossamer: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, side: int, drafted: int
+) -> None:
+    """And what the methods do there is said, where it is not the usual size."""
+    monkeypatch.setattr("test_card_sizes.SIZES", [(side, side)])
+    answer = gossamer("card", folders(tmp_path))
+    assert answer.status == 0, answer.err
+    assert DataCard.loads(answer.out).shape == (1, drafted, drafted)
+    assert ("become 32x32. For another size, give --shape" in answer.err) == (side != drafted)
+    assert (f"At {side}x{side} pixels, use moments" in answer.err) == (side in (48, 128))
+    assert ("only moments was run on pictures above 64 pixels" in answer.err) == (side == 128)
+
+
+@pytest.mark.parametrize(("text", "shape"), [("64x48", (1, 64, 48)), ("3x64x64", (3, 64, 64))])
+def test_a_shape_of_ones_own(gossamer: Run, tmp_path: Path, text: str, shape: tuple[int, ...]) -> None:
+    """For files of several sizes, and for an array."""
+    np.savez(tmp_path / "array.npz", images=np.zeros((8, 20, 20), np.uint8), labels=np.arange(8) % 2)
+    for data in (folders(tmp_path), tmp_path / "array.npz"):
+        answer = gossamer("card", data, "--shape", text)
+        assert answer.status == 0, answer.err
+        assert DataCard.loads(answer.out).shape == shape
+        assert data.suffix or f"become {shape[2]}x{shape[1]}" in answer.err
+
+
+@pytest.mark.parametrize("text", ["64", "2x64x64", "0x64", "ax64", "64x64x64x64"])
+def test_a_shape_that_is_none_is_refused(gossamer: Run, tmp_path: Path, text: str) -> None:
+    answer = gossamer("card", folders(tmp_path), "--shape", text)
+    assert answer.status == 2
+    assert "--shape" in answer.err
+    assert "such as 64x64" in answer.err or "3x64x64" in answer.err

@@ -3,6 +3,7 @@
 The answers come from the records. They are for the data owner's terminal, and for nothing that is released.
 """
 
+from collections.abc import Iterator
 from typing import Literal
 
 import numpy as np
@@ -53,11 +54,10 @@ def contrast(first: str, first_pictures: Labelled, second: str, second_pictures:
     )
 
 
-def _some(records: Labelled) -> np.ndarray:
-    """Pictures from the first to the last. uint8 [n, C, H, W]"""
+def _some(records: Labelled) -> Iterator[np.ndarray]:
+    """Pictures from the first to the last, one by one. uint8 [C, H, W]"""
     positions = np.linspace(0, len(records) - 1, min(len(records), _LOOKED_AT)).astype(np.int64)
-    images: np.ndarray = records.images[positions]
-    return images
+    return (records.images[position] for position in positions)
 
 
 def _edge(image: np.ndarray) -> float:

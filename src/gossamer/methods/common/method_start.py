@@ -40,7 +40,7 @@ else:
     torch, records = Lazy("torch"), Lazy("gossamer.data.records")
 
 _AT_ONCE = 1_000
-"""Records that are drawn in a step."""
+"""Records that are drawn in a step; fewer where they are large (`at_once`)."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -96,7 +96,7 @@ class Startable(Method[C, S], Generic[C, S]):
             *(_before(phase, first, [*first.phases[at:], *own]) for at, phase in enumerate(first.phases, start=1)),
             OnReleased(
                 name="drawing",
-                steps=-(-config.start_records // _AT_ONCE),
+                steps=-(-config.start_records // records.at_once(card.shape, _AT_ONCE)),
                 body=lambda run, state: _draw(run, state, first),
             ),
             *(_after(phase) for phase in own),
@@ -245,7 +245,7 @@ def _draw(run: Run[C], state: State, first: Job[BaseConfig, State]) -> Iterator[
     """Records of the start's generator, on a public stream: the same ones, whatever the records are, once it is released."""
     start, total = state.begun, run.config.start_records
     assert isinstance(start, StartState)
-    stream = run.rng.public("start records")
-    while (n := min(_AT_ONCE, total - len(start.images))) > 0:
+    stream, step = run.rng.public("start records"), records.at_once(run.card.shape, _AT_ONCE)
+    while (n := min(step, total - len(start.images))) > 0:
         start.add(*first.sample(start.state.released, n, None, stream))
         yield {}

@@ -20,7 +20,7 @@ import torch
 from torch import Tensor, nn
 
 from gossamer.data.card import DataCard, draw_labels
-from gossamer.data.records import Records
+from gossamer.data.records import Records, at_once
 from gossamer.privacy.mechanisms.gaussian import PoissonGaussianSum, clipped_to
 from gossamer.privacy.mechanisms.sanitized_rows import clipped
 from gossamer.privacy.queries import Bounds
@@ -40,7 +40,7 @@ MAX_NORM = 1.0
 _STEPS, _REACH = 2.0**12, 2.0**8
 """A coordinate of a point is a multiple of 1 / _STEPS, at most _REACH: 20 bits, so 4,096 products of two stay below 53 bits."""
 _CHUNK = 1_000
-"""Pictures that are embedded or compared at once; bounds the memory, not the result."""
+"""Pictures that are embedded or compared at once, fewer where they are large; bounds the memory, not the result."""
 
 
 def ballot(*, noise_multiplier: float, rng: Rng) -> PoissonGaussianSum:
@@ -152,9 +152,10 @@ def draw_preferred(candidates: Records, weights: Tensor, n: int, card: DataCard,
 def embedded(records: Records, embedding: Embedding, device: torch.device | str = "cpu") -> Tensor:
     """Where records are in an embedding, float64 [n, d] on the grid. What is no number is zero: raising would be an output."""
     with torch.no_grad():
+        step = at_once(records.shape, _CHUNK)
         parts = [
-            on_grid(embedding(records[start : start + _CHUNK].tensors(device)[0]))
-            for start in range(0, max(1, len(records)), _CHUNK)
+            on_grid(embedding(records[start : start + step].tensors(device)[0]))
+            for start in range(0, max(1, len(records)), step)
         ]
     return torch.cat(parts)
 

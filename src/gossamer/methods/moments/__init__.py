@@ -1,11 +1,14 @@
-"""Class moments: what a run promises and costs. `loop.py` releases them, `class_moments.py` has the mathematics."""
+"""Class moments: what a run promises and costs. `loop.py` releases them, `class_moments.py` has the mathematics.
+
+With an encoder, `features.py` has both.
+"""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from gossamer.errors import RequestError
 from gossamer.lazy import Lazy
-from gossamer.methods.method import FROM_EPSILON, BaseConfig, Method, OnPrivate, OnPublic, OnReleased, Phases
+from gossamer.methods.method import FROM_EPSILON, BaseConfig, Encoder, Method, OnPrivate, OnPublic, OnReleased, Phases
 
 if TYPE_CHECKING:
     from gossamer.data.card import DataCard
@@ -31,6 +34,8 @@ class Config(BaseConfig):
         cells_radius: clipping bound of the distance from a cluster's centre, in the unit of `radius`.
         classes_noise: noise multiplier of the first query, which finds the clusters, divided by `noise_multiplier`.
         threshold: pixels of a sample below this share of its brightest pixel become black, from 0 to 1. It removes specks.
+        encoder: plug-in whose features replace pixels: its name, or module:object. The run releases a classifier, and the
+            pictures in `public` with its labels. Only `axes` and `noise_multiplier` have a meaning then. Empty: none.
     """
 
     noise_multiplier: float = FROM_EPSILON
@@ -40,6 +45,7 @@ class Config(BaseConfig):
     cells_radius: float = 0.5
     classes_noise: float = 4.0
     threshold: float = 0.0
+    encoder: Encoder = ""
 
 
 class ClassMoments(Method[Config, "loop.State"]):
@@ -49,6 +55,12 @@ class ClassMoments(Method[Config, "loop.State"]):
     moments of its class is at most 1 long, and it is in one class, so the moments of all classes together move by at most 1.
     With `cells`, two: the first, with more noise, says where to cut each class, and in the second a record is in one cell. The
     axes come from public pictures or from formulas, never from records. All that follows is post-processing.
+
+    With an encoder, a code is made of its features: their principal axes are those of public features, and its length is 1. A
+    record adds its code to the sum of its class, and the products of its numbers to the second moments of all. Together they
+    are at most 1 long. The release is a classifier, by ridge regression on these sums, and the public pictures that it labels.
+    The encoder is assumed to have learnt from no record. A test on public pictures refuses one whose features depend on other
+    pictures.
 
     The generator draws a code from a Gaussian of its class and decodes it: blurred pictures, in seconds, whose classes a
     classifier can tell. Other methods can start on it (`--start moments`).
@@ -63,12 +75,19 @@ class ClassMoments(Method[Config, "loop.State"]):
     suits_dark_background = ("threshold",)
 
     def check(self, config: Config, card: "DataCard") -> None:  # noqa: ARG002 (what every method is asked)
-        """Refuse a radius of zero, more cells than there are codes to cut them by, a threshold above the brightest pixel."""
+        """Refuse a radius of zero, more cells than there are codes to cut them by, a threshold above the brightest pixel, and
+        cells or a threshold where an encoder makes no pictures.
+        """
         for flag, radius in (("--radius", config.radius), ("--cells-radius", config.cells_radius)):
             if radius == 0:
                 raise RequestError(f"{flag} must be above 0: with 0 every record would be its own class's middle.")
         if config.cells > CUT_BY:
             raise RequestError(f"--cells must be at most {CUT_BY:,} a class, not {config.cells:,}.")
+        if config.encoder and (config.cells > 1 or config.threshold):
+            raise RequestError(
+                "--cells and --threshold are for pictures that moments draws. With --encoder it labels public pictures: leave "
+                "them out."
+            )
         if config.threshold > 1:
             raise RequestError(
                 f"--threshold is a share of a sample's brightest pixel, at most 1, not {config.threshold:g}."
@@ -84,6 +103,10 @@ class ClassMoments(Method[Config, "loop.State"]):
             OnReleased(name="cells", steps=1, body=lambda *given: loop.cut(*given)),
         ]
         return [*axes, *(cells if config.cells > 1 else ()), self.training(1, [(release, 1)])]
+
+    def needs_public(self, config: Config) -> bool:
+        """An encoder needs pictures whose features have axes, and that its classifier labels."""
+        return bool(config.encoder)
 
 
 def first_noise(config: Config) -> float:

@@ -9,14 +9,15 @@ A class may be cut into cells, each with a block. A record is in the cell of its
 from there. The centres are fixed before the release. The nearest cell is found without rounding, as in votes.
 """
 
-import copy
 import math
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from gossamer.data.records import Records
+from gossamer.data.records import Records, at_once
 from gossamer.methods.common.votes import on_grid, pixels
 from gossamer.nets.latent import Latent
 from gossamer.privacy.per_sample_gradients.answers import by_unit
@@ -25,11 +26,59 @@ from gossamer.privacy.queries import Bounds
 
 WEIGHTS = (math.sqrt(0.05), math.sqrt(0.15), math.sqrt(0.8))
 """a, b, c: how the bound of a record is shared by count, mean and covariance."""
-_BLOCK = 4_096
+MOST = 4_096
+"""Records that are read at once; fewer where pictures are large. It limits the memory, and moves the last bits of the sums."""
+
+
+class BoundedSum(ABC):
+    """A query that adds up a vector for each record, at most 1 long. A unit with several records has the sum of theirs, at
+    most 1 long.
+    """
+
+    @property
+    @abstractmethod
+    def shape(self) -> tuple[int, int]:
+        """Blocks of the answer, and numbers in each."""
+
+    @abstractmethod
+    def _codes(self, records: Records) -> tuple[Tensor, Tensor]:
+        """Codes at most 1 long, [n, d] float64, and the blocks of the records, [n]."""
+
+    @abstractmethod
+    def _sums(self, z: Tensor, cells: Tensor, factors: Tensor) -> Tensor:
+        """What records add, each times its factor: of the shape of the answer."""
+
+    @abstractmethod
+    def _lengths(self, z: Tensor) -> Tensor:
+        """[n], the length of what each record adds."""
+
+    @property
+    def dimension(self) -> int:
+        """Numbers of the answer."""
+        return math.prod(self.shape)
+
+    def clipped_sum(self, records: Records, bounds: Bounds, /) -> Tensor:
+        """[dimension] float64; what one unit adds is at most bounds.norms[0] long."""
+        bound = BELOW * min(bounds.norms[0], 1.0)
+        total = torch.zeros(self.shape, dtype=torch.float64)
+        single, several = by_unit(records)
+        for z, cells in self._pieces(single):
+            total += self._sums(z, cells, (bound / self._lengths(z)).clamp(max=1))
+        for unit in several:
+            own = torch.zeros_like(total)
+            for z, cells in self._pieces(unit):
+                own += self._sums(z, cells, torch.ones(len(z), dtype=z.dtype))
+            total += own * min(1.0, bound / float(own.norm().clamp(min=1e-300)))
+        return total.flatten()
+
+    def _pieces(self, records: Records) -> Iterator[tuple[Tensor, Tensor]]:
+        """Codes and blocks of some records at a time; see `_codes`."""
+        step = at_once(records.images.shape[1:], MOST)
+        return (self._codes(records[lo : lo + step]) for lo in range(0, len(records), step))
 
 
 @dataclass(frozen=True)
-class Moments:
+class Moments(BoundedSum):
     """The query.
 
     Args:
@@ -50,32 +99,15 @@ class Moments:
         return 1 if self.centres is None else self.centres.shape[1]
 
     @property
-    def dimension(self) -> int:
-        """K m (1 + d + d (d + 1) / 2)"""
+    def shape(self) -> tuple[int, int]:
+        """K m blocks of 1 + d + d (d + 1) / 2 numbers."""
         d = self.latent.axes
-        return self.classes * self.cells * (1 + d + d * (d + 1) // 2)
+        return self.classes * self.cells, 1 + d + d * (d + 1) // 2
 
     @property
     def reach(self) -> float:
         """R, the length to which a code is shortened."""
         return self.radius * math.sqrt(self.latent.axes)
-
-    def clipped_sum(self, records: Records, bounds: Bounds, /) -> Tensor:
-        """[dimension] float64; what one unit adds is at most bounds.norms[0] long."""
-        bound = BELOW * min(bounds.norms[0], 1.0)
-        blocks = self.classes * self.cells
-        total = torch.zeros(blocks, self.dimension // blocks, dtype=torch.float64)
-        single, several = by_unit(records)
-        for lo in range(0, len(single), _BLOCK):
-            z, cells = self._codes(single[lo : lo + _BLOCK])
-            total += self._sums(z, cells, (bound / _lengths(z)).clamp(max=1))
-        for unit in several:
-            own = torch.zeros_like(total)
-            for lo in range(0, len(unit), _BLOCK):
-                z, cells = self._codes(unit[lo : lo + _BLOCK])
-                own += self._sums(z, cells, torch.ones(len(z), dtype=z.dtype))
-            total += own * min(1.0, bound / float(own.norm()))
-        return total.flatten()
 
     def _codes(self, records: Records) -> tuple[Tensor, Tensor]:
         """Codes in units of the reach, at most 1 long, [n, d] float64, and the cells that they are in, [n].
@@ -84,7 +116,7 @@ class Moments:
         moves in the codes of all others would be outside the bound.
         """
         images, labels = records.tensors(self.latent.basis.device)
-        codes, cells = copy.deepcopy(self.latent).double().code(images.double()).cpu(), labels.cpu()
+        codes, cells = self.latent.wide_code(images).cpu(), labels.cpu()
         if self.centres is not None:
             cells = self.nearest(images.cpu(), cells)
             codes = codes - self.centres.flatten(0, 1)[cells]
@@ -106,10 +138,13 @@ class Moments:
         A picture near a border must not change cells because another picture in its batch changes how sums are rounded. So only
         whole numbers below 2^53 are added up, see `votes.on_grid`: exact, in any order.
         """
-        basis = on_grid(self.latent.basis.cpu())
-        along = 256 / 255 * (pixels(images).flatten(1) @ basis)
-        offset = on_grid(self.latent.centre.cpu()[None]) @ basis
-        return on_grid((along - offset) / self.latent.scale.double().cpu())
+        flat, centre = images.flatten(1), self.latent.centre.cpu()[None]
+        along, offset = torch.zeros(2, 1, self.latent.axes, dtype=torch.float64)
+        for some in self.latent.pieces:
+            basis = on_grid(self.latent.basis[some].cpu())
+            along = along + pixels(flat[:, some]) @ basis
+            offset = offset + on_grid(centre[:, some]) @ basis
+        return on_grid((256 / 255 * along - offset) / self.latent.scale.double().cpu())
 
     def _sums(self, z: Tensor, cells: Tensor, factors: Tensor) -> Tensor:
         """What records add, each times its factor, cell by cell: [K m, 1 + d + d (d + 1) / 2]."""
@@ -123,9 +158,8 @@ class Moments:
             blocks.append(torch.cat([a * factor.sum()[None], b * (factor @ own), c * products[i, j] * twice]))
         return torch.stack(blocks)
 
-
-def _lengths(z: Tensor) -> Tensor:
-    """[n], the length of what each record adds: |z z^T| is |z|^2."""
-    a, b, c = WEIGHTS
-    squares = z.square().sum(1)
-    return (a**2 + b**2 * squares + c**2 * squares.square()).sqrt()
+    def _lengths(self, z: Tensor) -> Tensor:
+        """[n], the length of what each record adds: |z z^T| is |z|^2."""
+        a, b, c = WEIGHTS
+        squares = z.square().sum(1)
+        return (a**2 + b**2 * squares + c**2 * squares.square()).sqrt()

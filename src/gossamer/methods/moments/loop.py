@@ -1,6 +1,7 @@
 """Class moments: axes from public pictures, a release, Gaussians; with cells, a release before it that says where to cut."""
 
-from collections.abc import Iterator
+import math
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -14,18 +15,22 @@ from gossamer.methods.common.learners import subset
 from gossamer.methods.method import Logs, Run
 from gossamer.methods.moments import CUT_BY, Config, first_noise
 from gossamer.methods.moments.class_moments import Moments
+from gossamer.methods.moments.features import FeatureMoments, Labeller, coded, labeller, regression
 from gossamer.methods.moments.mixture import Mixture
 from gossamer.nets.latent import Latent
 from gossamer.privacy.confined import Confined
 from gossamer.privacy.mechanisms.gaussian import PoissonGaussianSum
 
-PUBLIC = 20_000
-"""Public pictures that principal axes are taken from, at most."""
+PUBLIC, _BYTES, _FEWEST = 20_000, 1 << 29, 4
+"""Public pictures that principal axes are taken from, their bytes in single precision, and pictures for an axis at least."""
 
 
 def train(run: Run[Config], state: "State", private: Confined[Records]) -> Iterator[Logs]:
-    """One release, and the Gaussians that it makes."""
-    config, net = run.config, state.net
+    """One release, and the Gaussians that it makes; with an encoder, the classifier."""
+    if isinstance(state.net, Labeller):
+        yield from of_features(run, state, state.net, private)
+        return
+    config, net = run.config, state.pictures
     query = Moments(net.latent, run.card.classes, config.radius)
     if config.cells > 1:
         centres = net.mixture.means.double().cpu().view(run.card.classes, config.cells, -1)
@@ -36,8 +41,20 @@ def train(run: Run[Config], state: "State", private: Confined[Records]) -> Itera
 def whole_classes(run: Run[Config], state: "State", private: Confined[Records]) -> Iterator[Logs]:
     """The moments of whole classes, with more noise: only to know where they may be cut."""
     assert state.whole is not None
-    query = Moments(state.net.latent, run.card.classes, run.config.radius)
+    query = Moments(state.pictures.latent, run.card.classes, run.config.radius)
     yield from released(run, state, state.whole, query, private, first_noise(run.config))
+
+
+def of_features(run: Run[Config], state: "State", net: Labeller, private: Confined[Records]) -> Iterator[Logs]:
+    """One release of the moments of features, and the classifier that it makes."""
+    noise, query = run.config.noise_multiplier, FeatureMoments(run.config.axes, run.card.classes)
+    release = PoissonGaussianSum(sampling_rate=1.0, max_norm=1.0, noise_multiplier=noise, rng=run.rng)
+    if state.step == 0 and private.remaining(release.event):
+        answer = private.map(lambda records: coded(net.axes, records)).release(release, query)
+        codes = net.codes.double().cpu()
+        public = codes.t() @ codes / len(codes)
+        net.learn(regression(*query.parts(answer), public, net.prior, noise))
+        yield {"released_norm": answer.norm()}
 
 
 def released(
@@ -55,7 +72,7 @@ def cut(run: Run[Config], state: "State") -> Iterator[Logs]:
     """Centres of cells: of codes that the released Gaussians draw, by k-means. Costs nothing."""
     assert state.whole is not None
     if state.step == 0:
-        stream, mixture = run.rng.public("cells"), state.net.mixture
+        stream, mixture = run.rng.public("cells"), state.pictures.mixture
         for label in range(run.card.classes):
             normals = torch.randn(CUT_BY, 1 + mixture.axes, generator=stream).to(mixture.means.device)
             codes = state.whole(normals, torch.full((CUT_BY,), label, device=normals.device))
@@ -66,12 +83,25 @@ def cut(run: Run[Config], state: "State") -> Iterator[Logs]:
 
 
 def axes(run: Run[Config], state: "State", public: Records) -> Iterator[Logs]:
-    """Principal axes of public pictures replace cosine waves, with their Gaussians until others come. Costs nothing."""
-    if state.step == 0:
-        images, labels = subset(public, PUBLIC).tensors(run.device)
-        state.net.latent.fit(images)
-        state.net.mixture.fit(state.net.latent.code(images), labels)
+    """Principal axes of public pictures replace cosine waves, with their Gaussians until others come. Costs nothing.
+
+    With an encoder, those of their features. The pictures themselves are kept: they are what is labelled.
+    """
+    if isinstance(state.net, Labeller):
+        if state.step == 0:
+            state.net.show(public)
+            yield {}
+    elif state.step == 0:
+        images, labels = subset(public, largest_fit(run.card.shape, run.config.axes)).tensors(run.device)
+        net = state.pictures
+        net.latent.fit(images)
+        net.mixture.fit(net.latent.wide_code(images), labels)
         yield {}
+
+
+def largest_fit(shape: Sequence[int], axes: int) -> int:
+    """How many public pictures the principal axes are taken from, at most."""
+    return max(_FEWEST * axes, min(PUBLIC, _BYTES // (4 * math.prod(shape))))
 
 
 class Generator(nn.Module):
@@ -94,22 +124,32 @@ class Generator(nn.Module):
 class State(method.State):
     """The Gaussians have seen records through releases only. `whole` has those of whole classes, where there are cells."""
 
-    net: Generator
+    net: Generator | Labeller
     whole: Mixture | None
 
     @property
-    def released(self) -> Generator:
+    def released(self) -> Generator | Labeller:
         """The generator that the run hands out."""
+        return self.net
+
+    @property
+    def pictures(self) -> Generator:
+        """The generator of a run without an encoder."""
+        assert isinstance(self.net, Generator)
         return self.net
 
 
 def start(run: Run[Config]) -> State:
-    """Cosine waves, and one Gaussian for all."""
+    """Cosine waves, and one Gaussian for all; with an encoder, a head of zeros."""
+    if run.config.encoder:
+        return State(labeller(run.config, run.card, run.device).to(run.device), None)
     net = generator(run.config, run.card).to(run.device)
     several = run.config.cells > 1
     return State(net, Mixture(run.card.classes, 1, run.config.axes).to(run.device) if several else None)
 
 
-def generator(config: Config, card: DataCard) -> Generator:
+def generator(config: Config, card: DataCard) -> Generator | Labeller:
     """The network that a run releases."""
+    if config.encoder:
+        return labeller(config, card)
     return Generator(card.shape, card.classes, config.axes, config.cells, config.threshold)

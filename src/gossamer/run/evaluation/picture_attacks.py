@@ -18,7 +18,7 @@ from gossamer.attacks.total_variation import total_variation
 from gossamer.data.fingerprint import digests, fingerprint, shared
 from gossamer.data.readers.in_memory import Data, called
 from gossamer.data.readers.read import check_two_arrays, read
-from gossamer.data.records import Records
+from gossamer.data.records import Records, at_once
 from gossamer.errors import DataError, RequestError
 from gossamer.methods.method import BaseConfig, State, Training
 from gossamer.run.evaluation.attack_kind import AttackKind, Named, Target
@@ -127,6 +127,7 @@ def on_discriminators(target: Target) -> list[Attack]:
 
 def _scores(training: Training[BaseConfig, State], records: Records) -> np.ndarray:
     """What the discriminators of a run say about records: float64 [D, n], higher where a record looks real."""
+    step = at_once(records.shape, 1_000)
     with torch.no_grad():
-        chunks = [training.state.scores(records[lo : lo + 1_000]) for lo in range(0, len(records), 1_000)]
+        chunks = [training.state.scores(records[lo : lo + step]) for lo in range(0, len(records), step)]
     return torch.cat([chunk for chunk in chunks if chunk is not None], dim=1).double().numpy()

@@ -73,7 +73,7 @@ def save(
     paid = {"ledger_lines": ledger.lines, "ledger_hash": ledger.last_hash}
     torch.save({"format": FORMAT, "state": plain, "sealed": files, "rng": rng, **paid}, buffer)
     try:
-        write_atomically(folder / FILE, buffer.getvalue(), private=True)
+        write_atomically(folder / FILE, buffer.getbuffer(), private=True)
     except BaseException:
         for name in sealed.values():
             for file in folder.glob(f"{name}*"):
@@ -82,7 +82,7 @@ def save(
     current = {file for name in files.values() for file in folder.glob(f"{name}*")}
     for old in set(folder.glob(f"*{SEALED}*")) - current:
         old.unlink()
-    reserve_disk(folder, len(buffer.getvalue()) + sum(file.stat().st_size for file in current))
+    reserve_disk(folder, buffer.tell() + sum(file.stat().st_size for file in current))
     return time.monotonic() - started
 
 

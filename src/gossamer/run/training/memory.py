@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from gossamer.data.memory_mapped import SHARE, free_memory
+from gossamer.data.records import at_once
 from gossamer.methods.method import batch_of
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ _PASSES = 5
 _OF_A_FIT = 50
 """The cells of a table's model, in sizes of 8 bytes: directions of L-BFGS, messages, and tables as they are counted."""
 _BLOCK = 4_096
-"""Records that a method without batches reads at once."""
+"""Records that a method without batches reads at once; fewer where they are large (`at_once`)."""
 
 _SHARE = 0.5
 """Share of a GPU's free memory for the gradients of a batch. A rough estimate, not measured on a GPU."""
@@ -75,7 +76,9 @@ def peak(job: "Job[BaseConfig, State]") -> float:
     features: int = getattr(getattr(net, "features", None), "size", 0)  # of every record, kept in two bytes each
     pixels: int = math.prod(card.shape)
     requested = settings.get("expected_batch_size", settings.get("batch_size"))
-    batch: int = min(_BLOCK, card.declared_size) if requested is None else batch_of(int(requested), card)
+    batch: int = (
+        min(at_once(card.shape, _BLOCK), card.declared_size) if requested is None else batch_of(int(requested), card)
+    )
     if features:
         batch = min(batch, int(settings["physical_batch_size"]))
     drawn = 4 * features if features else _activation_size(job, net)

@@ -14,13 +14,20 @@ from gossamer.run.cli.options import PATH, force, options_of, refuse_taken
 @click.argument("data")
 @click.option("-o", "--out", type=PATH, help="File for the draft. Default: print it.")
 @options_of("gossamer.data.readers.read.read", "images_key", "labels_key", "units", "pixel_range")
-@options_of("gossamer.data.card_draft.draft_text", "dictionary", dictionary={"type": PATH, "metavar": "FILE.csv"})
+@options_of(
+    "gossamer.data.card_draft.draft_text",
+    "shape",
+    "dictionary",
+    dictionary={"type": PATH, "metavar": "FILE.csv"},
+    shape={"metavar": "HxW"},
+)
 @force
 def card(
     data: str,
     out: Path | None,
     units: str | None,
     pixel_range: tuple[float, float] | None,
+    shape: str | None,
     dictionary: Path | None,
     force: bool,
     **keys: Any,
@@ -33,7 +40,7 @@ def card(
     check_range(pixel_range or STORED)
     if out is not None:
         refuse_taken(out, force=force)
-    text, hints = draft_text(data, units=units, pixel_range=pixel_range, dictionary=dictionary, **keys)
+    text, hints = draft_text(data, units=units, pixel_range=pixel_range, shape=shape, dictionary=dictionary, **keys)
     for hint in hints:
         click.echo(f"Note: {hint}", err=True)
     if out is None:

@@ -1,0 +1,254 @@
+"""Class sums and second moments of an encoder's features, in one release, and the classifier that follows from them.
+
+A record is a code z of d numbers: the features of its picture on public principal axes, scaled to length 1. It adds b z to the
+sums of its class, and c vech(z z^T) to the second moments, which all classes share. The products off the diagonal are times
+sqrt 2, so that |z z^T| counts in full. With b^2 + c^2 = 1 a record adds a vector of length 1 at most. One Gaussian covers all.
+
+The head is ridge regression on the class, by the released sums. What it labels are the public pictures of the run.
+"""
+
+import dataclasses
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from gossamer.data.card import DataCard
+from gossamer.data.records import Records, at_once
+from gossamer.errors import RequestError
+from gossamer.methods.common.votes import pick
+from gossamer.methods.moments import Config
+from gossamer.methods.moments.class_moments import MOST, BoundedSum
+from gossamer.nets.encoders import PluginEncoder
+from gossamer.privacy.per_sample_gradients.rounding import shortened
+
+SHARES = (math.sqrt(0.8), math.sqrt(0.2))
+"""b, c: how the bound of a record is shared by the sums of its class and the second moments."""
+_RIDGE = 3.0
+"""The ridge, in standard deviations of the noise on a class sum times sqrt(axes)."""
+_SHARPNESS = 8.0
+"""Scores of regression, times this, are logits."""
+
+
+class PublicAxes(nn.Module):
+    """Features of pictures on principal axes of public features: codes float64 [n, axes], each of length 1.
+
+    The encoder is no part of the state.
+    """
+
+    centre: Tensor
+    basis: Tensor
+
+    def __init__(self, encoder: PluginEncoder, axes: int) -> None:
+        super().__init__()
+        if axes > encoder.size:
+            raise RequestError(
+                f"--axes {axes} is more than the {encoder.size:,} features of the encoder. Take fewer axes."
+            )
+        self.encoder, self.axes = encoder, axes
+        self.register_buffer("centre", torch.zeros(encoder.size))
+        self.register_buffer("basis", torch.eye(encoder.size, axes))
+
+    def forward(self, images: Tensor) -> Tensor:
+        """images: float32 [n, C, H, W] in [0, 1]. See the class."""
+        return self.code(self.encoder(images))
+
+    def features(self, records: Records) -> Tensor:
+        """Features of all public pictures, some at a time, float32 [n, size]."""
+        step = at_once(records.shape, MOST)
+        parts = (records[lo : lo + step].tensors(self.centre.device)[0] for lo in range(0, len(records), step))
+        return torch.cat([self.encoder(part) for part in parts])
+
+    def code(self, features: Tensor) -> Tensor:
+        """Codes of features. What is not finite, or has no direction, is zero."""
+        along = (features.double() - self.centre.double()) @ self.basis.double()
+        along = torch.where(along.isfinite().all(1, keepdim=True), along, 0.0)
+        return shortened(along / along.norm(dim=1, keepdim=True).clamp(min=1e-30), 1.0)
+
+    @torch.no_grad()
+    def fit(self, features: Tensor) -> None:
+        """Take mean and principal axes of public features [n, size], in place. Raises RequestError: there are too few."""
+        if len(features) <= self.axes:
+            raise RequestError(
+                f"{len(features):,} public records are too few for {self.axes} principal axes: give more, or fewer --axes."
+            )
+        wide = features.double()
+        centre = wide.mean(0)
+        _, vectors = torch.linalg.eigh((wide - centre).t() @ (wide - centre))
+        axes = vectors[:, -self.axes :].flip(1)
+        signs = torch.sign(axes.gather(0, axes.abs().argmax(0, keepdim=True)))  # an axis has two directions: take one
+        self.centre.copy_(centre)
+        self.basis.copy_(axes * signs)
+
+
+@dataclass(frozen=True)
+class FeatureMoments(BoundedSum):
+    """The query. Its records have codes in place of images, see `coded`.
+
+    Args:
+        axes: d, numbers of a code.
+        classes: K.
+    """
+
+    axes: int
+    classes: int
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """One block of K d + d (d + 1) / 2 numbers."""
+        return 1, self.classes * self.axes + self.axes * (self.axes + 1) // 2
+
+    def parts(self, answer: Tensor) -> tuple[Tensor, Tensor]:
+        """Sums of the classes [K, d] and second moments [d, d] of an answer [dimension]."""
+        d, (b, c) = self.axes, SHARES
+        sums, products = answer.double().cpu().split([self.classes * d, d * (d + 1) // 2])
+        i, j = torch.triu_indices(d, d)
+        second = torch.zeros(d, d, dtype=torch.float64)
+        second[i, j] = second[j, i] = products / c / torch.where(i == j, 1.0, math.sqrt(2.0))
+        return sums.view(self.classes, d) / b, second
+
+    def _codes(self, records: Records) -> tuple[Tensor, Tensor]:
+        """See the class. Whatever the codes are, they are at most 1 long here."""
+        return shortened(torch.from_numpy(records.images), 1.0), torch.tensor(records.labels)
+
+    def _sums(self, z: Tensor, cells: Tensor, factors: Tensor) -> Tensor:
+        """What records of classes add, each times its factor: [1, K d + d (d + 1) / 2]."""
+        b, c = SHARES
+        i, j = torch.triu_indices(z.shape[1], z.shape[1])
+        twice = torch.where(i == j, 1.0, math.sqrt(2.0))
+        weighted = z * factors[:, None]
+        by_class = torch.zeros(self.classes, z.shape[1], dtype=z.dtype).index_add_(0, cells, weighted)
+        return torch.cat([b * by_class.flatten(), c * (z.t() @ weighted)[i, j] * twice])[None]
+
+    def _lengths(self, z: Tensor) -> Tensor:
+        """[n], the length of what each record adds: |z z^T| is |z|^2."""
+        b, c = SHARES
+        squares = z.square().sum(1)
+        return (b**2 * squares + c**2 * squares.square()).sqrt()
+
+
+def regression(sums: Tensor, second: Tensor, public: Tensor, prior: Tensor, noise: float) -> Tensor:
+    """Weights of ridge regression on the class, [d, K] float64, from noisy sums. Post-processing.
+
+    The second moments are drawn to those of public pictures, the more the less they differ beyond noise.
+
+    Args:
+        sums: of the codes of each class, [K, d].
+        second: sum of the products of codes, [d, d].
+        public: mean product of public codes, [d, d].
+        prior: declared share of each class, [K].
+        noise: standard deviation of the noise on every released number.
+    """
+    d = len(second)
+    count = second.trace().clamp(min=1.0)
+    variance = (noise / SHARES[1]) ** 2 * (1 + torch.eye(d, dtype=torch.float64)) / 2
+    apart = second - count * public
+    signal = (apart.square() - variance).mean().clamp(min=0)
+    drawn = count * public + apart * torch.where(variance > 0, signal / (signal + variance).clamp(min=1e-300), 1.0)
+    values, vectors = torch.linalg.eigh(drawn)
+    ridge = _RIDGE * noise / SHARES[0] * math.sqrt(d) + 1e-6 * float(count)
+    inverse = vectors @ torch.diag(1 / (values.clamp(min=0) + ridge)) @ vectors.t()
+    weights: Tensor = inverse @ (sums - prior[:, None] * sums.sum(0)).t()
+    return weights
+
+
+class Labeller(nn.Module):
+    """A classifier on features, and the public pictures that it has labelled.
+
+    As a generator: standard normals [n, 1] and labels [n] to public pictures [n, C, H, W] in [0, 1] with these labels.
+
+    Args:
+        axes: of the features.
+        card: has the prior of the labels.
+    """
+
+    weights: Tensor
+    images: Tensor
+    codes: Tensor
+    labels: Tensor
+
+    def __init__(self, axes: PublicAxes, card: DataCard) -> None:
+        super().__init__()
+        self.axes, self.classes, self.latent_size = axes, card.classes, 1
+        self.prior = torch.tensor(card.probabilities, dtype=torch.float64)
+        self.register_buffer("weights", torch.zeros(axes.axes, card.classes))
+        self.take(torch.zeros(card.classes, *card.shape, dtype=torch.uint8), torch.zeros(card.classes, axes.axes))
+
+    def take(self, images: Tensor, codes: Tensor) -> None:
+        """Label other pictures from now on. images: uint8 [m, C, H, W]; codes: [m, axes]."""
+        self.register_buffer("images", images)
+        self.register_buffer("codes", codes.to(self.weights))
+        self.register_buffer("labels", balanced(self.of_codes(self.codes), self.prior).to(images.device))
+
+    def show(self, public: Records) -> None:
+        """Take the principal axes of the features of public pictures, and the pictures themselves. Raises RequestError: there
+        are too few.
+        """
+        features = self.axes.features(public)
+        self.axes.fit(features)
+        self.take(torch.from_numpy(np.array(public.images)).to(features.device), self.axes.code(features))
+
+    @torch.no_grad()
+    def learn(self, weights: Tensor) -> None:
+        """Take other weights [axes, classes], and label the pictures anew."""
+        self.weights.copy_(weights)
+        self.labels.copy_(balanced(self.of_codes(self.codes), self.prior))
+
+    @torch.no_grad()
+    def probabilities(self, images: Tensor) -> Tensor:
+        """How likely each class is. images: float32 [n, C, H, W] in [0, 1]; gives [n, classes], rows that add up to 1."""
+        step = at_once(images.shape[1:], MOST)
+        return torch.cat([self.of_codes(self.axes(piece)) for piece in images.split(step)])
+
+    def of_codes(self, codes: Tensor) -> Tensor:
+        """The same from codes [n, axes]."""
+        scores = self.prior.to(self.weights) + codes.to(self.weights) @ self.weights
+        return F.softmax(_SHARPNESS * scores, dim=1)
+
+    def forward(self, latents: Tensor, labels: Tensor) -> Tensor:
+        """See the class."""
+        uniform = torch.special.ndtr(latents[:, 0])
+        chosen = pick(torch.ones(len(self.labels), device=labels.device), self.labels, labels, uniform)
+        return self.images[chosen].float() / 255
+
+    def load_state_dict(self, state_dict: Mapping[str, Any], strict: bool = True, assign: bool = False) -> Any:
+        """As of any module. It has as many pictures as the state."""
+        if isinstance(images := state_dict.get("images"), Tensor):
+            self.take(torch.zeros_like(images), torch.zeros(len(images), self.axes.axes))
+        return super().load_state_dict(state_dict, strict=strict, assign=assign)
+
+
+def balanced(probabilities: Tensor, prior: Tensor) -> Tensor:
+    """A label for each picture, int64 [m]: none more often than the prior says, rounded up.
+
+    The surest picture comes first. It has its likeliest label, or the likeliest of those that are left.
+    """
+    rows = probabilities.cpu().double().numpy()
+    left, labels = np.maximum(np.ceil(prior.numpy() * len(rows) - 1e-9), 1), np.empty(len(rows), np.int64)
+    for picture in np.argsort(-rows.max(1), kind="stable"):
+        label = int(np.where(left > 0, rows[picture], -1.0).argmax())
+        labels[picture], left[label] = label, left[label] - 1
+    return torch.from_numpy(labels)
+
+
+def coded(axes: PublicAxes, records: Records) -> Records:
+    """The same records with codes in place of images: float64 [n, axes]. Each code follows from its own record."""
+    step = at_once(records.shape, MOST)
+    codes = np.empty((len(records), axes.axes))
+    for lo in range(0, len(records), step):
+        images, _ = records[lo : lo + step].tensors(axes.centre.device)
+        codes[lo : lo + step] = axes(images).cpu().numpy()
+    return dataclasses.replace(records, images=codes)
+
+
+def labeller(config: Config, card: DataCard, device: str | None = None) -> Labeller:
+    """The classifier that a run releases, before it has learnt. device: where its encoder is checked first; None: not now."""
+    encoder = PluginEncoder(config.encoder, card.shape)
+    if device is not None:
+        encoder.check(device)
+    return Labeller(PublicAxes(encoder, config.axes), card)
