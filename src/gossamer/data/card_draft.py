@@ -8,13 +8,17 @@ from typing import Any
 from gossamer import notebook
 from gossamer.data.card import STORED, USUAL, DataCard, check_range, draft
 from gossamer.data.class_names import absent
-from gossamer.data.pixels.polarity import NEARLY_CONSTANT, ground, nearly_constant
+from gossamer.data.pixels.polarity import CROWDED, NEARLY_CONSTANT, crowded, ground, nearly_constant
+from gossamer.data.pixels.to_uint8 import SCALED
+from gossamer.data.readers.class_folders import Listing
 from gossamer.data.readers.in_memory import Data
 from gossamer.data.readers.read import LEFT_OUT, read, sizes
 from gossamer.data.records import Records
 from gossamer.data.tables.draft import draft_table_card
 from gossamer.data.tables.recognise import is_table
+from gossamer.data.units import grouping
 from gossamer.errors import RequestError, worded
+from gossamer.events import Sink, silent
 
 
 def draft_text(
@@ -24,7 +28,9 @@ def draft_text(
     labels_key: str | None = None,
     units: Data | None = None,
     pixel_range: tuple[float, float] | None = None,
+    window: bool = False,
     dictionary: str | Path | None = None,
+    sink: Sink = silent,
 ) -> tuple[str, list[str]]:
     """Return a card as TOML text, and what the data owner must decide. Errors: as of `readers.read.read`.
 
@@ -34,11 +40,18 @@ def draft_text(
         labels_key: see `data.readers.read.read`.
         units: see `data.readers.read.read`.
         pixel_range: see `data.readers.read.read`.
+        window: see `data.readers.read.read`.
         dictionary: for a table, a CSV file with the columns name, kind, and values (separated by |) or low and high. The draft
             takes bounds and values from it, in place of comments.
+        sink: takes the progress of reading pictures.
     """
     if is_table(data):
-        given = {"images_key": images_key, "labels_key": labels_key, "pixel_range": pixel_range}
+        given = {
+            "images_key": images_key,
+            "labels_key": labels_key,
+            "pixel_range": pixel_range,
+            "window": window or None,
+        }
         if wrong := [name for name, value in given.items() if value is not None]:
             flags = ", ".join(f"--{name.replace('_', '-')}" for name in wrong)
             raise RequestError(f"{flags}: this is for pictures, and the data are a table. Leave it out.")
@@ -46,16 +59,19 @@ def draft_text(
     if dictionary is not None:
         raise RequestError("--dictionary describes the columns of a table, and the data are pictures. Leave it out.")
     check_range(pixel_range or STORED)
-    keys: dict[str, Any] = {"images_key": images_key, "labels_key": labels_key, "pixel_range": pixel_range}
-    looked = sizes(data, split="train", **keys)
+    keys: dict[str, Any] = {
+        "images_key": images_key, "labels_key": labels_key, "pixel_range": pixel_range, "window": window, "sink": sink,
+    }  # fmt: skip
+    looked, listing = sizes(data, split="train", **keys)
     shape = (looked.channels, *drafted_size(looked.sizes)) if looked.sizes else None
     records = read(data, split="train", units=units, missing_unit="own", missing_label="drop", shape=shape, **keys)
     has_units = records.units is not None
     text = draft(
         records, unit="person" if has_units else "record", pixel_range=pixel_range,
-        missing_label="drop" if LEFT_OUT in records.notes else "refuse",
+        missing_label="drop" if LEFT_OUT in records.notes else "refuse", window=window,
     )  # fmt: skip
-    return text, [*records.notes, *remarks(records, looked.sizes or Counter([records.shape[1:]]))]
+    hints = [*records.notes, *remarks(records, looked.sizes or Counter([records.shape[1:]]))]
+    return text, hints if listing is None or has_units else [*hints, *of_several(listing, looked.any_dicom)]
 
 
 def draft_card(data: Data, **options: Any) -> Any:
@@ -63,8 +79,8 @@ def draft_card(data: Data, **options: Any) -> Any:
 
     Args:
         data: the private records, as `fit` takes them.
-        options: `units`, `images_key`, `labels_key` and `pixel_range`, as `fit` takes them. For a table, `dictionary`: a CSV
-            file that describes its columns.
+        options: `units`, `images_key`, `labels_key`, `pixel_range` and `window`, as `read` takes them. For a table,
+            `dictionary`: a CSV file that describes its columns.
 
     Returns:
         A DataCard. For a table, the draft as TOML text: its measured bounds and values are comments. Save it, edit it, and
@@ -118,13 +134,36 @@ def remarks(records: Records, sizes: Counter[tuple[int, int]]) -> Iterator[str]:
             f"{who} unit, and `fit` refuses them as drafted. Give their ids, or say missing_unit = "
             '"own" in the card if each is a unit of its own.'
         )
+    if records.names is not None and (records.names != "").all():
+        yield from _unlikely_units(records)
     if nearly_constant(records):
         yield NEARLY_CONSTANT
+    elif SCALED in records.notes and crowded(records):
+        yield CROWDED
     if ground(records) == "light":
         yield (
             "Nearly all pictures look like ink on white. `glyphs`, MNIST and most public digits are white on black. With such "
             "--public records, set invert = true in the card: all data are then read inverted."
         )
+
+
+def of_several(listing: Listing, any_dicom: bool) -> Iterator[str]:
+    """That pictures may belong to one person, where nobody said whose they are. any_dicom: some are DICOM files."""
+    if sign := grouping(listing.names(listing.paths), len(set(listing.labels.tolist()))):
+        yield (
+            f"The file names come in groups that differ only after the last `{sign}`. If a group is one person, protect the "
+            f"person: add --units '(.+){sign}' to every command."
+        )
+    elif any_dicom:
+        yield "If a patient has several of these DICOM files, protect the patient: add --units dicom:PatientID to each command."
+
+
+def _unlikely_units(records: Records) -> Iterator[str]:
+    """What looks wrong with the units of records that all have one."""
+    if records.population == len(records) > 1:
+        yield "Each record has a unit of its own, so these units protect no more than the record does. Check --units."
+    elif records.population == 1 < len(records):
+        yield "All records belong to one unit, so a run learns nothing from them. Check --units."
 
 
 def _sizes(sizes: Counter[tuple[int, int]], height: int, width: int) -> str:
