@@ -109,7 +109,9 @@ def test_a_file_is_scaled_by_its_own_window_where_the_card_says_so(tmp_path, ele
 
 
 def test_a_window_is_passed_over_unless_the_card_says_so(tmp_path):
-    found = one(tmp_path, np.array([[0, 4095]], np.uint16), pixel_range=(0, 8190), WindowCenter=9, WindowWidth=9, **TWELVE)
+    found = one(
+        tmp_path, np.array([[0, 4095]], np.uint16), pixel_range=(0, 8190), WindowCenter=9, WindowWidth=9, **TWELVE
+    )
     assert found.images[0, 0, 0].tolist() == [0, 128]
 
 
