@@ -539,7 +539,7 @@ MUTANTS = (
     Mutant("bad records of the other split of a tar are let pass", "data/readers/webdataset.py", "            problems.add(where, picture)\n", "            pass\n", f"{PROBLEMS} -k pieces"),
     Mutant("all missing ids are one unit", "data/units.py", "    numbers[alone] = len(repeated) + np.arange(alone.sum())", "    numbers[alone] = len(repeated)", UNITS),
     Mutant("a deep picture is scaled by its own extremes", "data/pixels/to_uint8.py", "    low, high = pixel_range\n", "    low, high = float(pixels.min()), float(pixels.max()) + 1\n", FORMATS),
-    Mutant("a patient's name is read", "data/readers/dicom.py", "specific_tags=_TAGS)", "specific_tags=None)", FORMATS),
+    Mutant("a patient's name is read", "data/readers/dicom.py", "specific_tags=_tags(*_TAGS))", "specific_tags=None)", FORMATS),
     Mutant("a DICOM file's rescale is passed over", "data/readers/dicom.py", "    return stored * np.float32(rescale[0]) + np.float32(rescale[1])\n", "    return stored * np.float32(rescale[0])\n", FORMATS),
     Mutant("small values of MONOCHROME1 are black", "data/readers/image_files.py", "        if found.inverted:\n", "        if False:\n", FORMATS),
     Mutant("a DICOM file of 12 bits is offered 16", "data/readers/dicom.py", "values, (slope, intercept) = 2**dataset.BitsStored, _rescale(dataset)", "values, (slope, intercept) = 2**dataset.BitsAllocated, _rescale(dataset)", f"{FORMATS} -k offered"),

@@ -86,7 +86,7 @@ def test_arrays_have_no_place_in_folders_nor_names_in_arrays(tmp_path: Path) -> 
     arrays = npz(tmp_path / "a.npz", images=PICTURES, labels=LABELS)
     spec = listed(tmp_path / "people.csv", list(zip(NAMES, OWNERS, strict=True)))
     for wrong in (spec, "folder"):
-        with pytest.raises(DataError, match=r"is for class folders of pictures.*FILE\.npz:KEY"):
+        with pytest.raises(DataError, match=r"is for pictures in folders.*FILE\.npz:KEY"):
             read(arrays, split="train", units=wrong)
 
 

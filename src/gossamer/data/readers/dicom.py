@@ -168,7 +168,7 @@ def _opened(path: Path) -> Any:
     raw = path.read_bytes()  # pydicom asks a file for as many bytes as a damaged header declares
     if _DEFLATED in raw[:_HEAD]:  # pydicom would inflate all of it, however much that is, before it tells
         raise DataError(f"{path}: deflated DICOM is not read: write the file anew in another transfer syntax")
-    return pydicom.dcmread(io.BytesIO(raw), specific_tags=_TAGS)
+    return pydicom.dcmread(io.BytesIO(raw), specific_tags=_tags(*_TAGS))
 
 
 def _head_of(path: Path, tags: list[str]) -> Any:
@@ -179,13 +179,21 @@ def _head_of(path: Path, tags: list[str]) -> Any:
         if _DEFLATED in raw:
             raise DataError(f"{path}: deflated DICOM is not read: write the file anew in another transfer syntax")
         try:
-            found = pydicom.dcmread(io.BytesIO(raw), stop_before_pixels=True, specific_tags=[*tags, "Rows"])
+            found = pydicom.dcmread(io.BytesIO(raw), stop_before_pixels=True, specific_tags=_tags(*tags, "Rows"))
             if "Rows" in found:  # which comes after whatever describes a patient
                 return found
         except Exception:  # what pydicom raises on half a file is open-ended
             pass
         rest = file.read(LARGEST - len(raw))
-    return pydicom.dcmread(io.BytesIO(raw + rest), stop_before_pixels=True, specific_tags=tags)
+    return pydicom.dcmread(io.BytesIO(raw + rest), stop_before_pixels=True, specific_tags=_tags(*tags))
+
+
+@lru_cache
+def _tags(*keywords: str) -> list[Any]:
+    """The tags of keywords, which pydicom would look up for each file anew."""
+    from pydicom.tag import Tag  # noqa: PLC0415 - an optional extra
+
+    return [Tag(keyword) for keyword in keywords]
 
 
 def _rescale(dataset: Any) -> tuple[float, float]:
