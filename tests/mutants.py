@@ -552,7 +552,7 @@ MUTANTS = (
     Mutant("names that do not match are told", "data/units.py", "{without:,} of {len(ids):,} names of pictures do not match", "{[text for text, one in zip(texts, ids) if not one]} do not match", f"{UNITS} -k not_told"),
     Mutant("the window of one file scales all", "data/readers/image_files.py", "        window = found.window if self.window else None\n", "        self.__dict__.setdefault(\"first\", found.window)\n        window = self.__dict__[\"first\"] if self.window else None\n", f"{DICOM} -k moves_no_other"),
     Mutant("windows of DICOM files serve unasked", "data/readers/image_files.py", "found.window if self.window else None", "found.window", f"{DICOM} -k passed_over"),
-    Mutant("progress says how many private pictures there are", "data/readers/image_files.py", "progress(doing, 100 * at // count, 100)", "progress(doing, at, count)", f"{DICOM} -k per_cent"),
+    Mutant("progress says how many private pictures there are", "data/readers/image_files.py", "progress(doing, done, 100)", "progress(doing, at, count)", f"{DICOM} -k per_cent"),
     Mutant("pictures that a list leaves out are passed over", "data/readers/metadata_csv.py", "        _refuse_unlisted(place, {path for path, _ in listed})\n", "        pass\n", f"{FORMATS} -k out"),
     Mutant("nobody hears that pixels crowd into a corner", "data/pixels/polarity.py", ">= _NEARLY_ALL) >= _MOST)", ">= _NEARLY_ALL) > 1)", f"{DICOM} -k crowd"),
     Mutant("decoded records lie in a file with a name", "data/memory_mapped.py", "tempfile.TemporaryFile(dir=folder())", "tempfile.NamedTemporaryFile(dir=folder(), delete=False)", f"{MAPPED} -k no_name"),

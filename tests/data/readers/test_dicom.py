@@ -247,6 +247,15 @@ def test_reading_shows_its_progress_in_per_cent(tmp_path, monkeypatch):
     ]
 
 
+def test_progress_has_no_event_for_each_picture(monkeypatch):
+    """Whoever counts the events must not learn how many pictures there are."""
+    monkeypatch.setattr(image_files, "_SILENT", -1.0)
+    events: list[Event] = []
+    sources = [(str(number), Path(str(number))) for number in range(5_000)]
+    assert list(image_files.counted(sources, 5_000, "reading", events.append)) == sources
+    assert [event.step for event in events] == list(range(101))
+
+
 def test_a_quick_reading_is_silent(tmp_path):
     events: list[Event] = []
     read(scans(tmp_path), split="train", pixel_range=(0, 4095), sink=events.append)

@@ -6,6 +6,7 @@ that is burnt into the pixels is not.
 
 import io
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
@@ -27,6 +28,8 @@ _MARK, _MARK_AT = b"DICM", 128
 _DEFLATED, _HEAD = b"1.2.840.10008.1.2.1.99", 1 << 16
 """The name of the transfer syntax that compresses the whole file, and the bytes in which it is found."""
 
+_LATER = "BitsStored"
+"""A required element that comes after whatever describes the patient and the size."""
 _TAGS = [
     "Rows", "Columns", "BitsAllocated", "BitsStored", "HighBit", "PixelRepresentation", "SamplesPerPixel",
     "PhotometricInterpretation", "PlanarConfiguration", "NumberOfFrames", "RescaleSlope", "RescaleIntercept",
@@ -63,9 +66,10 @@ class Pixels:
         """Grey pixels as uint8 [H, W]. pixel_range: black and white, in the file's unit."""
         if self.stored.dtype.itemsize > 2:
             return scaled(_in_unit(self.stored, self.rescale), pixel_range)
-        unsigned = np.dtype(f"u{self.stored.dtype.itemsize}")
-        values = _table(self.stored.dtype.newbyteorder("=").str, self.rescale, pixel_range)
-        return values[self.stored.astype(self.stored.dtype.newbyteorder("="), copy=False).view(unsigned)]
+        native, (black, white) = self.stored.dtype.newbyteorder("="), pixel_range
+        values = _table(native.str, self.rescale, (black, white))
+        pixels: np.ndarray = values[np.ascontiguousarray(self.stored, native).view(f"u{native.itemsize}")]
+        return pixels
 
 
 def is_dicom(path: Path) -> bool:
@@ -137,8 +141,9 @@ def texts(paths: Sequence[Path], keyword: str) -> list[str]:
     found, failed = list[str](), 0
     for path in paths:
         try:
-            value = _head_of(path, [keyword]).get(keyword) if is_dicom(path) else None
-            failed += not is_dicom(path)
+            sound = is_dicom(path)
+            value = _head_of(path, [keyword]).get(keyword) if sound else None
+            failed += not sound
         except Exception:  # what pydicom raises on damaged files is open-ended
             value, failed = None, failed + 1
         found.append("" if value is None else str(value))
@@ -178,12 +183,12 @@ def _head_of(path: Path, tags: list[str]) -> Any:
         raw = file.read(_HEAD)
         if _DEFLATED in raw:
             raise DataError(f"{path}: deflated DICOM is not read: write the file anew in another transfer syntax")
-        try:
-            found = pydicom.dcmread(io.BytesIO(raw), stop_before_pixels=True, specific_tags=_tags(*tags, "Rows"))
-            if "Rows" in found:  # which comes after whatever describes a patient
+        with suppress(Exception):  # what pydicom raises on half a file is open-ended
+            found = pydicom.dcmread(io.BytesIO(raw), stop_before_pixels=True, specific_tags=_tags(*tags, _LATER))
+            if (
+                _LATER in found and max(_tags(*tags)) < _tags(_LATER)[0]
+            ):  # elements are in rising order, so none is cut off
                 return found
-        except Exception:  # what pydicom raises on half a file is open-ended
-            pass
         rest = file.read(LARGEST - len(raw))
     return pydicom.dcmread(io.BytesIO(raw + rest), stop_before_pixels=True, specific_tags=_tags(*tags))
 

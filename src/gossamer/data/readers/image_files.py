@@ -299,13 +299,14 @@ def read_files(paths: Sequence[Path], decoder: Decoder, sink: Sink = silent) -> 
 
 def counted(sources: Iterable[Source], count: int, doing: str, sink: Sink) -> Iterator[Source]:
     """The same sources. A reading that takes long is shown in per cent: how many pictures there are is not public."""
-    begun, shown = time.monotonic(), False
+    begun, shown = time.monotonic(), -1
     for at, source in enumerate(sources):
-        if shown or time.monotonic() - begun > _SILENT:
-            sink(progress(doing, 100 * at // count, 100))
-            shown = True
+        done = 100 * at // count
+        if done > shown and time.monotonic() - begun > _SILENT:
+            sink(progress(doing, done, 100))
+            shown = done
         yield source
-    if shown:
+    if shown >= 0:
         sink(progress(doing, 100, 100))
 
 
