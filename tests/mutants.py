@@ -78,6 +78,7 @@ PARTS = "tests/methods/common/test_learners.py"
 SOURCES = "tests/run/storage/test_data_sources.py"
 IDENTITY = "tests/data/test_fingerprint.py"
 UNITS = "tests/data/test_units.py"
+DICOM = "tests/data/readers/test_dicom.py"
 FORMATS = "tests/data/readers/test_formats.py"
 PROBLEMS = "tests/data/test_problems.py"
 MAPPED = "tests/data/test_memory_mapped.py"
@@ -540,12 +541,22 @@ MUTANTS = (
     Mutant("bad records of the other split of a tar are let pass", "data/readers/webdataset.py", "            problems.add(where, picture)\n", "            pass\n", f"{PROBLEMS} -k pieces"),
     Mutant("all missing ids are one unit", "data/units.py", "    numbers[alone] = len(repeated) + np.arange(alone.sum())", "    numbers[alone] = len(repeated)", UNITS),
     Mutant("a deep picture is scaled by its own extremes", "data/pixels/to_uint8.py", "    low, high = pixel_range\n", "    low, high = float(pixels.min()), float(pixels.max()) + 1\n", FORMATS),
-    Mutant("a patient's name is read", "data/readers/dicom.py", "specific_tags=_TAGS)", "specific_tags=None)", FORMATS),
-    Mutant("a DICOM file's rescale is passed over", "data/readers/dicom.py", "        pixels = pixels * np.float32(slope) + np.float32(intercept)\n", "        pixels = pixels * np.float32(slope)\n", FORMATS),
-    Mutant("small values of MONOCHROME1 are black", "data/readers/image_files.py", "        if decoded.inverted:\n", "        if False:\n", FORMATS),
+    Mutant("a patient's name is read", "data/readers/dicom.py", "specific_tags=_tags(*_TAGS))", "specific_tags=None)", FORMATS),
+    Mutant("a DICOM file's rescale is passed over", "data/readers/dicom.py", "    return stored * np.float32(rescale[0]) + np.float32(rescale[1])\n", "    return stored * np.float32(rescale[0])\n", FORMATS),
+    Mutant("small values of MONOCHROME1 are black", "data/readers/image_files.py", "        if found.inverted:\n", "        if False:\n", FORMATS),
     Mutant("a DICOM file of 12 bits is offered 16", "data/readers/dicom.py", "values, (slope, intercept) = 2**dataset.BitsStored, _rescale(dataset)", "values, (slope, intercept) = 2**dataset.BitsAllocated, _rescale(dataset)", f"{FORMATS} -k offered"),
     Mutant("a DICOM file of signed pixels is offered a range without their sign", "data/readers/dicom.py", "    least = -values // 2 if dataset.PixelRepresentation else 0\n", "    least = 0\n", f"{FORMATS} -k offered"),
     Mutant("a DICOM file is offered a range before its rescale", "data/readers/dicom.py", "sorted(stored * slope + intercept for stored", "sorted(stored * 1.0 for stored", f"{FORMATS} -k offered"),
+    Mutant("the id of a patient is kept", "data/units.py", "    return hashlib.blake2b(name.encode(errors=\"surrogatepass\"), digest_size=16, person=b\"dicom unit\").hexdigest()\n", "    return name\n", f"{DICOM} -k hash"),
+    Mutant("a patient's id differs from run to run", "data/units.py", "person=b\"dicom unit\").hexdigest()", "person=b\"dicom unit\", key=__import__(\"os\").urandom(8)).hexdigest()", f"{DICOM} -k hash"),
+    Mutant("files without a patient's id are of one patient", "data/units.py", "    if not name or name.casefold() in _WORDS or _NO_NUMBER.match(name):\n        return name\n", "", f"{DICOM} -k missing_patient"),
+    Mutant("a picture whose name does not match is a unit of its own unasked", "data/units.py", "    if without and missing == \"refuse\":\n", "    if False:\n", f"{UNITS} -k not_told"),
+    Mutant("names that do not match are told", "data/units.py", "{without:,} of {len(ids):,} names of pictures do not match", "{[text for text, one in zip(texts, ids) if not one]} do not match", f"{UNITS} -k not_told"),
+    Mutant("the window of one file scales all", "data/readers/image_files.py", "        window = found.window if self.window else None\n", "        self.__dict__.setdefault(\"first\", found.window)\n        window = self.__dict__[\"first\"] if self.window else None\n", f"{DICOM} -k moves_no_other"),
+    Mutant("windows of DICOM files serve unasked", "data/readers/image_files.py", "found.window if self.window else None", "found.window", f"{DICOM} -k passed_over"),
+    Mutant("progress says how many private pictures there are", "data/readers/image_files.py", "progress(doing, done, 100)", "progress(doing, at, count)", f"{DICOM} -k per_cent"),
+    Mutant("pictures that a list leaves out are passed over", "data/readers/metadata_csv.py", "        _refuse_unlisted(place, {path for path, _ in listed})\n", "        pass\n", f"{FORMATS} -k out"),
+    Mutant("nobody hears that pixels crowd into a corner", "data/pixels/polarity.py", ">= _NEARLY_ALL) >= _MOST)", ">= _NEARLY_ALL) > 1)", f"{DICOM} -k crowd"),
     Mutant("decoded records lie in a file with a name", "data/memory_mapped.py", "tempfile.TemporaryFile(dir=folder())", "tempfile.NamedTemporaryFile(dir=folder(), delete=False)", f"{MAPPED} -k no_name"),
     Mutant("room for decoded records is not asked for", "data/memory_mapped.py", "        if shutil.disk_usage(folder()).free < more + _LEFT:\n", "        if False:\n", f"{MAPPED} -k without_room"),
     Mutant("what outgrows the memory stays in it", "data/memory_mapped.py", "        self._make_room(self._size + len(data))\n", "", f"{MAPPED} -k outgrows"),

@@ -36,7 +36,7 @@ def test_round_trip(tmp_path, card):
     card.save(tmp_path / "card.toml")
     assert DataCard.load(tmp_path / "card.toml") == card
     facts = [line for line in card.dumps().splitlines() if "=" in line and not line.startswith("#")]
-    assert len(facts) == 13
+    assert len(facts) == 14
     assert card.dumps().count("# declared public: ") == len(facts), "each fact has its comment"
 
 

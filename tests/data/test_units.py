@@ -7,9 +7,13 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from gossamer.data.card_draft import draft_text
 from gossamer.data.readers.read import read
 from gossamer.data.records import Records
+from gossamer.data.split import split
+from gossamer.data.units import grouping, matched
 from gossamer.errors import DataError
+from gossamer.run.storage.data_sources import DataSources
 
 PICTURES = np.random.default_rng(0).integers(0, 256, (6, 4, 4), dtype=np.uint8)
 LABELS = [0, 1, 2, 2, 1, 0]
@@ -82,7 +86,7 @@ def test_arrays_have_no_place_in_folders_nor_names_in_arrays(tmp_path: Path) -> 
     arrays = npz(tmp_path / "a.npz", images=PICTURES, labels=LABELS)
     spec = listed(tmp_path / "people.csv", list(zip(NAMES, OWNERS, strict=True)))
     for wrong in (spec, "folder"):
-        with pytest.raises(DataError, match=r"is for class folders of pictures.*FILE\.npz:KEY"):
+        with pytest.raises(DataError, match=r"is for pictures in folders.*FILE\.npz:KEY"):
             read(arrays, split="train", units=wrong)
 
 
@@ -91,8 +95,8 @@ def test_one_list_serves_both_splits(tmp_path: Path) -> None:
     data = folder(tmp_path / "data", names)
     spec = listed(tmp_path / "people.csv", list(zip(names, OWNERS, strict=True)))
     found = {}
-    for split in ("train", "test"):
-        found |= owners(read(f"{data}:{split}", split="train", units=spec))
+    for side in ("train", "test"):
+        found |= owners(read(f"{data}:{side}", split="train", units=spec))
     assert found == TRUE
 
 
@@ -244,3 +248,96 @@ def test_arrays_that_do_not_fit_are_refused(tmp_path: Path) -> None:
         read(data, split="train", units="none.npz:who")
     with pytest.raises(DataError, match=r"FILE\.npz:KEY"):
         read("digits", split="train", units=":who")
+
+
+# Patterns of file names
+
+OF_PATIENTS = ["0/P1_a.png", "1/P2_a.png", "2/P1_b.png", "2/P3_a.png", "1/P2_b.png", "0/P1_c.png"]
+
+
+@pytest.mark.parametrize(
+    ("pattern", "names"),
+    [
+        ("(P[0-9]+)_", ["P1", "P2", "P3"]),
+        ("^(.+)_", ["P1", "P2", "P3"]),  # of the file name, without its folder
+        ("([0-9])/P", ["0", "1", "2"]),  # with a slash: of the path
+        ("(?:P)([0-9]+)_([a-c])", ["1", "2", "3"]),  # the first group
+    ],
+)
+def test_a_pattern_names_the_unit_of_each_picture(tmp_path: Path, pattern: str, names: list[str]) -> None:
+    data = folder(tmp_path / "data", OF_PATIENTS)
+    found = read(str(data), split="train", units=pattern)
+    assert found.names is not None and found.names.tolist() == names
+    if "P1" in names:
+        whose = [name.partition("/")[2][:2] for name in OF_PATIENTS]
+        expected = {picture.tobytes(): owner for picture, owner in zip(PICTURES, whose, strict=True)}
+        assert owners(found) == expected
+
+
+def test_names_that_a_pattern_does_not_match_are_counted_and_not_told(tmp_path: Path) -> None:
+    names = ["0/P1_a.png", "1/Smith.png", "2/P1_b.png", "2/Jones.png", "1/P_.png", "0/P1_c.png"]
+    data = folder(tmp_path / "data", names)
+    with pytest.raises(DataError, match=r"3 of 6 names of pictures do not match") as refused:
+        read(str(data), split="train", units="P([0-9]*)_")
+    assert not any(name in str(refused.value) for name in ("Smith", "Jones", "P1"))
+    alone = read(str(data), split="train", units="P([0-9]*)_", missing_unit="own")
+    assert alone.names is not None and alone.names.tolist() == ["1", "", "", ""]
+
+
+@pytest.mark.parametrize(
+    ("pattern", "says"),
+    [
+        ("(P[0-9]+", "no regular expression"),
+        (r"\(P", "needs a group"),
+        ("P[0-9]+", r"no order.*'\(PATTERN\)'"),
+    ],
+)
+def test_a_pattern_that_is_none_is_refused(tmp_path: Path, pattern: str, says: str) -> None:
+    with pytest.raises(DataError, match=says):
+        read(str(folder(tmp_path / "data", OF_PATIENTS)), split="train", units=pattern)
+
+
+def test_a_pattern_is_kept_as_it_is_and_names_no_file(tmp_path: Path) -> None:
+    for units in ("(P[0-9]+)_", "dicom:PatientID"):
+        sources = DataSources.of(str(folder(tmp_path / "data", OF_PATIENTS)), units=units)
+        assert sources.units == units
+    assert [matched(spec) for spec in ("(a)", "dicom:PatientID", "a (1).csv", "a (1).npz:k", ":k", "folder", None)] == [
+        "pattern", "dicom", "name", "position", "position", "folder", "none",
+    ]  # fmt: skip
+
+
+def test_a_split_by_a_pattern_keeps_people_whole(tmp_path: Path) -> None:
+    names = [f"{number % 2}/P{number // 3}_{number}.png" for number in range(60)]
+    for name in names:
+        (tmp_path / "data" / name).parent.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(PICTURES[0]).save(tmp_path / "data" / name)
+    done = split(str(tmp_path / "data"), out=tmp_path / "parts", share=0.4, units="(P[0-9]+)_")
+    assert done.spec == "(P[0-9]+)_" and sum(done.units) == 20
+    sides = [read(f"{tmp_path / 'parts'}:{side}", split="train", units=done.spec) for side in ("train", "test")]
+    people = [set(side.names.tolist()) for side in sides if side.names is not None]
+    assert people[0].isdisjoint(people[1]) and len(people[0] | people[1]) == 20
+
+
+@pytest.mark.parametrize(
+    ("names", "classes", "sign"),
+    [
+        (OF_PATIENTS, 2, "_"),
+        ([name.replace("_", "-") for name in OF_PATIENTS], 2, "-"),
+        (OF_PATIENTS, 3, ""),  # as many groups as classes
+        ([f"0/cat_{number}.png" for number in range(6)], 1, ""),
+        ([f"0/P{number}_1.png" for number in range(6)], 1, ""),  # one picture of each
+        ([f"0/{number}.png" for number in range(6)], 1, ""),
+        ([*OF_PATIENTS, "0/other.png"], 2, ""),
+    ],
+)
+def test_names_in_groups_are_noticed(names: list[str], classes: int, sign: str) -> None:
+    assert grouping(names, classes) == sign
+
+
+def test_card_says_that_names_come_in_groups_and_what_units_look_wrong(tmp_path: Path) -> None:
+    data = str(folder(tmp_path / "data", [name.replace("2/", "1/") for name in OF_PATIENTS]))
+    [said] = [hint for hint in draft_text(data)[1] if "groups" in hint]
+    assert "add --units '(.+)_' to every command" in said and "P1" not in said
+    assert not [hint for hint in draft_text(data, units="(.+)_")[1] if "groups" in hint or "unit" in hint]
+    assert any("Each record has a unit of its own" in hint for hint in draft_text(data, units="(.+)")[1])
+    assert any("All records belong to one unit" in hint for hint in draft_text(data, units="(P)")[1])

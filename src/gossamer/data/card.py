@@ -54,6 +54,7 @@ _MEANING = {
     "unit": 'whose contribution is protected: "record", or "writer", "client" ... (then the data come with --units)',
     "missing_unit": 'a record without a unit: "refuse" it as a mistake, or "own": it is a unit of its own',
     "missing_label": 'a record without a label: "refuse" it as a mistake, or "drop": it is left out, and not declared',
+    "window": "true: black and white of each DICOM file are those of its own display window, in place of pixel_range",
     "pixel_range": '"stored": pixels of 8 bits; or the values of black and white in deeper ones, such as [0, 4095] for 12 bits',
 }
 _CHOICES = {"resize": get_args(Resize), "missing_label": ("refuse", "drop")}
@@ -157,6 +158,7 @@ class DataCard(Card):
         invert: whether the readers exchange dark and light.
         missing_label: what a record without a label is: a mistake, or left out.
         pixel_range: the values of black and white where pixels are not of 8 bits. "stored": no such pixels.
+        window: whether each DICOM file is scaled by its own display window.
 
     Raises:
         CardError: a field that makes no sense; names the field and the remedy.
@@ -175,8 +177,11 @@ class DataCard(Card):
     invert: bool = False
     missing_label: Literal["refuse", "drop"] = "refuse"
     pixel_range: Literal["stored"] | tuple[float, ...] = STORED
+    window: bool = False
     kind: ClassVar[Kind] = "pictures"
-    units_come: ClassVar[str] = "a FILE.csv (columns name,unit), FILE.npz:KEY or `folder`."
+    units_come: ClassVar[str] = (
+        "a FILE.csv (columns name,unit), FILE.npz:KEY, `folder`, '(PATTERN)' or dicom:PatientID."
+    )
 
     def __post_init__(self) -> None:
         for key in ("shape", "class_names", "label_prior", "pixel_range"):
@@ -192,8 +197,9 @@ class DataCard(Card):
         if not is_count(self.classes) or self.classes > MOST_CLASSES:
             raise CardError(f"classes must be a whole number from 1 to {MOST_CLASSES:,}: the number of labels")
         _check_names(self.class_names, self.classes)
-        if not isinstance(self.invert, bool):
-            raise CardError("invert must be true or false: whether dark and light are exchanged as the data are read")
+        for key in ("invert", "window"):
+            if not isinstance(getattr(self, key), bool):
+                raise CardError(f"{key} must be true or false: {_MEANING[key]}")
         _check_prior(self.label_prior, self.classes)
         self.check_common(_MEANING)
         check_range(self.pixel_range)
@@ -225,6 +231,7 @@ class DataCard(Card):
             "invert": self.invert,
             "class_names": self.class_names or tuple(map(str, range(self.classes))),
             "pixel_range": None if self.pixel_range == STORED else self.pixel_range,
+            "window": self.window,
             "missing_label": self.missing_label,
         }
 
@@ -255,6 +262,7 @@ def draft(
     pixel_range: tuple[float, float] | None = None,
     missing_label: Literal["refuse", "drop"] = "refuse",
     shape: tuple[int, ...] | None = None,
+    window: bool = False,
 ) -> str:
     """A proposal for a card, as TOML text: measured, so nothing in it is public until the data owner declares it.
 
@@ -273,6 +281,7 @@ def draft(
         declared_size=rounded(records.population),
         unit=unit,
         missing_label=missing_label,
+        window=window,
         pixel_range=tuple(int(end) if float(end).is_integer() else end for end in pixel_range or ()) or STORED,
     )
     return _HEADER + card.dumps()

@@ -8,13 +8,17 @@ from typing import Any
 from gossamer import notebook
 from gossamer.data.card import STORED, DataCard, check_range, draft, drafted_size
 from gossamer.data.class_names import absent
-from gossamer.data.pixels.polarity import NEARLY_CONSTANT, ground, nearly_constant
+from gossamer.data.pixels.polarity import CROWDED, NEARLY_CONSTANT, crowded, ground, nearly_constant
+from gossamer.data.pixels.to_uint8 import SCALED
+from gossamer.data.readers.class_folders import Listing
 from gossamer.data.readers.in_memory import Data
 from gossamer.data.readers.read import LEFT_OUT, read, sizes
 from gossamer.data.records import Records
 from gossamer.data.tables.draft import draft_table_card
 from gossamer.data.tables.recognise import is_table
+from gossamer.data.units import grouping
 from gossamer.errors import RequestError, worded
+from gossamer.events import Sink, silent
 
 _MEASURED = 64
 """The longest side of pictures on which most methods were measured."""
@@ -32,7 +36,9 @@ def draft_text(
     units: Data | None = None,
     pixel_range: tuple[float, float] | None = None,
     shape: str | None = None,
+    window: bool = False,
     dictionary: str | Path | None = None,
+    sink: Sink = silent,
 ) -> tuple[str, list[str]]:
     """Return a card as TOML text, and what the data owner must decide. Errors: as of `readers.read.read`.
 
@@ -44,11 +50,19 @@ def draft_text(
         pixel_range: see `data.readers.read.read`.
         shape: height and width of the pictures in the card, as 64x64, or with 1 or 3 channels before them, as 3x64x64. Default:
             the size of your pictures if all have the same and its sides are 28 to 512 pixels, else 32x32.
+        window: see `data.readers.read.read`.
         dictionary: for a table, a CSV file with the columns name, kind, and values (separated by |) or low and high. The draft
             takes bounds and values from it, in place of comments.
+        sink: takes the progress of reading pictures.
     """
     if is_table(data):
-        given = {"images_key": images_key, "labels_key": labels_key, "pixel_range": pixel_range, "shape": shape}
+        given = {
+            "images_key": images_key,
+            "labels_key": labels_key,
+            "pixel_range": pixel_range,
+            "shape": shape,
+            "window": window or None,
+        }
         if wrong := [name for name, value in given.items() if value is not None]:
             flags = ", ".join(f"--{name.replace('_', '-')}" for name in wrong)
             raise RequestError(f"{flags}: this is for pictures, and the data are a table. Leave it out.")
@@ -57,8 +71,10 @@ def draft_text(
         raise RequestError("--dictionary describes the columns of a table, and the data are pictures. Leave it out.")
     check_range(pixel_range or STORED)
     wanted = None if shape is None else parsed_shape(shape)
-    keys: dict[str, Any] = {"images_key": images_key, "labels_key": labels_key, "pixel_range": pixel_range}
-    looked = sizes(data, split="train", **keys)
+    keys: dict[str, Any] = {
+        "images_key": images_key, "labels_key": labels_key, "pixel_range": pixel_range, "window": window, "sink": sink,
+    }  # fmt: skip
+    looked, listing = sizes(data, split="train", **keys)
     form: tuple[int, ...] | None = (looked.channels, *common_size(looked.sizes)) if looked.sizes else None
     if wanted is not None and (looked.sizes or len(wanted) == 3):
         form = (looked.channels, *wanted)[-3:]
@@ -67,10 +83,10 @@ def draft_text(
     has_units = records.units is not None
     text = draft(
         records, unit="person" if has_units else "record", pixel_range=pixel_range,
-        missing_label="drop" if LEFT_OUT in records.notes else "refuse",
-        shape=declared,
+        missing_label="drop" if LEFT_OUT in records.notes else "refuse", shape=declared, window=window,
     )  # fmt: skip
-    return text, [*records.notes, *remarks(records, looked.sizes or Counter([records.shape[1:]]), declared)]
+    hints = [*records.notes, *remarks(records, looked.sizes or Counter([records.shape[1:]]), declared)]
+    return text, hints if listing is None or has_units else [*hints, *of_several(listing, looked.any_dicom)]
 
 
 def draft_card(data: Data, **options: Any) -> Any:
@@ -78,8 +94,8 @@ def draft_card(data: Data, **options: Any) -> Any:
 
     Args:
         data: the private records, as `fit` takes them.
-        options: `units`, `images_key`, `labels_key` and `pixel_range`, as `fit` takes them. For pictures also `shape`, such as
-            "64x64". For a table, `dictionary`: a CSV file that describes its columns.
+        options: `units`, `images_key`, `labels_key`, `pixel_range` and `window`, as `read` takes them. For pictures also
+            `shape`, such as "64x64". For a table, `dictionary`: a CSV file that describes its columns.
 
     Returns:
         A DataCard. For a table, the draft as TOML text: its measured bounds and values are comments. Save it, edit it, and
@@ -148,13 +164,36 @@ def remarks(records: Records, sizes: Counter[tuple[int, int]], shape: tuple[int,
             f"{who} unit, and `fit` refuses them as drafted. Give their ids, or say missing_unit = "
             '"own" in the card if each is a unit of its own.'
         )
+    if records.names is not None and (records.names != "").all():
+        yield from _unlikely_units(records)
     if nearly_constant(records):
         yield NEARLY_CONSTANT
+    elif SCALED in records.notes and crowded(records):
+        yield CROWDED
     if ground(records) == "light":
         yield (
             "Nearly all pictures look like ink on white. `glyphs`, MNIST and most public digits are white on black. With such "
             "--public records, set invert = true in the card: all data are then read inverted."
         )
+
+
+def of_several(listing: Listing, any_dicom: bool) -> Iterator[str]:
+    """That pictures may belong to one person, where nobody said whose they are. any_dicom: some are DICOM files."""
+    if sign := grouping(listing.names(listing.paths), len(set(listing.labels.tolist()))):
+        yield (
+            f"The file names come in groups that differ only after the last `{sign}`. If a group is one person, protect the "
+            f"person: add --units '(.+){sign}' to every command."
+        )
+    elif any_dicom:
+        yield "If a patient has several of these DICOM files, protect the patient: add --units dicom:PatientID to each command."
+
+
+def _unlikely_units(records: Records) -> Iterator[str]:
+    """What looks wrong with the units of records that all have one."""
+    if records.population == len(records) > 1:
+        yield "Each record has a unit of its own, so these units protect no more than the record does. Check --units."
+    elif records.population == 1 < len(records):
+        yield "All records belong to one unit, so a run learns nothing from them. Check --units."
 
 
 def _sizes(sizes: Counter[tuple[int, int]], height: int, width: int) -> str:

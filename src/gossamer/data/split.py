@@ -19,8 +19,7 @@ from gossamer.data.fingerprint import made_public
 from gossamer.data.labels import NONE
 from gossamer.data.problems import Problems
 from gossamer.data.readers import class_folders, idx, metadata_csv, npz, shards
-from gossamer.data.readers.decode_workers import attempted
-from gossamer.data.readers.image_files import Decoder
+from gossamer.data.readers.image_files import Decoder, counted
 from gossamer.data.readers.in_memory import Data, called, is_place
 from gossamer.data.readers.read import CLASS_NAMES, EMBEDDED, IN_PIECES, pictures_of, read, split_of, units_of
 from gossamer.data.records import Records
@@ -28,6 +27,7 @@ from gossamer.data.tables.recognise import is_table
 from gossamer.data.tables.split import split_table
 from gossamer.data.units import FOLDERS, Missing, matched
 from gossamer.errors import DataError, RequestError, RunFolderError
+from gossamer.events import Sink, silent
 
 UNIT_KEY, UNITS_FILE = "unit", "units.csv"
 """The key of the units' ids in an .npz, and their file in a folder."""
@@ -55,7 +55,7 @@ class SplitResult:
     table: bool = False
 
 
-def split(
+def split(  # noqa: PLR0913 (its arguments are the options of a command)
     data: Data,
     *,
     out: str | Path,
@@ -66,6 +66,8 @@ def split(
     images_key: str | None = None,
     labels_key: str | None = None,
     pixel_range: tuple[float, float] | None = None,
+    window: bool = False,
+    sink: Sink = silent,
 ) -> SplitResult:
     """Split DATA into train and test at random, whole units on either side; pictures and values are left as they are.
 
@@ -79,6 +81,8 @@ def split(
         images_key: see `data.readers.read.read`.
         labels_key: see `data.readers.read.read`.
         pixel_range: see `data.readers.read.read`.
+        window: see `data.readers.read.read`.
+        sink: takes the progress of reading pictures without ids.
 
     Raises:
         RequestError: a wrong share, a side without records, or a name that does not fit.
@@ -86,10 +90,10 @@ def split(
     """
     out = Path(out)
     if is_table(data):
-        if not is_place(data) or (images_key, labels_key, pixel_range) != (None, None, None):
+        if not is_place(data) or (images_key, labels_key, pixel_range, window) != (None, None, None, False):
             raise RequestError(
-                "a table is split as a file, and takes no --images-key, --labels-key and --pixel-range. Save it as .csv or "
-                ".parquet, and leave these out."
+                "a table is split as a file, and takes no --images-key, --labels-key, --pixel-range and --window. Save it as "
+                ".csv or .parquet, and leave these out."
             )
         rows, owners = split_table(str(data), out=out, share=share, seed=seed, units=units, missing_unit=missing_unit)
         return SplitResult(rows, owners, units or "", table=True)
@@ -118,11 +122,12 @@ def split(
             if pictures is None:
                 records = read(
                     data, split="train", units=units, missing_unit=missing_unit, images_key=images_key,
-                    labels_key=labels_key, pixel_range=pixel_range,
+                    labels_key=labels_key, pixel_range=pixel_range, window=window, sink=sink,
                 )  # fmt: skip
                 result = _arrays(records, deal, whole)
             else:
-                result = _pictures(pictures, units, missing_unit, deal, whole, Decoder(pixel_range=pixel_range))
+                decoder = Decoder(pixel_range=pixel_range, window=window)
+                result = _pictures(pictures, units, missing_unit, deal, whole, decoder, sink)
             whole.rename(out)
     except OSError as error:
         raise RunFolderError(f"{out}: the split cannot be written ({error.strerror or error}).") from None
@@ -186,7 +191,13 @@ def _arrays(records: Records, deal: Deal, path: Path) -> SplitResult:
 
 
 def _pictures(
-    listing: class_folders.Listing, units: str | None, missing: Missing, deal: Deal, path: Path, decoder: Decoder
+    listing: class_folders.Listing,
+    units: str | None,
+    missing: Missing,
+    deal: Deal,
+    path: Path,
+    decoder: Decoder,
+    sink: Sink,
 ) -> SplitResult:
     """Copies of the pictures below train and test; if a CSV gave the units, one for the new places. Readable by the owner."""
     names = [""] * len(listing.paths)
@@ -195,15 +206,18 @@ def _pictures(
         names = unit_ids.names[unit_ids.numbers].tolist()
     named = np.zeros((1, 1, 1), np.uint8)  # no pixel counts beside an id, so none is decoded
     test, problems = np.zeros(len(names), bool), Problems()
+    nameless = [source for source, name in zip(listing.paths, names, strict=True) if not name]
+    sources = ((str(source), source) for source in nameless)
+    found = decoder.read_all(counted(sources, len(nameless), decoder.doing, sink))
     for at, (source, name) in enumerate(zip(listing.paths, names, strict=True)):
-        image = named if name else attempted(decoder, source, str(source))
+        image = named if name else next(found)[1]
         if isinstance(image, DataError):
             problems.add(source, image)
         else:
             test[at] = deal(name, image)
     problems.refuse()
     how = matched(units)
-    result = _counted(names, test, FOLDERS if how == "folder" else UNITS_FILE if how == "name" else "")
+    result = _counted(names, test, UNITS_FILE if how == "name" else units or "")
     below = len(listing.root.parts)
     lines = [("name", "unit")]
     path.mkdir(mode=0o700)

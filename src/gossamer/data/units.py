@@ -5,6 +5,7 @@ no name: its position in the file identifies it.
 """
 
 import csv
+import hashlib
 import re
 import unicodedata
 from abc import ABC, abstractmethod
@@ -23,6 +24,10 @@ from gossamer.errors import DataError
 
 FOLDERS = "folder"
 """What --units says where each class folder holds a folder per unit."""
+DICOM = "dicom:"
+"""How --units begins where an element of each DICOM file names the unit; its keyword follows."""
+Matched = Literal["none", "name", "folder", "position", "pattern", "dicom"]
+"""How the ids of units are matched with the records."""
 
 Missing = Literal["refuse", "own"]
 """What a record without an id is: a mistake, or a unit of its own (the card says so)."""
@@ -68,6 +73,8 @@ class Grouped(ABC):
         """Some of the records, by position."""
 
 
+_TOGETHER = 1.5
+"""Pictures of a group, on average, from which names look like those of several pictures of a person."""
 _NO_NUMBER = re.compile(r"-\d+(\.0*)?$")
 _WORDS = ("nan", "none", "null", "na", "n/a", "<na>", "nat")
 
@@ -85,7 +92,7 @@ class Units:
     names: np.ndarray
 
 
-def matched(spec: Any) -> Literal["none", "name", "folder", "position"]:
+def matched(spec: Any) -> Matched:
     """How the ids of `--units SPEC` are matched with the records; ids in memory by position."""
     if spec is None:
         return "none"
@@ -93,7 +100,12 @@ def matched(spec: Any) -> Literal["none", "name", "folder", "position"]:
         return "position"
     if spec == FOLDERS:
         return "folder"
-    return "name" if Path(spec).suffix.lower() == ".csv" else "position"
+    if spec.startswith(DICOM):
+        return "dicom"
+    if Path(spec).suffix.lower() == ".csv":
+        return "name"
+    has_group = "(" in spec and not spec.startswith(":") and ".npz:" not in spec
+    return "pattern" if has_group else "position"
 
 
 def numbered(ids: Sequence[str], missing: Missing, place: Callable[[int], str]) -> Units:
@@ -106,7 +118,7 @@ def numbered(ids: Sequence[str], missing: Missing, place: Callable[[int], str]) 
     """
     names_so_far, problems = [], Problems()
     for index, unit_id in enumerate(ids):
-        name = unicodedata.normalize("NFC", unit_id).strip()
+        name = _same_spelling(unit_id)
         if name.casefold() in _WORDS:
             problems.add(
                 place(index),
@@ -189,6 +201,70 @@ def from_csv(path: Path, pictures: Sequence[str], others: Sequence[str], missing
             problems.add(path, f"no line names the picture {name}: every picture needs its unit")
     problems.refuse()
     return numbered([ids[name][0] for name in pictures], missing, lambda at: f"{path}, line {ids[pictures[at]][1]}")
+
+
+def from_pattern(pattern: str, pictures: Sequence[str], missing: Missing) -> Units:
+    """Units from the names of pictures: what the first group of a regular expression matches.
+
+    Args:
+        pattern: is searched in the file name; if it has a slash, in the path below DATA.
+        pictures: paths below DATA, [N].
+        missing: what a picture is whose name does not match.
+
+    Raises:
+        DataError: no regular expression with a group, or names that do not match; says how many, because a name may tell who
+            somebody is.
+    """
+    try:
+        expression = re.compile(pattern)
+    except re.error as error:
+        raise DataError(f"--units {pattern}: this is no regular expression ({error.msg})") from None
+    if not expression.groups:
+        raise DataError(f"--units {pattern}: the pattern needs a group in parentheses, which matches the unit")
+    texts = pictures if "/" in pattern else [PurePosixPath(name).name for name in pictures]
+    found = [expression.search(text) for text in texts]
+    ids = ["" if match is None else match[1] or "" for match in found]
+    without = sum(not _same_spelling(unit_id) for unit_id in ids)
+    if without and missing == "refuse":
+        raise DataError(
+            f"--units {pattern}: {without:,} of {len(ids):,} names of pictures do not match, and a unit without all its "
+            'records is not protected. Correct the pattern, or say missing_unit = "own" in the card if each is its own unit'
+        )
+    return numbered(ids, missing, lambda _: f"--units {pattern}")
+
+
+def from_dicom(texts: Sequence[str], missing: Missing, place: Callable[[int], str]) -> Units:
+    """Units from an element of each DICOM file, [N]. Only a hash of it is kept, the same for every run.
+
+    Errors and place: as of `numbered`.
+    """
+    return numbered([_pseudonym(text) for text in texts], missing, place)
+
+
+def _pseudonym(unit_id: str) -> str:
+    """A hash of an id; the id itself if it is missing, or a word that may mean so."""
+    name = _same_spelling(unit_id)
+    if not name or name.casefold() in _WORDS or _NO_NUMBER.match(name):
+        return name
+    return hashlib.blake2b(name.encode(errors="surrogatepass"), digest_size=16, person=b"dicom unit").hexdigest()
+
+
+def _same_spelling(unit_id: str) -> str:
+    """An id without space around it, its accents composed."""
+    return unicodedata.normalize("NFC", unit_id).strip()
+
+
+def grouping(pictures: Sequence[str], classes: int) -> str:
+    """The sign before the last part of file names that come in groups, as P0001_1 and P0001_2 do. Empty: they do not.
+
+    pictures: paths, [N]. classes: groups that are no more than the classes are taken for them.
+    """
+    stems = [PurePosixPath(name).stem for name in pictures]
+    for sign in "_-":
+        begins = {stem.rpartition(sign)[0] for stem in stems}
+        if "" not in begins and max(classes, 1) < len(begins) <= len(stems) / _TOGETHER:
+            return sign
+    return ""
 
 
 def _rows(path: Path, problems: Problems) -> Iterator[tuple[int, str, str]]:

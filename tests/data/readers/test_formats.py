@@ -472,7 +472,7 @@ def test_dicom_that_is_not_read(tmp_path):
         one(tmp_path, forms.dicom_bytes(GREY[0, 0], syntax=DeflatedExplicitVRLittleEndian), ".dcm")
     with pytest.raises(DataError, match=r"cannot be read"):
         one(tmp_path, encoded(GREY[0], "PNG"), ".dcm")
-    with pytest.raises(DataError, match=r"only grey and RGB"):
+    with pytest.raises(DataError, match=r"cannot be read"):
         one(tmp_path, forms.dicom_bytes(GREY[0, 0], PhotometricInterpretation="PALETTE COLOR"), ".dcm")
     with pytest.raises(DataError, match=r"declares more than [\d,]+ pixels"):
         one(tmp_path, forms.dicom_bytes(GREY[0, 0], Rows=65535, Columns=65535), ".dcm")
@@ -651,7 +651,8 @@ def test_a_link_in_a_tar_is_refused(tmp_path):
         ("../0.png,1,x", "below the list's folder"),
         ("0.png,1,x", "line 2 names this picture too"),
         ("9.png,1,x", "there is no such picture"),
-        ("notes.txt,1,x", "the path of a picture"),
+        ("notes.txt,1,x", "there is no such picture"),
+        ("metadata.csv,1,x", "the path of a picture"),
         ("4.png,1", "does not fit the first one"),
         ('4.png,"1', "is not sound"),
         ("3.png,cat,x", "some labels are names and some are numbers"),
@@ -662,6 +663,49 @@ def test_a_list_that_is_wrong(tmp_path, line, words):
     lines = (tmp_path / "metadata.csv").read_text().splitlines()
     (tmp_path / "metadata.csv").write_text("\n".join([*lines[:4], line]) + "\n")
     with pytest.raises(DataError, match=words):
+        read(str(tmp_path), split="train")
+
+
+def test_a_list_that_leaves_pictures_out_is_refused_with_their_number(tmp_path):
+    for number in range(20):
+        (tmp_path / f"{number:02}.png").write_bytes(encoded(GREY[0], "PNG"))
+    lines = ["file_name,label", *(f"{number:02}.png,{number % 2}" for number in range(20))]
+    (tmp_path / "metadata.csv").write_text("\n".join(lines[:16]))
+    with pytest.raises(DataError, match=r"names 15 of the 20 pictures .*: 15\.png, .*19\.png$"):
+        read(str(tmp_path), split="train")
+    (tmp_path / "metadata.csv").write_text("\n".join(lines[:8]))
+    with pytest.raises(DataError, match=r"names 7 of the 20 pictures .*11\.png and 8 more$"):
+        read(str(tmp_path), split="train")
+    (tmp_path / "metadata.csv").write_text("\n".join(lines))
+    assert len(read(str(tmp_path), split="train")) == 20
+
+
+def test_a_list_of_the_other_split_may_leave_none_out_either(tmp_path):
+    for side in ("train", "test"):
+        (tmp_path / side).mkdir()
+        forms.metadata_csv(tmp_path / side)
+    (tmp_path / "test" / "left.png").write_bytes(encoded(GREY[0], "PNG"))
+    with pytest.raises(DataError, match=r"test/metadata\.csv: the list names 4 of the 5 pictures"):
+        read(str(tmp_path), split="train")
+
+
+@pytest.mark.parametrize("column", ["file_name", "image", "filename", "name"])
+def test_labels_csv_beside_pictures_is_taken(tmp_path, column):
+    for number, image in enumerate(GREY):
+        (tmp_path / f"{number}.png").write_bytes(encoded(image, "PNG"))
+    rows = [f"{number},{number}.png,{'cat' if label else 'dog'}" for number, label in enumerate(LABELS)]
+    (tmp_path / "labels.csv").write_text("\n".join([f"row,{column},diagnosis", *rows]))
+    found = read(str(tmp_path), split="train", labels_key="diagnosis")
+    assert (found.class_names, found.labels.tolist()) == (("cat", "dog"), [1, 0, 0, 1])
+    with pytest.raises(DataError, match=rf"labels \(label\), and it names row, {column}, diagnosis\. Rename them"):
+        read(str(tmp_path), split="train")
+
+
+def test_pictures_beside_another_list_are_told_what_it_is_called(tmp_path):
+    for number, image in enumerate(GREY):
+        (tmp_path / f"{number}.png").write_bytes(encoded(image, "PNG"))
+    (tmp_path / "diagnoses.csv").write_text("image,diagnosis\n0.png,a\n")
+    with pytest.raises(DataError, match=r"a file labels\.csv beside them, with the columns file_name and label$"):
         read(str(tmp_path), split="train")
 
 

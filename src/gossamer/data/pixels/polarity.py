@@ -1,4 +1,4 @@
-"""Whether pictures are ink on white or white on black, by the pixels of their edges. And whether they show anything.
+"""Whether pictures are ink on white or white on black, by the pixels of their edges. And how much of the range they use.
 
 The answers come from the records. They are for the data owner's terminal, and for nothing that is released.
 """
@@ -22,6 +22,12 @@ NEARLY_CONSTANT = (
     f"Nearly every picture is one shade: its darkest and brightest pixels are {_SHADES} of 255 apart or less. Look at some of "
     "them, and at pixel_range in the card, before a run uses privacy budget."
 )
+_CORNER, _NEARLY_ALL = 64, 0.99
+"""The width of a corner of the 256 values, a quarter of them, and the share of a picture's pixels that make it crowded."""
+CROWDED = (
+    "In nearly every picture, nearly all pixels are in the darkest or in the brightest quarter of pixel_range. Look at some of "
+    "them, and declare a range that the pixels fill, before a run uses privacy budget."
+)
 
 
 def ground(records: Labelled) -> Literal["light", "dark", "neither"]:
@@ -40,6 +46,15 @@ def nearly_constant(records: Labelled) -> bool:
         return False
     flat = [int(np.ptp(image, axis=(1, 2)).max()) <= _SHADES for image in _some(records)]
     return bool(np.mean(flat) >= _MOST)
+
+
+def crowded(records: Labelled) -> bool:
+    """Whether nine in ten pictures fill a quarter of the range, at one end of it; of many, 2,000 are looked at."""
+    if len(records) == 0:
+        return False
+    dark = [float((image < _CORNER).mean()) for image in _some(records)]
+    bright = [float((image >= 256 - _CORNER).mean()) for image in _some(records)]
+    return bool(np.mean(np.maximum(dark, bright) >= _NEARLY_ALL) >= _MOST)
 
 
 def contrast(first: str, first_pictures: Labelled, second: str, second_pictures: Labelled) -> str:

@@ -23,6 +23,7 @@ _CHUNK, _BYTES = 4096, 1 << 25
 
 MADE_GREY = "Colour pictures were made grey (luma of ITU-R 601), because the card's shape begins with 1."
 MADE_COLOUR = "Grey pictures were given three equal colours, because the card's shape begins with 3."
+WINDOWED = "DICOM pictures were scaled by the display window of each file, as the card says."
 SCALED = "Pixels deeper than 8 bits were scaled by pixel_range; what lies outside it became black or white."
 
 

@@ -8,13 +8,15 @@ from pathlib import Path
 import numpy as np
 
 from gossamer.data.problems import TABLES, TEXTS, Problems, no_pictures
-from gossamer.data.readers.image_files import SUFFIXES
+from gossamer.data.readers import dicom
+from gossamer.data.readers.image_files import KINDS, SUFFIXES, is_picture
 from gossamer.errors import DataError
 
 _SPLITS = ("train", "test")
 _LIKE_SPLITS = {*_SPLITS, "training", "testing", "val", "valid", "validation", "dev", "eval", "holdout"}
 """Usual names of splits, in small letters."""
-_OF_WINDOWS = ("thumbs.db", "ehthumbs.db", "desktop.ini")
+_PASSED_OVER = ("thumbs.db", "ehthumbs.db", "desktop.ini", dicom.INDEX)
+"""Files of Windows, and the list that an archive writes beside DICOM files; in small letters."""
 _ARRAYS = (".npz", ".csv")
 """Endings of files that are data sets by themselves."""
 
@@ -70,6 +72,8 @@ def list_folder(folder: Path, split: str, *, must_split: bool, unit_folders: boo
     if root is None or not names:
         single = sorted(path for path in folder.iterdir() if path.suffix.lower() in _ARRAYS)
         hint = f"; or name the file that is meant, {single[0]}" if single else ""
+        if any(is_picture(path) for path in folder.iterdir()):
+            hint = "; or label them by a file labels.csv beside them, with the columns file_name and label"
         kinds = {path.suffix.lower(): path for path in folder.iterdir()}
         if not {*SUFFIXES, *_ARRAYS} & {*kinds} and (unlike := {*TABLES, *TEXTS} & {*kinds}):
             raise no_pictures(kinds[min(unlike)])
@@ -85,7 +89,7 @@ def list_folder(folder: Path, split: str, *, must_split: bool, unit_folders: boo
     others = [path for other in roots if other != root for name in names for path in found(other / name)]
     problems.refuse()
     if not files:
-        raise DataError(f"{root}: the class folders hold no {', '.join(SUFFIXES)} files")
+        raise DataError(f"{root}: the class folders hold no {KINDS}")
     return Listing(
         folder,
         root,
@@ -111,7 +115,7 @@ def _split_folders(folder: Path) -> dict[str, Path]:
 
 def _find_loose(root: Path, problems: Problems) -> None:
     """Add the pictures beside the class folders, which have no class."""
-    for path in sorted(path for path in root.iterdir() if path.suffix.lower() in SUFFIXES and path.is_file()):
+    for path in sorted(path for path in root.iterdir() if is_picture(path)):
         if not path.name.startswith("."):
             problems.add(path, "this picture lies beside the class folders and is of no class: move it")
 
@@ -130,17 +134,17 @@ def _place(name: str) -> tuple[bool, int, str]:
 
 
 def _pictures(folder: Path, unit_folders: bool, problems: Problems) -> list[Path]:
-    """The files of one class, sorted. Hidden files and those of Windows are passed over, and others are problems."""
+    """The files of one class, sorted. Hidden files and a few known others are passed over; the rest are problems."""
     if not folder.is_dir():
         return []
     pictures = []
-    there = (path for path in folder.iterdir() if path.name.casefold() not in _OF_WINDOWS)
+    there = (path for path in folder.iterdir() if path.name.casefold() not in _PASSED_OVER)
     for path in sorted(path for path in there if not path.name.startswith(".")):
         if path.is_dir() and unit_folders:
             pictures += _pictures(path, False, problems)
-        elif path.suffix.lower() in SUFFIXES and path.is_file():
+        elif is_picture(path):
             pictures.append(path)
         else:
             units = ", and a folder of each unit only with --units folder" if path.is_dir() else ""
-            problems.add(path, f"a class folder holds {', '.join(SUFFIXES)} files only{units}: move it away")
+            problems.add(path, f"a class folder holds {KINDS} only{units}: move it away")
     return pictures

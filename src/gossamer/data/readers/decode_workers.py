@@ -9,6 +9,7 @@ import pickle
 import signal
 import subprocess
 import sys
+import time
 from collections import deque
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
@@ -34,8 +35,8 @@ class Decodes(Protocol):
         """Return the pixels. Raises DataError: the picture cannot be read."""
 
 
-_ALONE = 1_024
-"""Pictures that are decoded before workers are worth their start."""
+_ALONE, _SECONDS = 1_024, 1.5
+"""Pictures, or time, that are decoded before workers are worth their start."""
 _FILES, _BYTES = 64, 1 << 22
 """The files that a worker is given at a time, fewer if they are large."""
 
@@ -45,9 +46,11 @@ def decoded(sources: Iterable[Source], decoder: Decodes) -> Iterator[tuple[str, 
 
     A picture that cannot be read gives the DataError of `decoder.read` in place of pixels, and the next follows.
     """
-    rest = iter(sources)
+    rest, begun = iter(sources), time.monotonic()
     for where, source in islice(rest, _ALONE):
         yield where, attempted(decoder, source, where)
+        if time.monotonic() - begun > _SECONDS:
+            break
     idle, busy = deque[_Worker](), deque[_Worker]()
     try:
         for batch in _given(rest):

@@ -1,30 +1,42 @@
 """DICOM files, by pydicom (the extra `dicom`): the pixels and what describes them.
 
-Elements with a patient's name, birth date or number are skipped. A name that is burnt into the pixels is not.
+Elements with a patient's name, birth date or number are skipped, except the one that `--units dicom:KEYWORD` names. A name
+that is burnt into the pixels is not.
 """
 
 import io
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from gossamer.errors import DataError, RequestError
+from gossamer.data.pixels.to_uint8 import scaled
+from gossamer.errors import DataError, RequestError, did_you_mean
 
 LARGEST = 1 << 28
 """Bytes of a file."""
 
 BURNED_IN = "Some DICOM files say that text is burnt into the picture. If it names anybody, crop it first."
+INDEX = "dicomdir"
+"""The name of the list of files that archives write beside them, in small letters. It holds no picture."""
 
+_MARK, _MARK_AT = b"DICM", 128
 _DEFLATED, _HEAD = b"1.2.840.10008.1.2.1.99", 1 << 16
 """The name of the transfer syntax that compresses the whole file, and the bytes in which it is found."""
 
+_LATER = "BitsStored"
+"""A required element that comes after whatever describes the patient and the size."""
 _TAGS = [
     "Rows", "Columns", "BitsAllocated", "BitsStored", "HighBit", "PixelRepresentation", "SamplesPerPixel",
     "PhotometricInterpretation", "PlanarConfiguration", "NumberOfFrames", "RescaleSlope", "RescaleIntercept",
-    "BurnedInAnnotation", "PixelData", "ExtendedOffsetTable", "ExtendedOffsetTableLengths",
+    "WindowCenter", "WindowWidth", "VOILUTFunction", "BurnedInAnnotation", "PixelData", "ExtendedOffsetTable",
+    "ExtendedOffsetTableLengths",
+    *(f"{colour}PaletteColorLookupTable{part}" for colour in ("Red", "Green", "Blue") for part in ("Descriptor", "Data")),
+    *(f"Segmented{colour}PaletteColorLookupTableData" for colour in ("Red", "Green", "Blue")),
 ]  # fmt: skip
 
 
@@ -33,24 +45,43 @@ class Pixels:
     """The first frame of a DICOM file.
 
     Args:
-        pixels: [H, W] in the file's own unit (Hounsfield for CT), or uint8 [H, W, 3].
+        stored: grey [H, W] as the file stores them, or uint8 [H, W, 3].
         is_byte: whether they are 8-bit pixels as they are stored; else a range must be declared.
         inverted: whether small values are white.
-        possible: the least and the largest value that the file's header allows, in the same unit.
+        rescale: slope and intercept, which bring stored values to the file's unit (Hounsfield for CT).
+        possible: the least and the largest value that the file's header allows, in the file's unit.
+        window: black and white of the file's display window, in the same unit. None: it declares no linear one.
         notes: what the terminal says of it.
     """
 
-    pixels: np.ndarray
+    stored: np.ndarray
     is_byte: bool
     inverted: bool
+    rescale: tuple[float, float]
     possible: tuple[float, float]
+    window: tuple[float, float] | None = None
     notes: list[str] = field(default_factory=list)
+
+    def scaled(self, pixel_range: tuple[float, float]) -> np.ndarray:
+        """Grey pixels as uint8 [H, W]. pixel_range: black and white, in the file's unit."""
+        if self.stored.dtype.itemsize > 2:
+            return scaled(_in_unit(self.stored, self.rescale), pixel_range)
+        native, (black, white) = self.stored.dtype.newbyteorder("="), pixel_range
+        values = _table(native.str, self.rescale, (black, white))
+        pixels: np.ndarray = values[np.ascontiguousarray(self.stored, native).view(f"u{native.itemsize}")]
+        return pixels
+
+
+def is_dicom(path: Path) -> bool:
+    """Whether the mark of DICOM is at byte 128. Archives export files without an ending, or with that of another kind."""
+    if path.name.casefold() == INDEX:
+        return False
+    with path.open("rb") as file:
+        return file.read(_MARK_AT + len(_MARK))[_MARK_AT:] == _MARK
 
 
 def read(path: Path, *, check_size: Callable[[int, int], None]) -> Pixels:
     """The first frame of a file. check_size: refuses a width and a height before anything is decoded.
-
-    The rescale slope and intercept are applied. Windows are not, because they differ from file to file.
 
     Raises:
         RequestError: pydicom is not installed.
@@ -61,50 +92,132 @@ def read(path: Path, *, check_size: Callable[[int, int], None]) -> Pixels:
 
     check_size(dataset.Columns, dataset.Rows)
     kind = dataset.PhotometricInterpretation
-    colour = kind == "RGB" or kind.startswith("YBR_")
-    if not colour and kind not in ("MONOCHROME1", "MONOCHROME2"):
-        raise DataError(f"{path}: only grey and RGB pictures are read of DICOM files: export it as PNG")
+    palette, colour = kind == "PALETTE COLOR", kind == "RGB" or kind.startswith("YBR_")
+    if not colour and not palette and kind not in ("MONOCHROME1", "MONOCHROME2"):
+        raise DataError(f"{path}: only grey, RGB and palette pictures are read of DICOM files: export it as PNG")
     if dataset.SamplesPerPixel != (3 if colour else 1) or dataset.BitsAllocated not in (8, 16, 32):
         raise DataError(f"{path}: its pixels are not of 1 or 3 samples of 8, 16 or 32 bits: export it as PNG")
     try:
         pixels = pixel_array(dataset, index=0)
     except (RuntimeError, NotImplementedError):  # what pydicom raises where no decoder is there, or fails
         raise DataError(f"{path}: the pixels are damaged, or need a decoder: write the file uncompressed") from None
+    if palette and pixels.ndim == 2:
+        pixels = _coloured(pixels, dataset)
+    colour = colour or palette
     if pixels.ndim != (3 if colour else 2) or (colour and (pixels.shape[2] != 3 or pixels.dtype != np.uint8)):
         raise DataError(f"{path}: only grey pictures and RGB of 8 bits are read of DICOM files: export it as PNG")
     notes = [BURNED_IN] if str(dataset.get("BurnedInAnnotation", "")).upper() == "YES" else []
     if int(dataset.get("NumberOfFrames") or 1) > 1:
         notes.append("Of files with several frames the first was read.")
-    slope, intercept = _rescale(dataset)
-    is_byte = pixels.dtype == np.uint8 and dataset.BitsStored == 8 and (slope, intercept) == (1, 0)
-    if not is_byte:
-        pixels = pixels * np.float32(slope) + np.float32(intercept)
-    return Pixels(pixels, is_byte or colour, kind == "MONOCHROME1", _possible(dataset), notes)
+    rescale = _rescale(dataset)
+    if not np.isfinite(rescale).all():
+        raise DataError(f"{path}: its rescale is not finite: mend or remove it")
+    is_byte = pixels.dtype == np.uint8 and dataset.BitsStored == 8 and rescale == (1, 0)
+    return Pixels(
+        pixels, is_byte or colour, kind == "MONOCHROME1", rescale, _possible(dataset),
+        None if colour else _window(dataset), notes,
+    )  # fmt: skip
 
 
 def size(path: Path) -> tuple[int, int]:
-    """Height and width. Raises as `read`, and whatever pydicom raises on damaged files."""
-    dataset = _opened(path)
+    """Height and width, from the head of the file. Raises as `read`, and whatever pydicom raises on damaged files."""
+    dataset = _head_of(path, ["Rows", "Columns"])
     return int(dataset.Rows), int(dataset.Columns)
+
+
+def texts(paths: Sequence[Path], keyword: str) -> list[str]:
+    """One element of the heads of files as text, such as PatientID; empty where it is missing. [N]
+
+    Raises:
+        RequestError: pydicom is not installed, or DICOM has no such element.
+        DataError: some files are no sound DICOM; says how many.
+    """
+    pydicom = _pydicom(f"dicom:{keyword}")
+    if pydicom.datadict.tag_for_keyword(keyword) is None:
+        near = did_you_mean(keyword, ["PatientID", "PatientName", "StudyInstanceUID", "AccessionNumber"])
+        raise RequestError(
+            f"dicom:{keyword}: DICOM has no element of this name.{near} Take for example dicom:PatientID."
+        )
+    found, failed = list[str](), 0
+    for path in paths:
+        try:
+            sound = is_dicom(path)
+            value = _head_of(path, [keyword]).get(keyword) if sound else None
+            failed += not sound
+        except Exception:  # what pydicom raises on damaged files is open-ended
+            value, failed = None, failed + 1
+        found.append("" if value is None else str(value))
+    if failed:
+        raise DataError(
+            f"--units dicom:{keyword}: {failed:,} of {len(paths):,} pictures are no sound DICOM files. Give a FILE.csv with "
+            "the columns name,unit, or take these pictures out"
+        )
+    return found
+
+
+def _pydicom(where: object) -> Any:
+    """The library. Raises RequestError: it is not installed."""
+    try:
+        import pydicom  # noqa: PLC0415 - an optional extra
+        import pydicom.datadict  # noqa: PLC0415 - an optional extra
+    except ImportError:
+        raise RequestError(f"{where}: DICOM files need pydicom: pip install 'gossamer[dicom]'") from None
+    return pydicom
 
 
 def _opened(path: Path) -> Any:
     """What is read of a file, not decoded yet."""
-    try:
-        import pydicom  # noqa: PLC0415 - an optional extra
-    except ImportError:
-        raise RequestError(f"{path}: DICOM files need pydicom: pip install 'gossamer[dicom]'") from None
+    pydicom = _pydicom(path)
     if path.stat().st_size > LARGEST:
         raise DataError(f"{path}: the file is larger than {LARGEST >> 20} MiB: export the frames one by one")
     raw = path.read_bytes()  # pydicom asks a file for as many bytes as a damaged header declares
     if _DEFLATED in raw[:_HEAD]:  # pydicom would inflate all of it, however much that is, before it tells
         raise DataError(f"{path}: deflated DICOM is not read: write the file anew in another transfer syntax")
-    return pydicom.dcmread(io.BytesIO(raw), specific_tags=_TAGS)
+    return pydicom.dcmread(io.BytesIO(raw), specific_tags=_tags(*_TAGS))
+
+
+def _head_of(path: Path, tags: list[str]) -> Any:
+    """A few elements before the pixels. The first bytes suffice, except where long elements come before them."""
+    pydicom = _pydicom(path)
+    with path.open("rb") as file:
+        raw = file.read(_HEAD)
+        if _DEFLATED in raw:
+            raise DataError(f"{path}: deflated DICOM is not read: write the file anew in another transfer syntax")
+        with suppress(Exception):  # what pydicom raises on half a file is open-ended
+            found = pydicom.dcmread(io.BytesIO(raw), stop_before_pixels=True, specific_tags=_tags(*tags, _LATER))
+            if (
+                _LATER in found and max(_tags(*tags)) < _tags(_LATER)[0]
+            ):  # elements are in rising order, so none is cut off
+                return found
+        rest = file.read(LARGEST - len(raw))
+    return pydicom.dcmread(io.BytesIO(raw + rest), stop_before_pixels=True, specific_tags=_tags(*tags))
+
+
+@lru_cache
+def _tags(*keywords: str) -> list[Any]:
+    """The tags of keywords, which pydicom would look up for each file anew."""
+    from pydicom.tag import Tag  # noqa: PLC0415 - an optional extra
+
+    return [Tag(keyword) for keyword in keywords]
 
 
 def _rescale(dataset: Any) -> tuple[float, float]:
     """Slope and intercept, by which stored values mean others."""
     return float(dataset.get("RescaleSlope") or 1), float(dataset.get("RescaleIntercept") or 0)
+
+
+def _in_unit(stored: np.ndarray, rescale: tuple[float, float]) -> np.ndarray:
+    """Stored values in the file's unit."""
+    return stored * np.float32(rescale[0]) + np.float32(rescale[1])
+
+
+@lru_cache(maxsize=8)
+def _table(kind: str, rescale: tuple[float, float], pixel_range: tuple[float, float]) -> np.ndarray:
+    """What each stored value of at most 16 bits becomes, in the order of its bits. uint8 [256 or 65,536]"""
+    dtype = np.dtype(kind)
+    unsigned = np.dtype(f"u{dtype.itemsize}")
+    every = np.arange(1 << 8 * dtype.itemsize, dtype=unsigned).view(dtype)
+    return scaled(_in_unit(every, rescale), pixel_range)
 
 
 def _possible(dataset: Any) -> tuple[float, float]:
@@ -113,3 +226,29 @@ def _possible(dataset: Any) -> tuple[float, float]:
     least = -values // 2 if dataset.PixelRepresentation else 0
     low, high = sorted(stored * slope + intercept for stored in (least, least + values - 1))
     return low, high
+
+
+def _window(dataset: Any) -> tuple[float, float] | None:
+    """Black and white of the first linear display window: DICOM PS3.3, C.11.2.1.2 and C.11.2.1.3.2."""
+    center, width = (_first(dataset.get(key)) for key in ("WindowCenter", "WindowWidth"))
+    function = str(dataset.get("VOILUTFunction") or "LINEAR").upper()
+    if center is None or width is None or function not in ("LINEAR", "LINEAR_EXACT"):
+        return None
+    middle, half = (center - 0.5, (width - 1) / 2) if function == "LINEAR" else (center, width / 2)
+    return (middle - half, middle + half) if half > 0 and np.isfinite([middle, half]).all() else None
+
+
+def _first(value: Any) -> float | None:
+    """The first number of an element, which may have none or several."""
+    if value is None or (isinstance(value, str) and not value):
+        return None
+    values = list(value) if hasattr(value, "__iter__") else [value]
+    return float(values[0]) if values else None
+
+
+def _coloured(pixels: np.ndarray, dataset: Any) -> np.ndarray:
+    """Positions in the file's palette as uint8 [H, W, 3]; of colours of 16 bits, the upper 8."""
+    from pydicom.pixels.processing import apply_color_lut  # noqa: PLC0415 - an optional extra
+
+    colours: np.ndarray = apply_color_lut(pixels, dataset)
+    return colours if colours.dtype == np.uint8 else (colours >> 8).astype(np.uint8)

@@ -6,26 +6,30 @@ Each picture is converted by itself and by what the card declares: no picture de
 import io
 import logging
 import os
+import time
 import warnings
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TypeGuard
+from typing import ClassVar, TypeGuard
 
 import numpy as np
 from PIL import Image, ImageOps
 
 from gossamer.data.memory_mapped import Filling
-from gossamer.data.pixels.to_uint8 import MADE_COLOUR, MADE_GREY, SCALED, Form, scaled
+from gossamer.data.pixels.to_uint8 import MADE_COLOUR, MADE_GREY, SCALED, WINDOWED, Form, scaled
 from gossamer.data.problems import Problems
 from gossamer.data.readers import dicom
 from gossamer.data.readers.decode_workers import Source, decoded
 from gossamer.errors import DataError, RequestError
+from gossamer.events import Sink, progress, silent
 
 SUFFIXES = (".png", ".jpg", ".jpeg", ".tif", ".tiff", ".bmp", ".webp", ".gif", ".dcm")
 """Endings of pictures. Which of Pillow's formats a file has is read from its first bytes, whatever it is called."""
+KINDS = f"{', '.join(SUFFIXES)} files, and DICOM files without an ending"
+"""What pictures are, for messages."""
 
 LARGEST = 1 << 28
 """Bytes of a file."""
@@ -40,9 +44,12 @@ FIRST_FRAME = "Of files with several frames the first was read."
 
 logging.getLogger("PIL").addHandler(logging.NullHandler())  # else its remarks on damaged files go to the terminal
 
+_OF_PILLOW = SUFFIXES[:-1]
 _FORMATS = ("PNG", "JPEG", "TIFF", "BMP", "WEBP", "GIF")
 _ORIENTATION = 0x0112
 _ROWS = 256
+_SILENT = 2.0
+"""Seconds of reading before progress is shown."""
 
 
 @dataclass
@@ -52,12 +59,16 @@ class Decoder:
     Args:
         form: what each picture is brought to.
         pixel_range: the values of black and white in pictures deeper than 8 bits. None: they are refused.
+        window: take black and white of a DICOM file from its own display window. Without one, pixel_range serves.
         notes: a sentence for each kind of conversion that was made.
     """
 
     form: Form = field(default_factory=Form)
     pixel_range: tuple[float, float] | None = None
     notes: set[str] = field(default_factory=set)
+    window: bool = False
+    doing: ClassVar[str] = "reading pictures"
+    """What progress calls it."""
 
     def read(self, source: Path | bytes | Image.Image, *, where: str) -> np.ndarray:
         """One picture as uint8 [C, H, W], in the card's form. DICOM is read from files only. where: its place, for messages.
@@ -136,31 +147,44 @@ class Decoder:
 
     def _of_dicom(self, path: Path) -> np.ndarray:
         """A picture that pydicom reads."""
-        decoded = dicom.read(path, check_size=_check_size)
-        self.notes.update(decoded.notes)
-        pixels = decoded.pixels if decoded.is_byte else self._deep(decoded.pixels, decoded.possible)
-        if decoded.inverted:
+        found = dicom.read(path, check_size=_check_size)
+        self.notes.update(found.notes)
+        window = found.window if self.window else None
+        if window is not None:
+            self.notes.add(WINDOWED)
+            pixels = found.scaled(window)
+        elif found.is_byte:
+            pixels = found.stored
+        else:
+            pixels = found.scaled(self._range_of(found.possible))
+        if found.inverted:
             pixels = 255 - pixels
         return pixels[None] if pixels.ndim == 2 else pixels.transpose(2, 0, 1)
 
-    def _deep(self, pixels: np.ndarray, possible: tuple[float, float] | None = None) -> np.ndarray:
-        """Grey pixels [H, W] of any depth as uint8. possible: the least and the largest value that the file's header allows."""
-        if self.pixel_range is None:
-            black, white = (0.0, 65535.0) if possible is None else possible
-            which = "all values that its header allows" if possible else "all 16 bits; where 12 are used, take 0 4095"
-            if black < 0:
-                which += "; CT in Hounsfield units often takes -1000 1000"
-            raise _Refused(
-                "its pixels are not plain 8-bit ones. Declare black and white as pixel_range in the card: "
-                f"`gossamer card DATA --pixel-range {black:.10g} {white:.10g}` drafts it with {which}"
-            )
-        self.notes.add(SCALED)
+    def _range_of(self, possible: tuple[float, float] | None = None) -> tuple[float, float]:
+        """The declared black and white. possible: the least and the largest value that a DICOM header allows."""
+        if self.pixel_range is not None:
+            self.notes.add(SCALED)
+            return self.pixel_range
+        black, white = (0.0, 65535.0) if possible is None else possible
+        which = "all values that its header allows" if possible else "all 16 bits; where 12 are used, take 0 4095"
+        if black < 0:
+            which += "; CT in Hounsfield units often takes -1000 1000"
+        no_window = "it declares no linear display window, and " if self.window and possible else ""
+        raise _Refused(
+            f"{no_window}its pixels are not plain 8-bit ones. Declare black and white as pixel_range in the card: "
+            f"`gossamer card DATA --pixel-range {black:.10g} {white:.10g}` drafts it with {which}"
+        )
+
+    def _deep(self, pixels: np.ndarray) -> np.ndarray:
+        """Grey pixels [H, W] of any depth as uint8."""
+        pixel_range = self._range_of()
         image = np.empty(pixels.shape, np.uint8)
         for start in range(0, len(pixels), _ROWS):
             rows = pixels[start : start + _ROWS]
             if not np.isfinite(rows).all():
                 raise _Refused("it holds a pixel that is NaN or infinite: mend or remove it")
-            image[start : start + _ROWS] = scaled(rows, self.pixel_range)
+            image[start : start + _ROWS] = scaled(rows, pixel_range)
         return image
 
 
@@ -168,8 +192,14 @@ class _Refused(Exception):
     """A picture that is not read, and why."""
 
 
+def is_picture(path: Path) -> bool:
+    """Whether a file is a picture by its ending, or DICOM by its first bytes."""
+    return path.is_file() and (path.suffix.lower() in SUFFIXES or dicom.is_dicom(path))
+
+
 def _is_dicom(source: Path | bytes | Image.Image) -> TypeGuard[Path]:
-    return isinstance(source, Path) and source.suffix.lower() == ".dcm"
+    """Whether a listed picture is DICOM: what has no ending of a picture was listed for its first bytes."""
+    return isinstance(source, Path) and source.suffix.lower() not in _OF_PILLOW
 
 
 def _stream(source: Path | bytes) -> io.BytesIO:
@@ -211,10 +241,13 @@ class Sizer(Decoder):
     """Counts the pictures of each height and width by their heads. A `Decoder` refuses those without a sound head.
 
     channels: of the first picture, which is read; 1 if it cannot be read. 0: there is none.
+    any_dicom: whether one of them is a DICOM file.
     """
 
     sizes: Counter[tuple[int, int]] = field(default_factory=Counter)
     channels: int = 0
+    any_dicom: bool = False
+    doing: ClassVar[str] = "looking at sizes"
 
     def read(self, source: Path | bytes | Image.Image, *, where: str) -> np.ndarray:
         """Count one picture. Return one black pixel."""
@@ -222,6 +255,7 @@ class Sizer(Decoder):
             self.channels = 1
             with suppress(DataError):
                 self.channels = len(super().read(source, where=where))
+        self.any_dicom = self.any_dicom or _is_dicom(source)
         with suppress(Exception), warnings.catch_warnings():  # what decoders raise on damaged heads is open-ended
             warnings.simplefilter("ignore")
             self.sizes[dicom.size(source) if _is_dicom(source) else _size(source)] += 1
@@ -245,10 +279,11 @@ def _size(source: Path | bytes | Image.Image) -> tuple[int, int]:
         return picture.size if turned else (picture.height, picture.width)
 
 
-def read_files(paths: Sequence[Path], decoder: Decoder) -> np.ndarray:
+def read_files(paths: Sequence[Path], decoder: Decoder, sink: Sink = silent) -> np.ndarray:
     """Files to uint8 [N, C, H, W]. Raises DataError: as `stacked`, or a file under two names.
 
     Links are followed. A file under two names would be two records, and a record is protected once.
+    sink: takes the progress.
     """
     names: dict[tuple[int, int], Path] = {}
     twice: dict[Path, DataError] = {}
@@ -258,7 +293,21 @@ def read_files(paths: Sequence[Path], decoder: Decoder) -> np.ndarray:
         if first is not path and status.st_ino:
             twice[path] = DataError(f"this is the same file as {first}, under two names: keep one of them")
     sources = ((str(path), twice.get(path, path)) for path in paths)
-    return stacked(sources, decoder, where=str(paths[0].parent), count=len(paths))
+    shown = counted(sources, len(paths), decoder.doing, sink)
+    return stacked(shown, decoder, where=str(paths[0].parent), count=len(paths))
+
+
+def counted(sources: Iterable[Source], count: int, doing: str, sink: Sink) -> Iterator[Source]:
+    """The same sources. A reading that takes long is shown in per cent: how many pictures there are is not public."""
+    begun, shown = time.monotonic(), -1
+    for at, source in enumerate(sources):
+        done = 100 * at // count
+        if done > shown and time.monotonic() - begun > _SILENT:
+            sink(progress(doing, done, 100))
+            shown = done
+        yield source
+    if shown >= 0:
+        sink(progress(doing, 100, 100))
 
 
 def stacked(sources: Iterable[Source], decoder: Decoder, *, where: str, count: int = 0) -> np.ndarray:

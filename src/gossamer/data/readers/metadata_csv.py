@@ -1,4 +1,7 @@
-"""Pictures that a list labels (metadata.csv or .jsonl, as Hugging Face's imagefolder has it), or that nothing labels."""
+"""Pictures that a list labels, or that nothing labels.
+
+A list is metadata.csv or metadata.jsonl, as Hugging Face's imagefolder has it, or labels.csv.
+"""
 
 import csv
 import json
@@ -9,14 +12,17 @@ from typing import Any
 import numpy as np
 
 from gossamer.data.labels import numbered
-from gossamer.data.problems import Problems
+from gossamer.data.problems import SHOWN, Problems
 from gossamer.data.readers.class_folders import Listing
-from gossamer.data.readers.image_files import SUFFIXES
+from gossamer.data.readers.image_files import KINDS, is_picture
 from gossamer.errors import DataError
 
-LISTS = ("metadata.csv", "metadata.jsonl")
+LABELS_CSV = "labels.csv"
+LISTS = ("metadata.csv", "metadata.jsonl", LABELS_CSV)
 
 _FILE = "file_name"
+_NAMES = (_FILE, "name", "filename", "file", "image", "path")
+"""Columns of labels.csv that may name the picture; the first of them that is there does."""
 _SPLITS = ("train", "test")
 
 
@@ -28,22 +34,37 @@ def has_list(folder: Path) -> bool:
 def read_list(folder: Path, split: str, *, must_split: bool, labels_key: str | None) -> Listing:
     """The pictures of one split and their labels from the list, in the order of the list, none of them opened.
 
-    The list is in the folder, or in its subfolders train and test. A picture that it does not name is passed over.
+    The list is in the folder, or in its subfolders train and test.
     labels_key: the column of labels, whole numbers or names; None: `label`.
 
     Raises:
-        DataError: a damaged list, lines without picture, one picture twice, or no such split.
+        DataError: a damaged list, lines without picture, pictures without a line, one picture twice, or no such split.
     """
     root, rest = _roots(folder, split, must_split, lambda subfolder: _list_in(subfolder) is not None)
     problems = Problems()
     rows = list(_rows(root, labels_key or "label", problems))
-    beyond = [row for other in rest for row in _rows(other, labels_key or "label", problems)]
+    beyond = {other: list(_rows(other, labels_key or "label", problems)) for other in rest}
     problems.refuse()
     if not rows:
         raise DataError(f"{root}: the list names no pictures")
-    labels, names = numbered([label for _, label in rows], [label for _, label in beyond], where=str(folder))
-    paths, others = [path for path, _ in rows], [path for path, _ in beyond]
+    for place, listed in {root: rows, **beyond}.items():
+        _refuse_unlisted(place, {path for path, _ in listed})
+    other_rows = [row for listed in beyond.values() for row in listed]
+    labels, names = numbered([label for _, label in rows], [label for _, label in other_rows], where=str(folder))
+    paths, others = [path for path, _ in rows], [path for path, _ in other_rows]
     return Listing(folder, root, paths, labels, [""] * len(rows), others, names)
+
+
+def _refuse_unlisted(folder: Path, listed: set[Path]) -> None:
+    """Refuse a list that leaves pictures out: nobody would see that they are missing."""
+    there = _all_pictures(folder)
+    if left_out := [path for path in there if path not in listed]:
+        first = ", ".join(path.relative_to(folder).as_posix() for path in left_out[:SHOWN])
+        more = f" and {len(left_out) - SHOWN:,} more" if len(left_out) > SHOWN else ""
+        raise DataError(
+            f"{_list_in(folder)}: the list names {len(there) - len(left_out):,} of the {len(there):,} pictures in its folder. "
+            f"Add a line for each of the others, or move them away: {first}{more}"
+        )
 
 
 def unlabelled(folder: Path, split: str, *, must_split: bool) -> Listing:
@@ -51,7 +72,7 @@ def unlabelled(folder: Path, split: str, *, must_split: bool) -> Listing:
     root, rest = _roots(folder, split, must_split, Path.is_dir)
     paths = _all_pictures(root)
     if not paths:
-        raise DataError(f"{folder}: the folder holds no {', '.join(SUFFIXES)} files")
+        raise DataError(f"{folder}: the folder holds no {KINDS}")
     others = [path for other in rest for path in _all_pictures(other)]
     return Listing(folder, root, paths, np.zeros(len(paths), np.int64), [""] * len(paths), others)
 
@@ -66,8 +87,8 @@ def _roots(folder: Path, split: str, must_split: bool, has: Callable[[Path], boo
 
 def _all_pictures(root: Path) -> list[Path]:
     """Sorted. Hidden files and folders are passed over."""
-    pictures = (path for path in root.rglob("*") if path.suffix.lower() in SUFFIXES and path.is_file())
-    return sorted(path for path in pictures if not any(part.startswith(".") for part in path.relative_to(root).parts))
+    there = (path for path in root.rglob("*") if not any(part.startswith(".") for part in path.relative_to(root).parts))
+    return sorted(path for path in there if path.name not in LISTS and is_picture(path))
 
 
 def _list_in(folder: Path) -> Path | None:
@@ -75,8 +96,9 @@ def _list_in(folder: Path) -> Path | None:
     for path in (folder / name for name in LISTS):
         if path.is_file():
             with path.open("rb") as file:
-                if _FILE.encode() in file.read(1 << 12):
-                    return path
+                head = file.read(1 << 12)
+            if path.name == LABELS_CSV or _FILE.encode() in head:
+                return path
     return None
 
 
@@ -87,21 +109,24 @@ def _rows(folder: Path, key: str, problems: Problems) -> Iterator[tuple[Path, st
     line_of: dict[Path, int] = {}
     try:
         with where.open(encoding="utf-8-sig", newline="") as file:
+            column = _column_of_names(file, where, key)
             for line, row in _lines(file, where, problems):
-                name, label = row.get(_FILE), row.get(key)
+                name, label = row.get(column), row.get(key)
                 wrong = ""
                 if not isinstance(name, str) or not name or key not in row or not isinstance(label, str | int | None):
                     name = ""
                     wrong = (
-                        f"the columns {_FILE} and {key} are needed, with a picture and a number or name; "
+                        f"the columns {column} and {key} are needed, with a picture and a number or name; "
                         "--labels-key names another column"
                     )
-                elif Path(name).is_absolute() or ".." in Path(name).parts or Path(name).suffix.lower() not in SUFFIXES:
-                    wrong = f"{_FILE} is the path of a picture below the list's folder"
+                elif Path(name).is_absolute() or ".." in Path(name).parts:
+                    wrong = f"{column} is the path of a picture below the list's folder"
                 elif folder / name in line_of:
                     wrong = f"line {line_of[folder / name]} names this picture too: keep one"
                 elif not (folder / name).is_file():
                     wrong = "there is no such picture: correct the line, or take it out"
+                elif not is_picture(folder / name):
+                    wrong = f"{column} is the path of a picture below the list's folder"
                 if wrong:
                     problems.add(f"{where}, line {line}", wrong)
                     continue
@@ -109,6 +134,21 @@ def _rows(folder: Path, key: str, problems: Problems) -> Iterator[tuple[Path, st
                 yield folder / name, "" if label is None else str(label)
     except (csv.Error, ValueError, RecursionError):  # also what is not UTF-8
         raise DataError(f"{where}: the list is not sound: write it anew in UTF-8, as CSV or lines of JSON") from None
+
+
+def _column_of_names(file: Any, where: Path, key: str) -> str:
+    """The column with the names of the pictures. Raises DataError: labels.csv lacks it, or the column of labels."""
+    if where.name != LABELS_CSV:
+        return _FILE
+    columns = next(csv.reader(file, skipinitialspace=True, strict=True), [])
+    file.seek(0)
+    column = next((name for name in _NAMES if name in columns and name != key), None)
+    if column is None or key not in columns:
+        raise DataError(
+            f"{where}: the first line must name a column of pictures ({_FILE}) and one of labels ({key}), and it names "
+            f"{', '.join(columns) or 'none'}. Rename them, or name that of the labels with --labels-key"
+        )
+    return column
 
 
 def _lines(file: Any, where: Path, problems: Problems) -> Iterator[tuple[int, dict[str, Any]]]:

@@ -12,15 +12,27 @@ from gossamer.data.class_names import match_labels
 from gossamer.data.labels import MISSING, NONE, as_labels, positions, refuse_missing
 from gossamer.data.pixels.to_uint8 import SCALED, Form, Resize, as_images
 from gossamer.data.problems import FORMS, no_pictures
-from gossamer.data.readers import class_folders, idx, metadata_csv, npz, parquet_csv, shards, webdataset
+from gossamer.data.readers import class_folders, dicom, idx, metadata_csv, npz, parquet_csv, shards, webdataset
 from gossamer.data.readers.image_files import SUFFIXES, Decoder, Sizer, read_files
 from gossamer.data.readers.in_memory import Data, array_of, is_place, own_units, stored_in_memory
 from gossamer.data.readers.stored import Stored
 from gossamer.data.records import Records
 from gossamer.data.synthetic.digits import digits
 from gossamer.data.synthetic.glyphs import glyphs
-from gossamer.data.units import FOLDERS, Missing, Units, from_array, from_csv, matched, numbered
+from gossamer.data.units import (
+    DICOM,
+    FOLDERS,
+    Missing,
+    Units,
+    from_array,
+    from_csv,
+    from_dicom,
+    from_pattern,
+    matched,
+    numbered,
+)
 from gossamer.errors import DataError
+from gossamer.events import Sink, silent
 
 Split = Literal["train", "test"]
 
@@ -33,7 +45,7 @@ CLASS_NAMES = "class_names"
 LEFT_OUT = "Records without a label were left out, as the card says."
 
 IN_PIECES = (".parquet", ".arrow", ".tar")
-_FOR_FOLDERS = "FILE.csv (name,unit) or `folder` (class/unit/picture)"
+_FOR_FOLDERS = "FILE.csv (name,unit), `folder` (class/unit/picture), '(PATTERN)' of the name or dicom:PatientID"
 _FOR_ARRAYS = "FILE.npz:KEY, matched by position, or :KEY in the .npz, folder of .npy or .parquet that is read"
 
 
@@ -48,6 +60,7 @@ class _Asked:
     labels_key: str | None
     unit_folders: bool
     decoder: Decoder
+    sink: Sink
 
 
 def read(  # noqa: PLR0913 (its arguments are the options of a command)
@@ -65,9 +78,11 @@ def read(  # noqa: PLR0913 (its arguments are the options of a command)
     invert: bool = False,
     class_names: Sequence[str] = (),
     pixel_range: tuple[float, float] | None = None,
+    window: bool = False,
     called: str = "data",
+    sink: Sink = silent,
 ) -> Records:
-    """Read records. The card's `reading` gives the last six arguments.
+    """Read records. The card's `reading` gives the arguments from `missing_label` to `window`.
 
     Args:
         source: a path, `digits` or `glyphs`; `:train` or `:test` at its end picks a split and overrides `split`.
@@ -79,9 +94,10 @@ def read(  # noqa: PLR0913 (its arguments are the options of a command)
             there are no labels, and all records are of one class. Default: `labels`, `label` or `cls`.
         units: which records belong together: a unit is a person, such as a patient, with all records of that person.
             Each unit is protected as a whole. Default: one record is protected. Pictures in folders: `FILE.csv` with
-            the columns name (path below DATA) and unit (any id), or `folder` (DATA/CLASS/UNIT/picture). Arrays:
-            `FILE.npz:KEY` with one id per record, or `:KEY` in DATA itself; with two splits, the keys are `train_KEY`
-            and `test_KEY`. A table: the column with the ids.
+            the columns name (path below DATA) and unit (any id), `folder` (DATA/CLASS/UNIT/picture), a regular
+            expression whose first group is the unit in the file name, such as '(P[0-9]+)_', or `dicom:PatientID`.
+            Arrays: `FILE.npz:KEY` with one id per record, or `:KEY` in DATA itself; with two splits, the keys are
+            `train_KEY` and `test_KEY`. A table: the column with the ids.
         missing_unit: what a record without an id is, an error or a unit of its own.
         unit_folders: read pictures in folders of units even without `units`; for evaluation.
         missing_label: what a record without a label is (a negative number, empty text), an error or left out.
@@ -91,7 +107,9 @@ def read(  # noqa: PLR0913 (its arguments are the options of a command)
         class_names: the declared names of the classes, by which records are matched if the source has names of its own.
             Empty: the names, in the order, of the source.
         pixel_range: values of black and white in pixels of more than 8 bits, for example 0 4095 for 12 bits.
+        window: scale each DICOM file by its own display window; those without one need `pixel_range`.
         called: what messages call records in memory, for example "train".
+        sink: takes the progress of reading picture files, in per cent.
 
     Raises:
         DataError: anything that cannot be read as records; names the file and the index, never a value. Or a full disk.
@@ -99,10 +117,10 @@ def read(  # noqa: PLR0913 (its arguments are the options of a command)
     in_memory = not is_place(source)
     where = called if in_memory else str(source)
     name, named_split = split_of(where)
-    decoder = Decoder(Form(shape, resize, invert and name not in EMBEDDED), pixel_range)
+    decoder = Decoder(Form(shape, resize, invert and name not in EMBEDDED), pixel_range, window=window)
     query = _Asked(
         name=name, split=named_split or split, must_split=named_split is not None, images_key=images_key,
-        labels_key=labels_key, unit_folders=unit_folders or units == FOLDERS, decoder=decoder,
+        labels_key=labels_key, unit_folders=unit_folders or units == FOLDERS, decoder=decoder, sink=sink,
     )  # fmt: skip
     if in_memory:
         stored = stored_in_memory(source, decoder, where=where, images_key=images_key, labels_key=labels_key)
@@ -150,21 +168,26 @@ def sizes(
     images_key: str | None = None,
     labels_key: str | None = None,
     pixel_range: tuple[float, float] | None = None,
-) -> Sizer:
-    """The sizes of the pictures of a source, by their heads. Arrays have none. Arguments and errors as of `read`."""
-    sizer = Sizer(pixel_range=pixel_range)
+    window: bool = False,
+    sink: Sink = silent,
+) -> tuple[Sizer, class_folders.Listing | None]:
+    """The sizes of the pictures of a source, by their heads, and the list of a folder's pictures. Arrays have neither.
+
+    Arguments and errors: as of `read`.
+    """
+    sizer, listing = Sizer(pixel_range=pixel_range, window=window), None
     if not is_place(source):
         stored_in_memory(source, sizer, where="data", images_key=images_key, labels_key=labels_key)
-        return sizer
+        return sizer, None
     name, named_split = split_of(str(source))
     path = Path(name)
     if (path.is_dir() and not idx.is_idx_folder(path)) or (path.suffix.lower() in IN_PIECES and path.exists()):
         query = _Asked(
             name=name, split=named_split or split, must_split=named_split is not None, images_key=images_key,
-            labels_key=labels_key, unit_folders=True, decoder=sizer,
+            labels_key=labels_key, unit_folders=True, decoder=sizer, sink=sink,
         )  # fmt: skip
-        _stored(query)
-    return sizer
+        listing = _stored(query).listing
+    return sizer, listing
 
 
 def split_of(source: str) -> tuple[str, Split | None]:
@@ -233,7 +256,7 @@ def _of_folder(path: Path, query: _Asked) -> Stored:
     if query.labels_key != NONE and not metadata_csv.has_list(path):
         _refuse_keys(query)
     listing = pictures_of(path, split, must_split, labels_key=query.labels_key, unit_folders=query.unit_folders)
-    images = read_files(listing.paths, query.decoder)
+    images = read_files(listing.paths, query.decoder, query.sink)
     return Stored(images, listing.labels, listing, class_names=listing.class_names, formed=True)
 
 
@@ -300,7 +323,7 @@ def _units(spec: Any, query: _Asked, stored: Stored, count: int, missing: Missin
         return units_of(stored.listing, spec, missing)
     if matched(spec) != "position":
         raise DataError(
-            f"{spec}: this form of --units is for class folders of pictures, and {name} has none. Give {_FOR_ARRAYS}."
+            f"{spec}: this form of --units is for pictures in folders, and {name} has none. Give {_FOR_ARRAYS}."
         )
     if spec.startswith(":") and (columns := shards.tables_of(Path(name), split)):
         ids = parquet_csv.column_of(columns, spec[1:])
@@ -314,7 +337,7 @@ def _units(spec: Any, query: _Asked, stored: Stored, count: int, missing: Missin
 
 
 def units_of(listing: class_folders.Listing, spec: str, missing: Missing) -> Units:
-    """The units of pictures in class folders, none of them opened. Raises DataError."""
+    """The units of pictures in folders. Only the heads of DICOM files are opened. Raises DataError, RequestError."""
     if matched(spec) == "folder":
         if missing == "refuse" and not any(listing.units):
             raise DataError(
@@ -322,6 +345,11 @@ def units_of(listing: class_folders.Listing, spec: str, missing: Missing) -> Uni
                 "Give --units a FILE.csv with the columns name,unit"
             )
         return numbered(listing.units, missing, lambda at: str(listing.paths[at]))
+    if matched(spec) == "pattern":
+        return from_pattern(spec, listing.names(listing.paths), missing)
+    if matched(spec) == "dicom":
+        ids = dicom.texts(listing.paths, spec.removeprefix(DICOM))
+        return from_dicom(ids, missing, lambda at: str(listing.paths[at]))
     if matched(spec) == "position":
         raise DataError(f"{spec}: pictures in folders have no order, as an array needs: give --units {_FOR_FOLDERS}")
     return from_csv(Path(spec), listing.names(listing.paths), listing.names(listing.others), missing)

@@ -25,6 +25,8 @@ _MATCHED = {
     "name": "by the name of the picture",
     "folder": "by the folder of the picture",
     "position": "by position in the file",
+    "pattern": "by a pattern in the file name of the picture",
+    "dicom": "by a hash of an element in the head of its DICOM file",
     "column": "by a column of the table, which is no column of the samples",
 }
 
@@ -368,6 +370,8 @@ def _of_pictures(card: dict[str, Any]) -> tuple[str, list[str]]:
         facts.append(f"pictures of other proportions were made to fit the shape: {card['resize']}")
     if card.get("invert"):
         facts.append("dark and light were exchanged when the records were read, and the samples have them exchanged")
+    if card.get("window"):
+        facts.append("each DICOM file was scaled by the display window that it declares, and by no other file")
     if (ends := card.get("pixel_range", "stored")) != "stored":
         black, white = (f"{end:g}" if isinstance(end, float) else str(end) for end in ends)
         facts.append(

@@ -113,9 +113,9 @@ def attack(  # noqa: PLR0913 (its arguments are the options of a command)
         check_own_place(folder.path)
     unchanged = folder.unchanged()
     synthesizer = Synthesizer.load(run)
-    kind = _kind(synthesizer, run, images_key, labels_key, units)
-    inside, outside, on = kind.sets(folder, members, nonmembers)
     with shown(sink, progress=progress) as events:
+        kind = _kind(synthesizer, run, units, images_key=images_key, labels_key=labels_key, sink=events)
+        inside, outside, on = kind.sets(folder, members, nonmembers)
         for text in dict.fromkeys((*inside.notes, *outside.notes)):
             events(note(text))
         training, reason = _private_state(folder, synthesizer)
@@ -159,12 +159,18 @@ def lines(report: AttackReport) -> list[str]:
 
 
 def _kind(
-    synthesizer: Synthesizer, run: str | Path, images_key: str | None, labels_key: str | None, units: str | None
+    synthesizer: Synthesizer,
+    run: str | Path,
+    units: str | None,
+    *,
+    images_key: str | None,
+    labels_key: str | None,
+    sink: Sink,
 ) -> AttackKind:
     """The attacks on the kind of records that a run has. Raises RequestError: keys of pictures with a table."""
     card = synthesizer.card
     if card.kind == "pictures":
-        return PictureAttacks(card, units, run, images_key, labels_key)
+        return PictureAttacks(card, units, run, images_key, labels_key, sink)
     if (images_key, labels_key) != (None, None):
         raise RequestError(f"--images-key and --labels-key are for pictures, and {run} is of a table. Leave them out.")
     return TableAttacks(card, units)

@@ -148,10 +148,9 @@ def evaluate(  # noqa: PLR0913 (its arguments are the options of a command)
     names = chosen_metrics(metrics, kind)
     if subgroups is not None and "subgroups" not in names:
         names.append("subgroups")
-    compared: Compared = Tables.read(request) if kind == "table" else Pictures.read(request)
-    remarks = compared.remarks
     with shown(sink, progress=progress) as events:
-        for remark in dict.fromkeys(remarks):
+        compared: Compared = Tables.read(request) if kind == "table" else Pictures.read(request, sink=events)
+        for remark in dict.fromkeys(compared.remarks):
             if remark:
                 events(note(remark))
         inputs = compared.inputs(events)

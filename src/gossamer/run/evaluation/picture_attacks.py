@@ -20,6 +20,7 @@ from gossamer.data.readers.in_memory import Data, called
 from gossamer.data.readers.read import check_two_arrays, read
 from gossamer.data.records import Records, at_once
 from gossamer.errors import DataError, RequestError
+from gossamer.events import Sink, silent
 from gossamer.methods.method import BaseConfig, State, Training
 from gossamer.run.evaluation.attack_kind import AttackKind, Named, Target
 
@@ -32,11 +33,13 @@ class PictureAttacks(AttackKind):
         run: where the run is, for messages.
         images_key: see `data.readers.read.read`.
         labels_key: see `data.readers.read.read`.
+        sink: takes the progress of reading.
     """
 
     run: object = ""
     images_key: str | None = None
     labels_key: str | None = None
+    sink: Sink = silent
 
     def read(self, members: Data, nonmembers: Data) -> tuple[Records, Records]:
         """See `AttackKind.read`."""
@@ -46,6 +49,7 @@ class PictureAttacks(AttackKind):
             "units": self.units,
             "missing_unit": self.card.missing_unit,
             "unit_folders": True,
+            "sink": self.sink,
             **self.card.reading,
         }
         if self.units is not None:

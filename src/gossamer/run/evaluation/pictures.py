@@ -16,7 +16,7 @@ from gossamer.data.records import Records
 from gossamer.data.samples.grid import sample_grid
 from gossamer.data.samples.samples import Samples
 from gossamer.errors import GossamerError, RequestError
-from gossamer.events import Sink
+from gossamer.events import Sink, silent
 from gossamer.files import write_atomically
 from gossamer.methods.synthesizer import Synthesizer
 from gossamer.metrics import registry
@@ -46,8 +46,8 @@ class Pictures:
     tests: Records
 
     @classmethod
-    def read(cls, request: Request) -> "Pictures":
-        """Read the real records, and make or read the samples. Raises DataError, RequestError."""
+    def read(cls, request: Request, *, sink: Sink = silent) -> "Pictures":
+        """Read the real records, and make or read the samples. sink: of progress. Raises DataError, RequestError."""
         request.refuse_others({"units": None, "subgroups": None}, kind="tables", shown="pictures")
         facts = request.card if isinstance(request.card, DataCard) else None
         synthesizer = request.synthesizer
@@ -57,7 +57,7 @@ class Pictures:
             samples = synthesizer.sample(request.count, seed=request.seed)
         options: dict[str, Any] = {
             "images_key": request.only["images_key"], "labels_key": request.only["labels_key"], "unit_folders": True,
-            **_reading(samples, facts),
+            "sink": sink, **_reading(samples, facts),
         }  # fmt: skip
         real = read(request.train, split="train", called="train", **options)
         options["class_names"] = options["class_names"] or real.class_names
@@ -109,7 +109,8 @@ def _public_records(folder: RunFolder, synthesizer: Synthesizer | None) -> Recor
     if synthesizer is None or not folder.private.is_dir():
         return None
     try:
-        return DataSources.from_json(folder.source()["sources"]).read_unconfined(synthesizer.card).public
+        sources, card = DataSources.from_json(folder.source()["sources"]), synthesizer.card
+        return sources.read_public(card)[0] if sources.share is None else sources.read_unconfined(card).public
     except GossamerError:  # moved or changed since: there is no such row then
         return None
 

@@ -30,7 +30,9 @@ ABOUT = 2.0
 """A run that is up to so many times clearer counts as about as clear, for the ranking."""
 LEAST = 0.01
 """The smallest epsilon with advice: below it, no measured run is near."""
-UNITS_FORMS = "FILE.csv (name,unit), `folder` (class/unit/picture), or FILE.npz:KEY"
+UNITS_FORMS = (
+    "FILE.csv (name,unit), `folder` (class/unit/picture), a '(PATTERN)' of the name, dicom:PatientID, or FILE.npz:KEY"
+)
 """What --units takes."""
 DRAWING = "drawing"
 """The setting that says what a drawing program draws. Its choices are kinds of pictures."""

@@ -16,7 +16,8 @@ from gossamer.data.card import DataCard, Kind, check, check_units
 from gossamer.data.class_names import listed
 from gossamer.data.fingerprint import SALT, Identity, fingerprint, identify, made_public, share_a_picture
 from gossamer.data.memory_mapped import remarks
-from gossamer.data.pixels.polarity import contrast, nearly_constant
+from gossamer.data.pixels.polarity import CROWDED, contrast, crowded, nearly_constant
+from gossamer.data.pixels.to_uint8 import SCALED
 from gossamer.data.readers.in_memory import FORMS, Data, MapStyle, is_place, own_units
 from gossamer.data.readers.read import DIGITS, EMBEDDED, read, split_of
 from gossamer.data.records import Records
@@ -26,6 +27,7 @@ from gossamer.data.tables.identity import identify as identify_table
 from gossamer.data.tables.read import read_table
 from gossamer.data.units import FOLDERS, matched
 from gossamer.errors import DataError, RequestError, RunFolderError
+from gossamer.events import Sink, silent
 from gossamer.privacy.certificate.statements import NO_PUBLIC
 from gossamer.privacy.confined import Confined
 from gossamer.privacy.distributed import ALONE, Ranks
@@ -129,20 +131,21 @@ class DataSources:
                     f"{place}: the records of this run are gone. Put them back (a link will do), and resume again."
                 )
 
-    def read(self, card: AnyCard, ledger: PrivacyLedger, ranks: Ranks = ALONE) -> "LoadedData":
+    def read(self, card: AnyCard, ledger: PrivacyLedger, ranks: Ranks = ALONE, *, sink: Sink = silent) -> "LoadedData":
         """Read the records, check them against the card, and isolate the private ones.
 
         Args:
             card: the public facts.
             ledger: records the cost of every query to the private records.
             ranks: the processes that hold the other parts of the records.
+            sink: takes the progress of reading.
 
         Raises:
             RequestError: if the records cannot be read, contradict the card, or are private and public at once.
         """
-        return dataclasses.replace(self.read_unconfined(card).confine(ledger, ranks), sources=self)
+        return dataclasses.replace(self.read_unconfined(card, sink=sink).confine(ledger, ranks), sources=self)
 
-    def read_unconfined(self, card: AnyCard) -> "RawData":
+    def read_unconfined(self, card: AnyCard, *, sink: Sink = silent) -> "RawData":
         """Read the same without isolating it: for a simulation, which splits the records among its clients."""
         check_units(card, self.units, where=self.data)
         if isinstance(card, TableCard):
@@ -155,7 +158,8 @@ class DataSources:
         public, stated = self.read_public(card)
         records = read(
             _first(self.held.data, self.data), split="train", images_key=self.images_key, labels_key=self.labels_key,
-            units=_first(self.held.units, self.units), missing_unit=card.missing_unit, **card.reading,
+            units=_first(self.held.units, self.units), missing_unit=card.missing_unit, sink=sink,
+            **card.reading,
         )  # fmt: skip
         check(records, card, where=self.data)
         private, notes = records, records.notes
@@ -171,6 +175,8 @@ class DataSources:
             )
         elif public is not None:
             notes = (*notes, *(f"--public: {note}" for note in public.notes))
+        if SCALED in records.notes and crowded(private):
+            notes = (*notes, CROWDED)
         different = "" if public is None else contrast("--data", private, "--public", public)
         facts = DataFacts(
             public=stated,
@@ -397,7 +403,8 @@ def _absolute_units(units: str, kind: Kind) -> str:
     """Return a source of units that names the same file from any working folder. A column of a table stays as it is."""
     if kind == "table" and not _in_npz(units):
         return units
-    return units if units == FOLDERS or units.startswith(":") else str(Path(units).absolute())
+    is_place = matched(units) in ("name", "position") and not units.startswith(":")
+    return str(Path(units).absolute()) if is_place else units
 
 
 def _absolute(source: Data) -> str:

@@ -158,7 +158,7 @@ def _fit(
             folder=folder, job=request.job, ledger=ledger, rng=rng, device=device, sink=sink,
             with_tensorboard=with_tensorboard, ranks=present(),
         )  # fmt: skip
-        loaded = sources.read(card, ledger, present())
+        loaded = sources.read(card, ledger, present(), sink=sink)
         _log_start(run, request, loaded.facts, sources)
         named = sources.named()
         if accounts is False:

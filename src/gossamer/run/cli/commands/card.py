@@ -1,19 +1,25 @@
 """`gossamer card`."""
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from gossamer.data.card import STORED, check_range
 from gossamer.data.card_draft import draft_text
+from gossamer.lazy import Lazy
 from gossamer.run.cli.options import PATH, force, options_of, refuse_taken
+
+if TYPE_CHECKING:
+    from gossamer.run.training import progress
+else:
+    progress = Lazy("gossamer.run.training.progress")
 
 
 @click.command()
 @click.argument("data")
 @click.option("-o", "--out", type=PATH, help="File for the draft. Default: print it.")
-@options_of("gossamer.data.readers.read.read", "images_key", "labels_key", "units", "pixel_range")
+@options_of("gossamer.data.readers.read.read", "images_key", "labels_key", "units", "pixel_range", "window")
 @options_of(
     "gossamer.data.card_draft.draft_text",
     "shape",
@@ -28,6 +34,7 @@ def card(
     units: str | None,
     pixel_range: tuple[float, float] | None,
     shape: str | None,
+    window: bool,
     dictionary: Path | None,
     force: bool,
     **keys: Any,
@@ -40,7 +47,11 @@ def card(
     check_range(pixel_range or STORED)
     if out is not None:
         refuse_taken(out, force=force)
-    text, hints = draft_text(data, units=units, pixel_range=pixel_range, shape=shape, dictionary=dictionary, **keys)
+    with progress.Terminal() as terminal:
+        text, hints = draft_text(
+            data, units=units, pixel_range=pixel_range, shape=shape, window=window, dictionary=dictionary, sink=terminal,
+            **keys,
+        )  # fmt: skip
     for hint in hints:
         click.echo(f"Note: {hint}", err=True)
     if out is None:

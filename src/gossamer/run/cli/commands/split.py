@@ -11,8 +11,9 @@ from gossamer.run.cli.options import options_of
 
 if TYPE_CHECKING:
     from gossamer.data import split as splitting
+    from gossamer.run.training import progress
 else:
-    splitting = Lazy("gossamer.data.split")
+    splitting, progress = Lazy("gossamer.data.split"), Lazy("gossamer.run.training.progress")
 
 
 @click.command()
@@ -24,7 +25,8 @@ def split(data: str, out: Path, **options: Any) -> None:
     `gossamer attack` needs a random split: it compares train and test, and must see no other difference. A hash of each unit
     picks its side, so a new unit moves no other. In the card of train, declare (1 - share) of the size.
     """
-    result = splitting.split(data, out=out, **options)
+    with progress.Terminal() as terminal:
+        result = splitting.split(data, out=out, sink=terminal, **options)
     for text in result.notes:
         click.echo(f"Note: {text}", err=True)
     for side, records, people in zip(("train", "test"), result.records, result.units, strict=True):
