@@ -87,6 +87,7 @@ CLASS_NAMES = "tests/run/evaluation/test_shown_class_names.py"
 SIGNING, HANDING_OUT = "tests/run/release/test_signing.py", "tests/run/release/test_release.py"
 VERIFY, FORGERIES = "tests/run/release/test_verify.py", "tests/run/release/test_forgeries.py"
 TEACHER = "tests/methods/teacher/test_teacher.py"
+TEACHER_PUBLIC, LITE0 = "tests/methods/teacher/test_public_pictures.py", "tests/nets/test_lite0.py"
 MARGINALS, MARGINALS_COUNTS = "tests/methods/marginals/test_marginals.py", "tests/methods/marginals/test_counts.py"
 TABLES = "tests/data/tables/test"
 SCATTERING = "tests/nets/test_scattering.py"
@@ -827,8 +828,8 @@ MUTANTS = (
     Mutant("the teacher's prior is that of its own labels", "methods/teacher/shapes.py", "draw_labels(n, card, stream) if labels is None else labels", "net.probabilities(shapes(n, card.shape, stream)).argmax(1) if labels is None else labels", TEACHER),
     Mutant("the teacher gives other labels than those asked for", "methods/teacher/shapes.py", "draw_labels(n, card, stream) if labels is None else labels", "draw_labels(n, card, stream)", TEACHER),
     Mutant("the teacher's samples are any shapes", "methods/teacher/shapes.py", "images[picked(probabilities, wanted)], wanted", "images[:n], wanted", TEACHER),
-    Mutant("a shape is taken for two samples", "methods/teacher/shapes.py", "positions[places], free[likeliest] = likeliest, False", "positions[places] = likeliest", TEACHER),
-    Mutant("a class that is never named gets any shapes", "methods/teacher/shapes.py", "torch.where(free, probabilities[:, label], -1).argsort(descending=True)", "free.nonzero()[:, 0]", TEACHER),
+    Mutant("a shape is taken for two samples", "methods/teacher/shapes.py", "filling[label], free[likeliest] = likeliest, False", "filling[label] = likeliest", TEACHER),
+    Mutant("a class that is never named gets any shapes", "methods/teacher/shapes.py", "order = probabilities[:, label].argsort(descending=True)", "order = torch.arange(len(probabilities))", TEACHER),
     Mutant("the teacher's shapes come in the order of their kinds", "methods/teacher/shapes.py", "[torch.randperm(n, generator=stream)]", "", TEACHER),
     Mutant("the teacher's mean is over all steps", "methods/teacher/loop.py", "late = state.step + 1 - config.steps // 2", "late = state.step + 1", TEACHER),
     Mutant("the teacher releases the last weights", "methods/teacher/loop.py", "follow(at_most=1 - 1 / max(1, late))", "follow(at_most=0.0)", TEACHER),
@@ -838,7 +839,15 @@ MUTANTS = (
     Mutant("the teacher's step size does not look at the noise", "methods/teacher/__init__.py", "math.sqrt(config.steps) / config.noise_multiplier", "math.sqrt(config.steps)", TEACHER),
     Mutant("the teacher's step size ignores what is given", "methods/teacher/__init__.py", "    if config.learning_rate or not config.noise_multiplier:", "    if not config.noise_multiplier:", TEACHER),
     Mutant("the teacher takes 4,096 records where fewer are declared", "methods/method.py", "min(LARGEST_BATCH, card.declared_size)", "LARGEST_BATCH", TEACHER),
-    Mutant("the teacher's score is of the likeliest label", "methods/teacher/loop.py", "return -losses(self.released, records)[None]", "return self.released.probabilities(records.tensors()[0]).amax(1).log()[None]", TEACHER),
+    Mutant("the teacher's public pictures are taken for private features", "methods/teacher/loop.py", "        pictures.add(state.W.net, public[part])\n", "        pictures.add(state.W.net, public[part])\n        state.W.net.head.weight.data[:, 0] += public.labels.mean()\n", f"{TEACHER_PUBLIC} -k same_with_and_without"),
+    Mutant("a share of the records is published by a teacher", "run/training/fit.py", "        if public_share is not None and request.job.method.releases_public:\n", "        if False:\n", f"{TEACHER_PUBLIC} -k share_of_the_records"),
+    Mutant("the certificate hides that a release contains the public pictures", "privacy/certificate/statements.py", '_RELEASES_PUBLIC = frozenset({"teacher"})', "_RELEASES_PUBLIC = frozenset[str]()", f"{TEACHER_PUBLIC} -k released_loaded_and_verified"),
+    Mutant("a public picture comes twice", "methods/teacher/public.py", "    return order[picked(probabilities[order], wanted)]", "    return order[torch.randint(len(order), (len(wanted),), generator=stream)]", f"{TEACHER_PUBLIC} -k comes_once"),
+    Mutant("public pictures have the probabilities of other pictures", "methods/teacher/public.py", "given, pictures.probabilities[chosen]", "given, pictures.probabilities[: len(chosen)]", f"{TEACHER_PUBLIC} -k comes_once"),
+    Mutant("public pictures have the shares of the teacher's own labels", "methods/teacher/public.py", "(torch.tensor(card.probabilities, dtype=torch.float64).cumsum(0) * n)", "(torch.ones(card.classes, dtype=torch.float64).div(card.classes).cumsum(0) * n)", f"{TEACHER_PUBLIC} -k shares_of_the_prior"),
+    Mutant("lite0 unpickles whatever file is there", "nets/lite0.py", "    if (found := hashlib.sha256(content).hexdigest()) != SHA256:\n", "    if (found := SHA256) != SHA256:\n", f"{LITE0} -k other_weights"),
+    Mutant("lite0 runs the code of a pickle", "nets/lite0.py", "weights_only=True", "weights_only=False", f"{LITE0} -k tensors_alone"),
+    Mutant("the teacher's score is of the likeliest label", "methods/teacher/loop.py", "return -losses(self.mean.released, records)[None]", "return self.mean.released.probabilities(records.tensors()[0]).amax(1).log()[None]", TEACHER),
     Mutant("features are normalised over the batch", "nets/scattering.py", "        return features\n", "        features[:, :-1] -= features[:, :-1].mean(0)\n        return features\n", f"{SCATTERING} {TEACHER}"),
     Mutant("features are not normalised", "nets/scattering.py", "normalised(self.coefficients(images[i].clone()), self.group).flatten()", "self.coefficients(images[i].clone()).flatten()", SCATTERING),
     Mutant("an encoder may look at the other pictures of a batch", "nets/encoders.py", "for chosen in (even, ~even)", "for chosen in ()", f"{ENCODERS} -k each_picture"),
