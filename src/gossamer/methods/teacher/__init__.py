@@ -43,7 +43,8 @@ class Config(BaseConfig):
         learning_rate: learning rate. 0: computed from noise, batch and steps.
         momentum: momentum of gradient descent, from 0 to 1.
         physical_batch_size: records whose gradients are computed at once. It limits the memory, not the result.
-        encoder: plug-in whose features replace wavelet scattering: its name, or module:object. Empty: scattering.
+        encoder: pre-trained network whose features replace wavelet scattering: lite0, onnx:FILE, the name of a plug-in, or
+            module:object. Empty: scattering.
     """
 
     noise_multiplier: float = FROM_EPSILON
