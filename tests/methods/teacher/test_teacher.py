@@ -193,7 +193,7 @@ def test_a_plan_is_one_poisson_gaussian_a_step() -> None:
     card = DataCard(shape=(1, 28, 28), classes=10, declared_size=60_000)
     job = Teacher().job({"noise_multiplier": 4.0}, card)
     assert job.plan == [(poisson_gaussian(sampling_rate=4096 / 60_000, noise_multiplier=4.0), 468)]
-    assert [phase.name for phase in job.phases] == ["training"]
+    assert [phase.name for phase in job.phases] == ["public features", "training"]
 
 
 def test_the_batch_is_all_records_where_few_are_declared() -> None:
