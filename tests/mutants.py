@@ -89,6 +89,8 @@ CLASS_NAMES = "tests/run/evaluation/test_shown_class_names.py"
 SIGNING, HANDING_OUT = "tests/run/release/test_signing.py", "tests/run/release/test_release.py"
 VERIFY, FORGERIES = "tests/run/release/test_verify.py", "tests/run/release/test_forgeries.py"
 TEACHER = "tests/methods/teacher/test_teacher.py"
+TEACHER_PUBLIC = "tests/methods/teacher/test_public_pictures.py"
+LITE0, ONNX = "tests/nets/test_lite0.py", "tests/nets/test_onnx_files.py"
 MARGINALS, MARGINALS_COUNTS = "tests/methods/marginals/test_marginals.py", "tests/methods/marginals/test_counts.py"
 TABLES = "tests/data/tables/test"
 SCATTERING = "tests/nets/test_scattering.py"
@@ -329,7 +331,7 @@ MUTANTS = (
     Mutant("the loader of a table begins each piece with the same random numbers", "run/release/load_table.txt", "            yield Rows(self.field.sample(len(numbers), stream)", "            yield Rows(self.field.sample(len(numbers), Stream(seed))", "tests/run/release/test_standalone_loader.py::test_rows_of_the_loader_are_those_of_gossamer"),
     Mutant("the loader takes one of two definitions of a name for both", "run/release/standalone_loader.py", "                reference.id = self.take(plain.elsewhere[reference])", "                self.take(plain.elsewhere[reference])", f"{HANDING_OUT}::test_releases_of_these_methods_are_drawn_from_without_gossamer"),
     Mutant("the strokes in a loader are turned round", "run/release/standalone_loader.py", "torch.arange(7, -1, -1)", "torch.arange(8)", f"{HANDING_OUT}::test_releases_of_these_methods_are_drawn_from_without_gossamer"),
-    Mutant("samples forget what their labels are called", "methods/synthesizer.py", "            yield Samples(pixels, drawn_labels.numpy(), self.class_names)", "            yield Samples(pixels, drawn_labels.numpy())", f"{CLASS_NAMES}::test_the_samples_of_a_release_carry_the_names_and_its_readme_says_so"),
+    Mutant("samples forget what their labels are called", "methods/synthesizer.py", "Samples(pixels, drawn_labels.numpy(), self.class_names, soft)", "Samples(pixels, drawn_labels.numpy(), (), soft)", f"{CLASS_NAMES}::test_the_samples_of_a_release_carry_the_names_and_its_readme_says_so"),
     Mutant("attack takes one array of ids for members and non-members", "data/readers/read.py", "    if len(wanted) < len(sources) or not wanted <= {*npz.keys(Path(file))}:", "    if False:", "tests/run/evaluation/test_attack.py::test_units_from_a_file_beside_the_data_have_an_array_for_each_set"),
     Mutant("a README takes what others wrote for its own", "run/release/readme.py", "    return html.escape(text, quote=False)", "    return text", f"{HANDING_OUT}::test_what_others_wrote_is_text_in_the_readme"),
     Mutant("records show their labels where they are printed", "data/records.py", "        return f\"Records({self.in_words})\"", "        return f\"Records({self.in_words}, {self.labels})\"", "tests/data/samples/test_samples.py"),
@@ -689,12 +691,12 @@ MUTANTS = (
     Mutant("a sentence speaks of another figure", "metrics/registry.py", "    \"Recall: {value} of the real records lie where samples lie ({range}). Low: kinds of records are missing.\",", "    \"Precision: {value} of the samples lie where real records lie ({range}). Low: unlike any record.\",", "tests/run/evaluation/test_evaluate.py"),
     Mutant("evaluate takes the training records for the test records", "run/evaluation/pictures.py", "real=real, tests=tests, labelled", "real=tests, tests=real, labelled", "tests/run/evaluation/test_evaluate.py -k own_file"),
     Mutant("the classifier's epoch is chosen on what it trains on", "metrics/classify.py", "fit_on, choose_on = order[: len(order) - held_out_count], np.sort(order[len(order) - held_out_count :])", "fit_on, choose_on = order, np.sort(order[len(order) - held_out_count :])", "tests/metrics/test_classify.py"),
-    Mutant("samples get other labels than they were made for", "methods/synthesizer.py", "Samples(pixels, drawn_labels.numpy(), self.class_names)", "Samples(pixels, drawn_labels.flip(0).numpy(), self.class_names)", "tests/methods/test_synthesizer.py"),
+    Mutant("samples get other labels than they were made for", "methods/synthesizer.py", "Samples(pixels, drawn_labels.numpy(), self.class_names, soft)", "Samples(pixels, drawn_labels.flip(0).numpy(), self.class_names, soft)", "tests/methods/test_synthesizer.py"),
     Mutant("labels that were asked for are not those that are made", "methods/method.py", "return net(latents, labels), labels", "return net(latents, drawn), labels", "tests/methods/test_synthesizer.py"),
     Mutant("the seed of samples is ignored", "methods/synthesizer.py", "stream.seed() if seed is None else stream.manual_seed(seed)", "stream.seed()", "tests/methods/test_synthesizer.py"),
     Mutant("samples without a seed are always the same", "methods/synthesizer.py", "stream.seed() if seed is None else stream.manual_seed(seed)", "stream.manual_seed(seed or 0)", "tests/methods/test_synthesizer.py"),
     Mutant("every chunk of samples is the first one again", "methods/method.py", "latents = torch.randn(n, int(net.latent_size), generator=stream)", "latents = torch.randn(n, int(net.latent_size), generator=stream.manual_seed(stream.initial_seed()))", "tests/methods/test_synthesizer.py"),
-    Mutant("a method's own way of sampling is passed over", "methods/method.py", "pair = self.method.sample(net, self.config", "pair = Method.sample(self.method, net, self.config", "tests/methods/test_synthesizer.py"),
+    Mutant("a method's own way of sampling is passed over", "methods/method.py", "yield self.sample(net, config, card, size, wanted, stream)", "yield Method.sample(self, net, config, card, size, wanted, stream)", "tests/methods/test_synthesizer.py"),
     Mutant("an .npz of samples holds the first chunk's labels only", "data/samples/writers.py", "labels.append(chunk.labels.astype(np.int64))", "labels.append(np.zeros_like(chunk.labels, dtype=np.int64) if labels else chunk.labels.astype(np.int64))", "tests/data/samples/test_writers.py"),
     Mutant("a .csv of samples has no labels", "data/samples/writers.py", "file.write(f\"{label},{name}", "file.write(f\"0,{name}", "tests/data/samples/test_writers.py"),
     Mutant("copies among non-members stay", "data/fingerprint.py", "((digest in other_digests for digest in _digests(records))", "((False for digest in _digests(records))", IDENTITY),
@@ -849,8 +851,8 @@ MUTANTS = (
     Mutant("the teacher's prior is that of its own labels", "methods/teacher/shapes.py", "draw_labels(n, card, stream) if labels is None else labels", "net.probabilities(shapes(n, card.shape, stream)).argmax(1) if labels is None else labels", TEACHER),
     Mutant("the teacher gives other labels than those asked for", "methods/teacher/shapes.py", "draw_labels(n, card, stream) if labels is None else labels", "draw_labels(n, card, stream)", TEACHER),
     Mutant("the teacher's samples are any shapes", "methods/teacher/shapes.py", "images[picked(probabilities, wanted)], wanted", "images[:n], wanted", TEACHER),
-    Mutant("a shape is taken for two samples", "methods/teacher/shapes.py", "positions[places], free[likeliest] = likeliest, False", "positions[places] = likeliest", TEACHER),
-    Mutant("a class that is never named gets any shapes", "methods/teacher/shapes.py", "torch.where(free, probabilities[:, label], -1).argsort(descending=True)", "free.nonzero()[:, 0]", TEACHER),
+    Mutant("a shape is taken for two samples", "methods/teacher/shapes.py", "filling[label], free[likeliest] = likeliest, False", "filling[label] = likeliest", TEACHER),
+    Mutant("a class that is never named gets any shapes", "methods/teacher/shapes.py", "order = probabilities[:, label].argsort(descending=True)", "order = torch.arange(len(probabilities))", TEACHER),
     Mutant("the teacher's shapes come in the order of their kinds", "methods/teacher/shapes.py", "[torch.randperm(n, generator=stream)]", "", TEACHER),
     Mutant("the teacher's mean is over all steps", "methods/teacher/loop.py", "late = state.step + 1 - config.steps // 2", "late = state.step + 1", TEACHER),
     Mutant("the teacher releases the last weights", "methods/teacher/loop.py", "follow(at_most=1 - 1 / max(1, late))", "follow(at_most=0.0)", TEACHER),
@@ -860,7 +862,17 @@ MUTANTS = (
     Mutant("the teacher's step size does not look at the noise", "methods/teacher/__init__.py", "math.sqrt(config.steps) / config.noise_multiplier", "math.sqrt(config.steps)", TEACHER),
     Mutant("the teacher's step size ignores what is given", "methods/teacher/__init__.py", "    if config.learning_rate or not config.noise_multiplier:", "    if not config.noise_multiplier:", TEACHER),
     Mutant("the teacher takes 4,096 records where fewer are declared", "methods/method.py", "min(LARGEST_BATCH, card.declared_size)", "LARGEST_BATCH", TEACHER),
-    Mutant("the teacher's score is of the likeliest label", "methods/teacher/loop.py", "return -losses(self.released, records)[None]", "return self.released.probabilities(records.tensors()[0]).amax(1).log()[None]", TEACHER),
+    Mutant("the teacher's public pictures are taken for private features", "methods/teacher/loop.py", "        pictures.add(state.W.net, public[part])\n", "        pictures.add(state.W.net, public[part])\n        state.W.net.head.weight.data[:, 0] += public.labels.mean()\n", f"{TEACHER_PUBLIC} -k same_with_and_without"),
+    Mutant("a share of the records is published by a teacher", "run/training/fit.py", "        if public_share is not None and request.job.method.releases_public:\n", "        if False:\n", f"{TEACHER_PUBLIC} -k share_of_the_records"),
+    Mutant("the certificate hides that a release contains the public pictures", "privacy/certificate/statements.py", '_RELEASES_PUBLIC = frozenset({"teacher"})', "_RELEASES_PUBLIC = frozenset[str]()", f"{TEACHER_PUBLIC} -k released_loaded_and_verified"),
+    Mutant("a public picture comes twice", "methods/teacher/public.py", "    return order[picked(probabilities[order], wanted)]", "    return order[torch.randint(len(order), (len(wanted),), generator=stream)]", f"{TEACHER_PUBLIC} -k comes_once"),
+    Mutant("public pictures have the probabilities of other pictures", "methods/teacher/public.py", "given, pictures.probabilities[chosen]", "given, pictures.probabilities[: len(chosen)]", f"{TEACHER_PUBLIC} -k comes_once"),
+    Mutant("public pictures have the shares of the teacher's own labels", "methods/teacher/public.py", "(torch.tensor(card.probabilities, dtype=torch.float64).cumsum(0) * n)", "(torch.ones(card.classes, dtype=torch.float64).div(card.classes).cumsum(0) * n)", f"{TEACHER_PUBLIC} -k shares_of_the_prior"),
+    Mutant("lite0 unpickles whatever file is there", "nets/lite0.py", "    if (found := hashlib.sha256(content).hexdigest()) != SHA256:\n", "    if (found := SHA256) != SHA256:\n", f"{LITE0} -k other_weights"),
+    Mutant("what is stated beside an ONNX file is not in its digest", "nets/onnx_files.py", "{\"model\": model, \"about\": about}", "{\"model\": model}", f"{ONNX} -k certificate"),
+    Mutant("the path of an ONNX file gets into a certificate", "nets/onnx_files.py", "    if file.is_absolute():\n", "    if False:\n", f"{ONNX} -k no_networks"),
+    Mutant("lite0 runs the code of a pickle", "nets/lite0.py", "weights_only=True", "weights_only=False", f"{LITE0} -k tensors_alone"),
+    Mutant("the teacher's score is of the likeliest label", "methods/teacher/loop.py", "return -losses(self.mean.released, records)[None]", "return self.mean.released.probabilities(records.tensors()[0]).amax(1).log()[None]", TEACHER),
     Mutant("features are normalised over the batch", "nets/scattering.py", "        return features\n", "        features[:, :-1] -= features[:, :-1].mean(0)\n        return features\n", f"{SCATTERING} {TEACHER}"),
     Mutant("features are not normalised", "nets/scattering.py", "normalised(self.coefficients(images[i].clone()), self.group).flatten()", "self.coefficients(images[i].clone()).flatten()", SCATTERING),
     Mutant("an encoder may look at the other pictures of a batch", "nets/encoders.py", "for chosen in (even, ~even)", "for chosen in ()", f"{ENCODERS} -k each_picture"),
@@ -1130,7 +1142,7 @@ Mutant("ranks: every rank adds noise", "privacy/distributed.py", "        total 
     Mutant("a table has no identity for the budget log and resume", "run/storage/data_sources.py", "identity=identify_table(table)", "identity=identify_table(table[:0])", f"{WAY}::test_a_run_is_not_resumed_on_other_rows"),
     Mutant("a copy of a table is another data set under another card", "data/tables/identity.py", "table.mark or mark(", "mark(", f"{WAY}::test_a_copy_at_another_place_with_another_card_adds_up"),
     Mutant("the mark of a table is of the columns that its card declares", "data/tables/read.py", "raw_rows.add(block)", "raw_rows.add([columns[at] for at in wanted])", "tests/data/tables/test_table_split.py::test_a_copy_has_the_mark_of_the_rows_whatever_its_form_and_its_card"),
-    Mutant("pieces of a stream of rows repeat their values", "methods/synthesizer.py", "np.arange(start, start + size)", "np.arange(size)", f"{WAY}::test_pieces_of_a_stream_are_the_samples"),
+    Mutant("pieces of a stream of rows repeat their values", "methods/synthesizer.py", "np.arange(start, start + len(images))", "np.arange(len(images))", f"{WAY}::test_pieces_of_a_stream_are_the_samples"),
     Mutant("the release of a table may have another number of rows", "run/release/verify.py", "samples = rows_of(folder / TABLE_SET)", "samples = 3", f"{WAY}::test_rows_of_a_release_are_counted"),
     Mutant("the release of pictures may hold a table", "run/release/verify.py", "if (foreign := SAMPLE_SET if table else TABLE_SET) in listed:", "if (foreign := '') in listed:", f"{WAY}::test_rows_of_a_release_are_counted"),
 )  # fmt: skip

@@ -27,6 +27,10 @@ Kind: TypeAlias = Literal["method", "encoder", "generator"]
 NOT_KNOWN = "not known"
 """Of a fact that neither the package nor the object states."""
 _LONGEST = 1_000  # letters of a fact
+_OWN_ENCODERS = {"lite0": ("gossamer.nets.lite0", "load")}
+"""Encoders of Gossamer itself: the module, and the function that makes one. Their packages are optional."""
+_FROM_FILES = {"onnx": ("gossamer.nets.onnx_files", "load")}
+"""Encoders in files, named KIND:FILE: the module, and the function that makes one from what follows the colon."""
 _SOURCE = frozenset({".py", ".toml", ".json", ".txt"})
 _added: dict[tuple[str, str], "_Added"] = {}
 
@@ -89,7 +93,7 @@ def allow(reference: str) -> str:
 
     Args:
         reference: a module and an object in it. A method is called by its own name, anything else by the reference. The
-            module may lie in the working folder.
+            module may lie in the working folder. `onnx:FILE` is an encoder in a file.
 
     Raises:
         RequestError: if there is no such module or object, or its import fails.
@@ -97,6 +101,10 @@ def allow(reference: str) -> str:
     module, _, path = reference.partition(":")
     if not module or not path:
         raise RequestError(f"{reference!r} is not of the form module:object.")
+    if module in _FROM_FILES:
+        reader = importlib.import_module(_FROM_FILES[module][0])
+        _added["encoder", reference] = _Added(getattr(reader, _FROM_FILES[module][1])(path), reader.CODE)
+        return reference
     if str(Path.cwd()) not in sys.path:
         sys.path.append(str(Path.cwd()))  # last: no file there takes the place of an installed module
     value = _imported(f"The plug-in {reference!r}", module, path)
@@ -119,6 +127,10 @@ def load(kind: Kind, name: str) -> Any:
     Raises:
         RequestError: if there is none, if its import fails, or if it is a `module:object` that the user has not named.
     """
+    if kind == "encoder" and name in _OWN_ENCODERS and (kind, name) not in _added:
+        module, maker = _OWN_ENCODERS[name]
+        made = importlib.import_module(module)
+        _added[kind, name] = _Added(getattr(made, maker)(), made.CODE)
     if (kind, name) in _added:
         return _added[kind, name].value
     if name in (known := _installed(kind)):
@@ -133,9 +145,10 @@ def load(kind: Kind, name: str) -> Any:
             f"The {kind} {name!r} is no installed plug-in, and code is not imported because a file names it. If you trust it, "
             f"name it yourself: `gossamer --plugin {name} COMMAND`, or gossamer.plugins.allow({name!r}) in Python."
         )
+    own = [*_OWN_ENCODERS] if kind == "encoder" else []
     raise RequestError(
-        f"there is no {kind} {name!r}.{did_you_mean(name, names(kind))} "
-        f"Installed: {', '.join(names(kind)) or 'none'}. Your own is named module:object."
+        f"there is no {kind} {name!r}.{did_you_mean(name, [*own, *names(kind)])} "
+        f"Installed: {', '.join([*own, *names(kind)]) or 'none'}. Your own is named module:object."
     )
 
 

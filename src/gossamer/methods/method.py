@@ -310,6 +310,8 @@ class Method(ABC, Generic[C, S]):
     """The kind of records that it trains on. A card describes the same kind."""
     takes_public: ClassVar[bool] = True
     """Whether it can use public records."""
+    releases_public: ClassVar[bool] = False
+    """Whether its release contains the public records themselves."""
     can_warm_start: ClassVar[bool] = False
     """Whether other methods may start on what it releases: it is quick, and draws pictures without a sampler's many steps."""
     shards_records: ClassVar[bool] = False
@@ -423,6 +425,25 @@ class Method(ABC, Generic[C, S]):
             labels = drawn if int(net.classes) > 1 else torch.zeros_like(drawn)  # type: ignore[arg-type]  # every such net states it
         with torch.no_grad():
             return net(latents, labels), labels
+
+    def chunks(
+        self,
+        net: "nn.Module",
+        config: C,
+        card: "DataCard",
+        sizes: Sequence[int],
+        labels: "Tensor | None",
+        stream: "torch.Generator",
+    ) -> "Iterator[tuple[Tensor, ...]]":
+        """Samples in chunks of these sizes, each as `sample` gives it. Overridden where all of them are chosen together.
+
+        A method that knows how likely each class is adds the probabilities, float32 [n, classes], to images and labels.
+        """
+        at = 0
+        for size in sizes:
+            wanted = None if labels is None else labels[at : at + size]
+            yield self.sample(net, config, card, size, wanted, stream)
+            at += size
 
     def plan(self, config: C, card: "DataCard") -> "Plan":
         """What a run may release, over all phases. Pure: reads no record.
@@ -562,7 +583,20 @@ class Job(Generic[C_co, S_co]):
         self, net: "nn.Module", n: int, labels: "Tensor | None", stream: "torch.Generator"
     ) -> "tuple[Tensor, Tensor]":
         """See `Method.sample`. Raises GossamerError: what the method has drawn are no samples of this shape and number."""
-        pair = self.method.sample(net, self.config, self.card, n, labels, stream)
+        return self._proper(self.method.sample(net, self.config, self.card, n, labels, stream), n)
+
+    def chunks(
+        self, net: "nn.Module", sizes: Sequence[int], labels: "Tensor | None", stream: "torch.Generator"
+    ) -> "Iterator[tuple[Tensor, Tensor, Tensor | None]]":
+        """See `Method.chunks`: images, labels, and probabilities or None. Raises GossamerError as `sample`."""
+        drawn = self.method.chunks(net, self.config, self.card, sizes, labels, stream)
+        for size, chunk in zip(sizes, drawn, strict=True):
+            pair, more = (chunk[:2], chunk[2:]) if isinstance(chunk, tuple) else (chunk, ())
+            images, given = self._proper(pair, size)
+            yield images, given, more[0] if more else None
+
+    def _proper(self, pair: object, n: int) -> "tuple[Tensor, Tensor]":
+        """What a method has drawn, if these are n samples of the card. Raises GossamerError: they are not."""
         if not isinstance(pair, tuple) or len(pair) != 2 or not all(isinstance(part, torch.Tensor) for part in pair):
             raise GossamerError(f"{self.method.name} draws no pair of tensors. This is a fault of the method.")
         images, drawn = pair

@@ -117,11 +117,12 @@ class Synthesizer:
             codes = [np.empty((0, len(self.card.columns)), np.int32), *(piece.codes for piece in pieces)]
             return TableSamples(np.concatenate(codes), self.card, pieces[0].seed if pieces else 0)
         images, drawn_labels = np.empty((n, *self.card.shape), np.uint8), np.empty(n, np.int64)
-        done = 0
+        done, soft = 0, []
         for chunk in self.stream(n, labels=labels, seed=seed):
             images[done : done + len(chunk)], drawn_labels[done : done + len(chunk)] = chunk.images, chunk.labels
             done += len(chunk)
-        return Samples(images, drawn_labels, self.class_names)
+            soft += [] if chunk.probabilities is None else [chunk.probabilities]
+        return Samples(images, drawn_labels, self.class_names, np.concatenate(soft) if soft else None)
 
     def stream(
         self, n: int, *, labels: Sequence[int] | np.ndarray | None = None, seed: int | None = None
@@ -138,17 +139,17 @@ class Synthesizer:
         table = self.card.kind == "table"
         most = ROWS if table else at_once(self.card.shape, CHUNK)
         values_seed = secrets.randbits(62) if seed is None else seed
-        for start in range(0, n, most):
-            size = min(most, n - start)
-            batch_labels = None if wanted is None else wanted[start : start + size]
-            images, drawn_labels = self.job.sample(self.net, size, batch_labels, stream)
+        sizes = [min(most, n - start) for start in range(0, n, most)]
+        start = 0
+        for images, drawn_labels, probabilities in self.job.chunks(self.net, sizes, wanted, stream):
             if table:  # its images are codes
-                yield TableSamples(
-                    images.numpy().astype(np.int32), self.card, values_seed, np.arange(start, start + size)
-                )
+                positions = np.arange(start, start + len(images))
+                yield TableSamples(images.numpy().astype(np.int32), self.card, values_seed, positions)
+                start += len(images)
                 continue
             pixels = images.mul(255).round_().clamp_(0, 255).byte().numpy()
-            yield Samples(pixels, drawn_labels.numpy(), self.class_names)
+            soft = None if probabilities is None else probabilities.numpy()
+            yield Samples(pixels, drawn_labels.numpy(), self.class_names, soft)
 
     def _checked(self, labels: Sequence[int] | np.ndarray, n: int) -> Tensor:
         array = np.asarray(labels)

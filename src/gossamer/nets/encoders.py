@@ -1,9 +1,10 @@
 """Encoders that a plug-in adds: pictures to features. They are tested on public pictures before they see a record.
 
 An encoder is a function or a module, uint8 [n, C, H, W] to floats [n, width]. It may state `side` (height and width that it
-takes), `channels`, `unit_length` (True unless it says otherwise) and `batch`. Nothing that it does may depend on other
-pictures. PyTorch may round a row otherwise at another place, or in a batch of another size. So an encoder gets one picture in a
-call. Where it states a larger `batch`, each batch has that size and the last is filled up; then the test compares bits.
+takes, or the least and the most of them), `channels`, `unit_length` (True unless it says otherwise) and `batch`. Nothing that
+it does may depend on other pictures. PyTorch may round a row otherwise at another place, or in a batch of another size. So an
+encoder gets one picture in a call. Where it states a larger `batch`, each batch has that size and the last is filled up; then
+the test compares bits.
 """
 
 import math
@@ -18,6 +19,15 @@ from gossamer.errors import ConfinedError, PrivacyError, RequestError, withheld
 
 FEWEST = 8
 """Public pictures in the test of an encoder, at least."""
+
+
+def _side_of(encoder: Any, shape: tuple[int, ...]) -> Any:
+    """The side that an encoder takes; of a pair, the longer side of the pictures, but within the pair."""
+    side = getattr(encoder, "side", 0)
+    if isinstance(side, tuple) and len(side) == 2 and all(type(end) is int for end in side):
+        least, most = side
+        return min(max(*shape[1:], least), most)
+    return side
 
 
 class PluginEncoder:
@@ -43,7 +53,7 @@ class PluginEncoder:
         self.name, self.shape, self._encoder = name, tuple(shape), encoder
         parts = [encoder, *getattr(encoder, "__dict__", {}).values()]
         self._modules = [part for part in parts if isinstance(part, nn.Module)]
-        self._batch, self._side = getattr(encoder, "batch", 1), getattr(encoder, "side", 0)
+        self._batch, self._side = getattr(encoder, "batch", 1), _side_of(encoder, shape)
         self._channels = getattr(encoder, "channels", shape[0])
         self._unit_length = bool(getattr(encoder, "unit_length", True))
         self._reference: Tensor | None = None

@@ -47,11 +47,13 @@ class Samples(Labelled):
         images: uint8 [n, C, H, W].
         labels: int64 [n], from 0 to classes - 1.
         class_names: names of the labels, label 0 first; empty: unknown.
+        probabilities: float32 [n, classes], how likely each class is, where a classifier gave the labels.
     """
 
     images: np.ndarray
     labels: np.ndarray
     class_names: tuple[str, ...] = ()
+    probabilities: np.ndarray | None = None
 
     def __iter__(self) -> Iterator[np.ndarray]:
         """Yield images, then labels."""
@@ -66,7 +68,8 @@ class Samples(Labelled):
         """Return the image and label at a position, or the Samples at a slice, positions or a mask."""
         if isinstance(which, int | np.integer):
             return self.images[which], int(self.labels[which])
-        return Samples(self.images[which], self.labels[which], self.class_names)
+        probabilities = None if self.probabilities is None else self.probabilities[which]
+        return Samples(self.images[which], self.labels[which], self.class_names, probabilities)
 
     def to_torch(self, device: "torch.device | str" = "cpu") -> "tuple[Tensor, Tensor]":
         """Return images as float32 [n, C, H, W] in [0, 1], and labels as int64 [n]."""

@@ -20,9 +20,10 @@ _NUMERALS = [str(value) for value in range(256)]
 def write_samples(path: str | Path, chunks: Iterable[Labelled], *, count: int, force: bool = False) -> None:
     """Write samples; memory holds one chunk of images at a time. `readers.read` reads them back.
 
-    The ending of the path picks the form. A .npz has the keys images and labels, uncompressed, and class_names if classes have
-    names. A .csv has the columns label, class and C x H x W pixels. A .parquet has label, class and pixels, and the shape in
-    its metadata. Without an ending, it is a folder with a folder of .png for each class.
+    The ending of the path picks the form. A .npz has the keys images and labels, uncompressed, class_names if classes have
+    names, and probabilities if the samples have them. A .csv has the columns label, class and C x H x W pixels. A .parquet has
+    label, class and pixels, and the shape in its metadata. Without an ending, it is a
+    folder with a folder of .png for each class.
 
     Args:
         path: the file or folder to write. It appears under its name only when it is whole.
@@ -106,6 +107,7 @@ def _holds_samples(path: Path) -> bool:
 def _write_npz(path: Path, chunks: Iterator[Labelled], count: int) -> None:
     """Uncompressed members without dates, so that equal samples give equal files."""
     labels: list[np.ndarray] = []
+    probabilities: list[np.ndarray] = []
     names: tuple[str, ...] = ()
     with zipfile.ZipFile(path, "w") as archive:
         with archive.open(zipfile.ZipInfo("images.npy"), "w", force_zip64=True) as member:
@@ -116,11 +118,14 @@ def _write_npz(path: Path, chunks: Iterator[Labelled], count: int) -> None:
                 member.write(np.ascontiguousarray(chunk.images).data)
                 labels.append(chunk.labels.astype(np.int64))
                 names = chunk.class_names
-        with archive.open(zipfile.ZipInfo("labels.npy"), "w") as member:
-            np.lib.format.write_array(member, np.concatenate(labels), allow_pickle=False)
-        if names:
-            with archive.open(zipfile.ZipInfo("class_names.npy"), "w") as member:
-                np.lib.format.write_array(member, np.array(names), allow_pickle=False)
+                if getattr(chunk, "probabilities", None) is not None:
+                    probabilities.append(chunk.probabilities)  # type: ignore[attr-defined]  # Samples have it
+        arrays = {"labels": np.concatenate(labels)}
+        arrays |= {"class_names": np.array(names)} if names else {}
+        arrays |= {"probabilities": np.concatenate(probabilities)} if probabilities else {}
+        for key, array in arrays.items():
+            with archive.open(zipfile.ZipInfo(f"{key}.npy"), "w") as member:
+                np.lib.format.write_array(member, array, allow_pickle=False)
 
 
 def _write_csv(path: Path, chunks: Iterator[Labelled], _count: int) -> None:

@@ -47,7 +47,8 @@ class Config(BaseConfig):
         embedding_steps: training steps of the feature network, on rendered pictures only.
         embedding_batch_size: rendered pictures in each of the `embedding_steps`.
         generator: plug-in that makes and varies pictures in place of `drawing`: its name, or module:object. Empty: none.
-        encoder: plug-in whose features measure similarity in place of `embedding`: its name, or module:object. Empty: none.
+        encoder: pre-trained network whose features measure similarity in place of `embedding`: lite0, onnx:FILE, the name of a
+            plug-in, or module:object. Empty: none.
     """
 
     noise_multiplier: float = FROM_EPSILON

@@ -1,28 +1,34 @@
-"""Teacher: what a run promises and costs. `loop.py` trains, `nets.py` has the classifier, `shapes.py` what it labels."""
+"""Teacher: what a run promises and costs. `loop.py` trains, `nets.py` has the classifier, `public.py` and `shapes.py` what it
+labels.
+"""
 
 import math
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from gossamer.errors import RequestError
 from gossamer.lazy import Lazy
-from gossamer.methods.method import FROM_EPSILON, BaseConfig, Encoder, MaybeZero, Method, Phases, batch_of
+from gossamer.methods.method import FROM_EPSILON, BaseConfig, Encoder, MaybeZero, Method, OnPublic, Phases, batch_of
 
 if TYPE_CHECKING:
     import torch
     from torch import Tensor, nn
 
     from gossamer.data.card import DataCard
-    from gossamer.methods.teacher import loop, shapes
+    from gossamer.methods.teacher import loop, public, shapes
     from gossamer.privacy.accounting import events
 else:
     loop, shapes = Lazy("gossamer.methods.teacher.loop"), Lazy("gossamer.methods.teacher.shapes")
+    public = Lazy("gossamer.methods.teacher.public")
     events = Lazy("gossamer.privacy.accounting.events")
 
 FASTEST = 16.0
 """The largest step size that is worked out."""
 SMALLEST = 8
 """Height or width below which scattering leaves too little."""
+PARTS = 100
+"""Steps in which the features of the public pictures are computed."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,7 +43,8 @@ class Config(BaseConfig):
         learning_rate: learning rate. 0: computed from noise, batch and steps.
         momentum: momentum of gradient descent, from 0 to 1.
         physical_batch_size: records whose gradients are computed at once. It limits the memory, not the result.
-        encoder: plug-in whose features replace wavelet scattering: its name, or module:object. Empty: scattering.
+        encoder: pre-trained network whose features replace wavelet scattering: lite0, onnx:FILE, the name of a plug-in, or
+            module:object. Empty: scattering.
     """
 
     noise_multiplier: float = FROM_EPSILON
@@ -63,7 +70,8 @@ def learning_rate(config: Config, card: "DataCard") -> float:
 
 
 class Teacher(Method[Config, "loop.State"]):
-    """Softmax regression on wavelet scattering, by DP-SGD: a classifier, which then labels drawn shapes.
+    """Softmax regression on wavelet scattering, or on the features of an encoder, by DP-SGD: a classifier. It then labels
+    public pictures, or drawn shapes.
 
     After Tramer and Boneh, "Differentially Private Learning Needs Better Features (or Much More Data)", ICLR 2021. The features
     are formulas, so no privacy goes into finding them, and what is trained is linear: 40,000 weights for ten classes of 28x28.
@@ -71,9 +79,9 @@ class Teacher(Method[Config, "loop.State"]):
     Guarantee: (epsilon, delta)-DP for one unit, add-or-remove-one. Each step is one Poisson-sampled Gaussian mechanism: every
     record's gradient is clipped to `max_norm`, noise is added to the sum once. Features are computed, and normalised,
     within each picture alone. An encoder is assumed to do the same, and to have learnt from no record; a test on public
-    pictures refuses one whose features depend on other pictures. What is released is the weights; the shapes come from a
-    drawing program that reads no record, so samples are post-processing. They carry what the teacher learnt about the labels,
-    and nothing of how the records look.
+    pictures refuses one whose features depend on other pictures. What is released is the weights, and the public pictures of
+    the run as they are. Without public pictures, samples are shapes of a drawing program that reads no record. So samples are
+    post-processing. They carry what the teacher learnt about the labels, and nothing of how the records look.
 
     Departures from the paper:
         - Group norm is over groups of 3 maps. The paper searches for the number of groups, and also takes means and deviations
@@ -84,17 +92,20 @@ class Teacher(Method[Config, "loop.State"]):
 
     name = "teacher"
     title = "DP teacher (softmax regression on wavelet scattering)"
-    takes_public = False
+    releases_public = True
     scores_have_no_scale = True
     additive_over_units = True
     config_type = Config
     loop = loop
 
     def phases(self, config: Config, card: "DataCard") -> "Phases[Config, loop.State]":
-        """One Poisson-sampled Gaussian per step."""
+        """The features of the public pictures, free; then one Poisson-sampled Gaussian per step."""
         rate = batch_of(config.expected_batch_size, card) / card.declared_size
         release = events.poisson_gaussian(sampling_rate=rate, noise_multiplier=config.noise_multiplier)
-        return [self.training(config.steps, [(release, config.steps)])]
+        return [
+            OnPublic(name="public features", steps=PARTS, body=lambda *given: loop.describe(*given)),
+            self.training(config.steps, [(release, config.steps)]),
+        ]
 
     def check(self, config: Config, card: "DataCard") -> None:
         """Refuse pictures that scattering cannot read, and a momentum that never forgets."""
@@ -115,6 +126,27 @@ class Teacher(Method[Config, "loop.State"]):
         labels: "Tensor | None",
         stream: "torch.Generator",
     ) -> "tuple[Tensor, Tensor]":
-        """Drawn digits and letters, with labels from the card's prior that are the teacher's own. See `shapes.labelled`."""
+        """Public pictures, or drawn digits and letters, with labels in the shares of the card's prior that are the teacher's
+        own. See `public.chunks` and `shapes.labelled`.
+        """
         del config
-        return shapes.labelled(net, card, n, labels, stream)
+        pictures: Any = net.labelled
+        if pictures is None:
+            return shapes.labelled(net, card, n, labels, stream)
+        images, given, _ = next(public.chunks(pictures, card, [n], labels, stream))
+        return images, given
+
+    def chunks(
+        self,
+        net: "nn.Module",
+        config: Config,
+        card: "DataCard",
+        sizes: Sequence[int],
+        labels: "Tensor | None",
+        stream: "torch.Generator",
+    ) -> "Iterator[tuple[Tensor, ...]]":
+        """With probabilities, where the run had public pictures. No picture comes twice before all have come."""
+        pictures: Any = net.labelled
+        if pictures is not None:
+            return public.chunks(pictures, card, sizes, labels, stream)
+        return super().chunks(net, config, card, sizes, labels, stream)

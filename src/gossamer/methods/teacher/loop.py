@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -11,9 +12,9 @@ from gossamer.data.records import Records
 from gossamer.methods import method
 from gossamer.methods.common import adversarial
 from gossamer.methods.common.learners import Average, Learner
-from gossamer.methods.method import Logs, Run, batch_of
-from gossamer.methods.teacher import Config, learning_rate
-from gossamer.methods.teacher.nets import Classifier, features_in_memory, losses
+from gossamer.methods.method import Logs, Run, StatefulDataclass, batch_of
+from gossamer.methods.teacher import PARTS, Config, learning_rate
+from gossamer.methods.teacher.nets import Classifier, features_in_memory, losses, with_features
 from gossamer.nets.encoders import PluginEncoder
 from gossamer.privacy.confined import Confined
 from gossamer.privacy.mechanisms.gaussian import PoissonGaussianSum, clipped_to
@@ -43,6 +44,29 @@ def train(run: Run[Config], state: "State", private: Confined[Records]) -> Itera
         yield {"released_norm": norm}
 
 
+def describe(run: Run[Config], state: "State", public: Records) -> Iterator[Logs]:
+    """The features of all public pictures, in as many parts as the phase has steps. No record enters."""
+    del run
+    parts, pictures = np.array_split(np.arange(len(public)), PARTS), state.public
+    for part in parts[state.step :]:
+        pictures.add(state.W.net, public[part])
+        yield {}
+
+
+@dataclass
+class PublicPictures(StatefulDataclass):
+    """The pictures that the classifier labels: uint8 [m, C, H, W], and their features [m, features], float16."""
+
+    images: Tensor
+    features: Tensor
+
+    def add(self, net: Classifier, pictures: Records) -> None:
+        """Take pictures with their features."""
+        described = torch.from_numpy(with_features(net, pictures).images)
+        self.images = torch.cat([self.images, torch.from_numpy(np.ascontiguousarray(pictures.images))])
+        self.features = torch.cat([self.features, described])
+
+
 @dataclass
 class State(method.State):
     """The weights have seen records through releases only.
@@ -52,16 +76,18 @@ class State(method.State):
 
     W: Learner[Classifier]
     mean: Average[Classifier]
+    public: PublicPictures
 
     @property
     def released(self) -> Classifier:
-        """The classifier that the run hands out."""
-        return self.mean.released
+        """The classifier that the run hands out, with the public pictures that it has labelled."""
+        net = self.mean.released
+        return net.with_labelled(self.public.images, self.public.features) if len(self.public.images) else net
 
     @torch.no_grad()
     def scores(self, records: Records) -> Tensor:
         """log p(y | x) of records, by the weights that are released, so that attackers can rank them. [1, n]"""
-        return -losses(self.released, records)[None]
+        return -losses(self.mean.released, records)[None]
 
 
 def start(run: Run[Config]) -> State:
@@ -74,7 +100,10 @@ def start(run: Run[Config]) -> State:
     W = Learner(
         net, lambda weights: torch.optim.SGD(weights, lr=learning_rate(config, run.card), momentum=config.momentum)
     )
-    return State(W, Average(net, 1.0))
+    none = PublicPictures(
+        torch.empty(0, *run.card.shape, dtype=torch.uint8), torch.empty(0, net.features.size, dtype=torch.float16)
+    )
+    return State(W, Average(net, 1.0), none)
 
 
 def generator(config: Config, card: DataCard) -> Classifier:

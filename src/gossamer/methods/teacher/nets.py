@@ -1,6 +1,9 @@
-"""The teacher: a softmax regression on wavelet scattering, or on the features of an encoder."""
+"""The teacher: a softmax regression on wavelet scattering, or on the features of an encoder; and what it has labelled."""
 
+import copy
 import dataclasses
+from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 import torch
@@ -17,12 +20,34 @@ LARGEST = 1 << 31
 """Bytes of features that are kept through a run; beyond them, each step computes the features of its batch."""
 
 
+class Labelled(nn.Module):
+    """Public pictures, and how likely the teacher finds each class.
+
+    Args:
+        images: uint8 [m, C, H, W], as they were given.
+        probabilities: float32 [m, classes].
+    """
+
+    images: Tensor
+    probabilities: Tensor
+
+    def __init__(self, images: Tensor, probabilities: Tensor) -> None:
+        super().__init__()
+        self.register_buffer("images", images)
+        self.register_buffer("probabilities", probabilities)
+
+
 class Classifier(nn.Module):
-    """Pictures to the probability of each class. Its weights are those of the last layer alone: [classes, features], from 0."""
+    """Pictures to the probability of each class. Its weights are those of the last layer alone: [classes, features], from 0.
+
+    `labelled` holds the public pictures of the run, where it had any.
+    """
+
+    labelled: Labelled | None
 
     def __init__(self, shape: tuple[int, ...], classes: int, encoder: PluginEncoder | None = None) -> None:
         super().__init__()
-        self.classes = classes
+        self.classes, self.labelled = classes, None
         self.features: Scattering | PluginEncoder = Scattering(shape) if encoder is None else encoder
         self.head = nn.Linear(self.features.size, classes, bias=False)
         nn.init.zeros_(self.head.weight)
@@ -37,6 +62,28 @@ class Classifier(nn.Module):
         """Features as they are kept, float16 [n, features]."""
         features: Tensor = self.features(images)
         return features.half()
+
+    @torch.no_grad()
+    def with_labelled(self, images: Tensor, features: Tensor) -> "Classifier":
+        """A copy that has labelled public pictures. images: uint8 [m, C, H, W]; features: as `halved` gives them."""
+        pieces = [piece.to(self.head.weight.device) for piece in features.split(PIECE)]
+        net = copy.deepcopy(self)
+        net.labelled = Labelled(
+            images, torch.cat([F.softmax(self.head(piece.float()), dim=1).cpu() for piece in pieces])
+        )
+        return net
+
+    def load_state_dict(self, state_dict: Mapping[str, Any], strict: bool = True, assign: bool = False) -> Any:
+        """As of any module. How many pictures it has labelled is that of the state, and there may be none."""
+        pictures, probabilities = (state_dict.get(f"labelled.{name}") for name in ("images", "probabilities"))
+        self.labelled = None
+        if pictures is not None and probabilities is not None:
+            classes = self.head.out_features
+            self.labelled = Labelled(
+                torch.empty(len(probabilities), *pictures.shape[1:], dtype=torch.uint8),
+                torch.empty(len(pictures), classes),
+            )
+        return super().load_state_dict(state_dict, strict=strict, assign=assign)
 
 
 def with_features(net: Classifier, records: Records) -> Records:

@@ -104,6 +104,8 @@ _BUILT_IN = {
     "teacher": "the drawing program of this version of Gossamer, digits and letters",
 }
 """Methods with a public input of their own."""
+_RELEASES_PUBLIC = frozenset({"teacher"})
+"""Methods whose release contains the public records of the run, with labels, in place of a public input of their own."""
 
 _GLYPHS_TUNED = (
     "its constants were chosen on half of scikit-learn's digits. Its way of drawing comes from a version that was tuned on "
@@ -185,6 +187,8 @@ def public_inputs(settings: dict[str, Any]) -> list[dict[str, Any]]:
     for method in _methods(settings):
         if method not in _BUILT_IN or (method == "evolve" and _plugins(settings, "generator")):
             continue  # a generator replaces the drawing program
+        if _contained(settings):
+            continue
         what = _BUILT_IN[method].format(settings=_drawing(settings["config"]))
         inputs.append({"what": what, "origin": "part of the program", "tuned": _GLYPHS_TUNED})
     for entry in _plugins(settings, "encoder", "generator"):
@@ -192,6 +196,13 @@ def public_inputs(settings: dict[str, Any]) -> list[dict[str, Any]]:
         origin = f"trained on: {entry['trained_on']} (as its author states)"
         inputs.append({"what": _plugin(entry), **about, "origin": origin, "tuned": "as declared under pretrained"})
     return inputs
+
+
+def _contained(settings: dict[str, Any]) -> str:
+    """Say that the release contains the public records; empty: it does not."""
+    if settings["public"]["kind"] == "none" or settings["method"] not in _RELEASES_PUBLIC:
+        return ""
+    return f". {MODEL} contains these pictures as they are, and its samples are these pictures with other labels"
 
 
 def _plugins(settings: dict[str, Any], *kinds: str) -> list[dict[str, str]]:
@@ -276,6 +287,7 @@ def not_covered(settings: dict[str, Any]) -> list[str]:
         case "records":
             whose = [
                 f"the public records, {public['name']}, and whether someone in them is also in the private records"
+                f"{_contained(settings)}"
             ]
         case "share":
             whose = [f"{_made_public(settings)}. The generator may reveal anything about them"]
@@ -292,7 +304,7 @@ def public_data(settings: dict[str, Any]) -> str:
     ]
     match public["kind"]:
         case "records":
-            named = [f"{public['name']} ({public['count']:,} records, not protected)"]
+            named = [f"{public['name']} ({public['count']:,} records, not protected){_contained(settings)}"]
         case "share":
             named = [f"{_made_public(settings)}; not protected"]
         case _:

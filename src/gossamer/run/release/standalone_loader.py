@@ -134,10 +134,18 @@ def loadable(certificate: Certificate) -> tuple[str, str]:
             "",
             f"it needs {' and '.join(f'the {kind} {name}' for kind, name in job.own_pretrained)}, which no release contains",
         )
+    if contains_public(certificate):
+        return "", "its samples are public pictures, which Gossamer picks so that none comes twice"
     try:
         return loader(certificate.method), ""
     except Unloadable as error:
         return "", str(error)
+
+
+def contains_public(certificate: Certificate) -> bool:
+    """Whether the samples of a release are the public records of its run."""
+    inputs = certificate.facts.get("public_inputs", [])
+    return METHODS[certificate.method].releases_public and any("records" in entry for entry in inputs)
 
 
 def is_same(actual: bytes, written: str, *, strokes: bool = True) -> bool:

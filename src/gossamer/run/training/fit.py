@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 import torch
 
-from gossamer import notebook
+from gossamer import notebook, plugins
 from gossamer.data.card import protected_part
 from gossamer.data.pixels.polarity import NEARLY_CONSTANT
 from gossamer.data.pixels.to_uint8 import SCALED
@@ -136,6 +136,11 @@ def fit(  # noqa: PLR0913 (its arguments are the options of a command)
         tensorboard_writer()
     with shown(sink, progress=progress) as events, _run_folder(out, sink) as folder:
         _check(request, folder, public=public is not None or public_share is not None, device=device)
+        if public_share is not None and request.job.method.releases_public:
+            raise RequestError(
+                f"The release of {request.job.method.name} contains the public pictures, so --public-share would publish "
+                "records. Write pictures that may be published into a folder, and give it as --public."
+            )
         if not public_test_data:
             budget_log_at(accounts, beside=folder)  # refused before a record is read
         return _fit(
@@ -244,6 +249,14 @@ def _log_start(run: TrainingRun, request: Request, facts: DataFacts, sources: Da
         )
     if facts.one_shade:
         run.log(NEARLY_CONSTANT)
+    if facts.public["kind"] != "none" and run.job.method.releases_public:
+        run.log("The release will contain the public pictures as they are. Check that their licence allows this.")
+    for kind, name in run.job.pretrained:
+        if plugins.origin(kind, name).trained_on == plugins.NOT_KNOWN:
+            run.log(
+                f"Caution: it is not known what the {kind} {name!r} was trained on. If private records were among it, no "
+                "epsilon covers them. State it as `trained_on`."
+            )
     if sources.held.data is not None and not run.job.card.data_set:
         run.log(
             "These records have no path. Put a name as data_set on the card: then the budget log also counts runs on changed "

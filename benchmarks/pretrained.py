@@ -1,0 +1,151 @@
+"""What a pretrained encoder gives the teacher: its accuracy, and that of a classifier trained on the public pictures it labels.
+
+The data are an .npz with train_images, train_labels, test_images and test_labels, such as the part of CIFAR-10. Every second
+training record stands for a public picture without a label in the second measure, and only the others are private. The
+accuracies are computed on real records, so no guarantee covers them.
+
+    python benchmarks/pretrained.py ../shared/data/cifar10_subset/cifar10_5000_1000.npz --out results.jsonl --features lite0.npy
+"""
+
+import argparse
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from sklearn.linear_model import LogisticRegression
+
+from gossamer.data.card import DataCard
+from gossamer.data.records import Records
+from gossamer.intervals import proportion
+from gossamer.methods.teacher.loop import PublicPictures
+from gossamer.methods.teacher.nets import Classifier, with_features
+from gossamer.nets.encoders import PluginEncoder
+from gossamer.privacy.confined import Confined
+from gossamer.privacy.ledger import PrivacyLedger
+from gossamer.privacy.random.noise import Rng
+from gossamer.run.training.plan import plan
+
+C = 10.0
+"""Inverse strength of the penalty of the logistic regression, for features of length 1."""
+
+MEASURES = ["no privacy", "classifier", "labelled"]
+
+
+def read(path: Path) -> tuple[Records, Records]:
+    """Training and test records."""
+    arrays = np.load(path)
+
+    def part(name: str) -> Records:
+        images = np.ascontiguousarray(arrays[f"{name}_images"].transpose(0, 3, 1, 2))
+        return Records(images, arrays[f"{name}_labels"].astype(np.int64))
+
+    return part("train"), part("test")
+
+
+def described(records: Records, encoder: str, classes: int, cache: Path | None) -> Records:
+    """Features in place of images. cache: file that holds them, or will."""
+    if cache is not None and cache.is_file():
+        return Records(np.load(cache), records.labels)
+    net = Classifier(records.shape, classes, PluginEncoder(encoder, records.shape))
+    begun = time.process_time()
+    found = with_features(net, records)
+    print(
+        f"features: {(time.process_time() - begun) / len(records) * 1e3:.0f} ms of processor time a picture", flush=True
+    )
+    if cache is not None:
+        np.save(cache, found.images)
+    return found
+
+
+def trained(
+    private: Records, shape: tuple[int, int, int], classes: int, settings: dict[str, Any], epsilon: float, seed: int,
+    public: PublicPictures | None = None,
+) -> tuple[Any, Classifier, dict[str, Any]]:  # fmt: skip
+    """A run's job, what it releases, and figures of it. private: with features in place of images."""
+    card = DataCard(shape=shape, classes=classes, declared_size=len(private))
+    request = plan("teacher", card, settings, epsilon=epsilon, delta=1e-5)
+    ledger = PrivacyLedger(budget=request.epsilon, delta=request.delta, relation=request.job.relation)
+    ledger.reserve(request.plan)
+    begun = time.process_time()
+    training = request.job.begin(Rng(seed))
+    state: Any = training.state
+    if public is not None:
+        state.public = public
+    for _ in training.drive(Confined(private, ledger)):
+        pass
+    facts = {"noise_multiplier": request.job.settings["noise_multiplier"], "processor_s": time.process_time() - begun}
+    return request.job, state.released, facts
+
+
+def regression(features: np.ndarray, labels: np.ndarray, test: Records) -> int:
+    """How many test records a logistic regression on these features gets right."""
+    model = LogisticRegression(C=C, tol=1e-3).fit(features.astype(np.float32), labels)
+    return int((model.predict(test.images.astype(np.float32)) == test.labels).sum())
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("data", type=Path)
+    parser.add_argument("--encoder", default="lite0")
+    parser.add_argument("--epsilons", type=float, nargs="+", default=[1.0, 10.0])
+    parser.add_argument("--seeds", type=int, nargs="+", default=[0])
+    parser.add_argument("--measures", choices=MEASURES, nargs="+", default=MEASURES)
+    parser.add_argument("--features", type=Path, help=".npy with the features of all records, or where to keep them")
+    parser.add_argument(
+        "--held-out", action="store_true", help="ask about every fifth training record, and no test record"
+    )
+    parser.add_argument("--out", type=Path, help="file to which each figure is added as a line of JSON")
+    options = parser.parse_args()
+    torch.set_num_threads(1)
+
+    train, test = read(options.data)
+    shape, classes = train.shape, int(train.labels.max()) + 1
+    pictures = np.concatenate([train.images, test.images])
+    everything = Records(pictures, np.concatenate([train.labels, test.labels]))
+    features = described(everything, options.encoder, classes, options.features)
+    learning, asked = features[: len(train)], features[len(train) :]
+    if options.held_out:
+        fifth = np.arange(len(train)) % 5 == 4
+        learning, asked, train = learning[~fifth], learning[fifth], train[~fifth]
+
+    def report(what: str, right: int, **facts: Any) -> None:
+        share = proportion(right, len(asked), "asked")
+        line = {"what": what, "encoder": options.encoder, "asked": "held out" if options.held_out else "test", **facts}
+        line |= {"accuracy": round(share.value, 4), "low": round(share.low, 4), "high": round(share.high, 4)}
+        print(json.dumps(line), flush=True)
+        if options.out is not None:
+            with options.out.open("a", encoding="utf-8") as file:
+                file.write(json.dumps(line) + "\n")
+
+    public = np.arange(len(learning)) % 2 == 1
+    folder = PublicPictures(torch.from_numpy(train.images[public]), torch.from_numpy(learning.images[public]))
+    place = {picture.tobytes(): at for at, picture in enumerate(train.images[public])}
+    asked_features = torch.from_numpy(asked.images).float()
+
+    if "no privacy" in options.measures:
+        report("regression on all records, no privacy", regression(learning.images, learning.labels, asked))
+        right = regression(folder.features.numpy(), learning.labels[public], asked)
+        report("regression on the public part with true labels", right)
+    settings = {"encoder": options.encoder}
+    for seed in options.seeds:
+        for epsilon in options.epsilons:
+            about = {"epsilon": epsilon, "seed": seed}
+            if "classifier" in options.measures:
+                _, net, facts = trained(learning, shape, classes, settings, epsilon, seed)
+                said = net.head(asked_features).argmax(1).numpy()
+                report("classifier", int((said == asked.labels).sum()), **about, records=len(learning), **facts)
+            if "labelled" in options.measures:
+                job, net, facts = trained(learning[~public], shape, classes, settings, epsilon, seed, folder)
+                ((images, labels, _),) = job.chunks(net, [int(public.sum())], None, torch.Generator().manual_seed(seed))
+                where = np.array([place[picture.tobytes()] for picture in images.mul(255).round().byte().numpy()])
+                correct = float((labels.numpy() == learning.labels[public][where]).mean())
+                right = regression(folder.features.numpy()[where], labels.numpy(), asked)
+                about |= {"records": int((~public).sum()), "pictures": len(where), "labels_right": round(correct, 4)}
+                report("regression on the labelled public part", right, **about, **facts)
+
+
+if __name__ == "__main__":
+    main()
