@@ -310,8 +310,8 @@ class Method(ABC, Generic[C, S]):
     """The kind of records that it trains on. A card describes the same kind."""
     takes_public: ClassVar[bool] = True
     """Whether it can use public records."""
-    releases_public: ClassVar[bool] = False
-    """Whether its release contains the public records themselves."""
+    releases_public_with: ClassVar[str | None] = None
+    """The setting with which its release contains the public records themselves. Empty: always. None: never."""
     can_warm_start: ClassVar[bool] = False
     """Whether other methods may start on what it releases: it is quick, and draws pictures without a sampler's many steps."""
     shards_records: ClassVar[bool] = False
@@ -398,6 +398,12 @@ class Method(ABC, Generic[C, S]):
     def needs_public(self, config: C) -> bool:  # noqa: ARG002 (for methods that need it)
         """Whether these settings are impossible without public records or a start."""
         return False
+
+    @classmethod
+    def releases_public(cls, settings: Mapping[str, Any]) -> bool:
+        """Whether a release with these settings contains the public records of the run."""
+        setting = cls.releases_public_with
+        return setting is not None and (not setting or bool(settings.get(setting)))
 
     def explain(self, config: C) -> str:  # noqa: ARG002 (for methods that need it)
         """A line for `gossamer plan`; empty: none."""
@@ -535,6 +541,11 @@ class Job(Generic[C_co, S_co]):
     def needs_public(self) -> bool:
         """Whether the run is impossible without public records."""
         return self.method.needs_public(self.config) if self.first is None else self.first.needs_public
+
+    @property
+    def releases_public(self) -> bool:
+        """See `Method.releases_public`."""
+        return self.method.releases_public(vars(self.config))
 
     @property
     def takes_public(self) -> bool:

@@ -1,5 +1,6 @@
 """Moments of an encoder's features: what is asked, how much a record moves it, and the classifier that the answer makes."""
 
+import json
 import math
 from collections.abc import Iterator
 from pathlib import Path
@@ -28,6 +29,7 @@ from gossamer.methods.moments.features import (
 )
 from gossamer.methods.synthesizer import Synthesizer
 from gossamer.nets.encoders import PluginEncoder
+from gossamer.privacy.certificate.statements import _RELEASES_PUBLIC
 from gossamer.privacy.confined import Confined
 from gossamer.privacy.ledger import PrivacyLedger
 from gossamer.privacy.queries import Bounds
@@ -261,15 +263,23 @@ def test_a_run_is_released_loaded_and_verified(tmp_path: Path) -> None:
     assert np.array_equal(one.labels, other.labels)
     shown = {image.tobytes() for image in public.images}
     assert all(image.tobytes() in shown for image in one.images)
-    with pytest.raises(RequestError, match="public"):
-        fit(
-            "moments",
-            data=held,
-            card=CARD,
-            out=tmp_path / "none",
-            delta=1e-3,
-            progress=False,
-            accounts=None,
-            **SETTINGS,
-        )
+    certificate = json.loads((tmp_path / "out" / "certificate.json").read_text())
+    assert "contains these pictures as they are" in certificate["not_covered"][0]
+
+
+def test_public_pictures_are_needed_and_are_no_share_of_the_records(tmp_path: Path) -> None:
+    """The release would publish the share."""
+    given: dict[str, Any] = {
+        "data": pictures(300), "card": CARD, "out": tmp_path / "none", "delta": 1e-3, "progress": False, "accounts": None,
+    }  # fmt: skip
+    with pytest.raises(RequestError, match="need public records"):
+        fit("moments", **given, **SETTINGS)
+    with pytest.raises(RequestError, match="public_share would publish records"):
+        fit("moments", public_share=0.2, **given, **SETTINGS)
     assert not (tmp_path / "none").exists()
+
+
+def test_the_certificate_knows_which_releases_contain_public_records() -> None:
+    """The sentences know the methods by name, and the methods say it themselves."""
+    said = {name: method.releases_public_with for name, method in METHODS.items()}
+    assert {name: setting for name, setting in said.items() if setting is not None} == _RELEASES_PUBLIC

@@ -34,8 +34,9 @@ class Config(BaseConfig):
         cells_radius: clipping bound of the distance from a cluster's centre, in the unit of `radius`.
         classes_noise: noise multiplier of the first query, which finds the clusters, divided by `noise_multiplier`.
         threshold: pixels of a sample below this share of its brightest pixel become black, from 0 to 1. It removes specks.
-        encoder: plug-in whose features replace pixels: its name, or module:object. The run releases a classifier, and the
-            pictures in `public` with its labels. Only `axes` and `noise_multiplier` have a meaning then. Empty: none.
+        encoder: pre-trained network whose features replace pixels: lite0, onnx:FILE, the name of a plug-in, or module:object.
+            The run releases a classifier, and the pictures in `public` with its labels. Only `axes` and `noise_multiplier` have
+            a meaning then. Empty: none.
     """
 
     noise_multiplier: float = FROM_EPSILON
@@ -72,6 +73,7 @@ class ClassMoments(Method[Config, "loop.State"]):
     config_type = Config
     loop = loop
     can_warm_start = True
+    releases_public_with = "encoder"
     suits_dark_background = ("threshold",)
 
     def check(self, config: Config, card: "DataCard") -> None:  # noqa: ARG002 (what every method is asked)

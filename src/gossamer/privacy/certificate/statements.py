@@ -104,8 +104,8 @@ _BUILT_IN = {
     "teacher": "the drawing program of this version of Gossamer, digits and letters",
 }
 """Methods with a public input of their own."""
-_RELEASES_PUBLIC = frozenset({"teacher"})
-"""Methods whose release contains the public records of the run, with labels, in place of a public input of their own."""
+_RELEASES_PUBLIC = {"moments": "encoder", "teacher": ""}
+"""Methods whose release contains the public records of the run, with labels; and the setting with which it does, or always."""
 
 _GLYPHS_TUNED = (
     "its constants were chosen on half of scikit-learn's digits. Its way of drawing comes from a version that was tuned on "
@@ -200,7 +200,8 @@ def public_inputs(settings: dict[str, Any]) -> list[dict[str, Any]]:
 
 def _contained(settings: dict[str, Any]) -> str:
     """Say that the release contains the public records; empty: it does not."""
-    if settings["public"]["kind"] == "none" or settings["method"] not in _RELEASES_PUBLIC:
+    setting = _RELEASES_PUBLIC.get(settings["method"])
+    if settings["public"]["kind"] == "none" or setting is None or (setting and not settings["config"].get(setting)):
         return ""
     return f". {MODEL} contains these pictures as they are, and its samples are these pictures with other labels"
 

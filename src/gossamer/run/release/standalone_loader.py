@@ -145,7 +145,9 @@ def loadable(certificate: Certificate) -> tuple[str, str]:
 def contains_public(certificate: Certificate) -> bool:
     """Whether the samples of a release are the public records of its run."""
     inputs = certificate.facts.get("public_inputs", [])
-    return METHODS[certificate.method].releases_public and any("records" in entry for entry in inputs)
+    return METHODS[certificate.method].releases_public(certificate.config) and any(
+        "records" in entry for entry in inputs
+    )
 
 
 def is_same(actual: bytes, written: str, *, strokes: bool = True) -> bool:

@@ -136,10 +136,10 @@ def fit(  # noqa: PLR0913 (its arguments are the options of a command)
         tensorboard_writer()
     with shown(sink, progress=progress) as events, _run_folder(out, sink) as folder:
         _check(request, folder, public=public is not None or public_share is not None, device=device)
-        if public_share is not None and request.job.method.releases_public:
+        if public_share is not None and request.job.releases_public:
             raise RequestError(
-                f"The release of {request.job.method.name} contains the public pictures, so --public-share would publish "
-                "records. Write pictures that may be published into a folder, and give it as --public."
+                f"With these settings, the release of {request.job.method.name} contains the public pictures, so "
+                "--public-share would publish records. Write pictures that may be published into a folder: give it as --public."
             )
         if not public_test_data:
             budget_log_at(accounts, beside=folder)  # refused before a record is read
@@ -249,7 +249,7 @@ def _log_start(run: TrainingRun, request: Request, facts: DataFacts, sources: Da
         )
     if facts.one_shade:
         run.log(NEARLY_CONSTANT)
-    if facts.public["kind"] != "none" and run.job.method.releases_public:
+    if facts.public["kind"] != "none" and run.job.releases_public:
         run.log("The release will contain the public pictures as they are. Check that their licence allows this.")
     for kind, name in run.job.pretrained:
         if plugins.origin(kind, name).trained_on == plugins.NOT_KNOWN:
