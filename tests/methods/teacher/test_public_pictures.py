@@ -15,7 +15,7 @@ from gossamer.data.records import Records
 from gossamer.errors import RequestError
 from gossamer.events import Event
 from gossamer.methods.method import Run
-from gossamer.methods.synthesizer import CHUNK, Synthesizer, model_bytes
+from gossamer.methods.synthesizer import Synthesizer, model_bytes
 from gossamer.methods.teacher import PARTS, Teacher, loop, public
 from gossamer.methods.teacher.nets import Classifier, Labelled, with_features
 from gossamer.privacy.confined import Confined
@@ -148,7 +148,7 @@ def test_a_state_with_pictures_is_loaded_into_a_fresh_classifier_and_one_without
 
 
 def test_a_run_is_released_loaded_and_verified(tmp_path: Path) -> None:
-    run, out, given, said = tmp_path / "run", tmp_path / "out", records(CHUNK + 30, seed=5), list[str]()
+    run, out, given, said = tmp_path / "run", tmp_path / "out", records(60, seed=5), list[str]()
 
     def sink(event: Event) -> None:
         said.append(str(event.values.get("text", "")))
