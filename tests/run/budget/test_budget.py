@@ -645,7 +645,10 @@ def test_figures_of_a_run_that_was_replaced_are_written_nowhere(
                 lambda value: {} if isinstance(value, SimpleNamespace) else asdict(value),
             )
             kind = SimpleNamespace(
-                sets=lambda *_given: (Records(), Records(), ""), attacks=lambda _target: [], array=len, limits=()
+                sets=lambda *_given, **_named: (Records(), Records(), ""),
+                attacks=lambda _target: [],
+                array=len,
+                limits=(),
             )
             monkeypatch.setattr("gossamer.run.evaluation.attack._kind", lambda *_given: kind)
             monkeypatch.setattr("gossamer.run.evaluation.attack._target", lambda *_given: Target())
@@ -747,13 +750,13 @@ def test_of_two_that_begin_at_once_one_wins(place: Place, monkeypatch: pytest.Mo
     refused: list[str] = []
     read = DataSources.read
 
-    def reading(sources: DataSources, *given: Any) -> Any:
+    def reading(sources: DataSources, *given: Any, **named: Any) -> Any:
         if not refused:
             refused.append("asked")
             with pytest.raises(RunFolderError, match="in use by another process") as caught:
                 place.fit()
             refused.append(str(caught.value))
-        return read(sources, *given)
+        return read(sources, *given, **named)
 
     monkeypatch.setattr(DataSources, "read", reading)
     place.fit()
