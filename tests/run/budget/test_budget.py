@@ -645,12 +645,9 @@ def test_figures_of_a_run_that_was_replaced_are_written_nowhere(
                 lambda value: {} if isinstance(value, SimpleNamespace) else asdict(value),
             )
             kind = SimpleNamespace(
-                sets=lambda *_given, **_named: (Records(), Records(), ""),
-                attacks=lambda _target: [],
-                array=len,
-                limits=(),
+                sets=lambda *_given: (Records(), Records(), ""), attacks=lambda _target: [], array=len, limits=()
             )
-            monkeypatch.setattr("gossamer.run.evaluation.attack._kind", lambda *_given: kind)
+            monkeypatch.setattr("gossamer.run.evaluation.attack._kind", lambda *_given, **_named: kind)
             monkeypatch.setattr("gossamer.run.evaluation.attack._target", lambda *_given: Target())
             attack(place.run, members=data, nonmembers=data)
         else:
