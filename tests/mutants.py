@@ -756,7 +756,7 @@ MUTANTS = (
     Mutant("a cell of nobody is somewhere", "methods/moments/mixture.py", "torch.where(self.seen[:, None], self.means, origin)", "self.means", MIXTURE),
     Mutant("cells count from nought", "methods/moments/class_moments.py", "            codes = codes - self.centres.flatten(0, 1)[cells]\n", "", MOMENTS),
     Mutant("cells are those of another class", "methods/moments/class_moments.py", "cells[own] = label * self.cells + distances.argmin(1)", "cells[own] = distances.argmin(1)", MOMENTS),
-    Mutant("the nearest centre is found with rounding", "methods/moments/class_moments.py", "along = along + pixels(flat[:, some]) @ basis", "along = along + (255 / 256 * flat[:, some] @ basis.float()).double()", MOMENTS),
+    Mutant("the nearest centre is found with rounding", "methods/moments/class_moments.py", "along = along + pixels(flat[:, some]) @ basis", "along = along + 255 / 256 * (flat[:, some] @ basis.float()).double()", MOMENTS),
     Mutant("axes of a cell are on no grid", "methods/moments/class_moments.py", "basis = on_grid(self.latent.basis[some].cpu())", "basis = self.latent.basis[some].cpu().double()", f"{MOMENTS} -k axes_and_a_middle"),
     Mutant("the middle of a latent is on no grid", "methods/moments/class_moments.py", "offset = offset + on_grid(centre[:, some]) @ basis", "offset = offset + centre[:, some].double() @ basis", f"{MOMENTS} -k axes_and_a_middle"),
     Mutant("codes are rounded by who stands beside them", "methods/moments/class_moments.py", "self.latent.wide_code(images)", "self.latent.code(images).double()", MOMENTS),

@@ -102,13 +102,13 @@ def test_the_query_by_hand() -> None:
     torch.testing.assert_close(by_class[1], z[1::CLASSES].sum(0), atol=1e-4, rtol=0)
 
 
-@pytest.mark.parametrize("length", [1.0, 50.0])
-def test_a_record_moves_the_answer_by_one(length: float) -> None:
-    """A code of length 1 fills the bound, and a longer one is no more."""
-    query, z, labels = FeatureMoments(4, CLASSES), random_codes(21), [0] * 21
+@pytest.mark.parametrize(("length", "bound"), [(1.0, 1.0), (50.0, 1.0), (1.0, 0.5)])
+def test_a_record_moves_the_answer_by_the_bound(length: float, bound: float) -> None:
+    """A code of length 1 fills the bound of 1, and a longer one is no more. A smaller bound holds too."""
+    query, z, labels, bounds = FeatureMoments(4, CLASSES), random_codes(21), [0] * 21, Bounds(norms=(bound,))
     z[0] *= length
-    moved = query.clipped_sum(of_codes(z, labels), ONE) - query.clipped_sum(of_codes(z[1:], labels[1:]), ONE)
-    assert 1 - 1e-4 < float(moved.norm()) <= 1
+    moved = query.clipped_sum(of_codes(z, labels), bounds) - query.clipped_sum(of_codes(z[1:], labels[1:]), bounds)
+    assert bound - 1e-4 < float(moved.norm()) <= bound
 
 
 def test_a_unit_moves_the_answer_by_one() -> None:
