@@ -197,7 +197,7 @@ def _derived(follows: str, mapping: Any) -> GeneratedColumn:
         (lambda: TableCard.loads(TEXT.replace("digits", "digit")), "Did you mean 'digits'"),
         (lambda: TableCard.loads(TEXT.replace('name = "id"\n', "")), "a [[column]] lacks name"),
         (lambda: TableCard.loads(f'label = "id"\n{TEXT}'), "label must name a column"),
-        (lambda: Column(name="x", kind="key"), "in Python is a GeneratedColumn"),  # type: ignore[arg-type]
+        (lambda: Column(name="x", kind="key"), "in Python is a GeneratedColumn"),  # type: ignore[arg-type]  # what is refused
     ],
 )
 def test_refused(make, words):

@@ -52,8 +52,8 @@ class Config(BaseConfig):
 class ClassMoments(Method[Config, "loop.State"]):
     """Class moments: count, mean and covariance of each class in a public latent, released once; or of cells of each class.
 
-    Guarantee: (epsilon, delta)-DP for one unit, add-or-remove-one. One Gaussian over all records: what a record adds to the
-    moments of its class is at most 1 long, and it is in one class, so the moments of all classes together move by at most 1.
+    Guarantee: (epsilon, delta)-DP for one unit, add-or-remove-one. One Gaussian over all records. What a record adds to the
+    moments of its class is at most 1 long, and it is in one class. So the moments of all classes together move by at most 1.
     With `cells`, two: the first, with more noise, says where to cut each class, and in the second a record is in one cell. The
     axes come from public pictures or from formulas, never from records. All that follows is post-processing.
 
