@@ -117,8 +117,9 @@ def allow(reference: str) -> str:
 
 
 def names(kind: Kind) -> list[str]:
-    """The names of all plug-ins of this kind: those of installed packages, then those of this process."""
-    return list(dict.fromkeys([*sorted(_installed(kind)), *(name for of, name in _added if of == kind)]))
+    """All names of this kind: encoders of Gossamer itself, then plug-ins of installed packages, then those of this process."""
+    own = [*_OWN_ENCODERS] if kind == "encoder" else []
+    return list(dict.fromkeys([*own, *sorted(_installed(kind)), *(name for of, name in _added if of == kind)]))
 
 
 def load(kind: Kind, name: str) -> Any:
@@ -145,10 +146,9 @@ def load(kind: Kind, name: str) -> Any:
             f"The {kind} {name!r} is no installed plug-in, and code is not imported because a file names it. If you trust it, "
             f"name it yourself: `gossamer --plugin {name} COMMAND`, or gossamer.plugins.allow({name!r}) in Python."
         )
-    own = [*_OWN_ENCODERS] if kind == "encoder" else []
     raise RequestError(
-        f"there is no {kind} {name!r}.{did_you_mean(name, [*own, *names(kind)])} "
-        f"Installed: {', '.join([*own, *names(kind)]) or 'none'}. Your own is named module:object."
+        f"there is no {kind} {name!r}.{did_you_mean(name, names(kind))} Installed: {', '.join(names(kind)) or 'none'}. "
+        "Your own is named module:object."
     )
 
 
