@@ -73,7 +73,7 @@ def split(  # noqa: PLR0913 (its arguments are the options of a command)
 
     Args:
         data: DATA. Of its own splits, if it has any, one is read (default: train).
-        out: a new folder for class folders of pictures and for a table, else a new .npz file. It gets both splits.
+        out: a new folder for pictures in folders and for a table, else a new .npz file. It gets both splits.
         share: expected share of test, between 0 and 1.
         seed: number that fixes the split. Another seed gives another split.
         units: see `data.readers.read.read`.
@@ -113,7 +113,7 @@ def split(  # noqa: PLR0913 (its arguments are the options of a command)
     except OSError as error:
         raise DataError(f"{data}: the data cannot be read ({error.strerror or error})") from None
     if (pictures is None) != (out.suffix == ".npz"):
-        kind = "a new .npz file" if pictures is None else "a new folder, for pictures in class folders"
+        kind = "a new .npz file" if pictures is None else "a new folder, for pictures in folders"
         raise RequestError(f"{out}: the split of {called(data, 'data')} goes into {kind}. Choose another name.")
     deal = partial(_falls_to_test, share=share, salt=f"gossamer split {seed}")
     try:
@@ -127,7 +127,8 @@ def split(  # noqa: PLR0913 (its arguments are the options of a command)
                 result = _arrays(records, deal, whole)
             else:
                 decoder = Decoder(pixel_range=pixel_range, window=window)
-                result = _pictures(pictures, units, missing_unit, deal, whole, decoder, sink)
+                listed = labels_key != NONE and metadata_csv.has_list(pictures.folder)
+                result = _pictures(pictures, units, missing_unit, deal, whole, decoder, sink, listed=listed)
             whole.rename(out)
     except OSError as error:
         raise RunFolderError(f"{out}: the split cannot be written ({error.strerror or error}).") from None
@@ -143,7 +144,7 @@ def split(  # noqa: PLR0913 (its arguments are the options of a command)
 def contents(
     data: str, images_key: str | None = None, labels_key: str | None = None, *, unit_folders: bool = False
 ) -> tuple[class_folders.Listing | None, bool]:
-    """The pictures of class folders, None of another form; and whether DATA, without a named split, has a split test too.
+    """The pictures of a folder, None of another form; and whether DATA, without a named split, has a split test too.
 
     No picture and no array is opened. Raises DataError: as `read`.
     """
@@ -163,8 +164,7 @@ def contents(
         _, others = shards.of_split(path, pieces[0], split, must_split=not unnamed)
         return None, unnamed and bool(others)
     listing = pictures_of(path, split, not unnamed, labels_key=labels_key, unit_folders=unit_folders)
-    in_class_folders = labels_key != NONE and not metadata_csv.has_list(path)
-    return listing if in_class_folders else None, unnamed and bool(listing.others)
+    return listing, unnamed and bool(listing.others)
 
 
 def _falls_to_test(name: str, image: np.ndarray, *, share: float, salt: str) -> bool:
@@ -198,8 +198,13 @@ def _pictures(
     path: Path,
     decoder: Decoder,
     sink: Sink,
+    *,
+    listed: bool,
 ) -> SplitResult:
-    """Copies of the pictures below train and test; if a CSV gave the units, one for the new places. Readable by the owner."""
+    """Copies of the pictures below train and test, readable by the owner.
+
+    If a CSV gave the units, one for the new places; if a list gave the labels, one on each side.
+    """
     names = [""] * len(listing.paths)
     if units is not None:
         unit_ids = units_of(listing, units, missing)
@@ -222,17 +227,30 @@ def _pictures(
     lines = [("name", "unit")]
     path.mkdir(mode=0o700)
     for side in _SIDES:
-        for name in listing.class_names:  # an empty class is one all the same
-            (path / side / name).mkdir(parents=True)
+        (path / side).mkdir()
+        for name in () if listed else listing.class_names:  # an empty class is one all the same
+            (path / side / name).mkdir()
     for source, side, name in zip(listing.paths, test, names, strict=True):
         target = Path(_SIDES[int(side)], *source.parts[below:])
-        (path / target).parent.mkdir(exist_ok=True)
+        (path / target).parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(source, path / target)
         lines.append((target.as_posix(), name))
     if how == "name":
-        with (path / UNITS_FILE).open("w", encoding="utf-8", newline="") as file:
-            csv.writer(file).writerows(lines)
+        _write(path / UNITS_FILE, lines)
+    if listed:
+        words = dict(enumerate(listing.class_names or range(listing.labels.max() + 1)))
+        labels = [str(words.get(at, "")) for at in listing.labels]  # "": the label is missing
+        places = [Path(*source.parts[below:]).as_posix() for source in listing.paths]
+        for number, side in enumerate(_SIDES):
+            rows = [row for row, there in zip(zip(places, labels, strict=True), test, strict=True) if there == number]
+            _write(path / side / metadata_csv.LABELS_CSV, [("file_name", "label"), *rows])
     return result
+
+
+def _write(path: Path, rows: list[tuple[str, str]]) -> None:
+    """A list as CSV."""
+    with path.open("w", encoding="utf-8", newline="") as file:
+        csv.writer(file).writerows(rows)
 
 
 def _counted(names: list[str], test: np.ndarray, spec: str) -> SplitResult:

@@ -320,7 +320,7 @@ def test_split_says_that_a_test_split_is_left_out(gossamer: Run, nasty: Path, tm
         shutil.copytree(nasty / "two" / "pictures" / "benign", listed)
         rows = [f"{path.name},{number % 2}" for number, path in enumerate(sorted(listed.glob("*.png")))]
         (listed / "metadata.csv").write_text("\n".join(["file_name,label", *rows]))
-    said = gossamer("split", tmp_path / "listed", "-o", tmp_path / "listed.npz", "--share", 0.5)
+    said = gossamer("split", tmp_path / "listed", "-o", tmp_path / "listed parts", "--share", 0.5)
     assert "has a split test already, which is left out" in said.err
     flat = gossamer("split", nasty / "two" / "pictures", "--units", "folder", "-o", tmp_path / "flat")
     refused(flat, "DATA/CLASS/UNIT/picture, and there is none")
@@ -382,6 +382,43 @@ def test_a_split_of_pictures_with_a_list_of_units(gossamer: Run, nasty: Path, tm
     assert test.names is not None
     assert not set(train.names) & set(test.names)
     assert train.class_names == test.class_names == ("benign", "malignant")
+
+
+def test_a_split_of_pictures_that_a_list_labels(gossamer: Run, nasty: Path, tmp_path: Path) -> None:
+    """As archives export them: one folder, and a list beside them. They were put into an .npz, without their patients."""
+    data = tmp_path / "export"
+    (data / "b").mkdir(parents=True)
+    rows = []
+    for number, path in enumerate(sorted((nasty / "two" / "pictures").rglob("*.png"))):
+        name = f"{'b/' if number % 2 else ''}P{number % 15:02}_{number}.png"
+        shutil.copyfile(path, data / name)
+        rows.append((name, "" if number == 7 else path.parent.name))
+    (data / "labels.csv").write_text("\n".join(["image,kind", *map(",".join, rows)]))
+    words = ["split", data, "--units", "(P[0-9]+)_", "--share", 0.4, "--labels-key", "kind", "-o", tmp_path / "parts"]
+    answer = gossamer(*words)
+    assert answer.status == 0, answer.err
+    assert "--units '(P[0-9]+)_'" in answer.out
+    assert "--labels-key" not in answer.out
+    classes, units = {}, {}
+    for side in ("train", "test"):
+        found = read(f"{tmp_path / 'parts'}:{side}", split="train", units="(P[0-9]+)_", missing_label="drop")
+        assert found.class_names == ("benign", "malignant")
+        with (tmp_path / "parts" / side / "labels.csv").open(newline="") as file:
+            classes |= {row["file_name"]: row["label"] for row in csv.DictReader(file)}
+        units[side] = set(() if found.names is None else found.names)
+    assert classes == dict(rows)
+    assert units["train"] | units["test"] == {f"P{number:02}" for number in range(15)}
+    assert not units["train"] & units["test"]
+
+
+def test_a_split_of_pictures_without_labels(gossamer: Run, nasty: Path, tmp_path: Path) -> None:
+    data = nasty / "two" / "pictures"
+    answer = gossamer("split", data, "--labels-key", "none", "--share", 0.4, "-o", tmp_path / "parts")
+    assert answer.status == 0, answer.err
+    assert f"--data {tmp_path / 'parts'} --labels-key none" in answer.out
+    found = [read(f"{tmp_path / 'parts'}:{side}", split="train", labels_key="none") for side in ("train", "test")]
+    assert sum(map(len, found)) == 120
+    assert not list((tmp_path / "parts").rglob("*.csv"))
 
 
 # 3. Ink on white

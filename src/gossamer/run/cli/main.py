@@ -103,7 +103,7 @@ def cli(ctx: click.Context, references: tuple[str, ...]) -> None:
     gossamer sample RUN -n 60000 -o synth.npz
     gossamer verify RUN; gossamer release RUN -o DIR
 
-    DATA is a path: a folder of class folders of pictures or of MNIST's idx files, .npz, or pictures in .parquet or .tar. It
+    DATA is a path: a folder of pictures or of MNIST's idx files, .npz, or pictures in .parquet or .tar. It
     may also be 'digits' or 'glyphs'. Add ':train' or ':test' to pick a split. RUN is the folder of one training run.
     Add --debug to any command to see the traceback of an error.
     """

@@ -35,6 +35,8 @@ def split(data: str, out: Path, **options: Any) -> None:
     if result.spec:
         in_file = result.spec.endswith(".csv") and not result.table
         whose = f" --units {shlex.quote(str(out / result.spec) if in_file else result.spec)}"
+    if options["labels_key"] == "none" and out.suffix != ".npz":
+        whose += " --labels-key none"
     place = shlex.quote(str(out))
     attack = "" if result.table else f" and `gossamer attack --members {place} --nonmembers {place}{whose}`"
     click.echo(f"Use `gossamer fit --data {place}{whose}`{attack}.")
