@@ -244,8 +244,14 @@ def _package(distribution: importlib.metadata.Distribution | None) -> str:
 
 
 def _distribution_of(module: str) -> importlib.metadata.Distribution | None:
-    found = importlib.metadata.packages_distributions().get(module.split(".", maxsplit=1)[0], [])
+    found = _distributions().get(module.split(".", maxsplit=1)[0], [])
     return importlib.metadata.distribution(found[0]) if found else None
+
+
+@cache  # reading what all packages have installed takes half a second
+def _distributions() -> Mapping[str, list[str]]:
+    """The packages that have installed each module."""
+    return importlib.metadata.packages_distributions()
 
 
 def _licence(distribution: importlib.metadata.Distribution | None) -> str:
