@@ -51,7 +51,7 @@ class Protocol:
     def key(self) -> str:
         """All that a figure under this protocol depends on, in words that stay the same from run to run."""
         settings = (self.epochs, self.batch_size, self.learning_rate, self.held_out, self.limit)
-        return f"{SmallCNN.title} {settings}"
+        return f"{SmallCNN.title}, stride above {SmallCNN.largest}, {settings}"
 
 
 PAPER = Protocol()

@@ -3,6 +3,7 @@
 It starts from PyTorch's default initialisation, whatever the paper's framework did.
 """
 
+import math
 from typing import ClassVar
 
 import torch
@@ -15,7 +16,7 @@ class SmallCNN(nn.Module):
 
     Two 3x3 convolutions (32 and 64 channels) with ReLU, max-pool 2, dropout 0.25, a layer of 128 with ReLU, dropout
     0.5, and the classes. On 28x28 pictures the layer of 128 has 9,216 inputs, and the net 1,199,882 parameters for one
-    channel and ten classes.
+    channel and ten classes. Above 32x32 pictures the first convolution has stride 2, above 64x64 stride 3, and so on.
 
     Args:
         shape: channels, height, width of a picture; height and width at least 6.
@@ -28,6 +29,8 @@ class SmallCNN(nn.Module):
     title: ClassVar[str] = "CNN of Bie et al."
     smallest: ClassVar[int] = 6
     """Height or width below which nothing is left after two convolutions and the pool."""
+    largest: ClassVar[int] = 32
+    """Height and width above which the first convolution has a stride: without it, the net learnt nothing on scans of 64x64."""
 
     def __init__(self, shape: tuple[int, int, int], classes: int) -> None:
         super().__init__()
@@ -36,9 +39,11 @@ class SmallCNN(nn.Module):
             raise ValueError(
                 f"SmallCNN needs pictures of at least {self.smallest}x{self.smallest}, not {height}x{width}"
             )
-        self.conv1 = nn.Conv2d(channels, 32, 3)
+        stride = -(-min(height, width) // self.largest)
+        self.conv1 = nn.Conv2d(channels, 32, 3, stride)
         self.conv2 = nn.Conv2d(32, 64, 3)
-        self.hidden = nn.Linear(64 * ((height - 4) // 2) * ((width - 4) // 2), 128)
+        left = [((side - 3) // stride - 1) // 2 for side in (height, width)]
+        self.hidden = nn.Linear(64 * math.prod(left), 128)
         self.out = nn.Linear(128, classes)
         # Most of the time on a CPU goes into the second convolution, which is fastest with the channels innermost.
         nn.utils.convert_conv2d_weight_memory_format(self, torch.channels_last)

@@ -4,13 +4,14 @@ import copy
 import dataclasses
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
 from gossamer.data.card import MOST_CLASSES, DataCard
 from gossamer.data.class_names import absent, match_labels
 from gossamer.data.pixels import polarity
+from gossamer.data.pixels.to_uint8 import Form
 from gossamer.data.readers.read import read
 from gossamer.data.records import Records
 from gossamer.data.samples.grid import sample_grid
@@ -25,6 +26,9 @@ from gossamer.run.evaluation.request import Request
 from gossamer.run.storage.data_sources import DataSources
 from gossamer.run.storage.run_folder import WARM, RunFolder
 
+_Part = TypeVar("_Part", Samples, Records)
+LARGEST = 64
+"""Height and width at which pictures are compared, at most. A classifier of pictures of 256 pixels takes 16 times as long."""
 NEIGHBOURS = "neighbours.png"
 """In the private folder of a RUN: samples, each with the real training record nearest to it."""
 
@@ -38,12 +42,14 @@ class Pictures:
         samples: of the release.
         real: real training records.
         tests: real test records.
+        large: whether all were reduced.
     """
 
     request: Request
     samples: Samples
     real: Records
     tests: Records
+    large: bool = False
 
     @classmethod
     def read(cls, request: Request, *, sink: Sink = silent) -> "Pictures":
@@ -54,14 +60,16 @@ class Pictures:
         if synthesizer is None:
             samples = read_samples(request.synth, facts)
         else:
-            samples = synthesizer.sample(request.count, seed=request.seed)
+            samples = _sampled(synthesizer, request.count, request.seed)
         options: dict[str, Any] = {
             "images_key": request.only["images_key"], "labels_key": request.only["labels_key"], "unit_folders": True,
             "sink": sink, **_reading(samples, facts),
         }  # fmt: skip
         real = read(request.train, split="train", called="train", **options)
         options["class_names"] = options["class_names"] or real.class_names
-        return cls(request, samples, real, read(request.test, split="test", called="test", **options))
+        tests = read(request.test, split="test", called="test", **options)
+        large = max(real.shape[1:]) > LARGEST
+        return cls(request, reduced(samples), reduced(real), reduced(tests), large)
 
     @property
     def class_names(self) -> tuple[str, ...]:
@@ -73,7 +81,10 @@ class Pictures:
         """What the readers converted, pictures of inverted brightness, and classes without a test record."""
         train, test = self.request.called
         contrast = polarity.contrast("the samples", self.samples, train, self.real)
-        return (*self.real.notes, *self.tests.notes, contrast, *absent(self.tests, f"the test split of {test}"))
+        size = "x".join(map(str, self.real.shape[1:]))
+        made_smaller = f"Pictures above {LARGEST} pixels are compared at {size}." if self.large else ""
+        no_tests = absent(self.tests, f"the test split of {test}")
+        return (*self.real.notes, *self.tests.notes, made_smaller, contrast, *no_tests)
 
     def inputs(self, sink: Sink) -> registry.Inputs:
         """What the metrics measure. Raises RequestError: labels beyond the declared classes."""
@@ -95,13 +106,29 @@ class Pictures:
         )  # fmt: skip
 
 
+def reduced(part: _Part) -> _Part:
+    """Samples or records at the size at which they are compared: with `LARGEST` as their longer side, or as they are."""
+    longest: int = max(part.shape[1:])
+    if longest <= LARGEST:
+        return part
+    shape = (part.shape[0], *(max(1, round(side * LARGEST / longest)) for side in part.shape[1:]))
+    return dataclasses.replace(part, images=Form(shape).of(part.images))
+
+
+def _sampled(synthesizer: Synthesizer, count: int, seed: int) -> Samples:
+    """Samples at the size at which they are compared. Large ones are never in memory together."""
+    pieces = [reduced(piece) for piece in synthesizer.stream(count, seed=seed)]
+    soft = [piece.probabilities for piece in pieces if piece.probabilities is not None]
+    images, labels = (np.concatenate([getattr(piece, name) for piece in pieces]) for name in ("images", "labels"))
+    return Samples(images, labels, synthesizer.class_names, np.concatenate(soft) if soft else None)
+
+
 def _warm_samples(folder: RunFolder, synthesizer: Synthesizer | None, count: int, seed: int) -> Samples | None:
     """Samples of the public warm start alone; None: the run had none."""
     if synthesizer is None or not (folder.private / WARM).is_file():
         return None
     start = dataclasses.replace(synthesizer, net=copy.deepcopy(synthesizer.net)).with_weights(folder.private / WARM)
-    samples: Samples = start.sample(count, seed=seed)
-    return samples
+    return _sampled(start, count, seed)
 
 
 def _public_records(folder: RunFolder, synthesizer: Synthesizer | None) -> Records | None:
@@ -110,7 +137,8 @@ def _public_records(folder: RunFolder, synthesizer: Synthesizer | None) -> Recor
         return None
     try:
         sources, card = DataSources.from_json(folder.source()["sources"]), synthesizer.card
-        return sources.read_public(card)[0] if sources.share is None else sources.read_unconfined(card).public
+        public = sources.read_public(card)[0] if sources.share is None else sources.read_unconfined(card).public
+        return None if public is None else reduced(public)
     except GossamerError:  # moved or changed since: there is no such row then
         return None
 
