@@ -147,13 +147,10 @@ def averages(side: int, scales: int) -> Tensor:
     return bump[(at[:, None] - torch.arange(side)) % side].float()
 
 
-_TURNS = 3
-"""How often a filter is wrapped around the picture each way: it is below 10^-12 of its middle by then."""
-
-
 def _around_zero(side: int) -> Tensor:
-    """Offsets in pixels over all turns, float64."""
-    return torch.arange(-_TURNS * side, (_TURNS + 1) * side, dtype=torch.float64)
+    """Offsets in pixels over all turns of a filter around the picture, float64."""
+    turns = 1 if side >= _LARGE else 3  # each way; it is below 10^-12 of its middle by then
+    return torch.arange(-turns * side, (turns + 1) * side, dtype=torch.float64)
 
 
 def _wrapped(filter_: Tensor, height: int, width: int) -> Tensor:
