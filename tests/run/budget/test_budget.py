@@ -29,11 +29,12 @@ from gossamer.errors import (
 )
 from gossamer.events import Event, Sink, silent
 from gossamer.methods.synthesizer import Synthesizer
+from gossamer.privacy import ledger
 from gossamer.privacy.accounting import cost
 from gossamer.privacy.accounting.cost import smallest
 from gossamer.privacy.budget_log import FILE, BudgetLog, Charge, DataSetBudget, OpenBudgetLog
 from gossamer.privacy.guarantee import ADD_OR_REMOVE_ONE
-from gossamer.privacy.ledger import BLOCK, PrivacyLedger
+from gossamer.privacy.ledger import PrivacyLedger
 from gossamer.privacy.random.noise import Rng
 from gossamer.run.auditing.audit import audit_run
 from gossamer.run.budget.budget import budget, discard
@@ -52,6 +53,8 @@ from gossamer.run.training.resume import resume
 
 Run = Callable[..., Any]
 DELTA = 1e-3
+BLOCK = 4
+"""Queries that are charged together, in place of 16: the runs are as many blocks long, and four times as quick."""
 SMALL: dict[str, Any] = {
     "noise_multiplier": 4.0, "steps": 2 * BLOCK, "expected_batch_size": 8, "width": 4, "latent_size": 8,
 }  # fmt: skip
@@ -94,6 +97,7 @@ class Place:
 @pytest.fixture
 def place(data: Path, card: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
     monkeypatch.setattr(plots, "curve", lambda *_, **__: "")  # drawing curves takes longer than these runs
+    monkeypatch.setattr(ledger, "BLOCK", BLOCK)
     return Place(data, card, tmp_path)
 
 
@@ -379,7 +383,7 @@ def test_a_failed_run_stays_charged(place: Place, tmp_path: Path) -> None:
 
 
 def test_resume_of_the_same_folder_is_free(place: Place, checkpoints: None) -> None:
-    place.crash(20)
+    place.crash(BLOCK + 1)
     place.resume()
     (entry,) = place.account.entries
     assert entry.status == "finished"
@@ -394,7 +398,7 @@ def test_resume_of_the_same_folder_is_free(place: Place, checkpoints: None) -> N
 def test_of_two_copies_one_goes_on_and_the_other_is_a_run_of_its_own(
     place: Place, tmp_path: Path, checkpoints: None
 ) -> None:
-    place.crash(20)
+    place.crash(BLOCK + 1)
     shutil.copytree(place.run, tmp_path / "copy")
     shutil.copytree(place.run, tmp_path / "third")
     place.resume()
@@ -416,7 +420,7 @@ def test_a_copy_made_while_the_run_trained_does_not_go_on_for_free(
     place: Place, tmp_path: Path, checkpoints: None
 ) -> None:
     def copy(event: Event, /) -> None:
-        if event.kind == "step" and event.step == 10:
+        if event.kind == "step" and event.step == 3:
             shutil.copytree(place.run, tmp_path / "copy")
 
     place.fit(sink=copy)
@@ -428,7 +432,7 @@ def test_a_copy_resumed_while_the_run_trains_makes_the_run_pay_again(
     place: Place, tmp_path: Path, checkpoints: None
 ) -> None:
     def copy(event: Event, /) -> None:
-        if event.kind == "step" and event.step == 20:
+        if event.kind == "step" and event.step == BLOCK + 1:
             shutil.copytree(place.run, tmp_path / "copy")
             resume(tmp_path / "copy")
 
@@ -438,10 +442,10 @@ def test_a_copy_resumed_while_the_run_trains_makes_the_run_pay_again(
 
 
 def test_an_older_state_of_the_folder_counts_as_another_run(place: Place, tmp_path: Path, checkpoints: None) -> None:
-    place.crash(10)
+    place.crash(3)
     shutil.copytree(place.run, tmp_path / "backup")
     with pytest.raises(Stopped):
-        resume(place.run, sink=crash_at(5))
+        resume(place.run, sink=crash_at(2))
     shutil.rmtree(place.run)
     shutil.copytree(tmp_path / "backup", place.run)
     place.resume()
@@ -455,7 +459,7 @@ def test_a_crash_between_ledger_and_book_charges_nothing_twice(
     def killed(*_: object) -> None:
         raise Stopped
 
-    place.crash(20)
+    place.crash(BLOCK + 1)
     for _ in range(2):
         with monkeypatch.context() as patch, pytest.raises(Stopped):
             patch.setattr(
@@ -508,7 +512,7 @@ def test_an_ended_run_survives_a_crash_between_ledger_and_book(place: Place, mon
 
 
 def test_a_run_does_not_go_on_with_other_settings(place: Place, checkpoints: None) -> None:
-    place.crash(20)
+    place.crash(BLOCK + 1)
     config, before = place.run / "config.json", held_bytes(place.run)
     text = config.read_text()
     config.write_text(text.replace('"max_norm": 1.0', '"max_norm": 2.0'))
@@ -524,7 +528,7 @@ def test_a_run_does_not_go_on_with_other_settings(place: Place, checkpoints: Non
 def test_a_run_that_the_book_does_not_know_is_entered_and_said(
     place: Place, state_home: Path, checkpoints: None
 ) -> None:
-    place.crash(5, steps=3 * BLOCK)
+    place.crash(2, steps=3 * BLOCK)
     shutil.rmtree(state_home / "gossamer")
     with pytest.raises(Stopped):
         resume(place.run, sink=crash_at(BLOCK + 1))
@@ -540,8 +544,8 @@ def test_a_run_that_the_book_does_not_know_is_entered_and_said(
 
 def test_a_checkpoint_of_another_run_is_refused(place: Place, tmp_path: Path, checkpoints: None) -> None:
     """Its networks were paid for by another ledger, or by none."""
-    place.crash(BLOCK + 5, steps=3 * BLOCK)
-    place.crash(BLOCK + 5, tmp_path / "other", steps=3 * BLOCK)
+    place.crash(BLOCK + 2, steps=3 * BLOCK)
+    place.crash(BLOCK + 2, tmp_path / "other", steps=3 * BLOCK)
     mine = place.run / PRIVATE / checkpoint.FILE
     kept = mine.read_bytes()
     mine.write_bytes((tmp_path / "other" / PRIVATE / checkpoint.FILE).read_bytes())
@@ -553,7 +557,7 @@ def test_a_checkpoint_of_another_run_is_refused(place: Place, tmp_path: Path, ch
 
 
 def test_a_checkpoint_of_a_copy_that_went_on_is_refused(place: Place, tmp_path: Path, checkpoints: None) -> None:
-    place.crash(5, steps=3 * BLOCK)
+    place.crash(2, steps=3 * BLOCK)
     shutil.copytree(place.run, tmp_path / "copy")
     for run in (place.run, tmp_path / "copy"):
         with pytest.raises(Stopped):
@@ -588,7 +592,7 @@ def test_a_process_whose_folder_was_moved_away_writes_nothing_more(
 
 def test_a_ledger_with_a_second_name_is_not_gone_on_with(place: Place, tmp_path: Path) -> None:
     """A snapshot of hard links: what one run writes would stand in the other's ledger too."""
-    place.crash(5, steps=3 * BLOCK)
+    place.crash(2, steps=3 * BLOCK)
     (tmp_path / "snapshot").hardlink_to(place.run / "ledger.jsonl")
     before = held_bytes(place.run)
     with pytest.raises(RunFolderError, match="has a second name on this disk"):
@@ -601,7 +605,7 @@ def test_a_ledger_with_a_second_name_is_not_gone_on_with(place: Place, tmp_path:
 
 def test_a_run_that_went_to_another_book_stays_there(place: Place, tmp_path: Path, checkpoints: None) -> None:
     book = tmp_path / "book"
-    place.crash(5, steps=3 * BLOCK)
+    place.crash(2, steps=3 * BLOCK)
     with pytest.raises(Stopped):
         resume(place.run, accounts=book, sink=crash_at(2 * BLOCK))
     shutil.copytree(place.run, tmp_path / "copy")
@@ -687,7 +691,7 @@ def test_a_finished_run_is_not_replaced_and_keeps_its_cost_when_its_folder_is_de
 
 
 def test_an_unfinished_run_is_not_replaced(place: Place) -> None:
-    place.crash(20)
+    place.crash(BLOCK + 1)
     before = held_bytes(place.run)
     with pytest.raises(RunFolderError, match=r"gossamer\.discard"):
         place.fit()
@@ -697,7 +701,7 @@ def test_an_unfinished_run_is_not_replaced(place: Place) -> None:
 @pytest.mark.parametrize("name", ["replaced", "put back"])
 def test_a_finished_run_that_an_earlier_version_set_aside_is_not_deleted(place: Place, name: str) -> None:
     """Its `fit --force` moved the finished run into the private folder, and was killed."""
-    place.crash(20)
+    place.crash(BLOCK + 1)
     backup = place.run / PRIVATE / name
     backup.mkdir()
     (backup / "model.safetensors").write_bytes(b"the finished run")
@@ -707,7 +711,7 @@ def test_a_finished_run_that_an_earlier_version_set_aside_is_not_deleted(place: 
 
 def test_a_run_that_another_process_has_is_not_deleted(place: Place) -> None:
     """A process that trains holds the folder, and its ledger."""
-    place.crash(20)
+    place.crash(BLOCK + 1)
     before = held_bytes(place.run)
     with RunFolder(place.run).locked(), pytest.raises(RunFolderError, match="another process"):
         discard(place.run)
@@ -722,13 +726,13 @@ def test_a_run_that_another_process_has_is_not_deleted(place: Place) -> None:
 def test_what_is_no_part_of_a_run_is_never_deleted(place: Place, tmp_path: Path) -> None:
     """Another run below it, live or not, an account book, the records themselves."""
     place.fit(tmp_path / "runs")
-    place.crash(20, tmp_path / "runs" / "second")
+    place.crash(BLOCK + 1, tmp_path / "runs" / "second")
     place.fit(tmp_path / "third", accounts=tmp_path / "runs" / "book")
     (tmp_path / "runs" / "mine.npz").write_bytes(place.data.read_bytes())
     mine = ("second", "book", "mine.npz")
     before = {name: value for name, value in held_bytes(tmp_path / "runs").items() if name.startswith(mine)}
     assert len(before) >= 8
-    place.crash(20, tmp_path / "given up")
+    place.crash(BLOCK + 1, tmp_path / "given up")
     (tmp_path / "given up" / "notes.txt").write_text("mine")
     (tmp_path / "given up" / ".config.json.swp").write_text("mine, in an editor")
     (tmp_path / "given up" / ".config.json.k3_9dw2x").write_text("what a kill left")
@@ -780,7 +784,7 @@ def test_a_folder_of_someone_else_is_no_leftover(place: Place) -> None:
 
 
 def test_discard_says_what_is_lost_and_keeps_the_charge(place: Place, gossamer: Run, checkpoints: None) -> None:
-    place.crash(20)
+    place.crash(BLOCK + 1)
     answer = gossamer("discard", place.run)
     assert answer.status == 0, answer.err
     assert f"deleted after {2 * BLOCK} of {2 * BLOCK} noisy queries, epsilon" in answer.out
@@ -792,7 +796,7 @@ def test_discard_says_what_is_lost_and_keeps_the_charge(place: Place, gossamer: 
 
 
 def test_a_copy_of_a_run_that_was_given_up_is_a_run_of_its_own(place: Place, tmp_path: Path, checkpoints: None) -> None:
-    place.crash(20)
+    place.crash(BLOCK + 1)
     shutil.copytree(place.run, tmp_path / "copy")
     discard(place.run)
     place.resume(tmp_path / "copy")
@@ -800,7 +804,7 @@ def test_a_copy_of_a_run_that_was_given_up_is_a_run_of_its_own(place: Place, tmp
 
 
 def test_a_copy_that_is_given_up_costs_nothing(place: Place, tmp_path: Path, checkpoints: None) -> None:
-    place.crash(20)
+    place.crash(BLOCK + 1)
     shutil.copytree(place.run, tmp_path / "copy")
     place.resume()
     discard(tmp_path / "copy")
@@ -809,7 +813,7 @@ def test_a_copy_that_is_given_up_costs_nothing(place: Place, tmp_path: Path, che
 
 def test_a_copy_that_is_given_up_leaves_the_run_its_charge(place: Place, tmp_path: Path, checkpoints: None) -> None:
     """Also where the copy could still go on, as the folder that the book knows could."""
-    place.crash(20)
+    place.crash(BLOCK + 1)
     shutil.copytree(place.run, tmp_path / "copy")
     told = discard(tmp_path / "copy")
     assert f"a copy of the run in {place.run}" in told[0]
@@ -821,16 +825,16 @@ def test_a_copy_that_is_given_up_leaves_the_run_its_charge(place: Place, tmp_pat
     discard(tmp_path / "of the end")
     assert [entry.status for entry in place.account.entries] == ["finished"]
     moved = tmp_path / "second"
-    place.crash(20, tmp_path / "first")
+    place.crash(BLOCK + 1, tmp_path / "first")
     (tmp_path / "first").rename(moved)
     discard(moved)
     assert [entry.status for entry in place.account.entries] == ["finished", "given up"]
-    place.crash(20, tmp_path / "third")
+    place.crash(BLOCK + 1, tmp_path / "third")
     (tmp_path / "other name").symlink_to(tmp_path, target_is_directory=True)
     told = discard(tmp_path / "other name" / "third")
     assert "third: deleted after" in told[0]
     assert [entry.status for entry in place.account.entries] == ["finished", "given up", "given up"]
-    place.crash(20, tmp_path / "fourth")
+    place.crash(BLOCK + 1, tmp_path / "fourth")
     shutil.copytree(tmp_path / "fourth", tmp_path / "without its sources")
     (tmp_path / "without its sources" / PRIVATE / "source.json").unlink()
     told = discard(tmp_path / "without its sources")
@@ -868,7 +872,7 @@ def test_a_run_that_went_on_after_it_was_copied_is_counted_when_it_is_given_up(
 
 def test_giving_up_goes_on_after_a_kill(place: Place, monkeypatch: pytest.MonkeyPatch, state_home: Path) -> None:
     for left in (["ledger.jsonl"], ["ledger.jsonl", "config.json"], ["ledger.jsonl", "config.json", "source.json"]):
-        place.crash(20)
+        place.crash(BLOCK + 1)
         with monkeypatch.context() as patch:
             patch.setattr(RunFolder, "remove", raising(Stopped()))
             with pytest.raises(Stopped):
@@ -881,7 +885,7 @@ def test_giving_up_goes_on_after_a_kill(place: Place, monkeypatch: pytest.Monkey
         assert not place.run.exists()
         assert {entry.status for entry in place.account.entries} == {"given up"}
         assert len(place.account.entries) == before
-    place.crash(20)
+    place.crash(BLOCK + 1)
     (place.run / PRIVATE / "source.json").unlink()
     shutil.rmtree(state_home / "gossamer")
     with pytest.raises(RunFolderError, match="does not know the run"):
@@ -898,7 +902,7 @@ def test_giving_up_what_no_book_knew_goes_on_after_a_kill(
     place: Place, monkeypatch: pytest.MonkeyPatch, state_home: Path, killed_at: str, sources: bool
 ) -> None:
     """It is entered and given up in two lines, and its folder goes after that."""
-    place.crash(20)
+    place.crash(BLOCK + 1)
     shutil.rmtree(state_home / "gossamer")
     with monkeypatch.context() as patch:
         patch.setattr(
@@ -914,7 +918,7 @@ def test_giving_up_what_no_book_knew_goes_on_after_a_kill(
 
 
 def test_giving_up_what_cannot_be_read_goes_on_after_a_kill(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    place.crash(20)
+    place.crash(BLOCK + 1)
     (place.run / "ledger.jsonl").write_text("what is this\n")
     with monkeypatch.context() as patch:
         patch.setattr(RunFolder, "remove", raising(Stopped()))
@@ -929,19 +933,19 @@ def test_giving_up_what_cannot_be_read_goes_on_after_a_kill(place: Place, monkey
 def test_a_backup_of_a_run_that_was_moved_is_charged_when_it_is_given_up_and_that_is_said(
     place: Place, tmp_path: Path, checkpoints: None
 ) -> None:
-    place.crash(20)
+    place.crash(BLOCK + 1)
     shutil.copytree(place.run, tmp_path / "backup")
     place.run.rename(tmp_path / "moved")
     place.resume(tmp_path / "moved")
     told = discard(tmp_path / "backup")
     assert "its whole plan was added now" in told[-1]
     assert [entry.status for entry in place.account.entries] == ["finished", "given up"]
-    place.crash(20)
+    place.crash(BLOCK + 1)
     assert not any("added now" in each for each in discard(place.run))
 
 
 def test_a_damaged_run_that_no_book_knows_is_not_given_up_for_nothing(place: Place, state_home: Path) -> None:
-    place.crash(20)
+    place.crash(BLOCK + 1)
     ledger = place.run / "ledger.jsonl"
     ledger.write_bytes(ledger.read_bytes().replace(b'"charge": 0', b'"charge": 1', 1))
     shutil.rmtree(state_home / "gossamer")
@@ -956,7 +960,7 @@ def test_a_run_whose_settings_or_sources_were_changed_can_be_given_up_under_its_
     place: Place, gossamer: Run, state_home: Path, name: str, text: str | None
 ) -> None:
     """It stands in the book as it began, whatever lies there now; where no book knows it, nobody can say under which name."""
-    place.crash(20)
+    place.crash(BLOCK + 1)
     path = place.run / name
     if text is None:
         path.write_text(path.read_text().replace(str(place.data), "elsewhere").replace('"method": "', '"method": "x'))
@@ -981,7 +985,7 @@ def test_a_run_whose_settings_or_sources_were_changed_can_be_given_up_under_its_
 
 
 def test_a_run_whose_ledger_is_damaged_can_be_given_up(place: Place) -> None:
-    place.crash(20)
+    place.crash(BLOCK + 1)
     (place.run / "ledger.jsonl").write_text("what is this\n")
     (told,) = discard(place.run)
     assert "could not be read" in told
@@ -990,7 +994,7 @@ def test_a_run_whose_ledger_is_damaged_can_be_given_up(place: Place) -> None:
 
 
 def test_giving_up_a_run_of_another_book_enters_it(place: Place, state_home: Path) -> None:
-    place.crash(20)
+    place.crash(BLOCK + 1)
     shutil.rmtree(state_home / "gossamer")
     discard(place.run)
     (entry,) = place.account.entries
@@ -1007,7 +1011,7 @@ def test_discard_refuses_what_is_not_an_unfinished_run_of_ones_own(
 
     refused(tmp_path / "nothing", "holds no run")
     assert not (tmp_path / "nothing").exists()
-    place.crash(20)
+    place.crash(BLOCK + 1)
     before = held_bytes(place.run)
     (tmp_path / "link").symlink_to(place.run)
     refused(tmp_path / "link", "is a link")
@@ -1048,7 +1052,7 @@ def test_after_a_warm_start_alone_nothing_is_certified_either(place: Place, chec
 
 
 def test_a_checkpoint_that_lags_behind_is_finished_and_said(place: Place, checkpoints: None) -> None:
-    place.crash(BLOCK + 4)
+    place.crash(BLOCK + 2)
     assert PrivacyLedger.load(place.run / "ledger.jsonl").charged[0][1] == 2 * BLOCK
     place.resume()
     assert f"{BLOCK} noisy queries came after the last checkpoint" in place.words
@@ -1126,7 +1130,7 @@ def test_a_book_that_begins_is_said_and_where(place: Place, tmp_path: Path) -> N
         place.fit(tmp_path / f"run{number}", accounts=tmp_path / folder)
         begins = f"A new budget log begins in {tmp_path}/{folder}/accounts.jsonl: it has no earlier run"
         assert (begins in place.words) == (number != 1)
-    place.crash(20, tmp_path / "its own", accounts=tmp_path / "its own" / PRIVATE / ACCOUNTS)
+    place.crash(BLOCK + 1, tmp_path / "its own", accounts=tmp_path / "its own" / PRIVATE / ACCOUNTS)
     assert str(tmp_path / "its own" / PRIVATE) not in place.words
 
 
