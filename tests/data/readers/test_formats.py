@@ -217,12 +217,13 @@ def test_names_of_labels_are_matched_with_the_card(tmp_path):
 
 
 @pytest.mark.parametrize("name", FORMS)
-def test_nothing_else_is_taken_for_class_folders(tmp_path, name):
-    data, _, paths = FORMS[name](tmp_path)
+def test_nothing_but_pictures_in_folders_is_split_as_files(tmp_path, name):
+    data, *_ = FORMS[name](tmp_path)
+    pictures = sorted(path for path in Path(data).rglob("*") if path.suffix in image_files.SUFFIXES)
     listing, _ = contents(data)
-    in_folders = paths[0].parent.parent == tmp_path and paths[0].parent.name in ("0", "1")
-    assert (listing is not None) == in_folders
-    assert contents(data, labels_key="none")[0] is None
+    assert sorted(() if listing is None else listing.paths) == pictures
+    listing, _ = contents(data, labels_key="none")
+    assert sorted(() if listing is None else listing.paths) == pictures
 
 
 def test_the_sizes_of_pictures_are_told_by_their_heads(tmp_path):
