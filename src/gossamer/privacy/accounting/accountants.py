@@ -26,7 +26,7 @@ from dp_accounting import (
 from dp_accounting.pld import privacy_loss_distribution as loss
 
 from gossamer.errors import BudgetError
-from gossamer.privacy.accounting import secret_draw
+from gossamer.privacy.accounting import poisson_draw, secret_draw
 from gossamer.privacy.accounting.revealed_draw import RevealedDrawGaussianDpEvent, RevealedMixture, RevealedRdp
 from gossamer.privacy.guarantee import ADD_OR_REMOVE_ONE, RELATION_NAMES, REPLACE_ONE, NeighboringRelation, Plan
 
@@ -267,12 +267,11 @@ def _losses(event: DpEvent, count: int, grid: float) -> loss.PrivacyLossDistribu
     if rate == 0:
         return loss.identity(value_discretization_interval=grid)
     if isinstance(event, GaussianDpEvent):  # a composition of plain Gaussians is one Gaussian
-        return loss.from_gaussian_mechanism(noise / math.sqrt(count), value_discretization_interval=grid)
+        return poisson_draw.distribution(1.0, noise / math.sqrt(count), grid)
     if isinstance(event, SampledWithoutReplacementDpEvent):
         with np.errstate(under="ignore"):
             return secret_draw.distribution(rate, noise, grid).self_compose(count)
-    once = loss.from_gaussian_mechanism(noise, value_discretization_interval=grid, sampling_prob=rate)
-    return once.self_compose(count)
+    return poisson_draw.distribution(rate, noise, grid).self_compose(count)
 
 
 def _rate_and_noise(event: DpEvent) -> tuple[float, float]:
