@@ -153,17 +153,17 @@ def test_new_settings_keep_the_contract(settings: dict[str, Any], tmp_path: Path
 def test_votes_on_few_candidates_are_remarked() -> None:
     """10 classes of 300 bins. Where 3 % of the bins have the votes, none is near; where 6 % have them, some are."""
     card, labels = dataclasses.replace(CARD, declared_size=3_000), torch.arange(10).repeat_interleave(300)
+    run = Running(job(card), draw(1, seed=0)).training.run
 
-    def asked(bins: int, votes: float = 3_000.0, classes: int = 10) -> bool:
+    def asked(bins: int, votes: float = 3_000.0) -> bool:
         kept = torch.zeros(10, 300, dtype=torch.float64)
-        kept[:classes, :bins] = votes / bins / classes
-        return loop.concentrated(kept.flatten(), labels, card)
+        kept[:, :bins] = votes / bins / 10
+        return loop.concentrated(run, kept.flatten(), labels)
 
     assert asked(9) and not asked(18)
     assert not asked(9, votes=1_400.0), "noise may hide the others"
-    assert not loop.concentrated(torch.eye(10).flatten() * 300, torch.arange(10).repeat_interleave(10), card), (
-        "too few bins"
-    )
+    few = torch.arange(10).repeat_interleave(100)
+    assert not loop.concentrated(run, 300 * torch.eye(100, dtype=torch.float64)[::10].flatten(), few), "too few bins"
     state = Running(job(), draw(1, seed=0)).state
     assert state.remark == ""
     state.concentrated = True

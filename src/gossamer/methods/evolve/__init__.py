@@ -100,26 +100,27 @@ def clusters_of(config: Config, card: "DataCard") -> int:
     noise = config.noise_multiplier
     if config.drawing == "pictures":
         return config.clusters or max(1, round(card.declared_size / max(_VOTES_ON_PICTURES, _CLEAR * noise)))
-    return min(
-        candidates_of(config, card),
-        config.clusters or max(1, round(card.declared_size / card.classes / max(1.0, noise))),
-    )
+    most = candidates_of(config, card)
+    return min(most, config.clusters or max(1, round(card.declared_size / card.classes / noise) if noise else most))
 
 
 class Evolve(Method[Config, "loop.State"]):
     """Private Evolution over a drawing program (Lin et al., "Differentially private synthetic data via foundation model
     APIs 1: images", 2024, Algorithm 1). The program is a simulator, as in "... via APIs 3" (2025).
 
-    Guarantee: (epsilon, delta)-DP for one unit, add-or-remove-one. A program that never sees a record renders the
-    pictures. In each round every record votes for the candidate of its class that is most similar to it. All votes are
-    one histogram, with noise added once; a unit adds a vector of length 1 at most. What measures similarity has seen
-    rendered pictures only. A generator or an encoder that a plug-in adds is assumed to have learnt from no record. A test on
-    public pictures refuses an encoder whose features depend on other pictures. The next candidates and the generator
+    Guarantee: (epsilon, delta)-DP for one unit, add-or-remove-one. A program that never sees a record renders the pictures.
+    In each round every record votes for the candidate of its class that is most similar to it. All votes are one histogram,
+    with noise added once; a unit adds a vector of length 1 at most. What measures similarity has seen rendered pictures
+    only. A generator or an encoder that a plug-in adds is assumed to have learnt from no record. A test on public pictures
+    refuses an encoder whose features depend on other pictures. Clusters of candidates are found among public candidates.
+    With `--drawing pictures`, the release contains public pictures as they are. The next candidates and the generator
     follow from the noisy histogram.
 
     Departures from the paper:
         - Classes share one histogram of disjoint bins. The declared label prior sets how many candidates a class has;
           the authors' library counts the records of each class, and reveals the counts.
+        - Where records are few, similar candidates share one bin. With public pictures, a bin is for a cluster and a class, and
+          samples are the pictures that got votes.
         - A unit with several records has its votes scaled to length 1; the paper's unit is the record.
         - The features for similarity are learnt from rendered pictures; the paper takes a network trained on ImageNet.
         - The release is a generator, not pictures: the last candidates with weights. A sample varies one of them.

@@ -50,7 +50,7 @@ def train(run: Run[Config], state: "State", private: Confined[Records]) -> Itera
         h = private.release(release, query)  # l. 3: Alg. 2, l. 1-5
         kept = votes.thresholded(h, config.noise_multiplier, threshold=config.threshold)  # Alg. 2, l. 6
         G.weights = groups.shared(kept).float()
-        state.concentrated = state.concentrated if state.step else concentrated(kept, groups.labels, run.card)
+        state.concentrated = state.concentrated if state.step else concentrated(run, kept, groups.labels)
         yield {"candidates_kept": (G.weights > 0).sum(), "votes_kept": G.weights.sum()}
 
 
@@ -87,13 +87,16 @@ def embed_public(run: Run[Config], state: "State", public: Records) -> Iterator[
     yield from pictures.embed(run, state, state.public, state.likeness, public)
 
 
-def concentrated(kept: Tensor, labels: Tensor, card: DataCard) -> bool:
-    """Whether so few candidates have the votes that none looks like the records. Post-processing of released votes.
+def concentrated(run: Run[Config], kept: Tensor, labels: Tensor) -> bool:
+    """Whether so few clusters have the votes that no drawn digit looks like the records. Post-processing of released votes.
 
-    False where there are too few clusters, or too few votes above the noise, to tell. See docs/lab/evolve.md for the limits.
+    False where that cannot be told: of other drawings, of few clusters, and where noise hides half of the votes. The limits
+    were calibrated, see docs/lab/evolve.md.
     """
+    config, card = run.config, run.card
+    calibrated = config.drawing == "digits" and not config.generator and not config.encoder
     telling = len(labels) >= _FEWEST_BINS * card.classes and float(kept.sum()) >= card.declared_size / 2
-    return telling and votes.share_in_use(kept, labels) < _CONCENTRATED
+    return calibrated and telling and votes.share_in_use(kept, labels) < _CONCENTRATED
 
 
 def learn_features(run: Run[Config], state: "State") -> Iterator[Logs]:
