@@ -94,7 +94,8 @@ def concentrated(run: Run[Config], kept: Tensor, labels: Tensor) -> bool:
     were calibrated, see docs/lab/evolve.md.
     """
     config, card = run.config, run.card
-    calibrated = config.drawing == "digits" and not config.generator and not config.encoder
+    usual = (config.smallest_size, config.largest_rotation) == (1.0, 0.0)
+    calibrated = config.drawing == "digits" and usual and not config.generator and not config.encoder
     telling = len(labels) >= _FEWEST_BINS * card.classes and float(kept.sum()) >= card.declared_size / 2
     return calibrated and telling and votes.share_in_use(kept, labels) < _CONCENTRATED
 
