@@ -2,12 +2,13 @@
 
 The data are an .npz with train_images, train_labels, test_images and test_labels, such as the part of CIFAR-10. Every second
 training record stands for a public picture without a label in the second measure, and only the others are private. The
-accuracies are computed on real records, so no guarantee covers them.
+accuracies are computed on real records, so no guarantee covers them. "voted" is `evolve --drawing pictures`.
 
     python benchmarks/pretrained.py ../shared/data/cifar10_subset/cifar10_5000_1000.npz --out results.jsonl --features lite0.npy
 """
 
 import argparse
+import dataclasses
 import json
 import time
 from pathlib import Path
@@ -20,6 +21,7 @@ from sklearn.linear_model import LogisticRegression
 from gossamer.data.card import DataCard
 from gossamer.data.records import Records
 from gossamer.intervals import proportion
+from gossamer.methods.common.votes import embedded
 from gossamer.methods.teacher.loop import PublicPictures
 from gossamer.methods.teacher.nets import Classifier, with_features
 from gossamer.nets.encoders import PluginEncoder
@@ -31,7 +33,7 @@ from gossamer.run.training.plan import plan
 C = 10.0
 """Inverse strength of the penalty of the logistic regression, for features of length 1."""
 
-MEASURES = ["no privacy", "classifier", "labelled"]
+MEASURES = ["no privacy", "classifier", "labelled", "voted"]
 
 
 def read(path: Path) -> tuple[Records, Records]:
@@ -78,6 +80,26 @@ def trained(
         pass
     facts = {"noise_multiplier": request.job.settings["noise_multiplier"], "processor_s": time.process_time() - begun}
     return request.job, state.released, facts
+
+
+def voted(
+    private: Records, images: np.ndarray, public: Records, classes: int, encoder: str, epsilon: float, seed: int
+) -> tuple[Any, Any, dict[str, Any]]:
+    """The same of `evolve` over public pictures. private, public: with features in place of images."""
+    card = DataCard(shape=images.shape[1:], classes=classes, declared_size=len(private))
+    request = plan("evolve", card, {"drawing": "pictures", "encoder": encoder}, epsilon=epsilon, delta=1e-5)
+    ledger = PrivacyLedger(budget=request.epsilon, delta=request.delta, relation=request.job.relation)
+    ledger.reserve(request.plan)
+    training = request.job.begin(Rng(seed))
+    state: Any = training.state
+    state.embedding = lambda features: features.flatten(1) * 255  # they have been computed, and are no pixels
+    private, public = (dataclasses.replace(each, images=each.images[:, :, None, None]) for each in (private, public))
+    state.public.images, state.phase = torch.from_numpy(images), "training"
+    state.public.positions = embedded(public, state.embedding).float()
+    state.public.votes = torch.zeros(len(images), classes, dtype=torch.float64)
+    for _ in training.drive(Confined(private, ledger), public):
+        pass
+    return request.job, state.released, {"noise_multiplier": request.job.settings["noise_multiplier"]}
 
 
 def regression(features: np.ndarray, labels: np.ndarray, test: Records) -> int:
@@ -137,14 +159,27 @@ def main() -> None:
                 _, net, facts = trained(learning, shape, classes, settings, epsilon, seed)
                 said = net.head(asked_features).argmax(1).numpy()
                 report("classifier", int((said == asked.labels).sum()), **about, records=len(learning), **facts)
-            if "labelled" in options.measures:
-                job, net, facts = trained(learning[~public], shape, classes, settings, epsilon, seed, folder)
+            for measure in ("labelled", "voted"):
+                if measure not in options.measures:
+                    continue
+                if measure == "labelled":
+                    job, net, facts = trained(learning[~public], shape, classes, settings, epsilon, seed, folder)
+                else:
+                    job, net, facts = voted(
+                        learning[~public],
+                        train.images[public],
+                        learning[public],
+                        classes,
+                        options.encoder,
+                        epsilon,
+                        seed,
+                    )
                 ((images, labels, _),) = job.chunks(net, [int(public.sum())], None, torch.Generator().manual_seed(seed))
                 where = np.array([place[picture.tobytes()] for picture in images.mul(255).round().byte().numpy()])
                 correct = float((labels.numpy() == learning.labels[public][where]).mean())
                 right = regression(folder.features.numpy()[where], labels.numpy(), asked)
-                about |= {"records": int((~public).sum()), "pictures": len(where), "labels_right": round(correct, 4)}
-                report("regression on the labelled public part", right, **about, **facts)
+                more = {"records": int((~public).sum()), "pictures": len(where), "labels_right": round(correct, 4)}
+                report(f"regression on the {measure} public part", right, **about, **more, **facts)
 
 
 if __name__ == "__main__":

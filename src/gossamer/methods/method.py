@@ -182,6 +182,11 @@ class State(StatefulDataclass, ABC):
     def released(self) -> "nn.Module":
         """The generator that the run hands out."""
 
+    @property
+    def remark(self) -> str:
+        """What released values say about the result, for the terminal; empty: nothing."""
+        return ""
+
     def scores(self, records: "Records") -> "Tensor | None":  # noqa: ARG002 (for methods that need it)
         """How real the discriminators find records, for white-box attacks: [D, n]; None: there are none."""
         return None
@@ -399,6 +404,17 @@ class Method(ABC, Generic[C, S]):
         """Whether these settings are impossible without public records or a start."""
         return False
 
+    def uses_public(self, config: C) -> bool:  # noqa: ARG002 (for methods that need it)
+        """Whether public records are of any use with these settings."""
+        return self.takes_public
+
+    def check_public(self, config: C, card: "DataCard", count: int) -> None:
+        """Refuse so many public records, before any budget is used.
+
+        Raises:
+            RequestError: saying how many are needed.
+        """
+
     @classmethod
     def releases_public(cls, settings: Mapping[str, Any]) -> bool:
         """Whether a release with these settings contains the public records of the run."""
@@ -550,7 +566,14 @@ class Job(Generic[C_co, S_co]):
     @property
     def takes_public(self) -> bool:
         """Whether public records are of any use: to the start, or where there is none."""
-        return self.method.takes_public if self.first is None else self.first.takes_public
+        return self.method.uses_public(self.config) if self.first is None else self.first.takes_public
+
+    def check_public(self, count: int) -> None:
+        """See `Method.check_public`. count: of the public records."""
+        if self.first is None:
+            self.method.check_public(self.config, self.card, count)
+        else:
+            self.first.check_public(count)
 
     @property
     def in_full(self) -> dict[str, Any]:

@@ -1,5 +1,6 @@
 """Drawn glyphs: the same for the same seed, framed as MNIST is, and close enough to handwriting to teach it."""
 
+import math
 from pathlib import Path
 
 import numpy as np
@@ -9,7 +10,7 @@ from torch import nn
 from torch.nn.functional import cross_entropy
 
 from gossamer.data.readers.read import read
-from gossamer.data.synthetic.glyphs import _path, _thin, draw
+from gossamer.data.synthetic.glyphs import Glyphs, _path, _thin, draw
 from gossamer.errors import RequestError
 
 REAL = Path(__file__).parents[3] / "../shared/data"
@@ -111,3 +112,47 @@ def test_glyphs_teach_handwriting():
     with torch.no_grad():
         accuracy = (net(real).argmax(1) == truth).float().mean().item()
     assert accuracy > 0.8
+
+
+def plain(program: Glyphs, labels: torch.Tensor) -> torch.Tensor:
+    """Parameters of unbent characters: all at their means, the first shape of each class."""
+    means = [prior.mean for prior in program.ranges for _ in range(prior.count)]
+    return torch.tensor([[0.0, *means]]).repeat(len(labels), 1)
+
+
+def extents(pictures: torch.Tensor) -> torch.Tensor:
+    """The longer side of the ink of each picture, in pixels."""
+    ink = pictures[:, 0] > 100
+    return torch.stack([torch.maximum(each.any(0).sum(), each.any(1).sum()) for each in ink]).float()
+
+
+def test_a_character_of_half_the_size_has_half_the_extent():
+    program, labels = Glyphs("digits", smallest_size=0.4), torch.arange(10)
+    assert program.size == Glyphs("digits").size + 1
+    drawn = []
+    for size in (1.0, 0.5):
+        parameters = plain(program, labels)
+        parameters[:, -1] = math.log(size)
+        drawn.append(program.draw(parameters, labels, 56))
+    assert torch.equal(drawn[0], Glyphs("digits").draw(plain(Glyphs("digits"), labels), labels, 56)), "1 is as MNIST"
+    torch.testing.assert_close(extents(drawn[1]) / extents(drawn[0]), torch.full((10,), 0.5), atol=0.06, rtol=0)
+
+
+def test_a_character_is_turned_by_its_angle():
+    program, labels = Glyphs("digits", largest_rotation=180.0), torch.arange(10)
+    upright, turned = plain(program, labels), plain(program, labels)
+    turned[:, -1] = math.pi / 2
+    pictures = [program.draw(parameters, labels, 28).float() for parameters in (upright, turned)]
+    apart = [(torch.rot90(pictures[0], k, dims=(2, 3)) - pictures[1]).abs().mean() for k in range(4)]
+    assert 3 * apart[1] < min(apart[0], apart[2], apart[3]), apart
+
+
+def test_sizes_and_angles_cover_their_ranges():
+    """1,000 draws: the size is from 0.4 to 1, the angle within 90 degrees; each end is reached, and no value is usual."""
+    program = Glyphs("digits", smallest_size=0.4, largest_rotation=90.0)
+    drawn = program.random(torch.randn(1_000, program.size, generator=torch.Generator().manual_seed(0)))
+    sizes, angles = drawn[:, -2].exp(), drawn[:, -1].rad2deg()
+    assert float(sizes.min()) == pytest.approx(0.4) and float(sizes.max()) == pytest.approx(1)
+    assert float(angles.min()) == pytest.approx(-90) and float(angles.max()) == pytest.approx(90)
+    assert 0.15 < float((sizes < 0.5).float().mean()) < 0.45
+    assert 0.3 < float((angles.abs() > 45).float().mean()) < 0.6

@@ -174,7 +174,7 @@ def test_a_start_makes_public_records_needless() -> None:
         ({"start": "moments", "start_settings": "radius=nan"}, "radius is a number of at least 0"),
         (
             {"start": "evolve", "start_settings": "drawing=cats"},
-            "drawing is one of digits, letters, patches, not 'cats'",
+            "drawing is one of digits, letters, patches, pictures, not 'cats'",
         ),
         ({"start": "moments", "start_noise": 0.0}, "start_noise 0 releases the start without privacy"),
         ({"start": "evolve"}, "drawing digits draws the digits 0 to 9, and the card has 2 classes"),

@@ -17,6 +17,7 @@ from gossamer.data.synthetic.glyphs import draw
 from gossamer.errors import RequestError
 from gossamer.methods import METHODS
 from gossamer.methods.common.features import Features
+from gossamer.methods.evolve import Config, clusters_of, loop
 from gossamer.methods.evolve.nets import Evolved
 from gossamer.methods.method import Job
 from gossamer.methods.synthesizer import model_bytes
@@ -25,6 +26,8 @@ from gossamer.privacy.ledger import PrivacyLedger
 from gossamer.privacy.random.noise import Rng
 from gossamer.run.training import checkpoint
 from gossamer.run.training.plan import plan
+from gossamer.testing import checks
+from gossamer.testing.trial_run import Subject
 
 CARD = DataCard(shape=(1, 28, 28), classes=10, declared_size=300)
 SMALL: dict[str, Any] = {
@@ -64,6 +67,8 @@ class Running:
         ({"classes": 9}, {}, "draws the digits 0 to 9, and the card has 9 classes"),
         ({"classes": 27}, {"drawing": "letters"}, "draws the letters A to Z, and the card has 27 classes"),
         ({}, {"drawing": "patches"}, "take embedding cosines"),
+        ({}, {"smallest_size": 0.0}, "smallest_size is a share of MNIST's size, from 0.1 to 1, not 0"),
+        ({}, {"largest_rotation": 270.0}, "largest_rotation is at most 180 degrees, not 270"),
         ({}, {"degree": 1.5}, "degree is a share, at most 1, not 1.5"),
         ({}, {"shrink": 2.0}, "shrink is a share"),
     ],
@@ -99,6 +104,72 @@ def test_there_are_no_more_candidates_than_declared_records(declared: int, each:
     assert torch.bincount(generator.labels).tolist() == [each] * 10
 
 
+@pytest.mark.parametrize(
+    ("declared", "noise", "expected"),
+    [
+        (60_000, 3.731, 500),
+        (60_000, 12.0, 500),
+        (50_000, 5.276, 500),
+        (5_000, 0.5, 500),
+        (5_000, 3.731, 134),
+        (1_000, 3.731, 27),
+    ],
+)
+def test_records_vote_for_clusters_only_where_noise_would_hide_votes(
+    declared: int, noise: float, expected: int
+) -> None:
+    """By public facts alone; with MNIST's 60,000 records each candidate has its own votes, as without clusters."""
+    card = dataclasses.replace(CARD, declared_size=declared)
+    assert clusters_of(Config(noise_multiplier=noise, candidates=500), card) == expected
+    assert clusters_of(Config(noise_multiplier=noise, candidates=20, clusters=40), card) == 20
+
+
+def test_candidates_of_a_cluster_get_its_votes_in_equal_shares() -> None:
+    running = Running(
+        job(noise_multiplier=0.0, steps=1, threshold=0.0, embedding="cosines", clusters=3), draw(200, seed=0)
+    )
+    weights = running.end().released.weights.view(10, 12)
+    assert float(weights.sum()) == pytest.approx(200, abs=1e-3)
+    assert all(1 <= len(row[row > 0].unique()) <= 3 for row in weights)
+    assert float((weights > 0).float().mean()) > 0.8, "most candidates are in a cluster that has votes"
+
+
+@pytest.mark.parametrize("settings", [{"clusters": 3}, {"smallest_size": 0.4, "largest_rotation": 180.0}])
+def test_new_settings_keep_the_contract(settings: dict[str, Any], tmp_path: Path) -> None:
+    small = {
+        "noise_multiplier": 1.0,
+        "steps": 3,
+        "candidates": 6,
+        "drawing": "letters",
+        "embedding": "cosines",
+        **settings,
+    }
+    subject = Subject(method=METHODS["evolve"], small=small)
+    checks.non_interference(subject, warm=False)
+    checks.removing_a_protected_record_changes_nothing_public(subject, share=None)
+    checks.resume_equals_an_unbroken_run(subject, tmp_path, at=2)
+
+
+def test_votes_on_few_candidates_are_remarked() -> None:
+    """10 classes of 300 bins. Where 3 % of the bins have the votes, none is near; where 6 % have them, some are."""
+    card, labels = dataclasses.replace(CARD, declared_size=3_000), torch.arange(10).repeat_interleave(300)
+    run = Running(job(card), draw(1, seed=0)).training.run
+
+    def asked(bins: int, votes: float = 3_000.0) -> bool:
+        kept = torch.zeros(10, 300, dtype=torch.float64)
+        kept[:, :bins] = votes / bins / 10
+        return loop.concentrated(run, kept.flatten(), labels)
+
+    assert asked(9) and not asked(18)
+    assert not asked(9, votes=1_400.0), "noise may hide the others"
+    few = torch.arange(10).repeat_interleave(100)
+    assert not loop.concentrated(run, 300 * torch.eye(100, dtype=torch.float64)[::10].flatten(), few), "too few bins"
+    state = Running(job(), draw(1, seed=0)).state
+    assert state.remark == ""
+    state.concentrated = True
+    assert "Try --smallest-size" in state.remark
+
+
 def test_votes_go_to_what_looks_like_the_records() -> None:
     """Without noise, records that are the first candidates themselves give those all weight."""
     running = Running(job(noise_multiplier=0.0, steps=1, embedding="cosines", variations=0), draw(1, seed=0))
@@ -128,8 +199,6 @@ def test_each_round_varies_less_far_and_the_last_degree_is_released() -> None:
 
 def test_the_lookahead_is_the_mean_over_variations() -> None:
     """At degree 0 all variations are the candidate itself; at a larger one they are not."""
-    from gossamer.methods.evolve import loop
-
     positions = {}
     for variations, degree in ((0, 0.0), (3, 0.0), (3, 0.5)):
         asked = job(embedding="cosines", variations=variations)
@@ -143,8 +212,6 @@ def test_the_lookahead_is_the_mean_over_variations() -> None:
 
 def test_the_lookahead_is_on_the_grid() -> None:
     """A third of a sum on the grid is not on it: distances would be rounded by the order of their sums."""
-    from gossamer.methods.evolve import loop
-
     running = Running(job(embedding="cosines", variations=3), draw(1, seed=0))
     running.state.G.degree.fill_(0.5)
     steps = 4_096 * loop.lookahead(running.training.run, running.state)

@@ -14,10 +14,11 @@ from gossamer.data.card import DataCard
 from gossamer.data.records import Records
 from gossamer.errors import RequestError
 from gossamer.events import Event
+from gossamer.methods.common.labelled import Labelled, chunks, in_proportion
 from gossamer.methods.method import Run
 from gossamer.methods.synthesizer import Synthesizer, model_bytes
-from gossamer.methods.teacher import PARTS, Teacher, loop, public
-from gossamer.methods.teacher.nets import Classifier, Labelled, with_features
+from gossamer.methods.teacher import PARTS, Teacher, loop
+from gossamer.methods.teacher.nets import Classifier, with_features
 from gossamer.privacy.confined import Confined
 from gossamer.privacy.ledger import PrivacyLedger
 from gossamer.privacy.random.noise import Rng
@@ -47,7 +48,7 @@ def pictures(probabilities: Tensor) -> Labelled:
 
 def drawn(held: Labelled, sizes: list[int], labels: Tensor | None = None, card: DataCard = CARD) -> list[Tensor]:
     """Positions, labels and probabilities of all chunks."""
-    found = list(public.chunks(held, card, sizes, labels, torch.Generator().manual_seed(0)))
+    found = list(chunks(held, card, sizes, labels, torch.Generator().manual_seed(0)))
     assert [len(images) for images, _, _ in found] == sizes
     images, given, soft = (torch.cat([*parts]) for parts in zip(*found, strict=True))
     return [images[:, 0, 0, 0].mul(255).round().long(), given, soft]
@@ -81,8 +82,8 @@ def test_labels_have_the_shares_of_the_prior_and_the_likeliest_fill_the_gap() ->
     positions, labels, _ = drawn(pictures(two([0.01 * at for at in range(20)])), [20], card=card)
     assert labels.bincount().tolist() == [15, 5]
     assert sorted(positions[labels == 1].tolist()) == [15, 16, 17, 18, 19]
-    assert public.in_proportion(7, card, torch.Generator()).bincount().tolist() == [5, 2]
-    assert public.in_proportion(0, card, torch.Generator()).tolist() == []
+    assert in_proportion(7, card, torch.Generator()).bincount().tolist() == [5, 2]
+    assert in_proportion(0, card, torch.Generator()).tolist() == []
 
 
 def test_labels_that_are_asked_for_are_given() -> None:

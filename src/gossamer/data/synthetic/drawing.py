@@ -38,7 +38,7 @@ class DrawingProgram(ABC):
 
     dtype: ClassVar[torch.dtype] = torch.float32
     choices: ClassVar[int]
-    ranges: ClassVar[tuple[Range, ...]]
+    ranges: tuple[Range, ...]
 
     @property
     def size(self) -> int:

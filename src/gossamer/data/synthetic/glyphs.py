@@ -11,6 +11,7 @@ pens. The way of drawing, but no number, comes from an earlier version that was 
 glyphs were once evaluated on MNIST's training records; nothing was changed for it.
 """
 
+import math
 from functools import cache
 from pathlib import Path
 from typing import Literal
@@ -70,17 +71,28 @@ class Glyphs(DrawingProgram):
 
     Args:
         classes: which.
+        smallest_size: size of the smallest characters, of that of MNIST's, above 0 and at most 1. Below 1, each picture has one
+            more parameter: the logarithm of its size.
+        largest_rotation: how far a character is turned at most, either way, in degrees. Above 0, each picture has one more
+            parameter: its angle.
 
     Raises:
         RequestError: for other classes.
     """
 
     choices = 1  # which of the shapes of its class
-    ranges = tuple(_RANGES.values())
 
-    def __init__(self, classes: Classes) -> None:
+    def __init__(self, classes: Classes, smallest_size: float = 1.0, largest_rotation: float = 0.0) -> None:
         self._fields, self._first = _fields(classes)
         self.classes = len(self._first) - 1
+        self._named = dict(_RANGES)
+        if smallest_size < 1:
+            least = math.log(smallest_size)
+            self._named["size"] = Range(least / 2, -least / 2, least, 0.0)
+        if largest_rotation > 0:
+            most = math.radians(largest_rotation)
+            self._named["rotation"] = Range(0.0, 0.6 * most, -most, most)
+        self.ranges = tuple(self._named.values())
 
     def draw(self, parameters: Tensor, labels: Tensor, size: int) -> Tensor:
         """Pictures uint8 [n, 1, size, size] from parameters [n, size of the program] and labels [n]."""
@@ -89,12 +101,14 @@ class Glyphs(DrawingProgram):
 
     def _draw(self, parameters: Tensor, labels: Tensor, size: int) -> Tensor:
         choice, *free = torch.split(parameters, [1, *(values.count for values in self.ranges)], dim=1)
-        drawn = dict(zip(_RANGES, (values[:, :, None] for values in free), strict=True))
+        drawn = dict(zip(self._named, (values[:, :, None] for values in free), strict=True))
         first = self._first.to(labels.device)
         counts = (first[1:] - first[:-1])[labels]
         path_numbers = first[labels] + (choice[:, 0] * counts).long()
         paths = self._fields.to(labels.device)[path_numbers][:, None]
-        affine = _affine(angle=drawn["angle"], shear=drawn["shear"], stretch=torch.exp(drawn["stretch"]))
+        none = torch.zeros_like(drawn["angle"])
+        size_here, rotation = torch.exp(drawn.get("size", none)), drawn.get("rotation", none)
+        affine = _affine(angle=drawn["angle"] + rotation, shear=drawn["shear"], stretch=torch.exp(drawn["stretch"]))
         waves = torch.cat([drawn["waves"], drawn["pen waves"]], dim=1).view(-1, 3, 4, 4)
         bends = drawn["bends"][..., None, None]
         radius, soft, peak = drawn["radius"], drawn["softness"], drawn["peak"]
@@ -103,9 +117,9 @@ class Glyphs(DrawingProgram):
         rough, _ = _distance(paths, affine, bends, waves, view.expand(len(labels), -1, -1, -1))
         centre, length = _extent(rough < _NEAR, view)
         scale = (length + _WIDER - 2 * _NEAR) / (_BOX - 2 * radius[:, 0, 0])
-        where = centre[:, None, None] + scale[:, None, None, None] * _frame(size).to(labels.device)
+        where = centre[:, None, None] + (scale[:, None, None] / size_here)[..., None] * _frame(size).to(labels.device)
         distance, wave = _distance(paths, affine, bends, waves, where)
-        ink = torch.sigmoid((radius * (1 + wave) - distance / scale[:, None, None]) / soft) * peak
+        ink = torch.sigmoid(size_here * (radius * (1 + wave) - distance / scale[:, None, None]) / soft) * peak
         return (ink.clamp(0, 1) * 255).round().to(torch.uint8)[:, None]
 
 

@@ -113,6 +113,24 @@ def thresholded(votes: Tensor, noise_multiplier: float, *, threshold: float) -> 
     return (votes - threshold * noise_multiplier * MAX_NORM).clamp(min=0)
 
 
+def share_in_use(weights: Tensor, groups: Tensor) -> float:
+    """How large a share of the bins of a class the votes are on, by Kish's effective number; the median class. Post-processing.
+
+    1: all bins of a class have as many votes. Where records look like no candidate, they vote for few.
+
+    Args:
+        weights: [B], as `thresholded` gives them.
+        groups: int64 [B], the class of each bin.
+    """
+    sums, squares = (
+        torch.zeros(int(groups.max()) + 1, dtype=torch.float64).index_add_(0, groups.cpu(), values.cpu().double())
+        for values in (weights, weights.square())
+    )
+    counts = torch.bincount(groups.cpu())
+    shares = sums.square() / (squares * counts).clamp(min=1e-12)
+    return float(shares[sums > 0].median()) if bool((sums > 0).any()) else 0.0
+
+
 def pick(weights: Tensor, groups: Tensor, labels: Tensor, uniform: Tensor) -> Tensor:
     """Draw candidates of given classes by their weights, with replacement. Algorithm 1, lines 4 and 5, class by class.
 

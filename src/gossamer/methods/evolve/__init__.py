@@ -1,5 +1,6 @@
 """Private Evolution: what a run promises and costs. `loop.py` votes and varies, `nets.py` has the generator and features."""
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -12,18 +13,28 @@ from gossamer.methods.method import (
     Generator,
     MaybeZero,
     Method,
+    OnPublic,
     OnReleased,
     Phases,
 )
 
 if TYPE_CHECKING:
+    import torch
+    from torch import Tensor, nn
+
     from gossamer.data.card import DataCard
+    from gossamer.methods.common import labelled
     from gossamer.methods.evolve import loop
     from gossamer.privacy.accounting import events
 else:
+    labelled = Lazy("gossamer.methods.common.labelled")
     loop, events = Lazy("gossamer.methods.evolve.loop"), Lazy("gossamer.privacy.accounting.events")
 
 _MOST_LETTERS, _DIGITS = 26, 10
+PARTS = 100
+"""Steps in which the public pictures are embedded."""
+_VOTES_ON_PICTURES, _CLEAR = 25, 7.0
+"""Votes that a cluster of pictures expects, at least; and in standard deviations of the noise."""
 _CANDIDATES = 500
 """Of a class, unless the Config says otherwise: twelve records of 60,000 for each. More did no better."""
 
@@ -36,8 +47,14 @@ class Config(BaseConfig):
         noise_multiplier: standard deviation of the noise on the votes; a unit's votes have length 1 at most. 0: no noise.
         steps: rounds of votes (T). Each round is one noisy query.
         drawing: program that renders the candidates: digits, letters (classes 0 to 25, A to Z) or patches for other records.
+            Or pictures: the candidates are the pictures in `public`, and the release contains them. Candidates, variations,
+            `degree` and `shrink` have no meaning then.
+        smallest_size: size of the smallest rendered character / MNIST's, above 0 and at most 1.
+        largest_rotation: how far a rendered character is turned at most, either way, in degrees up to 180.
         candidates: candidates per class, on average, by the declared prior. 0: 500, or declared size / classes if that is
             smaller.
+        clusters: clusters of similar candidates, for which records vote: per class, on average; with pictures, of all of them.
+            0: computed from declared size, classes and noise.
         threshold: votes below this do not count, in standard deviations of the noise (H).
         degree: strength of the first variation, from 0 to 1. With one round, it is how far a sample differs from its candidate.
         shrink: strength of each later variation / the one before.
@@ -53,8 +70,11 @@ class Config(BaseConfig):
 
     noise_multiplier: float = FROM_EPSILON
     steps: int = 2
-    drawing: Literal["digits", "letters", "patches"] = "digits"
+    drawing: Literal["digits", "letters", "patches", "pictures"] = "digits"
+    smallest_size: float = 1.0
+    largest_rotation: float = 0.0
     candidates: MaybeZero = 0
+    clusters: MaybeZero = 0
     threshold: float = 2.0
     degree: float = 0.5
     shrink: float = 0.5
@@ -71,20 +91,36 @@ def candidates_of(config: Config, card: "DataCard") -> int:
     return config.candidates or max(1, min(_CANDIDATES, card.declared_size // card.classes))
 
 
+def clusters_of(config: Config, card: "DataCard") -> int:
+    """Return the clusters per class, on average, no more than candidates; with pictures, the clusters of all of them.
+
+    By default a cluster expects as many votes as the noise on them deviates. With pictures it expects 25 at least, because the
+    votes also tell its class.
+    """
+    noise = config.noise_multiplier
+    if config.drawing == "pictures":
+        return config.clusters or max(1, round(card.declared_size / max(_VOTES_ON_PICTURES, _CLEAR * noise)))
+    most = candidates_of(config, card)
+    return min(most, config.clusters or max(1, round(card.declared_size / card.classes / noise) if noise else most))
+
+
 class Evolve(Method[Config, "loop.State"]):
     """Private Evolution over a drawing program (Lin et al., "Differentially private synthetic data via foundation model
     APIs 1: images", 2024, Algorithm 1). The program is a simulator, as in "... via APIs 3" (2025).
 
-    Guarantee: (epsilon, delta)-DP for one unit, add-or-remove-one. A program that never sees a record renders the
-    pictures. In each round every record votes for the candidate of its class that is most similar to it. All votes are
-    one histogram, with noise added once; a unit adds a vector of length 1 at most. What measures similarity has seen
-    rendered pictures only. A generator or an encoder that a plug-in adds is assumed to have learnt from no record. A test on
-    public pictures refuses an encoder whose features depend on other pictures. The next candidates and the generator
+    Guarantee: (epsilon, delta)-DP for one unit, add-or-remove-one. A program that never sees a record renders the pictures.
+    In each round every record votes for the candidate of its class that is most similar to it. All votes are one histogram,
+    with noise added once; a unit adds a vector of length 1 at most. What measures similarity has seen rendered pictures
+    only. A generator or an encoder that a plug-in adds is assumed to have learnt from no record. A test on public pictures
+    refuses an encoder whose features depend on other pictures. Clusters of candidates are found among public candidates.
+    With `--drawing pictures`, the release contains public pictures as they are. The next candidates and the generator
     follow from the noisy histogram.
 
     Departures from the paper:
         - Classes share one histogram of disjoint bins. The declared label prior sets how many candidates a class has;
           the authors' library counts the records of each class, and reveals the counts.
+        - Where records are few, similar candidates share one bin. With public pictures, a bin is for a cluster and a class, and
+          samples are the pictures that got votes.
         - A unit with several records has its votes scaled to length 1; the paper's unit is the record.
         - The features for similarity are learnt from rendered pictures; the paper takes a network trained on ImageNet.
         - The release is a generator, not pictures: the last candidates with weights. A sample varies one of them.
@@ -96,31 +132,87 @@ class Evolve(Method[Config, "loop.State"]):
     config_type = Config
     loop = loop
     can_warm_start = True
-    takes_public = False
+    releases_public_with = ""
 
     def in_full(self, config: Config, card: "DataCard") -> dict[str, Any]:
         """Return all settings, with the actual number of candidates instead of 0."""
         return {**super().in_full(config, card), "candidates": candidates_of(config, card)}
 
     def phases(self, config: Config, card: "DataCard") -> "Phases[Config, loop.State]":  # noqa: ARG002 (what every method is asked)
-        """The embedding learns from drawings, free; then one Gaussian over all units in each round."""
+        """The embedding learns from drawings, or sees public pictures, free; then one Gaussian per round over all units."""
         release = events.poisson_gaussian(sampling_rate=1.0, noise_multiplier=config.noise_multiplier)
+        training = self.training(config.steps, [(release, config.steps)])
+        if config.drawing == "pictures":
+            return [
+                OnPublic(name="public pictures", steps=PARTS, body=lambda *given: loop.embed_public(*given)),
+                training,
+            ]
         phases: Phases[Config, loop.State] = [
             OnReleased(name="embedding", steps=config.embedding_steps, body=lambda *given: loop.learn_features(*given)),
-            self.training(config.steps, [(release, config.steps)]),
+            training,
         ]
         return phases if config.embedding == "features" and not config.encoder else phases[1:]
 
     def check(self, config: Config, card: "DataCard") -> None:
-        """Refuse records that the drawing program cannot draw, and shares that are none."""
-        self._check_drawing(config, card)
+        """Refuse records that the drawing program cannot draw, pictures that nothing compares, and shares that are none."""
+        if config.drawing == "pictures":
+            self._check_pictures(config)
+        else:
+            self._check_drawing(config, card)
         for flag, share in (("degree", config.degree), ("shrink", config.shrink)):
             if share > 1:
                 raise RequestError(f"--{flag} is a share, at most 1, not {share:g}.")
 
+    def uses_public(self, config: Config) -> bool:
+        """Public pictures replace the drawing program, or are of no use."""
+        return config.drawing == "pictures"
+
+    def needs_public(self, config: Config) -> bool:
+        """Without public pictures there would be no candidates."""
+        return config.drawing == "pictures"
+
+    def check_public(self, config: Config, card: "DataCard", count: int) -> None:  # noqa: ARG002 (what every method is asked)
+        """Refuse fewer pictures than classes: they cannot have all labels."""
+        if count < card.classes:
+            raise RequestError(
+                f"--public has {count:,} pictures, and the card has {card.classes:,} classes. Add pictures, so that each class "
+                "can have one."
+            )
+
+    def chunks(
+        self,
+        net: "nn.Module",
+        config: Config,
+        card: "DataCard",
+        sizes: Sequence[int],
+        labels: "Tensor | None",
+        stream: "torch.Generator",
+    ) -> "Iterator[tuple[Tensor, ...]]":
+        """With pictures: none comes twice before all have come, and each has the shares of its votes as probabilities."""
+        if config.drawing == "pictures":
+            return labelled.chunks(net.labelled, card, sizes, labels, stream)  # type: ignore[arg-type]  # such a net has them
+        return super().chunks(net, config, card, sizes, labels, stream)
+
+    def _check_pictures(self, config: Config) -> None:
+        if config.generator:
+            raise RequestError(
+                "--generator makes the candidates in place of --drawing pictures. Leave one of them out."
+            )
+        if config.embedding == "features" and not config.encoder:
+            raise RequestError(
+                "With --drawing pictures nothing is drawn, so no features can be learnt from drawings. Add --encoder lite0, or "
+                "--embedding cosines for simple pictures."
+            )
+
     def _check_drawing(self, config: Config, card: "DataCard") -> None:
         if config.generator:
             return
+        if not 0.1 <= config.smallest_size <= 1:
+            raise RequestError(
+                f"--smallest-size is a share of MNIST's size, from 0.1 to 1, not {config.smallest_size:g}."
+            )
+        if config.largest_rotation > 180:
+            raise RequestError(f"--largest-rotation is at most 180 degrees, not {config.largest_rotation:g}.")
         channels, height, width = card.shape
         if channels != 1 or height != width:
             raise RequestError(

@@ -8,6 +8,11 @@ from gossamer.data.synthetic.drawing import DrawingProgram
 from gossamer.methods.common.votes import pick
 
 
+def per_class(average: int, card: DataCard) -> Tensor:
+    """How many of each class, by the declared prior; at least one. int64 [classes]. average: over the classes."""
+    return torch.tensor([max(1, round(average * card.classes * share)) for share in card.probabilities])
+
+
 class Evolved(nn.Module):
     """Candidates with weights: a sample is a variation of one of them. Latents [n, latent_size] and labels [n] to pictures
     [n, C, H, W] in [0, 1].
@@ -24,8 +29,7 @@ class Evolved(nn.Module):
         super().__init__()
         self.program, self.classes, self.side = program, card.classes, card.shape[1]
         self.latent_size = 1 + program.normals
-        counts = [max(1, round(candidates * card.classes * share)) for share in card.probabilities]
-        labels = torch.repeat_interleave(torch.arange(card.classes), torch.tensor(counts))
+        labels = torch.repeat_interleave(torch.arange(card.classes), per_class(candidates, card))
         self.register_buffer("labels", labels, persistent=False)
         self.register_buffer("parents", torch.zeros(len(self.labels), program.size, dtype=program.dtype))
         self.register_buffer("weights", torch.ones(len(self.labels)))

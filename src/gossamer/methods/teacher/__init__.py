@@ -1,5 +1,5 @@
-"""Teacher: what a run promises and costs. `loop.py` trains, `nets.py` has the classifier, `public.py` and `shapes.py` what it
-labels.
+"""Teacher: what a run promises and costs. `loop.py` trains, `nets.py` has the classifier, `shapes.py` and
+`common/labelled.py` what it labels.
 """
 
 import math
@@ -16,11 +16,12 @@ if TYPE_CHECKING:
     from torch import Tensor, nn
 
     from gossamer.data.card import DataCard
-    from gossamer.methods.teacher import loop, public, shapes
+    from gossamer.methods.common import labelled
+    from gossamer.methods.teacher import loop, shapes
     from gossamer.privacy.accounting import events
 else:
     loop, shapes = Lazy("gossamer.methods.teacher.loop"), Lazy("gossamer.methods.teacher.shapes")
-    public = Lazy("gossamer.methods.teacher.public")
+    labelled = Lazy("gossamer.methods.common.labelled")
     events = Lazy("gossamer.privacy.accounting.events")
 
 FASTEST = 16.0
@@ -127,13 +128,13 @@ class Teacher(Method[Config, "loop.State"]):
         stream: "torch.Generator",
     ) -> "tuple[Tensor, Tensor]":
         """Public pictures, or drawn digits and letters, with labels in the shares of the card's prior that are the teacher's
-        own. See `public.chunks` and `shapes.labelled`.
+        own. See `common/labelled.py` and `shapes.labelled`.
         """
         del config
         pictures: Any = net.labelled
         if pictures is None:
             return shapes.labelled(net, card, n, labels, stream)
-        images, given, _ = next(public.chunks(pictures, card, [n], labels, stream))
+        images, given, _ = next(labelled.chunks(pictures, card, [n], labels, stream))
         return images, given
 
     def chunks(
@@ -148,5 +149,5 @@ class Teacher(Method[Config, "loop.State"]):
         """With probabilities, where the run had public pictures. No picture comes twice before all have come."""
         pictures: Any = net.labelled
         if pictures is not None:
-            return public.chunks(pictures, card, sizes, labels, stream)
+            return labelled.chunks(pictures, card, sizes, labels, stream)
         return super().chunks(net, config, card, sizes, labels, stream)

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from gossamer.data.records import Records, sent
+from gossamer.methods.common.labelled import Labelled
 from gossamer.nets.encoders import PluginEncoder
 from gossamer.nets.scattering import Scattering
 
@@ -18,23 +19,6 @@ PIECE = 512
 """Pictures whose features are held in single precision at once."""
 LARGEST = 1 << 31
 """Bytes of features that are kept through a run; beyond them, each step computes the features of its batch."""
-
-
-class Labelled(nn.Module):
-    """Public pictures, and how likely the teacher finds each class.
-
-    Args:
-        images: uint8 [m, C, H, W], as they were given.
-        probabilities: float32 [m, classes].
-    """
-
-    images: Tensor
-    probabilities: Tensor
-
-    def __init__(self, images: Tensor, probabilities: Tensor) -> None:
-        super().__init__()
-        self.register_buffer("images", images)
-        self.register_buffer("probabilities", probabilities)
 
 
 class Classifier(nn.Module):
@@ -75,14 +59,9 @@ class Classifier(nn.Module):
 
     def load_state_dict(self, state_dict: Mapping[str, Any], strict: bool = True, assign: bool = False) -> Any:
         """As of any module. How many pictures it has labelled is that of the state, and there may be none."""
-        pictures, probabilities = (state_dict.get(f"labelled.{name}") for name in ("images", "probabilities"))
         self.labelled = None
-        if pictures is not None and probabilities is not None:
-            classes = self.head.out_features
-            self.labelled = Labelled(
-                torch.empty(len(probabilities), *pictures.shape[1:], dtype=torch.uint8),
-                torch.empty(len(pictures), classes),
-            )
+        if "labelled.images" in state_dict:
+            self.labelled = Labelled(torch.empty(0), torch.empty(0))
         return super().load_state_dict(state_dict, strict=strict, assign=assign)
 
 

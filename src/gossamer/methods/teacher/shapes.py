@@ -6,6 +6,7 @@ from torch.nn import functional as F
 
 from gossamer.data.card import DataCard, draw_labels
 from gossamer.data.synthetic.glyphs import drawn
+from gossamer.methods.common.labelled import picked
 from gossamer.methods.teacher.nets import Classifier
 
 CANDIDATES = 4
@@ -42,31 +43,3 @@ def shapes(n: int, shape: tuple[int, ...], stream: torch.Generator) -> Tensor:
     left, top = (width - side) // 2, (height - side) // 2
     images = F.pad(images, (left, width - side - left, top, height - side - top))
     return images.expand(n, channels, height, width)
-
-
-def picked(probabilities: Tensor, wanted: Tensor) -> Tensor:
-    """Positions of the shapes that are taken, int64 [n]: one for each label, none twice.
-
-    A label that is named too rarely gets the shapes that are likeliest to have it, of those that no other label needs.
-
-    Args:
-        probabilities: of each class, for at least n shapes in random order, [m, classes].
-        wanted: the label of each sample, int64 [n].
-    """
-    classes = probabilities.shape[1]
-    predicted, free = probabilities.argmax(1), torch.ones(len(probabilities), dtype=torch.bool)
-    left_over = predicted.bincount(minlength=classes) - wanted.bincount(minlength=classes)
-    positions, none = torch.empty_like(wanted), torch.zeros(0, dtype=torch.int64)
-    filling = {}
-    for label in (left_over < 0).nonzero()[:, 0].tolist():
-        order = probabilities[:, label].argsort(descending=True)
-        order = order[free[order] & (left_over[predicted[order]] > 0)]
-        named = predicted[order]
-        rank = F.one_hot(named, classes).cumsum(0).gather(1, named[:, None])[:, 0]
-        likeliest = order[rank <= left_over[named]][: -left_over[label]]
-        left_over -= predicted[likeliest].bincount(minlength=classes)
-        filling[label], free[likeliest] = likeliest, False
-    for label in wanted.unique().tolist():
-        places, matching = (wanted == label).nonzero()[:, 0], (free & (predicted == label)).nonzero()[:, 0]
-        positions[places] = torch.cat([matching, filling.get(label, none)])[: len(places)]
-    return positions

@@ -104,7 +104,7 @@ _BUILT_IN = {
     "teacher": "the drawing program of this version of Gossamer, digits and letters",
 }
 """Methods with a public input of their own."""
-_RELEASES_PUBLIC = {"moments": "encoder", "teacher": ""}
+_RELEASES_PUBLIC = {"evolve": "", "moments": "encoder", "teacher": ""}
 """Methods whose release contains the public records of the run, with labels; and the setting with which it does, or always."""
 
 _GLYPHS_TUNED = (
@@ -187,7 +187,7 @@ def public_inputs(settings: dict[str, Any]) -> list[dict[str, Any]]:
     for method in _methods(settings):
         if method not in _BUILT_IN or (method == "evolve" and _plugins(settings, "generator")):
             continue  # a generator replaces the drawing program
-        if _contained(settings):
+        if _contained(settings) or "drawing=pictures" in settings["config"].get("start_settings", ""):
             continue
         what = _BUILT_IN[method].format(settings=_drawing(settings["config"]))
         inputs.append({"what": what, "origin": "part of the program", "tuned": _GLYPHS_TUNED})

@@ -3,7 +3,7 @@
 import datetime
 import hashlib
 
-from gossamer.errors import DiskFull, PrivacyError, is_full
+from gossamer.errors import DiskFull, PrivacyError, is_full, worded
 from gossamer.methods.method import State
 from gossamer.methods.registry import changed_plugins
 from gossamer.methods.synthesizer import Synthesizer, model_bytes
@@ -64,4 +64,6 @@ def certify(run: TrainingRun, state: State) -> Synthesizer:
     if run.budget_entry is not None:
         run.budget_entry.finish(run.ledger)
     synthesizer.save(run.folder.path)
+    if state.remark:
+        run.log(worded(state.remark))
     return synthesizer

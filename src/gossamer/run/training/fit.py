@@ -164,6 +164,8 @@ def _fit(
             with_tensorboard=with_tensorboard, ranks=present(),
         )  # fmt: skip
         loaded = sources.read(card, ledger, present(), sink=sink)
+        if loaded.public is not None:
+            request.job.check_public(len(loaded.public))
         _log_start(run, request, loaded.facts, sources)
         named = sources.named()
         if accounts is False:

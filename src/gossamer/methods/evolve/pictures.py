@@ -1,0 +1,105 @@
+"""Private Evolution over public pictures, which replace the program that draws candidates.
+
+Nobody has to know the classes of the pictures, so each picture is a candidate of every class. The pictures are in clusters, and
+the histogram has one bin for each cluster and class. A record votes for the nearest cluster, in the bin of its own class.
+RANDOM_API of Lin et al. 2024 gives all pictures. VARIATION_API would give a similar one: any picture of the same cluster.
+"""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Self
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from gossamer.data.card import DataCard
+from gossamer.data.records import Records
+from gossamer.methods.common import votes
+from gossamer.methods.common.clusters import grouped
+from gossamer.methods.common.labelled import Labelled
+from gossamer.methods.evolve import PARTS, Config, clusters_of
+from gossamer.methods.method import Logs, Run, State, StatefulDataclass
+from gossamer.privacy.confined import Confined
+
+
+class PublicPictures(nn.Module):
+    """The pictures that got votes, as a generator: standard normals [n, 1] and labels [n] to pictures [n, C, H, W] in [0, 1].
+
+    A picture is drawn by how likely it finds the label. `Evolve.chunks` draws samples without repeating a picture.
+    """
+
+    def __init__(self, card: DataCard) -> None:
+        super().__init__()
+        self.classes, self.latent_size = card.classes, 1
+        none = torch.zeros(1, *card.shape, dtype=torch.uint8)
+        self.labelled = Labelled(none, torch.full((1, card.classes), 1 / card.classes))
+
+    def take(self, images: Tensor, weights: Tensor) -> None:
+        """Keep the pictures that have votes; all, if none has. images: uint8 [m, C, H, W]; weights: [m, classes]."""
+        total = weights.sum(1)
+        kept = total > 0 if bool((total > 0).any()) else torch.ones_like(total, dtype=torch.bool)
+        shares = torch.where(total[:, None] > 0, weights / total[:, None], 1 / self.classes)
+        self.labelled = Labelled(images[kept], shares[kept].float())
+
+    @torch.no_grad()
+    def forward(self, latents: Tensor, labels: Tensor) -> Tensor:
+        """See the class."""
+        uniform, chosen = torch.special.ndtr(latents[:, 0].double()), torch.zeros_like(labels)
+        for y in labels.unique().tolist():
+            up_to = (self.labelled.probabilities[:, y].double() + 1e-12).cumsum(0)
+            wanted = torch.nonzero(labels == y)[:, 0]
+            chosen[wanted] = torch.searchsorted(up_to, uniform[wanted] * up_to[-1]).clamp(max=len(up_to) - 1)
+        return self.labelled.images[chosen].float() / 255
+
+
+@dataclass
+class Candidates(StatefulDataclass):
+    """All public pictures of a run: uint8 [m, C, H, W], where they are, float32 [m, d], and their noisy votes [m, classes].
+
+    The votes are those of the clusters that a picture was in, over all rounds. No record is in them.
+    """
+
+    released: PublicPictures
+    images: Tensor
+    positions: Tensor
+    votes: Tensor
+
+    @classmethod
+    def of(cls, net: PublicPictures, device: str) -> Self:
+        """None yet."""
+        images, none = net.labelled.images[:0], torch.zeros(0, 0, device=device)
+        return cls(net, images, none, none.double())
+
+
+def train(
+    run: Run[Config], state: State, candidates: Candidates, likeness: votes.Embedding, private: Confined[Records]
+) -> Iterator[Logs]:
+    """Algorithm 1, one round of votes per yield. Each round has other clusters, and all rounds together say what is kept."""
+    config, classes = run.config, run.card.classes
+    release = votes.ballot(noise_multiplier=config.noise_multiplier, rng=run.rng)
+    while private.remaining(release.event):
+        centres, members = grouped(candidates.positions, clusters_of(config, run.card), run.rng.public("clusters"))
+        bins = torch.arange(classes, device=centres.device).repeat(len(centres))
+        query = votes.Votes(likeness, centres.repeat_interleave(classes, dim=0), bins, classes)
+        h = private.release(release, query)  # Alg. 2, l. 1-5
+        candidates.votes += h.view(-1, classes)[members]
+        noise = config.noise_multiplier * math.sqrt(state.step + 1)  # of the sum over rounds
+        weights = votes.thresholded(candidates.votes, noise, threshold=config.threshold)  # Alg. 2, l. 6
+        candidates.released.take(candidates.images, weights)
+        yield {"candidates_kept": len(candidates.released.labelled.images)}
+
+
+def embed(
+    run: Run[Config], state: State, candidates: Candidates, likeness: votes.Embedding, public: Records
+) -> Iterator[Logs]:
+    """Take all public pictures and where they are in the embedding, in PARTS steps. No record enters."""
+    for part in np.array_split(np.arange(len(public)), PARTS)[state.step :]:
+        found = votes.embedded(public[part], likeness, run.device).float()  # 20 bits: exact
+        images = torch.from_numpy(np.array(public.images[part])).to(run.device)
+        candidates.images = torch.cat([candidates.images, images])
+        candidates.positions = torch.cat([candidates.positions.view(-1, found.shape[1]), found])
+        candidates.votes = candidates.votes.new_zeros(len(candidates.images), run.card.classes)
+        yield {}
+    candidates.released.take(candidates.images, candidates.votes)
