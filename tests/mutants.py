@@ -772,7 +772,7 @@ MUTANTS = (
     Mutant("products of features off the diagonal count once", "methods/moments/features.py", "c * (z.t() @ weighted)[i, j] * twice", "c * (z.t() @ weighted)[i, j]", FEATURES),
     Mutant("axes of features are those of records", "methods/moments/loop.py", "        answer = private.map(lambda records: coded(net.axes, records)).release(release, query)", "        private.update(lambda records: net.axes.fit(net.axes.features(records)))\n        answer = private.map(lambda records: coded(net.axes, records)).release(release, query)", FEATURES),
     Mutant("a code of features has the length that it had", "methods/moments/features.py", "along / along.norm(dim=1, keepdim=True).clamp(min=1e-30)", "along", FEATURES),
-    Mutant("labels of public pictures are those that the folder has", "methods/moments/features.py", "        self.labels.copy_(balanced(self.of_codes(self.codes), self.prior))", "        pass", FEATURES),
+    Mutant("labels of public pictures are those that the folder has", "methods/moments/features.py", "self.labelled = Labelled(images, self.of_codes(codes))", "self.labelled = Labelled(images, torch.full_like(self.of_codes(codes), 1 / self.classes))", FEATURES),
     Mutant("an encoder of moments is not tested", "methods/moments/features.py", "        encoder.check(device)", "        pass", FEATURES),
     Mutant("moments with an encoder start without public pictures", "methods/moments/__init__.py", "        return bool(config.encoder)", "        return False", FEATURES),
     Mutant("a start with an encoder needs no public pictures", "methods/method.py", "if self.first is None else self.first.needs_public", "and self.first is None", FEATURES),

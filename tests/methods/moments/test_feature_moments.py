@@ -22,7 +22,6 @@ from gossamer.methods.moments.features import (
     FeatureMoments,
     Labeller,
     PublicAxes,
-    balanced,
     coded,
     labeller,
     regression,
@@ -170,12 +169,6 @@ def test_second_moments_below_the_noise_are_those_of_public_pictures() -> None:
     torch.testing.assert_close(one, other)
 
 
-def test_labels_are_balanced_and_the_surest_come_first() -> None:
-    probabilities = torch.tensor([[0.9, 0.1], [0.8, 0.2], [0.7, 0.3], [0.6, 0.4]])
-    assert balanced(probabilities, torch.tensor([0.5, 0.5]).double()).tolist() == [0, 0, 1, 1]
-    assert balanced(probabilities, torch.tensor([0.75, 0.25]).double()).tolist() == [0, 0, 0, 1]
-
-
 def trained(n: int = 300, public: Records | None = None) -> Labeller:
     job = METHODS["moments"].job(SETTINGS, CARD)
     ledger = PrivacyLedger(budget=math.inf, delta=1e-5, relation=job.relation)
@@ -193,24 +186,35 @@ def trained(n: int = 300, public: Records | None = None) -> Labeller:
 def test_a_run_labels_public_pictures() -> None:
     """Most of them as they are, and records that it never saw."""
     net, public, other = trained(), pictures(90, seed=1), pictures(200, seed=7)
-    assert torch.equal(net.images, torch.from_numpy(public.images))
-    assert (net.labels.numpy() == public.labels).mean() > 0.8
+    said = net.labelled.probabilities
+    assert torch.equal(net.labelled.images, torch.from_numpy(public.images))
+    assert (said.argmax(1).numpy() == public.labels).mean() > 0.8
+    torch.testing.assert_close(said, net.probabilities(public.tensors()[0]))
     images, labels = other.tensors()
     assert float((net.probabilities(images).argmax(1) == labels).float().mean()) > 0.85
     torch.testing.assert_close(net.probabilities(images).sum(1), torch.ones(200))
-    drawn, given = METHODS["moments"].job(SETTINGS, CARD).sample(net, 40, None, torch.Generator().manual_seed(0))
-    shown = {image.tobytes(): label for image, label in zip(public.images, net.labels.tolist(), strict=True)}
-    assert all(
-        shown[(255 * image).round().byte().numpy().tobytes()] == label
-        for image, label in zip(drawn, given.tolist(), strict=True)
-    )
+
+
+def test_samples_are_public_pictures_with_labels_in_the_declared_shares() -> None:
+    """None comes twice before all have come, and each has its probabilities."""
+    net, public = trained(), pictures(90, seed=1)
+    place = {image.tobytes(): at for at, image in enumerate(public.images)}
+    stream = torch.Generator().manual_seed(0)
+    drawn = [*METHODS["moments"].job(SETTINGS, CARD).chunks(net, [50, 40, 90], None, stream)]
+    images, labels, probabilities = (torch.cat(part) for part in zip(*drawn, strict=True))
+    chosen = torch.tensor([place[image.mul(255).round().byte().numpy().tobytes()] for image in images])
+    assert [len(part[0]) for part in drawn] == [50, 40, 90]
+    for half in chosen.split(90):
+        assert half.sort().values.tolist() == [*range(90)]
+    assert labels.bincount().tolist() == [60, 60, 60]
+    assert torch.equal(probabilities, net.labelled.probabilities[chosen])
 
 
 def test_a_state_holds_as_many_pictures_as_it_was_saved_with() -> None:
     net, other = trained(), labeller(METHODS["moments"].job(SETTINGS, CARD).config, CARD)
     other.load_state_dict(net.state_dict())
-    assert torch.equal(other.images, net.images)
-    assert torch.equal(other.labels, net.labels)
+    assert torch.equal(other.labelled.images, net.labelled.images)
+    assert torch.equal(other.labelled.probabilities, net.labelled.probabilities)
     assert torch.equal(other.weights, net.weights)
     assert not any(name.startswith("axes.encoder") for name in net.state_dict())
 
@@ -231,7 +235,7 @@ def test_refusals() -> None:
     with pytest.raises(RequestError, match=r"axes 40 is more than the 12 features"):
         job({**SETTINGS, "axes": 40}, CARD).generator()
     with pytest.raises(RequestError, match="4 public records are too few for 4 principal axes"):
-        trained(public=pictures(4))
+        job(SETTINGS, CARD).check_public(4)
     start = {"start": "moments", "start_settings": "encoder=rows,axes=4", "noise_multiplier": 1.0, "steps": 2}
     assert METHODS["dp-diffusion"].job(start, CARD).needs_public
 
@@ -274,6 +278,8 @@ def test_public_pictures_are_needed_and_are_no_share_of_the_records(tmp_path: Pa
     }  # fmt: skip
     with pytest.raises(RequestError, match="need public records"):
         fit("moments", **given, **SETTINGS)
+    with pytest.raises(RequestError, match="4 public records are too few for 4 principal axes"):
+        fit("moments", public=pictures(4, seed=1), **given, **SETTINGS)
     with pytest.raises(RequestError, match="public_share would publish records"):
         fit("moments", public_share=0.2, **given, **SETTINGS)
     assert not (tmp_path / "none").exists()

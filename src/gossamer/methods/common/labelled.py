@@ -26,6 +26,19 @@ class Labelled(nn.Module):
         self.register_buffer("images", images)
         self.register_buffer("probabilities", probabilities)
 
+    @torch.no_grad()
+    def drawn(self, latents: Tensor, labels: Tensor) -> Tensor:
+        """Standard normals [n, 1] and labels [n] to pictures [n, C, H, W] in [0, 1], each by how likely it has the label.
+
+        `chunks` draws samples without repeating a picture.
+        """
+        uniform, chosen = torch.special.ndtr(latents[:, 0].double()), torch.zeros_like(labels)
+        for y in labels.unique().tolist():
+            up_to = (self.probabilities[:, y].double() + 1e-12).cumsum(0)
+            wanted = torch.nonzero(labels == y)[:, 0]
+            chosen[wanted] = torch.searchsorted(up_to, uniform[wanted] * up_to[-1]).clamp(max=len(up_to) - 1)
+        return self.images[chosen].float() / 255
+
     def _load_from_state_dict(self, state_dict: Mapping[str, Any], prefix: str, *others: Any) -> None:
         """Take as many pictures as the state has."""
         for name in ("images", "probabilities"):

@@ -25,10 +25,7 @@ from gossamer.privacy.confined import Confined
 
 
 class PublicPictures(nn.Module):
-    """The pictures that got votes, as a generator: standard normals [n, 1] and labels [n] to pictures [n, C, H, W] in [0, 1].
-
-    A picture is drawn by how likely it finds the label. `Evolve.chunks` draws samples without repeating a picture.
-    """
+    """The pictures that got votes, as a generator: see `Labelled.drawn`."""
 
     def __init__(self, card: DataCard) -> None:
         super().__init__()
@@ -43,15 +40,9 @@ class PublicPictures(nn.Module):
         shares = torch.where(total[:, None] > 0, weights / total[:, None], 1 / self.classes)
         self.labelled = Labelled(images[kept], shares[kept].float())
 
-    @torch.no_grad()
     def forward(self, latents: Tensor, labels: Tensor) -> Tensor:
         """See the class."""
-        uniform, chosen = torch.special.ndtr(latents[:, 0].double()), torch.zeros_like(labels)
-        for y in labels.unique().tolist():
-            up_to = (self.labelled.probabilities[:, y].double() + 1e-12).cumsum(0)
-            wanted = torch.nonzero(labels == y)[:, 0]
-            chosen[wanted] = torch.searchsorted(up_to, uniform[wanted] * up_to[-1]).clamp(max=len(up_to) - 1)
-        return self.labelled.images[chosen].float() / 255
+        return self.labelled.drawn(latents, labels)
 
 
 @dataclass

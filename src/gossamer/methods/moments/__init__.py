@@ -3,6 +3,7 @@
 With an encoder, `features.py` has both.
 """
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -11,10 +12,15 @@ from gossamer.lazy import Lazy
 from gossamer.methods.method import FROM_EPSILON, BaseConfig, Encoder, Method, OnPrivate, OnPublic, OnReleased, Phases
 
 if TYPE_CHECKING:
+    import torch
+    from torch import Tensor, nn
+
     from gossamer.data.card import DataCard
+    from gossamer.methods.common import labelled
     from gossamer.methods.moments import loop
     from gossamer.privacy.accounting import events
 else:
+    labelled = Lazy("gossamer.methods.common.labelled")
     loop, events = Lazy("gossamer.methods.moments.loop"), Lazy("gossamer.privacy.accounting.events")
 
 
@@ -109,6 +115,27 @@ class ClassMoments(Method[Config, "loop.State"]):
     def needs_public(self, config: Config) -> bool:
         """An encoder needs pictures whose features have axes, and that its classifier labels."""
         return bool(config.encoder)
+
+    def check_public(self, config: Config, card: "DataCard", count: int) -> None:  # noqa: ARG002 (what every method is asked)
+        """Refuse too few pictures for principal axes of their features."""
+        if config.encoder and count <= config.axes:
+            raise RequestError(
+                f"{count:,} public records are too few for {config.axes} principal axes: give more, or fewer --axes."
+            )
+
+    def chunks(
+        self,
+        net: "nn.Module",
+        config: Config,
+        card: "DataCard",
+        sizes: Sequence[int],
+        labels: "Tensor | None",
+        stream: "torch.Generator",
+    ) -> "Iterator[tuple[Tensor, ...]]":
+        """With an encoder: labelled public pictures with probabilities. None comes twice before all have come."""
+        if config.encoder:
+            return labelled.chunks(net.labelled, card, sizes, labels, stream)  # type: ignore[arg-type]  # such a net has them
+        return super().chunks(net, config, card, sizes, labels, stream)
 
 
 def first_noise(config: Config) -> float:

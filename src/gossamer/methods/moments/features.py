@@ -9,9 +9,7 @@ The head is ridge regression on the class, by the released sums. What it labels 
 
 import dataclasses
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import torch
@@ -21,7 +19,8 @@ from torch.nn import functional as F
 from gossamer.data.card import DataCard
 from gossamer.data.records import Records, at_once
 from gossamer.errors import RequestError
-from gossamer.methods.common.votes import pick
+from gossamer.methods.common.labelled import Labelled
+from gossamer.methods.method import StatefulDataclass
 from gossamer.methods.moments import Config
 from gossamer.methods.moments.class_moments import MOST, BoundedSum
 from gossamer.nets.encoders import PluginEncoder
@@ -72,11 +71,7 @@ class PublicAxes(nn.Module):
 
     @torch.no_grad()
     def fit(self, features: Tensor) -> None:
-        """Take mean and principal axes of public features [n, size], in place. Raises RequestError: there are too few."""
-        if len(features) <= self.axes:
-            raise RequestError(
-                f"{len(features):,} public records are too few for {self.axes} principal axes: give more, or fewer --axes."
-            )
+        """Take mean and principal axes of public features [n, size], in place."""
         wide = features.double()
         centre = wide.mean(0)
         _, vectors = torch.linalg.eigh((wide - centre).t() @ (wide - centre))
@@ -158,9 +153,7 @@ def regression(sums: Tensor, second: Tensor, public: Tensor, prior: Tensor, nois
 
 
 class Labeller(nn.Module):
-    """A classifier on features, and the public pictures that it has labelled.
-
-    As a generator: standard normals [n, 1] and labels [n] to public pictures [n, C, H, W] in [0, 1] with these labels.
+    """A classifier on features, and the public pictures that it has labelled. As a generator: see `Labelled.drawn`.
 
     Args:
         axes: of the features.
@@ -168,36 +161,21 @@ class Labeller(nn.Module):
     """
 
     weights: Tensor
-    images: Tensor
-    codes: Tensor
-    labels: Tensor
 
     def __init__(self, axes: PublicAxes, card: DataCard) -> None:
         super().__init__()
         self.axes, self.classes, self.latent_size = axes, card.classes, 1
         self.prior = torch.tensor(card.probabilities, dtype=torch.float64)
         self.register_buffer("weights", torch.zeros(axes.axes, card.classes))
-        self.take(torch.zeros(card.classes, *card.shape, dtype=torch.uint8), torch.zeros(card.classes, axes.axes))
-
-    def take(self, images: Tensor, codes: Tensor) -> None:
-        """Label other pictures from now on. images: uint8 [m, C, H, W]; codes: [m, axes]."""
-        self.register_buffer("images", images)
-        self.register_buffer("codes", codes.to(self.weights))
-        self.register_buffer("labels", balanced(self.of_codes(self.codes), self.prior).to(images.device))
-
-    def show(self, public: Records) -> None:
-        """Take the principal axes of the features of public pictures, and the pictures themselves. Raises RequestError: there
-        are too few.
-        """
-        features = self.axes.features(public)
-        self.axes.fit(features)
-        self.take(torch.from_numpy(np.array(public.images)).to(features.device), self.axes.code(features))
+        self.labelled = Labelled(
+            torch.zeros(1, *card.shape, dtype=torch.uint8), torch.full((1, card.classes), 1 / card.classes)
+        )
 
     @torch.no_grad()
-    def learn(self, weights: Tensor) -> None:
-        """Take other weights [axes, classes], and label the pictures anew."""
+    def learn(self, weights: Tensor, images: Tensor, codes: Tensor) -> None:
+        """Take other weights [axes, classes], and label pictures. images: uint8 [m, C, H, W]; codes: [m, axes]."""
         self.weights.copy_(weights)
-        self.labels.copy_(balanced(self.of_codes(self.codes), self.prior))
+        self.labelled = Labelled(images, self.of_codes(codes))
 
     @torch.no_grad()
     def probabilities(self, images: Tensor) -> Tensor:
@@ -212,28 +190,22 @@ class Labeller(nn.Module):
 
     def forward(self, latents: Tensor, labels: Tensor) -> Tensor:
         """See the class."""
-        uniform = torch.special.ndtr(latents[:, 0])
-        chosen = pick(torch.ones(len(self.labels), device=labels.device), self.labels, labels, uniform)
-        return self.images[chosen].float() / 255
-
-    def load_state_dict(self, state_dict: Mapping[str, Any], strict: bool = True, assign: bool = False) -> Any:
-        """As of any module. It has as many pictures as the state."""
-        if isinstance(images := state_dict.get("images"), Tensor):
-            self.take(torch.zeros_like(images), torch.zeros(len(images), self.axes.axes))
-        return super().load_state_dict(state_dict, strict=strict, assign=assign)
+        return self.labelled.drawn(latents, labels)
 
 
-def balanced(probabilities: Tensor, prior: Tensor) -> Tensor:
-    """A label for each picture, int64 [m]: none more often than the prior says, rounded up.
+@dataclass
+class PublicPictures(StatefulDataclass):
+    """The pictures that the classifier will label, uint8 [m, C, H, W], and their codes [m, axes]."""
 
-    The surest picture comes first. It has its likeliest label, or the likeliest of those that are left.
-    """
-    rows = probabilities.cpu().double().numpy()
-    left, labels = np.maximum(np.ceil(prior.numpy() * len(rows) - 1e-9), 1), np.empty(len(rows), np.int64)
-    for picture in np.argsort(-rows.max(1), kind="stable"):
-        label = int(np.where(left > 0, rows[picture], -1.0).argmax())
-        labels[picture], left[label] = label, left[label] - 1
-    return torch.from_numpy(labels)
+    images: Tensor
+    codes: Tensor
+
+
+def seen(axes: PublicAxes, public: Records) -> PublicPictures:
+    """Take the principal axes of the features of public pictures, in place, and the pictures themselves."""
+    features = axes.features(public)
+    axes.fit(features)
+    return PublicPictures(torch.from_numpy(np.array(public.images)).to(features.device), axes.code(features))
 
 
 def coded(axes: PublicAxes, records: Records) -> Records:

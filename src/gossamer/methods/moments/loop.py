@@ -15,7 +15,15 @@ from gossamer.methods.common.learners import subset
 from gossamer.methods.method import Logs, Run
 from gossamer.methods.moments import CUT_BY, Config, first_noise
 from gossamer.methods.moments.class_moments import Moments
-from gossamer.methods.moments.features import FeatureMoments, Labeller, coded, labeller, regression
+from gossamer.methods.moments.features import (
+    FeatureMoments,
+    Labeller,
+    PublicPictures,
+    coded,
+    labeller,
+    regression,
+    seen,
+)
 from gossamer.methods.moments.mixture import Mixture
 from gossamer.nets.latent import Latent
 from gossamer.privacy.confined import Confined
@@ -51,9 +59,10 @@ def of_features(run: Run[Config], state: "State", net: Labeller, private: Confin
     release = PoissonGaussianSum(sampling_rate=1.0, max_norm=1.0, noise_multiplier=noise, rng=run.rng)
     if state.step == 0 and private.remaining(release.event):
         answer = private.map(lambda records: coded(net.axes, records)).release(release, query)
-        codes = net.codes.double().cpu()
+        assert state.public is not None
+        codes = state.public.codes.double().cpu()
         public = codes.t() @ codes / len(codes)
-        net.learn(regression(*query.parts(answer), public, net.prior, noise))
+        net.learn(regression(*query.parts(answer), public, net.prior, noise), state.public.images, state.public.codes)
         yield {"released_norm": answer.norm()}
 
 
@@ -89,7 +98,7 @@ def axes(run: Run[Config], state: "State", public: Records) -> Iterator[Logs]:
     """
     if isinstance(state.net, Labeller):
         if state.step == 0:
-            state.net.show(public)
+            state.public = seen(state.net.axes, public)
             yield {}
     elif state.step == 0:
         images, labels = subset(public, largest_fit(run.card.shape, run.config.axes)).tensors(run.device)
@@ -122,10 +131,14 @@ class Generator(nn.Module):
 
 @dataclass
 class State(method.State):
-    """The Gaussians have seen records through releases only. `whole` has those of whole classes, where there are cells."""
+    """The Gaussians have seen records through releases only. `whole` has those of whole classes, where there are cells.
+
+    `public` has the pictures of a run with an encoder.
+    """
 
     net: Generator | Labeller
     whole: Mixture | None
+    public: PublicPictures | None = None
 
     @property
     def released(self) -> Generator | Labeller:
@@ -142,7 +155,9 @@ class State(method.State):
 def start(run: Run[Config]) -> State:
     """Cosine waves, and one Gaussian for all; with an encoder, a head of zeros."""
     if run.config.encoder:
-        return State(labeller(run.config, run.card, run.device).to(run.device), None)
+        labels = labeller(run.config, run.card, run.device).to(run.device)
+        no_codes = torch.empty(0, run.config.axes, device=run.device)
+        return State(labels, None, PublicPictures(labels.labelled.images[:0], no_codes))
     net = generator(run.config, run.card).to(run.device)
     several = run.config.cells > 1
     return State(net, Mixture(run.card.classes, 1, run.config.axes).to(run.device) if several else None)
