@@ -1,8 +1,9 @@
 """What a pretrained encoder gives the teacher: its accuracy, and that of a classifier trained on the public pictures it labels.
 
-The data are an .npz with train_images, train_labels, test_images and test_labels, such as the part of CIFAR-10. Every second
+The data are an .npz with train_images, train_labels, test_images and test_labels, such as the part of CIFAR-10; or LFW. Every second
 training record stands for a public picture without a label in the second measure, and only the others are private. The
-accuracies are computed on real records, so no guarantee covers them. "voted" is `evolve --drawing pictures`.
+accuracies are computed on real records, so no guarantee covers them. "voted" is `evolve --drawing pictures`, and "moments"
+`moments --encoder`.
 
     python benchmarks/pretrained.py ../shared/data/cifar10_subset/cifar10_5000_1000.npz --out results.jsonl --features lite0.npy
 """
@@ -33,12 +34,14 @@ from gossamer.run.training.plan import plan
 C = 10.0
 """Inverse strength of the penalty of the logistic regression, for features of length 1."""
 
-MEASURES = ["no privacy", "classifier", "labelled", "voted"]
+MEASURES = ["no privacy", "classifier", "labelled", "voted", "moments"]
 
 
 def read(path: Path) -> tuple[Records, Records]:
     """Training and test records."""
     arrays = np.load(path)
+    if "gender" in arrays:
+        return faces(arrays["images"], arrays["gender"], arrays["person_id"])
 
     def part(name: str) -> Records:
         images = np.ascontiguousarray(arrays[f"{name}_images"].transpose(0, 3, 1, 2))
@@ -47,11 +50,22 @@ def read(path: Path) -> tuple[Records, Records]:
     return part("train"), part("test")
 
 
+def faces(images: np.ndarray, gender: np.ndarray, person: np.ndarray) -> tuple[Records, Records]:
+    """LFW's faces with the gender as label, as many of each. Every fifth person is in the test records."""
+    sides = []
+    for side in (person % 5 != 0, person % 5 == 0):
+        of_each = [np.random.default_rng(0).permutation(np.flatnonzero(side & (gender == label))) for label in (0, 1)]
+        chosen = np.concatenate([places[: min(map(len, of_each))] for places in of_each])
+        chosen = np.random.default_rng(1).permutation(chosen)
+        sides.append(Records(images[chosen, None], gender[chosen].astype(np.int64)))
+    return sides[0], sides[1]
+
+
 def described(records: Records, encoder: str, classes: int, cache: Path | None) -> Records:
     """Features in place of images. cache: file that holds them, or will."""
     if cache is not None and cache.is_file():
         return Records(np.load(cache), records.labels)
-    net = Classifier(records.shape, classes, PluginEncoder(encoder, records.shape))
+    net = Classifier(records.shape, classes, PluginEncoder(encoder, records.shape) if encoder else None)
     begun = time.process_time()
     found = with_features(net, records)
     print(
@@ -82,24 +96,38 @@ def trained(
     return request.job, state.released, facts
 
 
-def voted(
-    private: Records, images: np.ndarray, public: Records, classes: int, encoder: str, epsilon: float, seed: int
-) -> tuple[Any, Any, dict[str, Any]]:
-    """The same of `evolve` over public pictures. private, public: with features in place of images."""
+def on_public(
+    method: str, settings: dict[str, Any], private: Records, images: np.ndarray, public: Records, classes: int,
+    epsilon: float, seed: int,
+) -> tuple[Any, Any, dict[str, Any]]:  # fmt: skip
+    """The same of `evolve` and `moments` over public pictures. private, public: with features in place of images."""
     card = DataCard(shape=images.shape[1:], classes=classes, declared_size=len(private))
-    request = plan("evolve", card, {"drawing": "pictures", "encoder": encoder}, epsilon=epsilon, delta=1e-5)
+    request = plan(method, card, settings, epsilon=epsilon, delta=1e-5)
     ledger = PrivacyLedger(budget=request.epsilon, delta=request.delta, relation=request.job.relation)
     ledger.reserve(request.plan)
     training = request.job.begin(Rng(seed))
     state: Any = training.state
-    state.embedding = lambda features: features.flatten(1) * 255  # they have been computed, and are no pixels
     private, public = (dataclasses.replace(each, images=each.images[:, :, None, None]) for each in (private, public))
-    state.public.images, state.phase = torch.from_numpy(images), "training"
-    state.public.positions = embedded(public, state.embedding).float()
-    state.public.votes = torch.zeros(len(images), classes, dtype=torch.float64)
+    begun = time.process_time()
+    if method == "evolve":
+        state.embedding = as_they_are
+        state.public.images, state.phase = torch.from_numpy(images), "training"
+        state.public.positions = embedded(public, state.embedding).float()
+        state.public.votes = torch.zeros(len(images), classes, dtype=torch.float64)
+    else:
+        del state.net.axes.encoder
+        state.net.axes.encoder = as_they_are
     for _ in training.drive(Confined(private, ledger), public):
         pass
-    return request.job, state.released, {"noise_multiplier": request.job.settings["noise_multiplier"]}
+    if method == "moments":
+        state.net.labelled.images = torch.from_numpy(images)
+    facts = {"noise_multiplier": request.job.settings["noise_multiplier"], "processor_s": time.process_time() - begun}
+    return request.job, state.released, facts
+
+
+def as_they_are(features: torch.Tensor) -> torch.Tensor:
+    """In place of an encoder: the features have been computed, and are no pixels."""
+    return features.flatten(1) * 255
 
 
 def regression(features: np.ndarray, labels: np.ndarray, test: Records) -> int:
@@ -111,7 +139,7 @@ def regression(features: np.ndarray, labels: np.ndarray, test: Records) -> int:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("data", type=Path)
-    parser.add_argument("--encoder", default="lite0")
+    parser.add_argument("--encoder", default="lite0", help='"": wavelet scattering, for teacher alone')
     parser.add_argument("--epsilons", type=float, nargs="+", default=[1.0, 10.0])
     parser.add_argument("--seeds", type=int, nargs="+", default=[0])
     parser.add_argument("--measures", choices=MEASURES, nargs="+", default=MEASURES)
@@ -159,21 +187,20 @@ def main() -> None:
                 _, net, facts = trained(learning, shape, classes, settings, epsilon, seed)
                 said = net.head(asked_features).argmax(1).numpy()
                 report("classifier", int((said == asked.labels).sum()), **about, records=len(learning), **facts)
-            for measure in ("labelled", "voted"):
+            for measure in ("labelled", "voted", "moments"):
                 if measure not in options.measures:
                     continue
                 if measure == "labelled":
                     job, net, facts = trained(learning[~public], shape, classes, settings, epsilon, seed, folder)
                 else:
-                    job, net, facts = voted(
-                        learning[~public],
-                        train.images[public],
-                        learning[public],
-                        classes,
-                        options.encoder,
-                        epsilon,
-                        seed,
-                    )
+                    method = {"voted": "evolve", "moments": "moments"}[measure]
+                    chosen = {**settings, "drawing": "pictures"} if measure == "voted" else settings
+                    given = (learning[~public], train.images[public], learning[public], classes, epsilon, seed)
+                    job, net, facts = on_public(method, chosen, *given)
+                if measure == "moments":
+                    said = net.of_codes(net.axes.code(asked_features)).argmax(1).numpy()
+                    right = int((said == asked.labels).sum())
+                    report("classifier of moments", right, **about, records=int((~public).sum()), **facts)
                 ((images, labels, _),) = job.chunks(net, [int(public.sum())], None, torch.Generator().manual_seed(seed))
                 where = np.array([place[picture.tobytes()] for picture in images.mul(255).round().byte().numpy()])
                 correct = float((labels.numpy() == learning.labels[public][where]).mean())
