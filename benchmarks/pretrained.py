@@ -1,9 +1,9 @@
 """What a pretrained encoder gives the teacher: its accuracy, and that of a classifier trained on the public pictures it labels.
 
-The data are an .npz with train_images, train_labels, test_images and test_labels, such as the part of CIFAR-10; or LFW. Every second
-training record stands for a public picture without a label in the second measure, and only the others are private. The
-accuracies are computed on real records, so no guarantee covers them. "voted" is `evolve --drawing pictures`, and "moments"
-`moments --encoder`.
+The data are LFW's faces, or an .npz with train_images, train_labels, test_images and test_labels, such as the part of CIFAR-10.
+In all measures but "classifier", every second training record stands for a public picture without a label, and only the others
+are private. The accuracies are computed on real records, so no guarantee covers them. "voted" is `evolve --drawing pictures`,
+and "moments" is `moments --encoder`.
 
     python benchmarks/pretrained.py ../shared/data/cifar10_subset/cifar10_5000_1000.npz --out results.jsonl --features lite0.npy
 """
