@@ -29,7 +29,7 @@ from gossamer.methods.moments.features import (
 )
 from gossamer.methods.synthesizer import Synthesizer
 from gossamer.nets.encoders import PluginEncoder
-from gossamer.privacy.certificate.statements import _RELEASES_PUBLIC
+from gossamer.privacy.certificate.statements import _LABELS_PUBLIC
 from gossamer.privacy.confined import Confined
 from gossamer.privacy.ledger import PrivacyLedger
 from gossamer.privacy.queries import Bounds
@@ -281,5 +281,5 @@ def test_public_pictures_are_needed_and_are_no_share_of_the_records(tmp_path: Pa
 
 def test_the_certificate_knows_which_releases_contain_public_records() -> None:
     """The sentences know the methods by name, and the methods say it themselves."""
-    said = {name: method.releases_public_with for name, method in METHODS.items()}
-    assert {name: setting for name, setting in said.items() if setting is not None} == _RELEASES_PUBLIC
+    said = {name: method.labels_public_with for name, method in METHODS.items()}
+    assert {name: setting for name, setting in said.items() if setting is not None} == _LABELS_PUBLIC
