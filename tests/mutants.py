@@ -775,6 +775,7 @@ MUTANTS = (
     Mutant("detail brings the blur of its own picture", "methods/moments/public_detail.py", " - latent.decode(self.codes[nearest])", "", DETAIL),
     Mutant("detail is that of records", "methods/moments/loop.py", "    config, net = run.config, state.pictures\n", "    config, net = run.config, state.pictures\n    if net.detail is not None:\n        private.update(lambda held: net.detail.take(torch.from_numpy(np.array(held.images)), net.latent.wide_code(held.tensors()[0])))\n", f"{DETAIL} -k no_record"),
     Mutant("detail starts without public pictures", "methods/moments/__init__.py", " or config.public_detail\n\n", "\n\n", f"{DETAIL} -k refusals"),
+    Mutant("a share of the records is proposed where the release would contain it", "run/training/fit.py", 'share = "" if job.releases_public else ', "share = ", f"{DETAIL} -k refusals"),
     Mutant("a share of the records is published as detail", "methods/moments/__init__.py", ' or bool(settings.get("public_detail"))', "", f"{DETAIL} -k refusals"),
     Mutant("the certificate hides that samples have the detail of public pictures", "privacy/certificate/statements.py", 'if method == "moments" and config.get(_PUBLIC_DETAIL):', "if False:", f"{DETAIL} -k released_loaded"),
     Mutant("the README of a release hides that samples have the detail of public pictures", "run/release/readme.py", "    elif contains_public(certificate):\n", "    elif False:\n", f"{DETAIL} -k released_loaded"),

@@ -97,7 +97,7 @@ def test_refusals(tmp_path: Path) -> None:
     given: dict[str, Any] = {
         "data": pictures(200), "card": CARD, "out": tmp_path / "none", "delta": 1e-3, "progress": False, "accounts": None,
     }  # fmt: skip
-    with pytest.raises(RequestError, match="need public records"):
+    with pytest.raises(RequestError, match=r"need public records: give public\.$"):
         fit("moments", **given, **SETTINGS)
     with pytest.raises(RequestError, match="public_share would publish records"):
         fit("moments", public_share=0.2, **given, **SETTINGS)
