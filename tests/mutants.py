@@ -55,6 +55,7 @@ START = "tests/methods/common/test_method_start.py"
 MEPF = "tests/methods/dp_mepf/test_dp_mepf.py"
 MIXTURE = "tests/methods/moments/test_mixture.py"
 FEATURES = "tests/methods/moments/test_feature_moments.py"
+DETAIL = "tests/methods/moments/test_public_detail.py"
 LEDGER = "tests/privacy/test_ledger.py"
 CONFINED = "tests/privacy/test_confined.py"
 CONFORMANCE = "tests/methods/test_conformance.py"
@@ -774,7 +775,16 @@ MUTANTS = (
     Mutant("a code of features has the length that it had", "methods/moments/features.py", "along / along.norm(dim=1, keepdim=True).clamp(min=1e-30)", "along", FEATURES),
     Mutant("labels of public pictures are those that the folder has", "methods/moments/features.py", "self.labelled = Labelled(images, self.of_codes(codes))", "self.labelled = Labelled(images, torch.full_like(self.of_codes(codes), 1 / self.classes))", FEATURES),
     Mutant("an encoder of moments is not tested", "methods/moments/features.py", "        encoder.check(device)", "        pass", FEATURES),
-    Mutant("moments with an encoder start without public pictures", "methods/moments/__init__.py", "        return bool(config.encoder)", "        return False", FEATURES),
+    Mutant("moments with an encoder start without public pictures", "methods/moments/__init__.py", "        return bool(config.encoder) or", "        return", FEATURES),
+    Mutant("detail is that of the farthest public picture", "methods/moments/public_detail.py", "self.codes).argmin(1)", "self.codes).argmax(1)", DETAIL),
+    Mutant("detail brings the blur of its own picture", "methods/moments/public_detail.py", " - latent.decode(self.codes[nearest])", "", DETAIL),
+    Mutant("detail is that of records", "methods/moments/loop.py", "    config, net = run.config, state.pictures\n", "    config, net = run.config, state.pictures\n    if net.detail is not None:\n        private.update(lambda held: net.detail.take(torch.from_numpy(np.array(held.images)), net.latent.wide_code(held.tensors()[0])))\n", f"{DETAIL} -k no_record"),
+    Mutant("detail starts without public pictures", "methods/moments/__init__.py", " or config.public_detail\n\n", "\n\n", f"{DETAIL} -k refusals"),
+    Mutant("a share of the records is proposed where the release would contain it", "run/training/fit.py", 'share = "" if job.releases_public else ', "share = ", f"{DETAIL} -k refusals"),
+    Mutant("a share of the records is published as detail", "methods/moments/__init__.py", ' or bool(settings.get("public_detail"))', "", f"{DETAIL} -k refusals"),
+    Mutant("the certificate hides that samples have the detail of public pictures", "privacy/certificate/statements.py", 'if method == "moments" and config.get(_PUBLIC_DETAIL):', "if False:", f"{DETAIL} -k released_loaded"),
+    Mutant("the README of a release hides that samples have the detail of public pictures", "run/release/readme.py", "    elif contains_public(certificate):\n", "    elif False:\n", f"{DETAIL} -k released_loaded"),
+    Mutant("a checkpoint is checked up to its first million numbers", "run/training/checkpoint.py", "all(bool(part.isfinite().all()) for part in parts)", "all(bool(part.isfinite().all()) for part in parts[:1])", "tests/run/training/test_diverged.py -k looked_at"),
     Mutant("a start with an encoder needs no public pictures", "methods/method.py", "if self.first is None else self.first.needs_public", "and self.first is None", FEATURES),
     Mutant("dp-mepf learns its features on records too", "methods/dp_mepf/loop.py", "    noise = config.noise_multiplier\n", "    private.update(lambda held: adversarial.descend(\n        state.optimiser, F.cross_entropy(state.codes.net.logits(held.tensors()[0]), held.tensors()[1]), state.codes.net,\n    ))\n    noise = config.noise_multiplier\n", f"{CONFORMANCE}::test_non_interference -k dp-mepf"),
     Mutant("dp-mepf takes axes and radii from records", "methods/dp_mepf/loop.py", "    noise = config.noise_multiplier\n", "    private.update(lambda held: state.codes.fit(*held.tensors(), run.rng.public(\"spoilt\")))\n    noise = config.noise_multiplier\n", f"{CONFORMANCE}::test_non_interference -k dp-mepf"),
@@ -853,7 +863,7 @@ MUTANTS = (
     Mutant("the votes on a folder leave without noise", "methods/evolve/pictures.py", "        candidates.votes += h.view", "        private.update(lambda held: h.copy_(query.clipped_sum(held, votes.Bounds(norms=(1.0,)))))\n        candidates.votes += h.view", f"{PICTURES} -k through_the_mechanism"),
     Mutant("the noise of all rounds is that of one", "methods/evolve/pictures.py", "config.noise_multiplier * math.sqrt(state.step + 1)", "config.noise_multiplier", f"{PICTURES} -k noise_of_the_sum"),
     Mutant("pictures that nobody voted for are released", "methods/evolve/pictures.py", "        kept = total > 0 if", "        kept = total >= 0 if", f"{PICTURES} -k no_record_is_like"),
-    Mutant("a share of the records is published by evolve", "methods/evolve/__init__.py", '    releases_public_with = ""\n', "", f"{PICTURES} -k with_this_drawing"),
+    Mutant("a share of the records is published by evolve", "methods/evolve/__init__.py", '    labels_public_with = ""\n', "", f"{PICTURES} -k with_this_drawing"),
     Mutant("evolve takes public pictures and does not look at them", "methods/evolve/__init__.py", '        """Public pictures replace the drawing program, or are of no use."""\n        return config.drawing == "pictures"', '        """Public pictures replace the drawing program, or are of no use."""\n        return True', f"{PICTURES} -k with_this_drawing"),
     Mutant("too few public pictures are refused when the budget is used", "run/training/fit.py", "            request.job.check_public(len(loaded.public))", "            pass", f"{PICTURES} -k misbehaves"),
     Mutant("a choice is never made anew", "data/synthetic/drawing.py", "torch.where(u < degree,", "torch.where(u < 0,", "tests/data/synthetic/test_drawing.py"),
@@ -878,8 +888,8 @@ MUTANTS = (
     Mutant("the teacher takes 4,096 records where fewer are declared", "methods/method.py", "min(LARGEST_BATCH, card.declared_size)", "LARGEST_BATCH", TEACHER),
     Mutant("the teacher's public pictures are taken for private features", "methods/teacher/loop.py", "        pictures.add(state.W.net, public[part])\n", "        pictures.add(state.W.net, public[part])\n        state.W.net.head.weight.data[:, 0] += public.labels.mean()\n", f"{TEACHER_PUBLIC} -k same_with_and_without"),
     Mutant("a share of the records is published by a teacher", "run/training/fit.py", "        if public_share is not None and request.job.releases_public:\n", "        if False:\n", f"{TEACHER_PUBLIC} -k share_of_the_records"),
-    Mutant("a share of the records is published with an encoder", "methods/moments/__init__.py", '    releases_public_with = "encoder"\n', "", f"{FEATURES} -k share_of_the_records"),
-    Mutant("the certificate hides that a release contains the public pictures", "privacy/certificate/statements.py", '_RELEASES_PUBLIC = {"evolve": "", "moments": "encoder", "teacher": ""}', "_RELEASES_PUBLIC: dict[str, str] = {}", f"{TEACHER_PUBLIC} -k released_loaded_and_verified"),
+    Mutant("a share of the records is published with an encoder", "methods/moments/__init__.py", '    labels_public_with = "encoder"\n', "", f"{FEATURES} -k share_of_the_records"),
+    Mutant("the certificate hides that a release contains the public pictures", "privacy/certificate/statements.py", '_LABELS_PUBLIC = {"evolve": "", "moments": "encoder", "teacher": ""}', "_LABELS_PUBLIC: dict[str, str] = {}", f"{TEACHER_PUBLIC} -k released_loaded_and_verified"),
     Mutant("a public picture comes twice", "methods/common/labelled.py", "    return order[picked(probabilities[order], wanted)]", "    return order[torch.randint(len(order), (len(wanted),), generator=stream)]", f"{TEACHER_PUBLIC} -k comes_once"),
     Mutant("public pictures have the probabilities of other pictures", "methods/common/labelled.py", "given, pictures.probabilities[chosen]", "given, pictures.probabilities[: len(chosen)]", f"{TEACHER_PUBLIC} -k comes_once"),
     Mutant("public pictures have the shares of the teacher's own labels", "methods/common/labelled.py", "(torch.tensor(card.probabilities, dtype=torch.float64).cumsum(0) * n)", "(torch.ones(card.classes, dtype=torch.float64).div(card.classes).cumsum(0) * n)", f"{TEACHER_PUBLIC} -k shares_of_the_prior"),

@@ -121,6 +121,12 @@ class Row:
         return self.records or data_set(self.data).size
 
 
+_LATER = {
+    "encoder": "", "generator": "", "public_detail": False, "clusters": 0, "smallest_size": 1.0, "largest_rotation": 0.0,
+}  # fmt: skip
+"""Settings that are younger than cells, and values with which they change nothing; `clusters` where records are many."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Cell:
     """A row at a scale with a seed: one JSON file.
@@ -167,11 +173,8 @@ class Cell:
         settings = {**presets.defaults(self.row.method), **named, **self.how.settings}
         if self.epsilon is not None and "noise_multiplier" not in self.how.settings:
             settings.pop("noise_multiplier", None)  # follows from epsilon
-        for name in (
-            "encoder",
-            "generator",
-        ):  # no plug-in is as if there were none: measured before they could be named
-            if settings.get(name) == "":
+        for name, left_out in _LATER.items():
+            if settings.get(name) == left_out:
                 del settings[name]
         return dict(sorted(settings.items()))
 

@@ -315,8 +315,8 @@ class Method(ABC, Generic[C, S]):
     """The kind of records that it trains on. A card describes the same kind."""
     takes_public: ClassVar[bool] = True
     """Whether it can use public records."""
-    releases_public_with: ClassVar[str | None] = None
-    """The setting with which its release contains the public records themselves. Empty: always. None: never."""
+    labels_public_with: ClassVar[str | None] = None
+    """The setting with which its samples are the public records, with labels of its own. Empty: always. None: never."""
     can_warm_start: ClassVar[bool] = False
     """Whether other methods may start on what it releases: it is quick, and draws pictures without a sampler's many steps."""
     shards_records: ClassVar[bool] = False
@@ -416,10 +416,15 @@ class Method(ABC, Generic[C, S]):
         """
 
     @classmethod
-    def releases_public(cls, settings: Mapping[str, Any]) -> bool:
-        """Whether a release with these settings contains the public records of the run."""
-        setting = cls.releases_public_with
+    def labels_public(cls, settings: Mapping[str, Any]) -> bool:
+        """Whether the samples of a release with these settings are the public records of the run."""
+        setting = cls.labels_public_with
         return setting is not None and (not setting or bool(settings.get(setting)))
+
+    @classmethod
+    def releases_public(cls, settings: Mapping[str, Any]) -> bool:
+        """Whether a release with these settings contains the public records of the run, as samples or otherwise."""
+        return cls.labels_public(settings)
 
     def explain(self, config: C) -> str:  # noqa: ARG002 (for methods that need it)
         """A line for `gossamer plan`; empty: none."""

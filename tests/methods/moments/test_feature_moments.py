@@ -28,7 +28,7 @@ from gossamer.methods.moments.features import (
 )
 from gossamer.methods.synthesizer import Synthesizer
 from gossamer.nets.encoders import PluginEncoder
-from gossamer.privacy.certificate.statements import _RELEASES_PUBLIC
+from gossamer.privacy.certificate.statements import _LABELS_PUBLIC
 from gossamer.privacy.confined import Confined
 from gossamer.privacy.ledger import PrivacyLedger
 from gossamer.privacy.queries import Bounds
@@ -276,7 +276,7 @@ def test_public_pictures_are_needed_and_are_no_share_of_the_records(tmp_path: Pa
     given: dict[str, Any] = {
         "data": pictures(300), "card": CARD, "out": tmp_path / "none", "delta": 1e-3, "progress": False, "accounts": None,
     }  # fmt: skip
-    with pytest.raises(RequestError, match="need public records"):
+    with pytest.raises(RequestError, match=r"need public records: give public\.$"):
         fit("moments", **given, **SETTINGS)
     with pytest.raises(RequestError, match="4 public records are too few for 4 principal axes"):
         fit("moments", public=pictures(4, seed=1), **given, **SETTINGS)
@@ -287,5 +287,5 @@ def test_public_pictures_are_needed_and_are_no_share_of_the_records(tmp_path: Pa
 
 def test_the_certificate_knows_which_releases_contain_public_records() -> None:
     """The sentences know the methods by name, and the methods say it themselves."""
-    said = {name: method.releases_public_with for name, method in METHODS.items()}
-    assert {name: setting for name, setting in said.items() if setting is not None} == _RELEASES_PUBLIC
+    said = {name: method.labels_public_with for name, method in METHODS.items()}
+    assert {name: setting for name, setting in said.items() if setting is not None} == _LABELS_PUBLIC

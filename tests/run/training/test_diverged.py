@@ -71,6 +71,10 @@ def test_nothing_that_is_confined_is_looked_at() -> None:
         assert not checkpoint.finite({**state, "moments": [{"square": torch.tensor([0.0, bad])}]})
         assert not checkpoint.finite({**state, "loss": bad})
     assert checkpoint.finite({"labels": torch.tensor([1, 2]), "name": "x", "none": None})
+    long = torch.zeros(1_100, 1_000)
+    assert checkpoint.finite(long)
+    long[-1, -1] = torch.nan
+    assert not checkpoint.finite(long)
 
 
 @pytest.mark.parametrize("what", [signal.SIGINT, signal.SIGTERM])

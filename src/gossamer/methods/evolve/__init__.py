@@ -132,7 +132,7 @@ class Evolve(Method[Config, "loop.State"]):
     config_type = Config
     loop = loop
     can_warm_start = True
-    releases_public_with = ""
+    labels_public_with = ""
 
     def in_full(self, config: Config, card: "DataCard") -> dict[str, Any]:
         """Return all settings, with the actual number of candidates instead of 0."""

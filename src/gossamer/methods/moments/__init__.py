@@ -3,9 +3,9 @@
 With an encoder, `features.py` has both.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from gossamer.errors import RequestError
 from gossamer.lazy import Lazy
@@ -43,6 +43,8 @@ class Config(BaseConfig):
         encoder: pre-trained network whose features replace pixels: lite0, onnx:FILE, the name of a plug-in, or module:object.
             The run releases a classifier, and the pictures in `public` with its labels. Only `axes` and `noise_multiplier` have
             a meaning then. Empty: none.
+        public_detail: give each sample the fine detail of the public picture with the nearest code. It needs public pictures.
+            The release contains them.
     """
 
     noise_multiplier: float = FROM_EPSILON
@@ -53,6 +55,7 @@ class Config(BaseConfig):
     classes_noise: float = 4.0
     threshold: float = 0.0
     encoder: Encoder = ""
+    public_detail: bool = False
 
 
 class ClassMoments(Method[Config, "loop.State"]):
@@ -70,7 +73,8 @@ class ClassMoments(Method[Config, "loop.State"]):
     pictures.
 
     The generator draws a code from a Gaussian of its class and decodes it: blurred pictures, in seconds, whose classes a
-    classifier can tell. Other methods can start on it (`--start moments`).
+    classifier can tell. With `public_detail`, what a code does not hold comes from a public picture. The code decides which, so
+    it is post-processing. Other methods can start on the generator (`--start moments`).
     """
 
     name = "moments"
@@ -79,22 +83,22 @@ class ClassMoments(Method[Config, "loop.State"]):
     config_type = Config
     loop = loop
     can_warm_start = True
-    releases_public_with = "encoder"
+    labels_public_with = "encoder"
     suits_dark_background = ("threshold",)
 
     def check(self, config: Config, card: "DataCard") -> None:  # noqa: ARG002 (what every method is asked)
         """Refuse a radius of zero, more cells than there are codes to cut them by, a threshold above the brightest pixel, and
-        cells or a threshold where an encoder makes no pictures.
+        cells, a threshold or detail where an encoder makes no pictures.
         """
         for flag, radius in (("--radius", config.radius), ("--cells-radius", config.cells_radius)):
             if radius == 0:
                 raise RequestError(f"{flag} must be above 0: with 0 every record would be its own class's middle.")
         if config.cells > CUT_BY:
             raise RequestError(f"--cells must be at most {CUT_BY:,} a class, not {config.cells:,}.")
-        if config.encoder and (config.cells > 1 or config.threshold):
+        if config.encoder and (config.cells > 1 or config.threshold or config.public_detail):
             raise RequestError(
-                "--cells and --threshold are for pictures that moments draws. With --encoder it labels public pictures: leave "
-                "them out."
+                "--cells, --threshold and --public-detail are for pictures that moments draws. With --encoder it labels public "
+                "pictures: leave them out."
             )
         if config.threshold > 1:
             raise RequestError(
@@ -113,8 +117,13 @@ class ClassMoments(Method[Config, "loop.State"]):
         return [*axes, *(cells if config.cells > 1 else ()), self.training(1, [(release, 1)])]
 
     def needs_public(self, config: Config) -> bool:
-        """An encoder needs pictures whose features have axes, and that its classifier labels."""
-        return bool(config.encoder)
+        """An encoder needs pictures whose features have axes, and that its classifier labels. Detail is that of pictures."""
+        return bool(config.encoder) or config.public_detail
+
+    @classmethod
+    def releases_public(cls, settings: Mapping[str, Any]) -> bool:
+        """With an encoder they are the samples. Their detail is taken from them as they are."""
+        return cls.labels_public(settings) or bool(settings.get("public_detail"))
 
     def check_public(self, config: Config, card: "DataCard", count: int) -> None:  # noqa: ARG002 (what every method is asked)
         """Refuse too few pictures for principal axes of their features."""

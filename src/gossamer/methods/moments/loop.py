@@ -1,9 +1,11 @@
 """Class moments: axes from public pictures, a release, Gaussians; with cells, a release before it that says where to cut."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
+import numpy as np
 import torch
 from sklearn.cluster import KMeans
 from torch import Tensor, nn
@@ -25,6 +27,7 @@ from gossamer.methods.moments.features import (
     seen,
 )
 from gossamer.methods.moments.mixture import Mixture
+from gossamer.methods.moments.public_detail import PublicDetail
 from gossamer.nets.latent import Latent
 from gossamer.privacy.confined import Confined
 from gossamer.privacy.mechanisms.gaussian import PoissonGaussianSum
@@ -94,17 +97,20 @@ def cut(run: Run[Config], state: "State") -> Iterator[Logs]:
 def axes(run: Run[Config], state: "State", public: Records) -> Iterator[Logs]:
     """Principal axes of public pictures replace cosine waves, with their Gaussians until others come. Costs nothing.
 
-    With an encoder, those of their features. The pictures themselves are kept: they are what is labelled.
+    With an encoder, those of their features. The pictures themselves are kept where they are labelled, or have the detail.
     """
     if isinstance(state.net, Labeller):
         if state.step == 0:
             state.public = seen(state.net.axes, public)
             yield {}
     elif state.step == 0:
-        images, labels = subset(public, largest_fit(run.card.shape, run.config.axes)).tensors(run.device)
-        net = state.pictures
+        some, net = subset(public, largest_fit(run.card.shape, run.config.axes)), state.pictures
+        images, labels = some.tensors(run.device)
         net.latent.fit(images)
-        net.mixture.fit(net.latent.wide_code(images), labels)
+        codes = net.latent.wide_code(images)
+        net.mixture.fit(codes, labels)
+        if net.detail is not None:
+            net.detail.take(torch.from_numpy(np.array(some.images)), codes)
         yield {}
 
 
@@ -116,17 +122,27 @@ def largest_fit(shape: Sequence[int], axes: int) -> int:
 class Generator(nn.Module):
     """Standard normals [n, latent_size] and labels [n] to images [n, C, H, W] in [0, 1]; what is faint in one is black."""
 
-    def __init__(self, shape: tuple[int, ...], classes: int, axes: int, cells: int, threshold: float = 0.0) -> None:
+    def __init__(self, config: Config, shape: tuple[int, ...], classes: int) -> None:
         super().__init__()
-        self.threshold = threshold
-        self.classes, self.latent_size = classes, 1 + axes
-        self.latent, self.mixture = Latent(shape, axes), Mixture(classes, cells, axes)
+        self.threshold = config.threshold
+        self.classes, self.latent_size = classes, 1 + config.axes
+        self.latent, self.mixture = Latent(shape, config.axes), Mixture(classes, config.cells, config.axes)
+        self.detail = PublicDetail(shape, config.axes) if config.public_detail else None
 
     def forward(self, latents: Tensor, labels: Tensor) -> Tensor:
         """See the class."""
         codes: Tensor = self.mixture(latents, labels)
-        images = self.latent.decode(codes).clamp(0, 1)
+        images = self.latent.decode(codes)
+        if self.detail is not None:
+            images = images + self.detail(codes, self.latent)
+        images = images.clamp(0, 1)
         return torch.where(images < self.threshold * images.amax((1, 2, 3), keepdim=True), 0.0, images)
+
+    def load_state_dict(self, state_dict: Mapping[str, Any], strict: bool = True, assign: bool = False) -> Any:
+        """As of any module. It has as many public pictures as the state."""
+        if self.detail is not None and isinstance(images := state_dict.get("detail.images"), Tensor):
+            self.detail.hold(len(images))
+        return super().load_state_dict(state_dict, strict=strict, assign=assign)
 
 
 @dataclass
@@ -167,4 +183,4 @@ def generator(config: Config, card: DataCard) -> Generator | Labeller:
     """The network that a run releases."""
     if config.encoder:
         return labeller(config, card)
-    return Generator(card.shape, card.classes, config.axes, config.cells, config.threshold)
+    return Generator(config, card.shape, card.classes)

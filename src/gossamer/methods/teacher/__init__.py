@@ -93,7 +93,7 @@ class Teacher(Method[Config, "loop.State"]):
 
     name = "teacher"
     title = "DP teacher (softmax regression on wavelet scattering)"
-    releases_public_with = ""
+    labels_public_with = ""
     scores_have_no_scale = True
     additive_over_units = True
     config_type = Config

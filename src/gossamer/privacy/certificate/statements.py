@@ -104,8 +104,10 @@ _BUILT_IN = {
     "teacher": "the drawing program of this version of Gossamer, digits and letters",
 }
 """Methods with a public input of their own."""
-_RELEASES_PUBLIC = {"evolve": "", "moments": "encoder", "teacher": ""}
-"""Methods whose release contains the public records of the run, with labels; and the setting with which it does, or always."""
+_LABELS_PUBLIC = {"evolve": "", "moments": "encoder", "teacher": ""}
+"""Methods whose samples are the public records of the run, with labels; and the setting with which they are, or always."""
+_PUBLIC_DETAIL = "public_detail"
+"""The setting of `moments` with which samples have the detail of public pictures."""
 
 _GLYPHS_TUNED = (
     "its constants were chosen on half of scikit-learn's digits. Its way of drawing comes from a version that was tuned on "
@@ -200,10 +202,15 @@ def public_inputs(settings: dict[str, Any]) -> list[dict[str, Any]]:
 
 def _contained(settings: dict[str, Any]) -> str:
     """Say that the release contains the public records; empty: it does not."""
-    setting = _RELEASES_PUBLIC.get(settings["method"])
-    if settings["public"]["kind"] == "none" or setting is None or (setting and not settings["config"].get(setting)):
+    method, config = settings["method"], settings["config"]
+    setting = _LABELS_PUBLIC.get(method)
+    if settings["public"]["kind"] == "none":
         return ""
-    return f". {MODEL} contains these pictures as they are, and its samples are these pictures with other labels"
+    if setting is not None and (not setting or config.get(setting)):
+        return f". {MODEL} contains these pictures as they are, and its samples are these pictures with other labels"
+    if method == "moments" and config.get(_PUBLIC_DETAIL):
+        return f". {MODEL} contains these pictures as they are, and each sample has the fine detail of one of them"
+    return ""
 
 
 def _plugins(settings: dict[str, Any], *kinds: str) -> list[dict[str, str]]:

@@ -9,7 +9,7 @@ from gossamer.privacy.certificate.certificate import Certificate
 from gossamer.privacy.certificate.declarations import ATTACKS, CHOICES, NOT_DECLARED, QUESTIONS
 from gossamer.privacy.certificate.statements import is_table
 from gossamer.privacy.guarantee import in_full, rounded_up
-from gossamer.run.release.standalone_loader import contains_public
+from gossamer.run.release.standalone_loader import contains_public, labels_public
 from gossamer.run.report.wording import release_in_words
 
 _LOAD = """import load  # load.py of this folder, which needs PyTorch and safetensors
@@ -64,8 +64,10 @@ def _description(certificate: Certificate) -> str:
         made = f"pictures of {size} (channels, height, width) with labels 0 to {card['classes'] - 1}"
         kind = "pictures"
     origin = f"All of its {kind} are synthetic."
-    if contains_public(certificate):
+    if labels_public(certificate):
         origin = "Its pictures are the public records of the run. A classifier that was trained on the records labelled them."
+    elif contains_public(certificate):
+        origin += " Each has the fine detail of one public record of the run, and the file contains these records as they are."
     about = [
         f"`model.safetensors` is a generator of {made}. It was trained on {certificate.created}. Method: "
         f"{METHODS[certificate.method].title}. {origin} The sections below say how much they may "

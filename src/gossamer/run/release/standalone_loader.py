@@ -137,7 +137,7 @@ def loadable(certificate: Certificate) -> tuple[str, str]:
             "",
             f"it needs {' and '.join(f'the {kind} {name}' for kind, name in job.own_pretrained)}, which no release contains",
         )
-    if contains_public(certificate):
+    if labels_public(certificate):
         return "", "its samples are public pictures, which Gossamer picks so that none comes twice"
     try:
         return loader(certificate.method), ""
@@ -145,12 +145,18 @@ def loadable(certificate: Certificate) -> tuple[str, str]:
         return "", str(error)
 
 
-def contains_public(certificate: Certificate) -> bool:
+def labels_public(certificate: Certificate) -> bool:
     """Whether the samples of a release are the public records of its run."""
-    inputs = certificate.facts.get("public_inputs", [])
-    return METHODS[certificate.method].releases_public(certificate.config) and any(
-        "records" in entry for entry in inputs
-    )
+    return METHODS[certificate.method].labels_public(certificate.config) and _had_public(certificate)
+
+
+def contains_public(certificate: Certificate) -> bool:
+    """Whether a release contains the public records of its run."""
+    return METHODS[certificate.method].releases_public(certificate.config) and _had_public(certificate)
+
+
+def _had_public(certificate: Certificate) -> bool:
+    return any("records" in entry for entry in certificate.facts.get("public_inputs", []))
 
 
 def is_same(actual: bytes, written: str, *, strokes: bool = True) -> bool:

@@ -32,6 +32,8 @@ FORMAT = 3
 SEALED = ".sealed"
 RESERVE = "reserve"
 """A file that reserves the disk space of a checkpoint."""
+_PART = 1 << 20
+"""Numbers of a tensor that are checked at once: the check makes copies of them."""
 LARGEST_RESERVE = 1 << 30
 """Bytes beyond which no space is reserved."""
 SHARE = 0.01
@@ -115,7 +117,8 @@ def keep_confined(folder: Path, state: dict[str, Any], ranks: Ranks = ALONE) -> 
 def finite(value: Any) -> bool:
     """Whether all values of a state are finite. `Confined` values are not looked at."""
     if isinstance(value, torch.Tensor):
-        return not value.is_floating_point() or bool(value.isfinite().all())
+        parts = value.flatten().split(_PART) if value.is_floating_point() else ()
+        return all(bool(part.isfinite().all()) for part in parts)
     if isinstance(value, dict):
         return all(map(finite, value.values()))
     if isinstance(value, list | tuple):

@@ -214,9 +214,8 @@ def _check(request: Request, folder: RunFolder, *, public: bool, device: str) ->
         check_takes_public(job)
     elif job.needs_public:
         instead = ", or --start evolve or --start moments, which make some" if "start" in job.settings else ""
-        raise RequestError(
-            f"these settings of {job.method.name} need public records: give --public, or --public-share{instead}."
-        )
+        share = "" if job.releases_public else ", or --public-share"
+        raise RequestError(f"these settings of {job.method.name} need public records: give --public{share}{instead}.")
     _check_device(device)
     job.generator()
     place = device if job.pretrained else "cpu"  # a plug-in is checked where it will run
