@@ -17,6 +17,7 @@ from PIL import Image
 from gossamer.data.readers import npz
 from gossamer.data.readers.read import read
 from gossamer.data.records import Records
+from gossamer.data.synthetic import glyphs
 from gossamer.errors import DataError
 
 REAL = Path(__file__).parents[3] / "../shared/data"
@@ -263,10 +264,15 @@ def test_resize(tmp_path):
         read(str(sizes), split="train")
 
 
-@pytest.mark.parametrize("name", ["digits", "glyphs"])
-def test_embedded_sources(name):
+@pytest.mark.parametrize(
+    ("name", "few"), [("digits", 1), ("glyphs", 20), pytest.param("glyphs", 1, marks=pytest.mark.slow)]
+)
+def test_embedded_sources(monkeypatch, name, few):
+    """few: a part of the glyphs is drawn, one of so many."""
+    draw = glyphs.draw
+    monkeypatch.setattr(glyphs, "draw", lambda n, seed: draw(n // few, seed=seed))
     train, test = read(name, split="train"), read(f"{name}:test", split="train")
-    assert (len(train), len(test)) == {"digits": (1437, 360), "glyphs": (20_000, 2_000)}[name]
+    assert (len(train), len(test)) == {"digits": (1437, 360), "glyphs": (20_000 // few, 2_000 // few)}[name]
     for records in (train, test):
         assert records.shape == (1, 28, 28)
         assert set(records.labels.tolist()) == set(range(10))

@@ -3,6 +3,7 @@
 import functools
 import json
 import os
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ import pytest
 from gossamer.data.pixels.to_uint8 import resize
 from gossamer.data.samples.samples import Samples
 from gossamer.methods.synthesizer import Synthesizer
+from gossamer.metrics import classify
 from gossamer.metrics.features import ClassifierFeatures
 from gossamer.metrics.registry import Inputs, figure
 from gossamer.run import validation
@@ -37,9 +39,15 @@ def few_features(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return trained
 
 
+@pytest.fixture(autouse=True)
+def short_training(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A classifier of one epoch in place of four: none of these tests asks what it learns."""
+    monkeypatch.setitem(classify.PROTOCOLS, "reduced", classify.Protocol(epochs=1, limit=60))
+
+
 @pytest.fixture
-def run(gossamer: Run, fit_words: list[str], tmp_path: Path) -> Path:
-    assert gossamer(*fit_words).status == 0
+def run(made: Path, tmp_path: Path) -> Path:
+    shutil.copytree(made, tmp_path / "run")
     return tmp_path / "run"
 
 
@@ -212,9 +220,10 @@ def test_tables_of_classes_and_classifiers() -> None:
 def test_compare_shows_runs_by_epsilon(
     gossamer: Run, run: Path, fit_words: list[str], data: Path, tmp_path: Path
 ) -> None:
-    for folder, epsilon in (("free", "inf"), ("strict", "2")):
+    for folder, flag, value in (("free", "--epsilon", "inf"), ("strict", "--noise-multiplier", "8")):
         words = [*fit_words]
-        words[words.index("--epsilon") + 1] = epsilon
+        at = words.index("--epsilon")
+        words[at : at + 2] = flag, value
         words[words.index("--out") + 1] = str(tmp_path / folder)
         assert gossamer(*words).status == 0
     runs = [tmp_path / "free", run, tmp_path / "strict"]

@@ -20,7 +20,7 @@ from gossamer.run.training.fit import fit
 from gossamer.run.training.resume import resume
 
 SMALL: dict[str, Any] = {
-    "epsilon": 10.0, "delta": 1e-3, "steps": 96, "expected_batch_size": 8, "width": 4, "latent_size": 8,
+    "noise_multiplier": 4.0, "delta": 1e-3, "steps": 96, "expected_batch_size": 8, "width": 4, "latent_size": 8,
     "discriminator_steps": 4,
 }  # fmt: skip
 

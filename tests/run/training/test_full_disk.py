@@ -69,7 +69,7 @@ def test_a_full_disk_loses_nothing_that_was_paid_for(
     with pytest.MonkeyPatch.context() as patch:
         Disk(patch, at, on=4)
         with pytest.raises(DiskFull, match=r"is full; everything that was trained is kept.*gossamer\.resume"):
-            fit("dpgan", data=data, card=card, out=run, epsilon=10.0, delta=1e-3, **SMALL)
+            fit("dpgan", data=data, card=card, out=run, noise_multiplier=4.0, delta=1e-3, **SMALL)
     ledger = PrivacyLedger.load(run / "ledger.jsonl")
     trained = (checkpoint.load(run / "checkpoint", ledger) or ({}, {}))[0]["step"]
     assert ledger.charged[0][1] == trained > 0
@@ -127,7 +127,7 @@ def test_a_full_disk_under_the_events_waits_for_the_end_of_a_block(
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(JsonLines, "__call__", fails)
         with pytest.raises(DiskFull, match="everything that was trained is kept"):
-            fit("dpgan", data=data, card=card, out=tmp_path / "run", epsilon=10.0, delta=1e-3, **SMALL)
+            fit("dpgan", data=data, card=card, out=tmp_path / "run", noise_multiplier=4.0, delta=1e-3, **SMALL)
     ledger = PrivacyLedger.load(tmp_path / "run" / "ledger.jsonl")
     trained = (checkpoint.load(tmp_path / "run" / "checkpoint", ledger) or ({}, {}))[0]["step"]
     assert trained == ledger.charged[0][1] == 32
@@ -143,7 +143,7 @@ def test_a_full_disk_at_the_very_end_is_finished_by_resume(data: Path, card: Pat
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("gossamer.run.training.certify.drawn_by", fails)
         with pytest.raises(DiskFull, match=r"gossamer\.resume"):
-            fit("dpgan", data=data, card=card, out=tmp_path / "run", epsilon=10.0, delta=1e-3, **SMALL)
+            fit("dpgan", data=data, card=card, out=tmp_path / "run", noise_multiplier=4.0, delta=1e-3, **SMALL)
     assert not (tmp_path / "run" / "checkpoint" / checkpoint.RESERVE).exists()
     resume(tmp_path / "run")
     assert verify(tmp_path / "run").ok

@@ -72,7 +72,7 @@ def request(data: Path, card: Path, out: Path) -> dict[str, Any]:
         "data": data,
         "card": card,
         "out": out,
-        "epsilon": 10.0,
+        "noise_multiplier": 4.0,
         "delta": 1e-3,
         "public": public(out.parent),
         **SETTINGS,
@@ -157,7 +157,8 @@ def test_what_matches_a_release_goes_on_where_nothing_is_left_to_pay(data: Path,
 
     few: dict[str, Any] = {
         "axes": 4, "pixel_axes": 4, "features_steps": 2, "features_batch_size": 4, "features_width": 2, "warm_steps": 1,
-        "matching_steps": 2, "batch_size": 20, "width": 2, "latent_size": 4, "rounds": 0, "public": "glyphs",
+        "matching_steps": 2, "batch_size": 20, "width": 2, "latent_size": 4, "rounds": 0,
+        "public": public(tmp_path),
     }  # fmt: skip
     with pytest.raises(Stopped):
         fit("dp-mepf", data=data, card=card, out=tmp_path / "RUN", epsilon=10.0, delta=1e-3, sink=crash, **few)
