@@ -65,7 +65,9 @@ def _description(certificate: Certificate) -> str:
         kind = "pictures"
     origin = f"All of its {kind} are synthetic."
     if labels_public(certificate):
-        origin = "Its pictures are the public records of the run. The run labelled them, from noisy queries on the records."
+        origin = (
+            "Its pictures are the public records of the run. The run labelled them, from noisy queries on the records."
+        )
     elif contains_public(certificate):
         origin += " Each has the fine detail of one public record of the run, and the file contains these records as they are."
     about = [
