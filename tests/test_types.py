@@ -45,28 +45,30 @@ CHECKERS = {
 }
 
 
-def lines_with_errors(checker: str, program: str, folder: Path) -> set[int]:
-    """The numbers of the lines in which a checker finds an error."""
+def lines_with_errors(checker: str, programs: dict[str, str], folder: Path) -> dict[str, set[int]]:
+    """The numbers of the lines in which a checker finds an error, of each program."""
     command = CHECKERS[checker]
     program_path = shutil.which(command[0], path=str(Path(sys.executable).parent))
     if program_path is None:
         pytest.skip(f"{command[0]} is not installed")
-    (folder / "program.py").write_text(program)
+    for name, text in programs.items():
+        (folder / f"{name}.py").write_text(text)
     (folder / "pyrightconfig.json").write_text(
         f'{{"typeCheckingMode": "standard", "extraPaths": ["{ROOT / "src"}"], "pythonVersion": "3.11"}}'
     )
+    files = [f"{name}.py" for name in programs]
     done = subprocess.run(
-        [program_path, *command[1:], "program.py"], cwd=folder, capture_output=True, text=True, check=False, timeout=600,
+        [program_path, *command[1:], *files], cwd=folder, capture_output=True, text=True, check=False, timeout=600,
         env={"PATH": str(Path(sys.executable).parent), "MYPYPATH": str(ROOT / "src"), "HOME": str(folder)},
     )  # fmt: skip
     assert done.returncode in (0, 1), done.stdout + done.stderr
-    found = re.findall(r"program\.py:(\d+)(?::\d+)?(?: -|:) error", done.stdout)
+    found = re.findall(r"(\w+)\.py:(\d+)(?::\d+)?(?: -|:) error", done.stdout)
     assert bool(found) == (done.returncode == 1), done.stdout + done.stderr
-    return set(map(int, found))
+    return {name: {int(line) for file, line in found if file == name} for name in programs}
 
 
 @pytest.mark.parametrize("checker", [pytest.param("mypy", marks=pytest.mark.slow), "pyright"])
 def test_a_right_program_passes_and_each_mistake_is_found(checker: str, tmp_path: Path) -> None:
-    assert lines_with_errors(checker, RIGHT, tmp_path) == set()
-    wrong = {number for number, line in enumerate(WRONG.split("\n"), start=1) if line.endswith("# wrong")}
-    assert lines_with_errors(checker, WRONG, tmp_path) == wrong
+    marked = {number for number, line in enumerate(WRONG.split("\n"), start=1) if line.endswith("# wrong")}
+    found = lines_with_errors(checker, {"right": RIGHT, "wrong": WRONG}, tmp_path)
+    assert found == {"right": set(), "wrong": marked}

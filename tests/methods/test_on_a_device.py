@@ -76,7 +76,7 @@ def test_every_method_is_here() -> None:
     assert set(SMALL) == set(OF_PICTURES)
 
 
-@pytest.mark.parametrize("method", slow_among(sorted(OF_PICTURES), {"dp-diffusion"}))
+@pytest.mark.parametrize("method", slow_among(sorted(OF_PICTURES), {"dp-diffusion", "dp-wgan", "gs-wgan", "privae"}))
 def test_a_method_on_a_device(method: str, monkeypatch: pytest.MonkeyPatch) -> None:
     with pretended() as gpu:
         net = taken(method, DEVICE, gpu.waits)

@@ -66,7 +66,7 @@ def test_the_rest_of_the_nearest_public_picture_is_added() -> None:
 
 
 def test_a_sample_has_the_code_that_was_drawn_and_is_no_blur() -> None:
-    """A sharp one: the spread that is left beyond the axes is that of public pictures."""
+    """What it has beyond the axes is all that one of the public pictures has there."""
     public = pictures(60, seed=1)
     net = trained(public)
     assert net.detail is not None
@@ -77,7 +77,9 @@ def test_a_sample_has_the_code_that_was_drawn_and_is_no_blur() -> None:
     images, _ = public.tensors()
     rests = images - net.latent.decode(net.latent.code(images))
     added = whole - net.latent.decode(codes)
-    assert float(added.std()) == pytest.approx(float(rests.std()), rel=0.05)
+    apart = (added.flatten(1)[:, None] - rests.flatten(1)).norm(dim=2)
+    assert float(apart.min(1).values.max()) < 1e-4
+    assert float(rests.flatten(1).norm(dim=1).min()) > 1
 
 
 def test_a_state_holds_as_many_pictures_as_it_was_saved_with() -> None:

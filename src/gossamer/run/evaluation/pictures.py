@@ -57,19 +57,20 @@ class Pictures:
         request.refuse_others({"units": None, "subgroups": None}, kind="tables", shown="pictures")
         facts = request.card if isinstance(request.card, DataCard) else None
         synthesizer = request.synthesizer
-        if synthesizer is None:
-            samples = read_samples(request.synth, facts)
-        else:
-            samples = _sampled(synthesizer, request.count, request.seed)
+        given = read_samples(request.synth, facts) if synthesizer is None else None
         options: dict[str, Any] = {
             "images_key": request.only["images_key"], "labels_key": request.only["labels_key"], "unit_folders": True,
-            "sink": sink, **_reading(samples, facts),
+            "sink": sink, **_reading(given, facts),
         }  # fmt: skip
         real = read(request.train, split="train", called="train", **options)
         options["class_names"] = options["class_names"] or real.class_names
         tests = read(request.test, split="test", called="test", **options)
+        if given is None:  # samples are made last: a refusal need not wait for them
+            assert synthesizer is not None
+            _refuse_other_classes(request, synthesizer, real, tests)
+            given = _sampled(synthesizer, request.count, request.seed)
         large = max(real.shape[1:]) > LARGEST
-        return cls(request, reduced(samples), reduced(real), reduced(tests), large)
+        return cls(request, reduced(given), reduced(real), reduced(tests), large)
 
     @property
     def class_names(self) -> tuple[str, ...]:
@@ -87,14 +88,9 @@ class Pictures:
         return (*self.real.notes, *self.tests.notes, made_smaller, contrast, *no_tests)
 
     def inputs(self, sink: Sink) -> registry.Inputs:
-        """What the metrics measure. Raises RequestError: labels beyond the declared classes."""
+        """What the metrics measure."""
         request, samples, real, tests = self.request, self.samples, self.real, self.tests
         folder, synthesizer = request.folder, request.synthesizer
-        for name, records in zip(request.called, (real, tests), strict=True):
-            if synthesizer is not None and synthesizer.card.classes <= int(records.labels.max()):
-                raise RequestError(
-                    f"{name} has labels beyond the {synthesizer.card.classes} declared classes of {request.synth}."
-                )
         return registry.Inputs(
             samples=samples, real=real, tests=tests, labelled=synthesizer is None or synthesizer.classes > 1,
             classes=max(int(part.labels.max()) for part in (samples, real, tests)) + 1,
@@ -104,6 +100,15 @@ class Pictures:
             seed=request.seed, limit=request.only["limit"], inception=request.only["inception"], sink=sink,
             **({} if synthesizer is None or not request.own else _grid_in(folder, synthesizer)),
         )  # fmt: skip
+
+
+def _refuse_other_classes(request: Request, synthesizer: Synthesizer, real: Records, tests: Records) -> None:
+    """Raise RequestError: labels beyond the declared classes."""
+    for name, records in zip(request.called, (real, tests), strict=True):
+        if synthesizer.card.classes <= int(records.labels.max()):
+            raise RequestError(
+                f"{name} has labels beyond the {synthesizer.card.classes} declared classes of {request.synth}."
+            )
 
 
 def reduced(part: _Part) -> _Part:
@@ -160,9 +165,12 @@ def read_samples(path: Path, card: DataCard | None) -> Samples:
     return Samples(records.images, labels, names)
 
 
-def _reading(samples: Samples, card: DataCard | None) -> dict[str, Any]:
+def _reading(samples: Samples | None, card: DataCard | None) -> dict[str, Any]:
     """How the real records are read: as the card says, or in the shape and under the names of the samples."""
-    return {"shape": samples.shape, "class_names": samples.class_names} if card is None else dict(card.reading)
+    if card is not None:
+        return dict(card.reading)
+    assert samples is not None
+    return {"shape": samples.shape, "class_names": samples.class_names}
 
 
 def _grid_in(folder: RunFolder, synthesizer: Synthesizer) -> dict[str, Any]:

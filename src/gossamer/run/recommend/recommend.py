@@ -34,7 +34,7 @@ UNITS_FORMS = (
     "FILE.csv (name,unit), `folder` (class/unit/picture), a '(PATTERN)' of the name, dicom:PatientID, or FILE.npz:KEY"
 )
 """What --units takes."""
-DRAWING = "drawing"
+DRAWING, PUBLIC_PICTURES = "drawing", "pictures"
 """The setting that says what a drawing program draws. Its choices are kinds of pictures."""
 
 
@@ -312,9 +312,9 @@ def _candidate_for(
 
 
 def _drawn_classes(name: str) -> tuple[str, ...]:
-    """What the drawing program of a method draws; empty: it has no such program."""
+    """What the drawing program of a method draws, without public pictures; empty: it has no such program."""
     hints = get_type_hints(METHODS[name].config_type)
-    return tuple(get_args(hints[DRAWING])) if DRAWING in hints else ()
+    return tuple(kind for kind in get_args(hints[DRAWING]) if kind != PUBLIC_PICTURES) if DRAWING in hints else ()
 
 
 def _hint(like: Measured, card: DataCard) -> str:
