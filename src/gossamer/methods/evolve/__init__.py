@@ -1,33 +1,27 @@
 """Private Evolution: what a run promises and costs. `loop.py` votes and varies, `nets.py` has the generator and features."""
 
-from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from gossamer.errors import RequestError
 from gossamer.lazy import Lazy
+from gossamer.methods.common.labels_public import LabelsPublic
 from gossamer.methods.method import (
     FROM_EPSILON,
     BaseConfig,
     Encoder,
     Generator,
     MaybeZero,
-    Method,
     OnPublic,
     OnReleased,
     Phases,
 )
 
 if TYPE_CHECKING:
-    import torch
-    from torch import Tensor, nn
-
     from gossamer.data.card import DataCard
-    from gossamer.methods.common import labelled
     from gossamer.methods.evolve import loop
     from gossamer.privacy.accounting import events
 else:
-    labelled = Lazy("gossamer.methods.common.labelled")
     loop, events = Lazy("gossamer.methods.evolve.loop"), Lazy("gossamer.privacy.accounting.events")
 
 _MOST_LETTERS, _DIGITS = 26, 10
@@ -104,7 +98,7 @@ def clusters_of(config: Config, card: "DataCard") -> int:
     return min(most, config.clusters or max(1, round(card.declared_size / card.classes / noise) if noise else most))
 
 
-class Evolve(Method[Config, "loop.State"]):
+class Evolve(LabelsPublic[Config, "loop.State"]):
     """Private Evolution over a drawing program (Lin et al., "Differentially private synthetic data via foundation model
     APIs 1: images", 2024, Algorithm 1). The program is a simulator, as in "... via APIs 3" (2025).
 
@@ -178,20 +172,6 @@ class Evolve(Method[Config, "loop.State"]):
                 f"--public has {count:,} pictures, and the card has {card.classes:,} classes. Add pictures, so that each class "
                 "can have one."
             )
-
-    def chunks(
-        self,
-        net: "nn.Module",
-        config: Config,
-        card: "DataCard",
-        sizes: Sequence[int],
-        labels: "Tensor | None",
-        stream: "torch.Generator",
-    ) -> "Iterator[tuple[Tensor, ...]]":
-        """With pictures: none comes twice before all have come, and each has the shares of its votes as probabilities."""
-        if config.drawing == "pictures":
-            return labelled.chunks(net.labelled, card, sizes, labels, stream)  # type: ignore[arg-type]  # such a net has them
-        return super().chunks(net, config, card, sizes, labels, stream)
 
     def _check_pictures(self, config: Config) -> None:
         if config.generator:

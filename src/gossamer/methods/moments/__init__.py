@@ -3,24 +3,20 @@
 With an encoder, `features.py` has both.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from gossamer.errors import RequestError
 from gossamer.lazy import Lazy
-from gossamer.methods.method import FROM_EPSILON, BaseConfig, Encoder, Method, OnPrivate, OnPublic, OnReleased, Phases
+from gossamer.methods.common.labels_public import LabelsPublic
+from gossamer.methods.method import FROM_EPSILON, BaseConfig, Encoder, OnPrivate, OnPublic, OnReleased, Phases
 
 if TYPE_CHECKING:
-    import torch
-    from torch import Tensor, nn
-
     from gossamer.data.card import DataCard
-    from gossamer.methods.common import labelled
     from gossamer.methods.moments import loop
     from gossamer.privacy.accounting import events
 else:
-    labelled = Lazy("gossamer.methods.common.labelled")
     loop, events = Lazy("gossamer.methods.moments.loop"), Lazy("gossamer.privacy.accounting.events")
 
 
@@ -58,7 +54,7 @@ class Config(BaseConfig):
     public_detail: bool = False
 
 
-class ClassMoments(Method[Config, "loop.State"]):
+class ClassMoments(LabelsPublic[Config, "loop.State"]):
     """Class moments: count, mean and covariance of each class in a public latent, released once; or of cells of each class.
 
     Guarantee: (epsilon, delta)-DP for one unit, add-or-remove-one. One Gaussian over all records. What a record adds to the
@@ -87,8 +83,9 @@ class ClassMoments(Method[Config, "loop.State"]):
     suits_dark_background = ("threshold",)
 
     def check(self, config: Config, card: "DataCard") -> None:  # noqa: ARG002 (what every method is asked)
-        """Refuse a radius of zero, more cells than there are codes to cut them by, a threshold above the brightest pixel, and
-        cells, a threshold or detail where an encoder makes no pictures.
+        """Refuse a radius of zero, more cells than there are codes to cut them by, and a threshold above the brightest pixel.
+
+        With an encoder, also refuse cells, a threshold and detail: then no pictures are drawn.
         """
         for flag, radius in (("--radius", config.radius), ("--cells-radius", config.cells_radius)):
             if radius == 0:
@@ -131,20 +128,6 @@ class ClassMoments(Method[Config, "loop.State"]):
             raise RequestError(
                 f"{count:,} public records are too few for {config.axes} principal axes: give more, or fewer --axes."
             )
-
-    def chunks(
-        self,
-        net: "nn.Module",
-        config: Config,
-        card: "DataCard",
-        sizes: Sequence[int],
-        labels: "Tensor | None",
-        stream: "torch.Generator",
-    ) -> "Iterator[tuple[Tensor, ...]]":
-        """With an encoder: labelled public pictures with probabilities. None comes twice before all have come."""
-        if config.encoder:
-            return labelled.chunks(net.labelled, card, sizes, labels, stream)  # type: ignore[arg-type]  # such a net has them
-        return super().chunks(net, config, card, sizes, labels, stream)
 
 
 def first_noise(config: Config) -> float:

@@ -3,13 +3,13 @@
 """
 
 import math
-from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from gossamer.errors import RequestError
 from gossamer.lazy import Lazy
-from gossamer.methods.method import FROM_EPSILON, BaseConfig, Encoder, MaybeZero, Method, OnPublic, Phases, batch_of
+from gossamer.methods.common.labels_public import LabelsPublic
+from gossamer.methods.method import FROM_EPSILON, BaseConfig, Encoder, MaybeZero, OnPublic, Phases, batch_of
 
 if TYPE_CHECKING:
     import torch
@@ -70,7 +70,7 @@ def learning_rate(config: Config, card: "DataCard") -> float:
     return min(FASTEST, farthest * (1 - config.momentum) / (config.max_norm * config.steps))
 
 
-class Teacher(Method[Config, "loop.State"]):
+class Teacher(LabelsPublic[Config, "loop.State"]):
     """Softmax regression on wavelet scattering, or on the features of an encoder, by DP-SGD: a classifier. It then labels
     public pictures, or drawn shapes.
 
@@ -136,18 +136,3 @@ class Teacher(Method[Config, "loop.State"]):
             return shapes.labelled(net, card, n, labels, stream)
         images, given, _ = next(labelled.chunks(pictures, card, [n], labels, stream))
         return images, given
-
-    def chunks(
-        self,
-        net: "nn.Module",
-        config: Config,
-        card: "DataCard",
-        sizes: Sequence[int],
-        labels: "Tensor | None",
-        stream: "torch.Generator",
-    ) -> "Iterator[tuple[Tensor, ...]]":
-        """With probabilities, where the run had public pictures. No picture comes twice before all have come."""
-        pictures: Any = net.labelled
-        if pictures is not None:
-            return labelled.chunks(pictures, card, sizes, labels, stream)
-        return super().chunks(net, config, card, sizes, labels, stream)

@@ -1,0 +1,35 @@
+"""What `evolve`, `moments` and `teacher` have in common: with some settings, their samples are labelled public pictures."""
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Generic
+
+from gossamer.lazy import Lazy
+from gossamer.methods.method import C, Method, S
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor, nn
+
+    from gossamer.data.card import DataCard
+    from gossamer.methods.common import labelled
+else:
+    labelled = Lazy("gossamer.methods.common.labelled")
+
+
+class LabelsPublic(Method[C, S], Generic[C, S]):
+    """A method whose network may hold labelled public pictures, as `labelled`; None or no such attribute: it holds none."""
+
+    def chunks(
+        self,
+        net: "nn.Module",
+        config: C,
+        card: "DataCard",
+        sizes: Sequence[int],
+        labels: "Tensor | None",
+        stream: "torch.Generator",
+    ) -> "Iterator[tuple[Tensor, ...]]":
+        """These pictures with probabilities, where there are any. None comes twice before all have come."""
+        pictures: Any = getattr(net, "labelled", None)
+        if pictures is not None:
+            return labelled.chunks(pictures, card, sizes, labels, stream)
+        return super().chunks(net, config, card, sizes, labels, stream)
