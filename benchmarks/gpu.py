@@ -5,9 +5,9 @@
 
 In this order; what is there is written after each part, and a part begins only while time is left (--minutes):
 
-- check: the GPU against the CPU. Keystream and noise for a fixed seed, clipped sums, a generator's pictures; in each precision,
-  that no record adds more than max_norm, and what one record more does to the gradients of others; a few steps of every
-  method; a run that is stopped, resumed and verified.
+- check: the GPU against the CPU. Keystream and noise for a fixed seed, clipped sums, votes, a generator's pictures; in each
+  precision, that no record adds more than max_norm, and what one record more does to the gradients of others; a few steps
+  of every method; a run that is stopped, resumed and verified.
 - dpgan: the MNIST run of Bie et al. 2023 at epsilon 10 with its adaptive schedule, preset paper-eps10-adaptive (174,000 steps
   of 512 records, width 128). A timed prefix after warm-up. The schedule begins with one generator step per step and only makes
   them rarer, so the projected total is an upper bound. Goal: 30 minutes. The paper's run took 7 h 35 min on an A40.
@@ -48,6 +48,8 @@ from gossamer.data.synthetic.glyphs import draw
 from gossamer.errors import Interrupted
 from gossamer.events import Event
 from gossamer.methods import METHODS
+from gossamer.methods.common import votes
+from gossamer.methods.common.features import Features
 from gossamer.methods.common.learners import Learner, adam
 from gossamer.methods.dp_diffusion.nets import UNet
 from gossamer.nets.dcgan import Discriminator, Generator
@@ -87,7 +89,7 @@ SMALL: dict[str, dict[str, Any]] = {
     "evolve": {"drawing": "letters", "embedding": "cosines", "candidates": 6, "variations": 2},
     "teacher": {"expected_batch_size": 20},
 }  # fmt: skip
-"""Settings with which every method takes a few steps."""
+"""Settings with which every method of pictures takes a few steps."""
 
 
 @dataclass
@@ -161,7 +163,8 @@ def check(bench: Bench) -> None:
         "generator": check_generator,
         **{f"sums, {name}, {p}": _checked_sums(name, p) for name in NETS for p in PRECISIONS},
         **{f"others, {name}, {p}": _checked_others(name, p) for name in NETS for p in PRECISIONS},
-        **{f"steps of {name}": _checked_steps(name) for name in METHODS},
+        **{f"votes, {name}": _checked_votes(name) for name in ("cosines", "features")},
+        **{f"steps of {name}": _checked_steps(name) for name in SMALL},
         **{f"steps of {name}, {p}": _checked_steps(name, precision=p, physical_batch_size=32) for name, p in NARROW},
         "fit and resume": check_fit,
     }
@@ -284,6 +287,31 @@ def _checked_others(name: str, precision: Precision) -> Callable[[Bench], str]:
             worst = max(worst, float((sums[0] - sums[1] - sums[2]).norm()) / MAX_NORM)
         assert worst <= 1e-3, f"the others move by {worst:.1e} of max_norm"
         return f"the others move by {worst:.1e} of max_norm"
+
+    return look
+
+
+def _checked_votes(name: str) -> Callable[[Bench], str]:
+    """Records vote for candidates: to the last bit as on a CPU, and without a record all other votes are as before."""
+
+    def look(bench: Bench) -> str:
+        torch.manual_seed(0)
+        shape, classes = (1, 28, 28), 10
+        n = bench.size(3_000, 60)
+        candidates, records = bench.records[:n], bench.records[n : 2 * n]
+        embedding = votes.Cosines.of(candidates) if name == "cosines" else Features(shape, classes)
+        positions, labels = votes.embedded(candidates, embedding), torch.from_numpy(candidates.labels)
+        here = votes.embedded(records, embedding)
+        embedding = embedding.to(bench.device)
+        there = votes.embedded(records, embedding, bench.device)
+        assert torch.equal(here, there.cpu()), f"points differ by {float((here - there.cpu()).abs().max()):.1e}"
+        query = votes.Votes(embedding, positions.to(bench.device), labels.to(bench.device), classes)
+        whole = query.clipped_sum(records, Bounds(norms=(1.0,)))
+        for k in (1, n // 7, n - 1):
+            moved = whole - query.clipped_sum(records[k:], Bounds(norms=(1.0,)))
+            alone = query.clipped_sum(records[:k], Bounds(norms=(1.0,)))
+            assert float((moved - alone).abs().max()) < 1e-6, "a vote depends on other records"  # a vote adds .999
+        return f"{n:,} records at the same points as on a CPU; parts of them vote as the whole does"
 
     return look
 

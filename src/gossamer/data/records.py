@@ -89,7 +89,7 @@ class Records(Labelled, Grouped):
 
 def sent(tensor: "Tensor", device: "torch.device | str") -> "Tensor":
     """A tensor of the processor on a device. To a GPU it goes by pinned memory, while the processor goes on."""
-    if torch.device(device).type == "cpu":
+    if torch.device(device).type == tensor.device.type:
         return tensor
     return tensor.pin_memory().to(device, non_blocking=True)
 

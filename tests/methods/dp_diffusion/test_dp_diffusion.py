@@ -44,8 +44,12 @@ def seeded() -> torch.Generator:
     return torch.Generator().manual_seed(7)
 
 
+def normals(n: int) -> Tensor:
+    return torch.randn(n, generator=seeded())
+
+
 def query(G: Generator, config: Config = SETTINGS) -> PerRecordGradient[Records]:
-    loss = loop.Loss(G, config, config.multiplicity, seeded)
+    loss = loop.Loss(G, config, config.multiplicity, normals)
     return PerRecordGradient(G.denoiser, loss.of_records, 64, multiplicity=config.multiplicity)
 
 
@@ -58,25 +62,25 @@ def test_all_draws_of_a_record_are_clipped_once() -> None:
 
 def test_losses_of_a_record_add_up_to_their_mean() -> None:
     """By hand, with the same noise: how far D is off, in units of c_out. EDM, equation 8."""
-    G, held, coins = net(), some(3), seeded()
+    G, held, drawn = net(), some(3), normals(12 * (2 + 6))
     images, labels = held.tensors()
     z = G.code(images)
-    log_sigma = loop.LOG_SIGMA[0] + loop.LOG_SIGMA[1] * torch.randn(12, generator=coins)
-    noise = torch.randn(12, 6, generator=coins)
+    log_sigma = loop.LOG_SIGMA[0] + loop.LOG_SIGMA[1] * drawn[:12]
+    noise = drawn[24:].view(12, 6)
     total = torch.zeros(3)
     for row in range(12):
         sigma, r = log_sigma[row : row + 1].exp(), row % 3
         off = G.denoiser(z[r : r + 1] + sigma * noise[row], sigma, labels[r : r + 1]) - z[r]
         weight = (sigma**2 + 1) / sigma**2
         total[r] += weight[0] * off.square().mean().detach() / 4
-    losses = loop.Loss(G, SETTINGS, SETTINGS.multiplicity, seeded).of_records(G.denoiser, held)
+    losses = loop.Loss(G, SETTINGS, SETTINGS.multiplicity, normals).of_records(G.denoiser, held)
     torch.testing.assert_close(losses.view(4, 3).sum(0).detach(), total, rtol=1e-4, atol=1e-5)
 
 
 def test_the_clipped_sum_is_that_of_the_plain_loop() -> None:
     G, held = net(), some(5)
     fast = query(G).clipped_sum(held, NO_CLIP)
-    losses = loop.Loss(G, SETTINGS, SETTINGS.multiplicity, seeded).of_records(G.denoiser, held)
+    losses = loop.Loss(G, SETTINGS, SETTINGS.multiplicity, normals).of_records(G.denoiser, held)
     plain = torch.cat([part.flatten() for part in torch.autograd.grad(losses.sum(), list(G.denoiser.parameters()))])
     torch.testing.assert_close(fast, plain, rtol=1e-4, atol=1e-5)
 
@@ -86,10 +90,18 @@ def test_dropped_labels_are_not_told() -> None:
     config = dataclasses.replace(SETTINGS, label_dropout=1.0)
     G, held = net(config), some(4)
     other = Records(held.images, 1 - held.labels)
-    loss = loop.Loss(G, config, config.multiplicity, seeded)
+    loss = loop.Loss(G, config, config.multiplicity, normals)
     assert torch.equal(loss.of_records(G.denoiser, held), loss.of_records(G.denoiser, other))
-    told = loop.Loss(G, SETTINGS, SETTINGS.multiplicity, seeded)
+    told = loop.Loss(G, SETTINGS, SETTINGS.multiplicity, normals)
     assert not torch.equal(told.of_records(G.denoiser, held), told.of_records(G.denoiser, other))
+
+
+def test_a_share_of_the_labels_is_dropped() -> None:
+    config, seen = dataclasses.replace(SETTINGS, label_dropout=0.3), list[Tensor]()
+    G = net(config)
+    G.denoiser.predicted = lambda noisy, sigma, labels: seen.append(labels) or noisy  # type: ignore[method-assign]
+    loop.Loss(G, config, 1, normals)(G.denoiser, torch.zeros(4_000, 6), torch.zeros(4_000, dtype=torch.int64))
+    assert abs(float((seen[0] == G.classes).float().mean()) - 0.3) < 0.03  # four standard deviations
 
 
 class Exact(nn.Module):

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from gossamer.nets.dcgan import Discriminator
-from gossamer.privacy.per_sample_gradients import clipping, ghost
+from gossamer.privacy.per_sample_gradients import answers, clipping, ghost
 from gossamer.privacy.per_sample_gradients.gradients import PerRecordGradient, Tensors
 from gossamer.privacy.per_sample_gradients.layers.convolution import Convolution
 from gossamer.privacy.per_sample_gradients.layers.linear import Linear
@@ -145,8 +145,12 @@ def test_norms_and_sums_see_single_precision_whatever_the_caller_has_switched_on
     assert inside.dtype == torch.float32
 
 
-@pytest.mark.parametrize("given", ["bf16", "tf32"])
-def test_all_physical_batches_have_one_size_and_what_fills_them_adds_nothing(given: Precision) -> None:
+@pytest.mark.parametrize(("given", "device"), [("bf16", "cpu"), ("tf32", "cpu"), ("fp32", "cuda"), ("fp32", "cpu")])
+def test_all_physical_batches_have_one_size_and_what_fills_them_adds_nothing(
+    given: Precision, device: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In narrow precision, and on a GPU. (The device is said to be one.)"""
+    monkeypatch.setattr(answers, "place", lambda module: torch.device(device))
     sizes: list[int] = []
 
     def noting(module: nn.Module, batch: Tensors) -> Tensor:
@@ -156,7 +160,7 @@ def test_all_physical_batches_have_one_size_and_what_fills_them_adds_nothing(giv
     module, batch = mixed(), images(11)
     query = PerRecordGradient(module, noting, 4, "fast", precision=given)
     found = query.clipped_sum(batch, BOUNDS)
-    assert sizes == [4] * 3
+    assert sizes == [4, 4, 3 if (given, device) == ("fp32", "cpu") else 4]
     one_by_one = sum(query.clipped_sum(batch[i : i + 1], BOUNDS) for i in range(11))
     torch.testing.assert_close(found, one_by_one, rtol=0, atol=1e-5 * MAX_NORM)
     assert clipping.empty(module).zero_().equal(query.clipped_sum(batch[:0], BOUNDS))
@@ -227,11 +231,12 @@ def test_tf32_is_on_around_the_two_passes_and_nowhere_else(
     def loss(module: nn.Module, batch: Tensors) -> torch.Tensor:
         return module(batch.parts[0]).flatten(1).square().sum(1)
 
-    query = PerRecordGradient(module, loss, 4, "fast", precision="tf32")
-    query.clipped_sum(Tensors((torch.randn(3, 2, 6),)), BOUNDS)
-    assert seen["forward"] == seen["input_gradient"] == ["tf32", "tf32"]
-    assert seen["add_weight_gradient_"] == ["ieee", "ieee"]
-    assert products() == mixed_products == ["ieee", "tf32"]
+    for given, products_are in (("tf32", "tf32"), ("fp32", "ieee")):
+        query = PerRecordGradient(module, loss, 4, "fast", precision=given)  # type: ignore[arg-type]  # both are one
+        query.clipped_sum(Tensors((torch.randn(3, 2, 6),)), BOUNDS)
+        assert seen["forward"] == seen["input_gradient"] == [products_are] * 2
+        assert seen["add_weight_gradient_"] == ["ieee", "ieee"]
+        assert products() == mixed_products == ["ieee", "tf32"]
 
 
 def test_on_a_processor_tf32_is_single_precision() -> None:

@@ -94,7 +94,7 @@ def test_the_two_halves_of_a_pair_are_independent() -> None:
 
 def polar(rng: Rng, pairs: int) -> tuple[torch.Tensor, torch.Tensor]:
     """Radius and angle of the next pairs, as they are drawn."""
-    drawn = rng._polar(pairs, torch.device("cpu"))
+    drawn = rng._polar(pairs, torch.device("cpu"), rng._device_noise)
     return drawn.radius.clone(), drawn.angle.clone()
 
 
@@ -391,8 +391,8 @@ def test_every_word_of_the_device_keystream_is_used_once(monkeypatch: pytest.Mon
         torch.arange(handed, handed + room.numel(), dtype=torch.int32, out=room.view(-1))
         handed += room.numel()
 
-    def polar(self: Rng, pairs: int, device: torch.device) -> noise._Pass:
-        drawn = real(self, pairs, device)
+    def polar(self: Rng, pairs: int, device: torch.device, stream: DeviceKeystream) -> noise._Pass:
+        drawn = real(self, pairs, device, stream)
         used.extend(words.view(torch.int32).flatten().clone() for words in (drawn.words, drawn.turns, drawn.more))
         return drawn
 
@@ -403,6 +403,27 @@ def test_every_word_of_the_device_keystream_is_used_once(monkeypatch: pytest.Mon
     words = torch.cat(used)
     passes = len(used) // 3
     assert len(words) == len(words.unique()) == 4 * ((n + 1) // 2) + 2 * math.prod(noise._MORE) * passes > handed - 32
+
+
+def test_normals_for_a_query_come_from_a_stream_that_moves_no_noise(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a CPU those of a secret generator; on a device from a keystream of their own, which a checkpoint of a test keeps."""
+    here = Rng(noise_seed=31)
+    assert torch.equal(here.normals(700, "cpu"), torch.randn(700, generator=Rng(noise_seed=31).secret_generator()))
+    as_on_a_device(monkeypatch)
+    rng, other = Rng(noise_seed=32), Rng(noise_seed=32)
+    drawn = rng.normals(100_001, "cpu")
+    assert drawn.dtype == torch.float32 and len(drawn) == 100_001
+    assert (
+        stats.kstest(drawn.numpy() + np.random.default_rng(0).uniform(-(2.0**-11), 2.0**-11, 100_001), "norm").pvalue
+        > ERROR_RATE
+    )
+    assert torch.equal(drawn, (drawn * 1024).round() / 1024)
+    assert torch.equal(normals(rng, 1001), normals(other, 1001))
+    resumed = Rng(noise_seed=32)
+    resumed.restore(rng.state())
+    following = rng.normals(501, "cpu")
+    assert torch.equal(resumed.normals(501, "cpu"), following) and not torch.equal(following, drawn[:501])
+    assert not torch.equal(Rng().normals(501, "cpu"), Rng().normals(501, "cpu"))
 
 
 def test_noise_of_a_device_has_a_stream_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:

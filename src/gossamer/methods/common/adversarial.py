@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from gossamer.data.records import Records
+from gossamer.nets.flat import assign
 from gossamer.privacy.distributed import ALONE, Ranks
 
 
@@ -51,8 +52,7 @@ def descend(optimiser: torch.optim.Optimizer, loss: Tensor, module: nn.Module, r
     """
     parameters = list(module.parameters())
     gradients = ranks.totals(torch.autograd.grad(loss, parameters))
-    for parameter, gradient in zip(parameters, gradients, strict=True):
-        parameter.grad = gradient
+    assign(parameters, gradients)
     optimiser.step()
 
 

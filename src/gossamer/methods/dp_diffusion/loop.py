@@ -36,7 +36,7 @@ def train(run: Run[Config], state: "State", private: Confined[Records]) -> Itera
     release = PoissonGaussianSum(
         sampling_rate=B / run.card.declared_size, max_norm=C, noise_multiplier=config.noise_multiplier, rng=run.rng
     )
-    loss = Loss(state.G, config, config.multiplicity, run.rng.secret_generator)
+    loss = Loss(state.G, config, config.multiplicity, lambda n: run.rng.normals(n, run.device))
     size, precision = config.physical_batch_size or AT_ONCE, config.precision
     query = PerRecordGradient(state.D.net, loss.of_records, size, multiplicity=config.multiplicity, precision=precision)
 
@@ -53,13 +53,14 @@ def train(run: Run[Config], state: "State", private: Confined[Records]) -> Itera
 class Loss:
     """The loss of a denoiser at K noise levels. EDM, equation 8 with the weights of table 1; DPDM, equation 6.
 
-    K is `multiplicity`. `coins` gives a generator of noise levels and noise; for records a secret one, new for each batch.
+    K is `multiplicity`. `normals` gives so many standard normals, for noise levels, noise and dropped labels; for records
+    secret ones.
     """
 
     net: Generator
     config: Config
     multiplicity: int
-    coins: Callable[[], torch.Generator]
+    normals: Callable[[int], Tensor]
 
     def of_records(self, denoiser: nn.Module, records: Records) -> Tensor:
         """One loss per record and noise level, divided by their number, so that those of a record add up to its mean. [K n]"""
@@ -69,14 +70,13 @@ class Loss:
 
     def __call__(self, denoiser: Denoiser, codes: Tensor, labels: Tensor) -> Tensor:
         """The same for codes [n, ...]. [K n]"""
-        K, coins = self.multiplicity, self.coins()
+        K, dropout = self.multiplicity, self.config.label_dropout
         z = codes.repeat(K, *(1,) * (codes.dim() - 1))
-        sigma = sent((LOG_SIGMA[0] + LOG_SIGMA[1] * torch.randn(len(z), generator=coins)).exp(), z.device)
-        noise = sent(torch.randn(z.shape, generator=coins), z.device)
+        level, label, noise = sent(self.normals(2 * len(z) + z.numel()), z.device).split([len(z), len(z), z.numel()])
+        sigma, noise = (LOG_SIGMA[0] + LOG_SIGMA[1] * level).exp(), noise.view_as(z)
         conditions = labels.repeat(K)
-        if self.config.label_dropout > 0:
-            unlabelled = torch.rand(len(z), generator=coins) < self.config.label_dropout
-            conditions = torch.where(sent(unlabelled, z.device), self.net.classes, conditions)
+        if dropout > 0:
+            conditions = torch.where(torch.special.ndtr(label) < dropout, self.net.classes, conditions)
         s = sigma.view(-1, *(1,) * (z.dim() - 1))
         noisy = z + s * noise
         target = (z - denoiser.c_skip(s) * noisy) / denoiser.c_out(s)
@@ -113,7 +113,7 @@ def warm_start(run: Run[Config], state: "State", public: Records) -> Iterator[Lo
         if latent is not None:
             latent.fit(subset(public, PUBLIC).tensors(run.device)[0])
         state.D.renew(adam(config.warm_learning_rate, (0.9, 0.999)))
-    loss = Loss(state.G, config, 1, lambda: run.rng.public("warm noise"))
+    loss = Loss(state.G, config, 1, lambda n: torch.randn(n, generator=run.rng.public("warm noise")))
     for step in range(state.step, config.warm_steps):
         late = step >= 3 / 4 * config.warm_steps
         state.D.optimiser.param_groups[0]["lr"] = config.warm_learning_rate * (0.2 if late else 1.0)

@@ -27,6 +27,7 @@ from gossamer.methods.gs_wgan.stacked_critics import (
     penalised,
     rounded,
 )
+from gossamer.nets.flat import assign
 
 
 @dataclass(frozen=True)
@@ -261,8 +262,7 @@ class WarmupGenerator:
     def step(self, images: Tensor, rows: Tensor) -> None:
         """One step of Adam down the gradient whose part at the images is `rows`. Same shape as the images."""
         parameters = list(self.parameters.values())
-        for parameter, gradient in zip(parameters, torch.autograd.grad(images, parameters, rows), strict=True):
-            parameter.grad = gradient
+        assign(parameters, torch.autograd.grad(images, parameters, rows))
         self.adam.step()
 
     def state_dict(self) -> dict[str, Any]:

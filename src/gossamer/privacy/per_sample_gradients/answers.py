@@ -29,10 +29,11 @@ from gossamer.privacy.per_sample_gradients.clipping import (
     clips,
     empty,
     groups_of_parameters,
+    place,
     row_norms,
     sum_dtype,
 )
-from gossamer.privacy.per_sample_gradients.precision import Precision
+from gossamer.privacy.per_sample_gradients.precision import Precision, one_size
 from gossamer.privacy.per_sample_gradients.refusals import check_module
 from gossamer.privacy.per_sample_gradients.tape import Tape, TapeError
 from gossamer.privacy.per_sample_gradients.uses import Call
@@ -180,7 +181,7 @@ def _fast(query: Gradients[AnyBatch], batch: AnyBatch) -> list[Call] | None:
     """The taped calls of a physical batch; None where the slow form is asked for, or the tape does not know the network."""
     if query.form == "slow" or query.memory.slow:
         return None
-    full = batch if query.precision == "fp32" else _filled(batch, query.physical_batch_size)
+    full = _filled(batch, query.physical_batch_size) if one_size(query.precision, place(query.module)) else batch
     try:
         calls = query.taped(full)
         check_lengths(calls, query.multiplicity * len(full))

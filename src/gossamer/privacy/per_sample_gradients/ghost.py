@@ -26,6 +26,7 @@ from gossamer.privacy.per_sample_gradients.uses import Call, Method, Uses, Work,
 
 BLOCK = 1 << 22  # numbers in a temporary: a block of records that stays near the processor
 KEEP = 1 << 25  # numbers of instantiated gradients that may be kept per layer
+GPU_BLOCK = 1 << 28  # on a GPU, where starting a product costs more than its numbers, and nothing stays near
 
 
 @dataclass(frozen=True)
@@ -71,9 +72,9 @@ class Ghost:
         return self.uses.parameter
 
     def squared_norms(self) -> Tensor:
-        """[n], by blocks of records that stay in the cache."""
+        """[n], by blocks of records."""
         n = self.uses.records
-        step = max(1, BLOCK // max(self.method.work(self.uses).memory, 1))
+        step = max(1, _block(self.uses) // max(self.method.work(self.uses).memory, 1))
         return torch.cat([self._block(lo, min(lo + step, n)) for lo in range(0, n, step)])
 
     def _block(self, lo: int, hi: int) -> Tensor:
@@ -126,7 +127,7 @@ def _piece(uses: Uses, shared: Tensor | None, at_once: int) -> Piece:
         return _instantiated(uses, shared)
     if uses.alone and (product := uses.calls[0].layer.product(uses)) is not None:
         return product
-    keep = at_once * uses.shape.numel() <= KEEP
+    keep = at_once * uses.shape.numel() <= (KEEP if uses.on_cpu else GPU_BLOCK)
     work = {name: method.work(uses) for name, method in methods.items()}
     if keep:
         # A kept gradient spares the weight-gradient call, which costs as much as forming the gradients does.
@@ -162,7 +163,7 @@ def _instantiated(uses: Uses, shared: Tensor | None) -> Instantiated:
     total = b.new_zeros(n, size) if formed else b.new_empty(n, size)
     for rows in formed:
         total += by_taps(rows.view(n, uses.shape[0], -1), taps).view(n, -1)
-    step = max(1, BLOCK // (16 * max(1, size, *(uses.unfolded_by(call) for call in others))))
+    step = max(1, _block(uses) // (16 * max(1, size, *(uses.unfolded_by(call) for call in others))))
     for lo in range(0, n if others else 0, step):
         hi = min(lo + step, n)
         for i, call in enumerate(others):
@@ -170,3 +171,8 @@ def _instantiated(uses: Uses, shared: Tensor | None) -> Instantiated:
             here = total[lo:hi].view(len(b), b.shape[1], u.shape[1])
             torch.baddbmm(here, b, u.transpose(1, 2), beta=1 if formed or i else 0, out=here)
     return Instantiated(uses.parameter, total, taps)
+
+
+def _block(uses: Uses) -> int:
+    """Numbers in a temporary, where this weight's pairs are."""
+    return BLOCK if uses.on_cpu else GPU_BLOCK

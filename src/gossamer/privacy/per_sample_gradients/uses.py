@@ -170,6 +170,11 @@ class Uses:
         return len(b) // self.multiplicity
 
     @property
+    def on_cpu(self) -> bool:
+        """Whether the pairs are in the processor's memory."""
+        return self.calls[0].pair[1].device.type == "cpu"
+
+    @property
     def dtype(self) -> torch.dtype:
         """In which gradients are added up."""
         return self.calls[0].pair[1].dtype

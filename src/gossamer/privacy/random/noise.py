@@ -2,8 +2,9 @@
 
 Three kinds of random numbers, never mixed:
 
-- Secret: `add_gaussian_`, `poisson_sample`, and the choices inside queries (`uniform`, `integers`, `secret_generator`). The
-  guarantee rests on them. They come from keystreams under keys of operating-system entropy (`keystream.py`).
+- Secret: `add_gaussian_`, `poisson_sample`, and the choices inside queries (`uniform`, `integers`, `normals`,
+  `secret_generator`). The guarantee rests on them. They come from keystreams under keys of operating-system entropy
+  (`keystream.py`).
 - Public: `public(name)`, a seeded torch generator per name, for initialisation, latents and labels. No record can change
   the place of a public number in its stream.
 - With a fixed `noise_seed` the secret numbers repeat. For tests only: the run is then reproducible, and not private.
@@ -99,6 +100,7 @@ class Rng:
             for purpose in _SECRET
         }
         self._device_noise = DeviceKeystream(_fixed_key(noise_seed, "noise on a device" + whose, size=32))
+        self._device_query = DeviceKeystream(_fixed_key(noise_seed, "query on a device" + whose, size=32))
         self._public: dict[str, torch.Generator] = {}
         self._passes: dict[tuple[torch.device, int], _Pass] = {}
 
@@ -126,17 +128,21 @@ class Rng:
             return out
         if len(out) > _MOST_NUMBERS:
             raise ValueError(f"one query has at most 2^32 numbers, not {len(out):,}: the noise is proved for so many")
+        self._add_normals_(out, std, self._device_noise)
+        return out
+
+    def _add_normals_(self, out: Tensor, std: float, on_device: DeviceKeystream) -> None:
+        """Add N(0, std^2) to [n], in place. on_device: where a device makes its own keystream, this one."""
         pairs = _DEVICE_PAIRS if _makes_its_own(out.device) else _PAIRS
         whole = len(out) - len(out) % (2 * pairs)
         for halves in out[:whole].unflatten(0, (-1, 2, pairs)).unbind() if whole else ():
-            self._add_pairs_(halves, std)
+            self._add_pairs_(halves, std, on_device)
         rest = out[whole:]
         if len(rest):
             even = rest if len(rest) % 2 == 0 else torch.cat([rest, rest.new_zeros(1)])
-            self._add_pairs_(even.unflatten(0, (2, -1)), std)
+            self._add_pairs_(even.unflatten(0, (2, -1)), std, on_device)
             if even is not rest:
                 rest.copy_(even[:-1])
-        return out
 
     def poisson_sample(self, population: int, rate: float) -> np.ndarray:
         """Sample each of `population` units independently of all others, by secret random bits.
@@ -172,6 +178,18 @@ class Rng:
             ValueError: high is below 1 or above 2^63.
         """
         return _integers(self._secret["query"], n, high)
+
+    @torch.inference_mode()
+    def normals(self, n: int, device: torch.device | str) -> Tensor:
+        """Secret standard normals for a query, made where they are wanted. float32 [n]
+
+        On a GPU they are multiples of 2^-10, from a keystream of their own. On a CPU they come from `secret_generator`.
+        """
+        if not _makes_its_own(torch.device(device)):
+            return torch.randn(n, generator=self.secret_generator())
+        made = torch.zeros(n, device=device)
+        self._add_normals_(made, 1.0, self._device_query)
+        return made
 
     def common_integers(self, n: int, high: int) -> np.ndarray:
         """The same, secret and alike on all ranks. For a choice that all of them must know. int64 [n]"""
@@ -214,6 +232,7 @@ class Rng:
         if self.reproducible:
             state["secret"] = {purpose: stream.position for purpose, stream in self._secret.items()}
             state["device noise"] = self._device_noise.position
+            state["device query"] = self._device_query.position
         return state
 
     def restore(self, state: dict[str, Any]) -> None:
@@ -232,6 +251,7 @@ class Rng:
         for purpose, position in state.get("secret", {}).items():
             self._secret[purpose].seek(position)
         self._device_noise.seek(state.get("device noise", 0))
+        self._device_query.seek(state.get("device query", 0))
 
     def _unit_by_unit(self, population: int, rate: float) -> np.ndarray:
         """A Poisson draw by one word per unit."""
@@ -274,17 +294,17 @@ class Rng:
             if number != thresholds[count - 1]:
                 return count
 
-    def _add_pairs_(self, halves: Tensor, std: float) -> None:
+    def _add_pairs_(self, halves: Tensor, std: float, on_device: DeviceKeystream) -> None:
         """Noise for [2, pairs] numbers, in place: cosines for the first half, sines for the second."""
         first, second = halves
-        drawn = self._polar(len(first), halves.device)
+        drawn = self._polar(len(first), halves.device, on_device)
         radius, angle, wide = drawn.radius, drawn.angle, drawn.wide
         # In float64, then rounded to the dtype of the sum, then to the grid.
         first.copy_(wide.copy_(first).addcmul_(radius, torch.cos(angle, out=drawn.cosine), value=std))
         second.copy_(wide.copy_(second).addcmul_(radius, angle.sin_(), value=std))
         round_to_grid_(halves, std)
 
-    def _polar(self, pairs: int, device: torch.device) -> "_Pass":
+    def _polar(self, pairs: int, device: torch.device, on_device: DeviceKeystream) -> "_Pass":
         """A pass with radius, and angle in (-pi, pi), of so many pairs; the next call overwrites it."""
         wanted = (device, pairs)
         if wanted not in self._passes:
@@ -294,7 +314,7 @@ class Rng:
         drawn = self._passes[wanted]
         radius, angle = drawn.radius, drawn.angle
         if _makes_its_own(device):
-            self._device_noise.write(drawn.blocks)
+            on_device.write(drawn.blocks)
         else:
             self._secret["noise"].write(drawn.room, 16 * pairs)
         radius.copy_(drawn.words.bitwise_and_(drawn.mask))
