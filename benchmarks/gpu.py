@@ -544,7 +544,7 @@ def _busy(bench: Bench, method: str) -> dict[str, Any] | None:
         return None
     settings: dict[str, Any] = {"width": 128, "expected_batch_size": 512, "discriminator_steps": 1}
     if method == "dp-diffusion":
-        settings = {"network": "unet", "width": 32, "depth": 2, "expected_batch_size": 4_096}
+        settings = {"network": "unet", "width": 32, "depth": 2, "expected_batch_size": 1_024}
     found = {}
     for precision in ("fp32", "bf16"):
         run = _begun(

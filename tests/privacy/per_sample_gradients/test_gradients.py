@@ -20,6 +20,8 @@ from gossamer.nets.dcgan import Discriminator
 from gossamer.privacy.per_sample_gradients import answers, ghost, rounding
 from gossamer.privacy.per_sample_gradients.clipping import clip_rows, empty
 from gossamer.privacy.per_sample_gradients.gradients import PerRecordGradient, Tensors
+from gossamer.privacy.per_sample_gradients.layers import taps
+from gossamer.privacy.per_sample_gradients.layers.convolution import Convolution
 from gossamer.privacy.per_sample_gradients.rounding import charged
 from gossamer.privacy.queries import Bounds
 
@@ -54,6 +56,12 @@ def reference(
     return clip_rows(rows(module, loss, batch), module, bounds).sum(0)
 
 
+def by_taps(method: str, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The name of a method; "taps" is how a GPU instantiates."""
+    monkeypatch.setattr(taps, "helps", lambda device: method == "taps")
+    return "instantiate" if method == "taps" else method
+
+
 def small() -> nn.Module:
     torch.manual_seed(1)
     return nn.Sequential(nn.Linear(4, 6), nn.Tanh(), nn.Linear(6, 2)).double()
@@ -85,12 +93,15 @@ def test_float32_error_is_a_millionth_of_n_max_norm(n: int, monkeypatch: pytest.
     assert (guarded - found).norm().item() < 3e-5 * n * 0.5
 
 
-@pytest.mark.parametrize("method", ["instantiate", "gram", "phase"])
+@pytest.mark.parametrize("method", ["instantiate", "taps", "gram", "phase"])
 @pytest.mark.parametrize(
     "layer",
     [
         nn.Conv2d(3, 4, 4, 2, 1),
         nn.Conv2d(3, 4, 3, 2, 1),
+        nn.Conv2d(9, 8, 3, 1, 1),
+        nn.Conv2d(9, 8, (3, 2), 1, (0, 1)),
+        nn.ConvTranspose2d(8, 9, 3, 1, 1),
         nn.Conv2d(4, 4, 5, 1, 2, groups=2),
         nn.Conv2d(3, 4, (3, 2), (2, 3), (0, 1), (2, 1)),
         nn.Conv2d(3, 4, 2, 3),
@@ -103,6 +114,7 @@ def test_float32_error_is_a_millionth_of_n_max_norm(n: int, monkeypatch: pytest.
 )
 def test_every_method_agrees_with_the_loop(layer: nn.Module, method: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The method that counted work would choose is not asked: each must give the same sum, in blocks of one record too."""
+    method = by_taps(method, monkeypatch)
     monkeypatch.setattr(ghost, "cheapest", lambda work: method if method in work else "gram")
     monkeypatch.setattr(ghost, "KEEP", 0)
     torch.manual_seed(0)
@@ -117,6 +129,33 @@ def test_every_method_agrees_with_the_loop(layer: nn.Module, method: str, monkey
     for block in (1, ghost.BLOCK):
         monkeypatch.setattr(ghost, "BLOCK", block)
         torch.testing.assert_close(clipped_sum(module, square, batch, bounds, form="fast"), expected, rtol=0, atol=1e-9)
+
+
+@pytest.mark.parametrize("keep", [0, ghost.KEEP])
+def test_tap_by_tap_where_a_record_has_several_rows(keep: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows of one record are n apart; a second use of the weight meets them with another padding."""
+    method = by_taps("taps", monkeypatch)
+    monkeypatch.setattr(ghost, "cheapest", lambda work: method)
+    monkeypatch.setattr(ghost, "KEEP", keep)
+    torch.manual_seed(0)
+    module = nn.Conv2d(9, 8, 3, padding=1, bias=False).double()
+
+    def loss(layer: nn.Module, batch: Tensors) -> Tensor:
+        x = torch.cat([batch.parts[0], batch.parts[1]])
+        again = F.conv2d(x[:, :, 1:], layer.weight)  # type: ignore[arg-type]  # a convolution has one
+        return layer(x).sin().flatten(1).sum(1) + again.cos().flatten(1).sum(1)
+
+    assert isinstance(
+        Convolution((1, 1), (1, 1), (1, 1)).formed(torch.ones(1, 9, 6, 5), torch.ones(1, 8, 6, 5)), Tensor
+    )
+    batch = Tensors(tuple(torch.randn(4, 9, 6, 5, dtype=torch.float64) for _ in range(2)))
+    alone = [clipped_sum(module, loss, batch[i : i + 1], INFINITE, form="slow", multiplicity=2) for i in range(4)]
+    bounds = Bounds(norms=(float(torch.stack(alone).norm(dim=1).median()),))
+    expected = clip_rows(torch.stack(alone), module, bounds).sum(0)
+    for block in (1, ghost.BLOCK):
+        monkeypatch.setattr(ghost, "BLOCK", block)
+        found = clipped_sum(module, loss, batch, bounds, form="fast", multiplicity=2)
+        torch.testing.assert_close(found, expected, rtol=0, atol=1e-9)
 
 
 @pytest.mark.parametrize("method", ["instantiate", "gram"])

@@ -24,6 +24,7 @@ from gossamer.privacy.per_sample_gradients import clipping, ghost
 from gossamer.privacy.per_sample_gradients.answers import norms
 from gossamer.privacy.per_sample_gradients.clipping import clip_rows, row_norms, summed_calls
 from gossamer.privacy.per_sample_gradients.gradients import PerRecordGradient, Tensors
+from gossamer.privacy.per_sample_gradients.layers import taps
 from gossamer.privacy.per_sample_gradients.layers.linear import Linear
 from gossamer.privacy.per_sample_gradients.penalty import PenaltyGradient
 from gossamer.privacy.per_sample_gradients.points import Points
@@ -178,7 +179,8 @@ def force(form: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Let every layer take this form, where it has it."""
     if form != "kept":
         monkeypatch.setattr(ghost, "KEEP", 0)
-    method = "instantiate" if form == "kept" else form
+    monkeypatch.setattr(taps, "helps", lambda device: form == "taps")
+    method = "instantiate" if form in ("kept", "taps") else form
     monkeypatch.setattr(ghost, "cheapest", lambda work: method if method in work else "gram")
 
 
@@ -200,7 +202,7 @@ def adversaries(shape: tuple[int, ...], output: torch.Size, seed: int) -> Iterat
         yield torch.full(shape, level * up), balanced * down
 
 
-@pytest.mark.parametrize("form", ["kept", "instantiate", "gram", "phase", "slow"])
+@pytest.mark.parametrize("form", ["kept", "instantiate", "taps", "gram", "phase", "slow"])
 @pytest.mark.parametrize("name", LAYERS)
 def test_no_adversary_adds_more_than_max_norm(name: str, form: str, monkeypatch: pytest.MonkeyPatch) -> None:
     if form != "slow":

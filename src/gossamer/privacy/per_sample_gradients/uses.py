@@ -70,7 +70,7 @@ class Layer(ABC):
         raise NotImplementedError(f"{type(self).__name__} has no bias")
 
     def formed(self, a: Tensor, b: Tensor) -> Tensor | None:
-        """[n, size of the weight], one gradient per row, of a layer that has no patches; None: it has."""
+        """[n, size of the weight], one gradient per row, of a layer that forms them without patches; None: it does not."""
         del a, b
         return None
 

@@ -8,9 +8,10 @@ from torch import Tensor
 
 from gossamer.privacy.per_sample_gradients.ghost import BY_PATCHES
 from gossamer.privacy.per_sample_gradients.layers.phase import Phase
+from gossamer.privacy.per_sample_gradients.layers.taps import Taps, gradients, serves
 from gossamer.privacy.per_sample_gradients.layers.unfolding import Unfolding
 from gossamer.privacy.per_sample_gradients.pieces import Product, by_channels
-from gossamer.privacy.per_sample_gradients.uses import Layer, Method, Uses
+from gossamer.privacy.per_sample_gradients.uses import Call, Layer, Method, Uses
 
 
 @dataclass(frozen=True)
@@ -52,8 +53,23 @@ class Convolution(Layer):
         return b.flatten(2).sum(2)
 
     def methods(self, uses: Uses) -> Mapping[str, Method]:
-        """Gram, instantiate, and phase for a weight that is used once."""
-        return {**BY_PATCHES, "phase": Phase(self._of_records)} if uses.alone else BY_PATCHES
+        """Gram, instantiate (by taps where that serves), and phase for a weight that is used once."""
+        ways: dict[str, Method] = dict(BY_PATCHES)
+        if all(isinstance(call.layer, Convolution) and call.layer.by_taps(*call.pair) for call in uses.calls):
+            ways["instantiate"] = Taps(_of_call)
+        if uses.alone:
+            ways["phase"] = Phase(self._of_records)
+        return ways
+
+    def by_taps(self, a: Tensor, b: Tensor) -> bool:
+        """Whether gradients are formed tap by tap."""
+        return self.groups == 1 and serves(self.unfolding(a[:0], b[:0], self._kernel(a, b)))
+
+    def formed(self, a: Tensor, b: Tensor) -> Tensor | None:
+        """By taps, where that serves."""
+        if not self.by_taps(a, b):
+            return None
+        return gradients(self.unfolding(a, b, self._kernel(a, b))).transpose(2, 3).flatten(1)
 
     def product(self, uses: Uses) -> Product | None:
         """b outer the one patch, where a record has only one."""
@@ -88,6 +104,12 @@ class Convolution(Layer):
         x, y = (self._apart(t if t.dim() == 4 else t.unsqueeze(2)) for t in self._sides(a, b))
         return Unfolding(x, y, _two(shape[2:], 1), _two(self.stride, 1), _two(self.padding, 0), _two(self.dilation, 1))
 
+    def _kernel(self, a: Tensor, b: Tensor) -> torch.Size:
+        """A shape of which `unfolding` reads the kernel; right with stride 1 and dilation 1."""
+        x, y = self._sides(a, b)
+        sides = [size + 2 * p - o + 1 for size, p, o in zip(x.shape[2:], self.padding, y.shape[2:], strict=True)]
+        return torch.Size((1, 1, *sides))
+
     def _of_records(self, uses: Uses, lo: int, hi: int) -> Unfolding:
         a, b = uses.calls[0].pair
         return self.unfolding(a[lo:hi], b[lo:hi], uses.shape)
@@ -99,6 +121,13 @@ class Convolution(Layer):
     def _apart(self, t: Tensor) -> Tensor:
         """[m, C, H, W] to [m x groups, C / groups, H, W]."""
         return t if self.groups == 1 else t.reshape(len(t) * self.groups, t.shape[1] // self.groups, *t.shape[2:])
+
+
+def _of_call(uses: Uses, call: Call, lo: int, hi: int) -> Unfolding:
+    """The rows of records lo to hi in one call."""
+    a, b = (uses.rows_of(t, lo, hi) for t in call.pair)
+    assert isinstance(call.layer, Convolution)
+    return call.layer.unfolding(a, b, uses.shape)
 
 
 def _two(numbers: Sequence[int], above: int) -> tuple[int, int]:
