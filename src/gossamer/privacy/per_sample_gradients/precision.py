@@ -38,8 +38,8 @@ def lowered(precision: Precision, device: torch.device | str) -> Iterator[None]:
 def one_size(precision: Precision, device: torch.device) -> bool:
     """Whether all physical batches are filled up to one size, so that no record changes how others are computed.
 
-    Not in single precision on a CPU: what the size of a batch changes there is below what norms are charged (`rounding`). On an
-    H200 it was 2 % of max_norm for 500 records, where PyTorch had taken TF32 (docs/gpu.md).
+    Not in single precision on a CPU: what the size of a batch changes there is within the slack of the bounds (`rounding`).
+    On an H200 it was 2 % of max_norm for 500 records, where PyTorch had taken TF32 (docs/gpu.md).
     """
     return precision != "fp32" or device.type != "cpu"
 
