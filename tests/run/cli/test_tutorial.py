@@ -145,7 +145,19 @@ def test_every_command_says_what_the_tutorial_with_a_table_quotes(clinic: Path) 
     for command, quoted, real in walk(PAGE_OF_TABLES):
         commands.append(command.split()[1])
         assert not missing(quoted, real), (command, missing(quoted, real), real)
-    assert commands == ["split", "card", "plan", "budget", "fit", "sample", "evaluate", "release", "sign", "verify"]
+    assert commands == [
+        "split",
+        "card",
+        "plan",
+        "budget",
+        "fit",
+        "sample",
+        "evaluate",
+        "attack",
+        "release",
+        "sign",
+        "verify",
+    ]
     assert "import load" in (clinic / "OUT" / "README.md").read_text(encoding="utf-8")
 
 
