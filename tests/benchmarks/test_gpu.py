@@ -23,7 +23,7 @@ def test_every_part_runs_and_nothing_fails(tmp_path: Path) -> None:
     found = run(tmp_path / "gpu.json")
     assert set(found) == {"machine", "check", "dpgan", "diffusion", "clipped", "noise", "graphs"}
     assert found["check"].pop("failed") == []
-    assert len(found["check"]) == 32 and all(each.startswith("pass: ") for each in found["check"].values())
+    assert len(found["check"]) == 40 and all(each.startswith("pass: ") for each in found["check"].values())
     assert not any("FAILED" in part for part in found.values())
     for name, steps, goal in (("dpgan", 174_000, 30), ("diffusion", 60 * 60_000 // 16, 20)):
         for each in found[name].values():

@@ -7,13 +7,15 @@ drawn. On disk the ledger only grows, one JSON object a line. Every line has the
               "settings": "<SHA-256 of config.json>", "noise": 2}, "hash": "..."}
     {"reserve": [{"event": {...}, "count": 4000}], "hash": "..."}
     {"session": "5e1f...", "hash": "..."}
+    {"device": "NVIDIA H200, torch 2.11.0, fp32: 5 checks passed", "hash": "..."}
     {"charge": 0, "hash": "..."}
 
 A session is a random token that is also in the budget log. It distinguishes a copied folder from the run that went on
 (`budget_log.py`). A charge names a reserved event by its number. Charges are written ahead in blocks and synced before
 the first of a block is used. So after a crash the file may hold more charges than were used, never fewer. The first
 line pins the settings of the run. It also names the version of the noise (`noise.py`); ledgers of format 2 name none,
-which is version 1. A run that goes on with a newer version writes a line {"noise": 2} before its next charge.
+which is version 1. A run that goes on with a newer version writes a line {"noise": 2} before its next charge. A run on a
+GPU says so before its first charge, and what checks the GPU passed (`device_check.py`).
 
 The file has over 400 lines, because writing and reading a line must agree.
 """
@@ -77,6 +79,8 @@ class PrivacyLedger:
     settings: str = field(default="", init=False)
     reasons: list[str] = field(default_factory=list, init=False)
     sessions: list[str] = field(default_factory=list, init=False)
+    devices: list[str] = field(default_factory=list, init=False)
+    """GPUs that it ran on, and the checks that they passed."""
     noise: list[int] = field(default_factory=lambda: [NOISE_VERSION], init=False)
     """Versions of the noise that its queries had, in order."""
     lines: int = field(default=0, init=False)
@@ -162,6 +166,12 @@ class PrivacyLedger:
         if reason not in self.reasons:
             self._append([{"declassify": reason}])
             self.reasons.append(reason)
+
+    def note_device(self, text: str) -> None:
+        """Record a GPU and the checks that it passed, once."""
+        if text not in self.devices:
+            self._append([{"device": text}])
+            self.devices.append(text)
 
     @property
     def plan(self) -> list[tuple[DpEvent, int]]:
@@ -418,6 +428,8 @@ class PrivacyLedger:
             self.sessions.append(str(body["session"]))
         elif "noise" in body:
             self.noise.append(_version(body["noise"], above=self.noise[-1]))
+        elif "device" in body:
+            self.devices.append(str(body["device"]))
         elif "declassify" in body:
             self.reasons.append(str(body["declassify"]))
         elif not first:

@@ -29,6 +29,7 @@ GROUPS = {
     "Train": {
         "fit": ("fit", "Train METHOD under a privacy budget, into a new run folder."),
         "resume": ("fit", "Continue a run that was stopped or killed."),
+        "device-check": ("fit", "Check that a GPU computes as guarantees need."),
         "federated": ("federated", "Train GS-WGAN with records that stay with their owners."),
     },
     "Use": {
@@ -70,7 +71,7 @@ class Commands(NearestName):
         if torchrun.launched() and cmd_name not in torchrun.COMMANDS:
             raise click.UsageError(f"{cmd_name} runs in one process. Leave torchrun out: it is for fit and resume.")
         module = importlib.import_module(f"gossamer.run.cli.commands.{COMMANDS[cmd_name][0]}")
-        command = getattr(module, cmd_name)
+        command = getattr(module, cmd_name.replace("-", "_"))
         assert isinstance(command, click.Command)
         return command
 

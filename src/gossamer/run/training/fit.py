@@ -6,8 +6,6 @@ from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any, Literal
 
-import torch
-
 from gossamer import notebook, plugins
 from gossamer.data.card import protected_part
 from gossamer.data.pixels.polarity import NEARLY_CONSTANT
@@ -29,9 +27,11 @@ from gossamer.run.storage.run_folder import RunFolder
 from gossamer.run.training import disk_space
 from gossamer.run.training.certify import train_and_certify
 from gossamer.run.training.distributed import on_every_rank, present
+from gossamer.run.training.driver import check_device
 from gossamer.run.training.plan import Request, check_takes_public, method_named, plan
 from gossamer.run.training.progress import shown, tensorboard_writer
 from gossamer.run.training.reserve import reserve
+from gossamer.run.training.torchrun import local
 from gossamer.run.training.training_run import TrainingRun
 from gossamer.run.validation import checked_arguments, refuse_misspelt
 
@@ -216,7 +216,7 @@ def _check(request: Request, folder: RunFolder, *, public: bool, device: str) ->
         instead = ", or --start evolve or --start moments, which make some" if "start" in job.settings else ""
         share = "" if job.releases_public else ", or --public-share"
         raise RequestError(f"these settings of {job.method.name} need public records: give --public{share}{instead}.")
-    _check_device(device)
+    check_device(local(device), job.settings)
     job.generator()
     place = device if job.pretrained else "cpu"  # a plug-in is checked where it will run
     with asked(job.method.name):
@@ -263,13 +263,3 @@ def _log_start(run: TrainingRun, request: Request, facts: DataFacts, sources: Da
             "These records have no path. Put a name as data_set on the card: then the budget log also counts runs on changed "
             "versions of them."
         )
-
-
-def _check_device(device: str) -> None:
-    """Refuse a device that this machine or this build of PyTorch does not have."""
-    try:
-        torch.empty(0, device=device)
-    except (RuntimeError, AssertionError) as error:
-        raise RequestError(
-            f"--device {device} cannot be used on this machine ({str(error).splitlines()[0]}). Take cpu."
-        ) from None

@@ -1,21 +1,24 @@
-"""`gossamer fit` and `gossamer resume`."""
+"""`gossamer fit`, `gossamer resume` and `gossamer device-check`."""
 
+import dataclasses
+import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from gossamer.lazy import Lazy
-from gossamer.run.cli.options import BUDGET, FIT, PATH, PerMethod, options_of
+from gossamer.run.cli.options import BUDGET, FIT, PATH, PerMethod, as_json, options_of
 from gossamer.run.training import torchrun
 
 if TYPE_CHECKING:
     from gossamer.methods.synthesizer import Synthesizer
+    from gossamer.privacy import device_check as checking
     from gossamer.run.training import fit as fitting
     from gossamer.run.training import progress
     from gossamer.run.training import resume as resuming
 else:
-    resuming = Lazy("gossamer.run.training.resume")
+    checking, resuming = Lazy("gossamer.privacy.device_check"), Lazy("gossamer.run.training.resume")
     fitting, progress = Lazy("gossamer.run.training.fit"), Lazy("gossamer.run.training.progress")
 
 
@@ -60,3 +63,23 @@ def resume(run: Path, accounts: Path | None) -> None:
     with progress.Terminal() as terminal:
         synthesizer = resuming.resume(run, accounts=accounts, sink=terminal)
     _finished(synthesizer, run)
+
+
+@click.command()
+@click.option(
+    "--device", default="cuda", show_default=True, help="Device to check: cuda, or cuda:1 for the second GPU."
+)
+@as_json
+def device_check(device: str, as_json: bool) -> None:
+    """Check on this GPU what every guarantee needs: noise, exact sums, clipping. Reads no record.
+
+    `fit` makes these checks before it reads a record, and the ledger says so. Exit status 1 if one fails.
+    """
+    checks = checking.device_check(device)
+    if as_json:
+        click.echo(
+            json.dumps({"device": checking.name_of(device), "checks": [dataclasses.asdict(each) for each in checks]})
+        )
+    else:
+        click.echo("\n".join([checking.name_of(device), *map(str, checks)]))
+    click.get_current_context().exit(int(not all(each.passed for each in checks)))
