@@ -104,6 +104,7 @@ ATTACK_UNITS = "tests/run/evaluation/test_attack.py::test_one_record_of_each_uni
 
 PLUGIN, PLUGIN_FORGERIES = "tests/run/training/test_installed_plugin.py", "tests/run/release/test_plugin_forgeries.py"
 MISBEHAVING = "tests/methods/test_misbehaving_plugins.py"
+MISBEHAVING_ENCODERS = "tests/methods/test_misbehaving_encoders.py"
 WAY = "tests/run/test_tables.py"
 OF_TABLES, OF_TABLE = "tests/metrics/tables/test_table", "tests/run/evaluation/test_evaluate_table.py"
 
@@ -907,6 +908,10 @@ MUTANTS = (
     Mutant("an encoder stays in training mode", "nets/encoders.py", "module.to(images.device).eval()", "module.to(images.device)", f"{ENCODERS} -k evaluation_mode"),
     Mutant("features that are not finite stay so", "nets/encoders.py", "torch.where(rows.isfinite().all(1, keepdim=True), rows, instead)", "rows", f"{ENCODERS} -k not_finite"),
     Mutant("what an encoder says of a record is shown", "nets/encoders.py", "failure = withheld(error)", "failure = str(error)", f"{ENCODERS} -k withheld"),
+    Mutant("what an encoder says of a record as it ends the process is shown", "nets/encoders.py", "except (Exception, SystemExit) as error:  # whatever it is", "except Exception as error:  # whatever it is", f"{MISBEHAVING_ENCODERS} -k withheld"),
+    Mutant("what code inside Confined says as it ends the process is shown", "privacy/confined.py", "except (Exception, SystemExit) as error:  # its message", "except Exception as error:  # its message", f"{CONFINED} -k ends_the_process"),
+    Mutant("an encoder without a feature is taken", "nets/encoders.py", " or not rows.shape[1]:", ":", f"{MISBEHAVING_ENCODERS} -k is_refused"),
+    Mutant("a generator overwrites the pictures that it gave", "data/synthetic/generators.py", "return pictures.cpu().clone()", "return pictures.cpu()", f"{MISBEHAVING_ENCODERS} -k generator_does_no_harm"),
     Mutant("the error of an encoder carries that of the record", "nets/encoders.py", "            failure = withheld(error)\n", "            raise ConfinedError(f\"The encoder {self.name!r} failed: {withheld(error)}\") from error\n", f"{ENCODERS} -k withheld"),
     Mutant("an encoder may change while it sees records", "nets/encoders.py", "        if changed:\n", "        if False:\n", f"{ENCODERS} -k learns_from_records"),
     Mutant("an encoder's weights are not compared at the end", "run/training/certify.py", 'run.folder.config().get("plugins", []), "weights"', '[], "weights"', f"{PLUGINS} -k changed_by_records"),
