@@ -121,8 +121,8 @@ def main() -> None:
                     "format": given.format,
                 }  # fmt: skip
                 print(json.dumps({**about, **measured(command), "note": given.note}), flush=True)
-                for name in given.after:
-                    line = {"command": name, **about, **measured(after(name, folder)), "note": given.note}
+                for then in given.after:
+                    line = {"command": then, **about, **measured(after(then, folder)), "note": given.note}
                     print(json.dumps(line), flush=True)
 
 
