@@ -3,6 +3,7 @@
     python benchmarks/audits.py --jobs 2                       # nightly: about an hour; a row takes 15 minutes at most
     python benchmarks/audits.py --methods teacher --epsilons 3 --trials 2000
     python benchmarks/audits.py --methods gs-wgan-in-turns gs-wgan-paper --epsilons 3   # the other draws, only when asked for
+    python benchmarks/audits.py --methods evolve-pictures                               # only when asked for
     python benchmarks/audits.py --final --epsilons 10          # the attacker sees the released model alone
 
 Exit status 1 where a claim is refuted.
@@ -18,7 +19,9 @@ from gossamer.run.report.audit_record import REFUTED
 METHODS = {name: (name, {}) for name in TRIAL_CONFIGS}
 DRAWS = {"gs-wgan-in-turns": ("gs-wgan", {"draw": "round_robin"}), "gs-wgan-paper": ("gs-wgan", {"draw": "paper"})}
 """GS-WGAN with its other draws."""
-ROWS = METHODS | DRAWS
+PICTURES = {"evolve-pictures": ("evolve", {"drawing": "pictures", "embedding": "cosines", "clusters": 4})}
+"""Private Evolution with votes for clusters of public pictures."""
+ROWS = METHODS | DRAWS | PICTURES
 
 
 def main() -> int:

@@ -1,11 +1,14 @@
 """What a pretrained encoder gives the teacher: its accuracy, and that of a classifier trained on the public pictures it labels.
 
-The data are LFW's faces, or an .npz with train_images, train_labels, test_images and test_labels, such as the part of CIFAR-10.
+The data are LFW's faces, or an .npz with train_images, train_labels, test_images and test_labels, such as the part of CIFAR-10,
+or "leaves": 5,000 and 1,000 computer-drawn pictures of `leaves.py` in 10 classes of shapes, with `--side` pixels on a side.
 In all measures but "classifier", every second training record stands for a public picture without a label, and only the others
 are private. The accuracies are computed on real records, so no guarantee covers them. "voted" is `evolve --drawing pictures`,
-and "moments" is `moments --encoder`.
+and "moments" is `moments --encoder`. "generated", on request only, is `moments` without an encoder: a regression on the
+features of 1,000 samples.
 
     python benchmarks/pretrained.py ../shared/data/cifar10_subset/cifar10_5000_1000.npz --out results.jsonl --features lite0.npy
+    python benchmarks/pretrained.py leaves --side 128 --measures classifier labelled moments generated
 """
 
 import argparse
@@ -19,6 +22,7 @@ import numpy as np
 import torch
 from sklearn.linear_model import LogisticRegression
 
+import gossamer
 from gossamer.data.card import DataCard
 from gossamer.data.records import Records
 from gossamer.intervals import proportion
@@ -30,11 +34,14 @@ from gossamer.privacy.confined import Confined
 from gossamer.privacy.ledger import PrivacyLedger
 from gossamer.privacy.random.noise import Rng
 from gossamer.run.training.plan import plan
+from leaves import leaves
 
 C = 10.0
 """Inverse strength of the penalty of the logistic regression, for features of length 1."""
 
 MEASURES = ["no privacy", "classifier", "labelled", "voted", "moments"]
+SAMPLES = 1_000
+"""Of a generator: so many are compared."""
 
 
 def read(path: Path) -> tuple[Records, Records]:
@@ -130,6 +137,23 @@ def as_they_are(features: torch.Tensor) -> torch.Tensor:
     return features.flatten(1) * 255
 
 
+def generated(private: Records, classes: int, epsilon: float, seed: int) -> Records:
+    """Samples of `moments` as it is, without an encoder. private: with images."""
+    card = DataCard(shape=private.shape, classes=classes, declared_size=len(private))
+    made = gossamer.fit(
+        "moments",
+        data=private,
+        card=card,
+        epsilon=epsilon,
+        delta=1e-5,
+        seed=seed,
+        public_test_data=True,
+        progress=False,
+    )
+    samples = made.sample(SAMPLES, seed=seed)
+    return Records(samples.images, samples.labels)
+
+
 def regression(features: np.ndarray, labels: np.ndarray, test: Records) -> int:
     """How many test records a logistic regression on these features gets right."""
     model = LogisticRegression(C=C, tol=1e-3).fit(features.astype(np.float32), labels)
@@ -138,11 +162,13 @@ def regression(features: np.ndarray, labels: np.ndarray, test: Records) -> int:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("data", type=Path)
+    parser.add_argument("data", type=Path, help='a file, or "leaves"')
+    parser.add_argument("--side", type=int, default=128, help="of leaves, in pixels")
+    parser.add_argument("--grey", action="store_true", help="leaves without colours")
     parser.add_argument("--encoder", default="lite0", help='"": wavelet scattering, for teacher alone')
     parser.add_argument("--epsilons", type=float, nargs="+", default=[1.0, 10.0])
     parser.add_argument("--seeds", type=int, nargs="+", default=[0])
-    parser.add_argument("--measures", choices=MEASURES, nargs="+", default=MEASURES)
+    parser.add_argument("--measures", choices=[*MEASURES, "generated"], nargs="+", default=MEASURES)
     parser.add_argument("--features", type=Path, help=".npy with the features of all records, or where to keep them")
     parser.add_argument(
         "--held-out", action="store_true", help="ask about every fifth training record, and no test record"
@@ -151,7 +177,10 @@ def main() -> None:
     options = parser.parse_args()
     torch.set_num_threads(1)
 
-    train, test = read(options.data)
+    if options.data == Path("leaves"):
+        train, test = (leaves(n, options.side, seed=seed, grey=options.grey) for seed, n in enumerate((5_000, 1_000)))
+    else:
+        train, test = read(options.data)
     shape, classes = train.shape, int(train.labels.max()) + 1
     pictures = np.concatenate([train.images, test.images])
     everything = Records(pictures, np.concatenate([train.labels, test.labels]))
@@ -187,6 +216,11 @@ def main() -> None:
                 _, net, facts = trained(learning, shape, classes, settings, epsilon, seed)
                 said = net.head(asked_features).argmax(1).numpy()
                 report("classifier", int((said == asked.labels).sum()), **about, records=len(learning), **facts)
+            if "generated" in options.measures:
+                samples = generated(train, classes, epsilon, seed)
+                features = described(samples, options.encoder, classes, None)
+                right = regression(features.images, samples.labels, asked)
+                report("regression on samples of moments", right, **about, records=len(train), pictures=SAMPLES)
             for measure in ("labelled", "voted", "moments"):
                 if measure not in options.measures:
                     continue

@@ -2,10 +2,12 @@
 
 Random pictures are written as a folder of .npy files, into a temporary folder that is removed at the end. `gossamer fit` trains
 on them in a process of its own. `anonymous_mb` is the most memory that it held besides mapped files (RssAnon, every 20 ms):
-the system drops the pages of a mapped file when it needs the room. `resident_mb` counts these pages too.
+the system drops the pages of a mapped file when it needs the room. `resident_mb` counts these pages too. With `--after`, other
+commands use the run, each in a process of its own.
 
     python benchmarks/sizes.py --sides 128 256 512 > benchmarks/results/sizes.jsonl
     python benchmarks/sizes.py --sides 128 --format png --settings cells=2
+    python benchmarks/sizes.py --sides 512 --channels 3 --n 100 --after sample evaluate attack release
 """
 
 import argparse
@@ -33,6 +35,18 @@ def picture(draw: np.random.Generator, channels: int, side: int) -> np.ndarray:
     blocks = draw.integers(30, 225, size=(channels, COARSE, COARSE), dtype=np.uint8)
     whole = blocks.repeat(side // COARSE, 1).repeat(side // COARSE, 2)
     return whole + draw.integers(30, size=whole.shape, dtype=np.uint8)
+
+
+def after(name: str, folder: Path) -> list[str]:
+    """The words of a command that uses the run in a folder. Members and others are the same records: only the cost counts."""
+    run, data, samples = str(folder / "run"), str(folder / "data"), str(folder / "samples.npz")
+    words = {
+        "sample": ["sample", run, "-n", "16", "-o", samples],
+        "evaluate": ["evaluate", run, "--train", data, "--test", data, "--samples", "64"],
+        "attack": ["attack", run, "--members", data, "--nonmembers", data],
+        "release": ["release", run, "-o", str(folder / "release")],
+    }
+    return [sys.executable, "-m", "gossamer", *words[name]]
 
 
 def write(folder: Path, n: int, channels: int, side: int, form: str) -> None:
@@ -87,6 +101,7 @@ def main() -> None:
     parser.add_argument("--n", type=int, default=1_000, help="records")
     parser.add_argument("--format", default="npy", choices=("npy", "png"))
     parser.add_argument("--settings", nargs="*", default=[], help="of the method, as axes=64")
+    parser.add_argument("--after", nargs="*", default=[], choices=("sample", "evaluate", "attack", "release"))
     parser.add_argument("--note", default="", help="goes into every line")
     given = parser.parse_args()
     flags = [f"--{setting.replace('_', '-')}" for setting in given.settings]
@@ -101,11 +116,14 @@ def main() -> None:
                     "--card", str(folder / "card.toml"), "--epsilon", "10", "--delta", "1e-5",
                     "--out", str(folder / "run"), "--public-test-data", *flags,
                 ]  # fmt: skip
-                line: dict[str, Any] = {
+                about: dict[str, Any] = {
                     "method": given.method, "settings": given.settings, "side": side, "channels": channels, "n": given.n,
-                    "format": given.format, **measured(command), "note": given.note,
+                    "format": given.format,
                 }  # fmt: skip
-                print(json.dumps(line), flush=True)
+                print(json.dumps({**about, **measured(command), "note": given.note}), flush=True)
+                for then in given.after:
+                    line = {"command": then, **about, **measured(after(then, folder)), "note": given.note}
+                    print(json.dumps(line), flush=True)
 
 
 if __name__ == "__main__":

@@ -104,6 +104,8 @@ ATTACK_UNITS = "tests/run/evaluation/test_attack.py::test_one_record_of_each_uni
 
 PLUGIN, PLUGIN_FORGERIES = "tests/run/training/test_installed_plugin.py", "tests/run/release/test_plugin_forgeries.py"
 MISBEHAVING = "tests/methods/test_misbehaving_plugins.py"
+NEIGHBOURS = "tests/methods/test_neighbours_with_encoders.py"
+MISBEHAVING_ENCODERS = "tests/methods/test_misbehaving_encoders.py"
 WAY = "tests/run/test_tables.py"
 OF_TABLES, OF_TABLE = "tests/metrics/tables/test_table", "tests/run/evaluation/test_evaluate_table.py"
 
@@ -904,9 +906,16 @@ MUTANTS = (
     Mutant("an encoder may look at a picture's place in the batch", "nets/encoders.py", "for by in (1, 3)", "for by in ()", f"{ENCODERS} -k each_picture"),
     Mutant("an encoder is tested by itself and not by its bits", "nets/encoders.py", "if not torch.equal(found, expected):", "if not torch.allclose(found, expected, atol=1e-3):", f"{ENCODERS} -k each_picture"),
     Mutant("the last batch of an encoder is smaller", "nets/encoders.py", "batches = F.pad(images, (0, 0, 0, 0, 0, 0, 0, missing)).split(self._batch)", "batches = images.split(self._batch)", f"{ENCODERS} -k channels_that_are_wanted"),
+    Mutant("features of moments are less the mean of the records", "methods/moments/features.py", "        return self.code(self.encoder(images))", "        found = self.encoder(images)\n        return self.code(found - found.mean(0))", f"{NEIGHBOURS} -k moments"),
+    Mutant("features of the teacher are less the mean of the piece", "methods/teacher/nets.py", "        features: Tensor = self.features(images)\n", "        features: Tensor = self.features(images)\n        features = features - features.mean(0)\n", f"{NEIGHBOURS} -k teacher"),
+    Mutant("records vote where they are among the records", "methods/common/votes.py", "        labels = torch.tensor(records.labels, device=where.device)", "        where = on_grid(where - where.mean(0))\n        labels = torch.tensor(records.labels, device=where.device)", f"{NEIGHBOURS} -k votes"),
     Mutant("an encoder stays in training mode", "nets/encoders.py", "module.to(images.device).eval()", "module.to(images.device)", f"{ENCODERS} -k evaluation_mode"),
     Mutant("features that are not finite stay so", "nets/encoders.py", "torch.where(rows.isfinite().all(1, keepdim=True), rows, instead)", "rows", f"{ENCODERS} -k not_finite"),
     Mutant("what an encoder says of a record is shown", "nets/encoders.py", "failure = withheld(error)", "failure = str(error)", f"{ENCODERS} -k withheld"),
+    Mutant("what an encoder says of a record as it ends the process is shown", "nets/encoders.py", "except (Exception, SystemExit) as error:  # whatever it is", "except Exception as error:  # whatever it is", f"{MISBEHAVING_ENCODERS} -k withheld"),
+    Mutant("what code inside Confined says as it ends the process is shown", "privacy/confined.py", "except (Exception, SystemExit) as error:  # its message", "except Exception as error:  # its message", f"{CONFINED} -k ends_the_process"),
+    Mutant("an encoder without a feature is taken", "nets/encoders.py", " or not rows.shape[1]:", ":", f"{MISBEHAVING_ENCODERS} -k is_refused"),
+    Mutant("a generator overwrites the pictures that it gave", "data/synthetic/generators.py", "return pictures.cpu().clone()", "return pictures.cpu()", f"{MISBEHAVING_ENCODERS} -k generator_does_no_harm"),
     Mutant("the error of an encoder carries that of the record", "nets/encoders.py", "            failure = withheld(error)\n", "            raise ConfinedError(f\"The encoder {self.name!r} failed: {withheld(error)}\") from error\n", f"{ENCODERS} -k withheld"),
     Mutant("an encoder may change while it sees records", "nets/encoders.py", "        if changed:\n", "        if False:\n", f"{ENCODERS} -k learns_from_records"),
     Mutant("an encoder's weights are not compared at the end", "run/training/certify.py", 'run.folder.config().get("plugins", []), "weights"', '[], "weights"', f"{PLUGINS} -k changed_by_records"),

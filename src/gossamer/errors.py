@@ -140,7 +140,7 @@ class ConfinedError(PrivacyError):
     """Something failed, or was tried, inside `Confined`. Carries no message from inside: that could be a record."""
 
 
-def withheld(error: Exception) -> str:
+def withheld(error: BaseException) -> str:
     """What failed and where, without the error's own message: that could hold a record."""
     frame = traceback.extract_tb(error.__traceback__)[-1]
     file = frame.filename.rsplit("/", 1)[-1]

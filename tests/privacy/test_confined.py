@@ -1,5 +1,6 @@
 import copy
 import pickle
+import sys
 from dataclasses import dataclass
 
 import numpy as np
@@ -82,6 +83,15 @@ def test_a_failing_query_is_still_paid_for_and_keeps_its_message_inside() -> Non
     assert "ValueError" in str(caught.value)
     assert "123456789" not in str(caught.value)
     assert caught.value.__cause__ is None
+    assert caught.value.__context__ is None
+
+
+def test_what_ends_the_process_keeps_its_message_inside() -> None:
+    """`sys.exit(text)` would print the text, which could hold a record."""
+    private, _, _ = confined()
+    with pytest.raises(ConfinedError, match=r"SystemExit in .* message is withheld") as caught:
+        private.update(lambda held: sys.exit(f"cannot use {held}, 123456789"))
+    assert "123456789" not in str(caught.value)
     assert caught.value.__context__ is None
 
 

@@ -78,7 +78,7 @@ class PluginEncoder:
         try:
             features, failure = self._features(images), ""
             changed = self._changed(images.device)
-        except Exception as error:  # whatever it is, its message could hold a record
+        except (Exception, SystemExit) as error:  # whatever it is, its message could hold a record
             failure = withheld(error)
         if failure:  # raised here, so that nothing leads to the error
             raise ConfinedError(f"The encoder {self.name!r} failed: {failure}")
@@ -159,7 +159,7 @@ class PluginEncoder:
             return self._features(images, instead)
         except RequestError:
             raise
-        except Exception as error:  # the code of others raises anything
+        except (Exception, SystemExit) as error:  # the code of others raises anything
             text = " ".join(f"{type(error).__name__}: {error}".split())
             raise RequestError(f"The encoder {self.name!r} fails on a batch of public pictures ({text}).") from error
 
@@ -186,7 +186,7 @@ class PluginEncoder:
     def _asked(self, pictures: Tensor) -> Tensor:
         """Its answer for one batch. Raises RequestError: it has another form."""
         rows = self._encoder(pictures)
-        if not isinstance(rows, Tensor) or not rows.is_floating_point() or rows.ndim != 2:
+        if not isinstance(rows, Tensor) or not rows.is_floating_point() or rows.ndim != 2 or not rows.shape[1]:
             given = f"{rows.dtype} {list(rows.shape)}" if isinstance(rows, Tensor) else type(rows).__name__
             raise RequestError(
                 f"The encoder {self.name!r} gives {given}. Return floating-point features [pictures, width]."

@@ -141,7 +141,7 @@ def _inside(compute: Callable[[], Result]) -> Result:
     """Run something that sees records; a failure comes out without its message, its cause and its frames."""
     try:
         return compute()
-    except Exception as error:  # whatever it is, its message could hold a record, unless Gossamer wrote it
+    except (Exception, SystemExit) as error:  # its message could hold a record, unless Gossamer wrote it
         if isinstance(error, GossamerError) and raised_by_gossamer(error):
             raise
         failure = ConfinedError(f"inside Confined: {withheld(error)}")

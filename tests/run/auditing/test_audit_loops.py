@@ -3,7 +3,7 @@
 import dataclasses
 import json
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +11,9 @@ import numpy as np
 import pytest
 import torch
 from click.testing import CliRunner
+from torch.nn import functional as F
 
+from gossamer import plugins
 from gossamer.attacks import audit as bounds
 from gossamer.data.card import DataCard
 from gossamer.errors import RequestError
@@ -32,18 +34,35 @@ def test_every_method_that_claims_something_is_audited() -> None:
     assert set(TRIAL_CONFIGS) == {name for name, method in METHODS.items() if not method.without_guarantee}
 
 
-@pytest.mark.parametrize("method", sorted(TRIAL_CONFIGS))
-def test_a_canary_adds_one_among_the_declared_noise(method: str) -> None:
+WITH_SETTINGS: dict[str, tuple[str, dict[str, Any]]] = {
+    **{method: (method, {}) for method in sorted(TRIAL_CONFIGS)},
+    "votes for clusters of pictures": ("evolve", {"drawing": "pictures", "clusters": 4}),
+    "moments of features": ("moments", {"encoder": "blocks"}),
+}
+
+
+@pytest.fixture
+def blocks() -> Iterator[None]:
+    """An encoder: the mean of each block of a picture, of four on a side."""
+    plugins.add("encoder", "blocks", lambda batch: F.adaptive_avg_pool2d(batch.float(), 4).flatten(1))
+    yield
+    plugins.remove("encoder", "blocks")
+
+
+@pytest.mark.usefixtures("blocks")
+@pytest.mark.parametrize("case", WITH_SETTINGS)
+def test_a_canary_adds_one_among_the_declared_noise(case: str) -> None:
     """Noise of a tenth, so that few trials show it: 1 at the rate of its draws where the canary is, 0 where it is not.
 
     Means within five standard errors, noise within five of its own; chances of 6e-7 each, and the seeds are fixed.
     """
+    method, more = WITH_SETTINGS[case]
     small = TRIAL_CONFIGS[method]
     many = small.canary == "gradients"
     trials = 200 if many else 12
     card = small.card(trials if many else 1)
     noise = 0.02 if small.canary == "row" else 0.1  # each query of a table has a part of the budget
-    settings = {**small.settings, "noise_multiplier": noise}
+    settings = {**small.settings, "noise_multiplier": noise, **more}
     if many or small.canary == "terms":
         settings["expected_batch_size"] = card.declared_size // 2
     runs = TrialRunner(METHODS[method].job(settings, card), 1e-5, seed=0, noise_seed=1)

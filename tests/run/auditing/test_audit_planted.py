@@ -124,6 +124,10 @@ ONE_A_RUN: dict[str, tuple[Plant, dict[str, Any]]] = {
         {"method": "gs-wgan", "noise": 0.5, "steps": 1, "answers": 2, "critics": 2, "trials": 200},  # 100 show no 21.7
     ),
     "noise of one vote halved": (halved_noise, {"method": "evolve", "noise": 0.7, "steps": 2}),
+    "noise of votes on public pictures halved": (
+        halved_noise,
+        {"method": "evolve", "noise": 0.7, "steps": 2, "drawing": "pictures", "clusters": 4},
+    ),
     "noise of the moments halved": (halved_noise, {"method": "moments", "noise": 0.5}),
     "noise of all tables less by 30 %": (seven_tenths_of_the_noise, {"method": "marginals", "noise": 0.5}),
     "tables that each have the noise of one": (one_group_s_noise, {"method": "marginals", "noise": 0.5}),

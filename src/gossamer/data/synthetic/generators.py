@@ -91,7 +91,7 @@ class PluginGenerator(DrawingProgram):
     def _asked(self, ask: Callable[..., object], given: list[Tensor]) -> Tensor:
         try:
             pictures = ask(*given)
-        except Exception as error:  # the code of others raises anything; it has seen no record
+        except (Exception, SystemExit) as error:  # the code of others raises anything; it has seen no record
             raise RequestError(
                 f"The generator {self._name!r} fails ({type(error).__name__}: {' '.join(str(error).split())})."
             ) from error
@@ -101,7 +101,7 @@ class PluginGenerator(DrawingProgram):
                 f"{pictures.dtype} {list(pictures.shape)}" if isinstance(pictures, Tensor) else type(pictures).__name__
             )
             raise RequestError(f"The generator {self._name!r} gives {gives}. Return pictures torch.uint8 {wanted}.")
-        return pictures.cpu()
+        return pictures.cpu().clone()  # the generator may fill its own tensor again
 
 
 def _seeds(noise: Tensor) -> Tensor:

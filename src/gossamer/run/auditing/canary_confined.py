@@ -65,6 +65,10 @@ class CanaryObserver(ABC):
         """Return the records, without the canary where it does not take part."""
         return inner if self.present else inner.map(canaries.others)
 
+    def mapped(self, fn: Callable[[Any], Any]) -> "CanaryObserver":  # noqa: ARG002 (for observers that hold a record)
+        """Return the observer of queries on fn(records)."""
+        return self
+
 
 class CanaryConfined(Confined[T]):
     """A `Confined` whose queries hold canaries and are observed."""
@@ -76,7 +80,7 @@ class CanaryConfined(Confined[T]):
 
     def map(self, fn: Callable[[T], U]) -> "CanaryConfined[U]":
         """See `Confined.map`."""
-        return CanaryConfined(self._inner.map(fn), self._observer)
+        return CanaryConfined(self._inner.map(fn), self._observer.mapped(fn))
 
     def update(self, fn: Callable[[T], object]) -> None:
         """See `Confined.update`."""
@@ -184,6 +188,10 @@ class RecordCanary(CanaryObserver):
     """One canary, a record of its own, in a query over all records."""
 
     canary: Records | None = None
+
+    def mapped(self, fn: Callable[[Any], Any]) -> "RecordCanary":
+        """Return an observer with fn(canary). What it keeps goes to the same lists; who takes part is that of now."""
+        return dataclasses.replace(self, canary=fn(self.canary))
 
     def release(self, inner: Confined[Any], mechanism: Any, query: Any) -> Tensor:
         """See `CanaryObserver`."""
