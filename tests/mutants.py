@@ -61,6 +61,7 @@ CONFINED = "tests/privacy/test_confined.py"
 CONFORMANCE = "tests/methods/test_conformance.py"
 VOTES, EVOLVE = "tests/methods/common/test_votes.py", "tests/methods/evolve/test_evolve.py"
 CLUSTERS, PICTURES = "tests/methods/common/test_clusters.py", "tests/methods/evolve/test_pictures.py"
+LABELLING = "tests/methods/evolve/test_labelling.py"
 NOISE, KEYSTREAM = "tests/privacy/random/test_noise.py", "tests/privacy/random/test_keystream.py"
 IN_MEMORY = "tests/run/training/test_in_memory.py"
 ON_A_DEVICE = "tests/methods/test_on_a_device.py"
@@ -862,6 +863,18 @@ MUTANTS = (
     Mutant("clusters of a folder depend on records", "methods/evolve/pictures.py", "        centres, members = grouped(", "        private.update(lambda held: candidates.positions.add_(len(held) % 7 * torch.rand(1)))\n        centres, members = grouped(", f"{PICTURES} -k through_the_mechanism"),
     Mutant("the votes on a folder leave without noise", "methods/evolve/pictures.py", "        candidates.votes += h.view", "        private.update(lambda held: h.copy_(query.clipped_sum(held, votes.Bounds(norms=(1.0,)))))\n        candidates.votes += h.view", f"{PICTURES} -k through_the_mechanism"),
     Mutant("the noise of all rounds is that of one", "methods/evolve/pictures.py", "config.noise_multiplier * math.sqrt(state.step + 1)", "config.noise_multiplier", f"{PICTURES} -k noise_of_the_sum"),
+    Mutant("the labelling of evolve is not charged", "methods/common/labelling.py", "plan = [(descent.event(card), descent.steps)]", "plan = [(descent.event(card), 1)]", f"{LABELLING} -k one_plan"),
+    Mutant("noise of labelling is not in units of the run's noise", "methods/common/labelling.py", "noise_multiplier=config.labelling_noise * noise_multiplier", "noise_multiplier=config.labelling_noise", f"{LABELLING} -k noise_of_labelling"),
+    Mutant("rounds of votes do not count in the share of labelling", "methods/evolve/__init__.py", "others=noise / math.sqrt(config.steps)", "others=noise", f"{LABELLING} -k noise_of_labelling"),
+    Mutant("votes use up the steps of labelling", "methods/evolve/loop.py", "    while state.step < config.steps and private.remaining(release.event):", "    while private.remaining(release.event):", f"{LABELLING} -k same_query"),
+    Mutant("the classifier of evolve has seen label frequencies counted on records", "methods/common/labelling.py", "            return softmax_regression.descend(", "            private.update(lambda held: state.labelling.mean.released.head.weight.data.add_(float(held.labels.sum()))) if state.step == 0 else None\n            return softmax_regression.descend(", f"{LABELLING} -k contract"),
+    Mutant("soft labels forget what was drawn", "methods/common/softmax_regression.py", "return own_label * own + (1 - own_label) * found", "return found", f"{LABELLING} -k own_label_mixed"),
+    Mutant("soft labels have the shares the other way round", "methods/common/softmax_regression.py", "return own_label * own + (1 - own_label) * found", "return (1 - own_label) * own + own_label * found", f"{LABELLING} -k own_label_mixed"),
+    Mutant("evolve releases the last weights of its classifier", "methods/evolve/loop.py", "    G.labeller = training.mean.released\n", "    G.labeller = training.W.net\n", f"{LABELLING} -k mean_of_the_second_half"),
+    Mutant("a start pays for soft labels that it has no use for", "methods/common/method_start.py", "        if job.settings.get(\"own_label\", 1.0) != 1:\n", "        if False:\n", f"{START} -k refusals"),
+    Mutant("evaluate forgets the soft labels of samples", "metrics/registry.py", "train_probabilities=getattr(records, \"probabilities\", None)", "train_probabilities=None", "tests/run/evaluation/test_evaluate.py -k soft_labels"),
+    Mutant("a classifier learns labels in place of soft labels", "metrics/classify.py", "train_epoch(net, optimizer, images, targets, ", "train_epoch(net, optimizer, images, labels.astype(np.int64), ", "tests/metrics/test_classify.py -k soft"),
+    Mutant("the loader gives what the classifier says in place of soft labels", "run/release/load.py.txt", "torch.as_tensor(labels), self.config.own_label)", "torch.as_tensor(labels), 0.0)", f"{HANDING_OUT} -k every_method"),
     Mutant("pictures that nobody voted for are released", "methods/evolve/pictures.py", "        kept = total > 0 if", "        kept = total >= 0 if", f"{PICTURES} -k no_record_is_like"),
     Mutant("a share of the records is published by evolve", "methods/evolve/__init__.py", '    labels_public_with = ""\n', "", f"{PICTURES} -k with_this_drawing"),
     Mutant("evolve takes public pictures and does not look at them", "methods/evolve/__init__.py", '        """Public pictures replace the drawing program, or are of no use."""\n        return config.drawing == "pictures"', '        """Public pictures replace the drawing program, or are of no use."""\n        return True', f"{PICTURES} -k with_this_drawing"),

@@ -158,6 +158,18 @@ def test_the_classifier_learns_the_records() -> None:
     assert (learnt.probabilities(images).argmax(1) == labels).float().mean() > 0.95
 
 
+def test_the_mean_of_the_second_half_of_the_weights_is_released() -> None:
+    asked = job()
+    ledger = PrivacyLedger(budget=math.inf, delta=1e-5)
+    ledger.reserve(asked.plan)
+    made, seen = asked.begin(Rng(0, noise_seed=1)), []
+    for reached in made.drive(Confined(stripes(80), ledger)):
+        if reached.phase.name == "labelling" and reached.logs:
+            seen.append(made.state.labelling.W.net.head.weight.detach().clone())
+    mean = torch.stack(seen[3:]).mean(0)
+    torch.testing.assert_close(made.state.released.labeller.head.weight.detach(), mean, rtol=1e-4, atol=1e-5)
+
+
 # ------------------------------------------------------------------ the contract
 
 

@@ -116,7 +116,8 @@ class Evolve(LabelsPublic[Config, "loop.State"], LabelsSamples[Config, "loop.Sta
     only. A generator or an encoder that a plug-in adds is assumed to have learnt from no record. A test on public pictures
     refuses an encoder whose features depend on other pictures. Clusters of candidates are found among public candidates.
     With `--drawing pictures`, the release contains public pictures as they are. The next candidates and the generator
-    follow from the noisy histogram.
+    follow from the noisy histogram. With `own_label`, Poisson-sampled Gaussian queries follow in the same plan: the steps
+    of a softmax regression on scattering features (or those of the encoder), clipped per unit. It is part of the release.
 
     Departures from the paper:
         - Classes share one histogram of disjoint bins. The declared label prior sets how many candidates a class has;
@@ -126,6 +127,7 @@ class Evolve(LabelsPublic[Config, "loop.State"], LabelsSamples[Config, "loop.Sta
         - A unit with several records has its votes scaled to length 1; the paper's unit is the record.
         - The features for similarity are learnt from rendered pictures; the paper takes a network trained on ImageNet.
         - The release is a generator, not pictures: the last candidates with weights. A sample varies one of them.
+        - With `own_label`, a classifier that learnt from the records by DP-SGD softens the labels of samples.
     """
 
     name = "evolve"

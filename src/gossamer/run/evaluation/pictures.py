@@ -94,9 +94,11 @@ class Pictures:
         """What the metrics measure."""
         request, samples, real, tests = self.request, self.samples, self.real, self.tests
         folder, synthesizer = request.folder, request.synthesizer
+        labelled = max(int(part.labels.max()) for part in (samples, real, tests)) + 1
+        soft = 0 if samples.probabilities is None else samples.probabilities.shape[-1]
         return registry.Inputs(
             samples=samples, real=real, tests=tests, labelled=synthesizer is None or synthesizer.classes > 1,
-            classes=max(int(part.labels.max()) for part in (samples, real, tests)) + 1,
+            classes=max(labelled, soft),
             warm=_warm_samples(folder, synthesizer, request.count, request.seed),
             public=_public_records(folder, synthesizer),
             baselines=Baselines(request.cache_folder, real, tests, request.seed), protocol=request.only["protocol"],
