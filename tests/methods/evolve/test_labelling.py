@@ -10,6 +10,7 @@ import pytest
 import torch
 from torch.nn import functional as F
 
+from gossamer import plugins
 from gossamer.data.card import DataCard
 from gossamer.data.records import Records
 from gossamer.errors import RequestError
@@ -225,3 +226,15 @@ def test_a_run_is_released_loaded_and_verified(tmp_path: Path) -> None:
 def test_settings_that_make_no_sense_are_refused(card: dict[str, Any], settings: dict[str, Any], says: str) -> None:
     with pytest.raises(RequestError, match=says):
         _ = job(dataclasses.replace(CARD, **card), **settings).plan
+
+
+def test_the_classifier_reads_the_features_of_the_encoder() -> None:
+    plugins.add("encoder", "thirds", lambda batch: batch.float().view(len(batch), 12, 3, 4).mean((1, 3)))
+    try:
+        made = trained(encoder="thirds", noise_multiplier=0.01, labelling_noise=1.0, labelling_steps=40)
+        images, labels = stripes(60, seed=1).tensors()
+        found = made.state.released.labeller.probabilities(images).argmax(1)
+        assert made.state.released.labeller.head.weight.shape == (3, 3)
+        assert (found == labels).float().mean() > 0.95
+    finally:
+        plugins.remove("encoder", "thirds")
