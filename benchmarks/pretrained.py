@@ -26,9 +26,9 @@ import gossamer
 from gossamer.data.card import DataCard
 from gossamer.data.records import Records
 from gossamer.intervals import proportion
+from gossamer.methods.common.softmax_regression import Classifier, with_features
 from gossamer.methods.common.votes import embedded
 from gossamer.methods.teacher.loop import PublicPictures
-from gossamer.methods.teacher.nets import Classifier, with_features
 from gossamer.nets.encoders import PluginEncoder
 from gossamer.privacy.confined import Confined
 from gossamer.privacy.ledger import PrivacyLedger

@@ -4,8 +4,8 @@
     python benchmarks/set_apart.py dp-diffusion --data ../shared/data/mnist --epsilon 10 --set start=evolve steps=500
 
 The method is trained on all but the last `--apart` training records (on the first `--records` of these), the paper's CNN
-(5 epochs, batch 128) on samples of it, and is held against those last ones. Test records are not read. No guarantee
-covers any of this, and no account is charged.
+(5 epochs, batch 128) on samples of it, with soft labels where they have some. The CNN is held against those last records.
+Test records are not read. No guarantee covers any of this, and no account is charged.
 """
 
 import argparse
@@ -28,8 +28,6 @@ from gossamer.privacy.ledger import PrivacyLedger
 from gossamer.privacy.random.noise import Rng
 from gossamer.run.training.plan import plan
 
-PROTOCOL = classify.Protocol(epochs=5, batch_size=128)
-
 
 def main() -> None:
     """One line for each start on public pictures, and one for the end."""
@@ -42,6 +40,7 @@ def main() -> None:
     parser.add_argument("--apart", type=int, default=10_000)
     parser.add_argument("--records", type=int, help="the first so many of those left; default: all of them")
     parser.add_argument("--samples", type=int, default=10_000)
+    parser.add_argument("--epochs", type=int, default=5)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument(
         "--features", type=Path, help="file of a classifier for classifier-FID and coverage; made if absent"
@@ -83,17 +82,20 @@ def told(
 ) -> None:
     """Print how well a classifier does that has learnt from samples and, with features, how like records they are."""
     took = time.monotonic() - started
-    stream, pictures, labels = torch.Generator().manual_seed(1), [], []
-    for _ in range(0, asked.samples, 1_000):
-        images, drawn = job.sample(net.eval(), 1_000, None, stream)
+    stream, pictures, labels, soft = torch.Generator().manual_seed(1), [], [], []
+    for images, drawn, probabilities in job.chunks(net.eval(), [1_000] * -(-asked.samples // 1_000), None, stream):
         pictures.append(images.mul(255).round().clamp(0, 255).byte().numpy())
         labels.append(drawn.numpy())
+        soft += [] if probabilities is None else [probabilities.numpy()]
     samples = Records(np.concatenate(pictures), np.concatenate(labels))
+    soft_labels = np.concatenate(soft) if soft else None
     if asked.keep is not None:
-        np.savez(asked.keep, images=samples.images, labels=samples.labels)
+        kept = {} if soft_labels is None else {"probabilities": soft_labels}
+        np.savez(asked.keep, images=samples.images, labels=samples.labels, **kept)
     found = classify.accuracy(
-        samples.images, samples.labels, apart.images, apart.labels, classes=job.card.classes, protocol=PROTOCOL, seed=0
-    )
+        samples.images, samples.labels, apart.images, apart.labels, classes=job.card.classes,
+        protocol=classify.Protocol(epochs=asked.epochs, batch_size=128), seed=0, train_probabilities=soft_labels,
+    )  # fmt: skip
     more = ""
     if features is not None:
         some = samples[: len(apart)]

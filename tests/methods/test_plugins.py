@@ -22,9 +22,9 @@ from gossamer.data.synthetic.generators import PluginGenerator
 from gossamer.errors import GossamerError, Interrupted, PrivacyError, RequestError, RunFolderError
 from gossamer.events import Event
 from gossamer.methods import METHODS
+from gossamer.methods.common.softmax_regression import Classifier
 from gossamer.methods.evolve.nets import Evolved
 from gossamer.methods.synthesizer import Synthesizer, model_bytes
-from gossamer.methods.teacher.nets import Classifier
 from gossamer.nets.scattering import Scattering
 from gossamer.privacy.confined import Confined
 from gossamer.privacy.ledger import PrivacyLedger

@@ -253,3 +253,41 @@ def test_accuracy_is_that_on_the_test_records_and_not_on_what_trained(digits):
     estimate = classify.accuracy(images, labels, test_images, wrong, classes=10, protocol=QUICK, seed=0)
     assert estimate.value < 0.15
     assert estimate.n == 397
+
+
+def test_soft_labels_are_learnt_in_place_of_labels(digits):
+    """Labels choose the epoch only: here all are 0, and the soft labels are right. The figure names them."""
+    images, labels, test_images, test_labels = digits
+    soft = 0.9 * np.eye(10, dtype=np.float32)[labels] + 0.01
+    found = classify.accuracy(
+        images, np.zeros_like(labels), test_images, test_labels, classes=10, protocol=Protocol(epochs=1, batch_size=4),
+        seed=0, train_probabilities=soft,
+    )  # fmt: skip
+    assert found.value > 0.7
+    assert "trained on 1,400 synthetic records with soft labels, 1 epoch" in found.computed_on
+
+
+def test_one_hot_soft_labels_are_labels(digits):
+    images, labels, *_ = digits
+    nets = [
+        classify.train(
+            images[:200], labels[:200], classes=10, protocol=Protocol(epochs=1), seed=3, probabilities=soft
+        ).net.state_dict()
+        for soft in (None, np.eye(10)[labels[:200]])
+    ]
+    for one, other in zip(*(net.values() for net in nets), strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("soft", "says"),
+    [
+        (np.full((199, 10), 0.1), "an array of 199 x 10, and not of 200 pictures x 10 classes"),
+        (np.full((200, 9), 1 / 9), "an array of 200 x 9"),
+        (np.full((200, 10), 0.2), "row 0 is not a distribution"),
+    ],
+)
+def test_soft_labels_that_are_no_distributions_are_refused(digits, soft, says):
+    images, labels, *_ = digits
+    with pytest.raises(DataError, match=says):
+        classify.train(images[:200], labels[:200], classes=10, protocol=QUICK, seed=0, probabilities=soft)

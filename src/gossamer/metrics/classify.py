@@ -21,6 +21,7 @@ from gossamer.data.records import at_once
 from gossamer.errors import DataError
 from gossamer.intervals import Estimate, proportion
 from gossamer.metrics.pictures import Images, Labels, check_images, check_labels, own_randomness, pictures, size_of
+from gossamer.metrics.vectors import checked_probabilities
 from gossamer.nets.classifiers import SmallCNN
 
 Progress: TypeAlias = Callable[[int, int, float], None]
@@ -88,6 +89,7 @@ def train(
     protocol: Protocol = PAPER,
     seed: int,
     progress: Progress | None = None,
+    probabilities: NDArray[np.floating[Any]] | None = None,
 ) -> Trained:
     """Train the CNN, and keep the epoch that is best on the held-out pictures (the earliest of equals).
 
@@ -101,11 +103,13 @@ def train(
         protocol: how to train.
         seed: fixes order, initial weights and dropout.
         progress: called after each epoch.
+        probabilities: soft labels [N, classes]: what it learns in place of `labels`, which then only choose the epoch.
 
     Raises:
         DataError: if the arrays do not fit together; names the argument and the index.
     """
     check_records("train", images, labels, classes, smallest=SmallCNN.smallest)
+    targets = labels.astype(np.int64) if probabilities is None else _soft(probabilities, len(images), classes)
     coins = np.random.default_rng(seed)
     order = coins.permutation(len(images))[: protocol.limit]
     held_out_count = max(1, round(len(order) * protocol.held_out))
@@ -120,7 +124,7 @@ def train(
         net = SmallCNN(images.shape[1:], classes)
         optimizer = torch.optim.Adam(net.parameters(), protocol.learning_rate, fused=True)
         for epoch in range(1, protocol.epochs + 1):
-            train_epoch(net, optimizer, images, labels, coins.permutation(fit_on), protocol.batch_size)
+            train_epoch(net, optimizer, images, targets, coins.permutation(fit_on), protocol.batch_size)
             right = float((predict(net, chosen_images) == chosen_labels).mean())
             if right > best_accuracy:
                 best_epoch, best_accuracy = epoch, right
@@ -142,6 +146,7 @@ def accuracy(
     seed: int,
     progress: Progress | None = None,
     trained_on: str = "synthetic records",
+    train_probabilities: NDArray[np.floating[Any]] | None = None,
 ) -> Estimate:
     """Share of the real test records that a classifier trained on the samples gets right.
 
@@ -157,31 +162,52 @@ def accuracy(
         seed: fixes order, initial weights and dropout.
         progress: called after each epoch.
         trained_on: what the training pictures are, for `computed_on` ("real records" for the comparison on real ones).
+        train_probabilities: soft labels [N, classes]; see `train`.
 
     Raises:
         DataError: if the arrays do not fit together; names the argument and the index.
     """
     check_pair(train_images, train_labels, test_images, test_labels, classes, smallest=SmallCNN.smallest)
-    found = train(train_images, train_labels, classes=classes, protocol=protocol, seed=seed, progress=progress)
+    found = train(
+        train_images, train_labels, classes=classes, protocol=protocol, seed=seed, progress=progress,
+        probabilities=train_probabilities,
+    )  # fmt: skip
     right = int((predict(found.net, test_images) == test_labels).sum())
     epochs = "1 epoch" if protocol.epochs == 1 else f"{protocol.epochs} epochs"
     reduced = "" if protocol == PAPER else ", not the paper's full protocol"
-    description = f"{SmallCNN.title} trained on {found.used:,} {trained_on}, {epochs}{reduced}"
+    soft = "" if train_probabilities is None else " with soft labels"
+    description = f"{SmallCNN.title} trained on {found.used:,} {trained_on}{soft}, {epochs}{reduced}"
     return proportion(right, len(test_labels), f"{len(test_labels):,} real test records; {description}")
 
 
 def train_epoch(
-    net: nn.Module, optimizer: torch.optim.Optimizer, images: Images, labels: Labels, order: NDArray[Any], size: int
+    net: nn.Module,
+    optimizer: torch.optim.Optimizer,
+    images: Images,
+    targets: NDArray[Any],
+    order: NDArray[Any],
+    size: int,
 ) -> None:
-    """One pass over the pictures in this order, `size` at a time, on the mean cross-entropy."""
+    """One pass over the pictures in this order, `size` at a time, on the mean cross-entropy.
+
+    targets: labels int64 [N], or probabilities float32 [N, classes].
+    """
     net.train()
     for start in range(0, len(order), size):
         # In rising order, so that a memory-mapped file is read forwards; the order inside a batch does not matter.
         batch = np.sort(order[start : start + size])
-        loss = F.cross_entropy(net(pictures(images, batch)), torch.from_numpy(labels[batch].astype(np.int64)))
+        loss = F.cross_entropy(net(pictures(images, batch)), torch.from_numpy(targets[batch]))
         optimizer.zero_grad()
         torch.autograd.backward(loss)
         optimizer.step()
+
+
+def _soft(probabilities: NDArray[np.floating[Any]], count: int, classes: int) -> NDArray[np.float32]:
+    """Soft labels, checked. Raises DataError."""
+    if probabilities.shape != (count, classes):
+        shown = " x ".join(map(str, probabilities.shape))
+        raise DataError(f"probabilities: an array of {shown}, and not of {count:,} pictures x {classes} classes.")
+    return checked_probabilities(probabilities).astype(np.float32)
 
 
 def predict(net: nn.Module, images: Images) -> NDArray[np.int64]:

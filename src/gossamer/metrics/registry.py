@@ -153,7 +153,7 @@ PUBLIC_ITSELF = Figure(
 
 @_metric("accuracy", ACCURACY, BASELINE, WARM_ALONE, PUBLIC_ITSELF, needs_labels=True)
 def accuracy(inputs: Inputs) -> Figures:
-    """Train on samples, test on real records: the CNN of Bie et al., beside its baselines."""
+    """Train on samples, test on real records: the CNN of Bie et al., beside its baselines. Soft labels are used, if given."""
     protocol = classify.PROTOCOLS[inputs.protocol]
 
     def of(figure: Figure, records: "Labelled", trained_on: str) -> dict[str, Estimate]:
@@ -161,6 +161,7 @@ def accuracy(inputs: Inputs) -> Figures:
         estimate = classify.accuracy(
             records.images, records.labels, inputs.tests.images, inputs.tests.labels, classes=inputs.classes,
             protocol=protocol, seed=inputs.seed, trained_on=trained_on, progress=progress,
+            train_probabilities=getattr(records, "probabilities", None),
         )  # fmt: skip
         return {figure.name: estimate}
 

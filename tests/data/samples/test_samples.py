@@ -50,6 +50,16 @@ def test_they_are_tensors_and_a_dataset(samples: Samples) -> None:
     assert torch.cat([labels for _, labels in batches]).tolist() == samples.labels.tolist()
 
 
+def test_soft_labels_take_the_place_of_labels() -> None:
+    soft = np.array([[0.9, 0.1], [0.25, 0.75]], np.float32)
+    samples = Samples(np.zeros((2, 1, 3, 3), np.uint8), np.array([0, 1]), probabilities=soft)
+    _, given = samples.to_torch(soft_labels=True)
+    assert given.dtype == torch.float32 and given.tolist() == soft.tolist()
+    assert samples.to_torch()[1].tolist() == [0, 1]
+    with pytest.raises(RequestError, match="have no soft labels"):
+        Samples(samples.images, samples.labels).to_torch(soft_labels=True)
+
+
 def test_they_are_a_frame(samples: Samples) -> None:
     pytest.importorskip("pandas")
     frame = samples.to_pandas()

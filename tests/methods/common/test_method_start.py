@@ -171,6 +171,10 @@ def test_a_start_makes_public_records_needless() -> None:
         ({"start": "moments", "start_settings": "noise_multiplier=2"}, "no setting of moments"),
         ({"start": "moments", "start_settings": "cells=0"}, "cells is a whole number of at least 1, and '0' is not"),
         ({"start": "moments", "start_settings": "cells=1.5"}, "cells is a whole number"),
+        (
+            {"start": "evolve", "start_settings": "drawing=letters,own_label=0.5"},
+            "soft labels, which a start has no use for",
+        ),
         ({"start": "moments", "start_settings": "radius=nan"}, "radius is a number of at least 0"),
         (
             {"start": "evolve", "start_settings": "drawing=cats"},

@@ -15,10 +15,10 @@ from gossamer.data.records import Records
 from gossamer.errors import RequestError
 from gossamer.events import Event
 from gossamer.methods.common.labelled import Labelled, chunks, in_proportion
+from gossamer.methods.common.softmax_regression import Classifier, with_features
 from gossamer.methods.method import Run
 from gossamer.methods.synthesizer import Synthesizer, model_bytes
 from gossamer.methods.teacher import PARTS, Teacher, loop
-from gossamer.methods.teacher.nets import Classifier, with_features
 from gossamer.privacy.confined import Confined
 from gossamer.privacy.ledger import PrivacyLedger
 from gossamer.privacy.random.noise import Rng

@@ -17,10 +17,11 @@ from gossamer.data.card import DataCard
 from gossamer.data.records import Records
 from gossamer.data.synthetic.glyphs import draw
 from gossamer.errors import RequestError
+from gossamer.methods.common import softmax_regression as nets
+from gossamer.methods.common.softmax_regression import Classifier, features_in_memory, losses
 from gossamer.methods.method import Run
 from gossamer.methods.synthesizer import model_bytes
-from gossamer.methods.teacher import Config, Teacher, learning_rate, loop, nets, shapes
-from gossamer.methods.teacher.nets import Classifier, features_in_memory, losses
+from gossamer.methods.teacher import Config, Teacher, descent, loop, shapes
 from gossamer.nets.scattering import SMALLEST
 from gossamer.privacy.accounting.events import poisson_gaussian
 from gossamer.privacy.confined import Confined
@@ -228,12 +229,12 @@ def test_the_step_size_is_worked_out_where_none_is_given() -> None:
         (6.72, 2, 2),
     ]
     for noise, given, rate in asked:
-        assert learning_rate(Config(noise_multiplier=noise, learning_rate=given), mnist) == pytest.approx(
+        assert descent(Config(noise_multiplier=noise, learning_rate=given)).step_size(mnist) == pytest.approx(
             rate, rel=1e-3
         )
     settings = Config(noise_multiplier=6.72, momentum=0.95, max_norm=0.2, steps=117)
     by_hand = 1.5 * (4096 * 117**0.5 / 6.72) ** 0.75 * 0.05 / (0.2 * 117)
-    assert learning_rate(settings, mnist) == pytest.approx(by_hand)
+    assert descent(settings).step_size(mnist) == pytest.approx(by_hand)
 
 
 def test_settings_that_make_no_sense_are_refused() -> None:

@@ -13,6 +13,7 @@ import pytest
 
 from gossamer.data.pixels.to_uint8 import resize
 from gossamer.data.samples.samples import Samples
+from gossamer.intervals import proportion
 from gossamer.methods.synthesizer import Synthesizer
 from gossamer.metrics import classify
 from gossamer.metrics.features import ClassifierFeatures
@@ -315,6 +316,27 @@ def test_evaluate_reads_each_set_from_its_own_file(monkeypatch: pytest.MonkeyPat
     assert (seen[0].samples.labels == np.arange(20) % 3).all()
     assert (seen[0].real.images == sets["a"]).all()
     assert (seen[0].tests.images == sets["b"]).all()
+
+
+@pytest.mark.parametrize("columns", [4, 3])
+def test_soft_labels_of_a_file_of_samples_train_the_classifier(
+    columns: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Also where a class has soft labels and no record."""
+    draw = np.random.default_rng(0)
+    soft = draw.dirichlet(np.ones(columns), 20).astype(np.float32)
+    for name, more in (("s", {"probabilities": soft}), ("a", {})):
+        images = draw.integers(0, 256, (20, 1, 28, 28)).astype(np.uint8)
+        np.savez(tmp_path / f"{name}.npz", images=images, labels=np.arange(20) % 3, **more)
+    given: list[Any] = []
+    monkeypatch.setattr(
+        classify, "accuracy",
+        lambda *_, classes, train_probabilities, **__: given.append((classes, train_probabilities)) or proportion(1, 2, ""),
+    )  # fmt: skip
+    data = str(tmp_path / "a.npz")
+    running.evaluate(tmp_path / "s.npz", train=data, test=data, metrics="accuracy")
+    (classes, of_samples), (_, of_real) = given
+    assert classes == columns and np.array_equal(of_samples, soft) and of_real is None
 
 
 @pytest.mark.parametrize(

@@ -21,9 +21,9 @@ from gossamer.data.card import DataCard
 from gossamer.data.readers.read import read
 from gossamer.errors import RequestError, RunFolderError
 from gossamer.methods import METHODS
+from gossamer.methods.common.softmax_regression import Classifier
 from gossamer.methods.evolve.nets import Evolved
 from gossamer.methods.synthesizer import Synthesizer, model_bytes
-from gossamer.methods.teacher.nets import Classifier
 from gossamer.privacy.certificate import statements
 from gossamer.privacy.certificate.certificate import Certificate, sha256
 from gossamer.privacy.certificate.declarations import NOT_DECLARED, NOT_RUN, QUESTIONS, nothing_declared
@@ -50,15 +50,18 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "evolve": {"noise_multiplier": 1.0, "candidates": 20},
     "evolve letters": {"noise_multiplier": 1.0, "candidates": 20, "drawing": "letters"},
     "evolve patches": {"noise_multiplier": 1.0, "candidates": 20, "drawing": "patches", "embedding": "cosines"},
+    "evolve soft labels": {
+        "noise_multiplier": 1.0, "candidates": 20, "drawing": "patches", "embedding": "cosines", "own_label": 0.25,
+    },
     "teacher": {"noise_multiplier": 1.0},
-}
+}  # fmt: skip
 """A method and, where it is there several times, what of it."""
 CARDS = {
     "evolve": DataCard(shape=(1, 28, 28), classes=10, declared_size=160),
     "privgan conv": DataCard(shape=(1, 32, 32), classes=3, declared_size=160),
 }
 CARD = DataCard(shape=(1, 28, 28), classes=3, declared_size=160, label_prior=(0.2, 0.5, 0.3))
-FEW = {"teacher": 40}
+FEW = {"teacher": 40, "evolve soft labels": 40}
 """Samples of what takes long; else 1,003: over the end of a piece."""
 
 
@@ -90,6 +93,7 @@ for folder, n in {[(str(folder), n) for folder, n in folders.items()]!r}:
         continue
     digest = hashlib.sha256(bytes(images.flatten().tolist())).hexdigest()
     said = release.probabilities(images).tolist() if hasattr(release, "probabilities") else None
+    said = release.soft_labels(images, labels).tolist() if hasattr(release, "soft_labels") else said
     found[folder] = [list(images.shape), str(images.dtype), digest, labels.tolist(), said]
 print(json.dumps(found))
 """
@@ -106,8 +110,9 @@ def trained(net: torch.nn.Module) -> torch.nn.Module:
         net.parents = net.program.random(torch.randn(len(net.labels), net.program.size))
         net.weights = torch.rand(len(net.labels))
         net.degree = torch.tensor(0.5)
-    if isinstance(net, Classifier):
-        torch.nn.init.normal_(net.head.weight, std=0.1)
+    for part in net.modules():
+        if isinstance(part, Classifier):
+            torch.nn.init.normal_(part.head.weight, std=0.1)
     return net.eval()
 
 
@@ -131,13 +136,15 @@ def test_the_loader_draws_what_gossamer_draws_for_every_method(tmp_path: Path) -
             "model": {"sha256": sha256(folder / "model.safetensors")},
         }
         (folder / "certificate.json").write_text(json.dumps(facts))
-        (folder / "load.py").write_text(loader(method), encoding="utf-8")
+        (folder / "load.py").write_text(loader(method, soft_labels="own_label" in settings), encoding="utf-8")
         certificate: Any = None
         samples = Synthesizer(net, job, certificate).sample(n, seed=5)
         digest = sha256_of(samples.images)
         right[str(folder)] = [list(samples.images.shape), "torch.uint8", digest, samples.labels.tolist(), None]
         if isinstance(net, Classifier):
             right[str(folder)][4] = net.probabilities(torch.from_numpy(samples.images).float() / 255).tolist()
+        if samples.probabilities is not None:
+            right[str(folder)][4] = samples.probabilities.tolist()
     found = elsewhere({tmp_path / name: FEW.get(name, 1_003) for name in SETTINGS})
     for folder, drawn in right.items():
         assert found[folder] == drawn, folder

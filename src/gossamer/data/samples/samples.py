@@ -71,10 +71,20 @@ class Samples(Labelled):
         probabilities = None if self.probabilities is None else self.probabilities[which]
         return Samples(self.images[which], self.labels[which], self.class_names, probabilities)
 
-    def to_torch(self, device: "torch.device | str" = "cpu") -> "tuple[Tensor, Tensor]":
-        """Return images as float32 [n, C, H, W] in [0, 1], and labels as int64 [n]."""
+    def to_torch(self, device: "torch.device | str" = "cpu", *, soft_labels: bool = False) -> "tuple[Tensor, Tensor]":
+        """Return images as float32 [n, C, H, W] in [0, 1], and labels as int64 [n].
+
+        soft_labels: return `probabilities`, float32 [n, classes], in place of labels. `torch.nn.functional.cross_entropy`
+        takes either.
+
+        Raises:
+            RequestError: the samples have no soft labels.
+        """
+        if soft_labels and self.probabilities is None:
+            raise RequestError("These samples have no soft labels. Leave soft_labels out.")
+        labels = self.probabilities if soft_labels else self.labels
         images = torch.from_numpy(np.ascontiguousarray(self.images)).to(device)
-        return images.float().div_(255), torch.from_numpy(np.ascontiguousarray(self.labels)).to(device)
+        return images.float().div_(255), torch.from_numpy(np.ascontiguousarray(labels)).to(device)
 
     def to_pandas(self) -> Any:
         """Return a DataFrame: label, class if classes have names, then pixel0, pixel1 ... as uint8, row by row of an image.

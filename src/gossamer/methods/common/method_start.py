@@ -142,6 +142,10 @@ class Startable(Method[C, S], Generic[C, S]):
             settings_of(able[config.start], config.start_settings, config.start_noise * training), card
         )
         job.check()
+        if job.settings.get("own_label", 1.0) != 1:
+            raise RequestError(
+                "--start-settings: own_label gives soft labels, which a start has no use for. Leave own_label out."
+            )
         if job.relation != self.relation(config):
             raise RequestError(
                 f"--start {config.start} protects under another relation than {self.name} with these settings: take no start."

@@ -1,14 +1,16 @@
-"""Private Evolution: what a run promises and costs. `loop.py` votes and varies, `nets.py` has the generator and features."""
+"""Private Evolution: what a run promises and costs. `loop.py` votes and varies, `nets.py` has the generator."""
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from gossamer.errors import RequestError
 from gossamer.lazy import Lazy
+from gossamer.methods.common.descent import Descent
+from gossamer.methods.common.labelling import LabellingConfig, LabelsSamples, descent_of
 from gossamer.methods.common.labels_public import LabelsPublic
 from gossamer.methods.method import (
     FROM_EPSILON,
-    BaseConfig,
     Encoder,
     Generator,
     MaybeZero,
@@ -34,7 +36,7 @@ _CANDIDATES = 500
 
 
 @dataclass(frozen=True, kw_only=True)
-class Config(BaseConfig):
+class Config(LabellingConfig):
     """Settings of one run.
 
     Args:
@@ -98,7 +100,13 @@ def clusters_of(config: Config, card: "DataCard") -> int:
     return min(most, config.clusters or max(1, round(card.declared_size / card.classes / noise) if noise else most))
 
 
-class Evolve(LabelsPublic[Config, "loop.State"]):
+def descent(config: Config, card: "DataCard") -> Descent:
+    """The training of the classifier that softens labels. T rounds of votes are one Gaussian of noise sigma / sqrt(T)."""
+    noise = config.noise_multiplier
+    return descent_of(config, card, noise_multiplier=noise, others=noise / math.sqrt(config.steps))
+
+
+class Evolve(LabelsPublic[Config, "loop.State"], LabelsSamples[Config, "loop.State"]):
     """Private Evolution over a drawing program (Lin et al., "Differentially private synthetic data via foundation model
     APIs 1: images", 2024, Algorithm 1). The program is a simulator, as in "... via APIs 3" (2025).
 
@@ -108,7 +116,8 @@ class Evolve(LabelsPublic[Config, "loop.State"]):
     only. A generator or an encoder that a plug-in adds is assumed to have learnt from no record. A test on public pictures
     refuses an encoder whose features depend on other pictures. Clusters of candidates are found among public candidates.
     With `--drawing pictures`, the release contains public pictures as they are. The next candidates and the generator
-    follow from the noisy histogram.
+    follow from the noisy histogram. With `own_label`, Poisson-sampled Gaussian queries follow in the same plan: the steps
+    of a softmax regression on scattering features (or those of the encoder), clipped per unit. It is part of the release.
 
     Departures from the paper:
         - Classes share one histogram of disjoint bins. The declared label prior sets how many candidates a class has;
@@ -118,6 +127,7 @@ class Evolve(LabelsPublic[Config, "loop.State"]):
         - A unit with several records has its votes scaled to length 1; the paper's unit is the record.
         - The features for similarity are learnt from rendered pictures; the paper takes a network trained on ImageNet.
         - The release is a generator, not pictures: the last candidates with weights. A sample varies one of them.
+        - With `own_label`, a classifier that learnt from the records by DP-SGD softens the labels of samples.
     """
 
     name = "evolve"
@@ -132,8 +142,10 @@ class Evolve(LabelsPublic[Config, "loop.State"]):
         """Return all settings, with the actual number of candidates instead of 0."""
         return {**super().in_full(config, card), "candidates": candidates_of(config, card)}
 
-    def phases(self, config: Config, card: "DataCard") -> "Phases[Config, loop.State]":  # noqa: ARG002 (what every method is asked)
-        """The embedding learns from drawings, or sees public pictures, free; then one Gaussian per round over all units."""
+    def phases(self, config: Config, card: "DataCard") -> "Phases[Config, loop.State]":
+        """The embedding learns from drawings, or sees public pictures, free; then one Gaussian per round over all units. With
+        `own_label`, then one Poisson-sampled Gaussian per step of the classifier.
+        """
         release = events.poisson_gaussian(sampling_rate=1.0, noise_multiplier=config.noise_multiplier)
         training = self.training(config.steps, [(release, config.steps)])
         if config.drawing == "pictures":
@@ -144,6 +156,7 @@ class Evolve(LabelsPublic[Config, "loop.State"]):
         phases: Phases[Config, loop.State] = [
             OnReleased(name="embedding", steps=config.embedding_steps, body=lambda *given: loop.learn_features(*given)),
             training,
+            *self.labelling(config, card, descent(config, card)),
         ]
         return phases if config.embedding == "features" and not config.encoder else phases[1:]
 
@@ -153,6 +166,7 @@ class Evolve(LabelsPublic[Config, "loop.State"]):
             self._check_pictures(config)
         else:
             self._check_drawing(config, card)
+            self.check_labelling(config, card, config.encoder)
         for flag, share in (("degree", config.degree), ("shrink", config.shrink)):
             if share > 1:
                 raise RequestError(f"--{flag} is a share, at most 1, not {share:g}.")
@@ -174,6 +188,11 @@ class Evolve(LabelsPublic[Config, "loop.State"]):
             )
 
     def _check_pictures(self, config: Config) -> None:
+        if config.own_label != 1:
+            raise RequestError(
+                "--own-label is for drawn pictures. With --drawing pictures, the votes are the labels. Leave --own-label out; "
+                "teacher labels public pictures by a classifier."
+            )
         if config.generator:
             raise RequestError(
                 "--generator makes the candidates in place of --drawing pictures. Leave one of them out."

@@ -17,8 +17,9 @@ from gossamer.methods.common import adversarial, features, votes
 from gossamer.methods.common.clusters import Clusters, within_classes
 from gossamer.methods.common.features import Features
 from gossamer.methods.common.learners import Learner
+from gossamer.methods.common.softmax_regression import InTraining, classifier
 from gossamer.methods.common.votes import Cosines
-from gossamer.methods.evolve import Config, candidates_of, clusters_of, pictures
+from gossamer.methods.evolve import Config, candidates_of, clusters_of, descent, pictures
 from gossamer.methods.evolve.nets import Evolved, per_class
 from gossamer.methods.evolve.pictures import PublicPictures
 from gossamer.methods.method import Logs, Run
@@ -41,7 +42,7 @@ def train(run: Run[Config], state: "State", private: Confined[Records]) -> Itera
         return
     config, G = run.config, state.drawn
     release = votes.ballot(noise_multiplier=config.noise_multiplier, rng=run.rng)
-    while private.remaining(release.event):  # Alg. 1, l. 2
+    while state.step < config.steps and private.remaining(release.event):  # Alg. 1, l. 2
         if state.step:
             G.parents = next_candidates(run, G)  # l. 4-6
         G.degree.fill_(config.degree * config.shrink**state.step)
@@ -122,6 +123,8 @@ class State(method.State):
     embedding: Learner[Features] | Cosines | PluginEncoder
     public: pictures.Candidates | None = None
     """The public pictures, where they replace the drawing program and G."""
+    labelling: InTraining | None = None
+    """The classifier that softens the labels of samples; its mean is part of G."""
     concentrated: bool = False
     """See `concentrated`; of the first round, whose candidates no vote chose."""
 
@@ -157,20 +160,31 @@ def start(run: Run[Config]) -> State:
         return State(None, embedding, pictures.Candidates.of(G, run.device))
     if isinstance(G.program, PluginGenerator):
         G.program.check(card.classes)
+    labelling = _labelling(run, G)
     G.parents = G.program.random(_noise(run, "candidates", len(G.labels), G.program.normals), G.labels)  # Alg. 1, l. 1
     if encoder is not None:
-        return State(G, encoder)
+        return State(G, encoder, labelling=labelling)
     if config.embedding == "cosines":
-        return State(G, Cosines.of(_drawn(G, G.parents, G.labels)).to(run.device))
+        return State(G, Cosines.of(_drawn(G, G.parents, G.labels)).to(run.device), labelling=labelling)
     with adversarial.initialised_by(run.rng.public("initialisation")):
-        return State(G, features.learner(card.shape, card.classes, run.device))
+        return State(G, features.learner(card.shape, card.classes, run.device), labelling=labelling)
+
+
+def _labelling(run: Run[Config], G: Evolved) -> InTraining | None:
+    """The classifier of a run at its start. G releases the mean of its weights."""
+    if G.labeller is None:
+        return None
+    training = InTraining.started(run, descent(run.config, run.card), G.labeller)
+    G.labeller = training.mean.released
+    return training
 
 
 def generator(config: Config, card: DataCard) -> Evolved | PublicPictures:
     """The candidates of a run, before they are drawn; or the pictures that it releases, before there are any."""
     if config.drawing == "pictures":
         return PublicPictures(card)
-    return Evolved(_program(config, card), card, candidates_of(config, card))
+    labeller = classifier(card, config.encoder) if config.own_label < 1 else None
+    return Evolved(_program(config, card), card, candidates_of(config, card), labeller)
 
 
 def _program(config: Config, card: DataCard) -> DrawingProgram:

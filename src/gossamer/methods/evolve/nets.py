@@ -5,6 +5,7 @@ from torch import Tensor, nn
 
 from gossamer.data.card import DataCard
 from gossamer.data.synthetic.drawing import DrawingProgram
+from gossamer.methods.common.softmax_regression import Classifier
 from gossamer.methods.common.votes import pick
 
 
@@ -18,6 +19,7 @@ class Evolved(nn.Module):
     [n, C, H, W] in [0, 1].
 
     The first number of a latent chooses the candidate, the others vary it. A class has so many candidates on average.
+    `labeller` is the classifier that softens the labels of samples, where there is one.
     """
 
     labels: Tensor
@@ -25,8 +27,11 @@ class Evolved(nn.Module):
     weights: Tensor
     degree: Tensor
 
-    def __init__(self, program: DrawingProgram, card: DataCard, candidates: int) -> None:
+    def __init__(
+        self, program: DrawingProgram, card: DataCard, candidates: int, labeller: Classifier | None = None
+    ) -> None:
         super().__init__()
+        self.labeller = labeller
         self.program, self.classes, self.side = program, card.classes, card.shape[1]
         self.latent_size = 1 + program.normals
         labels = torch.repeat_interleave(torch.arange(card.classes), per_class(candidates, card))

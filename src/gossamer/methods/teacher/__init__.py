@@ -1,15 +1,17 @@
-"""Teacher: what a run promises and costs. `loop.py` trains, `nets.py` has the classifier, `shapes.py` and
-`common/labelled.py` what it labels.
+"""Teacher: what a run promises and costs. `common/softmax_regression.py` has the classifier and its training, `shapes.py`
+and `common/labelled.py` what it labels.
 """
 
-import math
+import dataclasses
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from gossamer.errors import RequestError
 from gossamer.lazy import Lazy
+from gossamer.methods.common.descent import Descent
+from gossamer.methods.common.labelling import SMALLEST
 from gossamer.methods.common.labels_public import LabelsPublic
-from gossamer.methods.method import FROM_EPSILON, BaseConfig, Encoder, MaybeZero, OnPublic, Phases, batch_of
+from gossamer.methods.method import FROM_EPSILON, BaseConfig, Encoder, MaybeZero, OnPublic, Phases
 
 if TYPE_CHECKING:
     import torch
@@ -18,16 +20,10 @@ if TYPE_CHECKING:
     from gossamer.data.card import DataCard
     from gossamer.methods.common import labelled
     from gossamer.methods.teacher import loop, shapes
-    from gossamer.privacy.accounting import events
 else:
     loop, shapes = Lazy("gossamer.methods.teacher.loop"), Lazy("gossamer.methods.teacher.shapes")
     labelled = Lazy("gossamer.methods.common.labelled")
-    events = Lazy("gossamer.privacy.accounting.events")
 
-FASTEST = 16.0
-"""The largest step size that is worked out."""
-SMALLEST = 8
-"""Height or width below which scattering leaves too little."""
 PARTS = 100
 """Steps in which the features of the public pictures are computed."""
 
@@ -58,16 +54,10 @@ class Config(BaseConfig):
     encoder: Encoder = ""
 
 
-def learning_rate(config: Config, card: "DataCard") -> float:
-    """The step size: it lets the weights go 1.5 s^(3/4) far in all, where s = B sqrt(T) / sigma says how clear the sums are.
-
-    A rule of thumb, found on MNIST and on scikit-learn's digits (`docs/methods/teacher.md`). Public, like all that it reads.
-    """
-    if config.learning_rate or not config.noise_multiplier:
-        return config.learning_rate or FASTEST
-    clearness = batch_of(config.expected_batch_size, card) * math.sqrt(config.steps) / config.noise_multiplier
-    farthest = 1.5 * math.pow(clearness, 0.75)
-    return min(FASTEST, farthest * (1 - config.momentum) / (config.max_norm * config.steps))
+def descent(config: Config) -> Descent:
+    """Its training."""
+    names = [field.name for field in dataclasses.fields(Descent)]
+    return Descent(**{name: getattr(config, name) for name in names})
 
 
 class Teacher(LabelsPublic[Config, "loop.State"]):
@@ -101,11 +91,9 @@ class Teacher(LabelsPublic[Config, "loop.State"]):
 
     def phases(self, config: Config, card: "DataCard") -> "Phases[Config, loop.State]":
         """The features of the public pictures, free; then one Poisson-sampled Gaussian per step."""
-        rate = batch_of(config.expected_batch_size, card) / card.declared_size
-        release = events.poisson_gaussian(sampling_rate=rate, noise_multiplier=config.noise_multiplier)
         return [
             OnPublic(name="public features", steps=PARTS, body=lambda *given: loop.describe(*given)),
-            self.training(config.steps, [(release, config.steps)]),
+            self.training(config.steps, [(descent(config).event(card), config.steps)]),
         ]
 
     def check(self, config: Config, card: "DataCard") -> None:

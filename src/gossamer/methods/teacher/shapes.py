@@ -7,7 +7,7 @@ from torch.nn import functional as F
 from gossamer.data.card import DataCard, draw_labels
 from gossamer.data.synthetic.glyphs import drawn
 from gossamer.methods.common.labelled import picked
-from gossamer.methods.teacher.nets import Classifier
+from gossamer.methods.common.softmax_regression import Classifier
 
 CANDIDATES = 4
 """Shapes that are drawn for each sample."""

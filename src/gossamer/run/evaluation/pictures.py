@@ -12,6 +12,7 @@ from gossamer.data.card import MOST_CLASSES, DataCard
 from gossamer.data.class_names import absent, match_labels
 from gossamer.data.pixels import polarity
 from gossamer.data.pixels.to_uint8 import Form
+from gossamer.data.readers import npz
 from gossamer.data.readers.read import read
 from gossamer.data.records import Records
 from gossamer.data.samples.grid import sample_grid
@@ -29,6 +30,8 @@ from gossamer.run.storage.run_folder import WARM, RunFolder
 _Part = TypeVar("_Part", Samples, Records)
 LARGEST = 64
 """Height and width at which pictures are compared, at most. A classifier of pictures of 256 pixels takes 16 times as long."""
+SOFT_LABELS = "probabilities"
+"""The array of soft labels in an .npz of samples."""
 NEIGHBOURS = "neighbours.png"
 """In the private folder of a RUN: samples, each with the real training record nearest to it."""
 
@@ -91,9 +94,11 @@ class Pictures:
         """What the metrics measure."""
         request, samples, real, tests = self.request, self.samples, self.real, self.tests
         folder, synthesizer = request.folder, request.synthesizer
+        labelled = max(int(part.labels.max()) for part in (samples, real, tests)) + 1
+        soft = 0 if samples.probabilities is None else samples.probabilities.shape[-1]
         return registry.Inputs(
             samples=samples, real=real, tests=tests, labelled=synthesizer is None or synthesizer.classes > 1,
-            classes=max(int(part.labels.max()) for part in (samples, real, tests)) + 1,
+            classes=max(labelled, soft),
             warm=_warm_samples(folder, synthesizer, request.count, request.seed),
             public=_public_records(folder, synthesizer),
             baselines=Baselines(request.cache_folder, real, tests, request.seed), protocol=request.only["protocol"],
@@ -162,7 +167,8 @@ def read_samples(path: Path, card: DataCard | None) -> Samples:
         return Samples(records.images, np.array(numbers)[labels])
     if names and card is not None:
         labels, names = match_labels(labels, names, card.reading["class_names"], where=str(path)), card.class_names
-    return Samples(records.images, labels, names)
+    soft = npz.member(path, SOFT_LABELS) if npz.is_arrays(path) and SOFT_LABELS in npz.keys(path) else None
+    return Samples(records.images, labels, names, soft)
 
 
 def _reading(samples: Samples | None, card: DataCard | None) -> dict[str, Any]:

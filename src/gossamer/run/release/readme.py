@@ -9,7 +9,7 @@ from gossamer.privacy.certificate.certificate import Certificate
 from gossamer.privacy.certificate.declarations import ATTACKS, CHOICES, NOT_DECLARED, QUESTIONS
 from gossamer.privacy.certificate.statements import is_table
 from gossamer.privacy.guarantee import in_full, rounded_up
-from gossamer.run.release.standalone_loader import contains_public, labels_public
+from gossamer.run.release.standalone_loader import contains_public, has_soft_labels, labels_public
 from gossamer.run.report.wording import release_in_words
 
 _LOAD = """import load  # load.py of this folder, which needs PyTorch and safetensors
@@ -19,6 +19,7 @@ _LOAD_TABLE = """import load  # load.py of this folder, which needs NumPy alone
 release = load.load()
 columns = release.sample(1000, seed=0)  # a dict of arrays [1000] by column, as pandas.DataFrame takes it"""
 _CLASSIFIER = "chances = release.probabilities(images)  # of the released classifier: float [1000, classes]"
+_SOFT = "soft = release.soft_labels(images, labels)  # how likely each class is: float [1000, classes]"
 _WITH_GOSSAMER = """import gossamer  # installed from its source
 release = gossamer.Synthesizer.load(".")
 samples = release.sample(1000, seed=0)  # samples.images: uint8 [1000, C, H, W], samples.labels: int64 [1000]"""
@@ -44,7 +45,7 @@ def readme(certificate: Certificate, *, samples: int, no_loader: str, classifies
         f"# Synthetic records: {title}" if title else "# Synthetic records",
         certificate.statement,
         _description(certificate),
-        _load(card, samples, no_loader, classifies=classifies),
+        _load(card, samples, no_loader, classifies=classifies, soft=has_soft_labels(certificate)),
         _promised(certificate),
         "\n".join(
             ["## What is not promised", "", *not_promised, "", "The guarantee does not cover:", "", *not_covered]
@@ -92,10 +93,12 @@ def _is_pretrained(certificate: Certificate) -> bool:
     )
 
 
-def _load(card: dict[str, Any], samples: int, no_loader: str, *, classifies: bool) -> str:
+def _load(card: dict[str, Any], samples: int, no_loader: str, *, classifies: bool, soft: bool) -> str:
     first = f"There is no `load.py`, because {no_loader}. Use Gossamer:" if no_loader else "In Python:"
     loads, with_gossamer = (_LOAD_TABLE, _TABLE_WITH_GOSSAMER) if is_table(card) else (_LOAD, _WITH_GOSSAMER)
-    lines = [with_gossamer] if no_loader else [loads, *([_CLASSIFIER] if classifies else [])]
+    lines = (
+        [with_gossamer] if no_loader else [loads, *([_CLASSIFIER] if classifies else []), *([_SOFT] if soft else [])]
+    )
     text = "\n".join([f"## How to load it\n\n{first}\n\n```python", *lines, "```"])
     if not no_loader:
         text += (
@@ -115,6 +118,11 @@ def _load(card: dict[str, Any], samples: int, no_loader: str, *, classifies: boo
         text += (
             f"\n\n`samples.npz` holds {samples:,} synthetic records, unselected: `images` uint8 [{samples}, C, H, W] and "
             f"`labels` int64 [{samples}]{called}. The generator can make more."
+        )
+    if soft:
+        text += (
+            "\n\nSamples have soft labels: what was drawn, mixed with the answer of a differentially private classifier. "
+            "Train on them in place of labels, with the same cross-entropy. `samples.npz` has them as `probabilities`."
         )
     if names:
         text += "\n\nThe labels: " + ", ".join(f"{number} {_plain(name)}" for number, name in enumerate(names)) + "."

@@ -43,6 +43,7 @@ _ALLOWED = frozenset({"torch", "safetensors", *sys.stdlib_module_names})
 _ALLOWED_FOR_TABLES = frozenset({"numpy", *sys.stdlib_module_names})
 _MARK = "# --- what the method needs stands here\n"
 _OF_A_CLASSIFIER = "# --- of a classifier alone\n"
+_OF_SOFT_LABELS = "# --- of samples with soft labels alone\n"
 _LINE = 100
 EARLIER = "its settings are of an earlier version"
 """Why a release has no load.py, as its README says."""
@@ -65,32 +66,43 @@ _PLUGINS = (
     "gossamer.methods.evolve.pictures",
 )  # fmt: skip
 """Load what only the machine of the user has. In the file they are functions that are never called."""
+_TEACHER = "teacher"
+"""The method that releases a classifier."""
+_LABELLER: Place = ("gossamer.methods.common.softmax_regression", "softened")
+"""Softens labels. Without a classifier in the release, its module is left out as plug-ins are."""
 
 
 class Unloadable(Exception):
     """Why no such file can be written, in a phrase."""
 
 
-def loader(method: str) -> str:
-    """The text of load.py for releases of a method.
+def loader(method: str, *, soft_labels: bool = False) -> str:
+    """The text of load.py for releases of a method. soft_labels: whether a classifier softens the labels of samples.
 
     Raises:
         Unloadable: if it would need more than PyTorch and safetensors, or NumPy for a table.
     """
-    return (_table_loader if METHODS[method].takes == "table" else _picture_loader)(method)
+    return _table_loader(method) if METHODS[method].takes == "table" else _picture_loader(method, soft_labels)
 
 
-def _picture_loader(method: str) -> str:
+def _picture_loader(method: str, soft_labels: bool) -> str:
     kind = type(METHODS[method])
     owner = next(base for base in kind.__mro__ if "sample" in vars(base))
     head, tail = _frame("load.py.txt", method)
-    before, probabilities, after = tail.split(_OF_A_CLASSIFIER)
-    collected = _Collected(reserved=_defined(head + before + after))
+    before, probabilities, rest = tail.split(_OF_A_CLASSIFIER)
+    between, softened, after = rest.split(_OF_SOFT_LABELS)
+    collected = _Collected(
+        reserved=_defined(head + before + after),
+        left_out=_PLUGINS if soft_labels or method == _TEACHER else (*_PLUGINS, _LABELLER[0]),
+    )
     collected.take((f"{kind.__module__}.loop", "generator"))
     collected.take_method((owner.__module__, owner.__name__), "sample", "sample_batch")
-    if any(map(classifies, collected.texts.values())):
+    if soft_labels:
+        collected.take(_LABELLER)
+        before += softened
+    elif any(map(classifies, collected.texts.values())):
         before += probabilities
-    return _joined(head, collected, before + after)
+    return _joined(head, collected, before + between + after)
 
 
 def _table_loader(method: str) -> str:
@@ -140,9 +152,14 @@ def loadable(certificate: Certificate) -> tuple[str, str]:
     if labels_public(certificate):
         return "", "its samples are public pictures, which Gossamer picks so that none comes twice"
     try:
-        return loader(certificate.method), ""
+        return loader(certificate.method, soft_labels=has_soft_labels(certificate)), ""
     except Unloadable as error:
         return "", str(error)
+
+
+def has_soft_labels(certificate: Certificate) -> bool:
+    """Whether a classifier in the release softens the labels of its samples."""
+    return float(certificate.config.get("own_label", 1.0)) < 1
 
 
 def labels_public(certificate: Certificate) -> bool:
@@ -191,15 +208,19 @@ def _is_data(value: ast.expr) -> bool:
 
 def classifies(text: str) -> bool:
     """Whether the source of a classifier is in this text."""
-    return "def probabilities(" in text
+    return "def probabilities(" in text and "def soft_labels(" not in text
 
 
 @dataclass
 class _Collected:
-    """Imports and definitions of the file. reserved: names that the file needs for others. allowed: packages."""
+    """Imports and definitions of the file.
+
+    reserved: names that the file needs for others. allowed: packages. left_out: modules whose functions are never called.
+    """
 
     reserved: Set[str] = frozenset()
     allowed: Set[str] = _ALLOWED
+    left_out: tuple[str, ...] = _PLUGINS
     imports: set[str] = field(default_factory=set)
     texts: dict[str, str] = field(default_factory=dict)
     _called: dict[Place, str] = field(default_factory=dict)
@@ -214,7 +235,7 @@ class _Collected:
             if home == _STROKES:
                 self.imports |= {"import base64", "import zlib"}
                 self.texts[self._called[home]] = _strokes(self._called[home])
-            elif home[0] in _PLUGINS:
+            elif home[0] in self.left_out:
                 self.texts[self._called[home]] = (
                     f"def {self._called[home]}(*plugin):\n    raise NotImplementedError(plugin)"
                 )

@@ -1,8 +1,13 @@
-"""The teacher: a softmax regression on wavelet scattering, or on the features of an encoder; and what it has labelled."""
+"""Softmax regression on wavelet scattering, or on the features of an encoder; its training by DP-SGD; and what it has labelled.
+
+DP-SGD is Algorithm 1 of Abadi et al. 2016, with momentum and an average. `teacher` is this classifier; other methods label
+their samples by it.
+"""
 
 import copy
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -10,10 +15,17 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from gossamer.data.card import DataCard
 from gossamer.data.records import Records, sent
+from gossamer.methods.common.descent import Descent
 from gossamer.methods.common.labelled import Labelled
+from gossamer.methods.common.learners import Average, Learner
+from gossamer.methods.method import Logs, Run, State, StatefulDataclass, batch_of
 from gossamer.nets.encoders import PluginEncoder
 from gossamer.nets.scattering import Scattering
+from gossamer.privacy.confined import Confined
+from gossamer.privacy.mechanisms.gaussian import PoissonGaussianSum, clipped_to
+from gossamer.privacy.per_sample_gradients.gradients import PerRecordGradient
 
 PIECE = 512
 """Pictures whose features are held in single precision at once."""
@@ -88,3 +100,64 @@ def losses(net: nn.Module, records: Records) -> Tensor:
 def features_in_memory(net: Classifier, records: Records) -> Records:
     """Described, if memory for all of them may be taken; else as they are. The losses are the same either way."""
     return with_features(net, records) if 2 * net.features.size * len(records) <= LARGEST else records
+
+
+@torch.no_grad()
+def softened(net: Classifier, images: Tensor, labels: Tensor, own_label: float) -> Tensor:
+    """own_label x one-hot labels + (1 - own_label) x the classifier's probabilities. float32 [n, classes]
+
+    images: [n, C, H, W] in [0, 1]; labels: int64 [n].
+    """
+    found = net.probabilities(images.to(net.head.weight.device)).cpu()
+    own = F.one_hot(labels.cpu(), net.classes).float()
+    return own_label * own + (1 - own_label) * found
+
+
+@dataclass
+class InTraining(StatefulDataclass):
+    """A classifier in training. It has seen records through releases only.
+
+    `mean` is that of the weights over the second half of the steps; before that, the last weights.
+    """
+
+    W: Learner[Classifier]
+    mean: Average[Classifier]
+
+    @classmethod
+    def started(cls, run: Run[Any], descent: Descent, net: Classifier) -> "InTraining":
+        """At the start, with the weights of the net. Raises RequestError: its encoder looks at other pictures."""
+        if isinstance(net.features, PluginEncoder):
+            net.features.check(run.device)
+        rate = descent.step_size(run.card)
+        W = Learner(net, lambda weights: torch.optim.SGD(weights, lr=rate, momentum=descent.momentum))
+        return cls(W, Average(net, 1.0))
+
+
+def classifier(card: DataCard, encoder: str) -> Classifier:
+    """With weights of zero, which give every class the same probability. encoder: its name; empty: scattering."""
+    return Classifier(card.shape, card.classes, PluginEncoder(encoder, card.shape) if encoder else None)
+
+
+def descend(
+    run: Run[Any], state: State, training: InTraining, descent: Descent, private: Confined[Records]
+) -> Iterator[Logs]:
+    """DP-SGD, one step per yield. Ends when the ledger holds no further release. Abadi et al. 2016, Algorithm 1.
+
+    A record's gradient is (p - e_y) outer f, with f its features: of rank one, so that its norm is |p - e_y| |f| and it is
+    clipped without being formed (`privacy/per_sample_gradients/pieces.py`, `Product`).
+    """
+    B, W = batch_of(descent.expected_batch_size, run.card), training.W
+    C = clipped_to(descent.max_norm, noise_multiplier=descent.noise_multiplier)
+    release = PoissonGaussianSum(
+        sampling_rate=descent.rate(run.card), max_norm=C, noise_multiplier=descent.noise_multiplier, rng=run.rng
+    )
+    gradient = PerRecordGradient(W.net, losses, descent.physical_batch_size)
+    featured = private.map(lambda records: features_in_memory(W.net, records))
+
+    while featured.remaining(release.event):
+        g = featured.release(release, gradient)  # Alg. 1: the sample, its clipped gradients, and the noise
+        norm = g.norm()
+        W.step(g.div_(B))  # divided by the expected batch, then the descent
+        late = state.step + 1 - descent.steps // 2  # how many steps of the second half there are, this one included
+        training.mean.follow(at_most=1 - 1 / max(1, late))
+        yield {"released_norm": norm}
