@@ -14,12 +14,12 @@ from gossamer import plugins
 from gossamer.data.card import DataCard
 from gossamer.data.records import Records
 from gossamer.methods import METHODS
+from gossamer.methods.common import softmax_regression as of_teacher
 from gossamer.methods.common import votes
+from gossamer.methods.common.softmax_regression import Classifier, with_features
 from gossamer.methods.common.votes import Votes
 from gossamer.methods.moments import features as of_moments
 from gossamer.methods.moments.features import PublicAxes, coded
-from gossamer.methods.teacher import nets as of_teacher
-from gossamer.methods.teacher.nets import Classifier, with_features
 from gossamer.nets.encoders import PluginEncoder
 from gossamer.privacy.confined import Confined
 from gossamer.privacy.ledger import PrivacyLedger
