@@ -54,8 +54,8 @@ def read_ledger(path):
             charged[value] += 1
         elif kind == "declassify":  # something left without noise
             reasons.append(value)
-        else:  # a session ties the run to its owner's budget log; a run that went on may have a newer version of the noise
-            demand(kind in ("session", "noise"), f"{where}: unknown")
+        else:  # a tie to the owner's budget log; a newer version of the noise; a GPU and the checks that it passed
+            demand(kind in ("session", "noise", "device"), f"{where}: unknown")
     return opening, plan, reasons, number, last
 
 

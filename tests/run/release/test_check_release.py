@@ -276,3 +276,13 @@ def test_several_events_and_none_without_noise(script: ModuleType, tmp_path: Pat
         tamper(tmp_path / name, ("guarantee", "epsilon"), 1.0)
         with pytest.raises(ValueError, match="the ledger costs inf"):
             script.check(tmp_path / name)
+
+
+def test_a_ledger_may_say_what_a_gpu_passed(script: ModuleType, tmp_path: Path) -> None:
+    ledger = PrivacyLedger(budget=math.inf, delta=1e-5)
+    ledger.reserve([(poisson_gaussian(sampling_rate=0.01, noise_multiplier=1.0), 40)])
+    ledger.create(tmp_path / "ledger.jsonl")
+    ledger.note_device("a GPU, torch 2.11.0, fp32: 5 checks passed")
+    ledger.close()
+    _, plan, reasons, lines, last = script.read_ledger(tmp_path / "ledger.jsonl")
+    assert (len(plan), reasons, lines, last) == (1, [], 3, ledger.last_hash)
