@@ -361,3 +361,22 @@ def test_one_class_has_one_label() -> None:
     held = Records(records().images, np.zeros(9, np.int64))
     net = drive({**QUIET, "noise_multiplier": 1.0}, held, card).released
     assert sampled(net, 5, card=card)[1].tolist() == [0] * 5
+
+
+def test_features_are_computed_in_pieces_of_one_size_on_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As many rows in the last piece as in others, so that no record changes how a library computes them."""
+    net, held, sizes = Classifier(CARD.shape, CARD.classes), records(9), list[int]()
+    expected = nets.with_features(net, held)
+    real = Classifier.halved
+
+    def noting(self: Classifier, images: Tensor) -> Tensor:
+        sizes.append(len(images))
+        return real(self, images)
+
+    monkeypatch.setattr(Classifier, "halved", noting)
+    monkeypatch.setattr(nets, "PIECE", 4)
+    monkeypatch.setattr(nets, "one_size", lambda *_: True)
+    found = nets.with_features(net, held)
+    assert sizes == [4, 4, 4]
+    np.testing.assert_allclose(found.images.astype(float), expected.images.astype(float), atol=1e-3)
+    assert np.array_equal(found.labels, expected.labels)

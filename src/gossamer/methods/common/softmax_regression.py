@@ -25,7 +25,9 @@ from gossamer.nets.encoders import PluginEncoder
 from gossamer.nets.scattering import Scattering
 from gossamer.privacy.confined import Confined
 from gossamer.privacy.mechanisms.gaussian import PoissonGaussianSum, clipped_to
+from gossamer.privacy.per_sample_gradients.answers import filled
 from gossamer.privacy.per_sample_gradients.gradients import PerRecordGradient
+from gossamer.privacy.per_sample_gradients.precision import one_size
 
 PIECE = 512
 """Pictures whose features are held in single precision at once."""
@@ -81,10 +83,11 @@ def with_features(net: Classifier, records: Records) -> Records:
     """The same records with their features in place of images: float16 [n, features]. Described ones stay as they are."""
     if records.images.dtype == np.float16:
         return records
-    features = np.empty((len(records), net.features.size), np.float16)
+    features, device = np.empty((len(records), net.features.size), np.float16), net.head.weight.device
     for lo in range(0, len(records), PIECE):
-        images, _ = records[lo : lo + PIECE].tensors(net.head.weight.device)
-        features[lo : lo + PIECE] = net.halved(images).cpu().numpy()
+        part = records[lo : lo + PIECE]
+        images, _ = (filled(part, PIECE) if one_size("fp32", device) else part).tensors(device)
+        features[lo : lo + PIECE] = net.halved(images)[: len(part)].cpu().numpy()
     return dataclasses.replace(records, images=features)
 
 

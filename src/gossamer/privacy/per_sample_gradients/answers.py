@@ -181,7 +181,7 @@ def _fast(query: Gradients[AnyBatch], batch: AnyBatch) -> list[Call] | None:
     """The taped calls of a physical batch; None where the slow form is asked for, or the tape does not know the network."""
     if query.form == "slow" or query.memory.slow:
         return None
-    full = _filled(batch, query.physical_batch_size) if one_size(query.precision, place(query.module)) else batch
+    full = filled(batch, query.physical_batch_size) if one_size(query.precision, place(query.module)) else batch
     try:
         calls = query.taped(full)
         check_lengths(calls, query.multiplicity * len(full))
@@ -199,7 +199,7 @@ def _fast(query: Gradients[AnyBatch], batch: AnyBatch) -> list[Call] | None:
     return calls
 
 
-def _filled(batch: AnyBatch, size: int) -> AnyBatch:
+def filled(batch: AnyBatch, size: int) -> AnyBatch:
     """The batch, filled up to `size` by its first record, so that all batches are computed alike (`precision`)."""
     return batch[np.arange(size) * (np.arange(size) < len(batch))] if 0 < len(batch) < size else batch
 
