@@ -85,7 +85,12 @@ def ballot(request: pytest.FixtureRequest, encoder: PluginEncoder, monkeypatch: 
     del encoder
     asked: list[Votes] = []
     answer = Votes.clipped_sum
-    monkeypatch.setattr(Votes, "clipped_sum", lambda query, *given: asked.append(query) or answer(query, *given))  # type: ignore[func-returns-value]  # append gives None
+
+    def noting(query: Votes, records: Records, bounds: Bounds) -> Tensor:
+        asked.append(query)
+        return answer(query, records, bounds)
+
+    monkeypatch.setattr(Votes, "clipped_sum", noting)
     settings = {"drawing": "pictures", "clusters": 6, "steps": 1, "noise_multiplier": 1.0, **request.param}
     job = METHODS["evolve"].job(settings, CARD)
     ledger = PrivacyLedger(budget=float("inf"), delta=1e-5)

@@ -72,7 +72,8 @@ def test_one_plan_has_votes_and_labelling_and_meets_epsilon(steps: int) -> None:
     noise = request.job.settings["noise_multiplier"]
     (votes, rounds), (step, count) = request.plan
     assert votes == poisson_gaussian(sampling_rate=1.0, noise_multiplier=noise)
-    labelling_noise = descent(request.job.config, MNIST).noise_multiplier  # type: ignore[arg-type]  # evolve's
+    assert isinstance(request.job.config, Config)
+    labelling_noise = descent(request.job.config, MNIST).noise_multiplier
     assert step == poisson_gaussian(sampling_rate=4_096 / 60_000, noise_multiplier=labelling_noise)
     assert (rounds, count) == (steps, 234)
     assert 0.998 <= request.promise.epsilon <= 1.0

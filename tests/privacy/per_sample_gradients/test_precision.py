@@ -231,8 +231,9 @@ def test_tf32_is_on_around_the_two_passes_and_nowhere_else(
     def loss(module: nn.Module, batch: Tensors) -> torch.Tensor:
         return module(batch.parts[0]).flatten(1).square().sum(1)
 
-    for given, products_are in (("tf32", "tf32"), ("fp32", "ieee")):
-        query = PerRecordGradient(module, loss, 4, "fast", precision=given)  # type: ignore[arg-type]  # both are one
+    expected: dict[Precision, str] = {"tf32": "tf32", "fp32": "ieee"}
+    for given, products_are in expected.items():
+        query = PerRecordGradient(module, loss, 4, "fast", precision=given)
         query.clipped_sum(Tensors((torch.randn(3, 2, 6),)), BOUNDS)
         assert seen["forward"] == seen["input_gradient"] == [products_are] * 2
         assert seen["add_weight_gradient_"] == ["ieee", "ieee"]

@@ -146,7 +146,7 @@ def descend(
 ) -> Iterator[Logs]:
     """DP-SGD, one step per yield. Ends when the ledger holds no further release. Abadi et al. 2016, Algorithm 1.
 
-    A record's gradient is (p - e_y) outer f, with f its features: of rank one, so that its norm is |p - e_y| |f| and it is
+    A record's gradient is (p - e_y) outer f, where f is its features. It has rank one, so its norm is |p - e_y| |f|. It is
     clipped without being formed (`privacy/per_sample_gradients/pieces.py`, `Product`).
     """
     B, W = batch_of(descent.expected_batch_size, run.card), training.W

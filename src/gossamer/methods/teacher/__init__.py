@@ -77,8 +77,8 @@ class Teacher(LabelsPublic[Config, "loop.State"]):
     Departures from the paper:
         - Group norm is over groups of 3 maps. The paper searches for the number of groups, and also takes means and deviations
           over all records, which cost privacy.
-        - Every gradient is clipped to a bound that most of them exceed, and the mean of the weights over the second half of the
-          steps is released: it carries less noise than the last ones.
+        - Every gradient is clipped to a bound that most of them exceed. The mean of the weights over the second half of the
+          steps is released. It carries less noise than the last ones.
     """
 
     name = "teacher"
