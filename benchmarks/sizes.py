@@ -26,6 +26,8 @@ import numpy as np
 from PIL import Image
 
 CLASSES = 2
+MADE = 200
+"""Samples for `evaluate` and `attack`."""
 COARSE = 4
 """Blocks on a side of a random picture."""
 
@@ -38,20 +40,20 @@ def picture(draw: np.random.Generator, channels: int, side: int) -> np.ndarray:
 
 
 def after(name: str, folder: Path) -> list[str]:
-    """The words of a command that uses the run in a folder. Members and others are the same records: only the cost counts."""
-    run, data, samples = str(folder / "run"), str(folder / "data"), str(folder / "samples.npz")
+    """The words of a command that uses the run in a folder."""
+    run, data, others, samples = (str(folder / part) for part in ("run", "data", "others", "samples.npz"))
     words = {
         "sample": ["sample", run, "-n", "16", "-o", samples],
-        "evaluate": ["evaluate", run, "--train", data, "--test", data, "--samples", "64"],
-        "attack": ["attack", run, "--members", data, "--nonmembers", data],
+        "evaluate": ["evaluate", run, "--train", data, "--test", data, "-n", str(MADE)],
+        "attack": ["attack", run, "--members", data, "--nonmembers", others, "-n", str(MADE)],
         "release": ["release", run, "-o", str(folder / "release")],
     }
     return [sys.executable, "-m", "gossamer", *words[name]]
 
 
-def write(folder: Path, n: int, channels: int, side: int, form: str) -> None:
-    """So many random pictures in two classes, and a card for them."""
-    draw, data = np.random.default_rng(0), folder / "data"
+def write(data: Path, n: int, channels: int, side: int, form: str, seed: int = 0) -> None:
+    """So many random pictures in two classes, and beside their folder a card for them."""
+    draw = np.random.default_rng(seed)
     data.mkdir()
     if form == "npy":
         images = np.lib.format.open_memmap(data / "images.npy", "w+", np.uint8, (n, channels, side, side))
@@ -67,7 +69,7 @@ def write(folder: Path, n: int, channels: int, side: int, form: str) -> None:
             Image.fromarray(drawn.squeeze()).save(data / f"class{i % CLASSES}" / f"{i}.png", compress_level=1)
     names = '\nclass_names = ["class0", "class1"]' if form == "png" else ""
     card = f"shape = [{channels}, {side}, {side}]\nclasses = {CLASSES}{names}\ndeclared_size = {n}\n"
-    (folder / "card.toml").write_text(card, encoding="utf-8")
+    (data.parent / "card.toml").write_text(card, encoding="utf-8")
 
 
 def measured(command: list[str]) -> dict[str, float]:
@@ -110,7 +112,9 @@ def main() -> None:
         for channels in given.channels:
             with tempfile.TemporaryDirectory(dir="/var/tmp") as name:
                 folder = Path(name)
-                write(folder, given.n, channels, side, given.format)
+                write(folder / "data", given.n, channels, side, given.format)
+                if "attack" in given.after:
+                    write(folder / "others", given.n, channels, side, given.format, seed=1)
                 command = [
                     sys.executable, "-m", "gossamer", "fit", given.method, "--data", str(folder / "data"),
                     "--card", str(folder / "card.toml"), "--epsilon", "10", "--delta", "1e-5",

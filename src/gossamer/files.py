@@ -14,17 +14,24 @@ _BEGUN = re.compile(r"\.(.+)\.[a-z0-9_]{8}")
 
 def write_atomically(path: Path, content: bytes | memoryview | str, *, private: bool = False) -> None:
     """Write a file, or replace it: a crash leaves the old file or the new one. Mode 0644, private: 0600. Text is UTF-8."""
-    data = content.encode() if isinstance(content, str) else content
+    with replaced(path, private=private) as partial:
+        partial.write_bytes(content.encode() if isinstance(content, str) else content)
+
+
+@contextmanager
+def replaced(path: Path, *, private: bool = False) -> Iterator[Path]:
+    """Give an empty file to write, which takes the place of `path` at the end of the block, or goes after an error."""
     descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    os.close(descriptor)
+    partial = Path(name)
     try:
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(data)
-            file.flush()
+        yield partial
+        with partial.open("rb") as file:
             os.fsync(file.fileno())
-        Path(name).chmod(0o600 if private else 0o644)
-        Path(name).replace(path)
+        partial.chmod(0o600 if private else 0o644)
+        partial.replace(path)
     except BaseException:
-        Path(name).unlink(missing_ok=True)
+        partial.unlink(missing_ok=True)
         raise
 
 

@@ -1,19 +1,22 @@
 """What is left when the records are gone: samples carry the labels that they were made for, and a seed decides what it says."""
 
+import errno
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from safetensors import SafetensorError
 from torch import Tensor, nn
 
 from gossamer.data.card import DataCard
 from gossamer.data.samples.samples import Samples
 from gossamer.errors import RequestError
 from gossamer.methods.method import BaseConfig, Method, State
-from gossamer.methods.synthesizer import CHUNK, Synthesizer
+from gossamer.methods.synthesizer import CHUNK, Synthesizer, model_bytes, save_model
 
 CARD = DataCard(shape=(1, 2, 2), classes=4, declared_size=10, label_prior=(0.1, 0.2, 0.3, 0.4))
 Z = 4.892
@@ -145,3 +148,21 @@ def test_more_samples_than_the_memory_holds_are_refused_before_one_is_drawn() ->
     ):
         synthesizer().sample(10**12)
     assert len(synthesizer().sample(np.int64(0))) == 0
+
+
+def test_a_model_is_written_whole_or_the_old_one_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The file has the bytes of `model_bytes`. After a full disk, its error is the system's and nothing is left over."""
+    path, net = tmp_path / "model.safetensors", nn.Linear(3, 2)
+    save_model(path, net)
+    assert path.read_bytes() == model_bytes(net)
+    assert path.stat().st_mode & 0o777 == 0o644
+
+    def full(*_: object) -> None:
+        raise SafetensorError("Error while serializing: I/O error: No space left on device (os error 28)")
+
+    monkeypatch.setattr("gossamer.methods.synthesizer.save_file", full)
+    with pytest.raises(OSError, match="No space left") as caught:
+        save_model(path, nn.Linear(3, 2))
+    assert caught.value.errno == errno.ENOSPC
+    assert path.read_bytes() == model_bytes(net)
+    assert [each.name for each in tmp_path.iterdir()] == ["model.safetensors"]

@@ -1,7 +1,10 @@
 """Synthesizer: what is left when the records are gone."""
 
+import errno
 import json
 import math
+import os
+import re
 import secrets
 import warnings
 from collections.abc import Iterator, Sequence
@@ -12,7 +15,7 @@ from typing import Any
 import numpy as np
 import torch
 from safetensors import SafetensorError
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
 from safetensors.torch import save as to_bytes
 from torch import Tensor, nn
 
@@ -22,7 +25,7 @@ from gossamer.data.samples.samples import MOST_SHOWN, Samples
 from gossamer.data.tables.any_card import card_from
 from gossamer.data.tables.samples import SHOWN, TableSamples
 from gossamer.errors import GossamerError, RequestError, RunFolderError
-from gossamer.files import write_atomically
+from gossamer.files import replaced
 from gossamer.methods import method_of
 from gossamer.methods.method import BaseConfig, Job, State
 from gossamer.methods.registry import changed_plugins
@@ -33,6 +36,10 @@ CHUNK = 1_000
 """Pictures that are made at once; fewer where they are large (`at_once`)."""
 ROWS = 20_000
 """Rows of a table that are made at once: within them, the shares of values are nearly exact."""
+
+
+_SYSTEM_ERROR = re.compile(r"os error (\d+)")
+"""How safetensors states the number of an error of the system."""
 
 
 def _counted(n: int) -> int:
@@ -159,11 +166,6 @@ class Synthesizer:
             raise RequestError(f"labels must be {n:,} whole numbers from 0 to {self.classes - 1}, one per sample.")
         return torch.from_numpy(array.astype(np.int64))
 
-    def save(self, folder: Path) -> None:
-        """Write model.safetensors and certificate.json: the generator's weights and the promise, nothing else."""
-        write_atomically(folder / MODEL, model_bytes(self.net))
-        self.certificate.save(folder)
-
     @classmethod
     def load(cls, folder: str | Path) -> "Synthesizer":
         """Read a run or a release folder after checking its files against each other. Needs no data.
@@ -230,4 +232,18 @@ def _check_plugins(job: Job[BaseConfig, State], folder: Path) -> None:
 
 def model_bytes(net: nn.Module) -> bytes:
     """The generator's weights in the safetensors format."""
-    return to_bytes({name: value.detach().cpu().contiguous() for name, value in net.state_dict().items()})
+    return to_bytes(_weights(net))
+
+
+def save_model(path: Path, net: nn.Module) -> None:
+    """Write the same to a file, with no copy of the weights in memory. Raises OSError, also for a full disk."""
+    with replaced(path) as partial:
+        try:
+            save_file(_weights(net), partial)
+        except SafetensorError as error:
+            number = int(_SYSTEM_ERROR.findall(str(error) + f"os error {errno.EIO}")[0])
+            raise OSError(number, os.strerror(number)) from None
+
+
+def _weights(net: nn.Module) -> dict[str, Tensor]:
+    return {name: value.detach().cpu().contiguous() for name, value in net.state_dict().items()}

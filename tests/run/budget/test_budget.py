@@ -33,6 +33,7 @@ from gossamer.privacy import ledger
 from gossamer.privacy.accounting import cost
 from gossamer.privacy.accounting.cost import smallest
 from gossamer.privacy.budget_log import FILE, BudgetLog, Charge, DataSetBudget, OpenBudgetLog
+from gossamer.privacy.certificate.certificate import Certificate
 from gossamer.privacy.guarantee import ADD_OR_REMOVE_ONE
 from gossamer.privacy.ledger import PrivacyLedger
 from gossamer.privacy.random.noise import Rng
@@ -489,7 +490,7 @@ def test_a_run_killed_before_its_certificate_is_certified_for_free(
         raise Stopped
 
     with monkeypatch.context() as patch, pytest.raises(Stopped):
-        patch.setattr(Synthesizer, "save", killed)
+        patch.setattr(Certificate, "save", killed)
         place.fit()
     place.resume()
     assert [entry.status for entry in place.account.entries] == ["finished"]
@@ -502,7 +503,7 @@ def test_an_ended_run_survives_a_crash_between_ledger_and_book(place: Place, mon
     def full(*_: object, **__: object) -> None:
         raise OSError(errno.ENOSPC, "no space")
 
-    for where in ((Synthesizer, "save"), (OpenBudgetLog, "resume"), (Synthesizer, "save"), (OpenBudgetLog, "resume")):
+    for where in ((Certificate, "save"), (OpenBudgetLog, "resume"), (Certificate, "save"), (OpenBudgetLog, "resume")):
         with monkeypatch.context() as patch, contextlib.suppress(OSError, GossamerError):
             patch.setattr(*where, full)
             place.fit() if not place.run.exists() else place.resume()
@@ -649,7 +650,11 @@ def test_figures_of_a_run_that_was_replaced_are_written_nowhere(
                 lambda value: {} if isinstance(value, SimpleNamespace) else asdict(value),
             )
             kind = SimpleNamespace(
-                sets=lambda *_given: (Records(), Records(), ""), attacks=lambda _target: [], array=len, limits=()
+                sets=lambda *_given: (Records(), Records(), ""),
+                attacks=lambda _target: [],
+                array=len,
+                limits=(),
+                sampled=lambda *_given: None,
             )
             monkeypatch.setattr("gossamer.run.evaluation.attack._kind", lambda *_given, **_named: kind)
             monkeypatch.setattr("gossamer.run.evaluation.attack._target", lambda *_given: Target())

@@ -3,14 +3,17 @@
 import json
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
+from gossamer.data.card import DataCard
 from gossamer.data.pixels.to_uint8 import MADE_GREY
 from gossamer.data.records import Records
+from gossamer.data.samples.samples import Samples
 from gossamer.methods.dpgan import loop as dpgan
 from gossamer.methods.synthesizer import Synthesizer
 from gossamer.privacy.random.noise import Rng
@@ -245,11 +248,29 @@ def test_the_sets_are_apart(gossamer: Run, run: Path, data: Path, strangers: Pat
     inside, outside = (
         Records(draw.integers(0, 256, (n, 1, 28, 28)).astype(np.uint8), np.zeros(n, int)) for n in (90, 101)
     )
-    target = attacking._target(Synthesizer.load(run), inside, outside, None, 100, 30, seed=3)
+    synthesizer = Synthesizer.load(run)
+    target = attacking._target(synthesizer, synthesizer.sample(100), inside, outside, None, 30, seed=3)
     sets = [{image.tobytes() for image in part.images} for part in (target.members, target.nonmembers, target.held_out)]
     assert [len(each) for each in sets] == [30, 30, 51]
     assert not sets[1] & sets[2]
     assert sets[0] <= {image.tobytes() for image in inside.images}
+
+
+def test_large_pictures_are_attacked_at_64_pixels() -> None:
+    """Brightness stays, size does not; samples are never in memory in their own size; the verdict says so."""
+    large, small = (
+        picture_attacks.PictureAttacks(DataCard(shape=(1, side, side), classes=1, declared_size=9), None)
+        for side in (128, 64)
+    )
+    pieces = [Samples(np.full((2, 1, 128, 128), value, np.uint8), np.full(2, value)) for value in (3, 200)]
+    made: Any = SimpleNamespace(stream=lambda count, seed: pieces[: count // 2], class_names=())
+    drawn = large.sampled(made, 4, 0)
+    assert drawn.images.shape == (4, 1, 64, 64)
+    assert drawn.images[:, 0, 5, 60].tolist() == drawn.labels.tolist() == [3, 3, 200, 200]
+    records = Records(np.concatenate([piece.images for piece in pieces]), np.zeros(4, int))
+    assert np.array_equal(large.array(records), drawn.images)
+    assert small.limits == ()
+    assert "at 64 pixels" in large.limits[0]
 
 
 @pytest.mark.parametrize("discriminators", [1, 2])
@@ -268,7 +289,9 @@ def test_a_discriminator_that_knows_the_members_is_caught(
 
     monkeypatch.setattr(dpgan.State, "scores", scores)
     synthesizer = Synthesizer.load(run)
-    target = attacking._target(synthesizer, inside, outside, synthesizer.job.begin(Rng(0)), 100, 500, seed=3)
+    target = attacking._target(
+        synthesizer, synthesizer.sample(100), inside, outside, synthesizer.job.begin(Rng(0)), 500, seed=3
+    )
     found = [attacking._entry(each) for each in picture_attacks.on_discriminators(target)]
     assert found[0]["value"] == 1.0
     assert found[-1]["value"] > 0.95  # 500 non-members: enough to be sure of a rate of 1 %
@@ -317,7 +340,8 @@ def test_one_record_of_each_unit_takes_part_and_nobody_is_on_two_sides(made: Pat
         images[:, 0, 0, 0] = first + units
         return Records(images, np.zeros(count, np.int64), units, np.array([str(each) for each in range(count // 4)]))
 
-    target = attacking._target(Synthesizer.load(made), people(160, 0), people(320, 100), None, 10, 2_000, seed=0)
+    synthesizer = Synthesizer.load(made)
+    target = attacking._target(synthesizer, None, people(160, 0), people(320, 100), None, 2_000, seed=0)
     members, nonmembers, held_out = (
         each.images[:, 0, 0, 0].tolist() for each in (target.members, target.nonmembers, target.held_out)
     )

@@ -119,7 +119,8 @@ def attack(  # noqa: PLR0913 (its arguments are the options of a command)
         for text in dict.fromkeys((*inside.notes, *outside.notes)):
             events(note(text))
         training, reason = _private_state(folder, synthesizer)
-        target = _target(synthesizer, inside, outside, training, count, limit, seed)
+        samples = kind.sampled(synthesizer, count, seed)
+        target = _target(synthesizer, samples, inside, outside, training, limit, seed)
         on += (
             f" {len(target.members):,} of {len(inside):,} members and {len(target.nonmembers):,} of {len(outside):,} "
             f"non-members took part, drawn at random; {len(target.held_out):,} other non-members were held out."
@@ -203,10 +204,10 @@ def _has_discriminators(synthesizer: Synthesizer, training: Training[BaseConfig,
 
 def _target(
     synthesizer: Synthesizer,
+    samples: Any,
     inside: Any,
     outside: Any,
     training: Training[BaseConfig, State] | None,
-    count: int,
     limit: int,
     seed: int,
 ) -> Target:
@@ -218,7 +219,7 @@ def _target(
     takes_part = _first_per_unit(inside, rng.permutation(len(inside)))
     m = min(len(takes_part), half, limit)
     return Target(
-        samples=synthesizer.sample(count, seed=seed),
+        samples=samples,
         members=inside[takes_part[:m]],
         nonmembers=outside[first[:m]],
         held_out=outside[_records_of_units(outside, first[half:], order)[:HELD_OUT]],

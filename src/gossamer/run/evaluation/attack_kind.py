@@ -3,7 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
@@ -56,8 +56,11 @@ class AttackKind(ABC):
 
     card: Any
     units: str | None
-    limits: ClassVar[tuple[str, ...]] = ()
-    """Sentences that the verdict adds for this kind."""
+
+    @property
+    def limits(self) -> tuple[str, ...]:
+        """Sentences that the verdict adds for these records."""
+        return ()
 
     @abstractmethod
     def read(self, members: Data, nonmembers: Data) -> tuple[Any, Any]:
@@ -78,6 +81,10 @@ class AttackKind(ABC):
     @abstractmethod
     def array(self, records: Any) -> Array:
         """What the attacks see of records, or of samples: [n, ...]."""
+
+    @abstractmethod
+    def sampled(self, synthesizer: Synthesizer, count: int, seed: int) -> Any:
+        """Samples of the release, no larger than `array` needs them."""
 
     @abstractmethod
     def attacks(self, target: Target) -> Iterator[Named]:

@@ -22,7 +22,9 @@ from gossamer.data.records import Records, at_once
 from gossamer.errors import DataError, RequestError
 from gossamer.events import Sink, silent
 from gossamer.methods.method import BaseConfig, State, Training
+from gossamer.methods.synthesizer import Synthesizer
 from gossamer.run.evaluation.attack_kind import AttackKind, Named, Target
+from gossamer.run.evaluation.pictures import LARGEST, reduced, sampled
 
 
 @dataclass(frozen=True)
@@ -40,6 +42,13 @@ class PictureAttacks(AttackKind):
     images_key: str | None = None
     labels_key: str | None = None
     sink: Sink = silent
+
+    @property
+    def limits(self) -> tuple[str, ...]:
+        """See `AttackKind.limits`."""
+        if max(self.card.shape[1:]) <= LARGEST:
+            return ()
+        return (f"Pictures were compared at {LARGEST} pixels, so a copy of finer details would not be seen.",)
 
     def read(self, members: Data, nonmembers: Data) -> tuple[Records, Records]:
         """See `AttackKind.read`."""
@@ -82,8 +91,12 @@ class PictureAttacks(AttackKind):
         return fingerprint(records, record_digests), fingerprint(without_units, record_digests)
 
     def array(self, records: Any) -> Array:
-        """See `AttackKind.array`: uint8 [n, C, H, W]."""
-        return np.asarray(records.images)
+        """See `AttackKind.array`: uint8 [n, C, H, W], large pictures reduced to `LARGEST`."""
+        return np.asarray(reduced(records).images)
+
+    def sampled(self, synthesizer: Synthesizer, count: int, seed: int) -> Any:
+        """See `AttackKind.sampled`."""
+        return sampled(synthesizer, count, seed, sink=self.sink)
 
     def attacks(self, target: Target) -> Iterator[Named]:
         """See `AttackKind.attacks`."""

@@ -18,7 +18,7 @@ from gossamer.data.records import Records
 from gossamer.data.samples.grid import sample_grid
 from gossamer.data.samples.samples import Samples
 from gossamer.errors import GossamerError, RequestError
-from gossamer.events import Sink, silent
+from gossamer.events import Sink, progress, silent
 from gossamer.files import write_atomically
 from gossamer.methods.synthesizer import Synthesizer
 from gossamer.metrics import registry
@@ -71,7 +71,7 @@ class Pictures:
         if given is None:  # samples are made last: a refusal need not wait for them
             assert synthesizer is not None
             _refuse_other_classes(request, synthesizer, real, tests)
-            given = _sampled(synthesizer, request.count, request.seed)
+            given = sampled(synthesizer, request.count, request.seed, sink=sink)
         large = max(real.shape[1:]) > LARGEST
         return cls(request, reduced(given), reduced(real), reduced(tests), large)
 
@@ -99,7 +99,7 @@ class Pictures:
         return registry.Inputs(
             samples=samples, real=real, tests=tests, labelled=synthesizer is None or synthesizer.classes > 1,
             classes=max(labelled, soft),
-            warm=_warm_samples(folder, synthesizer, request.count, request.seed),
+            warm=_warm_samples(folder, synthesizer, request, sink),
             public=_public_records(folder, synthesizer),
             baselines=Baselines(request.cache_folder, real, tests, request.seed), protocol=request.only["protocol"],
             seed=request.seed, limit=request.only["limit"], inception=request.only["inception"], sink=sink,
@@ -125,20 +125,24 @@ def reduced(part: _Part) -> _Part:
     return dataclasses.replace(part, images=Form(shape).of(part.images))
 
 
-def _sampled(synthesizer: Synthesizer, count: int, seed: int) -> Samples:
-    """Samples at the size at which they are compared. Large ones are never in memory together."""
-    pieces = [reduced(piece) for piece in synthesizer.stream(count, seed=seed)]
+def sampled(synthesizer: Synthesizer, count: int, seed: int, *, sink: Sink = silent) -> Samples:
+    """Samples at the size at which they are compared. Large ones are never in memory together. sink: of progress."""
+    pieces, done = [], 0
+    for piece in synthesizer.stream(count, seed=seed):
+        pieces.append(reduced(piece))
+        done += len(piece)
+        sink(progress("samples", done, count))
     soft = [piece.probabilities for piece in pieces if piece.probabilities is not None]
     images, labels = (np.concatenate([getattr(piece, name) for piece in pieces]) for name in ("images", "labels"))
     return Samples(images, labels, synthesizer.class_names, np.concatenate(soft) if soft else None)
 
 
-def _warm_samples(folder: RunFolder, synthesizer: Synthesizer | None, count: int, seed: int) -> Samples | None:
+def _warm_samples(folder: RunFolder, synthesizer: Synthesizer | None, request: Request, sink: Sink) -> Samples | None:
     """Samples of the public warm start alone; None: the run had none."""
     if synthesizer is None or not (folder.private / WARM).is_file():
         return None
     start = dataclasses.replace(synthesizer, net=copy.deepcopy(synthesizer.net)).with_weights(folder.private / WARM)
-    return _sampled(start, count, seed)
+    return sampled(start, request.count, request.seed, sink=sink)
 
 
 def _public_records(folder: RunFolder, synthesizer: Synthesizer | None) -> Records | None:

@@ -5,7 +5,7 @@ import itertools
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
@@ -21,6 +21,7 @@ from gossamer.data.tables.read import read_table
 from gossamer.data.tables.table import Table
 from gossamer.errors import DataError
 from gossamer.methods.marginals.nets import Field
+from gossamer.methods.synthesizer import Synthesizer
 from gossamer.run.evaluation.attack_kind import AttackKind, Named, Target
 
 ISOLATED = "the most isolated tenth"
@@ -30,10 +31,13 @@ ISOLATED = "the most isolated tenth"
 class TableAttacks(AttackKind):
     """Attacks on tables. Equal rows of members and non-members take part: they need not be of the same person."""
 
-    limits: ClassVar[tuple[str, ...]] = (
-        "The distance to the closest record shows nothing by itself: attacks by densities find members where distances find "
-        "none (Yao et al. 2025, The DCR Delusion).",
-    )
+    @property
+    def limits(self) -> tuple[str, ...]:
+        """See `AttackKind.limits`."""
+        return (
+            "The distance to the closest record shows nothing by itself: attacks by densities find members where distances "
+            "find none (Yao et al. 2025, The DCR Delusion).",
+        )
 
     def read(self, members: Data, nonmembers: Data) -> tuple[Table, Table]:
         """See `AttackKind.read`."""
@@ -72,6 +76,10 @@ class TableAttacks(AttackKind):
     def array(self, records: Any) -> Array:
         """See `AttackKind.array`: features [n, D]."""
         return row_features(records.codes, self.card.domain, [column.in_order for column in self.card.columns])
+
+    def sampled(self, synthesizer: Synthesizer, count: int, seed: int) -> Any:
+        """See `AttackKind.sampled`."""
+        return synthesizer.sample(count, seed=seed)
 
     def attacks(self, target: Target) -> Iterator[Named]:
         """See `AttackKind.attacks`. Densities and marginals also on the most isolated records, which an average hides."""

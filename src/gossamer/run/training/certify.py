@@ -1,13 +1,13 @@
 """The end of a run: its certificate, its samples and its report."""
 
 import datetime
-import hashlib
 
 from gossamer.errors import DiskFull, PrivacyError, is_full, worded
 from gossamer.methods.method import State
 from gossamer.methods.registry import changed_plugins
-from gossamer.methods.synthesizer import Synthesizer, model_bytes
-from gossamer.privacy.certificate.certificate import Certificate
+from gossamer.methods.synthesizer import Synthesizer, save_model
+from gossamer.privacy.certificate.certificate import Certificate, sha256
+from gossamer.privacy.certificate.statements import MODEL
 from gossamer.run.report.html import write_report
 from gossamer.run.report.plots import drawn_by
 from gossamer.run.storage.data_sources import LoadedData
@@ -52,10 +52,11 @@ def certify(run: TrainingRun, state: State) -> Synthesizer:
     if changed := changed_plugins(run.job.pretrained, run.folder.config().get("plugins", []), "weights"):
         raise PrivacyError(f"{changed[0]}, and start a new run. Its weights must not change while it sees records.")
     net = state.released.cpu().eval()
+    save_model(run.folder.file(MODEL), net)
     certificate = Certificate.build(
         run.ledger,
         run.folder.config(),
-        model_sha256=hashlib.sha256(model_bytes(net)).hexdigest(),
+        model_sha256=sha256(run.folder.file(MODEL)),
         versions=versions(),
         created=datetime.datetime.now(datetime.UTC).date().isoformat(),
     )
@@ -63,7 +64,7 @@ def certify(run: TrainingRun, state: State) -> Synthesizer:
     run.folder.file(SAMPLES).write_bytes(drawn_by(synthesizer))
     if run.budget_entry is not None:
         run.budget_entry.finish(run.ledger)
-    synthesizer.save(run.folder.path)
+    certificate.save(run.folder.path)
     if state.remark:
         run.log(worded(state.remark))
     return synthesizer

@@ -7,9 +7,8 @@ from typing import Any, TypeAlias
 
 from gossamer.errors import DiskFull, Diverged, Interrupted, RunFolderError, is_full
 from gossamer.events import Event, Sink, progress
-from gossamer.files import write_atomically
 from gossamer.methods.method import BaseConfig, OnPublic, State, StepResult, Training
-from gossamer.methods.synthesizer import model_bytes
+from gossamer.methods.synthesizer import save_model
 from gossamer.privacy import device_check
 from gossamer.privacy.accounting.cost import Odometer
 from gossamer.privacy.distributed import Next
@@ -93,7 +92,7 @@ def _drive(run: TrainingRun, data: LoadedData, training: Training[BaseConfig, St
             for result in training.drive(private, data.public):
                 if result.logs is None and isinstance(result.phase, OnPublic) and not any(run.ledger.used):
                     run.ledger.check_place()
-                    write_atomically(run.folder.private / WARM, model_bytes(training.state.released))
+                    save_model(run.folder.private / WARM, training.state.released)
                 try:
                     _emit_step(result, emit, spent)
                 except OSError as error:
