@@ -711,7 +711,7 @@ MUTANTS = (
     Mutant("copies among non-members stay", "data/fingerprint.py", "((digest in other_digests for digest in _digests(records))", "((False for digest in _digests(records))", IDENTITY),
     Mutant("a rank that says nothing ends the one that does", "run/training/torchrun.py", "    time.sleep(SPOKEN)\n", "", "tests/run/training/test_torchrun.py -k refusal"),
     Mutant("dark samples are black as a whole", "methods/moments/loop.py", "self.threshold * images.amax((1, 2, 3), keepdim=True)", "self.threshold", f"{MOMENTS} -k faint"),
-    Mutant("specks on black stay", "methods/moments/loop.py", "torch.where(images < self.threshold * images.amax((1, 2, 3), keepdim=True), 0.0, images)", "images", f"{MOMENTS} -k faint"),
+    Mutant("specks on black stay", "methods/moments/loop.py", "images.masked_fill_(images < self.threshold * images.amax((1, 2, 3), keepdim=True), 0.0)", "images", f"{MOMENTS} -k faint"),
     Mutant("two evaluations train one baseline", "metrics/baseline_cache.py", "wait=True)", "wait=True) if False else path.parent.joinpath('none').open('wb')", "tests/metrics/test_baseline_cache.py"),
     Mutant("two processes run one cell", "benchmarks/reproduce/run_cell.py", "hold(self.folder(cell) / LOCK, wait=False)", "(self.folder(cell) / LOCK).open('wb')", "tests/benchmarks/reproduce/test_reproduce.py -k another_process"),
     Mutant("a cell that another process has finished is run again", "benchmarks/reproduce/run_table.py", "if result_files.load(into, cell) is None:  # nobody", "if True:  # nobody", "tests/benchmarks/reproduce/test_reproduce.py -k another_process"),

@@ -71,7 +71,7 @@ class Latent(nn.Module):
 
     def decode(self, codes: Tensor) -> Tensor:
         """codes: [n, axes]. Gives [n, C, H, W], which may lie a little outside [0, 1]."""
-        flat = self.centre + (codes * self.scale) @ self.basis.t()
+        flat = ((codes * self.scale) @ self.basis.t()).add_(self.centre)
         return flat.view(-1, *self.shape)
 
     @torch.no_grad()

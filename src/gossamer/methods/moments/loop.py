@@ -135,8 +135,8 @@ class Generator(nn.Module):
         images = self.latent.decode(codes)
         if self.detail is not None:
             images = images + self.detail(codes, self.latent)
-        images = images.clamp(0, 1)
-        return torch.where(images < self.threshold * images.amax((1, 2, 3), keepdim=True), 0.0, images)
+        images = images.clamp_(0, 1)  # in place: large pictures need the room
+        return images.masked_fill_(images < self.threshold * images.amax((1, 2, 3), keepdim=True), 0.0)
 
     def load_state_dict(self, state_dict: Mapping[str, Any], strict: bool = True, assign: bool = False) -> Any:
         """As of any module. It has as many public pictures as the state."""
