@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from gossamer.data.card import DataCard
     from gossamer.methods.common import softmax_regression
+    from gossamer.privacy.guarantee import Plan
 else:
     softmax_regression = Lazy("gossamer.methods.common.softmax_regression")
 
@@ -48,7 +49,7 @@ class LabellingConfig(BaseConfig):
     labelling_steps: int = 234
 
 
-def descent_of(config: LabellingConfig, card: "DataCard", *, noise_multiplier: float, others: float) -> Descent:
+def descent_of(config: LabellingConfig, card: "DataCard", *, noise_multiplier: float, others: "Plan") -> Descent:
     """The training of the classifier.
 
     By default it gets a fixed share of the budget, but no more than helps. Costs of Gaussians add up as 1 / sigma^2.
@@ -57,12 +58,14 @@ def descent_of(config: LabellingConfig, card: "DataCard", *, noise_multiplier: f
         config: of the run.
         card: has the declared size.
         noise_multiplier: of the run. 0: no noise.
-        others: noise multiplier of one Gaussian over all records that costs what the other queries of the run cost together.
+        others: the other queries of the run: Gaussians over all records. They cost what one Gaussian costs whose 1 / sigma^2
+            is the sum of theirs.
     """
     T, B = config.labelling_steps, batch_of(0, card)
     if config.labelling_noise or not noise_multiplier:
         return Descent(noise_multiplier=config.labelling_noise * noise_multiplier, steps=T)
-    shared = _RATIO * others * math.sqrt(T) * B / card.declared_size
+    together = 1 / math.sqrt(sum(count / event.noise_multiplier**2 for event, count in others))
+    shared = _RATIO * together * math.sqrt(T) * B / card.declared_size
     return Descent(noise_multiplier=max(shared, B * math.sqrt(T) / _STRONGEST), steps=T)
 
 

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 from gossamer.errors import RequestError
 from gossamer.lazy import Lazy
+from gossamer.methods.common.descent import Descent
+from gossamer.methods.common.labelling import LabellingConfig, LabelsSamples, descent_of
 from gossamer.methods.common.method_start import Startable, StartConfig
 from gossamer.methods.method import FROM_EPSILON, AnyPhase, MaybeZero, OnPrivate, OnPublic, OnReleased, Phases
 
@@ -14,12 +16,13 @@ if TYPE_CHECKING:
     from gossamer.data.card import DataCard
     from gossamer.methods.dp_mepf import loop
     from gossamer.privacy.accounting import events
+    from gossamer.privacy.guarantee import Plan
 else:
     loop, events = Lazy("gossamer.methods.dp_mepf.loop"), Lazy("gossamer.privacy.accounting.events")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Config(StartConfig):
+class Config(StartConfig, LabellingConfig):
     """Settings of one run.
 
     Args:
@@ -79,7 +82,7 @@ class Config(StartConfig):
     latent_size: int = 128
 
 
-class DpMepf(Startable[Config, "loop.State"]):
+class DpMepf(Startable[Config, "loop.State"], LabelsSamples[Config, "loop.State"]):
     """DP-MEPF: a generator that matches moments of perceptual features, released once (Harder, Jalali Asadabadi, Sutherland,
     Park; "Pre-trained Perceptual Features Improve Differentially Private Image Generation", TMLR 2023).
 
@@ -90,6 +93,8 @@ class DpMepf(Startable[Config, "loop.State"]):
     generator never sees a record, however many steps it takes. Then each of `rounds` is one Gaussian query over all
     records. Each record votes for the sample of the generator, of its class, that is most similar to it. A unit adds a
     vector of length 1 at most to all votes. The features for similarity learn from its pictures: released values.
+    With `own_label`, Poisson-sampled Gaussian queries follow in the same plan: the steps of a softmax regression on
+    scattering features, clipped per unit. It is part of the release.
 
     Departures from the paper:
         - A small network learns the features from the classes of the public pictures; the paper's has seen ImageNet.
@@ -102,6 +107,7 @@ class DpMepf(Startable[Config, "loop.State"]):
         - Its pictures are bent at random before the last tanh, so it learns a shape once, not in every slant.
         - Votes on its latents follow: Private Evolution (Lin et al. 2024, Algorithm 1). This generator replaces the
           foundation model; its pictures train the features. Votes above the threshold count in full, not by excess.
+        - With `own_label`, a classifier that learnt from the records by DP-SGD softens the labels of samples.
         - It takes public pictures or a start, and is no start itself.
     """
 
@@ -111,20 +117,21 @@ class DpMepf(Startable[Config, "loop.State"]):
     config_type = Config
     loop = loop
 
-    def phases(self, config: Config, card: "DataCard") -> "Phases[Config, loop.State]":  # noqa: ARG002 (what every method is asked)
-        """Features and a warm start, free; one Gaussian over all records; what is made of its answer, free; then votes."""
-        release = events.poisson_gaussian(sampling_rate=1.0, noise_multiplier=config.noise_multiplier)
-        voting = events.poisson_gaussian(sampling_rate=1.0, noise_multiplier=votes_noise(config))
-        votes = [(voting, config.rounds)]
+    def phases(self, config: Config, card: "DataCard") -> "Phases[Config, loop.State]":
+        """Features and a warm start, free; one Gaussian over all records; what is made of its answer, free; then votes. With
+        `own_label`, then one Poisson-sampled Gaussian per step of the classifier.
+        """
+        moments, votes = own_queries(config)
         phases: list[AnyPhase[Config, loop.State]] = [
             OnPublic(name="features", steps=config.features_steps, body=lambda *given: loop.learn_features(*given)),
             OnPublic(name="warm start", steps=config.warm_steps, body=lambda *given: loop.warm_start(*given)),
-            self.training(1, [(release, 1)]),
+            self.training(1, [moments]),
             OnReleased(name="matching", steps=config.matching_steps, body=lambda *given: loop.match(*given)),
             OnReleased(name="likeness", steps=config.likeness_steps, body=lambda *given: loop.learn_likeness(*given)),
-            OnPrivate(name="votes", steps=config.rounds, plan=votes, body=lambda *given: loop.vote(*given)),
+            OnPrivate(name="votes", steps=config.rounds, plan=[votes], body=lambda *given: loop.vote(*given)),
         ]
-        return phases if config.rounds > 0 else phases[:-2]
+        learning = [] if config.own_label == 1 else self.labelling(config, card, descent(config, card))
+        return [*(phases if config.rounds > 0 else phases[:-2]), *learning]
 
     def needs_public(self, config: Config) -> bool:  # noqa: ARG002 (what every method is asked)
         """Features are learnt from pictures that no record went into, or from a start's."""
@@ -138,6 +145,7 @@ class DpMepf(Startable[Config, "loop.State"]):
 
     def check(self, config: Config, card: "DataCard") -> None:
         """Refuse settings that make no sense."""
+        self.check_labelling(config, card, encoder="")
         if config.batch_size < 2 * card.classes:
             raise RequestError(
                 f"--batch-size {config.batch_size} is too few: each half of a batch has every one of the {card.classes} "
@@ -159,3 +167,19 @@ class DpMepf(Startable[Config, "loop.State"]):
 def votes_noise(config: Config) -> float:
     """Standard deviation of the noise on votes."""
     return config.votes_noise * config.noise_multiplier
+
+
+def own_queries(config: Config) -> "Plan":
+    """The release of moments, and the rounds of votes."""
+    moments, votes = (
+        events.poisson_gaussian(sampling_rate=1.0, noise_multiplier=noise)
+        for noise in (config.noise_multiplier, votes_noise(config))
+    )
+    return [(moments, 1), (votes, config.rounds)]
+
+
+def descent(config: Config, card: "DataCard") -> Descent:
+    """The training of the classifier that softens labels, after all other queries, those of the start among them."""
+    first = DpMepf().first(config, card)
+    others = [*(() if first is None else first.plan), *own_queries(config)]
+    return descent_of(config, card, noise_multiplier=config.noise_multiplier, others=others)

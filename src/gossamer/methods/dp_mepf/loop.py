@@ -14,10 +14,10 @@ from torch.nn import functional as F
 from gossamer.data.card import DataCard
 from gossamer.data.records import Records, sent
 from gossamer.methods import method
-from gossamer.methods.common import adversarial, features, votes
+from gossamer.methods.common import adversarial, features, softmax_regression, votes
 from gossamer.methods.common.features import Features
 from gossamer.methods.common.learners import InTraining, Learner, N, Optimiser, adam, subset, warm_step
-from gossamer.methods.dp_mepf import Config, votes_noise
+from gossamer.methods.dp_mepf import Config, descent, votes_noise
 from gossamer.methods.dp_mepf.embedding import Embedding
 from gossamer.methods.dp_mepf.features import Codes
 from gossamer.methods.dp_mepf.nets import Candidates, Generator, Released
@@ -92,7 +92,7 @@ def vote(run: Run[Config], state: "State", private: Confined[Records]) -> Iterat
         return
     config, candidates, noise = run.config, state.candidates, votes_noise(run.config)
     release = votes.ballot(noise_multiplier=noise, rng=run.rng)
-    while private.remaining(release.event):  # Alg. 1, l. 2
+    while state.step < config.rounds and private.remaining(release.event):  # Alg. 1, l. 2
         candidates.latents = next_latents(run, candidates, first=state.step == 0)  # l. 1; later l. 4-6
         query = votes.Votes.on(drawn(state.released.generator, candidates), state.likeness.net, run.card.classes)
         h = private.release(release, query)  # l. 3: Alg. 2, l. 1-5
@@ -179,11 +179,14 @@ class State(method.State):
     G: InTraining[Generator]
     targets: Targets
     candidates: Candidates
+    labelling: softmax_regression.InTraining | None = None
+    """The classifier that softens the labels of samples."""
 
     @property
     def released(self) -> Released:
         """The generator that the run hands out."""
-        return Released(self.G.average.released, self.candidates)
+        labeller = None if self.labelling is None else self.labelling.mean.released
+        return Released(self.G.average.released, self.candidates, labeller)
 
 
 def start(run: Run[Config]) -> State:
@@ -205,7 +208,15 @@ def start(run: Run[Config]) -> State:
         InTraining(released.generator, _adam(config.warm_learning_rate), config.average_decay),
         Targets(card.classes, codes.axes).to(run.device),
         released.candidates,
+        _labelling(run, released),
     )
+
+
+def _labelling(run: Run[Config], released: Released) -> softmax_regression.InTraining | None:
+    """The classifier of a run at its start; None: it has none."""
+    if released.labeller is None:
+        return None
+    return softmax_regression.InTraining.started(run, descent(run.config, run.card), released.labeller)
 
 
 def generator(config: Config, card: DataCard) -> Released:
@@ -219,7 +230,8 @@ def generator(config: Config, card: DataCard) -> Released:
         black=config.black,
         white=config.white,
     )
-    return Released(G, Candidates(card, config.candidates if config.rounds else 1, G.latent_size))
+    labeller = softmax_regression.classifier(card, encoder="") if config.own_label < 1 else None
+    return Released(G, Candidates(card, config.candidates if config.rounds else 1, G.latent_size), labeller)
 
 
 def by_channels(net: N) -> N:

@@ -5,6 +5,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from gossamer.data.card import DataCard
+from gossamer.methods.common.softmax_regression import Classifier
 from gossamer.methods.common.votes import pick
 from gossamer.nets import dcgan
 
@@ -72,12 +73,13 @@ def warped(pictures: Tensor, by: Tensor) -> Tensor:
 class Released(nn.Module):
     """What a run hands out: latents [n, 1 + latent_size of the generator] and labels [n] to pictures [n, C, H, W] in [0, 1].
 
-    The first number of a latent chooses a candidate, the others vary it, as far as `Candidates.degree` says.
+    The first number of a latent chooses a candidate, the others vary it, as far as `Candidates.degree` says. `labeller` is the
+    classifier that softens the labels of samples, where there is one.
     """
 
-    def __init__(self, generator: Generator, candidates: "Candidates") -> None:
+    def __init__(self, generator: Generator, candidates: "Candidates", labeller: Classifier | None = None) -> None:
         super().__init__()
-        self.generator, self.candidates = generator, candidates
+        self.generator, self.candidates, self.labeller = generator, candidates, labeller
         self.classes, self.latent_size = generator.classes, 1 + generator.latent_size
 
     def forward(self, latents: Tensor, labels: Tensor) -> Tensor:

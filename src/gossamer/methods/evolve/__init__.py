@@ -1,6 +1,5 @@
 """Private Evolution: what a run promises and costs. `loop.py` votes and varies, `nets.py` has the generator."""
 
-import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -23,6 +22,7 @@ if TYPE_CHECKING:
     from gossamer.data.card import DataCard
     from gossamer.methods.evolve import loop
     from gossamer.privacy.accounting import events
+    from gossamer.privacy.guarantee import Plan
 else:
     loop, events = Lazy("gossamer.methods.evolve.loop"), Lazy("gossamer.privacy.accounting.events")
 
@@ -101,9 +101,13 @@ def clusters_of(config: Config, card: "DataCard") -> int:
 
 
 def descent(config: Config, card: "DataCard") -> Descent:
-    """The training of the classifier that softens labels. T rounds of votes are one Gaussian of noise sigma / sqrt(T)."""
-    noise = config.noise_multiplier
-    return descent_of(config, card, noise_multiplier=noise, others=noise / math.sqrt(config.steps))
+    """The training of the classifier that softens labels."""
+    return descent_of(config, card, noise_multiplier=config.noise_multiplier, others=voting(config))
+
+
+def voting(config: Config) -> "Plan":
+    """The rounds of votes."""
+    return [(events.poisson_gaussian(sampling_rate=1.0, noise_multiplier=config.noise_multiplier), config.steps)]
 
 
 class Evolve(LabelsPublic[Config, "loop.State"], LabelsSamples[Config, "loop.State"]):
@@ -146,8 +150,7 @@ class Evolve(LabelsPublic[Config, "loop.State"], LabelsSamples[Config, "loop.Sta
         """The embedding learns from drawings, or sees public pictures, free; then one Gaussian per round over all units. With
         `own_label`, then one Poisson-sampled Gaussian per step of the classifier.
         """
-        release = events.poisson_gaussian(sampling_rate=1.0, noise_multiplier=config.noise_multiplier)
-        training = self.training(config.steps, [(release, config.steps)])
+        training = self.training(config.steps, voting(config))
         if config.drawing == "pictures":
             return [
                 OnPublic(name="public pictures", steps=PARTS, body=lambda *given: loop.embed_public(*given)),
