@@ -378,5 +378,7 @@ def test_features_are_computed_in_pieces_of_one_size_on_a_gpu(monkeypatch: pytes
     monkeypatch.setattr(nets, "one_size", lambda *_: True)
     found = nets.with_features(net, held)
     assert sizes == [4, 4, 4]
+    monkeypatch.setattr("gossamer.data.records._BLOCK", 3 * 4 * int(np.prod(CARD.shape)))  # as if pictures were large
+    assert np.array_equal(nets.with_features(net, held).images, found.images) and sizes[3:] == [3, 3, 3]
     np.testing.assert_allclose(found.images.astype(float), expected.images.astype(float), atol=1e-3)
     assert np.array_equal(found.labels, expected.labels)

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from gossamer.data.card import DataCard
-from gossamer.data.records import Records, sent
+from gossamer.data.records import Records, at_once, sent
 from gossamer.methods.common.descent import Descent
 from gossamer.methods.common.labelled import Labelled
 from gossamer.methods.common.learners import Average, Learner
@@ -30,7 +30,7 @@ from gossamer.privacy.per_sample_gradients.gradients import PerRecordGradient
 from gossamer.privacy.per_sample_gradients.precision import one_size
 
 PIECE = 512
-"""Pictures whose features are held in single precision at once."""
+"""Pictures whose features are held in single precision at once; fewer where they are large (`at_once`)."""
 LARGEST = 1 << 31
 """Bytes of features that are kept through a run; beyond them, each step computes the features of its batch."""
 
@@ -84,10 +84,11 @@ def with_features(net: Classifier, records: Records) -> Records:
     if records.images.dtype == np.float16:
         return records
     features, device = np.empty((len(records), net.features.size), np.float16), net.head.weight.device
-    for lo in range(0, len(records), PIECE):
-        part = records[lo : lo + PIECE]
-        images, _ = (filled(part, PIECE) if one_size("fp32", device) else part).tensors(device)
-        features[lo : lo + PIECE] = net.halved(images)[: len(part)].cpu().numpy()
+    step = at_once(records.shape, PIECE)
+    for lo in range(0, len(records), step):
+        part = records[lo : lo + step]
+        images, _ = (filled(part, step) if one_size("fp32", device) else part).tensors(device)
+        features[lo : lo + step] = net.halved(images)[: len(part)].cpu().numpy()
     return dataclasses.replace(records, images=features)
 
 
