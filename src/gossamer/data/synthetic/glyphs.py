@@ -23,7 +23,7 @@ from PIL import Image, ImageDraw, ImageFont
 from torch import Tensor
 from torch.nn.functional import grid_sample
 
-from gossamer.data.records import Records
+from gossamer.data.records import Records, at_once
 from gossamer.data.synthetic.drawing import DrawingProgram, Range
 from gossamer.errors import RequestError
 
@@ -47,6 +47,8 @@ _FRAME, _BOX = 28, 20
 _WIDER, _NEAR = 1.5, 1.5
 """A first look, to find the frame, is this much wider and takes points this near to a path, in pixels, as its ink."""
 _BATCH = 2000
+"""Glyphs that are drawn at once, up to this size; of larger ones, fewer: a pixel takes about so many numbers."""
+_USUAL, _ROOM = 64, 16
 _RANGES = {
     "angle": Range(0.0, 0.14, -0.42, 0.42),
     "shear": Range(0.0, 0.3, -0.6, 0.6),
@@ -96,7 +98,8 @@ class Glyphs(DrawingProgram):
 
     def draw(self, parameters: Tensor, labels: Tensor, size: int) -> Tensor:
         """Pictures uint8 [n, 1, size, size] from parameters [n, size of the program] and labels [n]."""
-        parts = zip(torch.split(parameters, _BATCH), torch.split(labels, _BATCH), strict=True)
+        most = _BATCH if size <= _USUAL else at_once((_ROOM, size, size), _BATCH)
+        parts = zip(torch.split(parameters, most), torch.split(labels, most), strict=True)
         return torch.cat([self._draw(*part, size) for part in parts])
 
     def _draw(self, parameters: Tensor, labels: Tensor, size: int) -> Tensor:

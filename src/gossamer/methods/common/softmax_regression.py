@@ -53,8 +53,8 @@ class Classifier(nn.Module):
     @torch.no_grad()
     def probabilities(self, images: Tensor) -> Tensor:
         """How likely each class is. images: float32 [n, C, H, W] in [0, 1]; gives [n, classes], rows that add up to 1."""
-        pieces = [F.softmax(self.head(self.halved(piece).float()), dim=1) for piece in images.split(PIECE)]
-        return torch.cat(pieces)
+        pieces = images.split(at_once(images.shape[1:], PIECE))
+        return torch.cat([F.softmax(self.head(self.halved(piece).float()), dim=1) for piece in pieces])
 
     def halved(self, images: Tensor) -> Tensor:
         """Features as they are kept, float16 [n, features]."""
