@@ -154,7 +154,7 @@ class Generator(nn.Module):
             images = self.autoencoder.decode(images)
         if self.detail is not None:
             images = images + self.detail(codes, self.latent)
-        images = images.clamp_(0, 1)  # in place: large pictures need the room
+        images = images.clamp_(0, 1)  # in place: large pictures need the memory
         return images.masked_fill_(images < self.threshold * images.amax((1, 2, 3), keepdim=True), 0.0)
 
     def load_state_dict(self, state_dict: Mapping[str, Any], strict: bool = True, assign: bool = False) -> Any:
