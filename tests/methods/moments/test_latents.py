@@ -2,7 +2,8 @@
 
 import json
 import math
-from collections.abc import Iterator
+import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from torch.nn import functional as F
 from gossamer import plugins
 from gossamer.data.card import DataCard
 from gossamer.data.records import Records
-from gossamer.errors import PrivacyError, RequestError, RunFolderError
+from gossamer.errors import GossamerError, PrivacyError, RequestError, RunFolderError
 from gossamer.methods import METHODS
 from gossamer.methods.moments import class_moments
 from gossamer.methods.moments import latents as of_moments
@@ -34,7 +35,7 @@ from gossamer.run.training.fit import fit
 from gossamer.testing import checks
 from gossamer.testing.trial_run import Subject
 
-SHAPE, N, PIECE = (3, 8, 8), 41, 10
+SHAPE, N, PIECE, GREY = (3, 8, 8), 41, 10, 201
 CARD = DataCard(shape=SHAPE, classes=2, declared_size=200)
 SETTINGS: dict[str, Any] = {"axes": 5, "autoencoder": "toy", "noise_multiplier": 0.3}
 GONE = (0, 9, 20, 40)
@@ -64,6 +65,10 @@ def toy() -> Iterator[None]:
     plugins.add("autoencoder", "toy", Halved())
     yield
     plugins.remove("autoencoder", "toy")
+
+
+def raising(text: str) -> None:
+    raise ValueError(text)
 
 
 def pictures(n: int, *, seed: int = 0) -> Records:
@@ -202,6 +207,31 @@ def test_a_run_is_released_loaded_and_verified(tmp_path: Path) -> None:
     plugins.add("autoencoder", "toy", other)
     with pytest.raises(RunFolderError, match="'toy' has another SHA-256 of its weights than when the run began"):
         Synthesizer.load(out)
+
+
+@pytest.mark.parametrize("how", [sys.exit, raising])
+def test_what_it_says_of_a_record_when_it_fails_is_in_no_file(how: Callable[[str], object], tmp_path: Path) -> None:
+    """One record has one grey level, and among public pictures there is none."""
+
+    class Failing(Halved):
+        def encode(self, pictures: Tensor) -> Tensor:
+            if bool((pictures == GREY).all()):
+                how(f"grey level {int(pictures.max())}")
+            return super().encode(pictures)
+
+    held = pictures(200)
+    held.images[7] = GREY
+    plugins.add("autoencoder", "toy", Failing())
+    with pytest.raises(GossamerError, match="message is withheld") as caught:
+        fit(
+            "moments", data=held, public=pictures(60, seed=1), card=CARD, out=tmp_path / "run", delta=1e-3,
+            progress=False, accounts=None, **SETTINGS,
+        )  # fmt: skip
+    assert "grey level" not in str(caught.value)
+    assert not (tmp_path / "run" / "certificate.json").exists()
+    files = [file for file in (tmp_path / "run").rglob("*") if file.is_file()]
+    assert files
+    assert not any(b"grey level" in file.read_bytes() for file in files)
 
 
 def test_weights_that_records_change_end_without_a_certificate(tmp_path: Path) -> None:
