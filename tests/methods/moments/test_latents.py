@@ -121,7 +121,7 @@ def test_a_code_is_that_of_the_latents_of_the_record() -> None:
 
 @pytest.mark.parametrize("cells", [1, 3])
 def test_a_record_adds_a_vector_of_length_one_at_most(cells: int) -> None:
-    """Also a record far outside of the public ones. With cells, the vectors of all records add up to the whole answer."""
+    """Also a record far outside of the public ones. With cells, it is in that of its class whose centre is nearest."""
     codes = np.random.default_rng(0).normal(size=(30, 4)) * np.geomspace(0.01, 1e9, 30)[:, None]
     centres = torch.from_numpy(np.random.default_rng(1).normal(size=(2, cells, 4))) if cells > 1 else None
     query = Moments(axes_of(PluginAutoencoder("toy", SHAPE), 4), 2, 1.15, centres, coded=True)
@@ -133,6 +133,10 @@ def test_a_record_adds_a_vector_of_length_one_at_most(cells: int) -> None:
     blocks = alone.view(30, 2, cells, -1).norm(dim=3) > 0
     assert blocks.sum((1, 2)).tolist() == [1] * 30
     assert torch.equal(blocks.any(2).int().argmax(1), torch.arange(30) % 2)
+    if centres is not None:
+        apart = (torch.from_numpy(codes[:10])[:, None] - centres[torch.arange(10) % 2]).norm(dim=2)
+        assert torch.equal(blocks[:10].any(1).int().argmax(1), apart.argmin(1))
+        assert len(apart.argmin(1).unique()) > 1
 
 
 @pytest.mark.parametrize("cells", [1, 2])
