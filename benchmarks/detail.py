@@ -1,4 +1,5 @@
-"""What `moments --public-detail` does for faces: how near samples come to records, in the features of an encoder.
+"""What `moments` does for faces with `--public-detail` or `--autoencoder`: how near samples come to records, in the features of
+an encoder.
 
 LFW's faces by person: of each ten, three are public, six private and one held out. Classes are the two values of `gender`. The
 figures are computed on real records, so no guarantee covers them.
@@ -39,6 +40,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("data", type=Path)
     parser.add_argument("--encoder", default="lite0")
+    parser.add_argument("--autoencoder", default="", help="also measure moments with it, for example diffusers:FOLDER")
     parser.add_argument("--epsilons", type=float, nargs="+", default=[1.0, 10.0])
     parser.add_argument("--seeds", type=int, nargs="+", default=[0])
     parser.add_argument("--pictures", type=int, default=400, help="how many of each kind are compared")
@@ -70,12 +72,14 @@ def main() -> None:
     card = DataCard(shape=private.shape, classes=2, declared_size=len(private))
     for seed in options.seeds:
         for epsilon in options.epsilons:
-            for detail in (False, True):
+            kinds: dict[str, dict[str, Any]] = {"moments": {}, "moments with public detail": {"public_detail": True}}
+            if options.autoencoder:
+                kinds[f"moments with {options.autoencoder}"] = {"autoencoder": options.autoencoder}
+            for what, more in kinds.items():
                 made = gossamer.fit(
                     "moments", data=private, public=public, card=card, epsilon=epsilon, delta=1e-5, axes=64,
-                    public_detail=detail, public_test_data=True, progress=False,
+                    public_test_data=True, progress=False, **more,
                 )  # fmt: skip
-                what = "moments with public detail" if detail else "moments"
                 samples = made.sample(options.pictures, seed=seed)
                 report(what, samples.images, epsilon=epsilon, seed=seed)
 

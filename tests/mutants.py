@@ -56,6 +56,8 @@ MEPF = "tests/methods/dp_mepf/test_dp_mepf.py"
 MIXTURE = "tests/methods/moments/test_mixture.py"
 FEATURES = "tests/methods/moments/test_feature_moments.py"
 DETAIL = "tests/methods/moments/test_public_detail.py"
+LATENTS, AUTOENCODERS = "tests/methods/moments/test_latents.py", "tests/nets/test_autoencoders.py"
+DIFFUSERS = "tests/nets/test_diffusers_folders.py"
 LEDGER = "tests/privacy/test_ledger.py"
 CONFINED = "tests/privacy/test_confined.py"
 CONFORMANCE = "tests/methods/test_conformance.py"
@@ -778,7 +780,27 @@ MUTANTS = (
     Mutant("a code of features has the length that it had", "methods/moments/features.py", "along / along.norm(dim=1, keepdim=True).clamp(min=1e-30)", "along", FEATURES),
     Mutant("labels of public pictures are those that the folder has", "methods/moments/features.py", "self.labelled = Labelled(images, self.of_codes(codes))", "self.labelled = Labelled(images, torch.full_like(self.of_codes(codes), 1 / self.classes))", FEATURES),
     Mutant("an encoder of moments is not tested", "methods/moments/features.py", "        encoder.check(device)", "        pass", FEATURES),
-    Mutant("moments with an encoder start without public pictures", "methods/moments/__init__.py", "        return bool(config.encoder) or", "        return", FEATURES),
+    Mutant("moments with an encoder start without public pictures", "methods/moments/__init__.py", "bool(config.encoder or config.autoencoder) or", "bool(config.autoencoder) or", FEATURES),
+    Mutant("moments with an autoencoder start without public pictures", "methods/moments/__init__.py", "(config.encoder or config.autoencoder) and count", "config.encoder and count", f"{LATENTS} -k refusals"),
+    Mutant("an autoencoder of moments is not tested", "methods/moments/loop.py", "        net.autoencoder.check(run.device)\n", "        pass\n", f"{LATENTS} -k refusals"),
+    Mutant("axes of latents are those of records", "methods/moments/loop.py", "            private = private.map(lambda records: with_codes", "            private.update(lambda records: query.latent.fit(autoencoder(records.tensors()[0])))\n            private = private.map(lambda records: with_codes", f"{LATENTS} -k through_the_mechanism"),
+    Mutant("codes of latents are rounded by who stands beside them", "methods/moments/latents.py", "        for i, row in enumerate(autoencoder(images).split(1), start=lo):\n            codes[i] = latent.wide_code(row)[0].cpu().numpy()\n", "        rows = autoencoder(images)\n        codes[lo : lo + step] = latent.code(rows - rows.mean(0)).double().cpu().numpy()\n", f"{LATENTS} -k same_bits"),
+    Mutant("cells of latents are found in pictures", "methods/moments/class_moments.py", "            cells = self._nearest(on_grid(codes), cells) if self.coded else", "            cells = cells * self.cells if self.coded else", f"{LATENTS} -k length_one"),
+    Mutant("the posterior of an autoencoder is sampled", "nets/diffusers_folders.py", "encoded.latent_dist.mode()", "encoded.latent_dist.sample()", f"{DIFFUSERS} -k means"),
+    Mutant("an autoencoder's unit is assumed", "nets/diffusers_folders.py", 'config.get("scaling_factor") or 1.0', "0.18215", f"{DIFFUSERS} -k means"),
+    Mutant("weights of a folder may change in memory", "nets/diffusers_folders.py", '"network": _as_tensor(_digest_of(self.net))', '"network": _as_tensor(self._files)', f"{DIFFUSERS} -k digest"),
+    Mutant("the digest of a folder leaves the TOML file out", "nets/diffusers_folders.py", 'for path in [*sorted(folder.rglob("*")), beside]:', 'for path in sorted(folder.rglob("*")):', f"{DIFFUSERS} -k digest"),
+    Mutant("the path of a folder gets into a certificate", "nets/diffusers_folders.py", "    if folder.is_absolute():\n", "    if False:\n", f"{DIFFUSERS} -k refused"),
+    Mutant("a folder may hold code", "nets/diffusers_folders.py", "    if code := next(", "    if False and next(", f"{DIFFUSERS} -k need_code"),
+    Mutant("a pipeline may name a package that is imported", "nets/diffusers_folders.py", "not _is_known(part[0], diffusers)", "False", f"{DIFFUSERS} -k need_code"),
+    Mutant("a pickle is read from a folder", "nets/diffusers_folders.py", "use_safetensors=True", "use_safetensors=False", DIFFUSERS),
+    Mutant("pictures of a pipeline come from torch's own seed", "nets/diffusers_folders.py", "generator=torch.Generator().manual_seed(seed)", "generator=torch.default_generator", f"{DIFFUSERS} -k equal_seeds"),
+    Mutant("a variation is as strong as can be", "nets/diffusers_folders.py", "max(degree, 1 / self._steps)", "1.0", f"{DIFFUSERS} -k variation"),
+    Mutant("a decoder may draw at random", "nets/autoencoders.py", "if not torch.equal(pictures, again):", "if False:", f"{AUTOENCODERS} -k refused"),
+    Mutant("what a decoder says as it fails is shown", "nets/autoencoders.py", "failure = withheld(error)", "failure = str(error)", f"{AUTOENCODERS} -k withheld"),
+    Mutant("latents have the length of features", "nets/autoencoders.py", "        self._unit_length = False\n", "", f"{AUTOENCODERS} -k keep_their_length"),
+    Mutant("a certificate does not say that an autoencoder was used", "privacy/certificate/statements.py", '_PRETRAINED = ("encoder", "autoencoder", "generator")', '_PRETRAINED = ("encoder", "generator")', f"{LATENTS} -k released_loaded"),
+    Mutant("a release is loaded with another autoencoder", "methods/method.py", '("encoder", "autoencoder", "generator")', '("encoder", "generator")', f"{LATENTS} -k released_loaded"),
     Mutant("detail is that of the farthest public picture", "methods/moments/public_detail.py", "self.codes).argmin(1)", "self.codes).argmax(1)", DETAIL),
     Mutant("detail brings the blur of its own picture", "methods/moments/public_detail.py", " - latent.decode(self.codes[nearest])", "", DETAIL),
     Mutant("detail is that of records", "methods/moments/loop.py", "    config, net = run.config, state.pictures\n", "    config, net = run.config, state.pictures\n    if net.detail is not None:\n        private.update(lambda held: net.detail.take(torch.from_numpy(np.array(held.images)), net.latent.wide_code(held.tensors()[0])))\n", f"{DETAIL} -k no_record"),

@@ -1,9 +1,9 @@
-"""Plug-ins: methods, encoders and picture generators that another package adds, or a file of your own.
+"""Plug-ins: methods, encoders, autoencoders and picture generators that another package adds, or a file of your own.
 
-A package names each as an entry point of the group `gossamer.methods`, `gossamer.encoders` or `gossamer.generators`. An object
-of your own is named `module:object`, or added by `add`. A plug-in runs with your rights, and a method or an encoder sees the
-records. So Gossamer imports installed entry points, and what the user has named in this process. It never imports a
-`module:object` because a run folder or a release names it.
+A package names each as an entry point of the group `gossamer.methods`, `gossamer.encoders`, `gossamer.autoencoders` or
+`gossamer.generators`. An object of your own is named `module:object`, or added by `add`. A plug-in runs with your rights, and
+all but a generator see the records. So Gossamer imports installed entry points, and what the user has named in this process.
+It never imports a `module:object` because a run folder or a release names it.
 """
 
 import hashlib
@@ -23,14 +23,16 @@ from gossamer.lazy import Lazy
 
 safetensors_torch: Any = Lazy("safetensors.torch")
 
-Kind: TypeAlias = Literal["method", "encoder", "generator"]
+Kind: TypeAlias = Literal["method", "encoder", "autoencoder", "generator"]
 NOT_KNOWN = "not known"
 """Of a fact that neither the package nor the object states."""
 _LONGEST = 1_000  # letters of a fact
 _OWN_ENCODERS = {"lite0": ("gossamer.nets.lite0", "load")}
 """Encoders of Gossamer itself: the module, and the function that makes one. Their packages are optional."""
-_FROM_FILES = {"onnx": ("gossamer.nets.onnx_files", "load")}
-"""Encoders in files, named KIND:FILE: the module, and the function that makes one from what follows the colon."""
+_FROM_FILES = {"onnx": "gossamer.nets.onnx_files", "diffusers": "gossamer.nets.diffusers_folders"}
+"""Plug-ins in files, named FORMAT:FILE: the module whose function `load` makes one from what follows the colon."""
+_OBJECTS: tuple[Kind, ...] = ("encoder", "autoencoder", "generator")
+"""What a `module:object` may be, if it is no method."""
 _SOURCE = frozenset({".py", ".toml", ".json", ".txt"})
 _added: dict[tuple[str, str], "_Added"] = {}
 
@@ -48,7 +50,7 @@ class Origin:
     """What a certificate says of a plug-in: public facts, each one line of text.
 
     Args:
-        kind: method, encoder or generator.
+        kind: method, encoder, autoencoder or generator.
         name: of the entry point, or `module:object`.
         package: the distribution that it is from.
         version: of that distribution.
@@ -76,7 +78,7 @@ def add(kind: Kind, name: str, value: Any) -> None:
     """Add an object under a name, in this process: for notebooks and tests.
 
     Args:
-        kind: method, encoder or generator.
+        kind: method, encoder, autoencoder or generator.
         name: what it is called from now on.
         value: the object.
     """
@@ -93,7 +95,8 @@ def allow(reference: str) -> str:
 
     Args:
         reference: a module and an object in it. A method is called by its own name, anything else by the reference. The
-            module may lie in the working folder. `onnx:FILE` is an encoder in a file.
+            module may lie in the working folder. `onnx:FILE` is an encoder in a file, and `diffusers:FOLDER` an autoencoder or
+            a generator.
 
     Raises:
         RequestError: if there is no such module or object, or its import fails.
@@ -102,8 +105,9 @@ def allow(reference: str) -> str:
     if not module or not path:
         raise RequestError(f"{reference!r} is not of the form module:object.")
     if module in _FROM_FILES:
-        reader = importlib.import_module(_FROM_FILES[module][0])
-        _added["encoder", reference] = _Added(getattr(reader, _FROM_FILES[module][1])(path), reader.CODE)
+        reader = importlib.import_module(_FROM_FILES[module])
+        kind, value = reader.load(path)
+        _added[kind, reference] = _Added(value, reader.CODE)
         return reference
     if str(Path.cwd()) not in sys.path:
         sys.path.append(str(Path.cwd()))  # last: no file there takes the place of an installed module
@@ -112,7 +116,8 @@ def allow(reference: str) -> str:
         name = str(getattr(value, "name", reference))
         _added["method", name] = _Added(value, module)
         return name
-    _added["encoder", reference] = _added["generator", reference] = _Added(value, module)
+    for kind in _OBJECTS:
+        _added[kind, reference] = _Added(value, module)
     return reference
 
 
@@ -141,6 +146,8 @@ def load(kind: Kind, name: str) -> Any:
                 f"The packages {packages} all add a {kind} {name!r}. Uninstall all but the one that you want."
             )
         return _imported(f"The {kind} {name!r} of the package {_package(point.dist)}", point.module, point.attr)
+    if other := next((of for of, added in _added if added == name), ""):
+        raise RequestError(f"{name!r} is no {kind}, but of the kind {other}. Name a {kind}.")
     if ":" in name:
         raise RequestError(
             f"The {kind} {name!r} is no installed plug-in, and code is not imported because a file names it. If you trust it, "

@@ -29,6 +29,7 @@ METHODS.fill([
 
 if typing.TYPE_CHECKING:
     from gossamer.methods.method import FROM_EPSILON as FROM_EPSILON
+    from gossamer.methods.method import Autoencoder as Autoencoder
     from gossamer.methods.method import BaseConfig as BaseConfig
     from gossamer.methods.method import Encoder as Encoder
     from gossamer.methods.method import Generator as Generator
@@ -52,7 +53,9 @@ if typing.TYPE_CHECKING:
     PrivGAN = privgan.Config
     Teacher = teacher.Config
 else:
-    _CONTRACT = "BaseConfig Encoder FROM_EPSILON Generator MaybeZero Method OnPrivate OnPublic OnReleased Run State"
+    _CONTRACT = (
+        "Autoencoder BaseConfig Encoder FROM_EPSILON Generator MaybeZero Method OnPrivate OnPublic OnReleased Run State"
+    )
     _NAMES = {
         **{name: f"gossamer.methods.method:{name}" for name in _CONTRACT.split()},
         "METHODS": "gossamer.methods.registry:METHODS",

@@ -58,8 +58,10 @@ MaybeZero = Annotated[int, "may be zero"]
 """A count of which there may be none; every other int in a Config is at least 1."""
 Encoder = Annotated[str, "encoder"]
 """The name of an encoder that a package adds, or its `module:object`; empty: the method's own features."""
+Autoencoder = Annotated[str, "autoencoder"]
+"""The name of an autoencoder that a package adds, `diffusers:FOLDER` or `module:object`; empty: none."""
 Generator = Annotated[str, "generator"]
-"""The name of a picture generator that a package adds, or its `module:object`; empty: the method's own."""
+"""The name of a picture generator that a package adds, `diffusers:FOLDER` or `module:object`; empty: the method's own."""
 
 
 _KINDS = {"pictures": ("pictures", "moments"), "table": ("a table", "marginals")}
@@ -587,14 +589,14 @@ class Job(Generic[C_co, S_co]):
 
     @property
     def pretrained(self) -> "list[tuple[plugins.Kind, str]]":
-        """Kind and name of each encoder and generator that the settings name, those of a start included."""
+        """Kind and name of each encoder, autoencoder and generator that the settings name, those of a start included."""
         return [*self.own_pretrained, *([] if self.first is None else self.first.pretrained)]
 
     @property
     def own_pretrained(self) -> "list[tuple[plugins.Kind, str]]":
         """Those without which the generator of the run cannot be made."""
         hints = get_type_hints(type(self.config), include_extras=True)
-        kinds: tuple[plugins.Kind, ...] = ("encoder", "generator")
+        kinds: tuple[plugins.Kind, ...] = ("encoder", "autoencoder", "generator")
         return [
             (kind, str(self.settings[name]))
             for name, hint in hints.items()

@@ -12,6 +12,7 @@ from gossamer.lazy import Lazy
 from gossamer.methods.method import (
     FROM_EPSILON,
     AnyMethod,
+    Autoencoder,
     BaseConfig,
     Encoder,
     Generator,
@@ -122,7 +123,7 @@ def method_of_config(kind: type[BaseConfig]) -> AnyMethod | None:
 
 
 def plugins_of(job: Job[BaseConfig, State]) -> list[tuple[plugins.Kind, str]]:
-    """Kind and name of each plug-in of a run: methods, then encoders and generators."""
+    """Kind and name of each plug-in of a run: methods, then encoders, autoencoders and generators."""
     methods = [job.method.name, *([] if job.first is None else [job.first.method.name])]
     own: list[tuple[plugins.Kind, str]] = [("method", name) for name in methods if METHODS.is_plugin(name)]
     return list(dict.fromkeys([*own, *job.pretrained]))
@@ -258,7 +259,7 @@ def _problem_of(config: type[BaseConfig], *, promises: bool) -> str:
         if not _FIELD.fullmatch(name) or name in TAKEN:
             return f"{name} is no name for a setting, because a command has an option or a word of this name"
         kinds = set(map(type, get_args(hint))) if get_origin(hint) is Literal else {hint}
-        if not kinds <= {bool, int, float, str, MaybeZero, Encoder, Generator}:
+        if not kinds <= {bool, int, float, str, MaybeZero, Encoder, Autoencoder, Generator}:
             return f"{name} is not a bool, an int, a float, a str or a Literal of texts"
         if name == "noise_multiplier":
             if default not in (dataclasses.MISSING, FROM_EPSILON):

@@ -8,7 +8,7 @@ the test compares bits.
 """
 
 import math
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -41,15 +41,14 @@ class PluginEncoder:
         shape: of the pictures, (C, H, W).
 
     Raises:
-        RequestError: if there is no such encoder, or it does not fit the pictures.
+        RequestError: if there is no such plug-in, or it does not fit the pictures.
     """
 
+    kind: ClassVar[plugins.Kind] = "encoder"
+
     def __init__(self, name: str, shape: tuple[int, ...]) -> None:
-        encoder = plugins.load("encoder", name)
-        if isinstance(encoder, type) or not callable(encoder):
-            raise RequestError(
-                f"The encoder {name!r} cannot be called with pictures. Name a function or a torch.nn.Module, not a class."
-            )
+        encoder, self.what = plugins.load(self.kind, name), f"The {self.kind} {name!r}"
+        self._check_form(encoder)
         self.name, self.shape, self._encoder = name, tuple(shape), encoder
         parts = [encoder, *getattr(encoder, "__dict__", {}).values()]
         self._modules = [part for part in parts if isinstance(part, nn.Module)]
@@ -59,14 +58,25 @@ class PluginEncoder:
         self._reference: Tensor | None = None
         for fact, value, least in (("batch", self._batch, 1), ("side", self._side, 0)):
             if type(value) is not int or value < least:
-                raise RequestError(f"The encoder {name!r} states {fact} = {value!r}. State a whole number.")
+                raise RequestError(f"{self.what} states {fact} = {value!r}. State a whole number.")
         if self._channels != shape[0] and shape[0] != 1:
             raise RequestError(
-                f"The encoder {name!r} takes {self._channels} channels, and the card declares {shape[0]}. Take another encoder."
+                f"{self.what} takes {self._channels} channels, and the card declares {shape[0]}. Take another {self.kind}."
             )
         self.size = 0
         self.size = self._tried(torch.zeros(1, *shape)).shape[1]
         """Number of features."""
+
+    def _check_form(self, encoder: Any) -> None:
+        """Refuse what cannot be asked, with a RequestError."""
+        if isinstance(encoder, type) or not callable(encoder):
+            raise RequestError(
+                f"{self.what} cannot be called with pictures. Name a function or a torch.nn.Module, not a class."
+            )
+
+    def _rows(self, pictures: Tensor) -> Any:
+        """Its answer for one batch, as it comes."""
+        return self._encoder(pictures)
 
     def __call__(self, images: Tensor) -> Tensor:
         """Features of pictures that may be private.
@@ -81,10 +91,10 @@ class PluginEncoder:
         except (Exception, SystemExit) as error:  # whatever it is, its message could hold a record
             failure = withheld(error)
         if failure:  # raised here, so that nothing leads to the error
-            raise ConfinedError(f"The encoder {self.name!r} failed: {failure}")
+            raise ConfinedError(f"{self.what} failed: {failure}")
         if changed:
             raise PrivacyError(
-                f"The encoder {self.name!r} changed while it saw the records, so that features depend on other records. Keep "
+                f"{self.what} changed while it saw the records, so that features depend on other records. Keep "
                 "nothing from one call to the next, and start a new run."
             )
         return features
@@ -149,9 +159,7 @@ class PluginEncoder:
         return (torch.where((torch.arange(n) % 2 == 0)[:, None, None, None], fine, coarse) / 255).to(device)
 
     def _refusal(self, problem: str, remedy: str) -> RequestError:
-        return RequestError(
-            f"The encoder {self.name!r} {problem}. A record's features must depend on that record alone. {remedy}."
-        )
+        return RequestError(f"{self.what} {problem}. A record's features must depend on that record alone. {remedy}.")
 
     def _tried(self, images: Tensor, instead: float = 0.0) -> Tensor:
         """Features of public pictures: an error is shown. Raises RequestError."""
@@ -161,7 +169,7 @@ class PluginEncoder:
             raise
         except (Exception, SystemExit) as error:  # the code of others raises anything
             text = " ".join(f"{type(error).__name__}: {error}".split())
-            raise RequestError(f"The encoder {self.name!r} fails on a batch of public pictures ({text}).") from error
+            raise RequestError(f"{self.what} fails on a batch of public pictures ({text}).") from error
 
     @torch.no_grad()
     def _features(self, images: Tensor, instead: float = 0.0) -> Tensor:
@@ -185,15 +193,13 @@ class PluginEncoder:
 
     def _asked(self, pictures: Tensor) -> Tensor:
         """Its answer for one batch. Raises RequestError: it has another form."""
-        rows = self._encoder(pictures)
+        rows = self._rows(pictures)
         if not isinstance(rows, Tensor) or not rows.is_floating_point() or rows.ndim != 2 or not rows.shape[1]:
             given = f"{rows.dtype} {list(rows.shape)}" if isinstance(rows, Tensor) else type(rows).__name__
-            raise RequestError(
-                f"The encoder {self.name!r} gives {given}. Return floating-point features [pictures, width]."
-            )
+            raise RequestError(f"{self.what} gives {given}. Return floating-point features [pictures, width].")
         if len(rows) != len(pictures) or self.size not in (0, rows.shape[1]):
             raise RequestError(
-                f"The encoder {self.name!r} gives {list(rows.shape)} for {len(pictures)} pictures, and not always as many "
+                f"{self.what} gives {list(rows.shape)} for {len(pictures)} pictures, and not always as many "
                 "features. Return one row of the same width for each picture."
             )
         return rows

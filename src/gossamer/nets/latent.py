@@ -19,8 +19,8 @@ _PIECE = 2_048
 class Latent(nn.Module):
     """Codes of pictures, z = V^T (x - m) / s, and back. One scale serves all axes: high ones have small codes, as they should.
 
-    Everything in it is a buffer: it is released with a generator, and no optimiser moves it. At first it has the lowest
-    cosine waves as axes, which no picture went into.
+    Everything in it is a buffer: it is released with a generator, and no optimiser moves it. At first it has a `basis`
+    [numbers, axes] that no picture went into, or the lowest cosine waves.
 
     Raises:
         RequestError: if there are more axes than pixels.
@@ -30,14 +30,15 @@ class Latent(nn.Module):
     centre: Tensor
     scale: Tensor
 
-    def __init__(self, shape: tuple[int, ...], axes: int) -> None:
+    def __init__(self, shape: tuple[int, ...], axes: int, basis: Tensor | None = None) -> None:
         super().__init__()
         if axes > math.prod(shape):
+            whole = "picture" if basis is None else "latent"
             raise RequestError(
-                f"--axes {axes} is more than the {math.prod(shape):,} numbers of a picture: take fewer axes."
+                f"--axes {axes} is more than the {math.prod(shape):,} numbers of a {whole}: take fewer axes."
             )
         self.shape, self.axes = tuple(shape), axes
-        self.register_buffer("basis", cosines(self.shape, axes))
+        self.register_buffer("basis", cosines(self.shape, axes) if basis is None else basis)
         self.register_buffer("centre", torch.full((math.prod(shape),), _CENTRE))
         self.register_buffer("scale", torch.tensor(_SPREAD * math.sqrt(math.prod(shape) / axes)))
 

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from gossamer.errors import RequestError, did_you_mean
-from gossamer.plugins import NOT_KNOWN
+from gossamer.plugins import NOT_KNOWN, Kind
 
 CODE = "onnxruntime"
 """The module that runs the network."""
@@ -74,8 +74,8 @@ class OnnxEncoder:
         }
 
 
-def load(reference: str) -> OnnxEncoder:
-    """The encoder of FILE or FILE#OUTPUT.
+def load(reference: str) -> tuple[Kind, OnnxEncoder]:
+    """The encoder of FILE or FILE#OUTPUT, and its kind.
 
     Raises:
         RequestError: if a file is missing or of another form, the path is absolute, or onnxruntime is not installed.
@@ -93,7 +93,7 @@ def load(reference: str) -> OnnxEncoder:
             raise RequestError(
                 f"onnx:{name} needs the file {path}, which is not there. An encoder is an .onnx file with a .toml beside it."
             )
-    return OnnxEncoder(file.read_bytes(), about.read_bytes(), output, name)
+    return "encoder", OnnxEncoder(file.read_bytes(), about.read_bytes(), output, name)
 
 
 def _session(model: bytes, where: str) -> Any:

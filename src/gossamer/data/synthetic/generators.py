@@ -5,7 +5,8 @@ A generator has two functions, for pictures uint8 [n, C, H, W] on the processor:
     random(labels, shape, seeds): pictures of these classes. RANDOM_API
     vary(images, labels, degree, seeds): pictures that are similar, the less the larger degree (0 to 1) is. VARIATION_API
 
-labels and seeds are int64 [n]. Equal arguments must give equal pictures.
+labels and seeds are int64 [n]. Equal arguments must give equal pictures. It may state `classes`, how many it knows. Where it
+has a function run_on(device), that is called first.
 """
 
 import math
@@ -67,6 +68,11 @@ class PluginGenerator(DrawingProgram):
 
     def check(self, classes: int) -> None:
         """Refuse a generator that gives no proper pictures, or others when it is asked again. Raises RequestError."""
+        if (known := getattr(self._generator, "classes", classes)) != classes:
+            raise RequestError(
+                f"The generator {self._name!r} knows {known} classes, and the card declares {classes}. Give it a prompt for "
+                "each class, in the order of the labels."
+            )
         labels, stream = torch.arange(_TRIED) % classes, torch.Generator().manual_seed(0)
         noise = torch.randn(3, _TRIED, self.normals, generator=stream)
         first = self.random(noise[0], labels)
@@ -83,6 +89,8 @@ class PluginGenerator(DrawingProgram):
 
     def _pieces(self, ask: Callable[..., object], *given: Tensor) -> Tensor:
         """Flat pictures, piece by piece. The generator sees copies, on the processor."""
+        if callable(move := getattr(self._generator, "run_on", None)):
+            move(given[0].device)
         pieces = zip(*(part.split(AT_ONCE) for part in given), strict=True)
         found = [self._asked(ask, [part.cpu().clone() for part in piece]) for piece in pieces]
         return torch.cat(found).flatten(1).to(given[0].device)

@@ -10,7 +10,16 @@ from typing import TYPE_CHECKING, Any
 from gossamer.errors import RequestError
 from gossamer.lazy import Lazy
 from gossamer.methods.common.labels_public import LabelsPublic
-from gossamer.methods.method import FROM_EPSILON, BaseConfig, Encoder, OnPrivate, OnPublic, OnReleased, Phases
+from gossamer.methods.method import (
+    FROM_EPSILON,
+    Autoencoder,
+    BaseConfig,
+    Encoder,
+    OnPrivate,
+    OnPublic,
+    OnReleased,
+    Phases,
+)
 
 if TYPE_CHECKING:
     from gossamer.data.card import DataCard
@@ -39,6 +48,8 @@ class Config(BaseConfig):
         encoder: pre-trained network whose features replace pixels: lite0, onnx:FILE, the name of a plug-in, or module:object.
             The run releases a classifier, and the pictures in `public` with its labels. Only `axes` and `noise_multiplier` have
             a meaning then. Empty: none.
+        autoencoder: pre-trained network whose latents replace pixels: diffusers:FOLDER, the name of a plug-in, or
+            module:object. Axes are those of the latents of public pictures, and each sample is decoded. Empty: none.
         public_detail: give each sample the fine detail of the public picture with the nearest code. It needs public pictures.
             The release contains them.
     """
@@ -51,6 +62,7 @@ class Config(BaseConfig):
     classes_noise: float = 4.0
     threshold: float = 0.0
     encoder: Encoder = ""
+    autoencoder: Autoencoder = ""
     public_detail: bool = False
 
 
@@ -67,6 +79,9 @@ class ClassMoments(LabelsPublic[Config, "loop.State"]):
     are at most 1 long. The release is a classifier, by ridge regression on these sums, and the public pictures that it labels.
     The encoder is assumed to have learnt from no record. A test on public pictures refuses one whose features depend on other
     pictures.
+
+    With an autoencoder, a code is made of its latents in the same way, and all else stays. It is assumed to have learnt from no
+    record, and passes the same test. Nothing is drawn at random between a picture and its code.
 
     The generator draws a code from a Gaussian of its class and decodes it: blurred pictures, in seconds, whose classes a
     classifier can tell. With `public_detail`, what a code does not hold comes from a public picture. The code decides which, so
@@ -85,7 +100,7 @@ class ClassMoments(LabelsPublic[Config, "loop.State"]):
     def check(self, config: Config, card: "DataCard") -> None:  # noqa: ARG002 (what every method is asked)
         """Refuse a radius of zero, more cells than there are codes to cut them by, and a threshold above the brightest pixel.
 
-        With an encoder, also refuse cells, a threshold and detail: then no pictures are drawn.
+        With an encoder, also refuse cells, a threshold and detail: then no pictures are drawn. An autoencoder replaces both.
         """
         for flag, radius in (("--radius", config.radius), ("--cells-radius", config.cells_radius)):
             if radius == 0:
@@ -96,6 +111,10 @@ class ClassMoments(LabelsPublic[Config, "loop.State"]):
             raise RequestError(
                 "--cells, --threshold and --public-detail are for pictures that moments draws. With --encoder it labels public "
                 "pictures: leave them out."
+            )
+        if config.autoencoder and (config.encoder or config.public_detail):
+            raise RequestError(
+                "--autoencoder draws pictures from its own latents. Leave --encoder and --public-detail out, or --autoencoder."
             )
         if config.threshold > 1:
             raise RequestError(
@@ -114,8 +133,8 @@ class ClassMoments(LabelsPublic[Config, "loop.State"]):
         return [*axes, *(cells if config.cells > 1 else ()), self.training(1, [(release, 1)])]
 
     def needs_public(self, config: Config) -> bool:
-        """An encoder needs pictures whose features have axes, and that its classifier labels. Detail is that of pictures."""
-        return bool(config.encoder) or config.public_detail
+        """Features and latents need pictures for their axes, and a classifier pictures to label. Detail is that of pictures."""
+        return bool(config.encoder or config.autoencoder) or config.public_detail
 
     @classmethod
     def releases_public(cls, settings: Mapping[str, Any]) -> bool:
@@ -123,8 +142,8 @@ class ClassMoments(LabelsPublic[Config, "loop.State"]):
         return cls.labels_public(settings) or bool(settings.get("public_detail"))
 
     def check_public(self, config: Config, card: "DataCard", count: int) -> None:  # noqa: ARG002 (what every method is asked)
-        """Refuse too few pictures for principal axes of their features."""
-        if config.encoder and count <= config.axes:
+        """Refuse too few pictures for principal axes of their features or latents."""
+        if (config.encoder or config.autoencoder) and count <= config.axes:
             raise RequestError(
                 f"{count:,} public records are too few for {config.axes} principal axes: give more, or fewer --axes."
             )

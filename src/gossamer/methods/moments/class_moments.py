@@ -86,12 +86,14 @@ class Moments(BoundedSum):
         classes: K.
         radius: R, in standard deviations of a code per axis: a code is shortened to radius x sqrt(d).
         centres: of the cells of each class, [K, m, d], float64, public or released; None: each class is one cell, about 0.
+        coded: whether the records have codes in place of images, float64 [n, d], each made of its own record alone.
     """
 
     latent: Latent
     classes: int
     radius: float
     centres: Tensor | None = None
+    coded: bool = False
 
     @property
     def cells(self) -> int:
@@ -115,17 +117,24 @@ class Moments(BoundedSum):
         All is in double precision. Another record in the batch changes how products are rounded. In single precision, what that
         moves in the codes of all others would be outside the bound.
         """
-        images, labels = records.tensors(self.latent.basis.device)
-        codes, cells = self.latent.wide_code(images).cpu(), labels.cpu()
+        if self.coded:
+            codes, cells = torch.from_numpy(records.images), torch.tensor(records.labels)
+        else:
+            images, labels = records.tensors(self.latent.basis.device)
+            codes, cells = self.latent.wide_code(images).cpu(), labels.cpu()
         if self.centres is not None:
-            cells = self.nearest(images.cpu(), cells)
+            cells = self._nearest(on_grid(codes), cells) if self.coded else self.nearest(images.cpu(), cells)
             codes = codes - self.centres.flatten(0, 1)[cells]
         return shortened(codes, self.reach) / self.reach, cells
 
     def nearest(self, images: Tensor, labels: Tensor) -> Tensor:
         """The cell of its class whose centre is nearest to each picture, [n], from 0 to K m - 1."""
+        return self._nearest(self.placed(images), labels)
+
+    def _nearest(self, where: Tensor, labels: Tensor) -> Tensor:
+        """The same for codes on a grid, [n, d]."""
         assert self.centres is not None
-        where, centres, cells = self.placed(images), on_grid(self.centres), torch.zeros_like(labels)
+        centres, cells = on_grid(self.centres), torch.zeros_like(labels)
         for label in range(self.classes):
             own, there = labels == label, centres[label]
             distances = there.square().sum(1) - 2 * where[own] @ there.t()  # squared, less what all have in common

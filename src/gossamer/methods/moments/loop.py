@@ -26,8 +26,10 @@ from gossamer.methods.moments.features import (
     regression,
     seen,
 )
+from gossamer.methods.moments.latents import axes_of, with_codes
 from gossamer.methods.moments.mixture import Mixture
 from gossamer.methods.moments.public_detail import PublicDetail
+from gossamer.nets.autoencoders import PluginAutoencoder
 from gossamer.nets.latent import Latent
 from gossamer.privacy.confined import Confined
 from gossamer.privacy.mechanisms.gaussian import PoissonGaussianSum
@@ -42,17 +44,17 @@ def train(run: Run[Config], state: "State", private: Confined[Records]) -> Itera
         yield from of_features(run, state, state.net, private)
         return
     config, net = run.config, state.pictures
-    query = Moments(net.latent, run.card.classes, config.radius)
+    query = asked(net, config.radius)
     if config.cells > 1:
         centres = net.mixture.means.double().cpu().view(run.card.classes, config.cells, -1)
-        query = Moments(net.latent, run.card.classes, config.cells_radius, centres)
+        query = asked(net, config.cells_radius, centres)
     yield from released(run, state, net.mixture, query, private, config.noise_multiplier)
 
 
 def whole_classes(run: Run[Config], state: "State", private: Confined[Records]) -> Iterator[Logs]:
     """The moments of whole classes, with more noise: only to know where they may be cut."""
     assert state.whole is not None
-    query = Moments(state.pictures.latent, run.card.classes, run.config.radius)
+    query = asked(state.pictures, run.config.radius)
     yield from released(run, state, state.whole, query, private, first_noise(run.config))
 
 
@@ -69,12 +71,19 @@ def of_features(run: Run[Config], state: "State", net: Labeller, private: Confin
         yield {"released_norm": answer.norm()}
 
 
+def asked(net: "Generator", radius: float, centres: Tensor | None = None) -> Moments:
+    """The query in the axes of a generator; see `Moments`."""
+    return Moments(net.latent, net.classes, radius, centres, coded=net.autoencoder is not None)
+
+
 def released(
     run: Run[Config], state: "State", mixture: Mixture, query: Moments, private: Confined[Records], noise: float
 ) -> Iterator[Logs]:
     """Ask once."""
     release = PoissonGaussianSum(sampling_rate=1.0, max_norm=1.0, noise_multiplier=noise, rng=run.rng)
     if state.step == 0 and private.remaining(release.event):  # a phase before this may have the same event
+        if (autoencoder := state.pictures.autoencoder) is not None:
+            private = private.map(lambda records: with_codes(autoencoder, query.latent, records))
         answer = private.release(release, query)
         mixture.take(answer, query, noise_multiplier=noise)
         yield {"released_norm": answer.norm()}
@@ -97,7 +106,8 @@ def cut(run: Run[Config], state: "State") -> Iterator[Logs]:
 def axes(run: Run[Config], state: "State", public: Records) -> Iterator[Logs]:
     """Principal axes of public pictures replace cosine waves, with their Gaussians until others come. Costs nothing.
 
-    With an encoder, those of their features. The pictures themselves are kept where they are labelled, or have the detail.
+    With an encoder, those of their features, and with an autoencoder, those of their latents. The pictures themselves are kept
+    where they are labelled, or have the detail.
     """
     if isinstance(state.net, Labeller):
         if state.step == 0:
@@ -106,8 +116,9 @@ def axes(run: Run[Config], state: "State", public: Records) -> Iterator[Logs]:
     elif state.step == 0:
         some, net = subset(public, largest_fit(run.card.shape, run.config.axes)), state.pictures
         images, labels = some.tensors(run.device)
-        net.latent.fit(images)
-        codes = net.latent.wide_code(images)
+        coordinates = images if net.autoencoder is None else net.autoencoder(images)
+        net.latent.fit(coordinates)
+        codes = net.latent.wide_code(coordinates)
         net.mixture.fit(codes, labels)
         if net.detail is not None:
             net.detail.take(torch.from_numpy(np.array(some.images)), codes)
@@ -120,22 +131,30 @@ def largest_fit(shape: Sequence[int], axes: int) -> int:
 
 
 class Generator(nn.Module):
-    """Standard normals [n, latent_size] and labels [n] to images [n, C, H, W] in [0, 1]; what is faint in one is black."""
+    """Standard normals [n, latent_size] and labels [n] to images [n, C, H, W] in [0, 1]; what is faint in one is black.
+
+    An autoencoder is no part of its state.
+    """
 
     def __init__(self, config: Config, shape: tuple[int, ...], classes: int) -> None:
         super().__init__()
         self.threshold = config.threshold
         self.classes, self.latent_size = classes, 1 + config.axes
-        self.latent, self.mixture = Latent(shape, config.axes), Mixture(classes, config.cells, config.axes)
+        self.autoencoder = PluginAutoencoder(config.autoencoder, shape) if config.autoencoder else None
+        of_latents = axes_of(self.autoencoder, config.axes) if self.autoencoder else None
+        self.latent = of_latents or Latent(shape, config.axes)
+        self.mixture = Mixture(classes, config.cells, config.axes)
         self.detail = PublicDetail(shape, config.axes) if config.public_detail else None
 
     def forward(self, latents: Tensor, labels: Tensor) -> Tensor:
         """See the class."""
         codes: Tensor = self.mixture(latents, labels)
         images = self.latent.decode(codes)
+        if self.autoencoder is not None:
+            images = self.autoencoder.decode(images)
         if self.detail is not None:
             images = images + self.detail(codes, self.latent)
-        images = images.clamp_(0, 1)  # in place: large pictures need the room
+        images = images.clamp_(0, 1)  # in place: large pictures need the memory
         return images.masked_fill_(images < self.threshold * images.amax((1, 2, 3), keepdim=True), 0.0)
 
     def load_state_dict(self, state_dict: Mapping[str, Any], strict: bool = True, assign: bool = False) -> Any:
@@ -174,7 +193,9 @@ def start(run: Run[Config]) -> State:
         labels = labeller(run.config, run.card, run.device).to(run.device)
         no_codes = torch.empty(0, run.config.axes, device=run.device)
         return State(labels, None, PublicPictures(labels.labelled.images[:0], no_codes))
-    net = generator(run.config, run.card).to(run.device)
+    net = Generator(run.config, run.card.shape, run.card.classes).to(run.device)
+    if net.autoencoder is not None:
+        net.autoencoder.check(run.device)
     several = run.config.cells > 1
     return State(net, Mixture(run.card.classes, 1, run.config.axes).to(run.device) if several else None)
 

@@ -43,9 +43,14 @@ _PLUGIN = {
     "method": "{what} reads records only in the queries of its plan, and bounds each as it states",
     "encoder": "{what} treats each picture by itself, as a test on public pictures shows. It has learnt from no private "
     "record",
+    "autoencoder": "{what} treats each picture by itself, as a test on public pictures shows. It has learnt from no private "
+    "record",
     "generator": "{what} has learnt from no private record",
 }
 """What is assumed of a plug-in."""
+
+_PRETRAINED = ("encoder", "autoencoder", "generator")
+"""Plug-ins that are public inputs of a run."""
 
 _NOT_COVERED = (
     "metrics.json and attacks.json: they are computed on real records without noise. To publish them, or to use them to "
@@ -193,7 +198,7 @@ def public_inputs(settings: dict[str, Any]) -> list[dict[str, Any]]:
             continue
         what = _BUILT_IN[method].format(settings=_drawing(settings["config"]))
         inputs.append({"what": what, "origin": "part of the program", "tuned": _GLYPHS_TUNED})
-    for entry in _plugins(settings, "encoder", "generator"):
+    for entry in _plugins(settings, *_PRETRAINED):
         about = {fact: entry[fact] for fact in ("source", "weights", "licence")}
         origin = f"trained on: {entry['trained_on']} (as its author states)"
         inputs.append({"what": _plugin(entry), **about, "origin": origin, "tuned": "as declared under pretrained"})
@@ -307,9 +312,7 @@ def not_covered(settings: dict[str, Any]) -> list[str]:
 def public_data(settings: dict[str, Any]) -> str:
     """Name the public records of the run, in one phrase."""
     public = settings["public"]
-    pretrained = [
-        f"{_plugin(entry)}, trained on: {entry['trained_on']}" for entry in _plugins(settings, "encoder", "generator")
-    ]
+    pretrained = [f"{_plugin(entry)}, trained on: {entry['trained_on']}" for entry in _plugins(settings, *_PRETRAINED)]
     match public["kind"]:
         case "records":
             named = [f"{public['name']} ({public['count']:,} records, not protected){_contained(settings)}"]

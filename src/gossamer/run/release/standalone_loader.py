@@ -62,8 +62,8 @@ _OF_COLUMNS = {
 }
 """Properties of columns that decoding needs. The file has none of the checks: the certificate's card was checked."""
 _PLUGINS = (
-    "gossamer.nets.encoders", "gossamer.data.synthetic.generators", "gossamer.methods.moments.features",
-    "gossamer.methods.evolve.pictures",
+    "gossamer.nets.encoders", "gossamer.nets.autoencoders", "gossamer.data.synthetic.generators",
+    "gossamer.methods.moments.features", "gossamer.methods.moments.latents", "gossamer.methods.evolve.pictures",
 )  # fmt: skip
 """Load what only the machine of the user has. In the file they are functions that are never called."""
 _TEACHER = "teacher"

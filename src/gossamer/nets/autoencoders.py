@@ -1,0 +1,119 @@
+"""Autoencoders that a plug-in adds: pictures to latents, as an encoder does, and latents back to pictures.
+
+An autoencoder has two functions, for pictures uint8 [n, C, H, W]:
+
+    encode(pictures): latents, floats [n, ...]
+    decode(latents): pictures of the size that was encoded
+
+It may state `side`, `channels` and `batch`, as an encoder does, and it passes the same tests before it sees a record.
+"""
+
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from gossamer import plugins
+from gossamer.errors import ConfinedError, RequestError, withheld
+from gossamer.nets.encoders import PluginEncoder
+
+
+class PluginAutoencoder(PluginEncoder):
+    """Float32 images [n, C, H, W] in [0, 1] to flat latents float32 [n, size], and back. Latents keep their length.
+
+    Pictures are resized as for an encoder, and back to the card's shape. A decoded picture of one channel is the mean of the
+    decoder's channels. Copies share the autoencoder; its weights are no part of a release.
+
+    Args:
+        name: of the plug-in.
+        shape: of the pictures, (C, H, W).
+
+    Raises:
+        RequestError: if there is no such autoencoder, or it does not fit the pictures.
+    """
+
+    kind: ClassVar[plugins.Kind] = "autoencoder"
+    _latent_shape: tuple[int, ...] = ()
+
+    def __init__(self, name: str, shape: tuple[int, ...]) -> None:
+        super().__init__(name, shape)
+        self._unit_length = False
+
+    def decode(self, latents: Tensor) -> Tensor:
+        """Pictures float32 [n, C, H, W] in [0, 1] from flat latents [n, size]. Each batch has the size that encoding has.
+
+        Raises:
+            ConfinedError: if the decoder fails. Its message is withheld, because it has seen records.
+        """
+        try:
+            pictures, failure = self._decoded(latents), ""
+        except (Exception, SystemExit) as error:  # whatever it is, its message could hold a record
+            failure = withheld(error)
+        if failure:  # raised here, so that nothing leads to the error
+            raise ConfinedError(f"{self.what} failed: {failure}")
+        return pictures
+
+    def check(self, device: str) -> None:
+        """Refuse an autoencoder whose latents depend on another picture, or whose decoder gives no pictures. See the base.
+
+        Raises:
+            RequestError: naming what to do.
+        """
+        super().check(device)
+        latents = self._tried(self._public(0, device))
+        try:
+            pictures, again = self._decoded(latents), self._decoded(latents)
+        except RequestError:
+            raise
+        except (Exception, SystemExit) as error:  # the code of others raises anything; it has seen no record
+            raise RequestError(f"{self.what} fails to decode public latents ({plugins.described(error)}).") from error
+        if not torch.equal(pictures, again):
+            raise RequestError(
+                f"{self.what} gives other pictures when the same latents are decoded again. Switch off dropout, and keep "
+                "nothing from one call to the next."
+            )
+
+    def _check_form(self, encoder: Any) -> None:
+        """Refuse what cannot be asked, with a RequestError."""
+        if isinstance(encoder, type) or not all(
+            callable(getattr(encoder, part, None)) for part in ("encode", "decode")
+        ):
+            raise RequestError(
+                f"{self.what} lacks the function encode or decode. Name an object that has both, not a class."
+            )
+
+    def _rows(self, pictures: Tensor) -> Any:
+        """Flat latents of one batch; whatever is no batch of latents, as it comes."""
+        latents = self._encoder.encode(pictures)
+        if not isinstance(latents, Tensor) or latents.ndim < 2:
+            return latents
+        self._latent_shape = self._latent_shape or tuple(latents.shape[1:])
+        return latents.flatten(1)
+
+    @torch.no_grad()
+    def _decoded(self, latents: Tensor) -> Tensor:
+        for module in self._modules:
+            module.to(latents.device).eval()
+        missing = max(1, -(-len(latents) // self._batch)) * self._batch - len(latents)
+        batches = F.pad(latents, (0, 0, 0, missing)).split(self._batch)
+        pictures = torch.cat([self._pictures(batch.clone().view(-1, *self._latent_shape)) for batch in batches])
+        return pictures[: len(latents)].to(latents.device)
+
+    def _pictures(self, latents: Tensor) -> Tensor:
+        """Pictures of one batch, of the card's shape. Raises RequestError: the decoder gives another form."""
+        pictures = self._encoder.decode(latents)
+        height, width = (self._side, self._side) if self._side else self.shape[1:]
+        wanted = [len(latents), self._channels, height, width]
+        if not isinstance(pictures, Tensor) or pictures.dtype != torch.uint8 or list(pictures.shape) != wanted:
+            given = (
+                f"{pictures.dtype} {list(pictures.shape)}" if isinstance(pictures, Tensor) else type(pictures).__name__
+            )
+            raise RequestError(
+                f"{self.what} decodes {given}, and encoded torch.uint8 {wanted}. Return pictures of the size that was encoded, "
+                "or state a `side` that the network keeps."
+            )
+        images = pictures.float() / 255
+        if images.shape[2:] != self.shape[1:]:
+            images = F.interpolate(images, self.shape[1:], mode="bilinear", antialias=True).clamp(0, 1)
+        return images if self._channels == self.shape[0] else images.mean(1, keepdim=True)
