@@ -1,7 +1,8 @@
-"""Federated GS-WGAN: the debugging task, and what an honest epsilon takes.
+"""Federated GS-WGAN: the debugging task, a deployment of Flower on loopback, and what an honest epsilon takes.
 
     python benchmarks/federated.py debug --out /tmp/debug       section 5.4 of Chen et al. (2020), on the writers of MNIST
     python benchmarks/federated.py curve                        epsilon against the number of clients, by accounting alone
+    python benchmarks/federated.py flower --out /tmp/flower     SuperLink, 8 SuperNodes and sites; kills and a liar
 
 Each prints what `docs/federated.md` states. It needs the extra `federated`; `debug` needs ../shared/data too.
 """
@@ -11,6 +12,7 @@ import dataclasses
 import gzip
 import json
 import resource
+import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -206,7 +208,7 @@ def curve() -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=["debug", "curve"])
+    parser.add_argument("what", choices=["debug", "curve", "flower"])
     parser.add_argument("--out", type=Path)
     parser.add_argument("--epsilon", type=float, default=10.0)
     parser.add_argument("--delta", type=float, default=1e-3)
@@ -222,6 +224,11 @@ def main() -> None:
         debug(asked.out, {**DEBUG, **asked.settings}, {**FED_AVG, **asked.fed_avg}, asked)
     if asked.what == "curve":
         curve()
+    if asked.what == "flower":
+        sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests" / "fixtures"))
+        import flower_deployment  # noqa: PLC0415 (it needs the fixtures, and Flower's processes)
+
+        flower_deployment.flower(asked.out)
 
 
 DEBUG: dict[str, Any] = {

@@ -1185,7 +1185,7 @@ Mutant("ranks: every rank adds noise", "privacy/distributed.py", "        total 
     Mutant("federated: a socket in the folder of another user", "run/federated/service.py", "found.st_uid != os.geteuid() or ", "", f"{SERVICE} -k another_user"),
     Mutant("federated: every user may connect", "run/federated/service.py", "            path.chmod(0o600)\n", "            path.chmod(0o666)\n", f"{SERVICE} -k sigterm"),
     Mutant("federated: a file in place of a socket is deleted", "run/federated/service.py", "    if path.is_socket():", "    if True:", f"{SERVICE} -k unsafe_place"),
-    Mutant("federated: a message may have any length", "run/federated/service.py", "    if length > LARGEST:", "    if False:", f"{SERVICE} -k too_long"),
+    Mutant("federated: a message may have any length", "run/federated/service.py", "            if length > LARGEST:", "            if False:", f"{SERVICE} -k too_long"),
     Mutant("federated: bytes that are no message end the service", "run/federated/service.py", "    except Exception as error:  # bytes that are no message", "    except OSError as error:  # bytes that are no message", f"{SERVICE} -k no_message"),
     Mutant("federated: other users read the new files of a site", "run/federated/service.py", "    mask = os.umask(0o077)\n", "    mask = os.umask(0o022)\n", f"{SERVICE} -k sigterm"),
     Mutant("federated: other users enter the run folder of a site", "run/federated/service.py", "            folder.path.chmod(0o700)\n", "            folder.path.chmod(0o755)\n", f"{SERVICE} -k supernode"),

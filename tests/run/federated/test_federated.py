@@ -16,6 +16,7 @@ import torch
 
 pytest.importorskip("flwr", reason="the extra `federated` is not installed")
 
+from centrally import centrally
 from dp_accounting import GaussianDpEvent
 from flwr.app import Array, ArrayRecord, Error, Message, RecordDict
 from scipy.stats import binom
@@ -34,7 +35,6 @@ from gossamer.privacy.accounting.cost import smallest
 from gossamer.privacy.budget_log import BudgetLog
 from gossamer.privacy.certificate.certificate import LEDGER, Certificate, sha256
 from gossamer.privacy.certificate.statements import NO_PUBLIC, NO_UNITS
-from gossamer.privacy.confined import Confined
 from gossamer.privacy.ledger import PrivacyLedger
 from gossamer.privacy.mechanisms.sanitized_rows import SanitizedRows
 from gossamer.privacy.random import noise
@@ -126,31 +126,6 @@ QUIET = {"noise_multiplier": 0.02}
 """So little noise that another critic would move the generator by more than the tolerance."""
 
 
-class Scripted(Rng):
-    """The central run's randomness, made of what the server and each client draw by themselves."""
-
-    def __init__(self, shards: np.ndarray) -> None:
-        super().__init__(0, noise_seed=99)
-        self._shards, self._of, self._visit = shards, [Rng(0, noise_seed=number) for number in range(K)], 0
-        self._drawn: list[int] = []
-
-    def common_integers(self, n: int, high: int) -> np.ndarray:
-        if n == len(self._shards):
-            return self._shards
-        drawn = super().integers(n, high)
-        self._drawn += drawn.tolist()
-        return drawn
-
-    def secret_generator(self) -> torch.Generator:
-        critic, self._visit = self._visit % K, self._visit + 1
-        return self._of[critic].secret_generator()
-
-    def add_gaussian_(self, out: Tensor, std: float) -> Tensor:
-        for part in out.view(TINY["answers"], -1):
-            self._of[self._drawn.pop(0)].add_gaussian_(part, std)
-        return out
-
-
 @pytest.fixture(scope="module")
 def off_the_grid() -> Iterator[None]:
     """Noise that is not rounded to its grid: on it, a last digit that differs can jump by a whole grid, 2^-10 of the noise."""
@@ -162,21 +137,7 @@ def off_the_grid() -> Iterator[None]:
 @pytest.fixture(scope="module")
 def central(off_the_grid: None) -> Tensor:
     """What the central loop trains on the same shards, with the same draws and the same noise."""
-    return centrally({**TINY, **QUIET})
-
-
-def centrally(settings: dict[str, Any], public: Records | None = None) -> Tensor:
-    """The same with any settings, and with a start on public records."""
-    held = [records(number) for number in range(K)]
-    together = Records(np.concatenate([one.images for one in held]), np.concatenate([one.labels for one in held]))
-    method = GsWgan()
-    job = Job(method, method.config_type(**settings, critics=K), CARD)
-    ledger = PrivacyLedger(budget=math.inf, delta=1e-3, relation=job.relation)
-    ledger.reserve(job.plan)
-    training = job.begin(Scripted(np.repeat(np.arange(K), 10)))
-    for _ in training.drive(Confined(together, ledger), public):
-        pass
-    return torch.cat([value.reshape(-1) for value in training.state.released.state_dict().values()])
+    return centrally([records(number) for number in range(K)], CARD, {**TINY, **QUIET})
 
 
 def test_one_machine_gives_what_the_central_loop_gives(tmp_path: Path, four: list[Client], central: Tensor) -> None:
@@ -204,9 +165,9 @@ def test_clients_begin_on_the_servers_public_records(tmp_path: Path, four: list[
             return super().push_messages(given)
 
     grid = Seen({one.folder.path.name: one.app for one in four})
-    made = run(grid, tmp_path / "run", public=tmp_path / "public.npz", **BEGUN)
-    torch.testing.assert_close(weights(made), centrally(BEGUN, shown), rtol=0, atol=1e-5)
-    assert (weights(made) - centrally(BEGUN)).abs().max() > 1e-3  # without them it is another one
+    made, held = run(grid, tmp_path / "run", public=tmp_path / "public.npz", **BEGUN), [records(i) for i in range(K)]
+    torch.testing.assert_close(weights(made), centrally(held, CARD, BEGUN, shown), rtol=0, atol=1e-5)
+    assert (weights(made) - centrally(held, CARD, BEGUN)).abs().max() > 1e-3  # without them it is another one
     assert {each.metadata.message_type for each in sent if "start" in each.content} == {messages.TERMS}
     assert "public.npz" in made.certificate.not_covered[0]
     assert any("the server cannot check" in each for each in made.certificate.assumptions)

@@ -81,51 +81,39 @@ def read_sites(file: Path, *, most: int) -> dict[bytes, str]:
     return names
 
 
-def train(  # noqa: PLR0913 (its arguments are the keys of a run config)
+def train(
     grid: Grid,
     *,
     sites: Path,
-    card: DataCard | str | Path,
-    out: str | Path,
-    epsilon: float | None = None,
-    delta: float | None = None,
-    public: str | Path | None = None,
-    preset: str | None = None,
-    seed: int = 0,
     resume: bool = False,
     patience: float = 60.0,
     wait: float = 600.0,
-    accounts: str | Path | None = None,
+    card: Path,
+    out: Path,
+    accounts: Path | None = None,
     sink: Sink = silent,
-    **settings: Any,
+    **request: Any,
 ) -> Synthesizer:
     """Train with the records services of the sites, through their SuperNodes.
 
     Args:
         grid: of the ServerApp.
         sites: file with the OpenSSH public keys of the SuperNodes, with the name of a site after each.
-        card: data card. Its unit is the client, and its declared size is the number of clients.
-        out: run folder to write. It must be new or empty.
-        epsilon: see `run.federated.simulate.simulate`.
-        delta: see `run.training.fit.fit`.
-        public: see `run.federated.simulate.simulate`.
-        preset: see `run.training.fit.fit`.
-        seed: see `run.federated.simulate.simulate`.
         resume: continue the unfinished run in `out`, with its own settings.
         patience: seconds to wait for an answer of a client.
         wait: seconds to wait for enough clients.
+        card: see `run.federated.simulate.simulate`.
+        out: see `run.training.fit.fit`.
         accounts: see `run.training.fit.fit`.
         sink: takes the events, with notes and progress.
-        settings: fields of the method's Config.
+        request: of `run.federated.server.serve`; a run that is resumed has its own.
 
     Raises:
         RequestError: if the request is wrong; nothing has been written then.
     """
-    card = card if isinstance(card, DataCard) else DataCard.load(card)
-    named = FlowerGrid(grid, read_sites(sites, most=card.declared_size))
+    declared = DataCard.load(card)
+    names = read_sites(sites, most=declared.declared_size)
+    common: dict[str, Any] = {"accounts": accounts, "patience": patience, "wait": wait, "sink": sink}
     if resume:
-        return go_on_serving(named, out, accounts=accounts, patience=patience, wait=wait, sink=sink)
-    return serve(
-        named, card=card, out=out, epsilon=epsilon, delta=delta, public=public, preset=preset, seed=seed,
-        accounts=accounts, patience=patience, wait=wait, sink=sink, **settings,
-    )  # fmt: skip
+        return go_on_serving(FlowerGrid(grid, names), out, **common)
+    return serve(FlowerGrid(grid, names), card=declared, out=out, **common, **request)

@@ -89,29 +89,18 @@ def answer(client: Client, connection: socket.socket) -> None:
     """Read one message and send the reply. Whatever else comes is dropped, with a note on the terminal of this site."""
     connection.settimeout(_PATIENCE)
     try:
-        message = from_bytes(_received(connection))
-        reply = to_bytes(client.app(message, context(message.metadata.dst_node_id)))
-        connection.sendall(len(reply).to_bytes(_LENGTH) + reply)
+        with connection.makefile("rwb") as stream:
+            length = int.from_bytes(stream.read(_LENGTH))
+            if length > LARGEST:
+                raise OSError
+            data = stream.read(length)
+            if len(data) < length:
+                raise OSError
+            message = from_bytes(data)
+            reply = to_bytes(client.app(message, context(message.metadata.dst_node_id)))
+            stream.write(len(reply).to_bytes(_LENGTH) + reply)
     except Exception as error:  # bytes that are no message raise any error of protobuf or Flower
         client.sink(note(f"a connection was dropped: {withheld(error)}"))
-
-
-def _received(connection: socket.socket) -> bytes:
-    """The bytes of one message. Raises OSError: too many are announced, or fewer come."""
-    length = int.from_bytes(_exactly(connection, _LENGTH))
-    if length > LARGEST:
-        raise OSError
-    return _exactly(connection, length)
-
-
-def _exactly(connection: socket.socket, count: int) -> bytes:
-    data = bytearray()
-    while len(data) < count:
-        part = connection.recv(min(count - len(data), 1 << 20))
-        if not part:
-            raise OSError
-        data += part
-    return bytes(data)
 
 
 @contextmanager

@@ -56,6 +56,7 @@ def serve_records(**options: Any) -> None:
 
 @click.command("flwr run")
 @options_of("gossamer.run.federated.flower.train")
+@options_of("gossamer.run.federated.simulate.simulate", "epsilon", "delta", "public", "preset", "seed")
 @flags_of(_CONFIG)
 @click.pass_obj
 def flower_app(grid: Any, /, **options: Any) -> None:
