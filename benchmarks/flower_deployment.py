@@ -17,6 +17,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from multiprocessing.sharedctypes import RawArray
 from pathlib import Path
 from typing import Any
@@ -73,8 +74,13 @@ def forked(act: Callable[[], object], log: Path) -> int:
         out = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
         os.dup2(out, 1)
         os.dup2(out, 2)
-        act()
-        os._exit(0)
+        code = 1
+        try:
+            act()
+        except SystemExit as end:
+            code = int(end.code or 0)
+        finally:
+            os._exit(code)
     return child
 
 
@@ -195,6 +201,16 @@ class Deployment:
                 os.killpg(process.pid, signal.SIGKILL)
         for child in [*self.services.values(), *self.others]:
             os.kill(child, signal.SIGKILL)
+            os.waitpid(child, 0)
+
+    def superlink_seconds(self) -> float:
+        """Processor seconds of the SuperLink until now."""
+        words = Path(f"/proc/{self.popen['superlink'].pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(words[11]) + int(words[12])) / os.sysconf("SC_CLK_TCK")
+
+    def messages(self) -> int:
+        """How many messages the SuperNodes have answered."""
+        return sum(log.read_text().count("Sent successfully") for log in (self.out / "logs").glob("supernode-*.log"))
 
 
 def reachable(port: int) -> bool:
@@ -217,16 +233,22 @@ def relay(listener: socket.socket, port: int, counts: Any) -> None:
     """Pass on what comes, and count it: TLS, HTTP and all."""
 
     def carry(source: socket.socket, sink: socket.socket, way: int) -> None:
-        while data := source.recv(1 << 16):
-            sink.sendall(data)
-            counts[way] += len(data)
-        sink.shutdown(socket.SHUT_WR)
+        with suppress(OSError):
+            while data := source.recv(1 << 16):
+                sink.sendall(data)
+                counts[way] += len(data)
+            sink.shutdown(socket.SHUT_WR)
+
+    def both(near: socket.socket) -> None:
+        with near, socket.create_connection(("127.0.0.1", port)) as far:
+            up = threading.Thread(target=carry, args=(near, far, 1), daemon=True)
+            up.start()
+            carry(far, near, 0)
+            up.join()
 
     while True:
         near, _ = listener.accept()
-        far = socket.create_connection(("127.0.0.1", port))
-        threading.Thread(target=carry, args=(near, far, 1), daemon=True).start()
-        threading.Thread(target=carry, args=(far, near, 0), daemon=True).start()
+        threading.Thread(target=both, args=(near,), daemon=True).start()
 
 
 def liar(near: Path, far: Path) -> None:
@@ -257,9 +279,11 @@ def equal(all_of: Deployment) -> dict[str, Any]:
         all_of.service("equal", name, repeats=True)
     all_of.run("equal", EQUAL, app)
     until(lambda: all_of.steps("equal") >= 1, "the first step is done")
-    began, before = time.monotonic(), sum(all_of.bytes)
+    began, before, processor = time.monotonic(), sum(all_of.bytes), all_of.superlink_seconds()
+    answered = all_of.messages()
     until(lambda: all_of.steps("equal") >= EQUAL["steps"], "the last step is done")
     seconds, moved = time.monotonic() - began, sum(all_of.bytes) - before
+    answered, processor = all_of.messages() - answered, all_of.superlink_seconds() - processor
     status = all_of.popen["run-equal"].wait(1500)
     all_of.stop_services()
     noise.round_to_grid_ = lambda values, _std: values
@@ -270,6 +294,7 @@ def equal(all_of: Deployment) -> dict[str, Any]:
     return {
         "status": status, "largest_difference_of_weights": float((found - expected).abs().max()),
         "seconds_per_step": round(seconds / rounds, 1), "bytes_of_site_0_per_step": round(moved / rounds),
+        "messages": answered, "superlink_processor_seconds": round(processor, 1),
         "folders": verified(all_of, "equal", SITES),
     }  # fmt: skip
 
@@ -320,7 +345,7 @@ def verified(all_of: Deployment, run: str, names: Any) -> dict[str, Any]:
 
 
 def flower(out: Path) -> None:
-    """Both runs on one deployment. Prints one JSON object."""
+    """Both runs on one deployment. Prints a JSON object for each."""
     out = out.resolve()
     all_of = Deployment(out)
     try:
@@ -328,7 +353,7 @@ def flower(out: Path) -> None:
         all_of.superlink()
         for name in SITES:
             all_of.supernode(name)
-        result = {"sites": len(SITES), "equal": equal(all_of), "faults": faults(all_of)}
+        for run in (equal, faults):
+            print(json.dumps({"run": run.__name__, "sites": len(SITES), **run(all_of)}, default=str), flush=True)
     finally:
         all_of.close()
-    print(json.dumps(result, indent=1, default=str))
