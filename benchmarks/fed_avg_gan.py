@@ -28,9 +28,8 @@ import torch
 from flwr.app import Message
 from torch import Tensor
 
-from gossamer.data.card import DataCard
+from gossamer.data.card import DataCard, draw_labels
 from gossamer.data.records import Records
-from gossamer.methods.common.adversarial import draw_labels
 from gossamer.methods.gs_wgan import Config, loop
 from gossamer.methods.gs_wgan.critics import Critics, CriticSettings
 from gossamer.methods.method import Run

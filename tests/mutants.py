@@ -102,6 +102,7 @@ SCATTERING = "tests/nets/test_scattering.py"
 ENCODERS, PLUGINS = "tests/nets/test_encoders.py", "tests/methods/test_plugins.py"
 
 FEDERATED = "tests/run/federated/test_federated.py"
+FLOWER, SERVICE = "tests/run/federated/test_flower.py", "tests/run/federated/test_service.py"
 NASTY, FORM = "tests/run/cli/test_nasty_data.py", "tests/data/test_to_uint8.py"
 ATTACK_UNITS = "tests/run/evaluation/test_attack.py::test_one_record_of_each_unit_takes_part_and_nobody_is_on_two_sides"
 
@@ -1195,13 +1196,29 @@ Mutant("ranks: every rank adds noise", "privacy/distributed.py", "        total 
     Mutant("federated: rows of any length are taken", "run/federated/messages.py", "if len(rows) and float(", "if False and float(", f"{FEDERATED}::test_a_malicious_client_is_named_and_shut_out"),
     Mutant("federated: a client may claim another noise than the terms say", "run/federated/panel.py", "if noise != self.run.config.noise_multiplier:", "if False:", f"{FEDERATED}::test_a_client_that_does_not_agree_takes_no_part"),
     Mutant("federated: a client that grants too little is drawn all the same", "run/federated/panel.py", "elif answers < self.terms[\"answers\"]:", "elif False:", f"{FEDERATED}::test_a_client_that_does_not_agree_takes_no_part"),
-    Mutant("federated: a client answers for another", "run/federated/link.py", "if request is None or request.metadata.dst_node_id != node:", "if request is None:", f"{FEDERATED}::test_a_reply_counts_under_the_name_of_its_certificate_alone"),
+    Mutant("federated: a reply counts for the client that it names", "run/federated/grid.py", "replies += [(missing.pop(reply.metadata.reply_to_message_id), reply) for reply in new]", "replies += [(missing.pop(reply.metadata.reply_to_message_id), reply) for reply in new if reply.metadata.src_node_id > 1]", f"{FEDERATED} -k belongs_to_the_client"),
+    Mutant("federated: the ids of messages can be guessed", "run/federated/messages.py", "group_id=uuid.uuid4().hex", "group_id=\"\"", f"{FEDERATED} -k cannot_be_guessed"),
+    Mutant("federated: a site may take part under two names", "run/federated/panel.py", "{**self.terms, \"client\": name}", "self.terms", f"{FEDERATED} -k names_each_client"),
+    Mutant("federated: an error of the transport counts as a refusal", "run/federated/panel.py", "            if refused(answer):", "            if True:", f"{FEDERATED} -k no_refusal"),
+    Mutant("federated: a service goes on with fresh first weights", "run/federated/client.py", " and checkpoint.saved_position(self.folder.private):", ":", f"{SERVICE} -k first_checkpoint"),
+    Mutant("federated: SuperNodes without a name take part", "run/federated/flower.py", "return {self._names[node.public_key]: node.node_id for node in nodes if node.public_key in self._names}", "return {self._names.get(node.public_key, str(node.node_id)): node.node_id for node in nodes}", f"{FLOWER} -k counts_once"),
+    Mutant("federated: a site has two keys", "run/federated/flower.py", "if pem in names or name in names.values():", "if pem in names:", f"{FLOWER} -k wrong_list"),
+    Mutant("federated: a key has two names", "run/federated/flower.py", "if pem in names or name in names.values():", "if name in names.values():", f"{FLOWER} -k wrong_list"),
+    Mutant("federated: there are more sites than the card declares", "run/federated/flower.py", "    if len(names) > most:", "    if False:", f"{FLOWER} -k wrong_list"),
+    Mutant("federated: a socket in a folder that others write to", "run/federated/service.py", " or found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):", ":", f"{SERVICE} -k unsafe_place"),
+    Mutant("federated: a socket in the folder of another user", "run/federated/service.py", "found.st_uid != os.geteuid() or ", "", f"{SERVICE} -k another_user"),
+    Mutant("federated: every user may connect", "run/federated/service.py", "            path.chmod(0o600)\n", "            path.chmod(0o666)\n", f"{SERVICE} -k sigterm"),
+    Mutant("federated: a file in place of a socket is deleted", "run/federated/service.py", "    if path.is_socket():", "    if True:", f"{SERVICE} -k unsafe_place"),
+    Mutant("federated: a message may have any length", "run/federated/service.py", "            if length > LARGEST:", "            if False:", f"{SERVICE} -k too_long"),
+    Mutant("federated: bytes that are no message end the service", "run/federated/service.py", "    except Exception as error:  # bytes that are no message", "    except OSError as error:  # bytes that are no message", f"{SERVICE} -k no_message"),
+    Mutant("federated: other users read the new files of a site", "run/federated/service.py", "    mask = os.umask(0o077)\n", "    mask = os.umask(0o022)\n", f"{SERVICE} -k sigterm"),
+    Mutant("federated: other users enter the run folder of a site", "run/federated/service.py", "            folder.path.chmod(0o700)\n", "            folder.path.chmod(0o755)\n", f"{SERVICE} -k supernode"),
     Mutant("federated: a run protects records, whatever a client has", "run/federated/server.py", "if card.unit == \"record\":", "if False:", f"{FEDERATED}::test_a_federated_run_needs_a_unit_and_a_secret_draw"),
     Mutant("federated: a resume trains a server's run as a central one", "run/training/resume.py", "if \"federated\" in config_json:", "if False:", f"{FEDERATED}::test_the_server_goes_on_where_its_ledger_is"),
     Mutant("federated: servers without records share one account", "data/fingerprint.py", "    if not len(record_digests):\n        return \"\"\n", "    if False:\n        return \"\"\n", f"{FEDERATED}::test_two_servers_without_records_are_not_taken_for_one_data_set"),
     Mutant("federated: a finished server that is resumed trains again", "run/federated/server.py", "        if folder.finished:\n            return _serve_again", "        if False:\n            return _serve_again", f"{FEDERATED}::test_a_finished_simulation_that_is_resumed_is_left_as_it_is"),
     Mutant("federated: who has the generator is forgotten", "run/federated/server.py", "    return set(json.loads(file.read_text())) if file.exists() else set()", "    return set()", f"{FEDERATED}::test_a_finished_simulation_that_is_resumed_is_left_as_it_is"),
-    Mutant("federated: clients begin on fresh weights, whatever the server has", "run/federated/panel.py", "terms_record(self.terms, self.start)", "terms_record(self.terms)", f"{FEDERATED}::test_clients_begin_on_the_servers_public_records"),
+    Mutant("federated: clients begin on fresh weights, whatever the server has", "run/federated/panel.py", "terms_record({**self.terms, \"client\": name}, self.start)", "terms_record({**self.terms, \"client\": name})", f"{FEDERATED}::test_clients_begin_on_the_servers_public_records"),
     Mutant("federated: a server goes on with other public records", "run/federated/server.py", "if public_data.facts.public != config_json[\"public\"]:", "if False:", f"{FEDERATED}::test_a_server_goes_on_with_the_public_records_that_it_began_with"),
     Mutant("federated: the certificate says that public records were held against the private ones", "privacy/certificate/statements.py", "if \"federated\" in settings:\n            seen", "if False:\n            seen", f"{FEDERATED}::test_clients_begin_on_the_servers_public_records"),
     Mutant('plug-ins: verify takes any list of plug-ins for that of the settings', 'run/release/verify.py', '(named == plugins_of(job), "its plugins', '(True, "its plugins', f"{PLUGIN_FORGERIES} -k all_else_follows"),

@@ -3,11 +3,6 @@
 import dataclasses
 import json
 import math
-import os
-import socket
-import subprocess
-import sys
-import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
@@ -21,9 +16,9 @@ import torch
 
 pytest.importorskip("flwr", reason="the extra `federated` is not installed")
 
+from centrally import centrally
 from dp_accounting import GaussianDpEvent
-from flwr.app import Array, ArrayRecord, Message, RecordDict
-from pki import Authority
+from flwr.app import Array, ArrayRecord, Error, Message, RecordDict
 from scipy.stats import binom
 from torch import Tensor
 
@@ -35,24 +30,20 @@ from gossamer.events import Event
 from gossamer.methods.common.adversarial import Fakes
 from gossamer.methods.gs_wgan import GsWgan
 from gossamer.methods.method import Job, Run
-from gossamer.methods.synthesizer import Synthesizer
 from gossamer.privacy.accounting import cost, federated
 from gossamer.privacy.accounting.cost import smallest
 from gossamer.privacy.budget_log import BudgetLog
 from gossamer.privacy.certificate.certificate import LEDGER, Certificate, sha256
 from gossamer.privacy.certificate.statements import NO_PUBLIC, NO_UNITS
-from gossamer.privacy.confined import Confined
 from gossamer.privacy.ledger import PrivacyLedger
 from gossamer.privacy.mechanisms.sanitized_rows import SanitizedRows
 from gossamer.privacy.random import noise
 from gossamer.privacy.random.noise import Rng
 from gossamer.run.budget.entry import charge_of
-from gossamer.run.cli.main import main
-from gossamer.run.federated import deploy, messages
+from gossamer.run.federated import messages
 from gossamer.run.federated import simulate as module_of_simulation
 from gossamer.run.federated.client import REFUSED, Client
 from gossamer.run.federated.grid import LocalGrid, context
-from gossamer.run.federated.link import Identity, Link, attend
 from gossamer.run.federated.messages import (
     Malformed,
     Round,
@@ -135,31 +126,6 @@ QUIET = {"noise_multiplier": 0.02}
 """So little noise that another critic would move the generator by more than the tolerance."""
 
 
-class Scripted(Rng):
-    """The central run's randomness, made of what the server and each client draw by themselves."""
-
-    def __init__(self, shards: np.ndarray) -> None:
-        super().__init__(0, noise_seed=99)
-        self._shards, self._of, self._visit = shards, [Rng(0, noise_seed=number) for number in range(K)], 0
-        self._drawn: list[int] = []
-
-    def common_integers(self, n: int, high: int) -> np.ndarray:
-        if n == len(self._shards):
-            return self._shards
-        drawn = super().integers(n, high)
-        self._drawn += drawn.tolist()
-        return drawn
-
-    def secret_generator(self) -> torch.Generator:
-        critic, self._visit = self._visit % K, self._visit + 1
-        return self._of[critic].secret_generator()
-
-    def add_gaussian_(self, out: Tensor, std: float) -> Tensor:
-        for part in out.view(TINY["answers"], -1):
-            self._of[self._drawn.pop(0)].add_gaussian_(part, std)
-        return out
-
-
 @pytest.fixture(scope="module")
 def off_the_grid() -> Iterator[None]:
     """Noise that is not rounded to its grid: on it, a last digit that differs can jump by a whole grid, 2^-10 of the noise."""
@@ -171,21 +137,7 @@ def off_the_grid() -> Iterator[None]:
 @pytest.fixture(scope="module")
 def central(off_the_grid: None) -> Tensor:
     """What the central loop trains on the same shards, with the same draws and the same noise."""
-    return centrally({**TINY, **QUIET})
-
-
-def centrally(settings: dict[str, Any], public: Records | None = None) -> Tensor:
-    """The same with any settings, and with a start on public records."""
-    held = [records(number) for number in range(K)]
-    together = Records(np.concatenate([one.images for one in held]), np.concatenate([one.labels for one in held]))
-    method = GsWgan()
-    job = Job(method, method.config_type(**settings, critics=K), CARD)
-    ledger = PrivacyLedger(budget=math.inf, delta=1e-3, relation=job.relation)
-    ledger.reserve(job.plan)
-    training = job.begin(Scripted(np.repeat(np.arange(K), 10)))
-    for _ in training.drive(Confined(together, ledger), public):
-        pass
-    return torch.cat([value.reshape(-1) for value in training.state.released.state_dict().values()])
+    return centrally([records(number) for number in range(K)], CARD, {**TINY, **QUIET})
 
 
 def test_one_machine_gives_what_the_central_loop_gives(tmp_path: Path, four: list[Client], central: Tensor) -> None:
@@ -213,9 +165,9 @@ def test_clients_begin_on_the_servers_public_records(tmp_path: Path, four: list[
             return super().push_messages(given)
 
     grid = Seen({one.folder.path.name: one.app for one in four})
-    made = run(grid, tmp_path / "run", public=tmp_path / "public.npz", **BEGUN)
-    torch.testing.assert_close(weights(made), centrally(BEGUN, shown), rtol=0, atol=1e-5)
-    assert (weights(made) - centrally(BEGUN)).abs().max() > 1e-3  # without them it is another one
+    made, held = run(grid, tmp_path / "run", public=tmp_path / "public.npz", **BEGUN), [records(i) for i in range(K)]
+    torch.testing.assert_close(weights(made), centrally(held, CARD, BEGUN, shown), rtol=0, atol=1e-5)
+    assert (weights(made) - centrally(held, CARD, BEGUN)).abs().max() > 1e-3  # without them it is another one
     assert {each.metadata.message_type for each in sent if "start" in each.content} == {messages.TERMS}
     assert "public.npz" in made.certificate.not_covered[0]
     assert any("the server cannot check" in each for each in made.certificate.assumptions)
@@ -242,90 +194,6 @@ def test_a_server_does_not_speak_of_force_which_it_does_not_have(tmp_path: Path)
         run(LocalGrid({}), tmp_path / "begun")
     with pytest.raises(RunFolderError, match=r"unfinished run .* `gossamer\.discard[^`]*`\.$"):
         run(LocalGrid({}), tmp_path / "begun")
-
-
-@pytest.fixture
-def papers(tmp_path: Path) -> Path:
-    folder = tmp_path / "papers"
-    folder.mkdir()
-    authority = Authority(folder)
-    authority.sign("server", server=True)
-    for name in NAMES:
-        authority.sign(name)
-    return folder
-
-
-def identity(papers: Path, name: str) -> Identity:
-    return Identity(papers / "ca.pem", papers / f"{name}.pem", papers / f"{name}.key")
-
-
-def calling(papers: Path, port: int, clients: list[Client], heard: Heard) -> list[threading.Thread]:
-    """Each client on a thread and a TLS connection of its own. They answer one after the other: threads share PyTorch's global
-    generator, which processes do not, and new networks draw from it.
-    """
-    alone = threading.Lock()
-
-    def call(one: Client) -> None:
-        def app(message: Message, given: Any) -> Message:
-            with alone:
-                return one.app(message, given)
-
-        attend(
-            app, f"localhost:{port}", identity(papers, one.folder.path.name), until=lambda: one.folder.finished,
-            wait=20, log=heard.append,
-        )  # fmt: skip
-
-    threads = [threading.Thread(target=call, args=(one,), daemon=True) for one in clients]
-    for thread in threads:
-        thread.start()
-    return threads
-
-
-def test_connections_give_what_the_central_loop_gives(
-    tmp_path: Path, papers: Path, four: list[Client], central: Tensor
-) -> None:
-    with Link("localhost:0", identity(papers, "server"), clients=K, largest=1 << 20) as link:
-        threads = calling(papers, link.port, four, Heard())
-        found = weights(run(link, tmp_path / "run", wait=30, **QUIET))
-        for thread in threads:
-            thread.join(20)
-    torch.testing.assert_close(found, central, rtol=0, atol=1e-5)
-    assert all(one.folder.finished for one in four)
-
-
-REPEATING = Path(__file__).parents[2] / "fixtures" / "repeating.py"
-
-
-@pytest.mark.slow  # the test before it does the same on threads
-def test_processes_give_what_the_central_loop_gives(tmp_path: Path, papers: Path, central: Tensor) -> None:
-    """The command line: a server and four clients, each a process of its own, over TLS. All noise repeats, so no budget but an
-    infinite one can hold it.
-    """
-    CARD.save(tmp_path / "card.toml")
-    with socket.create_server(("localhost", 0)) as free:
-        address = f"localhost:{free.getsockname()[1]}"
-    settings = [f"--{name.replace('_', '-')}={value}" for name, value in {**TINY, **QUIET}.items()]
-    jobs = [{"name": "server", "noise_seed": 99, "words": ["server", "--address", address, *settings]}]
-    for number, name in enumerate(NAMES):
-        held = records(number)
-        np.savez(tmp_path / f"{name}.npz", images=held.images, labels=held.labels)
-        words = ["client", "--server", address, "--data", tmp_path / f"{name}.npz", "--epsilon", "inf"]
-        jobs.append({"name": name, "noise_seed": number, "words": words})
-    for job in jobs:
-        name = job["name"]
-        job["words"] = ["federated", *job["words"], "--card", tmp_path / "card.toml", "--delta", 1e-3, "--wait", 60,
-                        "--ca", papers / "ca.pem", "--certificate", papers / f"{name}.pem", "--key", papers / f"{name}.key",
-                        "--out", tmp_path / name, "--accounts", tmp_path / f"book-{name}"]  # fmt: skip
-        job["words"], job["log"] = [str(word) for word in job["words"]], str(tmp_path / f"{name}.log")
-    (tmp_path / "jobs.json").write_text(json.dumps(jobs))
-    done = subprocess.run(
-        [sys.executable, REPEATING, tmp_path / "jobs.json"], timeout=180, check=False,
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
-    )  # fmt: skip
-    said = {name: (tmp_path / f"{name}.log").read_text() for name in ("server", *NAMES)}
-    assert done.returncode == 0, said
-    torch.testing.assert_close(weights(Synthesizer.load(tmp_path / "server")), central, rtol=0, atol=1e-5)
-    assert all(verify(tmp_path / name).ok for name in said)
 
 
 # ---------------------------------------------------------------------- guarantees
@@ -619,6 +487,35 @@ def test_a_client_refuses_other_terms(tmp_path: Path, changed: dict[str, Any], w
     assert why in messages.reason_of(ask(one, messages.TERMS, messages.terms_record(terms(**changed))))
 
 
+def test_a_client_takes_part_under_one_name(tmp_path: Path) -> None:
+    """Two SuperNodes before one records service would be picked twice as often as the guarantee counts."""
+    one = client(tmp_path, 0)
+    assert not ask(one, messages.TERMS, messages.terms_record(terms(client="site-a"))).has_error()
+    assert "not the terms" in messages.reason_of(
+        ask(one, messages.TERMS, messages.terms_record(terms(client="site-b")))
+    )
+    one.close()
+    again = client(tmp_path, 0)
+    again.go_on()
+    assert "not the terms" in messages.reason_of(
+        ask(again, messages.TERMS, messages.terms_record(terms(client="site-b")))
+    )
+    assert not ask(again, messages.TERMS, messages.terms_record(terms(client="site-a"))).has_error()
+    again.close()
+
+
+def test_the_server_names_each_client_in_its_terms() -> None:
+    seen: list[str] = []
+
+    def app(message: Message, given: Any) -> Message:
+        if message.metadata.message_type == messages.TERMS:
+            seen.append(messages.read_terms(message.content)["client"])
+        return granting(10_000)(message, given)
+
+    clients_alone(LocalGrid(dict.fromkeys(NAMES, app)), TINY)._wait_for_clients()
+    assert sorted(seen) == NAMES
+
+
 def test_a_client_answers_nothing_before_the_terms(tmp_path: Path) -> None:
     assert "terms" in messages.reason_of(ask(client(tmp_path, 0), messages.ROUND, question()))
 
@@ -809,6 +706,57 @@ def test_a_lost_answer_loses_its_round_alone(tmp_path: Path) -> None:
     assert lost >= len(calls) > 0
 
 
+def test_an_error_that_is_no_refusal_shuts_nobody_out() -> None:
+    """A messenger without its service, and a SuperNode that was killed, get the terms again."""
+    lost, heard = [4], Heard()
+
+    def app(message: Message, given: Any) -> Message:
+        if message.metadata.message_type == messages.TERMS and lost[0]:
+            lost[0] -= 1
+            return Message(Error(1_001, "the records service gave no answer"), reply_to=message)
+        return granting(10_000)(message, given)
+
+    panel = clients_alone(LocalGrid(dict.fromkeys(NAMES, app)), TINY, heard=heard)
+    assert panel._wait_for_clients().keys() == set(NAMES)
+    assert sum("sent again: the records service gave no answer" in each for each in heard) == 4
+
+
+def test_terms_without_a_reply_are_sent_again() -> None:
+    class Loses(LocalGrid):
+        lost = 1
+
+        def pull_messages(self, message_ids: Iterable[str]) -> list[Message]:
+            replies = super().pull_messages(message_ids)
+            drop, self.lost = self.lost if replies else 0, self.lost - bool(replies)
+            return replies[max(drop, 0) :]
+
+    panel = clients_alone(Loses(dict.fromkeys(NAMES, granting(10_000))), TINY)
+    panel.patience = 0.05
+    assert panel._wait_for_clients().keys() == set(NAMES)
+
+
+def test_a_reply_belongs_to_the_client_that_was_asked() -> None:
+    """Whatever its own metadata say; SuperLinks answer in place of SuperNodes that are gone, under their own node."""
+    honest = granting(10_000)
+
+    def forged(message: Message, given: Any) -> Message:
+        answer = honest(message, given)
+        answer.metadata.__dict__["_src_node_id"] = 1
+        return answer
+
+    panel = clients_alone(LocalGrid({**dict.fromkeys(NAMES[:3], honest), NAMES[3]: forged}), {**TINY, "visits": 4})
+    fakes = Fakes(torch.rand(8, 1, 28, 28), torch.zeros(8, dtype=torch.int64))
+    panel.train(fakes)
+    assert not panel.release(fakes).any()  # zeros of the honest, and noise for nobody
+
+
+def test_the_ids_of_messages_cannot_be_guessed() -> None:
+    """Flower makes them from the content. Two clients that train get the same content."""
+    sent = [to_client(2, messages.ROUND, question()) for _ in range(2)]
+    assert sent[0].metadata.group_id != sent[1].metadata.group_id
+    assert all(len(each.metadata.group_id) == 32 for each in sent)
+
+
 def test_a_client_that_goes_between_its_turn_and_the_draw_holds_nobody_up() -> None:
     class Leaves(LocalGrid):
         gone = False
@@ -947,7 +895,7 @@ def test_a_finished_simulation_that_is_resumed_is_left_as_it_is(tmp_path: Path) 
 
 
 def test_a_finished_server_that_is_resumed_serves_who_was_away_and_charges_nothing(
-    tmp_path: Path, papers: Path, four: list[Client], capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, four: list[Client]
 ) -> None:
     late = four[3]
 
@@ -961,27 +909,17 @@ def test_a_finished_server_that_is_resumed_serves_who_was_away_and_charges_nothi
     apps: dict[str, Any] = {one.folder.path.name: one.app for one in four}
     run(LocalGrid({**apps, NAMES[3]: away_at_the_end}), tmp_path / "run", accounts=tmp_path / "book")
     assert [one.folder.finished for one in four] == [True, True, True, False]
-    CARD.save(tmp_path / "card.toml")
     before = on_disk(tmp_path / "run") | on_disk(tmp_path / "book")
     paid = late._run.ledger.used
-    words = {"ca": papers / "ca.pem", "certificate": papers / "server.pem", "key": papers / "server.key"}
-    with socket.create_server(("localhost", 0)) as free:
-        address = f"localhost:{free.getsockname()[1]}"
     heard = Heard()
-    threads = calling(papers, int(address.rpartition(":")[2]), [late], heard)
-    deploy.server(
-        address=address, card=CARD, out=tmp_path / "run", resume=True, wait=30, sink=heard, **words
-    )  # fmt: skip
-    threads[0].join(20)
+    go_on_serving(LocalGrid({NAMES[3]: late.app}), tmp_path / "run", wait=5, sink=heard)
     assert any("1 of 4" in each and "uses no more epsilon" in each for each in heard)
     assert late.folder.finished and verify(late.folder.path).ok
     assert late._run.ledger.used == paid
     assert on_disk(tmp_path / "run") | on_disk(tmp_path / "book") == before
-    with pytest.raises(SystemExit) as ended:
-        main(["federated", "server", "--resume", "--address", address, "--card", str(tmp_path / "card.toml"), "--out",
-              str(tmp_path / "run"), *(str(word) for name, path in words.items() for word in (f"--{name}", path))])  # fmt: skip
-    assert not ended.value.code
-    assert "nothing is left to do" in capsys.readouterr().err
+    heard.clear()
+    go_on_serving(LocalGrid({}), tmp_path / "run", wait=5, sink=heard)
+    assert "nothing is left to do" in heard[0]
     assert on_disk(tmp_path / "run") | on_disk(tmp_path / "book") == before
 
 
@@ -1046,60 +984,6 @@ def test_a_header_cannot_ask_for_memory() -> None:
     content = RecordDict({"rows": ArrayRecord({"rows": Array("float32", (1,), "numpy.ndarray", huge)})})
     with pytest.raises(Malformed):
         read_rows(content, shape=(1, 1, 28, 28), largest=1.0)
-
-
-def test_a_stranger_gets_no_stream(tmp_path: Path, papers: Path) -> None:
-    """A certificate of another authority, and none at all."""
-    others = tmp_path / "others"
-    others.mkdir()
-    Authority(others).sign(NAMES[0])
-    with Link("localhost:0", identity(papers, "server"), clients=1, largest=1 << 20) as link:
-        stranger = Identity(papers / "ca.pem", others / f"{NAMES[0]}.pem", others / f"{NAMES[0]}.key")
-        with pytest.raises(RequestError, match="cannot be reached"):
-            attend(granting(1), f"localhost:{link.port}", stranger, until=lambda: False, wait=0.5, log=lambda _: None)
-        assert link.present() == {}
-
-
-def test_a_client_trusts_no_other_server(tmp_path: Path, papers: Path) -> None:
-    others = tmp_path / "others"
-    others.mkdir()
-    false = Authority(others)
-    false.sign("server", server=True)
-    with (
-        Link("localhost:0", identity(others, "server"), clients=1, largest=1 << 20) as link,
-        pytest.raises(RequestError),
-    ):
-        attend(
-            granting(1), f"localhost:{link.port}", identity(papers, NAMES[0]), until=lambda: False, wait=0.5,
-            log=lambda _: None,
-        )  # fmt: skip
-
-
-def test_a_reply_counts_under_the_name_of_its_certificate_alone(papers: Path) -> None:
-    """A client that answers what another was asked is not heard; one whose stream ends is answered for at once."""
-    with Link("localhost:0", identity(papers, "server"), clients=2, largest=1 << 20) as link:
-        stop = threading.Event()
-
-        def app(message: Message, given: Any) -> Message:
-            raise RuntimeError("it dies here")
-
-        def call() -> None:
-            with pytest.raises(RuntimeError):
-                attend(app, f"localhost:{link.port}", identity(papers, NAMES[0]), until=stop.is_set, wait=5, log=print)
-
-        thread = threading.Thread(target=call)
-        thread.start()
-        while NAMES[0] not in link.present():
-            stop.wait(0.01)
-        node = link.present()[NAMES[0]]
-        mine = to_client(node, messages.TERMS, messages.terms_record({}))
-        forged = messages.reply(mine, RecordDict())
-        link._waiting[mine.metadata.message_id] = mine
-        link._take(forged, node + 1)
-        assert link.pull_messages([mine.metadata.message_id]) == []
-        (answer,) = link.send_and_receive([to_client(node, messages.TERMS, messages.terms_record({}))], timeout=10)
-        assert messages.reason_of(answer) == "has gone"
-        thread.join(10)
 
 
 def test_many_clients_may_open_many_files(monkeypatch: pytest.MonkeyPatch) -> None:

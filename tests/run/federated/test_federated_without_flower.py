@@ -8,10 +8,8 @@ from gossamer.run.cli.main import main
 
 GIVEN = {
     "simulate": ["--data", "d", "--card", "c", "--out", "o"],
-    "server": ["--card", "c", "--out", "o", "--ca", "a", "--certificate", "b", "--key", "k"],
-    "client": [
-        "--server", "s", "--data", "d", "--card", "c", "--epsilon", "1", "--delta", "1e-3", "--out", "o", "--ca", "a",
-        "--certificate", "b", "--key", "k",
+    "serve-records": [
+        "--data", "d", "--card", "c", "--epsilon", "1", "--delta", "1e-3", "--out", "o", "--socket", "s",
     ],
 }  # fmt: skip
 
@@ -38,7 +36,7 @@ def ended(words: list[str], capsys: pytest.CaptureFixture[str]) -> tuple[int, st
 def test_help_is_there(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     status, out, err = ended(["federated", *words, "--help"], capsys)
     assert (status, err) == (0, "")
-    assert "--out" in out or "simulate|server|client" in out
+    assert "--out" in out or "simulate|serve-records" in out
 
 
 @pytest.mark.usefixtures("no_flower")

@@ -152,12 +152,12 @@ def _explain(error: Exception, *, debug: bool) -> int:
     if isinstance(error, click.exceptions.NoArgsIsHelpError):
         click.echo(error.format_message(), err=True)
         return 2
-    text, status = _message(error)
+    text, status = paragraph(error)
     click.echo(f"gossamer: {text}", err=True)
     return status
 
 
-def _message(error: Exception) -> tuple[str, int]:
+def paragraph(error: Exception) -> tuple[str, int]:
     """Return the paragraph for an error, and the exit status."""
     if isinstance(error, click.Abort):
         return "stopped.", 1

@@ -1,8 +1,8 @@
 """A client: its records, its critic, its `Confined` and its ledger, which outlive rounds and restarts.
 
 It runs the central method with one critic, which all its records train and which gives every answer. Its ledger records an
-unamplified Gaussian for each answer before the records are read, and refuses what it has not reserved. The server sends data
-only, no program. docs/federated.md says why Flower's SuperNode does not run the client.
+unamplified Gaussian for each answer before the records are read, and refuses what it has not reserved. A site runs it behind a
+local socket (`service.py`), a simulation in memory.
 """
 
 import dataclasses
@@ -97,6 +97,17 @@ class Client:
         self.app.train("round")(self._answering(self._round))
         self.app.query("end")(self._answering(self._end))
 
+    def go_on(self) -> None:
+        """Continue an unfinished run before the server asks, which does not know that this process is new.
+
+        A run that was killed before its first checkpoint gets its terms again: its server has no reply to them.
+
+        Raises:
+            GossamerError: if the folder holds another run, is in use, or the records are not those of the run.
+        """
+        if self.folder.begun and not self.folder.finished and checkpoint.saved_position(self.folder.private):
+            self._begin(self.folder.source().get("terms", {}), RecordDict())
+
     def close(self) -> None:
         """Save an unfinished run, and close its ledger and folder."""
         try:
@@ -158,6 +169,7 @@ class Client:
             private = self._private
             self._warm_up(private)
             self._panel = CriticPool(run, self._training.state.confine(run, private))
+            self._save()
             self._open = stack.pop_all()
         self._config, self._terms = job.config, terms
 
@@ -235,7 +247,6 @@ class Client:
             if result.logs is None:
                 break
             self.sink(progress(result.phase.name, result.step, result.phase.steps))
-        self._save()
 
     # ------------------------------------------------------------------ rounds
 

@@ -13,11 +13,14 @@ from flwr.clientapp import ClientApp
 from flwr.common.serde import message_from_proto, message_to_proto
 from flwr.proto.message_pb2 import Message as ProtoMessage
 
-_PAUSE = 0.002  # seconds between two looks for replies
-
 
 class NamedGrid(ABC):
     """The clients that can be reached now, each under the name that it has proved. The methods are those of Flower's `Grid`."""
+
+    run_id = 0
+    """Of Flower's run, in each message."""
+    pause = 0.1
+    """Seconds between two looks for replies or clients."""
 
     @abstractmethod
     def present(self) -> dict[str, int]:
@@ -25,30 +28,28 @@ class NamedGrid(ABC):
 
     @abstractmethod
     def push_messages(self, messages: Iterable[Message]) -> list[str]:
-        """Send; gives the ids of the messages."""
+        """Send. Gives the ids of the messages, in order; an empty one for a message that could not be sent."""
 
     @abstractmethod
     def pull_messages(self, message_ids: Iterable[str]) -> list[Message]:
         """The replies that have come to these, each once."""
 
-    @abstractmethod
-    def forget(self, message_ids: Iterable[str]) -> None:
-        """Take no reply to these any more."""
+    def exchange(self, messages: Mapping[str, Message], *, timeout: float) -> list[tuple[str, Message]]:
+        """Send a message to each client, and wait for the replies, at most `timeout` seconds. Both go by clients' names.
 
-    def send_and_receive(self, messages: Iterable[Message], *, timeout: float) -> list[Message]:
-        """Send, and wait for the replies, at most `timeout` seconds."""
-        missing = set(self.push_messages(messages))
-        replies: list[Message] = []
+        A reply belongs to the client that was sent the message. Its own metadata do not count.
+        """
+        missing = dict(zip(self.push_messages(messages.values()), messages, strict=True))
+        missing.pop("", None)
+        replies: list[tuple[str, Message]] = []
         end = time.monotonic() + timeout
         while missing:
             new = self.pull_messages(missing)
-            missing -= {reply.metadata.reply_to_message_id for reply in new}
-            replies += new
+            replies += [(missing.pop(reply.metadata.reply_to_message_id), reply) for reply in new]
             if time.monotonic() >= end:
                 break
             if missing and not new:
-                time.sleep(_PAUSE)
-        self.forget(missing)
+                time.sleep(self.pause)
         return replies
 
 
@@ -74,9 +75,6 @@ class LocalGrid(NamedGrid):
 
     def pull_messages(self, message_ids: Iterable[str]) -> list[Message]:
         return [self._replies.pop(number) for number in set(message_ids) if number in self._replies]
-
-    def forget(self, message_ids: Iterable[str]) -> None:
-        """Nothing comes late."""
 
 
 def context(node: int) -> Context:

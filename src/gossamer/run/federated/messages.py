@@ -31,7 +31,6 @@ REFUSED = 1_000
 """Code of Flower's error reply where a client refuses."""
 SERVER_ID = 1
 """Node of the server; clients have others."""
-_LIVES = 24 * 3600.0  # seconds after which Flower lets a message expire; rounds end long before
 _SHORT = 200  # characters of a reason that came over the wire
 
 
@@ -52,11 +51,15 @@ class Round:
     to_answer: list[Fakes]
 
 
-def to_client(node: int, kind: str, content: RecordDict) -> Message:
-    """A message from the server."""
+def to_client(node: int, kind: str, content: RecordDict, *, run_id: int = 0, lives: float = 3600.0) -> Message:
+    """A message from the server, which Flower lets expire after so many seconds.
+
+    Flower derives the id of a message from its content. Because of the random `group_id`, a client cannot guess the id of a
+    message to another client, and cannot reply to it.
+    """
     metadata = Metadata(
-        run_id=SERVER_ID, message_id=uuid.uuid4().hex, src_node_id=SERVER_ID, dst_node_id=node, reply_to_message_id="",
-        group_id="", created_at=time.time(), ttl=_LIVES, message_type=kind,
+        run_id=run_id, message_id=uuid.uuid4().hex, src_node_id=SERVER_ID, dst_node_id=node, reply_to_message_id="",
+        group_id=uuid.uuid4().hex, created_at=time.time(), ttl=lives, message_type=kind,
     )  # fmt: skip
     return make_message(metadata=metadata, content=content)
 
@@ -71,8 +74,13 @@ def refusal(message: Message, reason: str) -> Message:
     return Message(Error(REFUSED, reason), reply_to=message)
 
 
+def refused(message: Message) -> bool:
+    """Whether a client refused. Other errors are Flower's and the messenger's: no reply came from the client."""
+    return message.has_error() and message.error.code == REFUSED
+
+
 def reason_of(message: Message) -> str:
-    """Why a client refused: one short printable line."""
+    """Why a client refused, or why no reply came: one short printable line."""
     reason = message.error.reason or "no reason given"
     return "".join(letter if letter.isprintable() else " " for letter in reason[:_SHORT])
 

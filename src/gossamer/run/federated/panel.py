@@ -2,7 +2,6 @@
 
 import math
 import time
-from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -28,6 +27,7 @@ from gossamer.run.federated.messages import (
     read_grant,
     read_rows,
     reason_of,
+    refused,
     round_record,
     terms_record,
     to_client,
@@ -35,7 +35,6 @@ from gossamer.run.federated.messages import (
 
 LONGEST_NOISE = 9.0
 """Standard deviations. A number of honest noise is larger with probability 1 in 4e18."""
-_PAUSE = 0.1  # seconds between two looks for clients
 
 
 @dataclass
@@ -68,7 +67,7 @@ class Clients:
     start: Mapping[str, Tensor] | None = None
     _enlisted: dict[str, int] = field(default_factory=dict, init=False)
     _shut_out: set[str] = field(default_factory=set, init=False)
-    _pending: dict[str, int] = field(default_factory=dict, init=False)
+    _pending: dict[str, tuple[str, int, float]] = field(default_factory=dict, init=False)
     _logged: set[tuple[str, str]] = field(default_factory=set, init=False)
     _training: dict[str, Fakes] = field(default_factory=dict, init=False)
 
@@ -113,19 +112,16 @@ class Clients:
         config, B = self.run.config, self.run.config.batch_size
         turns = {name: [i for i, drawn_name in enumerate(drawn) if drawn_name == name] for name in dict.fromkeys(drawn)}
         rows, lost = torch.zeros(len(drawn) * B, *self.run.card.shape), set(range(len(drawn)))
-        by_number = {present[name]: name for name in present}
-        sent = [
-            to_client(present[name], ROUND, round_record(Round(
+        sent = {
+            name: self._message(present[name], ROUND, round_record(Round(
                 self._training.get(name), [fakes[i * B : (i + 1) * B] for i in turns.get(name, [])]
             )))
             for name in dict.fromkeys([*self._training, *turns])
             if name in present
-        ]  # fmt: skip
+        }  # fmt: skip
         self._training = {}
-        came: Counter[str] = Counter()
-        for answer in self.grid.send_and_receive(sent, timeout=self.patience):
-            name = by_number[answer.metadata.src_node_id]
-            came[name] += 1
+        replies = self.grid.exchange(sent, timeout=self.patience)
+        for name, answer in replies:
             client_rows = self._rows(name, answer, len(turns.get(name, [])))
             if client_rows is not None:
                 for i, answer_rows in zip(turns[name], client_rows.split(B), strict=True):
@@ -134,10 +130,12 @@ class Clients:
         for i in sorted(lost):
             noise = rows[i * B : (i + 1) * B].view(-1)
             self.run.rng.add_gaussian_(noise, config.noise_multiplier * 2 * config.max_norm)
-        for name in by_number.values():
-            if name in turns and not came[name]:
-                self._log_once(name, f"no answer within {self.patience:g} s; its round is lost, and its charge stays")
+        for name in turns.keys() - dict(replies).keys():
+            self._log_once(name, f"no answer within {self.patience:g} s; its round is lost, and its charge stays")
         return rows.to(self.run.device)
+
+    def _message(self, node: int, kind: str, content: RecordDict) -> Message:
+        return to_client(node, kind, content, run_id=self.grid.run_id, lives=self.patience)
 
     def _rows(self, name: str, answer: Message, answers: int) -> Tensor | None:
         """The rows of a client, checked; None: it sent no rows, or malformed ones."""
@@ -182,23 +180,26 @@ class Clients:
             if not waiting:
                 self.log(f"waiting for clients: {len(reachable):,} of {self.run.config.critics:,} are there")
                 waiting = True
-            time.sleep(_PAUSE)
+            time.sleep(self.grid.pause)
 
     def _enlist(self) -> None:
-        """Send the terms to new clients, and take in those that have granted enough."""
-        present = self.grid.present()
-        gone = [number for number, node in self._pending.items() if node not in present.values()]
-        self.grid.forget(gone)
-        for number in gone:
-            del self._pending[number]
+        """Send the terms to new clients, and take in those that have granted enough. Terms without a reply are sent again.
+
+        The terms name the client. A client refuses all other terms, so it cannot take part under two names.
+        """
+        present, now = self.grid.present(), time.monotonic()
+        for number, (name, node, until) in list(self._pending.items()):
+            if present.get(name) != node or now > until:
+                del self._pending[number]
+        waiting = {name for name, _, _ in self._pending.values()}
         for name, node in sorted(present.items()):
-            if node not in self._pending.values() and name not in self._shut_out and not self._takes_part(name, node):
-                for number in self.grid.push_messages([to_client(node, TERMS, terms_record(self.terms, self.start))]):
-                    self._pending[number] = node
-        names = {node: name for name, node in present.items()}
+            if name not in waiting and name not in self._shut_out and not self._takes_part(name, node):
+                content = terms_record({**self.terms, "client": name}, self.start)
+                for number in filter(None, self.grid.push_messages([self._message(node, TERMS, content)])):
+                    self._pending[number] = name, node, now + self.patience
         for answer in self.grid.pull_messages(list(self._pending)):
-            node = self._pending.pop(answer.metadata.reply_to_message_id)
-            self._take_in(names[node], node, answer)
+            name, node, _ = self._pending.pop(answer.metadata.reply_to_message_id)
+            self._take_in(name, node, answer)
 
     def _takes_part(self, name: str, node: int) -> bool:
         """Whether it has agreed to the terms at this node: a client that comes back has a new one, and gets them again."""
@@ -206,7 +207,10 @@ class Clients:
 
     def _take_in(self, name: str, node: int, answer: Message) -> None:
         if answer.has_error():
-            self._shut(name, f"refused the terms: {reason_of(answer)}")
+            if refused(answer):
+                self._shut(name, f"refused the terms: {reason_of(answer)}")
+            else:
+                self._log_once(name, f"no reply to the terms, which are sent again: {reason_of(answer)}")
             return
         try:
             answers, noise = read_grant(answer.content)
@@ -236,10 +240,9 @@ class Clients:
         while len(served) < awaited and time.monotonic() < end:
             self._enlist()
             present = self.grid.present().items()
-            ready = {node: name for name, node in present if name not in served and self._takes_part(name, node)}
-            sent = [to_client(node, END, content) for node in ready]
-            for answer in self.grid.send_and_receive(sent, timeout=self.patience):
-                name = ready[answer.metadata.src_node_id]
+            ready = {name: node for name, node in present if name not in served and self._takes_part(name, node)}
+            sent = {name: self._message(node, END, content) for name, node in ready.items()}
+            for name, answer in self.grid.exchange(sent, timeout=self.patience):
                 if answer.has_error():
                     self._log_once(name, reason_of(answer))
                 else:
@@ -247,7 +250,7 @@ class Clients:
             if ready:
                 keep(served)
             else:
-                time.sleep(_PAUSE)
+                time.sleep(self.grid.pause)
         if len(served) < awaited:
             self.log(f"{len(served):,} of {awaited:,} clients took the generator; --resume serves those who come later")
 

@@ -77,7 +77,8 @@ def resume(
             return Synthesizer.load(folder.path)
         if "federated" in config_json:
             raise RequestError(
-                f"{folder.path} is a federated run. Go on with the command that began it: `gossamer federated`."
+                f"{folder.path} is a federated run. Continue it with the command that began it, `gossamer federated` or "
+                "`flwr run`, and its `resume`."
             )
         held = Held.of(data=data, public=public, units=own_units(data) if units is None else units)
         with shown(sink, progress=progress) as events:

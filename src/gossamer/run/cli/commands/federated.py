@@ -1,4 +1,4 @@
-"""`gossamer federated simulate | server | client`."""
+"""`gossamer federated simulate | serve-records`, and the flags of the Flower app, whose run config they are."""
 
 import dataclasses
 import importlib.util
@@ -12,17 +12,18 @@ from gossamer.methods import METHODS
 from gossamer.run.cli.options import NearestName, flags_of, options_of
 
 if TYPE_CHECKING:
-    from gossamer.run.federated import deploy
+    from gossamer.run.federated import flower, service
     from gossamer.run.federated import simulate as simulating
     from gossamer.run.training import progress
 else:
-    deploy, simulating = Lazy("gossamer.run.federated.deploy"), Lazy("gossamer.run.federated.simulate")
+    flower, service = Lazy("gossamer.run.federated.flower"), Lazy("gossamer.run.federated.service")
+    simulating = Lazy("gossamer.run.federated.simulate")
     progress = Lazy("gossamer.run.training.progress")
 
 _CONFIG = METHODS["gs-wgan"].config_type
 
 
-@click.group(cls=NearestName, subcommand_metavar="simulate|server|client [FLAGS]...", no_args_is_help=True)
+@click.group(cls=NearestName, subcommand_metavar="simulate|serve-records [FLAGS]...", no_args_is_help=True)
 def federated() -> None:
     """Train GS-WGAN with records that stay with their owners, through Flower (the extra `federated`).
 
@@ -41,24 +42,28 @@ def simulate(**options: Any) -> None:
     click.echo(synthesizer.certificate.statement)
 
 
-@federated.command()
-@options_of("gossamer.run.federated.deploy.server", address={"default": "0.0.0.0:9092"})
+@federated.command("serve-records")
+@options_of("gossamer.run.federated.service.serve_records")
+def serve_records(**options: Any) -> None:
+    """Answer a federation with the records of this site, within its own budget, through a local socket.
+
+    A SuperNode of Flower on the same machine passes the messages on. SIGTERM stops the service, and the same command continues.
+    """
+    _need_flower()
+    with progress.Terminal() as terminal:
+        service.serve_records(sink=terminal, **options)
+
+
+@click.command("flwr run")
+@options_of("gossamer.run.federated.flower.train")
+@options_of("gossamer.run.federated.simulate.simulate", "epsilon", "delta", "public", "preset", "seed")
 @flags_of(_CONFIG)
-def server(**options: Any) -> None:
-    """Train the generator with the clients that call this server."""
-    _need_flower()
+@click.pass_obj
+def flower_app(grid: Any, /, **options: Any) -> None:
+    """Train the generator with the sites of a Flower federation. No command: `run_config` of the Flower app gives the flags."""
     with progress.Terminal() as terminal:
-        synthesizer = deploy.server(sink=terminal, **_given_options(options))
+        synthesizer = flower.train(grid, sink=terminal, **_given_options(options))
     click.echo(synthesizer.certificate.statement)
-
-
-@federated.command()
-@options_of("gossamer.run.federated.deploy.client", address={"flags": ["--server"]})
-def client(**options: Any) -> None:
-    """Answer the server with the records of this client, within its own budget. After a stop, the same command continues."""
-    _need_flower()
-    with progress.Terminal() as terminal:
-        click.echo(deploy.client(sink=terminal, **options))
 
 
 def _need_flower() -> None:

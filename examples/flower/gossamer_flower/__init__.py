@@ -1,0 +1,1 @@
+"""A Flower app that trains GS-WGAN with Gossamer: docs/federated.md."""

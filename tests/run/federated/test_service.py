@@ -1,0 +1,453 @@
+"""A site's records service: its socket, what comes through it, and what another user can read."""
+
+import grp
+import importlib.util
+import math
+import os
+import signal
+import socket
+import stat
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+pytest.importorskip("flwr", reason="the extra `federated` is not installed")
+
+from flwr.app import Context, Message, RecordDict
+from test_federated import (
+    CARD,
+    NAMES,
+    QUIET,
+    Heard,
+    ask,
+    central,
+    client,
+    four,
+    off_the_grid,
+    question,
+    records,
+    run,
+    terms,
+    weights,
+)
+
+from gossamer.errors import RequestError, RunFolderError
+from gossamer.privacy.ledger import PrivacyLedger
+from gossamer.run.federated import messages, service
+from gossamer.run.federated.client import REFUSED, Client
+from gossamer.run.federated.grid import NamedGrid
+from gossamer.run.federated.service import answer, listening, serve_records
+
+__all__ = ["central", "four", "off_the_grid"]  # fixtures
+ROOT = Path(__file__).parents[3]
+APP = ROOT / "examples" / "flower" / "gossamer_flower"
+NOBODY = 65534
+
+
+def load_messenger() -> Any:
+    spec = importlib.util.spec_from_file_location("client_app", APP / "client_app.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+messenger = load_messenger()
+
+
+def at_site(path: Path) -> Context:
+    return Context(run_id=0, node_id=2, node_config={"socket": str(path)}, state=RecordDict(), run_config={})
+
+
+def through(path: Path, kind: str, content: RecordDict) -> Message:
+    """The reply that the messenger brings."""
+    reply = messenger.forward(messages.to_client(2, kind, content), at_site(path))
+    assert isinstance(reply, Message)
+    return reply
+
+
+@contextmanager
+def serving(one: Client, path: Path) -> Iterator[None]:
+    """A service on a thread; it ends with the block."""
+    stop = threading.Event()
+
+    def loop(listener: socket.socket) -> None:
+        listener.settimeout(0.05)
+        while not stop.is_set():
+            try:
+                connection, _ = listener.accept()
+            except TimeoutError:
+                continue
+            with connection:
+                answer(one, connection)
+
+    with listening(path, None) as listener:
+        thread = threading.Thread(target=loop, args=(listener,))
+        thread.start()
+        try:
+            yield
+        finally:
+            stop.set()
+            thread.join()
+
+
+@pytest.fixture
+def place() -> Iterator[Path]:
+    """A short path: a socket's name has 107 bytes at most. Others may pass through it."""
+    with tempfile.TemporaryDirectory() as name:
+        Path(name).chmod(0o755)
+        yield Path(name)
+
+
+class SocketGrid(NamedGrid):
+    """The messenger and a socket for each client, as in a deployment, without Flower's processes."""
+
+    def __init__(self, sockets: dict[str, Path]) -> None:
+        self._nodes = {name: number for number, name in enumerate(sorted(sockets), start=2)}
+        self._sockets = {self._nodes[name]: path for name, path in sockets.items()}
+        self._replies: dict[str, Message] = {}
+
+    def present(self) -> dict[str, int]:
+        return dict(self._nodes)
+
+    def push_messages(self, given: Iterable[Message]) -> list[str]:
+        given = list(given)
+        for message in given:
+            reply = messenger.app(message, at_site(self._sockets[message.metadata.dst_node_id]))
+            self._replies[message.metadata.message_id] = reply
+        return [message.metadata.message_id for message in given]
+
+    def pull_messages(self, message_ids: Iterable[str]) -> list[Message]:
+        return [self._replies.pop(number) for number in list(message_ids) if number in self._replies]
+
+
+def test_services_give_what_the_central_loop_gives(
+    tmp_path: Path, place: Path, four: list[Client], central: torch.Tensor
+) -> None:
+    with ExitStack() as stack:
+        for name, one in zip(NAMES, four, strict=True):
+            stack.enter_context(serving(one, place / name))
+        found = weights(run(SocketGrid({name: place / name for name in NAMES}), tmp_path / "run", **QUIET))
+    torch.testing.assert_close(found, central, rtol=0, atol=1e-5)
+    assert all(one.folder.finished for one in four)
+
+
+BROKEN: dict[str, bytes] = {
+    "nothing": b"",
+    "half a length": b"\0\0",
+    "a length without a message": (100).to_bytes(8),
+    "half a message": (100).to_bytes(8) + b"x" * 50,
+    "no message": (100).to_bytes(8) + b"\xff" * 100,
+    "an empty message": (0).to_bytes(8),
+    "more than is allowed": (service.LARGEST + 1).to_bytes(8) + b"x" * 1000,
+    "the longest length": b"\xff" * 8,
+}
+
+
+def test_what_is_no_message_is_dropped_and_the_service_goes_on(tmp_path: Path, place: Path) -> None:
+    heard = Heard()
+    one = client(tmp_path, 0, sink=heard)
+    with serving(one, place / "s"):
+        for data in BROKEN.values():
+            with socket.socket(socket.AF_UNIX) as connection:
+                connection.connect(str(place / "s"))
+                connection.sendall(data)
+                connection.shutdown(socket.SHUT_WR)
+                with suppress(ConnectionResetError):  # it was dropped before all of it was read
+                    assert connection.recv(8) == b""
+        unknown = through(place / "s", "train.gift", RecordDict())
+        assert unknown.error.code == messenger.UNREACHABLE
+        assert not through(place / "s", messages.TERMS, messages.terms_record(terms())).has_error()
+    assert sum("was dropped" in each for each in heard) == len(BROKEN) + 1
+    one.close()
+
+
+def test_a_message_that_is_too_long_is_not_read(place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(service, "LARGEST", 64)
+    one = client(tmp_path, 0)
+    with serving(one, place / "s"):
+        assert through(place / "s", messages.TERMS, messages.terms_record(terms())).error.code == messenger.UNREACHABLE
+    assert not one.folder.path.exists()
+
+
+def test_two_connections_at_once_are_answered_one_after_the_other(tmp_path: Path, place: Path) -> None:
+    one = client(tmp_path, 0)
+    running, most = [0], [0]
+    honest = one.app
+
+    def app(message: Message, given: Any) -> Message:
+        running[0] += 1
+        most[0] = max(most[0], running[0])
+        time.sleep(0.05)
+        running[0] -= 1
+        return honest(message, given)
+
+    one.app = app  # type: ignore[assignment]  # to see when it runs
+    replies: list[Message] = []
+    with serving(one, place / "s"):
+        assert not through(place / "s", messages.TERMS, messages.terms_record(terms())).has_error()
+        threads = [
+            threading.Thread(target=lambda: replies.append(through(place / "s", messages.ROUND, question())))
+            for _ in range(3)
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert [len(each.content["rows"]) for each in replies] == [1, 1, 1]
+    assert most == [1]
+    one.close()
+
+
+def test_an_old_round_that_is_sent_again_is_charged_again_until_nothing_is_left(tmp_path: Path, place: Path) -> None:
+    """A SuperLink may replay what it has. Each answer has noise of its own and its own line in the ledger."""
+    one = client(tmp_path, 0, secret=True, delta=1e-3)
+    round_ = messages.to_client(2, messages.ROUND, question())
+    with serving(one, place / "s"):
+        through(place / "s", messages.TERMS, messages.terms_record(terms()))  # three answers
+        replies = [messenger.forward(round_, at_site(place / "s")) for _ in range(4)]
+        again = through(place / "s", messages.TERMS, messages.terms_record(terms()))
+        assert messages.read_grant(again.content)[0] == 3
+        assert messages.reason_of(messenger.forward(round_, at_site(place / "s"))) == REFUSED
+    rows = [messages.read_rows(each.content, shape=(4, 1, 28, 28), largest=math.inf) for each in replies[:3]]
+    assert not any(torch.equal(rows[i], rows[j]) for i, j in [(0, 1), (1, 2), (0, 2)])
+    assert messages.reason_of(replies[3]) == REFUSED
+    assert sum(one._run.ledger.used) == 3
+    one.close()
+
+
+def test_terms_beyond_the_budget_are_refused_through_the_socket(tmp_path: Path, place: Path) -> None:
+    heard = Heard()
+    one = client(tmp_path, 0, epsilon=5.0, sink=heard)
+    with serving(one, place / "s"):
+        refused = through(place / "s", messages.TERMS, messages.terms_record(terms(answers=10**6)))
+        assert messages.refused(refused) and messages.reason_of(refused) == REFUSED
+    assert "more than the budget of epsilon 5" in heard[0]
+    assert not one.folder.path.exists()
+
+
+def test_a_messenger_says_nothing_of_its_machine(place: Path) -> None:
+    reply = through(place / "secret-name", messages.TERMS, messages.terms_record(terms()))
+    assert not messages.refused(reply)
+    assert reply.error.reason == "the records service gave no answer"
+    bad = messenger.forward(
+        messages.to_client(2, messages.TERMS, RecordDict()),
+        Context(run_id=0, node_id=2, node_config={}, state=RecordDict(), run_config={}),
+    )
+    assert bad.error.reason == "the records service gave no answer"
+
+
+def test_a_messenger_needs_neither_gossamer_nor_pytorch() -> None:
+    code = "import client_app, sys; print({'torch', 'gossamer'} & {name.split('.')[0] for name in sys.modules})"
+    done = subprocess.run([sys.executable, "-c", code], cwd=APP, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "set()"
+
+
+# ---------------------------------------------------------------------- restarts and locks
+
+
+def test_a_killed_service_goes_on_without_new_terms(tmp_path: Path) -> None:
+    """The server does not know that the process is another one: no stream broke."""
+    one = client(tmp_path, 0)
+    ask(one, messages.TERMS, messages.terms_record(terms()))
+    ask(one, messages.ROUND, question())
+    one._open.close()  # as a kill does: nothing more is saved
+    again = client(tmp_path, 0)
+    again.go_on()
+    assert again._panel.left == 2
+    assert "rows" in ask(again, messages.ROUND, question(2)).content
+    assert messages.reason_of(ask(again, messages.ROUND, question())) == REFUSED
+    again.close()
+
+
+def test_a_service_that_was_killed_before_its_first_checkpoint_waits_for_its_terms(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """First weights come with the terms, and are in no file before the first checkpoint."""
+    one = client(tmp_path, 0)
+    with monkeypatch.context() as patch:
+        patch.setattr(one, "_save", lambda: (_ for _ in ()).throw(MemoryError()))
+        assert messages.reason_of(ask(one, messages.TERMS, messages.terms_record(terms()))) == REFUSED
+    assert one.folder.begun
+    again = client(tmp_path, 0)
+    again.go_on()
+    assert again._terms is None
+    assert not ask(again, messages.TERMS, messages.terms_record(terms())).has_error()
+    again.close()
+
+
+def test_a_new_or_finished_folder_needs_nothing_to_go_on_with(tmp_path: Path) -> None:
+    one = client(tmp_path, 0)
+    one.go_on()
+    assert one._terms is None and not one.folder.path.exists()
+
+
+def test_two_services_on_one_ledger_are_refused(tmp_path: Path) -> None:
+    one = client(tmp_path, 0)
+    ask(one, messages.TERMS, messages.terms_record(terms()))
+    with pytest.raises(RunFolderError, match="in use by another process"):
+        client(tmp_path, 0).go_on()
+    heard = Heard()
+    second = client(tmp_path, 0, sink=heard)
+    assert messages.reason_of(ask(second, messages.TERMS, messages.terms_record(terms()))) == REFUSED
+    assert "in use by another process" in heard[0]
+    assert sum(one._run.ledger.used) == 0
+    one.close()
+
+
+def commanded(tmp_path: Path, place: Path, **changed: Any) -> dict[str, Any]:
+    held = records(0)
+    np.savez(tmp_path / "mine.npz", images=held.images, labels=held.labels)
+    return {
+        "data": tmp_path / "mine.npz", "card": CARD, "epsilon": 60.0, "delta": 1e-3, "out": tmp_path / "mine",
+        "socket": place / "s", "accounts": tmp_path / "book", **changed,
+    }  # fmt: skip
+
+
+def test_sigterm_ends_the_service_and_removes_its_socket(tmp_path: Path, place: Path) -> None:
+    asked = terms(config={"noise_multiplier": 30.0})
+
+    def use() -> None:
+        while not (place / "s").exists():
+            time.sleep(0.02)
+        found.append(stat.S_IMODE((place / "s").stat().st_mode))
+        found.append(through(place / "s", messages.TERMS, messages.terms_record(asked)).has_error())
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    found: list[Any] = []
+    thread = threading.Thread(target=use)
+    thread.start()
+    serve_records(**commanded(tmp_path, place))
+    thread.join()
+    assert found == [0o600, False]
+    assert not (place / "s").exists()
+    assert PrivacyLedger.load(tmp_path / "mine" / "ledger.jsonl").budget == 60.0
+    assert stat.S_IMODE((tmp_path / "mine").stat().st_mode) == 0o700
+
+
+def test_a_wrong_request_listens_nowhere(tmp_path: Path, place: Path) -> None:
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "notes.txt").touch()
+    with pytest.raises(RunFolderError, match="holds no run"):
+        serve_records(**commanded(tmp_path, place))
+    assert not (place / "s").exists()
+
+
+# ---------------------------------------------------------------------- the socket's file
+
+
+def opened(path: Path, group: str | None = None) -> None:
+    with listening(path, group):
+        pass
+
+
+UNSAFE: dict[str, tuple[Callable[[Path], object], str]] = {
+    "others may write": (lambda place: place.chmod(0o757), "could replace the socket"),
+    "its group may write": (lambda place: place.chmod(0o775), "could replace the socket"),
+    "a file is there": (lambda place: (place / "s").touch(), "is taken"),
+}
+
+
+@pytest.mark.parametrize("name", UNSAFE)
+def test_an_unsafe_place_is_refused(place: Path, name: str) -> None:
+    spoil, why = UNSAFE[name]
+    spoil(place)
+    with pytest.raises(RequestError, match=why):
+        opened(place / "s")
+
+
+def test_a_folder_of_another_user_is_refused(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: 12345)
+    with pytest.raises(RequestError, match="belongs to another user"):
+        opened(place / "s")
+    with pytest.raises(RequestError, match="cannot be read"):
+        opened(place / "none" / "s")
+    with pytest.raises(RequestError, match="no such group"):
+        monkeypatch.undo()
+        opened(place / "s", "no-such-group")
+    with pytest.raises(RequestError, match="cannot be listened on"):
+        opened(place / ("s" * 200))
+
+
+def test_the_socket_of_a_process_that_is_gone_is_replaced_and_one_in_use_is_not(place: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as gone:
+        gone.bind(str(place / "s"))
+    with listening(place / "s", None), pytest.raises(RequestError, match="is taken"):
+        opened(place / "s")
+    assert not (place / "s").exists()
+
+
+# ---------------------------------------------------------------------- two users
+
+
+def as_nobody(act: Callable[[], object], group: int = NOBODY) -> str:
+    """What happens when another user does it: in a fork, so that no file of Python has to be readable to that user."""
+    reader, writer = os.pipe()
+    if (child := os.fork()) == 0:
+        try:
+            os.setgroups([])
+            os.setgid(group)
+            os.setuid(NOBODY)
+            act()
+            said = "done"
+        except BaseException as error:
+            said = type(error).__name__
+        os.write(writer, said.encode())
+        os._exit(0)
+    os.close(writer)
+    os.waitpid(child, 0)
+    with os.fdopen(reader, "rb") as file:
+        return file.read().decode()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can act as two users")
+def test_the_user_of_the_supernode_reads_no_records_ledger_or_critic(place: Path) -> None:
+    """The program that a SuperLink sends runs as that user. It can connect, where the group of the socket lets it."""
+    group = grp.getgrgid(NOBODY).gr_name
+    home = place / "home"
+    home.mkdir(mode=0o700)
+    (home / "mine").mkdir(mode=0o755)
+    request = commanded(home, place, group=group)
+    request["data"].chmod(0o600)
+    asked = terms(config={"noise_multiplier": 30.0})
+    said: dict[str, str] = {}
+
+    def connect() -> None:
+        with socket.socket(socket.AF_UNIX) as connection:
+            connection.connect(str(place / "s"))
+
+    def use() -> None:
+        try:
+            while not (place / "s").exists() or stat.S_IMODE((place / "s").stat().st_mode) != 0o660:
+                time.sleep(0.02)
+            through(place / "s", messages.TERMS, messages.terms_record(asked))
+            home.chmod(0o755)  # so that it is the run folder and the files themselves that refuse
+            critics = list((home / "mine" / "checkpoint").iterdir())
+            files = [home / "mine.npz", home / "mine" / "ledger.jsonl", *critics]
+            files += [home / "book" / "accounts.jsonl"]
+            for file in files:
+                assert file.exists()
+                said[file.name] = as_nobody(file.read_bytes)
+            said["replace"] = as_nobody((place / "s").unlink)
+            said["connect"] = as_nobody(connect)
+            said["connect in another group"] = as_nobody(connect, group=NOBODY - 1)
+        finally:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    thread = threading.Thread(target=use)
+    thread.start()
+    serve_records(**request)
+    thread.join()
+    assert said.pop("connect") == "done"
+    assert len(said) >= 6
+    assert set(said.values()) == {"PermissionError"}, said
