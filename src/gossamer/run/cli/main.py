@@ -20,6 +20,7 @@ from gossamer.run.training import torchrun
 GROUPS = {
     "Prepare": {
         "demo": ("demo", "Try all steps on small public data, in a few minutes."),
+        "page": ("page", "Open a page that leads through all steps in your browser."),
         "card": ("card", "Draft a data card: the public facts about DATA."),
         "split": ("split", "Split DATA into train and test, whole persons on each side."),
         "recommend": ("plan", "Rank the methods for a data card. Reads no record."),
