@@ -98,10 +98,12 @@ def test_what_epsilon_promises(clinic):
     text = words(page).replace("\N{NO-BREAK SPACE}", " ")
     assert "epsilon 3 The attacker is right at most 95.3 % of the time, instead of 50 %." in text
     assert "No run has used the budget" in text
-    page = clinic.post("/d/1/protection/limit", data={"epsilon": "4", "delta": "0.001"})
+    page = clinic.post("/d/1/protection/limit", data={"limit": "4", "delta": "0.001"})
     assert "your limit 4" in words(page)
-    page = clinic.post("/d/1/protection/limit", data={"epsilon": "many", "delta": "0.001"})
+    page = clinic.post("/d/1/protection/limit", data={"limit": "many", "delta": "0.001"})
     assert page.status_code == 400 and "must be numbers" in words(page)
+    page = clinic.get("/d/1/protection?epsilon=4&delta=0.002")
+    assert "epsilon 4" in words(page) and "delta = 0.002" in words(page)
 
 
 @pytest.mark.slow

@@ -65,7 +65,8 @@ def show(data_set: DataSet, query: QueryParams) -> Mapping[str, Any]:
 
 def limit(opened: Opened, data_set: DataSet, form: QueryParams) -> str:  # noqa: ARG001 (each action gets the list)
     """Limit the total epsilon of all runs."""
-    epsilon, delta = asked(any_card.load_card(data_set.card), form)
+    query = {"epsilon": form.get("limit", ""), "delta": form.get("delta", "")}
+    epsilon, delta = asked(any_card.load_card(data_set.card), query)
     spending.budget(data_set.used, card=data_set.card, epsilon=epsilon, delta=delta)
     return "protection"
 
@@ -113,7 +114,7 @@ def _expected(data_set: DataSet, card: "AnyCard", epsilon: float, delta: float) 
     if best is None or not best.expected:
         return "Unknown: no method was measured on pictures like these."
     _, accuracy, _, _ = best.row()
-    return f"A classifier trained on the samples of {best.method} gets {accuracy} of real pictures right."
+    return f"Expect a classifier that learns from the samples of {best.method} to get {accuracy} of real pictures right."
 
 
 STEP = Step("protection", "Protection", show, {"limit": limit})

@@ -9,15 +9,16 @@ from starlette.datastructures import QueryParams
 from gossamer.lazy import Lazy
 from gossamer.run.page.opened import DataSet, Opened
 from gossamer.run.page.steps.method import command_for
-from gossamer.run.page.steps.protection import used
+from gossamer.run.page.steps.protection import asked, used
 from gossamer.run.page.steps.step import Step
 
 if TYPE_CHECKING:
+    from gossamer.data.tables import any_card
     from gossamer.privacy.certificate import certificate
     from gossamer.run.report import promise
 else:
     certificate = Lazy("gossamer.privacy.certificate.certificate")
-    promise = Lazy("gossamer.run.report.promise")
+    any_card, promise = Lazy("gossamer.data.tables.any_card"), Lazy("gossamer.run.report.promise")
 
 FIT = "fit"
 """The job that trains, also where it resumes a run."""
@@ -50,11 +51,15 @@ def resume(opened: Opened, data_set: DataSet, form: QueryParams) -> str:  # noqa
 
 def _planned(data_set: DataSet, query: QueryParams) -> dict[str, Any]:
     """What the next run will do."""
+    card = any_card.load_card(data_set.card)
+    epsilon, delta = asked(card, query)
     words = command_for(data_set, query, str(data_set.new("run")))
     return {
         "method": query["method"],
-        "epsilon": query["epsilon"],
-        "delta": promise.all_digits(float(query["delta"])),
+        "epsilon": f"{epsilon:g}",
+        "delta": promise.all_digits(delta),
+        "unit": card.unit,
+        "guess": promise.percent_up(promise.certainty(epsilon, delta)),
         "command": shlex.join(["gossamer", *words]),
         "used": used(data_set),
     }
