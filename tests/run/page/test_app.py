@@ -117,6 +117,7 @@ def test_the_whole_way_of_a_table(clinic, tmp_path):
         assert clinic.post(f"/d/1/{where}", data=form).status_code == 200, where
     assert "Differentially private: epsilon 3" in words(clinic.get("/d/1/train"))
     page = words(clinic.get("/d/1/judge"))
+    assert "May you publish what follows? Private figures: do not publish them No." in page
     assert page.count("Private figures: do not publish them") == 3
     page = clinic.post("/d/1/release/make", data={"run": "run-1", "samples": "50", "made_by": "me", "expires": "soon"})
     assert page.status_code == 400 and "YYYY-MM-DD" in words(page)
@@ -128,7 +129,9 @@ def test_the_whole_way_of_a_table(clinic, tmp_path):
     folder = tmp_path / "clinic-gossamer"
     assert verify(folder / "release-1", key=str(folder / "signing-key.pem.pub")).ok
     assert (folder / "signing-key.pem").stat().st_mode & 0o777 == 0o600
-    assert "finished: run-1" in words(clinic.get("/d/1/runs"))
+    page = words(clinic.get("/d/1/runs"))
+    assert "finished: run-1" in page
+    assert "all runs together 3.000" in page, "a bound is rounded up"
     assert clinic.get("/d/1/file/run-1/samples.png").headers["content-type"] == "image/png"
     report = clinic.get("/d/1/file/run-1/report.html")
     assert "script" not in report.headers["content-security-policy"]

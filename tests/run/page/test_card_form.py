@@ -111,6 +111,24 @@ def test_entries_that_the_form_does_not_ask_for_stay(draft):
     assert (stated["column"][2]["special"], stated["column"][2]["bins"]) == ([-1], 7)
 
 
+def test_that_values_are_missing_is_measured_too(table, tmp_path):
+    gaps = tmp_path / "gaps.csv"
+    gaps.write_text(table.read_text().replace(",f,", ",,", 1))
+    path = tmp_path / "draft.toml"
+    path.write_text(draft_text(str(gaps))[0])
+    draft = card_form.draft_of(path)
+    shown = card_form.columns_of(draft, {})[1]
+    assert (shown.some_missing, shown.missing) == (True, False)
+    assert (
+        not card_form.card_from(draft, {}, FACTS | COLUMNS | {"accept.column.1": "1"})
+        .to_dict()["column"][1]
+        .get("missing")
+    )
+    stated = card_form.card_from(draft, {}, FACTS | COLUMNS | {"column.1.missing": "1"}).to_dict()
+    assert stated["column"][1]["missing"] is True
+    assert card_form.columns_of(draft, stated)[1].missing
+
+
 def test_a_column_that_was_left_out_is_shown_as_left_out(draft):
     card = card_form.card_from(draft, {}, FACTS | COLUMNS | {"column.3.kind": ""}).to_dict()
     assert [column.kind for column in card_form.columns_of(draft, card)] == [

@@ -140,6 +140,8 @@ class Walk:
                 for measured in self.page.locator("details.measured").all():
                     if measured.locator(f'[name="{name}"]').count():
                         measured.locator("summary").click()
+                        if measured.get_by_text("Some values are missing").count():
+                            self.page.locator(f'[name="{name.removeprefix("accept.")}.missing"]').check()
                 field.check()
             elif field.evaluate("field => field.tagName") == "SELECT":
                 field.select_option(value)

@@ -3,7 +3,7 @@
 import functools
 from collections.abc import Awaitable, Callable, Mapping
 from importlib import resources
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from jinja2 import Environment, PackageLoader, PrefixLoader, StrictUndefined
 from starlette.applications import Starlette
@@ -14,9 +14,15 @@ from starlette.responses import FileResponse, HTMLResponse, RedirectResponse, Re
 from starlette.routing import Route
 
 from gossamer.errors import GossamerError, RequestError
+from gossamer.lazy import Lazy
 from gossamer.run.page.opened import DataSet, Opened
 from gossamer.run.page.steps import data, facts, judge, method, protection, release, runs, train
 from gossamer.run.page.steps.step import Step
+
+if TYPE_CHECKING:
+    from gossamer.run.report import promise
+else:
+    promise = Lazy("gossamer.run.report.promise")
 
 STEPS = {
     step.name: step
@@ -182,5 +188,6 @@ def _environment() -> Environment:
         }),
         autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True,
     )  # fmt: skip
+    environment.filters["up"] = lambda epsilon: promise.up(epsilon, 3)
     environment.filters["pairs"] = lambda texts: [(str(text), str(text)) for text in texts]
     return environment

@@ -72,6 +72,8 @@ class ColumnFields:
     high: str
     measured: str
     missing: bool
+    some_missing: bool
+    """Whether values are missing in the records. That is measured too."""
     outside: str
     decimals: str
     dropped: str
@@ -271,7 +273,8 @@ def _column(drafted: Mapping[str, Any], declared: Mapping[str, Any] | None, drop
         low=str(bounds[0]),
         high=str(bounds[1]),
         measured=_text(measured) if "measured_values" in drafted else " to ".join(map(str, measured)),
-        missing=bool(stated.get("missing", False)),
+        missing=bool(stated.get("missing", False)) and not (declared is None and measured),
+        some_missing=bool(measured) and bool(drafted.get("missing", False)),
         outside=stated.get("outside", "refuse"),
         decimals=str(stated.get("decimals", "")),
         dropped=dropped,

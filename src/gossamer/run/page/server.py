@@ -56,6 +56,7 @@ def _listen(port: int) -> socket.socket:
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listening.bind((HOST, port))
+        listening.listen()  # the browser may come before the server answers
     except OSError as error:
         listening.close()
         raise RequestError(

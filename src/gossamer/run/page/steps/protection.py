@@ -114,7 +114,9 @@ def _expected(data_set: DataSet, card: "AnyCard", epsilon: float, delta: float) 
     if best is None or not best.expected:
         return "Unknown: no method was measured on pictures like these."
     _, accuracy, _, _ = best.row()
-    return f"Expect a classifier that learns from the samples of {best.method} to get {accuracy} of real pictures right."
+    return (
+        f"Expect a classifier that learns from the samples of {best.method} to get {accuracy} of real pictures right."
+    )
 
 
 STEP = Step("protection", "Protection", show, {"limit": limit})

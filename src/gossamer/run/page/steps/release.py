@@ -38,6 +38,17 @@ LABELS = {
     "audited": "What did an audit measure?",
 }
 """Each entry of `QUESTIONS` as a question to the data owner."""
+REASONS = {
+    "expires": "Recipients then ask you for a newer release.",
+    "data_version": "A name or an export date that may be public.",
+    "person_bounded": "And how that was ensured, for example: one scan of each person, the register allows no second.",
+    "public_records": "Under which terms, and are they public to everyone?",
+    "pretrained": "And may private records be among it?",
+    "baseline": "Epsilon 0, if that was measured on public records.",
+    "previous_releases": "Write none if there was no release.",
+    "audited": "The lower bound on epsilon. A low value proves nothing.",
+}
+"""What some of the questions add."""
 USUAL = ("made_by", "contact", "expires", "settings_chosen", "person_bounded", "previous_releases")
 """What each owner can answer. The other questions are for runs with public records, or for audits."""
 
@@ -107,7 +118,7 @@ def _question(name: str, answers: Mapping[str, str]) -> dict[str, Any]:
     return {
         "name": name,
         "label": LABELS[name],
-        "reason": QUESTIONS[name],
+        "reason": REASONS.get(name, ""),
         "choices": CHOICES.get(name, {}),
         "value": answers.get(name, ""),
     }
