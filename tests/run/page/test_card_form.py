@@ -111,6 +111,13 @@ def test_entries_that_the_form_does_not_ask_for_stay(draft):
     assert (stated["column"][2]["special"], stated["column"][2]["bins"]) == ([-1], 7)
 
 
+def test_another_value_is_no_mistake_where_values_were_only_measured(draft):
+    """Values of the test records that training lacks would stop `evaluate` after the run has used its epsilon."""
+    assert [column.outside for column in card_form.columns_of(draft, {})[1:5]] == ["other", "clip", "clip", "clip"]
+    card = card_form.card_from(draft, {}, FACTS | COLUMNS).to_dict()
+    assert [column.outside for column in card_form.columns_of(draft, card)[1:4]] == ["refuse", "clip", "refuse"]
+
+
 def test_that_values_are_missing_is_measured_too(table, tmp_path):
     gaps = tmp_path / "gaps.csv"
     gaps.write_text(table.read_text().replace(",f,", ",,", 1))

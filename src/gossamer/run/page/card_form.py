@@ -36,6 +36,11 @@ OUTSIDE = (
 )  # fmt: skip
 
 
+_SUGGESTED = ("clip", "other")
+"""What the form proposes for another number, and for another category, where values were only measured: the records for tests
+may have values that those for training lack."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Field:
     """A fact of the card, as the form asks for it.
@@ -266,6 +271,7 @@ def _column(drafted: Mapping[str, Any], declared: Mapping[str, Any] | None, drop
     bounds = stated.get("bounds", ["", ""])
     known = {"name", "kind", "values", "bounds", "missing", "outside", "decimals", "bins"}
     measured = drafted.get("measured_values") or drafted.get("measured_bounds") or []
+    suggested = declared is None and bool(measured)
     return ColumnFields(
         name=drafted["name"],
         kind=stated.get("kind", ""),
@@ -273,9 +279,9 @@ def _column(drafted: Mapping[str, Any], declared: Mapping[str, Any] | None, drop
         low=str(bounds[0]),
         high=str(bounds[1]),
         measured=_text(measured) if "measured_values" in drafted else " to ".join(map(str, measured)),
-        missing=bool(stated.get("missing", False)) and not (declared is None and measured),
+        missing=bool(stated.get("missing", False)) and not suggested,
         some_missing=bool(measured) and bool(drafted.get("missing", False)),
-        outside=stated.get("outside", "refuse"),
+        outside=_SUGGESTED[drafted["kind"] == "category"] if suggested else stated.get("outside", "refuse"),
         decimals=str(stated.get("decimals", "")),
         dropped=dropped,
         other=", ".join(

@@ -68,7 +68,12 @@ def _planned(data_set: DataSet, query: QueryParams) -> dict[str, Any]:
 def _result(data_set: DataSet, name: str) -> dict[str, Any]:
     """What a finished run promises."""
     stated = certificate.Certificate.load(data_set.child(name))
-    return {"name": name, "statement": stated.statement, "promise": promise.in_words(stated.guarantee)}
+    return {
+        "name": name,
+        "statement": stated.statement,
+        "promise": promise.in_words(stated.guarantee),
+        "is_table": "column" in stated.card,
+    }
 
 
 STEP = Step("train", "Train", show, {"start": start, "resume": resume})
