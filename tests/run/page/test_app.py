@@ -152,6 +152,7 @@ def test_a_file_that_is_no_sample_and_no_report_is_refused(clinic, tmp_path):
     run = tmp_path / "clinic-gossamer" / "run-1"
     (run / "checkpoint").mkdir(parents=True)
     (run / "checkpoint" / "source.json").write_text("secret")
+    (run / "config.json").write_text("secret")
     (run / "samples.png").symlink_to(tmp_path / "clinic.csv")
     for name in ("checkpoint", "checkpoint%2Fsource.json", "config.json", "samples.png"):
         page = clinic.get(f"/d/1/file/run-1/{name}")
