@@ -71,7 +71,7 @@ def test_every_step_opens_before_anything_is_done(clinic):
 def test_the_way_to_the_facts(clinic, tmp_path):
     """Divide, look, declare: the card is the one that the form says."""
     page = clinic.post("/d/1/data/divide", data={"units": "patient"})
-    assert re.search(r"train: \d+ records of \d+ units", words(page))
+    assert re.search(r"Private figures: do not publish them train: \d+ records of \d+ units", words(page))
     page = clinic.post("/d/1/data/look")
     assert "each person" in words(page) and "Name the column that a model is to predict" in words(page)
     page = clinic.get("/d/1/facts")
