@@ -117,7 +117,7 @@ def _hints(
     if absent := [name for name in known if name not in names]:
         yield f"The dictionary names {len(absent)} columns that the table does not have: {', '.join(absent[:5])}."
     if not asked:
-        yield "Bounds and lists of values are comments. Write what is known without the records, or give a data dictionary."
+        yield "Measured bounds and values do not count yet. Write what is known without the records, or give a data dictionary."
     yield "Name the column that a model is to predict as label, if there is one."
 
 

@@ -6,7 +6,6 @@ That count is for the data owner's terminal and the limit: in a release it would
 
 import datetime
 import math
-import os
 import secrets
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -24,12 +23,13 @@ from gossamer.privacy.guarantee import Guarantee
 from gossamer.privacy.ledger import PrivacyLedger
 from gossamer.run.storage.data_sources import DataSources
 from gossamer.run.storage.run_folder import ACCOUNTS, PRIVATE, RunFolder
+from gossamer.run.storage.state_folder import state_folder
 
 Log = Callable[[str], None]
 
 
 def budget_log_at(accounts: str | Path | None, *, beside: RunFolder | None = None) -> BudgetLog:
-    """Return the budget log of a folder, or that of the user's state folder. Only this function reads the environment.
+    """Return the budget log of a folder, or that of the user's state folder.
 
     Args:
         accounts: the folder; None: gossamer/ in $XDG_STATE_HOME, or in ~/.local/state.
@@ -49,15 +49,7 @@ def budget_log_at(accounts: str | Path | None, *, beside: RunFolder | None = Non
         if beside is not None and not own and (inside or _in_a_run(resolved / ACCOUNTS)):
             raise BudgetLogError(f"{folder} lies in a run itself, and the budget log has to outlive it. Name another.")
         return BudgetLog(folder)
-    state = Path(os.environ.get("XDG_STATE_HOME", ""))
-    if not state.is_absolute():
-        try:
-            state = Path.home() / ".local" / "state"
-        except RuntimeError:
-            raise BudgetLogError(
-                "there is no home folder to keep the budget log in. Name a folder with --accounts, or set XDG_STATE_HOME."
-            ) from None
-    return BudgetLog(state / "gossamer")
+    return BudgetLog(state_folder())
 
 
 def _in_a_run(path: Path) -> bool:

@@ -20,9 +20,10 @@ from gossamer.run.training import torchrun
 GROUPS = {
     "Prepare": {
         "demo": ("demo", "Try all steps on small public data, in a few minutes."),
+        "page": ("page", "Open a page that leads through all steps in your browser."),
         "card": ("card", "Draft a data card: the public facts about DATA."),
         "split": ("split", "Split DATA into train and test, whole persons on each side."),
-        "recommend": ("recommend", "Rank the methods for a data card. Reads no record."),
+        "recommend": ("plan", "Rank the methods for a data card. Reads no record."),
         "presets": ("plan", "List the named settings of the methods."),
         "plan": ("plan", "Compute the privacy cost of a run. Reads no record."),
     },

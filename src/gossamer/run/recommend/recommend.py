@@ -203,8 +203,7 @@ def recommend(
         )
     if minutes is not None and not minutes > 0:
         raise RequestError(f"--minutes must be above 0, not {minutes:g}.")
-    usual = min(1e-5, float(f"1e{math.floor(math.log10(0.1 / facts.declared_size) + 1e-9)}"))
-    delta = checked_delta(usual if delta is None else delta, epsilon, facts)
+    delta = checked_delta(usual_delta(facts) if delta is None else delta, epsilon, facts)
     if not isinstance(facts, DataCard):
         tables.refuse_options(minutes=minutes, public=public, pictures=pictures)
         return tables.advise(facts, epsilon=epsilon, delta=delta, where=where, data=data)
@@ -231,6 +230,11 @@ def recommend(
     labels = [candidate for candidate in candidates if candidate.like is not None and candidate.like.of == "release"]
     ranked = [candidate for candidate in candidates if candidate not in labels]
     return Advice(_outlook(ranked, facts, epsilon=epsilon, delta=delta), ranked, labels, left_out, facts.unit)
+
+
+def usual_delta(card: AnyCard) -> float:
+    """Return the delta that `recommend` takes where none is given. It depends on the declared size alone."""
+    return min(1e-5, float(f"1e{math.floor(math.log10(0.1 / card.declared_size) + 1e-9)}"))
 
 
 def _rank(candidate: Recommended) -> tuple[bool, bool, int, float]:

@@ -10,12 +10,10 @@ import functools
 import json
 import math
 from collections.abc import Sequence
-from decimal import Decimal
-from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from jinja2 import Environment, StrictUndefined, UndefinedError
+from jinja2 import Environment, PackageLoader, StrictUndefined, UndefinedError
 from markupsafe import Markup
 
 from gossamer.data.tables.samples import SHOWN
@@ -24,10 +22,9 @@ from gossamer.files import write_atomically
 from gossamer.lazy import Lazy
 from gossamer.privacy.certificate.certificate import CERTIFICATE
 from gossamer.privacy.certificate.statements import is_table
-from gossamer.privacy.guarantee import in_full, rounded_up
-from gossamer.run.report import cliques, columns, plots, wording
+from gossamer.privacy.guarantee import rounded_up
+from gossamer.run.report import cliques, columns, plots, promise, wording
 from gossamer.run.report.audit_record import audited, said_by
-from gossamer.run.report.wording import PERCENT
 from gossamer.run.storage.run_folder import ATTACKS, EVENTS, METRICS, REPORT, SAMPLES, RunFolder
 
 if TYPE_CHECKING:
@@ -40,18 +37,6 @@ _REQUIRED = (
     "reasons", "card", "config", "model", "ledger", "versions", "created",
 )  # fmt: skip
 _ACCOUNTANTS = {"PLD": "privacy loss distributions", "RDP": "Rényi differential privacy"}
-_NEIGHBOURS = {
-    "add-or-remove-one": "The promise compares the data with and without one {unit}: one added or removed.",
-    "replace-one": "The promise compares the data with one {unit} exchanged for another.",
-}
-_SHIFTS = {
-    "add-or-remove-one": "without that {unit}",
-    "replace-one": "with another {unit} in its place",
-}
-_GUESSES = {
-    "add-or-remove-one": "whether a given {unit} was used",
-    "replace-one": "which of two {unit}s was used",
-}
 _CURVES = {
     "generator_loss": ("Generator loss", "on its own fakes"),
     "accuracy_on_fakes": ("Accuracy of the discriminator", "on fresh fakes"),
@@ -91,7 +76,7 @@ def write_report(folder: Path, *, internal: bool, epsilon_curve: Sequence[tuple[
         page = _template().render(
             certificate=certificate,
             title=_title(certificate),
-            promise=_promise(certificate["guarantee"]),
+            promise=promise.in_words(certificate["guarantee"]),
             together=_together(certificate.get("facts", {}).get("all_runs")),
             accountants=[_accountant(entry) for entry in certificate["guarantees"]],
             grid=_grid(folder / SAMPLES),
@@ -116,8 +101,11 @@ def write_report(folder: Path, *, internal: bool, epsilon_curve: Sequence[tuple[
 
 @functools.cache
 def _template() -> Any:
-    environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
-    return environment.from_string(resources.files("gossamer.run.report").joinpath(REPORT).read_text(encoding="utf-8"))
+    environment = Environment(
+        loader=PackageLoader("gossamer.run.report", "."),
+        autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True,
+    )  # fmt: skip
+    return environment.get_template(REPORT)
 
 
 def _certificate(folder: Path) -> dict[str, Any]:
@@ -212,28 +200,6 @@ def _title(certificate: dict[str, Any]) -> str:
     return f"Synthetic records for {data}" if data else "Synthetic records"
 
 
-def _promise(guarantee: dict[str, Any]) -> dict[str, Any]:
-    """The guarantee in words. Bounds are rounded up, never down."""
-    epsilon, delta, unit = float(guarantee["epsilon"]), float(guarantee["delta"]), str(guarantee["unit"])
-    if not math.isfinite(epsilon):
-        return {"holds": False, "unit": unit}
-    # An attacker who guesses from an even chance; Kairouz, Oh, Viswanath 2015, theorem 2.1, at equal error rates.
-    guess = 1 - (1 - delta) / (1 + math.exp(min(epsilon, 700.0)))
-    return {
-        "holds": True,
-        "epsilon": _up(epsilon, 3),
-        "delta": _plain(delta),
-        "one_in": f"{1 / delta:,.0f}" if delta else "",
-        "unit": unit,
-        "relation": guarantee["relation"],
-        "neighbours": _NEIGHBOURS[guarantee["relation"]].format(unit=unit),
-        "shift": _SHIFTS[guarantee["relation"]].format(unit=unit),
-        "question": _GUESSES[guarantee["relation"]].format(unit=unit),
-        "factor": _factor(epsilon),
-        "guess": _percent_up(guess),
-    }
-
-
 def _together(earlier: dict[str, Any] | None) -> dict[str, str] | None:
     """What this run and the earlier ones on its data set promise together; None: the budget log has no earlier run."""
     if not earlier or not earlier["earlier_runs"]:
@@ -241,8 +207,8 @@ def _together(earlier: dict[str, Any] | None) -> dict[str, str] | None:
     count, epsilon = int(earlier["earlier_runs"]), float(earlier["together"]["epsilon"])
     return {
         "runs": "1 earlier run" if count == 1 else f"{count:,} earlier runs",
-        "epsilon": _up(epsilon, 3) if math.isfinite(epsilon) else "infinite",
-        "delta": _plain(float(earlier["together"]["delta"])) if math.isfinite(epsilon) else "",
+        "epsilon": promise.up(epsilon, 3) if math.isfinite(epsilon) else "infinite",
+        "delta": promise.all_digits(float(earlier["together"]["delta"])) if math.isfinite(epsilon) else "",
     }
 
 
@@ -251,8 +217,8 @@ def _accountant(entry: dict[str, Any]) -> dict[str, str]:
     return {
         "name": str(entry["accountant"]),
         "words": _ACCOUNTANTS.get(entry["accountant"], ""),
-        "epsilon": _up(epsilon, 3) if math.isfinite(epsilon) else rounded_up(epsilon),
-        "delta": _plain(float(entry["delta"])),
+        "epsilon": promise.up(epsilon, 3) if math.isfinite(epsilon) else rounded_up(epsilon),
+        "delta": promise.all_digits(float(entry["delta"])),
     }
 
 
@@ -284,35 +250,3 @@ def _columns(points: list[tuple[int, float]]) -> tuple[list[int], list[float]]:
     every = max(1, len(points) // _POINTS)
     thinned = points[:-1:every] + points[-1:]
     return [step for step, _ in thinned], [value for _, value in thinned]
-
-
-def _up(number: float, digits: int) -> str:
-    """Rounded up to so many decimals, with commas between thousands."""
-    return f"{Decimal(rounded_up(number, digits)):,}"
-
-
-def _plain(delta: float) -> str:
-    """Delta with all its digits, without an exponent where that is readable."""
-    return f"{Decimal(repr(delta)):f}" if delta >= 1e-7 else in_full(delta)
-
-
-def _factor(epsilon: float) -> str:
-    """e^epsilon in words, rounded up to three digits; as a power where that is beyond a million."""
-    if epsilon > math.log(1e6):
-        return f"e^{rounded_up(epsilon)}"
-    factor = math.exp(epsilon)
-    return _up(factor, max(0, 2 - math.floor(math.log10(factor)))) if factor < 1000 else f"{_hundreds(factor):,}"
-
-
-def _hundreds(factor: float) -> int:
-    unit: int = 10 ** (math.floor(math.log10(factor)) - 2)
-    return math.ceil(factor / unit) * unit
-
-
-def _percent_up(share: float) -> str:
-    """A share below one, rounded up, and to 100 % only where four decimals do not distinguish it from one."""
-    for digits in range(1, 5):
-        shown = _up(share * 100, digits)
-        if float(shown) < 100:
-            return f"{shown}{PERCENT}"
-    return f"100{PERCENT}"

@@ -1,4 +1,4 @@
-"""`gossamer plan` and `gossamer presets`."""
+"""`gossamer recommend`, `gossamer plan` and `gossamer presets`: what the data card decides, before a record is read."""
 
 import json
 from pathlib import Path
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from gossamer.privacy.accounting import event_json
     from gossamer.run.cli import calculator
     from gossamer.run.recommend import forecast
+    from gossamer.run.recommend import recommend as advising
     from gossamer.run.recommend.forecast import Forecast
     from gossamer.run.training import plan as planning
     from gossamer.run.training import presets as preset_table
@@ -27,8 +28,22 @@ if TYPE_CHECKING:
 else:
     card_facts, cards = Lazy("gossamer.data.card"), Lazy("gossamer.data.tables.any_card")
     event_json = Lazy("gossamer.privacy.accounting.event_json")
+    advising = Lazy("gossamer.run.recommend.recommend")
     calculator, planning = Lazy("gossamer.run.cli.calculator"), Lazy("gossamer.run.training.plan")
     forecast, preset_table = Lazy("gossamer.run.recommend.forecast"), Lazy("gossamer.run.training.presets")
+
+
+@click.command()
+@declared
+@options_of("gossamer.run.recommend.recommend.recommend")
+@as_json
+def recommend(as_json: bool, **options: Any) -> None:
+    """Rank the methods for a data card, with what to expect of each and the command to copy. Reads no record.
+
+    The expectations come from measured runs, and each names its page. Where no run was measured, it says unknown.
+    """
+    advice = advising.recommend(**options)
+    click.echo(json.dumps(advice.to_json()) if as_json else "\n".join(advice.lines()))
 
 
 def _plan(

@@ -1,0 +1,27 @@
+"""`gossamer page`."""
+
+import sys
+
+import click
+
+from gossamer.errors import RequestError
+from gossamer.run.storage.state_folder import state_folder
+
+
+@click.command()
+@click.argument("data", required=False)
+@click.option("--port", type=click.IntRange(0, 65535), default=0, help="Port of this machine. Default: a free one.")
+def page(data: str | None, port: int) -> None:
+    """Open a page in your browser that leads from DATA to a signed release. It calls the same functions as the commands.
+
+    Only the browser that opens the printed address, on this machine, can use it. Nothing leaves the machine. Ctrl-C ends the
+    page; a run that trains goes on. Needs the extra `page`.
+    """
+    try:
+        from gossamer.run.page import opened, server  # noqa: PLC0415 (an extra, loaded when asked for)
+    except ImportError as error:
+        raise RequestError("The page needs its extra: pip install 'gossamer[page]'.") from error
+    known = opened.Opened(state_folder())
+    if data is not None:
+        known.open(data)
+    server.serve(known, port=port, say=lambda line: click.echo(line, err=True), open_browser=sys.stderr.isatty())

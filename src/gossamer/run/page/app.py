@@ -1,0 +1,193 @@
+"""The page: its addresses, and what answers them. It keeps no state: each answer is made from the files that are there now."""
+
+import functools
+from collections.abc import Awaitable, Callable, Mapping
+from importlib import resources
+from typing import TYPE_CHECKING, Any
+
+from jinja2 import Environment, PackageLoader, PrefixLoader, StrictUndefined
+from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
+from starlette.datastructures import QueryParams
+from starlette.requests import Request
+from starlette.responses import FileResponse, HTMLResponse, RedirectResponse, Response
+from starlette.routing import Route
+
+from gossamer.errors import GossamerError, RequestError
+from gossamer.lazy import Lazy
+from gossamer.run.page.opened import DataSet, Opened
+from gossamer.run.page.steps import data, facts, judge, method, protection, release, runs, train
+from gossamer.run.page.steps.step import Step
+
+if TYPE_CHECKING:
+    from gossamer.run.report import promise
+else:
+    promise = Lazy("gossamer.run.report.promise")
+
+STEPS = {
+    step.name: step
+    for step in (data.STEP, facts.STEP, protection.STEP, method.STEP, train.STEP, judge.STEP, release.STEP, runs.STEP)
+}
+_REPORT = "report.html"
+_SHOWN = {"samples.png": "image/png", _REPORT: "text/html; charset=utf-8"}
+"""The files of a run or a release that the page shows."""
+_REPORT_POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; frame-ancestors 'none'"
+"""A report holds its style sheet and its pictures, and no script."""
+_STATIC = {
+    "report.css": ("gossamer.run.report", "text/css"),
+    "page.css": ("gossamer.run.page", "text/css"),
+    "page.js": ("gossamer.run.page", "text/javascript"),
+}
+
+
+def application(opened: Opened) -> Starlette:
+    """Return the page. opened: the list of data sets."""
+
+    def bound(answer: Callable[[Opened, Request, QueryParams], Response]) -> Callable[[Request], Awaitable[Response]]:
+        return functools.partial(_answered, answer, opened)
+
+    return Starlette(
+        routes=[
+            Route("/", bound(_start), methods=["GET"]),
+            Route("/open", bound(_open), methods=["POST"]),
+            Route("/static/{name}", bound(_static), methods=["GET"]),
+            Route("/d/{number:int}/progress", bound(_progress), methods=["GET"]),
+            Route("/d/{number:int}/stop", bound(_stop), methods=["POST"]),
+            Route("/d/{number:int}/file/{folder}/{name}", bound(_file), methods=["GET"]),
+            Route("/d/{number:int}/{step}", bound(_step), methods=["GET"]),
+            Route("/d/{number:int}/{step}/{action}", bound(_act), methods=["POST"]),
+        ]
+    )
+
+
+async def _answered(
+    answer: Callable[[Opened, Request, QueryParams], Response], opened: Opened, request: Request
+) -> Response:
+    """Answer a request in a thread. An error becomes a page without a traceback, which could hold a private value."""
+    form = QueryParams(await request.body()) if request.method == "POST" else request.query_params
+    try:
+        return await run_in_threadpool(answer, opened, request, form)
+    except GossamerError as error:
+        return _page(
+            "error.html", status=404 if isinstance(error, RequestError) else 500, error=str(error), opened=opened.all()
+        )
+    except Exception as error:  # its message could hold a value read from a record
+        text = f"Unexpected {type(error).__name__}. Do this step on the command line: --debug shows where it fails."
+        return _page("error.html", status=500, error=text, opened=opened.all())
+
+
+def _start(opened: Opened, request: Request, query: QueryParams) -> Response:  # noqa: ARG001 (each answer gets both)
+    return _page("start.html", opened=opened.all(), error="", given=QueryParams())
+
+
+def _open(opened: Opened, request: Request, form: QueryParams) -> Response:  # noqa: ARG001 (each answer gets both)
+    try:
+        data_set = opened.open(form.get("data", ""), form.get("folder", ""))
+    except GossamerError as error:
+        return _page("start.html", status=400, opened=opened.all(), error=str(error), given=form)
+    return RedirectResponse(f"/d/{data_set.number}/data", status_code=303)
+
+
+def _step(opened: Opened, request: Request, query: QueryParams) -> Response:
+    data_set, step = _asked(opened, request)
+    return _shown(data_set, step, query, error="", given=QueryParams())
+
+
+def _act(opened: Opened, request: Request, form: QueryParams) -> Response:
+    data_set, step = _asked(opened, request)
+    action = step.actions.get(request.path_params["action"])
+    if action is None:
+        raise RequestError("This step has no such action.")
+    try:
+        where = action(opened, data_set, form)
+    except GossamerError as error:
+        return _shown(data_set, step, form, error=str(error), given=form)
+    return RedirectResponse(f"/d/{data_set.number}/{where}", status_code=303)
+
+
+def _stop(opened: Opened, request: Request, form: QueryParams) -> Response:
+    """Stop the job, and show the step again that asked for it."""
+    data_set = opened.get(request.path_params["number"])
+    data_set.jobs.stop()
+    step = form.get("step", "")
+    return RedirectResponse(f"/d/{data_set.number}/{step if step in STEPS else 'runs'}", status_code=303)
+
+
+def _progress(opened: Opened, request: Request, query: QueryParams) -> Response:  # noqa: ARG001 (each answer gets both)
+    """The part of a page that changes while a job runs; status 204: it has ended."""
+    data_set = opened.get(request.path_params["number"])
+    job = data_set.jobs.running()
+    if job is None:
+        return Response(status_code=204)
+    return HTMLResponse(_environment().get_template("page/progress.html").render(job=job))
+
+
+def _file(opened: Opened, request: Request, query: QueryParams) -> Response:  # noqa: ARG001 (each answer gets both)
+    """The samples or the report of a run or a release."""
+    folder = opened.get(request.path_params["number"]).child(request.path_params["folder"])
+    name = request.path_params["name"]
+    path = folder / name
+    if name not in _SHOWN or not path.is_file() or path.resolve().parent != folder.resolve():
+        raise RequestError("There is no such file in this folder.")
+    headers = {"content-security-policy": _REPORT_POLICY} if name == _REPORT else {}
+    return FileResponse(path, media_type=_SHOWN[name], headers=headers)
+
+
+def _static(opened: Opened, request: Request, query: QueryParams) -> Response:  # noqa: ARG001 (each answer gets both)
+    name = request.path_params["name"]
+    if name not in _STATIC:
+        raise RequestError("There is no such file.")
+    package, kind = _STATIC[name]
+    place = resources.files(package) / (name if package.endswith("report") else f"static/{name}")
+    return Response(place.read_bytes(), media_type=kind)
+
+
+def _asked(opened: Opened, request: Request) -> tuple[DataSet, Step]:
+    step = STEPS.get(request.path_params["step"])
+    if step is None:
+        raise RequestError("The page has no such step.")
+    return opened.get(request.path_params["number"]), step
+
+
+def _shown(data_set: DataSet, step: Step, query: QueryParams, *, error: str, given: QueryParams) -> Response:
+    """The page of a step. given: what the user has written into a form that was refused."""
+    try:
+        content: Mapping[str, Any] = step.show(data_set, query)
+    except GossamerError as failed:
+        content, error = step.show(data_set, QueryParams()), error or str(failed)
+    job = data_set.jobs.last()
+    return _page(
+        f"{step.name}.html", status=400 if error else 200, data_set=data_set, steps=STEPS.values(), step=step,
+        done=_done(data_set), job=job, running=job is not None and job.running, error=error, given=given, **content,
+    )  # fmt: skip
+
+
+def _done(data_set: DataSet) -> set[str]:
+    """The steps that have left a file."""
+    finished = [data_set.run(name) for name in data_set.finished()]
+    left = {
+        "data": data_set.draft.is_file(),
+        "facts": data_set.card.is_file(),
+        "train": bool(finished),
+        "judge": any(run.metrics() or run.attacked for run in finished),
+        "release": bool(data_set.releases()),
+    }
+    return {name for name, there in left.items() if there}
+
+
+def _page(template: str, *, status: int = 200, **content: Any) -> Response:
+    return HTMLResponse(_environment().get_template(f"page/{template}").render(content), status_code=status)
+
+
+@functools.cache
+def _environment() -> Environment:
+    """The templates of the page, and those that it shares with the report."""
+    environment = Environment(
+        loader=PrefixLoader({
+            "page": PackageLoader("gossamer.run.page", "templates"), "report": PackageLoader("gossamer.run.report", "."),
+        }),
+        autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True,
+    )  # fmt: skip
+    environment.filters["up"] = lambda epsilon: promise.up(epsilon, 3)
+    environment.filters["pairs"] = lambda texts: [(str(text), str(text)) for text in texts]
+    return environment

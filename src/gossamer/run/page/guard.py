@@ -1,0 +1,114 @@
+"""Who may speak to the page: the browser that opened it, on this machine, from the page itself. All others get status 403.
+
+The address that is printed holds a token that works once. The browser gets a cookie for it. Each request needs the cookie, this
+machine's own address as Host, and no other Origin; one that changes something needs the page as Origin.
+"""
+
+import hmac
+import secrets
+from http.cookies import CookieError, SimpleCookie
+
+from starlette.datastructures import Headers, MutableHeaders, QueryParams
+from starlette.responses import PlainTextResponse, RedirectResponse, Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+HOST = "127.0.0.1"
+MOST_BYTES = 2_000_000
+"""Of a form."""
+REFUSED = "This request was refused. Open the address that `gossamer page` printed, or start `gossamer page` again.\n"
+_READS = ("GET", "HEAD")
+_POLICY = "; ".join([
+    "default-src 'none'", "script-src 'self'", "style-src 'self'", "img-src 'self' data:", "connect-src 'self'",
+    "form-action 'self'", "base-uri 'none'", "frame-ancestors 'none'",
+])  # fmt: skip
+_HEADERS = {
+    "content-security-policy": _POLICY,
+    "cache-control": "no-store",
+    "cross-origin-opener-policy": "same-origin",
+    "cross-origin-resource-policy": "same-origin",
+    "referrer-policy": "same-origin",
+    "x-content-type-options": "nosniff",
+}
+"""Of every answer. An answer may replace the policy by one of its own, as that with a report does."""
+
+
+class Guard:
+    """Passes requests of the browser that opened the page on to `app`.
+
+    Args:
+        app: what answers them.
+        port: the port of this machine on which the page listens.
+    """
+
+    def __init__(self, app: ASGIApp, port: int) -> None:
+        self._app, self._place, self._name = app, f"{HOST}:{port}", f"gossamer-{port}"
+        self._cookie, self._token = secrets.token_urlsafe(32), secrets.token_urlsafe(32)
+
+    @property
+    def address(self) -> str:
+        """The address to open. Its token works once."""
+        return f"http://{self._place}/start?token={self._token}"
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request, or refuse it."""
+        if scope["type"] != "http":
+            return
+        headers = Headers(scope=scope)
+
+        async def send_guarded(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                own = MutableHeaders(scope=message)
+                for name, value in _HEADERS.items():
+                    own.setdefault(name, value)
+            await send(message)
+
+        if not self._is_from_here(scope, headers):
+            answer: ASGIApp = _refusal()
+        elif scope["path"] == "/start":
+            answer = self._begin(scope)
+        elif not self._has_cookie(headers):
+            answer = _refusal()
+        elif _size(headers) > MOST_BYTES or "transfer-encoding" in headers:
+            answer = PlainTextResponse("This form is too large.\n", status_code=413)
+        else:
+            answer = self._app
+        await answer(scope, receive, send_guarded)
+
+    def _is_from_here(self, scope: Scope, headers: Headers) -> bool:
+        """Whether the address is this machine's own, and the request no other page's."""
+        origins, site = headers.getlist("origin"), headers.get("sec-fetch-site", "none")
+        allowed = [f"http://{self._place}"]
+        changes = scope["method"] not in _READS
+        return (
+            headers.getlist("host") == [self._place]
+            and (origins == allowed if changes or origins else True)
+            and site in ("same-origin", "none")
+        )
+
+    def _begin(self, scope: Scope) -> Response:
+        """Exchange the token for the cookie, once."""
+        given = QueryParams(scope["query_string"]).get("token", "")
+        if scope["method"] != "GET" or not self._token or not hmac.compare_digest(given.encode(), self._token.encode()):
+            return _refusal()
+        self._token = ""
+        answer = RedirectResponse("/", status_code=303)
+        answer.set_cookie(self._name, self._cookie, httponly=True, samesite="strict")
+        return answer
+
+    def _has_cookie(self, headers: Headers) -> bool:
+        try:
+            cookies = SimpleCookie("; ".join(headers.getlist("cookie")))
+        except CookieError:
+            return False
+        given = cookies[self._name].value if self._name in cookies else ""
+        return hmac.compare_digest(given.encode(), self._cookie.encode())
+
+
+def _refusal() -> Response:
+    return PlainTextResponse(REFUSED, status_code=403)
+
+
+def _size(headers: Headers) -> int:
+    """The declared size of a body; too large where it is no number."""
+    declared = headers.get("content-length", "0")
+    return int(declared) if declared.isdecimal() and len(declared) < 12 else MOST_BYTES + 1

@@ -1,0 +1,240 @@
+"""The data sets that the user has opened, and the one folder of each in which the page writes.
+
+The list is a small file beside the budget log. It holds paths and how the records are read. All else is in the files that the
+commands write: card, run folders, releases and budget log.
+"""
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from gossamer.errors import RequestError, RunFolderError
+from gossamer.files import write_atomically
+from gossamer.lazy import Lazy
+from gossamer.run.page.jobs import Jobs
+
+if TYPE_CHECKING:
+    from gossamer.run.storage import run_folder
+    from gossamer.run.storage.run_folder import RunFolder
+else:
+    run_folder = Lazy("gossamer.run.storage.run_folder")
+
+EMBEDDED = ("digits", "glyphs")
+LIST = "page.json"
+READING = ("units", "dictionary", "public", "labels")
+"""The fields of a `DataSet` that say how its records are read."""
+_NAME = re.compile(r"(run|release)-\d{1,4}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class DataSet:
+    """A data set that the user has opened.
+
+    Args:
+        number: its place in the list, from 1.
+        data: path of the records, or the name of embedded ones.
+        folder: where the page writes: draft, card, parts, runs, releases.
+        units: whose each record is, as --units takes it; empty: each record protects itself.
+        dictionary: path of a data dictionary, for a table; empty: none.
+        public: path of public records of the same kind; empty: none.
+        labels: "none" where all pictures are of one class; else empty.
+    """
+
+    number: int
+    data: str
+    folder: Path
+    units: str = ""
+    dictionary: str = ""
+    public: str = ""
+    labels: str = ""
+
+    @property
+    def name(self) -> str:
+        """What the page calls it."""
+        return self.data if self.data in EMBEDDED else Path(self.data).name
+
+    @property
+    def card(self) -> Path:
+        """The declared facts."""
+        return self.folder / "card.toml"
+
+    @property
+    def draft(self) -> Path:
+        """What was measured. Private: nothing in it is declared."""
+        return self.folder / "draft.toml"
+
+    @property
+    def declared(self) -> Path:
+        """What the owner declares with a release."""
+        return self.folder / "declared.toml"
+
+    @property
+    def key(self) -> Path:
+        """The private key that signs releases."""
+        return self.folder / "signing-key.pem"
+
+    @property
+    def jobs(self) -> Jobs:
+        """Its jobs."""
+        return Jobs(self.folder / "jobs")
+
+    @cached_property
+    def is_divided(self) -> bool:
+        """Whether the records came with a part for tests."""
+        if self.data in EMBEDDED:
+            return True
+        path = Path(self.data)
+        names = [entry.name.lower() for entry in path.iterdir()] if path.is_dir() else []
+        return any(name.startswith("train") for name in names) and any(
+            name.startswith(("test", "t10k")) for name in names
+        )
+
+    @property
+    def parts(self) -> Path | None:
+        """Where the page has divided the records into train and test; None: it has not."""
+        return next((path for path in self.new_parts if path.exists()), None)
+
+    @property
+    def new_parts(self) -> tuple[Path, Path]:
+        """Where `split` writes folders and tables, and where it writes arrays."""
+        return self.folder / "parts", self.folder / "parts.npz"
+
+    @property
+    def used(self) -> str:
+        """The records that a run uses."""
+        return str(self.parts or self.data)
+
+    def finished(self) -> list[str]:
+        """The names of its finished runs, the oldest first."""
+        return [run.path.name for run in self._runs() if run.finished]
+
+    def unfinished(self) -> list[str]:
+        """The names of its runs that have begun and not ended, the oldest first."""
+        return [run.path.name for run in self._runs() if run.begun and not run.finished]
+
+    def run(self, name: str) -> "RunFolder":
+        """Return a run of this data set. Raises RequestError: see `child`."""
+        return run_folder.RunFolder(self.child(name))
+
+    def _runs(self) -> "list[RunFolder]":
+        return [run_folder.RunFolder(path) for path in self._numbered("run")]
+
+    def releases(self) -> list[Path]:
+        """Its releases, the oldest first."""
+        return self._numbered("release")
+
+    def new(self, kind: str) -> Path:
+        """A path for a new run or release."""
+        taken = [int(path.name.rpartition("-")[2]) for path in self._numbered(kind)]
+        return self.folder / f"{kind}-{max(taken, default=0) + 1}"
+
+    def child(self, name: str) -> Path:
+        """Return the folder of a run or a release of this data set.
+
+        Raises:
+            RequestError: if there is none of this name, or it leads elsewhere.
+        """
+        path = self.folder / name
+        if not _NAME.fullmatch(name) or not path.is_dir() or path.resolve().parent != self.folder.resolve():
+            raise RequestError("There is no such run or release in the folder of these records.")
+        return path
+
+    def _numbered(self, kind: str) -> list[Path]:
+        found = [path for path in self.folder.glob(f"{kind}-*") if _NAME.fullmatch(path.name) and path.is_dir()]
+        return sorted(found, key=lambda path: int(path.name.rpartition("-")[2]))
+
+
+class Opened:
+    """The list of data sets that the user has opened.
+
+    Args:
+        folder: of the list: the user's state folder, where the budget log is too.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._path = folder / LIST
+
+    def all(self) -> list[DataSet]:
+        """Return all of them. A list that cannot be read counts as empty."""
+        try:
+            entries = json.loads(self._path.read_text(encoding="utf-8"))
+            return [
+                DataSet(**{**entry, "folder": Path(entry["folder"]), "number": number})
+                for number, entry in enumerate(entries, 1)
+            ]
+        except (OSError, ValueError, TypeError, KeyError):
+            return []
+
+    def get(self, number: int) -> DataSet:
+        """Return a data set by its number. Raises RequestError: there is none."""
+        every = self.all()
+        if not 1 <= number <= len(every):
+            raise RequestError("No data set of this number is open. Open one from the first page.")
+        return every[number - 1]
+
+    def open(self, data: str, folder: str = "") -> DataSet:
+        """Add a data set, or return it if it is there already.
+
+        Args:
+            data: path of the records, or the name of embedded ones.
+            folder: where the page may write; empty: NAME-gossamer beside the records.
+
+        Raises:
+            RequestError: if there are no records, or the folder holds something else.
+            RunFolderError: if the folder cannot be made.
+        """
+        data = data.strip()
+        if data not in EMBEDDED:
+            path = Path(data).expanduser()
+            if not data or not path.exists():
+                raise RequestError(
+                    f"There is nothing at {data!r}. Give the path of a folder or a file on this machine."
+                )
+            data = str(path.resolve())
+        work = _folder_for(data, folder.strip())
+        for known in self.all():
+            if (known.data, known.folder) == (data, work):
+                return known
+        _make(work, data)
+        entry = DataSet(number=len(self.all()) + 1, data=data, folder=work)
+        self._write([*self.all(), entry])
+        return entry
+
+    def change(self, data_set: DataSet, changed: Mapping[str, str]) -> DataSet:
+        """Change how the records of a data set are read. changed: some of `READING`."""
+        new = DataSet(**asdict(data_set) | {name: changed[name] for name in READING if name in changed})
+        self._write([new if known.number == new.number else known for known in self.all()])
+        return new
+
+    def _write(self, entries: list[DataSet]) -> None:
+        content: list[dict[str, Any]] = [{**asdict(entry), "folder": str(entry.folder)} for entry in entries]
+        for entry in content:
+            del entry["number"]
+        self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        write_atomically(self._path, json.dumps(content, indent=2) + "\n", private=True)
+
+
+def _folder_for(data: str, folder: str) -> Path:
+    if folder:
+        return Path(folder).expanduser().absolute()
+    place = Path.cwd() / data if data in EMBEDDED else Path(data)
+    return place.with_name(f"{place.name.split('.')[0]}-gossamer")
+
+
+def _make(work: Path, data: str) -> None:
+    """Make the folder, or refuse one that is not the page's."""
+    if data not in EMBEDDED and Path(data) in (work, *work.parents):
+        raise RequestError(f"{work} lies in the records. Name a folder beside them.")
+    if work.is_dir() and any(work.iterdir()) and not (work / "jobs").is_dir():
+        raise RequestError(f"{work} holds other files. Name a new folder for the results.")
+    try:
+        (work / "jobs").mkdir(mode=0o700, parents=True, exist_ok=True)
+        work.chmod(0o700)
+    except OSError as error:
+        raise RunFolderError(
+            f"{work} cannot be made ({error.strerror}). Name another folder for the results."
+        ) from None

@@ -1,0 +1,72 @@
+"""Start the page: a server on this machine alone, and the browser that may speak to it."""
+
+import socket
+import threading
+import webbrowser
+from collections.abc import Callable
+
+import uvicorn
+
+from gossamer.errors import RequestError
+from gossamer.run.page import app
+from gossamer.run.page.guard import HOST, Guard
+from gossamer.run.page.opened import Opened
+
+
+def serve(opened: Opened, *, port: int, say: Callable[[str], None], open_browser: bool) -> None:
+    """Show the page until Ctrl-C. Jobs that run then go on.
+
+    Args:
+        opened: the list of data sets.
+        port: of this machine; 0: any that is free.
+        say: prints a line on the terminal.
+        open_browser: open the address in the user's browser.
+
+    Raises:
+        RequestError: if the port is taken.
+    """
+    listening = _listen(port)
+    guard = Guard(app.application(opened), listening.getsockname()[1])
+    server = uvicorn.Server(
+        uvicorn.Config(
+            guard, log_level="critical", access_log=False, server_header=False, lifespan="off", ws="none", proxy_headers=False,
+            timeout_graceful_shutdown=2,
+        )
+    )  # fmt: skip
+    say(f"The page is at {guard.address}")
+    say("This address works once, in one browser on this machine. Ctrl-C ends the page; training goes on.")
+    threading.Thread(target=_warm_up, daemon=True).start()
+    if open_browser:
+        threading.Thread(target=webbrowser.open, args=(guard.address,), daemon=True).start()
+    try:
+        server.run(sockets=[listening])
+    except KeyboardInterrupt:  # uvicorn has ended in good order, and passes the signal on
+        pass
+    finally:
+        listening.close()
+    say("The page has ended.")
+    for data_set in opened.all():
+        if (job := data_set.jobs.running()) is not None:
+            say(f"`gossamer {job.name}` goes on for {data_set.name}. Start `gossamer page` again to see it.")
+
+
+def _listen(port: int) -> socket.socket:
+    """A socket of this machine alone."""
+    listening = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listening.bind((HOST, port))
+        listening.listen()  # the browser may come before the server answers
+    except OSError as error:
+        listening.close()
+        raise RequestError(
+            f"Port {port} cannot be used ({error.strerror}). Leave --port out: then a free port is taken."
+        ) from None
+    return listening
+
+
+def _warm_up() -> None:
+    """Load what the steps need while the user reads the first page."""
+    from gossamer.run.budget import budget  # noqa: F401, PLC0415 (the page answers before this is loaded)
+    from gossamer.run.recommend import recommend  # noqa: F401, PLC0415
+    from gossamer.run.report import html  # noqa: F401, PLC0415

@@ -1,0 +1,1 @@
+"""The steps of the page. Each calls the functions that the command of the same purpose calls, and decides nothing itself."""

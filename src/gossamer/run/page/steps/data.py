@@ -1,0 +1,92 @@
+"""The first step: divide the records, look at them, and list what is wrong."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from starlette.datastructures import QueryParams
+
+from gossamer.errors import GossamerError
+from gossamer.lazy import Lazy
+from gossamer.run.page.card_form import draft_of
+from gossamer.run.page.opened import EMBEDDED, READING, DataSet, Opened
+from gossamer.run.page.steps.step import Step
+
+if TYPE_CHECKING:
+    from gossamer.data import split as splitting
+    from gossamer.data.tables import read as tables
+    from gossamer.data.tables import recognise
+else:
+    splitting = Lazy("gossamer.data.split")
+    recognise, tables = Lazy("gossamer.data.tables.recognise"), Lazy("gossamer.data.tables.read")
+
+
+def show(data_set: DataSet, query: QueryParams) -> Mapping[str, Any]:  # noqa: ARG001 (each step gets the query)
+    """What was found in the records."""
+    is_table = recognise.is_table(data_set.data)
+    problem, columns = "", []
+    if is_table:
+        try:
+            columns = tables.open_source(data_set.used, split="train", where=data_set.name).names
+        except GossamerError as error:
+            problem = str(error)
+    looked = data_set.jobs.output("card")
+    divided = data_set.jobs.output("split")
+    return {
+        "is_table": is_table,
+        "is_embedded": data_set.data in EMBEDDED,
+        "columns": columns,
+        "problem": problem,
+        "found": draft_of(data_set.draft) if data_set.draft.is_file() else None,
+        "notes": []
+        if looked is None
+        else [note.removeprefix("Note: ") for note in looked.notes if note.startswith("Note: ")],
+        "divided": [] if divided is None or data_set.parts is None else _counts(divided.notes),
+    }
+
+
+def divide(opened: Opened, data_set: DataSet, form: QueryParams) -> str:
+    """Divide the records into train and test."""
+    data_set = _reading(opened, data_set, form)
+    in_folder = recognise.is_table(data_set.data) or Path(data_set.data).is_dir()
+    out = data_set.new_parts[0 if in_folder else 1]
+    data_set.jobs.start("split", ["split", data_set.data, "-o", str(out), *reading_flags(data_set, data_set.units)])
+    return "data"
+
+
+def look(opened: Opened, data_set: DataSet, form: QueryParams) -> str:
+    """Draft the card of the records."""
+    data_set = _reading(opened, data_set, form)
+    words = ["card", data_set.used, "-o", str(data_set.draft), "--force", *reading_flags(data_set, units_of(data_set))]
+    if data_set.dictionary:
+        words += ["--dictionary", data_set.dictionary]
+    data_set.jobs.start("card", words)
+    return "data"
+
+
+def units_of(data_set: DataSet) -> str:
+    """Whose each record is, for the records that a run uses. `split` writes ids of its own beside pictures."""
+    if data_set.parts is None or not data_set.units or recognise.is_table(data_set.data):
+        return data_set.units
+    if data_set.parts.is_file():
+        return f"{data_set.parts}:{splitting.UNIT_KEY}"
+    file = data_set.parts / splitting.UNITS_FILE
+    return str(file) if file.is_file() else data_set.units
+
+
+def reading_flags(data_set: DataSet, units: str) -> list[str]:
+    """How the records are read, as options of a command."""
+    return [*(["--units", units] if units else []), *(["--labels-key", data_set.labels] if data_set.labels else [])]
+
+
+def _reading(opened: Opened, data_set: DataSet, form: QueryParams) -> DataSet:
+    """Keep how the records are read."""
+    return opened.change(data_set, {name: form[name].strip() for name in READING if name in form})
+
+
+def _counts(notes: list[str]) -> list[str]:
+    """How many records each part has, as `split` says it."""
+    return [note for note in notes if note.startswith(("train: ", "test: "))]
+
+
+STEP = Step("data", "Data", show, {"divide": divide, "look": look})

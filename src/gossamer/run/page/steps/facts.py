@@ -1,0 +1,49 @@
+"""The second step: declare the public facts."""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from starlette.datastructures import QueryParams
+
+from gossamer.lazy import Lazy
+from gossamer.run.page import card_form
+from gossamer.run.page.opened import DataSet, Opened
+from gossamer.run.page.steps.step import Step
+
+if TYPE_CHECKING:
+    from gossamer.data.tables import any_card
+else:
+    any_card = Lazy("gossamer.data.tables.any_card")
+
+
+def show(data_set: DataSet, query: QueryParams) -> Mapping[str, Any]:  # noqa: ARG001 (each step gets the query)
+    """The questions of the card, with what is declared and what was measured."""
+    if not data_set.draft.is_file():
+        return {"drafted": False}
+    draft = card_form.draft_of(data_set.draft)
+    card = _declared(data_set)
+    first, more = card_form.fields_of(draft, card)
+    return {
+        "drafted": True,
+        "first": first,
+        "more": more,
+        "columns": card_form.columns_of(draft, card) if "column" in draft else [],
+        "kinds": card_form.KINDS,
+        "outside": card_form.OUTSIDE,
+        "declared": bool(card),
+    }
+
+
+def declare(opened: Opened, data_set: DataSet, form: QueryParams) -> str:  # noqa: ARG001 (each action gets the list)
+    """Write the card."""
+    card = card_form.card_from(card_form.draft_of(data_set.draft), _declared(data_set), form)
+    card.save(data_set.card)
+    return "protection"
+
+
+def _declared(data_set: DataSet) -> dict[str, Any]:
+    """The facts of the card; empty: there is none yet."""
+    return any_card.load_card(data_set.card).to_dict() if data_set.card.is_file() else {}
+
+
+STEP = Step("facts", "Facts", show, {"declare": declare})

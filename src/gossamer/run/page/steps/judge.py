@@ -1,0 +1,87 @@
+"""The sixth step: measure and attack a run. All figures are private."""
+
+import json
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from starlette.datastructures import QueryParams
+
+from gossamer.errors import RunFolderError
+from gossamer.lazy import Lazy
+from gossamer.run.page.opened import DataSet, Opened
+from gossamer.run.page.steps.data import reading_flags, units_of
+from gossamer.run.page.steps.step import Step
+
+if TYPE_CHECKING:
+    from gossamer.run.report import wording
+    from gossamer.run.storage import run_folder
+    from gossamer.run.storage.run_folder import RunFolder
+else:
+    run_folder = Lazy("gossamer.run.storage.run_folder")
+    wording = Lazy("gossamer.run.report.wording")
+
+QUICK = "1000"
+"""Samples of a quick look."""
+
+
+def show(data_set: DataSet, query: QueryParams) -> Mapping[str, Any]:
+    """The figures of a run."""
+    finished = data_set.finished()
+    if not finished:
+        return {"run": "", "finished": []}
+    name = query.get("run", finished[-1])
+    folder = data_set.run(name)
+    config = folder.config()
+    is_table = "column" in config["card"]
+    entries = folder.metrics()
+    return {
+        "run": name,
+        "finished": finished,
+        "method": config["method"],
+        "is_table": is_table,
+        "has_test": data_set.is_divided or data_set.parts is not None,
+        "sentences": wording.sentences(entries, "table" if is_table else "pictures"),
+        "tables": wording.tables(entries, config["card"].get("class_names", [])),
+        "attacks": _attacks(folder),
+        "report": folder.file(run_folder.REPORT).is_file(),
+    }
+
+
+def measure(opened: Opened, data_set: DataSet, form: QueryParams) -> str:  # noqa: ARG001 (each action gets the list)
+    """Measure the samples of a run."""
+    run, records = data_set.child(form.get("run", "")), data_set.used
+    quick = ["--protocol", "reduced", "-n", QUICK] if "quick" in form else []
+    words = ["evaluate", str(run), "--train", records, "--test", records, *quick, *_reading(data_set, run.name)]
+    data_set.jobs.start("evaluate", words, about=run.name)
+    return f"judge?run={run.name}"
+
+
+def attack(opened: Opened, data_set: DataSet, form: QueryParams) -> str:  # noqa: ARG001 (each action gets the list)
+    """Attack a run."""
+    run, records = data_set.child(form.get("run", "")), data_set.used
+    quick = ["-n", QUICK] if "quick" in form else []
+    words = ["attack", str(run), "--members", records, "--nonmembers", records, *quick]
+    data_set.jobs.start("attack", [*words, *reading_flags(data_set, units_of(data_set))], about=run.name)
+    return f"judge?run={run.name}"
+
+
+def _reading(data_set: DataSet, name: str) -> list[str]:
+    """How the real records are read. `evaluate` takes units of tables alone."""
+    is_table = "column" in data_set.run(name).config()["card"]
+    return reading_flags(data_set, units_of(data_set) if is_table else "")
+
+
+def _attacks(folder: "RunFolder") -> dict[str, Any] | None:
+    """What attacks found; None: none was run."""
+    path = folder.file(run_folder.ATTACKS)
+    if not path.is_file():
+        return None
+    try:
+        report = json.loads(path.read_text(encoding="utf-8"))
+        head, *rows = wording.attack_rows(report["attacks"])
+        return {"head": head, "rows": rows, "verdict": report["verdict"], "on": report["on"]}
+    except (ValueError, KeyError, TypeError):
+        raise RunFolderError(f"{path} does not hold what attacks found. Attack the run again.") from None
+
+
+STEP = Step("judge", "Judge", show, {"measure": measure, "attack": attack})

@@ -1,0 +1,122 @@
+"""The third step: choose epsilon, and limit what all runs may use together."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from starlette.datastructures import QueryParams
+
+from gossamer.errors import GossamerError, RequestError
+from gossamer.lazy import Lazy
+from gossamer.run.page.opened import DataSet, Opened
+from gossamer.run.page.steps.step import Step
+
+if TYPE_CHECKING:
+    from gossamer.data.tables import any_card
+    from gossamer.data.tables.any_card import AnyCard
+    from gossamer.run.budget import budget as spending
+    from gossamer.run.recommend import recommend as advising
+    from gossamer.run.recommend import tables
+    from gossamer.run.report import promise
+else:
+    any_card, promise = Lazy("gossamer.data.tables.any_card"), Lazy("gossamer.run.report.promise")
+    spending, advising = Lazy("gossamer.run.budget.budget"), Lazy("gossamer.run.recommend.recommend")
+    tables = Lazy("gossamer.run.recommend.tables")
+
+EPSILONS = (0.5, 1.0, 2.0, 3.0, 5.0, 10.0)
+"""What the page compares."""
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What an epsilon means for these records.
+
+    Args:
+        epsilon: the budget of one run.
+        words: the guarantee in words, as in the report.
+        certainty: how often an attacker who guesses from an even chance is right at most, as a share.
+        expected: what to expect of the samples, in a sentence.
+    """
+
+    epsilon: float
+    words: Mapping[str, Any]
+    certainty: float
+    expected: str
+
+
+def show(data_set: DataSet, query: QueryParams) -> Mapping[str, Any]:
+    """What each epsilon means, and what is used of the limit."""
+    if not data_set.card.is_file():
+        return {"declared": False}
+    card = any_card.load_card(data_set.card)
+    epsilon, delta = asked(card, query) if "epsilon" in query else (0.0, advising.usual_delta(card))
+    return {
+        "declared": True,
+        "unit": card.unit,
+        "delta": f"{delta:g}",
+        "delta_in_words": promise.all_digits(delta),
+        "choices": [
+            _choice(data_set, card, each, delta) for each in sorted({*EPSILONS, *([epsilon] if epsilon else [])})
+        ],
+        "epsilon": epsilon,
+        "used": used(data_set),
+    }
+
+
+def limit(opened: Opened, data_set: DataSet, form: QueryParams) -> str:  # noqa: ARG001 (each action gets the list)
+    """Limit the total epsilon of all runs."""
+    query = {"epsilon": form.get("limit", ""), "delta": form.get("delta", "")}
+    epsilon, delta = asked(any_card.load_card(data_set.card), query)
+    spending.budget(data_set.used, card=data_set.card, epsilon=epsilon, delta=delta)
+    return "protection"
+
+
+def asked(card: "AnyCard", query: Mapping[str, str]) -> tuple[float, float]:
+    """Return epsilon and delta of a query or a form. Without a delta, it is the usual one.
+
+    Raises:
+        RequestError: if one is no number.
+    """
+    texts = query.get("epsilon", ""), query.get("delta", "") or repr(advising.usual_delta(card))
+    try:
+        return float(texts[0].replace(",", ".")), float(texts[1])
+    except ValueError:
+        raise RequestError("Epsilon and delta must be numbers, such as 3 and 0.00001.") from None
+
+
+def used(data_set: DataSet) -> Any:
+    """What all runs on these records have used, as `gossamer budget` reports it; None: no run and no limit."""
+    try:
+        return spending.budget(data_set.used, card=data_set.card if data_set.card.is_file() else None)
+    except RequestError:  # the budget log does not know them
+        return None
+
+
+def _choice(data_set: DataSet, card: "AnyCard", epsilon: float, delta: float) -> Choice:
+    guarantee = {"epsilon": epsilon, "delta": delta, "unit": card.unit, "relation": "add-or-remove-one"}
+    return Choice(
+        epsilon,
+        promise.in_words(guarantee),
+        promise.certainty(epsilon, delta),
+        _expected(data_set, card, epsilon, delta),
+    )
+
+
+def _expected(data_set: DataSet, card: "AnyCard", epsilon: float, delta: float) -> str:
+    """What `recommend` expects, in a sentence."""
+    try:
+        advice = advising.recommend(card, epsilon=epsilon, delta=delta, public=data_set.public or None)
+    except GossamerError as error:
+        return str(error)
+    if isinstance(advice, tables.TableAdvice):
+        return advice.outlook[-1]
+    best = advice.ranked[0] if advice.ranked else None
+    if best is None or not best.expected:
+        return "Unknown: no method was measured on pictures like these."
+    _, accuracy, _, _ = best.row()
+    return (
+        f"Expect a classifier that learns from the samples of {best.method} to get {accuracy} of real pictures right."
+    )
+
+
+STEP = Step("protection", "Protection", show, {"limit": limit})

@@ -1,0 +1,127 @@
+"""The seventh step: declare, make a release, sign it and verify it."""
+
+import tomllib
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from starlette.datastructures import QueryParams
+
+from gossamer.errors import RequestError
+from gossamer.files import write_atomically
+from gossamer.lazy import Lazy
+from gossamer.privacy.certificate.declarations import CHOICES, QUESTIONS, declare
+from gossamer.run.page.opened import DataSet, Opened
+from gossamer.run.page.steps.step import Step
+
+if TYPE_CHECKING:
+    from gossamer.data.tables import card as cards
+    from gossamer.run.release import release as releasing
+    from gossamer.run.release import verify as checking
+    from gossamer.run.storage import run_folder
+else:
+    run_folder = Lazy("gossamer.run.storage.run_folder")
+    cards = Lazy("gossamer.data.tables.card")
+    releasing, checking = Lazy("gossamer.run.release.release"), Lazy("gossamer.run.release.verify")
+
+LABELS = {
+    "made_by": "Who makes this release?",
+    "contact": "Whom can recipients ask?",
+    "expires": "Until when may it be used?",
+    "data_version": "Which version of the records is it?",
+    "settings_chosen": "How were the settings chosen?",
+    "person_bounded": "How many records can one person have?",
+    "public_records": "Where do the public records come from?",
+    "public_tuned": "Were the public records chosen next to records like yours?",
+    "pretrained": "What did pretrained networks learn from?",
+    "baseline": "What do the public inputs alone achieve?",
+    "previous_releases": "What was released from these records before?",
+    "audited": "What did an audit measure?",
+}
+"""Each entry of `QUESTIONS` as a question to the data owner."""
+REASONS = {
+    "expires": "Recipients then ask you for a newer release.",
+    "data_version": "A name or an export date that may be public.",
+    "person_bounded": "And how that was ensured, for example: one scan of each person, the register allows no second.",
+    "public_records": "Under which terms, and are they public to everyone?",
+    "pretrained": "And may private records be among it?",
+    "baseline": "Epsilon 0, if that was measured on public records.",
+    "previous_releases": "Write none if there was no release.",
+    "audited": "The lower bound on epsilon. A low value proves nothing.",
+}
+"""What some of the questions add."""
+USUAL = ("made_by", "contact", "expires", "settings_chosen", "person_bounded", "previous_releases")
+"""What each owner can answer. The other questions are for runs with public records, or for audits."""
+
+
+def show(data_set: DataSet, query: QueryParams) -> Mapping[str, Any]:
+    """The declarations, and the last release."""
+    finished, releases = data_set.finished(), data_set.releases()
+    name = query.get("release", releases[-1].name if releases else "")
+    folder = data_set.child(name) if name else None
+    return {
+        "finished": finished,
+        "run": query.get("run", finished[-1] if finished else ""),
+        "questions": [_question(entry, _answers(data_set)) for entry in QUESTIONS],
+        "usual": USUAL,
+        "releases": [path.name for path in releases],
+        "release": name,
+        "readme": "" if folder is None else (folder / checking.README).read_text(encoding="utf-8"),
+        "files": [] if folder is None else sorted(path.name for path in folder.iterdir()),
+        "place": str(folder or ""),
+        "signed": folder is not None and (folder / run_folder.SIGNATURE).is_file(),
+        "key": str(data_set.key),
+        "has_key": data_set.key.is_file(),
+        "verdict": _verdict(data_set, name) if "check" in query and name else None,
+    }
+
+
+def make(opened: Opened, data_set: DataSet, form: QueryParams) -> str:  # noqa: ARG001 (each action gets the list)
+    """Make a release of a run."""
+    run, out = data_set.child(form.get("run", "")), data_set.new("release")
+    answers = {name: form[name].strip() for name in QUESTIONS if form.get(name, "").strip()}
+    declare(answers, where="The form")
+    count = form.get("samples", "0").replace(",", "")
+    if not count.isdecimal():
+        raise RequestError("The number of samples must be a whole number, such as 1000. With 0 there are none.")
+    text = "".join(f"{name} = {cards.toml(answer)}\n" for name, answer in answers.items())
+    write_atomically(data_set.declared, text, private=True)
+    words = ["release", str(run), "-o", str(out), "--declared", str(data_set.declared)]
+    data_set.jobs.start("release", [*words, *(["--samples", count] if int(count) else [])], about=out.name)
+    return f"release?run={run.name}"
+
+
+def sign(opened: Opened, data_set: DataSet, form: QueryParams) -> str:  # noqa: ARG001 (each action gets the list)
+    """Sign a release. The first signature makes the key."""
+    folder = data_set.child(form.get("release", ""))
+    releasing.sign(folder, key=data_set.key, new_key=not data_set.key.exists())
+    return f"release?release={folder.name}&check=1"
+
+
+def _verdict(data_set: DataSet, name: str) -> Any:
+    """What `verify` says of a release, with the public key if it is signed."""
+    folder, public = data_set.child(name), data_set.key.with_name(f"{data_set.key.name}.pub")
+    signed = (folder / run_folder.SIGNATURE).is_file() and public.is_file()
+    return checking.verify(folder, key=str(public) if signed else None)
+
+
+def _answers(data_set: DataSet) -> dict[str, str]:
+    """What was declared last."""
+    try:
+        return {
+            name: str(answer) for name, answer in tomllib.loads(data_set.declared.read_text(encoding="utf-8")).items()
+        }
+    except (OSError, ValueError):
+        return {}
+
+
+def _question(name: str, answers: Mapping[str, str]) -> dict[str, Any]:
+    return {
+        "name": name,
+        "label": LABELS[name],
+        "reason": REASONS.get(name, ""),
+        "choices": CHOICES.get(name, {}),
+        "value": answers.get(name, ""),
+    }
+
+
+STEP = Step("release", "Release", show, {"make": make, "sign": sign})

@@ -1,0 +1,79 @@
+"""The fifth step: train, watch, stop and resume."""
+
+import shlex
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from starlette.datastructures import QueryParams
+
+from gossamer.lazy import Lazy
+from gossamer.run.page.opened import DataSet, Opened
+from gossamer.run.page.steps.method import command_for
+from gossamer.run.page.steps.protection import asked, used
+from gossamer.run.page.steps.step import Step
+
+if TYPE_CHECKING:
+    from gossamer.data.tables import any_card
+    from gossamer.privacy.certificate import certificate
+    from gossamer.run.report import promise
+else:
+    certificate = Lazy("gossamer.privacy.certificate.certificate")
+    any_card, promise = Lazy("gossamer.data.tables.any_card"), Lazy("gossamer.run.report.promise")
+
+FIT = "fit"
+"""The job that trains, also where it resumes a run."""
+
+
+def show(data_set: DataSet, query: QueryParams) -> Mapping[str, Any]:
+    """What the next run does, and what became of the earlier ones."""
+    finished = data_set.finished()
+    return {
+        "planned": _planned(data_set, query) if "method" in query else None,
+        "query": query,
+        "newest": _result(data_set, finished[-1]) if finished else None,
+        "unfinished": data_set.unfinished(),
+    }
+
+
+def start(opened: Opened, data_set: DataSet, form: QueryParams) -> str:  # noqa: ARG001 (each action gets the list)
+    """Start a run."""
+    out = data_set.new("run")
+    data_set.jobs.start(FIT, command_for(data_set, form, str(out)), about=out.name)
+    return "train"
+
+
+def resume(opened: Opened, data_set: DataSet, form: QueryParams) -> str:  # noqa: ARG001 (each action gets the list)
+    """Continue a run."""
+    run = data_set.child(form.get("run", ""))
+    data_set.jobs.start(FIT, ["resume", str(run)], about=run.name)
+    return "train"
+
+
+def _planned(data_set: DataSet, query: QueryParams) -> dict[str, Any]:
+    """What the next run will do."""
+    card = any_card.load_card(data_set.card)
+    epsilon, delta = asked(card, query)
+    words = command_for(data_set, query, str(data_set.new("run")))
+    return {
+        "method": query["method"],
+        "epsilon": f"{epsilon:g}",
+        "delta": promise.all_digits(delta),
+        "unit": card.unit,
+        "guess": promise.percent_up(promise.certainty(epsilon, delta)),
+        "command": shlex.join(["gossamer", *words]),
+        "used": used(data_set),
+    }
+
+
+def _result(data_set: DataSet, name: str) -> dict[str, Any]:
+    """What a finished run promises."""
+    stated = certificate.Certificate.load(data_set.child(name))
+    return {
+        "name": name,
+        "statement": stated.statement,
+        "promise": promise.in_words(stated.guarantee),
+        "is_table": "column" in stated.card,
+    }
+
+
+STEP = Step("train", "Train", show, {"start": start, "resume": resume})

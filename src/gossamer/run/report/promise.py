@@ -1,0 +1,81 @@
+"""What a guarantee means, in words and numbers for a data owner. Bounds are rounded up, never down."""
+
+import math
+from decimal import Decimal
+from typing import Any
+
+from gossamer.privacy.guarantee import in_full, rounded_up
+from gossamer.run.report.wording import PERCENT
+
+_NEIGHBOURS = {
+    "add-or-remove-one": "The promise compares the data with and without one {unit}: one added or removed.",
+    "replace-one": "The promise compares the data with one {unit} exchanged for another.",
+}
+_SHIFTS = {
+    "add-or-remove-one": "without that {unit}",
+    "replace-one": "with another {unit} in its place",
+}
+_GUESSES = {
+    "add-or-remove-one": "whether a given {unit} was used",
+    "replace-one": "which of two {unit}s was used",
+}
+
+
+def in_words(guarantee: dict[str, Any]) -> dict[str, Any]:
+    """The guarantee in words. Bounds are rounded up, never down."""
+    epsilon, delta, unit = float(guarantee["epsilon"]), float(guarantee["delta"]), str(guarantee["unit"])
+    if not math.isfinite(epsilon):
+        return {"holds": False, "unit": unit}
+    return {
+        "holds": True,
+        "epsilon": up(epsilon, 3),
+        "delta": all_digits(delta),
+        "one_in": f"{1 / delta:,.0f}" if delta else "",
+        "unit": unit,
+        "relation": guarantee["relation"],
+        "neighbours": _NEIGHBOURS[guarantee["relation"]].format(unit=unit),
+        "shift": _SHIFTS[guarantee["relation"]].format(unit=unit),
+        "question": _GUESSES[guarantee["relation"]].format(unit=unit),
+        "factor": _factor(epsilon),
+        "guess": percent_up(certainty(epsilon, delta)),
+    }
+
+
+def certainty(epsilon: float, delta: float) -> float:
+    """Return how often an attacker who guesses from an even chance is right at most, as a share.
+
+    Kairouz, Oh, Viswanath 2015, theorem 2.1, at equal error rates.
+    """
+    return 1 - (1 - delta) / (1 + math.exp(min(epsilon, 700.0)))
+
+
+def up(number: float, digits: int) -> str:
+    """Rounded up to so many decimals, with commas between thousands."""
+    return f"{Decimal(rounded_up(number, digits)):,}"
+
+
+def all_digits(delta: float) -> str:
+    """Delta with all its digits, without an exponent where that is readable."""
+    return f"{Decimal(repr(delta)):f}" if delta >= 1e-7 else in_full(delta)
+
+
+def _factor(epsilon: float) -> str:
+    """e^epsilon in words, rounded up to three digits; as a power where that is beyond a million."""
+    if epsilon > math.log(1e6):
+        return f"e^{rounded_up(epsilon)}"
+    factor = math.exp(epsilon)
+    return up(factor, max(0, 2 - math.floor(math.log10(factor)))) if factor < 1000 else f"{_hundreds(factor):,}"
+
+
+def _hundreds(factor: float) -> int:
+    unit: int = 10 ** (math.floor(math.log10(factor)) - 2)
+    return math.ceil(factor / unit) * unit
+
+
+def percent_up(share: float) -> str:
+    """A share below one, rounded up, and to 100 % only where four decimals do not distinguish it from one."""
+    for digits in range(1, 5):
+        shown = up(share * 100, digits)
+        if float(shown) < 100:
+            return f"{shown}{PERCENT}"
+    return f"100{PERCENT}"

@@ -1,0 +1,197 @@
+"""The steps of the page, each called as a browser calls it. Commands run in this process, as on the command line."""
+
+import contextlib
+import io
+import re
+
+import pytest
+from page_client import Client
+
+from gossamer.errors import RequestError
+from gossamer.run.cli.main import main
+from gossamer.run.page.app import STEPS, application
+from gossamer.run.page.jobs import Jobs
+from gossamer.run.page.opened import Opened
+from gossamer.run.release.verify import verify
+
+ROWS = ["patient,sex,age,ill"] + [
+    f"P{n // 2},{'fm'[n % 2]},{20 + n % 50},{'yes' if n % 3 else 'no'}" for n in range(600)
+]
+FACTS = {
+    "title": "Visits", "data_set": "clinic", "declared_size": "240", "unit": "patient", "label": "ill", "max_rows": "1",
+    "missing_unit": "refuse", "column.0.kind": "category", "column.0.values": "f|m", "column.1.kind": "integer",
+    "column.1.low": "0", "column.1.high": "120", "column.2.kind": "category", "column.2.values": "no|yes",
+}  # fmt: skip
+
+
+def run_at_once(jobs, name, words, *, about=""):
+    """In place of `Jobs.start`: the command has ended when this returns."""
+    heard = io.StringIO()
+    with contextlib.redirect_stdout(heard), contextlib.redirect_stderr(heard), contextlib.suppress(SystemExit):
+        main(list(words))
+    jobs._log(name).write_text(heard.getvalue())
+    (jobs._folder / "lock").write_text(f'{{"name": "{name}", "about": "{about}", "process": 1, "started": 0}}')
+
+
+@pytest.fixture
+def opened(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(Jobs, "start", run_at_once)
+    return Opened(tmp_path / "state" / "gossamer")
+
+
+@pytest.fixture
+def client(opened):
+    return Client(application(opened))
+
+
+@pytest.fixture
+def clinic(client, tmp_path):
+    """The client, with a small table that was opened."""
+    (tmp_path / "clinic.csv").write_text("\n".join(ROWS) + "\n")
+    page = client.post("/open", data={"data": str(tmp_path / "clinic.csv")})
+    assert page.status_code == 200
+    return client
+
+
+def words(page):
+    """The text of a page."""
+    return " ".join(re.sub(r"<[^>]+>", " ", page.text).split())
+
+
+def test_every_step_opens_before_anything_is_done(clinic):
+    for name, step in STEPS.items():
+        page = clinic.get(f"/d/1/{name}")
+        assert page.status_code == 200, name
+        assert f'aria-current="step">{step.title}' in page.text
+        assert "<script>" not in page.text and " style=" not in page.text, "the policy would stop it"
+
+
+def test_the_way_to_the_facts(clinic, tmp_path):
+    """Divide, look, declare: the card is the one that the form says."""
+    page = clinic.post("/d/1/data/divide", data={"units": "patient"})
+    assert re.search(r"Private figures: do not publish them train: \d+ records of \d+ units", words(page))
+    page = clinic.post("/d/1/data/look")
+    assert "each person" in words(page) and "Name the column that a model is to predict" in words(page)
+    page = clinic.get("/d/1/facts")
+    assert "Use 0 to 120" not in words(page)
+    assert 'name="accept.' in page.text and " checked" not in page.text, "no measured value is accepted by default"
+    page = clinic.post("/d/1/facts/declare", data=FACTS | {"declared_size": ""})
+    assert page.status_code == 400 and "accept the measured value" in words(page)
+    assert 'value="120"' in page.text, "what was written is still there"
+    assert not (tmp_path / "clinic-gossamer" / "card.toml").exists()
+    page = clinic.post("/d/1/facts/declare", data=FACTS)
+    assert page.path == "/d/1/protection"
+    assert "declared_size = 240" in (tmp_path / "clinic-gossamer" / "card.toml").read_text()
+    page = clinic.get("/d/1/method?epsilon=3")
+    assert "marginals" in words(page) and "epsilon 3" in words(page)
+    page = clinic.get("/d/1/train?method=marginals&epsilon=3&delta=0.001")
+    command = re.search(r"gossamer fit marginals[^<]*", page.text)[0]
+    assert "--units patient" in command and "--epsilon 3" in command and "/parts " in command
+
+
+def test_what_epsilon_promises(clinic):
+    clinic.post("/d/1/data/divide", data={"units": "patient"})
+    clinic.post("/d/1/data/look")
+    page = clinic.post("/d/1/facts/declare", data=FACTS)
+    text = words(page).replace("\N{NO-BREAK SPACE}", " ")
+    assert "epsilon 3 The attacker is right at most 95.3 % of the time, instead of 50 %." in text
+    assert "No run has used the budget" in text
+    page = clinic.post("/d/1/protection/limit", data={"limit": "4", "delta": "0.001"})
+    assert "your limit 4" in words(page)
+    page = clinic.post("/d/1/protection/limit", data={"limit": "many", "delta": "0.001"})
+    assert page.status_code == 400 and "must be numbers" in words(page)
+    page = clinic.get("/d/1/protection?epsilon=4&delta=0.002")
+    assert "epsilon 4" in words(page) and "delta = 0.002" in words(page)
+
+
+@pytest.mark.slow
+def test_the_whole_way_of_a_table(clinic, tmp_path):
+    """From a CSV file to a signed release that `verify` accepts."""
+    for where, form in (
+        ("data/divide", {"units": "patient"}), ("data/look", {}), ("facts/declare", FACTS),
+        ("train/start", {"method": "marginals", "epsilon": "3", "delta": "0.001"}),
+        ("judge/measure", {"run": "run-1"}), ("judge/attack", {"run": "run-1", "quick": "1"}),
+    ):  # fmt: skip
+        assert clinic.post(f"/d/1/{where}", data=form).status_code == 200, where
+    assert "Differentially private: epsilon 3" in words(clinic.get("/d/1/train"))
+    page = words(clinic.get("/d/1/judge"))
+    assert "May you publish what follows? Private figures: do not publish them No." in page
+    assert page.count("Private figures: do not publish them") == 3
+    page = clinic.post("/d/1/release/make", data={"run": "run-1", "samples": "50", "made_by": "me", "expires": "soon"})
+    assert page.status_code == 400 and "YYYY-MM-DD" in words(page)
+    assert not (tmp_path / "clinic-gossamer" / "declared.toml").exists()
+    page = clinic.post("/d/1/release/make", data={"run": "run-1", "samples": "50", "made_by": "me"})
+    assert "release-1" in words(page)
+    page = clinic.post("/d/1/release/sign", data={"release": "release-1"})
+    assert "Verified" in words(page) and "Signed." in words(page)
+    folder = tmp_path / "clinic-gossamer"
+    assert verify(folder / "release-1", key=str(folder / "signing-key.pem.pub")).ok
+    assert (folder / "signing-key.pem").stat().st_mode & 0o777 == 0o600
+    page = words(clinic.get("/d/1/runs"))
+    assert "finished: run-1" in page
+    assert "all runs together 3.000" in page, "a bound is rounded up"
+    assert clinic.get("/d/1/file/run-1/samples.png").headers["content-type"] == "image/png"
+    report = clinic.get("/d/1/file/run-1/report.html")
+    assert "script" not in report.headers["content-security-policy"]
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["/d/2/data", "/d/0/data", "/d/1/nothing", "/d/1/file/run-1/samples.png", "/d/1/file/jobs/card.log", "/static/app.py",
+     "/d/1/file/..%2F/samples.png", "/d/1/file/run-1/..%2F..%2Fclinic.csv", "/d/1/judge?run=../state"],
+)  # fmt: skip
+def test_what_was_not_opened_is_refused(clinic, tmp_path, path):
+    page = clinic.get(path)
+    assert page.status_code in (200, 404) if "judge" in path else page.status_code == 404
+    assert "P1," not in page.text and str(tmp_path / "state") not in page.text
+
+
+def test_a_file_that_is_no_sample_and_no_report_is_refused(clinic, tmp_path):
+    run = tmp_path / "clinic-gossamer" / "run-1"
+    (run / "checkpoint").mkdir(parents=True)
+    (run / "checkpoint" / "source.json").write_text("secret")
+    (run / "config.json").write_text("secret")
+    (run / "samples.png").symlink_to(tmp_path / "clinic.csv")
+    for name in ("checkpoint", "checkpoint%2Fsource.json", "config.json", "samples.png"):
+        page = clinic.get(f"/d/1/file/run-1/{name}")
+        assert page.status_code == 404 and "secret" not in page.text and "P1" not in page.text
+
+
+def test_names_are_escaped(client, tmp_path):
+    evil = tmp_path / "<script>alert(1)<"
+    evil.mkdir()
+    page = client.post("/open", data={"data": str(evil)})
+    assert "<script>alert" not in page.text and "&lt;script&gt;alert" in page.text
+    page = client.post("/open", data={"data": "<script>alert(2)"})
+    assert page.status_code == 400 and "<script>alert" not in page.text
+
+
+def test_an_error_that_nobody_foresaw_shows_no_value(clinic, monkeypatch):
+    def fail(data):
+        raise ValueError("patient P17")
+
+    monkeypatch.setattr("gossamer.data.tables.recognise.is_table", fail)
+    page = clinic.get("/d/1/data")
+    assert page.status_code == 500
+    assert "Unexpected ValueError" in words(page) and "P17" not in page.text
+
+
+def test_a_refused_job_is_said_on_the_step(clinic, monkeypatch):
+    def refuse(jobs, name, words, *, about=""):
+        raise RequestError("Another job works on these records.")
+
+    monkeypatch.setattr(Jobs, "start", refuse)
+    page = clinic.post("/d/1/data/divide", data={"units": "patient"})
+    assert page.status_code == 400 and "Another job works" in words(page)
+
+
+def test_the_message_of_a_failed_job_is_shown(clinic, tmp_path):
+    (tmp_path / "clinic.csv").write_text("patient,sex\n")
+    page = clinic.post("/d/1/data/divide", data={"units": "nobody"})
+    assert "The last attempt ended with a message." in words(page) and "nobody" in words(page)
+
+
+def test_without_a_job_there_is_no_progress(clinic):
+    assert clinic.get("/d/1/progress").status_code == 204

@@ -1,0 +1,124 @@
+"""Who may speak to the page: a test for each refusal, and the headers of each answer."""
+
+import re
+
+import pytest
+from page_client import send
+from starlette.responses import PlainTextResponse
+
+from gossamer.run.page.guard import MOST_BYTES, Guard
+
+PORT = 8765
+HOST = f"127.0.0.1:{PORT}"
+OWN = f"http://{HOST}"
+
+
+class Client:
+    """Sends single requests to a guarded page, as a browser with a cookie or without."""
+
+    def __init__(self):
+        self.guard = Guard(PlainTextResponse("inside"), PORT)
+        self.cookie = ""
+
+    def send(self, path="/", *, method="GET", query=b"", host=HOST, **headers):
+        """Return status, headers and text. `None` leaves a header out; `_` in its name stands for `-`."""
+        named = {"host": host, "cookie": self.cookie or None, **headers}
+        raw = [(name.replace("_", "-").encode(), value.encode()) for name, value in named.items() if value is not None]
+        answer = send(self.guard, path, method=method, query=query, headers=raw)
+        return answer.status_code, answer.headers, answer.text
+
+    def begin(self):
+        token = self.guard.address.partition("?")[2]
+        status, headers, _ = self.send("/start", query=token.encode())
+        self.cookie = headers.get("set-cookie", "").partition(";")[0]
+        return status, headers
+
+
+@pytest.fixture
+def client():
+    opened = Client()
+    opened.begin()
+    return opened
+
+
+def test_the_token_is_exchanged_for_a_strict_cookie_once():
+    client = Client()
+    assert client.send()[0] == 403, "without the cookie"
+    token = client.guard.address.partition("?")[2].encode()
+    status, headers = client.begin()
+    assert (status, headers["location"]) == (303, "/")
+    assert re.search(r"HttpOnly.*SameSite=strict", headers["set-cookie"], re.IGNORECASE)
+    assert client.send()[2] == "inside"
+    stale = client.send("/start", query=token, cookie=None)
+    assert stale[0] == 403 and "set-cookie" not in stale[1]
+
+
+def test_an_empty_token_never_works(client):
+    """The token is empty once it was used."""
+    for query in (b"", b"token=", b"token=x"):
+        assert client.send("/start", query=query, cookie=None)[0] == 403
+
+
+@pytest.mark.parametrize("cookie", [None, "", "gossamer-8765=", "gossamer-8765=x", "gossamer-1={}", "x; =;;"])
+def test_another_cookie_is_refused(client, cookie):
+    value = client.cookie.partition("=")[2]
+    assert client.send(cookie=None if cookie is None else cookie.format(value))[0] == 403
+
+
+@pytest.mark.parametrize(
+    "host", [None, "localhost:8765", "127.0.0.1", "127.0.0.1:80", "evil.example:8765", "192.168.0.2:8765"]
+)
+def test_another_host_is_refused(client, host):
+    """A name that an attacker points at this machine (DNS rebinding) has the attacker's Host."""
+    assert client.send(host=host)[0] == 403
+
+
+@pytest.mark.parametrize(
+    "origin", ["http://evil.example", "null", "http://localhost:8765", "https://127.0.0.1:8765", OWN + ".x"]
+)
+def test_another_origin_is_refused(client, origin):
+    assert client.send(origin=origin)[0] == 403
+    assert client.send(method="POST", origin=origin)[0] == 403
+
+
+def test_a_form_needs_the_page_as_origin(client):
+    assert client.send(method="POST")[0] == 403, "no Origin"
+    assert client.send(method="POST", origin=OWN)[2] == "inside"
+    for method in ("PUT", "DELETE", "PATCH", "OPTIONS"):
+        assert client.send(method=method)[0] == 403
+
+
+@pytest.mark.parametrize("site, status", [("cross-site", 403), ("same-site", 403), ("same-origin", 200), ("none", 200)])
+def test_a_request_that_another_site_caused_is_refused(client, site, status):
+    """Another port of this machine is the same site, and no part of the page."""
+    assert client.send(sec_fetch_site=site)[0] == status
+
+
+def test_a_token_does_not_help_another_site():
+    client = Client()
+    token = client.guard.address.partition("?")[2].encode()
+    assert client.send("/start", query=token, sec_fetch_site="cross-site")[0] == 403
+    assert client.send("/start", query=token, host="evil.example:8765")[0] == 403
+    assert client.begin()[0] == 303, "a refused request does not use the token up"
+
+
+@pytest.mark.parametrize(
+    "headers", [{"content_length": str(MOST_BYTES + 1)}, {"content_length": "x"}, {"transfer_encoding": "chunked"}]
+)
+def test_a_large_form_is_refused(client, headers):
+    assert client.send(method="POST", origin=OWN, **headers)[0] == 413
+
+
+def test_each_answer_has_a_strict_policy(client):
+    for _, headers, _ in (client.send(), client.send(host="evil.example")):
+        policy = dict(part.split(" ", 1) for part in headers["content-security-policy"].split("; "))
+        assert policy["default-src"] == policy["base-uri"] == policy["frame-ancestors"] == "'none'"
+        assert policy["script-src"] == policy["style-src"] == policy["connect-src"] == policy["form-action"] == "'self'"
+        assert "unsafe" not in headers["content-security-policy"]
+        assert headers["cache-control"] == "no-store"
+        assert headers["x-content-type-options"] == "nosniff"
+        assert headers["referrer-policy"] == "same-origin"
+
+
+def test_two_pages_have_different_secrets():
+    assert Client().guard.address != Client().guard.address

@@ -1,0 +1,343 @@
+"""The page in a real browser: the whole way, Ctrl-C in training, two tabs, and what is refused.
+
+It needs Playwright (`pip install playwright`) and a Chromium on PATH. With AXE_CORE, the path of axe.min.js of the npm package
+axe-core, each step is checked for accessibility. `python tests/run/page/test_page_browser.py DATA FOLDER` goes the same way
+with other records, and writes a picture of each step into FOLDER.
+"""
+
+import contextlib
+import http.client
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+sys.path.append(str(Path(__file__).resolve().parents[2] / "fixtures"))
+from chromium import CHROMIUM, LOOKS, QUIET
+
+playwright = pytest.importorskip("playwright.sync_api", reason="Playwright is not installed")
+pytestmark = LOOKS
+
+ROWS = ["patient,sex,age,ill"] + [
+    f"P{n // 2},{'fm'[n % 2]},{20 + n % 50},{'yes' if n % 3 else 'no'}" for n in range(600)
+]
+LONG = 600_000
+"""Milliseconds that a step may take on a busy machine."""
+SERIOUS = ("serious", "critical")
+SIZES = {"wide": {"width": 1200, "height": 900}, "narrow": {"width": 390, "height": 844}}
+
+
+class Server:
+    """`gossamer page` in a process of its own."""
+
+    def __init__(self, folder, *words):
+        self._folder, self._words = folder, words
+        self.address = ""
+
+    def __enter__(self):
+        environment = {**os.environ, "XDG_STATE_HOME": str(self._folder / "state"), "OMP_NUM_THREADS": "1"}
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "gossamer", "page", *self._words], stderr=subprocess.PIPE, text=True, cwd=self._folder,
+            env=environment, start_new_session=True,
+        )  # fmt: skip
+        first = self._process.stderr.readline()
+        found = re.search(r"http://127\.0\.0\.1:(\d+)/\S+", first)
+        assert found, first
+        self.address, self.port = found[0], int(found[1])
+        return self
+
+    def interrupt(self):
+        """Send what Ctrl-C sends, and return what the page says at its end."""
+        os.killpg(self._process.pid, signal.SIGINT)
+        _, said = self._process.communicate(timeout=60)
+        assert self._process.returncode == 0
+        return said
+
+    def __exit__(self, *error):
+        if self._process.poll() is None:
+            os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.wait()
+        self._process.stderr.close()
+
+
+class Walk:
+    """Goes through the steps in a browser.
+
+    Args:
+        page: of Playwright.
+        shots: folder for pictures of each step; None: none are made.
+    """
+
+    def __init__(self, page, shots=None):
+        self.page, self._shots, self._count = page, shots, 0
+        page.set_default_timeout(LONG)
+        self.problems = []
+        page.on("console", lambda message: self.problems.append(message.text) if message.type == "error" else None)
+        page.on("pageerror", lambda error: self.problems.append(str(error)))
+
+    def press(self, name):
+        self.page.get_by_role("button", name=name, exact=True).click()
+
+    def follow(self, name):
+        self.page.get_by_role("link", name=name).click()
+
+    def see(self, text):
+        self.page.get_by_text(text).first.wait_for()
+
+    def look(self, name):
+        """Check the step at both widths: nothing beyond the edge, nothing serious for axe-core; and take its picture."""
+        for size, viewport in SIZES.items():
+            self.page.set_viewport_size(viewport)
+            width = self.page.evaluate("document.documentElement.scrollWidth")
+            assert width <= viewport["width"], f"{name} scrolls sideways at {viewport['width']}"
+            if self._shots is not None:
+                self.page.screenshot(path=self._shots / f"{self._count:02}-{name}-{size}.png", full_page=True)
+        self._count += 1
+        self.page.set_viewport_size(SIZES["wide"])
+        if axe := os.environ.get("AXE_CORE"):
+            for scheme in ("dark", "light"):
+                self.page.emulate_media(color_scheme=scheme)
+                self.page.evaluate(Path(axe).read_text(encoding="utf-8"))
+                found = self.page.evaluate("axe.run().then(found => found.violations)")
+                bad = [
+                    (rule["id"], [node["html"] for node in rule["nodes"]][:3])
+                    for rule in found
+                    if rule["impact"] in SERIOUS
+                ]
+                assert bad == [], (name, scheme)
+
+    def open(self, data):
+        self.look("start")
+        self.page.get_by_label("Where are the records on this machine?").fill(data)
+        self.press("Open")
+        self.see("Your records")
+
+    def examine(self, *, units="", divide):
+        """Divide the records and look at them."""
+        self.look("data")
+        if divide:
+            if units:
+                self.page.get_by_label("Which column says whose row it is?").select_option(units)
+            self.press("Divide the records")
+            self.see("The records are divided.")
+        self.press("Look at the records")
+        self.see("Next: declare the public facts")
+        self.look("looked")
+        self.follow("Next: declare the public facts")
+
+    def declare(self, title, facts):
+        """Declare the facts by label. What was measured is accepted box by box where there is a box."""
+        self.page.get_by_label("What is the data set called?").fill(title)
+        self.page.get_by_label("Under which name does the budget log count it?").fill(title.lower())
+        for name, value in facts.items():
+            field = self.page.locator(f'[name="{name}"]')
+            if value is True:
+                for measured in self.page.locator("details.measured").all():
+                    if measured.locator(f'[name="{name}"]').count():
+                        measured.locator("summary").click()
+                        if measured.get_by_text("Some values are missing").count():
+                            self.page.locator(f'[name="{name.removeprefix("accept.")}.missing"]').check()
+                field.check()
+            elif field.evaluate("field => field.tagName") == "SELECT":
+                field.select_option(value)
+            else:
+                field.fill(value)
+        self.look("facts")
+        self.press("Declare these facts public")
+        self.see("Choose epsilon for one run")
+
+    def choose(self, epsilon, method=""):
+        """Choose epsilon, and a method where there is a choice."""
+        self.page.get_by_label(f"epsilon {epsilon}", exact=True).check()
+        self.look("protection")
+        self.press("Next: choose a method")
+        self.see("Which method?")
+        if method:
+            self.page.get_by_label(method, exact=True).check()
+        self.look("method")
+        self.press("Next: train")
+        self.see("Start a run")
+        self.look("train")
+
+    def train(self):
+        self.press("Train")
+        self.see("is finished")
+        self.look("trained")
+        self.follow("Next: judge the samples")
+
+    def judge(self, *, measure, attack):
+        if measure:
+            self.press("Measure the samples")
+            self.page.get_by_role("button", name="Measure again").wait_for()
+        if attack:
+            self.press("Attack this run")
+            self.page.get_by_role("button", name="Attack again").wait_for()
+        self.look("judge")
+        self.follow("Next: make a release")
+
+    def release(self, samples="100"):
+        self.page.get_by_label("Who makes this release?").fill("The data office of Example Hospital")
+        self.page.get_by_label("How were the settings chosen?").select_option("before")
+        self.page.get_by_label("How many synthetic records").fill(samples)
+        self.look("declare")
+        self.press("Make the release")
+        self.see("README.md, the page for recipients")
+        self.press("Sign this release")
+        self.see("Verified")
+        self.look("release")
+        self.follow("See all runs")
+        self.see("all runs together")
+        self.look("runs")
+
+
+PICTURES = {f"accept.{name}": True for name in ("declared_size", "classes", "class_names", "shape")}
+TABLE = {
+    "accept.declared_size": True, "unit": "patient", "label": "ill", "column.0.values": "f | m", "column.1.low": "0",
+    "column.1.high": "120", "accept.column.2": True,
+}  # fmt: skip
+
+
+@contextlib.contextmanager
+def browser():
+    with playwright.sync_playwright() as driver:
+        opened = driver.chromium.launch(executable_path=CHROMIUM, args=[*QUIET])
+        yield opened
+        opened.close()
+
+
+def verified(folder):
+    """Whether `gossamer verify` accepts a release."""
+    public = folder.parent / "signing-key.pem.pub"
+    words = [sys.executable, "-m", "gossamer", "verify", str(folder), "--key", str(public)]
+    return subprocess.run(words, capture_output=True, check=False).returncode == 0
+
+
+def status(port, path, method="GET", **headers):
+    """The status of a request that a program sends, with any Host, Origin and cookie."""
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+    connection.putrequest(method, path, skip_host=True, skip_accept_encoding=True)
+    for name, value in {"host": f"127.0.0.1:{port}", **headers}.items():
+        connection.putheader(name, value)
+    connection.endheaders()
+    answer = connection.getresponse()
+    answer.read()
+    connection.close()
+    return answer.status
+
+
+def test_the_whole_way_with_digits_and_with_a_table(tmp_path):
+    (tmp_path / "clinic.csv").write_text("\n".join(ROWS) + "\n")
+    with Server(tmp_path) as server, browser() as opened:
+        context = opened.new_context(viewport=SIZES["wide"])
+        walk = Walk(context.new_page())
+        walk.page.goto(server.address)
+        walk.open("digits")
+        walk.examine(divide=False)
+        walk.declare("Digits", PICTURES)
+        walk.choose(3)
+        walk.train()
+        walk.judge(measure=False, attack=True)
+        walk.release()
+        assert verified(tmp_path / "digits-gossamer" / "release-1")
+        walk.page.goto(f"http://127.0.0.1:{server.port}/")
+        walk.open(str(tmp_path / "clinic.csv"))
+        walk.examine(units="patient", divide=True)
+        walk.declare("Clinic", TABLE)
+        walk.choose(3)
+        walk.train()
+        walk.judge(measure=True, attack=True)
+        walk.release()
+        assert verified(tmp_path / "clinic-gossamer" / "release-1")
+        assert walk.problems == [], "the policy stopped nothing"
+        assert "The page has ended." in server.interrupt()
+
+
+def test_ctrl_c_two_tabs_and_what_is_refused(tmp_path):
+    with browser() as opened:
+        context = opened.new_context(viewport=SIZES["wide"])
+        walk = Walk(context.new_page())
+        with Server(tmp_path, "digits") as server:
+            stale = server.address
+            walk.page.goto(server.address)
+            walk.page.goto(f"http://127.0.0.1:{server.port}/d/1/data")
+            walk.examine(divide=False)
+            walk.declare("Digits", PICTURES)
+            walk.choose(10, "dpgan")
+            walk.press("Train")
+            walk.page.locator("progress[max]").wait_for()
+            walk.look("training")
+            other = Walk(context.new_page())
+            other.page.goto(f"http://127.0.0.1:{server.port}/d/1/train?method=moments&epsilon=1&delta=1e-05")
+            other.page.locator("progress").wait_for()
+            assert other.page.get_by_role("button", name="Train").count() == 0, "one run at a time"
+            refusals(server, stale, context, tmp_path)
+            said = server.interrupt()
+            assert "`gossamer fit` goes on for digits." in said
+            walk.see("The page has ended in the terminal, and the job goes on.")
+        with Server(tmp_path) as server:
+            assert status(server.port, stale.partition(str(server.port))[2] or "/start?token=old") == 403
+            walk.page.goto(server.address)
+            walk.follow("digits")
+            walk.follow("Train")
+            walk.page.locator("progress[max]").wait_for()
+            walk.press("Stop")
+            walk.see("Runs that were stopped")
+            walk.page.get_by_role("button", name="Resume run-1").click()
+            walk.page.locator("progress").wait_for()
+            time.sleep(1)
+            walk.press("Stop")
+            walk.see("Runs that were stopped")
+            walk.follow("Runs")
+            walk.page.get_by_role("button", name="Delete run-1").click()
+            walk.see("given up")
+            assert not (tmp_path / "digits-gossamer" / "run-1").exists()
+
+
+def refusals(server, stale, context, tmp_path):
+    """What is refused although the browser has the cookie."""
+    (cookie,) = context.cookies()
+    assert (cookie["sameSite"], cookie["httpOnly"]) == ("Strict", True)
+    held = {"cookie": f"{cookie['name']}={cookie['value']}"}
+    port, own = server.port, f"http://127.0.0.1:{server.port}"
+    assert status(port, "/", **held) == 200
+    assert status(port, "/") == 403
+    assert status(port, stale.partition(str(port))[2]) == 403, "a stale token"
+    assert status(port, "/", host=f"localhost:{port}", **held) == 403
+    assert status(port, "/", host="evil.example", **held) == 403
+    assert status(port, "/d/1/stop", "POST", origin="http://evil.example", **held) == 403
+    assert status(port, "/d/1/stop", "POST", **held) == 403
+    assert status(port, "/d/1/file/jobs/fit.log", origin=own, **held) == 404
+    assert status(port, "/d/1/file/..%2Fstate/page.json", origin=own, **held) == 404
+    outside = tmp_path / "outside"
+    outside.mkdir(exist_ok=True)
+    (outside / "samples.png").write_text("x")
+    (tmp_path / "digits-gossamer" / "run-7").symlink_to(outside)
+    assert status(port, "/d/1/file/run-7/samples.png", origin=own, **held) == 404, "outside of what the user opened"
+    (tmp_path / "digits-gossamer" / "run-7").unlink()
+
+
+if __name__ == "__main__":
+    data, folder = sys.argv[1], Path(sys.argv[2]).resolve()
+    folder.mkdir(parents=True, exist_ok=True)
+    with Server(folder) as running, browser() as chromium:
+        way = Walk(chromium.new_page(viewport=SIZES["wide"]), folder)
+        way.page.goto(running.address)
+        way.open(data)
+        if data == "digits":
+            way.examine(divide=False)
+            way.declare("Digits", PICTURES)
+        else:
+            way.examine(units="patient", divide=True)
+            kept = way.page.locator("details.measured").count()
+            way.declare("Clinic", {"accept.declared_size": True, "unit": "patient", "label": "readmitted"} | {
+                f"accept.column.{number}": True for number in range(1, kept + 1)
+            })  # fmt: skip
+        way.choose(3)
+        way.train()
+        way.judge(measure=True, attack=True)
+        way.release("1000")

@@ -1,0 +1,55 @@
+"""The server listens on this machine alone, starts quickly, and says how to get its extra."""
+
+import socket
+import subprocess
+import sys
+
+import pytest
+
+from gossamer.errors import RequestError
+from gossamer.run.cli.main import main
+from gossamer.run.page import server
+
+
+def test_it_listens_on_this_machine_alone():
+    with server._listen(0) as listening:
+        address, port = listening.getsockname()
+        assert address == "127.0.0.1"
+        socket.create_connection((address, port), timeout=5).close()  # a browser need not wait for the server
+        with pytest.raises(RequestError, match=f"Port {port} cannot be used"):
+            server._listen(port)
+
+
+def test_the_page_opens_without_what_is_slow_to_load():
+    """PyTorch and the accountants take seconds. They are loaded after the first page is there."""
+    code = "import gossamer.run.page.server, sys; print([m for m in ('torch', 'numpy', 'scipy') if m in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+def test_other_commands_do_not_load_the_server():
+    code = (
+        "import gossamer, gossamer.run.cli.main, sys; print([m for m in ('starlette', 'uvicorn') if m in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+def test_without_its_extra_the_command_says_how_to_get_it(monkeypatch, capsys, tmp_path):
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    monkeypatch.setitem(sys.modules, "gossamer.run.page.server", None)
+    monkeypatch.delattr("gossamer.run.page.server")
+    with pytest.raises(SystemExit) as ended:
+        main(["page"])
+    assert ended.value.code == 2
+    assert "pip install 'gossamer[page]'" in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_records_that_are_not_there_are_refused_before_the_page_opens(monkeypatch, capsys, tmp_path):
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    with pytest.raises(SystemExit) as ended:
+        main(["page", str(tmp_path / "nothing.csv")])
+    assert ended.value.code == 2
+    assert "There is nothing at" in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []
