@@ -127,9 +127,7 @@ def test_figures_replace_figures_and_nothing_else(tmp_path: Path, holds: str, gi
 
 
 @pytest.mark.parametrize("seed", [-1, 2**63, 10**30])
-@pytest.mark.parametrize(
-    "command", ["sample", "evaluate", "attack", "audit dpgan", "fit", "simulate", "server", "split"]
-)
+@pytest.mark.parametrize("command", ["sample", "evaluate", "attack", "audit dpgan", "fit", "simulate", "split"])
 def test_a_seed_that_no_generator_takes_is_refused_at_once(
     gossamer: Callable[..., Any], command: str, seed: int
 ) -> None:
@@ -140,7 +138,6 @@ def test_a_seed_that_no_generator_takes_is_refused_at_once(
         "attack": ["attack", "RUN", "--members", "A", "--nonmembers", "B"],
         "audit dpgan": ["audit", "dpgan"],
         "simulate": ["federated", "simulate", "--data", "A", "--card", "c.toml", "--out", "RUN"],
-        "server": ["federated", "server", "--card", "c.toml", "--out", "RUN"],
         "fit": ["fit", "dpgan", "--data", "A", "--card", "c.toml", "--out", "RUN"],
         "split": ["split", "A", "-o", "B"],
     }[command]

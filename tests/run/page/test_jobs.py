@@ -23,7 +23,9 @@ def program(monkeypatch):
         monkeypatch.setattr(jobs, "PROGRAM", (sys.executable, "-S", "-c", code))
 
     use(SLEEPS)
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # as in the server; a test run may ignore it
     yield use
+    signal.signal(signal.SIGINT, before)
     for process in started:
         os.killpg(process, signal.SIGKILL)
 
