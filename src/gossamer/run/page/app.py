@@ -76,11 +76,11 @@ async def _answered(
         return _page("error.html", status=500, error=text, opened=opened.all())
 
 
-def _start(opened: Opened, request: Request, query: QueryParams) -> Response:  # noqa: ARG001 (each answer gets both)
+def _start(opened: Opened, _request: Request, _query: QueryParams) -> Response:
     return _page("start.html", opened=opened.all(), error="", given=QueryParams())
 
 
-def _open(opened: Opened, request: Request, form: QueryParams) -> Response:  # noqa: ARG001 (each answer gets both)
+def _open(opened: Opened, _request: Request, form: QueryParams) -> Response:
     try:
         data_set = opened.open(form.get("data", ""), form.get("folder", ""))
     except GossamerError as error:
@@ -113,7 +113,7 @@ def _stop(opened: Opened, request: Request, form: QueryParams) -> Response:
     return RedirectResponse(f"/d/{data_set.number}/{step if step in STEPS else 'runs'}", status_code=303)
 
 
-def _progress(opened: Opened, request: Request, query: QueryParams) -> Response:  # noqa: ARG001 (each answer gets both)
+def _progress(opened: Opened, request: Request, _query: QueryParams) -> Response:
     """The part of a page that changes while a job runs; status 204: it has ended."""
     data_set = opened.get(request.path_params["number"])
     job = data_set.jobs.running()
@@ -122,7 +122,7 @@ def _progress(opened: Opened, request: Request, query: QueryParams) -> Response:
     return HTMLResponse(_environment().get_template("page/progress.html").render(job=job))
 
 
-def _file(opened: Opened, request: Request, query: QueryParams) -> Response:  # noqa: ARG001 (each answer gets both)
+def _file(opened: Opened, request: Request, _query: QueryParams) -> Response:
     """The samples or the report of a run or a release."""
     folder = opened.get(request.path_params["number"]).child(request.path_params["folder"])
     name = request.path_params["name"]
@@ -133,7 +133,7 @@ def _file(opened: Opened, request: Request, query: QueryParams) -> Response:  # 
     return FileResponse(path, media_type=_SHOWN[name], headers=headers)
 
 
-def _static(opened: Opened, request: Request, query: QueryParams) -> Response:  # noqa: ARG001 (each answer gets both)
+def _static(_opened: Opened, request: Request, _query: QueryParams) -> Response:
     name = request.path_params["name"]
     if name not in _STATIC:
         raise RequestError("There is no such file.")

@@ -21,7 +21,7 @@ else:
     recognise, tables = Lazy("gossamer.data.tables.recognise"), Lazy("gossamer.data.tables.read")
 
 
-def show(data_set: DataSet, query: QueryParams) -> Mapping[str, Any]:  # noqa: ARG001 (each step gets the query)
+def show(data_set: DataSet, _query: QueryParams) -> Mapping[str, Any]:
     """What was found in the records."""
     is_table = recognise.is_table(data_set.data)
     problem, columns = "", []

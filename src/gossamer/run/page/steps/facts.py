@@ -16,7 +16,7 @@ else:
     any_card = Lazy("gossamer.data.tables.any_card")
 
 
-def show(data_set: DataSet, query: QueryParams) -> Mapping[str, Any]:  # noqa: ARG001 (each step gets the query)
+def show(data_set: DataSet, _query: QueryParams) -> Mapping[str, Any]:
     """The questions of the card, with what is declared and what was measured."""
     if not data_set.draft.is_file():
         return {"drafted": False}
@@ -34,7 +34,7 @@ def show(data_set: DataSet, query: QueryParams) -> Mapping[str, Any]:  # noqa: A
     }
 
 
-def declare(opened: Opened, data_set: DataSet, form: QueryParams) -> str:  # noqa: ARG001 (each action gets the list)
+def declare(_opened: Opened, data_set: DataSet, form: QueryParams) -> str:
     """Write the card."""
     card = card_form.card_from(card_form.draft_of(data_set.draft), _declared(data_set), form)
     card.save(data_set.card)

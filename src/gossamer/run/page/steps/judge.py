@@ -47,7 +47,7 @@ def show(data_set: DataSet, query: QueryParams) -> Mapping[str, Any]:
     }
 
 
-def measure(opened: Opened, data_set: DataSet, form: QueryParams) -> str:  # noqa: ARG001 (each action gets the list)
+def measure(_opened: Opened, data_set: DataSet, form: QueryParams) -> str:
     """Measure the samples of a run."""
     run, records = data_set.child(form.get("run", "")), data_set.used
     quick = ["--protocol", "reduced", "-n", QUICK] if "quick" in form else []
@@ -56,7 +56,7 @@ def measure(opened: Opened, data_set: DataSet, form: QueryParams) -> str:  # noq
     return f"judge?run={run.name}"
 
 
-def attack(opened: Opened, data_set: DataSet, form: QueryParams) -> str:  # noqa: ARG001 (each action gets the list)
+def attack(_opened: Opened, data_set: DataSet, form: QueryParams) -> str:
     """Attack a run."""
     run, records = data_set.child(form.get("run", "")), data_set.used
     quick = ["-n", QUICK] if "quick" in form else []

@@ -63,7 +63,7 @@ def show(data_set: DataSet, query: QueryParams) -> Mapping[str, Any]:
     }
 
 
-def limit(opened: Opened, data_set: DataSet, form: QueryParams) -> str:  # noqa: ARG001 (each action gets the list)
+def limit(_opened: Opened, data_set: DataSet, form: QueryParams) -> str:
     """Limit the total epsilon of all runs."""
     query = {"epsilon": form.get("limit", ""), "delta": form.get("delta", "")}
     epsilon, delta = asked(any_card.load_card(data_set.card), query)

@@ -75,7 +75,7 @@ def show(data_set: DataSet, query: QueryParams) -> Mapping[str, Any]:
     }
 
 
-def make(opened: Opened, data_set: DataSet, form: QueryParams) -> str:  # noqa: ARG001 (each action gets the list)
+def make(_opened: Opened, data_set: DataSet, form: QueryParams) -> str:
     """Make a release of a run."""
     run, out = data_set.child(form.get("run", "")), data_set.new("release")
     answers = {name: form[name].strip() for name in QUESTIONS if form.get(name, "").strip()}
@@ -90,7 +90,7 @@ def make(opened: Opened, data_set: DataSet, form: QueryParams) -> str:  # noqa: 
     return f"release?run={run.name}"
 
 
-def sign(opened: Opened, data_set: DataSet, form: QueryParams) -> str:  # noqa: ARG001 (each action gets the list)
+def sign(_opened: Opened, data_set: DataSet, form: QueryParams) -> str:
     """Sign a release. The first signature makes the key."""
     folder = data_set.child(form.get("release", ""))
     releasing.sign(folder, key=data_set.key, new_key=not data_set.key.exists())

@@ -17,7 +17,7 @@ else:
     spending = Lazy("gossamer.run.budget.budget")
 
 
-def show(data_set: DataSet, query: QueryParams) -> Mapping[str, Any]:  # noqa: ARG001 (each step gets the query)
+def show(data_set: DataSet, _query: QueryParams) -> Mapping[str, Any]:
     """The runs of the budget log, and those in the folder of the data set."""
     report = used(data_set)
     return {
@@ -27,7 +27,7 @@ def show(data_set: DataSet, query: QueryParams) -> Mapping[str, Any]:  # noqa: A
     }
 
 
-def discard(opened: Opened, data_set: DataSet, form: QueryParams) -> str:  # noqa: ARG001 (each action gets the list)
+def discard(_opened: Opened, data_set: DataSet, form: QueryParams) -> str:
     """Delete an unfinished run."""
     spending.discard(data_set.child(form.get("run", "")))
     return "runs"

@@ -35,14 +35,14 @@ def show(data_set: DataSet, query: QueryParams) -> Mapping[str, Any]:
     }
 
 
-def start(opened: Opened, data_set: DataSet, form: QueryParams) -> str:  # noqa: ARG001 (each action gets the list)
+def start(_opened: Opened, data_set: DataSet, form: QueryParams) -> str:
     """Start a run."""
     out = data_set.new("run")
     data_set.jobs.start(FIT, command_for(data_set, form, str(out)), about=out.name)
     return "train"
 
 
-def resume(opened: Opened, data_set: DataSet, form: QueryParams) -> str:  # noqa: ARG001 (each action gets the list)
+def resume(_opened: Opened, data_set: DataSet, form: QueryParams) -> str:
     """Continue a run."""
     run = data_set.child(form.get("run", ""))
     data_set.jobs.start(FIT, ["resume", str(run)], about=run.name)
