@@ -109,7 +109,7 @@ def test_without_a_classifier_the_model_is_what_it_was() -> None:
         lambda _: checks.saves_only_the_generator(checks.finished_run(SUBJECT)),
         lambda _: checks.non_interference(SUBJECT, warm=False),
         lambda _: checks.learns_through_the_mechanism(SUBJECT),
-        lambda folder: checks.resume_at_the_ends_of_phases(SUBJECT, folder),
+        pytest.param(lambda folder: checks.resume_at_the_ends_of_phases(SUBJECT, folder), marks=pytest.mark.slow),
         lambda folder: checks.checkpoint_holds_no_noise_state(SUBJECT, folder),
     ],
 )

@@ -318,16 +318,16 @@ def test_sigterm_ends_the_service_and_removes_its_socket(tmp_path: Path, place: 
     asked = terms(config={"noise_multiplier": 30.0})
 
     def use() -> None:
-        while not (place / "s").exists():
-            time.sleep(0.02)
+        assert listens.wait(60)
         found.append(stat.S_IMODE((place / "s").stat().st_mode))
         found.append(through(place / "s", messages.TERMS, messages.terms_record(asked)).has_error())
         os.kill(os.getpid(), signal.SIGTERM)
 
     found: list[Any] = []
+    listens = threading.Event()
     thread = threading.Thread(target=use)
     thread.start()
-    serve_records(**commanded(tmp_path, place))
+    serve_records(**commanded(tmp_path, place), sink=lambda _: listens.set())
     thread.join()
     assert found == [0o600, False]
     assert not (place / "s").exists()
