@@ -21,6 +21,7 @@ from contextlib import suppress
 from multiprocessing.sharedctypes import RawArray
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import torch
@@ -90,7 +91,8 @@ class Deployment:
     def __init__(self, out: Path) -> None:
         for folder in ("tls", "keys", "data", "logs", "home"):
             (out / folder).mkdir(parents=True)
-        self.out, self.port, self.popen = out, free_port(), {}  # type: ignore[var-annotated]
+        self.out, self.port = out, free_port()
+        self.popen: dict[str, subprocess.Popen[bytes]] = {}
         self.services: dict[str, int] = {}
         self.others: list[int] = []
         Authority(out / "tls").sign("server")
@@ -153,8 +155,10 @@ class Deployment:
         def serve() -> None:
             if repeats:
                 fresh, number = noise.Rng.__init__, SITES.index(name)
-                noise.Rng.__init__ = lambda self, seed=0, **_: fresh(self, seed, noise_seed=number)  # type: ignore[method-assign]
-                noise.round_to_grid_ = lambda values, _std: values
+                mock.patch.object(
+                    noise.Rng, "__init__", lambda self, seed=0, **_: fresh(self, seed, noise_seed=number)
+                ).start()
+                mock.patch.object(noise, "round_to_grid_", lambda values, _std: values).start()
             gossamer([str(word) for word in words])
 
         self.services[name] = forked(serve, self.out / "logs" / f"{run}-{name}.log")

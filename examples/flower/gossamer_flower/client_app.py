@@ -25,6 +25,7 @@ def forward(message: Message, context: Context) -> Message:
     try:
         data = message_to_proto(message).SerializeToString()
         with socket.socket(socket.AF_UNIX) as connection:
+            connection.settimeout(message.metadata.ttl)  # later, nobody waits for the reply
             connection.connect(str(context.node_config["socket"]))
             connection.sendall(len(data).to_bytes(LENGTH) + data)
             with connection.makefile("rb") as replies:

@@ -2,7 +2,7 @@
 
 Weights are read from safetensors files only, and no code from the folder runs. An autoencoder is the folder of an
 AutoencoderKL or an AutoencoderTiny. A generator is the folder of a text-to-image pipeline that also does image-to-image.
-Beside the folder is a TOML file of the same name, sd.toml for sd:
+Beside the folder is a TOML file of the same name, sd.toml for sd::
 
     side = 512                                     # height and width of pictures
     prompts = ["a scan of bone", "a scan of skin"] # of a generator: for each class in order
@@ -68,27 +68,27 @@ class DiffusersAutoencoder:
     """Mean of the posterior of an AutoencoderKL, or the latents of an AutoencoderTiny, in the unit that the folder states.
 
     Args:
-        net: the network.
+        net: the network, a `torch.nn.Module` of diffusers.
         facts: content of the TOML file.
         files: SHA-256 of all files.
     """
 
-    def __init__(self, net: nn.Module, facts: Mapping[str, Any], files: bytes) -> None:
+    def __init__(self, net: Any, facts: Mapping[str, Any], files: bytes) -> None:
         self.net, self._files = net, files
-        config: Mapping[str, Any] = net.config  # type: ignore[assignment]  # of diffusers
+        config: Mapping[str, Any] = net.config
         self.side, self.channels = facts.get("side", 0), config["in_channels"]
         self.licence, self.trained_on = (facts.get(fact, NOT_KNOWN) for fact in ("licence", "trained_on"))
         self._scale, self._shift = config.get("scaling_factor") or 1.0, config.get("shift_factor") or 0.0
 
     def encode(self, pictures: Tensor) -> Tensor:
         """uint8 [n, channels, H, W] to latents float32 [n, c, h, w]. Nothing is drawn at random."""
-        encoded = self.net.encode(pictures.float() / 127.5 - 1)  # type: ignore[operator]  # a method of diffusers
+        encoded = self.net.encode(pictures.float() / 127.5 - 1)
         latents: Tensor = encoded.latent_dist.mode() if hasattr(encoded, "latent_dist") else encoded.latents
         return (latents - self._shift) * self._scale
 
     def decode(self, latents: Tensor) -> Tensor:
         """Latents float32 [n, c, h, w] to pictures uint8 [n, channels, H, W]."""
-        pictures = self.net.decode(latents / self._scale + self._shift).sample  # type: ignore[operator]
+        pictures = self.net.decode(latents / self._scale + self._shift).sample
         return _to_uint8((pictures + 1) / 2)
 
     def state_dict(self) -> dict[str, Tensor]:
@@ -193,7 +193,7 @@ def _generator(folder: Path) -> DiffusersGenerator:
     try:
         draw = diffusers.AutoPipelineForText2Image.from_pipe(pipeline)
         change = diffusers.AutoPipelineForImage2Image.from_pipe(pipeline)
-    except Exception as error:  # its classes have no common base
+    except Exception as error:  # errors of diffusers have no common base, and no record was read yet
         raise RequestError(
             f"{folder} does not do text-to-image and image-to-image ({described(error)[:300]}). Name another pipeline."
         ) from error
@@ -209,7 +209,7 @@ def _is_known(library: object, diffusers: Any) -> bool:
 
 def _diffusers() -> Any:
     try:
-        import diffusers  # noqa: PLC0415 - optional
+        import diffusers  # noqa: PLC0415 (optional, and loaded when a folder is named)
     except ImportError:
         raise RequestError(
             "A folder of diffusers needs this package. Install it with: pip install diffusers transformers"
@@ -221,7 +221,7 @@ def _read(folder: Path, kind: Any) -> Any:
     """The network or the pipeline of a folder: nothing is downloaded, and no pickle is read."""
     try:
         return kind.from_pretrained(str(folder), local_files_only=True, use_safetensors=True)
-    except Exception as error:  # its classes have no common base
+    except Exception as error:  # errors of diffusers have no common base, and no record was read yet
         raise RequestError(
             f"{folder} cannot be read by diffusers ({described(error)[:300]}). Save it with "
             "save_pretrained(FOLDER, safe_serialization=True)."

@@ -5,6 +5,7 @@ import math
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -176,8 +177,7 @@ def test_refusals(tmp_path: Path) -> None:
     }  # fmt: skip
     with pytest.raises(RequestError, match="need public records: give public, or public_share"):
         fit("moments", **given, **SETTINGS)
-    monstrous = Halved()
-    monstrous.encode = lambda given: torch.rand(len(given), 8)  # type: ignore[method-assign]
+    monstrous = SimpleNamespace(encode=lambda given: torch.rand(len(given), 8), decode=Halved().decode)
     plugins.add("autoencoder", "toy", monstrous)
     with pytest.raises(RequestError, match="other features when the same pictures come again"):
         fit("moments", public=pictures(60, seed=1), **given, **SETTINGS)

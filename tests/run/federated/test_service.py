@@ -71,7 +71,7 @@ def at_site(path: Path) -> Context:
 
 def through(path: Path, kind: str, content: RecordDict) -> Message:
     """The reply that the messenger brings."""
-    reply = messenger.forward(messages.to_client(2, kind, content), at_site(path))
+    reply = messenger.forward(messages.to_client(2, kind, content, lives=60), at_site(path))
     assert isinstance(reply, Message)
     return reply
 
@@ -160,6 +160,7 @@ def test_what_is_no_message_is_dropped_and_the_service_goes_on(tmp_path: Path, p
     with serving(one, place / "s"):
         for data in BROKEN.values():
             with socket.socket(socket.AF_UNIX) as connection:
+                connection.settimeout(20)
                 connection.connect(str(place / "s"))
                 connection.sendall(data)
                 connection.shutdown(socket.SHUT_WR)

@@ -1,5 +1,6 @@
 """Start the page: a server on this machine alone, and the browser that may speak to it."""
 
+import importlib
 import socket
 import threading
 import webbrowser
@@ -67,6 +68,5 @@ def _listen(port: int) -> socket.socket:
 
 def _warm_up() -> None:
     """Load what the steps need while the user reads the first page."""
-    from gossamer.run.budget import budget  # noqa: F401, PLC0415 (the page answers before this is loaded)
-    from gossamer.run.recommend import recommend  # noqa: F401, PLC0415
-    from gossamer.run.report import html  # noqa: F401, PLC0415
+    for module in ("budget.budget", "recommend.recommend", "report.html"):
+        importlib.import_module(f"gossamer.run.{module}")
