@@ -69,7 +69,7 @@ class Teacher(LabelsPublic[Config, "loop.State"]):
 
     Guarantee: (epsilon, delta)-DP for one unit, add-or-remove-one. Each step is one Poisson-sampled Gaussian mechanism: every
     record's gradient is clipped to `max_norm`, noise is added to the sum once. Features are computed, and normalised,
-    within each picture alone. An encoder is assumed to do the same, and to have learnt from no record; a test on public
+    within each picture alone. An encoder is assumed to do the same, and to have learnt from no record. A test on public
     pictures refuses one whose features depend on other pictures. What is released is the weights, and the public pictures of
     the run as they are. Without public pictures, samples are shapes of a drawing program that reads no record. So samples are
     post-processing. They carry what the teacher learnt about the labels, and nothing of how the records look.
