@@ -1,7 +1,7 @@
 """DP-MEPF's training: Harder, Jalali Asadabadi, Sutherland, Park (2023): one release, and steps towards it.
 
-Before it, features and a first generator are learnt from public pictures. After it, records vote on what the generator draws (Lin et
-al. 2024).
+Before it, features and a first generator are learnt from public pictures. After it, records vote on what the generator
+draws (Lin et al. 2024).
 """
 
 from collections.abc import Iterator
