@@ -80,6 +80,11 @@ class Walk:
         page.on("console", lambda message: self.problems.append(message.text) if message.type == "error" else None)
         page.on("pageerror", lambda error: self.problems.append(str(error)))
 
+    def enter(self, server):
+        """Open the address that the server printed."""
+        self.page.goto(server.address)
+        self.page.wait_for_url(f"http://127.0.0.1:{server.port}/")
+
     def press(self, name):
         self.page.get_by_role("button", name=name, exact=True).click()
 
@@ -235,7 +240,7 @@ def test_the_whole_way_with_digits_and_with_a_table(tmp_path):
     with Server(tmp_path) as server, browser() as opened:
         context = opened.new_context(viewport=SIZES["wide"])
         walk = Walk(context.new_page())
-        walk.page.goto(server.address)
+        walk.enter(server)
         walk.open("digits")
         walk.examine(divide=False)
         walk.declare("Digits", PICTURES)
@@ -263,7 +268,7 @@ def test_ctrl_c_two_tabs_and_what_is_refused(tmp_path):
         walk = Walk(context.new_page())
         with Server(tmp_path, "digits") as server:
             stale = server.address
-            walk.page.goto(server.address)
+            walk.enter(server)
             walk.page.goto(f"http://127.0.0.1:{server.port}/d/1/data")
             walk.examine(divide=False)
             walk.declare("Digits", PICTURES)
@@ -281,7 +286,7 @@ def test_ctrl_c_two_tabs_and_what_is_refused(tmp_path):
             walk.see("The page has ended in the terminal, and the job goes on.")
         with Server(tmp_path) as server:
             assert status(server.port, stale.partition(str(server.port))[2] or "/start?token=old") == 403
-            walk.page.goto(server.address)
+            walk.enter(server)
             walk.follow("digits")
             walk.follow("Train")
             walk.page.locator("progress[max]").wait_for()
@@ -326,7 +331,7 @@ if __name__ == "__main__":
     folder.mkdir(parents=True, exist_ok=True)
     with Server(folder) as running, browser() as chromium:
         way = Walk(chromium.new_page(viewport=SIZES["wide"]), folder)
-        way.page.goto(running.address)
+        way.enter(running)
         way.open(data)
         if data == "digits":
             way.examine(divide=False)

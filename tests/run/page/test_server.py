@@ -3,12 +3,15 @@
 import socket
 import subprocess
 import sys
+import threading
+from pathlib import Path
 
 import pytest
 
 from gossamer.errors import RequestError
 from gossamer.run.cli.main import main
 from gossamer.run.page import server
+from gossamer.run.page.opened import Opened
 
 
 def test_it_listens_on_this_machine_alone():
@@ -18,6 +21,24 @@ def test_it_listens_on_this_machine_alone():
         socket.create_connection((address, port), timeout=5).close()  # a browser need not wait for the server
         with pytest.raises(RequestError, match=f"Port {port} cannot be used"):
             server._listen(port)
+
+
+def test_the_token_is_in_a_private_file_and_in_no_argument_of_the_browser(monkeypatch, tmp_path):
+    """Other users of this machine can read the arguments of processes."""
+    said, asked, opened = [], [], threading.Event()
+
+    def browse(address):
+        path = Path(address.removeprefix("file://"))
+        asked.append((address, path.read_text(encoding="utf-8"), path.stat().st_mode & 0o777))
+        opened.set()
+
+    monkeypatch.setattr(server.webbrowser, "open", browse)
+    monkeypatch.setattr(server.uvicorn.Server, "run", lambda *_, **__: opened.wait(20))
+    server.serve(Opened(tmp_path / "state"), port=0, say=said.append, open_browser=True)
+    token = said[0].partition("token=")[2]
+    ((address, text, mode),) = asked
+    assert token and token not in address and f"token={token}" in text and mode == 0o600
+    assert list((tmp_path / "state").iterdir()) == []
 
 
 def test_the_page_opens_without_what_is_slow_to_load():

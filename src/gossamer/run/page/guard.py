@@ -2,6 +2,9 @@
 
 The address that is printed holds a token that works once. The browser gets a cookie for it. Each request needs the cookie, this
 machine's own address as Host, and no other Origin; one that changes something needs the page as Origin.
+
+The token is in no argument of a process, because other users of this machine can read those. The browser gets it from a private
+file (`opening`).
 """
 
 import hmac
@@ -9,13 +12,14 @@ import secrets
 from http.cookies import CookieError, SimpleCookie
 
 from starlette.datastructures import Headers, MutableHeaders, QueryParams
-from starlette.responses import PlainTextResponse, RedirectResponse, Response
+from starlette.responses import HTMLResponse, PlainTextResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 HOST = "127.0.0.1"
 MOST_BYTES = 2_000_000
 """Of a form."""
 REFUSED = "This request was refused. Open the address that `gossamer page` printed, or start `gossamer page` again.\n"
+_START = "/start"
 _READS = ("GET", "HEAD")
 _POLICY = "; ".join([
     "default-src 'none'", "script-src 'self'", "style-src 'self'", "img-src 'self' data:", "connect-src 'self'",
@@ -47,7 +51,7 @@ class Guard:
     @property
     def address(self) -> str:
         """The address to open. Its token works once."""
-        return f"http://{self._place}/start?token={self._token}"
+        return f"http://{self._place}{_START}?token={self._token}"
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request, or refuse it."""
@@ -64,7 +68,7 @@ class Guard:
 
         if not self._is_from_here(scope, headers):
             answer: ASGIApp = _refusal()
-        elif scope["path"] == "/start":
+        elif self._is_start(scope):
             answer = self._begin(scope)
         elif not self._has_cookie(headers):
             answer = _refusal()
@@ -82,8 +86,12 @@ class Guard:
         return (
             headers.getlist("host") == [self._place]
             and (origins == allowed if changes or origins else True)
-            and site in ("same-origin", "none")
+            and (site in ("same-origin", "none") or self._is_start(scope))
         )
+
+    def _is_start(self, scope: Scope) -> bool:
+        """Whether this asks for the cookie. It comes from a file, or from an address that the user has typed."""
+        return scope["path"] == _START and scope["method"] in _READS
 
     def _begin(self, scope: Scope) -> Response:
         """Exchange the token for the cookie, once."""
@@ -91,7 +99,7 @@ class Guard:
         if scope["method"] != "GET" or not self._token or not hmac.compare_digest(given.encode(), self._token.encode()):
             return _refusal()
         self._token = ""
-        answer = RedirectResponse("/", status_code=303)
+        answer = HTMLResponse(opening("/"))  # a redirect would be the file's, and get no strict cookie
         answer.set_cookie(self._name, self._cookie, httponly=True, samesite="strict")
         return answer
 
@@ -102,6 +110,11 @@ class Guard:
             return False
         given = cookies[self._name].value if self._name in cookies else ""
         return hmac.compare_digest(given.encode(), self._cookie.encode())
+
+
+def opening(address: str) -> str:
+    """A page that leads to an address at once."""
+    return f'<!doctype html><meta http-equiv="refresh" content="0; url={address}"><a href="{address}">Open the page</a>'
 
 
 def _refusal() -> Response:

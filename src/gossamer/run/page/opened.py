@@ -5,6 +5,7 @@ commands write: card, run folders, releases and budget log.
 """
 
 import json
+import os
 import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -157,6 +158,12 @@ class Opened:
 
     def __init__(self, folder: Path) -> None:
         self._path = folder / LIST
+
+    @property
+    def entrance(self) -> Path:
+        """A private file that leads the user's browser to the page. Each process has its own."""
+        self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        return self._path.with_name(f"page-{os.getpid()}.html")
 
     def all(self) -> list[DataSet]:
         """Return all of them. A list that cannot be read counts as empty."""

@@ -9,8 +9,9 @@ from collections.abc import Callable
 import uvicorn
 
 from gossamer.errors import RequestError
+from gossamer.files import write_atomically
 from gossamer.run.page import app
-from gossamer.run.page.guard import HOST, Guard
+from gossamer.run.page.guard import HOST, Guard, opening
 from gossamer.run.page.opened import Opened
 
 
@@ -37,14 +38,16 @@ def serve(opened: Opened, *, port: int, say: Callable[[str], None], open_browser
     say(f"The page is at {guard.address}")
     say("This address works once, in one browser on this machine. Ctrl-C ends the page; training goes on.")
     threading.Thread(target=_warm_up, daemon=True).start()
-    if open_browser:
-        threading.Thread(target=webbrowser.open, args=(guard.address,), daemon=True).start()
     try:
+        if open_browser:
+            write_atomically(opened.entrance, opening(guard.address), private=True)
+            threading.Thread(target=webbrowser.open, args=(opened.entrance.as_uri(),), daemon=True).start()
         server.run(sockets=[listening])
     except KeyboardInterrupt:  # uvicorn has ended in good order, and passes the signal on
         pass
     finally:
         listening.close()
+        opened.entrance.unlink(missing_ok=True)
     say("The page has ended.")
     for data_set in opened.all():
         if (job := data_set.jobs.running()) is not None:
