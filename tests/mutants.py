@@ -890,7 +890,7 @@ MUTANTS = (
     Mutant("the noise of all rounds is that of one", "methods/evolve/pictures.py", "config.noise_multiplier * math.sqrt(state.step + 1)", "config.noise_multiplier", f"{PICTURES} -k noise_of_the_sum"),
     Mutant("the labelling of evolve is not charged", "methods/common/labelling.py", "plan = [(descent.event(card), descent.steps)]", "plan = [(descent.event(card), 1)]", f"{LABELLING} -k one_plan"),
     Mutant("noise of labelling is not in units of the run's noise", "methods/common/labelling.py", "noise_multiplier=config.labelling_noise * noise_multiplier", "noise_multiplier=config.labelling_noise", f"{LABELLING} -k noise_of_labelling"),
-    Mutant("rounds of votes do not count in the share of labelling", "methods/common/labelling.py", "count / event.noise_multiplier**2 for", "1 / event.noise_multiplier**2 for", f"{LABELLING} -k noise_of_labelling"),
+    Mutant("rounds of votes do not count in the share of labelling", "methods/common/labelling.py", "count / noise**2 for", "1 / noise**2 for", f"{LABELLING} -k noise_of_labelling"),
     Mutant("the start does not count in the share of labelling", "methods/dp_mepf/__init__.py", "*(() if first is None else first.plan), ", "", "tests/methods/dp_mepf/test_dp_mepf_labelling.py -k share"),
     Mutant("votes of dp-mepf use the steps of labelling", "methods/dp_mepf/loop.py", "state.step < config.rounds and private", "private", "tests/methods/dp_mepf/test_dp_mepf_labelling.py -k same_query"),
     Mutant("votes use up the steps of labelling", "methods/evolve/loop.py", "    while state.step < config.steps and private.remaining(release.event):", "    while private.remaining(release.event):", f"{LABELLING} -k same_query"),

@@ -1,6 +1,7 @@
 """The labelling phase of dp-mepf: its share of the budget, what samples carry, and that a release can be used."""
 
 import math
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from torch.nn import functional as F
 
 from gossamer.data.card import DataCard
 from gossamer.data.records import Records
+from gossamer.errors import BudgetError
 from gossamer.methods import METHODS
 from gossamer.methods.dp_mepf import Config, descent
 from gossamer.methods.method import Job
@@ -21,6 +23,7 @@ from gossamer.privacy.random.noise import Rng
 from gossamer.run.release.release import release
 from gossamer.run.release.verify import verify
 from gossamer.run.training.fit import fit
+from gossamer.run.training.plan import plan
 from gossamer.testing import checks
 from gossamer.testing.trial_run import Subject
 
@@ -69,6 +72,14 @@ def test_the_share_of_labelling_follows_from_all_other_queries() -> None:
     assert descent(Config(**settings), MNIST).noise_multiplier == pytest.approx(unit * alone)
     config = Config(**settings, start="evolve", start_settings="steps=2", start_noise=3.0)
     assert descent(config, MNIST).noise_multiplier == pytest.approx(unit * started)
+
+
+@pytest.mark.parametrize("rounds", [0, 1])
+def test_votes_without_noise_are_no_crash(rounds: int) -> None:
+    """With a round of them no epsilon exists, and the request is refused. Without a round they do not count."""
+    settings = {"own_label": 0.5, "votes_noise": 0.0, "rounds": rounds, "start": "evolve"}
+    with pytest.raises(BudgetError, match="no noise multiplier") if rounds else nullcontext():
+        assert plan("dp-mepf", MNIST, settings, epsilon=1.0, delta=1e-5).promise.epsilon <= 1
 
 
 def test_votes_leave_the_steps_of_labelling_where_both_are_the_same_query() -> None:

@@ -64,7 +64,9 @@ def descent_of(config: LabellingConfig, card: "DataCard", *, noise_multiplier: f
     T, B = config.labelling_steps, batch_of(0, card)
     if config.labelling_noise or not noise_multiplier:
         return Descent(noise_multiplier=config.labelling_noise * noise_multiplier, steps=T)
-    together = 1 / math.sqrt(sum(count / event.noise_multiplier**2 for event, count in others))
+    made = [(event.noise_multiplier, count) for event, count in others if count > 0]
+    exact = any(noise == 0 for noise, _ in made)  # without noise, the plan has no epsilon anyway
+    together = 0.0 if exact else 1 / math.sqrt(sum(count / noise**2 for noise, count in made))
     shared = _RATIO * together * math.sqrt(T) * B / card.declared_size
     return Descent(noise_multiplier=max(shared, B * math.sqrt(T) / _STRONGEST), steps=T)
 
