@@ -24,6 +24,13 @@ def verdicts(device: str = "cpu") -> dict[str, bool]:
     return {check.name: check.passed for check in device_check.device_check(device, precision="fp32")}
 
 
+def test_the_processor_passes_its_own_checks_in_single_precision() -> None:
+    assert verdicts() == dict.fromkeys(
+        ["keystream", "whole numbers", "functions of noise", "clipped sum, fp32", "other records, fp32"], True
+    )
+
+
+@pytest.mark.slow
 def test_the_processor_passes_its_own_checks(gossamer: Callable[..., Answer]) -> None:
     answer = gossamer("device-check", "--device", "cpu", "--json")
     assert answer.status == 0
