@@ -233,7 +233,7 @@ def test_a_checkpoint_of_a_real_run_holds_no_noise_state(method: str, tmp_path: 
     checks.checkpoint_holds_no_noise_state(subject(method), tmp_path)
 
 
-@pytest.mark.parametrize("method", slow_among(EVERY, {"dpgan", "dp-wgan", "gs-wgan"}))
+@pytest.mark.parametrize("method", slow_among(EVERY, {"dpgan", "dp-wgan", "gs-wgan", "dp-mepf"}))
 def test_learns_a_toy(method: str) -> None:
     checks.learns_a_toy(subject(method))
 

@@ -76,7 +76,9 @@ def test_every_method_is_here() -> None:
     assert set(SMALL) == set(OF_PICTURES)
 
 
-@pytest.mark.parametrize("method", slow_among(sorted(OF_PICTURES), {"dp-diffusion", "dp-wgan", "gs-wgan", "privae"}))
+@pytest.mark.parametrize(
+    "method", slow_among(sorted(OF_PICTURES), {"dp-diffusion", "dp-wgan", "gs-wgan", "privae", "teacher"})
+)
 def test_a_method_on_a_device(method: str, monkeypatch: pytest.MonkeyPatch) -> None:
     with pretended() as gpu:
         net = taken(method, DEVICE, gpu.waits)

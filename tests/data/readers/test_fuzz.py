@@ -11,12 +11,12 @@ import fuzz
 
 
 def test_damaged_files_are_read_or_refused_in_one_paragraph():
-    found = fuzz.fuzz(list(FORMS), 0, 5 * len(FORMS))
+    found = fuzz.fuzz(list(FORMS), 0, 3 * len(FORMS))
     assert {name: each.wrong for name, each in found.items() if each.wrong} == {}
     counts = [each.counts for each in found.values()]
-    assert all(sum(each.values()) == 5 for each in counts)
-    assert sum(each["refused"] for each in counts) > 50, "damage is felt"
-    assert sum(each["read"] for each in counts) > 10, "and not all of it is at the beginning"
+    assert all(sum(each.values()) == 3 for each in counts)
+    assert sum(each["refused"] for each in counts) > 30, "damage is felt"
+    assert sum(each["read"] for each in counts) > 6, "and not all of it is at the beginning"
 
 
 def test_the_fuzzer_finds_what_is_wrong(monkeypatch):

@@ -182,13 +182,14 @@ def other(value: Any) -> list[Any]:
     return [{}, {**value, "one": "more"}]
 
 
-def test_every_entry_is_compared_even_under_a_new_seal(tmp_path: Path) -> None:
-    """Another value, or none, for every entry at any depth; the date, the versions and what is declared are taken as stated."""
+@pytest.mark.parametrize("start", [0, pytest.param(1, marks=pytest.mark.slow), pytest.param(2, marks=pytest.mark.slow)])
+def test_every_entry_is_compared_even_under_a_new_seal(tmp_path: Path, start: int) -> None:
+    """Another value, or none, for every third entry at any depth. Date, versions and what is declared are taken as stated."""
     write(tmp_path, settings={**SETTINGS, "format": CONFIG_FORMAT})
     original = (tmp_path / CERTIFICATE).read_text()
     body = json.loads(original)
     tried = 0
-    for path, value in list(entries(body)):
+    for path, value in list(entries(body))[start::3]:
         taken = path[0] in ("created", "versions") and len(path) == 2
         if path[0] == "seal" or taken or (path[0] == "declared" and isinstance(value, str)):
             continue
@@ -203,7 +204,7 @@ def test_every_entry_is_compared_even_under_a_new_seal(tmp_path: Path) -> None:
             assert any(str(path[0]) in problem or path[0] in named for problem in problems), problems
             (tmp_path / CERTIFICATE).write_text(original)
             tried += 1
-    assert tried > 200
+    assert tried > 66
     assert verify(tmp_path) == []
 
 

@@ -20,6 +20,7 @@ from centrally import centrally
 from dp_accounting import GaussianDpEvent
 from flwr.app import Array, ArrayRecord, Error, Message, RecordDict
 from scipy.stats import binom
+from slowly import slow_among
 from torch import Tensor
 
 from gossamer.data.card import DataCard
@@ -257,8 +258,9 @@ def test_a_client_grants_what_the_draw_may_ask(tmp_path: Path) -> None:
         federated.enough(answers=6, critics=5, clients=4)
 
 
-def test_draws_are_uniform_over_those_who_are_there(tmp_path: Path) -> None:
-    """Chi-square of 4,000 draws among 3 of 4 clients; it fails once in a million times."""
+@pytest.mark.parametrize("draws", slow_among([1_500, 6_000], {6_000}))
+def test_draws_are_uniform_over_those_who_are_there(draws: int) -> None:
+    """Chi-square of the draws among 3 of 4 clients; it fails once in a million times."""
     asked: list[str] = []
 
     class Three(LocalGrid):
@@ -276,7 +278,7 @@ def test_draws_are_uniform_over_those_who_are_there(tmp_path: Path) -> None:
             return super().push_messages(given)
 
     settings = {**TINY, "critics": 3, "answers": 3, "steps": 4, "visits": 1}
-    panel = clients_alone(Three({name: granting(10**6) for name in NAMES}), settings, steps=4_000 // 3)
+    panel = clients_alone(Three({name: granting(10**6) for name in NAMES}), settings, steps=draws // 3)
     fakes = Fakes(torch.zeros(12, 1, 28, 28), torch.zeros(12, dtype=torch.int64))
     while panel.left:
         panel.release(fakes)

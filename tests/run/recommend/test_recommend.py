@@ -346,8 +346,8 @@ def test_time_goes_with_steps_and_is_unknown_for_other_networks(gossamer: Run, f
 def test_memory_goes_with_records_batch_networks_and_critics(gossamer: Run, facts: Callable[..., Path]) -> None:
 
     def megabytes(method: str, size: int, *words: object) -> float:
-        asked = ["--card", facts(size), "--noise-multiplier", 1, "--delta", 1e-6, "--json", *words]
-        return float(gossamer("plan", method, *asked).json["outlook"]["memory_mb"])
+        asked = ["--card", facts(size), "--noise-multiplier", 1, "--steps", 9, "--delta", 1e-6, "--json"]
+        return float(gossamer("plan", method, *asked, *words).json["outlook"]["memory_mb"])
 
     plain = megabytes("dpgan", 5_000)
     assert megabytes("dpgan", 50_000) - plain == pytest.approx(1.5 * 784 * 45_000 / 1e6)
@@ -367,7 +367,7 @@ def test_records_that_go_to_a_file_take_no_memory(
 ) -> None:
     """Decoded records go to a file from a quarter of the free memory, here 1 GB. Those of critics stay."""
     monkeypatch.setattr(memory, "free_memory", lambda: 4 * 10**9)
-    words = ["--noise-multiplier", 1, "--delta", 1e-7]
+    words = ["--noise-multiplier", 1, "--steps", 9, "--delta", 1e-7]
     some, more, filed, critics = (
         gossamer("plan", method, "--card", facts(size), *words, "--json").json["outlook"]["memory_mb"]
         for method, size in (("dpgan", 85_000), ("dpgan", 86_000), ("dpgan", 2_000_000), ("gs-wgan", 2_000_000))

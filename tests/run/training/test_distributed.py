@@ -192,7 +192,7 @@ def _trained(ranks: Ranks, method: str, settings: dict[str, Any], groups_of: int
     ("count", "method"),
     slow_among(
         itertools.product((2, 4), METHODS_ON_RANKS),
-        [(2, "dp-wgan"), *((4, name) for name in METHODS_ON_RANKS)],
+        [(2, "dp-wgan"), (2, "dp-mepf"), (2, "evolve"), *((4, name) for name in METHODS_ON_RANKS)],
     ),
 )
 def test_ranks_release_what_one_process_releases(count: int, method: str, request: pytest.FixtureRequest) -> None:
