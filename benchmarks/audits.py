@@ -3,7 +3,7 @@
     python benchmarks/audits.py --jobs 2                       # nightly: about an hour; a row takes 15 minutes at most
     python benchmarks/audits.py --methods teacher --epsilons 3 --trials 2000
     python benchmarks/audits.py --methods gs-wgan-in-turns gs-wgan-paper --epsilons 3   # the other draws, only when asked for
-    python benchmarks/audits.py --methods evolve-pictures                               # only when asked for
+    python benchmarks/audits.py --methods evolve-pictures moments-latents               # only when asked for
     python benchmarks/audits.py --final --epsilons 10          # the attacker sees the released model alone
 
 Exit status 1 where a claim is refuted.
@@ -12,6 +12,10 @@ Exit status 1 where a claim is refuted.
 import argparse
 import sys
 
+from torch import Tensor, nn
+from torch.nn import functional
+
+from gossamer import plugins
 from gossamer.run.auditing.audit import audit
 from gossamer.run.auditing.trials import TRIAL_CONFIGS
 from gossamer.run.report.audit_record import REFUTED
@@ -21,7 +25,19 @@ DRAWS = {"gs-wgan-in-turns": ("gs-wgan", {"draw": "round_robin"}), "gs-wgan-pape
 """GS-WGAN with its other draws."""
 PICTURES = {"evolve-pictures": ("evolve", {"drawing": "pictures", "embedding": "cosines", "clusters": 4})}
 """Private Evolution with votes for clusters of public pictures."""
-ROWS = METHODS | DRAWS | PICTURES
+LATENTS = {"moments-latents": ("moments", {"autoencoder": "halved"})}
+"""Class moments in the latents of an autoencoder."""
+ROWS = METHODS | DRAWS | PICTURES | LATENTS
+
+
+class Halved(nn.Module):
+    """An autoencoder: means of 2x2 pixels, and back."""
+
+    def encode(self, pictures: Tensor) -> Tensor:
+        return functional.avg_pool2d(pictures.float(), 2) / 64
+
+    def decode(self, latents: Tensor) -> Tensor:
+        return functional.interpolate(latents * 64, scale_factor=2.0).round().clamp(0, 255).byte()
 
 
 def main() -> int:
@@ -32,6 +48,7 @@ def main() -> int:
     parser.add_argument("--jobs", type=int, default=1, help="processes among which trials with one canary are dealt")
     parser.add_argument("--final", action="store_true", help="the attacker sees the released model alone")
     options = parser.parse_args()
+    plugins.add("autoencoder", "halved", Halved())
     print("| method | claim | lower bound, 95 % | share | counted errors alone | trials | seconds | verdict |")
     print("|---|---|---|---|---|---|---|---|")
     refuted = False

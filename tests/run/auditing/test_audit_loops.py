@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import torch
 from click.testing import CliRunner
+from torch import Tensor, nn
 from torch.nn import functional as F
 
 from gossamer import plugins
@@ -38,18 +39,31 @@ WITH_SETTINGS: dict[str, tuple[str, dict[str, Any]]] = {
     **{method: (method, {}) for method in sorted(TRIAL_CONFIGS)},
     "votes for clusters of pictures": ("evolve", {"drawing": "pictures", "clusters": 4}),
     "moments of features": ("moments", {"encoder": "blocks"}),
+    "moments of latents": ("moments", {"autoencoder": "halved"}),
 }
 
 
+class Halved(nn.Module):
+    """An autoencoder: means of 2x2 pixels, and back."""
+
+    def encode(self, pictures: Tensor) -> Tensor:
+        return F.avg_pool2d(pictures.float(), 2) / 64
+
+    def decode(self, latents: Tensor) -> Tensor:
+        return F.interpolate(latents * 64, scale_factor=2.0).round().clamp(0, 255).byte()
+
+
 @pytest.fixture
-def blocks() -> Iterator[None]:
-    """An encoder: the mean of each block of a picture, of four on a side."""
+def plug_ins() -> Iterator[None]:
+    """An encoder, the mean of each block of a picture, of four on a side; and an autoencoder."""
     plugins.add("encoder", "blocks", lambda batch: F.adaptive_avg_pool2d(batch.float(), 4).flatten(1))
+    plugins.add("autoencoder", "halved", Halved())
     yield
     plugins.remove("encoder", "blocks")
+    plugins.remove("autoencoder", "halved")
 
 
-@pytest.mark.usefixtures("blocks")
+@pytest.mark.usefixtures("plug_ins")
 @pytest.mark.parametrize("case", WITH_SETTINGS)
 def test_a_canary_adds_one_among_the_declared_noise(case: str) -> None:
     """Noise of a tenth, so that few trials show it: 1 at the rate of its draws where the canary is, 0 where it is not.
