@@ -12,8 +12,9 @@ no test of ours knows. So each part on which a guarantee rests is computed there
 
 import functools
 import platform
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -80,6 +81,19 @@ def device_check(device: str = "cuda", *, precision: Precision | None = None) ->
     return found
 
 
+def check_device(device: str, settings: Mapping[str, Any]) -> str:
+    """Check that a GPU computes as the guarantee needs, once a process. Return what the ledger says of it; empty of a CPU.
+
+    Args:
+        device: cpu, cuda or cuda:1.
+        settings: of the method; `precision` counts.
+
+    Raises:
+        RequestError: if this machine does not have the device, or a check fails.
+    """
+    return "" if present(device).type == "cpu" else passed(device, settings.get("precision", "fp32"))
+
+
 @functools.cache
 def passed(device: str, precision: Precision) -> str:
     """What a ledger says of a device whose checks passed: its name, the version of PyTorch, how many checks.
@@ -90,7 +104,7 @@ def passed(device: str, precision: Precision) -> str:
     checks = device_check(device, precision=precision)
     if failed := [check for check in checks if not check.passed]:
         raise RequestError(
-            f"{device} does not compute as the guarantee needs, so no budget was used ({failed[0].name}: {failed[0].found}). "
+            f"{device} does not compute as the guarantee needs, so nothing was trained ({failed[0].name}: {failed[0].found}). "
             "Train on the processor, with --device cpu, or try another version of PyTorch."
         )
     return f"{name_of(device)}, torch {torch.__version__}, {precision}: {len(checks)} checks passed"

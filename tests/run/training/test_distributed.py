@@ -347,12 +347,30 @@ def briefed(ranks: Ranks, data: str, change: dict[str, Any]) -> str:
     }  # fmt: skip
     if ranks.first:
         ranks.broadcast(distributed.RunSetup(**{**told, **change}))
-        return ""
     try:
-        distributed.follow(ranks, None)
-    except RanksDisagree as error:
+        if not ranks.first:
+            distributed.follow(ranks, None)
+        elif "versions" not in change:
+            distributed.check_devices("cpu", {}, ranks)
+    except (RanksDisagree, RequestError) as error:
         return str(error)
     return "begun"
+
+
+def with_a_bad_device(ranks: Ranks, data: str) -> str:
+    """Rank 1 has a GPU that fails its checks, and reads no record."""
+
+    def failing(device: str, settings: object) -> str:
+        raise RequestError(f"{device} does not compute as the guarantee needs")
+
+    def read(*given: object) -> None:
+        raise AssertionError("records were read")
+
+    with pytest.MonkeyPatch.context() as patch:
+        if not ranks.first:
+            patch.setattr(distributed, "check_device", failing)
+            patch.setattr(DataSources, "read", read)
+        return briefed(ranks, data, {})
 
 
 def test_a_rank_with_other_records_or_versions_does_not_begin(two: Several, data: Path) -> None:
@@ -360,6 +378,12 @@ def test_a_rank_with_other_records_or_versions_does_not_begin(two: Several, data
         "other records here than rank 0 has found" in two.all(briefed, str(data), {"records": ("0" * 64, NO_PUBLIC)})[1]
     )
     assert "other versions than rank 0" in two.all(briefed, str(data), {"versions": {"gossamer": "0.0.1"}})[1]
+
+
+def test_where_the_device_of_one_rank_fails_none_begins(two: Several, data: Path) -> None:
+    first, second = two.all(with_a_bad_device, str(data))
+    assert "rank 1 could not go on, and says why. Nothing has left" in first
+    assert second == "cpu does not compute as the guarantee needs"
 
 
 def test_parts_are_whole_units() -> None:

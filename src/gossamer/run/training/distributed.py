@@ -11,7 +11,7 @@ import datetime
 import functools
 import os
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ParamSpec, cast
@@ -27,6 +27,7 @@ from gossamer.data.records import Records
 from gossamer.errors import Interrupted, NotBegun, RanksDisagree
 from gossamer.methods.method import BaseConfig, Job, State
 from gossamer.methods.synthesizer import Synthesizer
+from gossamer.privacy.device_check import check_device
 from gossamer.privacy.distributed import ALONE, Group, Next, Ranks
 from gossamer.privacy.guarantee import NeighboringRelation
 from gossamer.privacy.ledger import PrivacyLedger
@@ -149,7 +150,8 @@ def follow(ranks: Ranks, rng: Rng | None) -> Synthesizer:
 
     Raises:
         NotBegun: if rank 0 could not begin.
-        RanksDisagree: if this rank has other records or versions, or another one is gone.
+        RanksDisagree: if this rank has other records or versions, or another one has failed or is gone.
+        RequestError: if the GPU of this rank does not compute as the guarantee needs.
         Interrupted: if rank 0 has stopped.
     """
     for signum in HEARD:  # rank 0 handles them
@@ -163,6 +165,7 @@ def follow(ranks: Ranks, rng: Rng | None) -> Synthesizer:
         raise RanksDisagree(f"it has other versions than rank 0: {versions()}, not {setup.versions}.")
     tune_malloc()
     method, settings, card = setup.job
+    check_devices(setup.device, settings, ranks)
     budget, delta, relation, plan, used = setup.ledger
     ledger = PrivacyLedger(budget=budget, delta=delta, relation=relation, unit=card.unit)
     ledger.reserve(plan)
@@ -188,6 +191,18 @@ def follow(ranks: Ranks, rng: Rng | None) -> Synthesizer:
     checkpoint.keep_confined(setup.private, training.state.state_dict(), ranks)
     synthesizer: Synthesizer = ranks.broadcast(None)
     return synthesizer
+
+
+def check_devices(device: str, settings: Mapping[str, Any], ranks: Ranks) -> str:
+    """Check the GPUs of all ranks. Called by all; where one fails, none goes on. Return what the ledger says of this rank's.
+
+    Raises:
+        RequestError: if a check fails on this rank, see `check_device`.
+        RanksDisagree: if one fails on another rank.
+    """
+    found = []
+    ranks.run_on_all(lambda: found.append(check_device(local(device), settings)))
+    return found[0]
 
 
 def part_of(records: Records, job: Job[BaseConfig, State], ranks: Ranks, rng: Rng) -> Records:

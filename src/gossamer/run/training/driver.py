@@ -1,7 +1,7 @@
 """The driver of a run: it writes events and checkpoints, shows progress, and stops at Ctrl-C."""
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import closing
 from typing import Any, TypeAlias
 
@@ -9,7 +9,6 @@ from gossamer.errors import DiskFull, Diverged, Interrupted, RunFolderError, is_
 from gossamer.events import Event, Sink, progress
 from gossamer.methods.method import BaseConfig, OnPublic, State, StepResult, Training
 from gossamer.methods.synthesizer import save_model
-from gossamer.privacy import device_check
 from gossamer.privacy.accounting.cost import Odometer
 from gossamer.privacy.distributed import Next
 from gossamer.privacy.guarantee import rounded_up
@@ -46,7 +45,7 @@ def train(run: TrainingRun, data: LoadedData, *, saved: Saved | None = None) -> 
     training = job.begin(run.rng, local(run.device), run.ranks)
     checkpoint.reserve_disk(run.folder.private, disk_space.state(training.state.released), must=True)
     distributed.lead(run, data, saved)
-    if checks := check_device(local(run.device), job.settings):
+    if checks := distributed.check_devices(run.device, job.settings, run.ranks):
         run.ledger.note_device(checks)
     up_to = None
     if saved is not None:
@@ -63,17 +62,6 @@ def train(run: TrainingRun, data: LoadedData, *, saved: Saved | None = None) -> 
         checkpoint.free_reserve(run.folder.private)
         emit(Event("done", training.state.step, {}, training.state.phase))
     return training.state
-
-
-def check_device(device: str, settings: Mapping[str, Any]) -> str:
-    """Check that a GPU computes as the guarantee needs, once a process. Return what the ledger says of it; empty of a CPU.
-
-    Raises:
-        RequestError: if this machine does not have the device, or a check fails.
-    """
-    if device_check.present(device).type == "cpu":
-        return ""
-    return device_check.passed(device, settings.get("precision", "fp32"))
 
 
 def _drive(run: TrainingRun, data: LoadedData, training: Training[BaseConfig, State], emit: Sink) -> None:

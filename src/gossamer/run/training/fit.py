@@ -18,6 +18,7 @@ from gossamer.methods import METHODS
 from gossamer.methods.method import BaseConfig
 from gossamer.methods.registry import asked, try_out
 from gossamer.methods.synthesizer import Synthesizer
+from gossamer.privacy.device_check import check_device
 from gossamer.privacy.ledger import PrivacyLedger
 from gossamer.privacy.random.noise import Rng
 from gossamer.run.budget.entry import budget_log_at, place_of
@@ -27,7 +28,6 @@ from gossamer.run.storage.run_folder import RunFolder
 from gossamer.run.training import disk_space
 from gossamer.run.training.certify import train_and_certify
 from gossamer.run.training.distributed import on_every_rank, present
-from gossamer.run.training.driver import check_device
 from gossamer.run.training.plan import Request, check_takes_public, method_named, plan
 from gossamer.run.training.progress import shown, tensorboard_writer
 from gossamer.run.training.reserve import reserve
