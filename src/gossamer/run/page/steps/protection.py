@@ -92,6 +92,14 @@ def used(data_set: DataSet) -> Any:
         return None
 
 
+def limited(data_set: DataSet) -> bool:
+    """Whether these records have a limit. A budget log that cannot be read counts as none."""
+    try:
+        return data_set.card.is_file() and (report := used(data_set)) is not None and bool(report.account.limits)
+    except GossamerError:
+        return False
+
+
 def _choice(data_set: DataSet, card: "AnyCard", epsilon: float, delta: float) -> Choice:
     guarantee = {"epsilon": epsilon, "delta": delta, "unit": card.unit, "relation": "add-or-remove-one"}
     return Choice(
