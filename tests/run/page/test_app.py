@@ -10,8 +10,9 @@ from page_client import Client
 from gossamer.errors import RequestError
 from gossamer.run.cli.main import main
 from gossamer.run.page.app import STEPS, application
-from gossamer.run.page.jobs import Jobs
+from gossamer.run.page.jobs import Job, Jobs
 from gossamer.run.page.opened import Opened
+from gossamer.run.page.steps import protection
 from gossamer.run.release.verify import verify
 
 ROWS = ["patient,sex,age,ill"] + [
@@ -116,12 +117,19 @@ def test_the_way_to_the_facts(clinic, tmp_path):
     assert "--units patient" in command and "--epsilon 3" in command and "/parts " in command
 
 
-def test_what_epsilon_promises(clinic):
+def test_epsilon_and_method_are_chosen_while_a_run_begins(clinic, monkeypatch):
+    for name, chosen in (("card", []), ("fit", ["protection", "method"])):
+        monkeypatch.setattr(Jobs, "last", lambda jobs, name=name: Job(name, "", 1, 0.0, running=True, output=""))
+        assert done(clinic.get("/d/1/train")) == chosen
+
+
+def test_what_epsilon_promises(clinic, monkeypatch):
+    monkeypatch.setattr(protection, "_expected", lambda *_: "")  # takes seconds for each delta
     clinic.post("/d/1/data/divide", data={"units": "patient"})
     clinic.post("/d/1/data/look")
     page = clinic.post("/d/1/facts/declare", data=FACTS)
     text = words(page).replace("\N{NO-BREAK SPACE}", " ")
-    assert "epsilon 3 The attacker is right at most 95.3 % of the time, instead of 50 %." in text
+    assert "epsilon 3 The attacker is right at most 95.3 % of the time." in text
     assert "No run has used the budget" in text
     page = clinic.post("/d/1/protection/limit", data={"limit": "4", "delta": "0.001"})
     assert "your limit 4" in words(page)

@@ -171,9 +171,6 @@ class Walk:
 
     def train(self):
         self.press("Train")
-        if self._shots is not None:
-            self.page.locator("progress[max]").wait_for()
-            self.look("training")
         self.see("is finished")
         self.look("trained")
         self.follow("Next: judge the samples")
