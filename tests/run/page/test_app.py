@@ -165,9 +165,10 @@ def test_the_whole_way_of_a_table(clinic, tmp_path):
     folder = tmp_path / "clinic-gossamer"
     assert verify(folder / "release-1", key=str(folder / "signing-key.pem.pub")).ok
     assert (folder / "signing-key.pem").stat().st_mode & 0o777 == 0o600
-    page = words(clinic.get("/d/1/runs"))
-    assert "finished: run-1" in page
-    assert "all runs together 3.000" in page, "a bound is rounded up"
+    page = clinic.get("/d/1/runs")
+    assert '<a href="/d/1/judge?run=run-1">run-1</a>' in page.text
+    assert re.search(r"run-1 : \S+ marginals, finished 3.000", words(page))
+    assert "all runs together 3.000" in words(page), "a bound is rounded up"
     assert clinic.get("/d/1/file/run-1/samples.png").headers["content-type"] == "image/png"
     report = clinic.get("/d/1/file/run-1/report.html")
     assert "script" not in report.headers["content-security-policy"]

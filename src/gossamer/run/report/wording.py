@@ -22,7 +22,7 @@ _ATTACKS = {
     "Monte-Carlo instance attack": "The attacker accuses the records with the most samples close by.",
     "GAN-Leaks, full black-box": "The attacker accuses the records that are closest to a sample.",
     "GAN-Leaks, calibrated": "The attacker accuses records that are closer to a sample than to other real records.",
-    "DOMIAS": "The attacker accuses records like which there are more samples than other real records.",
+    "DOMIAS": "The attacker accuses records around which samples are denser than other real records.",
     "near-copies": "The run has copied members if more samples are very close to them than to other real records.",
     "marginals of samples": "The attacker accuses rows whose values are more frequent in the samples than in other real rows.",
     "marginals of the generator": "The attacker accuses rows whose values are more frequent in the generator than elsewhere.",
