@@ -1118,6 +1118,7 @@ Mutant("ranks: every rank adds noise", "privacy/distributed.py", "        total 
     Mutant('every user can read the token of the page', 'run/page/server.py', 'opening(guard.address), private=True', 'opening(guard.address)', 'tests/run/page/test_server.py -k token'),
     Mutant('the page listens to the network', 'run/page/server.py', 'listening.bind((HOST, port))', 'listening.bind(("", port))', 'tests/run/page/test_server.py -k this_machine'),
     Mutant('what was measured is declared without being accepted', 'run/page/card_form.py', '        elif f"accept.{field.name}" in form:', '        elif True:', 'tests/run/page/test_card_form.py -k accepted'),
+    Mutant('measured values of columns are accepted unless the owner unticks them', 'run/page/templates/facts.html', 'name="accept.{{ at }}" value="1"{% if accepted %} checked{% endif %}>', 'name="accept.{{ at }}" value="1" checked>', 'tests/run/page/test_app.py -k way_to_the_facts'),
     Mutant('measured values of a column are declared without being accepted', 'run/page/card_form.py', 'f"accept.column.{number}" in form and ', 'True and ', 'tests/run/page/test_card_form.py -k by_itself'),
     Mutant('the page follows a link out of its folder', 'run/page/opened.py', ' or path.resolve().parent != self.folder.resolve()', '', 'tests/run/page/test_opened.py -k link'),
     Mutant('the page shows any file of a run', 'run/page/app.py', 'name not in _SHOWN or ', '', 'tests/run/page/test_app.py -k no_sample'),

@@ -19,7 +19,7 @@ from gossamer.methods.synthesizer import Synthesizer
 from gossamer.privacy.random.noise import Rng
 from gossamer.run.evaluation import attack as attacking
 from gossamer.run.evaluation import picture_attacks
-from gossamer.run.report.wording import attack_rows, verdict
+from gossamer.run.report.wording import attack_rows, attacks_in_words, verdict
 
 Run = Callable[..., Any]
 BLACK_BOX = {
@@ -73,6 +73,7 @@ def test_all_attacks_that_apply_to_a_dpgan_run(
     assert found["left_out"] == {}
     assert {entry["attack"] for entry in found["attacks"]} == BLACK_BOX | WHITE_BOX
     for entry in found["attacks"]:
+        assert len(attacks_in_words([entry])) == 1
         assert entry["lowest"] <= entry["low"] <= entry["value"] <= entry["high"] <= 1
         assert entry["internal"]
         assert (entry["roc"] is None) == (not entry["tpr"])

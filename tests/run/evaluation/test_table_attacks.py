@@ -18,6 +18,7 @@ from gossamer.errors import DataError
 from gossamer.methods.marginals.nets import Field
 from gossamer.run.evaluation.attack_kind import Target
 from gossamer.run.evaluation.table_attacks import TableAttacks, _by_generator
+from gossamer.run.report.wording import attacks_in_words
 
 Run = Callable[..., Any]
 NAMES = ["person", *"abcd"]
@@ -61,6 +62,8 @@ def test_all_attacks_on_a_table(gossamer: Run, place: Path) -> None:
     isolated = [f"{name}, the most isolated tenth" for name in twice]
     distances = ["GAN-Leaks, full black-box", "GAN-Leaks, calibrated", "near-copies"]
     assert sorted(names) == sorted([*distances, *twice, *isolated])
+    assert all(attacks_in_words([entry]) for entry in found.json["attacks"])
+    assert len(attacks_in_words(found.json["attacks"])) == 7, "the most isolated tenth is explained once"
     assert "marginals keeps no discriminator" in found.json["left_out"]["white-box and oracle TVD"]
     on = found.json["on"]
     assert "The members are the run's own records." in on and "150 of 300 members and 150 of 300 non-members" in on
@@ -69,6 +72,7 @@ def test_all_attacks_on_a_table(gossamer: Run, place: Path) -> None:
     best = next(entry for entry in found.json["attacks"] if entry["attack"] == "marginals of the generator")
     assert best["low"] > 0.55  # no noise, and 300 rows in 36 cells a pair
     page = (place / "RUN" / "report.html").read_text()
+    assert "rows whose values are more frequent in the generator" in page
     assert "ROC of marginals of the generator" in page and "The DCR Delusion" in page
 
 

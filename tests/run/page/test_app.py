@@ -10,8 +10,9 @@ from page_client import Client
 from gossamer.errors import RequestError
 from gossamer.run.cli.main import main
 from gossamer.run.page.app import STEPS, application
-from gossamer.run.page.jobs import Jobs
+from gossamer.run.page.jobs import Job, Jobs
 from gossamer.run.page.opened import Opened
+from gossamer.run.page.steps import protection
 from gossamer.run.release.verify import verify
 
 ROWS = ["patient,sex,age,ill"] + [
@@ -60,6 +61,17 @@ def words(page):
     return " ".join(re.sub(r"<[^>]+>", " ", page.text).split())
 
 
+def done(page):
+    """The steps that have a check mark."""
+    return re.findall(r'class="done"><a href="/d/1/(\w+)"', page.text)
+
+
+def lines_of_columns(page):
+    """The line of each column, and whether the column is open."""
+    found = re.findall(r'<details class="column"( open)?>\s*<summary>(.*?)</summary>', page.text, re.DOTALL)
+    return [(re.sub(r"<[^>]+>", "", line), bool(is_open)) for is_open, line in found]
+
+
 def test_every_step_opens_before_anything_is_done(clinic):
     for name, step in STEPS.items():
         page = clinic.get(f"/d/1/{name}")
@@ -77,29 +89,51 @@ def test_the_way_to_the_facts(clinic, tmp_path):
     page = clinic.get("/d/1/facts")
     assert "Use 0 to 120" not in words(page)
     assert 'name="accept.' in page.text and " checked" not in page.text, "no measured value is accepted by default"
+    assert lines_of_columns(page) == [
+        ("sex category, needs an answer", True), ("age whole number, needs an answer", False),
+        ("ill category, needs an answer", False),
+    ]  # fmt: skip
+    assert done(page) == ["data"]
     page = clinic.post("/d/1/facts/declare", data=FACTS | {"declared_size": ""})
     assert page.status_code == 400 and "accept the measured value" in words(page)
     assert 'value="120"' in page.text, "what was written is still there"
+    accepted = FACTS | {"column.0.values": "", "accept.column.0": "1", "column.1.low": "", "column.1.high": ""}
+    assert lines_of_columns(clinic.post("/d/1/facts/declare", data=accepted)) == [
+        ("sex category: as measured", False), ("age whole number, needs an answer", True), ("ill category: no|yes", False),
+    ]  # fmt: skip
     assert not (tmp_path / "clinic-gossamer" / "card.toml").exists()
     page = clinic.post("/d/1/facts/declare", data=FACTS)
     assert page.path == "/d/1/protection"
     assert "declared_size = 240" in (tmp_path / "clinic-gossamer" / "card.toml").read_text()
+    assert done(page) == ["data", "facts"]
+    assert lines_of_columns(clinic.get("/d/1/facts"))[1] == ("age whole number: 0 to 120", False)
+    assert done(clinic.get("/d/1/protection?epsilon=3")) == ["data", "facts"], "compared, not chosen"
     page = clinic.get("/d/1/method?epsilon=3")
+    assert done(page) == ["data", "facts", "protection"]
     assert "marginals" in words(page) and "epsilon 3" in words(page)
     page = clinic.get("/d/1/train?method=marginals&epsilon=3&delta=0.001")
+    assert done(page) == ["data", "facts", "protection", "method"]
     command = re.search(r"gossamer fit marginals[^<]*", page.text)[0]
     assert "--units patient" in command and "--epsilon 3" in command and "/parts " in command
 
 
-def test_what_epsilon_promises(clinic):
+def test_epsilon_and_method_are_chosen_while_a_run_begins(clinic, monkeypatch):
+    for name, chosen in (("card", []), ("fit", ["protection", "method"])):
+        monkeypatch.setattr(Jobs, "last", lambda jobs, name=name: Job(name, "", 1, 0.0, running=True, output=""))
+        assert done(clinic.get("/d/1/train")) == chosen
+
+
+def test_what_epsilon_promises(clinic, monkeypatch):
+    monkeypatch.setattr(protection, "_expected", lambda *_: "")  # takes seconds for each delta
     clinic.post("/d/1/data/divide", data={"units": "patient"})
     clinic.post("/d/1/data/look")
     page = clinic.post("/d/1/facts/declare", data=FACTS)
     text = words(page).replace("\N{NO-BREAK SPACE}", " ")
-    assert "epsilon 3 The attacker is right at most 95.3 % of the time, instead of 50 %." in text
+    assert "epsilon 3 The attacker is right at most 95.3 % of the time." in text
     assert "No run has used the budget" in text
     page = clinic.post("/d/1/protection/limit", data={"limit": "4", "delta": "0.001"})
     assert "your limit 4" in words(page)
+    assert done(clinic.get("/d/1/data")) == ["data", "facts", "protection"], "a limit was chosen"
     page = clinic.post("/d/1/protection/limit", data={"limit": "many", "delta": "0.001"})
     assert page.status_code == 400 and "must be numbers" in words(page)
     page = clinic.get("/d/1/protection?epsilon=4&delta=0.002")
@@ -116,7 +150,9 @@ def test_the_whole_way_of_a_table(clinic, tmp_path):
     ):  # fmt: skip
         assert clinic.post(f"/d/1/{where}", data=form).status_code == 200, where
     assert "Differentially private: epsilon 3" in words(clinic.get("/d/1/train"))
+    assert done(clinic.get("/d/1/data")) == ["data", "facts", "protection", "method", "train", "judge"]
     page = words(clinic.get("/d/1/judge"))
+    assert "GAN-Leaks, calibrated The attacker accuses records that are closer to a sample" in page
     assert "May you publish what follows? Private figures: do not publish them No." in page
     assert page.count("Private figures: do not publish them") == 3
     page = clinic.post("/d/1/release/make", data={"run": "run-1", "samples": "50", "made_by": "me", "expires": "soon"})
@@ -129,9 +165,10 @@ def test_the_whole_way_of_a_table(clinic, tmp_path):
     folder = tmp_path / "clinic-gossamer"
     assert verify(folder / "release-1", key=str(folder / "signing-key.pem.pub")).ok
     assert (folder / "signing-key.pem").stat().st_mode & 0o777 == 0o600
-    page = words(clinic.get("/d/1/runs"))
-    assert "finished: run-1" in page
-    assert "all runs together 3.000" in page, "a bound is rounded up"
+    page = clinic.get("/d/1/runs")
+    assert '<a href="/d/1/judge?run=run-1">run-1</a>' in page.text
+    assert re.search(r"run-1 : \S+ marginals, finished 3.000", words(page))
+    assert "all runs together 3.000" in words(page), "a bound is rounded up"
     assert clinic.get("/d/1/file/run-1/samples.png").headers["content-type"] == "image/png"
     report = clinic.get("/d/1/file/run-1/report.html")
     assert "script" not in report.headers["content-security-policy"]

@@ -136,23 +136,23 @@ class Walk:
         self.follow("Next: declare the public facts")
 
     def declare(self, title, facts):
-        """Declare the facts by label. What was measured is accepted box by box where there is a box."""
+        """Declare the facts by name. What was measured is accepted box by box. Folded columns are opened by keyboard."""
         self.page.get_by_label("What is the data set called?").fill(title)
         self.page.get_by_label("Under which name does the budget log count it?").fill(title.lower())
+        self.look("facts")
         for name, value in facts.items():
             field = self.page.locator(f'[name="{name}"]')
+            column = self.page.locator("details.column", has=field)
+            if column.count() and column.get_attribute("open") is None:
+                column.locator("summary").press("Enter")
             if value is True:
-                for measured in self.page.locator("details.measured").all():
-                    if measured.locator(f'[name="{name}"]').count():
-                        measured.locator("summary").click()
-                        if measured.get_by_text("Some values are missing").count():
-                            self.page.locator(f'[name="{name.removeprefix("accept.")}.missing"]').check()
+                if column.get_by_text("Some values are missing").count():
+                    self.page.locator(f'[name="{name.removeprefix("accept.")}.missing"]').check()
                 field.check()
             elif field.evaluate("field => field.tagName") == "SELECT":
                 field.select_option(value)
             else:
                 field.fill(value)
-        self.look("facts")
         self.press("Declare these facts public")
         self.see("Choose epsilon for one run")
 
@@ -338,7 +338,7 @@ if __name__ == "__main__":
             way.declare("Digits", PICTURES)
         else:
             way.examine(units="patient", divide=True)
-            kept = way.page.locator("details.measured").count()
+            kept = way.page.locator('[name^="accept.column"]').count()
             way.declare("Clinic", {"accept.declared_size": True, "unit": "patient", "label": "readmitted"} | {
                 f"accept.column.{number}": True for number in range(1, kept + 1)
             })  # fmt: skip

@@ -1,6 +1,14 @@
-"""The heat map of total variation in the internal report."""
+"""The histograms of samples, and the heat map of total variation in the internal report."""
 
-from gossamer.run.report.columns import MOST_DRAWN, apart
+import itertools
+
+import numpy as np
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+
+from gossamer.data.tables.any_card import card_from
+from gossamer.data.tables.card import TableCard
+from gossamer.data.tables.samples import TableSamples
+from gossamer.run.report.columns import MOST_DRAWN, _drawn, apart
 
 CARD = {"column": [{"name": "id", "kind": "key"}, *({"name": name, "kind": "category"} for name in "cab")]}
 
@@ -38,3 +46,31 @@ def test_a_wide_table_is_drawn_in_part() -> None:
         [(1, 0, 0.1)],
         0.1,
     )
+
+
+def test_no_word_of_the_histograms_is_over_another_or_cut() -> None:
+    """Names of values that do not fit beside each other are turned, and a long list of last bars gets a line."""
+    places, bins = ["abroad", "east", "north", "south", "west"], {"kind": "integer", "bounds": [0, 59000]}
+    columns = [
+        {"name": "sex", "kind": "category", "values": ["f", "m", "x"]},
+        {"name": "region", "kind": "category", "values": places, "outside": "other"},
+        {"name": "admitted", "kind": "date", "bounds": ["2023-01-01", "2025-12-31"]},
+        {"name": "a name of many letters", "special": [-1, -2, -3], "missing": True, **bins},
+    ]
+    card = card_from({"title": "T", "data_set": "t", "declared_size": 100, "unit": "record", "column": columns})
+    assert isinstance(card, TableCard)
+    figure = _drawn(TableSamples(np.zeros((10, len(columns)), dtype=np.int32), card))
+    FigureCanvasAgg(figure).draw()
+    shown = [axes for axes in figure.axes if axes.get_visible()]
+    turned = [axes.get_xticklabels()[0].get_rotation() > 0 for axes in shown]
+    assert turned == [False, True, False, False]
+    titles = [axes.title for axes in shown]
+    flat = [
+        label
+        for axes, is_turned in zip(shown, turned, strict=True)
+        if not is_turned
+        for label in axes.get_xticklabels()
+    ]
+    boxes = [text.get_window_extent() for text in (*titles, *flat)]
+    assert not any(one.overlaps(other) for one, other in itertools.combinations(boxes, 2))
+    assert all(figure.bbox.x0 <= box.x0 and box.x1 <= figure.bbox.x1 and box.y0 >= 0 for box in boxes)

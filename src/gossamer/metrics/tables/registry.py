@@ -296,8 +296,8 @@ def _learnt(suffix: str, form: str) -> tuple[Figure, ...]:
     return (
         Figure(
             "accuracy" + suffix,
-            f"Gradient boosting trained only on these synthetic rows, {form}, gets the label of {{value}} of real test rows "
-            "right ({range}).",
+            f"A classifier (gradient boosting) trained only on these synthetic rows, {form}, gets the label of {{value}} of "
+            "real test rows right ({range}).",
             share=True,
             bar=f"the synthetic rows, {form}",
         ),
@@ -320,8 +320,8 @@ def _learnt(suffix: str, form: str) -> tuple[Figure, ...]:
         ),
         *_pair(
             "R2" + suffix,
-            f"Gradient boosting trained only on these synthetic rows, {form}, explains {{value}} ({{range}}) of the label's "
-            "variance among real test rows; 1 is best.",
+            f"A model (gradient boosting) trained only on these synthetic rows, {form}, explains {{value}} ({{range}}) of the "
+            "label's variance among real test rows; 1 is best.",
             "Trained on the real training rows, it explains {value} ({range}).",
         ),
     )

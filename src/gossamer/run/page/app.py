@@ -15,6 +15,7 @@ from starlette.routing import Route
 
 from gossamer.errors import GossamerError, RequestError
 from gossamer.lazy import Lazy
+from gossamer.run.page.jobs import Job
 from gossamer.run.page.opened import DataSet, Opened
 from gossamer.run.page.steps import data, facts, judge, method, protection, release, runs, train
 from gossamer.run.page.steps.step import Step
@@ -157,17 +158,22 @@ def _shown(data_set: DataSet, step: Step, query: QueryParams, *, error: str, giv
         content, error = step.show(data_set, QueryParams()), error or str(failed)
     job = data_set.jobs.last()
     return _page(
-        f"{step.name}.html", status=400 if error else 200, data_set=data_set, steps=STEPS.values(), step=step,
-        done=_done(data_set), job=job, running=job is not None and job.running, error=error, given=given, **content,
+        f"{step.name}.html", status=400 if error else 200, data_set=data_set, steps=STEPS.values(), step=step, job=job,
+        done=_done(data_set, step, query, job), running=job is not None and job.running, error=error, given=given,
+        **content,
     )  # fmt: skip
 
 
-def _done(data_set: DataSet) -> set[str]:
-    """The steps that have left a file."""
+def _done(data_set: DataSet, step: Step, query: QueryParams, job: Job | None) -> set[str]:
+    """The steps that have left a file, or a choice: in a run, or in the address of the step that is shown."""
     finished = [data_set.run(name) for name in data_set.finished()]
+    begun = bool(finished or data_set.unfinished() or (job is not None and job.running and job.name == train.FIT))
+    compared = step is protection.STEP  # its address has what the user compares, and no choice
     left = {
         "data": data_set.draft.is_file(),
         "facts": data_set.card.is_file(),
+        "protection": begun or ("epsilon" in query and not compared) or protection.limited(data_set),
+        "method": begun or "method" in query,
         "train": bool(finished),
         "judge": any(run.metrics() or run.attacked for run in finished),
         "release": bool(data_set.releases()),

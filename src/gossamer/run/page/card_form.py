@@ -31,11 +31,11 @@ KINDS = (
     ("category", "category: one of a list of values"), ("integer", "whole number"), ("number", "number"), ("date", "date"),
     ("key", "identifier: samples get running numbers"), ("", "leave this column out"),
 )  # fmt: skip
+KIND_NAMES = {kind: words.partition(":")[0] for kind, words in KINDS} | {"": "left out", "derived": "computed"}
+"""Short: for the line of a column."""
 OUTSIDE = (
     ("refuse", "a mistake: refuse it"), ("clip", "the nearer bound"), ("other", "a value of its own, called other"),
 )  # fmt: skip
-
-
 _SUGGESTED = ("clip", "other")
 """What the form proposes for another number, and for another category, where values were only measured: the records for tests
 may have values that those for training lack."""

@@ -154,11 +154,6 @@ class Jobs:
         job = self.last()
         return job if job is not None and job.running else None
 
-    def ended(self, name: str, about: str = "") -> Job | None:
-        """Return the last job of this name, if it is the newest one and has ended."""
-        job = self.last()
-        return job if job is not None and not job.running and (job.name, job.about) == (name, about) else None
-
     def output(self, name: str) -> Job | None:
         """Return what the last job of this name printed, whatever came after it."""
         if not self._log(name).is_file():

@@ -17,7 +17,7 @@ DRAWN = 10_000
 """Rows of the histograms."""
 MOST_DRAWN = 60
 """Columns of the picture."""
-_ACROSS = 4
+_ACROSS = 3
 _HEIGHT = 1.7
 """Inches of a row of histograms."""
 _LABELLED = 8
@@ -27,38 +27,39 @@ _NAMED = 5
 """Pairs that are written out."""
 _LEAST_FULL = 0.05
 """Total variation of full colour, at least: so noise alone has little colour."""
-_BESIDE = 24
-"""Letters of all names on an axis that fit beside each other; more are turned."""
+_BESIDE = 26
+"""Letters that fit along an axis. Names that are longer than the space between them are turned."""
 
 
 def histograms(samples: TableSamples) -> bytes:
     """A PNG with a histogram of the codes of each column, of the first 60 columns."""
-    columns = samples.card.columns[:MOST_DRAWN]
-    down = math.ceil(len(columns) / _ACROSS)
-    plain: Any = {"text.parse_math": False, "font.family": "DejaVu Sans", "font.size": 7}
+    plain: Any = {"text.parse_math": False, "font.family": "DejaVu Sans", "font.size": 8, "axes.titlesize": 8}
     with matplotlib.rc_context(plain), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # a name may have letters that the font lacks
-        figure = Figure(figsize=(9, _HEIGHT * down), dpi=110)
-        margins = {
-            "bottom": 0.5 / (_HEIGHT * down),
-            "top": 1 - 0.25 / (_HEIGHT * down),
-        }  # half and a quarter of an inch
-        figure.subplots_adjust(left=0.05, right=0.99, wspace=0.3, hspace=0.85, **margins)
-        grid = figure.subplots(down, _ACROSS, squeeze=False).flatten()
-        for axes, column, codes in zip(grid, columns, samples.codes.T, strict=False):
-            shares = np.bincount(codes, minlength=column.size) / max(1, len(codes))
-            axes.bar(np.arange(column.size), 100 * shares, width=0.9, color="#3b6ea5")
-            axes.set_title(_short(column.name) + _last_bars(column), fontsize=8)
-            positions, words = _ticks(column)
-            crowded = sum(map(len, words)) > _BESIDE
-            axes.set_xticks(positions, words, rotation=30 * crowded, ha="right" if crowded else "center")
-            axes.yaxis.set_major_formatter("{x:g} %")
-            axes.spines[["top", "right"]].set_visible(False)
-        for axes in grid[len(columns) :]:
-            axes.set_visible(False)
         file = io.BytesIO()
-        figure.savefig(file, format="png", metadata={"Software": None})
+        _drawn(samples).savefig(file, format="png", metadata={"Software": None})
     return file.getvalue()
+
+
+def _drawn(samples: TableSamples) -> Figure:
+    """A figure with an axis for each column."""
+    columns = samples.card.columns[:MOST_DRAWN]
+    down = math.ceil(len(columns) / _ACROSS)
+    figure = Figure(figsize=(7.2, _HEIGHT * down), dpi=140, layout="constrained")
+    grid = figure.subplots(down, _ACROSS, squeeze=False).flatten()
+    for axes, column, codes in zip(grid, columns, samples.codes.T, strict=False):
+        shares = np.bincount(codes, minlength=column.size) / max(1, len(codes))
+        axes.bar(np.arange(column.size), 100 * shares, width=0.9, color="#3b6ea5")
+        axes.set_title(_short(column.name) + _last_bars(column))
+        positions, words = _ticks(column)
+        apart = (positions[1] if len(positions) > 1 else column.size) / column.size
+        crowded = max(map(len, words)) > _BESIDE * apart
+        axes.set_xticks(positions, words, rotation=30 * crowded, ha="right" if crowded else "center")
+        axes.yaxis.set_major_formatter("{x:g} %")
+        axes.spines[["top", "right"]].set_visible(False)
+    for axes in grid[len(columns) :]:
+        axes.set_visible(False)
+    return figure
 
 
 def first_rows(samples: TableSamples) -> list[list[str]]:
@@ -109,8 +110,8 @@ def _last_bars(column: Column) -> str:
     """What stands after the bins or values of a column, for its title."""
     apart = [*(["0"] * column.zero), *map(str, column.special)]
     apart += ["other"] * (column.other_code is not None) + ["missing"] * column.missing
-    return f"; last bar{'s' * (len(apart) > 1)}: {', '.join(apart)}" if apart else ""
+    return f"\nlast bar{'s' * (len(apart) > 1)}: {_short(', '.join(apart), 2 * _LETTERS)}" if apart else ""
 
 
-def _short(text: str) -> str:
-    return text if len(text) <= _LETTERS else f"{text[: _LETTERS - 1]}…"
+def _short(text: str, letters: int = _LETTERS) -> str:
+    return text if len(text) <= letters else f"{text[: letters - 1]}…"

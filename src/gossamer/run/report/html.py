@@ -146,7 +146,8 @@ def _attacks(path: Path) -> dict[str, Any] | None:
             for entry in report["attacks"]
             if entry["roc"]
         ]
-        return {**report, "head": head, "rows": rows, "curves": curves}
+        words = wording.attacks_in_words(report["attacks"])
+        return {**report, "head": head, "rows": rows, "words": words, "curves": curves}
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise RunFolderError(
             f"{path} does not hold what attacks found ({type(error).__name__}: {error}); write it again with "

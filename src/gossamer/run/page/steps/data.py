@@ -30,18 +30,16 @@ def show(data_set: DataSet, _query: QueryParams) -> Mapping[str, Any]:
             columns = tables.open_source(data_set.used, split="train", where=data_set.name).names
         except GossamerError as error:
             problem = str(error)
-    looked = data_set.jobs.output("card")
-    divided = data_set.jobs.output("split")
+    looked, divided = data_set.jobs.output("card"), data_set.jobs.output("split")
+    notes, counts = looked.notes if looked else [], divided.notes if divided and data_set.parts else []
     return {
         "is_table": is_table,
         "is_embedded": data_set.data in EMBEDDED,
         "columns": columns,
         "problem": problem,
         "found": draft_of(data_set.draft) if data_set.draft.is_file() else None,
-        "notes": []
-        if looked is None
-        else [note.removeprefix("Note: ") for note in looked.notes if note.startswith("Note: ")],
-        "divided": [] if divided is None or data_set.parts is None else _counts(divided.notes),
+        "notes": [note.removeprefix("Note: ") for note in notes if note.startswith("Note: ")],
+        "divided": [count for count in counts if count.startswith(("train: ", "test: "))],
     }
 
 
@@ -82,11 +80,6 @@ def reading_flags(data_set: DataSet, units: str) -> list[str]:
 def _reading(opened: Opened, data_set: DataSet, form: QueryParams) -> DataSet:
     """Keep how the records are read."""
     return opened.change(data_set, {name: form[name].strip() for name in READING if name in form})
-
-
-def _counts(notes: list[str]) -> list[str]:
-    """How many records each part has, as `split` says it."""
-    return [note for note in notes if note.startswith(("train: ", "test: "))]
 
 
 STEP = Step("data", "Data", show, {"divide": divide, "look": look})

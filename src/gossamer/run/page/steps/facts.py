@@ -29,6 +29,7 @@ def show(data_set: DataSet, _query: QueryParams) -> Mapping[str, Any]:
         "more": more,
         "columns": card_form.columns_of(draft, card) if "column" in draft else [],
         "kinds": card_form.KINDS,
+        "kind_names": card_form.KIND_NAMES,
         "outside": card_form.OUTSIDE,
         "declared": bool(card),
     }

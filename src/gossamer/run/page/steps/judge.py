@@ -79,7 +79,8 @@ def _attacks(folder: "RunFolder") -> dict[str, Any] | None:
     try:
         report = json.loads(path.read_text(encoding="utf-8"))
         head, *rows = wording.attack_rows(report["attacks"])
-        return {"head": head, "rows": rows, "verdict": report["verdict"], "on": report["on"]}
+        words = wording.attacks_in_words(report["attacks"])
+        return {"head": head, "rows": rows, "words": words, "verdict": report["verdict"], "on": report["on"]}
     except (ValueError, KeyError, TypeError):
         raise RunFolderError(f"{path} does not hold what attacks found. Attack the run again.") from None
 

@@ -1,7 +1,6 @@
 """The third step: choose epsilon, and limit what all runs may use together."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from starlette.datastructures import QueryParams
@@ -25,23 +24,6 @@ else:
 
 EPSILONS = (0.5, 1.0, 2.0, 3.0, 5.0, 10.0)
 """What the page compares."""
-
-
-@dataclass(frozen=True)
-class Choice:
-    """What an epsilon means for these records.
-
-    Args:
-        epsilon: the budget of one run.
-        words: the guarantee in words, as in the report.
-        certainty: how often an attacker who guesses from an even chance is right at most, as a share.
-        expected: what to expect of the samples, in a sentence.
-    """
-
-    epsilon: float
-    words: Mapping[str, Any]
-    certainty: float
-    expected: str
 
 
 def show(data_set: DataSet, query: QueryParams) -> Mapping[str, Any]:
@@ -92,14 +74,23 @@ def used(data_set: DataSet) -> Any:
         return None
 
 
-def _choice(data_set: DataSet, card: "AnyCard", epsilon: float, delta: float) -> Choice:
-    guarantee = {"epsilon": epsilon, "delta": delta, "unit": card.unit, "relation": "add-or-remove-one"}
-    return Choice(
-        epsilon,
-        promise.in_words(guarantee),
-        promise.certainty(epsilon, delta),
-        _expected(data_set, card, epsilon, delta),
-    )
+def limited(data_set: DataSet) -> bool:
+    """Whether these records have a limit. A budget log that cannot be read counts as none."""
+    try:
+        return data_set.card.is_file() and (report := used(data_set)) is not None and bool(report.account.limits)
+    except GossamerError:
+        return False
+
+
+def _choice(data_set: DataSet, card: "AnyCard", epsilon: float, delta: float) -> dict[str, Any]:
+    """What an epsilon means for these records. certainty: how often an attacker is right at most, as a share and in words."""
+    certainty = promise.certainty(epsilon, delta)
+    return {
+        "epsilon": epsilon,
+        "certainty": certainty,
+        "guess": promise.percent_up(certainty),
+        "expected": _expected(data_set, card, epsilon, delta),
+    }
 
 
 def _expected(data_set: DataSet, card: "AnyCard", epsilon: float, delta: float) -> str:
