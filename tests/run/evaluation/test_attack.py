@@ -315,6 +315,7 @@ def test_a_verdict_names_success_failure_and_the_limits() -> None:
     assert failed[0] == "These 2 attacks failed: none recognised members better than guessing."
     assert failed[1].startswith("Others may not.")
     assert "no formal guarantee" in failed[-1]
+    assert "looks like" not in failed[1]
     mixed = verdict([entry("a", 0.3), entry("b", 0.6), entry("b", 0.7)], {"epsilon": 3.0})
     assert mixed[0] == "1 of these 2 attacks recognised members better than guessing: b."
     assert "Strongest: b, share 0.8 (0.7 to 0.9)" in mixed[1]
@@ -323,6 +324,18 @@ def test_a_verdict_names_success_failure_and_the_limits() -> None:
     rare = verdict([entry("a", 0.3, tpr=0.02)], INFINITE)
     assert any("at 1\u00a0% false alarms a finds 2.0\u00a0%" in sentence for sentence in rare)
     assert verdict([], INFINITE) == ["No attack was possible, so nothing is known about leaks."]
+
+
+def test_the_best_of_many_figures_is_no_success_where_luck_explains_it() -> None:
+    """Of 20 figures, one must be 3.02 standard errors above chance; alone, 1.96. Half an interval here is 0.1."""
+    others = [entry(f"a{number}", 0.4) for number in range(19)]
+    lucky = verdict([*others, entry("b", 0.553)], INFINITE)
+    assert lucky[0] == "These 20 attacks failed: none recognised members better than guessing."
+    assert lucky[1] == "By itself, 1 of their 20 figures looks like a success. Luck gives one in 40."
+    assert verdict([*others, entry("b", 0.555)], INFINITE)[0].startswith("1 of these 20 attacks recognised members")
+    assert verdict([entry("b", 0.501)], INFINITE)[0].startswith("1 of these 1 attacks recognised members")
+    rare = verdict([*others, entry("b", 0.4, tpr=0.02)], INFINITE)
+    assert any("false alarms b finds" in sentence for sentence in rare)
 
 
 def test_a_rate_with_too_few_records_shows_its_upper_end_only() -> None:

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from statistics import NormalDist
 from typing import Any
 
 from gossamer.data.card import Kind
@@ -92,16 +93,23 @@ def _points(entry: dict[str, Any]) -> str:
 def verdict(attacks: list[dict[str, Any]], guarantee: dict[str, Any]) -> list[str]:
     """What the attacks of `run.attack` found, in plain words, and what that cannot show.
 
-    An attack has succeeded where the 95 % interval of one of its figures lies above chance.
+    An attack has succeeded where one of its figures lies above chance by more than luck among so many figures explains.
     """
     names = list(dict.fromkeys(entry["attack"] for entry in attacks))
     if not names:
         return ["No attack was possible, so nothing is known about leaks."]
-    caught = [entry for entry in attacks if entry["low"] > entry["chance"]]
+    many = len(attacks)
+    caught = [entry for entry in attacks if _beyond_luck(entry, many, entry["chance"])]
     won = list(dict.fromkeys(entry["attack"] for entry in caught))
     if not won:
+        alone = sum(entry["low"] > entry["chance"] for entry in attacks)
         sentences = [
             f"These {len(names)} attacks failed: none recognised members better than guessing.",
+            *(
+                [f"By itself, {alone} of their {many} figures looks like a success. Luck gives one in 40."]
+                if alone
+                else []
+            ),
             "Others may not. Another attack, other records or more samples could succeed; attacks show leaks, never that there "
             "are none.",
         ]
@@ -110,10 +118,10 @@ def verdict(attacks: list[dict[str, Any]], guarantee: dict[str, Any]) -> list[st
         sentences = [
             f"{len(won)} of these {len(names)} attacks recognised members better than guessing: {', '.join(won)}.",
             f"Strongest: {best['attack']}, {best['measure']} {best['value']:.3g} ({best['low']:.3g} to {best['high']:.3g}); "
-            f"guessing gives {best['chance']:.3g}. By luck alone, about one figure in 40 would look like a success.",
+            f"guessing gives {best['chance']:.3g}. Luck among {many} figures gives such a result in one run of 40 at most.",
             "Where an attack failed, another may not: attacks show leaks, never that there are none.",
         ]
-    sure = [entry for entry in attacks if entry["tpr"] and entry["tpr"]["0.01"]["low"] > 0.01]
+    sure = [entry for entry in attacks if entry["tpr"] and _beyond_luck(entry["tpr"]["0.01"], many, 0.01)]
     if sure:
         best = max(sure, key=lambda entry: entry["tpr"]["0.01"]["low"])
         sentences.append(
@@ -129,6 +137,13 @@ def verdict(attacks: list[dict[str, Any]], guarantee: dict[str, Any]) -> list[st
             "The guarantee limits every attacker, whatever was found here: it does not rest on these figures."
         )
     return sentences
+
+
+def _beyond_luck(entry: dict[str, Any], many: int, chance: float) -> bool:
+    """Whether a figure is above chance as one of so many (Bonferroni). A normal approximation widens its 95 % interval."""
+    z = NormalDist().inv_cdf
+    wider = z(1 - 0.025 / many) / z(0.975)
+    return bool(entry["value"] - wider * (entry["value"] - entry["low"]) > chance)
 
 
 def control(separability: Estimate, *, units: bool, unit: str) -> list[str]:
