@@ -87,7 +87,7 @@ class PictureAttacks(AttackKind):
 
     def fingerprints(self, records: Records) -> tuple[str, str]:
         """See `AttackKind.fingerprints`."""
-        record_digests, without_units = digests(records), dataclasses.replace(records, units=None, names=None)
+        record_digests, without_units = digests(records.images), dataclasses.replace(records, units=None, names=None)
         return fingerprint(records, record_digests), fingerprint(without_units, record_digests)
 
     def array(self, records: Any) -> Array:
