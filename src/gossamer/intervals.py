@@ -133,4 +133,5 @@ def jackknife(
         return Estimate(value, lowest, highest, n, computed_on)
     error = math.sqrt((groups - 1) / groups * float(((numbers - numbers.mean()) ** 2).sum()))
     half = float(stats.t.ppf(0.5 + LEVEL / 2, groups - 1)) * error
-    return Estimate(value, max(lowest, value - half), min(highest, value + half), n, computed_on)
+    low, high = min(value, max(lowest, value - half)), max(value, min(highest, value + half))  # rounding of the value
+    return Estimate(value, low, high, n, computed_on)

@@ -104,7 +104,7 @@ def test_npy_files_beside_class_folders_are_passed_over(tmp_path: Path) -> None:
 @pytest.mark.parametrize("form", ["npy", "npz", "idx"])
 def test_large_plain_arrays_stay_in_their_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, form: str) -> None:
     """From the reader to a draw: images, and labels that need no converting, are pages of the file they came in."""
-    monkeypatch.setattr(npz.member, "__kwdefaults__", {"map_from": 1})
+    monkeypatch.setattr(npz, "MAP_FROM", 1)
     if form == "npy":
         source = as_folder(tmp_path / "arrays", images=IMAGES, labels=LABELS)
     elif form == "npz":
@@ -234,7 +234,7 @@ def test_every_conversion_is_the_same_on_the_disk(
         "parts": as_folder(tmp_path / "parts", images=IMAGES, labels=np.where(LABELS == 2, -1, LABELS)),
     }
     np.savez_compressed(sources["squeezed"], images=np.asfortranarray(IMAGES), labels=LABELS)
-    monkeypatch.setattr(npz.member, "__kwdefaults__", {"map_from": 1})
+    monkeypatch.setattr(npz, "MAP_FROM", 1)
     ways = [
         ("bytes", {"invert": True}), ("bytes", {"shape": (3, 7, 9)}), ("floats", {}), ("squeezed", {}),
         ("deep", {"pixel_range": (0, 300)}), ("parts", {"missing_label": "drop"}), ("deep", {}),
@@ -254,7 +254,7 @@ def test_every_conversion_is_the_same_on_the_disk(
 def test_a_public_share_of_mapped_records_is_dealt_to_the_disk(
     tmp_path: Path, on_disk: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(npz.member, "__kwdefaults__", {"map_from": 1})
+    monkeypatch.setattr(npz, "MAP_FROM", 1)
     folder = as_folder(tmp_path / "arrays", images=IMAGES, labels=LABELS)
     card = DataCard(shape=(1, 6, 5), classes=3, declared_size=40)
     found = DataSources.of(folder, public=None, labels_key=None, units=None, share=0.3).read_unconfined(card)
@@ -649,10 +649,11 @@ def test_records_are_known_again_whatever_holds_them(
     names = OF_NINE_THOUSAND["names"].tolist()
     text += (json.dumps(names[:4096]) + json.dumps(names[4096:])).encode()
     assert found.fingerprint == hashlib.sha256(text).hexdigest()
-    assert digests(Records(images, OF_NINE_THOUSAND["labels"])).tobytes() == b"".join(each)
-    assert memory_mapped.is_nameless(digests(Records(images, LABELS))) == (holds == "no memory")
-    turned = Records(images.transpose(0, 1, 3, 2), LABELS)
-    assert digests(turned).tobytes() == b"".join(hashlib.sha256(image.T.tobytes()).digest() for image in MANY[:, 0])
+    assert digests(images).tobytes() == b"".join(each)
+    assert memory_mapped.is_nameless(digests(images)) == (holds == "no memory")
+    assert digests(images.transpose(0, 1, 3, 2)).tobytes() == b"".join(
+        hashlib.sha256(image.T.tobytes()).digest() for image in MANY[:, 0]
+    )
     assert not [*on_disk.iterdir()]
 
 

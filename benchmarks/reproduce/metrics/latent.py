@@ -146,7 +146,7 @@ def cluster_agreement(codes: Vectors, labels: Labels, centres: Vectors) -> Estim
     value = float(adjusted_rand_score(labels, nearest))
     without = [float(adjusted_rand_score(labels[group != g], nearest[group != g])) for g in range(_GROUPS)]
     computed_on = f"adjusted Rand index of {len(codes):,} records and {len(centres)} centres"
-    return fidelity.jackknife(value, without, len(codes), computed_on, lowest=-1.0, highest=1.0)
+    return intervals.jackknife(value, without, len(codes), computed_on, lowest=-1.0, highest=1.0)
 
 
 def cluster_separation(codes: Vectors, labels: Labels) -> Estimate:

@@ -1,7 +1,5 @@
 """What the codes of an autoencoder show: the metric `latent`, and the experiments of `benchmarks/privae.py`."""
 
-from typing import Protocol
-
 import torch
 from torch import Tensor
 
@@ -9,45 +7,14 @@ from benchmarks.reproduce.metrics import latent
 from gossamer import intervals
 from gossamer.data.records import Records
 from gossamer.intervals import Estimate
+from gossamer.methods.privae.nets import Autoencoder, log_normal
 
 LIKELIHOOD, LIKELIHOOD_DRAWS = 500, 100
 """Test records at most whose likelihood is estimated, and codes drawn for each."""
 
 
-class Prior(Protocol):
-    """The distribution of codes."""
-
-    @property
-    def centres(self) -> Tensor | None:
-        """The means of its components, [c, latent_size]; None: it is no mixture."""
-        ...
-
-    def from_normal(self, normals: Tensor, /) -> Tensor:
-        """Draws from it, from standard normals of the same shape."""
-        ...
-
-
-class Encodes(Protocol):
-    """A generator that was released with its encoder."""
-
-    latent_size: int
-    prior: Prior
-
-    def encode(self, images: Tensor, labels: Tensor, /) -> tuple[Tensor, Tensor]:
-        """Mean and scale of the codes of images. Each [n, latent_size]"""
-        ...
-
-    def distances(self, images: Tensor, labels: Tensor, /) -> Tensor:
-        """How far from each image its reconstruction lies. [n]"""
-        ...
-
-    def log_weights(self, images: Tensor, labels: Tensor, noise: Tensor, /) -> Tensor:
-        """Logarithms of the importance weights of drawn codes. [draws, n]"""
-        ...
-
-
 @torch.no_grad()
-def codes(net: Encodes, tests: Records, *, seed: int) -> dict[str, Estimate]:
+def codes(net: Autoencoder, tests: Records, *, seed: int) -> dict[str, Estimate]:
     """Sparsity of the posterior means, log p(x) by importance weights, MMD between codes and prior, distance of
     reconstructions, separation of classes, and how well the centres of a mixture prior tell them apart.
 
@@ -65,7 +32,7 @@ def codes(net: Encodes, tests: Records, *, seed: int) -> dict[str, Estimate]:
         LIKELIHOOD,
     )
     noise = torch.randn(LIKELIHOOD_DRAWS, len(mean[:count]), net.latent_size, generator=stream)
-    weights = net.log_weights(images[:count], labels[:count], noise)
+    weights = log_weights(net, images[:count], labels[:count], noise)
     used = mean[:, mean.std(0) > 0].numpy()  # a dimension that the encoder never uses has no scale
     figures = {
         "sparsity of the codes": latent.hoyer_sparsity(used),
@@ -75,7 +42,7 @@ def codes(net: Encodes, tests: Records, *, seed: int) -> dict[str, Estimate]:
         ),
     }
     figures["distance of reconstructions"] = intervals.mean(
-        net.distances(images, labels).tolist(), f"{len(images):,} records, by the mean of q(z|x)", lowest=0.0
+        distances(net, images, labels).tolist(), f"{len(images):,} records, by the mean of q(z|x)", lowest=0.0
     )
     if len(labels.unique()) > 1:
         figures["separation of the classes' codes (silhouette)"] = latent.cluster_separation(
@@ -86,3 +53,26 @@ def codes(net: Encodes, tests: Records, *, seed: int) -> dict[str, Estimate]:
                 mean.numpy(), labels.numpy(), net.prior.centres.numpy()
             )
     return figures
+
+
+def distances(net: Autoencoder, images: Tensor, labels: Tensor) -> Tensor:
+    """Distance of each image to its reconstruction from the mean of q(z|x), in coordinates (pixels, if extent is 0). [n]"""
+    z, _ = net.encode(images, labels)
+    out = net.decode(z, labels)[:, 0]
+    made = torch.sigmoid(out) if net.likelihood == "bernoulli" else out
+    norms: Tensor = torch.linalg.vector_norm((images * net.span + net.low - made).flatten(1), dim=1)
+    return norms
+
+
+def log_weights(net: Autoencoder, images: Tensor, labels: Tensor, noise: Tensor) -> Tensor:
+    """log p(x, z) - log q(z|x) for k draws of z per image: what the importance-weighted likelihood takes. [k, n]
+
+    noise: standard normals [k, n, latent_size].
+    """
+    mean, scale = net.encode(images, labels)
+    rows = []
+    for normals in noise:
+        z = mean + scale * normals
+        posterior = log_normal(z, mean, scale).sum(1)
+        rows.append(net.log_likelihood(images, z, labels) + net.prior.log_density(z) - posterior)
+    return torch.stack(rows)

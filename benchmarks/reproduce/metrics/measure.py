@@ -14,12 +14,13 @@ import torch
 
 from benchmarks.reproduce.metrics import cnn, semi_supervised
 from benchmarks.reproduce.metrics.discriminate import discriminate
-from benchmarks.reproduce.metrics.latent_codes import Encodes, codes
+from benchmarks.reproduce.metrics.latent_codes import codes
 from gossamer.data.readers.read import read
 from gossamer.data.records import Labelled, Records
 from gossamer.errors import RequestError
 from gossamer.events import Sink, progress, silent
 from gossamer.intervals import Estimate
+from gossamer.methods.privae.nets import Autoencoder
 from gossamer.methods.synthesizer import Synthesizer
 
 SAMPLES = 60_000
@@ -113,7 +114,7 @@ def latent_space(inputs: Inputs) -> dict[str, Estimate]:
     if getattr(net, "encoder", None) is None:
         raise RequestError("latent needs the encoder of a privae run: train it with --release-encoder.")
     indices = np.random.default_rng(inputs.seed).permutation(len(inputs.tests))[:CODED]
-    return codes(cast(Encodes, net), inputs.tests[np.sort(indices)], seed=inputs.seed)
+    return codes(cast(Autoencoder, net), inputs.tests[np.sort(indices)], seed=inputs.seed)
 
 
 PAPER_METRICS: Mapping[str, Callable[[Inputs], dict[str, Estimate]]] = {

@@ -12,12 +12,11 @@ from numpy.typing import ArrayLike
 from scipy import optimize, stats
 
 from gossamer.attacks.arrays import Scores, scores
-from gossamer.intervals import Estimate
+from gossamer.intervals import LEVEL, Estimate
 
 LOW_RATES = (0.01, 0.001)
 """The false-positive rates at which every attack is to be read."""
 
-_LEVEL = 0.95
 _POINTS = 100
 
 
@@ -52,7 +51,7 @@ class Roc:
             fpr: false-positive rate, above 0 and below 1.
         """
         members, nonmembers = self.member_scores, self.nonmember_scores
-        m, n, tail = len(members), len(nonmembers), (1 - _LEVEL) / 4
+        m, n, tail = len(members), len(nonmembers), (1 - LEVEL) / 4
         value = _read_off(*_corners(members, nonmembers), fpr)
 
         # How many non-members lie above the true threshold: at least `fewest`, at most `most`, each but for one tail.
@@ -123,7 +122,7 @@ def _area(members: Scores, nonmembers: Scores) -> Estimate:
     below = _midrank(nonmembers, members)  # [M], share of non-members under each member
     above = 1 - _midrank(members, nonmembers)  # [N], share of members over each non-member
     area = float(below.mean())
-    z = float(stats.norm.ppf(0.5 + _LEVEL / 2))
+    z = float(stats.norm.ppf(0.5 + LEVEL / 2))
     half = z * math.sqrt(float(below.var(ddof=1)) / m + float(above.var(ddof=1)) / n)
     low = max(0.0, min(area - half, _newcombe(area, m, n, z)))
     high = min(1.0, max(area + half, 1 - _newcombe(1 - area, m, n, z)))

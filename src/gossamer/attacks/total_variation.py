@@ -14,9 +14,8 @@ from numpy.typing import ArrayLike, NDArray
 from gossamer.attacks.arrays import Scores, same_discriminators, scores_of_all
 from gossamer.attacks.scores import Attack
 from gossamer.errors import DataError
-from gossamer.intervals import Estimate
+from gossamer.intervals import LEVEL, Estimate
 
-_LEVEL = 0.95
 _BINS = 50
 """Of equal width on [0, 1]; the last one contains 1."""
 _NEEDS = "the discriminators, and how the scores of members and of non-members are distributed"
@@ -87,7 +86,7 @@ def total_variation(
     bias = float(shuffled.mean())
     as_large = int((shuffled >= raw - 1e-12).sum())  # rounding must not separate equal distances
 
-    half = math.sqrt((1 / m + 1 / n) * math.log(2 / (1 - _LEVEL)) / 2)
+    half = math.sqrt((1 / m + 1 / n) * math.log(2 / (1 - LEVEL)) / 2)
     low, high = max(0.0, raw - half), min(1.0, raw + half)
     value = max(0.0, (raw - bias) / (1 - bias)) if bias < 1 else 0.0
     computed_on = f"{m:,} members and {n:,} non-members, {_BINS} bins"

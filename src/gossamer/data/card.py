@@ -6,6 +6,7 @@ certificate lists them. A card is a short TOML file, which `draft` proposes and 
 The file is long because what every card shares, the card of pictures and its draft must agree.
 """
 
+import datetime
 import json
 import math
 import tomllib
@@ -193,7 +194,7 @@ class DataCard(Card):
             raise CardError(f"shape must begin with 1 (grey) or 3 (colour) channels, not {self.shape[0]}")
         for key, choices in _CHOICES.items():
             if getattr(self, key) not in choices:
-                raise CardError(f"{key} must be one of {', '.join(map(_toml, choices))}: {_MEANING[key]}")
+                raise CardError(f"{key} must be one of {', '.join(map(toml, choices))}: {_MEANING[key]}")
         if not is_count(self.classes) or self.classes > MOST_CLASSES:
             raise CardError(f"classes must be a whole number from 1 to {MOST_CLASSES:,}: the number of labels")
         _check_names(self.class_names, self.classes)
@@ -251,7 +252,7 @@ class DataCard(Card):
     def dumps(self) -> str:
         """The card as TOML, each line with a comment that says what is declared."""
         return "\n".join(
-            f"# declared public: {meaning}\n{key} = {_toml(getattr(self, key))}\n" for key, meaning in _MEANING.items()
+            f"# declared public: {meaning}\n{key} = {toml(getattr(self, key))}\n" for key, meaning in _MEANING.items()
         )
 
 
@@ -394,11 +395,13 @@ def _is_share(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= 1
 
 
-def _toml(value: object) -> str:
+def toml(value: object) -> str:
     """A value in TOML; printable text needs no more than the escapes it shares with JSON."""
-    if isinstance(value, tuple):
-        return "[" + ", ".join(map(_toml, value)) + "]"
-    return json.dumps(value, ensure_ascii=False)
+    if isinstance(value, tuple | list):
+        return "[" + ", ".join(map(toml, value)) + "]"
+    if isinstance(value, dict):
+        return "{ " + ", ".join(f"{toml(key)} = {toml(each)}" for key, each in value.items()) + " }"
+    return value.isoformat() if isinstance(value, datetime.date) else json.dumps(value, ensure_ascii=False)
 
 
 def rounded(count: int) -> int:

@@ -46,16 +46,11 @@ NOBODY = Identity("", "")
 
 def identify(records: Records) -> Identity:
     """One pass over the pixels for both. Raises DataError: the digests are too many for the memory, and the disk is full."""
-    record_digests = digests(records)
+    record_digests = digests(records.images)
     return Identity(fingerprint(records, record_digests), mark(records.shape, record_digests))
 
 
-def digests(records: Records) -> np.ndarray:
-    """SHA-256 of the pixels of each record. uint8 [N, 32]. Raises DataError: the disk is too full."""
-    return digests_of(records.images)
-
-
-def digests_of(array: np.ndarray) -> np.ndarray:
+def digests(array: np.ndarray) -> np.ndarray:
     """SHA-256 of the bytes of each row of an array [N, ...]. uint8 [N, 32]. Raises DataError: the disk is too full."""
     filling, size = Filling(32 * len(array), in_memory=_ROOM), max(1, array[:1].nbytes)
     step = max(1, _BYTES // size)
@@ -69,7 +64,7 @@ def digests_of(array: np.ndarray) -> np.ndarray:
 
 def fingerprint(records: Records, record_digests: np.ndarray | None = None) -> str:
     """See `Identity`. record_digests: those of its records, where they are computed already. Raises DataError as `digests`."""
-    record_digests = digests(records) if record_digests is None else record_digests
+    record_digests = digests(records.images) if record_digests is None else record_digests
     sizes = [len(records), records.shape]
     return fingerprint_of("records 2", sizes, record_digests, [records.labels], records.units, records.names)
 

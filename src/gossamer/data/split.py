@@ -19,6 +19,7 @@ from gossamer.data.fingerprint import made_public
 from gossamer.data.labels import NONE
 from gossamer.data.problems import Problems
 from gossamer.data.readers import class_folders, idx, metadata_csv, npz, shards
+from gossamer.data.readers.class_folders import SPLITS
 from gossamer.data.readers.image_files import Decoder, counted
 from gossamer.data.readers.in_memory import Data, called, is_place
 from gossamer.data.readers.read import CLASS_NAMES, EMBEDDED, IN_PIECES, pictures_of, read, split_of, units_of
@@ -31,7 +32,6 @@ from gossamer.events import Sink, silent
 
 UNIT_KEY, UNITS_FILE = "unit", "units.csv"
 """The key of the units' ids in an .npz, and their file in a folder."""
-_SIDES = ("train", "test")
 Deal = Callable[[str, np.ndarray], bool]
 """Whether a record goes to test, by the id of its unit and its pixels."""
 
@@ -88,19 +88,19 @@ def split(  # noqa: PLR0913 (its arguments are the options of a command)
         RequestError: a wrong share, a side without records, or a name that does not fit.
         RunFolderError: something is there already, or it cannot be written.
     """
-    out = Path(out)
-    if is_table(data):
-        if not is_place(data) or (images_key, labels_key, pixel_range, window) != (None, None, None, False):
-            raise RequestError(
-                "a table is split as a file, and takes no --images-key, --labels-key, --pixel-range and --window. Save it as "
-                ".csv or .parquet, and leave these out."
-            )
-        rows, owners = split_table(str(data), out=out, share=share, seed=seed, units=units, missing_unit=missing_unit)
-        return SplitResult(rows, owners, units or "", table=True)
+    out, table = Path(out), is_table(data)
+    if table and (not is_place(data) or (images_key, labels_key, pixel_range, window) != (None, None, None, False)):
+        raise RequestError(
+            "a table is split as a file, and takes no --images-key, --labels-key, --pixel-range and --window. Save it as "
+            ".csv or .parquet, and leave these out."
+        )
     if not 0 < share < 1:
         raise RequestError(f"--share must lie between 0 and 1, not {share:g}: with 0.2, a fifth goes to test.")
     if out.exists() or out.is_symlink():
         raise RunFolderError(f"{out}: something is there already, and a split replaces nothing. Choose another name.")
+    if table:
+        rows, owners = split_table(str(data), out=out, share=share, seed=seed, units=units, missing_unit=missing_unit)
+        return SplitResult(rows, owners, units or "", table=True)
     if is_place(data) and Path(split_of(str(data))[0]).resolve() in out.resolve().parents:
         raise RequestError(f"{out} lies in {data}, whose folders are classes or splits. Choose a place beside it.")
     check_range(pixel_range or STORED)
@@ -156,7 +156,7 @@ def contents(
     if idx.is_idx_folder(path):
         return None, unnamed and idx.has_split(path, "test")
     if npz.is_arrays(path):
-        both = {f"{side}_{images_key or 'images'}" for side in _SIDES}
+        both = {f"{side}_{images_key or 'images'}" for side in SPLITS}
         return None, unnamed and path.exists() and both <= {*npz.keys(path)}
     if not path.is_dir():
         return None, False
@@ -180,7 +180,7 @@ def _arrays(records: Records, deal: Deal, path: Path) -> SplitResult:
         names = records.names[records.units].tolist()
     test = np.array([deal(name, image) for name, image in zip(names, records.images, strict=True)], bool)
     arrays: dict[str, np.ndarray] = {CLASS_NAMES: np.array(records.class_names)} if records.class_names else {}
-    for side, mask in zip(_SIDES, (~test, test), strict=True):
+    for side, mask in zip(SPLITS, (~test, test), strict=True):
         arrays |= {f"{side}_images": records.images[mask], f"{side}_labels": records.labels[mask]}
         if records.units is not None:
             arrays[f"{side}_{UNIT_KEY}"] = np.array(names)[mask]
@@ -226,12 +226,12 @@ def _pictures(
     below = len(listing.root.parts)
     lines = [("name", "unit")]
     path.mkdir(mode=0o700)
-    for side in _SIDES:
+    for side in SPLITS:
         (path / side).mkdir()
         for name in () if listed else listing.class_names:  # an empty class is one all the same
             (path / side / name).mkdir()
     for source, side, name in zip(listing.paths, test, names, strict=True):
-        target = Path(_SIDES[int(side)], *source.parts[below:])
+        target = Path(SPLITS[int(side)], *source.parts[below:])
         (path / target).parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(source, path / target)
         lines.append((target.as_posix(), name))
@@ -241,7 +241,7 @@ def _pictures(
         words = dict(enumerate(listing.class_names or range(listing.labels.max() + 1)))
         labels = [str(words.get(at, "")) for at in listing.labels]  # "": the label is missing
         places = [Path(*source.parts[below:]).as_posix() for source in listing.paths]
-        for number, side in enumerate(_SIDES):
+        for number, side in enumerate(SPLITS):
             rows = [row for row, there in zip(zip(places, labels, strict=True), test, strict=True) if there == number]
             _write(path / side / metadata_csv.LABELS_CSV, [("file_name", "label"), *rows])
     return result
@@ -256,7 +256,7 @@ def _write(path: Path, rows: list[tuple[str, str]]) -> None:
 def _counted(names: list[str], test: np.ndarray, spec: str) -> SplitResult:
     """Return how many are on either side. Raises RequestError: a side has no unit."""
     sides = [[name for name, there in zip(names, mask, strict=True) if there] for mask in (~test, test)]
-    for side, there in zip(_SIDES, sides, strict=True):
+    for side, there in zip(SPLITS, sides, strict=True):
         if not there:
             raise RequestError(f"no unit fell to {side}, which happens with few units: give another --share or --seed.")
     people = [len({name for name in there if name}) + there.count("") for there in sides]

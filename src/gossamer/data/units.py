@@ -233,16 +233,8 @@ def from_pattern(pattern: str, pictures: Sequence[str], missing: Missing) -> Uni
     return numbered(ids, missing, lambda _: f"--units {pattern}")
 
 
-def from_dicom(texts: Sequence[str], missing: Missing, place: Callable[[int], str]) -> Units:
-    """Units from an element of each DICOM file, [N]. Only a hash of it is kept, the same for every run.
-
-    Errors and place: as of `numbered`.
-    """
-    return numbered([_pseudonym(text) for text in texts], missing, place)
-
-
-def _pseudonym(unit_id: str) -> str:
-    """A hash of an id; the id itself if it is missing, or a word that may mean so."""
+def pseudonym(unit_id: str) -> str:
+    """A hash of an id, the same for every run; the id itself if it is missing, or a word that may mean so."""
     name = _same_spelling(unit_id)
     if not name or name.casefold() in _WORDS or _NO_NUMBER.match(name):
         return name

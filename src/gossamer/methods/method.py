@@ -173,11 +173,8 @@ class State(StatefulDataclass, ABC):
     """
 
     phase: str = ""
-    """Name of the present phase; empty at the start."""
     step: int = 0
-    """Steps of that phase that are done."""
     begun: StatefulDataclass | None = None
-    """The `StartState` of a run that starts on what another method releases."""
 
     @property
     @abstractmethod

@@ -245,6 +245,4 @@ def check_records(name: str, images: Images, labels: Labels, classes: int, *, sm
             f"{name}_images: pictures of {size_of(images.shape)} are too small for the net; "
             f"it needs {smallest}x{smallest} or more."
         )
-    if len(images) != len(labels):
-        raise DataError(f"{name}_labels: {len(labels)} labels for {len(images)} pictures; give one label per picture.")
-    check_labels(f"{name}_labels", labels, classes)
+    check_labels(f"{name}_labels", labels, classes, len(images))

@@ -119,9 +119,7 @@ class ClassifierFeatures:
             DataError: if the arrays do not fit together, or hold one class only; names the argument and the index.
         """
         check_images("images", images)
-        if len(labels) != len(images):
-            raise DataError(f"labels: {len(labels)} labels for {len(images)} pictures; give one label per picture.")
-        check_labels("labels", labels, classes)
+        check_labels("labels", labels, classes, len(images))
         if (labels == labels[0]).all():
             raise DataError("labels: all pictures have one class; a classifier needs at least two to tell apart.")
         coins = np.random.default_rng(seed)

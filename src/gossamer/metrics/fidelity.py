@@ -123,7 +123,7 @@ def frechet(samples: Images, records: Images, features: Features) -> Estimate:
     value = frechet_distance(_merged(groups_a), _merged(groups_b))
     without = [frechet_distance(_merged(groups_a, but=g), _merged(groups_b, but=g)) for g in range(_GROUPS)]
     computed_on = f"{features.distance_name} of {len(samples):,} and {len(records):,} pictures on {features.name}"
-    return jackknife(value, without, min(len(samples), len(records)), computed_on, lowest=0.0)
+    return intervals.jackknife(value, without, min(len(samples), len(records)), computed_on, lowest=0.0)
 
 
 def inception_score(probabilities: NDArray[np.floating[Any]], *, splits: int = 10) -> Estimate:
@@ -238,31 +238,9 @@ def mmd(samples: Vectors, records: Vectors, *, kernel: Kernel | None = None) -> 
         # What the estimate would be without each vector, up to a constant.
         without = (total - 2 * within) / ((size - 1) * (size - 2)) - 2 * (across - rows) / ((size - 1) * other)
         variance += (size - 1) * float(without.var())
-    half = float(stats.norm.ppf(0.975)) * math.sqrt(variance)
+    half = float(stats.norm.ppf(0.5 + intervals.LEVEL / 2)) * math.sqrt(variance)
     computed_on = f"squared MMD of {n:,} and {m:,} vectors, {used_kernel.name}"
     return Estimate(float(value), float(value - half), float(value + half), min(n, m), computed_on)
-
-
-def jackknife(
-    value: float, without: Sequence[float], n: int, computed_on: str, *, lowest: float, highest: float = math.inf
-) -> Estimate:
-    """A value with its 95 % interval from what it is without each of g equal random groups (t with g - 1 degrees).
-
-    Args:
-        value: the estimate on everything.
-        without: the estimate without group 1, 2, ... g; at least two.
-        n: sample size, for the Estimate.
-        computed_on: in words, what the value was computed on.
-        lowest: lower end of the scale, where the interval is cut.
-        highest: upper end of the scale, likewise.
-    """
-    numbers = np.asarray(without, dtype=np.float64)
-    groups = len(numbers)
-    error = math.sqrt((groups - 1) * float(numbers.var()))
-    half = float(stats.t.ppf(0.975, groups - 1)) * error
-    return Estimate(
-        value, min(value, max(lowest, value - half)), max(value, min(highest, value + half)), n, computed_on
-    )
 
 
 def _factor(covariance: NDArray[np.float64]) -> NDArray[np.float64]:

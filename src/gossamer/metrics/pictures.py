@@ -39,8 +39,10 @@ def check_images(name: str, images: Images) -> None:
         raise DataError(f"{name}: there are no pictures; give some.")
 
 
-def check_labels(name: str, labels: Labels, classes: int) -> None:
-    """Labels are integers [N] from 0 to classes - 1; else a DataError names the argument and the index."""
+def check_labels(name: str, labels: Labels, classes: int, count: int) -> None:
+    """Labels of `count` pictures are integers [N] from 0 to classes - 1; else a DataError names the argument and the index."""
+    if len(labels) != count:
+        raise DataError(f"{name}: {len(labels)} labels for {count} pictures; give one label per picture.")
     if labels.ndim != 1 or not np.issubdtype(labels.dtype, np.integer):
         raise DataError(f"{name}: an array of {labels.dtype} with {labels.ndim} axes; labels must be integers [N].")
     wrong = np.flatnonzero((labels < 0) | (labels >= classes))

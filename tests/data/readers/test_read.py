@@ -133,27 +133,29 @@ def test_npz_splits_and_keys(tmp_path):
 
 
 @pytest.mark.parametrize("order", ["C", "F"])
-def test_large_stored_arrays_are_mapped(tmp_path, order):
+def test_large_stored_arrays_are_mapped(tmp_path, monkeypatch, order):
     path = Path(save(tmp_path / "a.npz", labels=LABELS, images=np.asarray(COLOUR, order=order)))
-    mapped = npz.member(path, "images", map_from=1)
+    assert not isinstance(npz.member(path, "images"), np.memmap)
+    monkeypatch.setattr(npz, "MAP_FROM", 1)
+    mapped = npz.member(path, "images")
     assert isinstance(mapped, np.memmap)
     np.testing.assert_array_equal(mapped, COLOUR)
-    assert not isinstance(npz.member(path, "images"), np.memmap)
     np.savez_compressed(path, images=COLOUR)
-    squeezed = npz.member(path, "images", map_from=1)
+    squeezed = npz.member(path, "images")
     assert not isinstance(squeezed, np.memmap)
     np.testing.assert_array_equal(squeezed, COLOUR)
 
 
 @pytest.mark.parametrize("map_from", [1, npz.MAP_FROM])
 @pytest.mark.parametrize("length", [5, 7])
-def test_a_header_that_contradicts_the_bytes(tmp_path, map_from, length):
+def test_a_header_that_contradicts_the_bytes(tmp_path, monkeypatch, map_from, length):
+    monkeypatch.setattr(npz, "MAP_FROM", map_from)
     path = tmp_path / "a.npz"
     with zipfile.ZipFile(path, "w") as archive, archive.open("images.npy", "w") as file:
         np.lib.format.write_array_header_1_0(file, {"descr": "|u1", "fortran_order": False, "shape": (length,)})
         file.write(bytes(6))
     with pytest.raises(DataError, match="is cut, or its header is damaged"):
-        npz.member(path, "images", map_from=map_from)
+        npz.member(path, "images")
 
 
 def pictures(folder: Path, images=IMAGES, labels=LABELS, suffix=".png") -> Path:

@@ -12,10 +12,18 @@ from hypothesis import strategies as st
 from gossamer.data.tables.card import TableCard
 from gossamer.data.tables.column import Column
 from gossamer.data.tables.decode import decode, texts, to_numbers
-from gossamer.data.tables.encode import encode
+from gossamer.data.tables.encode import Encoder, Faults
 from gossamer.errors import CardError, DataError
 
 NAN = float("nan")
+
+
+def encode(block, card: TableCard) -> np.ndarray:
+    """Codes of whole columns. Raises DataError: all faults of all columns."""
+    faults = Faults("data")
+    found = Encoder(card, faults).encode(block, np.arange(len(block[0])))
+    faults.refuse()
+    return found
 
 
 def codes(column: Column, raw, **card) -> list[int]:

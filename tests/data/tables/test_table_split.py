@@ -1,4 +1,4 @@
-"""Digests of tables, and which rows a public share or a split takes."""
+"""Digests of tables, and which rows a split takes."""
 
 import csv
 import dataclasses
@@ -8,9 +8,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from gossamer.data.split import split
 from gossamer.data.tables.card import TableCard
 from gossamer.data.tables.column import Column
-from gossamer.data.tables.identity import identify, made_public
+from gossamer.data.tables.identity import identify, sides, unit_side
 from gossamer.data.tables.raw_rows import RawRows
 from gossamer.data.tables.read import read_table
 from gossamer.data.tables.split import split_table
@@ -72,32 +73,28 @@ def test_raw_rows_in_blocks_of_any_order():
     assert digest() == "" and RawRows().digest() == ""
 
 
-def test_a_public_share_of_few_different_rows_has_their_proportions():
-    public = made_public(Table(CODES), share=0.3, salt="s")
+def taken(codes: np.ndarray) -> np.ndarray:
+    """Whether a share takes each row."""
+    return np.array([*sides((row.tobytes() for row in codes), share=0.3, salt="s")])
+
+
+def test_a_share_of_few_different_rows_has_their_proportions():
+    public = taken(CODES)
     assert 0.25 < public.mean() < 0.35
     different = np.ravel_multi_index(CODES.T, (3, 3))
     assert np.abs(np.bincount(different[public], minlength=9) / np.bincount(different) - 0.3).max() < 0.1
 
 
 def test_a_row_that_joins_moves_no_other():
-    def taken(codes: np.ndarray) -> list[list[int]]:
-        return sorted(codes[made_public(Table(codes), share=0.3, salt="s")].tolist())
-
     more = np.insert(CODES, 17, [1, 1], axis=0)
-    extra = len(taken(more)) - len(taken(CODES))
+    before, after = CODES[taken(CODES)].tolist(), more[taken(more)].tolist()
+    extra = len(after) - len(before)
     assert extra in (0, 1)
-    assert taken(more) == sorted([*taken(CODES), *[[1, 1]] * extra])
+    assert sorted(after) == sorted([*before, *[[1, 1]] * extra])
 
 
-def test_units_are_taken_whole_and_by_their_id():
-    names = np.array([f"p{n}" for n in range(1999)] + [""])
-    units = np.arange(4000) // 2
-    public = made_public(Table(CODES, units, names), share=0.3, salt="s")
-    assert public.shape == (2000,) and 0.25 < public.mean() < 0.35
-    alone = made_public(Table(CODES[:2], np.zeros(2, np.int64), names[:1]), share=0.3, salt="s")
-    assert alone[0] == public[0], "whatever its rows, and whoever else is there"
-    with pytest.raises(ValueError, match="no identity"):
-        made_public(Table(CODES, units), share=0.3, salt="s")
+def test_the_share_of_units_is_what_was_asked():
+    assert 0.25 < np.mean([unit_side(f"p{n}", share=0.3, salt="s") for n in range(2000)]) < 0.35
 
 
 def _rows(path: Path) -> list[list[str]]:
@@ -145,8 +142,8 @@ def test_splits_that_are_refused(tmp_path):
         ("ragged", {}, DataError, "row 1 .* another number of values"),
     ):
         with pytest.raises(kind, match=words):
-            split_table(tmp_path / f"{name}.csv", out=tmp_path / "out", **options)
+            split(tmp_path / f"{name}.csv", out=tmp_path / "out", **options)
         assert not (tmp_path / "out").exists()
     (tmp_path / "out").mkdir()
     with pytest.raises(RunFolderError, match="replaces nothing"):
-        split_table(tmp_path / "t.csv", out=tmp_path / "out")
+        split(tmp_path / "t.csv", out=tmp_path / "out")

@@ -309,14 +309,9 @@ def test_curves_come_from_events_and_leave_out_what_never_changes(tmp_path):
 
 
 def test_one_step_makes_no_curve(tmp_path):
-    page = read_page(make_run(tmp_path), epsilon_curve=[(1, 9.98)])
+    page = read_page(make_run(tmp_path, events=1))
     assert "running bound, against steps" not in page.text
     assert not any(a.get("aria-label", "").startswith("Epsilon spent") for _, a in page.tags)
-
-
-def test_epsilon_curve_given_wins_over_events(tmp_path):
-    page = read_page(make_run(tmp_path), epsilon_curve=[(0, 0.0), (4000, 9.98)])
-    assert any(a.get("aria-label", "").endswith("up to 9.98 at step 4,000") for _, a in page.tags)
 
 
 def test_without_events_and_metrics(tmp_path):

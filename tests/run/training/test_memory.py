@@ -2,6 +2,7 @@
 
 import math
 from typing import Any
+from unittest import mock
 
 import pytest
 import torch
@@ -15,10 +16,10 @@ CARD = DataCard(shape=(1, 28, 28), classes=10, declared_size=60_000)
 
 
 def chosen(free: float, *, method: str = "dpgan", device: str = "cuda:3", ranks: int = 1, **settings: Any) -> int:
-    asked: list[torch.device] = []
     job = METHODS[method].job({"noise_multiplier": 1.0, "width": 16, **settings}, CARD)
-    found = fitted(job, device, ranks=ranks, free=lambda where: asked.append(where) or int(free))  # type: ignore[func-returns-value]  # append: None
-    assert asked in ([], [torch.device(device)])
+    with mock.patch("torch.cuda.mem_get_info", return_value=(int(free), 1 << 40)) as asked:
+        found = fitted(job, device, ranks=ranks)
+    assert asked.call_args_list in ([], [mock.call(torch.device(device))])
     same = {name: value for name, value in job.settings.items() if name != "physical_batch_size"}
     assert same.items() <= found.settings.items() and found.card is CARD
     return int(found.settings["physical_batch_size"])
@@ -52,7 +53,7 @@ def test_what_was_asked_for_stays_and_so_does_a_processor(given: dict[str, Any])
 def test_methods_without_the_setting_are_left_alone() -> None:
     for method in ("moments", "gs-wgan"):
         job = METHODS[method].job({"noise_multiplier": 1.0}, CARD)
-        assert fitted(job, "cuda", free=lambda _: 1) is job
+        assert fitted(job, "cuda") is job
 
 
 def test_left_open_on_a_processor_it_is_512() -> None:

@@ -12,8 +12,8 @@ from gossamer.data.readers import dicom
 from gossamer.data.readers.image_files import KINDS, SUFFIXES, is_picture
 from gossamer.errors import DataError
 
-_SPLITS = ("train", "test")
-_LIKE_SPLITS = {*_SPLITS, "training", "testing", "val", "valid", "validation", "dev", "eval", "holdout"}
+SPLITS = ("train", "test")
+_LIKE_SPLITS = {*SPLITS, "training", "testing", "val", "valid", "validation", "dev", "eval", "holdout"}
 """Usual names of splits, in small letters."""
 _PASSED_OVER = ("thumbs.db", "ehthumbs.db", "desktop.ini", dicom.INDEX)
 """Files of Windows, and the list that an archive writes beside DICOM files; in small letters."""
@@ -104,13 +104,13 @@ def list_folder(folder: Path, split: str, *, must_split: bool, unit_folders: boo
 def _split_folders(folder: Path) -> dict[str, Path]:
     """The split folders by name; empty where the subfolders are classes. Raises DataError: they look like other splits."""
     subfolders = {path.name: path for path in _subfolders(folder)}
-    if subfolders and {name.casefold() for name in subfolders} <= _LIKE_SPLITS and not set(subfolders) <= set(_SPLITS):
-        others = ", ".join(sorted(set(subfolders) - set(_SPLITS)))
+    if subfolders and {name.casefold() for name in subfolders} <= _LIKE_SPLITS and not set(subfolders) <= set(SPLITS):
+        others = ", ".join(sorted(set(subfolders) - set(SPLITS)))
         raise DataError(
             f"{folder}: splits are called train and test, in small letters, and here is {others}: rename it, move it away, or "
             "name one folder"
         )
-    return subfolders if subfolders and set(subfolders) <= set(_SPLITS) else {}
+    return subfolders if subfolders and set(subfolders) <= set(SPLITS) else {}
 
 
 def _find_loose(root: Path, problems: Problems) -> None:

@@ -13,7 +13,7 @@ import numpy as np
 
 from gossamer.data.labels import numbered
 from gossamer.data.problems import SHOWN, Problems
-from gossamer.data.readers.class_folders import Listing
+from gossamer.data.readers.class_folders import SPLITS, Listing
 from gossamer.data.readers.image_files import KINDS, is_picture
 from gossamer.errors import DataError
 
@@ -23,12 +23,11 @@ LISTS = ("metadata.csv", "metadata.jsonl", LABELS_CSV)
 _FILE = "file_name"
 _NAMES = (_FILE, "name", "filename", "file", "image", "path")
 """Columns of labels.csv that may name the picture; the first of them that is there does."""
-_SPLITS = ("train", "test")
 
 
 def has_list(folder: Path) -> bool:
     """Whether a folder, or a split folder in it, holds a list of its pictures."""
-    return any(_list_in(place) is not None for place in (folder, *(folder / split for split in _SPLITS)))
+    return any(_list_in(place) is not None for place in (folder, *(folder / split for split in SPLITS)))
 
 
 def read_list(folder: Path, split: str, *, must_split: bool, labels_key: str | None) -> Listing:
@@ -79,7 +78,7 @@ def unlabelled(folder: Path, split: str, *, must_split: bool) -> Listing:
 
 def _roots(folder: Path, split: str, must_split: bool, has: Callable[[Path], bool]) -> tuple[Path, list[Path]]:
     """The folder of a split and those of the other; the folder itself and none, if it has no splits."""
-    roots = {name: folder / name for name in _SPLITS if has(folder / name)}
+    roots = {name: folder / name for name in SPLITS if has(folder / name)}
     if (must_split or roots) and split not in roots:
         raise DataError(f"{folder}: there is no subfolder {split} (with a list): add it, or leave the split out")
     return roots.pop(split, folder), list(roots.values())

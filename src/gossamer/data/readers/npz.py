@@ -38,10 +38,8 @@ def keys(path: Path) -> list[str]:
         return [name.removesuffix(".npy") for name in archive.namelist()]
 
 
-def member(path: Path, key: str, *, map_from: int = MAP_FROM) -> np.ndarray:
+def member(path: Path, key: str) -> np.ndarray:
     """One array of an .npz file or a folder of .npy files.
-
-    map_from: the bytes from which an uncompressed array is memory-mapped.
 
     Raises:
         DataError: no such key (the message lists the keys), a damaged file, or a full disk.
@@ -50,11 +48,11 @@ def member(path: Path, key: str, *, map_from: int = MAP_FROM) -> np.ndarray:
         if path.is_dir():
             if key not in keys(path):
                 raise missing(path, key)
-            return _of_file(path / f"{key}.npy", map_from)
+            return _of_file(path / f"{key}.npy")
         with _open(path) as archive:
             if f"{key}.npy" not in archive.namelist():
                 raise missing(path, key)
-            return _of_archive(archive, archive.getinfo(f"{key}.npy"), path, map_from)
+            return _of_archive(archive, archive.getinfo(f"{key}.npy"), path)
     except DataError:
         raise
     except Exception as error:  # what zipfile, zlib and numpy's header parser raise on damaged bytes is open-ended
@@ -93,20 +91,20 @@ def _files(folder: Path) -> list[Path]:
     return sorted(file for file in folder.glob("*.npy") if file.is_file() and not file.name.startswith("."))
 
 
-def _of_archive(archive: zipfile.ZipFile, info: zipfile.ZipInfo, path: Path, map_from: int) -> np.ndarray:
+def _of_archive(archive: zipfile.ZipFile, info: zipfile.ZipInfo, path: Path) -> np.ndarray:
     """Read or map one member."""
     begins = None
-    if info.compress_type == zipfile.ZIP_STORED and info.file_size >= map_from:
+    if info.compress_type == zipfile.ZIP_STORED and info.file_size >= MAP_FROM:
         begins = _offset(path, info)
     with archive.open(info) as file:
         return _array(file, info.file_size, path, info.filename, begins)
 
 
-def _of_file(path: Path, map_from: int) -> np.ndarray:
+def _of_file(path: Path) -> np.ndarray:
     """Read or map one .npy file."""
     size = path.stat().st_size
     with path.open("rb") as file:
-        return _array(file, size, path, path.name, 0 if size >= map_from else None)
+        return _array(file, size, path, path.name, 0 if size >= MAP_FROM else None)
 
 
 def _array(file: IO[bytes], size: int, path: Path, name: str, begins: int | None) -> np.ndarray:

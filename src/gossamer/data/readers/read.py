@@ -26,10 +26,10 @@ from gossamer.data.units import (
     Units,
     from_array,
     from_csv,
-    from_dicom,
     from_pattern,
     matched,
     numbered,
+    pseudonym,
 )
 from gossamer.errors import DataError
 from gossamer.events import Sink, silent
@@ -348,8 +348,8 @@ def units_of(listing: class_folders.Listing, spec: str, missing: Missing) -> Uni
     if matched(spec) == "pattern":
         return from_pattern(spec, listing.names(listing.paths), missing)
     if matched(spec) == "dicom":
-        ids = dicom.texts(listing.paths, spec.removeprefix(DICOM))
-        return from_dicom(ids, missing, lambda at: str(listing.paths[at]))
+        ids = dicom.texts(listing.paths, spec.removeprefix(DICOM))  # only a hash of each is kept
+        return numbered([pseudonym(text) for text in ids], missing, lambda at: str(listing.paths[at]))
     if matched(spec) == "position":
         raise DataError(f"{spec}: pictures in folders have no order, as an array needs: give --units {_FOR_FOLDERS}")
     return from_csv(Path(spec), listing.names(listing.paths), listing.names(listing.others), missing)

@@ -4,7 +4,7 @@ import shutil
 import tempfile
 import zipfile
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -141,24 +141,31 @@ def _write_csv(path: Path, chunks: Iterator[Labelled], _count: int) -> None:
 
 
 def _write_parquet(path: Path, chunks: Iterator[Labelled], _count: int) -> None:
+    with parquet_file(path) as (pa, write):
+        for chunk in chunks:
+            pixels = pa.FixedSizeListArray.from_arrays(pa.array(chunk.images.reshape(-1)), chunk.images[0].size)
+            class_column = {"class": [chunk.class_names[label] for label in chunk.labels]} if chunk.class_names else {}
+            table = pa.table({"label": chunk.labels.astype(np.int64), **class_column, "pixels": pixels})
+            write(table.replace_schema_metadata({"shape": ",".join(map(str, chunk.shape))}))
+
+
+@contextmanager
+def parquet_file(path: Path) -> Iterator[tuple[Any, Callable[[Any], None]]]:
+    """Give pyarrow, and a function that adds a table of it to a new file. Raises RequestError: pyarrow is not installed."""
     try:
         import pyarrow as pa  # noqa: PLC0415 - an optional extra
         from pyarrow import parquet  # noqa: PLC0415 - an optional extra
     except ImportError:
         raise RequestError(f"{path.name}: .parquet needs pyarrow: pip install 'gossamer[parquet]'") from None
-    writer: Any = None
-    try:
-        for chunk in chunks:
-            pixels = pa.FixedSizeListArray.from_arrays(pa.array(chunk.images.reshape(-1)), chunk.images[0].size)
-            class_column = {"class": [chunk.class_names[label] for label in chunk.labels]} if chunk.class_names else {}
-            table = pa.table({"label": chunk.labels.astype(np.int64), **class_column, "pixels": pixels})
-            shape = ",".join(map(str, chunk.shape))
-            table = table.replace_schema_metadata({"shape": shape})
-            writer = writer or parquet.ParquetWriter(path, table.schema)
-            writer.write_table(table)
-    finally:
-        if writer is not None:
-            writer.close()
+    with ExitStack() as stack:
+        writers: list[Any] = []
+
+        def write(table: Any) -> None:
+            if not writers:
+                writers.append(stack.enter_context(parquet.ParquetWriter(path, table.schema)))
+            writers[0].write_table(table)
+
+        yield pa, write
 
 
 def _write_pngs(path: Path, chunks: Iterator[Labelled], count: int) -> None:

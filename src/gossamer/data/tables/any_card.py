@@ -15,13 +15,8 @@ def card_from(facts: dict[str, Any], *, where: str = "the card") -> AnyCard:
     return kind.from_dict(facts, where=where)
 
 
-def loads_card(text: str, *, where: str = "the card") -> AnyCard:
-    """A card of either kind from TOML text. Raises CardError."""
-    return card_from(parsed(text, where=where), where=where)
-
-
 def load_card(card: AnyCard | str | Path) -> AnyCard:
     """A card of either kind, from its TOML file where it is none yet. Raises CardError."""
     if isinstance(card, DataCard | TableCard):
         return card
-    return loads_card(text_of_card(card), where=str(card))
+    return card_from(parsed(text_of_card(card), where=str(card)), where=str(card))

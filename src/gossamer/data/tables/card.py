@@ -3,13 +3,12 @@
 It is a TOML file like the card of pictures. `[[column]]` entries tell the two apart.
 """
 
-import datetime
-import json
 from dataclasses import MISSING, dataclass, fields, replace
 from typing import Any, ClassVar
 
 from gossamer.data.card import Card, is_count
 from gossamer.data.card import Kind as CardKind
+from gossamer.data.card import toml as toml  # noqa: PLC0414 (run.page takes it from here)
 from gossamer.data.tables.column import MEANING as MEANING_OF_COLUMNS
 from gossamer.data.tables.column import Column, same_name
 from gossamer.data.tables.generated import KINDS as GENERATED
@@ -228,12 +227,3 @@ def column_toml(column: AnyColumn) -> str:
     if isinstance(column, Column):  # with dates as dates
         entries = {key: getattr(column, key) for key in entries}
     return "\n".join(["[[column]]", *(f"{key} = {toml(value)}" for key, value in entries.items()), ""])
-
-
-def toml(value: object) -> str:
-    """A value in TOML."""
-    if isinstance(value, tuple | list):
-        return "[" + ", ".join(map(toml, value)) + "]"
-    if isinstance(value, dict):
-        return "{ " + ", ".join(f"{toml(key)} = {toml(each)}" for key, each in value.items()) + " }"
-    return value.isoformat() if isinstance(value, datetime.date) else json.dumps(value, ensure_ascii=False)

@@ -12,9 +12,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from gossamer.data.card import rounded
+from gossamer.data.card import rounded, toml
 from gossamer.data.readers.in_memory import Data, is_place
-from gossamer.data.tables.card import column_from, column_toml, common_toml, toml
+from gossamer.data.tables.card import column_from, column_toml, common_toml
 from gossamer.data.tables.csv_rows import CsvRows, clean_names
 from gossamer.data.tables.encode import MISSING_WORDS, texts_of
 from gossamer.data.tables.read import open_source
@@ -61,7 +61,7 @@ def draft_table_card(
     where = str(data) if is_place(data) else "data"
     source = open_source(data, split="train", where=where)
     known = {} if dictionary is None else _read_dictionary(Path(dictionary))
-    unit_at = None if units is None else _unit_position(units, source.names, where)
+    unit_at = source.unit_column(units, where)
     count, owners = 0, set[str]()
     seen = [Counter[str]() for _ in source.names]
     for numbers, columns in source.blocks([*range(len(source.names))]):
@@ -119,12 +119,6 @@ def _hints(
     if not asked:
         yield "Measured bounds and values do not count yet. Write what is known without the records, or give a data dictionary."
     yield "Name the column that a model is to predict as label, if there is one."
-
-
-def _unit_position(units: str, names: list[str], where: str) -> int:
-    if clean_names([units])[0] not in names:
-        raise DataError(f"{where}: the table has no column {units!r}. Name the column with the id of each unit.")
-    return names.index(clean_names([units])[0])
 
 
 def _is_name(name: str, names: list[str]) -> bool:

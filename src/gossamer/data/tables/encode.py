@@ -71,7 +71,10 @@ class Encoder:
 
     def __init__(self, card: TableCard, faults: Faults) -> None:
         self._faults = faults
-        self._columns = [(column, _coder(column, card.decimal)) for column in card.columns]
+        self._columns = [
+            (column, _Categories(column) if column.kind == "category" else _Numbers(column, card.decimal))
+            for column in card.columns
+        ]
 
     def encode(self, block: Sequence[Raw], rows: np.ndarray) -> np.ndarray:
         """Codes of a block. int32 [n, columns]
@@ -92,14 +95,6 @@ class Encoder:
     def values(self, block: Sequence[Raw]) -> np.ndarray:
         """Values of a block as numbers, which no bin has made coarse. float64 [n, columns], see `decode.to_numbers`."""
         return np.column_stack([coder.values(raw) for (_, coder), raw in zip(self._columns, block, strict=True)])
-
-
-def encode(block: Sequence[Raw], card: TableCard, *, where: str = "data") -> np.ndarray:
-    """Codes of whole columns, in the order of the card. int32 [N, columns]. Raises DataError: all faults of all columns."""
-    faults = Faults(where)
-    codes = Encoder(card, faults).encode(block, np.arange(len(block[0])))
-    faults.refuse()
-    return codes
 
 
 def texts_of(raw: Raw, decimal: str = ".") -> Sequence[str]:
@@ -125,11 +120,6 @@ def _text(value: Any, decimal: str) -> str:
         return format(value, "f").replace(".", decimal)
     text = value.isoformat() if isinstance(value, datetime.date) and value == value else str(value)  # noqa: PLR0124 (NaT)
     return "" if text.casefold() in MISSING_WORDS else text
-
-
-def _coder(column: Column, decimal: str) -> "_Categories | _Numbers":
-    """Maps raw values to codes, int [n]; a faulty value becomes the negative number of its fault."""
-    return _Categories(column) if column.kind == "category" else _Numbers(column, decimal)
 
 
 class _Categories:

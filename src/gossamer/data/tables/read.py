@@ -44,6 +44,15 @@ class Source:
         self.ragged: list[int] = []
         self.delimiter = ","
 
+    def unit_column(self, units: str | None, where: str) -> int | None:
+        """The position of the column of the units; None: there are no units. Raises DataError: no such column."""
+        if units is None:
+            return None
+        name = clean_names([units])[0]
+        if name not in self.names:
+            raise DataError(f"{where}: the table has no column {units!r}. Name the column with the id of each unit.")
+        return self.names.index(name)
+
 
 def read_table(
     source: Any,

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from gossamer.data.samples.samples import frame
-from gossamer.data.samples.writers import new_place
+from gossamer.data.samples.writers import new_place, parquet_file
 from gossamer.data.tables.card import TableCard
 from gossamer.data.tables.column import Column
 from gossamer.data.tables.decode import decode, texts
@@ -142,13 +142,8 @@ def write_csv(path: Path, chunks: Iterable[TableSamples]) -> int:
 
 def _write_parquet(path: Path, chunks: Iterable[TableSamples]) -> int:
     """Return the number of rows that were written. A column of numbers with "other" is written as text."""
-    try:
-        import pyarrow as pa  # noqa: PLC0415 (an optional extra)
-        from pyarrow import parquet  # noqa: PLC0415 (an optional extra)
-    except ImportError:
-        raise RequestError(f"{path.name}: .parquet needs pyarrow: pip install 'gossamer[parquet]'") from None
-    count, writer = 0, None
-    try:
+    count = 0
+    with parquet_file(path) as (pa, write):
         for chunk in chunks:
             arrays = {}
             for column, values in zip(chunk.card.written, chunk.columns().values(), strict=True):
@@ -158,11 +153,6 @@ def _write_parquet(path: Path, chunks: Iterable[TableSamples]) -> int:
                 else:
                     whole = pa.int64() if column.kind == "integer" else None
                     arrays[column.name] = pa.array(values, whole, from_pandas=True)
-            table = pa.table(arrays)
-            writer = writer or parquet.ParquetWriter(path, table.schema)
-            writer.write_table(table)
+            write(pa.table(arrays))
             count += len(chunk)
-    finally:
-        if writer is not None:
-            writer.close()
     return count

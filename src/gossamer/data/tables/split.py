@@ -10,14 +10,13 @@ from pathlib import Path
 import numpy as np
 
 from gossamer.data.readers import parquet_csv
-from gossamer.data.tables.csv_rows import CsvRows, clean_names
+from gossamer.data.readers.class_folders import SPLITS
+from gossamer.data.tables.csv_rows import CsvRows
 from gossamer.data.tables.encode import Faults, texts_of
 from gossamer.data.tables.identity import sides, unit_side
 from gossamer.data.tables.read import PARQUET, open_source
 from gossamer.data.units import Missing, numbered
-from gossamer.errors import DataError, RequestError, RunFolderError
-
-SIDES = ("train", "test")
+from gossamer.errors import RequestError, RunFolderError
 
 
 def split_table(
@@ -35,7 +34,7 @@ def split_table(
 
     Args:
         source: a .csv, .tsv, .csv.gz, .tsv.gz or .parquet file. A compressed one becomes a plain one.
-        out: a new folder.
+        out: a new folder; nothing is there yet.
         share: expected share of test, between 0 and 1.
         seed: number that fixes the split.
         units: the column with the id of each row's unit.
@@ -43,17 +42,13 @@ def split_table(
 
     Raises:
         DataError: the source cannot be read.
-        RequestError: a wrong share, or a side without a unit.
-        RunFolderError: something is there already, or it cannot be written.
+        RequestError: a side without a row.
+        RunFolderError: it cannot be written.
     """
     path, out = Path(source), Path(out)
-    if not 0 < share < 1:
-        raise RequestError(f"--share must lie between 0 and 1, not {share:g}: with 0.2, a fifth goes to test.")
-    if out.exists() or out.is_symlink():
-        raise RunFolderError(f"{out}: something is there already, and a split replaces nothing. Choose another name.")
     test, ids = _falls_to_test(path, share, f"gossamer split {seed}", units, missing_unit)
     counts = int((~test).sum()), int(test.sum())
-    for side, count in zip(SIDES, counts, strict=True):
+    for side, count in zip(SPLITS, counts, strict=True):
         if not count:
             raise RequestError(f"no row fell to {side}, which happens with few rows: give another --share or --seed.")
     try:
@@ -75,9 +70,7 @@ def _falls_to_test(
     """Whether each row goes to test, bool [N], and the number of its unit, int64 [N]; None: there are no units."""
     source = open_source(path, split="train", where=str(path))
     names: list[str] = []
-    if units is not None and clean_names([units])[0] not in source.names:
-        raise DataError(f"{path}: the table has no column {units!r}. Name the column with the id of each unit.")
-    at = None if units is None else source.names.index(clean_names([units])[0])
+    at = source.unit_column(units, str(path))
 
     def rows() -> Iterator[bytes]:
         for _, columns in source.blocks([*range(len(source.names))]):
@@ -103,7 +96,7 @@ def _write_csv(path: Path, folder: Path, test: np.ndarray) -> None:
     suffix = path.name[path.name.lower().rindex(".tsv" if ".tsv" in path.name.lower() else ".csv") :][:4].lower()
     with ExitStack() as stack:
         writers = []
-        for side in SIDES:
+        for side in SPLITS:
             place = folder / f"{side}{suffix}"
             place.touch(mode=0o600)
             file = stack.enter_context(place.open("w", encoding="utf-8", newline=""))
@@ -120,7 +113,7 @@ def _write_parquet(path: Path, folder: Path, test: np.ndarray) -> None:
     start = 0
     with parquet_csv.opened(path) as (schema, batches), ExitStack() as stack:
         writers = []
-        for side in SIDES:
+        for side in SPLITS:
             place = folder / f"{side}{PARQUET}"
             place.touch(mode=0o600)
             writers.append(stack.enter_context(parquet.ParquetWriter(place, schema)))

@@ -8,29 +8,17 @@ order, up to 2^32 rows. So no unit changes how the counts of another unit are ro
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from gossamer.data.tables.table import Table
 from gossamer.methods.marginals.tree import Clique
 from gossamer.privacy.queries import Bounds
 
 GRID = 2**20
 """Weights and expected counts are multiples of 1 / GRID. A unit with more than K x GRID rows has no weight."""
-
-
-class Rows(Protocol):
-    """A table. `gossamer.data.tables.table.Table` is one."""
-
-    @property
-    def codes(self) -> np.ndarray:
-        """int32 [N, columns]."""
-
-    @property
-    def units(self) -> np.ndarray | None:
-        """int64 [N], from 0; equal numbers belong to one unit. None: every row is its own unit."""
 
 
 @dataclass(frozen=True)
@@ -66,7 +54,7 @@ class Counts:
         """Number of cells of all tables."""
         return sum(self.sizes)
 
-    def clipped_sum(self, rows: Rows, bounds: Bounds, /) -> Tensor:
+    def clipped_sum(self, rows: Table, bounds: Bounds, /) -> Tensor:
         """[dimension] float64, multiples of 1 / GRID. Each table moves by at most K.
 
         Raises:
@@ -109,7 +97,7 @@ class Errors:
         """How far a unit moves the answer in L2, at most: K sqrt(k), or K where there is no candidate."""
         return self.counts.max_rows * math.sqrt(max(1, self.dimension))
 
-    def clipped_sum(self, rows: Rows, bounds: Bounds, /) -> Tensor:
+    def clipped_sum(self, rows: Table, bounds: Bounds, /) -> Tensor:
         """[k] float64, multiples of 1 / GRID: exact sums of whole numbers below 2^53.
 
         Raises:
@@ -123,7 +111,7 @@ class Errors:
         return errors
 
 
-def _counted(rows: Rows, query: Counts) -> Iterator[Tensor]:
+def _counted(rows: Table, query: Counts) -> Iterator[Tensor]:
     """The flat table of each clique in steps of the grid: whole numbers, as float64."""
     weights = row_weights(rows.units, query.max_rows)
     merged = {

@@ -145,14 +145,6 @@ class Autoencoder(nn.Module):
         out: Tensor = self.decoder(torch.cat([z, self._codes(labels, z)], 1))
         return out.view(len(z), self.outputs, *self.shape)
 
-    def distances(self, images: Tensor, labels: Tensor) -> Tensor:
-        """Distance of each image to its reconstruction from the mean of q(z|x), in coordinates (pixels, if extent is 0). [n]"""
-        z, _ = self.encode(images, labels)
-        out = self.decode(z, labels)[:, 0]
-        made = torch.sigmoid(out) if self.likelihood == "bernoulli" else out
-        norms: Tensor = torch.linalg.vector_norm((images * self.span + self.low - made).flatten(1), dim=1)
-        return norms
-
     def log_likelihood(self, images: Tensor, z: Tensor, labels: Tensor) -> Tensor:
         """log p(x|z) of coordinates (pixels, where extent is 0), summed over them. [n]"""
         out = self.decode(z, labels)
@@ -163,19 +155,6 @@ class Autoencoder(nn.Module):
         else:
             log_p = log_normal(images * self.span + self.low, out[:, 0], F.softplus(out[:, 1]) + _NARROWEST)
         return log_p.flatten(1).sum(1)
-
-    def log_weights(self, images: Tensor, labels: Tensor, noise: Tensor) -> Tensor:
-        """log p(x, z) - log q(z|x) for k draws of z per image: what the importance-weighted likelihood takes. [k, n]
-
-        noise: standard normals [k, n, latent_size].
-        """
-        mean, scale = self.encode(images, labels)
-        rows = []
-        for normals in noise:
-            z = mean + scale * normals
-            posterior = log_normal(z, mean, scale).sum(1)
-            rows.append(self.log_likelihood(images, z, labels) + self.prior.log_density(z) - posterior)
-        return torch.stack(rows)
 
     def _codes(self, labels: Tensor, like: Tensor) -> Tensor:
         """One-hot labels [n, classes], or [n, 0] where there is one class only."""

@@ -6,7 +6,6 @@ with `final` the released model alone. A bound above the claim refutes it. A bou
 """
 
 import dataclasses
-import datetime
 import json
 import math
 import time
@@ -27,7 +26,7 @@ from gossamer.run.auditing.trials import IN_A_RUN, ORDINARY, TRIAL_CONFIGS, Obse
 from gossamer.run.release.verify import is_release
 from gossamer.run.report.audit_record import CONSISTENT, LOW_VALUE, REFUTED
 from gossamer.run.report.html import write_report
-from gossamer.run.storage.run_folder import AUDIT, RunFolder
+from gossamer.run.storage.run_folder import AUDIT, RunFolder, today
 from gossamer.run.training.plan import method_named, plan
 from gossamer.run.validation import checked_arguments
 
@@ -270,8 +269,7 @@ def audit_run(run: str | Path, *, trials: int | None = None, seed: int = 0, sink
     method = method_of(certificate.method, folder=folder.path).name
     report = audit(method, epsilon=epsilon, delta=delta, settings=run_settings, trials=trials, seed=seed, sink=sink)
     unchanged()
-    today = datetime.datetime.now(datetime.UTC).date().isoformat()
-    write_atomically(folder.file(AUDIT), json.dumps({**report.to_json(), "date": today}, indent=2) + "\n")
+    write_atomically(folder.file(AUDIT), json.dumps({**report.to_json(), "date": today()}, indent=2) + "\n")
     write_report(folder.path, internal=True)
     return report
 

@@ -14,9 +14,9 @@ from gossamer.privacy.accounting.cost import Bound, smallest
 from gossamer.privacy.budget_log import BudgetEntry, BudgetLimit, Charge, DataSetBudget, OpenBudgetLog
 from gossamer.privacy.certificate.certificate import CONFIG, LEDGER, sha256
 from gossamer.privacy.ledger import PrivacyLedger
-from gossamer.run.budget.entry import budget_log_at, charge_of, cost_of, new_log_note, place_of, today
+from gossamer.run.budget.entry import budget_log_at, charge_of, cost_of, new_log_note, place_of
 from gossamer.run.storage.data_sources import DataSources
-from gossamer.run.storage.run_folder import RunFolder
+from gossamer.run.storage.run_folder import RunFolder, today
 
 _LIFTED_DELTA = 1e-5
 """The delta of a limit that is lifted; it has no effect."""

@@ -4,7 +4,6 @@ The certificate counts earlier runs under the data set's *name* only. The log al
 That count is for the data owner's terminal and the limit: in a release it would reveal whether one record was added.
 """
 
-import datetime
 import math
 import secrets
 from collections.abc import Callable, Mapping
@@ -22,7 +21,7 @@ from gossamer.privacy.certificate.certificate import LEDGER
 from gossamer.privacy.guarantee import Guarantee
 from gossamer.privacy.ledger import PrivacyLedger
 from gossamer.run.storage.data_sources import DataSources
-from gossamer.run.storage.run_folder import ACCOUNTS, PRIVATE, RunFolder
+from gossamer.run.storage.run_folder import ACCOUNTS, PRIVATE, RunFolder, today
 from gossamer.run.storage.state_folder import state_folder
 
 Log = Callable[[str], None]
@@ -222,11 +221,6 @@ def enter_finished(folder: RunFolder, accounts: str | Path, *, log: Log) -> None
         if not entry.finished:
             open_log.finish(entry, ledger.settled, infinite=bool(ledger.reasons))
     folder.note_source({**source_json, "accounts": str(Path(accounts).absolute())})
-
-
-def today() -> str:
-    """Return the date, as the log writes it."""
-    return datetime.datetime.now(datetime.UTC).date().isoformat()
 
 
 def new_run_id() -> str:

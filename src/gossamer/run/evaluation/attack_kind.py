@@ -18,6 +18,8 @@ from gossamer.run.storage.run_folder import RunFolder
 FEWEST = 20
 """Members, and non-members, below which no attack is tried."""
 
+NONE_LEFT = "--nonmembers: all of these records are among the members; give records that the run never saw."
+
 Named = tuple[str, Callable[[], list[Attack]]]
 """An attack by name, to be made when its turn comes."""
 

@@ -17,16 +17,12 @@ from gossamer.run.report.wording import percent
 from gossamer.run.storage.run_folder import METRICS, RunFolder
 
 
-def compare(runs: Sequence[Path]) -> list[dict[str, Any]]:
-    """One entry per run: its folder, method, guarantee and figures by name.
+def evaluated(run: Path) -> dict[str, Any]:
+    """The entry of a run: its folder, method, guarantee and figures by name.
 
     Raises:
-        RunFolderError: if a folder is no finished run, or has not been evaluated.
+        RunFolderError: if it is no finished run, or has not been evaluated.
     """
-    return [_entry(run) for run in runs]
-
-
-def _entry(run: Path) -> dict[str, Any]:
     folder = RunFolder(run)
     if not folder.finished:
         raise RunFolderError(f"{run} is not a finished run; `gossamer fit` makes one, `gossamer resume` finishes one.")

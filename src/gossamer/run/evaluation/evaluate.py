@@ -4,7 +4,6 @@ The figures are private: publishing them, or choosing a run by them, is outside 
 """
 
 import dataclasses
-import datetime
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -28,7 +27,7 @@ from gossamer.run.evaluation.pictures import Pictures
 from gossamer.run.evaluation.request import Compared, Request
 from gossamer.run.evaluation.tables import Tables
 from gossamer.run.report.html import write_report
-from gossamer.run.storage.run_folder import METRICS, READINGS, RunFolder
+from gossamer.run.storage.run_folder import METRICS, READINGS, RunFolder, today
 from gossamer.run.training.progress import shown
 from gossamer.run.validation import check_own_place, check_place, checked_arguments
 
@@ -194,6 +193,6 @@ def _entry(name: str, estimate: Estimate) -> dict[str, Any]:
 
 def note_reading(folder: RunFolder, entry: dict[str, Any]) -> None:
     """Record in the private folder of a RUN that real records were read outside the guarantee."""
-    line = {"date": datetime.datetime.now(datetime.UTC).date().isoformat(), **entry}
+    line = {"date": today(), **entry}
     with (folder.private / READINGS).open("a") as file:
         file.write(json.dumps(line) + "\n")

@@ -23,7 +23,7 @@ from gossamer.errors import DataError, RequestError
 from gossamer.events import Sink, silent
 from gossamer.methods.method import BaseConfig, State, Training
 from gossamer.methods.synthesizer import Synthesizer
-from gossamer.run.evaluation.attack_kind import AttackKind, Named, Target
+from gossamer.run.evaluation.attack_kind import NONE_LEFT, AttackKind, Named, Target
 from gossamer.run.evaluation.pictures import LARGEST, reduced, sampled
 
 
@@ -78,16 +78,14 @@ class PictureAttacks(AttackKind):
         """See `AttackKind.apart`: exact copies of members are left out."""
         unshared = ~shared(outside, inside)
         if not unshared.any():
-            raise DataError(
-                "--nonmembers: all of these records are among the members; give records that the run never saw."
-            )
+            raise DataError(NONE_LEFT)
         copies = int((~unshared).sum())
         said = f"{copies:,} non-members are exact copies of members and were left out." if copies else ""
         return outside[np.flatnonzero(unshared)], said
 
     def fingerprints(self, records: Records) -> tuple[str, str]:
         """See `AttackKind.fingerprints`."""
-        record_digests, without_units = digests(records), dataclasses.replace(records, units=None, names=None)
+        record_digests, without_units = digests(records.images), dataclasses.replace(records, units=None, names=None)
         return fingerprint(records, record_digests), fingerprint(without_units, record_digests)
 
     def array(self, records: Any) -> Array:

@@ -22,7 +22,7 @@ from gossamer.data.tables.table import Table
 from gossamer.errors import DataError
 from gossamer.methods.marginals.nets import Field
 from gossamer.methods.synthesizer import Synthesizer
-from gossamer.run.evaluation.attack_kind import AttackKind, Named, Target
+from gossamer.run.evaluation.attack_kind import NONE_LEFT, AttackKind, Named, Target
 
 ISOLATED = "the most isolated tenth"
 
@@ -54,7 +54,7 @@ class TableAttacks(AttackKind):
         if inside.names is not None and outside.names is not None and outside.units is not None:
             known = np.isin(outside.names[outside.units], inside.names[inside.names != ""])
             if known.all():
-                raise _none_left()
+                raise DataError(NONE_LEFT)
             said = f"Rows of units that are among the members were left out of the non-members: {known.sum():,}."
             return outside[np.flatnonzero(~known)], said if known.any() else ""
         rows, counts = np.unique(inside.codes, axis=0, return_counts=True)
@@ -62,7 +62,7 @@ class TableAttacks(AttackKind):
         among = np.mean([row.tobytes() in own for row in np.ascontiguousarray(outside.codes)])
         twins = counts[counts > 1].sum() / max(1, len(inside))
         if among == 1 and (twins < 0.5 or identify(inside).mark == identify(outside).mark):
-            raise _none_left()
+            raise DataError(NONE_LEFT)
         return outside, (
             f"{among:.1%} of the non-members equal a member in all columns, and {twins:.1%} of the members equal another "
             "member. They took part, because equal rows need not be the same record."
@@ -143,7 +143,3 @@ def _both(guess: Guess, inside: Array, outside: Array, apart: Sequence[np.ndarra
         isolated = guess(inside[apart[0]], outside[apart[1]])
         found.append(dataclasses.replace(isolated, name=f"{isolated.name}, {ISOLATED}"))
     return found
-
-
-def _none_left() -> DataError:
-    return DataError("--nonmembers: all of these records are among the members; give records that the run never saw.")

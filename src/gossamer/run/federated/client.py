@@ -204,7 +204,7 @@ class Client:
 
     def _go_on(
         self, terms: dict[str, Any], job: Job[Config, State], rng: Rng, stack: ExitStack
-    ) -> tuple[TrainingRun, tuple[dict[str, Any], dict[str, Any]] | None]:
+    ) -> tuple[TrainingRun, checkpoint.Saved | None]:
         """The run of this client as its folder has it, with the charges that its ledger has."""
         source_json = self.folder.source()
         if self.folder.finished or source_json.get("terms") != terms:

@@ -34,7 +34,6 @@ from gossamer.run.storage.data_sources import DataFacts, DataSources, PublicData
 from gossamer.run.storage.run_folder import RunFolder
 from gossamer.run.training import checkpoint
 from gossamer.run.training.certify import train_and_certify
-from gossamer.run.training.driver import Saved
 from gossamer.run.training.plan import Request, plan
 from gossamer.run.training.reserve import reserve
 from gossamer.run.training.training_run import TrainingRun
@@ -221,7 +220,7 @@ def _train(
     rng: Rng,
     *,
     enter: Callable[[TrainingRun], TrainingRun],
-    saved: Saved | None = None,
+    saved: checkpoint.Saved | None = None,
 ) -> Synthesizer:
     """Train with the clients that answer, certify, and give the generator to all who took part."""
     method = Federated(lambda run, state: _clients(serving, run, ledger, card, state))

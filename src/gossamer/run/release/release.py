@@ -1,6 +1,5 @@
 """Handing out a run: the folder that others get, and its signature."""
 
-import datetime
 import glob
 import shutil
 import tempfile
@@ -32,7 +31,7 @@ from gossamer.run.release.verify import (
     verify,
 )
 from gossamer.run.report.audit_record import audited
-from gossamer.run.storage.run_folder import EVENTS, RELEASED, REPORT, SAMPLES, SIGNATURE, SUMS, RunFolder
+from gossamer.run.storage.run_folder import EVENTS, RELEASED, REPORT, SAMPLES, SIGNATURE, SUMS, RunFolder, today
 from gossamer.run.storage.versions import with_source
 from gossamer.run.validation import checked_arguments
 
@@ -168,8 +167,7 @@ def sign(run: str | Path, *, key: str | Path, new_key: bool = False, force: bool
         raise RequestError(f"{path} lies in {folder} and would be handed out with it. Keep the key elsewhere.")
     if new_key:
         signing.new_key(path)
-    today = datetime.datetime.now(datetime.UTC).date().isoformat()
-    return signing.sign(folder, to_sign(folder), key=path, date=today)
+    return signing.sign(folder, to_sign(folder), key=path, date=today())
 
 
 def _answers(folder: Path, declared: str | Path | Mapping[str, Any] | None) -> dict[str, Any]:

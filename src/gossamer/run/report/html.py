@@ -9,7 +9,6 @@ import base64
 import functools
 import json
 import math
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -52,14 +51,13 @@ _POINTS = 600
 """A curve is thinned to about this many points."""
 
 
-def write_report(folder: Path, *, internal: bool, epsilon_curve: Sequence[tuple[int, float]] | None = None) -> Path:
+def write_report(folder: Path, *, internal: bool) -> Path:
     """Write report.html into a RUN or a release folder, in place of an older one.
 
     Args:
         folder: holds certificate.json and samples.png, and perhaps events.jsonl and metrics.json.
         internal: True shows the metrics, marked as not covered by the guarantee, in a file of mode 0600. False leaves them
             out: the copy that may be handed out, of mode 0644.
-        epsilon_curve: pairs of step and epsilon spent; None takes them from the events.
 
     Returns:
         The path of the page.
@@ -71,7 +69,6 @@ def write_report(folder: Path, *, internal: bool, epsilon_curve: Sequence[tuple[
     events = _events(folder / EVENTS)
     metrics = _metrics(RunFolder(folder), certificate["card"]) if internal else None
     attacks = _attacks(folder / ATTACKS) if internal else None
-    spent = _series(events, _SPENT) if epsilon_curve is None else list(epsilon_curve)
     try:
         page = _template().render(
             certificate=certificate,
@@ -85,7 +82,7 @@ def write_report(folder: Path, *, internal: bool, epsilon_curve: Sequence[tuple[
             metrics=metrics,
             attacks=attacks,
             audited=audited(folder) or said_by(certificate),
-            curves=_curves(events, spent),
+            curves=_curves(events),
             plan=[f"{entry['count']:,} × {wording.release_in_words(entry['event'])}" for entry in certificate["plan"]],
             settings={name: wording.setting_in_words(value) for name, value in certificate["config"].items()},
         )
@@ -223,10 +220,10 @@ def _accountant(entry: dict[str, Any]) -> dict[str, str]:
     }
 
 
-def _curves(events: list[dict[str, Any]], spent: list[tuple[int, float]]) -> list[dict[str, Any]]:
+def _curves(events: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Epsilon first, then every other figure of the steps that ever changes. One step makes no curve."""
     shown = []
-    if len(spent) > 1:
+    if len(spent := _series(events, _SPENT)) > 1:
         svg = plots.epsilon_curve(*_columns(spent))
         shown.append({"title": "Epsilon spent", "note": "running bound, against steps", "svg": Markup(svg)})
     names = dict.fromkeys(name for event in events for name in event if name not in ("step", _SPENT))

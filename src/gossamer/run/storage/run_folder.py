@@ -1,5 +1,6 @@
 """The RUN folder: its files, and its lock."""
 
+import datetime
 import json
 import os
 import shutil
@@ -251,6 +252,11 @@ class RunFolder:
         if not isinstance(content, dict):
             raise RunFolderError(f"{path} is damaged; {_COPY}")
         return content
+
+
+def today() -> str:
+    """Return the date in UTC, as the files of a run and the budget log write it."""
+    return datetime.datetime.now(datetime.UTC).date().isoformat()
 
 
 def _remove_empty(folders: Sequence[Path]) -> None:

@@ -1,7 +1,5 @@
 """The end of a run: its certificate, its samples and its report."""
 
-import datetime
-
 from gossamer.errors import DiskFull, PrivacyError, is_full, worded
 from gossamer.methods.method import State
 from gossamer.methods.registry import changed_plugins
@@ -11,9 +9,10 @@ from gossamer.privacy.certificate.statements import MODEL
 from gossamer.run.report.html import write_report
 from gossamer.run.report.plots import drawn_by
 from gossamer.run.storage.data_sources import LoadedData
-from gossamer.run.storage.run_folder import SAMPLES
+from gossamer.run.storage.run_folder import SAMPLES, today
 from gossamer.run.storage.versions import versions
-from gossamer.run.training.driver import Saved, disk_full, train
+from gossamer.run.training.checkpoint import Saved
+from gossamer.run.training.driver import disk_full, train
 from gossamer.run.training.training_run import TrainingRun
 
 
@@ -58,7 +57,7 @@ def certify(run: TrainingRun, state: State) -> Synthesizer:
         run.folder.config(),
         model_sha256=sha256(run.folder.file(MODEL)),
         versions=versions(),
-        created=datetime.datetime.now(datetime.UTC).date().isoformat(),
+        created=today(),
     )
     synthesizer = Synthesizer(net, run.job, certificate)
     run.folder.file(SAMPLES).write_bytes(drawn_by(synthesizer))

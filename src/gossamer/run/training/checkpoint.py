@@ -16,7 +16,7 @@ import secrets
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 
@@ -26,6 +26,8 @@ from gossamer.privacy.confined import Confined
 from gossamer.privacy.distributed import ALONE, Ranks
 from gossamer.privacy.ledger import PrivacyLedger
 
+Saved: TypeAlias = tuple[dict[str, Any], dict[str, Any]]
+"""What a checkpoint holds: the state, and the public streams."""
 FILE = "state.pt"
 FORMAT = 3
 """Of a checkpoint. Format 2 had no hash of the ledger."""
@@ -163,10 +165,8 @@ def free_reserve(folder: Path) -> None:
     (folder / RESERVE).unlink(missing_ok=True)
 
 
-def load(
-    folder: Path, ledger: PrivacyLedger, *, lost: Callable[[int], None] = lambda _count: None
-) -> tuple[dict[str, Any], dict[str, Any]] | None:
-    """Return the last checkpoint (state, public streams), or None if there is none.
+def load(folder: Path, ledger: PrivacyLedger, *, lost: Callable[[int], None] = lambda _count: None) -> Saved | None:
+    """Return the last checkpoint, or None if there is none.
 
     In place of a `Confined` value, the state holds the path of its file, for `Confined.unseal`.
 

@@ -113,12 +113,12 @@ class RunSetup:
     private: Path
     records: tuple[str, dict[str, Any]]
     ledger: tuple[float, float, NeighboringRelation, list[tuple[DpEvent, int]], list[int]]
-    saved: tuple[dict[str, Any], dict[str, Any]] | None
+    saved: checkpoint.Saved | None
     versions: dict[str, str]
     key: bytes = field(default_factory=lambda: os.urandom(16), repr=False)
 
 
-def lead(run: TrainingRun, data: LoadedData, saved: tuple[dict[str, Any], dict[str, Any]] | None) -> None:
+def lead(run: TrainingRun, data: LoadedData, saved: checkpoint.Saved | None) -> None:
     """Send the other ranks the setup of the run."""
     job, ledger, ranks = run.job, run.ledger, run.ranks
     if ranks.count == 1:

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable
 from contextlib import closing
-from typing import Any, TypeAlias
+from typing import Any
 
 from gossamer.errors import DiskFull, Diverged, Interrupted, RunFolderError, is_full
 from gossamer.events import Event, Sink, progress
@@ -23,11 +23,8 @@ from gossamer.run.training.signals import stop_on_signal
 from gossamer.run.training.torchrun import local
 from gossamer.run.training.training_run import TrainingRun
 
-Saved: TypeAlias = tuple[dict[str, Any], dict[str, Any]]
-"""What a checkpoint holds: the state, and the public streams."""
 
-
-def train(run: TrainingRun, data: LoadedData, *, saved: Saved | None = None) -> State:
+def train(run: TrainingRun, data: LoadedData, *, saved: checkpoint.Saved | None = None) -> State:
     """Go through the method's phases from the last checkpoint to the end, and return the last state.
 
     Args:

@@ -3,7 +3,6 @@
 import ctypes
 import math
 import sys
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -89,15 +88,7 @@ def peak(job: "Job[BaseConfig, State]") -> float:
     return _REST + records + networks + _PASSES * batch * max(drawn, 4 * pixels)
 
 
-def _free(device: torch.device) -> int:
-    """Return the free bytes of a GPU."""
-    free, _ = torch.cuda.mem_get_info(device)
-    return free
-
-
-def fitted(
-    job: "Job[BaseConfig, State]", device: str, *, ranks: int = 1, free: Callable[[torch.device], int] = _free
-) -> "Job[BaseConfig, State]":
+def fitted(job: "Job[BaseConfig, State]", device: str, *, ranks: int = 1) -> "Job[BaseConfig, State]":
     """Return the job with a `physical_batch_size` that fits on its GPU, where the settings leave it open (0).
 
     A batch is processed at once where it fits, else in equal parts. Results are the same but for rounding.
@@ -106,7 +97,6 @@ def fitted(
         job: the method and its settings.
         device: where it trains. On a CPU the job stays as it is.
         ranks: that share a batch.
-        free: returns the free bytes of a device.
     """
     where, settings = torch.device(device), job.settings
     if where.type == "cpu" or settings.get("physical_batch_size") != 0:
@@ -116,7 +106,8 @@ def fitted(
     size = (
         _PASSES * int(settings.get("multiplicity", 1)) * max(_activation_size(job, net), 4 * math.prod(job.card.shape))
     )
-    holds = max(1, int(_SHARE * free(where) / size))
+    free, _ = torch.cuda.mem_get_info(where)
+    holds = max(1, int(_SHARE * free / size))
     expected = batch_of(int(settings["expected_batch_size"]), job.card) / ranks
     largest = expected + _DEVIATIONS * math.sqrt(expected)
     part = largest / math.ceil(largest / holds)

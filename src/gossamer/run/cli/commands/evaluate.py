@@ -68,7 +68,7 @@ def evaluate(synth: Path, out: Path | None, as_json: bool, **options: Any) -> No
 @as_json
 def compare(runs: tuple[Path, ...], metric: str, out: Path | None, force: bool, as_json: bool) -> None:
     """Compare the metrics of RUNS, folders of evaluated runs, in one table. With -o, plot a metric against epsilon."""
-    entries = comparison.compare(runs)
+    entries = [comparison.evaluated(run) for run in runs]
     metric = comparison.chosen_metric(entries, metric)
     if out is not None:
         refuse_taken(out, force=force)
