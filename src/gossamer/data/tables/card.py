@@ -6,9 +6,8 @@ It is a TOML file like the card of pictures. `[[column]]` entries tell the two a
 from dataclasses import MISSING, dataclass, fields, replace
 from typing import Any, ClassVar
 
-from gossamer.data.card import Card, is_count
+from gossamer.data.card import Card, is_count, toml
 from gossamer.data.card import Kind as CardKind
-from gossamer.data.card import toml as toml  # noqa: PLC0414 (run.page takes it from here)
 from gossamer.data.tables.column import MEANING as MEANING_OF_COLUMNS
 from gossamer.data.tables.column import Column, same_name
 from gossamer.data.tables.generated import KINDS as GENERATED

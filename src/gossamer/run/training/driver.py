@@ -3,7 +3,6 @@
 import math
 from collections.abc import Callable
 from contextlib import closing
-from typing import Any
 
 from gossamer.errors import DiskFull, Diverged, Interrupted, RunFolderError, is_full
 from gossamer.events import Event, Sink, progress

@@ -14,13 +14,13 @@ from gossamer.run.page.opened import DataSet, Opened
 from gossamer.run.page.steps.step import Step
 
 if TYPE_CHECKING:
-    from gossamer.data.tables import card as cards
+    from gossamer.data import card as cards
     from gossamer.run.release import release as releasing
     from gossamer.run.release import verify as checking
     from gossamer.run.storage import run_folder
 else:
     run_folder = Lazy("gossamer.run.storage.run_folder")
-    cards = Lazy("gossamer.data.tables.card")
+    cards = Lazy("gossamer.data.card")
     releasing, checking = Lazy("gossamer.run.release.release"), Lazy("gossamer.run.release.verify")
 
 ASKED = {
