@@ -232,7 +232,7 @@ def _from(page: Path, path: Path) -> str:
 def _machine(result: Mapping[str, Any]) -> str:
     machine, software = result["machine"], result["software"]
     return (
-        f"{machine.get('gpu', machine['processor'])}, {machine['cores']} cores, {result_files.threads_of(machine)}, "
+        f"{machine.get('gpu', machine['processor'])}, {machine['cores']} core{'s' if machine['cores'] > 1 else ''}, {result_files.threads_of(machine)}, "
         f"torch {software['torch']}, {result['date']}"
     )
 
