@@ -231,8 +231,9 @@ def _from(page: Path, path: Path) -> str:
 
 def _machine(result: Mapping[str, Any]) -> str:
     machine, software = result["machine"], result["software"]
+    cores = "1 core" if machine["cores"] == 1 else f"{machine['cores']} cores"
     return (
-        f"{machine.get('gpu', machine['processor'])}, {machine['cores']} core{'s' if machine['cores'] > 1 else ''}, {result_files.threads_of(machine)}, "
+        f"{machine.get('gpu', machine['processor'])}, {cores}, {result_files.threads_of(machine)}, "
         f"torch {software['torch']}, {result['date']}"
     )
 
