@@ -104,7 +104,12 @@ def made_public(records: Records, *, share: float, salt: str) -> np.ndarray:
     """Which units a public share takes, bool [population]: those whose hash, a 64-bit number, lies below share x 2^64.
 
     A unit with an id is hashed by its id alone. A record without one is hashed by its pixels as read and resized. Labels are
-    left out, so that all copies of a picture are on one side. salt: the public key of the hash, at most 64 bytes.
+    left out, so that all copies of a picture are on one side.
+
+    Args:
+        records: all records, with their units.
+        share: of the units, between 0 and 1.
+        salt: the public key of the hash, at most 64 bytes.
 
     Raises:
         ValueError: units without names, whose numbers depend on the other units.

@@ -285,7 +285,7 @@ def _refuse_keys(query: _Asked) -> None:
         if key is not None:
             raise DataError(
                 f"{query.name}: {flag} names an array of an .npz, a column of a .parquet or metadata.csv, or an ending in a "
-                ".tar, and DATA is none of these: leave it out"
+                ".tar. DATA is none of these. Leave it out"
             )
 
 

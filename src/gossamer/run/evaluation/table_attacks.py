@@ -35,7 +35,7 @@ class TableAttacks(AttackKind):
     def limits(self) -> tuple[str, ...]:
         """See `AttackKind.limits`."""
         return (
-            "The distance to the closest record shows nothing by itself: attacks by densities find members where distances "
+            "The distance to the closest record shows nothing by itself. Attacks by densities find members where distances "
             "find none (Yao et al. 2025, The DCR Delusion).",
         )
 

@@ -37,8 +37,8 @@ OUTSIDE = (
     ("refuse", "a mistake: refuse it"), ("clip", "the nearer bound"), ("other", "a value of its own, called other"),
 )  # fmt: skip
 _SUGGESTED = ("clip", "other")
-"""What the form proposes for another number, and for another category, where values were only measured: the records for tests
-may have values that those for training lack."""
+"""What the form proposes for another number, and for another category, where values were only measured. Records for tests may
+have values that those for training lack."""
 
 
 @dataclass(frozen=True, kw_only=True)
