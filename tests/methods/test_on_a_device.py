@@ -98,6 +98,22 @@ def test_a_method_on_a_device(method: str, monkeypatch: pytest.MonkeyPatch) -> N
         torch.testing.assert_close(a, b, rtol=1e-3, atol=1e-4)
 
 
+@pytest.mark.parametrize("start", ["moments", "evolve"])
+def test_a_start_draws_on_the_processor(start: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is a generator's last call before other steps, and its samples are the same on every device."""
+    few = {"moments": "axes=4", "evolve": "drawing=letters,embedding=cosines,candidates=6,steps=1,variations=0"}
+    settings = {
+        "width": 4,
+        "expected_batch_size": 12,
+        "start": start,
+        "start_settings": few[start],
+        "start_records": 40,
+    }
+    monkeypatch.setitem(SMALL, "dpgan", {**settings, "warm_steps": 1, "discriminator_steps": 2})
+    with pretended() as gpu:
+        assert all(isinstance(p.data, Pretended) for p in taken("dpgan", DEVICE, gpu.waits).parameters())
+
+
 def test_mixing_devices_is_caught() -> None:
     with pretended() as gpu:
         away = torch.zeros(3, 2, device=DEVICE)

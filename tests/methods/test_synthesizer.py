@@ -122,6 +122,15 @@ def test_a_method_that_samples_in_its_own_way_is_asked() -> None:
     assert plain.images.max() == 255
 
 
+def test_a_device_that_cannot_serve_is_refused() -> None:
+    drawn = synthesizer()
+    assert drawn.on("cpu") is drawn
+    with pytest.raises(RequestError, match="cannot be used on this machine"):
+        drawn.on("xpu:9")
+    with pytest.raises(RequestError, match="made on the processor"):
+        drawn.on("meta")
+
+
 @pytest.mark.parametrize(
     ("n", "labels"),
     [

@@ -327,6 +327,8 @@ class Method(ABC, Generic[C, S]):
     """Settings whose tuned values suit pictures on a black ground, such as digits, and are not advised for others."""
     scores_have_no_scale: ClassVar[bool] = False
     """Whether its discriminators are critics, whose scores attackers can only rank."""
+    samples_on_gpu: ClassVar[bool] = False
+    """Whether `sample` goes where the generator is. The others need a GPU for training at most."""
 
     config_type: type[C]
     """Its settings; the fields are its flags."""

@@ -31,6 +31,7 @@ from gossamer.methods.method import BaseConfig, Job, State
 from gossamer.methods.registry import changed_plugins
 from gossamer.privacy.certificate.certificate import CERTIFICATE, CONFIG, Certificate
 from gossamer.privacy.certificate.statements import MODEL
+from gossamer.privacy.device_check import present
 
 CHUNK = 1_000
 """Pictures that are made at once; fewer where they are large (`at_once`)."""
@@ -198,6 +199,20 @@ class Synthesizer:
                 "the one that wrote it."
             ) from error
         return cls(net, job, certificate).with_weights(folder / MODEL)
+
+    def on(self, device: str) -> "Synthesizer":
+        """The same generator on a device, cpu, cuda or cuda:1, in place. Samples differ by rounding.
+
+        Raises:
+            RequestError: if this machine has no such device, or samples of its method are made on the processor.
+        """
+        place = present(device)
+        if place.type != "cpu" and not self.job.method.samples_on_gpu:
+            raise RequestError(
+                f"--device {device}: samples of {self.job.method.name} are made on the processor. Leave the option out."
+            )
+        self.net.to(place)
+        return self
 
     def with_weights(self, path: Path) -> "Synthesizer":
         """The same generator with the weights of a safetensors file, in place.

@@ -147,7 +147,7 @@ def test_tap_by_tap_where_a_record_has_several_rows(keep: int, monkeypatch: pyte
         return layer(x).sin().flatten(1).sum(1) + again.cos().flatten(1).sum(1)
 
     assert isinstance(
-        Convolution((1, 1), (1, 1), (1, 1)).formed(torch.ones(1, 9, 6, 5), torch.ones(1, 8, 6, 5)), Tensor
+        Convolution((1, 1), (1, 1), (1, 1)).formed(torch.ones(1, 9, 6, 5), torch.ones(1, 8, 6, 5), 1), Tensor
     )
     batch = Tensors(tuple(torch.randn(4, 9, 6, 5, dtype=torch.float64) for _ in range(2)))
     alone = [clipped_sum(module, loss, batch[i : i + 1], INFINITE, form="slow", multiplicity=2) for i in range(4)]

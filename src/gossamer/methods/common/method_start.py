@@ -4,6 +4,7 @@ Its first phases are those of that method, with their cost in the same ledger. T
 they made, once. They are used as public records would be: post-processing of a release costs nothing more.
 """
 
+import copy
 import dataclasses
 import math
 from collections import Counter
@@ -250,6 +251,7 @@ def _draw(run: Run[C], state: State, first: Job[BaseConfig, State]) -> Iterator[
     start, total = state.begun, run.config.start_records
     assert isinstance(start, StartState)
     stream, step = run.rng.public("start records"), records.at_once(run.card.shape, _AT_ONCE)
+    net = copy.deepcopy(start.state.released).cpu()  # samples come from the processor, wherever it has learnt
     while (n := min(step, total - len(start.images))) > 0:
-        start.add(*first.sample(start.state.released, n, None, stream))
+        start.add(*first.sample(net, n, None, stream))
         yield {}

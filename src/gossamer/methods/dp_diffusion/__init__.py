@@ -92,6 +92,7 @@ class DpDiffusion(Startable[Config, "loop.State"]):
     name = "dp-diffusion"
     title = "DP diffusion in a public latent (after Karras et al. 2022; Dockhorn et al. 2023)"
     additive_over_units = True
+    samples_on_gpu = True
     config_type = Config
     loop = loop
 

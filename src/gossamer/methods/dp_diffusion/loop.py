@@ -18,6 +18,7 @@ from gossamer.nets.flat import gradient
 from gossamer.privacy.confined import Confined
 from gossamer.privacy.mechanisms.gaussian import PoissonGaussianSum, clipped_to
 from gossamer.privacy.per_sample_gradients.gradients import PerRecordGradient
+from gossamer.privacy.per_sample_gradients.precision import lowered
 
 PUBLIC = 20_000
 """Public pictures that a start is on, at most."""
@@ -118,8 +119,10 @@ def warm_start(run: Run[Config], state: "State", public: Records) -> Iterator[Lo
         late = step >= 3 / 4 * config.warm_steps
         state.D.optimiser.param_groups[0]["lr"] = config.warm_learning_rate * (0.2 if late else 1.0)
         rows = torch.randint(len(public), (config.warm_batch_size,), generator=run.rng.public("warm start")).numpy()
-        mean = loss.of_records(state.D.net, public[rows]).sum() / len(rows)
-        state.D.step(gradient(mean, state.D.net))
+        with lowered(config.precision, run.device):
+            mean = loss.of_records(state.D.net, public[rows]).sum() / len(rows)
+            g = gradient(mean, state.D.net)
+        state.D.step(g)
         yield {"loss": mean.detach()}
     state.D.renew(adam(config.learning_rate, (0.9, 0.999)))
     state.average.restart()

@@ -153,23 +153,28 @@ def _instantiated(uses: Uses, shared: Tensor | None) -> Instantiated:
     """The records' gradients themselves. shared: gradients of the same parameter used as a bias, [n, size]."""
     n, size, taps = uses.records, uses.shape.numel(), uses.taps
 
-    others, formed = [], [] if shared is None else [shared]
+    others, formed = [], [] if shared is None else [(shared, 1)]
     for call in uses.calls:
-        if (rows := call.layer.formed(*call.pair)) is None:
+        if (rows := call.layer.formed(*call.pair, uses.multiplicity)) is None:
             others.append(call)
         else:
-            formed.append(folded(rows, uses.multiplicity))
-    b = uses.calls[0].pair[1]
-    total = b.new_zeros(n, size) if formed else b.new_empty(n, size)
-    for rows in formed:
-        total += by_taps(rows.view(n, uses.shape[0], -1), taps).view(n, -1)
-    step = max(1, _block(uses) // (16 * max(1, size, *(uses.unfolded_by(call) for call in others))))
+            formed.append((rows, call.layer.taps(uses.shape)))
+    ordered = [
+        rows if before == taps else by_taps(rows.view(n, uses.shape[0], -1), taps).view(n, -1)
+        for rows, before in formed
+    ]
+    total = sum(ordered[1:], ordered[0]) if ordered else uses.calls[0].pair[1].new_empty(n, size)
+    if ordered and others:
+        total = total.clone()  # it is written below, and may be a pair's own tensor
+    step = max(
+        1, (BLOCK // 16 if uses.on_cpu else GPU_BLOCK) // max(1, size, *(uses.unfolded_by(call) for call in others))
+    )
     for lo in range(0, n if others else 0, step):
         hi = min(lo + step, n)
         for i, call in enumerate(others):
             u, b = uses.patches_of(call, lo, hi)
             here = total[lo:hi].view(len(b), b.shape[1], u.shape[1])
-            torch.baddbmm(here, b, u.transpose(1, 2), beta=1 if formed or i else 0, out=here)
+            torch.baddbmm(here, b, u.transpose(1, 2), beta=1 if ordered or i else 0, out=here)
     return Instantiated(uses.parameter, total, taps)
 
 

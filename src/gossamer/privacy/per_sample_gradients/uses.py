@@ -69,9 +69,12 @@ class Layer(ABC):
         """[n, size of the bias], one row each."""
         raise NotImplementedError(f"{type(self).__name__} has no bias")
 
-    def formed(self, a: Tensor, b: Tensor) -> Tensor | None:
-        """[n, size of the weight], one gradient per row, of a layer that forms them without patches; None: it does not."""
-        del a, b
+    def formed(self, a: Tensor, b: Tensor, multiplicity: int) -> Tensor | None:
+        """[n, size of the weight], one gradient per record, of a layer that forms them without patches; None: it does not.
+
+        Of a convolution, taps come before channels (`pieces`).
+        """
+        del a, b, multiplicity
         return None
 
     def methods(self, uses: "Uses") -> Mapping[str, Method]:

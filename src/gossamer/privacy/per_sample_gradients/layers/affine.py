@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from gossamer.privacy.per_sample_gradients.uses import Layer
+from gossamer.privacy.per_sample_gradients.uses import Layer, folded
 
 
 @dataclass(frozen=True)
@@ -26,13 +26,13 @@ class Affine(Layer):
         return b if weight is None else b * weight.view(self.shape)
 
     def add_weight_gradient_(self, out: Tensor, a: Tensor, b: Tensor) -> None:
-        out.add_(self.formed(a, b).sum(0).view(out.shape))
+        out.add_(self._summed(a * b).sum(0).view(out.shape))
 
     def bias_gradients(self, b: Tensor) -> Tensor:
         return self._summed(b)
 
-    def formed(self, a: Tensor, b: Tensor) -> Tensor:
-        return self._summed(a * b)
+    def formed(self, a: Tensor, b: Tensor, multiplicity: int) -> Tensor:
+        return folded(self._summed(a * b), multiplicity)
 
     def _summed(self, product: Tensor) -> Tensor:
         """Over everything but the record and the dimensions of the weight. product: [n, ...]; gives [n, weight size]."""

@@ -65,11 +65,11 @@ class Convolution(Layer):
         """Whether gradients are formed tap by tap."""
         return self.groups == 1 and serves(self.unfolding(a[:0], b[:0], self._kernel(a, b)))
 
-    def formed(self, a: Tensor, b: Tensor) -> Tensor | None:
+    def formed(self, a: Tensor, b: Tensor, multiplicity: int) -> Tensor | None:
         """By taps, where that serves."""
         if not self.by_taps(a, b):
             return None
-        return gradients(self.unfolding(a, b, self._kernel(a, b))).transpose(2, 3).flatten(1)
+        return gradients(self.unfolding(a, b, self._kernel(a, b)), multiplicity).flatten(1)
 
     def product(self, uses: Uses) -> Product | None:
         """b outer the one patch, where a record has only one."""

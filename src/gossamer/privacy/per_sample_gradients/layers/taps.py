@@ -14,17 +14,12 @@ from torch.nn import functional as F
 
 from gossamer.privacy.per_sample_gradients.layers.unfolding import Unfolding
 from gossamer.privacy.per_sample_gradients.rounding import raised, square_norms
-from gossamer.privacy.per_sample_gradients.uses import Call, Uses, Work, folded
+from gossamer.privacy.per_sample_gradients.uses import Call, Uses, Work
 
 
 def serves(here: Unfolding) -> bool:
-    """Whether a shift is an offset, and less work than unfolding."""
-    if not helps(here.x.device) or here.stride != (1, 1) or here.dilation != (1, 1):
-        return False
-    rows, *outputs = here.y.shape[1:]
-    columns = here.x.shape[1] * math.prod(here.kernel)
-    unfolded = math.prod(outputs) * columns
-    return work_of(here).cost < Work(unfolded * rows, unfolded).cost
+    """Whether a shift is an offset, and less work than unfolding: one channel unfolds to little."""
+    return helps(here.x.device) and here.stride == (1, 1) == here.dilation and here.x.shape[1] > 1
 
 
 def helps(device: torch.device) -> bool:
@@ -34,23 +29,33 @@ def helps(device: torch.device) -> bool:
 
 def work_of(here: Unfolding) -> Work:
     """Of one row: T products of a column and a row, with the zeros; both sides are written once."""
-    (channels, height, width), (rows, outputs, _) = here.x.shape[1:], here.y.shape[1:]
+    (channels, height, width), rows = here.x.shape[1:], here.y.shape[1]
     (top, left), taps = here.padding, math.prod(here.kernel)
-    pixels = outputs * (width + 2 * left)
-    return Work(pixels * rows * channels * taps, channels * (height + 2 * top) * (width + 2 * left) + rows * pixels)
+    pixels = (height + 2 * top) * (width + 2 * left)
+    return Work(pixels * rows * channels * taps, pixels * (channels + rows))
 
 
-def gradients(here: Unfolding) -> Tensor:
-    """[m, rows, taps, channels]"""
-    (top, left), (tall, wide) = here.padding, here.kernel
-    x = F.pad(here.x, (left, left, top, top))
-    width = x.shape[3]
-    x = F.pad(x.flatten(2), (0, wide - 1))
-    y = F.pad(here.y, (0, wide - 1)).flatten(2)
-    shifts = [i * width + j for i in range(tall) for j in range(wide)]
+def gradients(here: Unfolding, multiplicity: int) -> Tensor:
+    """[n, rows, taps, channels], of n records with `multiplicity` rows of the batch each: their images lie end to end too."""
+    (top, left), (tall, wide), (height, width) = here.padding, here.kernel, here.x.shape[2:]
+    size = (height + 2 * top, width + 2 * left)
+    shifts = [i * size[1] + j for i in range(tall) for j in range(wide)]
+    x = _by_image(here.x, multiplicity, size, (top, left), shifts[-1])
+    y = _by_image(here.y, multiplicity, size, (0, 0), 0)
     out = x.new_empty(len(x), y.shape[1], len(shifts), x.shape[1])
     for tap, shift in enumerate(shifts):
-        out[:, :, tap] = y @ x[:, :, shift : shift + y.shape[2]].transpose(1, 2)
+        torch.bmm(y, x[:, :, shift : shift + y.shape[2]].transpose(1, 2), out=out[:, :, tap])
+    return out
+
+
+def _by_image(t: Tensor, multiplicity: int, size: tuple[int, int], at: tuple[int, int], more: int) -> Tensor:
+    """[multiplicity x n, C, h, w] to [n, C, multiplicity x H x W + more]: each image in zeros of this size, at this corner."""
+    m, channels, height, width = t.shape
+    pixels = multiplicity * math.prod(size)
+    out = t.new_zeros(m // multiplicity, channels, pixels + more)
+    images = out[:, :, :pixels].unflatten(2, (multiplicity, *size))
+    inside = images[..., at[0] : at[0] + height, at[1] : at[1] + width]
+    inside.copy_(t.unflatten(0, (multiplicity, -1)).permute(1, 2, 0, 3, 4))
     return out
 
 
@@ -73,7 +78,7 @@ class Taps:
         lengths: list[tuple[Tensor, Tensor]] = []
         for call in uses.calls:
             here = self.unfolding(uses, call, lo, hi)
-            formed = folded(gradients(here), uses.multiplicity)
+            formed = gradients(here, uses.multiplicity)
             total = formed if total is None else total.add_(formed)
             pixels = here.x.square().sum(1, keepdim=True)
             met = F.conv2d(pixels, pixels.new_ones(1, 1, *here.kernel), padding=here.padding)  # |u_t|^2

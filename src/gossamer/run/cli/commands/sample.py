@@ -25,10 +25,13 @@ from gossamer.run.training.progress import Terminal
     help="File (.npz, .csv or .parquet), or a folder for .png. Of a table: .csv or .parquet.",
 )
 @click.option("--seed", type=int, callback=checked_seed, help="Number that fixes the samples. Default: random.")
+@click.option(
+    "--device", default="cpu", show_default=True, help="Device that makes them: cpu, or cuda for dp-diffusion."
+)
 @force
-def sample(run: Path, count: int, out: Path, seed: int | None, force: bool) -> None:
+def sample(run: Path, count: int, out: Path, seed: int | None, device: str, force: bool) -> None:
     """Write synthetic records from RUN, the folder of a finished run or a release. Samples use no epsilon, however many."""
-    synthesizer = Synthesizer.load(run)
+    synthesizer = Synthesizer.load(run).on(device)
     with Terminal() as terminal:
         chunks = _counted(synthesizer.stream(count, seed=seed), terminal, count)
         if synthesizer.card.kind == "table":
