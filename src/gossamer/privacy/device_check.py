@@ -105,7 +105,8 @@ def passed(device: str, precision: Precision) -> str:
     if failed := [check for check in checks if not check.passed]:
         raise RequestError(
             f"{device} does not compute as the guarantee needs, so nothing was trained ({failed[0].name}: {failed[0].found}). "
-            "Train on the processor, with --device cpu, or try another version of PyTorch."
+            f"Train {'with --precision fp32, or ' * (precision != 'fp32')}on the processor, with --device cpu, or try another "
+            "version of PyTorch."
         )
     return f"{name_of(device)}, torch {torch.__version__}, {precision}: {len(checks)} checks passed"
 

@@ -164,8 +164,6 @@ def _instantiated(uses: Uses, shared: Tensor | None) -> Instantiated:
         for rows, before in formed
     ]
     total = sum(ordered[1:], ordered[0]) if ordered else uses.calls[0].pair[1].new_empty(n, size)
-    if ordered and others:
-        total = total.clone()  # it is written below, and may be a pair's own tensor
     step = max(
         1, (BLOCK // 16 if uses.on_cpu else GPU_BLOCK) // max(1, size, *(uses.unfolded_by(call) for call in others))
     )
