@@ -115,7 +115,8 @@ class Deployment:
             **os.environ, "FLWR_HOME": str(out / "home"), "FLWR_TELEMETRY_ENABLED": "0", "FLWR_DISABLE_UPDATE_CHECK": "1",
             "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}", "OMP_NUM_THREADS": "1",
         }  # fmt: skip
-        self.bytes = RawArray("q", 2)  # to the first site and from it
+        self.relays: dict[str, int] = {}
+        self.bytes = RawArray("q", len(SITES))  # to each site and from it
 
     def start(self, name: str, *words: Any) -> None:
         """A process of Flower. It leads a group, so that its children end with it."""
@@ -137,9 +138,8 @@ class Deployment:
         subprocess.run([sys.executable, "-c", line], env=self.environment, check=True, stdout=subprocess.DEVNULL)
 
     def supernode(self, name: str) -> None:
-        port = self.relay if name == SITES[0] else self.port
         self.start(
-            f"supernode-{name}", "flower-supernode", "--superlink", f"127.0.0.1:{port}", "--root-certificates",
+            f"supernode-{name}", "flower-supernode", "--superlink", f"127.0.0.1:{self.relays[name]}", "--root-certificates",
             self.out / "tls" / "ca.pem", "--auth-supernode-private-key", self.out / "keys" / name, "--port", free_port(),
             "--node-config", f'socket="{self.out}/{name}.sock"',
         )  # fmt: skip
@@ -181,11 +181,12 @@ class Deployment:
         return max((json.loads(line)["step"] for line in lines if line.endswith("}")), default=0)
 
     def count_bytes(self) -> None:
-        """A TCP relay between the first SuperNode and the SuperLink, in a process of its own."""
-        listener = socket.create_server(("127.0.0.1", 0))
-        self.relay = listener.getsockname()[1]
-        self.others.append(forked(lambda: relay(listener, self.port, self.bytes), self.out / "logs" / "relay.log"))
-        listener.close()
+        """A TCP relay between each SuperNode and the SuperLink, in a process of its own."""
+        listeners = [socket.create_server(("127.0.0.1", 0)) for _ in SITES]
+        self.relays = {name: each.getsockname()[1] for name, each in zip(SITES, listeners, strict=True)}
+        self.others.append(forked(lambda: relay(listeners, self.port, self.bytes), self.out / "logs" / "relay.log"))
+        for each in listeners:
+            each.close()
 
     def lie(self) -> None:
         """A false messenger before the service of the last site."""
@@ -212,9 +213,10 @@ class Deployment:
         words = Path(f"/proc/{self.popen['superlink'].pid}/stat").read_text().rpartition(")")[2].split()
         return (int(words[11]) + int(words[12])) / os.sysconf("SC_CLK_TCK")
 
-    def messages(self) -> int:
-        """How many messages the SuperNodes have answered."""
-        return sum(log.read_text().count("Sent successfully") for log in (self.out / "logs").glob("supernode-*.log"))
+    def messages(self) -> np.ndarray:
+        """How many messages each SuperNode has answered."""
+        logs = [self.out / "logs" / f"supernode-{name}.log" for name in SITES]
+        return np.array([log.read_text().count("Sent successfully") for log in logs])
 
 
 def reachable(port: int) -> bool:
@@ -233,26 +235,33 @@ def until(true: Callable[[], object], what: str, seconds: float = 1500.0) -> Non
         time.sleep(0.2)
 
 
-def relay(listener: socket.socket, port: int, counts: Any) -> None:
-    """Pass on what comes, and count it: TLS, HTTP and all."""
+def relay(listeners: list[socket.socket], port: int, counts: Any) -> None:
+    """Pass on what comes, and count it for each site: TLS, HTTP and all."""
 
-    def carry(source: socket.socket, sink: socket.socket, way: int) -> None:
+    def carry(source: socket.socket, sink: socket.socket, site: int) -> None:
         with suppress(OSError):
             while data := source.recv(1 << 16):
                 sink.sendall(data)
-                counts[way] += len(data)
+                with counting:
+                    counts[site] += len(data)
             sink.shutdown(socket.SHUT_WR)
 
-    def both(near: socket.socket) -> None:
+    def both(near: socket.socket, site: int) -> None:
         with near, socket.create_connection(("127.0.0.1", port)) as far:
-            up = threading.Thread(target=carry, args=(near, far, 1), daemon=True)
+            up = threading.Thread(target=carry, args=(near, far, site), daemon=True)
             up.start()
-            carry(far, near, 0)
+            carry(far, near, site)
             up.join()
 
-    while True:
-        near, _ = listener.accept()
-        threading.Thread(target=both, args=(near,), daemon=True).start()
+    def accept(site: int) -> None:
+        while True:
+            near, _ = listeners[site].accept()
+            threading.Thread(target=both, args=(near, site), daemon=True).start()
+
+    counting = threading.Lock()
+    for site in range(1, len(listeners)):
+        threading.Thread(target=accept, args=(site,), daemon=True).start()
+    accept(0)
 
 
 def liar(near: Path, far: Path) -> None:
@@ -283,10 +292,10 @@ def equal(all_of: Deployment) -> dict[str, Any]:
         all_of.service("equal", name, repeats=True)
     all_of.run("equal", EQUAL, app)
     until(lambda: all_of.steps("equal") >= 1, "the first step is done")
-    began, before, processor = time.monotonic(), sum(all_of.bytes), all_of.superlink_seconds()
+    began, before, processor = time.monotonic(), np.array(all_of.bytes), all_of.superlink_seconds()
     answered = all_of.messages()
     until(lambda: all_of.steps("equal") >= EQUAL["steps"], "the last step is done")
-    seconds, moved = time.monotonic() - began, sum(all_of.bytes) - before
+    seconds, moved = time.monotonic() - began, np.array(all_of.bytes) - before
     answered, processor = all_of.messages() - answered, all_of.superlink_seconds() - processor
     status = all_of.popen["run-equal"].wait(1500)
     all_of.stop_services()
@@ -295,10 +304,13 @@ def equal(all_of: Deployment) -> dict[str, Any]:
     net = Synthesizer.load(all_of.out / "equal" / "server").net
     found = torch.cat([value.reshape(-1) for value in net.state_dict().values()])
     rounds = EQUAL["steps"] - 1
+    idle = float(moved[answered == 0].mean())  # polls and heartbeats, which the others have too
+    more = float((moved - idle)[answered > 0].sum())
     return {
         "status": status, "largest_difference_of_weights": float((found - expected).abs().max()),
-        "seconds_per_step": round(seconds / rounds, 1), "bytes_of_site_0_per_step": round(moved / rounds),
-        "messages": answered, "superlink_processor_seconds": round(processor, 1),
+        "seconds_per_step": round(seconds / rounds, 1), "bytes_of_an_idle_site_per_step": round(idle / rounds),
+        "messages": int(answered.sum()), "bytes_of_a_message": round(more / int(answered.sum())),
+        "superlink_processor_seconds": round(processor, 1),
         "folders": verified(all_of, "equal", SITES),
     }  # fmt: skip
 

@@ -16,10 +16,21 @@ from gossamer.privacy.per_sample_gradients.layers.unfolding import Unfolding
 from gossamer.privacy.per_sample_gradients.rounding import raised, square_norms
 from gossamer.privacy.per_sample_gradients.uses import Call, Uses, Work
 
+MOST_ZEROS = 3.0
+"""Pixels of an image with its zeros, for each pixel of the output."""
+
 
 def serves(here: Unfolding) -> bool:
-    """Whether a shift is an offset, and less work than unfolding: one channel unfolds to little."""
-    return helps(here.x.device) and here.stride == (1, 1) == here.dilation and here.x.shape[1] > 1
+    """Whether a shift is an offset, and less work than unfolding: a channel unfolds to little, zeros cost as much as pixels."""
+    if not helps(here.x.device) or here.stride != (1, 1) or here.dilation != (1, 1):
+        return False
+    return here.x.shape[1] > 1 and _padded(here).numel() <= MOST_ZEROS * here.y.shape[2:].numel()
+
+
+def _padded(here: Unfolding) -> torch.Size:
+    """Height and width of an image with its zeros."""
+    height, width = here.x.shape[2:]
+    return torch.Size((height + 2 * here.padding[0], width + 2 * here.padding[1]))
 
 
 def helps(device: torch.device) -> bool:
@@ -29,18 +40,15 @@ def helps(device: torch.device) -> bool:
 
 def work_of(here: Unfolding) -> Work:
     """Of one row: T products of a column and a row, with the zeros; both sides are written once."""
-    (channels, height, width), rows = here.x.shape[1:], here.y.shape[1]
-    (top, left), taps = here.padding, math.prod(here.kernel)
-    pixels = (height + 2 * top) * (width + 2 * left)
-    return Work(pixels * rows * channels * taps, pixels * (channels + rows))
+    channels, rows, pixels = here.x.shape[1], here.y.shape[1], _padded(here).numel()
+    return Work(pixels * rows * channels * math.prod(here.kernel), pixels * (channels + rows))
 
 
 def gradients(here: Unfolding, multiplicity: int) -> Tensor:
     """[n, rows, taps, channels], of n records with `multiplicity` rows of the batch each: their images lie end to end too."""
-    (top, left), (tall, wide), (height, width) = here.padding, here.kernel, here.x.shape[2:]
-    size = (height + 2 * top, width + 2 * left)
+    size, (tall, wide) = _padded(here), here.kernel
     shifts = [i * size[1] + j for i in range(tall) for j in range(wide)]
-    x = _by_image(here.x, multiplicity, size, (top, left), shifts[-1])
+    x = _by_image(here.x, multiplicity, size, here.padding, shifts[-1])
     y = _by_image(here.y, multiplicity, size, (0, 0), 0)
     out = x.new_empty(len(x), y.shape[1], len(shifts), x.shape[1])
     for tap, shift in enumerate(shifts):
@@ -48,10 +56,10 @@ def gradients(here: Unfolding, multiplicity: int) -> Tensor:
     return out
 
 
-def _by_image(t: Tensor, multiplicity: int, size: tuple[int, int], at: tuple[int, int], more: int) -> Tensor:
+def _by_image(t: Tensor, multiplicity: int, size: torch.Size, at: tuple[int, int], more: int) -> Tensor:
     """[multiplicity x n, C, h, w] to [n, C, multiplicity x H x W + more]: each image in zeros of this size, at this corner."""
     m, channels, height, width = t.shape
-    pixels = multiplicity * math.prod(size)
+    pixels = multiplicity * size.numel()
     out = t.new_zeros(m // multiplicity, channels, pixels + more)
     images = out[:, :, :pixels].unflatten(2, (multiplicity, *size))
     inside = images[..., at[0] : at[0] + height, at[1] : at[1] + width]
