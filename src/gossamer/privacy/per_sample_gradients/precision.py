@@ -48,7 +48,7 @@ def one_size(precision: Precision, device: torch.device) -> bool:
 
 @contextmanager
 def full_precision() -> Iterator[None]:
-    """Products of float32 numbers in float32, on every device, while it is entered.
+    """Products of float32 numbers in float32, on every device, and the same every time, while it is entered.
 
     TF32 on a GPU, bfloat16 inside a matrix product of the CPU, and autocast bound nothing (`docs/proofs.md`, condition 13).
     """
@@ -57,6 +57,7 @@ def full_precision() -> Iterator[None]:
             if torch.is_autocast_enabled(device):
                 stack.enter_context(torch.autocast(device, enabled=False))
         stack.enter_context(_float32_products(gpu="ieee", processor="ieee"))
+        stack.enter_context(_same_every_time())
         yield
 
 
