@@ -315,3 +315,32 @@ def test_declassified_records_make_epsilon_infinite(
     certificate = json.loads((tmp_path / "run" / "certificate.json").read_text())
     assert certificate["guarantee"]["epsilon"] == "inf"
     assert "No formal guarantee: epsilon is infinity, because it wanted to look" in json.dumps(certificate)
+
+
+LOOKS = (
+    ROUND
+    + "records = private.declassify(reason='it wanted to look')\n    print('it has', len(records))\n    1 / 0\n    yield {}"
+)
+
+
+def test_declassified_records_of_a_run_that_never_ends_count_as_infinite(
+    gossamer: Callable[..., Any], data: Path, card: Path, tmp_path: Path
+) -> None:
+    """Neither a crash nor `discard` brings the finite cost back."""
+    with installed(tmp_path, LOOP.format(train=LOOKS)):
+        assert "it has" in fitted(gossamer, data, card, tmp_path / "run").out
+        for _ in range(2):
+            told = json.loads(gossamer("budget", data, "--card", card, "--json").out)
+            assert [run["epsilon"] for run in told["runs"]] == ["inf"]
+            assert gossamer("discard", tmp_path / "run").status == 0 or not (tmp_path / "run").exists()
+        assert not (tmp_path / "run").exists()
+
+
+def test_where_a_limit_forbids_it_no_record_is_declassified(
+    gossamer: Callable[..., Any], data: Path, card: Path, tmp_path: Path
+) -> None:
+    assert gossamer("budget", data, "--card", card, "--epsilon", 9, "--delta", 1e-3).status == 0
+    with installed(tmp_path, LOOP.format(train=LOOKS)):
+        result = fitted(gossamer, data, card, tmp_path / "run")
+    assert result.status != 0 and "it has" not in result.out
+    assert "it wanted to look" not in (tmp_path / "run" / "ledger.jsonl").read_text()

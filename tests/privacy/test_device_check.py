@@ -1,5 +1,7 @@
 """The checks of a device: they pass where numbers are right, and each fails where one kind of number is wrong."""
 
+import subprocess
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -117,7 +119,20 @@ def test_a_run_on_a_device_that_fails_is_refused_and_one_that_passes_says_so(mon
     device_check.passed.cache_clear()
     with pytest.raises(RequestError, match=r"nothing was trained \(whole numbers: a convolution rounds\)"):
         device_check.check_device("cuda", {})
+    with pytest.raises(RequestError, match="Train with --precision fp32, or on the processor"):
+        device_check.check_device("cuda", {"precision": "bf16"})
     device_check.passed.cache_clear()
+
+
+def test_an_optimised_python_checks_too() -> None:
+    """It leaves `assert` out."""
+    script = (
+        "import torch; from gossamer.privacy import device_check as it\n"
+        "it.MOVED, it._LAST_PLACES, it.SUMS = -1.0, -1.0, dict.fromkeys(it.SUMS, -1.0)\n"
+        "print([check.passed for check in it.device_check('cpu', precision='fp32')])"
+    )
+    said = subprocess.run([sys.executable, "-O", "-c", script], capture_output=True, text=True, check=True).stdout
+    assert said.strip() == "[True, True, False, False, False]"
 
 
 def test_the_ledger_keeps_what_was_checked(tmp_path: Any) -> None:

@@ -7,6 +7,7 @@ It is one private file (mode 0600, in a folder of mode 0700) of JSON lines. Hash
     {"charge": {"run": "6b...", "name": "clinic-2026", "mark": "9a...", "plan": [...], ...}, "session": "c1...", "hash": "..."}
     {"session": "77...", "entry": 0, "hash": "..."}
     {"finished": "<last hash of the run's ledger, sessions at its end aside>", "entry": 0, "infinite": false, "hash": "..."}
+    {"infinite": true, "entry": 0, "hash": "..."}
     {"discarded": "2026-11-23", "entry": 0, "hash": "..."}
 
 **What a run costs.** A run costs its whole reserved plan, from before it begins. No line takes a cost back.
@@ -30,7 +31,7 @@ import os
 import shlex
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import IO, Any
 
@@ -268,6 +269,10 @@ class OpenBudgetLog:
         """
         self._append({"finished": last_hash, "entry": self.entries.index(entry), "infinite": infinite})
 
+    def declassify(self, entry: BudgetEntry) -> None:
+        """Note that a value leaves the run without a mechanism: it has no guarantee from here on, also where it never ends."""
+        self._append({"infinite": True, "entry": self.entries.index(entry)})
+
     def discard(self, entry: BudgetEntry, date: str) -> None:
         """Note that the user deleted the run. Its cost stays."""
         self._append({"discarded": date, "entry": self.entries.index(entry)})
@@ -332,7 +337,9 @@ class OpenBudgetLog:
                 entry = self.entries[number]
                 entry.finished = last_hash
                 if infinite:
-                    entry.charge = Charge(**{**vars(entry.charge), "infinite": True})
+                    entry.charge = replace(entry.charge, infinite=True)
+            case {"infinite": True, "entry": int(number)}:
+                self.entries[number].charge = replace(self.entries[number].charge, infinite=True)
             case {"discarded": str(), "entry": int(number)}:
                 self.entries[number].discarded = True
             case {"limit": dict(limit)}:

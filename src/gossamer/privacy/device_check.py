@@ -76,7 +76,7 @@ def device_check(device: str = "cuda", *, precision: Precision | None = None) ->
         try:
             with torch.random.fork_rng(devices=[]), full_precision():
                 found.append(Check(name, True, look(place)))
-        except (AssertionError, RuntimeError) as error:
+        except (_Failed, RuntimeError) as error:
             found.append(Check(name, False, str(error).splitlines()[0]))
     return found
 
@@ -131,6 +131,16 @@ def present(device: str) -> torch.device:
         ) from None
 
 
+class _Failed(Exception):
+    """A check has failed."""
+
+
+def _require(true: bool, otherwise: str) -> None:
+    """In place of `assert`, which Python leaves out where it is told to optimise (-O, PYTHONOPTIMIZE)."""
+    if not true:
+        raise _Failed(otherwise)
+
+
 def _keystream(place: torch.device) -> str:
     for start in (0, 2**32 - 500):
         here, there = (torch.empty(WORDS, 1001, dtype=torch.int32, device=each) for each in ("cpu", place))
@@ -138,7 +148,7 @@ def _keystream(place: torch.device) -> str:
             stream = DeviceKeystream(bytes(range(32)))
             stream.seek(start)
             stream.write(room)
-        assert torch.equal(here, there.cpu()), "the bits differ"
+        _require(torch.equal(here, there.cpu()), "the bits differ")
     return "the bits of ChaCha20, also with counters above 32 bits"
 
 
@@ -148,9 +158,11 @@ def _whole_numbers(place: torch.device) -> str:
     images = torch.randint(0, 2**8, (400, 3, 28, 28), generator=_drawn()).double()
     kernels = torch.randint(-(2**20), 2**20, (16, 3, 5, 5), generator=_drawn()).double()
     for size in (400, 37, 1):
-        assert torch.equal((a[:size].to(place) @ b.to(place).T).cpu(), a[:size] @ b.T), "a matrix product rounds"
+        _require(torch.equal((a[:size].to(place) @ b.to(place).T).cpu(), a[:size] @ b.T), "a matrix product rounds")
         there = F.conv2d(images[:size].to(place), kernels.to(place), stride=2, padding=2)
-        assert torch.equal(there.cpu(), F.conv2d(images[:size], kernels, stride=2, padding=2)), "a convolution rounds"
+        _require(
+            torch.equal(there.cpu(), F.conv2d(images[:size], kernels, stride=2, padding=2)), "a convolution rounds"
+        )
     return "sums in double precision are exact, so votes are"
 
 
@@ -160,13 +172,12 @@ def _functions(place: torch.device) -> str:
     for name, values in (("log", uniform), ("rsqrt", 40 * uniform), ("cos", 6 * uniform - 3), ("sin", 6 * uniform - 3)):
         here, there = getattr(torch, name)(values), getattr(torch, name)(values.to(place)).cpu()
         places = float(((here - there).abs() / (torch.finfo(torch.float64).eps * here.abs().clamp(min=2.0**-20))).max())
-        assert places <= _LAST_PLACES, f"{name} is off by {places:.0f} units in the last place"
+        _require(places <= _LAST_PLACES, f"{name} is off by {places:.0f} units in the last place")
         worst = max(worst, places)
     for dtype in (torch.float32, torch.float64):
         values = (uniform * 100).to(dtype)
-        assert torch.equal(round_to_grid_(values.to(place), 3.3).cpu(), round_to_grid_(values.clone(), 3.3)), (
-            "rounding to the grid differs"
-        )
+        same = torch.equal(round_to_grid_(values.to(place), 3.3).cpu(), round_to_grid_(values.clone(), 3.3))
+        _require(same, "rounding to the grid differs")
     return f"within {worst:.0f} units in the last place of double precision"
 
 
@@ -178,8 +189,8 @@ def _sum(place: torch.device, precision: Precision) -> str:
     difference = query.clipped_sum(batch, BOUNDS).double().cpu() - exact.clipped_sum(wide, within)
     apart = float(difference.norm()) / (_RECORDS * MAX_NORM)
     alone = max(float(query.clipped_sum(batch[i : i + 1], BOUNDS).double().norm()) for i in range(8)) / MAX_NORM
-    assert alone <= 1, f"one record adds {alone:.5f} max_norm"
-    assert apart <= SUMS[precision], f"off by {apart:.1e} of records x max_norm; {SUMS[precision]:.0e} is allowed"
+    _require(alone <= 1, f"one record adds {alone:.5f} max_norm")
+    _require(apart <= SUMS[precision], f"off by {apart:.1e} of records x max_norm; {SUMS[precision]:.0e} is allowed")
     return f"off by {apart:.1e} of records x max_norm; one record adds {alone:.4f} max_norm"
 
 
@@ -189,7 +200,7 @@ def _others(place: torch.device, precision: Precision) -> str:
         query, batch = _query(place, precision, _RECORDS), _batch(n, place)
         whole, rest, first = (query.clipped_sum(each, BOUNDS).double() for each in (batch, batch[1:], batch[:1]))
         worst = max(worst, float((whole - rest - first).norm()) / MAX_NORM)
-    assert worst <= MOVED, f"one record more moves the others by {worst:.1e} of max_norm; {MOVED:.0e} is allowed"
+    _require(worst <= MOVED, f"one record more moves the others by {worst:.1e} of max_norm; {MOVED:.0e} is allowed")
     return f"one record more moves the others by {worst:.1e} of max_norm"
 
 

@@ -28,7 +28,7 @@ import itertools
 import json
 import math
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
@@ -87,6 +87,8 @@ class PrivacyLedger:
     last_hash: str = field(default=START, init=False)
     settled: str = field(default=START, init=False)
     """The hash before the sessions at the end. A crash before the budget log has the last session does not change it."""
+    before_declassify: Callable[[], None] | None = field(default=None, init=False, repr=False, compare=False)
+    """Called before a value leaves without a mechanism: it enters that in the budget log, or a limit refuses it."""
     _events: list[DpEvent] = field(default_factory=list, init=False, repr=False)
     _numbers: dict[DpEvent, int] = field(default_factory=dict, init=False, repr=False)
     _reserved: list[int] = field(default_factory=list, init=False, repr=False)
@@ -160,10 +162,16 @@ class PrivacyLedger:
         return self._cost(self.plan)
 
     def declassify(self, reason: str) -> None:
-        """Record that a value left without a mechanism: epsilon is infinity from then on. A reason is recorded once."""
+        """Record that a value left without a mechanism: epsilon is infinity from then on. A reason is recorded once.
+
+        Raises:
+            BudgetError: if a limit of the records forbids it. Nothing has left then.
+        """
         if not reason.strip():
             raise ValueError("declassify needs a reason: it is printed in every report")
         if reason not in self.reasons:
+            if self.before_declassify is not None:
+                self.before_declassify()
             self._append([{"declassify": reason}])
             self.reasons.append(reason)
 

@@ -244,7 +244,10 @@ def test_tf32_is_on_around_the_two_passes_and_nowhere_else(
 def test_convolutions_of_a_gpu_give_the_same_bits_every_time(
     precision: Precision, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Asked for in both passes and in sums, and as before after them. In bfloat16 others moved a sum by 5e-3 of max_norm on an H100."""
+    """Asked for in both passes and in sums, and as before after them.
+
+    In bfloat16 others moved a sum by 5e-3 of max_norm on an H100.
+    """
     monkeypatch.setattr("gossamer.privacy.per_sample_gradients.gradients.place", lambda module: torch.device("cuda"))
     seen: list[bool] = []
     for name in ("forward", "input_gradient", "bias_gradients"):

@@ -16,7 +16,7 @@ from gossamer.data.card import rounded, toml
 from gossamer.data.readers.in_memory import Data, is_place
 from gossamer.data.tables.card import column_from, column_toml, common_toml
 from gossamer.data.tables.csv_rows import CsvRows, clean_names
-from gossamer.data.tables.encode import MISSING_WORDS, texts_of
+from gossamer.data.tables.encode import MISSING_WORDS, texts_of, unit_ids
 from gossamer.data.tables.read import open_source
 from gossamer.errors import CardError, DataError
 
@@ -69,7 +69,7 @@ def draft_table_card(
             if count < LOOKED_AT:
                 counter.update(map(str.strip, texts_of(column[: LOOKED_AT - count])))
         count += len(numbers)
-        owners.update(() if unit_at is None else texts_of(columns[unit_at]))
+        owners.update(() if unit_at is None else unit_ids(columns[unit_at], where))
     if not count:
         raise DataError(f"{where}: the table holds no rows, so there is nothing to draft a card from.")
     columns_text, keys, drop, decimal = [], 0, {}, "."

@@ -14,6 +14,7 @@ import numpy as np
 from gossamer.data.problems import SHOWN, Problems
 from gossamer.data.tables.card import TableCard
 from gossamer.data.tables.column import Column, as_number
+from gossamer.errors import DataError
 
 Raw: TypeAlias = "Sequence[str] | np.ndarray"
 """Values of a column: texts, or an array of numbers, dates or objects."""
@@ -22,6 +23,8 @@ MISSING_WORDS = frozenset(("", "?", "na", "n/a", "nan", "none", "null", "<na>", 
 """What is read as missing, in any case, where it is no declared value of a category."""
 
 _NAN = "nan"
+_LARGEST = 2.0**53
+"""From here, not every whole number is a floating-point number."""
 _THOUSANDS = re.compile(r"[+-]?\d{1,3}(\.\d{3})+(,\d*)?")
 _MOST_REMEMBERED = 100_000
 _MOST_KINDS = 20
@@ -120,6 +123,22 @@ def _text(value: Any, decimal: str) -> str:
         return format(value, "f").replace(".", decimal)
     text = value.isoformat() if isinstance(value, datetime.date) and value == value else str(value)  # noqa: PLR0124 (NaT)
     return "" if text.casefold() in MISSING_WORDS else text
+
+
+def unit_ids(raw: Raw, where: str) -> Sequence[str]:
+    """The ids of units as text, see `texts_of`.
+
+    Raises:
+        DataError: floating-point numbers from 2^53, where neighbouring whole numbers have become one, and with them persons.
+    """
+    if isinstance(raw, np.ndarray) and raw.dtype.kind in "fO":
+        floats = [value for value in raw.tolist() if isinstance(value, float) and math.isfinite(value)]
+        if any(abs(value) >= _LARGEST for value in floats):
+            raise DataError(
+                f"{where}: ids of units are floating-point numbers above 2^53, where different ids may have become one. Give "
+                "them as whole numbers or as text. pandas makes such numbers of whole ones where an id is missing."
+            )
+    return texts_of(raw)
 
 
 class _Categories:
@@ -250,6 +269,10 @@ class _Numbers:
                 numbers = raw.astype(np.float64)
             faults = np.where(np.isnan(numbers), _MISSING, 0).astype(np.int32)
         else:
+            if (
+                isinstance(raw, np.ndarray) and raw.dtype.kind == "O"
+            ):  # truth values are 1 and 0, as where none is missing
+                raw = np.array([int(value) if isinstance(value, bool) else value for value in raw.tolist()], object)
             numbers, faults = self._parser(texts_of(raw, self._parser.decimal))
         if column.kind == "integer":
             faults[(faults == 0) & (np.isfinite(numbers)) & (numbers != np.rint(numbers))] = _WHOLE

@@ -13,7 +13,7 @@ from gossamer.data.readers.in_memory import array_of, is_place
 from gossamer.data.readers.read import split_of
 from gossamer.data.tables.card import TableCard
 from gossamer.data.tables.csv_rows import SUFFIXES, CsvRows, clean_names
-from gossamer.data.tables.encode import Encoder, Faults, Raw, texts_of
+from gossamer.data.tables.encode import Encoder, Faults, Raw, unit_ids
 from gossamer.data.tables.raw_rows import RawRows
 from gossamer.data.tables.table import Table
 from gossamer.data.units import from_array, numbered
@@ -92,7 +92,7 @@ def read_table(
     for rows, block in opened.blocks(every):
         columns = dict(zip(every, block, strict=True))
         if unit_at is not None:
-            ids.extend(texts_of(columns[unit_at]))
+            ids.extend(unit_ids(columns[unit_at], where))
         raw_rows.add(block)
         filling.add(encoder.encode([columns[at] for at in wanted], rows))
     if opened.ragged:
@@ -196,19 +196,40 @@ def _in_memory(data: Any, where: str) -> Source:
 
 
 def _array(values: Any) -> np.ndarray:
-    """A column as an array; of mixed values, an array of objects."""
+    """A column as an array; of mixed values, an array of objects.
+
+    The type of the column decides, never whether a value is missing: else one row would change how others are read. Where a
+    whole number is missing, `to_numpy` gives floating-point numbers, which merge ids from 2^53.
+    """
     if hasattr(values, "null_count") and hasattr(values, "type"):  # of pyarrow
         # to_numpy would give a missing value of a dictionary as another value
         if hasattr(values.type, "index_type"):
             values = values.cast(values.type.value_type)
+        if values.null_count and str(values.type).startswith(("int", "uint", "bool")):
+            return _objects(values.to_pylist())
         return np.asarray(values.to_numpy() if hasattr(values, "chunks") else values.to_numpy(zero_copy_only=False))
     if hasattr(values, "to_numpy"):
-        return np.asarray(values.to_numpy())
+        if isinstance(getattr(values, "dtype", None), np.dtype) or not hasattr(values, "to_list"):
+            return np.asarray(values.to_numpy())
+        return _of_categories(values) if hasattr(values, "cat") else _objects(values.to_list())
     if isinstance(values, list | tuple):
-        array = np.empty(len(values), object)
-        array[:] = values
-        return array
+        return _objects(values)
     return array_of(values, where="a column") if hasattr(values, "detach") else np.asarray(values)
+
+
+def _objects(values: Sequence[Any]) -> np.ndarray:
+    array = np.empty(len(values), object)
+    array[:] = values
+    return array
+
+
+def _of_categories(values: Any) -> np.ndarray:
+    """A categorical column of pandas; None where a value is missing."""
+    if not hasattr(values.cat, "codes"):
+        return _objects(values.to_list())
+    categories = _objects([*values.cat.categories.to_list(), None])
+    found: np.ndarray = categories[np.asarray(values.cat.codes)]  # -1 where there is none
+    return found
 
 
 def _position(names: list[str], name: str, faults: Faults) -> int:
@@ -254,7 +275,7 @@ def _unit_column(units: Any, names: list[str], card: TableCard, faults: Faults) 
 
 def _unit_array(units: Any) -> np.ndarray:
     if not isinstance(units, str):
-        return np.asarray(texts_of(_array(units)), np.str_)
+        return np.asarray(unit_ids(_array(units), "units"), np.str_)
     file, colon, key = units.rpartition(":")
     if not colon or not Path(file).is_file():
         raise DataError(

@@ -12,7 +12,7 @@ import numpy as np
 from gossamer.data.readers import parquet_csv
 from gossamer.data.readers.class_folders import SPLITS
 from gossamer.data.tables.csv_rows import CsvRows
-from gossamer.data.tables.encode import Faults, texts_of
+from gossamer.data.tables.encode import Faults, texts_of, unit_ids
 from gossamer.data.tables.identity import sides, unit_side
 from gossamer.data.tables.read import PARQUET, open_source
 from gossamer.data.units import Missing, numbered
@@ -75,7 +75,7 @@ def _falls_to_test(
     def rows() -> Iterator[bytes]:
         for _, columns in source.blocks([*range(len(source.names))]):
             texts = [texts_of(column) for column in columns]
-            names.extend([""] * len(texts[0]) if at is None else texts[at])
+            names.extend([""] * len(texts[0]) if at is None else unit_ids(columns[at], str(path)))
             yield from (json.dumps(row).encode() for row in zip(*texts, strict=True))
 
     test = np.fromiter(sides(rows(), share=share, salt=salt), bool)

@@ -8,7 +8,7 @@ import math
 import secrets
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -113,6 +113,21 @@ class RunEntry:
     charge: Charge
     session: str
     log: Log
+
+    def declassify(self) -> None:
+        """Note that a value is to leave the run without a mechanism, before it does.
+
+        Raises:
+            BudgetError: if a limit forbids that.
+        """
+        if self.charge.infinite:
+            return
+        infinite = replace(self.charge, infinite=True)
+        with self.budget_log.opened() as open_log:
+            open_log.budget_of_run(infinite).refuse_beyond_limit(infinite)
+            if (entry := open_log.resumable_entry([self.session])) is None:  # a copy of this run was resumed meanwhile
+                entry = open_log.add_run(self.charge, self.session)
+            open_log.declassify(entry)
 
     def finish(self, ledger: PrivacyLedger) -> None:
         """Close the entry before the run is certified. If a copy of the run was resumed meanwhile, add this run once more.

@@ -29,6 +29,8 @@ def train_and_certify(run: TrainingRun, data: LoadedData, *, saved: Saved | None
         DiskFull: if the disk is full; `resume` goes on.
         RunFolderError: if the plan is used up and nothing was trained.
     """
+    if run.budget_entry is not None:
+        run.ledger.before_declassify = run.budget_entry.declassify
     try:
         synthesizer = certify(run, train(run, data, saved=saved))
         write_report(run.folder.path, internal=True)
