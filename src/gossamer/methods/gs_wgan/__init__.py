@@ -28,7 +28,8 @@ class Config(StartConfig):
         noise_multiplier: standard deviation of the noise / (2 x `max_norm`), for each row (sigma). 0: a non-private run.
         steps: number of generator steps.
         answers: noisy answers in a step (paper: 1), each from a newly chosen critic. Each uses epsilon: T is steps x answers.
-        critics: number of critics (K). Each trains on its own part of the records.
+        critics: number of critics (K). Each trains on its own part of the records. In a federated run: clients that must be
+            there, and then all by default.
         batch_size: generated pictures in an answer (B): one row for each.
         draw: critic that answers. secret: a random one that nobody learns; round_robin: in turns; paper: the one just trained.
         max_norm: clipping bound: the largest L2 norm of each row (C).
