@@ -72,9 +72,10 @@ def test_a_unit_more_moves_the_histogram_by_one_and_no_more(where: int) -> None:
     assert 1 - 1e-5 < float(one.norm()) <= 1
 
 
-def test_sums_over_a_picture_of_128x128_are_exact_in_any_order_however_large_the_weights() -> None:
-    """Its hidden layer adds 32,768 products up. Two numbers of 20 bits each would leave room for 8,192."""
-    net = Features((1, 128, 128), 10)
+@pytest.mark.parametrize("side", [128, 512])
+def test_sums_over_a_large_picture_are_exact_in_any_order_however_large_the_weights(side: int) -> None:
+    """Its hidden layer adds 32,768 or 524,288 products up. Two numbers of 20 bits each would leave room for 8,192."""
+    net = Features((1, side, side), 10)
     with torch.no_grad():
         for weight in net.parameters():
             weight.mul_(1e6)

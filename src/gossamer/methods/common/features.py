@@ -11,6 +11,8 @@ _RATE = 1e-3
 """Adam's step size."""
 _WEIGHT = 16.0
 """As an embedding, no weight is larger: 16 bits on the grid, where a point has 20."""
+_PRODUCTS = 1 << 17
+"""So many products stay below 53 bits then. Where there are more, as in pictures above 256 pixels, weights are smaller."""
 
 
 class Features(nn.Module):
@@ -43,9 +45,10 @@ class Features(nn.Module):
 
 
 def _exact(layer: nn.Conv2d | nn.Linear) -> tuple[Tensor, Tensor]:
-    """Weights and biases on the grid, none beyond `_WEIGHT`: then even 131,072 products with points stay below 53 bits."""
+    """Weights and biases on the grid, so small that the products of an output with points stay below 53 bits."""
     assert layer.bias is not None
-    return on_grid(layer.weight.clamp(-_WEIGHT, _WEIGHT)), on_grid(layer.bias)
+    largest = _WEIGHT * min(1.0, _PRODUCTS / layer.weight[0].numel())
+    return on_grid(layer.weight.clamp(-largest, largest)), on_grid(layer.bias)
 
 
 def learner(shape: tuple[int, ...], classes: int, device: str, *, width: int = 64) -> Learner[Features]:
