@@ -104,7 +104,9 @@ def verdict(attacks: list[dict[str, Any]], guarantee: dict[str, Any]) -> list[st
     if not won:
         alone = sum(entry["low"] > entry["chance"] for entry in attacks)
         sentences = [
-            f"These {len(names)} attacks failed: none recognised members better than guessing.",
+            f"These {len(names)} attacks failed: none recognised members better than guessing."
+            if len(names) > 1
+            else "The attack failed: it did not recognise members better than guessing.",
             *(
                 [f"By itself, {alone} of their {many} figures looks like a success. Luck gives one in 40."]
                 if alone
@@ -116,7 +118,9 @@ def verdict(attacks: list[dict[str, Any]], guarantee: dict[str, Any]) -> list[st
     else:
         best = max(caught, key=lambda entry: (entry["value"] - entry["chance"]) / (1 - entry["chance"]))
         sentences = [
-            f"{len(won)} of these {len(names)} attacks recognised members better than guessing: {', '.join(won)}.",
+            f"{len(won)} of these {len(names)} attacks recognised members better than guessing: {', '.join(won)}."
+            if len(names) > 1
+            else f"The attack recognised members better than guessing: {won[0]}.",
             f"Strongest: {best['attack']}, {best['measure']} {best['value']:.3g} ({best['low']:.3g} to {best['high']:.3g}); "
             f"guessing gives {best['chance']:.3g}. Luck among {many} figures gives such a result in one run of 40 at most.",
             "Where an attack failed, another may not: attacks show leaks, never that there are none.",
