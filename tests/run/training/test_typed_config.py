@@ -41,7 +41,7 @@ def test_there_is_a_config_for_each_method() -> None:
         (DPGAN(steps=40, width=4), "dpgan", {"steps": 40, "width": 4}, BUDGET),
         (DPGAN(noise_multiplier=4.0, width=4), "dpgan", {"noise_multiplier": 4.0, "width": 4}, BUDGET),
         (PrivGAN(epochs=2, batch_size=16), "privgan", {"epochs": 2, "batch_size": 16}, {}),
-        (DPDiffusion(steps=600), "dp-diffusion", {"steps": 600}, {**BUDGET, "preset": "unet"}),
+        (Moments(axes=64), "moments", {"axes": 64}, {**BUDGET, "preset": "few-records"}),
     ],
 )
 def test_a_config_asks_for_the_same_run(

@@ -269,9 +269,8 @@ class _Numbers:
                 numbers = raw.astype(np.float64)
             faults = np.where(np.isnan(numbers), _MISSING, 0).astype(np.int32)
         else:
-            if (
-                isinstance(raw, np.ndarray) and raw.dtype.kind == "O"
-            ):  # truth values are 1 and 0, as where none is missing
+            if isinstance(raw, np.ndarray) and raw.dtype.kind == "O":
+                # truth values are 1 and 0, as where none is missing
                 raw = np.array([int(value) if isinstance(value, bool) else value for value in raw.tolist()], object)
             numbers, faults = self._parser(texts_of(raw, self._parser.decimal))
         if column.kind == "integer":
