@@ -14,7 +14,7 @@ from class_means import Config as ClassMeansConfig
 
 import gossamer
 from gossamer.errors import BudgetError, RequestError
-from gossamer.methods import DPGAN, METHODS, BaseConfig, DPDiffusion, Evolve, Moments, PrivGAN, Teacher
+from gossamer.methods import DPGAN, METHODS, BaseConfig, Evolve, Moments, PrivGAN, Teacher
 
 CARD = gossamer.DataCard(shape=(1, 28, 28), classes=2, declared_size=160)
 BUDGET: dict[str, Any] = {"epsilon": 10.0, "delta": 1e-4}
