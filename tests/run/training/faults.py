@@ -235,7 +235,8 @@ def kill_a_rank(place: Place) -> None:
     assert not workers(process.pid)
     place.holds()
     if place.chance.random() < 0.4:
-        assert place.torchrun(5 - count, ["resume", str(place.run)]).wait(200) == 0
+        resumed = place.torchrun(5 - count, ["resume", str(place.run)]).wait(200)
+        assert resumed == 0, (place.folder / "said").read_text()[-2000:]
     place.ends()
 
 
