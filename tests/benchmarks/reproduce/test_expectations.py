@@ -58,7 +58,7 @@ ROWS = (
         page={"1": "98.1 %", "10": "98.7 %"},
         note=ELSEWHERE,
     ),
-    Expected("evolve", "soft labels", DRAWING, at("pictures", "mnist-eps{}-soft-labels", "1"), note=FULL),
+    Expected("evolve", "soft labels", DRAWING, at("pictures", "mnist-eps{}-soft-labels", "1", "10"), note=FULL),
     Expected(
         "dp-mepf", "after `evolve` as pre-training", DRAWING, at("pictures", "mnist-eps{}-glyphs", "10"), note=FULL
     ),
@@ -97,7 +97,7 @@ SHORT = (
         note=FULL,
     ),
     Short("a result in seconds, any pictures", "moments", at("curves", "mnist-moments-eps{}", "1", "10")),
-    Short("digits or letters", "evolve", at("pictures", "mnist-eps{}-soft-labels", "1"), note=FULL),
+    Short("digits or letters", "evolve", at("pictures", "mnist-eps{}-soft-labels", "1", "10"), note=FULL),
     Short("the most realistic samples", "dp-mepf", at("pictures", "mnist-eps{}-glyphs", "10"), note=FULL),
     Short("a classifier, no pictures", "teacher", page={"1": "98.1 %", "10": "98.7 %"}, note=ELSEWHERE),
     Short("a GAN, for research", "dpgan", at("bie-table2", "mnist-eps{}-adaptive", "1", "10")),
