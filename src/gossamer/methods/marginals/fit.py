@@ -81,7 +81,7 @@ def fit(
     begin = np.zeros(len(counts))
     if duals is not None:
         begin[: len(duals)] = (duals / scale[: len(duals)]).numpy()
-    limits = {"maxiter": iterations, "maxfun": 2 * iterations, "maxcor": MEMORY, "ftol": 1e-10, "gtol": 1e-3}
+    limits = {"maxiter": iterations, "maxfun": 2 * iterations, "maxcor": MEMORY, "ftol": 1e-12, "gtol": 1e-3}
     best = minimize(objective, begin, jac=True, method="L-BFGS-B", options=limits)
     t = torch.from_numpy(best.x) * scale
     return Fitted(tree, tree.marginals(potentials(t)), t)
