@@ -334,7 +334,10 @@ def test_the_best_of_many_figures_is_no_success_where_luck_explains_it() -> None
     assert lucky[1] == "By itself, 1 of their 20 figures looks like a success. Luck gives one in 40."
     assert verdict([*others, entry("b", 0.555)], INFINITE)[0].startswith("1 of these 20 attacks recognised members")
     assert verdict([entry("b", 0.501)], INFINITE)[0] == "The attack recognised members better than guessing: b."
-    assert verdict([entry("b", 0.4)], INFINITE)[0] == "The attack failed: it did not recognise members better than guessing."
+    assert (
+        verdict([entry("b", 0.4)], INFINITE)[0]
+        == "The attack failed: it did not recognise members better than guessing."
+    )
     rare = verdict([*others, entry("b", 0.4, tpr=0.02)], INFINITE)
     assert any("false alarms b finds" in sentence for sentence in rare)
 
