@@ -77,11 +77,11 @@ class Config(StartConfig):
 class DpDiffusion(Startable[Config, "loop.State"]):
     """Diffusion in a public latent, trained by DP-SGD (after Karras et al. 2022, EDM; Dockhorn et al. 2023, DPDM).
 
-    Guarantee: (epsilon, delta)-DP for one unit, add-or-remove-one. One Poisson-sampled Gaussian per training step: the losses
-    of a record at all its noise levels are averaged, and the gradient of that average is clipped once to `max_norm`; with
-    `votes_noise`, before it one Gaussian over all records, votes on public pictures, of sensitivity 1; with `start`, the
-    releases of that method. Axes, mean and scale of the latent come from public pictures, from those of the start or from
-    formulas, never from records.
+    Guarantee: (epsilon, delta)-DP for one unit, add-or-remove-one. Each training step is one Poisson-sampled Gaussian. The
+    losses of a record at all its noise levels are averaged, and the gradient of that average is clipped once to `max_norm`.
+    With `votes_noise`, one Gaussian of sensitivity 1 comes before: all records vote on public pictures. With `start`, the
+    releases of that method come first. Axes, mean and scale of the latent come from public pictures, from those of the start
+    or from formulas, never from records.
 
     Departures from DPDM:
         - The net is a perceptron on codes of a linear latent, small enough for two cores; pixels and a U-Net are a setting.

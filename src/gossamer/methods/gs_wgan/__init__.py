@@ -84,8 +84,8 @@ class GsWgan(Startable[Config, "loop.State"]):
     """GS-WGAN: gradient-sanitised Wasserstein GAN (Chen, Orekondy, Fritz; NeurIPS 2020), all records in one place.
 
     Guarantee: (epsilon, delta)-DP for one unit. The records are split among K critics that train without noise and never leave
-    `Confined`. An answer of a critic holds the gradient of the generator's loss at each of B generated images, clipped
-    to C, with noise in proportion to 2C (equation 11). All else is post-processing. A unit is in one shard and may
+    `Confined`. An answer of a critic holds the gradient of the generator's loss at each of B generated images. Each is
+    clipped to C and gets noise in proportion to 2C (equation 11). All else is post-processing. A unit is in one shard and may
     change that critic arbitrarily. So an answer is one Gaussian of multiplier noise_multiplier / sqrt(B). `draw`
     decides how T answers compose. secret (default, replace-one): 1 of K, sampled without replacement. round_robin
     (add-or-remove-one): every critic answers ceil(T / K) times. paper (add-or-remove-one): the authors' loop, whose
@@ -97,9 +97,9 @@ class GsWgan(Startable[Config, "loop.State"]):
         - In `secret` the critics train in turns, whatever the draw. An answering critic may have trained K steps ago.
         - Records go to shards by independent random choices, so that one record more moves no other. A shard may be empty.
         - Answering changes nothing: the power iteration of a critic's spectral norm takes a step when it trains, and only then.
-        - The fakes of a step are made once, for the critic that trains (at all its steps, paired by label with its
-          records) and the one that answers. Batches are drawn with replacement. All critics begin with the same
-          weights.
+        - The fakes of a step are made once, for the critic that trains and the one that answers. The first meets them at
+          all its steps, paired by label with its records. Batches are drawn with replacement. All critics begin with the
+          same weights.
         - A step may average several answers, each from its own draw and with its own cost (`answers`; 1 in the paper).
         - The labels of fakes are drawn from the card's prior; the authors' critics see fakes with the labels of their
           records.

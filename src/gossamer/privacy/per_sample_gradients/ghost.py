@@ -5,8 +5,8 @@ row, or an unfolded patch) and b the gradient of the output. Of several ways to 
 is taken. Two serve every layer that has patches:
 
 - instantiate: form the gradient itself; where it is small it is kept, and the clipped sum is one product with the factors;
-- Gram: the sum over t and t' of <u_t, u_t'> <b_t, b_t'>, which never forms the gradient (Goodfellow 2015; Rochette, Manoel
-  and Tramel 2019; Li, Tramer, Liang and Hashimoto 2021).
+- Gram: the sum over t and t' of <u_t, u_t'> <b_t, b_t'>. It never forms the gradient. Goodfellow 2015; Rochette, Manoel and
+  Tramel 2019; Li, Tramer, Liang and Hashimoto 2021.
 
 A layer may have others of its own (`layers.phase`, `layers.embedding`). The choice follows counted work, not a clock, so that
 the same seed gives the same bits. It does not follow how many records were sampled. The ways differ in how far they raise a

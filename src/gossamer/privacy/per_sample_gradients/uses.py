@@ -1,9 +1,9 @@
 """One weight and its uses: what clipping asks of every kind of layer.
 
-A *call* is one use of a weight by a batch: the layer, its input a and, after the backward pass, the gradient b of its output.
-The layer turns a call into *patches*: u [m, columns, T] and b [m, rows, T]. The record's gradient, a matrix of rows x
-columns, is b u^T. T counts the positions at which a record meets the weight: one in a plain linear map, the pixels of
-the output in a convolution. The groups of a convolution fold into m.
+A *call* is one use of a weight by a batch. It has the layer and its input a. The backward pass adds b, the gradient of the
+output. The layer turns a call into *patches*: u [m, columns, T] and b [m, rows, T]. The record's gradient, a matrix of rows
+x columns, is b u^T. T counts the positions at which a record meets the weight: one in a plain linear map, the pixels of the
+output in a convolution. The groups of a convolution fold into m.
 
 Several rows of a batch may belong to one record, its *multiplicity*: record r of n has the rows r, r + n, r + 2n ...
 """
