@@ -100,7 +100,13 @@ SOURCES: dict[str, Callable[[list[Any], Path], Any]] = {
     "pyarrow": lambda ids, _: pa.table({"id": pa.array(ids, pa.int64()), "x": ["a"] * len(ids)}),
     "pandas": lambda ids, _: pd.DataFrame({"id": pd.array(ids, dtype="Int64"), "x": ["a"] * len(ids)}),
     "dict": lambda ids, _: {"id": ids, "x": ["a"] * len(ids)},
+    "masked": lambda ids, _: {"id": masked(ids), "x": ["a"] * len(ids)},
 }
+
+
+def masked(ids: list[int | None]) -> Any:
+    """Below the mask is the id of another person."""
+    return np.ma.array([ids[0] if each is None else each for each in ids], mask=[each is None for each in ids])
 
 
 def with_ids(ids: Any, folder: Path) -> Path:
@@ -117,6 +123,12 @@ def test_a_row_without_an_id_leaves_the_units_of_others(form: str, tmp_path: Pat
     more = read_table(SOURCES[form]([*ids, None], tmp_path), CARD, units="id")
     assert whole.population == 300 and more.population == 301
     assert more.names is not None and set(map(str, ids)) <= set(more.names.tolist())
+
+
+def test_what_lies_below_a_mask_is_not_read() -> None:
+    numbers = np.ma.array([1, 2, 3], mask=[False, True, False])
+    found = read_table({"x": numbers}, TableCard(columns=(NUMBER,), declared_size=9))
+    assert found.codes[:, 0].tolist() == [1, NUMBER.missing_code, 3]
 
 
 def test_a_person_in_two_blocks_is_one(tmp_path: Path) -> None:

@@ -212,6 +212,8 @@ def _array(values: Any) -> np.ndarray:
         if isinstance(getattr(values, "dtype", None), np.dtype) or not hasattr(values, "to_list"):
             return np.asarray(values.to_numpy())
         return _of_categories(values) if hasattr(values, "cat") else _objects(values.to_list())
+    if isinstance(values, np.ma.MaskedArray):
+        values = values.tolist()  # None where a value is masked; asarray would give what lies below the mask
     if isinstance(values, list | tuple):
         return _objects(values)
     return array_of(values, where="a column") if hasattr(values, "detach") else np.asarray(values)
