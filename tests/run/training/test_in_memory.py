@@ -208,7 +208,10 @@ class Endless:
         ((arrays()[0], arrays(10)[1]), r"64 images need labels of shape \[64\], not \[10\]"),
         ((arrays()[0][:, 0], arrays()[1]), r"images must be \[N, height, width\]"),
         ((arrays()[0].astype(object), arrays()[1]), "this is no array of numbers"),
-        ((np.ma.array(arrays()[0], mask=arrays()[0] == arrays()[0].max()), arrays()[1]), "images: some values are masked"),
+        (
+            (np.ma.array(arrays()[0], mask=arrays()[0] == arrays()[0].max()), arrays()[1]),
+            "images: some values are masked",
+        ),
         ((arrays()[0], np.ma.array(arrays()[1], mask=arrays()[1] == 0)), "labels: some values are masked"),
         ((arrays()[0].astype(np.float32) - 1.0, arrays()[1]), "a pixel outside 0 to 255"),
         (([], []), "there are no images"),
