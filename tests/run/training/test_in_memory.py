@@ -212,6 +212,10 @@ class Endless:
             (np.ma.array(arrays()[0], mask=arrays()[0] == arrays()[0].max()), arrays()[1]),
             "images: some values are masked",
         ),
+        (
+            ([np.ma.masked_equal(picture, 255) for picture in 0 * arrays()[0] + 255], arrays()[1]),
+            "some values are masked",
+        ),
         ((arrays()[0], np.ma.array(arrays()[1], mask=arrays()[1] == 0)), "labels: some values are masked"),
         ((arrays()[0].astype(np.float32) - 1.0, arrays()[1]), "a pixel outside 0 to 255"),
         (([], []), "there are no images"),

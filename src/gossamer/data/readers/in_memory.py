@@ -102,7 +102,8 @@ def array_of(values: Any, *, where: str) -> np.ndarray:
     """Return an array, tensor or sequence as a NumPy array; a tensor comes to the CPU. Raises DataError."""
     if hasattr(values, "detach"):
         values = values.detach().cpu()
-    if np.ma.is_masked(values):
+    parts = values if isinstance(values, list | tuple) else [values]
+    if any(np.ma.is_masked(part) for part in parts):
         raise DataError(f"{where}: some values are masked. Fill them, or leave out the records that have them.")
     try:
         array = np.asarray(values)

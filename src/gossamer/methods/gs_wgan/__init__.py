@@ -86,10 +86,11 @@ class GsWgan(Startable[Config, "loop.State"]):
     Guarantee: (epsilon, delta)-DP for one unit. The records are split among K critics that train without noise and never leave
     `Confined`. An answer of a critic holds the gradient of the generator's loss at each of B generated images. Each is
     clipped to C and gets noise in proportion to 2C (equation 11). All else is post-processing. A unit is in one shard and may
-    change that critic arbitrarily. So an answer is one Gaussian of multiplier noise_multiplier / sqrt(B). `draw`
-    decides how T answers compose. secret (default, replace-one): 1 of K, sampled without replacement. round_robin
-    (add-or-remove-one): every critic answers ceil(T / K) times. paper (add-or-remove-one): the authors' loop, whose
-    cost takes the draws as published, as its critics are.
+    change that critic arbitrarily. So an answer is one Gaussian of multiplier noise_multiplier / sqrt(B).
+
+    `draw` decides how T answers compose. With secret, the default, 1 of K critics answers, sampled without replacement; the
+    relation is replace-one. With round_robin every critic answers ceil(T / K) times. With paper it is the authors' loop. Its
+    critics reveal the draws, so the cost takes them as published. The relation of both is add-or-remove-one.
 
     Departures from the paper:
         - The published epsilon counts T x B separate draws, where B rows share one. Its critics train when drawn, so

@@ -213,7 +213,7 @@ class Uses:
         return self.multiplicity * call.layer.unfolded(*call.pair, self.shape)
 
     def patches(self, lo: int, hi: int) -> tuple[Tensor, Tensor]:
-        """u [m, columns, T] and b [m, rows, T] of records lo to hi, all calls and rows side by side; m = (hi - lo) x groups."""
+        """u [m, columns, T] and b [m, rows, T] of records lo to hi. Calls and rows are side by side. m = (hi - lo) x groups."""
         both = [self.patches_of(call, lo, hi) for call in self.calls]
         if len(both) == 1:
             return both[0]
