@@ -57,6 +57,7 @@ MIXTURE = "tests/methods/moments/test_mixture.py"
 FEATURES = "tests/methods/moments/test_feature_moments.py"
 DETAIL = "tests/methods/moments/test_public_detail.py"
 LATENTS, AUTOENCODERS = "tests/methods/moments/test_latents.py", "tests/nets/test_autoencoders.py"
+ALIGNED = "tests/methods/moments/test_aligned_latent.py"
 DIFFUSERS = "tests/nets/test_diffusers_folders.py"
 LEDGER = "tests/privacy/test_ledger.py"
 CONFINED = "tests/privacy/test_confined.py"
@@ -784,8 +785,13 @@ MUTANTS = (
     Mutant("moments with an encoder start without public pictures", "methods/moments/__init__.py", "bool(config.encoder or config.autoencoder) or", "bool(config.autoencoder) or", FEATURES),
     Mutant("moments with an autoencoder start without public pictures", "methods/moments/__init__.py", "(config.encoder or config.autoencoder) and count", "config.encoder and count", f"{LATENTS} -k refusals"),
     Mutant("an autoencoder of moments is not tested", "methods/moments/loop.py", "        net.autoencoder.check(run.device)\n", "        pass\n", f"{LATENTS} -k refusals"),
-    Mutant("axes of latents are those of records", "methods/moments/loop.py", "            private = private.map(lambda records: with_codes", "            private.update(lambda records: query.latent.fit(autoencoder(records.tensors()[0])))\n            private = private.map(lambda records: with_codes", f"{LATENTS} -k through_the_mechanism"),
-    Mutant("codes of latents are rounded by who stands beside them", "methods/moments/latents.py", "        for i, row in enumerate(autoencoder(images).split(1), start=lo):\n            codes[i] = latent.wide_code(row)[0].cpu().numpy()\n", "        rows = autoencoder(images)\n        codes[lo : lo + step] = latent.code(rows - rows.mean(0)).double().cpu().numpy()\n", f"{LATENTS} -k same_bits"),
+    Mutant("axes of latents are those of records", "methods/moments/loop.py", "            private = private.map(lambda records: with_codes", "            private.update(lambda records: query.latent.fit(state.pictures.autoencoder(records.tensors()[0])))\n            private = private.map(lambda records: with_codes", f"{LATENTS} -k through_the_mechanism"),
+    Mutant("codes of latents are rounded by who stands beside them", "methods/moments/latents.py", "        for i, row in enumerate(latents.split(1), start=lo):\n            codes[i] = wide.wide_code(row)[0].cpu().numpy()\n", "        codes[lo : lo + step] = latent.code(latents - latents.mean(0)).double().cpu().numpy()\n", f"{LATENTS} -k same_bits"),
+    Mutant("codes of aligned pictures are rounded by who stands beside them", "methods/moments/latents.py", "        for i, row in enumerate(latents.split(1), start=lo):\n            codes[i] = wide.wide_code(row)[0].cpu().numpy()\n", "        codes[lo : lo + step] = wide.wide_code(latents.double() * (1 + 1e-9 * latents.double().mean())).cpu().numpy()\n", f"{ALIGNED} -k same_bits"),
+    Mutant("the ground of a picture is that of all", "methods/moments/aligned_latent.py", "enumerate(images.double().split(1))", "enumerate((images.double() - images.double().mean(0)).split(1))", f"{ALIGNED} -k black_on_white"),
+    Mutant("a pose may be as far as it likes", "methods/moments/aligned_latent.py", "[max(-most, min(number, most)) for", "[number for", f"{ALIGNED} -k farther"),
+    Mutant("aligned pictures are asked for as they stand", "methods/moments/loop.py", "return self.autoencoder is not None or isinstance(self.latent, AlignedLatent)", "return self.autoencoder is not None", f"{ALIGNED} -k length_one"),
+    Mutant("axes of aligned pictures are those of records", "methods/moments/loop.py", "            private = private.map(lambda records: with_codes", "            if isinstance(query.latent, AlignedLatent):\n                private.update(lambda records: query.latent.fit(records.tensors()[0]))\n            private = private.map(lambda records: with_codes", f"{ALIGNED} -k through_the_mechanism"),
     Mutant("cells of latents are found in pictures", "methods/moments/class_moments.py", "            cells = self._nearest(on_grid(codes), cells) if self.coded else", "            cells = cells * self.cells if self.coded else", f"{LATENTS} -k length_one"),
     Mutant("the posterior of an autoencoder is sampled", "nets/diffusers_folders.py", "encoded.latent_dist.mode()", "encoded.latent_dist.sample()", f"{DIFFUSERS} -k means"),
     Mutant("an autoencoder's unit is assumed", "nets/diffusers_folders.py", 'config.get("scaling_factor") or 1.0', "0.18215", f"{DIFFUSERS} -k means"),

@@ -66,7 +66,7 @@ class Latent(nn.Module):
             about = flat[:, some].double() - centre[some]
             gram += about @ about.t()
         values, vectors = torch.linalg.eigh(gram / len(flat))
-        largest = vectors[:, -self.axes :].flip(1)
+        largest = vectors[:, -self.basis.shape[1] :].flip(1)
         axes = torch.cat([(flat[:, some].double() - centre[some]).t() @ largest for some in self.pieces])
         return values, axes / axes.norm(dim=0).clamp(min=1e-300)
 
@@ -84,9 +84,10 @@ class Latent(nn.Module):
         Raises:
             RequestError: if there are too few pictures.
         """
-        if len(images) <= self.axes:
+        count = self.basis.shape[1]
+        if len(images) <= count:
             raise RequestError(
-                f"{len(images):,} public records are too few for {self.axes} principal axes: give more, or fewer --axes."
+                f"{len(images):,} public records are too few for {count} principal axes: give more, or fewer --axes."
             )
         flat, n = images.flatten(1), len(images)
         centre = torch.cat([flat[:, some].double().mean(0) for some in self.pieces])
@@ -95,11 +96,11 @@ class Latent(nn.Module):
         else:
             about = flat.double() - centre
             values, vectors = torch.linalg.eigh(about.t() @ about / n)
-            axes = vectors[:, -self.axes :].flip(1)
+            axes = vectors[:, -count:].flip(1)
         signs = torch.sign(axes.gather(0, axes.abs().argmax(0, keepdim=True)))  # an axis has two directions: take one
         self.basis.copy_(axes * signs)
         self.centre.copy_(centre)
-        self.scale.copy_(values[-self.axes :].mean().clamp(min=1e-12).sqrt())
+        self.scale.copy_(values[-count:].mean().clamp(min=1e-12).sqrt())
 
 
 def cosines(shape: tuple[int, ...], axes: int) -> Tensor:

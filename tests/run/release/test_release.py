@@ -45,6 +45,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "dp-diffusion": {"noise_multiplier": 1.0, "axes": 8, "width": 16, "depth": 1, "sampler_steps": 3},
     "dp-mepf": {"noise_multiplier": 1.0, "width": 4, "latent_size": 6, "candidates": 20},
     "moments": {"noise_multiplier": 1.0, "axes": 8},
+    "moments align": {"noise_multiplier": 1.0, "axes": 20, "align": True, "threshold": 0.3},
     "privgan": {"width": 8, "latent_size": 8, "labels": "conditional", "batch_size": 16},
     "privgan conv": {"width": 8, "latent_size": 8, "labels": "per-class", "network": "conv", "batch_size": 16},
     "evolve": {"noise_multiplier": 1.0, "candidates": 20},

@@ -44,7 +44,10 @@ class Config(BaseConfig):
         cells: clusters per class (m). Each has its own Gaussian. 1: one Gaussian per class, from one noisy query.
         cells_radius: clipping bound of the distance from a cluster's centre, in the unit of `radius`.
         classes_noise: noise multiplier of the first query, which finds the clusters, divided by `noise_multiplier`.
-        threshold: pixels of a sample below this share of its brightest pixel become black, from 0 to 1. It removes specks.
+        threshold: pixels of a sample below this share of its brightest pixel become black, from 0 to 1. It removes specks. With
+            `align`, pixels that differ from the ground by less than this share of the largest difference become ground.
+        align: move, size and slant each picture to one frame before it is coded. It sharpens single shapes on a plain ground,
+            such as digits. The code has five numbers more for what was moved, and one for the ground of each channel.
         encoder: pre-trained network whose features replace pixels: lite0, onnx:FILE, the name of a plug-in, or module:object.
             The run releases a classifier, and the pictures in `public` with its labels. Only `axes` and `noise_multiplier` have
             a meaning then. Empty: none.
@@ -61,6 +64,7 @@ class Config(BaseConfig):
     cells_radius: float = 0.5
     classes_noise: float = 4.0
     threshold: float = 0.0
+    align: bool = False
     encoder: Encoder = ""
     autoencoder: Autoencoder = ""
     public_detail: bool = False
@@ -79,6 +83,8 @@ class ClassMoments(LabelsPublic[Config, "loop.State"]):
     are at most 1 long. The release is a classifier, by ridge regression on these sums, and the public pictures that it labels.
     The encoder is assumed to have learnt from no record. A test on public pictures refuses one whose features depend on other
     pictures.
+
+    With `align`, a code is made of one picture by formulas, and a pose is part of it. It is clipped as any code is.
 
     With an autoencoder, a code is made of its latents in the same way, and all else stays. It is assumed to have learnt from no
     record, and passes the same test. Nothing is drawn at random between a picture and its code.
@@ -100,17 +106,22 @@ class ClassMoments(LabelsPublic[Config, "loop.State"]):
     def check(self, config: Config, card: "DataCard") -> None:  # noqa: ARG002 (what every method is asked)
         """Refuse a radius of zero, more cells than there are codes to cut them by, and a threshold above the brightest pixel.
 
-        With an encoder, also refuse cells, a threshold and detail: then no pictures are drawn. An autoencoder replaces both.
+        With an encoder, also refuse cells, a threshold, alignment and detail: then no pictures are drawn. An autoencoder
+        replaces pixels, and detail is that of public pictures where they stand: neither goes with alignment.
         """
         for flag, radius in (("--radius", config.radius), ("--cells-radius", config.cells_radius)):
             if radius == 0:
                 raise RequestError(f"{flag} must be above 0: with 0 every record would be its own class's middle.")
         if config.cells > CUT_BY:
             raise RequestError(f"--cells must be at most {CUT_BY:,} a class, not {config.cells:,}.")
-        if config.encoder and (config.cells > 1 or config.threshold or config.public_detail):
+        if config.encoder and (config.cells > 1 or config.threshold or config.align or config.public_detail):
             raise RequestError(
-                "--cells, --threshold and --public-detail are for pictures that moments draws. With --encoder it labels public "
-                "pictures: leave them out."
+                "--cells, --threshold, --align and --public-detail are for pictures that moments draws. With --encoder it "
+                "labels public pictures: leave them out."
+            )
+        if config.align and (config.autoencoder or config.public_detail):
+            raise RequestError(
+                "--align is for codes of pixels. Leave --autoencoder and --public-detail out, or --align."
             )
         if config.autoencoder and (config.encoder or config.public_detail):
             raise RequestError(

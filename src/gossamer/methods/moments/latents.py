@@ -1,5 +1,6 @@
-"""Codes of pictures in the latents of an autoencoder: principal axes of public latents replace those of public pixels."""
+"""Codes that are made one record at a time: in the latents of an autoencoder, or of aligned pictures."""
 
+import copy
 import dataclasses
 
 import numpy as np
@@ -16,15 +17,17 @@ def axes_of(autoencoder: PluginAutoencoder, axes: int) -> Latent:
     return Latent((autoencoder.size,), axes, torch.eye(autoencoder.size, axes))
 
 
-def with_codes(autoencoder: PluginAutoencoder, latent: Latent, records: Records) -> Records:
+def with_codes(autoencoder: PluginAutoencoder | None, latent: Latent, records: Records) -> Records:
     """The same records with codes in place of images: float64 [n, axes]. Each code follows from its own record.
 
-    Each row has a product of its own, so that no other row changes how its sums are rounded.
+    Each row is computed by itself, so that no other row changes how its sums are rounded. Without an autoencoder the latent
+    takes the pictures as they are.
     """
     step = at_once(records.shape, MOST)
-    codes = np.empty((len(records), latent.axes))
+    codes, wide = np.empty((len(records), latent.axes)), copy.deepcopy(latent).double()
     for lo in range(0, len(records), step):
         images, _ = records[lo : lo + step].tensors(latent.basis.device)
-        for i, row in enumerate(autoencoder(images).split(1), start=lo):
-            codes[i] = latent.wide_code(row)[0].cpu().numpy()
+        latents = images if autoencoder is None else autoencoder(images)
+        for i, row in enumerate(latents.split(1), start=lo):
+            codes[i] = wide.wide_code(row)[0].cpu().numpy()
     return dataclasses.replace(records, images=codes)

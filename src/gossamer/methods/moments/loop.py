@@ -16,6 +16,7 @@ from gossamer.methods import method
 from gossamer.methods.common.learners import subset
 from gossamer.methods.method import Logs, Run
 from gossamer.methods.moments import CUT_BY, Config, first_noise
+from gossamer.methods.moments.aligned_latent import AlignedLatent
 from gossamer.methods.moments.class_moments import Moments
 from gossamer.methods.moments.features import (
     FeatureMoments,
@@ -73,7 +74,7 @@ def of_features(run: Run[Config], state: "State", net: Labeller, private: Confin
 
 def asked(net: "Generator", radius: float, centres: Tensor | None = None) -> Moments:
     """The query in the axes of a generator; see `Moments`."""
-    return Moments(net.latent, net.classes, radius, centres, coded=net.autoencoder is not None)
+    return Moments(net.latent, net.classes, radius, centres, coded=net.codes_one_by_one)
 
 
 def released(
@@ -82,8 +83,8 @@ def released(
     """Ask once."""
     release = PoissonGaussianSum(sampling_rate=1.0, max_norm=1.0, noise_multiplier=noise, rng=run.rng)
     if state.step == 0 and private.remaining(release.event):  # a phase before this may have the same event
-        if (autoencoder := state.pictures.autoencoder) is not None:
-            private = private.map(lambda records: with_codes(autoencoder, query.latent, records))
+        if query.coded:
+            private = private.map(lambda records: with_codes(state.pictures.autoencoder, query.latent, records))
         answer = private.release(release, query)
         mixture.take(answer, query, noise_multiplier=noise)
         yield {"released_norm": answer.norm()}
@@ -131,19 +132,21 @@ def largest_fit(shape: Sequence[int], axes: int) -> int:
 
 
 class Generator(nn.Module):
-    """Standard normals [n, latent_size] and labels [n] to images [n, C, H, W] in [0, 1]; what is faint in one is black.
+    """Standard normals [n, latent_size] and labels [n] to images [n, C, H, W] in [0, 1].
 
-    An autoencoder is no part of its state.
+    What is faint in one is black, or of the ground where pictures are aligned. An autoencoder is no part of its state.
     """
 
     def __init__(self, config: Config, shape: tuple[int, ...], classes: int) -> None:
         super().__init__()
         self.threshold = config.threshold
-        self.classes, self.latent_size = classes, 1 + config.axes
+        self.classes = classes
         self.autoencoder = PluginAutoencoder(config.autoencoder, shape) if config.autoencoder else None
         of_latents = axes_of(self.autoencoder, config.axes) if self.autoencoder else None
-        self.latent = of_latents or Latent(shape, config.axes)
-        self.mixture = Mixture(classes, config.cells, config.axes)
+        of_pixels = AlignedLatent if config.align else Latent
+        self.latent = of_latents or of_pixels(shape, config.axes)
+        self.latent_size = 1 + self.latent.axes
+        self.mixture = Mixture(classes, config.cells, self.latent.axes)
         self.detail = PublicDetail(shape, config.axes) if config.public_detail else None
 
     def forward(self, latents: Tensor, labels: Tensor) -> Tensor:
@@ -155,7 +158,14 @@ class Generator(nn.Module):
         if self.detail is not None:
             images = images + self.detail(codes, self.latent)
         images = images.clamp_(0, 1)  # in place: large pictures need the memory
+        if isinstance(self.latent, AlignedLatent):
+            return self.latent.cleared(images, codes, self.threshold)
         return images.masked_fill_(images < self.threshold * images.amax((1, 2, 3), keepdim=True), 0.0)
+
+    @property
+    def codes_one_by_one(self) -> bool:
+        """Whether a code is made of its record by itself, before the query sees it."""
+        return self.autoencoder is not None or isinstance(self.latent, AlignedLatent)
 
     def load_state_dict(self, state_dict: Mapping[str, Any], strict: bool = True, assign: bool = False) -> Any:
         """As of any module. It has as many public pictures as the state."""
@@ -197,7 +207,7 @@ def start(run: Run[Config]) -> State:
     if net.autoencoder is not None:
         net.autoencoder.check(run.device)
     several = run.config.cells > 1
-    return State(net, Mixture(run.card.classes, 1, run.config.axes).to(run.device) if several else None)
+    return State(net, Mixture(run.card.classes, 1, net.latent.axes).to(run.device) if several else None)
 
 
 def generator(config: Config, card: DataCard) -> Generator | Labeller:
