@@ -173,7 +173,8 @@ def remarks(records: Records, sizes: Counter[tuple[int, int]], shape: tuple[int,
     if ground(records) == "light":
         yield (
             "Nearly all pictures look like ink on white. `glyphs`, MNIST and most public digits are white on black, and "
-            "samples of `moments` are better so. Set invert = true in the card: all data are then read inverted."
+            "samples of `moments` without `--align` are better so. Set invert = true in the card: all data are then read "
+            "inverted."
         )
 
 

@@ -252,9 +252,10 @@ def test_settings_for_digits_on_black_are_advised_for_these_alone(
     monkeypatch.setattr(measured_runs, "runs", lambda: (run,))
     card = DataCard(shape=(1, 28, 28), classes=10, declared_size=60_000)
     best = recommend.recommend(card, epsilon=10.0).ranked[0]
-    own = "--preset mnist-eps10 --threshold 0.0" if preset else "--axes 96"
+    own = "--preset mnist-eps10 --threshold 0.0 --no-align" if preset else "--axes 96"
+    gone = "--threshold 0.35 --align" if preset else "--threshold 0.3"
     assert best.command.endswith(f"--delta 1e-06 {own} --out RUN")
-    assert best.origin == f"the settings of that run, without --threshold {0.35 if preset else 0.3} for a black ground"
+    assert best.origin == f"the settings of that run, without {gone} for a black ground"
     digits = recommend.recommend(card, epsilon=10.0, pictures="digits").ranked[0]
     own = "--preset mnist-eps10" if preset else "--axes 96 --threshold 0.3"
     assert digits.command.endswith(f"--delta 1e-06 {own} --out RUN")

@@ -101,7 +101,7 @@ class ClassMoments(LabelsPublic[Config, "loop.State"]):
     loop = loop
     can_warm_start = True
     labels_public_with = "encoder"
-    suits_dark_background = ("threshold",)
+    suits_dark_background = ("threshold", "align")
 
     def check(self, config: Config, card: "DataCard") -> None:  # noqa: ARG002 (what every method is asked)
         """Refuse a radius of zero, more cells than there are codes to cut them by, and a threshold above the brightest pixel.
