@@ -59,8 +59,8 @@ class AlignedLatent(Latent):
     def wide_code(self, images: Tensor) -> Tensor:
         """The same in double precision. Each picture is computed by itself."""
         codes = images.new_empty(len(images), self.axes, dtype=torch.float64)
-        for i, image in enumerate(images.double().split(1)):
-            shape, pose, ground = self._aligned(image)
+        for i, image in enumerate(images.split(1)):
+            shape, pose, ground = self._aligned(image.double())
             waves = super().wide_code(shape)
             codes[i] = torch.cat([waves, pose * self._weight(_POSE), (ground - 0.5) * self._weight(_GROUND)], 1)[0]
         return codes
@@ -88,7 +88,7 @@ class AlignedLatent(Latent):
     @torch.no_grad()
     def fit(self, images: Tensor) -> None:
         """Take mean, principal axes and scale of aligned public pictures. As of any latent."""
-        super().fit(torch.cat([self._aligned(image)[0].float() for image in images.double().split(1)]))
+        super().fit(torch.cat([self._aligned(image.double())[0].float() for image in images.split(1)]))
 
     def _aligned(self, image: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Of one picture [1, C, H, W]: its difference from the ground in the frame, its pose [1, 5] and its ground [1, C]."""

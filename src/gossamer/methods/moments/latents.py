@@ -11,6 +11,9 @@ from gossamer.methods.moments.class_moments import MOST
 from gossamer.nets.autoencoders import PluginAutoencoder
 from gossamer.nets.latent import Latent
 
+_FEW = 1 << 22
+"""Numbers of axes that are kept in double precision, for speed. More would need much memory."""
+
 
 def axes_of(autoencoder: PluginAutoencoder, axes: int) -> Latent:
     """Axes of latents before there is a public picture: the first numbers of a latent. Raises RequestError: there are fewer."""
@@ -24,10 +27,12 @@ def with_codes(autoencoder: PluginAutoencoder | None, latent: Latent, records: R
     takes the pictures as they are.
     """
     step = at_once(records.shape, MOST)
-    codes, wide = np.empty((len(records), latent.axes)), copy.deepcopy(latent).double()
+    codes = np.empty((len(records), latent.axes))
+    if latent.basis.numel() <= _FEW:
+        latent = copy.deepcopy(latent).double()
     for lo in range(0, len(records), step):
         images, _ = records[lo : lo + step].tensors(latent.basis.device)
         latents = images if autoencoder is None else autoencoder(images)
         for i, row in enumerate(latents.split(1), start=lo):
-            codes[i] = wide.wide_code(row)[0].cpu().numpy()
+            codes[i] = latent.wide_code(row)[0].cpu().numpy()
     return dataclasses.replace(records, images=codes)
