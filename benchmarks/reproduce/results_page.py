@@ -215,7 +215,8 @@ def _section(table: Table, scale: Scale, lines: Sequence[Line], into: Path, page
         if (cell := line.first) is not None and (path := result_files.samples_of(into, cell)).is_file():
             told += [f"Samples, {line.row.label}:", "", f"![Samples, {line.row.label}]({_from(page, path)})", ""]
     if found:
-        told += [f"Run on: {'; '.join(sorted({_machine(result) for result in found}))}.", ""]
+        machines = sorted({_machine(result) for result in found})
+        told += ["Run on:", "", *(f"- {machine}" for machine in machines), ""]
     return told
 
 

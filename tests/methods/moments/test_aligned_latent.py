@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from driven import driven
 from torch import Tensor
 
 from gossamer.data.card import DataCard
@@ -19,10 +20,7 @@ from gossamer.methods.moments.aligned_latent import POSE, AlignedLatent
 from gossamer.methods.moments.latents import with_codes
 from gossamer.methods.moments.loop import Generator, asked
 from gossamer.methods.synthesizer import Synthesizer
-from gossamer.privacy.confined import Confined
-from gossamer.privacy.ledger import PrivacyLedger
 from gossamer.privacy.queries import Bounds
-from gossamer.privacy.random.noise import Rng
 from gossamer.run.release.release import release
 from gossamer.run.release.verify import verify
 from gossamer.run.training.fit import fit
@@ -66,13 +64,7 @@ def pictures(n: int, *, seed: int = 0, white_each: int = 16) -> Records:
 
 
 def trained(held: Records, **more: Any) -> Generator:
-    job = METHODS["moments"].job({**SETTINGS, **more}, CARD)
-    ledger = PrivacyLedger(budget=math.inf, delta=1e-5, relation=job.relation)
-    ledger.reserve(job.plan)
-    training = job.begin(Rng(0))
-    for _ in training.drive(Confined(held, ledger), None):
-        pass
-    net = training.state.released
+    net = driven(METHODS["moments"].job({**SETTINGS, **more}, CARD), held).state.released
     assert isinstance(net, Generator)
     return net
 

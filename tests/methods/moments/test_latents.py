@@ -1,7 +1,6 @@
 """Moments in the latents of an autoencoder: codes of one record alone, what is released, and what is refused."""
 
 import json
-import math
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from driven import driven
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -26,10 +26,7 @@ from gossamer.methods.moments.latents import axes_of, with_codes
 from gossamer.methods.moments.loop import Generator
 from gossamer.methods.synthesizer import Synthesizer
 from gossamer.nets.autoencoders import PluginAutoencoder
-from gossamer.privacy.confined import Confined
-from gossamer.privacy.ledger import PrivacyLedger
 from gossamer.privacy.queries import Bounds
-from gossamer.privacy.random.noise import Rng
 from gossamer.run.release.release import release
 from gossamer.run.release.verify import verify
 from gossamer.run.training.fit import fit
@@ -81,13 +78,7 @@ def pictures(n: int, *, seed: int = 0) -> Records:
 
 
 def trained(public: Records, held: Records, **more: Any) -> Generator:
-    job = METHODS["moments"].job({**SETTINGS, **more}, CARD)
-    ledger = PrivacyLedger(budget=math.inf, delta=1e-5, relation=job.relation)
-    ledger.reserve(job.plan)
-    training = job.begin(Rng(0))
-    for _ in training.drive(Confined(held, ledger), public):
-        pass
-    net = training.state.released
+    net = driven(METHODS["moments"].job({**SETTINGS, **more}, CARD), held, public).state.released
     assert isinstance(net, Generator)
     return net
 

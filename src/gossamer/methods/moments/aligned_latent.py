@@ -102,7 +102,7 @@ class AlignedLatent(Latent):
 
 
 def _monomials(height: int, width: int) -> Tensor:
-    """1, x, y, x^2, x y and y^2 of the middles of pixels, where a side goes from -1 to 1. float64 [H W, 6]"""
+    """The numbers 1, x, y, x^2, x y and y^2 of each pixel. A side goes from -1 to 1. float64 [H W, 6]"""
     sides = [(torch.arange(size, dtype=torch.float64) + 0.5) * (2 / size) - 1 for size in (height, width)]
     y, x = (side.flatten() for side in torch.meshgrid(*sides, indexing="ij"))
     return torch.stack([torch.ones_like(x), x, y, x * x, x * y, y * y], 1)
