@@ -214,7 +214,7 @@ def _methods(height: int, width: int) -> str:
     """What the methods do with pictures of this size, where it is not the usual one."""
     large = max(height, width) > _MEASURED
     return (
-        f"At {width}x{height} pixels, use moments, dp-diffusion, privae, privgan or teacher. For grey squares, evolve works too. The "
-        "methods dpgan, gs-wgan and dp-mepf take 28x28 or 32x32 only. For these, add --shape 32x32. "
+        f"At {width}x{height} pixels, use moments, dp-diffusion, privae, privgan or teacher. For grey squares, evolve works "
+        "too. The methods dpgan, gs-wgan and dp-mepf take 28x28 or 32x32 only. For these, add --shape 32x32. "
         + (_LARGE if large else "Larger pictures show no more detail: moments has 64 numbers for each, at any size.")
     )
