@@ -58,7 +58,7 @@ ROWS = (
         page={"1": "98.1 %", "10": "98.7 %"},
         note=ELSEWHERE,
     ),
-    Expected("moments", "aligned, ten clusters per class", "none", at("pictures", "mnist-eps{}-none", "10"), note=FULL),
+    Expected("moments", "aligned, four or ten clusters per class", "none", at("pictures", "mnist-eps{}-none", "1", "10"), note=FULL),
     Expected("evolve", "soft labels", DRAWING, at("pictures", "mnist-eps{}-soft-labels", "1", "10"), note=FULL),
     Expected(
         "dp-mepf", "after `evolve` as pre-training", DRAWING, at("pictures", "mnist-eps{}-glyphs", "10"), note=FULL
@@ -97,7 +97,7 @@ SHORT = (
         note=FULL,
     ),
     Short("a result in seconds, any pictures", "moments", at("curves", "mnist-moments-eps{}", "1", "10")),
-    Short("digits, without public pictures", "moments", at("pictures", "mnist-eps{}-none", "10"), note=FULL),
+    Short("digits, without public pictures", "moments", at("pictures", "mnist-eps{}-none", "1", "10"), note=FULL),
     Short("digits or letters", "evolve", at("pictures", "mnist-eps{}-soft-labels", "1", "10"), note=FULL),
     Short("the most realistic samples", "dp-mepf", at("pictures", "mnist-eps{}-glyphs", "10"), note=FULL),
     Short("a classifier, no pictures", "teacher", page={"1": "98.1 %", "10": "98.7 %"}, note=ELSEWHERE),
