@@ -97,10 +97,15 @@ class Latent(nn.Module):
             about = flat.double() - centre
             values, vectors = torch.linalg.eigh(about.t() @ about / n)
             axes = vectors[:, -count:].flip(1)
-        signs = torch.sign(axes.gather(0, axes.abs().argmax(0, keepdim=True)))  # an axis has two directions: take one
-        self.basis.copy_(axes * signs)
+        self.turn(axes)
         self.centre.copy_(centre)
         self.scale.copy_(values[-count:].mean().clamp(min=1e-12).sqrt())
+
+    @torch.no_grad()
+    def turn(self, axes: Tensor) -> None:
+        """Take other axes, orthonormal, [numbers, axes]. In place."""
+        signs = torch.sign(axes.gather(0, axes.abs().argmax(0, keepdim=True)))  # an axis has two directions: take one
+        self.basis.copy_(axes * signs)
 
 
 def cosines(shape: tuple[int, ...], axes: int) -> Tensor:

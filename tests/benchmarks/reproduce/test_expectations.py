@@ -58,7 +58,13 @@ ROWS = (
         page={"1": "98.1 %", "10": "98.7 %"},
         note=ELSEWHERE,
     ),
-    Expected("moments", "aligned, four or ten clusters per class", "none", at("pictures", "mnist-eps{}-none", "1", "10"), note=FULL),
+    Expected(
+        "moments",
+        "aligned, four or ten clusters per class",
+        "none",
+        at("pictures", "mnist-eps{}-none", "1", "10"),
+        note=FULL,
+    ),
     Expected("evolve", "soft labels", DRAWING, at("pictures", "mnist-eps{}-soft-labels", "1", "10"), note=FULL),
     Expected(
         "dp-mepf", "after `evolve` as pre-training", DRAWING, at("pictures", "mnist-eps{}-glyphs", "10"), note=FULL

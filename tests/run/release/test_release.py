@@ -46,6 +46,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "dp-mepf": {"noise_multiplier": 1.0, "width": 4, "latent_size": 6, "candidates": 20},
     "moments": {"noise_multiplier": 1.0, "axes": 8},
     "moments align": {"noise_multiplier": 1.0, "axes": 20, "align": True, "threshold": 0.3},
+    "moments own axes": {"noise_multiplier": 1.0, "axes": 20, "axes_noise": 2.0, "cells": 2},
     "privgan": {"width": 8, "latent_size": 8, "labels": "conditional", "batch_size": 16},
     "privgan conv": {"width": 8, "latent_size": 8, "labels": "per-class", "network": "conv", "batch_size": 16},
     "evolve": {"noise_multiplier": 1.0, "candidates": 20},

@@ -22,6 +22,8 @@ from gossamer.methods.method import (
 )
 
 if TYPE_CHECKING:
+    from dp_accounting import DpEvent
+
     from gossamer.data.card import DataCard
     from gossamer.methods.moments import loop
     from gossamer.privacy.accounting import events
@@ -31,6 +33,8 @@ else:
 
 CUT_BY = 2_000
 """Codes that a class is cut by, drawn from its released Gaussian."""
+_MEAN = 8.0
+"""Noise on the mean of the records, divided by that on the products that give their axes."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,6 +44,8 @@ class Config(BaseConfig):
     Args:
         noise_multiplier: standard deviation of the noise on the moments, whose sensitivity is 1. 0: no noise.
         axes: length of a code (d): principal axes of public pictures, or without them the lowest cosine waves.
+        axes_noise: noise multiplier of a query that finds principal axes of the records themselves, divided by
+            `noise_multiplier`. A query for their mean precedes it, with eight times the noise. 0: no such queries.
         radius: clipping bound: the largest length of a code, in units of sqrt(axes) standard deviations of public codes.
         cells: clusters per class (m). Each has its own Gaussian. 1: one Gaussian per class, from one noisy query.
         cells_radius: clipping bound of the distance from a cluster's centre, in the unit of `radius`.
@@ -59,6 +65,7 @@ class Config(BaseConfig):
 
     noise_multiplier: float = FROM_EPSILON
     axes: int = 64
+    axes_noise: float = 0.0
     radius: float = 1.15
     cells: int = 1
     cells_radius: float = 0.5
@@ -123,6 +130,11 @@ class ClassMoments(LabelsPublic[Config, "loop.State"]):
             raise RequestError(
                 "--align is for codes of pixels. Leave --autoencoder and --public-detail out, or --align."
             )
+        if config.axes_noise and self.needs_public(config):
+            raise RequestError(
+                "--axes-noise finds axes of pixels in the records, without public pictures. Leave --encoder, --autoencoder and "
+                "--public-detail out, or --axes-noise."
+            )
         if config.autoencoder and (config.encoder or config.public_detail):
             raise RequestError(
                 "--autoencoder draws pictures from its own latents. Leave --encoder and --public-detail out, or --autoencoder."
@@ -133,15 +145,33 @@ class ClassMoments(LabelsPublic[Config, "loop.State"]):
             )
 
     def phases(self, config: Config, card: "DataCard") -> "Phases[Config, loop.State]":  # noqa: ARG002 (as every method)
-        """Free axes from public pictures, then one Gaussian over all records; where there are cells, another before it."""
-        release = events.poisson_gaussian(sampling_rate=1.0, noise_multiplier=config.noise_multiplier)
-        first = events.poisson_gaussian(sampling_rate=1.0, noise_multiplier=first_noise(config))
+        """Free axes from public pictures, then one Gaussian over all records; where there are cells, another before it.
+
+        With `axes_noise` two come first: the mean, and products for the axes.
+        """
+
+        def once(noise: float) -> "DpEvent":
+            return events.poisson_gaussian(sampling_rate=1.0, noise_multiplier=noise)
+
+        release, first = once(config.noise_multiplier), once(first_noise(config))
         axes: Phases[Config, loop.State] = [OnPublic(name="axes", steps=1, body=lambda *given: loop.axes(*given))]
+        own: Phases[Config, loop.State] = [
+            OnPrivate(name=name, steps=1, plan=[(once(noise(config)), 1)], body=body)
+            for name, noise, body in (
+                ("mean", mean_noise, lambda *given: loop.mean(*given)),
+                ("principal axes", products_noise, lambda *given: loop.principal_axes(*given)),
+            )
+        ]
         cells: Phases[Config, loop.State] = [
             OnPrivate(name="whole classes", steps=1, plan=[(first, 1)], body=lambda *given: loop.whole_classes(*given)),
             OnReleased(name="cells", steps=1, body=lambda *given: loop.cut(*given)),
         ]
-        return [*axes, *(cells if config.cells > 1 else ()), self.training(1, [(release, 1)])]
+        before = [*(own if config.axes_noise else ()), *(cells if config.cells > 1 else ())]
+        return [*axes, *before, self.training(1, [(release, 1)])]
+
+    def uses_public(self, config: Config) -> bool:
+        """Not where the records give the axes."""
+        return not config.axes_noise
 
     def needs_public(self, config: Config) -> bool:
         """Features and latents need pictures for their axes, and a classifier pictures to label. Detail is that of pictures."""
@@ -163,3 +193,13 @@ class ClassMoments(LabelsPublic[Config, "loop.State"]):
 def first_noise(config: Config) -> float:
     """Standard deviation of the noise on the moments of whole classes."""
     return config.classes_noise * config.noise_multiplier
+
+
+def mean_noise(config: Config) -> float:
+    """Standard deviation of the noise on the mean of the records."""
+    return _MEAN * products_noise(config)
+
+
+def products_noise(config: Config) -> float:
+    """Standard deviation of the noise on the products that give the principal axes of the records."""
+    return config.axes_noise * config.noise_multiplier

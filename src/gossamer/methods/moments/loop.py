@@ -1,7 +1,7 @@
 """Class moments: axes from public pictures, a release, Gaussians; with cells, a release before it that says where to cut."""
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,7 +15,7 @@ from gossamer.data.records import Records
 from gossamer.methods import method
 from gossamer.methods.common.learners import subset
 from gossamer.methods.method import Logs, Run
-from gossamer.methods.moments import CUT_BY, Config, first_noise
+from gossamer.methods.moments import CUT_BY, Config, first_noise, mean_noise, products_noise
 from gossamer.methods.moments.aligned_latent import AlignedLatent
 from gossamer.methods.moments.class_moments import Moments
 from gossamer.methods.moments.features import (
@@ -29,6 +29,7 @@ from gossamer.methods.moments.features import (
 )
 from gossamer.methods.moments.latents import axes_of, with_codes
 from gossamer.methods.moments.mixture import Mixture
+from gossamer.methods.moments.principal_axes import Mean, Products, SumInWaves, waves_of
 from gossamer.methods.moments.public_detail import PublicDetail
 from gossamer.nets.autoencoders import PluginAutoencoder
 from gossamer.nets.latent import Latent
@@ -49,14 +50,31 @@ def train(run: Run[Config], state: "State", private: Confined[Records]) -> Itera
     if config.cells > 1:
         centres = net.mixture.means.double().cpu().view(run.card.classes, config.cells, -1)
         query = asked(net, config.cells_radius, centres)
-    yield from released(run, state, net.mixture, query, private, config.noise_multiplier)
+    yield from released(
+        run, state, query, private, config.noise_multiplier, into(net.mixture, query, config.noise_multiplier)
+    )
+
+
+def mean(run: Run[Config], state: "State", private: Confined[Records]) -> Iterator[Logs]:
+    """The mean of the records becomes the centre of the latent, with `--axes-noise`."""
+    net = state.pictures
+    query = Mean(waves_of(net.latent), run.config.radius, net.codes_one_by_one)
+    yield from released(run, state, query, private, mean_noise(run.config), into_latent(run, net.latent, query))
+
+
+def principal_axes(run: Run[Config], state: "State", private: Confined[Records]) -> Iterator[Logs]:
+    """The principal axes of the records replace cosine waves, with `--axes-noise`."""
+    net = state.pictures
+    query = Products(waves_of(net.latent), run.config.cells_radius, net.codes_one_by_one)
+    yield from released(run, state, query, private, products_noise(run.config), into_latent(run, net.latent, query))
 
 
 def whole_classes(run: Run[Config], state: "State", private: Confined[Records]) -> Iterator[Logs]:
     """The moments of whole classes, with more noise: only to know where they may be cut."""
     assert state.whole is not None
     query = asked(state.pictures, run.config.radius)
-    yield from released(run, state, state.whole, query, private, first_noise(run.config))
+    noise = first_noise(run.config)
+    yield from released(run, state, query, private, noise, into(state.whole, query, noise))
 
 
 def of_features(run: Run[Config], state: "State", net: Labeller, private: Confined[Records]) -> Iterator[Logs]:
@@ -78,16 +96,31 @@ def asked(net: "Generator", radius: float, centres: Tensor | None = None) -> Mom
 
 
 def released(
-    run: Run[Config], state: "State", mixture: Mixture, query: Moments, private: Confined[Records], noise: float
+    run: Run[Config],
+    state: "State",
+    query: Moments | SumInWaves,
+    private: Confined[Records],
+    noise: float,
+    take: Callable[[Tensor], None],
 ) -> Iterator[Logs]:
-    """Ask once."""
+    """Ask once, and hand the noisy answer on."""
     release = PoissonGaussianSum(sampling_rate=1.0, max_norm=1.0, noise_multiplier=noise, rng=run.rng)
     if state.step == 0 and private.remaining(release.event):  # a phase before this may have the same event
         if query.coded:
             private = private.map(lambda records: with_codes(state.pictures.autoencoder, query.latent, records))
         answer = private.release(release, query)
-        mixture.take(answer, query, noise_multiplier=noise)
+        take(answer)
         yield {"released_norm": answer.norm()}
+
+
+def into(mixture: Mixture, query: Moments, noise: float) -> Callable[[Tensor], None]:
+    """Where an answer goes: into the Gaussians."""
+    return lambda answer: mixture.take(answer, query, noise_multiplier=noise)
+
+
+def into_latent(run: Run[Config], latent: Latent, query: SumInWaves) -> Callable[[Tensor], None]:
+    """Where an answer goes: into the latent."""
+    return lambda answer: query.take(answer, latent, run.card.declared_size)
 
 
 def cut(run: Run[Config], state: "State") -> Iterator[Logs]:
