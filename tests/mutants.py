@@ -58,6 +58,7 @@ FEATURES = "tests/methods/moments/test_feature_moments.py"
 DETAIL = "tests/methods/moments/test_public_detail.py"
 LATENTS, AUTOENCODERS = "tests/methods/moments/test_latents.py", "tests/nets/test_autoencoders.py"
 ALIGNED = "tests/methods/moments/test_aligned_latent.py"
+OWN_AXES = "tests/methods/moments/test_principal_axes.py"
 DIFFUSERS = "tests/nets/test_diffusers_folders.py"
 LEDGER = "tests/privacy/test_ledger.py"
 CONFINED = "tests/privacy/test_confined.py"
@@ -781,6 +782,14 @@ MUTANTS = (
     Mutant("axes of features are those of records", "methods/moments/loop.py", "        answer = private.map(lambda records: coded(net.axes, records)).release(release, query)", "        private.update(lambda records: net.axes.fit(net.axes.features(records)))\n        answer = private.map(lambda records: coded(net.axes, records)).release(release, query)", FEATURES),
     Mutant("a code of features has the length that it had", "methods/moments/features.py", "along / along.norm(dim=1, keepdim=True).clamp(min=1e-30)", "along", FEATURES),
     Mutant("labels of public pictures are those that the folder has", "methods/moments/features.py", "self.labelled = Labelled(images, self.of_codes(codes))", "self.labelled = Labelled(images, torch.full_like(self.of_codes(codes), 1 / self.classes))", FEATURES),
+    Mutant("products for the axes of records are longer than 1", "methods/moments/principal_axes.py", "torch.where(i == j, 1.0, math.sqrt(2.0))", "torch.where(i == j, 1.0, 2.0)", OWN_AXES),
+    Mutant("codes for the axes of records are not shortened", "methods/moments/principal_axes.py", "        z = shortened(codes[:, : self.waves], self.reach) / self.reach\n        return z, torch.zeros(len(z), dtype=torch.int64)\n", "        z = codes[:, : self.waves] / self.reach\n        return z, torch.zeros(len(z), dtype=torch.int64)\n\n    def clipped_sum(self, records: Records, bounds: object, /) -> Tensor:\n        return self._sums(*self._codes(records), torch.ones(len(records)).double()).flatten()\n", OWN_AXES),
+    Mutant("mean and axes of records are not charged", "methods/moments/__init__.py", "plan=[(once(noise(config)), 1)], body=body)", "plan=[], body=body)", OWN_AXES),
+    Mutant("the mean of records has less noise than is charged", "methods/moments/loop.py", "mean_noise(run.config), into_latent", "products_noise(run.config), into_latent", OWN_AXES),
+    Mutant("the axes of records have less noise than is charged", "methods/moments/loop.py", "products_noise(run.config), into_latent(run, net.latent, query))\n\n\ndef whole", "0.1 * products_noise(run.config), into_latent(run, net.latent, query))\n\n\ndef whole", OWN_AXES),
+    Mutant("axes of records have no noise", "methods/moments/loop.py", "    net = state.pictures\n    query = Products(", "    net = state.pictures\n    private.update(lambda records: net.latent.fit(records.tensors()[0]))\n    query = Products(", OWN_AXES),
+    Mutant("the centre of the products is no released one", "methods/moments/principal_axes.py", "    waves.centre.copy_(latent.centre)\n", "", OWN_AXES),
+    Mutant("public pictures give the axes of a run that pays for its own", "methods/moments/__init__.py", "return not config.axes_noise", "return True", OWN_AXES),
     Mutant("an encoder of moments is not tested", "methods/moments/features.py", "        encoder.check(device)", "        pass", FEATURES),
     Mutant("moments with an encoder start without public pictures", "methods/moments/__init__.py", "bool(config.encoder or config.autoencoder) or", "bool(config.autoencoder) or", FEATURES),
     Mutant("moments with an autoencoder start without public pictures", "methods/moments/__init__.py", "(config.encoder or config.autoencoder) and count", "config.encoder and count", f"{LATENTS} -k refusals"),

@@ -48,7 +48,8 @@ class Config(BaseConfig):
             `noise_multiplier`. A query for their mean precedes it, with eight times the noise. 0: no such queries.
         radius: clipping bound: the largest length of a code, in units of sqrt(axes) standard deviations of public codes.
         cells: clusters per class (m). Each has its own Gaussian. 1: one Gaussian per class, from one noisy query.
-        cells_radius: clipping bound of the distance from a cluster's centre, in the unit of `radius`.
+        cells_radius: clipping bound of the distance from a cluster's centre, in the unit of `radius`. With `axes_noise`,
+            also of the distance from the mean of the records.
         classes_noise: noise multiplier of the first query, which finds the clusters, divided by `noise_multiplier`.
         threshold: pixels of a sample below this share of its brightest pixel become black, from 0 to 1. It removes specks. With
             `align`, pixels that differ from the ground by less than this share of the largest difference become ground.
@@ -83,7 +84,10 @@ class ClassMoments(LabelsPublic[Config, "loop.State"]):
     Guarantee: (epsilon, delta)-DP for one unit, add-or-remove-one. One Gaussian over all records. What a record adds to the
     moments of its class is at most 1 long, and it is in one class. So the moments of all classes together move by at most 1.
     With `cells`, two: the first, with more noise, says where to cut each class, and in the second a record is in one cell. The
-    axes come from public pictures or from formulas, never from records. All that follows is post-processing.
+    axes come from public pictures or from formulas. All that follows is post-processing.
+
+    With `axes_noise`, two more come first. They give the mean of the records, and the sum of products whose eigenvectors are
+    the axes (Dwork et al. 2014, "Analyze Gauss"). To each a record adds a vector that is at most 1 long.
 
     With an encoder, a code is made of its features: their principal axes are those of public features, and its length is 1. A
     record adds its code to the sum of its class, and the products of its numbers to the second moments of all. Together they

@@ -66,6 +66,11 @@ class SumInWaves(BoundedSum):
         z = shortened(codes[:, : self.waves], self.reach) / self.reach
         return z, torch.zeros(len(z), dtype=torch.int64)
 
+    def _in_pixels(self, codes: Tensor) -> Tensor:
+        """Waves that are added up by columns of codes, [d, k]. float64 [numbers of a picture, k]"""
+        codes = codes.to(self.latent.basis.device)
+        return torch.cat([self.latent.basis[some].double() @ codes for some in self.latent.pieces])
+
 
 class Mean(SumInWaves):
     """Sums of codes. The mean becomes the centre of a latent."""
@@ -77,8 +82,8 @@ class Mean(SumInWaves):
 
     def take(self, answer: Tensor, latent: Latent, declared_size: int) -> None:
         """Move the centre by the mean code."""
-        mean = answer.to(self.latent.basis.device).double() * (self.reach / declared_size) * self.latent.scale.double()
-        latent.centre.add_((self.latent.basis.double() @ mean).float())
+        mean = answer.double() * (self.reach / declared_size) * self.latent.scale.double().cpu()
+        latent.centre.add_(self._in_pixels(mean[:, None])[:, 0])
 
     def _sums(self, z: Tensor, cells: Tensor, factors: Tensor) -> Tensor:  # noqa: ARG002 (there is one block)
         return (factors @ z)[None]
@@ -102,7 +107,7 @@ class Products(SumInWaves):
         i, j = torch.triu_indices(self.waves, self.waves)
         products[i, j] = products[j, i] = answer.double().cpu() / _twice(i, j)
         largest = torch.linalg.eigh(products).eigenvectors[:, -latent.basis.shape[1] :].flip(1)
-        latent.turn(self.latent.basis.double() @ largest.to(self.latent.basis.device))
+        latent.turn(self._in_pixels(largest))
 
     def _sums(self, z: Tensor, cells: Tensor, factors: Tensor) -> Tensor:  # noqa: ARG002 (there is one block)
         i, j = torch.triu_indices(self.waves, self.waves)
