@@ -764,7 +764,7 @@ MUTANTS = (
     Mutant('ranks may train marginals together', 'methods/marginals/__init__.py', '        raise RequestError(\n            f"marginals trains in one process', '        RequestError(\n            f"marginals trains in one process', f"{MARGINALS} -k refusals"),
     Mutant("a code is not shortened to the radius", "methods/moments/class_moments.py", "return shortened(codes, self.reach) / self.reach, cells", "return codes / self.reach, cells", MOMENTS),
     Mutant("the moments of whole classes are not charged", "methods/moments/__init__.py", " plan=[(first, 1)],", "", f"{CONFORMANCE} -k moments"),
-    Mutant("the moments of whole classes have less noise than is charged", "methods/moments/loop.py", "private, first_noise(run.config))", "private, run.config.noise_multiplier)", f"{CONFORMANCE} -k moments"),
+    Mutant("the moments of whole classes have less noise than is charged", "methods/moments/loop.py", "    noise = first_noise(run.config)\n", "    noise = run.config.noise_multiplier\n", f"{CONFORMANCE} -k moments"),
     Mutant("noise in a covariance is taken for signal", "methods/moments/mixture.py", "apart[:, i, j].square() - noise[:, i, j]", "apart[:, i, j].square()", MIXTURE),
     Mutant("eigenvalues below the noise are seen", "methods/moments/mixture.py", "values > max(edge, _FLOOR)", "values > _FLOOR", MIXTURE),
     Mutant("a cell of nobody is somewhere", "methods/moments/mixture.py", "torch.where(self.seen[:, None], self.means, origin)", "self.means", MIXTURE),
