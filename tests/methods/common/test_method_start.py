@@ -146,6 +146,12 @@ def test_goes_on_wherever_it_was_cut_off(stop: tuple[str, int]) -> None:
     assert model_bytes(state.released) == model_bytes(end.released)
 
 
+def test_settings_of_a_start_are_read_as_what_they_are() -> None:
+    given = start_of_runs.settings_of(METHODS["moments"], "align=true, cells=2,axes_noise=1.5", 3.0)
+    assert given == {"align": True, "cells": 2, "axes_noise": 1.5, "noise_multiplier": 3.0}
+    assert start_of_runs.settings_of(METHODS["moments"], "align=False", 3.0)["align"] is False
+
+
 def test_a_start_makes_public_records_needless() -> None:
     votes = {**DIFFUSION, "votes_noise": 1.0}
     assert job("dp-diffusion", votes).needs_public
@@ -171,6 +177,7 @@ def test_a_start_makes_public_records_needless() -> None:
         ({"start": "moments", "start_settings": "noise_multiplier=2"}, "no setting of moments"),
         ({"start": "moments", "start_settings": "cells=0"}, "cells is a whole number of at least 1, and '0' is not"),
         ({"start": "moments", "start_settings": "cells=1.5"}, "cells is a whole number"),
+        ({"start": "moments", "start_settings": "align=1"}, "align is true or false, and '1' is neither"),
         (
             {"start": "evolve", "start_settings": "drawing=letters,own_label=0.5"},
             "soft labels, which a start has no use for",

@@ -180,6 +180,10 @@ def _value(name: str, text: str, kind: Any) -> Any:
         if text not in get_args(kind):
             raise RequestError(f"--start-settings: {name} is one of {', '.join(get_args(kind))}, not {text!r}.")
         return text
+    if kind is bool:
+        if text.lower() not in ("true", "false"):
+            raise RequestError(f"--start-settings: {name} is true or false, and {text!r} is neither.")
+        return text.lower() == "true"
     least = 1 if kind is int else 0
     try:
         number = float(text) if kind is float else int(text)
