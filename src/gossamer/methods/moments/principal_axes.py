@@ -82,7 +82,7 @@ class Mean(SumInWaves):
 
     def take(self, answer: Tensor, latent: Latent, declared_size: int) -> None:
         """Move the centre by the mean code."""
-        mean = answer.double() * (self.reach / declared_size) * self.latent.scale.double().cpu()
+        mean = answer.double().cpu() * (self.reach / declared_size) * self.latent.scale.double().cpu()
         latent.centre.add_(self._in_pixels(mean[:, None])[:, 0])
 
     def _sums(self, z: Tensor, cells: Tensor, factors: Tensor) -> Tensor:  # noqa: ARG002 (there is one block)
