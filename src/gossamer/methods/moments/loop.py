@@ -58,15 +58,16 @@ def train(run: Run[Config], state: "State", private: Confined[Records]) -> Itera
 def mean(run: Run[Config], state: "State", private: Confined[Records]) -> Iterator[Logs]:
     """The mean of the records becomes the centre of the latent, with `--axes-noise`."""
     net = state.pictures
-    query = Mean(waves_of(net.latent), run.config.radius, net.codes_one_by_one)
-    yield from released(run, state, query, private, mean_noise(run.config), into_latent(run, net.latent, query))
+    size = run.card.declared_size
+    query = Mean(waves_of(net.latent), run.config.radius, net.codes_one_by_one, declared_size=size)
+    yield from released(run, state, query, private, mean_noise(run.config), into_latent(net.latent, query))
 
 
 def principal_axes(run: Run[Config], state: "State", private: Confined[Records]) -> Iterator[Logs]:
     """The principal axes of the records replace cosine waves, with `--axes-noise`."""
     net = state.pictures
     query = Products(waves_of(net.latent), run.config.cells_radius, net.codes_one_by_one)
-    yield from released(run, state, query, private, products_noise(run.config), into_latent(run, net.latent, query))
+    yield from released(run, state, query, private, products_noise(run.config), into_latent(net.latent, query))
 
 
 def whole_classes(run: Run[Config], state: "State", private: Confined[Records]) -> Iterator[Logs]:
@@ -118,9 +119,9 @@ def into(mixture: Mixture, query: Moments, noise: float) -> Callable[[Tensor], N
     return lambda answer: mixture.take(answer, query, noise_multiplier=noise)
 
 
-def into_latent(run: Run[Config], latent: Latent, query: SumInWaves) -> Callable[[Tensor], None]:
+def into_latent(latent: Latent, query: SumInWaves) -> Callable[[Tensor], None]:
     """Where an answer goes: into the latent."""
-    return lambda answer: query.take(answer, latent, run.card.declared_size)
+    return lambda answer: query.take(answer, latent)
 
 
 def cut(run: Run[Config], state: "State") -> Iterator[Logs]:

@@ -55,7 +55,7 @@ class SumInWaves(BoundedSum):
         return self.radius * math.sqrt(self.waves)
 
     @abstractmethod
-    def take(self, answer: Tensor, latent: Latent, declared_size: int) -> None:
+    def take(self, answer: Tensor, latent: Latent) -> None:
         """Put what was released into a latent, in place. Post-processing: it reads no record."""
 
     def _codes(self, records: Records) -> tuple[Tensor, Tensor]:
@@ -72,21 +72,28 @@ class SumInWaves(BoundedSum):
         return torch.cat([self.latent.basis[some].double() @ codes for some in self.latent.pieces])
 
 
+@dataclass(frozen=True, kw_only=True)
 class Mean(SumInWaves):
-    """Sums of codes. The mean becomes the centre of a latent."""
+    """Sums of codes. The mean becomes the centre of a latent.
+
+    Args:
+        declared_size: how many records there are, as the card says.
+    """
+
+    declared_size: int
 
     @property
     def shape(self) -> tuple[int, int]:
         """One block of d numbers."""
         return 1, self.waves
 
-    def take(self, answer: Tensor, latent: Latent, declared_size: int) -> None:
+    def take(self, answer: Tensor, latent: Latent) -> None:
         """Move the centre by the mean code."""
-        mean = answer.double().cpu() * (self.reach / declared_size) * self.latent.scale.double().cpu()
+        mean = answer.double().cpu() * (self.reach / self.declared_size) * self.latent.scale.double().cpu()
         latent.centre.add_(self._in_pixels(mean[:, None])[:, 0])
 
-    def _sums(self, z: Tensor, cells: Tensor, factors: Tensor) -> Tensor:  # noqa: ARG002 (there is one block)
-        return (factors @ z)[None]
+    def _sums(self, z: Tensor, cells: Tensor, factors: Tensor) -> Tensor:
+        return torch.zeros(self.shape, dtype=z.dtype).index_add_(0, cells, z * factors[:, None])
 
     def _lengths(self, z: Tensor) -> Tensor:
         lengths: Tensor = z.norm(dim=1)
@@ -101,7 +108,7 @@ class Products(SumInWaves):
         """One block of d (d + 1) / 2 numbers."""
         return 1, self.waves * (self.waves + 1) // 2
 
-    def take(self, answer: Tensor, latent: Latent, declared_size: int) -> None:  # noqa: ARG002 (axes have no scale)
+    def take(self, answer: Tensor, latent: Latent) -> None:
         """Turn the axes to the largest eigenvalues."""
         products = torch.zeros(self.waves, self.waves, dtype=torch.float64)
         i, j = torch.triu_indices(self.waves, self.waves)
