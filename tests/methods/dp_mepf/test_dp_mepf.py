@@ -250,7 +250,7 @@ def test_spoilt_pictures_are_pictures_and_widen_the_axes() -> None:
 def given(z: list[Tensor], labels: Tensor) -> tuple[Embedding, Tensor]:
     """A query, and its exact answer for codes that are given."""
     asked = query()
-    return asked, asked._sums(z, labels, torch.ones(len(labels), dtype=torch.float64))
+    return asked, asked._sums(z, labels, torch.ones(len(labels), dtype=torch.float64)).flatten()
 
 
 def codes_of(n: int, labels: Tensor) -> list[Tensor]:

@@ -129,7 +129,7 @@ def test_a_far_record_moves_the_answer_by_one(value: int) -> None:
 @pytest.mark.parametrize("at_once", [4_096, 7])
 def test_a_unit_moves_it_by_one_whatever_it_holds(at_once: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Thirty records of one unit over all classes, at once or in five blocks."""
-    monkeypatch.setattr("gossamer.methods.moments.class_moments.MOST", at_once)
+    monkeypatch.setattr(Moments, "most", at_once)
     asked = query()
     others, own = records(40), records(30, seed=5)
     joined = Records(

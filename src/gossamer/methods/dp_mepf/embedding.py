@@ -1,9 +1,9 @@
 """Counts and mean codes of classes, and second moments of all classes together, in one release. `targets.py` uses them.
 
 A record is K blocks of codes z_1 ... z_K, each shortened to length 1. To the sums of its class it adds the count a and, for
-each block, b z_j. To the sums of all classes it adds, for each block, c vech(z_j z_j^T). The products off the diagonal are
-times sqrt 2, so that |z z^T| = |z|^2 counts in full. With a^2 + K (b^2 + c^2) = 1 the whole is at most 1 long. So the sum over
-all records moves by at most 1 when a record is added or removed. One Gaussian covers all. The paper has one for each moment.
+each block, b z_j. To the sums of all classes it adds, for each block, c svec(z_j z_j^T). With a^2 + K (b^2 + c^2) = 1 the whole
+is at most 1 long. So the sum over all records moves by at most 1 when a record is added or removed. One Gaussian covers all.
+The paper has one for each moment.
 """
 
 import copy
@@ -14,14 +14,12 @@ import torch
 from torch import Tensor
 
 from gossamer.data.records import Records
+from gossamer.methods.common.bounded_sum import BoundedSum, smat, svec
 from gossamer.methods.dp_mepf.features import Codes
-from gossamer.privacy.per_sample_gradients.answers import by_unit
-from gossamer.privacy.per_sample_gradients.rounding import BELOW, shortened
-from gossamer.privacy.queries import Bounds
+from gossamer.privacy.per_sample_gradients.rounding import shortened
 
 COUNT, MEANS, PRODUCTS = 0.02, 0.28, 0.70
 """a^2, K b^2 and K c^2: how the squared bound of a record is shared by count, means and second moments."""
-_AT_ONCE = 1_000
 
 
 @dataclass(frozen=True)
@@ -37,9 +35,10 @@ class Moments:
 
 
 @dataclass(frozen=True)
-class Embedding:
+class Embedding(BoundedSum[list[Tensor]]):
     """The query. Its codes are fixed before a record is read."""
 
+    most = 1_000
     codes: Codes
     classes: int
 
@@ -56,42 +55,26 @@ class Embedding:
         return [self.classes, *(self.classes * d for d in axes), *(d * (d + 1) // 2 for d in axes)]
 
     @property
-    def dimension(self) -> int:
-        """All of them."""
-        return sum(self.sizes)
-
-    def clipped_sum(self, records: Records, bounds: Bounds, /) -> Tensor:
-        """[dimension] float64; what one unit adds is at most bounds.norms[0] long.
-
-        All is in double precision. Another record in the batch changes how products are rounded. In single precision, what that
-        moves in the codes of all others would be outside the bound.
-        """
-        bound = BELOW * min(bounds.norms[0], 1.0)
-        wide = copy.deepcopy(self.codes).double()
-        total = wide.radii.new_zeros(self.dimension)
-        single, several = by_unit(records)
-        for lo in range(0, len(single), _AT_ONCE):
-            z, labels = self._codes(wide, single[lo : lo + _AT_ONCE])
-            total += self._sums(z, labels, (bound / self._lengths(z)).clamp(max=1))
-        for unit in several:
-            own = torch.zeros_like(total)
-            for lo in range(0, len(unit), _AT_ONCE):
-                z, labels = self._codes(wide, unit[lo : lo + _AT_ONCE])
-                own += self._sums(z, labels, total.new_ones(len(labels)))
-            total += own * (bound / own.norm()).clamp(max=1)
-        return total
+    def shape(self) -> tuple[int, int]:
+        """One block of all these numbers."""
+        return 1, sum(self.sizes)
 
     def read(self, answer: Tensor) -> Moments:
         """The sums that an answer [dimension] stands for. Post-processing: it reads no record."""
         (a, b, c), axes = self.weights, self.codes.axes
         counts, *parts = answer.double().cpu().split(self.sizes)
         sums = [part.view(self.classes, d) / b for part, d in zip(parts[: len(axes)], axes, strict=True)]
-        products = [_square(part, d) / c for part, d in zip(parts[len(axes) :], axes, strict=True)]
+        products = [smat(part, d) / c for part, d in zip(parts[len(axes) :], axes, strict=True)]
         return Moments(counts / a, sums, products)
 
     @torch.no_grad()
-    def _codes(self, wide: Codes, records: Records) -> tuple[list[Tensor], Tensor]:
-        """Codes of at most 1 in length, [n, d_j] float64 each; one that is not finite is zero. And labels, [n]."""
+    def _codes(self, records: Records) -> tuple[list[Tensor], Tensor]:
+        """Codes of at most 1 in length, [n, d_j] float64 each; one that is not finite is zero. And labels, [n].
+
+        All is in double precision. Another record in the batch changes how products are rounded. In single precision, what that
+        moves in the codes of all others would be outside the bound.
+        """
+        wide = copy.deepcopy(self.codes).double()
         images, labels = records.tensors(wide.radii.device)
         return [shortened(z, 1.0) for z in wide(images.double(), labels)], labels
 
@@ -106,19 +89,5 @@ class Embedding:
         a, b, c = self.weights
         cells = factors.new_zeros(len(labels), self.classes).scatter_(1, labels[:, None], factors[:, None])
         means = [b * (cells.t() @ z).flatten() for z in codes]
-        products = [c * _upper(z.t() @ (z * factors[:, None])) for z in codes]
-        return torch.cat([a * cells.sum(0), *means, *products])
-
-
-def _upper(products: Tensor) -> Tensor:
-    """vech: the upper triangle of a symmetric matrix [d, d], times sqrt 2 off the diagonal: as long as that. [d (d + 1) / 2]"""
-    i, j = torch.triu_indices(*products.shape, device=products.device)
-    return products[i, j] * torch.where(i == j, 1.0, math.sqrt(2.0))
-
-
-def _square(upper: Tensor, d: int) -> Tensor:
-    """The inverse of `_upper`."""
-    i, j = torch.triu_indices(d, d)
-    half = upper.new_zeros(d, d)
-    half[i, j] = upper / torch.where(i == j, 1.0, math.sqrt(2.0))
-    return half + half.triu(1).t()
+        products = [c * svec(z.t() @ (z * factors[:, None])) for z in codes]
+        return torch.cat([a * cells.sum(0), *means, *products])[None]

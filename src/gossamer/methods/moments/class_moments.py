@@ -1,84 +1,31 @@
 """Count, mean and covariance of each class in a public latent, in one release. `mixture.py` makes Gaussians of them.
 
 A record is a code z = V^T (x - m) / s of d numbers, shortened to the radius R and divided by it. It adds the vector
-(a, b z, c vech(z z^T)) to the block of its class. The products off the diagonal are times sqrt 2, so that |z z^T| counts in
-full. With a^2 + b^2 + c^2 = 1 the vector is at most 1 long, and lies in one block. So the blocks of *all* classes together move
-by at most 1 when a record is added or removed. One Gaussian covers all.
+(a, b z, c svec(z z^T)) to the block of its class. With a^2 + b^2 + c^2 = 1 the vector is at most 1 long, and lies in one block.
+So the blocks of *all* classes together move by at most 1 when a record is added or removed. One Gaussian covers all.
 
 A class may be cut into cells, each with a block. A record is in the cell of its class whose centre is nearest, and z counts
 from there. The centres are fixed before the release. The nearest cell is found without rounding, as in votes.
 """
 
 import math
-from abc import ABC, abstractmethod
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from gossamer.data.records import Records, at_once
+from gossamer.data.records import Records
+from gossamer.methods.common.bounded_sum import BoundedSum, svec
 from gossamer.methods.common.votes import on_grid, pixels
 from gossamer.nets.latent import Latent
-from gossamer.privacy.per_sample_gradients.answers import by_unit
-from gossamer.privacy.per_sample_gradients.rounding import BELOW, shortened
-from gossamer.privacy.queries import Bounds
+from gossamer.privacy.per_sample_gradients.rounding import shortened
 
 WEIGHTS = (math.sqrt(0.05), math.sqrt(0.15), math.sqrt(0.8))
 """a, b, c: how the bound of a record is shared by count, mean and covariance."""
-MOST = 4_096
-"""Records that are read at once; fewer where pictures are large. It limits the memory, and moves the last bits of the sums."""
-
-
-class BoundedSum(ABC):
-    """A query that adds up a vector for each record, at most 1 long. A unit with several records has the sum of theirs, at
-    most 1 long.
-    """
-
-    @property
-    @abstractmethod
-    def shape(self) -> tuple[int, int]:
-        """Blocks of the answer, and numbers in each."""
-
-    @abstractmethod
-    def _codes(self, records: Records) -> tuple[Tensor, Tensor]:
-        """Codes at most 1 long, [n, d] float64, and the blocks of the records, [n]."""
-
-    @abstractmethod
-    def _sums(self, z: Tensor, cells: Tensor, factors: Tensor) -> Tensor:
-        """What records add, each times its factor: of the shape of the answer."""
-
-    @abstractmethod
-    def _lengths(self, z: Tensor) -> Tensor:
-        """[n], the length of what each record adds."""
-
-    @property
-    def dimension(self) -> int:
-        """Numbers of the answer."""
-        return math.prod(self.shape)
-
-    def clipped_sum(self, records: Records, bounds: Bounds, /) -> Tensor:
-        """[dimension] float64; what one unit adds is at most bounds.norms[0] long."""
-        bound = BELOW * min(bounds.norms[0], 1.0)
-        total = torch.zeros(self.shape, dtype=torch.float64)
-        single, several = by_unit(records)
-        for z, cells in self._pieces(single):
-            total += self._sums(z, cells, (bound / self._lengths(z)).clamp(max=1))
-        for unit in several:
-            own = torch.zeros_like(total)
-            for z, cells in self._pieces(unit):
-                own += self._sums(z, cells, torch.ones(len(z), dtype=z.dtype))
-            total += own * min(1.0, bound / float(own.norm().clamp(min=1e-300)))
-        return total.flatten()
-
-    def _pieces(self, records: Records) -> Iterator[tuple[Tensor, Tensor]]:
-        """Codes and blocks of some records at a time; see `_codes`."""
-        step = at_once(records.images.shape[1:], MOST)
-        return (self._codes(records[lo : lo + step]) for lo in range(0, len(records), step))
 
 
 @dataclass(frozen=True)
-class Moments(BoundedSum):
+class Moments(BoundedSum[Tensor]):
     """The query.
 
     Args:
@@ -158,13 +105,11 @@ class Moments(BoundedSum):
     def _sums(self, z: Tensor, cells: Tensor, factors: Tensor) -> Tensor:
         """What records add, each times its factor, cell by cell: [K m, 1 + d + d (d + 1) / 2]."""
         a, b, c = WEIGHTS
-        i, j = torch.triu_indices(z.shape[1], z.shape[1])
-        twice = torch.where(i == j, 1.0, math.sqrt(2.0))
         blocks = []
         for cell in range(self.classes * self.cells):
             own, factor = z[cells == cell], factors[cells == cell]
             products = own.t() @ (own * factor[:, None])
-            blocks.append(torch.cat([a * factor.sum()[None], b * (factor @ own), c * products[i, j] * twice]))
+            blocks.append(torch.cat([a * factor.sum()[None], b * (factor @ own), c * svec(products)]))
         return torch.stack(blocks)
 
     def _lengths(self, z: Tensor) -> Tensor:

@@ -1,8 +1,8 @@
 """Class sums and second moments of an encoder's features, in one release, and the classifier that follows from them.
 
 A record is a code z of d numbers: the features of its picture on public principal axes, scaled to length 1. It adds b z to the
-sums of its class, and c vech(z z^T) to the second moments, which all classes share. The products off the diagonal are times
-sqrt 2, so that |z z^T| counts in full. With b^2 + c^2 = 1 a record adds a vector of length 1 at most. One Gaussian covers all.
+sums of its class, and c svec(z z^T) to the second moments, which all classes share. With b^2 + c^2 = 1 a record adds a vector
+of length 1 at most. One Gaussian covers all.
 
 The head is ridge regression on the class, by the released sums. What it labels are the public pictures of the run.
 """
@@ -19,10 +19,10 @@ from torch.nn import functional as F
 from gossamer.data.card import DataCard
 from gossamer.data.records import Records, at_once
 from gossamer.errors import RequestError
+from gossamer.methods.common.bounded_sum import MOST, BoundedSum, smat, svec
 from gossamer.methods.common.labelled import Labelled
 from gossamer.methods.method import StatefulDataclass
 from gossamer.methods.moments import Config
-from gossamer.methods.moments.class_moments import MOST, BoundedSum
 from gossamer.nets.encoders import PluginEncoder
 from gossamer.privacy.per_sample_gradients.rounding import shortened
 
@@ -82,7 +82,7 @@ class PublicAxes(nn.Module):
 
 
 @dataclass(frozen=True)
-class FeatureMoments(BoundedSum):
+class FeatureMoments(BoundedSum[Tensor]):
     """The query. Its records have codes in place of images, see `coded`.
 
     Args:
@@ -102,10 +102,7 @@ class FeatureMoments(BoundedSum):
         """Sums of the classes [K, d] and second moments [d, d] of an answer [dimension]."""
         d, (b, c) = self.axes, SHARES
         sums, products = answer.double().cpu().split([self.classes * d, d * (d + 1) // 2])
-        i, j = torch.triu_indices(d, d)
-        second = torch.zeros(d, d, dtype=torch.float64)
-        second[i, j] = second[j, i] = products / c / torch.where(i == j, 1.0, math.sqrt(2.0))
-        return sums.view(self.classes, d) / b, second
+        return sums.view(self.classes, d) / b, smat(products / c, d)
 
     def _codes(self, records: Records) -> tuple[Tensor, Tensor]:
         """See the class. Whatever the codes are, they are at most 1 long here."""
@@ -114,11 +111,9 @@ class FeatureMoments(BoundedSum):
     def _sums(self, z: Tensor, cells: Tensor, factors: Tensor) -> Tensor:
         """What records of classes add, each times its factor: [1, K d + d (d + 1) / 2]."""
         b, c = SHARES
-        i, j = torch.triu_indices(z.shape[1], z.shape[1])
-        twice = torch.where(i == j, 1.0, math.sqrt(2.0))
         weighted = z * factors[:, None]
         by_class = torch.zeros(self.classes, z.shape[1], dtype=z.dtype).index_add_(0, cells, weighted)
-        return torch.cat([b * by_class.flatten(), c * (z.t() @ weighted)[i, j] * twice])[None]
+        return torch.cat([b * by_class.flatten(), c * svec(z.t() @ weighted)])[None]
 
     def _lengths(self, z: Tensor) -> Tensor:
         """[n], the length of what each record adds: |z z^T| is |z|^2."""

@@ -7,7 +7,7 @@ import numpy as np
 import torch
 
 from gossamer.data.records import Records, at_once
-from gossamer.methods.moments.class_moments import MOST
+from gossamer.methods.common.bounded_sum import MOST
 from gossamer.nets.autoencoders import PluginAutoencoder
 from gossamer.nets.latent import Latent
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
+from gossamer.methods.common.bounded_sum import smat
 from gossamer.methods.common.votes import pick
 from gossamer.methods.moments.class_moments import WEIGHTS, Moments
 
@@ -104,10 +105,7 @@ class Noisy:
         blocks = released.view(query.classes * query.cells, -1)
         counts = (blocks[:, 0] / a).clamp(min=max(1.0, noise / a))
         means = blocks[:, 1 : 1 + d] / (b * counts[:, None])
-        i, j = torch.triu_indices(d, d)
-        products = blocks.new_zeros(len(blocks), d, d)
-        products[:, i, j] = blocks[:, 1 + d :] / (c * counts[:, None]) / torch.where(i == j, 1.0, math.sqrt(2.0))
-        products = products + products.triu(1).transpose(1, 2)
+        products = smat(blocks[:, 1 + d :] / (c * counts[:, None]), d)
         covariances = products - means[:, :, None] * means[:, None, :]
         return cls(counts, means, covariances, torch.full_like(counts, noise))
 

@@ -2,8 +2,7 @@
 
 The axes are those of Dwork, Talwar, Thakurta, Zhang 2014, "Analyze Gauss": eigenvectors of a sum of products with Gaussian
 noise. A record is its code z in many cosine waves, shortened to the reach R and divided by it. To the mean it adds z. To the
-products it adds vech(z z^T), where z counts from the released mean. Products off the diagonal are times sqrt 2, so that what it
-adds is |z|^2 long.
+products it adds svec(z z^T), where z counts from the released mean.
 """
 
 import math
@@ -14,7 +13,7 @@ import torch
 from torch import Tensor
 
 from gossamer.data.records import Records
-from gossamer.methods.moments.class_moments import BoundedSum
+from gossamer.methods.common.bounded_sum import BoundedSum, smat, svec
 from gossamer.nets.latent import Latent
 from gossamer.privacy.per_sample_gradients.rounding import shortened
 
@@ -31,7 +30,7 @@ def waves_of(latent: Latent) -> Latent:
 
 
 @dataclass(frozen=True)
-class SumInWaves(BoundedSum):
+class SumInWaves(BoundedSum[Tensor]):
     """A query.
 
     Args:
@@ -110,20 +109,13 @@ class Products(SumInWaves):
 
     def take(self, answer: Tensor, latent: Latent) -> None:
         """Turn the axes to the largest eigenvalues."""
-        products = torch.zeros(self.waves, self.waves, dtype=torch.float64)
-        i, j = torch.triu_indices(self.waves, self.waves)
-        products[i, j] = products[j, i] = answer.double().cpu() / _twice(i, j)
+        products = smat(answer.double().cpu(), self.waves)
         largest = torch.linalg.eigh(products).eigenvectors[:, -latent.basis.shape[1] :].flip(1)
         latent.turn(self._in_pixels(largest))
 
     def _sums(self, z: Tensor, cells: Tensor, factors: Tensor) -> Tensor:  # noqa: ARG002 (there is one block)
-        i, j = torch.triu_indices(self.waves, self.waves)
-        return ((z.t() @ (z * factors[:, None]))[i, j] * _twice(i, j))[None]
+        return svec(z.t() @ (z * factors[:, None]))[None]
 
     def _lengths(self, z: Tensor) -> Tensor:
         squares: Tensor = z.square().sum(1)
         return squares
-
-
-def _twice(i: Tensor, j: Tensor) -> Tensor:
-    return torch.where(i == j, 1.0, math.sqrt(2.0)).double()
