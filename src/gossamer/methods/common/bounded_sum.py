@@ -46,6 +46,11 @@ class BoundedSum(ABC, Generic[Z]):
         """[n], the length of what each record adds."""
 
     @property
+    def device(self) -> torch.device:
+        """Where sums are made."""
+        return torch.device("cpu")
+
+    @property
     def dimension(self) -> int:
         """Numbers of the answer."""
         return math.prod(self.shape)
@@ -53,15 +58,15 @@ class BoundedSum(ABC, Generic[Z]):
     def clipped_sum(self, records: Records, bounds: Bounds, /) -> Tensor:
         """[dimension] float64; what one unit adds is at most bounds.norms[0] long."""
         bound = BELOW * min(bounds.norms[0], 1.0)
-        total = torch.zeros(self.shape, dtype=torch.float64)
+        total = torch.zeros(self.shape, dtype=torch.float64, device=self.device)
         single, several = by_unit(records)
         for z, cells in self._pieces(single):
-            total += self._sums(z, cells, (bound / self._lengths(z)).clamp(max=1)).cpu()
+            total += self._sums(z, cells, (bound / self._lengths(z)).clamp(max=1))
         for unit in several:
             own = torch.zeros_like(total)
             for z, cells in self._pieces(unit):
-                own += self._sums(z, cells, torch.ones_like(self._lengths(z))).cpu()
-            total += own * min(1.0, bound / float(own.norm().clamp(min=1e-300)))
+                own += self._sums(z, cells, torch.ones_like(self._lengths(z)))
+            total += own * (bound / own.norm().clamp(min=1e-300)).clamp(max=1)
         return total.flatten()
 
     def _pieces(self, records: Records) -> Iterator[tuple[Z, Tensor]]:

@@ -43,6 +43,11 @@ class Embedding(BoundedSum[list[Tensor]]):
     classes: int
 
     @property
+    def device(self) -> torch.device:
+        """That of the codes."""
+        return self.codes.radii.device
+
+    @property
     def weights(self) -> tuple[float, float, float]:
         """a, b, c"""
         blocks = len(self.codes.axes)
@@ -75,7 +80,7 @@ class Embedding(BoundedSum[list[Tensor]]):
         moves in the codes of all others would be outside the bound.
         """
         wide = copy.deepcopy(self.codes).double()
-        images, labels = records.tensors(wide.radii.device)
+        images, labels = records.tensors(self.device)
         return [shortened(z, 1.0) for z in wide(images.double(), labels)], labels
 
     def _lengths(self, codes: list[Tensor]) -> Tensor:
