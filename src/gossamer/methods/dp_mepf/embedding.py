@@ -9,6 +9,7 @@ The paper has one for each moment.
 import copy
 import math
 from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 from torch import Tensor
@@ -38,7 +39,7 @@ class Moments:
 class Embedding(BoundedSum[list[Tensor]]):
     """The query. Its codes are fixed before a record is read."""
 
-    most = 1_000
+    most = 1_000  # a network runs on so many pictures at once, in double precision
     codes: Codes
     classes: int
 
@@ -72,6 +73,11 @@ class Embedding(BoundedSum[list[Tensor]]):
         products = [smat(part, d) / c for part, d in zip(parts[len(axes) :], axes, strict=True)]
         return Moments(counts / a, sums, products)
 
+    @cached_property
+    def _wide(self) -> Codes:
+        """The codes in double precision; made once, however many units there are."""
+        return copy.deepcopy(self.codes).double()
+
     @torch.no_grad()
     def _codes(self, records: Records) -> tuple[list[Tensor], Tensor]:
         """Codes of at most 1 in length, [n, d_j] float64 each; one that is not finite is zero. And labels, [n].
@@ -79,9 +85,8 @@ class Embedding(BoundedSum[list[Tensor]]):
         All is in double precision. Another record in the batch changes how products are rounded. In single precision, what that
         moves in the codes of all others would be outside the bound.
         """
-        wide = copy.deepcopy(self.codes).double()
         images, labels = records.tensors(self.device)
-        return [shortened(z, 1.0) for z in wide(images.double(), labels)], labels
+        return [shortened(z, 1.0) for z in self._wide(images.double(), labels)], labels
 
     def _lengths(self, codes: list[Tensor]) -> Tensor:
         """[n], the length of what each record adds: |z z^T| is |z|^2."""
