@@ -1,8 +1,8 @@
 """Mixtures of Gaussians, one for each class, out of the released moments of its cells; and how noise is taken out of moments.
 
 A released covariance is the true covariance plus noise of one known size on every entry. Cells resemble one another, so each is
-drawn to what they have in common, entry by entry in its principal axes (empirical Bayes, after Efron and Morris 1973). An entry
-is drawn the more, the less it differs beyond noise. Entries whose axes have about the same product of variances are judged
+drawn to what they have in common, entry by entry in its principal axes. An entry is drawn the more, the less it differs beyond
+noise (empirical Bayes, after Efron and Morris 1973). Entries whose axes have about the same product of variances are judged
 together. Cells are drawn to their class, and classes to all.
 """
 
