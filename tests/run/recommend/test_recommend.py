@@ -256,9 +256,13 @@ def test_settings_for_digits_on_black_are_advised_for_these_alone(
     gone = "--threshold 0.35 --align" if preset else "--threshold 0.3"
     assert best.command.endswith(f"--delta 1e-06 {own} --out RUN")
     assert best.origin == f"the settings of that run, without {gone} for a black ground"
+    said = f"its figures are of runs with {gone}, which the command leaves out. Expect less"
+    assert best.notes == (f"{said}, or give --pictures digits if the records show digits",)
+    assert recommend.recommend(card, epsilon=10.0, pictures="photographs").ranked[0].notes == (said,)
     digits = recommend.recommend(card, epsilon=10.0, pictures="digits").ranked[0]
     own = "--preset mnist-eps10" if preset else "--axes 96 --threshold 0.3"
     assert digits.command.endswith(f"--delta 1e-06 {own} --out RUN")
+    assert digits.notes == ()
 
 
 def test_what_no_net_makes_is_left_out(gossamer: Run, facts: Callable[..., Path]) -> None:

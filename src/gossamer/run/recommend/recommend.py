@@ -310,7 +310,7 @@ def _candidate_for(
             *([f"--public {shlex.quote(str(public))}"] if public is not None and job.takes_public else []),
             "--out RUN",
         ]),
-        notes=_notes(like, measured, drawn),
+        notes=(*_notes(like, measured, drawn), *_without(like if comparable else None, without, pictures)),
         hint=_hint(like, card) if like is not None and comparable else "",
     )  # fmt: skip
 
@@ -335,6 +335,15 @@ def _for_black_ground(run: Measured) -> dict[str, Any]:
         for key in METHODS[run.method].suits_dark_background
         if settings.get(key, defaults[key]) != defaults[key]
     }
+
+
+def _without(like: Measured | None, without: dict[str, Any], pictures: str | None) -> tuple[str, ...]:
+    """What the figures owe to settings that the command leaves out."""
+    if like is None or not without:
+        return ()
+    declared = "" if pictures else f", or give --pictures {like.pictures} if the records show {like.pictures}"
+    flags = " ".join(presets.flags(without))
+    return (f"its figures are of runs with {flags}, which the command leaves out. Expect less{declared}",)
 
 
 def _notes(like: Measured | None, measured: Sequence[Measured], drawn: Sequence[str]) -> tuple[str, ...]:
