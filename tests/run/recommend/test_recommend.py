@@ -257,8 +257,10 @@ def test_settings_for_digits_on_black_are_advised_for_these_alone(
     assert best.command.endswith(f"--delta 1e-06 {own} --out RUN")
     assert best.origin == f"the settings of that run, without {gone} for a black ground"
     said = f"its figures are of runs with {gone}, which the command leaves out. Expect less"
-    assert best.notes == (f"{said}, or give --pictures digits if the records show digits",)
+    assert best.notes == (f"{said}, or give --pictures digits if the records show digits and that is public",)
     assert recommend.recommend(card, epsilon=10.0, pictures="photographs").ranked[0].notes == (said,)
+    unknown = recommend.recommend(DataCard(shape=(1, 28, 28), classes=3, declared_size=60_000), epsilon=10.0).ranked[0]
+    assert (unknown.method, unknown.expected, unknown.notes) == ("moments", (), ())
     digits = recommend.recommend(card, epsilon=10.0, pictures="digits").ranked[0]
     own = "--preset mnist-eps10" if preset else "--axes 96 --threshold 0.3"
     assert digits.command.endswith(f"--delta 1e-06 {own} --out RUN")

@@ -341,7 +341,8 @@ def _without(like: Measured | None, without: dict[str, Any], pictures: str | Non
     """What the figures owe to settings that the command leaves out."""
     if like is None or not without:
         return ()
-    declared = "" if pictures else f", or give --pictures {like.pictures} if the records show {like.pictures}"
+    kind = like.pictures
+    declared = "" if pictures else f", or give --pictures {kind} if the records show {kind} and that is public"
     flags = " ".join(presets.flags(without))
     return (f"its figures are of runs with {flags}, which the command leaves out. Expect less{declared}",)
 
