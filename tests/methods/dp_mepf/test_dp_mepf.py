@@ -20,6 +20,7 @@ from gossamer.methods.dp_mepf.embedding import Embedding
 from gossamer.methods.dp_mepf.features import Codes, corrupted, principal, sizes
 from gossamer.methods.dp_mepf.targets import Targets
 from gossamer.methods.method import Training
+from gossamer.nets import dcgan
 from gossamer.privacy.confined import Confined
 from gossamer.privacy.ledger import PrivacyLedger
 from gossamer.privacy.queries import Bounds
@@ -464,9 +465,51 @@ def test_pictures_that_do_not_bend_are_those_of_the_dcgan() -> None:
     latents, labels = torch.randn(5, G.latent_size), torch.arange(5) % 3
     plain = G.net(latents[:, :6], labels)
     assert torch.equal(G(latents, labels), plain)
-    G.bends = 1.0
+    assert G.learnt is None
+    bent = nets.Generator((1, 28, 28), 3, width=4, inner_size=6, bends=1.0)
+    bent.net = G.net
     latents[:, 6:] = 0
-    torch.testing.assert_close(G(latents, labels), plain, atol=1e-5, rtol=0)
+    torch.testing.assert_close(bent(latents, labels), plain, atol=1e-5, rtol=0)
+
+
+def test_what_bends_a_picture_is_random_and_learnt_in_sum() -> None:
+    """Shifts add up, whether of the whole picture or of the knots of a grid, 4x4 or 7x7: two pixels and two are four."""
+    picture, two = torch.rand(1, 1, 28, 28), 4 / 28
+    four = nets.warped(picture, standing(0, 0, 0, 0, 2 * two / nets.SHIFT))
+    torch.testing.assert_close(four[..., :-4], picture[..., 4:], atol=1e-4, rtol=0)
+    learnt = torch.zeros(1, 6 + 2 * 7**2)
+    learnt[0, 4] = two / nets.SHIFT
+    torch.testing.assert_close(
+        nets.warped(picture, standing(0, 0, 0, 0, two / nets.SHIFT), learnt), four, atol=1e-4, rtol=0
+    )
+    learnt[0, 4], learnt[0, 6 : 6 + 49] = 0, two / nets.WAVE
+    torch.testing.assert_close(
+        nets.warped(picture, standing(0, 0, 0, 0, two / nets.SHIFT), learnt), four, atol=1e-4, rtol=0
+    )
+
+
+def test_bends_are_learnt_from_the_whole_latent_and_the_class() -> None:
+    """At first they are nothing, and the loss reaches them. Later each number of a latent and the class moves them."""
+    G = nets.Generator((1, 28, 28), 3, width=4, inner_size=6, bends=1.0)
+    latents, labels = torch.randn(5, G.latent_size), torch.arange(5) % 3
+    without = dcgan.to_pixels(nets.warped(G.net.logits(latents[:, :6], labels), latents[:, 6:]))
+    torch.testing.assert_close(G(latents, labels), without, atol=1e-5, rtol=0)
+    assert G.learnt is not None
+    last = G.learnt[-1]
+    assert isinstance(last, torch.nn.Linear)
+    G(latents, labels).square().sum().backward()
+    assert last.weight.grad is not None
+    assert (last.weight.grad[:6].abs().sum(1) > 0).all()
+    torch.nn.init.normal_(last.weight)
+    seen: list[Tensor] = []
+    G.learnt.register_forward_hook(lambda net, of, bends: seen.append(bends[0].detach()))
+    G(latents[:1], labels[:1])
+    G(latents[:1], labels[:1] + 1)
+    for position in (0, 5, 6, G.latent_size - 1):
+        other = latents[:1].clone()
+        other[0, position] += 1
+        G(other, labels[:1])
+    assert all(float((bends - seen[0]).abs().max()) > 1e-3 for bends in seen[1:])
 
 
 def test_almost_black_is_black_and_almost_white_is_white_in_what_is_released_and_voted_on() -> None:
@@ -573,7 +616,7 @@ def test_votes_choose_what_is_like_the_records() -> None:
     drawn: list[Records] = []
 
     def of(state: Any) -> Records:
-        run = begun(SMALL)[0].run
+        run = begun({"spread": 2.0})[0].run  # candidates as in the round that follows
         state.candidates.latents = loop.next_latents(run, state.candidates, first=True)
         drawn.append(loop.drawn(state.released.generator, state.candidates))
         return drawn[0][np.array([1] * 40 + [3] * 40 + [12])]

@@ -1,5 +1,7 @@
 """What DP-MEPF trains and releases: a DCGAN generator whose pictures bend, and latents that votes chose."""
 
+import math
+
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -13,16 +15,19 @@ TURN, STRETCH, SLANT, SHIFT, WAVE = 0.12, 0.06, 0.10, 0.03, 0.03
 """Standard deviations of what bends a picture. The turn is in radians, the stretches are shares of its size, the slant of its
 height. The shifts, and the waves at the knots of a grid, are shares of half its side.
 """
-_KNOTS = 4
-"""Knots of that grid along a side."""
+_KNOTS, _LEARNT_KNOTS = 4, 7
+"""Knots along a side of that grid, and of the one whose waves are learnt."""
 BENDS = 6 + 2 * _KNOTS**2
-"""Numbers that bend a picture."""
+"""Random numbers that bend a picture."""
+_HIDDEN = 256
+"""Width of the network that makes learnt bends of a latent."""
 
 
 class Generator(nn.Module):
     """Latents [n, latent_size] and labels [n] to pictures [n, C, H, W] in [0, 1], bent before the tanh, so that nothing blurs.
 
     The DCGAN's own latent has `inner_size` numbers; those that bend come after it. `bends` is in units of the constants above.
+    Where it is above 0, a small network adds what it makes of the whole latent and the class: at first nothing.
     """
 
     def __init__(
@@ -41,12 +46,16 @@ class Generator(nn.Module):
         self.classes, self.inner_size, self.bends = classes, inner_size, bends
         self.black, self.white = black, white
         self.latent_size = inner_size + BENDS
+        self.learnt = learnt_bends(self.latent_size + classes) if bends > 0 else None
 
     def forward(self, latents: Tensor, labels: Tensor) -> Tensor:
         """See the class."""
         inner, bends = latents.split([self.inner_size, BENDS], 1)
         logits = self.net.logits(inner, labels)
-        return dcgan.to_pixels(warped(logits, self.bends * bends) if self.bends > 0 else logits)
+        if self.learnt is None:
+            return dcgan.to_pixels(logits)
+        learnt = self.learnt(torch.cat([latents, F.one_hot(labels, self.classes).to(latents)], 1))
+        return dcgan.to_pixels(warped(logits, self.bends * bends, learnt))
 
     def finished(self, latents: Tensor, labels: Tensor) -> Tensor:
         """The same pictures with black that is black: a tanh never is, and training with these levels would undo them."""
@@ -54,20 +63,35 @@ class Generator(nn.Module):
         return ((pictures - self.black) / (1 - self.black - self.white)).clamp(0, 1)
 
 
-def warped(pictures: Tensor, by: Tensor) -> Tensor:
-    """Pictures [n, C, H, W] turned, stretched, slanted, shifted and rippled by standard normals [n, BENDS].
+def learnt_bends(inputs: int) -> nn.Sequential:
+    """Latent and class [n, inputs] to what bends a picture, with waves on a finer grid: zeros until it learns."""
+    last = nn.Linear(_HIDDEN, 6 + 2 * _LEARNT_KNOTS**2)
+    nn.init.zeros_(last.weight)
+    nn.init.zeros_(last.bias)
+    return nn.Sequential(nn.Linear(inputs, _HIDDEN), nn.SiLU(), nn.Linear(_HIDDEN, _HIDDEN), nn.SiLU(), last)
 
-    What comes in from outside is like the rim.
+
+def warped(pictures: Tensor, *bends: Tensor) -> Tensor:
+    """Pictures [n, C, H, W] turned, stretched, slanted, shifted and rippled, by the sum of all `bends` in standard units.
+
+    Each is [n, 6 + 2 k^2]; its waves are at the knots of a k x k grid. What comes in from outside is like the rim.
     """
-    plain, waves = by[:, :6], by[:, 6:]
+    plain = torch.stack([by[:, :6] for by in bends]).sum(0)
     angle, slant = TURN * plain[:, 0], SLANT * plain[:, 3]
     wide, high = 1 + STRETCH * plain[:, 1], 1 + STRETCH * plain[:, 2]
     right, down = SHIFT * plain[:, 4], SHIFT * plain[:, 5]
     rows = [wide * angle.cos(), -angle.sin() + slant, right, angle.sin(), high * angle.cos(), down]
     grid = F.affine_grid(torch.stack(rows, 1).view(-1, 2, 3), list(pictures.shape), align_corners=False)
-    knots = WAVE * waves.reshape(-1, 2, _KNOTS, _KNOTS)
-    ripples = F.interpolate(knots, size=pictures.shape[2:], mode="bicubic", align_corners=True)
-    return F.grid_sample(pictures, grid + ripples.permute(0, 2, 3, 1), padding_mode="border", align_corners=False)
+    for by in bends:
+        grid = grid + ripples(by[:, 6:], pictures.shape[2:])
+    return F.grid_sample(pictures, grid, padding_mode="border", align_corners=False)
+
+
+def ripples(waves: Tensor, size: torch.Size) -> Tensor:
+    """Shifts of all pixels [n, H, W, 2], smooth between those at the knots of a k x k grid [n, 2 k^2]."""
+    k = math.isqrt(waves.shape[1] // 2)
+    knots = WAVE * waves.reshape(-1, 2, k, k)
+    return F.interpolate(knots, size=size, mode="bicubic", align_corners=True).permute(0, 2, 3, 1)
 
 
 class Released(nn.Module):
