@@ -85,7 +85,7 @@ def test_every_method_is_ranked_or_left_out_with_a_reason(few: Advice) -> None:
     assert ranked[0] == "moments"
     last = {each.method: each.notes[0] for each in few.ranked[-2:]}
     assert "measured with public records only" in last["dpgan"]
-    assert "--pictures digits" in last["dp-diffusion"]
+    assert last["dp-diffusion"].endswith("--pictures digits, if it is public that the records show digits")
     assert [each.method for each in few.labels] == ["teacher"]
     assert {*ranked, "teacher", *few.left_out} == set(OF_PICTURES)
     assert "no formal guarantee" in few.left_out["privgan"]
@@ -101,7 +101,9 @@ def test_a_start_that_draws_digits_is_for_digits_when_a_preset_names_it(monkeypa
     card = DataCard(shape=(1, 28, 28), classes=10, declared_size=50_000)
     unknown = recommend.recommend(card, epsilon=10.0)
     assert "dp-mepf" not in [each.method for each in unknown.ranked]
-    assert unknown.left_out["dp-mepf"].endswith("give public, or pictures digits for a start that draws them.")
+    assert unknown.left_out["dp-mepf"].endswith(
+        "give public, or pictures digits, if it is public that the records show digits, for a start that draws them."
+    )
     best = recommend.recommend(card, epsilon=10.0, pictures="digits").ranked[0]
     assert best.like is run
     assert "dp-mepf" in best.command

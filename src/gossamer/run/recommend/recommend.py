@@ -36,6 +36,8 @@ UNITS_FORMS = (
 """What --units takes."""
 DRAWING, PUBLIC_PICTURES = "drawing", "pictures"
 """The setting that says what a drawing program draws. Its choices are kinds of pictures."""
+IF_DIGITS = "--pictures digits, if it is public that the records show digits"
+"""How to say what pictures show: it becomes public with the settings of a run."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -291,7 +293,7 @@ def _candidate_for(
     presets.check_net(job)
     if job.needs_public and public is None:
         drawn_digits = any(run.pictures == "digits" and run.all_settings.get("start") == "evolve" for run in measured)
-        digits = ", or --pictures digits for a start that draws them" if drawn_digits and pictures != "digits" else ""
+        digits = f", or {IF_DIGITS}, for a start that draws them" if drawn_digits and pictures != "digits" else ""
         raise RequestError(f"its settings need public records: give --public{digits}.")
     return Recommended(
         method=name,
@@ -350,7 +352,7 @@ def _without(like: Measured | None, without: dict[str, Any], pictures: str | Non
 def _notes(like: Measured | None, measured: Sequence[Measured], drawn: Sequence[str]) -> tuple[str, ...]:
     notes = []
     if like is None and measured and not any(run.public for run in measured):
-        notes.append("it was measured after a start that draws digits: with --pictures digits that is considered")
+        notes.append(f"it was measured after a start that draws digits. It is considered with {IF_DIGITS}")
     elif like is None and measured:
         notes.append("it was measured with public records only: give --public, if there are any")
     if like is not None and like.of == "release":
