@@ -75,7 +75,9 @@ def test_a_canary_adds_one_among_the_declared_noise(case: str) -> None:
     many = small.canary == "gradients"
     trials = 200 if many else 12
     card = small.card(trials if many else 1)
-    noise = 0.02 if small.canary in ("row", "record") else 0.1  # a canary adds less than 1, or a query has a part of the budget
+    noise = (
+        0.02 if small.canary in ("row", "record") else 0.1
+    )  # a canary adds less than 1, or a query has a part of the budget
     settings = {**small.settings, "noise_multiplier": noise, **more}
     if many or small.canary == "terms":
         settings["expected_batch_size"] = card.declared_size // 2
