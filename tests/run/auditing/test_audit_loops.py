@@ -66,7 +66,7 @@ def plug_ins() -> Iterator[None]:
 @pytest.mark.usefixtures("plug_ins")
 @pytest.mark.parametrize("case", WITH_SETTINGS)
 def test_a_canary_adds_one_among_the_declared_noise(case: str) -> None:
-    """Noise of a tenth, so that few trials show it: 1 at the rate of its draws where the canary is, 0 where it is not.
+    """Noise of a tenth at most, so that few trials show it: 1 at the rate of its draws where the canary is, 0 where it is not.
 
     Means within five standard errors, noise within five of its own; chances of 6e-7 each, and the seeds are fixed.
     """
@@ -75,9 +75,8 @@ def test_a_canary_adds_one_among_the_declared_noise(case: str) -> None:
     many = small.canary == "gradients"
     trials = 200 if many else 12
     card = small.card(trials if many else 1)
-    noise = (
-        0.02 if small.canary in ("row", "record") else 0.1
-    )  # a canary adds less than 1, or a query has a part of the budget
+    faint = small.canary in ("row", "record")  # adds less than 1, or its query has a part of the budget
+    noise = 0.02 if faint else 0.1
     settings = {**small.settings, "noise_multiplier": noise, **more}
     if many or small.canary == "terms":
         settings["expected_batch_size"] = card.declared_size // 2
