@@ -84,8 +84,8 @@ class Config(StartConfig, LabellingConfig):
 
 
 class DpMepf(Startable[Config, "loop.State"], LabelsSamples[Config, "loop.State"]):
-    """DP-MEPF: a generator that matches moments of perceptual features, released once (Harder, Jalali Asadabadi, Sutherland,
-    Park; "Pre-trained Perceptual Features Improve Differentially Private Image Generation", TMLR 2023).
+    """DP-MEPF: a generator that matches moments of perceptual features, released once. After Harder, Jalali Asadabadi,
+    Sutherland, Park: "Pre-trained Perceptual Features Improve Differentially Private Image Generation", TMLR 2023.
 
     Guarantee: (epsilon, delta)-DP for one unit, add-or-remove-one. One Gaussian query covers all records. Its answer
     holds the counts and mean codes of classes, and the second moments of all classes together. A unit adds a vector of
