@@ -1,5 +1,6 @@
 """Crash safety: a run that is stopped or killed at any moment finishes with the same guarantee or a more cautious one."""
 
+import copy
 import json
 import random
 import shutil
@@ -17,8 +18,10 @@ import pytest
 import torch
 from dp_accounting import GaussianDpEvent
 
+from gossamer.data.card import DataCard
 from gossamer.data.synthetic.glyphs import draw
 from gossamer.errors import DataError, LedgerDamaged, RunFolderError
+from gossamer.methods import METHODS
 from gossamer.privacy.confined import FIXED_SEED
 from gossamer.privacy.ledger import BLOCK, PrivacyLedger
 from gossamer.privacy.random.noise import Rng
@@ -328,6 +331,23 @@ def test_a_checkpoint_of_another_version_is_named_as_one(tmp_path: Path) -> None
     torch.save(old, folder / checkpoint.FILE)
     with pytest.raises(RunFolderError, match=r"another version of Gossamer.*Finish the run with that version"):
         checkpoint.load(folder, PrivacyLedger(budget=1.0, delta=1e-5))
+
+
+def test_networks_of_another_version_are_named_as_such(tmp_path: Path) -> None:
+    """A network, an optimiser or a field that this version does not have, or has besides."""
+
+    def refused(change: Callable[[dict[str, Any]], object]) -> None:
+        card = DataCard(shape=(1, 28, 28), classes=10, declared_size=1000)
+        state = METHODS["dpgan"].job({"noise_multiplier": 1.0}, card).begin(Rng(0)).state
+        saved = copy.deepcopy(state.state_dict())
+        checkpoint.restore(state, saved, tmp_path)
+        change(saved)
+        with pytest.raises(RunFolderError, match=r"another version of Gossamer.*Finish the run with that version"):
+            checkpoint.restore(state, saved, tmp_path)
+
+    refused(lambda saved: saved["D"]["net"].popitem())
+    refused(lambda saved: saved["D"]["optimiser"]["param_groups"].clear())
+    refused(lambda saved: saved.pop("D"))
 
 
 def test_a_sealed_file_that_was_not_opened_yet_stays(tmp_path: Path) -> None:

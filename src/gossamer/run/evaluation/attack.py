@@ -186,11 +186,11 @@ def _private_state(folder: RunFolder, synthesizer: Synthesizer) -> tuple[Trainin
         return None, "the private checkpoint with the discriminators is not here: this is a release"
     try:
         saved = checkpoint.load(folder.private, PrivacyLedger.load(folder.file(LEDGER)))
+        if saved is None:
+            return None, "the private checkpoint with the discriminators has been removed"
+        checkpoint.restore(training.state, saved[0], folder.private)
     except RunFolderError as error:
         return None, str(error)
-    if saved is None:
-        return None, "the private checkpoint with the discriminators has been removed"
-    training.state.load_state_dict(saved[0])
     return training, ""
 
 

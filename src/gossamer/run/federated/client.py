@@ -161,7 +161,7 @@ class Client:
             begin = self._go_on if self.folder.begun else self._start
             self._run, saved = begin(terms, job, run.rng, stack)
             if saved is not None:
-                self._training.state.load_state_dict(saved[0])
+                checkpoint.restore(self._training.state, saved[0], self.folder.private)
                 run.rng.restore(saved[1])
             elif start is not None:
                 networks(self._training.state).load_state_dict(start)

@@ -14,7 +14,7 @@ import math
 import os
 import secrets
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -22,6 +22,7 @@ import torch
 
 from gossamer.errors import LedgerDamaged, RunFolderError, is_full
 from gossamer.files import write_atomically
+from gossamer.methods.method import State
 from gossamer.privacy.confined import Confined
 from gossamer.privacy.distributed import ALONE, Ranks
 from gossamer.privacy.ledger import PrivacyLedger
@@ -191,10 +192,7 @@ def load(folder: Path, ledger: PrivacyLedger, *, lost: Callable[[int], None] = l
             f"{path} cannot be read ({type(error).__name__}); restore it, or start a new run."
         ) from error
     if saved.get("format") != FORMAT:
-        raise RunFolderError(
-            f"{path} was written by another version of Gossamer. Finish the run with that version, or delete it with "
-            f"`gossamer discard {folder.parent}`. Of a finished run, only attacks on its discriminators need that version."
-        )
+        raise _of_another_version(folder)
     if ledger.lines < saved["ledger_lines"]:
         raise LedgerDamaged(
             f"the ledger has {ledger.lines:,} lines, and the checkpoint was written at {saved['ledger_lines']:,}: lines were "
@@ -209,3 +207,27 @@ def load(folder: Path, ledger: PrivacyLedger, *, lost: Callable[[int], None] = l
     if count := ledger.charges_after(saved["ledger_lines"]):
         lost(count)
     return {**saved["state"], **sealed}, saved["rng"]
+
+
+def restore(state: State, saved: Mapping[str, Any], folder: Path) -> None:
+    """Load what a checkpoint holds of a state, in place.
+
+    Args:
+        state: at the start of the run.
+        saved: what `load` gave.
+        folder: the private folder of the run.
+
+    Raises:
+        RunFolderError: if another version wrote it, whose networks or fields were others.
+    """
+    try:
+        state.load_state_dict(saved)
+    except (RuntimeError, ValueError, KeyError) as error:
+        raise _of_another_version(folder) from error
+
+
+def _of_another_version(folder: Path) -> RunFolderError:
+    return RunFolderError(
+        f"{folder / FILE} was written by another version of Gossamer. Finish the run with that version, or delete it with "
+        f"`gossamer discard {folder.parent}`. Of a finished run, only attacks on its discriminators need that version."
+    )

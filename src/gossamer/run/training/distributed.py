@@ -178,7 +178,7 @@ def follow(ranks: Ranks, rng: Rng | None) -> Synthesizer:
     job = method_named(method).job(settings, card)
     training = fitted(job, local(setup.device), ranks=ranks.count).begin(rng, local(setup.device), ranks)
     if setup.saved is not None:
-        training.state.load_state_dict({**training.state.state_dict(), **setup.saved[0]})
+        checkpoint.restore(training.state, {**training.state.state_dict(), **setup.saved[0]}, setup.private)
         rng.restore(setup.saved[1])
     private, public = data.private.map(lambda records: part_of(records, job, ranks, rng)), data.public
     del data  # a part of the records is kept, and the rest is freed

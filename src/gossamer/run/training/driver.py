@@ -34,7 +34,7 @@ def train(run: TrainingRun, data: LoadedData, *, saved: checkpoint.Saved | None 
     Raises:
         Interrupted: after Ctrl-C.
         DiskFull: if the disk is full; `resume` goes on.
-        RunFolderError: if the plan is used up and nothing was trained.
+        RunFolderError: if the plan is used up and nothing was trained, or another version began the run.
     """
     tune_malloc()
     job = fitted(run.job, local(run.device), ranks=run.ranks.count)
@@ -45,7 +45,7 @@ def train(run: TrainingRun, data: LoadedData, *, saved: checkpoint.Saved | None 
         run.ledger.note_device(checks)
     up_to = None
     if saved is not None:
-        training.state.load_state_dict(saved[0])
+        checkpoint.restore(training.state, saved[0], run.folder.private)
         run.rng.restore(saved[1])
         up_to = training.state.phase, training.state.step
     with closing(JsonLines(run.folder.file(EVENTS), up_to=up_to)) as lines:
