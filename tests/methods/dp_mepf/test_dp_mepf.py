@@ -9,13 +9,14 @@ import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from gossamer.data.card import DataCard
 from gossamer.data.records import Records
 from gossamer.errors import RequestError
 from gossamer.methods import METHODS
 from gossamer.methods.common.learners import Average
-from gossamer.methods.dp_mepf import loop, nets
+from gossamer.methods.dp_mepf import Config, loop, nets
 from gossamer.methods.dp_mepf.embedding import Embedding
 from gossamer.methods.dp_mepf.features import Codes, corrupted, principal, sizes
 from gossamer.methods.dp_mepf.targets import Targets
@@ -490,7 +491,7 @@ def test_what_bends_a_picture_is_random_and_learnt_in_sum() -> None:
 
 def test_bends_are_learnt_from_the_whole_latent_and_the_class() -> None:
     """At first they are nothing, and the loss reaches them. Later each number of a latent and the class moves them."""
-    G = nets.Generator((1, 28, 28), 3, width=4, inner_size=6, bends=1.0)
+    G = nets.Generator((1, 28, 28), 3, width=4, inner_size=6, bends=1.0, learnt=True)
     latents, labels = torch.randn(5, G.latent_size), torch.arange(5) % 3
     without = dcgan.to_pixels(nets.warped(G.net.logits(latents[:, :6], labels), latents[:, 6:]))
     torch.testing.assert_close(G(latents, labels), without, atol=1e-5, rtol=0)
@@ -510,6 +511,18 @@ def test_bends_are_learnt_from_the_whole_latent_and_the_class() -> None:
         other[0, position] += 1
         G(other, labels[:1])
     assert all(float((bends - seen[0]).abs().max()) > 1e-3 for bends in seen[1:])
+    latents[:, 6:], G.bends = 0, 0.0  # nothing random bends; what is learnt does
+    learnt = G.learnt(torch.cat([latents, F.one_hot(labels, 3).float()], 1))
+    torch.testing.assert_close(
+        G(latents, labels), dcgan.to_pixels(nets.warped(G.net.logits(latents[:, :6], labels), learnt))
+    )
+    assert float((G(latents, labels) - G.net(latents[:, :6], labels)).detach().abs().max()) > 0.01
+
+
+@pytest.mark.parametrize("asked", [False, True])
+def test_bends_are_learnt_where_a_run_asks_for_it(asked: bool) -> None:
+    released = loop.generator(Config(learnt_bends=asked), CARD)
+    assert (released.generator.learnt is not None) == asked
 
 
 def test_almost_black_is_black_and_almost_white_is_white_in_what_is_released_and_voted_on() -> None:

@@ -41,8 +41,9 @@ class Config(StartConfig, LabellingConfig):
         covariance_weight: weight of the covariances in the loss. Means have weight 1.
         floor: smallest variance of an axis in the covariance loss / mean variance of all axes.
         average_decay: decay of the running average of the weights, which is released. 0 releases the last weights.
-        bends: random deformation of each generated picture. 1: about 7 degrees, 6 % in size, 10 % slant and so on. A learnt
-            deformation is added to it. 0: neither.
+        bends: random deformation of each generated picture. 1: about 7 degrees, 6 % in size, 10 % slant and so on. 0: none.
+        learnt_bends: whether a small network learns to deform pictures, too. For many records and a large epsilon: with
+            5,000 records, samples became less varied.
         black: share of a pixel's range, at the dark end, that becomes black in samples.
         white: share of a pixel's range, at the bright end, that becomes white in samples.
         likeness_steps: steps in which a network learns features from the classes of generated pictures. The votes use them.
@@ -71,6 +72,7 @@ class Config(StartConfig, LabellingConfig):
     floor: float = 0.01
     average_decay: float = 0.98
     bends: float = 1.0
+    learnt_bends: bool = False
     black: float = 0.0
     white: float = 0.0
     likeness_steps: MaybeZero = 2_000
@@ -105,8 +107,8 @@ class DpMepf(Startable[Config, "loop.State"], LabelsSamples[Config, "loop.State"
         - The loss is a squared Frechet distance to second order, of class means and of the covariance in them, not the
           distance of the embeddings. Two halves of a batch give estimates of it without bias.
         - The generator begins as one half of a GAN on the public pictures, and a running average of its weights is released.
-        - Its pictures are bent before the last tanh, at random and by a small network that learns with the rest. So it
-          learns a shape once, not in every slant.
+        - Its pictures are bent before the last tanh, at random and, with `learnt_bends`, by a small network that learns with
+          the rest. So it learns a shape once, not in every slant.
         - Votes on its latents follow: Private Evolution (Lin et al. 2024, Algorithm 1). This generator replaces the
           foundation model; its pictures train the features. Votes above the threshold count in full, not by excess.
         - With `own_label`, a classifier that learnt from the records by DP-SGD softens the labels of samples.

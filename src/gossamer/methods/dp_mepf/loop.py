@@ -227,6 +227,7 @@ def generator(config: Config, card: DataCard) -> Released:
         width=config.width,
         inner_size=config.latent_size,
         bends=config.bends,
+        learnt=config.learnt_bends,
         black=config.black,
         white=config.white,
     )

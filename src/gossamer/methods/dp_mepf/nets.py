@@ -27,7 +27,7 @@ class Generator(nn.Module):
     """Latents [n, latent_size] and labels [n] to pictures [n, C, H, W] in [0, 1], bent before the tanh, so that nothing blurs.
 
     The DCGAN's own latent has `inner_size` numbers; those that bend come after it. `bends` is in units of the constants above.
-    Where it is above 0, a small network adds what it makes of the whole latent and the class: at first nothing.
+    With `learnt`, a small network adds what it makes of the whole latent and the class: at first nothing.
     """
 
     def __init__(
@@ -38,6 +38,7 @@ class Generator(nn.Module):
         width: int,
         inner_size: int,
         bends: float,
+        learnt: bool = False,
         black: float = 0.0,
         white: float = 0.0,
     ) -> None:
@@ -46,16 +47,16 @@ class Generator(nn.Module):
         self.classes, self.inner_size, self.bends = classes, inner_size, bends
         self.black, self.white = black, white
         self.latent_size = inner_size + BENDS
-        self.learnt = learnt_bends(self.latent_size + classes) if bends > 0 else None
+        self.learnt = learnt_bends(self.latent_size + classes) if learnt else None
 
     def forward(self, latents: Tensor, labels: Tensor) -> Tensor:
         """See the class."""
         inner, bends = latents.split([self.inner_size, BENDS], 1)
         logits = self.net.logits(inner, labels)
-        if self.learnt is None:
-            return dcgan.to_pixels(logits)
-        learnt = self.learnt(torch.cat([latents, F.one_hot(labels, self.classes).to(latents)], 1))
-        return dcgan.to_pixels(warped(logits, self.bends * bends, learnt))
+        by = [self.bends * bends] if self.bends > 0 else []
+        if self.learnt is not None:
+            by.append(self.learnt(torch.cat([latents, F.one_hot(labels, self.classes).to(latents)], 1)))
+        return dcgan.to_pixels(warped(logits, *by) if by else logits)
 
     def finished(self, latents: Tensor, labels: Tensor) -> Tensor:
         """The same pictures with black that is black: a tanh never is, and training with these levels would undo them."""
