@@ -64,7 +64,7 @@ SMALL: dict[str, dict[str, Any]] = {
         "features_width": 2, "warm_steps": 4, "warm_batch_size": 8, "matching_steps": 6,
         "likeness_steps": 2, "batch_size": 8, "average_decay": 0.5,
         "width": 4, "latent_size": 8, "candidates": 6, "start": "moments", "start_settings": "axes=8", "start_noise": 2.0,
-        "start_records": 40,
+        "start_records": 40, "learnt_bends": True,
     },
     "moments": {"noise_multiplier": 1.0, "axes": 8, "cells": 2},
     "evolve": {

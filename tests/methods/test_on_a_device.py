@@ -31,6 +31,7 @@ SMALL: dict[str, dict[str, Any]] = {
     "dp-mepf": {
         "axes": 4, "pixel_axes": 4, "features_steps": 1, "features_batch_size": 8, "features_width": 2, "warm_steps": 0,
         "matching_steps": 6, "likeness_steps": 2, "batch_size": 8, "width": 4, "candidates": 6,
+        "learnt_bends": True,
     },
     "moments": {"axes": 8, "cells": 2, "axes_noise": 2.0},
     "evolve": {"drawing": "letters", "embedding": "cosines", "candidates": 6, "variations": 2},

@@ -34,7 +34,7 @@ CARD = DataCard(shape=(1, 28, 28), classes=3, declared_size=200)
 SMALL: dict[str, Any] = {
     "noise_multiplier": 1.0, "axes": 4, "pixel_axes": 5, "features_steps": 2, "features_batch_size": 8, "features_width": 2,
     "warm_steps": 2, "warm_batch_size": 8, "matching_steps": 4,
-    "likeness_steps": 2, "batch_size": 8, "width": 4, "latent_size": 4, "candidates": 5,
+    "likeness_steps": 2, "batch_size": 8, "width": 4, "latent_size": 4, "candidates": 5, "learnt_bends": True,
 }  # fmt: skip
 
 
