@@ -53,10 +53,10 @@ class Generator(nn.Module):
         """See the class."""
         inner, bends = latents.split([self.inner_size, BENDS], 1)
         logits = self.net.logits(inner, labels)
-        by = [self.bends * bends] if self.bends > 0 else []
+        distortions = [self.bends * bends] if self.bends > 0 else []
         if self.learnt is not None:
-            by.append(self.learnt(torch.cat([latents, F.one_hot(labels, self.classes).to(latents)], 1)))
-        return dcgan.to_pixels(warped(logits, *by) if by else logits)
+            distortions.append(self.learnt(torch.cat([latents, F.one_hot(labels, self.classes).to(latents)], 1)))
+        return dcgan.to_pixels(warped(logits, *distortions) if distortions else logits)
 
     def finished(self, latents: Tensor, labels: Tensor) -> Tensor:
         """The same pictures with black that is black: a tanh never is, and training with these levels would undo them."""
