@@ -26,6 +26,7 @@ from gossamer.metrics.features import ClassifierFeatures
 from gossamer.privacy.confined import Confined
 from gossamer.privacy.ledger import PrivacyLedger
 from gossamer.privacy.random.noise import Rng
+from gossamer.run.training.memory import tune_malloc
 from gossamer.run.training.plan import plan
 
 
@@ -59,6 +60,7 @@ def main() -> None:
     request = plan(asked.method, card, settings, epsilon=epsilon, delta=asked.delta)
     ledger = PrivacyLedger(budget=request.epsilon, delta=asked.delta, relation=request.job.relation)
     ledger.reserve(request.plan)
+    tune_malloc()
     training = request.job.begin(Rng(asked.seed))
     started = time.monotonic()
 

@@ -1,9 +1,11 @@
 """Codes of pictures in features of a small classifier. Everything here is learnt from public pictures, or from drawn ones."""
 
 from collections.abc import Iterator
+from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
 SLOPE = 0.1
@@ -57,10 +59,26 @@ def sizes(shape: tuple[int, ...], width: int) -> tuple[int, ...]:
 
 def _gram(activations: Tensor) -> Tensor:
     """What channels have in common, on average over positions. [n, w, H, W] to [n, w (w + 1) / 2]"""
-    flat = activations.flatten(2)
-    products = flat @ flat.transpose(1, 2) / flat.shape[2]
+    positions = activations.permute(0, 2, 3, 1).flatten(1, 2)
+    products: Tensor = _Products.apply(positions) / positions.shape[1]  # type: ignore[no-untyped-call]  # torch gives it no types
     i, j = torch.triu_indices(products.shape[1], products.shape[1], device=products.device)
     return products[:, i, j]
+
+
+class _Products(torch.autograd.Function):
+    """X^T X of [n, p, w]. Autograd alone makes two gradients of X and adds them, in another layout than X has."""
+
+    @staticmethod
+    def forward(ctx: Any, rows: Tensor) -> Tensor:
+        ctx.save_for_backward(rows)
+        return rows.transpose(1, 2) @ rows
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient: Tensor) -> Tensor:
+        rows: Tensor
+        (rows,) = ctx.saved_tensors
+        return rows @ (gradient + gradient.transpose(1, 2))
 
 
 class Codes(nn.Module):
