@@ -18,7 +18,7 @@ from gossamer.methods import METHODS
 from gossamer.methods.common.learners import Average
 from gossamer.methods.dp_mepf import Config, loop, nets
 from gossamer.methods.dp_mepf.embedding import Embedding
-from gossamer.methods.dp_mepf.features import Codes, corrupted, principal, sizes
+from gossamer.methods.dp_mepf.features import Codes, _gram, corrupted, principal, sizes
 from gossamer.methods.dp_mepf.targets import Targets
 from gossamer.methods.method import Training
 from gossamer.nets import dcgan
@@ -229,6 +229,20 @@ def test_the_axes_are_those_of_numpys_singular_vectors(rows: int) -> None:
     along = np.abs((found.double().numpy() * expected[:axes].T).sum(0))
     assert along == pytest.approx(np.ones(axes), abs=1e-5)
     assert all(float(column[column.abs().argmax()]) > 0 for column in found.t()), "one of the two directions"
+
+
+def test_the_gradient_of_gram_matrices_is_that_of_autograd() -> None:
+    stream = torch.Generator().manual_seed(0)
+    activations = torch.randn(3, 4, 5, 6, generator=stream, dtype=torch.float64).requires_grad_(True)
+    weights = torch.randn(3, 10, generator=stream, dtype=torch.float64)
+    i, j = torch.triu_indices(4, 4)
+    plain = torch.einsum("nihw,njhw->nij", activations, activations)[:, i, j] / 30
+
+    found = _gram(activations)
+
+    torch.testing.assert_close(found, plain)
+    expected, gradient = (torch.autograd.grad((weights * g).sum(), activations)[0] for g in (plain, found))
+    torch.testing.assert_close(gradient, expected)
 
 
 def test_a_class_without_public_pictures_counts_from_the_mean_of_all() -> None:

@@ -45,10 +45,15 @@ class Classifier(nn.Module):
         return [hidden, third.flatten(1), _gram(first), _gram(second), images.flatten(1)]
 
     def _layers(self, images: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        first = F.leaky_relu(self.conv1(images), SLOPE)
-        second = F.max_pool2d(F.leaky_relu(self.conv2(F.max_pool2d(first, 2)), SLOPE), 2)
-        third = F.leaky_relu(self.conv3(second), SLOPE)
-        return first, second, third, F.leaky_relu(self.hidden(third.flatten(1)), SLOPE)
+        first = _active(self.conv1(images))
+        second = F.max_pool2d(_active(self.conv2(F.max_pool2d(first, 2))), 2)
+        third = _active(self.conv3(second))
+        return first, second, third, _active(self.hidden(third.flatten(1)))
+
+
+def _active(x: Tensor) -> Tensor:
+    """The leaky ReLU, in place: a convolution's backward pass does not need its output."""
+    return F.leaky_relu(x, SLOPE, inplace=True)
 
 
 def sizes(shape: tuple[int, ...], width: int) -> tuple[int, ...]:

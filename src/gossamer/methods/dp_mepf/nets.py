@@ -91,8 +91,10 @@ def warped(pictures: Tensor, *bends: Tensor) -> Tensor:
 def ripples(waves: Tensor, size: torch.Size) -> Tensor:
     """Shifts of all pixels [n, H, W, 2], smooth between those at the knots of a k x k grid [n, 2 k^2]."""
     k = math.isqrt(waves.shape[1] // 2)
-    knots = WAVE * waves.reshape(-1, 2, k, k)
-    return F.interpolate(knots, size=size, mode="bicubic", align_corners=True).permute(0, 2, 3, 1)
+    knots = torch.eye(k * k, device=waves.device, dtype=waves.dtype).view(-1, 1, k, k)
+    surfaces = F.interpolate(knots, size=size, mode="bicubic", align_corners=True).flatten(1)  # one for each knot
+    shifts: Tensor = WAVE * waves.reshape(-1, 2, k * k) @ surfaces
+    return shifts.reshape(-1, 2, *size).permute(0, 2, 3, 1)
 
 
 class Released(nn.Module):
