@@ -38,8 +38,9 @@ class Classifier(nn.Module):
         return logits
 
     def forward(self, images: Tensor) -> list[Tensor]:
-        """Blocks of features, each [n, D_j]: the last hidden layer, the last convolution, the Gram matrices of the first two
-        and the pixels. images: float [n, C, H, W] in [0, 1].
+        """Blocks of features, each [n, D_j]: hidden layer, last convolution, Gram matrices of the first two, and pixels.
+
+        images: float [n, C, H, W] in [0, 1].
         """
         first, second, third, hidden = self._layers(images)
         return [hidden, third.flatten(1), _gram(first), _gram(second), images.flatten(1)]
@@ -52,7 +53,7 @@ class Classifier(nn.Module):
 
 
 def _active(x: Tensor) -> Tensor:
-    """The leaky ReLU, in place: a convolution's backward pass does not need its output."""
+    """The leaky ReLU, in place: no layer before it needs its output for the backward pass."""
     return F.leaky_relu(x, SLOPE, inplace=True)
 
 
