@@ -10,6 +10,7 @@ Test records are not read. No guarantee covers any of this, and no account is ch
 
 import argparse
 import ast
+import copy
 import time
 from pathlib import Path
 
@@ -26,7 +27,7 @@ from gossamer.metrics.features import ClassifierFeatures
 from gossamer.privacy.confined import Confined
 from gossamer.privacy.ledger import PrivacyLedger
 from gossamer.privacy.random.noise import Rng
-from gossamer.run.training.memory import tune_malloc
+from gossamer.run.training.memory import fitted, tune_malloc
 from gossamer.run.training.plan import plan
 
 
@@ -43,6 +44,7 @@ def main() -> None:
     parser.add_argument("--samples", type=int, default=10_000)
     parser.add_argument("--epochs", type=int, default=5)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--device", default="cpu")
     parser.add_argument(
         "--features", type=Path, help="file of a classifier for classifier-FID and coverage; made if absent"
     )
@@ -61,11 +63,13 @@ def main() -> None:
     ledger = PrivacyLedger(budget=request.epsilon, delta=asked.delta, relation=request.job.relation)
     ledger.reserve(request.plan)
     tune_malloc()
-    training = request.job.begin(Rng(asked.seed))
+    job = fitted(request.job, asked.device)
+    training = job.begin(Rng(asked.seed), torch.device(asked.device))
     started = time.monotonic()
 
     def show(what: str) -> None:
-        told(what, started, request.job, training.state.released, asked, apart, features)
+        net = copy.deepcopy(training.state.released)
+        told(what, started, job, net if job.method.samples_on_gpu else net.cpu(), asked, apart, features)
 
     for reached in training.drive(Confined(held, ledger), public):
         if reached.logs is None and reached.phase.name in ("public start", "warm start", "matching"):

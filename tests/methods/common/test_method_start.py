@@ -116,6 +116,26 @@ def test_what_was_drawn_stands_in_the_place_of_public_records(monkeypatch: pytes
     assert seen["moments.axes"] is seen["moments.train"] is public
 
 
+@pytest.mark.parametrize("start", [LETTERS, MOMENTS])
+def test_samples_of_the_start_are_refined(start: dict[str, Any]) -> None:
+    """At the least noise they are nearly those that the start itself draws; its generator is kept as it was released."""
+    asked = job(
+        "dp-diffusion", DIFFUSION, start, {"refine": 0.02, "network": "unet", "threshold": 0.0, "sampler_steps": 1}
+    )
+    state = Going(asked, records(180), Rng(0)).end().state
+    assert asked.first is not None
+    assert state.begun is not None
+    theirs, labels = asked.first.sample(state.begun.state.released, 40, None, torch.Generator().manual_seed(3))
+    loaded = asked.generator()
+    loaded.load_state_dict(state.released.state_dict())
+    images, drawn = asked.sample(loaded, 40, None, torch.Generator().manual_seed(3))
+    assert torch.equal(drawn, labels)
+    assert (
+        float((images - theirs).abs().max()) < 0.05
+    )  # noise of 0.02 is 0.006 of a pixel's range, before it is removed
+    assert float(theirs.std()) > 0.08
+
+
 @pytest.mark.parametrize(
     "stop",
     [

@@ -6,7 +6,18 @@ from typing import TYPE_CHECKING, Literal
 from gossamer.errors import RequestError
 from gossamer.lazy import Lazy
 from gossamer.methods.common.method_start import Startable, StartConfig
-from gossamer.methods.method import FROM_EPSILON, AnyPhase, MaybeZero, OnPrivate, OnPublic, Phases, batch_of
+from gossamer.methods.method import (
+    FROM_EPSILON,
+    AnyPhase,
+    BaseConfig,
+    Job,
+    MaybeZero,
+    OnPrivate,
+    OnPublic,
+    Phases,
+    State,
+    batch_of,
+)
 
 if TYPE_CHECKING:
     import torch
@@ -44,6 +55,8 @@ class Config(StartConfig):
         label_dropout: share of training examples without their label, from 0 to 1; `guidance` needs some.
         sampler_steps: steps of the sampler. Each calls the network twice.
         guidance: strength of classifier-free guidance towards the label. 0: none.
+        refine: noise level, from 0.02 to 20, at which sampling begins with samples of `start`. They keep their shape, and get
+            detail. 0: it begins with noise alone.
         churn: new noise in each sampler step, from 0 (none) to 1.
         threshold: brightness, from 0 to 1, below which pixels of samples become black. It removes specks.
         physical_batch_size: records computed at once: limits the memory, not the result. 0: 512, or what a GPU's memory holds.
@@ -68,6 +81,7 @@ class Config(StartConfig):
     label_dropout: float = 0.0
     sampler_steps: int = 24
     guidance: float = 0.0
+    refine: float = 0.0
     churn: float = 0.0
     threshold: float = 0.08
     physical_batch_size: MaybeZero = 0
@@ -87,6 +101,7 @@ class DpDiffusion(Startable[Config, "loop.State"]):
         - The net is a perceptron on codes of a linear latent, small enough for two cores; pixels and a U-Net are a setting.
         - It starts on pictures: public ones, or those that another method makes of a private release (`start`).
         - The sampling rate is expected batch / *declared* size, and sums are divided by the expected batch.
+        - With `refine`, samples of the start are noised and denoised (Meng et al. 2022, SDEdit), so they are released, too.
     """
 
     name = "dp-diffusion"
@@ -118,7 +133,7 @@ class DpDiffusion(Startable[Config, "loop.State"]):
             return ""
         return "No public records, no pre-training: --start moments or --start evolve cost little and help much."
 
-    def check(self, config: Config, card: "DataCard") -> None:  # noqa: ARG002 (what every method is asked)
+    def check(self, config: Config, card: "DataCard") -> None:
         """Refuse settings that contradict each other."""
         for name in ("label_dropout", "churn", "threshold"):
             if getattr(config, name) > 1:
@@ -126,6 +141,20 @@ class DpDiffusion(Startable[Config, "loop.State"]):
         if config.guidance > 0 and config.label_dropout == 0:
             raise RequestError(
                 f"--guidance {config.guidance:g} needs a net that has also learnt without labels: give --label-dropout 0.1."
+            )
+        if config.refine > 0 and not config.start:
+            raise RequestError(
+                f"--refine {config.refine:g} gives detail to samples of a start, and there is none: give --start moments."
+            )
+        if config.refine > 0 and not sampler.SIGMA_MIN <= config.refine <= sampler.SIGMA_MAX:
+            raise RequestError(
+                f"--refine is a noise level from {sampler.SIGMA_MIN:g} to {sampler.SIGMA_MAX:g}, not {config.refine:g}."
+            )
+        first = self.refined_start(config, card)
+        if first is not None and (first.pretrained or (first.releases_public and first.takes_public)):
+            raise RequestError(
+                "--refine puts the generator of the start into the release. Take a start that holds no public pictures and "
+                "needs no other network: leave drawing=pictures, public_detail, encoder, autoencoder and generator out."
             )
 
     def sample(
@@ -138,7 +167,11 @@ class DpDiffusion(Startable[Config, "loop.State"]):
         stream: "torch.Generator",
     ) -> "tuple[Tensor, Tensor]":
         """The sampler iterates: see `sampler.draw`."""
-        return sampler.draw(net, config, card, n, labels, stream)
+        return sampler.draw(net, config, card, n, labels, stream, self.refined_start(config, card))
+
+    def refined_start(self, config: Config, card: "DataCard") -> "Job[BaseConfig, State] | None":
+        """The start whose samples are refined; None: samples begin as noise."""
+        return self.first(config, card) if config.refine > 0 else None
 
 
 def votes_noise(config: Config) -> float:

@@ -11,7 +11,8 @@ from gossamer.data.records import Records, sent
 from gossamer.methods import method
 from gossamer.methods.common import adversarial, votes
 from gossamer.methods.common.learners import Average, Learner, adam, subset
-from gossamer.methods.dp_diffusion import Config, votes_noise
+from gossamer.methods.common.method_start import StartState
+from gossamer.methods.dp_diffusion import Config, DpDiffusion, votes_noise
 from gossamer.methods.dp_diffusion.nets import Denoiser, Generator
 from gossamer.methods.method import AT_ONCE, Logs, Run, batch_of
 from gossamer.nets.flat import gradient
@@ -40,6 +41,7 @@ def train(run: Run[Config], state: "State", private: Confined[Records]) -> Itera
     loss = Loss(state.G, config, config.multiplicity, lambda n: run.rng.normals(n, run.device))
     size, precision = config.physical_batch_size or AT_ONCE, config.precision
     query = PerRecordGradient(state.D.net, loss.of_records, size, multiplicity=config.multiplicity, precision=precision)
+    state.keep_start()
 
     while left := private.remaining(release.event):  # l. 3
         g = private.release(release, query)  # l. 4-8
@@ -145,6 +147,13 @@ class State(method.State):
         """The generator that the run hands out."""
         return self.average.released
 
+    def keep_start(self) -> None:
+        """Where samples of the start are to be refined: keep its generator, as it was released, in the network."""
+        for net in (self.G, self.average.released):
+            if net.start is not None:
+                assert isinstance(self.begun, StartState)
+                net.start.load_state_dict(self.begun.state.released.state_dict())
+
 
 def start(run: Run[Config]) -> State:
     """Network and optimiser at the start of a run."""
@@ -157,6 +166,8 @@ def start(run: Run[Config]) -> State:
 
 def generator(config: Config, card: DataCard) -> Generator:
     """The network that a run releases, with fresh weights."""
+    refined = DpDiffusion().refined_start(config, card)
     return Generator(
-        card.shape, card.classes, network=config.network, axes=config.axes, width=config.width, depth=config.depth
-    )
+        card.shape, card.classes, network=config.network, axes=config.axes, width=config.width, depth=config.depth,
+        start=None if refined is None else refined.generator(),
+    )  # fmt: skip

@@ -155,7 +155,7 @@ def _blocks(inside: int, outside: int, conditions: int, depth: int) -> _Blocks:
 
 
 class Generator(nn.Module):
-    """What a run releases: a denoiser, and the latent in which it works.
+    """What a run releases: a denoiser, the latent in which it works, and the generator of a start whose samples it refines.
 
     Raises:
         RequestError: sizes of which no net can be made.
@@ -170,6 +170,7 @@ class Generator(nn.Module):
         axes: int,
         width: int,
         depth: int,
+        start: nn.Module | None = None,
     ) -> None:
         super().__init__()
         if network == "unet" and width % 8:
@@ -183,6 +184,7 @@ class Generator(nn.Module):
         )
         self.denoiser = Denoiser(inner, classes)
         self.latent = Latent(shape, axes) if network == "perceptron" else None
+        self.start = start
 
     @property
     def code_shape(self) -> tuple[int, ...]:

@@ -1,5 +1,9 @@
-"""From noise to pictures: the stochastic Heun sampler of Karras et al. (2022), Algorithm 2, with guidance."""
+"""From noise to pictures: the stochastic Heun sampler of Karras et al. (2022), Algorithm 2, with guidance.
 
+It can begin with noisy samples of another generator in place of noise (Meng et al. 2022, SDEdit).
+"""
+
+import copy
 import math
 from itertools import pairwise
 from typing import TYPE_CHECKING
@@ -12,31 +16,52 @@ from gossamer.methods.dp_diffusion.nets import Denoiser, Generator
 
 if TYPE_CHECKING:
     from gossamer.methods.dp_diffusion import Config
+    from gossamer.methods.method import BaseConfig, Job, State
 
 SIGMA_MAX, SIGMA_MIN, RHO = 20.0, 0.02, 7.0
 
 
 @torch.no_grad()
 def draw(
-    net: nn.Module, config: "Config", card: DataCard, n: int, labels: Tensor | None, stream: torch.Generator
+    net: nn.Module,
+    config: "Config",
+    card: DataCard,
+    n: int,
+    labels: Tensor | None,
+    stream: torch.Generator,
+    start: "Job[BaseConfig, State] | None" = None,
 ) -> tuple[Tensor, Tensor]:
-    """Images [n, C, H, W] in [0, 1] and their labels [n], see `Method.sample`."""
+    """Images [n, C, H, W] in [0, 1] and their labels [n], see `Method.sample`. Samples of `start` are refined."""
     assert isinstance(net, Generator)
-    device = next(net.parameters()).device
-    if labels is None:
+    device = next(net.denoiser.parameters()).device
+    begun = None
+    if start is not None:
+        assert net.start is not None
+        images, labels = start.sample(copy.deepcopy(net.start).cpu(), n, labels, stream)  # as a start draws them
+        begun = net.code(images.to(device))
+    elif labels is None:
         labels = draw_labels(n, card, stream)
-    codes = heun(net.denoiser, config, (n, *net.code_shape), labels.to(device), stream)
+    codes = heun(net.denoiser, config, (n, *net.code_shape), labels.to(device), stream, begun)
     images = net.decode(codes).clamp(0, 1)
     return torch.where(images < config.threshold, 0.0, images).cpu(), labels
 
 
 def heun(
-    denoiser: Denoiser, config: "Config", shape: tuple[int, ...], labels: Tensor, stream: torch.Generator
+    denoiser: Denoiser,
+    config: "Config",
+    shape: tuple[int, ...],
+    labels: Tensor,
+    stream: torch.Generator,
+    begun: Tensor | None = None,
 ) -> Tensor:
-    """Codes of these labels. Algorithm 2, its lines. labels: [n]; gives `shape`, whose first number is n."""
-    levels = noise_levels(config.sampler_steps)
+    """Codes of these labels. Algorithm 2, its lines. labels: [n]; gives `shape`, whose first number is n.
+
+    begun: codes of that shape, which are refined from the noise level `config.refine` on. None: all of it is noise.
+    """
+    levels = noise_levels(config.sampler_steps, SIGMA_MAX if begun is None else config.refine)
     gamma = min(config.churn, math.sqrt(2) - 1)
     x = torch.randn(shape, generator=stream).to(labels.device) * levels[0]  # l. 2
+    x = x if begun is None else begun + x
     for now, following in pairwise(levels):  # l. 3
         if gamma > 0:
             raised = now * (1 + gamma)  # l. 5
@@ -61,8 +86,8 @@ def denoised(denoiser: Denoiser, config: "Config", x: Tensor, sigma: float, labe
     return conditional + config.guidance * (conditional - unconditional)
 
 
-def noise_levels(steps: int) -> list[float]:
-    """Equation 5: `steps` levels from SIGMA_MAX to SIGMA_MIN, and 0."""
-    first, last = SIGMA_MAX ** (1 / RHO), SIGMA_MIN ** (1 / RHO)
+def noise_levels(steps: int, highest: float = SIGMA_MAX) -> list[float]:
+    """Equation 5: `steps` levels from the highest to SIGMA_MIN, and 0."""
+    first, last = highest ** (1 / RHO), SIGMA_MIN ** (1 / RHO)
     levels = [(first + i / max(steps - 1, 1) * (last - first)) ** RHO for i in range(steps)]
     return [*levels, 0.0]
