@@ -10,6 +10,7 @@ import sys
 import tomllib
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -29,7 +30,7 @@ from gossamer.privacy.certificate.certificate import Certificate, sha256
 from gossamer.privacy.certificate.declarations import NOT_DECLARED, NOT_RUN, QUESTIONS, nothing_declared
 from gossamer.run.release.readme import readme
 from gossamer.run.release.release import ATTACKED, MEASURED, release
-from gossamer.run.release.standalone_loader import EARLIER, Unloadable, _Collected, is_same, loader
+from gossamer.run.release.standalone_loader import EARLIER, Unloadable, _Collected, is_same, loadable, loader
 from gossamer.run.release.verify import verify
 from gossamer.run.storage.run_folder import RunFolder
 from gossamer.run.storage.versions import with_source
@@ -116,6 +117,16 @@ def trained(net: torch.nn.Module) -> torch.nn.Module:
         if isinstance(part, Classifier):
             torch.nn.init.normal_(part.head.weight, std=0.1)
     return net.eval()
+
+
+def test_refined_samples_have_no_loader() -> None:
+    """They come from the generator of another method, which the file does not have."""
+    settings = {"noise_multiplier": 1.0, "start": "moments", "refine": 1.0}
+    of: Any = SimpleNamespace(method="dp-diffusion", facts={}, card=CARD.to_dict())
+    of.config = METHODS["dp-diffusion"].job(settings, CARD).settings
+    assert loadable(of) == ("", "it refines samples of another method")
+    of.config = of.config | {"refine": 0.0}
+    assert loadable(of)[1] == ""
 
 
 def test_the_loader_draws_what_gossamer_draws_for_every_method(tmp_path: Path) -> None:

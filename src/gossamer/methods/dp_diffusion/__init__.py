@@ -1,4 +1,6 @@
-"""DP diffusion: what a run promises and costs. `loop.py` trains, `nets.py` has the denoisers, `sampler.py` draws."""
+"""DP diffusion: what a run promises and costs. `loop.py` trains, `nets.py` has the denoisers, `sampler.py` draws, and
+`refined.py` has the start whose samples are refined.
+"""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
@@ -6,18 +8,7 @@ from typing import TYPE_CHECKING, Literal
 from gossamer.errors import RequestError
 from gossamer.lazy import Lazy
 from gossamer.methods.common.method_start import Startable, StartConfig
-from gossamer.methods.method import (
-    FROM_EPSILON,
-    AnyPhase,
-    BaseConfig,
-    Job,
-    MaybeZero,
-    OnPrivate,
-    OnPublic,
-    Phases,
-    State,
-    batch_of,
-)
+from gossamer.methods.method import FROM_EPSILON, AnyPhase, MaybeZero, OnPrivate, OnPublic, Phases, batch_of
 
 if TYPE_CHECKING:
     import torch
@@ -150,7 +141,7 @@ class DpDiffusion(Startable[Config, "loop.State"]):
             raise RequestError(
                 f"--refine is a noise level from {sampler.SIGMA_MIN:g} to {sampler.SIGMA_MAX:g}, not {config.refine:g}."
             )
-        first = self.refined_start(config, card)
+        first = self.first(config, card) if config.refine > 0 else None
         if first is not None and (first.pretrained or (first.releases_public and first.takes_public)):
             raise RequestError(
                 "--refine puts the generator of the start into the release. Take a start that holds no public pictures and "
@@ -167,11 +158,7 @@ class DpDiffusion(Startable[Config, "loop.State"]):
         stream: "torch.Generator",
     ) -> "tuple[Tensor, Tensor]":
         """The sampler iterates: see `sampler.draw`."""
-        return sampler.draw(net, config, card, n, labels, stream, self.refined_start(config, card))
-
-    def refined_start(self, config: Config, card: "DataCard") -> "Job[BaseConfig, State] | None":
-        """The start whose samples are refined; None: samples begin as noise."""
-        return self.first(config, card) if config.refine > 0 else None
+        return sampler.draw(net, config, card, n, labels, stream)
 
 
 def votes_noise(config: Config) -> float:

@@ -12,8 +12,9 @@ from gossamer.methods import method
 from gossamer.methods.common import adversarial, votes
 from gossamer.methods.common.learners import Average, Learner, adam, subset
 from gossamer.methods.common.method_start import StartState
-from gossamer.methods.dp_diffusion import Config, DpDiffusion, votes_noise
+from gossamer.methods.dp_diffusion import Config, votes_noise
 from gossamer.methods.dp_diffusion.nets import Denoiser, Generator
+from gossamer.methods.dp_diffusion.refined import start_generator
 from gossamer.methods.method import AT_ONCE, Logs, Run, batch_of
 from gossamer.nets.flat import gradient
 from gossamer.privacy.confined import Confined
@@ -166,8 +167,7 @@ def start(run: Run[Config]) -> State:
 
 def generator(config: Config, card: DataCard) -> Generator:
     """The network that a run releases, with fresh weights."""
-    refined = DpDiffusion().refined_start(config, card)
     return Generator(
         card.shape, card.classes, network=config.network, axes=config.axes, width=config.width, depth=config.depth,
-        start=None if refined is None else refined.generator(),
+        start=start_generator(config, card) if config.refine > 0 else None,
     )  # fmt: skip

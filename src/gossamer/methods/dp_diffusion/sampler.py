@@ -3,7 +3,6 @@
 It can begin with noisy samples of another generator in place of noise (Meng et al. 2022, SDEdit).
 """
 
-import copy
 import math
 from itertools import pairwise
 from typing import TYPE_CHECKING
@@ -13,10 +12,10 @@ from torch import Tensor, nn
 
 from gossamer.data.card import DataCard, draw_labels
 from gossamer.methods.dp_diffusion.nets import Denoiser, Generator
+from gossamer.methods.dp_diffusion.refined import start_samples
 
 if TYPE_CHECKING:
     from gossamer.methods.dp_diffusion import Config
-    from gossamer.methods.method import BaseConfig, Job, State
 
 SIGMA_MAX, SIGMA_MIN, RHO = 20.0, 0.02, 7.0
 
@@ -29,15 +28,13 @@ def draw(
     n: int,
     labels: Tensor | None,
     stream: torch.Generator,
-    start: "Job[BaseConfig, State] | None" = None,
 ) -> tuple[Tensor, Tensor]:
-    """Images [n, C, H, W] in [0, 1] and their labels [n], see `Method.sample`. Samples of `start` are refined."""
+    """Images [n, C, H, W] in [0, 1] and their labels [n], see `Method.sample`."""
     assert isinstance(net, Generator)
     device = next(net.denoiser.parameters()).device
     begun = None
-    if start is not None:
-        assert net.start is not None
-        images, labels = start.sample(copy.deepcopy(net.start).cpu(), n, labels, stream)  # as a start draws them
+    if net.start is not None:
+        images, labels = start_samples(net.start, config, card, n, labels, stream)
         begun = net.code(images.to(device))
     elif labels is None:
         labels = draw_labels(n, card, stream)

@@ -64,8 +64,9 @@ _OF_COLUMNS = {
 _PLUGINS = (
     "gossamer.nets.encoders", "gossamer.nets.autoencoders", "gossamer.data.synthetic.generators",
     "gossamer.methods.moments.features", "gossamer.methods.moments.latents", "gossamer.methods.evolve.pictures",
+    "gossamer.methods.dp_diffusion.refined",
 )  # fmt: skip
-"""Load what only the machine of the user has. In the file they are functions that are never called."""
+"""Load what only the machine of the user has, or another method. In the file they are functions that are never called."""
 _TEACHER = "teacher"
 """The method that releases a classifier."""
 _LABELLER: Place = ("gossamer.methods.common.softmax_regression", "softened")
@@ -149,6 +150,8 @@ def loadable(certificate: Certificate) -> tuple[str, str]:
             "",
             f"it needs {' and '.join(f'the {kind} {name}' for kind, name in job.own_pretrained)}, which no release contains",
         )
+    if certificate.config.get("refine"):
+        return "", "it refines samples of another method"
     if labels_public(certificate):
         return "", "its samples are public pictures, which Gossamer picks so that none comes twice"
     try:
