@@ -44,7 +44,7 @@ def main() -> None:
     parser.add_argument("--samples", type=int, default=10_000)
     parser.add_argument("--epochs", type=int, default=5)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--device", default="cpu", help="where it trains: cpu or cuda")
     parser.add_argument(
         "--features", type=Path, help="file of a classifier for classifier-FID and coverage; made if absent"
     )

@@ -130,31 +130,31 @@ def test_samples_of_the_start_are_refined(start: dict[str, Any]) -> None:
     loaded.load_state_dict(state.released.state_dict())
     images, drawn = asked.sample(loaded, 40, None, torch.Generator().manual_seed(3))
     assert torch.equal(drawn, labels)
-    assert (
-        float((images - theirs).abs().max()) < 0.05
-    )  # noise of 0.02 is 0.006 of a pixel's range, before it is removed
+    assert float((images - theirs).abs().max()) < 0.05  # the noise is 0.006 of a pixel's range, before it is removed
     assert float(theirs.std()) > 0.08
 
 
 @pytest.mark.parametrize(
-    "stop",
+    ("stop", "more"),
     [
-        pytest.param(("start: training", 1), marks=pytest.mark.slow),
-        ("drawing", 1),
-        pytest.param(("warm start", 2), marks=pytest.mark.slow),
-        pytest.param(("training", 3), marks=pytest.mark.slow),
+        pytest.param(("start: training", 1), {}, marks=pytest.mark.slow),
+        (("drawing", 1), {}),
+        pytest.param(("warm start", 2), {}, marks=pytest.mark.slow),
+        pytest.param(("training", 3), {}, marks=pytest.mark.slow),
+        (("training", 3), {"refine": 1.0}),
     ],
 )
-def test_goes_on_wherever_it_was_cut_off(stop: tuple[str, int]) -> None:
+def test_goes_on_wherever_it_was_cut_off(stop: tuple[str, int], more: dict[str, Any]) -> None:
     """The state is all that it goes on from: the same pictures, each release once, the same model where noise is the same."""
-    whole = Going(job("dp-diffusion", DIFFUSION, LETTERS), records(180), Rng(3, noise_seed=4))
+    asked = job("dp-diffusion", DIFFUSION, LETTERS, more)
+    whole = Going(asked, records(180), Rng(3, noise_seed=4))
     end = whole.end().state
-    first = Going(job("dp-diffusion", DIFFUSION, LETTERS), records(180), Rng(3, noise_seed=4))
+    first = Going(asked, records(180), Rng(3, noise_seed=4))
     for reached in first.steps():
         if (reached.phase.name, reached.step) == stop and reached.logs is not None:
             break
     saved, streams = first.training.state.state_dict(), first.rng.state()
-    again = Going(job("dp-diffusion", DIFFUSION, LETTERS), records(180), first.rng)
+    again = Going(asked, records(180), first.rng)
     again.ledger = first.ledger
     again.training.state.load_state_dict(saved)
     first.rng.restore(streams)

@@ -46,8 +46,8 @@ class Config(StartConfig):
         label_dropout: share of training examples without their label, from 0 to 1; `guidance` needs some.
         sampler_steps: steps of the sampler. Each calls the network twice.
         guidance: strength of classifier-free guidance towards the label. 0: none.
-        refine: noise level, from 0.02 to 20, at which sampling begins with samples of `start`. They keep their shape, and get
-            detail. 0: it begins with noise alone.
+        refine: noise level, from 0.02 to 20, that is added to samples of `start` and removed again. They keep their shape, and
+            get detail. 0: sampling begins with noise alone.
         churn: new noise in each sampler step, from 0 (none) to 1.
         threshold: brightness, from 0 to 1, below which pixels of samples become black. It removes specks.
         physical_batch_size: records computed at once: limits the memory, not the result. 0: 512, or what a GPU's memory holds.
@@ -92,7 +92,7 @@ class DpDiffusion(Startable[Config, "loop.State"]):
         - The net is a perceptron on codes of a linear latent, small enough for two cores; pixels and a U-Net are a setting.
         - It starts on pictures: public ones, or those that another method makes of a private release (`start`).
         - The sampling rate is expected batch / *declared* size, and sums are divided by the expected batch.
-        - With `refine`, samples of the start are noised and denoised (Meng et al. 2022, SDEdit), so they are released, too.
+        - With `refine`, samples of the start get noise and are denoised (Meng et al. 2022, SDEdit). Its generator is released.
     """
 
     name = "dp-diffusion"

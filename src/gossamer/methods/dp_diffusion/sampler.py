@@ -22,12 +22,7 @@ SIGMA_MAX, SIGMA_MIN, RHO = 20.0, 0.02, 7.0
 
 @torch.no_grad()
 def draw(
-    net: nn.Module,
-    config: "Config",
-    card: DataCard,
-    n: int,
-    labels: Tensor | None,
-    stream: torch.Generator,
+    net: nn.Module, config: "Config", card: DataCard, n: int, labels: Tensor | None, stream: torch.Generator
 ) -> tuple[Tensor, Tensor]:
     """Images [n, C, H, W] in [0, 1] and their labels [n], see `Method.sample`."""
     assert isinstance(net, Generator)
