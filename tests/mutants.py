@@ -876,7 +876,7 @@ MUTANTS = (
     Mutant('likeness is learnt where nothing was matched', 'methods/dp_mepf/loop.py', '    if not state.targets.taken:  # as above: nothing was matched, so there will be no votes\n        return\n', '', f"{MEPF} -k was_lost"),
     Mutant('likeness learns from the weights of the last step', 'methods/dp_mepf/loop.py', 'G, stream = run.config, state.G.average.released, run', 'G, stream = run.config, state.G.net, run', f"{MEPF} -k of_what_the_generator_draws"),
     Mutant('what a bent picture takes in from outside is grey', 'methods/dp_mepf/nets.py', ', padding_mode="border"', '', f"{MEPF} -k shifted"),
-    Mutant('ripples move rows for columns', 'methods/dp_mepf/nets.py', 'waves.reshape(-1, 2, k * k)', 'waves.reshape(-1, 2, k * k).flip(1)', f"{MEPF} -k ripple"),
+    Mutant('ripples move rows for columns', 'methods/dp_mepf/nets.py', 'WAVE * by[:, 6:].reshape(len(by), 2, -1)', 'WAVE * by[:, 6:].reshape(len(by), 2, -1).flip(1)', f"{MEPF} -k ripple"),
     Mutant("a run that has paid for all and trained nothing yet cannot go on", "run/training/resume.py", "not job.paid_for(saved[0])", "not job.trained(saved[0])", "tests/run/training/test_resume.py -k matches"),
     Mutant("a checkpoint before the last release counts as paid for", "methods/method.py", "return not phase.releases or bool(saved[\"step\"] > 0)", "return True", f"{MEPF} -k paid_for"),
     Mutant("the row of the public records is that of the samples", "metrics/registry.py", "of(PUBLIC_ITSELF, inputs.public,", "of(PUBLIC_ITSELF, inputs.samples,", "tests/metrics/test_registry.py"),

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from gossamer.errors import RequestError
-from gossamer.nets.dcgan import Discriminator, Generator
+from gossamer.nets.dcgan import Discriminator, Generator, spread
 from gossamer.nets.flat import flatten, gradient
 
 GREY28 = (1, 28, 28)
@@ -53,6 +53,24 @@ def test_empty_batch_and_double():
     assert images.shape == (0, 1, 28, 28)
     assert D(images, none).shape == (0,)
     assert D(torch.rand(2, *GREY28, dtype=torch.float64), torch.tensor([0, 2])).dtype == torch.float64
+
+
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("layout", [torch.contiguous_format, torch.channels_last])
+def test_a_matrix_product_is_the_transposed_convolution_of_one_pixel(bias, layout):
+    """Output and gradients, in double precision."""
+    layer = nn.ConvTranspose2d(6, 5, 4, bias=bias).double().to(memory_format=layout)
+    codes = torch.randn(3, 6, dtype=torch.float64, requires_grad=True)
+    as_product, as_convolution = spread(layer, codes), layer(codes[:, :, None, None])
+    torch.testing.assert_close(as_product, as_convolution)
+    weights = torch.randn_like(as_product)
+    inputs = [codes, *layer.parameters()]
+    for got, want in zip(
+        torch.autograd.grad((weights * as_product).sum(), inputs),
+        torch.autograd.grad((weights * as_convolution).sum(), inputs),
+        strict=True,
+    ):
+        torch.testing.assert_close(got, want)
 
 
 def test_label_planes_are_not_stored():

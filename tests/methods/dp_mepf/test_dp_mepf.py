@@ -487,6 +487,25 @@ def test_pictures_that_do_not_bend_are_those_of_the_dcgan() -> None:
     torch.testing.assert_close(bent(latents, labels), plain, atol=1e-5, rtol=0)
 
 
+def test_the_discriminator_is_the_dcgans_whose_labels_are_seen_once() -> None:
+    """Logits and gradients are the same, up to rounding."""
+    torch.manual_seed(0)
+    ours, plain = nets.Discriminator((1, 28, 28), 3, width=4), dcgan.Discriminator((1, 28, 28), 3, width=4)
+    plain.load_state_dict(ours.state_dict())
+    images, labels = torch.rand(7, 1, 28, 28, requires_grad=True), torch.tensor([0, 1, 2, 1, 1, 0, 1])
+    seen: list[int] = []
+    ours.label_in.register_forward_hook(lambda layer, given, maps: seen.append(len(maps)))
+    logits = [net(images, labels) for net in (ours, plain)]
+    assert seen == [3]
+    torch.testing.assert_close(*logits, atol=1e-6, rtol=1e-5)
+    gradients = [
+        torch.autograd.grad(each.square().sum(), [images, *net.parameters()])
+        for each, net in zip(logits, (ours, plain), strict=True)
+    ]
+    for one, other in zip(*gradients, strict=True):
+        torch.testing.assert_close(one, other, atol=1e-6, rtol=1e-4)
+
+
 def test_what_bends_a_picture_is_random_and_learnt_in_sum() -> None:
     """Shifts add up, whether of the whole picture or of the knots of a grid, 4x4 or 7x7: two pixels and two are four."""
     picture, two = torch.rand(1, 1, 28, 28), 4 / 28

@@ -20,10 +20,9 @@ from gossamer.methods.common.learners import InTraining, Learner, N, Optimiser, 
 from gossamer.methods.dp_mepf import Config, descent, votes_noise
 from gossamer.methods.dp_mepf.embedding import Embedding
 from gossamer.methods.dp_mepf.features import Codes
-from gossamer.methods.dp_mepf.nets import Candidates, Generator, Released
+from gossamer.methods.dp_mepf.nets import Candidates, Discriminator, Generator, Released
 from gossamer.methods.dp_mepf.targets import Targets
 from gossamer.methods.method import Logs, Run
-from gossamer.nets.dcgan import Discriminator
 from gossamer.privacy.confined import Confined
 from gossamer.privacy.mechanisms.gaussian import PoissonGaussianSum
 

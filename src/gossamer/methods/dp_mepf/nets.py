@@ -64,6 +64,15 @@ class Generator(nn.Module):
         return ((pictures - self.black) / (1 - self.black - self.white)).clamp(0, 1)
 
 
+class Discriminator(dcgan.Discriminator):
+    """The DCGAN's discriminator, which sees public pictures alone: what it makes of labels is made once for each class."""
+
+    def label_maps(self, images: Tensor, labels: Tensor) -> Tensor:
+        """See the class."""
+        maps: Tensor = self.label_in(self._planes(images, torch.arange(self.classes, device=labels.device)))
+        return maps[labels]
+
+
 def learnt_bends(inputs: int) -> nn.Sequential:
     """Latent and class [n, inputs] to what bends a picture, with waves on a finer grid: zeros until it learns."""
     last = nn.Linear(_HIDDEN, 6 + 2 * _LEARNT_KNOTS**2)
@@ -82,19 +91,26 @@ def warped(pictures: Tensor, *bends: Tensor) -> Tensor:
     wide, high = 1 + STRETCH * plain[:, 1], 1 + STRETCH * plain[:, 2]
     right, down = SHIFT * plain[:, 4], SHIFT * plain[:, 5]
     rows = [wide * angle.cos(), -angle.sin() + slant, right, angle.sin(), high * angle.cos(), down]
-    grid = F.affine_grid(torch.stack(rows, 1).view(-1, 2, 3), list(pictures.shape), align_corners=False)
-    for by in bends:
-        grid = grid + ripples(by[:, 6:], pictures.shape[2:])
+    whole, height, width = torch.stack(rows, 1).view(-1, 2, 3), *pictures.shape[2:]
+    numbers = torch.cat([whole, *(WAVE * by[:, 6:].reshape(len(by), 2, -1) for by in bends)], 2)
+    surfaces = torch.cat([positions(pictures), *(ripples(by.shape[1] // 2 - 3, pictures) for by in bends)])
+    grid = (numbers @ surfaces).view(-1, 2, height, width).permute(0, 2, 3, 1)
     return F.grid_sample(pictures, grid, padding_mode="border", align_corners=False)
 
 
-def ripples(waves: Tensor, size: torch.Size) -> Tensor:
-    """Shifts of all pixels [n, H, W, 2], smooth between those at the knots of a k x k grid [n, 2 k^2]."""
-    k = math.isqrt(waves.shape[1] // 2)
-    knots = torch.eye(k * k, device=waves.device, dtype=waves.dtype).view(-1, 1, k, k)
-    surfaces = F.interpolate(knots, size=size, mode="bicubic", align_corners=True).flatten(1)  # one for each knot
-    shifts: Tensor = WAVE * waves.reshape(-1, 2, k * k) @ surfaces
-    return shifts.reshape(-1, 2, *size).permute(0, 2, 3, 1)
+def positions(pictures: Tensor) -> Tensor:
+    """Where the pixels of a picture lie across and down, in shares of half its side from its middle, and ones. [3, H * W]"""
+    sides = [torch.arange(size, device=pictures.device, dtype=pictures.dtype) for size in pictures.shape[2:]]
+    down, across = ((2 * side + 1) / len(side) - 1 for side in sides)
+    grid = torch.meshgrid(across, down, indexing="xy")
+    return torch.stack([*grid, torch.ones_like(grid[0])]).flatten(1)
+
+
+def ripples(knots: int, pictures: Tensor) -> Tensor:
+    """A smooth surface over the pixels for each knot of a square grid: 1 there, 0 at all others. [knots, H * W]"""
+    side = math.isqrt(knots)
+    peaks = torch.eye(knots, device=pictures.device, dtype=pictures.dtype).view(-1, 1, side, side)
+    return F.interpolate(peaks, size=pictures.shape[2:], mode="bicubic", align_corners=True).flatten(1)
 
 
 class Released(nn.Module):
