@@ -72,6 +72,11 @@ def test_a_matrix_product_is_the_transposed_convolution_of_one_pixel(bias, layou
         torch.testing.assert_close(got, want)
 
 
+def test_larger_pictures_are_spread_as_by_pytorch():
+    layer, pictures = Spread(6, 5, 4), torch.randn(3, 6, 2, 3)
+    assert torch.equal(layer(pictures), nn.ConvTranspose2d.forward(layer, pictures))
+
+
 def test_label_planes_are_not_stored():
     D = Discriminator(GREY28, 3, width=2)
     planes = D._planes(torch.zeros(2, *GREY28), torch.tensor([2, 0]))

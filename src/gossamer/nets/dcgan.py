@@ -18,10 +18,12 @@ _INNER_KERNEL = {28: 3, 32: 4}
 
 
 class Spread(nn.ConvTranspose2d):
-    """A transposed convolution of pictures of one pixel [n, in, 1, 1]. As a matrix product it takes a quarter of the time."""
+    """A transposed convolution. Of pictures of one pixel [n, in, 1, 1] it is a matrix product, in a quarter of the time."""
 
-    def forward(self, x: Tensor, output_size: list[int] | None = None) -> Tensor:  # noqa: ARG002 (what PyTorch passes on)
-        """Returns [n, out, k, k]."""
+    def forward(self, x: Tensor, output_size: list[int] | None = None) -> Tensor:
+        """Returns [n, out, k, k] for one pixel, and what PyTorch does for others."""
+        if x.shape[2:] != (1, 1) or output_size is not None:
+            return super().forward(x, output_size)
         kernels = self.weight.permute(0, 2, 3, 1)
         y: Tensor = (x.flatten(1) @ kernels.flatten(1)).unflatten(1, kernels.shape[1:])
         if self.bias is not None:
