@@ -67,6 +67,7 @@ CONFORMANCE = "tests/methods/test_conformance.py"
 VOTES, EVOLVE = "tests/methods/common/test_votes.py", "tests/methods/evolve/test_evolve.py"
 CLUSTERS, PICTURES = "tests/methods/common/test_clusters.py", "tests/methods/evolve/test_pictures.py"
 LABELLING = "tests/methods/evolve/test_labelling.py"
+MIXING = "tests/privacy/per_sample_gradients/test_mixing.py"
 NOISE, KEYSTREAM = "tests/privacy/random/test_noise.py", "tests/privacy/random/test_keystream.py"
 IN_MEMORY = "tests/run/training/test_in_memory.py"
 ON_A_DEVICE = "tests/methods/test_on_a_device.py"
@@ -137,6 +138,27 @@ MUTANTS = (
     Mutant("a claim is refuted by nothing", "run/auditing/audit.py", "return REFUTED if max(self.lower_bound, self.counted) > self.claim else CONSISTENT", "return CONSISTENT", "tests/run/auditing/test_audit_loops.py -k refutes_it"),
     Mutant("no clipping", "privacy/per_sample_gradients/clipping.py", "(norm / square.sqrt()).clamp(max=1)", "torch.ones_like(square)", MECHANISMS),
     Mutant("what stood in a new sum's memory is left where no product writes", "privacy/per_sample_gradients/clipping.py", "            if number not in written:\n                view.zero_()", "            if False:\n                view.zero_()", GRADIENTS),
+    Mutant("mixing: nobody asks", "privacy/per_sample_gradients/answers.py", "    query.memory.separate = query.memory.separate or refuse_mixing(query, records)\n", "", MIXING),
+    Mutant("mixing: votes on norms are not asked", "privacy/mechanisms/quantiles.py", "        inspect(self.gradients, records)\n", "", MIXING),
+    Mutant("mixing: only the first row is kept", "privacy/per_sample_gradients/mixing.py", "for kept in (0, size - 1):", "for kept in (0,):", MIXING),
+    Mutant("mixing: only the last row is kept", "privacy/per_sample_gradients/mixing.py", "for kept in (0, size - 1):", "for kept in (size - 1,):", MIXING),
+    Mutant("mixing: what is no number is not looked for", "privacy/per_sample_gradients/mixing.py", "~found[kept::size].isfinite()).any()", "~found[kept::size].isfinite()).any() and False", MIXING),
+    Mutant("mixing: other values are not tried", "privacy/per_sample_gradients/mixing.py", "_OTHERS if torch.equal(", "() if torch.equal(", MIXING),
+    Mutant("mixing: all rows of others have class 0", "privacy/per_sample_gradients/mixing.py", "(-3.0, 128, 1))", "(-3.0, 128, 0))", MIXING),
+    Mutant("mixing: one size decides", "privacy/per_sample_gradients/mixing.py", "_SIZES = (7, 11)", "_SIZES = (7,)", MIXING),
+    Mutant("mixing: numbers that a loss makes of bytes stay known", "privacy/per_sample_gradients/mixing.py", "        return self.hidden(func(*args, **kwargs))", "        return func(*args, **kwargs)", MIXING),
+    Mutant("mixing: rows in another order are hidden again", "privacy/per_sample_gradients/mixing.py", " or bool(value.isnan().any()):", ":", MIXING),
+    Mutant("mixing: weights are hidden like records", "privacy/per_sample_gradients/mixing.py", " or id(value) in self.own:", ":", MIXING),
+    Mutant("mixing: records themselves are the made-up ones", "privacy/per_sample_gradients/mixing.py", "    if made:\n", "    if False:\n", MIXING),
+    Mutant("mixing: common random streams may move", "privacy/per_sample_gradients/mixing.py", "            if state != self.streams[name]:\n", "            if False:\n", MIXING),
+    Mutant("mixing: weights and buffers may change", "privacy/per_sample_gradients/mixing.py", "            if before is None or before[0] is not tensor or before[1] != version:\n", "            if False:\n", MIXING),
+    Mutant("mixing: a new buffer in an old one's place is not seen", "privacy/per_sample_gradients/mixing.py", " or before[0] is not tensor", "", MIXING),
+    Mutant("mixing: the check moves public streams", "privacy/per_sample_gradients/mixing.py", "stream.clone_state()", "stream", MIXING),
+    Mutant("mixing: an empty batch counts as asked", "privacy/per_sample_gradients/mixing.py", "        return False\n    before = ", "        return True\n    before = ", MIXING),
+    Mutant("a rehearsal repeats secret noise", "privacy/random/noise.py", "            self._secret[\"noise\"].write(drawn.room, 16 * pairs)", "            self._choosing._secret[\"noise\"].write(drawn.room, 16 * pairs)", MIXING),
+    Mutant("a rehearsal repeats secret samples", "privacy/random/noise.py", "            coins = self._secret[\"coins\"].words(min(", "            coins = self._choosing._secret[\"coins\"].words(min(", MIXING),
+    Mutant("a rehearsal never ends", "privacy/random/noise.py", "        _REHEARSED.reset(token)\n", "        pass\n", MIXING),
+    Mutant("two threads share the buffers of noise", "privacy/random/keystream.py", "    if first not in (0, here):\n", "    if False:\n", f"{NOISE} -k second_thread"),
     Mutant("every physical batch begins the sum anew", "privacy/per_sample_gradients/answers.py", "bounds, fresh=fresh)\n        fresh = False", "bounds, fresh=fresh)", GRADIENTS),
     Mutant("a sum of units alone begins with what stood in its memory", "privacy/per_sample_gradients/answers.py", "    if fresh:\n        out.zero_()\n    for unit in several:", "    for unit in several:", GRADIENTS),
     Mutant("clipping to twice the bound", "privacy/per_sample_gradients/clipping.py", "(norm / square.sqrt()).clamp(max=1)", "(2 * norm / square.sqrt()).clamp(max=1)", MECHANISMS),

@@ -497,7 +497,7 @@ class Centred(nn.Module):
 def test_mixed_records_are_noticed() -> None:
     torch.manual_seed(0)
     clipped_sum(small(), square, points(3), Bounds(norms=(1.0,)), form="fast")
-    with pytest.raises(RequestError, match="first dimension"):
+    with pytest.raises(RequestError, match="other records"):
         clipped_sum(Centred().double(), square, points(3), Bounds(norms=(1.0,)), form="fast")
 
 

@@ -159,6 +159,8 @@ def test_all_physical_batches_have_one_size_and_what_fills_them_adds_nothing(
 
     module, batch = mixed(), images(11)
     query = PerRecordGradient(module, noting, 4, "fast", precision=given)
+    answers.inspect(query, batch)
+    sizes.clear()  # of made-up records
     found = query.clipped_sum(batch, BOUNDS)
     assert sizes == [4, 4, 3 if (given, device) == ("fp32", "cpu") else 4]
     one_by_one = sum(query.clipped_sum(batch[i : i + 1], BOUNDS) for i in range(11))

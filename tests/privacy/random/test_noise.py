@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from fractions import Fraction
+from threading import Thread
 
 import dp_accounting
 import low_bits
@@ -18,6 +19,7 @@ import torch
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from scipy import stats
 
+from gossamer.errors import RequestError
 from gossamer.privacy.accounting import accountants
 from gossamer.privacy.random import keystream, noise
 from gossamer.privacy.random.keystream import DeviceKeystream, Keystream
@@ -709,6 +711,24 @@ def test_real_generators_never_repeat_and_test_generators_do() -> None:
     assert not np.array_equal(Rng(seed=1).poisson_sample(1000, 0.5), Rng(seed=1).poisson_sample(1000, 0.5))
     assert torch.equal(normals(Rng(noise_seed=11), 100), normals(Rng(seed=5, noise_seed=11), 100))
     assert not torch.equal(normals(Rng(noise_seed=11), 100), normals(Rng(noise_seed=12), 100))
+
+
+@pytest.mark.usefixtures("either_keystream")
+def test_a_second_thread_is_refused() -> None:
+    """Two at once would write into the buffers of one another: the noise of one had 1.7 times its standard deviation."""
+    rng, said = Rng(), list[str]()
+    normals(rng, 100)
+
+    def draw() -> None:
+        try:
+            normals(rng, 100)
+        except RequestError as error:
+            said.append(str(error))
+
+    other = Thread(target=draw)
+    other.start()
+    other.join()
+    assert len(said) == 1 and "each thread an Rng of its own" in said[0]
 
 
 def test_a_forked_process_draws_a_key_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -33,6 +33,7 @@ from gossamer.privacy.per_sample_gradients.clipping import (
     row_norms,
     sum_dtype,
 )
+from gossamer.privacy.per_sample_gradients.mixing import refuse_mixing
 from gossamer.privacy.per_sample_gradients.precision import Precision, one_size
 from gossamer.privacy.per_sample_gradients.refusals import check_module
 from gossamer.privacy.per_sample_gradients.tape import Tape, TapeError
@@ -63,6 +64,7 @@ AnyBatch = TypeVar("AnyBatch", bound=Batch)
 class Memory:
     """What a query remembers of its network, so that it inspects the network once."""
 
+    separate: bool = False
     independent: bool = False
     slow: bool = False
 
@@ -79,6 +81,10 @@ class Gradients(ABC, Generic[AnyBatch]):
     multiplicity: int
     precision: Precision
     memory: Memory
+
+    @abstractmethod
+    def losses(self, batch: AnyBatch) -> Tensor:
+        """Return the losses of a batch, [multiplicity x n]."""
 
     @abstractmethod
     def summed(self, batch: AnyBatch) -> Tensor:
@@ -112,7 +118,7 @@ class Gradients(ABC, Generic[AnyBatch]):
 
 def answer(query: Gradients[AnyBatch], records: AnyBatch, bounds: Bounds, out: Tensor | None) -> Tensor:
     """The clipped sum of any query, [D]: units, physical batches, fast or slow. It is added to out, where that is given."""
-    check_module(query.module)
+    inspect(query, records)
     groups_of_parameters(bounds, len(list(query.module.parameters())))
     if out is None and len(records) == 0:
         return empty(query.module).zero_()
@@ -127,6 +133,12 @@ def answer(query: Gradients[AnyBatch], records: AnyBatch, bounds: Bounds, out: T
     for unit in several:
         _add_unit_(out, query, unit, bounds)
     return out
+
+
+def inspect(query: Gradients[AnyBatch], records: AnyBatch) -> None:
+    """Refuse a network or a loss for which a record has no gradient of its own. Raises RequestError."""
+    check_module(query.module)
+    query.memory.separate = query.memory.separate or refuse_mixing(query, records)
 
 
 def norms(query: Gradients[AnyBatch], records: AnyBatch, groups: Sequence[int]) -> Tensor:

@@ -54,7 +54,8 @@ class PerRecordGradient(Gradients[AnyBatch]):
         precision: of forward pass and input gradients; norms and sums stay in single precision (`rounding`).
 
     Raises:
-        RequestError: if the network mixes records, has random choices of its own, or changes with every call.
+        RequestError: if the network or the loss mixes records, takes random numbers from a common stream, or changes with every
+            call. `mixing` says how this is found, and what it cannot find.
     """
 
     module: nn.Module

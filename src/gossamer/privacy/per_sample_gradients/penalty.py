@@ -51,7 +51,7 @@ class PenaltyGradient(Gradients[AnyBatch]):
             is fast where it can be.
 
     Raises:
-        RequestError: if the critic mixes records, has random choices of its own, or changes with every call.
+        RequestError: as for `PerRecordGradient`.
     """
 
     module: nn.Module
@@ -68,6 +68,10 @@ class PenaltyGradient(Gradients[AnyBatch]):
             raise RequestError("physical_batch_size must be 1 or more, and the penalty a finite number")
         check_module(self.module)
 
+    def losses(self, batch: AnyBatch) -> Tensor:
+        """[n], by double backward."""
+        return penalised_losses(self.module, self.points(batch), penalty=self.penalty)
+
     def summed(self, batch: AnyBatch) -> Tensor:
         """[D], the gradient of the summed losses; without double backward where the critic is piecewise linear."""
         if self.form != "slow" and not self.memory.slow:
@@ -76,8 +80,7 @@ class PenaltyGradient(Gradients[AnyBatch]):
             except TapeError as unknown:
                 if self.form == "fast":
                     raise refusal(unknown) from None
-        losses = penalised_losses(self.module, self.points(batch), penalty=self.penalty)
-        return ordinary_gradient(losses.sum(), self.module)
+        return ordinary_gradient(self.losses(batch).sum(), self.module)
 
     def taped(self, batch: AnyBatch) -> list[Call]:
         """The pairs of all three uses."""

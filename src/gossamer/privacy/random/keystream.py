@@ -4,11 +4,14 @@ This is the only secret source of the privacy core. `noise.py` says how these by
 """
 
 import os
+import threading
 
 import numpy as np
 import torch
 from cryptography.hazmat.primitives.ciphers import Cipher, CipherContext, algorithms, modes
 from torch import Tensor
+
+from gossamer.errors import RequestError
 
 SPARE = 15  # bytes that the cipher wants beyond what it writes
 WORDS = 16  # of 32 bits, in a block of ChaCha20
@@ -37,7 +40,7 @@ class Keystream:
 
     def seek(self, position: int) -> None:
         """Go to a byte of the stream of a fixed key; without one, to the start of a fresh stream."""
-        self._process = os.getpid()
+        self._process, self._thread = os.getpid(), 0
         if self._fixed is None:
             mode = modes.GCM(os.urandom(12)) if _wide_registers() else modes.CTR(os.urandom(_BLOCK))
             self._encryptor = Cipher(algorithms.AES(os.urandom(16)), mode).encryptor()
@@ -60,6 +63,7 @@ class Keystream:
         """The next bytes, into a buffer that holds `SPARE` more."""
         if self._fixed is None and (self._process != os.getpid() or self.position > _ONE_KEY - size):
             self.seek(0)
+        self._thread = _same_thread(self._thread)
         if len(self._zeros) != size:
             self._zeros = bytes(size)
         self._encryptor.update_into(self._zeros, buffer)
@@ -68,6 +72,19 @@ class Keystream:
     def words(self, count: int) -> np.ndarray:
         """The next 64-bit words. uint64 [count], a buffer that the next call overwrites."""
         return self.take(8 * count).view(np.uint64)
+
+
+def _same_thread(first: int) -> int:
+    """The thread that asks, which must be the first that asked: buffers are shared, so two would spoil each other's noise.
+
+    first: 0 where none has asked yet. Raises RequestError.
+    """
+    here = threading.get_ident()
+    if first not in (0, here):
+        raise RequestError(
+            "two threads take random numbers from one Rng, which spoils them. Give each thread an Rng of its own."
+        )
+    return here
 
 
 def _wide_registers() -> bool:
@@ -91,7 +108,7 @@ class DeviceKeystream:
 
     def seek(self, position: int) -> None:
         """Go to a block of the stream of a fixed key; without one, to the start of a fresh stream."""
-        self._process = os.getpid()
+        self._process, self._thread = os.getpid(), 0
         key = np.frombuffer(os.urandom(32) if self._fixed is None else self._fixed, dtype="<i4")
         self._head = torch.tensor([*_CONSTANTS, *key.tolist()], dtype=torch.int32)[:, None]
         self._sent = self._head  # the same, where it was last wanted
@@ -102,6 +119,7 @@ class DeviceKeystream:
         blocks = out.shape[1]
         if self._fixed is None and (self._process != os.getpid() or self.position > _BLOCKS - blocks):
             self.seek(0)
+        self._thread = _same_thread(self._thread)
         if self._sent.device != out.device:
             self._sent = self._head.to(out.device)
         counter = torch.arange(self.position, self.position + blocks, device=out.device)  # int64

@@ -53,6 +53,9 @@ The file has over 400 lines, because a reviewer of the noise needs the argument 
 import hashlib
 import math
 from bisect import bisect_right
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import lru_cache
 from typing import Any
 
@@ -83,7 +86,7 @@ class Rng:
     """All randomness of a run.
 
     Noise, sampling and the choices inside queries have keystreams of their own. So how many random numbers a data set needs
-    cannot move the noise.
+    cannot move the noise. One thread uses it: another is refused.
 
     Args:
         seed: fixes the public streams.
@@ -169,7 +172,7 @@ class Rng:
 
     def uniform(self, n: int) -> np.ndarray:
         """Secret numbers for a query: uniform on the multiples of 2^-53 in [0, 1). float64 [n]"""
-        return (self._secret["query"].words(n) >> np.uint64(11)) * 2.0**-53
+        return (self._choosing._secret["query"].words(n) >> np.uint64(11)) * 2.0**-53
 
     def integers(self, n: int, high: int) -> np.ndarray:
         """Secret numbers for a query: uniform over 0 ... high - 1, without bias. int64 [n]
@@ -177,7 +180,7 @@ class Rng:
         Raises:
             ValueError: high is below 1 or above 2^63.
         """
-        return _integers(self._secret["query"], n, high)
+        return _integers(self._choosing._secret["query"], n, high)
 
     @torch.inference_mode()
     def normals(self, n: int, device: torch.device | str) -> Tensor:
@@ -188,7 +191,7 @@ class Rng:
         if not _makes_its_own(torch.device(device)):
             return torch.randn(n, generator=self.secret_generator())
         made = torch.zeros(n, device=device)
-        self._add_normals_(made, 1.0, self._device_query)
+        self._add_normals_(made, 1.0, self._choosing._device_query)
         return made
 
     def common_integers(self, n: int, high: int) -> np.ndarray:
@@ -211,9 +214,14 @@ class Rng:
         generator = torch.Generator()
         generator.manual_seed(0)  # leaves the "state used up" mark, so that the first draw mixes the new state
         state = generator.get_state()
-        words = self._secret["generator"].take(4 * _TWISTER_WORDS).view(np.uint32).astype(np.int64)
+        words = self._choosing._secret["generator"].take(4 * _TWISTER_WORDS).view(np.uint32).astype(np.int64)
         state.view(torch.int64)[3 : 3 + _TWISTER_WORDS] = torch.from_numpy(words)
         return generator.set_state(state)
+
+    @property
+    def _choosing(self) -> "Rng":
+        """The source of choices inside queries: this one, but in a rehearsal."""
+        return _REHEARSED.get() or self
 
     def public(self, name: str) -> torch.Generator:
         """The public stream of that name, a CPU generator that `seed` and the name fix. Created once."""
@@ -332,6 +340,19 @@ class Rng:
         return drawn
 
 
+@contextmanager
+def rehearsal() -> Iterator[None]:
+    """Inside, choices of queries are the same every time, for a query that is asked about made-up records. All else is as ever.
+
+    Such an answer must not leave: its choices are known. Afterwards no stream has moved.
+    """
+    token = _REHEARSED.set(Rng(noise_seed=0))
+    try:
+        yield
+    finally:
+        _REHEARSED.reset(token)
+
+
 def _integers(stream: Keystream, n: int, high: int) -> np.ndarray:
     """Uniform over 0 ... high - 1. int64 [n]"""
     if not 1 <= high <= 1 << 63:
@@ -343,6 +364,9 @@ def _integers(stream: Keystream, n: int, high: int) -> np.ndarray:
         accepted = words[words <= largest] % np.uint64(high)
         numbers = np.concatenate([numbers, accepted.astype(np.int64)])
     return numbers
+
+
+_REHEARSED: ContextVar[Rng | None] = ContextVar("_REHEARSED", default=None)
 
 
 class _Pass:
