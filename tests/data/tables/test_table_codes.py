@@ -52,9 +52,22 @@ def test_categories():
 
 
 def test_objects_of_pandas():
-    column = Column(name="x", kind="category", values=("None", "2020-01-04T00:00:00", "5"), missing=True)
-    assert codes(column, np.array([None, "None", pd.NA, pd.NaT, NAN, "", 5, 5.0], object)) == [3, 0, 3, 3, 3, 3, 2, 2]
-    assert codes(column, pd.Series(pd.to_datetime(["2020-01-04", None])).to_numpy("M8[ns]")) == [1, 3]
+    column = Column(name="x", kind="category", values=("None", "a"), missing=True)
+    assert codes(column, np.array([None, "None", pd.NA, pd.NaT, NAN, "", b"a"], object)) == [2, 0, 2, 2, 2, 2, 1]
+    numbers = Column(name="x", kind="category", values=("a", "5"), missing=True)
+    assert codes(numbers, np.array([5, 5.0, "5", "05", " 5.0", decimal.Decimal("5.00"), None, "a"], object)) == [
+        1
+    ] * 6 + [2, 0]
+
+
+def test_times_are_no_categories():
+    """pyarrow makes times of texts, and writes them in another way."""
+    times = pd.Series(pd.to_datetime(["2020-01-04", None])).to_numpy("M8[ns]")
+    column = Column(name="x", kind="category", values=("2020-01-04",), missing=True, outside="other")
+    for values in (times, [datetime.date(2020, 1, 4)], [datetime.time(12)], np.array([1], "m8[s]")):
+        assert "numbers or dates are there in place of text" in fault(
+            column, np.array(values, getattr(values, "dtype", object))
+        )
 
 
 def test_whole_numbers():
