@@ -239,11 +239,11 @@ def spelled(unit_id: str) -> str:
 
 
 def number_of(text: str) -> int | float | None:
-    """The number that a text is. None: it is none. Python's own spelling 1_000 is none."""
+    """The number that a text is; 0x1A is 26. None: it is none. Python's own spelling 1_000 is none."""
     if "_" in text or not text.isascii():
         return None
     try:
-        return int(text)
+        return int(text, 16 if text[:2] in ("0x", "0X") else 10)
     except ValueError:
         try:
             return float(text)

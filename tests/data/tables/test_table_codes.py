@@ -13,6 +13,7 @@ from gossamer.data.tables.card import TableCard
 from gossamer.data.tables.column import Column
 from gossamer.data.tables.decode import decode, texts, to_numbers
 from gossamer.data.tables.encode import Encoder, Faults
+from gossamer.data.tables.read import read_table
 from gossamer.errors import CardError, DataError
 
 NAN = float("nan")
@@ -64,10 +65,14 @@ def test_times_are_no_categories():
     """pyarrow makes times of texts, and writes them in another way."""
     times = pd.Series(pd.to_datetime(["2020-01-04", None])).to_numpy("M8[ns]")
     column = Column(name="x", kind="category", values=("2020-01-04",), missing=True, outside="other")
-    for values in (times, [datetime.date(2020, 1, 4)], [datetime.time(12)], np.array([1], "m8[s]")):
-        assert "numbers or dates are there in place of text" in fault(
-            column, np.array(values, getattr(values, "dtype", object))
-        )
+    card = TableCard(columns=(column,), declared_size=9)
+    for values in (times, [datetime.date(2020, 1, 4)], [None, datetime.time(12)], np.array([1], "m8[s]")):
+        with pytest.raises(DataError, match="column 'x': there are numbers or dates in place of text"):
+            read_table({"x": values}, card)
+    assert read_table({"x": [None, pd.NaT, "2020-01-04"]}, card).codes[:, 0].tolist() == [2, 2, 0]
+    assert codes(Column(name="x", kind="category", values=("2020-01-04T00:00:00",), missing=True), times) == [0, 1], (
+        "a file"
+    )
 
 
 def test_whole_numbers():

@@ -58,7 +58,7 @@ def test_a_data_frame_has_types_and_missing_values():
     assert frame.dtypes.astype(str).tolist()[0] == "Int64"
     assert [str(kind) for kind in frame.dtypes[["day", "n"]]] == ["datetime64[s]", "int64"]
     assert frame.isna().any().tolist() == [True, True, True, True, False]
-    with pytest.raises(DataError, match="column 'day': numbers or dates are there in place of text"):
+    with pytest.raises(DataError, match="column 'day': there are numbers or dates in place of text"):
         read_table(frame, CARD)  # as pandas reads 01.02.2020 for the second of January
     day = Column(name="day", kind="date", bounds=("2020-01-01", "2020-12-31"), missing=True)
     plain = TableCard(columns=(*CARD.columns[:2], day, *CARD.columns[3:]), declared_size=100)

@@ -1,5 +1,6 @@
 """A column that any library holds, as an array; and the ids of units in it, as text."""
 
+import datetime
 import decimal
 from collections.abc import Sequence
 from typing import Any
@@ -10,6 +11,9 @@ from gossamer.data.labels import text_of
 from gossamer.data.readers.in_memory import array_of
 from gossamer.data.units import LARGEST, ROUNDED, WORDS
 from gossamer.errors import DataError
+
+_NO_IDS = (bool, list, tuple, dict, set, datetime.date, datetime.time, datetime.timedelta)
+"""Programs that guess types make some of these of texts, and several texts become one."""
 
 
 def unit_ids(values: Any, where: str) -> list[str]:
@@ -51,10 +55,12 @@ def _id_of(value: Any, largest: float, where: str, at: int) -> str:
         value = value.item()  # of NumPy or of a tensor
     if isinstance(value, float) and np.isfinite(value) and abs(value) >= largest:
         raise DataError(f"{place}: {ROUNDED}")
-    if isinstance(value, bool | list | tuple | dict | set) or getattr(value, "ndim", 0):
-        raise DataError(f"{place}: the id of the unit must be a whole number or text")
     text = format(value, "f") if isinstance(value, decimal.Decimal) else str(value)
-    return "" if text.casefold() in WORDS else text
+    if text.casefold() in WORDS:
+        return ""
+    if isinstance(value, _NO_IDS) or getattr(value, "ndim", None):
+        raise DataError(f"{place}: the id of the unit must be a whole number or text")
+    return text
 
 
 def column_array(values: Any) -> np.ndarray:

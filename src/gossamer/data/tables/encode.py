@@ -26,8 +26,9 @@ _NAN = "nan"
 _EPOCH = datetime.datetime(1970, 1, 1)
 _TRUTH = {"true": 1, "false": 0}
 _HEXADECIMAL = re.compile("0x[0-9a-f]+")
-_NUMBERS = (int, float, np.number, np.bool_, decimals.Decimal)
-_TIMES = (datetime.date, datetime.time, datetime.timedelta, np.datetime64, np.timedelta64)
+_FLOATS: tuple[type, ...] = (float, np.floating)
+_NUMBERS: tuple[type, ...] = (int, float, np.number, np.bool_, decimals.Decimal)
+_TIMES: tuple[type, ...] = (datetime.date, datetime.time, datetime.timedelta, np.datetime64, np.timedelta64)
 _THOUSANDS = re.compile(r"[+-]?\d{1,3}(\.\d{3})+(,\d*)?")
 _MOST_REMEMBERED = 100_000
 _MOST_KINDS = 20
@@ -41,8 +42,8 @@ _FAULTS = {
     _WHOLE: 'the number is not whole. Declare kind = "number" in the card',
     _DATE: "the text is no date of the declared format, which is 2031-12-24 where the card says none",
     _OUTSIDE: 'the value is outside the bounds. Say outside = "clip" or "other" in the card, or correct the bounds',
-    _GUESSED: "numbers or dates are there in place of text, and whoever guessed them may have changed values: 01000 to 1000, "
-    "or 1.500 to 1.5. Read the column as text (pandas: dtype=str), or give the path",
+    _GUESSED: "there are numbers or dates in place of text, and who guessed them may have changed values: 01000 to 1000, or "
+    "1.500 to 1.5. Give the path of the CSV, or keep the column as text (pandas: dtype=str)",
 }
 
 
@@ -82,10 +83,7 @@ class Encoder:
     def __init__(self, card: TableCard, faults: Faults, *, guessed: bool = False) -> None:
         self._faults = faults
         self._columns = [
-            (
-                column,
-                _Categories(column) if column.kind == "category" else _Numbers(column, card.decimal, guessed=guessed),
-            )
+            (column, (_Categories if column.kind == "category" else _Numbers)(column, card.decimal, guessed=guessed))
             for column in card.columns
         ]
 
@@ -128,9 +126,8 @@ def texts_of(raw: Raw, decimal: str = ".") -> Sequence[str]:
 def _text(value: Any, decimal: str) -> str:
     if isinstance(value, bytes):
         return value.decode("utf-8", "replace")
-    value = (
-        float(value) if isinstance(value, np.floating) else value
-    )  # in single precision too, as in an array of numbers
+    if isinstance(value, np.floating):
+        value = float(value)  # of single precision too, as in an array of numbers
     if isinstance(value, float) and value.is_integer():
         return str(int(value))
     if isinstance(value, float) and math.isfinite(value):
@@ -171,18 +168,16 @@ class _Categories:
     Else texts are compared as texts, and numbers are refused.
     """
 
-    def __init__(self, column: Column) -> None:
+    def __init__(self, column: Column, _: str, *, guessed: bool) -> None:
         self._codes = {value: code for code, value in enumerate(column.values)}
-        guessed = [(_guess(value), value) for value in column.values]
-        numbers = {number: self._codes[value] for number, value in guessed if number is not None}
+        found = [(number, value) for value in column.values if (number := _guess(value)) is not None]
+        numbers = {number: self._codes[value] for number, value in found}
         self.words = any(value.casefold() in MISSING_WORDS for value in column.values)
-        plain = all(
-            number is None or value.casefold() in _TRUTH or _text(number, ".") == value for number, value in guessed
-        )
-        one_each = len(numbers) == sum(number is not None for number, _ in guessed)
-        self._numbers: Mapping[Any, int] | None = numbers if plain and one_each and not self.words else None
+        plain = all(value.casefold() in _TRUTH or _text(number, ".") == value for number, value in found)
+        self._numbers: Mapping[Any, int] = numbers if plain and len(numbers) == len(found) and not self.words else {}
         rounded = any(abs(number) >= LARGEST for number in numbers)
-        self.refused = _TIMES + (_NUMBERS if self._numbers is None else (float, np.floating) if rounded else ())
+        self.refused = _NUMBERS if (found or self.words) and not self._numbers else _FLOATS if rounded else ()
+        self.refused += _TIMES if guessed else ()
         self._cased = {value.casefold() for value in column.values}
         self._missing = _MISSING if column.missing_code is None else column.missing_code
         self._other = column.other_code
@@ -207,7 +202,7 @@ class _Categories:
         code = self._codes.get(clean)
         if code is None and clean.casefold() in MISSING_WORDS:
             code = self._missing
-        elif code is None and self._numbers is not None:
+        elif code is None:
             code = self._numbers.get(_guess(clean))
         if code is None:
             code = self._other if self._other is not None else _CASE if clean.casefold() in self._cased else _UNKNOWN
@@ -287,9 +282,8 @@ class _Numbers:
 
     def __init__(self, column: Column, decimal: str, *, guessed: bool) -> None:
         self._column, self._parser = column, _Parser(column, decimal)
-        refused: tuple[type, ...] = (float, np.floating) if decimal == "," else ()
-        if column.kind == "date":
-            refused = _NUMBERS + _TIMES if column.format else _NUMBERS
+        of_dates = _NUMBERS + _TIMES if column.format else _NUMBERS
+        refused = of_dates if column.kind == "date" else _FLOATS if decimal == "," else ()
         self.refused = refused if guessed else ()
 
     def __call__(self, raw: Raw) -> np.ndarray:
