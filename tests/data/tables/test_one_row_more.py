@@ -175,7 +175,6 @@ READERS: dict[str, Callable[[str], Any]] = {
     "pandas, categories": lambda text: pd.read_csv(io.StringIO(text), dtype="category"),
     "pandas, dates": lambda text: pd.read_csv(io.StringIO(text), parse_dates=["x"]),
     "pandas, no missing words": lambda text: pd.read_csv(io.StringIO(text), keep_default_na=False),
-    "pandas by pyarrow": lambda text: pd.read_csv(io.StringIO(text), engine="pyarrow"),
     "pyarrow": lambda text: csv.read_csv(io.BytesIO(text.encode())),
     "polars": polars_of,
     "polars, dates": lambda text: polars_of(text, try_parse_dates=True),
