@@ -109,8 +109,13 @@ def test_one_list_serves_both_splits(tmp_path: Path) -> None:
         (lambda rows: [*rows, ("2/x.png", "ann")], "line 8: DATA has no such picture"),
         (lambda rows: [*rows, ("../2/c.png", "ann")], "line 8: DATA has no such picture"),
         (lambda rows: [rows[0], ("1/b.png", ""), *rows[2:]], "line 3: this record has no unit"),
-        (lambda rows: [rows[0], ("1/b.png", " -1 "), *rows[2:]], "line 3: this record has no unit"),
-        (lambda rows: [rows[0], ("1/b.png", "-1.0"), *rows[2:]], "line 3: this record has no unit"),
+        (lambda rows: [rows[0], ("1/b.png", "  "), *rows[2:]], "line 3: this record has no unit"),
+        (lambda rows: [rows[0], ("1/b.png", "#N/A"), *rows[2:]], "line 3: the id of the unit is a word that"),
+        (lambda rows: [rows[0], ("1/b.png", "4.61E+18"), *rows[2:]], "line 3: .* different ids may have become one"),
+        (
+            lambda rows: [rows[0], ("1/b.png", "9007199254740994.0"), *rows[2:]],
+            "line 3: .* different ids may have become",
+        ),
         (lambda rows: [rows[0], ("1/b.png", "NaN"), *rows[2:]], "line 3: the id of the unit is a word that"),
         (lambda rows: [rows[0], ("1/b.png", "x,y"), *rows[2:]], "line 3: the line does not fit the first one"),
     ],
@@ -121,8 +126,10 @@ def test_one_list_serves_both_splits(tmp_path: Path) -> None:
         "of nothing",
         "from above",
         "empty",
-        "negative",
-        "-1.0",
+        "a space",
+        "a word of spreadsheets",
+        "rounded by a spreadsheet",
+        "rounded by pandas",
         "a word",
         "too long",
     ],
@@ -185,10 +192,9 @@ def test_a_folder_of_each_unit_below_its_classes(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "ids", [[70, -1, 30, 70, -1, 30], ["x", "", "a", " x ", "-1", "a"], [b"x", b"", b"a", b"x", b"-1", b"a"]]
+    "ids", [[70.0, np.nan, 30, 70, np.nan, 30], ["x", "", "a", " x ", " ", "a"], [b"x", b"", b"a", b"x", b" ", b"a"]]
 )
 def test_ids_are_numbers_or_text_and_a_missing_one_is_refused(tmp_path: Path, ids: list[Any]) -> None:
-    """All ids -1 once made every record a unit of its own, certified as a writer's."""
     spec = npz(tmp_path / "ids.npz", who=np.array(ids)) + ":who"
     data = npz(tmp_path / "a.npz", images=PICTURES, labels=LABELS)
     with pytest.raises(
@@ -199,11 +205,34 @@ def test_ids_are_numbers_or_text_and_a_missing_one_is_refused(tmp_path: Path, id
     assert records.units is not None and records.names is not None
     assert records.units.dtype == np.int64
     assert records.units.tolist() == [1, 2, 0, 1, 3, 0]
-    assert records.names.tolist() == [*sorted({str(ids[0]).strip("b'"), str(ids[2]).strip("b'")}), "", ""]
-    assert records.population == 4
-    alone = npz(tmp_path / "alone.npz", who=np.full(6, -1)) + ":who"
-    with pytest.raises(DataError, match="index 0"):
-        read(data, split="train", units=alone)
+    assert records.names.tolist() == [*(["30", "70"] if ids[0] == 70 else ["a", "x"]), "", ""]
+    assert records.population == 4 and records.without_id == 2
+
+
+def test_a_negative_number_is_an_id(tmp_path: Path) -> None:
+    """Half of all signed hashes are negative. They were taken for missing ids, so that each record was a person."""
+    data = npz(tmp_path / "a.npz", images=PICTURES, labels=LABELS, who=np.array([-7, -1, -(2**62), -7, -1, 5]))
+    found = read(data, split="train", units=":who")
+    assert (found.population, found.without_id) == (4, 0)
+    listing = listed(tmp_path / "people.csv", list(zip(NAMES, ["-7", "-1", "x", "-7.0", " -1", "-7"], strict=True)))
+    assert read(str(folder(tmp_path / "data")), split="train", units=listing).population == 3
+
+
+@pytest.mark.parametrize(
+    ("texts", "people"),
+    [
+        (["12", "12.0", "012", "+12", "12.", " 1.2e1 "], 1),
+        (["0.5", ".50", "5e-1", "-0", "0", "-0.0"], 2),
+        (["1_2", "12", "\uff11\uff12", "P12", "12a", "1.2.3"], 6),
+        (["4611686018427387905", "4611686018427387904", "04611686018427387905", "12e34", "12e340", "1e999"], 5),
+        (["true", "True", "0x1a", "26", "inf", "e5"], 5),
+    ],
+    ids=["whole", "parts", "texts", "long", "words"],
+)
+def test_a_number_is_one_id_however_it_is_written(tmp_path: Path, texts: list[str], people: int) -> None:
+    """As numbers in a column of numbers: else one id that is no number would decide whose records the others are."""
+    data = npz(tmp_path / "a.npz", images=PICTURES, labels=LABELS, who=np.array(texts))
+    assert read(data, split="train", units=":who").population == people
 
 
 def test_one_person_in_two_spellings_is_one_unit(tmp_path: Path) -> None:
@@ -227,14 +256,18 @@ def test_arrays_that_do_not_fit_are_refused(tmp_path: Path) -> None:
     arrays = {
         "who": np.arange(6),
         "short": np.arange(5),
-        "f": np.ones(6),
+        "f": np.ones((6, 1)),
+        "truth": np.ones(6, bool),
+        "single": np.arange(6, dtype=np.float32) + 2**24,
         "bad": np.array([b"\xff"] * 6),
         "beyond": beyond,
     }
     ids = npz(tmp_path / "ids.npz", **arrays)
     for key, says in (
         ("short", r"6 records need one unit each.*same split"),
-        ("f", "whole numbers or text, not float64"),
+        ("f", r"whole numbers or text, one for each record, and not float64 of shape \[6, 1\]"),
+        ("truth", "whole numbers or text, .* not bool"),
+        ("single", "index 0 .*different ids may have become one"),
         ("client", "no key client; the keys are: who, short, f"),
         ("bad", "index 0 .*not text in UTF-8"),
         ("beyond", "holds what is no text"),

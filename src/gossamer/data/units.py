@@ -18,7 +18,6 @@ from typing import Any, Literal, Self
 
 import numpy as np
 
-from gossamer.data.labels import text_of
 from gossamer.data.problems import Problems
 from gossamer.errors import DataError
 
@@ -43,6 +42,11 @@ class Grouped(ABC):
     def population(self) -> int:
         """Number of units: what a mechanism samples from."""
         return len(self) if self.units is None else len(self._by_unit[1]) - 1
+
+    @property
+    def without_id(self) -> int:
+        """Number of records without an id, each of which is a unit of its own. Private: for the terminal only."""
+        return 0 if self.names is None else int((self.names == "").sum())
 
     def take(self, unit_numbers: np.ndarray) -> Self:
         """The records of some units. unit_numbers: int64, in rising order; units are renumbered from 0."""
@@ -75,8 +79,17 @@ class Grouped(ABC):
 
 _TOGETHER = 1.5
 """Pictures of a group, on average, from which names look like those of several pictures of a person."""
-_NO_NUMBER = re.compile(r"-\d+(\.0*)?$")
-_WORDS = ("nan", "none", "null", "na", "n/a", "<na>", "nat")
+WORDS = (
+    "nan", "none", "null", "na", "n/a", "<na>", "nat", "-nan", "#n/a", "#na", "#n/a n/a", "1.#ind", "-1.#ind", "1.#qnan",
+    "-1.#qnan",
+)  # fmt: skip
+"""What programs write for a missing value, or read as one, in any case."""
+LARGEST = 2.0**53
+"""From here, neighbouring whole numbers are one floating-point number."""
+ROUNDED = (
+    "the id of the unit is a floating-point number above 2^53, where different ids may have become one. Give ids as whole "
+    "numbers or as text: pandas makes such numbers of whole ones where one is missing, and spreadsheets of long ones"
+)
 
 
 @dataclass(frozen=True)
@@ -109,33 +122,20 @@ def matched(spec: Any) -> Matched:
 
 
 def numbered(ids: Sequence[str], missing: Missing, place: Callable[[int], str]) -> Units:
-    """Units from one id per record, [N]. Space around an id does not count, nor how an accent is composed.
+    """Units from one id per record, [N], spelled as `spelled` says. An empty id is missing, and no other.
 
-    An empty id or a negative number is missing. place: from a position to the place of its id, for messages.
+    place: from a position to the place of its id, for messages.
 
     Raises:
-        DataError: missing ids that are refused, or words that may mean one; names their places.
+        DataError: missing ids that are refused, words that may mean one, and rounded numbers; names their places.
     """
-    names_so_far, problems = [], Problems()
+    name_of, problems = {unit_id: spelled(unit_id) for unit_id in set(ids)}, Problems()
+    wrong = {unit_id: _problem(name, missing) for unit_id, name in name_of.items()}
     for index, unit_id in enumerate(ids):
-        name = _same_spelling(unit_id)
-        if name.casefold() in _WORDS:
-            problems.add(
-                place(index),
-                "the id of the unit is a word that often means a missing one (nan, none, null, NA). Leave a missing id empty, "
-                "or rename the unit",
-            )
-        if _NO_NUMBER.match(name):
-            name = ""
-        if not name and missing == "refuse":
-            problems.add(
-                place(index),
-                "this record has no unit, and a unit without all its records is not protected. Give the id, "
-                'or say missing_unit = "own" in the card if such a record is a unit of its own',
-            )
-        names_so_far.append(name)
+        if wrong[unit_id]:
+            problems.add(place(index), wrong[unit_id])
     problems.refuse()
-    names = np.array(names_so_far, dtype=np.str_)
+    names = np.array([name_of[unit_id] for unit_id in ids], dtype=np.str_)
     alone = names == ""
     repeated, several = np.unique(names[~alone], return_inverse=True)
     numbers = np.empty(len(names), np.int64)
@@ -144,30 +144,14 @@ def numbered(ids: Sequence[str], missing: Missing, place: Callable[[int], str]) 
     return Units(numbers, np.concatenate([repeated, np.full(int(alone.sum()), "", dtype=repeated.dtype)]))
 
 
-def from_array(values: np.ndarray, count: int, missing: Missing, *, where: str) -> Units:
-    """Units from an array [N], aligned with the records: whole numbers, or text. Raises DataError."""
-    if values.dtype.kind not in "uiUS":
+def from_array(ids: Sequence[str], count: int, missing: Missing, *, where: str) -> Units:
+    """Units from one id per record, in the order of the records. count: of the records. Raises DataError."""
+    if len(ids) != count:
         raise DataError(
-            f"{where}: the ids of units must be whole numbers or text, not {values.dtype}; a missing one is negative or empty"
-        )
-    if values.shape != (count,):
-        raise DataError(
-            f"{where}: {count} records need one unit each, and the shape here is {list(values.shape)}: "
+            f"{where}: {count} records need one unit each, and there are {len(ids)} ids: "
             "check that both come from the same split"
         )
-
-    def place(index: int) -> str:
-        return f"{where}, index {index} (counted from 0)"
-
-    if values.dtype.kind != "S":
-        return numbered(text_of(values, where=where), missing, place)
-    ids: list[str] = []
-    try:
-        for raw in values.tolist():
-            ids.append(raw.decode())
-    except UnicodeDecodeError:
-        raise DataError(f"{place(len(ids))}: the id of the unit is not text in UTF-8") from None
-    return numbered(ids, missing, place)
+    return numbered(ids, missing, lambda index: f"{where}, index {index} (counted from 0)")
 
 
 def from_csv(path: Path, pictures: Sequence[str], others: Sequence[str], missing: Missing) -> Units:
@@ -224,7 +208,7 @@ def from_pattern(pattern: str, pictures: Sequence[str], missing: Missing) -> Uni
     texts = pictures if "/" in pattern else [PurePosixPath(name).name for name in pictures]
     found = [expression.search(text) for text in texts]
     ids = ["" if match is None else match[1] or "" for match in found]
-    without = sum(not _same_spelling(unit_id) for unit_id in ids)
+    without = sum(not spelled(unit_id) for unit_id in ids)
     if without and missing == "refuse":
         raise DataError(
             f"--units {pattern}: {without:,} of {len(ids):,} names of pictures do not match, and a unit without all its "
@@ -234,16 +218,54 @@ def from_pattern(pattern: str, pictures: Sequence[str], missing: Missing) -> Uni
 
 
 def pseudonym(unit_id: str) -> str:
-    """A hash of an id, the same for every run; the id itself if it is missing, or a word that may mean so."""
-    name = _same_spelling(unit_id)
-    if not name or name.casefold() in _WORDS or _NO_NUMBER.match(name):
+    """A hash of an id, the same for every run; the id itself if it is missing, or may be."""
+    name = spelled(unit_id)
+    if not name or _problem(name, "own"):
         return name
     return hashlib.blake2b(name.encode(errors="surrogatepass"), digest_size=16, person=b"dicom unit").hexdigest()
 
 
-def _same_spelling(unit_id: str) -> str:
-    """An id without space around it, its accents composed."""
-    return unicodedata.normalize("NFC", unit_id).strip()
+def spelled(unit_id: str) -> str:
+    """An id without space around it, its accents composed. A number is one id, however it is written: 7, 07 and 7.0.
+
+    Programs that guess types read all of these as one number, but only where each id in a column is a number. So one id would
+    otherwise decide whose records others are.
+    """
+    name = unicodedata.normalize("NFC", unit_id).strip()
+    number = number_of(name)
+    if number is None or not abs(number) < LARGEST:  # also not a number
+        return str(number) if isinstance(number, int) else name
+    return str(int(number) if number == int(number) else number)
+
+
+def number_of(text: str) -> int | float | None:
+    """The number that a text is; 0x1A is 26. None: it is none. Python's own spelling 1_000 is none."""
+    if "_" in text or not text.isascii():
+        return None
+    try:
+        return int(text, 16 if text[:2] in ("0x", "0X") else 10)
+    except ValueError:
+        try:
+            return float(text)
+        except ValueError:
+            return None
+
+
+def _problem(name: str, missing: Missing) -> str:
+    """What is wrong with an id; empty: nothing."""
+    if name.casefold() in WORDS:
+        return (
+            "the id of the unit is a word that often means a missing one (nan, none, null, NA). Leave a missing id empty, "
+            "or rename the unit"
+        )
+    if isinstance(number := number_of(name), float) and abs(number) >= LARGEST and {*".+"} & {*name}:
+        return ROUNDED  # without these signs it may be a text such as 12e34
+    if not name and missing == "refuse":
+        return (
+            "this record has no unit, and a unit without all its records is not protected. Give the id, "
+            'or say missing_unit = "own" in the card if such a record is a unit of its own'
+        )
+    return ""
 
 
 def grouping(pictures: Sequence[str], classes: int) -> str:

@@ -199,15 +199,22 @@ def test_patients_are_read_from_the_head_and_only_a_hash_is_kept(tmp_path, monke
     assert again.names.tolist() == found.names.tolist()  # a public share and a split go by the name
 
 
-@pytest.mark.parametrize("missing", ["", "-1", "none"])
+@pytest.mark.parametrize("missing", ["", " ", "none", "1.5E+18"])
 def test_a_missing_patient_is_refused_and_no_id_is_printed(tmp_path, missing):
     data = patients(tmp_path, ["P-77", missing, "P-88", "P-77"])
     with pytest.raises(DataError) as refused:
         read(data, split="train", units="dicom:PatientID", pixel_range=(0, 4095))
     assert "1/1: " in str(refused.value) and "P-" not in str(refused.value)
-    if missing != "none":
+    if not missing.strip():
         alone = read(data, split="train", units="dicom:PatientID", pixel_range=(0, 4095), missing_unit="own")
         assert alone.population == 3
+
+
+def test_a_patient_with_a_negative_number_is_a_patient(tmp_path):
+    """They were taken for missing, and each scan for a patient. Their number was kept as it is."""
+    data = patients(tmp_path, ["-7", "P-88", "-7.0", "-7"])
+    found = read(data, split="train", units="dicom:PatientID", pixel_range=(0, 4095))
+    assert found.population == 2 and all(len(name) == 32 for name in found.names)
 
 
 def test_units_from_heads_that_are_not_there(tmp_path):

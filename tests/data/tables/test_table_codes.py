@@ -13,6 +13,7 @@ from gossamer.data.tables.card import TableCard
 from gossamer.data.tables.column import Column
 from gossamer.data.tables.decode import decode, texts, to_numbers
 from gossamer.data.tables.encode import Encoder, Faults
+from gossamer.data.tables.read import read_table
 from gossamer.errors import CardError, DataError
 
 NAN = float("nan")
@@ -52,9 +53,26 @@ def test_categories():
 
 
 def test_objects_of_pandas():
-    column = Column(name="x", kind="category", values=("None", "2020-01-04T00:00:00", "5"), missing=True)
-    assert codes(column, np.array([None, "None", pd.NA, pd.NaT, NAN, "", 5, 5.0], object)) == [3, 0, 3, 3, 3, 3, 2, 2]
-    assert codes(column, pd.Series(pd.to_datetime(["2020-01-04", None])).to_numpy("M8[ns]")) == [1, 3]
+    column = Column(name="x", kind="category", values=("None", "a"), missing=True)
+    assert codes(column, np.array([None, "None", pd.NA, pd.NaT, NAN, "", b"a"], object)) == [2, 0, 2, 2, 2, 2, 1]
+    numbers = Column(name="x", kind="category", values=("a", "5"), missing=True)
+    assert codes(numbers, np.array([5, 5.0, "5", "05", " 5.0", decimal.Decimal("5.00"), None, "a"], object)) == [
+        1
+    ] * 6 + [2, 0]
+
+
+def test_times_are_no_categories():
+    """pyarrow makes times of texts, and writes them in another way."""
+    times = pd.Series(pd.to_datetime(["2020-01-04", None])).to_numpy("M8[ns]")
+    column = Column(name="x", kind="category", values=("2020-01-04",), missing=True, outside="other")
+    card = TableCard(columns=(column,), declared_size=9)
+    for values in (times, [datetime.date(2020, 1, 4)], [None, datetime.time(12)], np.array([1], "m8[s]")):
+        with pytest.raises(DataError, match="column 'x': there are numbers or dates in place of text"):
+            read_table({"x": values}, card)
+    assert read_table({"x": [None, pd.NaT, "2020-01-04"]}, card).codes[:, 0].tolist() == [2, 2, 0]
+    assert codes(Column(name="x", kind="category", values=("2020-01-04T00:00:00",), missing=True), times) == [0, 1], (
+        "a file"
+    )
 
 
 def test_whole_numbers():

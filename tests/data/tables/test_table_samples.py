@@ -13,7 +13,7 @@ from gossamer.data.tables.column import Column
 from gossamer.data.tables.decode import decode
 from gossamer.data.tables.read import read_table
 from gossamer.data.tables.samples import TableSamples, write_table_samples
-from gossamer.errors import CardError, RequestError, RunFolderError
+from gossamer.errors import CardError, DataError, RequestError, RunFolderError
 
 CARD = TableCard(
     columns=(
@@ -58,7 +58,11 @@ def test_a_data_frame_has_types_and_missing_values():
     assert frame.dtypes.astype(str).tolist()[0] == "Int64"
     assert [str(kind) for kind in frame.dtypes[["day", "n"]]] == ["datetime64[s]", "int64"]
     assert frame.isna().any().tolist() == [True, True, True, True, False]
-    assert np.array_equal(read_table(frame, CARD).codes, samples().codes)
+    with pytest.raises(DataError, match="column 'day': there are numbers or dates in place of text"):
+        read_table(frame, CARD)  # as pandas reads 01.02.2020 for the second of January
+    day = Column(name="day", kind="date", bounds=("2020-01-01", "2020-12-31"), missing=True)
+    plain = TableCard(columns=(*CARD.columns[:2], day, *CARD.columns[3:]), declared_size=100)
+    assert np.array_equal(read_table(frame, plain).codes, samples().codes)
     assert set(frame["sum"].dropna()) == {"=1+1", "a,b", 'q"', "<i>", "other"}
 
 

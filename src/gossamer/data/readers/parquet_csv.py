@@ -213,17 +213,15 @@ def _class_names(schema: Any, column: str, path: Path) -> tuple[str, ...]:
 
 
 def column_of(paths: Sequence[Path], key: str) -> np.ndarray:
-    """A column of whole numbers or text of .parquet or .arrow files; a missing one is -1 or "". [N] Raises DataError."""
-    values: list[Any] = []
-    text = False
+    """A column of whole numbers or text of .parquet or .arrow files, as text; a missing one is "". [N] Raises DataError."""
+    values: list[str] = []
     for path in paths:
         with opened(path, [key]) as (schema, batches):
-            text = _is_text(schema.field(key).type)
-            if not text and not _pa().types.is_integer(schema.field(key).type):
+            if not _is_text(schema.field(key).type) and not _pa().types.is_integer(schema.field(key).type):
                 raise DataError(f"{path}: the column {key!r} holds neither whole numbers nor text")
             for batch in batches([key]):
-                values += batch.column(key).to_pylist()
-    return _array(values, text=text)
+                values += ["" if value is None else str(value) for value in batch.column(key).to_pylist()]
+    return np.array(values, np.str_)
 
 
 def _pa() -> Any:

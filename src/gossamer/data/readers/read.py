@@ -13,15 +13,15 @@ from gossamer.data.labels import MISSING, NONE, as_labels, positions, refuse_mis
 from gossamer.data.pixels.to_uint8 import SCALED, Form, Resize, as_images
 from gossamer.data.problems import FORMS, no_pictures
 from gossamer.data.readers import class_folders, dicom, idx, metadata_csv, npz, parquet_csv, shards, webdataset
+from gossamer.data.readers.columns import unit_ids
 from gossamer.data.readers.image_files import SUFFIXES, Decoder, Sizer, read_files
-from gossamer.data.readers.in_memory import Data, array_of, is_place, own_units, stored_in_memory
+from gossamer.data.readers.in_memory import Data, is_place, own_units, stored_in_memory
 from gossamer.data.readers.stored import Stored
 from gossamer.data.records import Records
 from gossamer.data.synthetic.digits import digits
 from gossamer.data.synthetic.glyphs import glyphs
 from gossamer.data.units import (
     DICOM,
-    FOLDERS,
     Missing,
     Units,
     from_array,
@@ -120,7 +120,7 @@ def read(  # noqa: PLR0913 (its arguments are the options of a command)
     decoder = Decoder(Form(shape, resize, invert and name not in EMBEDDED), pixel_range, window=window)
     query = _Asked(
         name=name, split=named_split or split, must_split=named_split is not None, images_key=images_key,
-        labels_key=labels_key, unit_folders=unit_folders or units == FOLDERS, decoder=decoder, sink=sink,
+        labels_key=labels_key, unit_folders=unit_folders or matched(units) == "folder", decoder=decoder, sink=sink,
     )  # fmt: skip
     if in_memory:
         stored = stored_in_memory(source, decoder, where=where, images_key=images_key, labels_key=labels_key)
@@ -318,7 +318,7 @@ def _units(spec: Any, query: _Asked, stored: Stored, count: int, missing: Missin
     if not isinstance(spec, str):
         if stored.listing is not None:
             raise DataError(f"units: pictures in folders have no order, as an array of ids needs. Pass {_FOR_FOLDERS}.")
-        return from_array(array_of(spec, where="units"), count, missing, where="units")
+        return from_array(unit_ids(spec, "units"), count, missing, where="units")
     if stored.listing is not None:
         return units_of(stored.listing, spec, missing)
     if matched(spec) != "position":
@@ -327,13 +327,14 @@ def _units(spec: Any, query: _Asked, stored: Stored, count: int, missing: Missin
         )
     if spec.startswith(":") and (columns := shards.tables_of(Path(name), split)):
         ids = parquet_csv.column_of(columns, spec[1:])
-        return from_array(ids, count, missing, where=f"{name}{spec}")
+        return from_array(ids.tolist(), count, missing, where=f"{name}{spec}")
     file, key = _array_of(spec, name)
     there, of_split = npz.keys(Path(file)), f"{split}_{key}"
     of_data = npz.is_arrays(Path(name)) and Path(file).samefile(name)
     if of_split in there and (of_data or key not in there):
         key = of_split
-    return from_array(npz.member(Path(file), key), count, missing, where=f"{file}:{key}")
+    where = f"{file}:{key}"
+    return from_array(unit_ids(npz.member(Path(file), key), where), count, missing, where=where)
 
 
 def units_of(listing: class_folders.Listing, spec: str, missing: Missing) -> Units:

@@ -13,10 +13,11 @@ from pathlib import Path
 from typing import Any
 
 from gossamer.data.card import rounded, toml
+from gossamer.data.readers.columns import unit_ids
 from gossamer.data.readers.in_memory import Data, is_place
 from gossamer.data.tables.card import column_from, column_toml, common_toml
 from gossamer.data.tables.csv_rows import CsvRows, clean_names
-from gossamer.data.tables.encode import MISSING_WORDS, texts_of, unit_ids
+from gossamer.data.tables.encode import MISSING_WORDS, texts_of
 from gossamer.data.tables.read import open_source
 from gossamer.errors import CardError, DataError
 

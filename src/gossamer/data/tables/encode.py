@@ -5,7 +5,7 @@ import decimal as decimals
 import math
 import re
 import unicodedata
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import repeat
 from typing import Any, TypeAlias
 
@@ -13,22 +13,26 @@ import numpy as np
 
 from gossamer.data.problems import SHOWN, Problems
 from gossamer.data.tables.card import TableCard
-from gossamer.data.tables.column import Column, as_number
-from gossamer.errors import DataError
+from gossamer.data.tables.column import Column
+from gossamer.data.units import LARGEST, WORDS, number_of
 
 Raw: TypeAlias = "Sequence[str] | np.ndarray"
 """Values of a column: texts, or an array of numbers, dates or objects."""
 
-MISSING_WORDS = frozenset(("", "?", "na", "n/a", "nan", "none", "null", "<na>", "nat"))
+MISSING_WORDS = frozenset(("", "?", *WORDS))
 """What is read as missing, in any case, where it is no declared value of a category."""
 
 _NAN = "nan"
-_LARGEST = 2.0**53
-"""From here, not every whole number is a floating-point number."""
+_EPOCH = datetime.datetime(1970, 1, 1)
+_TRUTH = {"true": 1, "false": 0}
+_HEXADECIMAL = re.compile("0x[0-9a-f]+")
+_FLOATS: tuple[type, ...] = (float, np.floating)
+_NUMBERS: tuple[type, ...] = (int, float, np.number, np.bool_, decimals.Decimal)
+_TIMES: tuple[type, ...] = (datetime.date, datetime.time, datetime.timedelta, np.datetime64, np.timedelta64)
 _THOUSANDS = re.compile(r"[+-]?\d{1,3}(\.\d{3})+(,\d*)?")
 _MOST_REMEMBERED = 100_000
 _MOST_KINDS = 20
-_MISSING, _UNKNOWN, _CASE, _TEXT, _COMMA, _WHOLE, _DATE, _OUTSIDE = range(-1, -9, -1)
+_MISSING, _UNKNOWN, _CASE, _TEXT, _COMMA, _WHOLE, _DATE, _OUTSIDE, _GUESSED = range(-1, -10, -1)
 _FAULTS = {
     _MISSING: "the value is missing. If it may be, say missing = true in the card",
     _UNKNOWN: 'the value is not declared. Declare it, or say outside = "other" in the card',
@@ -38,6 +42,8 @@ _FAULTS = {
     _WHOLE: 'the number is not whole. Declare kind = "number" in the card',
     _DATE: "the text is no date of the declared format, which is 2031-12-24 where the card says none",
     _OUTSIDE: 'the value is outside the bounds. Say outside = "clip" or "other" in the card, or correct the bounds',
+    _GUESSED: "there are numbers or dates in place of text, and who guessed them may have changed values: 01000 to 1000, or "
+    "1.500 to 1.5. Give the path of the CSV, or keep the column as text (pandas: dtype=str)",
 }
 
 
@@ -70,12 +76,14 @@ class Encoder:
     Args:
         card: declares the columns.
         faults: gets the faults. The codes of a faulty cell are negative.
+        guessed: whether a program may have guessed the types of columns, from all rows. Then no value is used that would have
+            another code as the text that it may have been: one row more would change it.
     """
 
-    def __init__(self, card: TableCard, faults: Faults) -> None:
+    def __init__(self, card: TableCard, faults: Faults, *, guessed: bool = False) -> None:
         self._faults = faults
         self._columns = [
-            (column, _Categories(column) if column.kind == "category" else _Numbers(column, card.decimal))
+            (column, (_Categories if column.kind == "category" else _Numbers)(column, card.decimal, guessed=guessed))
             for column in card.columns
         ]
 
@@ -89,6 +97,7 @@ class Encoder:
         codes = np.empty((len(rows), len(self._columns)), np.int32)
         for at, ((column, coder), raw) in enumerate(zip(self._columns, block, strict=True)):
             codes[:, at] = coder(raw)
+            codes[_of_types(raw, coder.refused, missing=coder.words), at] = _GUESSED
             if codes[:, at].min(initial=0) < 0:
                 for fault, problem in _FAULTS.items():
                     if len(found := np.flatnonzero(codes[:, at] == fault)):
@@ -115,6 +124,10 @@ def texts_of(raw: Raw, decimal: str = ".") -> Sequence[str]:
 
 
 def _text(value: Any, decimal: str) -> str:
+    if isinstance(value, bytes):
+        return value.decode("utf-8", "replace")
+    if isinstance(value, np.floating):
+        value = float(value)  # of single precision too, as in an array of numbers
     if isinstance(value, float) and value.is_integer():
         return str(int(value))
     if isinstance(value, float) and math.isfinite(value):
@@ -125,27 +138,46 @@ def _text(value: Any, decimal: str) -> str:
     return "" if text.casefold() in MISSING_WORDS else text
 
 
-def unit_ids(raw: Raw, where: str) -> Sequence[str]:
-    """The ids of units as text, see `texts_of`.
+def _word(text: str) -> int | None:
+    """The number that programs which guess types make of a word: true is 1, false is 0, 0x1A is 26. None: they make none."""
+    word = text.strip().casefold()
+    return int(word, 16) if _HEXADECIMAL.fullmatch(word) else _TRUTH.get(word)
 
-    Raises:
-        DataError: floating-point numbers from 2^53, where neighbouring whole numbers have become one, and with them persons.
-    """
-    if isinstance(raw, np.ndarray) and raw.dtype.kind in "fO":
-        floats = [value for value in raw.tolist() if isinstance(value, float) and math.isfinite(value)]
-        if any(abs(value) >= _LARGEST for value in floats):
-            raise DataError(
-                f"{where}: ids of units are floating-point numbers above 2^53, where different ids may have become one. Give "
-                "them as whole numbers or as text. pandas makes such numbers of whole ones where an id is missing."
-            )
-    return texts_of(raw)
+
+def _guess(text: str) -> int | float | None:
+    """The number that such a program makes of a text, if it takes its column for numbers. None: it makes none."""
+    return number if (number := _word(text)) is not None else number_of(text)
+
+
+def _of_types(raw: Raw, types: tuple[type, ...], *, missing: bool) -> np.ndarray:
+    """Which values have one of these types, bool [n]. missing: whether a missing value in an array of them has it too."""
+    if not isinstance(raw, np.ndarray) or raw.dtype.kind != "O":
+        found = isinstance(raw, np.ndarray) and issubclass(raw.dtype.type, types)
+        return np.full(len(raw), found) & (missing | (raw == raw)) if found else np.zeros(len(raw), bool)  # noqa: PLR0124
+    values = raw.tolist()
+    there = {kind for kind in set(map(type, values)) if issubclass(kind, types)}
+    if not there:
+        return np.zeros(len(values), bool)
+    return np.array([type(value) in there and value == value for value in values], bool)  # noqa: PLR0124 (NaN, NaT)
 
 
 class _Categories:
-    """Codes of categories. Texts are remembered as they are written, so that each form is cleaned once."""
+    """Codes of categories. Texts are remembered as they are written, so that each form is cleaned once.
 
-    def __init__(self, column: Column) -> None:
+    Where all declared numbers are written as Python writes them, numbers are compared as numbers: 1, 01, 1.0 and true are one.
+    Else texts are compared as texts, and numbers are refused.
+    """
+
+    def __init__(self, column: Column, _: str, *, guessed: bool) -> None:
         self._codes = {value: code for code, value in enumerate(column.values)}
+        found = [(number, value) for value in column.values if (number := _guess(value)) is not None]
+        numbers = {number: self._codes[value] for number, value in found}
+        self.words = any(value.casefold() in MISSING_WORDS for value in column.values)
+        plain = all(value.casefold() in _TRUTH or _text(number, ".") == value for number, value in found)
+        self._numbers: Mapping[Any, int] = numbers if plain and len(numbers) == len(found) and not self.words else {}
+        rounded = any(abs(number) >= LARGEST for number in numbers)
+        self.refused = _NUMBERS if (found or self.words) and not self._numbers else _FLOATS if rounded else ()
+        self.refused += _TIMES if guessed else ()
         self._cased = {value.casefold() for value in column.values}
         self._missing = _MISSING if column.missing_code is None else column.missing_code
         self._other = column.other_code
@@ -171,6 +203,8 @@ class _Categories:
         if code is None and clean.casefold() in MISSING_WORDS:
             code = self._missing
         elif code is None:
+            code = self._numbers.get(_guess(clean))
+        if code is None:
             code = self._other if self._other is not None else _CASE if clean.casefold() in self._cased else _UNKNOWN
         if len(self._seen) < _MOST_REMEMBERED:
             self._seen[text] = code
@@ -201,11 +235,12 @@ class _Parser:
             number = self._number(text)
             found = (number, _MISSING if math.isnan(number) else 0)
         except ValueError:
+            word = None if self._column.kind == "date" else _word(text)
             is_date = self._column.kind == "date"
             fault = _DATE if is_date else _COMMA if "," in text and self.decimal == "." and _is_number(text) else _TEXT
             if text.strip().casefold() in MISSING_WORDS:
                 self._missing[text], fault = _NAN, _MISSING
-            found = (math.nan, fault)
+            found = (math.nan, fault) if word is None else (float(word), 0)
         if len(self._seen) < _MOST_REMEMBERED:
             self._seen[text] = found
         return found
@@ -229,7 +264,8 @@ class _Parser:
             if not self._column.format:
                 raise
             day = datetime.datetime.strptime(clean, self._column.format)
-        number = as_number(day.date())
+        zone = None if day.tzinfo is None else datetime.UTC  # the day in UTC, as in columns of times
+        number = float((day - _EPOCH.replace(tzinfo=zone)).days)
         if len(self._seen) < _MOST_REMEMBERED:
             self._seen[text] = (number, 0)
         return number
@@ -242,8 +278,13 @@ def _is_number(text: str) -> bool:
 class _Numbers:
     """Codes of numbers and dates."""
 
-    def __init__(self, column: Column, decimal: str) -> None:
+    words = False
+
+    def __init__(self, column: Column, decimal: str, *, guessed: bool) -> None:
         self._column, self._parser = column, _Parser(column, decimal)
+        of_dates = _NUMBERS + _TIMES if column.format else _NUMBERS
+        refused = of_dates if column.kind == "date" else _FLOATS if decimal == "," else ()
+        self.refused = refused if guessed else ()
 
     def __call__(self, raw: Raw) -> np.ndarray:
         """int32 [n]"""
@@ -269,9 +310,6 @@ class _Numbers:
                 numbers = raw.astype(np.float64)
             faults = np.where(np.isnan(numbers), _MISSING, 0).astype(np.int32)
         else:
-            if isinstance(raw, np.ndarray) and raw.dtype.kind == "O":
-                # truth values are 1 and 0, as where none is missing
-                raw = np.array([int(value) if isinstance(value, bool) else value for value in raw.tolist()], object)
             numbers, faults = self._parser(texts_of(raw, self._parser.decimal))
         if column.kind == "integer":
             faults[(faults == 0) & (np.isfinite(numbers)) & (numbers != np.rint(numbers))] = _WHOLE

@@ -9,11 +9,12 @@ import numpy as np
 
 from gossamer.data.memory_mapped import Filling, remarks
 from gossamer.data.readers import npz, parquet_csv
-from gossamer.data.readers.in_memory import array_of, is_place
+from gossamer.data.readers.columns import column_array, unit_ids
+from gossamer.data.readers.in_memory import is_place
 from gossamer.data.readers.read import split_of
 from gossamer.data.tables.card import TableCard
 from gossamer.data.tables.csv_rows import SUFFIXES, CsvRows, clean_names
-from gossamer.data.tables.encode import Encoder, Faults, Raw, unit_ids
+from gossamer.data.tables.encode import Encoder, Faults, Raw
 from gossamer.data.tables.raw_rows import RawRows
 from gossamer.data.tables.table import Table
 from gossamer.data.units import from_array, numbered
@@ -66,10 +67,10 @@ def read_table(
 
     Args:
         source: a path; `:train` or `:test` at its end picks a split of a folder, and overrides `split`. Or columns in memory.
-        card: declares the columns. Columns that it does not name, and those that it generates, are not read.
+        card: declares the columns. Others, and those that it generates, have no code. They are read for the mark alone.
         split: the split to read where the source is a folder.
         units: the column with the id of the unit (such as a person) of each row, which is no column of the table. Or
-            FILE.npz:KEY, or an array, with one id for each row. None: each row is a unit.
+            FILE.npz:KEY, or an array, with one id for each row. None: each row is a unit, or the units of a `Table` stay.
         called: what messages call a table in memory.
 
     Raises:
@@ -78,7 +79,7 @@ def read_table(
     """
     where = str(source) if is_place(source) else called
     if isinstance(source, Table):
-        return _checked(source, card, where)
+        return _with_units(_checked(source, card, where), units, card)
     opened = open_source(source, split=split, wanted=card.names, where=where)
     faults = Faults(where)
     wanted = [_position(opened.names, name, faults) for name in card.names]
@@ -86,7 +87,7 @@ def read_table(
     if missing := [name for name, at in zip(card.names, wanted, strict=True) if at < 0]:
         raise _without(missing, card, where)
     faults.refuse()
-    encoder, filling, raw_rows = Encoder(card, faults), Filling(), RawRows()
+    encoder, filling, raw_rows = Encoder(card, faults, guessed=not is_place(source)), Filling(), RawRows()
     ids: list[str] = []
     every = [at for at, name in enumerate(opened.names) if opened.names.count(name) == 1]
     for rows, block in opened.blocks(every):
@@ -106,12 +107,9 @@ def read_table(
     left_out = [at for at, name in enumerate(opened.names) if at not in wanted and at != unit_at]
     notes = sorted({*opened.notes, *remarks(codes), *_left_out(left_out, opened.names, card)})
     table = Table(codes, notes=tuple(notes), mark=raw_rows.digest())
-    if units is None:
-        return table
-    if unit_at is not None:
-        owners = numbered(ids, card.missing_unit, lambda at: f"{where}, row {at} (counted from 0)")
-    else:
-        owners = from_array(_unit_array(units), len(table), card.missing_unit, where="units")
+    if unit_at is None:
+        return _with_units(table, units, card)
+    owners = numbered(ids, card.missing_unit, lambda at: f"{where}, row {at} (counted from 0)")
     return replace(table, units=owners.numbers, names=owners.names)
 
 
@@ -124,7 +122,7 @@ def read_values(source: Any, card: TableCard, *, split: Literal["train", "test"]
     opened = open_source(source, split=split, wanted=card.names, where=where)
     faults = Faults(where)
     wanted = [_position(opened.names, name, faults) for name in card.names]
-    encoder = Encoder(card, faults)
+    encoder = Encoder(card, faults, guessed=not is_place(source))
     return np.concatenate([encoder.values(columns) for _, columns in opened.blocks(wanted)])
 
 
@@ -173,7 +171,7 @@ def _of_parquet(path: Path) -> Source:
         with parquet_csv.opened(path, rows=_ROWS) as (_, batches):
             for batch in batches(wanted):
                 columns = [batch.column(at) for at in range(len(wanted))]
-                yield np.arange(start, start + len(batch)), [_array(column) for column in columns]
+                yield np.arange(start, start + len(batch)), [column_array(column) for column in columns]
                 start += len(batch)
 
     return Source(clean_names(names), blocks)
@@ -187,51 +185,12 @@ def _in_memory(data: Any, where: str) -> Source:
     labels = list(labels)
 
     def blocks(positions: list[int]) -> Iterator[Block]:
-        columns = [_array(data[labels[at]]) for at in positions]
+        columns = [column_array(data[labels[at]]) for at in positions]
         if len({len(column) for column in columns}) > 1 or any(column.ndim != 1 for column in columns):
             raise DataError(f"{where}: the columns must be of one length, with one value for each row.")
         yield np.arange(len(columns[0])), columns
 
     return Source(clean_names([str(label) for label in labels]), blocks)
-
-
-def _array(values: Any) -> np.ndarray:
-    """A column as an array; of mixed values, an array of objects.
-
-    The type of the column decides, never whether a value is missing: else one row would change how others are read. Where a
-    whole number is missing, `to_numpy` gives floating-point numbers, which merge ids from 2^53.
-    """
-    if hasattr(values, "null_count") and hasattr(values, "type"):  # of pyarrow
-        # to_numpy would give a missing value of a dictionary as another value
-        if hasattr(values.type, "index_type"):
-            values = values.cast(values.type.value_type)
-        if values.null_count and str(values.type).startswith(("int", "uint", "bool")):
-            return _objects(values.to_pylist())
-        return np.asarray(values.to_numpy() if hasattr(values, "chunks") else values.to_numpy(zero_copy_only=False))
-    if hasattr(values, "to_numpy"):
-        if isinstance(getattr(values, "dtype", None), np.dtype) or not hasattr(values, "to_list"):
-            return np.asarray(values.to_numpy())
-        return _of_categories(values) if hasattr(values, "cat") else _objects(values.to_list())
-    if isinstance(values, np.ma.MaskedArray):
-        values = values.tolist()  # None where a value is masked; asarray would give what lies below the mask
-    if isinstance(values, list | tuple):
-        return _objects(values)
-    return array_of(values, where="a column") if hasattr(values, "detach") else np.asarray(values)
-
-
-def _objects(values: Sequence[Any]) -> np.ndarray:
-    array = np.empty(len(values), object)
-    array[:] = values
-    return array
-
-
-def _of_categories(values: Any) -> np.ndarray:
-    """A categorical column of pandas; None where a value is missing."""
-    if not hasattr(values.cat, "codes"):
-        return _objects(values.to_list())
-    categories = _objects([*values.cat.categories.to_list(), None])
-    found: np.ndarray = categories[np.asarray(values.cat.codes)]  # -1 where there is none
-    return found
 
 
 def _position(names: list[str], name: str, faults: Faults) -> int:
@@ -275,9 +234,16 @@ def _unit_column(units: Any, names: list[str], card: TableCard, faults: Faults) 
     return _position(names, units, faults)
 
 
-def _unit_array(units: Any) -> np.ndarray:
-    if not isinstance(units, str):
-        return np.asarray(unit_ids(_array(units), "units"), np.str_)
+def _with_units(table: Table, units: Any, card: TableCard) -> Table:
+    """A table with these ids of units, by position. None: as it is."""
+    if units is None:
+        return table
+    ids = unit_ids(_unit_array(units) if isinstance(units, str) else units, "units")
+    owners = from_array(ids, len(table), card.missing_unit, where="units")
+    return replace(table, units=owners.numbers, names=owners.names)
+
+
+def _unit_array(units: str) -> np.ndarray:
     file, colon, key = units.rpartition(":")
     if not colon or not Path(file).is_file():
         raise DataError(

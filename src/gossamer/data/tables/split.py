@@ -11,8 +11,9 @@ import numpy as np
 
 from gossamer.data.readers import parquet_csv
 from gossamer.data.readers.class_folders import SPLITS
+from gossamer.data.readers.columns import unit_ids
 from gossamer.data.tables.csv_rows import CsvRows
-from gossamer.data.tables.encode import Faults, texts_of, unit_ids
+from gossamer.data.tables.encode import Faults, texts_of
 from gossamer.data.tables.identity import sides, unit_side
 from gossamer.data.tables.read import PARQUET, open_source
 from gossamer.data.units import Missing, numbered

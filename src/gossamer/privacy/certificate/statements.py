@@ -437,7 +437,7 @@ def _of_table(card: dict[str, Any]) -> tuple[str, list[str]]:
     ]
     if card["drop"]:
         facts.append(f"left out of the table: {', '.join(f'{name} ({why})' for name, why in card['drop'].items())}")
-    facts.append("columns that the card does not name were not read")
+    facts.append("columns that the card does not name were not learnt")
     return about, facts
 
 

@@ -25,7 +25,7 @@ from gossamer.data.tables.any_card import AnyCard
 from gossamer.data.tables.card import TableCard
 from gossamer.data.tables.identity import identify as identify_table
 from gossamer.data.tables.read import read_table
-from gossamer.data.units import FOLDERS, matched
+from gossamer.data.units import FOLDERS, Grouped, matched
 from gossamer.errors import DataError, RequestError, RunFolderError
 from gossamer.events import Sink, silent
 from gossamer.privacy.certificate.statements import NO_PUBLIC
@@ -177,6 +177,7 @@ class DataSources:
             notes = (*notes, *(f"--public: {note}" for note in public.notes))
         if SCALED in records.notes and crowded(private):
             notes = (*notes, CROWDED)
+        notes = (*notes, *_without_id(private))
         different = "" if public is None else contrast("--data", private, "--public", public)
         facts = DataFacts(
             public=stated,
@@ -196,7 +197,12 @@ class DataSources:
         how = "none" if self.units is None else "column" if by_column else "position"
         return RawData(
             None,
-            DataFacts(public=NO_PUBLIC, units={"matched": how}, identity=identify_table(table), notes=table.notes),
+            DataFacts(
+                public=NO_PUBLIC,
+                units={"matched": how},
+                identity=identify_table(table),
+                notes=(*table.notes, *_without_id(table)),
+            ),
             table,
         )
 
@@ -357,6 +363,13 @@ def split_public(records: Records, share: float, salt: str) -> tuple[Records, Re
     if not public.any():
         raise RequestError(f"--public-share {share:g}: no unit is in the public part. Give a larger share.")
     return records.take(np.flatnonzero(public)), records.take(np.flatnonzero(~public))
+
+
+def _without_id(private: Grouped) -> tuple[str, ...]:
+    """A note on records that no id protects together with others."""
+    if not private.without_id:
+        return ()
+    return (f"Records without an id: {private.without_id:,}. Each counts as a unit of its own, as the card says.",)
 
 
 def _fits_the_classes(public: str, card: DataCard) -> None:
