@@ -90,6 +90,16 @@ def test_no_program_beside_the_records_runs_in_a_job(tmp_path, monkeypatch):
     assert (tmp_path / "draft.toml").is_file(), page.output("card").output
 
 
+def test_a_job_works_in_its_private_folder_and_imports_nothing_from_it(tmp_path, monkeypatch):
+    code = "import os, sys; print(sys.flags.safe_path, os.getcwd())"
+    monkeypatch.setattr(jobs, "PROGRAM", (*jobs.PROGRAM[:-2], "-c", code))
+    monkeypatch.delenv("PYTHONSAFEPATH", raising=False)
+    page = Jobs(tmp_path / "jobs")
+    page.start("card", [])
+    wait(lambda: page.running() is None)
+    assert page.output("card").notes == [f"True {tmp_path / 'jobs'}"]
+
+
 def test_what_a_job_prints_is_private(tmp_path, program):
     program("print('Note: one thing')")
     page = Jobs(tmp_path / "jobs")

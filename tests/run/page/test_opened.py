@@ -24,8 +24,10 @@ def opened(tmp_path):
 
 
 def test_opening_makes_one_private_folder_beside_the_records(opened, table, tmp_path):
+    (tmp_path / "state").mkdir(mode=0o755)
     data_set = opened.open(str(table))
     assert data_set.folder == tmp_path / "clinic-gossamer"
+    assert (tmp_path / "state").stat().st_mode & 0o777 == 0o700
     assert data_set.folder.stat().st_mode & 0o777 == 0o700
     assert (tmp_path / "state" / "page.json").stat().st_mode & 0o777 == 0o600
     assert opened.open(str(table)) == data_set, "opened twice, listed once"
@@ -170,6 +172,8 @@ def test_a_folder_with_other_files_is_refused(opened, table, tmp_path):
     (inside / "a").mkdir(parents=True)
     with pytest.raises(RequestError, match="lies in the records"):
         opened.open(str(inside), str(inside / "results"))
+    with pytest.raises(RequestError, match="lies in the records"):
+        opened.open("/")
     assert sorted(path.name for path in inside.iterdir()) == ["a"]
 
 

@@ -283,4 +283,4 @@ def _folder_for(data: str, folder: str) -> Path:
     if folder:
         return Path(folder).expanduser().resolve()
     place = Path.cwd() / data if data in EMBEDDED else Path(data)
-    return place.with_name(f"{place.name.split('.')[0]}-gossamer")
+    return place.parent / f"{place.name.split('.')[0]}-gossamer"

@@ -78,7 +78,7 @@ def make(_opened: Opened, data_set: DataSet, form: QueryParams) -> str:
     answers = {name: form[name].strip() for name in QUESTIONS if form.get(name, "").strip()}
     declare(answers, where="The form")
     count = form.get("samples", "0").replace(",", "")
-    if not count.isdecimal():
+    if not count.isdecimal() or len(count) > 9:
         raise RequestError("The number of samples must be a whole number, such as 1000. With 0 there are none.")
     text = "".join(f"{name} = {cards.toml(answer)}\n" for name, answer in answers.items())
     write_atomically(data_set.declared, text, private=True)
