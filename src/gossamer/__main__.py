@@ -17,11 +17,20 @@ def main() -> None:
 def _leave_out_working_folder() -> None:
     """Import nothing from the working folder, here and in processes that this one starts.
 
-    Records are often there, and a program of strangers may be beside them. Gossamer's own source may be the working folder.
+    Records are often there, and programs of strangers may be beside them. Gossamer's own source may be the working folder.
     """
     os.environ["PYTHONSAFEPATH"] = "1"
-    here, own = os.path.realpath(os.curdir), os.path.realpath(f"{__file__}/../..")
-    sys.path[:] = [entry for entry in sys.path if os.path.realpath(entry or os.curdir) != here or here == own]
+    try:
+        here, own = os.path.realpath(os.curdir), os.path.realpath(f"{__file__}/../..")
+    except FileNotFoundError:  # the working folder was deleted
+        return
+
+    def may_stay(entry: str) -> bool:
+        return here == own or os.path.realpath(entry or os.curdir) != here
+
+    sys.path[:] = filter(may_stay, sys.path)
+    entries = filter(may_stay, os.environ.get("PYTHONPATH", "").split(os.pathsep))
+    os.environ["PYTHONPATH"] = os.pathsep.join(os.path.realpath(entry or os.curdir) for entry in entries)
 
 
 if __name__ == "__main__":

@@ -456,11 +456,11 @@ def test_no_program_of_the_working_folder_runs(tmp_path: Path) -> None:
     for name in ("click", "numpy", "rich", "multiprocessing"):
         (tmp_path / f"{name}.py").write_text("print('a program of strangers runs')\n")
     source = str(Path(package.__file__).parents[1])
-    later = (
-        "import subprocess, sys; subprocess.run([sys.executable, '-c', 'import multiprocessing, click'], check=True)"
+    starts = (
+        "import subprocess, sys; from gossamer.__main__ import main; sys.argv = ['gossamer', 'presets']\n"
+        "try: main()\nfinally: subprocess.run([sys.executable, '-c', 'import multiprocessing, click'], check=True)"
     )
-    start = "import sys; sys.argv = ['gossamer', 'presets']; from gossamer import __main__; __main__.main()"
-    for words in (["-m", "gossamer", "presets"], ["-c", f"import atexit; atexit.register(exec, {later!r}); {start}"]):
+    for words in (["-m", "gossamer", "presets"], ["-c", starts]):
         for path in (source, f"{os.pathsep}{source}"):
             done = subprocess.run(
                 [sys.executable, *words], cwd=tmp_path, env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True,
