@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file
 
+import gossamer as package
 from gossamer.data.readers.read import read
 from gossamer.data.synthetic.glyphs import draw
 from gossamer.run.cli.main import COMMANDS
@@ -448,3 +449,21 @@ runpy.run_module("gossamer", run_name="__main__")
 def test_the_installed_program_is_the_one_that_handles_a_stop() -> None:
     settings = tomllib.loads((Path(__file__).parents[3] / "pyproject.toml").read_text())
     assert settings["project"]["scripts"]["gossamer"] == "gossamer.__main__:main"
+
+
+def test_no_program_of_the_working_folder_runs(tmp_path: Path) -> None:
+    """Records are often there. `python -m` puts the folder first, and so does an empty entry of PYTHONPATH."""
+    for name in ("click", "numpy", "rich", "multiprocessing"):
+        (tmp_path / f"{name}.py").write_text("print('a program of strangers runs')\n")
+    source = str(Path(package.__file__).parents[1])
+    starts = (
+        "import subprocess, sys; from gossamer.__main__ import main; sys.argv = ['gossamer', 'presets']\n"
+        "try: main()\nfinally: subprocess.run([sys.executable, '-c', 'import multiprocessing, click'], check=True)"
+    )
+    for words in (["-m", "gossamer", "presets"], ["-c", starts]):
+        for path in (source, f"{os.pathsep}{source}"):
+            done = subprocess.run(
+                [sys.executable, *words], cwd=tmp_path, env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True,
+                check=True,
+            )  # fmt: skip
+            assert "moments" in done.stdout and "strangers" not in done.stdout

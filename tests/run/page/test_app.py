@@ -2,17 +2,24 @@
 
 import contextlib
 import io
+import itertools
 import re
+import time
+from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
 
 import pytest
 from page_client import Client
+from starlette.datastructures import QueryParams
 
+from gossamer.data.tables import any_card
 from gossamer.errors import RequestError
 from gossamer.run.cli.main import main
 from gossamer.run.page.app import STEPS, application
 from gossamer.run.page.jobs import Job, Jobs
 from gossamer.run.page.opened import Opened
-from gossamer.run.page.steps import protection
+from gossamer.run.page.steps import protection, release
+from gossamer.run.release import signing
 from gossamer.run.release.verify import verify
 
 ROWS = ["patient,sex,age,ill"] + [
@@ -25,17 +32,30 @@ FACTS = {
 }  # fmt: skip
 
 
+CARD = {
+    "title": "Visits", "data_set": "clinic", "declared_size": 240, "unit": "patient", "label": "ill",
+    "column": [
+        {"name": "sex", "kind": "category", "values": ["f", "m"]}, {"name": "age", "kind": "integer", "bounds": [0, 120]},
+        {"name": "ill", "kind": "category", "values": ["no", "yes"]},
+    ],
+}  # fmt: skip
+
+
 def run_at_once(jobs, name, words, *, about=""):
     """In place of `Jobs.start`: the command has ended when this returns."""
     heard = io.StringIO()
     with contextlib.redirect_stdout(heard), contextlib.redirect_stderr(heard), contextlib.suppress(SystemExit):
         main(list(words))
+    jobs._folder.mkdir(exist_ok=True)
     jobs._log(name).write_text(heard.getvalue())
     (jobs._folder / "lock").write_text(f'{{"name": "{name}", "about": "{about}", "process": 1, "started": 0}}')
 
 
 @pytest.fixture
 def opened(tmp_path, monkeypatch):
+    """The first data set has the address /d/1/, the next /d/2/."""
+    words = itertools.count(1)
+    monkeypatch.setattr("gossamer.run.page.opened.secrets", SimpleNamespace(token_hex=lambda _: str(next(words))))
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(Jobs, "start", run_at_once)
@@ -162,9 +182,10 @@ def test_the_whole_way_of_a_table(clinic, tmp_path):
     assert "release-1" in words(page)
     page = clinic.post("/d/1/release/sign", data={"release": "release-1"})
     assert "Verified" in words(page) and "Signed." in words(page)
-    folder = tmp_path / "clinic-gossamer"
-    assert verify(folder / "release-1", key=str(folder / "signing-key.pem.pub")).ok
-    assert (folder / "signing-key.pem").stat().st_mode & 0o777 == 0o600
+    folder, state = tmp_path / "clinic-gossamer", tmp_path / "state" / "gossamer"
+    assert verify(folder / "release-1", key=str(state / "signing-key.pem.pub")).ok
+    assert (state / "signing-key.pem").stat().st_mode & 0o777 == 0o600
+    assert state.stat().st_mode & 0o777 == 0o700 and list(folder.rglob("*.pem*")) == []
     page = clinic.get("/d/1/runs")
     assert '<a href="/d/1/judge?run=run-1">run-1</a>' in page.text
     assert re.search(r"run-1 : \S+ marginals, finished 3.000", words(page))
@@ -194,6 +215,92 @@ def test_a_file_that_is_no_sample_and_no_report_is_refused(clinic, tmp_path):
     for name in ("checkpoint", "checkpoint%2Fsource.json", "config.json", "samples.png"):
         page = clinic.get(f"/d/1/file/run-1/{name}")
         assert page.status_code == 404 and "secret" not in page.text and "P1" not in page.text
+
+
+def test_nothing_that_came_with_the_records_is_shown_or_used(client, opened, tmp_path):
+    """An archive may bring a folder of results, with runs, releases, a card and a key."""
+    (tmp_path / "clinic.csv").write_text("\n".join(ROWS) + "\n")
+    folder = tmp_path / "clinic-gossamer"
+    for name in ("jobs", "run-1", "release-1"):
+        (folder / name).mkdir(parents=True)
+        (folder / name / "samples.png").write_text("theirs")
+    for name in ("card.toml", "draft.toml", "signing-key.pem", "signing-key.pem.pub", "page.json", "page-id"):
+        (folder / name).write_text("1")
+    (folder / "page-id").write_text("2")
+    page = client.post("/open", data={"data": str(tmp_path / "clinic.csv")})
+    assert page.status_code == 400 and opened.all() == []
+    assert f"{folder} was not made by your page for these records" in words(page)
+    for path in ("/d/1/data", "/d/1/release", "/d/1/file/run-1/samples.png", "/d/clinic-gossamer/data"):
+        assert client.get(path).status_code == 404
+    assert client.post("/d/1/release/sign", data={"release": "release-1"}).status_code == 404
+    page = client.post("/open", data={"data": str(tmp_path / "clinic.csv"), "folder": str(tmp_path / "mine")})
+    assert page.status_code == 200 and done(page) == []
+    assert "run-1" not in client.get("/d/2/train").text and "release-1" not in client.get("/d/2/release").text
+
+
+def test_a_folder_that_was_exchanged_is_said_in_one_paragraph(clinic, tmp_path):
+    (tmp_path / "clinic-gossamer" / "page-id").write_text("0")
+    for page in (clinic.get("/d/1/release"), clinic.post("/d/1/release/sign", data={"release": "release-1"})):
+        assert page.status_code == 404 and "was not made by your page for these records" in words(page)
+
+
+def test_one_key_of_the_user_signs(clinic, opened, tmp_path, monkeypatch):
+    """A key beside the records does not, and eight tabs at once make one key."""
+    folder, used = tmp_path / "clinic-gossamer", []
+    (folder / "release-1").mkdir()
+    (folder / "signing-key.pem").write_text("theirs")
+    monkeypatch.setattr("gossamer.run.release.release.sign", lambda run, *, key: used.append(key.read_text()))
+    monkeypatch.setattr(signing, "new_key", lambda path, make=signing.new_key: (time.sleep(0.1), make(path)))
+    sign, form = release.STEP.actions["sign"], QueryParams(release="release-1")
+    with ThreadPoolExecutor(8) as threads:
+        list(threads.map(lambda _: sign(opened, opened.get("1"), form), range(8)))
+    made = tmp_path / "state" / "gossamer" / "signing-key.pem"
+    assert used == [made.read_text()] * 8 and made.stat().st_mode & 0o777 == 0o600
+    assert used[0].startswith("-----BEGIN PRIVATE KEY")
+
+
+def test_many_tabs_at_once_get_each_their_own_records(client, opened, tmp_path):
+    names = [f"t{number}.csv" for number in range(8)]
+    for name in names:
+        (tmp_path / name).write_text("\n".join(ROWS) + "\n")
+    with ThreadPoolExecutor(8) as threads:
+        pages = list(threads.map(lambda name: client.post("/open", data={"data": str(tmp_path / name)}), names))
+    assert [re.search(r"A table: \S+", words(page))[0] for page in pages] == [
+        f"A table: {tmp_path / name}" for name in names
+    ]
+    assert sorted(data_set.name for data_set in opened.all()) == names
+
+
+@pytest.mark.parametrize("epsilon", ["-1", "0", "nan", "inf", "1e9", "0.001", "", "x"])
+def test_an_epsilon_that_promises_nothing_is_refused_everywhere(clinic, opened, monkeypatch, epsilon):
+    """A page that says it promises something would mislead. No limit and no run comes of it."""
+    (data_set,) = opened.all()
+    any_card.card_from(CARD).save(data_set.card)
+    monkeypatch.setattr(protection, "_expected", lambda *_: "")
+    for page in (
+        clinic.get(f"/d/1/protection?epsilon={epsilon}"), clinic.get(f"/d/1/method?epsilon={epsilon}"),
+        clinic.get(f"/d/1/train?method=marginals&epsilon={epsilon}&delta=0.001"),
+        clinic.post("/d/1/train/start", data={"method": "marginals", "epsilon": epsilon, "delta": "0.001"}),
+        clinic.post("/d/1/protection/limit", data={"limit": epsilon, "delta": "0.001"}),
+    ):  # fmt: skip
+        assert page.status_code == 400
+        assert re.search("too little for any advice|promises next to nothing|no guarantee|must be numbers", words(page))
+    assert not protection.limited(data_set) and data_set.jobs.last() is None
+
+
+@pytest.mark.parametrize("delta", ["0.0042", "1", "0", "-1", "nan", "x"])
+def test_a_delta_that_is_not_below_one_record_is_refused_everywhere(clinic, opened, monkeypatch, delta):
+    (data_set,) = opened.all()
+    any_card.card_from(CARD).save(data_set.card)
+    monkeypatch.setattr(protection, "_expected", lambda *_: "")
+    for page in (
+        clinic.get(f"/d/1/protection?epsilon=3&delta={delta}"), clinic.get(f"/d/1/method?epsilon=3&delta={delta}"),
+        clinic.post("/d/1/train/start", data={"method": "marginals", "epsilon": "3", "delta": delta}),
+        clinic.post("/d/1/protection/limit", data={"limit": "3", "delta": delta}),
+    ):  # fmt: skip
+        assert page.status_code == 400
+        assert re.search("is not below 1 / 240|must lie between 0 and 1|must be numbers", words(page))
+    assert not protection.limited(data_set) and data_set.jobs.last() is None
 
 
 def test_names_are_escaped(client, tmp_path):

@@ -9,8 +9,8 @@ from starlette.responses import PlainTextResponse
 from gossamer.run.page.guard import MOST_BYTES, Guard
 
 PORT = 8765
-HOST = f"127.0.0.1:{PORT}"
-OWN = f"http://{HOST}"
+OWN = "OWN"
+"""Stands for the page's own address in a header."""
 
 
 class Client:
@@ -18,12 +18,17 @@ class Client:
 
     def __init__(self):
         self.guard = Guard(PlainTextResponse("inside"), PORT)
+        self.own = self.guard.address.partition("/start")[0]
         self.cookie = ""
 
-    def send(self, path="/", *, method="GET", query=b"", host=HOST, **headers):
+    def send(self, path="/", *, method="GET", query=b"", host="HOST", **headers):
         """Return status, headers and text. `None` leaves a header out; `_` in its name stands for `-`."""
         named = {"host": host, "cookie": self.cookie or None, **headers}
-        raw = [(name.replace("_", "-").encode(), value.encode()) for name, value in named.items() if value is not None]
+        raw = [
+            (name.replace("_", "-").encode(), value.replace("OWN", self.own).replace("HOST", self.own[7:]).encode())
+            for name, value in named.items()
+            if value is not None
+        ]
         answer = send(self.guard, path, method=method, query=query, headers=raw)
         return answer.status_code, answer.headers, answer.text
 
@@ -59,22 +64,43 @@ def test_an_empty_token_never_works(client):
         assert client.send("/start", query=query, cookie=None)[0] == 403
 
 
-@pytest.mark.parametrize("cookie", [None, "", "gossamer-8765=", "gossamer-8765=x", "gossamer-1={}", "x; =;;"])
+@pytest.mark.parametrize("cookie", [None, "", "gossamer=", "gossamer=x", "gossamer-8765={}", "x; =;;"])
 def test_another_cookie_is_refused(client, cookie):
     value = client.cookie.partition("=")[2]
     assert client.send(cookie=None if cookie is None else cookie.format(value))[0] == 403
 
 
+@pytest.mark.parametrize("part", [slice(1), slice(8), slice(-1), slice(1, None), slice(None, None, -1)])
+def test_a_part_of_the_cookie_is_not_enough(client, part):
+    name, _, value = client.cookie.partition("=")
+    assert client.send(cookie=f"{name}={value}")[0] == 200
+    assert client.send(cookie=f"{name}={value[part]}")[0] == 403
+    assert client.send(cookie=f"{name}={value}{value[part]}")[0] == 403
+
+
 @pytest.mark.parametrize(
-    "host", [None, "localhost:8765", "127.0.0.1", "127.0.0.1:80", "evil.example:8765", "192.168.0.2:8765"]
-)
+    "host",
+    [None, "", "localhost:8765", "127.0.0.1:8765", "[::1]:8765", "127.0.0.1", "evil.example:8765", "192.168.0.2:8765",
+     "xHOST", "HOST.", "HOST.evil.example", "HOST0", "HOST,HOST", "gossamer-0123456789abcdef.localhost:8765"],
+)  # fmt: skip
 def test_another_host_is_refused(client, host):
     """A name that an attacker points at this machine (DNS rebinding) has the attacker's Host."""
+    assert client.send(host="HOST")[0] == 200
     assert client.send(host=host)[0] == 403
 
 
+def test_each_page_has_a_host_that_nobody_can_guess():
+    """A browser sends a cookie to each port of its host, and other users know every address of this machine."""
+    names = {Client().own.removeprefix("http://").removesuffix(f":{PORT}") for _ in range(20)}
+    assert len(names) == 20
+    assert all(re.fullmatch(r"gossamer-[0-9a-f]{16}\.localhost", name) for name in names)
+    _, headers, _ = Client().begin()
+    assert "domain" not in headers["set-cookie"].lower(), "for this host alone"
+
+
 @pytest.mark.parametrize(
-    "origin", ["http://evil.example", "null", "http://localhost:8765", "https://127.0.0.1:8765", OWN + ".x"]
+    "origin",
+    ["http://evil.example", "null", "http://localhost:8765", "http://127.0.0.1:8765", "https://HOST", OWN + ".x"],
 )
 def test_another_origin_is_refused(client, origin):
     assert client.send(origin=origin)[0] == 403

@@ -4,9 +4,11 @@ import os
 import signal
 import sys
 import time
+from pathlib import Path
 
 import pytest
 
+import gossamer
 from gossamer.errors import RequestError
 from gossamer.run.page import jobs
 from gossamer.run.page.jobs import Job, Jobs, Progress
@@ -55,6 +57,47 @@ def test_a_job_runs_alone_and_is_found_by_another_page(tmp_path, program):
     other.start("attack", [])
     wait(lambda: other.running() is None)
     assert other.last().name == "attack"
+
+
+def test_no_program_beside_the_records_runs_in_a_job(tmp_path, monkeypatch):
+    """The page was started there. An empty entry of PYTHONPATH stands for the working folder."""
+    beside, ran = tmp_path / "beside", tmp_path / "ran"
+    beside.mkdir()
+    ran.mkdir()
+    (beside / "gossamer").mkdir()
+    names = (
+        "torch",
+        "numpy",
+        "click",
+        "typing",
+        "sitecustomize",
+        "usercustomize",
+        "gossamer/__init__",
+        "gossamer/__main__",
+    )
+    for name in names:
+        (beside / f"{name}.py").write_text(f"open({str(ran / name.replace('/', '.'))!r}, 'w').close()")
+    (beside / "clinic.csv").write_text("a,b\n1,x\n2,y\n")
+    monkeypatch.chdir(beside)
+    monkeypatch.setenv(
+        "PYTHONPATH", f"{os.pathsep}{os.environ.get('PYTHONPATH') or Path(gossamer.__file__).parents[1]}"
+    )
+    monkeypatch.delenv("PYTHONSAFEPATH", raising=False)
+    page = Jobs(tmp_path / "jobs")
+    page.start("card", ["card", str(beside / "clinic.csv"), "-o", str(tmp_path / "draft.toml")])
+    wait(lambda: page.running() is None, 60)
+    assert sorted(path.name for path in ran.iterdir()) == []
+    assert (tmp_path / "draft.toml").is_file(), page.output("card").output
+
+
+def test_a_job_works_in_its_private_folder_and_imports_nothing_from_it(tmp_path, monkeypatch):
+    code = "import os, sys; print(sys.flags.safe_path, os.getcwd())"
+    monkeypatch.setattr(jobs, "PROGRAM", (*jobs.PROGRAM[:-2], "-c", code))
+    monkeypatch.delenv("PYTHONSAFEPATH", raising=False)
+    page = Jobs(tmp_path / "jobs")
+    page.start("card", [])
+    wait(lambda: page.running() is None)
+    assert page.output("card").notes == [f"True {tmp_path / 'jobs'}"]
 
 
 def test_what_a_job_prints_is_private(tmp_path, program):

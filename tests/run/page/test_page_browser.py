@@ -7,6 +7,7 @@ with other records, and writes a picture of each step into FOLDER.
 
 import contextlib
 import http.client
+import json
 import os
 import re
 import signal
@@ -46,10 +47,15 @@ class Server:
             env=environment, start_new_session=True,
         )  # fmt: skip
         first = self._process.stderr.readline()
-        found = re.search(r"http://127\.0\.0\.1:(\d+)/\S+", first)
+        found = re.search(r"(http://gossamer-[0-9a-f]{16}\.localhost:(\d+))/\S+", first)
         assert found, first
-        self.address, self.port = found[0], int(found[1])
+        self.address, self.own, self.port = found[0], found[1], int(found[2])
         return self
+
+    def of(self, name):
+        """The address of the data set of this name."""
+        opened = json.loads((self._folder / "state" / "gossamer" / "page.json").read_text())
+        return f"{self.own}/d/{next(each['id'] for each in opened if Path(each['data']).name == name)}"
 
     def interrupt(self):
         """Send what Ctrl-C sends, and return what the page says at its end."""
@@ -77,13 +83,15 @@ class Walk:
         self.page, self._shots, self._count = page, shots, 0
         page.set_default_timeout(LONG)
         self.problems = []
-        page.on("console", lambda message: self.problems.append(message.text) if message.type == "error" else None)
+        page.on(
+            "console", lambda said: self.problems.append((said.text, said.location)) if said.type == "error" else None
+        )
         page.on("pageerror", lambda error: self.problems.append(str(error)))
 
     def enter(self, server):
         """Open the address that the server printed."""
         self.page.goto(server.address)
-        self.page.wait_for_url(f"http://127.0.0.1:{server.port}/")
+        self.page.wait_for_url(f"{server.own}/")
 
     def press(self, name):
         self.page.get_by_role("button", name=name, exact=True).click()
@@ -216,17 +224,17 @@ def browser():
 
 
 def verified(folder):
-    """Whether `gossamer verify` accepts a release."""
-    public = folder.parent / "signing-key.pem.pub"
+    """Whether `gossamer verify` accepts a release, by the key of the user."""
+    public = folder.parents[1] / "state" / "gossamer" / "signing-key.pem.pub"
     words = [sys.executable, "-m", "gossamer", "verify", str(folder), "--key", str(public)]
     return subprocess.run(words, capture_output=True, check=False).returncode == 0
 
 
-def status(port, path, method="GET", **headers):
+def status(server, path, method="GET", **headers):
     """The status of a request that a program sends, with any Host, Origin and cookie."""
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=60)
     connection.putrequest(method, path, skip_host=True, skip_accept_encoding=True)
-    for name, value in {"host": f"127.0.0.1:{port}", **headers}.items():
+    for name, value in {"host": server.own.removeprefix("http://"), **headers}.items():
         connection.putheader(name, value)
     connection.endheaders()
     answer = connection.getresponse()
@@ -249,7 +257,7 @@ def test_the_whole_way_with_digits_and_with_a_table(tmp_path):
         walk.judge(measure=False, attack=True)
         walk.release()
         assert verified(tmp_path / "digits-gossamer" / "release-1")
-        walk.page.goto(f"http://127.0.0.1:{server.port}/")
+        walk.page.goto(f"{server.own}/")
         walk.open(str(tmp_path / "clinic.csv"))
         walk.examine(units="patient", divide=True)
         walk.declare("Clinic", TABLE)
@@ -269,7 +277,7 @@ def test_ctrl_c_two_tabs_and_what_is_refused(tmp_path):
         with Server(tmp_path, "digits") as server:
             stale = server.address
             walk.enter(server)
-            walk.page.goto(f"http://127.0.0.1:{server.port}/d/1/data")
+            walk.page.goto(f"{server.of('digits')}/data")
             walk.examine(divide=False)
             walk.declare("Digits", PICTURES)
             walk.choose(10, "dpgan")
@@ -277,7 +285,7 @@ def test_ctrl_c_two_tabs_and_what_is_refused(tmp_path):
             walk.page.locator("progress[max]").wait_for()
             walk.look("training")
             other = Walk(context.new_page())
-            other.page.goto(f"http://127.0.0.1:{server.port}/d/1/train?method=moments&epsilon=1&delta=1e-05")
+            other.page.goto(f"{server.of('digits')}/train?method=moments&epsilon=1&delta=1e-05")
             other.page.locator("progress").wait_for()
             assert other.page.get_by_role("button", name="Train").count() == 0, "one run at a time"
             refusals(server, stale, context, tmp_path)
@@ -285,7 +293,7 @@ def test_ctrl_c_two_tabs_and_what_is_refused(tmp_path):
             assert "`gossamer fit` goes on for digits." in said
             walk.see("The page has ended in the terminal, and the job goes on.")
         with Server(tmp_path) as server:
-            assert status(server.port, stale.partition(str(server.port))[2] or "/start?token=old") == 403
+            assert status(server, f"/start{stale.partition('/start')[2]}") == 403
             walk.enter(server)
             walk.follow("digits")
             walk.follow("Train")
@@ -308,21 +316,25 @@ def refusals(server, stale, context, tmp_path):
     (cookie,) = context.cookies()
     assert (cookie["sameSite"], cookie["httpOnly"]) == ("Strict", True)
     held = {"cookie": f"{cookie['name']}={cookie['value']}"}
-    port, own = server.port, f"http://127.0.0.1:{server.port}"
-    assert status(port, "/", **held) == 200
-    assert status(port, "/") == 403
-    assert status(port, stale.partition(str(port))[2]) == 403, "a stale token"
-    assert status(port, "/", host=f"localhost:{port}", **held) == 403
-    assert status(port, "/", host="evil.example", **held) == 403
-    assert status(port, "/d/1/stop", "POST", origin="http://evil.example", **held) == 403
-    assert status(port, "/d/1/stop", "POST", **held) == 403
-    assert status(port, "/d/1/file/jobs/fit.log", origin=own, **held) == 404
-    assert status(port, "/d/1/file/..%2Fstate/page.json", origin=own, **held) == 404
+    own, ours = server.own, server.of("digits").removeprefix(server.own)
+    assert status(server, "/", **held) == 200
+    assert status(server, f"{ours}/data", **held) == 200
+    assert status(server, "/d/1/data", **held) == 404, "addresses have no numbers"
+    assert status(server, "/") == 403
+    assert status(server, f"/start{stale.partition('/start')[2]}") == 403, "a stale token"
+    for host in (f"localhost:{server.port}", f"127.0.0.1:{server.port}", "evil.example"):
+        assert status(server, "/", host=host, **held) == 403
+    assert status(server, f"{ours}/stop", "POST", origin="http://evil.example", **held) == 403
+    assert status(server, f"{ours}/stop", "POST", **held) == 403
+    assert status(server, f"{ours}/file/jobs/fit.log", origin=own, **held) == 404
+    assert status(server, f"{ours}/file/..%2Fstate/page.json", origin=own, **held) == 404
     outside = tmp_path / "outside"
     outside.mkdir(exist_ok=True)
     (outside / "samples.png").write_text("x")
     (tmp_path / "digits-gossamer" / "run-7").symlink_to(outside)
-    assert status(port, "/d/1/file/run-7/samples.png", origin=own, **held) == 404, "outside of what the user opened"
+    assert status(server, f"{ours}/file/run-7/samples.png", origin=own, **held) == 404, (
+        "outside of what the user opened"
+    )
     (tmp_path / "digits-gossamer" / "run-7").unlink()
 
 

@@ -1,6 +1,7 @@
 """Who stands for a release: what a signature covers, whose it is, and what no signature may be."""
 
 import json
+import os
 import shutil
 import stat
 from collections.abc import Callable, Iterator
@@ -180,6 +181,8 @@ def test_keys_that_are_none_are_refused_in_words(out: Path, tmp_path: Path) -> N
     spki = serialization.PublicFormat.SubjectPublicKeyInfo
     (tmp_path / "curve.pub").write_bytes(curve.public_key().public_bytes(PEM, spki))
     (tmp_path / "text").write_text("a key")
+    for name in ("locked", "curve", "text"):
+        (tmp_path / name).chmod(0o600)
     for name, says in (
         ("locked", "has a passphrase"),
         ("curve", "no Ed25519 private key"),
@@ -208,6 +211,26 @@ def test_a_key_is_never_replaced_and_never_lies_in_what_is_handed_out(out: Path,
     with pytest.raises(RequestError, match="would be handed out with it"):
         sign(out, key=out / "key", new_key=True)
     assert not (out / "key").exists()
+
+
+def test_a_key_that_others_have_does_not_sign(out: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (out / SIGNATURE).unlink()
+    new_key(tmp_path / "key")
+    for mode in (0o640, 0o604, 0o620, 0o602, 0o610, 0o601, 0o644):
+        (tmp_path / "key").chmod(mode)
+        with pytest.raises(RequestError, match=r"Others on this machine can read or change the key .*`chmod 600"):
+            sign(out, key=tmp_path / "key")
+    (tmp_path / "key").chmod(0o400)
+    os.mkfifo(tmp_path / "pipe", 0o600)
+    with pytest.raises(RequestError, match="is no regular file"):
+        sign(out, key=tmp_path / "pipe")
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "geteuid", lambda: tmp_path.stat().st_uid + 1)
+        with pytest.raises(RequestError, match="belongs to another user"):
+            sign(out, key=tmp_path / "key")
+    assert not (out / SIGNATURE).exists()
+    (tmp_path / "link").symlink_to(tmp_path / "key")
+    assert sign(out, key=tmp_path / "link")
 
 
 def test_what_does_not_verify_is_not_signed(out: Path, signed: Path) -> None:

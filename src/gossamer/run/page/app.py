@@ -52,11 +52,11 @@ def application(opened: Opened) -> Starlette:
             Route("/", bound(_start), methods=["GET"]),
             Route("/open", bound(_open), methods=["POST"]),
             Route("/static/{name}", bound(_static), methods=["GET"]),
-            Route("/d/{number:int}/progress", bound(_progress), methods=["GET"]),
-            Route("/d/{number:int}/stop", bound(_stop), methods=["POST"]),
-            Route("/d/{number:int}/file/{folder}/{name}", bound(_file), methods=["GET"]),
-            Route("/d/{number:int}/{step}", bound(_step), methods=["GET"]),
-            Route("/d/{number:int}/{step}/{action}", bound(_act), methods=["POST"]),
+            Route("/d/{id}/progress", bound(_progress), methods=["GET"]),
+            Route("/d/{id}/stop", bound(_stop), methods=["POST"]),
+            Route("/d/{id}/file/{folder}/{name}", bound(_file), methods=["GET"]),
+            Route("/d/{id}/{step}", bound(_step), methods=["GET"]),
+            Route("/d/{id}/{step}/{action}", bound(_act), methods=["POST"]),
         ]
     )
 
@@ -86,7 +86,7 @@ def _open(opened: Opened, _request: Request, form: QueryParams) -> Response:
         data_set = opened.open(form.get("data", ""), form.get("folder", ""))
     except GossamerError as error:
         return _page("start.html", status=400, opened=opened.all(), error=str(error), given=form)
-    return RedirectResponse(f"/d/{data_set.number}/data", status_code=303)
+    return RedirectResponse(f"/d/{data_set.id}/data", status_code=303)
 
 
 def _step(opened: Opened, request: Request, query: QueryParams) -> Response:
@@ -103,20 +103,20 @@ def _act(opened: Opened, request: Request, form: QueryParams) -> Response:
         where = action(opened, data_set, form)
     except GossamerError as error:
         return _shown(data_set, step, form, error=str(error), given=form)
-    return RedirectResponse(f"/d/{data_set.number}/{where}", status_code=303)
+    return RedirectResponse(f"/d/{data_set.id}/{where}", status_code=303)
 
 
 def _stop(opened: Opened, request: Request, form: QueryParams) -> Response:
     """Stop the job, and show the step again that asked for it."""
-    data_set = opened.get(request.path_params["number"])
+    data_set = opened.get(request.path_params["id"])
     data_set.jobs.stop()
     step = form.get("step", "")
-    return RedirectResponse(f"/d/{data_set.number}/{step if step in STEPS else 'runs'}", status_code=303)
+    return RedirectResponse(f"/d/{data_set.id}/{step if step in STEPS else 'runs'}", status_code=303)
 
 
 def _progress(opened: Opened, request: Request, _query: QueryParams) -> Response:
     """The part of a page that changes while a job runs; status 204: it has ended."""
-    data_set = opened.get(request.path_params["number"])
+    data_set = opened.get(request.path_params["id"])
     job = data_set.jobs.running()
     if job is None:
         return Response(status_code=204)
@@ -125,7 +125,7 @@ def _progress(opened: Opened, request: Request, _query: QueryParams) -> Response
 
 def _file(opened: Opened, request: Request, _query: QueryParams) -> Response:
     """The samples or the report of a run or a release."""
-    folder = opened.get(request.path_params["number"]).child(request.path_params["folder"])
+    folder = opened.get(request.path_params["id"]).child(request.path_params["folder"])
     name = request.path_params["name"]
     path = folder / name
     if name not in _SHOWN or not path.is_file() or path.resolve().parent != folder.resolve():
@@ -147,7 +147,7 @@ def _asked(opened: Opened, request: Request) -> tuple[DataSet, Step]:
     step = STEPS.get(request.path_params["step"])
     if step is None:
         raise RequestError("The page has no such step.")
-    return opened.get(request.path_params["number"]), step
+    return opened.get(request.path_params["id"]), step
 
 
 def _shown(data_set: DataSet, step: Step, query: QueryParams, *, error: str, given: QueryParams) -> Response:
@@ -155,7 +155,8 @@ def _shown(data_set: DataSet, step: Step, query: QueryParams, *, error: str, giv
     try:
         content: Mapping[str, Any] = step.show(data_set, query)
     except GossamerError as failed:
-        content, error = step.show(data_set, QueryParams()), error or str(failed)
+        query, error = QueryParams(), error or str(failed)
+        content = step.show(data_set, query)
     job = data_set.jobs.last()
     return _page(
         f"{step.name}.html", status=400 if error else 200, data_set=data_set, steps=STEPS.values(), step=step, job=job,

@@ -1,7 +1,10 @@
 """Who may speak to the page: the browser that opened it, on this machine, from the page itself. All others get status 403.
 
-The address that is printed holds a token that works once. The browser gets a cookie for it. Each request needs the cookie, this
-machine's own address as Host, and no other Origin; one that changes something needs the page as Origin.
+The address that is printed holds a token that works once. The browser gets a cookie for it. Each request needs the cookie, the
+page's own name as Host, and no other Origin; one that changes something needs the page as Origin.
+
+Browsers send a cookie to each port of its host. So each page has a host of its own: a random name below `localhost`, which
+browsers look for on this machine alone. Nobody else knows the name, so no other server here gets the cookie.
 
 The token is in no argument of a process, because other users of this machine can read those. The browser gets it from a private
 file (`opening`).
@@ -15,11 +18,11 @@ from starlette.datastructures import Headers, MutableHeaders, QueryParams
 from starlette.responses import HTMLResponse, PlainTextResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-HOST = "127.0.0.1"
 MOST_BYTES = 2_000_000
 """Of a form."""
 REFUSED = "This request was refused. Open the address that `gossamer page` printed, or start `gossamer page` again.\n"
 _START = "/start"
+_COOKIE = "gossamer"
 _READS = ("GET", "HEAD")
 _POLICY = "; ".join([
     "default-src 'none'", "script-src 'self'", "style-src 'self'", "img-src 'self' data:", "connect-src 'self'",
@@ -45,7 +48,7 @@ class Guard:
     """
 
     def __init__(self, app: ASGIApp, port: int) -> None:
-        self._app, self._place, self._name = app, f"{HOST}:{port}", f"gossamer-{port}"
+        self._app, self._place = app, f"gossamer-{secrets.token_hex(8)}.localhost:{port}"
         self._cookie, self._token = secrets.token_urlsafe(32), secrets.token_urlsafe(32)
 
     @property
@@ -79,7 +82,7 @@ class Guard:
         await answer(scope, receive, send_guarded)
 
     def _is_from_here(self, scope: Scope, headers: Headers) -> bool:
-        """Whether the address is this machine's own, and the request no other page's."""
+        """Whether the address is the page's own, and the request no other page's."""
         origins, site = headers.getlist("origin"), headers.get("sec-fetch-site", "none")
         allowed = [f"http://{self._place}"]
         changes = scope["method"] not in _READS
@@ -100,7 +103,7 @@ class Guard:
             return _refusal()
         self._token = ""
         answer = HTMLResponse(opening("/"))  # a redirect would be the file's, and get no strict cookie
-        answer.set_cookie(self._name, self._cookie, httponly=True, samesite="strict")
+        answer.set_cookie(_COOKIE, self._cookie, httponly=True, samesite="strict")
         return answer
 
     def _has_cookie(self, headers: Headers) -> bool:
@@ -108,13 +111,14 @@ class Guard:
             cookies = SimpleCookie("; ".join(headers.getlist("cookie")))
         except CookieError:
             return False
-        given = cookies[self._name].value if self._name in cookies else ""
+        given = cookies[_COOKIE].value if _COOKIE in cookies else ""
         return hmac.compare_digest(given.encode(), self._cookie.encode())
 
 
 def opening(address: str) -> str:
-    """A page that leads to an address at once."""
-    return f'<!doctype html><meta http-equiv="refresh" content="0; url={address}"><a href="{address}">Open the page</a>'
+    """A page that leads to an address at once. Its icon is empty: a browser asks for none."""
+    head = f'<!doctype html><link rel="icon" href="data:,"><meta http-equiv="refresh" content="0; url={address}">'
+    return f'{head}<a href="{address}">Open the page</a>'
 
 
 def _refusal() -> Response:

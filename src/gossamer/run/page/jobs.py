@@ -20,8 +20,8 @@ from typing import Any
 from gossamer.errors import RequestError, RunFolderError
 from gossamer.files import hold
 
-PROGRAM = (sys.executable, "-m", "gossamer")
-"""How a job calls the command line."""
+PROGRAM = (sys.executable, "-P", "-m", "gossamer")
+"""How a job calls the command line. `-P`: no file of the working folder is imported."""
 _LOCK = "lock"
 _PROBE = threading.Lock()
 """Held while this page takes or tries the lock of a folder: a try must not look like a job to another tab."""
@@ -106,7 +106,8 @@ class Jobs:
     """The jobs of one data set.
 
     Args:
-        folder: private; made where it is missing. It holds the lock and what each job printed.
+        folder: private; made where it is missing. It holds the lock and what each job printed, and jobs work in it: the
+            folder of the records may hold programs of strangers.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -136,7 +137,7 @@ class Jobs:
             raise RunFolderError(f"{self._folder} cannot be written ({error.strerror}).") from None
         with lock, _private(self._log(name)) as log:
             process = subprocess.Popen(
-                [*PROGRAM, *words], stdin=subprocess.DEVNULL, stdout=log, stderr=log,
+                [*PROGRAM, *words], cwd=self._folder, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
                 start_new_session=True, pass_fds=(lock.fileno(),), env={**os.environ, "PYTHONUNBUFFERED": "1"},
             )  # fmt: skip
             started = {"name": name, "about": about, "process": process.pid, "started": time.time()}

@@ -2,19 +2,24 @@
 
 The list is a small file beside the budget log. It holds paths and how the records are read. All else is in the files that the
 commands write: card, run folders, releases and budget log.
+
+A folder beside the records may have come with them. So each data set has a random id, in the list and in its folder. The page
+takes nothing from a folder that does not hold the id.
 """
 
 import json
 import os
 import re
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+import secrets
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gossamer.errors import RequestError, RunFolderError
-from gossamer.files import write_atomically
+from gossamer.files import hold, write_atomically
 from gossamer.lazy import Lazy
 from gossamer.run.page.jobs import Jobs
 
@@ -26,6 +31,9 @@ else:
 
 EMBEDDED = ("digits", "glyphs")
 LIST = "page.json"
+_LOCK = "page.lock"
+_ID = "page-id"
+"""The file of the id, in the folder of a data set."""
 READING = ("units", "dictionary", "public", "labels")
 """The fields of a `DataSet` that say how its records are read."""
 _NAME = re.compile(r"(run|release)-\d{1,4}")
@@ -36,7 +44,7 @@ class DataSet:
     """A data set that the user has opened.
 
     Args:
-        number: its place in the list, from 1.
+        id: a random word, in the addresses of its pages and in its folder.
         data: path of the records, or the name of embedded ones.
         folder: where the page writes: draft, card, parts, runs, releases.
         units: whose each record is, as --units takes it; empty: each record protects itself.
@@ -45,7 +53,7 @@ class DataSet:
         labels: "none" where all pictures are of one class; else empty.
     """
 
-    number: int
+    id: str
     data: str
     folder: Path
     units: str = ""
@@ -72,11 +80,6 @@ class DataSet:
     def declared(self) -> Path:
         """What the owner declares with a release."""
         return self.folder / "declared.toml"
-
-    @property
-    def key(self) -> Path:
-        """The private key that signs releases."""
-        return self.folder / "signing-key.pem"
 
     @property
     def jobs(self) -> Jobs:
@@ -108,6 +111,44 @@ class DataSet:
     def used(self) -> str:
         """The records that a run uses."""
         return str(self.parts or self.data)
+
+    @property
+    def problem(self) -> str:
+        """Why its folder is none that the page of this user has made for it, and what to do; empty: it is."""
+        where = self.folder
+        if where.is_symlink():
+            return f"{where} is a link. Remove the link, or name another folder for the results."
+        if not where.is_dir():
+            return f"{where} is gone. Open the records again: then the page makes a new folder."
+        if where.stat().st_uid != os.geteuid():
+            return f"{where} belongs to another user. Name another folder for the results."
+        try:
+            is_own = (where / _ID).read_text(encoding="utf-8") == self.id
+        except (OSError, ValueError):
+            is_own = False
+        return "" if is_own else (
+            f"{where} was not made by your page for these records, so what it holds may be a stranger's. Move it away, or name "
+            "another folder for the results. If its runs are yours, the commands still take them."
+        )  # fmt: skip
+
+    def make_folder(self) -> None:
+        """Make its folder, private and with its id, where there is none or an empty one.
+
+        Raises:
+            RunFolderError: if it cannot be made, or something else is there.
+        """
+        where = self.folder
+        try:
+            where.mkdir(mode=0o700, parents=True, exist_ok=True)
+            if not where.is_symlink() and where.stat().st_uid == os.geteuid() and not any(where.iterdir()):
+                where.chmod(0o700)
+                write_atomically(where / _ID, self.id, private=True)
+        except OSError as error:
+            raise RunFolderError(
+                f"{where} cannot be made ({error.strerror}). Name another folder for the results."
+            ) from None
+        if self.problem:
+            raise RunFolderError(self.problem)
 
     def finished(self) -> list[str]:
         """The names of its finished runs, the oldest first."""
@@ -162,26 +203,25 @@ class Opened:
     @property
     def entrance(self) -> Path:
         """A private file that leads the user's browser to the page. Each process has its own."""
-        self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._make_private()
         return self._path.with_name(f"page-{os.getpid()}.html")
 
     def all(self) -> list[DataSet]:
         """Return all of them. A list that cannot be read counts as empty."""
         try:
             entries = json.loads(self._path.read_text(encoding="utf-8"))
-            return [
-                DataSet(**{**entry, "folder": Path(entry["folder"]), "number": number})
-                for number, entry in enumerate(entries, 1)
-            ]
+            return [DataSet(**{**entry, "folder": Path(entry["folder"])}) for entry in entries]
         except (OSError, ValueError, TypeError, KeyError):
             return []
 
-    def get(self, number: int) -> DataSet:
-        """Return a data set by its number. Raises RequestError: there is none."""
-        every = self.all()
-        if not 1 <= number <= len(every):
-            raise RequestError("No data set of this number is open. Open one from the first page.")
-        return every[number - 1]
+    def get(self, word: str) -> DataSet:
+        """Return a data set by its id. Raises RequestError: there is none, or its folder is not its own any more."""
+        found = next((known for known in self.all() if known.id == word), None)
+        if found is None:
+            raise RequestError("No data set of this address is open. Open one from the first page.")
+        if found.problem:
+            raise RunFolderError(found.problem)
+        return found
 
     def open(self, data: str, folder: str = "") -> DataSet:
         """Add a data set, or return it if it is there already.
@@ -203,45 +243,44 @@ class Opened:
                 )
             data = str(path.resolve())
         work = _folder_for(data, folder.strip())
-        for known in self.all():
-            if (known.data, known.folder) == (data, work):
-                return known
-        _make(work, data)
-        entry = DataSet(number=len(self.all()) + 1, data=data, folder=work)
-        self._write([*self.all(), entry])
+        if data not in EMBEDDED and Path(data) in (work, *work.parents):
+            raise RequestError(f"{work} lies in the records. Name a folder beside them.")
+        with self.locked():
+            every = self.all()
+            entry = next((known for known in every if (known.data, known.folder) == (data, work)), None)
+            if entry is None:
+                entry = DataSet(id=secrets.token_hex(8), data=data, folder=work)
+                every.append(entry)
+            entry.make_folder()
+            self._write(every)
         return entry
 
     def change(self, data_set: DataSet, changed: Mapping[str, str]) -> DataSet:
         """Change how the records of a data set are read. changed: some of `READING`."""
-        new = DataSet(**asdict(data_set) | {name: changed[name] for name in READING if name in changed})
-        self._write([new if known.number == new.number else known for known in self.all()])
-        return new
+        reading: dict[str, Any] = {name: changed[name] for name in READING if name in changed}
+        with self.locked():
+            every = [replace(known, **reading) if known.id == data_set.id else known for known in self.all()]
+            self._write(every)
+        return self.get(data_set.id)
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Let one tab, or one page, at a time change the list or make the key of signatures."""
+        self._make_private()
+        with hold(self._path.with_name(_LOCK), wait=True):
+            yield
+
+    def _make_private(self) -> None:
+        self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._path.parent.chmod(0o700)
 
     def _write(self, entries: list[DataSet]) -> None:
         content: list[dict[str, Any]] = [{**asdict(entry), "folder": str(entry.folder)} for entry in entries]
-        for entry in content:
-            del entry["number"]
-        self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         write_atomically(self._path, json.dumps(content, indent=2) + "\n", private=True)
 
 
 def _folder_for(data: str, folder: str) -> Path:
     if folder:
-        return Path(folder).expanduser().absolute()
+        return Path(folder).expanduser().resolve()
     place = Path.cwd() / data if data in EMBEDDED else Path(data)
-    return place.with_name(f"{place.name.split('.')[0]}-gossamer")
-
-
-def _make(work: Path, data: str) -> None:
-    """Make the folder, or refuse one that is not the page's."""
-    if data not in EMBEDDED and Path(data) in (work, *work.parents):
-        raise RequestError(f"{work} lies in the records. Name a folder beside them.")
-    if work.is_dir() and any(work.iterdir()) and not (work / "jobs").is_dir():
-        raise RequestError(f"{work} holds other files. Name a new folder for the results.")
-    try:
-        (work / "jobs").mkdir(mode=0o700, parents=True, exist_ok=True)
-        work.chmod(0o700)
-    except OSError as error:
-        raise RunFolderError(
-            f"{work} cannot be made ({error.strerror}). Name another folder for the results."
-        ) from None
+    return place.parent / f"{place.name.split('.')[0]}-gossamer"

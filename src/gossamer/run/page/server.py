@@ -1,6 +1,8 @@
 """Start the page: a server on this machine alone, and the browser that may speak to it."""
 
+import errno
 import importlib
+import os
 import socket
 import threading
 import webbrowser
@@ -11,7 +13,7 @@ import uvicorn
 from gossamer.errors import RequestError
 from gossamer.files import write_atomically
 from gossamer.run.page import app
-from gossamer.run.page.guard import HOST, Guard, opening
+from gossamer.run.page.guard import Guard, opening
 from gossamer.run.page.opened import Opened
 
 
@@ -28,7 +30,7 @@ def serve(opened: Opened, *, port: int, say: Callable[[str], None], open_browser
         RequestError: if the port is taken.
     """
     listening = _listen(port)
-    guard = Guard(app.application(opened), listening.getsockname()[1])
+    guard = Guard(app.application(opened), listening[0].getsockname()[1])
     server = uvicorn.Server(
         uvicorn.Config(
             guard, log_level="critical", access_log=False, server_header=False, lifespan="off", ws="none", proxy_headers=False,
@@ -42,31 +44,39 @@ def serve(opened: Opened, *, port: int, say: Callable[[str], None], open_browser
         if open_browser:
             write_atomically(opened.entrance, opening(guard.address), private=True)
             threading.Thread(target=webbrowser.open, args=(opened.entrance.as_uri(),), daemon=True).start()
-        server.run(sockets=[listening])
+        server.run(sockets=listening)
     except KeyboardInterrupt:  # uvicorn has ended in good order, and passes the signal on
         pass
     finally:
-        listening.close()
+        _close(listening)
         opened.entrance.unlink(missing_ok=True)
     say("The page has ended.")
     for data_set in opened.all():
-        if (job := data_set.jobs.running()) is not None:
+        if not data_set.problem and (job := data_set.jobs.running()) is not None:
             say(f"`gossamer {job.name}` goes on for {data_set.name}. Start `gossamer page` again to see it.")
 
 
-def _listen(port: int) -> socket.socket:
-    """A socket of this machine alone."""
-    listening = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
-    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    try:
-        listening.bind((HOST, port))
-        listening.listen()  # the browser may come before the server answers
-    except OSError as error:
-        listening.close()
-        raise RequestError(
-            f"Port {port} cannot be used ({error.strerror}). Leave --port out: then a free port is taken."
-        ) from None
+def _listen(port: int) -> list[socket.socket]:
+    """Sockets of this machine alone, all of one port. Browsers try ::1 before 127.0.0.1: nobody else may listen there."""
+    listening: list[socket.socket] = []
+    for family, host in ((socket.AF_INET, "127.0.0.1"), (socket.AF_INET6, "::1")):
+        try:
+            listening.append(socket.create_server((host, port), family=family))
+        except OSError as error:
+            if error.errno in (errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL) and listening:  # a machine without IPv6
+                continue
+            _close(listening)
+            raise RequestError(
+                f"Port {port} cannot be used ({os.strerror(error.errno or 0)}). Leave --port out, or start again: then a free "
+                "port is taken."
+            ) from None
+        port = listening[0].getsockname()[1]
     return listening
+
+
+def _close(listening: list[socket.socket]) -> None:
+    for each in listening:
+        each.close()
 
 
 def _warm_up() -> None:

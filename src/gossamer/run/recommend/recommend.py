@@ -198,14 +198,9 @@ def recommend(
     """
     where = str(card) if isinstance(card, str | Path) else "card.toml"
     facts = load_card(card)
-    if not epsilon >= LEAST:
-        raise RequestError(
-            f"--epsilon {epsilon:g} is too little for any advice: give {LEAST:g} or more. The least that was measured is "
-            f"{min(run.epsilon for run in measured_runs.runs()):g}."
-        )
     if minutes is not None and not minutes > 0:
         raise RequestError(f"--minutes must be above 0, not {minutes:g}.")
-    delta = checked_delta(usual_delta(facts) if delta is None else delta, epsilon, facts)
+    delta = advised_delta(facts, epsilon=epsilon, delta=delta)
     if not isinstance(facts, DataCard):
         tables.refuse_options(minutes=minutes, public=public, pictures=pictures)
         return tables.advise(facts, epsilon=epsilon, delta=delta, where=where, data=data)
@@ -232,6 +227,16 @@ def recommend(
     labels = [candidate for candidate in candidates if candidate.like is not None and candidate.like.of == "release"]
     ranked = [candidate for candidate in candidates if candidate not in labels]
     return Advice(_outlook(ranked, facts, epsilon=epsilon, delta=delta), ranked, labels, left_out, facts.unit)
+
+
+def advised_delta(card: AnyCard, *, epsilon: float, delta: float | None) -> float:
+    """Return delta, or the usual one where none is given. Raises RequestError: there is no advice for this epsilon or delta."""
+    if not epsilon >= LEAST:
+        raise RequestError(
+            f"--epsilon {epsilon:g} is too little for any advice: give {LEAST:g} or more. The least that was measured is "
+            f"{min(run.epsilon for run in measured_runs.runs()):g}."
+        )
+    return checked_delta(usual_delta(card) if delta is None else delta, epsilon, card)
 
 
 def usual_delta(card: AnyCard) -> float:

@@ -146,7 +146,7 @@ def sign(run: str | Path, *, key: str | Path, new_key: bool = False, force: bool
 
     Args:
         run: a release or a finished RUN; it has to verify.
-        key: PEM file of an Ed25519 private key, outside the folder.
+        key: PEM file of an Ed25519 private key that you alone can read, outside the folder.
         new_key: make the key first, and beside it KEY.pub, which you hand out.
         force: replace a signature that is there already.
 

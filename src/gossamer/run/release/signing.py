@@ -5,6 +5,9 @@ them, with all that it declares. Keys are PEM files as OpenSSL writes them.
 """
 
 import json
+import os
+import shlex
+import stat
 from pathlib import Path
 from typing import Any
 
@@ -48,7 +51,7 @@ def sign(folder: Path, names: list[str], *, key: Path, date: str) -> str:
     """Write signature.json over the files of these names. Gives the public key in hexadecimal.
 
     Raises:
-        RequestError: if the key is none.
+        RequestError: if the key is none, or is not the user's alone.
         RunFolderError: if the folder cannot be written.
     """
     private = _private(key)
@@ -136,8 +139,9 @@ def _is_hex(text: str, length: int) -> bool:
 
 
 def _private(path: Path) -> Ed25519PrivateKey:
+    content = _content(path, is_private=True)
     try:
-        key = serialization.load_pem_private_key(_content(path), password=None)
+        key = serialization.load_pem_private_key(content, password=None)
     except TypeError:  # how the library says that there is a passphrase
         raise RequestError(f"{path}: the key has a passphrase. Give a key without one.") from None
     except (ValueError, UnsupportedAlgorithm):
@@ -163,9 +167,25 @@ def _public(key_text: str) -> Ed25519PublicKey:
     return key
 
 
-def _content(path: Path) -> bytes:
+def _content(path: Path, *, is_private: bool = False) -> bytes:
     try:
-        with path.open("rb") as file:
+        flags = os.O_NONBLOCK if is_private else 0  # so that a pipe is refused, and not waited for
+        with os.fdopen(os.open(path, os.O_RDONLY | flags), "rb") as file:
+            if is_private:
+                _refuse_shared(path, os.fstat(file.fileno()))
             return file.read(_LARGEST)
     except OSError as error:
         raise RequestError(f"the key {path} cannot be read ({error.strerror}).") from None
+
+
+def _refuse_shared(path: Path, status: os.stat_result) -> None:
+    """Refuse a private key that is not the user's alone: somebody else may sign with it."""
+    if not stat.S_ISREG(status.st_mode):
+        raise RequestError(f"the key {path} is no regular file. Give the PEM file of the key.")
+    if status.st_uid != os.geteuid():
+        raise RequestError(f"the key {path} belongs to another user, who can sign with it too. Use a key of your own.")
+    if status.st_mode & 0o077:
+        raise RequestError(
+            f"Others on this machine can read or change the key {path}, and sign in your name. Is it yours and nobody had it? "
+            f"`chmod 600 {shlex.quote(str(path))}`. Else make a key with --new-key."
+        )

@@ -21,3 +21,8 @@ def state_folder() -> Path:
                 "there is no home folder to keep the budget log in. Name a folder with --accounts, or set XDG_STATE_HOME."
             ) from None
     return state / "gossamer"
+
+
+def signing_key() -> Path:
+    """Return where the page keeps the private key of the user's signatures. It may not exist yet."""
+    return state_folder() / "signing-key.pem"

@@ -1,6 +1,6 @@
 """Several processes, started by torchrun, train one network: how they connect, and what all but rank 0 do.
 
-    torchrun --nproc-per-node 4 -m gossamer fit dpgan --data DATA --card card.toml --epsilon 10 --out RUN
+    torchrun --nproc-per-node 4 --no-python gossamer fit dpgan --data DATA --card card.toml --epsilon 10 --out RUN
 
 Rank 0 is the run: it reserves the plan, keeps ledger, budget log and folder, and certifies. Before the first step it sends the
 other ranks a `RunSetup`. They read the same records, keep a part of them, and write nothing but sealed state.

@@ -16,9 +16,10 @@ if TYPE_CHECKING:
     from gossamer.run.budget import budget as spending
     from gossamer.run.recommend import recommend as advising
     from gossamer.run.recommend import tables
-    from gossamer.run.report import promise
+    from gossamer.run.report import promise, wording
 else:
     any_card, promise = Lazy("gossamer.data.tables.any_card"), Lazy("gossamer.run.report.promise")
+    wording = Lazy("gossamer.run.report.wording")
     spending, advising = Lazy("gossamer.run.budget.budget"), Lazy("gossamer.run.recommend.recommend")
     tables = Lazy("gossamer.run.recommend.tables")
 
@@ -57,13 +58,17 @@ def asked(card: "AnyCard", query: Mapping[str, str]) -> tuple[float, float]:
     """Return epsilon and delta of a query or a form. Without a delta, it is the usual one.
 
     Raises:
-        RequestError: if one is no number.
+        RequestError: if one is no number, `recommend` refuses them, or it says that they promise nothing.
     """
-    texts = query.get("epsilon", ""), query.get("delta", "") or repr(advising.usual_delta(card))
     try:
-        return float(texts[0].replace(",", ".")), float(texts[1])
+        epsilon = float(query.get("epsilon", "").replace(",", "."))
+        delta = float(query["delta"]) if query.get("delta") else None
     except ValueError:
         raise RequestError("Epsilon and delta must be numbers, such as 3 and 0.00001.") from None
+    delta = advising.advised_delta(card, epsilon=epsilon, delta=delta)
+    if nothing := wording.remark(epsilon):
+        raise RequestError(nothing)
+    return epsilon, delta
 
 
 def used(data_set: DataSet) -> Any:

@@ -12,16 +12,19 @@ from gossamer.lazy import Lazy
 from gossamer.privacy.certificate.declarations import CHOICES, QUESTIONS, declare
 from gossamer.run.page.opened import DataSet, Opened
 from gossamer.run.page.steps.step import Step
+from gossamer.run.storage.state_folder import signing_key
 
 if TYPE_CHECKING:
     from gossamer.data import card as cards
     from gossamer.run.release import release as releasing
+    from gossamer.run.release import signing
     from gossamer.run.release import verify as checking
     from gossamer.run.storage import run_folder
 else:
     run_folder = Lazy("gossamer.run.storage.run_folder")
     cards = Lazy("gossamer.data.card")
     releasing, checking = Lazy("gossamer.run.release.release"), Lazy("gossamer.run.release.verify")
+    signing = Lazy("gossamer.run.release.signing")
 
 ASKED = {
     "made_by": ("Who makes this release?", ""),
@@ -63,8 +66,8 @@ def show(data_set: DataSet, query: QueryParams) -> Mapping[str, Any]:
         "files": [] if folder is None else sorted(path.name for path in folder.iterdir()),
         "place": str(folder or ""),
         "signed": folder is not None and (folder / run_folder.SIGNATURE).is_file(),
-        "key": str(data_set.key),
-        "has_key": data_set.key.is_file(),
+        "key": str(signing_key()),
+        "has_key": signing_key().is_file(),
         "verdict": _verdict(data_set, name) if "check" in query and name else None,
     }
 
@@ -75,7 +78,7 @@ def make(_opened: Opened, data_set: DataSet, form: QueryParams) -> str:
     answers = {name: form[name].strip() for name in QUESTIONS if form.get(name, "").strip()}
     declare(answers, where="The form")
     count = form.get("samples", "0").replace(",", "")
-    if not count.isdecimal():
+    if not count.isdecimal() or len(count) > 9:
         raise RequestError("The number of samples must be a whole number, such as 1000. With 0 there are none.")
     text = "".join(f"{name} = {cards.toml(answer)}\n" for name, answer in answers.items())
     write_atomically(data_set.declared, text, private=True)
@@ -84,16 +87,19 @@ def make(_opened: Opened, data_set: DataSet, form: QueryParams) -> str:
     return f"release?run={run.name}"
 
 
-def sign(_opened: Opened, data_set: DataSet, form: QueryParams) -> str:
-    """Sign a release. The first signature makes the key."""
-    folder = data_set.child(form.get("release", ""))
-    releasing.sign(folder, key=data_set.key, new_key=not data_set.key.exists())
+def sign(opened: Opened, data_set: DataSet, form: QueryParams) -> str:
+    """Sign a release. The first signature of a user makes the key."""
+    folder, key = data_set.child(form.get("release", "")), signing_key()
+    with opened.locked():
+        if not key.exists():
+            signing.new_key(key)
+    releasing.sign(folder, key=key)
     return f"release?release={folder.name}&check=1"
 
 
 def _verdict(data_set: DataSet, name: str) -> Any:
     """What `verify` says of a release, with the public key if it is signed."""
-    folder, public = data_set.child(name), data_set.key.with_name(f"{data_set.key.name}.pub")
+    folder, public = data_set.child(name), signing_key().with_name(f"{signing_key().name}.pub")
     signed = (folder / run_folder.SIGNATURE).is_file() and public.is_file()
     return checking.verify(folder, key=str(public) if signed else None)
 

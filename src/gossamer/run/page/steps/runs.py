@@ -18,7 +18,7 @@ else:
 
 def show(data_set: DataSet, _query: QueryParams) -> Mapping[str, Any]:
     """The runs of the budget log. links: where the finished ones in the folder of the data set are judged, by their path."""
-    links = {str(data_set.child(name)): f"/d/{data_set.number}/judge?run={name}" for name in data_set.finished()}
+    links = {str(data_set.child(name)): f"/d/{data_set.id}/judge?run={name}" for name in data_set.finished()}
     return {"used": used(data_set), "links": links, "unfinished": data_set.unfinished()}
 
 
