@@ -175,8 +175,8 @@ def no_unit_moves_an_answer_too_far(subject: Subject, *, several: bool) -> None:
         raise SkipTest("it promises nothing")
     card, settings = subject.card, {**subject.small, **_few(subject)}
     if several and card.unit == "record":
-        more = {"max_rows": 3} if isinstance(card, TableCard) else {}
-        card = dataclasses.replace(card, unit="person", **more)
+        card = dataclasses.replace(card, unit="person")
+        card = dataclasses.replace(card, max_rows=3) if isinstance(card, TableCard) else card
     defaults = {field.name: field.default for field in dataclasses.fields(subject.method.config_type)}
     if "max_norm" in defaults:
         settings["max_norm"] = 1e-3 * settings.get("max_norm", defaults["max_norm"])

@@ -87,13 +87,17 @@ class FixedChoices(Rng):
 
     def poisson_sample(self, population: int, rate: float) -> np.ndarray:
         """See `Rng`. Each unit has its own coin."""
+        if rate == 1:
+            self._drawn = self._kept
+            return np.arange(population)
         if population != len(self._kept):
-            self.loose.add(f"sampling from {population} units, and there are {len(self._kept)}")
+            self.loose.add(f"which of {population} units are sampled, where there are {len(self._kept)}")
+            return super().poisson_sample(population, rate)
         coins = self._stream("coins").random(len(self._every)) < rate
         coins[self._always] = True
         drawn = np.flatnonzero(coins[self._kept]).astype(np.int64)
         self._drawn = self._kept[drawn]
-        return drawn[drawn < population]
+        return drawn
 
     def uniform(self, n: int) -> np.ndarray:
         """See `Rng`."""
@@ -165,10 +169,15 @@ class _Alike(TorchFunctionMode):
         if not any(given.get("generator") is known for known in self.generators):
             return func(*args, **given)
         if func in (torch.randn, torch.rand):
-            sizes = tuple(given.pop("size", args[0] if args and not isinstance(args[0], int) else args))
-            return func(sizes[1:], **given).expand(sizes).clone()
+            size = given.pop("size", args[0] if args and not isinstance(args[0], int) else args)
+            return self._rows(func, tuple(size), given)
         self.loose.add(f"{getattr(func, '__name__', func)} with a secret generator, inside a query")
         return func(*args, **given)
+
+    def _rows(self, func: Any, size: tuple[int, ...], given: dict[str, Any]) -> Tensor:
+        """One row, so that it does not depend on their number, for all."""
+        row: Tensor = func(size[1:], **given)
+        return row.expand(size).clone()
 
 
 class _Noted:
@@ -265,6 +274,8 @@ def _compared(unit: int, first: Sequence[_Answer], second: Sequence[_Answer]) ->
     for a, b in zip(first, second, strict=True):
         far = moves.distance(a.exact - b.exact, a.each)
         if a.allowed == 0 and charges:  # the charge before covers it
-            a, far = charges[-1][0], math.hypot(charges.pop()[1], far)
-        charges.append((a, far))
+            charged, before = charges.pop()
+            charges.append((charged, math.hypot(before, far)))
+        else:
+            charges.append((a, far))
     return [Move(answer.phase, answer.query, unit, far / answer.allowed) for answer, far in charges]

@@ -93,18 +93,18 @@ def extremes(n: int, card: AnyCard = CARD, *, several: bool = False) -> Any:
     Args:
         n: number of records.
         card: the public facts of them.
-        several: with units. The first unit has a third of the records, all of them white. A unit in the middle has four.
+        several: with units. The first unit has a third of the records, all white and of one class. One in the middle has four.
     """
     records, units = garbage(n, card=card), np.arange(n)
     if several:
         counts = np.array([n // 3] + [1] * (n // 9) + [4] * (n // 9) + [1] * (n // 9))
         units = np.resize(np.repeat(np.arange(len(counts)), counts), n)
     first, last = units == 0, units == units.max()
-    if isinstance(records, Table):
+    if isinstance(card, TableCard):
         records.codes[first], records.codes[last] = np.array(card.domain) - 1, 0
     else:
         records.images[first], records.images[last] = 255, 0
-        records.labels[:] = np.arange(n) % card.classes
+        records.labels[:] = np.where(first, 0, np.arange(n) % card.classes)
     if not several:
         return records
     order = np.random.default_rng(0).permutation(n)
