@@ -22,6 +22,7 @@ from gossamer.privacy.mechanisms.gaussian import PoissonGaussianSum
 from gossamer.privacy.queries import Bounds
 from gossamer.privacy.random.noise import Rng
 from gossamer.testing import MethodTests, checks
+from gossamer.testing.neighbours import FixedChoices, _Answer, _compared
 from gossamer.testing.trial_run import CARD, MECHANISMS, Subject, deaf, garbage, stripes
 
 loop = importlib.import_module("class_means.loop")
@@ -234,6 +235,29 @@ def test_it_says_which_choices_it_cannot_hold_fixed(query: Any, what: str) -> No
 @pytest.mark.parametrize("several", [False, True])
 def test_choices_of_each_record_are_held_fixed(several: bool) -> None:
     checks.no_unit_moves_an_answer_too_far(asking(OneNumberEach), several=several)
+
+
+def test_units_that_leave_are_always_sampled_and_others_keep_their_coins() -> None:
+    whole, without = (FixedChoices(50, always=(0, 25, 49), gone=gone) for gone in (None, 25))
+    assert whole.poisson_sample(50, 0.0).tolist() == [0, 25, 49]
+    assert without.poisson_sample(49, 0.0).tolist() == [0, 48]
+    first, second = whole.poisson_sample(50, 0.3), without.poisson_sample(49, 0.3)
+    assert np.delete(np.arange(50), 25)[second].tolist() == [unit for unit in first.tolist() if unit != 25]
+    assert len(first) > 5
+    without.poisson_sample(12, 0.3)
+    assert without.loose == {"which of 12 units are sampled, where there are 49"}
+
+
+def test_answers_under_one_charge_move_together() -> None:
+    """A pass over critics is charged once: two that move by 3 and by 4 have moved by 5, of the 10 that are allowed."""
+
+    def answers(first: float, second: float) -> list[Any]:
+        each = torch.ones(1, dtype=torch.float64)
+        return [_Answer("training", "Rows", torch.tensor([value]).double(), each, ten)
+                for value, ten in ((first, 10.0), (second, 0.0), (7.0, 2.0))]  # fmt: skip
+
+    moves = _compared(0, answers(3, 0), answers(0, 4))
+    assert [move.ratio for move in moves] == [0.5, 0.0]
 
 
 def test_it_finds_a_number_of_queries_that_depends_on_the_records() -> None:
