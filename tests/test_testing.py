@@ -22,7 +22,7 @@ from gossamer.privacy.mechanisms.gaussian import PoissonGaussianSum
 from gossamer.privacy.queries import Bounds
 from gossamer.privacy.random.noise import Rng
 from gossamer.testing import MethodTests, checks
-from gossamer.testing.neighbours import FixedChoices, _Answer, _compared
+from gossamer.testing.neighbours import FixedChoices, _Answer, _Answers, _compared, _Noted
 from gossamer.testing.trial_run import CARD, MECHANISMS, Subject, deaf, garbage, stripes
 
 loop = importlib.import_module("class_means.loop")
@@ -141,9 +141,8 @@ class OneNumberEach(loop.Sums):  # type: ignore[misc]
             piece = records[lo : lo + 16]
             stream, n = self.rng.secret_generator(), len(piece)
             drawn = torch.randn(n, 3, generator=stream).sum(1) + torch.rand((n,), generator=stream)
-            kept = (
-                drawn.numpy() + self.rng.uniform(n) + self.rng.integers(n, 3) + self.rng.normals(n, "cpu").numpy() > 0
-            )
+            more = self.rng.uniform(n) + self.rng.integers(n, 3) + self.rng.normals(n, "cpu").numpy()
+            kept = (drawn.numpy() > 0.5) ^ (more > 1.5)
             total += super().clipped_sum(piece[kept], bounds)
         return total
 
@@ -186,11 +185,17 @@ def centred(records: Records) -> Records:
     return dataclasses.replace(records, images=records.images - records.images.mean(0).astype(np.uint8))
 
 
+def without_units(records: Records) -> Records:
+    """Every record becomes a unit of its own."""
+    return dataclasses.replace(records, units=None)
+
+
 SENSITIVE: dict[str, tuple[Subject, bool, float]] = {
     "a query that does not clip, with a bound far too small": (asking(Unclipped, max_norm=0.01), False, 2_000),
     "a bound on each record, for a unit of 60": (asking(Split), True, 59),
     "records seen from the mean of all": (asking(Centred), False, 1.5),
     "records seen from the mean before they are asked": (asking(loop.Sums, seen=centred), False, 1.5),
+    "units that are lost before it asks": (asking(loop.Sums, seen=without_units), True, 59),
     "half of the noise": (asking(loop.Sums, mechanism=LittleNoise), False, 1.99),
     "a number without noise": (asking(loop.Sums, mechanism=NoNoise), False, float("inf")),
 }
@@ -246,6 +251,18 @@ def test_units_that_leave_are_always_sampled_and_others_keep_their_coins() -> No
     assert len(first) > 5
     without.poisson_sample(12, 0.3)
     assert without.loose == {"which of 12 units are sampled, where there are 49"}
+
+
+def test_the_second_run_gets_the_noisy_answers_of_the_first() -> None:
+    first = [_Answer("training", "Sums", torch.zeros(1), torch.ones(1), 1.0, noisy=torch.full((2 * 28 * 28,), 7.0))]
+    choices = FixedChoices(3)
+    release = PoissonGaussianSum(sampling_rate=1.0, max_norm=1.0, noise_multiplier=1.0, rng=choices)
+    noted, query = _Noted(release, _Answers(choices, lambda: "training", first)), loop.Sums(2, (1, 28, 28))
+    total = noted.exact(stripes(3), query)
+    assert noted.noised(total, query).tolist() == [7.0] * (2 * 28 * 28)
+    noted.exact(stripes(3), query)
+    with pytest.raises(AssertionError, match="more queries"):
+        noted.noised(total, query)
 
 
 def test_answers_under_one_charge_move_together() -> None:

@@ -388,7 +388,7 @@ def test_it_sees_a_fault(fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def table() -> str:
     """The ratios as Markdown, a line for each phase and query of each case."""
-    lines = ["| method | phase | query | charges | worst ratio |", "|---|---|---|---|---|"]
+    lines = ["| method and mode | phase | query | number | worst ratio |", "|---|---|---|---|---|"]
     for name, case in CASES.items():
         rows = defaultdict[tuple[str, str], list[float]](list)
         for several in case.units:

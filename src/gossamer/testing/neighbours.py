@@ -1,7 +1,7 @@
 """How far one unit moves each answer of a run: the run, then the same run without the unit, with the first run's answers.
 
 Both runs see the same noisy answers, so all that is public in them is alike. Then the exact answers differ by what the unit
-adds, and no more. A move is compared with the noise that is added and the event that is charged (`privacy.mechanisms.moves`).
+adds, and no more. A move is compared with the noise that is added and the event in the ledger (`privacy.mechanisms.moves`).
 
 The contract of a query fixes the random choices of each record. Here every record of an answer has the *same* choices, and the
 unit that leaves is always sampled. Any fixed choices will do: these do not change when others leave.
@@ -86,7 +86,7 @@ class FixedChoices(Rng):
         """Random choices that could not be held fixed."""
 
     def poisson_sample(self, population: int, rate: float) -> np.ndarray:
-        """See `Rng`. Each unit has its own coin."""
+        """See `Rng`. Each unit has its own random number."""
         if rate == 1:
             self._drawn = self._kept
             return np.arange(population)
