@@ -42,6 +42,8 @@ ROUNDING = 1e-6
 """By how much a ratio may exceed 1. All bounds of these methods have room for rounding: none has come near 1 + 1e-12."""
 SIDE, CLASSES = 28, 2
 PICTURES = DataCard(shape=(1, SIDE, SIDE), classes=CLASSES, declared_size=150)
+MANY = dataclasses.replace(PICTURES, declared_size=50_000)
+"""So many are declared that a step of a classifier samples some of them."""
 TABLE = TableCard(
     columns=(
         Column(name="side", kind="category", values=("left", "middle", "right")),
@@ -100,7 +102,7 @@ CASES = {
     "moments, public detail, 2 cells": Case("moments", {**MOMENTS, "public_detail": True, "cells": 2}, public=True),
     "moments, encoder": Case("moments", {**MOMENTS, "encoder": "extreme", "axes": 4}, public=True),
     "moments, autoencoder, 2 cells": Case("moments", {**MOMENTS, "autoencoder": "halves", "cells": 2}, public=True),
-    "evolve, letters, own label": Case("evolve", {**VOTES, **LABELS, "drawing": "letters"}),
+    "evolve, letters, own label": Case("evolve", {**VOTES, **LABELS, "drawing": "letters"}, card=MANY),
     "evolve, patches": Case("evolve", {**VOTES, "drawing": "patches"}),
     "evolve, learnt features": Case(
         "evolve", {**VOTES, "drawing": "letters", "embedding": "features", "embedding_steps": 2}
