@@ -49,6 +49,8 @@ class Mutant:
 
 
 MECHANISMS = "tests/privacy/mechanisms/test_gaussian.py"
+MOVES, SENSITIVE = "tests/privacy/mechanisms/test_moves.py", "tests/test_testing.py"
+NEIGHBOURING = "tests/methods/test_neighbours.py"
 DIFFUSION = "tests/methods/dp_diffusion/test_dp_diffusion.py"
 MOMENTS = "tests/methods/moments/test_class_moments.py"
 SUM = "tests/methods/common/test_bounded_sum.py"
@@ -122,7 +124,7 @@ MUTANTS = (
     Mutant("the audit gives each of two errors all that may go wrong", "attacks/audit.py", "tail = (1 - confidence) / 2", "tail = 1 - confidence", "tests/attacks/test_audit.py -k 5_6"),
     Mutant("the audit's threshold is chosen by what it counts", "attacks/audit.py", "return threshold, with_canary[n:], without[m:]", "return threshold, with_canary, without", "tests/attacks/test_audit.py -k split_apart"),
     Mutant("a canary of a group that is clipped by itself is seen as if alone", "run/auditing/canary_confined.py", "return np.asarray((squares / norms) @ tail)", "return np.asarray(tail[0] / norms[0])", "tests/run/auditing/test_audit_loops.py -k declared_noise"),
-    Mutant("a row of a table is looked for in the errors as if its noise were that of one", "run/auditing/canary_confined.py", "each, sizes = [mechanism.max_norm], [query.dimension]", "each, sizes = [1.0], [query.dimension]", "tests/run/auditing/test_audit_loops.py -k declared_noise"),
+    Mutant("a row of a table is looked for in the errors as if its noise were that of one", "run/auditing/canary_confined.py", "each = deviations(mechanism, query, without)", "each = deviations(mechanism, query, without) * 0 + mechanism.noise_multiplier", "tests/run/auditing/test_audit_loops.py -k declared_noise"),
     Mutant("the mean of two errors has the bound of one", "attacks/audit.py", "trials, wrong = sum(counted[2:]), sum(counted[:2])", "trials, wrong = counted[2], counted[0]", "tests/attacks/test_audit.py -k together"),
     Mutant("a row that does not take part in a trial is counted", "run/auditing/canary_confined.py", "return inner if self.present else inner.map(lambda rows: rows[:-1])", "return inner", "tests/run/auditing/test_audit_loops.py -k declared_noise"),
     Mutant("an audit has every trial with the canary", "run/auditing/trials.py", "random(count) < 0.5", "random(count) < 2", "tests/run/auditing/test_audit_loops.py -k a_coin_decides"),
@@ -1382,6 +1384,34 @@ Mutant("ranks: every rank adds noise", "privacy/distributed.py", "        total 
     Mutant('plug-ins: pixels that are no numbers are samples', 'methods/method.py', 'return "" if bool(images.isfinite().all())', 'return "" if True', f"{MISBEHAVING} -k pixels"),
     Mutant('plug-ins: two packages share a name', 'plugins.py', 'if packages := _clashes(kind).get(name):', 'if packages := "":', f"{MISBEHAVING} -k two_packages"),
     Mutant('testing: deaf mechanisms hear', 'testing/trial_run.py', 'return torch.zeros_like(ask(self, held, query))', 'return ask(self, held, query)', "tests/fixtures/plugin_package/tests/test_class_means.py"),
+    Mutant("a move is measured by one of two noises", "privacy/mechanisms/moves.py", "torch.hypot(out, torch.full_like(out, std))", "torch.full_like(out, std)", MOVES),
+    Mutant("several answers are allowed what one is", "privacy/mechanisms/moves.py", "math.hypot(*map(allowed, event.events))", "max(map(allowed, event.events))", MOVES),
+    Mutant("an answer that another charge covers is allowed a move of its own", "privacy/mechanisms/moves.py", "        return 0.0\n", "        return 1.0\n", MOVES),
+    Mutant("a number without noise may move", "privacy/mechanisms/moves.py", "there = difference != 0", "there = (difference != 0) & (each > 0)", MOVES),
+    Mutant("reading off the noise ends a pass of the round robin", "privacy/mechanisms/moves.py", "stated = copy.copy(mechanism)", "stated = mechanism", MOVES),
+    Mutant("testing: a unit may move an answer a thousand times too far", "testing/checks.py", "assert worst.ratio <= 1 + ROUNDING, (", "assert worst.ratio <= 1_000, (", SENSITIVE),
+    Mutant("testing: the bound stays where no gradient reaches it", "testing/checks.py", "= 1e-3 * settings.get(", "= 1.0 * settings.get(", SENSITIVE),
+    Mutant("testing: a person has one record in the check of moves", "testing/checks.py", "extremes(N, card, several=several)", "extremes(N, card)", SENSITIVE),
+    Mutant("testing: the unit that leaves is still there", "testing/neighbours.py", "records.take(np.delete(np.arange(population), unit))", "records", SENSITIVE),
+    Mutant("testing: the second run has its own noisy answers", "testing/neighbours.py", "        if played is None:\n", "        if True:\n", f"{SENSITIVE} -k second_run"),
+    Mutant("testing: coins of those behind a unit that leaves are shifted", "testing/neighbours.py", "np.flatnonzero(coins[self._kept])", "np.flatnonzero(coins[: len(self._kept)])", f"{NEIGHBOURING} -k teacher"),
+    Mutant("testing: the unit that leaves may never be sampled", "testing/neighbours.py", "        coins[self._always] = True\n", "", SENSITIVE),
+    Mutant("testing: choices that cannot be held fixed pass", "testing/neighbours.py", "assert not choices.loose, f", "assert True, f", SENSITIVE),
+    Mutant("testing: a record's choices depend on the number of records", "testing/neighbours.py", "        row: Tensor = func(size[1:], **given)\n        return row.expand(size).clone()\n", "        made: Tensor = func(size, **given)\n        return made\n", SENSITIVE),
+    Mutant("testing: pieces of a batch have choices that follow from their number", "testing/neighbours.py", "        if self._inside is None:\n            self._asked[kind] += 1\n", "        self._asked[kind] += 1\n", SENSITIVE),
+    Mutant("testing: answers of one pass count one by one", "testing/neighbours.py", "charges.append((charged, math.hypot(before, far)))", "charges.append((charged, max(before, far)))", f"{SENSITIVE} -k under_one_charge"),
+    Mutant("votes: distances in single precision", "methods/common/votes.py", "distances = there.square().sum(1) - 2 * where[chunk] @ there.T  #", "distances = there.float().square().sum(1) - 2 * where[chunk].float() @ there.T.float()  #", f"{VOTES} -k nearest_of_two"),
+    Mutant("weights whose squares add up to 1.01 pass", "privacy/mechanisms/gaussian.py", "sum(w * w for w in weights) > 1 + 1e-9", "sum(w * w for w in weights) > 1.01", MECHANISMS),
+    Mutant("codes of latents are computed a batch at once", "methods/moments/latents.py", "        for i, row in enumerate(latents.split(1), start=lo):\n            codes[i] = latent.wide_code(row)[0].cpu().numpy()\n", "        codes[lo : lo + step] = latent.wide_code(latents).cpu().numpy()\n", f"{LATENTS} -k by_itself"),
+    Mutant("the classifier of labels samples at twice its rate, so it asks nothing", "methods/common/softmax_regression.py", "sampling_rate=descent.rate(run.card)", "sampling_rate=min(1.0, 2 * descent.rate(run.card))", f"{NEIGHBOURING} -k letters"),
+    Mutant("the records of a person are clipped one by one in moments", "methods/common/bounded_sum.py", "single, several = by_unit(records)", "single, several = records, []", f"{NEIGHBOURING} -k moments"),
+    Mutant("the quantile's bound is that of one group", "privacy/mechanisms/quantiles.py", "return math.sqrt(self.dimension) / 2", "return 0.5", f"{NEIGHBOURING} -k quantiles"),
+    Mutant("GS-WGAN deals records to critics by position", "methods/gs_wgan/loop.py", "run.rng.common_integers(units, config.critics) if", "np.arange(units) % config.critics if", f"{NEIGHBOURING} -k round"),
+    Mutant("DP-WGAN pairs a record with the fake of another", "methods/dp_wgan/loop.py", "fake = 2 * G(latents, labels) - 1", "fake = (2 * G(latents, labels) - 1).flip(0) + real.mean(0)", f"{NEIGHBOURING} -k wgan"),
+    Mutant("DP diffusion's codes are seen from the mean of the batch", "methods/dp_diffusion/loop.py", "return self(denoiser, self.net.code(images), labels)", "codes = self.net.code(images)\n        return self(denoiser, codes - codes.mean(0), labels)", f"{NEIGHBOURING} -k diffusion"),
+    Mutant("PriVAE's codes take their noise from the record before", "methods/privae/objective.py", "    z = mean + scale * noise\n", "    z = mean.roll(1, 0) + scale * noise\n", f"{NEIGHBOURING} -k privae"),
+    Mutant("PriVAE's micro baseline fails for a person with several records", "methods/privae/objective.py", "        records = dataclasses.replace(records, units=None)  # clipped one by one, whoever they are of\n", "", f"{NEIGHBOURING} -k micro"),
+    Mutant("rows of a person count in full up to the bound and no further", "methods/marginals/counts.py", "np.minimum(GRID, GRID * max_rows // counts)", "np.minimum(GRID, GRID * max_rows // np.maximum(1, counts // 2))", f"{NEIGHBOURING} -k marginals"),
     Mutant("a method trains on records of the other kind", "methods/method.py", "        if card.kind != self.takes:", "        if False:", f"{WAY}::test_a_card_of_the_other_kind_is_refused_by_every_method"),
     Mutant("the certificate of a table is silent on what is clipped", "privacy/certificate/statements.py", "; {_OUTSIDE[column['outside']]}", "", f"{WAY}::test_sentences_of_the_certificate"),
     Mutant("the certificate of a table says that a person's rows are sampled together", "privacy/certificate/statements.py", "_ENFORCED.get(method, _TOGETHER).format", "_TOGETHER.format", f"{WAY}::test_sentences_of_the_certificate"),

@@ -202,6 +202,18 @@ def test_removing_a_protected_record_changes_no_public_record_and_no_public_draw
     checks.removing_a_protected_record_changes_nothing_public(subject(method), share=share)
 
 
+@pytest.mark.parametrize(
+    ("method", "several"),
+    slow_among(
+        itertools.product(EVERY, (False, True)),
+        [("dp-wgan", True), ("privae", False), ("dp-diffusion", False), ("dp-mepf", False), ("gs-wgan", True)],
+    ),
+)
+def test_no_unit_moves_an_answer_too_far(method: str, several: bool) -> None:
+    """Every query of every method. `test_neighbours.py` has more of their modes."""
+    checks.no_unit_moves_an_answer_too_far(subject(method), several=several)
+
+
 def test_nobody_left_is_no_reason_to_stop(method: str) -> None:
     checks.trains_without_records(subject(method))
 

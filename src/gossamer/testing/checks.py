@@ -22,10 +22,13 @@ from gossamer.privacy.ledger import PrivacyLedger
 from gossamer.privacy.random.noise import Rng
 from gossamer.run.cli.options import documentation
 from gossamer.run.storage.data_sources import split_public
-from gossamer.testing.trial_run import Subject, TrialRun, deaf, garbage, stripes
+from gossamer.testing.neighbours import moves_of
+from gossamer.testing.trial_run import Subject, TrialRun, deaf, extremes, garbage, stripes
 
 N = 180
 """Records of a check: another number than the card declares."""
+ROUNDING = 1e-4
+"""By how much a move may exceed its bound: sums in single precision are rounded."""
 
 
 def finished_run(subject: Subject) -> TrialRun:
@@ -139,10 +142,9 @@ def removing_a_protected_record_changes_nothing_public(subject: Subject, *, shar
 
     if share and not subject.method.job(subject.small, subject.card).takes_public:
         public = None
-    few = {name: count for name, count in {"steps": 6, "epochs": 2}.items() if name in subject.small}
     streams, starts = [], []
     for held in (private, private[1:]):
-        run = TrialRun(subject, held, settings={**subject.small, **few}, rng=Rng(3), public=public)
+        run = TrialRun(subject, held, settings={**subject.small, **_few(subject)}, rng=Rng(3), public=public)
         starts.append([model_bytes(run.training.state.released)])
         starts[-1] += [
             model_bytes(run.training.state.released)
@@ -157,6 +159,44 @@ def removing_a_protected_record_changes_nothing_public(subject: Subject, *, shar
     if public is not None:
         assert len(starts[0]) > 1
         assert starts[0][0] != starts[0][-1] or "start" in subject.small, "the warm start learns"
+
+
+def no_unit_moves_an_answer_too_far(subject: Subject, *, several: bool) -> None:
+    """No unit moves an exact answer by more than the noise and the charged event allow: epsilon rests on this.
+
+    The run is repeated without the first unit, one in the middle and the last, with the noisy answers of the whole run. A
+    setting `max_norm` is a thousandth of what it is: then every record is clipped.
+
+    Args:
+        subject: the method.
+        several: with units of several records; a table's card lets three rows of a unit count in full, unless it says more.
+    """
+    if subject.method.without_guarantee:
+        raise SkipTest("it promises nothing")
+    card, settings = subject.card, {**subject.small, **_few(subject)}
+    if several and card.unit == "record":
+        card = dataclasses.replace(card, unit="person")
+        card = dataclasses.replace(card, max_rows=3) if isinstance(card, TableCard) else card
+    defaults = {field.name: field.default for field in dataclasses.fields(subject.method.config_type)}
+    if "max_norm" in defaults:
+        settings["max_norm"] = 1e-3 * settings.get("max_norm", defaults["max_norm"])
+    records = extremes(N, card, several=several)
+    units = 0, records.population // 2, records.population - 1
+    worst = max(
+        moves_of(dataclasses.replace(subject, card=card), records, units, settings=settings),
+        key=lambda move: move.ratio,
+        default=None,
+    )
+    assert worst is not None, "it asks no query"
+    assert worst.ratio <= 1 + ROUNDING, (
+        f"{worst.query} in phase {worst.phase!r}: without unit {worst.unit}, the exact answer moves {worst.ratio:.6g} times "
+        "as far as its noise and its event allow, so epsilon is false"
+    )
+
+
+def _few(subject: Subject) -> dict[str, int]:
+    """Settings that make a run short."""
+    return {name: count for name, count in {"steps": 6, "epochs": 2}.items() if name in subject.small}
 
 
 def trains_without_records(subject: Subject) -> None:

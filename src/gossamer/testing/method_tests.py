@@ -65,6 +65,10 @@ class MethodTests:
     ) -> None:
         checks.removing_a_protected_record_changes_nothing_public(subject, share=share)
 
+    @pytest.mark.parametrize("several", [False, True])
+    def test_no_unit_moves_an_answer_too_far(self, subject: Subject, several: bool) -> None:
+        checks.no_unit_moves_an_answer_too_far(subject, several=several)
+
     def test_nobody_left_is_no_reason_to_stop(self, subject: Subject) -> None:
         checks.trains_without_records(subject)
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -83,6 +83,32 @@ def garbage(n: int, seed: int = 1, card: AnyCard = CARD) -> Any:
     if isinstance(card, TableCard):
         return Table(draw.integers(card.domain, size=(n, len(card.domain))).astype(np.int32))
     return Records(draw.integers(0, 256, size=(n, *card.shape)).astype(np.uint8), np.zeros(n, dtype=np.int64))
+
+
+def extremes(n: int, card: AnyCard = CARD, *, several: bool = False) -> Any:
+    """Records that move answers as far as records can: the first is white, the last black, all others are noise.
+
+    Rows of a table have the last values of all columns, the first ones, and random ones.
+
+    Args:
+        n: number of records.
+        card: the public facts of them.
+        several: with units. The first unit has a third of the records, all white and of one class. One in the middle has four.
+    """
+    records, units = garbage(n, card=card), np.arange(n)
+    if several:
+        counts = np.array([n // 3] + [1] * (n // 9) + [4] * (n // 9) + [1] * (n // 9))
+        units = np.resize(np.repeat(np.arange(len(counts)), counts), n)
+    first, last = units == 0, units == units.max()
+    if isinstance(card, TableCard):
+        records.codes[first], records.codes[last] = np.array(card.domain) - 1, 0
+    else:
+        records.images[first], records.images[last] = 255, 0
+        records.labels[:] = np.where(first, 0, np.arange(n) % card.classes)
+    if not several:
+        return records
+    order = np.random.default_rng(0).permutation(n)
+    return replace(records[order], units=units[order])
 
 
 class TrialRun:

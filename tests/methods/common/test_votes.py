@@ -110,6 +110,18 @@ def test_a_point_depends_on_its_record_alone_to_the_last_bit(kind: str) -> None:
     )
 
 
+def test_the_nearest_of_two_is_found_however_near_they_are() -> None:
+    """Candidates on both sides of a record, at distances that differ by one step of the grid, 2^-12. In single precision a
+    square is rounded to 2^-10."""
+    steps = torch.randint(4_000, (200,), generator=torch.Generator().manual_seed(0)) + 1
+    middle = 100.0
+    below, above = middle - steps / 2**12, middle + (steps + 1) / 2**12
+    for first, second in zip(below.tolist(), above.tolist(), strict=True):
+        positions = torch.tensor([[second], [first]], dtype=torch.float64)
+        query = Votes(lambda images: torch.full((len(images), 1), middle), positions, torch.zeros(2).long(), 1)
+        assert query.clipped_sum(greys([7], [0]), EXACT).tolist() == [0, 1]
+
+
 def test_what_is_no_number_does_not_raise() -> None:
     def broken(images: Tensor) -> Tensor:
         return torch.tensor([[math.nan], [math.inf], [-math.inf]])[: len(images)]

@@ -25,6 +25,7 @@ from gossamer.methods.moments.latents import axes_of, with_codes
 from gossamer.methods.moments.loop import Generator
 from gossamer.methods.synthesizer import Synthesizer
 from gossamer.nets.autoencoders import PluginAutoencoder
+from gossamer.nets.latent import Latent
 from gossamer.privacy.queries import Bounds
 from gossamer.run.release.release import release
 from gossamer.run.release.verify import verify
@@ -97,6 +98,19 @@ def test_without_one_record_all_other_codes_have_the_same_bits(batch: int, monke
     for gone in GONE:
         others = np.delete(np.arange(N), gone)
         assert with_codes(autoencoder, latent, pictures(N)[others]).images.tobytes() == whole[others].tobytes()
+
+
+def test_each_code_is_computed_by_itself() -> None:
+    """Not a batch at once: what rounds alike on one processor need not on another."""
+
+    class Counting(Latent):
+        def wide_code(self, images: Tensor) -> Tensor:
+            return super().wide_code(images) + 1_000 * len(images)
+
+    latent = Counting(SHAPE, 4)
+    held = pictures(N)
+    expected = torch.cat([latent.wide_code(held[i : i + 1].tensors()[0]) for i in range(N)])
+    assert with_codes(None, latent, held).images.tobytes() == expected.numpy().tobytes()
 
 
 def test_a_code_is_that_of_the_latents_of_the_record() -> None:

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from gossamer.data.records import Records
 from gossamer.errors import RequestError
 from gossamer.privacy.accounting.events import poisson_gaussian
-from gossamer.privacy.mechanisms.gaussian import GroupedGaussianSum, PoissonGaussianSum
+from gossamer.privacy.mechanisms.gaussian import GroupedGaussianSum, PoissonGaussianSum, check_weights
 from gossamer.privacy.per_sample_gradients.gradients import PerRecordGradient
 from gossamer.privacy.queries import Bounds
 from gossamer.privacy.random.noise import Rng
@@ -111,6 +111,19 @@ def test_the_noise_of_k_groups_makes_one_gaussian(weights: tuple[float, ...] | N
 def test_weights_that_hide_noise_are_refused(weights: tuple[float, ...]) -> None:
     with pytest.raises(RequestError, match="squares add up to 1"):
         GroupedGaussianSum(sampling_rate=0.1, noise_multiplier=1.0, bounds=GROUPED, weights=weights, rng=Rng())
+
+
+@pytest.mark.parametrize(
+    ("excess", "refused"), [(1e-8, True), (1e-4, True), (5e-3, True), (1e-12, False), (-0.1, False)]
+)
+def test_squares_of_weights_add_up_to_one_but_for_rounding(excess: float, refused: bool) -> None:
+    """A hundredth more in the squares would be half a hundredth less noise than is charged."""
+    weights = (0.6, 0.48, (0.4096 + excess) ** 0.5)
+    if not refused:
+        check_weights(weights, 3)
+        return
+    with pytest.raises(RequestError, match="squares add up to 1"):
+        check_weights(weights, 3)
 
 
 @pytest.mark.parametrize("bound", [0.0, -1.0, float("inf"), float("nan")])

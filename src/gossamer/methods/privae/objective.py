@@ -87,6 +87,7 @@ class Objective:
         the whole sum.
         """
         L, parameters = self.config.codes_per_record, list(self.vae.parameters())
+        records = dataclasses.replace(records, units=None)  # clipped one by one, whoever they are of
         normals = self.coins(records, L * self.vae.latent_size)
 
         def loss(_module: torch.nn.Module, records: Records) -> Tensor:

@@ -24,6 +24,7 @@ from gossamer.data.tables.table import Table
 from gossamer.errors import RequestError
 from gossamer.privacy.confined import Confined
 from gossamer.privacy.mechanisms.gaussian import GroupedGaussianSum, PoissonGaussianSum
+from gossamer.privacy.mechanisms.moves import deviations
 from gossamer.privacy.mechanisms.sampling import Mechanism
 from gossamer.privacy.mechanisms.sanitized_rows import SanitizedRows
 from gossamer.privacy.mechanisms.two_term import TermwiseGaussianSum
@@ -212,7 +213,7 @@ class RowCanary(CanaryObserver):
     """One canary, the last row of a table, in queries over all rows. They need not be sums over rows.
 
     The attacker has the other rows, so they compute each answer with the canary and without it. They keep the likelihood ratio
-    of the two, in units of the declared noise: x for which `attacks.audit.log_likelihood_ratio` gives it. Where the canary
+    of the two, in units of the noise: x for which `attacks.audit.log_likelihood_ratio` gives it. Where the canary
     moves an answer by all that it may, x is 1 with it and 0 without, plus the noise.
 
     Args:
@@ -232,24 +233,11 @@ class RowCanary(CanaryObserver):
             raise RequestError("a row of a table is looked for in releases over all rows")
         released = self.present_records(inner).release(mechanism, query)
         without = mechanism.exact(self.rows[:-1], query)
-        added = (mechanism.exact(self.rows, query) - without) / deviations(mechanism, query)
-        seen = (released - without) / deviations(mechanism, query)
+        each = deviations(mechanism, query, without)
+        added, seen = (mechanism.exact(self.rows, query) - without) / each, (released - without) / each
         log_ratio = float(seen @ added - added @ added / 2)
         self.keep(0.5 + mechanism.noise_multiplier**2 * log_ratio, rate=1.0, noise=mechanism.noise_multiplier)
         return released
-
-
-def deviations(mechanism: PoissonGaussianSum | GroupedGaussianSum, query: Any) -> Tensor:
-    """Return the declared standard deviation of the noise on each number of an answer, float64 [D]."""
-    if isinstance(mechanism, PoissonGaussianSum):
-        each, sizes = [mechanism.max_norm], [query.dimension]
-    else:
-        norms, sizes = mechanism.bounds.norms, list(query.sizes)
-        weights = mechanism.weights or (len(norms) ** -0.5,) * len(norms)
-        groups = mechanism.bounds.groups or (0,) * len(sizes)
-        each = [norms[group] / weights[group] for group in groups]
-    every = torch.tensor(each, dtype=torch.float64) * mechanism.noise_multiplier
-    return torch.repeat_interleave(every, torch.tensor(sizes))
 
 
 @dataclass
