@@ -46,7 +46,7 @@ def worded(text: str) -> str:
 
 def _in_python(found: re.Match[str]) -> str:
     if found["flag"]:
-        value = "=False" if found["no"] else "=True" if found["flag"] == "force" else ""
+        value = "=False" if found["no"] else "=True" if found["flag"] in ("force", "header") else ""
         return found["flag"].replace("-", "_") + value
     if found["command"] not in CALLS:
         return found[0]

@@ -210,8 +210,8 @@ def test_rows_of_a_release_are_counted(run: Path, tmp_path: Path) -> None:
 def test_from_a_frame_or_a_dict_in_python(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     frame = pd.DataFrame(rows(), columns=COLUMNS)
     draft = gossamer.draft_card(frame, units="pid")
-    assert 'name = "age"\nkind = "integer"\n# measured: bounds = [16, 94]' in draft
-    assert SECRET not in "".join(line for line in draft.splitlines() if not line.startswith("# measured"))
+    assert 'name = "age"\nkind = "integer"\n# measured: bounds = [16, 94]' in draft.text
+    assert SECRET not in "".join(line for line in draft.text.splitlines() if not line.startswith("# measured"))
     ends = []
     for data in (frame, {name: frame[name].to_numpy() for name in COLUMNS}):
         out = tmp_path / type(data).__name__

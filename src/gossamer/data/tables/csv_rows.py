@@ -1,7 +1,7 @@
 """Rows of a CSV file in blocks: delimiter, quotes, encoding.
 
-The first line, which is no record, decides the delimiter. Each line is decoded by itself. So no record changes how the others
-are read.
+The first line, which is no record, decides the delimiter. Of a file without such a line, name and declared decimal point do.
+Each line is decoded by itself. So no record changes how the others are read.
 """
 
 import csv
@@ -16,6 +16,7 @@ from typing import IO
 
 import numpy as np
 
+from gossamer.data.tables.first_line import NUMBERED, is_numbered
 from gossamer.errors import DataError
 
 SUFFIXES = (".csv", ".tsv", ".csv.gz", ".tsv.gz")
@@ -33,12 +34,14 @@ class CsvRows:
         path: the file.
         wanted: names of columns. The delimiter is the one by which the first line has the most of them; of none, the one by
             which it has the most names.
+        header: whether the first line names the columns. If not, they are called column_1, column_2 and so on.
+        decimal: the decimal point, which decides the delimiter of a file without a header. Empty: the first line does.
 
     Raises:
         DataError: the file cannot be read, or is empty.
     """
 
-    def __init__(self, path: Path, wanted: Collection[str] = ()) -> None:
+    def __init__(self, path: Path, wanted: Collection[str] = (), *, header: bool = True, decimal: str = "") -> None:
         self.notes: set[str] = set()
         self.ragged: list[int] = []
         """Rows, counted from 0, with another number of values than the first line."""
@@ -50,12 +53,16 @@ class CsvRows:
         if "\0" in line:
             raise DataError(f"{path}: the first line holds NUL bytes, as text in UTF-16 does: save the file as UTF-8")
         heads = {
-            mark: clean_names(next(csv.reader([line], delimiter=mark, skipinitialspace=True))) for mark in _DELIMITERS
+            mark: clean_names(next(csv.reader([line], delimiter=mark, skipinitialspace=True)))
+            for mark in (_DELIMITERS if header else _of_rows(path, decimal))
         }
         known = set(wanted)
         self.delimiter = max(heads, key=lambda mark: (len(known.intersection(heads[mark])), len(heads[mark])))
         self.names = heads[self.delimiter]
         """The names of the first line, without space around them."""
+        self._header = header or is_numbered(self.names)  # as `split` and samples have it
+        if not self._header:
+            self.names = [NUMBERED.format(at + 1) for at in range(len(self.names))]
         while self.names[1:] and not self.names[-1]:
             self.names.pop()  # a delimiter at the end of the line
 
@@ -66,7 +73,8 @@ class CsvRows:
         try:
             with self._lines() as lines:
                 reader = csv.reader(lines, delimiter=self.delimiter, skipinitialspace=True, strict=True)
-                next(reader)
+                if self._header:
+                    next(reader)
                 while rows := list(itertools.islice(reader, size)):
                     line = reader.line_num
                     rows = [row for row in rows if row]  # blank lines
@@ -110,6 +118,13 @@ class CsvRows:
                     yield line.encode("utf-8", "surrogateescape").decode("cp1252", "replace")
                     continue
             yield line
+
+
+def _of_rows(path: Path, decimal: str) -> Sequence[str]:
+    """The delimiters that a file without a header may have. No record decides which, if the decimal point is declared."""
+    if ".tsv" in path.name.lower():
+        return ("\t",)
+    return {",": (";",), ".": (",",)}.get(decimal, (",", ";"))
 
 
 def clean_names(names: Sequence[str]) -> list[str]:
