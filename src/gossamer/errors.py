@@ -141,11 +141,12 @@ class ConfinedError(PrivacyError):
 
 
 def withheld(error: BaseException) -> str:
-    """What failed and where, without the error's own message: that could hold a record."""
+    """Where it failed, without kind and message of the error: these could tell something of a record."""
     frame = traceback.extract_tb(error.__traceback__)[-1]
     file = frame.filename.rsplit("/", 1)[-1]
-    place = f"{type(error).__name__} in {frame.name} ({file}, line {frame.lineno})"
-    return f"{place}. Its message is withheld, because it could hold a record."
+    return (
+        f"error in {frame.name} ({file}, line {frame.lineno}). Its message is withheld, because it could hold a record."
+    )
 
 
 def raised_by_gossamer(error: Exception) -> bool:

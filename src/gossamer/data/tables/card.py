@@ -11,8 +11,7 @@ from typing import Any, ClassVar
 from gossamer.data.card import Card, is_count, parsed, toml
 from gossamer.data.card import Kind as CardKind
 from gossamer.data.tables.column import MEANING as MEANING_OF_COLUMNS
-from gossamer.data.tables.column import Column, same_name
-from gossamer.data.tables.first_line import is_numbered
+from gossamer.data.tables.column import Column, is_numbered, same_name
 from gossamer.data.tables.generated import KINDS as GENERATED
 from gossamer.data.tables.generated import MEANING as MEANING_OF_GENERATED
 from gossamer.data.tables.generated import AnyColumn, GeneratedColumn, in_order

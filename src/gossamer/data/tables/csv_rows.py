@@ -16,7 +16,7 @@ from typing import IO
 
 import numpy as np
 
-from gossamer.data.tables.first_line import NUMBERED, is_numbered
+from gossamer.data.tables.column import NUMBERED, is_numbered
 from gossamer.errors import DataError
 
 SUFFIXES = (".csv", ".tsv", ".csv.gz", ".tsv.gz")

@@ -1,20 +1,18 @@
-"""Whether the first line of a table names its columns, or is a record.
+"""Whether the first line of a table names its columns, or is a row.
 
-Names are public. Where the first line is a record and nobody says so, the values of one person become public.
+Names are public. Where the first line is a row and nobody says so, the values of one person become public.
 """
 
 import datetime
 import math
 import re
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
 
 import numpy as np
 
+from gossamer.data.tables.encode import MISSING_WORDS, Raw
 from gossamer.errors import DataError
 
-NUMBERED = "column_{}"
-"""The name of a column without one, by its position from 1."""
 READ_AGAIN = "If they are a row, read the file again without a header (header=None in pandas)."
 """The remedy for a table in memory, or in a file that always has names."""
 NO_HEADER = "If the first line is a row, add --no-header to `gossamer card` and `gossamer split`."
@@ -22,41 +20,40 @@ ONLY_TABLES = "--header and --no-header are for tables, and the data are picture
 _DATES = ("%d-%b-%Y", "%d-%b-%y", "%d %b %Y", "%d %B %Y", "%b %d, %Y", "%B %d, %Y")
 _COPY = re.compile(r"(.+?)(\.\d+|_duplicated_\d+)")
 """What pandas and polars make of a name that is there before."""
+_LOOKED_AT = 1_000
+"""Values by which a column is taken for one of numbers or dates."""
 
-Block = tuple[np.ndarray, Sequence[Any]]
-"""The numbers of some rows, int64 [n], and the values of each column, n each: texts or an array."""
+Block = tuple[np.ndarray, Sequence[Raw]]
 Blocks = Callable[[list[int]], Iterator[Block]]
 """From the positions of some columns to their blocks."""
 
 
-def is_numbered(names: Sequence[str]) -> bool:
-    """Whether all names are those of columns without one: no record holds such values."""
-    return all(re.fullmatch(NUMBERED.format(r"\d+"), name) for name in names)
-
-
-def looks_like_value(name: str) -> bool:
-    """Whether a name is a number, a date or a time: digits without a letter, and what Python reads as one."""
-    if not any(map(str.isdigit, name)):
-        return False
-    return not any(map(str.isalpha, name)) or _is_number(name) or _is_date(name)
-
-
 def watched(names: Sequence[str], blocks: Blocks, where: str, remedy: str) -> Blocks:
-    """The blocks of a table, which refuse a name that is a value of its own column.
+    """The blocks of a table, which refuse names that are values of a row. No message quotes a name.
 
-    Raises DataError at once if a name looks like a number or a date. Quotes no name: they may belong to a person.
+    Names that look like numbers or dates are refused at once. With the blocks, so are two names that occur as values of their
+    own columns. One is enough where no column of numbers or dates has a word as its name: only a line of names has that.
+
+    Raises:
+        DataError: by position, what looks like values.
     """
-    if found := [at for at, name in enumerate(names, 1) if looks_like_value(name)]:
+    if found := [at for at, name in enumerate(names, 1) if _is_value(name)]:
         raise _refused(where, "numbers or dates", found, remedy)
     known = [
         {name, copied[1]} if (copied := _COPY.fullmatch(name)) and copied[1] in names else {name} for name in names
     ]
 
     def watching(positions: list[int]) -> Iterator[Block]:
+        found: set[int] = set()
+        at_most = -1
         for numbers, columns in blocks(positions):
-            pairs = zip(positions, columns, strict=True)
-            if found := [at + 1 for at, column in pairs if names[at] and _has(column, known[at])]:
-                raise _refused(where, "values of their own column", found, remedy)
+            named = [(at, column) for at, column in zip(positions, columns, strict=True) if names[at]]
+            if at_most < 0:
+                words = (column for at, column in named if names[at].casefold() not in MISSING_WORDS)
+                at_most = int(any(map(_of_values, words)))
+            found |= {at + 1 for at, column in named if at + 1 not in found and _has(column, known[at])}
+            if len(found) > at_most:
+                raise _refused(where, "values of their own columns", sorted(found), remedy)
             yield numbers, columns
 
     return watching
@@ -70,8 +67,25 @@ def _refused(where: str, what: str, found: list[int], remedy: str) -> DataError:
     )
 
 
-def _has(column: Any, names: set[str]) -> bool:
-    """Whether a column has one of these names as a value. Numbers and dates have none, or `looks_like_value` has seen it."""
+def _is_value(text: str) -> bool:
+    """Whether a text is a number, a date or a time: digits without a letter, or what Python reads as one."""
+    if not any(map(str.isdigit, text)):
+        return False
+    return not any(map(str.isalpha, text)) or _is_number(text) or _is_date(text)
+
+
+def _of_values(column: Raw) -> bool:
+    """Whether a column holds numbers or dates, and nothing else."""
+    if isinstance(column, np.ndarray):
+        if column.dtype.kind != "O":
+            return column.dtype.kind in "iufM"
+        column = [str(value) for value in column[:_LOOKED_AT].tolist()]
+    texts = [text for text in column[:_LOOKED_AT] if text.strip().casefold() not in MISSING_WORDS]
+    return bool(texts) and all(map(_is_value, texts))
+
+
+def _has(column: Raw, names: set[str]) -> bool:
+    """Whether a column has one of these names as a value. Numbers and dates have none: `_is_value` has seen to that."""
     if isinstance(column, np.ndarray):
         if column.dtype.kind not in "OUb":
             return False
@@ -79,17 +93,17 @@ def _has(column: Any, names: set[str]) -> bool:
     return not names.isdisjoint(column)
 
 
-def _is_number(name: str) -> bool:
+def _is_number(text: str) -> bool:
     try:
-        return math.isfinite(float(name))
+        return math.isfinite(float(text))
     except ValueError:
         return False
 
 
-def _is_date(name: str) -> bool:
-    for read in (datetime.datetime.fromisoformat, *(_by(form) for form in _DATES)):
+def _is_date(text: str) -> bool:
+    for read in (datetime.datetime.fromisoformat, *map(_by, _DATES)):
         try:
-            read(name)
+            read(text)
         except ValueError:
             continue
         return True
