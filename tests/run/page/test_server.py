@@ -1,5 +1,6 @@
 """The server listens on this machine alone, starts quickly, and says how to get its extra."""
 
+import signal
 import socket
 import subprocess
 import sys
@@ -39,6 +40,18 @@ def test_the_token_is_in_a_private_file_and_in_no_argument_of_the_browser(monkey
     ((address, text, mode),) = asked
     assert token and token not in address and f"token={token}" in text and mode == 0o600
     assert list((tmp_path / "state").iterdir()) == []
+
+
+def test_a_closed_terminal_ends_the_page_in_good_order(monkeypatch, tmp_path):
+    def run(self, **_):
+        signal.raise_signal(signal.SIGHUP)
+        stopped.append(self.should_exit)
+
+    stopped, before = [], signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    monkeypatch.setattr(server.uvicorn.Server, "run", run)
+    server.serve(Opened(tmp_path / "state"), port=0, say=lambda _: None, open_browser=False)
+    signal.signal(signal.SIGHUP, before)
+    assert stopped == [True]
 
 
 def test_the_page_opens_without_what_is_slow_to_load():

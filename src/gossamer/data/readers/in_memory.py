@@ -25,8 +25,10 @@ FORMS = (
 _IMAGES = ("image", "images", "img", "pixel_values")
 _LABELS = ("label", "labels")
 _AGAIN = 132
-"""Items that are read again, each item several times where there are fewer. 0.9^132 < 1e-6: this is the chance that a transform
-which changes one reading in ten, at random, goes unnoticed. Items that look the same when mirrored do not count."""
+"""Items that are read twice. 0.9^132 < 1e-6: this is the chance that a transform which changes one in ten goes unnoticed. Items
+that look the same when they are mirrored do not count."""
+_PAIRS = 20 * _AGAIN
+"""Most pairs of readings, where most items do not count."""
 
 
 class MapStyle(Protocol):
@@ -171,20 +173,18 @@ def _of_dataset(data: Any, decoder: Decoder, *, where: str, images_key: str | No
 
 def _check_repeats(data: Any, keys: "Keys", where: str) -> None:
     """Refuse a dataset whose items are other pictures when they are read again. It reads items from all parts of it."""
-    count, left = len(data), _AGAIN
+    count, counted = len(data), 0
     step = next(step for step in range(max(count * 5 // 8, 1), count + 1) if math.gcd(step, count) == 1)
-    for number in range(count):
-        at = number * step % count  # each item once: the first ones come from everywhere
-        picture = _pixels(_parts(data[at], keys, where)[0], where, at)
-        for _ in range(-(-left // (count - number))):
-            again = _pixels(_parts(data[at], keys, where)[0], where, at)
-            if picture.shape != again.shape or not np.array_equal(picture, again):
-                raise DataError(
-                    f"{where}: item {at} (counted from 0) is another picture each time it is read, perhaps by a random "
-                    "transform. Pass the dataset without it."
-                )
-            left -= not _is_symmetric(picture)
-        if left <= 0:
+    for number in range(_PAIRS):
+        at = number * step % count  # all items, from everywhere, and then all of them again
+        one, other = (_pixels(_parts(data[at], keys, where)[0], where, at) for _ in range(2))
+        if one.shape != other.shape or not np.array_equal(one, other):
+            raise DataError(
+                f"{where}: item {at} (counted from 0) is another picture each time it is read, perhaps by a random transform. "
+                "Pass the dataset without it."
+            )
+        counted += not _is_symmetric(one)
+        if counted == _AGAIN:
             return
 
 

@@ -111,6 +111,14 @@ def tensorboard(folder: Path) -> Sink:
     return sink
 
 
+class _Screen(Console):
+    """A console that does not end the process where nobody reads on, as after `| head`."""
+
+    def on_broken_pipe(self) -> None:
+        """Say it to `Terminal`."""
+        raise BrokenPipeError(errno.EPIPE, os.strerror(errno.EPIPE))
+
+
 class Terminal:
     """A sink for the terminal or a notebook: notes, and a bar with the time left and epsilon used; plain lines when piped.
 
@@ -118,7 +126,7 @@ class Terminal:
     """
 
     def __init__(self, stream: TextIO | None = None) -> None:
-        self._console = Console(file=stream or sys.stderr, soft_wrap=True, highlight=False)
+        self._console = _Screen(file=stream or sys.stderr, soft_wrap=True, highlight=False)
         self._display = notebook.displayer() if stream is None else None
         self._view: _View | None = None
         self._label, self._done, self._closed = "", 0, False

@@ -1,8 +1,8 @@
 """Ctrl-C, SIGTERM and SIGHUP: the run stops where nothing is lost."""
 
 import signal
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from types import FrameType
 
 HANGUP = getattr(signal, "SIGHUP", None)
@@ -33,7 +33,7 @@ def stop_on_signal() -> Iterator[Stop]:
             raise KeyboardInterrupt
         stop.requested = True
 
-    heard = [signum for signum in HEARD if signum != HANGUP or signal.getsignal(signum) != signal.SIG_IGN]
+    heard = [signum for signum in HEARD if signum != HANGUP or not _ignored(signum)]
     try:
         before = {signum: signal.signal(signum, request) for signum in heard}
     except ValueError:  # not in the main thread: the caller handles signals
@@ -44,3 +44,14 @@ def stop_on_signal() -> Iterator[Stop]:
     finally:
         for signum, handler in before.items():
             signal.signal(signum, handler)
+
+
+def stop_at_hangup(stop: Callable[[int, FrameType | None], object]) -> None:
+    """Call `stop` at SIGHUP, for a server that handles Ctrl-C and SIGTERM itself. After `nohup`, SIGHUP stays ignored."""
+    if HANGUP is not None and not _ignored(HANGUP):
+        with suppress(ValueError):  # not in the main thread: the caller handles signals
+            signal.signal(HANGUP, stop)
+
+
+def _ignored(signum: int) -> bool:
+    return signal.getsignal(signum) == signal.SIG_IGN
