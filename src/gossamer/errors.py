@@ -144,9 +144,8 @@ def withheld(error: BaseException) -> str:
     """Where it failed, without kind and message of the error: these could tell something of a record."""
     frame = traceback.extract_tb(error.__traceback__)[-1]
     file = frame.filename.rsplit("/", 1)[-1]
-    return (
-        f"error in {frame.name} ({file}, line {frame.lineno}). Its message is withheld, because it could hold a record."
-    )
+    place = f"error in {frame.name} ({file}, line {frame.lineno})"
+    return f"{place}. Its message is withheld, because it could hold a record."
 
 
 def raised_by_gossamer(error: Exception) -> bool:

@@ -15,8 +15,8 @@ from gossamer.data.readers.in_memory import Data
 from gossamer.data.readers.read import LEFT_OUT, read, sizes
 from gossamer.data.records import Records
 from gossamer.data.tables.card import TableDraft
+from gossamer.data.tables.csv_rows import ONLY_TABLES
 from gossamer.data.tables.draft import draft_table_card
-from gossamer.data.tables.first_line import ONLY_TABLES
 from gossamer.data.tables.recognise import is_table
 from gossamer.data.units import grouping
 from gossamer.errors import RequestError, worded

@@ -24,7 +24,7 @@ from gossamer.data.readers.image_files import Decoder, counted
 from gossamer.data.readers.in_memory import Data, called, is_place
 from gossamer.data.readers.read import CLASS_NAMES, EMBEDDED, IN_PIECES, pictures_of, read, split_of, units_of
 from gossamer.data.records import Records
-from gossamer.data.tables.first_line import ONLY_TABLES
+from gossamer.data.tables.csv_rows import ONLY_TABLES
 from gossamer.data.tables.recognise import is_table
 from gossamer.data.tables.split import split_table
 from gossamer.data.units import FOLDERS, Missing, matched

@@ -13,9 +13,8 @@ from gossamer.data.readers.in_memory import array_of, is_place
 from gossamer.data.readers.read import split_of
 from gossamer.data.tables.card import TableCard
 from gossamer.data.tables.column import NUMBERED, is_numbered
-from gossamer.data.tables.csv_rows import SUFFIXES, CsvRows, clean_names
+from gossamer.data.tables.csv_rows import NO_HEADER, READ_AGAIN, SUFFIXES, CsvRows, clean_names, watched
 from gossamer.data.tables.encode import Encoder, Faults, Raw, unit_ids
-from gossamer.data.tables.first_line import NO_HEADER, READ_AGAIN, watched
 from gossamer.data.tables.raw_rows import RawRows
 from gossamer.data.tables.table import Table
 from gossamer.data.units import from_array, numbered

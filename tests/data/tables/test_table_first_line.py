@@ -11,9 +11,8 @@ import pytest
 import gossamer
 from gossamer.data.tables.card import TableCard
 from gossamer.data.tables.column import Column
-from gossamer.data.tables.csv_rows import CsvRows
+from gossamer.data.tables.csv_rows import CsvRows, _is_value
 from gossamer.data.tables.draft import draft_table_card
-from gossamer.data.tables.first_line import _is_value
 from gossamer.data.tables.read import open_source, read_table
 from gossamer.data.tables.split import split_table
 from gossamer.errors import CardError, DataError
