@@ -46,7 +46,7 @@ def worded(text: str) -> str:
 
 def _in_python(found: re.Match[str]) -> str:
     if found["flag"]:
-        value = "=False" if found["no"] else "=True" if found["flag"] == "force" else ""
+        value = "=False" if found["no"] else "=True" if found["flag"] in ("force", "header") else ""
         return found["flag"].replace("-", "_") + value
     if found["command"] not in CALLS:
         return found[0]
@@ -141,10 +141,10 @@ class ConfinedError(PrivacyError):
 
 
 def withheld(error: BaseException) -> str:
-    """What failed and where, without the error's own message: that could hold a record."""
+    """Where it failed, without kind and message of the error: these could tell something of a record."""
     frame = traceback.extract_tb(error.__traceback__)[-1]
     file = frame.filename.rsplit("/", 1)[-1]
-    place = f"{type(error).__name__} in {frame.name} ({file}, line {frame.lineno})"
+    place = f"error in {frame.name} ({file}, line {frame.lineno})"
     return f"{place}. Its message is withheld, because it could hold a record."
 
 

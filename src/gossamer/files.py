@@ -3,6 +3,7 @@
 import fcntl
 import os
 import re
+import stat
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,6 +17,15 @@ def write_atomically(path: Path, content: bytes | memoryview | str, *, private: 
     """Write a file, or replace it: a crash leaves the old file or the new one. Mode 0644, private: 0600. Text is UTF-8."""
     with replaced(path, private=private) as partial:
         partial.write_bytes(content.encode() if isinstance(content, str) else content)
+
+
+def write_private(path: Path, text: str) -> None:
+    """Write text in UTF-8, over what was there, and make the file readable by the user alone: mode 0600. It may be a pipe."""
+    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT, 0o600), "w", encoding="utf-8") as file:
+        if stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            os.fchmod(file.fileno(), 0o600)
+            file.truncate(0)
+        file.write(text)
 
 
 @contextmanager

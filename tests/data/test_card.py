@@ -5,6 +5,7 @@ import pytest
 
 from gossamer.data.card import DataCard, check, check_units, draft
 from gossamer.data.records import Records
+from gossamer.data.tables.any_card import load_card
 from gossamer.errors import CardError
 
 CARD = DataCard(shape=(1, 28, 28), classes=10, declared_size=60_000)
@@ -90,6 +91,48 @@ def test_unreadable_cards(tmp_path):
     (tmp_path / "latin.toml").write_bytes(b"title = '\xe9'")
     with pytest.raises(CardError, match="UTF-8"):
         DataCard.load(tmp_path / "latin.toml")
+
+
+SECRET = 4711
+
+
+@pytest.mark.parametrize("load", [DataCard.load, load_card])
+def test_the_text_of_a_card_is_no_path_and_no_message_quotes_it(load, tmp_path):
+    """The text of a draft has measured values of records in it, and messages go to logs."""
+    for text in (
+        f"# measured: bounds = [0, {SECRET}]\n",
+        f"declared_size = {SECRET}",
+        f"x = {SECRET}\0",
+        "a\n" * 5_000,
+    ):
+        with pytest.raises(CardError, match="this is the text of a card, not its path") as caught:
+            load(text)
+        assert str(SECRET) not in str(caught.value) and len(str(caught.value)) < 200
+    with pytest.raises(CardError, match=f"{tmp_path}.*cannot be read"):
+        load(tmp_path / "card.toml")
+
+
+@pytest.mark.parametrize(
+    "line", [f"{SECRET} = 1\n{SECRET} = 2", f"x = {{ {SECRET} = 1, {SECRET} = 2 }}", f"bounds = [0, {SECRET}"]
+)
+def test_a_card_that_is_no_toml_is_named_by_its_line(line, tmp_path):
+    (tmp_path / "card.toml").write_text(f"\n{line}")
+    with pytest.raises(CardError, match=r"card.toml: this is not TOML, at (line \d|end of document); ") as caught:
+        load_card(tmp_path / "card.toml")
+    assert str(SECRET) not in str(caught.value)
+
+
+def test_a_card_is_saved_for_its_owner_alone(tmp_path):
+    """It may be a draft, which is measured."""
+    path = tmp_path / "card.toml"
+    path.write_text("an older and longer text" * 100)
+    path.chmod(0o644)
+    CARD.save(path)
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert DataCard.load(path) == CARD
+    (tmp_path / "link.toml").symlink_to(path)
+    CARD.save(tmp_path / "link.toml")
+    assert (tmp_path / "link.toml").is_symlink() and DataCard.load(path) == CARD
 
 
 def test_draft_proposes_and_does_not_measure():

@@ -373,7 +373,7 @@ def test_damaged_pictures_are_named_in_order_whoever_decodes_them(tmp_path: Path
     for at in (25, 11):
         paths[at].write_bytes(b"not a picture")
     with pytest.raises(
-        DataError, match=r"2 problems with the data:\n  .*011\.png, .*025\.png: the picture cannot be read"
+        DataError, match=r"2 problems with the data:\n  .*011\.png, .*025\.png: this cannot be read as a picture"
     ) as refused:
         read_files(paths, Decoder())
     assert refused.value.__suppress_context__ or refused.value.__context__ is None

@@ -20,7 +20,7 @@ TEXT = (
     "Gossamer learns from pictures and tables. Give class folders of pictures, .npz, .npy or idx files, or pictures in "
     ".parquet, .arrow or .tar (docs/data.md)."
 )
-UNREADABLE = "the picture cannot be read (UnidentifiedImageError): mend or remove it"
+UNREADABLE = "this cannot be read as a picture: mend or remove it"
 
 
 def told(source: object, **asked: Any) -> list[str]:
@@ -113,7 +113,7 @@ def test_files_and_folders_of_no_class(tmp_path: Path) -> None:
 def test_a_split_names_all_pictures_that_it_cannot_read(tmp_path: Path) -> None:
     root = folder(tmp_path / "data", (1, 2))
     with pytest.raises(
-        DataError, match=r"2 problems with the data:\n  .*02\.png, .*01\.png: the picture cannot be read"
+        DataError, match=r"2 problems with the data:\n  .*02\.png, .*01\.png: this cannot be read as a picture"
     ):
         split(str(root), out=tmp_path / "out")
     assert not (tmp_path / "out").exists()

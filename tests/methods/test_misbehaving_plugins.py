@@ -250,11 +250,11 @@ def fitted(gossamer: Callable[..., Any], data: Path, card: Path, run: Path) -> A
 @pytest.mark.parametrize(
     ("train", "message"),
     [
-        (ROUND + "private.map(lambda held: 1 / 0)\n    yield {}", "ZeroDivisionError"),
+        (ROUND + "private.map(lambda held: 1 / 0)\n    yield {}", "inside Confined: error in <lambda>"),
         (
             ROUND + "from gossamer.errors import DataError\n    def read(held): raise DataError(str(held.images[0]))\n"
             "    private.map(read)\n    yield {}",
-            "inside Confined: DataError in read",
+            "inside Confined: error in read",
         ),
         (ROUND + "raise ValueError('[[7 7 7]]')\n    yield {}", "The method 'mine', a plug-in, failed with ValueError"),
         (

@@ -210,8 +210,24 @@ def test_rows_of_a_release_are_counted(run: Path, tmp_path: Path) -> None:
 def test_from_a_frame_or_a_dict_in_python(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     frame = pd.DataFrame(rows(), columns=COLUMNS)
     draft = gossamer.draft_card(frame, units="pid")
-    assert 'name = "age"\nkind = "integer"\n# measured: bounds = [16, 94]' in draft
-    assert SECRET not in "".join(line for line in draft.splitlines() if not line.startswith("# measured"))
+    assert 'name = "age"\nkind = "integer"\n# measured: bounds = [16, 94]' in draft.text
+    assert SECRET not in "".join(line for line in draft.text.splitlines() if not line.startswith("# measured"))
+    with pytest.raises(CardError, match=r"this is a draft, .* \(4 columns, such as 'age'\)") as caught:
+        gossamer.fit(Marginals(**SETTINGS), data=frame, card=draft, units="pid", epsilon=2.0, delta=1e-5)
+    assert "94" not in str(caught.value) + repr(draft), "no measured value"
+    assert repr(draft) == "TableDraft(4 columns, to declare: 'age', 'sex', 'bill', 'income')"
+    draft.save(tmp_path / "card.toml")
+    assert (tmp_path / "card.toml").stat().st_mode & 0o777 == 0o600
+    assert (tmp_path / "card.toml").read_text() == draft.text
+    with pytest.raises(CardError, match="this is the text of a card") as caught:
+        gossamer.fit(Marginals(**SETTINGS), data=frame, card=draft.text, units="pid", epsilon=2.0, delta=1e-5)
+    assert "94" not in str(caught.value)
+    (tmp_path / "all.csv").write_text(
+        "name,kind,values,low,high,missing\nage,integer,,0,120,\nsex,category,f|m,,,\nbill,number,,0,5000,true\n"
+        "income,category,low|high,,,\n"
+    )
+    whole = gossamer.draft_card(frame, units="pid", dictionary=tmp_path / "all.csv")
+    assert whole.measured == () and whole.declared().names == ("age", "sex", "bill", "income")
     ends = []
     for data in (frame, {name: frame[name].to_numpy() for name in COLUMNS}):
         out = tmp_path / type(data).__name__

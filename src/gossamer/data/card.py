@@ -9,6 +9,7 @@ The file is long because what every card shares, the card of pictures and its dr
 import datetime
 import json
 import math
+import re
 import tomllib
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -23,6 +24,7 @@ from gossamer.data.labels import positions
 from gossamer.data.pixels.to_uint8 import Resize
 from gossamer.data.units import Missing
 from gossamer.errors import CardError, DataError, did_you_mean
+from gossamer.files import write_private
 from gossamer.lazy import Lazy
 
 if TYPE_CHECKING:
@@ -106,8 +108,8 @@ class Card(ABC):
         return cls.loads(text_of_card(path), where=str(path))
 
     def save(self, path: str | Path) -> None:
-        """Write the card to a file, over what was there."""
-        Path(path).write_text(self.dumps(), encoding="utf-8")
+        """Write the card to a file, over what was there. Only you can read it, because the card may be a draft."""
+        write_private(Path(path), self.dumps())
 
     def check_common(self, meaning: dict[str, str]) -> None:
         """Refuse a common fact that makes no sense. meaning: of each fact, for messages. Raises CardError."""
@@ -127,15 +129,22 @@ def parsed(text: str, *, where: str) -> dict[str, Any]:
     """The facts in the TOML text of a card. Raises CardError."""
     try:
         return tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise CardError(f"{where}: this is not TOML ({error}); `gossamer card DATA` drafts a valid card") from None
+    except tomllib.TOMLDecodeError as error:  # whose message may quote a key
+        place = re.search(r"at (line \d+|end of document)", str(error))
+        raise CardError(
+            f"{where}: this is not TOML{f', {place[0]}' if place else ''}; `gossamer card DATA` drafts a valid card"
+        ) from None
 
 
 def text_of_card(path: str | Path) -> str:
-    """The text of a card file. Raises CardError."""
+    """The text of a card file. Raises CardError, which quotes no card."""
     try:
         return Path(path).read_text(encoding="utf-8-sig")
-    except (OSError, UnicodeDecodeError) as error:
+    except (OSError, ValueError) as error:
+        if any(sign in str(path) for sign in "\n="):
+            raise CardError(
+                "card: this is the text of a card, not its path. Save the text to a file, and pass the path of the file."
+            ) from None
         why = error.strerror if isinstance(error, OSError) else "it is not text in UTF-8"
         raise CardError(f"{path}: the card cannot be read ({why}); `gossamer card DATA` drafts one") from None
 

@@ -14,6 +14,8 @@ from gossamer.data.readers.class_folders import Listing
 from gossamer.data.readers.in_memory import Data
 from gossamer.data.readers.read import LEFT_OUT, read, sizes
 from gossamer.data.records import Records
+from gossamer.data.tables.card import TableDraft
+from gossamer.data.tables.csv_rows import ONLY_TABLES
 from gossamer.data.tables.draft import draft_table_card
 from gossamer.data.tables.recognise import is_table
 from gossamer.data.units import grouping
@@ -38,6 +40,7 @@ def draft_text(
     shape: str | None = None,
     window: bool = False,
     dictionary: str | Path | None = None,
+    header: bool | None = None,
     sink: Sink = silent,
 ) -> tuple[str, list[str]]:
     """Return a card as TOML text, and what the data owner must decide. Errors: as of `readers.read.read`.
@@ -53,6 +56,9 @@ def draft_text(
         window: see `data.readers.read.read`.
         dictionary: for a table, a CSV file with the columns name, kind, and values (separated by |) or low and high. The draft
             takes bounds and values from it, in place of comments.
+        header: for a table, whether the first line of the file names the columns, whatever it looks like. If it is a row, the
+            columns are called column_1, column_2 and so on. Default: it names them, and names that look like values are
+            refused.
         sink: takes the progress of reading pictures.
     """
     if is_table(data):
@@ -66,9 +72,11 @@ def draft_text(
         if wrong := [name for name, value in given.items() if value is not None]:
             flags = ", ".join(f"--{name.replace('_', '-')}" for name in wrong)
             raise RequestError(f"{flags}: this is for pictures, and the data are a table. Leave it out.")
-        return draft_table_card(data, units=units, dictionary=dictionary)  # type: ignore[arg-type]  # the name of a column
+        return draft_table_card(data, units=units, dictionary=dictionary, header=header)  # type: ignore[arg-type]  # the name of a column
     if dictionary is not None:
         raise RequestError("--dictionary describes the columns of a table, and the data are pictures. Leave it out.")
+    if header is not None:
+        raise RequestError(ONLY_TABLES)
     check_range(pixel_range or STORED)
     wanted = None if shape is None else parsed_shape(shape)
     keys: dict[str, Any] = {
@@ -89,17 +97,18 @@ def draft_text(
     return text, hints if listing is None or has_units else [*hints, *of_several(listing, looked.any_dicom)]
 
 
-def draft_card(data: Data, **options: Any) -> Any:
+def draft_card(data: Data, **options: Any) -> DataCard | TableDraft:
     """Draft a card from records, and print what you must declare. Nothing in a draft is public yet.
 
     Args:
         data: the private records, as `fit` takes them.
         options: `units`, `images_key`, `labels_key`, `pixel_range` and `window`, as `read` takes them. For pictures also
-            `shape`, such as "64x64". For a table, `dictionary`: a CSV file that describes its columns.
+            `shape`, such as "64x64". For a table, `dictionary`: a CSV file that describes its columns. And `header`: False if
+            the first line of the file is a row, True if it has names that look like values.
 
     Returns:
-        A DataCard. For a table, the draft as TOML text: its measured bounds and values are comments. Save it, edit it, and
-        pass the path of the file to `fit`.
+        A DataCard. For a table, a TableDraft: its measured bounds and values are comments, and `fit` refuses it as long as
+        there are some. Save it with `draft.save("card.toml")`, edit the file, and pass its path to `fit`.
 
     Raises:
         DataError: if the records cannot be read.
@@ -109,8 +118,11 @@ def draft_card(data: Data, **options: Any) -> Any:
     for hint in hints:
         notebook.say(f"Note: {worded(hint)}")
     if is_table(data):
-        notebook.say("A draft, measured on the records. Save it, replace what is measured, and pass the file as card.")
-        return text
+        notebook.say(
+            'A draft, measured on the records. Save it with draft.save("card.toml"), replace what is measured, and pass the '
+            "path as card."
+        )
+        return TableDraft(text)
     card = DataCard.loads(text)
     notebook.say(
         f"A draft, measured on the records. Declare what may be public, such as a rounded size known from elsewhere:\n"

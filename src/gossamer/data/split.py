@@ -24,6 +24,7 @@ from gossamer.data.readers.image_files import Decoder, counted
 from gossamer.data.readers.in_memory import Data, called, is_place
 from gossamer.data.readers.read import CLASS_NAMES, EMBEDDED, IN_PIECES, pictures_of, read, split_of, units_of
 from gossamer.data.records import Records
+from gossamer.data.tables.csv_rows import ONLY_TABLES
 from gossamer.data.tables.recognise import is_table
 from gossamer.data.tables.split import split_table
 from gossamer.data.units import FOLDERS, Missing, matched
@@ -67,6 +68,7 @@ def split(  # noqa: PLR0913 (its arguments are the options of a command)
     labels_key: str | None = None,
     pixel_range: tuple[float, float] | None = None,
     window: bool = False,
+    header: bool | None = None,
     sink: Sink = silent,
 ) -> SplitResult:
     """Split DATA into train and test at random, whole units on either side; pictures and values are left as they are.
@@ -82,6 +84,7 @@ def split(  # noqa: PLR0913 (its arguments are the options of a command)
         labels_key: see `data.readers.read.read`.
         pixel_range: see `data.readers.read.read`.
         window: see `data.readers.read.read`.
+        header: see `data.card_draft.draft_text`.
         sink: takes the progress of reading pictures without ids.
 
     Raises:
@@ -99,8 +102,12 @@ def split(  # noqa: PLR0913 (its arguments are the options of a command)
     if out.exists() or out.is_symlink():
         raise RunFolderError(f"{out}: something is there already, and a split replaces nothing. Choose another name.")
     if table:
-        rows, owners = split_table(str(data), out=out, share=share, seed=seed, units=units, missing_unit=missing_unit)
+        rows, owners = split_table(
+            str(data), out=out, share=share, seed=seed, units=units, missing_unit=missing_unit, header=header
+        )
         return SplitResult(rows, owners, units or "", table=True)
+    if header is not None:
+        raise RequestError(ONLY_TABLES)
     if is_place(data) and Path(split_of(str(data))[0]).resolve() in out.resolve().parents:
         raise RequestError(f"{out} lies in {data}, whose folders are classes or splits. Choose a place beside it.")
     check_range(pixel_range or STORED)

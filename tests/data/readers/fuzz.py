@@ -142,7 +142,7 @@ def verdict(status: int, said: str) -> str:
         return "read"
     first, *lines = said.splitlines() or [""]  # several problems have lines of their own
     one_paragraph = first.startswith("gossamer: ") and all(line.startswith("  ") for line in lines)
-    no_memory = "(MemoryError)" in said or "Cannot allocate memory" in said
+    no_memory = "(MemoryError)" in said or "not enough memory" in said or "Cannot allocate memory" in said
     return "refused" if status == 2 and one_paragraph and not no_memory else "wrong"
 
 

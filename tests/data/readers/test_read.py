@@ -429,7 +429,7 @@ def test_bad_pictures(tmp_path):
         read(str(folder), split="train")
     (folder / "1" / "notes.txt").unlink()
     (folder / "1" / "1.png").write_bytes(b"\x89PNG\r\n\x1a\nrubbish")
-    with pytest.raises(DataError, match=r"1\.png: the picture cannot be read"):
+    with pytest.raises(DataError, match=r"1\.png: this cannot be read as a picture"):
         read(str(folder), split="train")
     Image.new("RGB", (28, 28)).save(folder / "1" / "1.png")
     with pytest.raises(DataError, match=r"1\.png.*differs"):

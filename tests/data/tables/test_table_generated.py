@@ -185,7 +185,10 @@ def _derived(follows: str, mapping: Any) -> GeneratedColumn:
         (lambda: _derived("age", {"0": ""}), "mapping: give a value for each"),
         (lambda: _derived("age", (("0", "a"), ("0", "b"))), "keep one"),
         (lambda: _card(_derived("agge", {"0": "a"})), "it must name a column that is learnt. Did you mean 'age'?"),
-        (lambda: _card(_derived("city", {"Lyon": "F", "Bonn": "D"})), "each value of 'city' once"),
+        (
+            lambda: _card(_derived("city", {"Lyon": "F", "Bonn": "D"})),
+            "each value of 'city' once, and no other: 1 differ",
+        ),
         (lambda: _card(_derived("age", {"0": "a"}), special=(-1,)), "'age' has special values"),
         (lambda: _card(_derived("age", {"2": "a"})), "begin at the smallest value of 'age'"),
         (lambda: _card(_derived("age", {"1": "a"}), zero=True), "begin at the smallest value of 'age'"),

@@ -95,6 +95,19 @@ def test_pictures_of_one_usual_size_keep_it(gossamer: Run, tmp_path: Path, name:
     assert "become" not in answer.err
 
 
+def test_a_draft_is_a_private_file(gossamer: Run, tmp_path: Path) -> None:
+    """It holds measured values: of a table the smallest and largest of each number, and texts, as comments."""
+    (tmp_path / "people.csv").write_text("age,town\n" + "".join(f"{n % 50},Ulm\n{n % 40},Bonn\n" for n in range(60)))
+    out = tmp_path / "card.toml"
+    assert gossamer("card", tmp_path / "people.csv", "-o", out).status == 0
+    assert out.stat().st_mode & 0o777 == 0o600
+    assert "# measured: bounds = [0, 49]" in out.read_text()
+    out.chmod(0o644)
+    assert gossamer("card", "digits", "-o", out, "--force").status == 0
+    assert out.stat().st_mode & 0o777 == 0o600, "an older file is closed too"
+    assert DataCard.load(out).classes == 10
+
+
 def test_records_without_units_are_said(gossamer: Run, tmp_path: Path) -> None:
     """Folders of units were promised, and there are none, or not for all."""
     data = folders(tmp_path)

@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import math
+import resource
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
@@ -43,7 +44,7 @@ from gossamer.privacy.random.noise import Rng
 from gossamer.run.budget.entry import charge_of
 from gossamer.run.federated import messages
 from gossamer.run.federated import simulate as module_of_simulation
-from gossamer.run.federated.client import REFUSED, Client
+from gossamer.run.federated.client import REFUSED, Client, _check_size
 from gossamer.run.federated.grid import LocalGrid, context
 from gossamer.run.federated.messages import (
     Malformed,
@@ -469,7 +470,7 @@ def test_what_fails_at_the_records_is_refused_without_a_word_and_the_client_stay
         patch.setattr(one._panel, place, fail)
         refused = ask(one, messages.ROUND, round_record(asked) if asked else question())
     assert messages.reason_of(refused) == REFUSED
-    assert "RuntimeError in fail" in heard[0] and "17" not in heard[0]
+    assert "error in fail" in heard[0] and "17" not in heard[0] and "RuntimeError" not in heard[0]
     assert "rows" in ask(one, messages.ROUND, question()).content
     one.close()
 
@@ -487,6 +488,51 @@ def test_what_fails_at_the_records_is_refused_without_a_word_and_the_client_stay
 def test_a_client_refuses_other_terms(tmp_path: Path, changed: dict[str, Any], why: str) -> None:
     one = client(tmp_path, 0)
     assert why in messages.reason_of(ask(one, messages.TERMS, messages.terms_record(terms(**changed))))
+
+
+@pytest.mark.parametrize(
+    ("changed", "what"),
+    [
+        ({"width": 10**6}, "a batch in the critic"),
+        ({"width": 500, "generator": "resnet"}, "the networks"),
+        ({"width": 500, "latent_size": 10**6}, "the networks"),
+        ({"width": 10**400}, "none of this method"),
+        ({"latent_size": 2**31 - 1}, "the networks"),
+        ({"critic_batch_size": 2**31 - 1}, "the pictures of a round, a batch in the critic"),
+        ({"batch_size": 85_600}, "the pictures of a round"),
+        ({"answers": 50_000}, "the pictures of a round"),
+        ({"answers": 2.5}, "none of this method"),
+        ({"critic_batch_size": 90_000, "width": 1}, "the pictures of a round"),
+        ({"critic_steps": 10**6}, "a visit to the critic"),
+        ({"warm_steps": 10**7, "critic_steps": 1000}, "the warm start"),
+    ],
+)
+def test_terms_that_ask_for_too_much_are_refused_before_a_network_is_built(
+    tmp_path: Path, changed: dict[str, Any], what: str
+) -> None:
+    """`width: 1000000` took 24 seconds and 8 GiB. Whoever may send terms could stop a site."""
+    one = client(tmp_path, 0)
+    used, began = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, time.process_time()
+    said = messages.reason_of(ask(one, messages.TERMS, messages.terms_record(terms(config=changed))))
+    assert said.startswith("the message is malformed: the settings of the run") and what in said, said
+    assert time.process_time() - began < 2
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - used < 100_000, "KiB"
+    assert not one.folder.path.exists()
+
+
+def test_the_number_of_answers_is_a_whole_number(tmp_path: Path) -> None:
+    for answers in ("10", 10.7, True, 10**30, None):
+        said = messages.reason_of(
+            ask(client(tmp_path, 0), messages.TERMS, messages.terms_record(terms(answers=answers)))
+        )
+        assert "none of this method" in said, answers
+
+
+def test_the_largest_settings_of_the_paper_are_taken() -> None:
+    paper = GsWgan().config_type(
+        noise_multiplier=1.0, width=64, critic_batch_size=32, batch_size=32, warm_steps=10_000, critics=1, answers=1
+    )
+    _check_size(paper, CARD, at_once=500)
 
 
 def test_a_client_takes_part_under_one_name(tmp_path: Path) -> None:

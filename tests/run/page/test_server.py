@@ -93,6 +93,18 @@ def test_the_token_is_in_a_private_file_and_in_no_argument_of_the_browser(monkey
     assert list((tmp_path / "state").iterdir()) == []
 
 
+def test_a_closed_terminal_ends_the_page_in_good_order(monkeypatch, tmp_path):
+    def run(self, **_):
+        signal.raise_signal(signal.SIGHUP)
+        stopped.append(self.should_exit)
+
+    stopped, before = [], signal.signal(signal.SIGHUP, lambda *_: None)  # by default it would end the tests
+    monkeypatch.setattr(server.uvicorn.Server, "run", run)
+    server.serve(Opened(tmp_path / "state"), port=0, say=lambda _: None, open_browser=False)
+    signal.signal(signal.SIGHUP, before)
+    assert stopped == [True]
+
+
 def test_the_page_opens_without_what_is_slow_to_load():
     """PyTorch and the accountants take seconds. They are loaded after the first page is there."""
     code = "import gossamer.run.page.server, sys; print([m for m in ('torch', 'numpy', 'scipy') if m in sys.modules])"

@@ -3,7 +3,9 @@
 import json
 import signal
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -13,6 +15,7 @@ from PIL import Image
 from torch.utils.data import Dataset, TensorDataset
 
 from gossamer.data.card import DataCard
+from gossamer.data.readers import in_memory
 from gossamer.data.readers.read import read
 from gossamer.data.records import Records
 from gossamer.errors import DataError, Interrupted, RequestError
@@ -183,12 +186,73 @@ def test_units_are_an_array(tmp_path: Path) -> None:
     assert run_of(records, tmp_path / "third", card=card)[1] == model[1]
 
 
+class Ragged(Pictures):
+    """Items that are no pictures."""
+
+    def __getitem__(self, at: int) -> tuple[Any, int]:
+        return {"bytes": b"", "path": "a"}, 0
+
+
 class Random(Pictures):
     """With augmentation."""
 
     def __getitem__(self, at: int) -> tuple[Any, int]:
         picture, label = super().__getitem__(at)
         return picture.rotate(float(np.random.default_rng().uniform(5, 90))), label
+
+
+class Sometimes(Pictures):
+    """A flip of one reading in ten, as RandomHorizontalFlip(0.1)."""
+
+    def __init__(self, seed: int, count: int, symmetric: int = 0) -> None:
+        super().__init__("array")
+        self.draw, self.count, self.reads = np.random.default_rng(seed), count, 0
+        self.images[:symmetric] = 7
+
+    def __len__(self) -> int:
+        return self.count
+
+    def __getitem__(self, at: int) -> tuple[Any, int]:
+        self.reads += 1
+        picture = self.images[at % 64]
+        return (picture[:, ::-1] if self.draw.random() < 0.1 else picture), at % 2
+
+
+@pytest.mark.parametrize(("count", "symmetric"), [(1, 0), (40, 0), (64, 60), (1_000, 0), (1_000, 40)])
+def test_a_transform_of_one_reading_in_ten_is_found(count: int, symmetric: int) -> None:
+    """Three items were read twice: 10 of 20 such datasets passed."""
+    found = 0
+    for seed in range(40):
+        with suppress(DataError):
+            in_memory._check_repeats(Sometimes(seed, count, symmetric), (0, 1), "data")
+            continue
+        found += 1
+    assert found == 40
+
+
+def test_a_dataset_without_a_random_transform_is_read_a_little_more_often() -> None:
+    for count, symmetric, reads in ((1, 0, 264), (1_000, 0, 264), (64, 64, 40 * 132), (64, 32, 528)):
+        data = Sometimes(0, count, symmetric)
+        data.draw = SimpleNamespace(random=lambda: 1.0)  # type: ignore[assignment]  # of which nothing is flipped
+        in_memory._check_repeats(data, (0, 1), "data")
+        assert abs(data.reads - reads) < 20
+    asked: list[int] = []
+    in_memory._check_repeats(Noted(asked), (0, 1), "data")
+    assert len(set(asked)) == 132 and len({at // 100 for at in asked}) == 10, "items of all parts"
+
+
+class Noted:
+    """Says which items were read."""
+
+    def __init__(self, asked: list[int]) -> None:
+        self.asked = asked
+
+    def __len__(self) -> int:
+        return 1_000
+
+    def __getitem__(self, at: int) -> tuple[Any, int]:
+        self.asked.append(at)
+        return arrays()[0][at % 64], 0
 
 
 class Endless:
@@ -203,8 +267,10 @@ class Endless:
     [
         (5, "data is of type int: no records"),
         (arrays()[0], r"these images have no labels. Pass \(images, labels\), or labels_key=\"none\""),
+        (dict(zip(("images", "labels"), arrays(), strict=True)), r"data is a dict, .* Pass a pair of its arrays"),
+        (Ragged(), r"data: the picture of item 0 \(counted from 0\): this is no array of numbers"),
         (Endless(), "an iterable dataset has no length to sample from"),
-        (Random(), "item 0 .* is another picture each time it is read, perhaps by a random transform"),
+        (Random(), r"item \d+ .* is another picture each time it is read, perhaps by a random transform"),
         ((arrays()[0], arrays(10)[1]), r"64 images need labels of shape \[64\], not \[10\]"),
         ((arrays()[0][:, 0], arrays()[1]), r"images must be \[N, height, width\]"),
         ((arrays()[0].astype(object), arrays()[1]), "this is no array of numbers"),

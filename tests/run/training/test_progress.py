@@ -1,6 +1,8 @@
 """What a terminal, a pipe and a notebook show of a run."""
 
+import errno
 import io
+import os
 import re
 import sys
 import types
@@ -166,3 +168,35 @@ def test_fit_evaluate_and_attack_show_themselves_in_a_notebook(
     capsys.readouterr()
     gossamer.attack(run, members=train, nonmembers=test, count=40)
     assert "attacking: " in capsys.readouterr().out
+
+
+class Gone(io.StringIO):
+    """A terminal that was closed, or a full disk."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__()
+        self.number, self.open, self.tries = number, True, 0
+
+    def write(self, text: str) -> int:
+        if self.open:
+            return super().write(text)
+        self.tries += 1
+        raise OSError(self.number, os.strerror(self.number))
+
+
+@pytest.mark.parametrize("number", [errno.EIO, errno.EPIPE])
+def test_a_terminal_that_was_closed_stops_no_run(number: int) -> None:
+    """The run would end without its checkpoint, and the budget of what came after the last one is lost."""
+    stream = Gone(number)
+    with showing.Terminal(stream) as terminal:
+        terminal(progress("training", 1, 9))
+        terminal(note("first"))
+        stream.open = False
+        for step in range(2, 9):
+            terminal(note("second"))
+            terminal(progress("training", step, 9))
+    assert "first" in stream.getvalue() and stream.tries == 1
+    full = Gone(errno.ENOSPC)
+    full.open = False
+    with pytest.raises(OSError, match="No space"):
+        showing.Terminal(full)(note("text"))

@@ -2,6 +2,8 @@
 
 import copy
 import json
+import os
+import pty
 import random
 import shutil
 import signal
@@ -296,6 +298,29 @@ def test_ctrl_c_loses_nothing_and_says_how_to_go_on(data: Path, card: Path, tmp_
     resume(tmp_path / "run", sink=lambda event: steps.append(event.step) if event.kind == "step" else None)
     assert steps[-1] == 400
     assert steps[0] == charged + 1
+    assert verify(tmp_path / "run").ok
+
+
+@pytest.mark.slow
+def test_a_closed_terminal_loses_nothing(data: Path, card: Path, tmp_path: Path) -> None:
+    terminal, there = pty.openpty()
+    own = "import fcntl, runpy, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0)"
+    begin = f"{own}; runpy.run_module('gossamer', run_name='__main__')"
+    process = subprocess.Popen(
+        [sys.executable, "-c", begin, *words(data, card, tmp_path / "run", 400)], stdin=there, stdout=there, stderr=there,
+        start_new_session=True,
+    )  # fmt: skip
+    os.close(there)
+    while (
+        not (tmp_path / "run/ledger.jsonl").is_file() or (tmp_path / "run/ledger.jsonl").read_bytes().count(b"\n") < 40
+    ):
+        os.read(terminal, 4096)
+    os.close(terminal)
+    assert process.wait(60) == 1
+    charged = PrivacyLedger.load(tmp_path / "run" / "ledger.jsonl").charged[0][1]
+    steps: list[int] = []
+    resume(tmp_path / "run", sink=lambda event: steps.append(event.step) if event.kind == "step" else None)
+    assert steps[0] == charged + 1 and steps[-1] == 400
     assert verify(tmp_path / "run").ok
 
 

@@ -87,10 +87,10 @@ class Decoder:
             raise DataError(f"{where}: {refused}") from None
         except RequestError:
             raise
-        except Exception as error:  # what decoders raise on damaged files is open-ended
-            raise DataError(
-                f"{where}: the picture cannot be read ({type(error).__name__}): mend or remove it"
-            ) from None
+        except MemoryError:
+            raise DataError(f"{where}: there is not enough memory to read this picture") from None
+        except Exception:  # what decoders raise on damaged files is open-ended, and may tell what is in them
+            raise DataError(f"{where}: this cannot be read as a picture: mend or remove it") from None
         whole: np.ndarray = self.formed(image[None])[0]
         return whole
 

@@ -3,6 +3,7 @@
 No library of the user is imported here: each form is recognised by what it can do.
 """
 
+import math
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Protocol, TypeAlias
@@ -23,8 +24,11 @@ FORMS = (
 )
 _IMAGES = ("image", "images", "img", "pixel_values")
 _LABELS = ("label", "labels")
-_TWICE = 3
-"""Items that are read twice: a random transform returns another picture the second time."""
+_AGAIN = 132
+"""Items that are read twice. 0.9^132 < 1e-6: this is the chance that a transform which changes one in ten goes unnoticed. Items
+that look the same when they are mirrored do not count."""
+_PAIRS = 20 * _AGAIN
+"""Most pairs of readings, where most items do not count."""
 
 
 class MapStyle(Protocol):
@@ -89,6 +93,11 @@ def stored_in_memory(
                 f'{where}: these images have no labels. Pass (images, labels), or labels_key="none" if all are of one class.'
             )
         return _of_pair(data, None, where=where, labels_key=labels_key)
+    if isinstance(data, Mapping) and 0 not in data and not hasattr(data, "column_names"):
+        raise DataError(
+            f"{where} is a dict, and the card describes pictures. Pass a pair of its arrays: (images, labels). For a dict of "
+            "columns, give the card of a table."
+        )
     if isinstance(getattr(data, "column_names", None), Mapping):
         splits = ", ".join(map(repr, data))
         raise DataError(f"{where}: this dataset has several splits ({splits}). Pass one of them.")
@@ -107,8 +116,8 @@ def array_of(values: Any, *, where: str) -> np.ndarray:
         raise DataError(f"{where}: some values are masked. Fill them, or leave out the records that have them.")
     try:
         array = np.asarray(values)
-    except (ValueError, TypeError) as error:
-        raise DataError(f"{where}: this is no array of numbers ({type(error).__name__}).") from None
+    except (ValueError, TypeError):
+        raise DataError(f"{where}: this is no array of numbers.") from None
     if array.dtype == object:
         if array.ndim == 1 and all(isinstance(value, str) for value in array):
             return array.astype(np.str_)  # of pandas
@@ -141,13 +150,7 @@ def _of_dataset(data: Any, decoder: Decoder, *, where: str, images_key: str | No
         raise DataError(f"{where}: there are no records in it.")
     first = data[0]
     keys = _keys(data, first, where=where, images_key=images_key, labels_key=labels_key)
-    for at in range(min(_TWICE, count)):
-        one, other = (_pixels(_parts(data[at], keys, where)[0]) for _ in range(2))
-        if one.shape != other.shape or not np.array_equal(one, other):
-            raise DataError(
-                f"{where}: item {at} (counted from 0) is another picture each time it is read, perhaps by a random transform. "
-                "Pass the dataset without it."
-            )
+    _check_repeats(data, keys, where)
     labels: list[Any] = []
 
     def pictures() -> Iterator[tuple[int, Any]]:
@@ -163,9 +166,33 @@ def _of_dataset(data: Any, decoder: Decoder, *, where: str, images_key: str | No
             decoder, where=where, count=count,
         )  # fmt: skip
     else:
-        images = _stack([(at, _pixels(picture)) for at, picture in pictures()], where)
+        images = _stack([(at, _pixels(picture, where, at)) for at, picture in pictures()], where)
     names = () if labels_key == NONE else _class_names(data, keys)
     return Stored(images, _labels(labels, where), class_names=names, formed=formed)
+
+
+def _check_repeats(data: Any, keys: "Keys", where: str) -> None:
+    """Refuse a dataset whose items are other pictures when they are read again. It reads items from all parts of it."""
+    count, counted = len(data), 0
+    step = next(step for step in range(max(count * 5 // 8, 1), count + 1) if math.gcd(step, count) == 1)
+    for number in range(_PAIRS):
+        at = number * step % count  # all items, from everywhere, and then all of them again
+        one, other = (_pixels(_parts(data[at], keys, where)[0], where, at) for _ in range(2))
+        if one.shape != other.shape or not np.array_equal(one, other):
+            raise DataError(
+                f"{where}: item {at} (counted from 0) is another picture each time it is read, perhaps by a random transform. "
+                "Pass the dataset without it."
+            )
+        counted += not _is_symmetric(one)
+        if counted == _AGAIN:
+            return
+
+
+def _is_symmetric(picture: np.ndarray) -> bool:
+    """Whether a picture is its own mirror image, along any of its axes: then many transforms leave it as it is."""
+    return any(
+        np.array_equal(picture, np.flip(picture, axis)) for axis in range(picture.ndim) if picture.shape[axis] > 4
+    )
 
 
 Keys = tuple[Any, Any]
@@ -216,9 +243,9 @@ def _parts(item: Any, keys: Keys, where: str) -> tuple[Any, Any]:
         raise DataError(f"{where}: its items differ in form: each must have a picture and a label.") from None
 
 
-def _pixels(picture: Any) -> np.ndarray:
-    """Return one picture as an array."""
-    return array_of(picture, where="the picture of an item")
+def _pixels(picture: Any, where: str, at: int) -> np.ndarray:
+    """Return the picture of an item as an array."""
+    return array_of(picture, where=f"{where}: the picture of item {at} (counted from 0)")
 
 
 def _stack(pictures: list[tuple[int, np.ndarray]], where: str) -> np.ndarray:

@@ -3,18 +3,21 @@
 It is a TOML file like the card of pictures. `[[column]]` entries tell the two apart.
 """
 
+import re
 from dataclasses import MISSING, dataclass, fields, replace
+from pathlib import Path
 from typing import Any, ClassVar
 
-from gossamer.data.card import Card, is_count, toml
+from gossamer.data.card import Card, is_count, parsed, toml
 from gossamer.data.card import Kind as CardKind
 from gossamer.data.tables.column import MEANING as MEANING_OF_COLUMNS
-from gossamer.data.tables.column import Column, same_name
+from gossamer.data.tables.column import Column, is_numbered, same_name
 from gossamer.data.tables.generated import KINDS as GENERATED
 from gossamer.data.tables.generated import MEANING as MEANING_OF_GENERATED
 from gossamer.data.tables.generated import AnyColumn, GeneratedColumn, in_order
 from gossamer.data.units import Missing
 from gossamer.errors import CardError, did_you_mean
+from gossamer.files import write_private
 
 _MEANING = {
     "title": "what the table is called in reports and on the certificate",
@@ -24,9 +27,13 @@ _MEANING = {
     "missing_unit": 'a row without a unit: "refuse" it as a mistake, or "own": it is a unit of its own',
     "max_rows": "rows of a unit that count in full; the rows of a unit with more weigh less, so that all count as so many",
     "label": 'the column that a model trained on the samples is to predict; "": none',
+    "header": "true: the first line of a file has names, whatever they look like; false: it is a row, and columns are called "
+    "column_1, column_2 ...; left out: names that look like values are refused",
     "decimal": 'how the file writes a decimal point: "." or ","',
     "drop": "columns that are left out, each with the reason",
 }
+MEASURED = "measured_"
+"""Before the name of an entry of a column that a draft has as a comment."""
 MOST_ROWS = 1_000
 """Largest `max_rows`. The noise grows in proportion to it."""
 
@@ -45,6 +52,8 @@ class TableCard(Card):
         title: name of the table, for people.
         data_set: name in the budget log: runs under one name are added up. Empty: the place of the records.
         decimal: the decimal point of numbers in text files, "." or ",".
+        header: whether the first line of a file has names. False: it is a row, and columns are called column_1, column_2 and so
+            on. None: it has names, and names that look like values of a row are refused.
         drop: name and reason of each column that is left out. A dict is taken too.
         generated: columns that samples have and no run learns.
 
@@ -60,6 +69,7 @@ class TableCard(Card):
     max_rows: int = 1
     title: str = ""
     data_set: str = ""
+    header: bool | None = None
     decimal: str = "."
     drop: tuple[tuple[str, str], ...] = ()
     generated: tuple[GeneratedColumn, ...] = ()
@@ -87,11 +97,18 @@ class TableCard(Card):
             )
         if self.decimal not in (".", ","):
             raise CardError(f'decimal must be "." or ",": {_MEANING["decimal"]}')
+        if self.header is not None and not isinstance(self.header, bool):
+            raise CardError(f"header must be true or false: {_MEANING['header']}")
         if not isinstance(self.drop, tuple) or not all(
             isinstance(t, str) and t.isprintable() for p in self.drop for t in p
         ):
             raise CardError('drop must name columns with a reason in quotes each, such as "patient id" = "identifier"')
-        if twice := same_name([*(column.name for column in self.written), *(name for name, _ in self.drop)]):
+        names = [*(column.name for column in self.written), *(name for name, _ in self.drop)]
+        if self.header is False and not is_numbered(names):
+            raise CardError(
+                "header = false: columns have no names of their own. Call them column_1, column_2 and so on"
+            )
+        if twice := same_name(names):
             raise CardError(f"column {twice!r} is on the card twice: keep one entry")
         if self.label is not None and self.label not in self.names:
             near = did_you_mean(str(self.label), self.names)
@@ -169,6 +186,8 @@ class TableCard(Card):
     def to_dict(self) -> dict[str, Any]:
         """Plain values, ready for JSON."""
         common = {key: getattr(self, key) for key in _MEANING if key not in ("label", "drop")}
+        if self.header is None:
+            del common["header"]
         return {
             **common,
             "label": self.label or "",
@@ -181,9 +200,57 @@ class TableCard(Card):
         return "\n".join([common_toml(self.to_dict()), *map(column_toml, self.written)])
 
 
+@dataclass(frozen=True, repr=False)
+class TableDraft:
+    """A draft of the card of a table. It is private: it holds values of records, as comments. No run takes them.
+
+    Args:
+        text: the draft as TOML. Each line that begins with "# measured: " waits for what you declare.
+    """
+
+    text: str
+
+    def __repr__(self) -> str:
+        """Show which columns wait, and no value."""
+        waiting = ", ".join(map(repr, self.measured)) or "nothing"
+        return f"TableDraft({len(self.facts['column'])} columns, to declare: {waiting})"
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """The facts of the draft. What is measured of a column is under `measured_values` and `measured_bounds`."""
+        return facts_of_draft(self.text)
+
+    @property
+    def measured(self) -> tuple[str, ...]:
+        """The names of the columns whose bounds or values are measured. You have to declare them."""
+        return tuple(
+            column["name"] for column in self.facts["column"] if any(key.startswith(MEASURED) for key in column)
+        )
+
+    def save(self, path: str | Path) -> None:
+        """Write the draft to a file that only you can read, over what was there."""
+        write_private(Path(path), self.text)
+
+    def declared(self) -> TableCard:
+        """The card, once nothing in the draft is measured. Raises CardError: names the columns that wait."""
+        if waiting := self.measured:
+            raise CardError(
+                f"card: this is a draft, whose measured bounds and values count for nothing ({len(waiting)} columns, such as "
+                f'{waiting[0]!r}). Save it with draft.save("card.toml"), declare them in the file, and pass its path.'
+            )
+        return TableCard.loads(self.text)
+
+
+def facts_of_draft(text: str) -> dict[str, Any]:
+    """The facts of a draft of any card. What is measured of a column is under `measured_values` and `measured_bounds`."""
+    return parsed(re.sub(r"^# measured: (?=\w+)", MEASURED, text, flags=re.MULTILINE), where="the draft")
+
+
 def common_toml(facts: dict[str, Any]) -> str:
     """The lines of a card above its columns. facts: see `TableCard.to_dict`."""
-    keys = [key for key in _MEANING if key != "drop" and not (key == "max_rows" and facts["unit"] == "record")]
+    keys = [key for key in _MEANING if key in facts and key != "drop"]
+    if facts["unit"] == "record":
+        keys.remove("max_rows")
     lines = [f"# declared public: {_MEANING[key]}\n{key} = {toml(facts[key])}\n" for key in keys]
     if facts["drop"]:
         dropped = [f"{toml(name)} = {toml(why)}" for name, why in facts["drop"].items()]

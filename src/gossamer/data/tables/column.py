@@ -7,8 +7,9 @@ values or bins first, then zero, the special values, "other", and "missing". A c
 import datetime
 import itertools
 import math
+import re
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import Any, Literal, TypeAlias, get_args
@@ -24,6 +25,8 @@ Bound: TypeAlias = "int | float | datetime.date"
 
 OTHER = "other"
 """What is written for a value that is not declared, where `outside` is "other"."""
+NUMBERED = "column_{}"
+"""The name of a column without one, by its position from 1."""
 MOST_CODES = 10_000
 """Codes of one column."""
 BINS = 16
@@ -326,6 +329,11 @@ def check_name(name: object) -> None:
     """Refuse what cannot be the name of a column, with a CardError."""
     if not isinstance(name, str) or not name.isprintable() or name != name.strip() or not name:
         raise CardError("the name of a column must be a line of text in quotes, without space around it")
+
+
+def is_numbered(names: Iterable[str]) -> bool:
+    """Whether all names are those of columns without one. No row has such values."""
+    return all(re.fullmatch(NUMBERED.format(r"\d+"), name) for name in names)
 
 
 def is_whole(value: object) -> bool:

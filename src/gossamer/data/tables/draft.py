@@ -45,7 +45,7 @@ _HEADER = """\
 
 
 def draft_table_card(
-    data: Data, *, units: str | None = None, dictionary: str | Path | None = None
+    data: Data, *, units: str | None = None, dictionary: str | Path | None = None, header: bool | None = None
 ) -> tuple[str, list[str]]:
     """Return a card of a table as TOML text, and what the data owner must decide.
 
@@ -54,13 +54,14 @@ def draft_table_card(
         units: the column with the id of each row's unit.
         dictionary: a CSV file with the columns name and kind, and values (separated by |) or low and high. It may have
             missing (true or false) and description. Its bounds and values are no comments in the draft.
+        header: whether the first line of a file names the columns, see `TableCard`.
 
     Raises:
         DataError: the table or the dictionary cannot be read.
         CardError: the dictionary declares what no column can be.
     """
     where = str(data) if is_place(data) else "data"
-    source = open_source(data, split="train", where=where)
+    source = open_source(data, split="train", where=where, header=header)
     known = {} if dictionary is None else _read_dictionary(Path(dictionary))
     unit_at = source.unit_column(units, where)
     count, owners = 0, set[str]()
@@ -74,7 +75,7 @@ def draft_table_card(
     if not count:
         raise DataError(f"{where}: the table holds no rows, so there is nothing to draft a card from.")
     columns_text, keys, drop, decimal = [], 0, {}, "."
-    if source.delimiter != "," and any(map(_has_comma, seen)):
+    if (source.delimiter != "," and any(map(_has_comma, seen))) or (header is False and source.delimiter == ";"):
         decimal = ","
     for at, (name, values) in enumerate(zip(source.names, seen, strict=True)):
         if at == unit_at or not _is_name(name, source.names):
@@ -95,6 +96,7 @@ def draft_table_card(
         "unit": "record" if units is None else "person",
         "missing_unit": "refuse",
         "label": "",
+        **({} if header is None else {"header": header}),
         "decimal": decimal,
         "drop": drop,
         "max_rows": 1,

@@ -102,9 +102,7 @@ class GeneratedColumn:
             known = dict(self.mapping)
             if wrong := [*(v for v in source.values if v not in known), *(v for v in known if v not in source.values)]:
                 raise self._wrong(
-                    "mapping",
-                    f"it must have each value of {source.name!r} once, and no other: look at {wrong[0]!r} and "
-                    f"{len(wrong) - 1} more",
+                    "mapping", f"it must have each value of {source.name!r} once, and no other: {len(wrong)} differ"
                 )
             return
         if source.special:

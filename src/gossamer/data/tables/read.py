@@ -13,7 +13,8 @@ from gossamer.data.readers.columns import column_array, unit_ids
 from gossamer.data.readers.in_memory import is_place
 from gossamer.data.readers.read import split_of
 from gossamer.data.tables.card import TableCard
-from gossamer.data.tables.csv_rows import SUFFIXES, CsvRows, clean_names
+from gossamer.data.tables.column import NUMBERED, is_numbered
+from gossamer.data.tables.csv_rows import NO_HEADER, READ_AGAIN, SUFFIXES, CsvRows, clean_names, watched
 from gossamer.data.tables.encode import Encoder, Faults, Raw
 from gossamer.data.tables.raw_rows import RawRows
 from gossamer.data.tables.table import Table
@@ -44,6 +45,8 @@ class Source:
         self.notes: Collection[str] = ()
         self.ragged: list[int] = []
         self.delimiter = ","
+        self.remedy = READ_AGAIN
+        """What to do if its names are a record. Empty: they cannot be."""
 
     def unit_column(self, units: str | None, where: str) -> int | None:
         """The position of the column of the units; None: there are no units. Raises DataError: no such column."""
@@ -80,7 +83,7 @@ def read_table(
     where = str(source) if is_place(source) else called
     if isinstance(source, Table):
         return _with_units(_checked(source, card, where), units, card)
-    opened = open_source(source, split=split, wanted=card.names, where=where)
+    opened = open_source(source, split=split, wanted=card.names, where=where, header=card.header, decimal=card.decimal)
     faults = Faults(where)
     wanted = [_position(opened.names, name, faults) for name in card.names]
     unit_at = _unit_column(units, opened.names, card, faults)
@@ -119,17 +122,53 @@ def read_values(source: Any, card: TableCard, *, split: Literal["train", "test"]
     Only `evaluate` needs them: its classifiers learn from values that no bin has made coarse.
     """
     where = str(source) if is_place(source) else called
-    opened = open_source(source, split=split, wanted=card.names, where=where)
+    opened = open_source(source, split=split, wanted=card.names, where=where, header=card.header, decimal=card.decimal)
     faults = Faults(where)
     wanted = [_position(opened.names, name, faults) for name in card.names]
     encoder = Encoder(card, faults, guessed=not is_place(source))
     return np.concatenate([encoder.values(columns) for _, columns in opened.blocks(wanted)])
 
 
-def open_source(source: Any, *, split: str, wanted: Collection[str] = (), where: str) -> Source:
-    """The columns of a source. wanted: names that help to find the delimiter. Raises DataError."""
+def open_source(
+    source: Any,
+    *,
+    split: str,
+    wanted: Collection[str] = (),
+    where: str,
+    header: bool | None = None,
+    decimal: str = "",
+) -> Source:
+    """The columns of a source.
+
+    Args:
+        source: see `read_table`.
+        split: see `read_table`.
+        wanted: names that help to find the delimiter.
+        where: what messages call the source.
+        header: whether the first line names the columns, see `TableCard`. None: it does, and names that are values are refused.
+        decimal: the decimal point, where it is declared.
+
+    Raises:
+        DataError: what cannot be read, and names that are values, now or with the rows.
+    """
+    opened = _opened(source, split, wanted, where, (header, decimal))
+    if header is False and not is_numbered(opened.names):
+        raise DataError(
+            f"{where}: these columns have names, and header = false is for columns that have none. {READ_AGAIN} Or leave "
+            "--no-header out."
+        )
+    if header is None and opened.remedy:
+        opened.blocks = watched(opened.names, opened.blocks, where, opened.remedy)
+    return opened
+
+
+def _opened(
+    source: Any, split: str, wanted: Collection[str], where: str, first_line: tuple[bool | None, str]
+) -> Source:
+    """The columns of a source as they are. first_line: see `open_source`: header, decimal."""
+    header, decimal = first_line
     if not is_place(source):
-        return _in_memory(source, where)
+        return _in_memory(source, where, header=header)
     name, named_split = split_of(str(source))
     path = Path(name)
     if path.is_dir():
@@ -140,7 +179,7 @@ def open_source(source: Any, *, split: str, wanted: Collection[str] = (), where:
         return _of_parquet(path)
     if not path.name.lower().endswith(SUFFIXES):
         raise DataError(f"{path}: this kind of file is not read as a table. Give {FORMS}.")
-    rows = CsvRows(path, wanted)
+    rows = CsvRows(path, wanted, header=header is not False, decimal=decimal)
 
     def blocks(positions: list[int]) -> Iterator[Block]:
         for numbers, columns in rows.blocks():
@@ -148,6 +187,7 @@ def open_source(source: Any, *, split: str, wanted: Collection[str] = (), where:
 
     opened = Source(rows.names, blocks)
     opened.notes, opened.ragged, opened.delimiter = rows.notes, rows.ragged, rows.delimiter
+    opened.remedy = NO_HEADER
     return opened
 
 
@@ -177,7 +217,7 @@ def _of_parquet(path: Path) -> Source:
     return Source(clean_names(names), blocks)
 
 
-def _in_memory(data: Any, where: str) -> Source:
+def _in_memory(data: Any, where: str, *, header: bool | None) -> Source:
     """A DataFrame, a table of pyarrow, a dict: recognised by what they can do."""
     labels = list(data) if isinstance(data, Mapping) else getattr(data, "column_names", getattr(data, "columns", None))
     if labels is None or isinstance(labels, Mapping):
@@ -190,7 +230,12 @@ def _in_memory(data: Any, where: str) -> Source:
             raise DataError(f"{where}: the columns must be of one length, with one value for each row.")
         yield np.arange(len(columns[0])), columns
 
-    return Source(clean_names([str(label) for label in labels]), blocks)
+    opened = Source(clean_names([str(label) for label in labels]), blocks)
+    if all(isinstance(label, int | np.integer) and label == at for at, label in enumerate(labels)):
+        opened.remedy = ""  # positions, as pandas gives them to a file without names
+        if header is False:
+            opened.names = [NUMBERED.format(at + 1) for at in range(len(labels))]
+    return opened
 
 
 def _position(names: list[str], name: str, faults: Faults) -> int:
@@ -205,7 +250,7 @@ def _without(missing: list[str], card: TableCard, where: str) -> DataError:
     if len(missing) == len(card.names):
         return DataError(
             f"{where}: the first line names no column of the card. Write the names into a line above the first row, in upper "
-            "and lower case as in the card."
+            "and lower case as in the card. Or draft a card without names: `gossamer card DATA --no-header`."
         )
     some = ", ".join(map(repr, missing[:12])) + (f" and {len(missing) - 12:,} more" if len(missing) > 12 else "")
     return DataError(

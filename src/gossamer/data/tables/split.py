@@ -15,7 +15,7 @@ from gossamer.data.readers.columns import unit_ids
 from gossamer.data.tables.csv_rows import CsvRows
 from gossamer.data.tables.encode import Faults, texts_of
 from gossamer.data.tables.identity import sides, unit_side
-from gossamer.data.tables.read import PARQUET, open_source
+from gossamer.data.tables.read import PARQUET, Source, open_source
 from gossamer.data.units import Missing, numbered
 from gossamer.errors import RequestError, RunFolderError
 
@@ -28,6 +28,7 @@ def split_table(
     seed: int = 0,
     units: str | None = None,
     missing_unit: Missing = "refuse",
+    header: bool | None = None,
 ) -> tuple[tuple[int, int], tuple[int, int]]:
     """Write out/train and out/test in the form of the source, for the owner alone. Return the rows and the units of both.
 
@@ -40,6 +41,8 @@ def split_table(
         seed: number that fixes the split.
         units: the column with the id of each row's unit.
         missing_unit: a row without an id: `refuse` it as a mistake, or `own`: it is a unit of its own.
+        header: whether the first line of the source names the columns. If not, that of the parts does: column_1, column_2 ...
+            None: it does, and names that are values are refused.
 
     Raises:
         DataError: the source cannot be read.
@@ -47,7 +50,8 @@ def split_table(
         RunFolderError: it cannot be written.
     """
     path, out = Path(source), Path(out)
-    test, ids = _falls_to_test(path, share, f"gossamer split {seed}", units, missing_unit)
+    opened = open_source(path, split="train", where=str(path), header=header)
+    test, ids = _falls_to_test(path, opened, share, f"gossamer split {seed}", units, missing_unit)
     counts = int((~test).sum()), int(test.sum())
     for side, count in zip(SPLITS, counts, strict=True):
         if not count:
@@ -56,7 +60,10 @@ def split_table(
         with tempfile.TemporaryDirectory(prefix=f".{out.name}.", dir=out.parent) as scratch:
             whole = Path(scratch) / "whole"
             whole.mkdir(mode=0o700)
-            (_write_parquet if path.suffix.lower() == PARQUET else _write_csv)(path, whole, test)
+            if path.suffix.lower() == PARQUET:
+                _write_parquet(path, whole, test)
+            else:
+                _write_csv(CsvRows(path, header=header is not False), path.name.lower(), whole, test)
             whole.rename(out)
     except OSError as error:
         raise RunFolderError(f"{out}: the split cannot be written ({error.strerror or error}).") from None
@@ -66,10 +73,9 @@ def split_table(
 
 
 def _falls_to_test(
-    path: Path, share: float, salt: str, units: str | None, missing: Missing
+    path: Path, source: Source, share: float, salt: str, units: str | None, missing: Missing
 ) -> tuple[np.ndarray, np.ndarray | None]:
     """Whether each row goes to test, bool [N], and the number of its unit, int64 [N]; None: there are no units."""
-    source = open_source(path, split="train", where=str(path))
     names: list[str] = []
     at = source.unit_column(units, str(path))
 
@@ -92,9 +98,8 @@ def _falls_to_test(
     return np.where(alone, test, of_unit[owners.numbers]), owners.numbers
 
 
-def _write_csv(path: Path, folder: Path, test: np.ndarray) -> None:
-    rows = CsvRows(path)
-    suffix = path.name[path.name.lower().rindex(".tsv" if ".tsv" in path.name.lower() else ".csv") :][:4].lower()
+def _write_csv(rows: CsvRows, name: str, folder: Path, test: np.ndarray) -> None:
+    suffix = name[name.rindex(".tsv" if ".tsv" in name else ".csv") :][:4]
     with ExitStack() as stack:
         writers = []
         for side in SPLITS:

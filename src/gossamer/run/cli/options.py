@@ -47,6 +47,7 @@ _BY_NAME: dict[str, dict[str, Any]] = {
     **{name: {"metavar": "KEY"} for name in _NAME_KEYS},
     "accounts": {"type": click.Path(path_type=Path, file_okay=False)},
     "count": {"flags": ["-n"]},
+    "header": {"flags": ["--header/--no-header"]},
     "out": {"flags": ["-o", "--out"]},
     "pictures": {"metavar": "KIND"},
     "pixel_range": {"metavar": "BLACK WHITE"},

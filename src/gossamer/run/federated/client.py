@@ -6,6 +6,7 @@ local socket (`service.py`), a simulation in memory.
 """
 
 import dataclasses
+import math
 from collections.abc import Callable
 from contextlib import ExitStack, closing
 from pathlib import Path
@@ -22,7 +23,8 @@ from gossamer.events import Sink, note, progress, silent
 from gossamer.methods import METHODS
 from gossamer.methods.gs_wgan import Config
 from gossamer.methods.gs_wgan.critic_pool import CriticPool
-from gossamer.methods.gs_wgan.loop import State
+from gossamer.methods.gs_wgan.loop import State, generator
+from gossamer.methods.gs_wgan.nets import ProjectionCritic
 from gossamer.methods.method import Job, Run, Training
 from gossamer.privacy.accounting import federated
 from gossamer.privacy.certificate.certificate import CONFIG, LEDGER
@@ -31,6 +33,7 @@ from gossamer.privacy.ledger import PrivacyLedger
 from gossamer.privacy.random.noise import Rng
 from gossamer.run.budget.entry import budget_log_at, charge_of, resume_entry
 from gossamer.run.federated.messages import (
+    LARGEST,
     Malformed,
     grant_record,
     networks,
@@ -53,6 +56,10 @@ from gossamer.run.training.training_run import TrainingRun
 METHOD = "gs-wgan"
 REFUSED = "the reason is in this client's own log"
 """All that a refusal says, unless the message is malformed. The kind of error could depend on records or on the budget."""
+_BITS = 31
+"""Of a whole number in the terms."""
+_VISIT, _WARM_START = 64 * LARGEST, 4096 * LARGEST
+"""Bytes that the batches of a visit to the critic, and of its warm start, may take in its layers. One may take `LARGEST`."""
 
 
 @dataclasses.dataclass
@@ -176,7 +183,7 @@ class Client:
     def _own_job(self, terms: dict[str, Any]) -> tuple[Job[Config, State], int]:
         """The method with the one critic of this client, which grants as many answers as the run may ask of it."""
         try:
-            config, seed, answers = dict(terms["config"]), int(terms["seed"]), int(terms["answers"])
+            config, seed, answers = dict(terms["config"]), int(terms["seed"]), terms["answers"]
             server_card = DataCard.from_dict(terms["card"])
         except (KeyError, TypeError, ValueError, GossamerError):
             raise Malformed("the terms lack settings, card, seed or answers") from None
@@ -184,11 +191,15 @@ class Client:
             raise Malformed("the card of the run is not the one that this client was given")
         alone = {"critics": 1, "draw": "round_robin", "answers": 1, "visits": 1, "start": "", "start_settings": ""}
         own = {**config, **alone, "steps": answers}
+        numbers = [answers, config.get("answers"), *(value for value in own.values() if type(value) is int)]
         try:
-            job = METHODS[METHOD].job(own, self.card)
-            return cast("Job[Config, State]", checked(job)), seed
+            if any(type(number) is not int or number.bit_length() > _BITS for number in numbers):
+                raise TypeError
+            job = cast("Job[Config, State]", checked(METHODS[METHOD].job(own, self.card)))
         except (TypeError, RequestError):
             raise Malformed("the settings of the run are none of this method") from None
+        _check_size(job.config, self.card, at_once=config["answers"])
+        return job, seed
 
     def _start(
         self, terms: dict[str, Any], job: Job[Config, State], rng: Rng, stack: ExitStack
@@ -291,3 +302,26 @@ class Client:
         certify(self._run, self._training.state)
         write_report(self.folder.path, internal=True)
         self.close()
+
+
+def _check_size(config: Config, card: DataCard, *, at_once: int) -> None:
+    """Refuse terms that ask a site for too much memory or time, before a network is built. at_once: answers in a round.
+
+    Raises Malformed.
+    """
+    pixels, side = math.prod(card.shape), math.prod(card.shape[1:])
+    batch = 2 * config.width * side * max(config.batch_size, config.critic_batch_size)  # its layers in a critic
+    visit = batch * config.critic_steps
+    asked = {
+        "the pictures of a round": (4 * pixels * max(config.batch_size * at_once, config.critic_batch_size), LARGEST),
+        "a batch in the critic": (batch, LARGEST),
+        "a visit to the critic": (visit, _VISIT),
+        "the warm start": (visit * config.warm_steps, _WARM_START),
+    }
+    if not (large := [name for name, (size, limit) in asked.items() if size > limit]):
+        with torch.device("meta"):  # without memory
+            nets = generator(config, card), ProjectionCritic(card.shape, card.classes, width=config.width)
+        if sum(4 * value.numel() for net in nets for value in net.state_dict().values()) > LARGEST:
+            large = ["the networks"]
+    if large:
+        raise Malformed(f"the settings of the run ask a site for too much: {', '.join(large)}")

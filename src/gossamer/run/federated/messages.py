@@ -31,6 +31,8 @@ REFUSED = 1_000
 """Code of Flower's error reply where a client refuses."""
 SERVER_ID = 1
 """Node of the server; clients have others."""
+LARGEST = 1 << 28
+"""Bytes of a message. The first weights of a large generator take a tenth of this."""
 _SHORT = 200  # characters of a reason that came over the wire
 
 

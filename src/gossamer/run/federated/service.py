@@ -21,12 +21,11 @@ from gossamer.errors import RequestError, withheld
 from gossamer.events import Sink, note, silent
 from gossamer.run.federated.client import Client
 from gossamer.run.federated.grid import context, from_bytes, to_bytes
+from gossamer.run.federated.messages import LARGEST
 from gossamer.run.storage.data_sources import DataSources
 from gossamer.run.storage.run_folder import RunFolder
 from gossamer.run.training.signals import stop_on_signal
 
-LARGEST = 1 << 28
-"""Bytes of a message. The first weights of a large generator take a tenth of this."""
 _LENGTH = 8  # bytes that hold the length of a message
 _PATIENCE = 30.0  # seconds in which a messenger has to send, or to take, the next bytes
 _LOOK = 0.5  # seconds between two looks at whether a stop was requested

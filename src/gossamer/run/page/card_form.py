@@ -4,7 +4,6 @@ A draft holds values that were measured. They are suggestions: each counts only 
 """
 
 import re
-import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,13 +14,13 @@ from gossamer.lazy import Lazy
 
 if TYPE_CHECKING:
     from gossamer.data.tables import any_card
+    from gossamer.data.tables import card as cards
     from gossamer.data.tables.any_card import AnyCard
 else:
-    any_card = Lazy("gossamer.data.tables.any_card")
+    any_card, cards = Lazy("gossamer.data.tables.any_card"), Lazy("gossamer.data.tables.card")
 
-_MEASURED = re.compile(r"^# measured: (\w+)", re.MULTILINE)
 _OF_DRAFT = "measured_"
-"""Before the name of an entry of a column that the draft has as a comment."""
+"""`tables.card.MEASURED`, which would load NumPy."""
 _IN_A_DRAFT = ("declared_size", "shape", "classes", "class_names")
 """What the draft measures, besides columns."""
 GENERATED = ("key", "derived")
@@ -88,7 +87,7 @@ class ColumnFields:
 
 def draft_of(path: Path) -> dict[str, Any]:
     """Return the facts of a draft. What it measured of columns is under `measured_values` and `measured_bounds`."""
-    return tomllib.loads(_MEASURED.sub(rf"{_OF_DRAFT}\1", path.read_text(encoding="utf-8")))
+    return cards.facts_of_draft(path.read_text(encoding="utf-8"))
 
 
 def fields_of(draft: Mapping[str, Any], card: Mapping[str, Any]) -> tuple[list[Field], list[Field]]:
@@ -197,7 +196,7 @@ def card_from(draft: Mapping[str, Any], card: Mapping[str, Any], form: Mapping[s
     Raises:
         CardError: a fact that is missing or makes no sense.
     """
-    kept = {"pixel_range", "window", "decimal", "unit", "missing_unit", "max_rows"}
+    kept = {"pixel_range", "window", "header", "decimal", "unit", "missing_unit", "max_rows"}
     facts = {key: value for key, value in draft.items() if key in kept} | {
         key: value for key, value in card.items() if key not in ("column", "drop")
     }

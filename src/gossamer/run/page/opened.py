@@ -34,7 +34,7 @@ LIST = "page.json"
 _LOCK = "page.lock"
 _ID = "page-id"
 """The file of the id, in the folder of a data set."""
-READING = ("units", "dictionary", "public", "labels")
+READING = ("units", "dictionary", "header", "public", "labels")
 """The fields of a `DataSet` that say how its records are read."""
 _NAME = re.compile(r"(run|release)-\d{1,4}")
 
@@ -49,6 +49,7 @@ class DataSet:
         folder: where the page writes: draft, card, parts, runs, releases.
         units: whose each record is, as --units takes it; empty: each record protects itself.
         dictionary: path of a data dictionary, for a table; empty: none.
+        header: "yes" or "no": whether the first line of a table has names, whatever it looks like; empty: the user did not say.
         public: path of public records of the same kind; empty: none.
         labels: "none" where all pictures are of one class; else empty.
     """
@@ -58,6 +59,7 @@ class DataSet:
     folder: Path
     units: str = ""
     dictionary: str = ""
+    header: str = ""
     public: str = ""
     labels: str = ""
 

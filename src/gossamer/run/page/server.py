@@ -15,6 +15,7 @@ from gossamer.files import write_atomically
 from gossamer.run.page import app
 from gossamer.run.page.guard import Guard, opening
 from gossamer.run.page.opened import Opened
+from gossamer.run.training.signals import stop_at_hangup
 
 
 def serve(opened: Opened, *, port: int, say: Callable[[str], None], open_browser: bool) -> None:
@@ -40,6 +41,7 @@ def serve(opened: Opened, *, port: int, say: Callable[[str], None], open_browser
     say(f"The page is at {guard.address}")
     say("This address works once, in one browser on this machine. Ctrl-C ends the page; training goes on.")
     threading.Thread(target=_warm_up, daemon=True).start()
+    stop_at_hangup(server.handle_exit)
     try:
         if open_browser:
             write_atomically(opened.entrance, opening(guard.address), private=True)

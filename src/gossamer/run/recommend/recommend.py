@@ -15,6 +15,7 @@ from typing import Any, get_args, get_type_hints
 
 from gossamer.data.card import DataCard
 from gossamer.data.tables.any_card import AnyCard, load_card
+from gossamer.data.tables.card import TableDraft
 from gossamer.errors import RequestError
 from gossamer.methods import METHODS
 from gossamer.methods.registry import asked
@@ -169,7 +170,7 @@ class Advice:
 
 @checked_arguments
 def recommend(
-    card: AnyCard | str | Path,
+    card: AnyCard | TableDraft | str | Path,
     *,
     epsilon: float,
     delta: float | None = None,

@@ -12,6 +12,7 @@ from gossamer.data.pixels.polarity import NEARLY_CONSTANT
 from gossamer.data.pixels.to_uint8 import SCALED
 from gossamer.data.readers.in_memory import Data
 from gossamer.data.tables.any_card import AnyCard, load_card
+from gossamer.data.tables.card import TableDraft
 from gossamer.errors import CardError, DataError, RequestError
 from gossamer.events import Sink, note
 from gossamer.methods import METHODS
@@ -42,7 +43,7 @@ def fit(  # noqa: PLR0913 (its arguments are the options of a command)
     method: str | BaseConfig,
     *,
     data: Data,
-    card: AnyCard | str | Path | None = None,
+    card: AnyCard | TableDraft | str | Path | None = None,
     out: str | Path | None = None,
     epsilon: float | None = None,
     delta: float | None = None,

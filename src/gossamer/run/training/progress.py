@@ -18,7 +18,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from gossamer import notebook
-from gossamer.errors import RequestError
+from gossamer.errors import RequestError, is_full
 from gossamer.events import NOTE, PROGRESS, Event, Sink, silent
 
 PLAIN_EVERY, NOTEBOOK_EVERY = 10.0, 0.2
@@ -111,6 +111,14 @@ def tensorboard(folder: Path) -> Sink:
     return sink
 
 
+class _Screen(Console):
+    """A console that does not end the process where nobody reads on, as after `| head`."""
+
+    def on_broken_pipe(self) -> None:
+        """Say it to `Terminal`."""
+        raise BrokenPipeError(errno.EPIPE, os.strerror(errno.EPIPE))
+
+
 class Terminal:
     """A sink for the terminal or a notebook: notes, and a bar with the time left and epsilon used; plain lines when piped.
 
@@ -118,10 +126,10 @@ class Terminal:
     """
 
     def __init__(self, stream: TextIO | None = None) -> None:
-        self._console = Console(file=stream or sys.stderr, soft_wrap=True, highlight=False)
+        self._console = _Screen(file=stream or sys.stderr, soft_wrap=True, highlight=False)
         self._display = notebook.displayer() if stream is None else None
         self._view: _View | None = None
-        self._label, self._done = "", 0
+        self._label, self._done, self._closed = "", 0, False
 
     def __enter__(self) -> "Terminal":
         return self
@@ -130,7 +138,17 @@ class Terminal:
         self.stop()
 
     def __call__(self, event: Event, /) -> None:
-        """Show a note, or how far something is; figures are for files."""
+        """Show a note, or how far something is; figures are for files. A terminal that was closed loses no run."""
+        if self._closed:
+            return
+        try:
+            self._show(event)
+        except OSError as error:
+            if is_full(error):
+                raise
+            self._closed, self._view = True, None
+
+    def _show(self, event: Event) -> None:
         if event.kind == NOTE:
             self._note(str(event.values["text"]))
         if event.kind == PROGRESS:

@@ -7,6 +7,7 @@ import click
 
 from gossamer.data.card import STORED, check_range
 from gossamer.data.card_draft import draft_text
+from gossamer.files import write_private
 from gossamer.lazy import Lazy
 from gossamer.run.cli.options import PATH, force, options_of, refuse_taken
 
@@ -18,27 +19,18 @@ else:
 
 @click.command()
 @click.argument("data")
-@click.option("-o", "--out", type=PATH, help="File for the draft. Default: print it.")
+@click.option("-o", "--out", type=PATH, help="File for the draft, which only you can read. Default: print it.")
 @options_of("gossamer.data.readers.read.read", "images_key", "labels_key", "units", "pixel_range", "window")
 @options_of(
     "gossamer.data.card_draft.draft_text",
     "shape",
     "dictionary",
+    "header",
     dictionary={"type": PATH, "metavar": "FILE.csv"},
     shape={"metavar": "HxW"},
 )
 @force
-def card(
-    data: str,
-    out: Path | None,
-    units: str | None,
-    pixel_range: tuple[float, float] | None,
-    shape: str | None,
-    window: bool,
-    dictionary: Path | None,
-    force: bool,
-    **keys: Any,
-) -> None:
+def card(data: str, out: Path | None, pixel_range: tuple[float, float] | None, force: bool, **options: Any) -> None:
     """Draft a data card: the public facts about DATA, for the data owner to edit and declare.
 
     Every line of a card becomes public. Edit the draft, and keep only what everybody may know. Hints about DATA are shown
@@ -48,14 +40,11 @@ def card(
     if out is not None:
         refuse_taken(out, force=force)
     with progress.Terminal() as terminal:
-        text, hints = draft_text(
-            data, units=units, pixel_range=pixel_range, shape=shape, window=window, dictionary=dictionary, sink=terminal,
-            **keys,
-        )  # fmt: skip
+        text, hints = draft_text(data, pixel_range=pixel_range, sink=terminal, **options)
     for hint in hints:
         click.echo(f"Note: {hint}", err=True)
     if out is None:
         click.echo(text, nl=False)
         return
-    out.write_text(text, encoding="utf-8")
+    write_private(out, text)
     click.echo(f"{out} is a draft. Read it before you use it: every line that you keep becomes public.", err=True)

@@ -30,7 +30,8 @@ def show(data_set: DataSet, _query: QueryParams) -> Mapping[str, Any]:
     problem, columns = "", []
     if is_table:
         try:
-            columns = tables.open_source(data_set.used, split="train", where=data_set.name).names
+            header = {"yes": True, "no": False}.get(data_set.header)
+            columns = tables.open_source(data_set.used, split="train", where=data_set.name, header=header).names
         except GossamerError as error:
             problem = str(error)
     looked, divided = data_set.jobs.output("card"), data_set.jobs.output("split")
@@ -77,7 +78,9 @@ def units_of(data_set: DataSet) -> str:
 
 def reading_flags(data_set: DataSet, units: str) -> list[str]:
     """How the records are read, as options of a command."""
-    return [*(["--units", units] if units else []), *(["--labels-key", data_set.labels] if data_set.labels else [])]
+    header = {"yes": ["--header"], "no": ["--no-header"]}.get(data_set.header, [])
+    labels = ["--labels-key", data_set.labels] if data_set.labels else []
+    return [*(["--units", units] if units else []), *labels, *header]
 
 
 def _reading(opened: Opened, data_set: DataSet, form: QueryParams) -> DataSet:
