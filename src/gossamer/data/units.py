@@ -79,10 +79,10 @@ class Grouped(ABC):
 
 _TOGETHER = 1.5
 """Pictures of a group, on average, from which names look like those of several pictures of a person."""
-WORDS = (
+WORDS = frozenset((
     "nan", "none", "null", "na", "n/a", "<na>", "nat", "-nan", "#n/a", "#na", "#n/a n/a", "1.#ind", "-1.#ind", "1.#qnan",
     "-1.#qnan",
-)  # fmt: skip
+))  # fmt: skip
 """What programs write for a missing value, or read as one, in any case."""
 LARGEST = 2.0**53
 """From here, neighbouring whole numbers are one floating-point number."""
@@ -129,13 +129,12 @@ def numbered(ids: Sequence[str], missing: Missing, place: Callable[[int], str]) 
     Raises:
         DataError: missing ids that are refused, words that may mean one, and rounded numbers; names their places.
     """
-    name_of, problems = {unit_id: spelled(unit_id) for unit_id in set(ids)}, Problems()
-    wrong = {unit_id: _problem(name, missing) for unit_id, name in name_of.items()}
-    for index, unit_id in enumerate(ids):
-        if wrong[unit_id]:
-            problems.add(place(index), wrong[unit_id])
+    names_so_far, problems = [spelled(unit_id) for unit_id in ids], Problems()
+    for index, name in enumerate(names_so_far):
+        if problem := _problem(name, missing):
+            problems.add(place(index), problem)
     problems.refuse()
-    names = np.array([name_of[unit_id] for unit_id in ids], dtype=np.str_)
+    names = np.array(names_so_far, dtype=np.str_)
     alone = names == ""
     repeated, several = np.unique(names[~alone], return_inverse=True)
     numbers = np.empty(len(names), np.int64)
@@ -258,8 +257,9 @@ def _problem(name: str, missing: Missing) -> str:
             "the id of the unit is a word that often means a missing one (nan, none, null, NA). Leave a missing id empty, "
             "or rename the unit"
         )
-    if isinstance(number := number_of(name), float) and abs(number) >= LARGEST and {*".+"} & {*name}:
-        return ROUNDED  # without these signs it may be a text such as 12e34
+    has_sign = "." in name or "+" in name  # without one it may be a text such as 12e34
+    if has_sign and isinstance(number := number_of(name), float) and abs(number) >= LARGEST:
+        return ROUNDED
     if not name and missing == "refuse":
         return (
             "this record has no unit, and a unit without all its records is not protected. Give the id, "
