@@ -84,6 +84,7 @@ WORDS = frozenset((
     "-1.#qnan",
 ))  # fmt: skip
 """What programs write for a missing value, or read as one, in any case."""
+_WHOLE = re.compile(r"([+-]?)0*([0-9]+)(\.0*)?")
 LARGEST = 2.0**53
 """From here, neighbouring whole numbers are one floating-point number."""
 ROUNDED = (
@@ -225,16 +226,15 @@ def pseudonym(unit_id: str) -> str:
 
 
 def spelled(unit_id: str) -> str:
-    """An id without space around it, its accents composed. A number is one id, however it is written: 7, 07 and 7.0.
+    """An id without space around it, its accents composed. A whole number is one id with zeros in front or behind: 7, 07, 7.0.
 
-    Programs that guess types read all of these as one number, but only where each id in a column is a number. So one id would
-    otherwise decide whose records others are.
+    Exports and programs that guess types change these. All else is what is written: 1e03 is the end of a hash, and not 1000.
     """
     name = unicodedata.normalize("NFC", unit_id).strip()
-    number = number_of(name)
-    if number is None or not abs(number) < LARGEST:  # also not a number
-        return str(number) if isinstance(number, int) else name
-    return str(int(number) if number == int(number) else number)
+    whole = _WHOLE.fullmatch(name)
+    if whole is None or (whole[3] and float(whole[2]) >= LARGEST):
+        return name
+    return whole[2] if whole[1] != "-" or whole[2] == "0" else f"-{whole[2]}"
 
 
 def number_of(text: str) -> int | float | None:

@@ -39,7 +39,7 @@ def test_the_parts_of_arrays_hold_the_ids(scans):
 def test_options_name_what_was_asked():
     one = DataSet(id="1", data="digits", folder=None, labels="none")
     assert reading_flags(one, "") == ["--labels-key", "none"]
-    table = DataSet(number=1, data="t.csv", folder=None, header="no")
+    table = DataSet(id="1", data="t.csv", folder=None, header="no")
     assert reading_flags(table, "pid") == ["--units", "pid", "--no-header"]
     assert reading_flags(replace(table, header="yes"), "") == ["--header"]
     assert reading_flags(one, "folder") == ["--units", "folder", "--labels-key", "none"]
