@@ -512,6 +512,7 @@ def test_terms_that_ask_for_too_much_are_refused_before_a_network_is_built(
 ) -> None:
     """`width: 1000000` took 24 seconds and 8 GiB. Whoever may send terms could stop a site."""
     one = client(tmp_path, 0)
+    one.records = lambda _card, _ledger: pytest.fail("the terms were taken")
     used, began = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, time.process_time()
     said = messages.reason_of(ask(one, messages.TERMS, messages.terms_record(terms(config=changed))))
     assert said.startswith("the message is malformed: the settings of the run") and what in said, said

@@ -191,7 +191,7 @@ class Client:
             raise Malformed("the card of the run is not the one that this client was given")
         alone = {"critics": 1, "draw": "round_robin", "answers": 1, "visits": 1, "start": "", "start_settings": ""}
         own = {**config, **alone, "steps": answers}
-        numbers = [answers, config.get("answers"), *(value for value in own.values() if type(value) is int)]
+        numbers = [config.get("answers"), *(value for value in own.values() if type(value) is int)]
         try:
             if any(type(number) is not int or number.bit_length() > _BITS for number in numbers):
                 raise TypeError
