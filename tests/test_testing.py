@@ -16,6 +16,7 @@ from class_means import ClassMeans
 from gossamer.data.records import Records
 from gossamer.errors import GossamerError
 from gossamer.methods import METHODS
+from gossamer.methods.common import adversarial
 from gossamer.methods.method import Run
 from gossamer.privacy.confined import Confined
 from gossamer.privacy.mechanisms.gaussian import PoissonGaussianSum
@@ -351,3 +352,20 @@ class TestOfAName:
 
     def test_the_method_is_that_of_the_registry(self, subject: Subject) -> None:
         assert subject.method is METHODS["moments"]
+
+
+def test_it_finds_a_loss_that_nobody_could_check(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A loss that fails on made-up records is taken, with a warning that its author may not see."""
+    small = {"noise_multiplier": 1.0, "steps": 2, "expected_batch_size": 16}
+    subject = Subject(method=METHODS["dpgan"], small=small)
+    checks.finished_run(subject)
+    real = adversarial.loss_on_records
+
+    def of_few(net: Any, records: Records) -> torch.Tensor:
+        if len(records) == 7:
+            raise ValueError
+        return real(net, records)
+
+    monkeypatch.setattr(adversarial, "loss_on_records", of_few)
+    with pytest.raises(AssertionError, match="Unexpected logs found"):
+        checks.finished_run(subject)
