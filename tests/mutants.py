@@ -50,7 +50,7 @@ class Mutant:
 
 MECHANISMS = "tests/privacy/mechanisms/test_gaussian.py"
 MOVES, SENSITIVE = "tests/privacy/mechanisms/test_moves.py", "tests/test_testing.py"
-NEIGHBOURING = "tests/methods/test_neighbours.py"
+NEIGHBOURING = "tests/methods/test_neighbouring_runs.py"
 DIFFUSION = "tests/methods/dp_diffusion/test_dp_diffusion.py"
 MOMENTS = "tests/methods/moments/test_class_moments.py"
 SUM = "tests/methods/common/test_bounded_sum.py"

@@ -210,7 +210,7 @@ def test_removing_a_protected_record_changes_no_public_record_and_no_public_draw
     ),
 )
 def test_no_unit_moves_an_answer_too_far(method: str, several: bool) -> None:
-    """Every query of every method. `test_neighbours.py` has more of their modes."""
+    """Every query of every method. `test_neighbouring_runs.py` has more of their modes."""
     checks.no_unit_moves_an_answer_too_far(subject(method), several=several)
 
 

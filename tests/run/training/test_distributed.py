@@ -139,6 +139,8 @@ class Alike(Rng):
 
     def secret_generator(self) -> torch.Generator:
         """One per drawn record, and after these one per group; before any draw (critics), one per call."""
+        if self._choosing is not self:
+            return super().secret_generator()  # of made-up records
         call, mine = self._calls, len(self._drawn) and len(self._own)
         self._calls += 1
         number = (

@@ -3,7 +3,7 @@
 `privgan` has no mechanism and promises nothing, so it is not here. Records are extreme: see `trial_run.extremes`. As a script,
 this prints the table of docs/proofs.md:
 
-    PYTHONPATH=src:tests/fixtures python tests/methods/test_neighbours.py
+    PYTHONPATH=src:tests/fixtures python tests/methods/test_neighbouring_runs.py
 """
 
 import dataclasses
