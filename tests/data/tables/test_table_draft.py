@@ -102,3 +102,14 @@ def test_columns_without_a_name_of_their_own_are_counted():
     assert any("by position from 1: 2." in hint for hint in hints)
     with pytest.raises(DataError, match="no rows"):
         draft_table_card(frame[:0][["a"]])
+
+
+def test_days_of_times_with_a_zone_are_those_that_a_run_reads(tmp_path):
+    """In UTC, as in a file that has types; the last evening of the year 9999 has no such day."""
+    times = [f"2031-03-{n % 5 + 1:02}T23:30:00-05:00" for n in range(40)]
+    pd.DataFrame({"seen": times, "x": ["a", "b"] * 20}).to_csv(tmp_path / "t.csv", index=False)
+    text, _ = draft_table_card(tmp_path / "t.csv")
+    assert "bounds = [2031-03-02, 2031-03-06]" in text
+    read_table(tmp_path / "t.csv", TableCard.loads(text.replace("# measured: ", "")))
+    pd.DataFrame({"seen": [*times, "9999-12-31T23:30:00-05:00"]}).to_csv(tmp_path / "u.csv", index=False)
+    assert "9999" not in draft_table_card(tmp_path / "u.csv")[0].partition("[[column]]")[0]

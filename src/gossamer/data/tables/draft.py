@@ -17,7 +17,7 @@ from gossamer.data.readers.columns import unit_ids
 from gossamer.data.readers.in_memory import Data, is_place
 from gossamer.data.tables.card import column_from, column_toml, common_toml
 from gossamer.data.tables.csv_rows import CsvRows, clean_names
-from gossamer.data.tables.encode import MISSING_WORDS, texts_of
+from gossamer.data.tables.encode import MISSING_WORDS, days, texts_of
 from gossamer.data.tables.read import open_source
 from gossamer.errors import CardError, DataError
 
@@ -210,7 +210,7 @@ def _date_format(texts: list[str]) -> str | None:
         try:
             for text in texts:
                 _date(text, form)
-        except ValueError:
+        except (ValueError, OverflowError):  # the last hours of the year 9999, in UTC
             continue
         return form
     return None
@@ -218,7 +218,7 @@ def _date_format(texts: list[str]) -> str | None:
 
 def _date(text: str, form: str) -> datetime.date:
     read = datetime.datetime.strptime(text, form) if form else datetime.datetime.fromisoformat(text)
-    return read.date()
+    return (read + datetime.timedelta(days(read) - days(read.replace(tzinfo=None)))).date()
 
 
 def _read_dictionary(path: Path) -> dict[str, str]:

@@ -161,6 +161,11 @@ def _of_types(raw: Raw, types: tuple[type, ...], *, missing: bool) -> np.ndarray
     return np.array([type(value) in there and value == value for value in values], bool)  # noqa: PLR0124 (NaN, NaT)
 
 
+def days(time: datetime.datetime) -> int:
+    """The day of a time, from 1970. With a zone it is the day in UTC, as in columns of times."""
+    return (time - _EPOCH.replace(tzinfo=None if time.tzinfo is None else datetime.UTC)).days
+
+
 class _Categories:
     """Codes of categories. Texts are remembered as they are written, so that each form is cleaned once.
 
@@ -264,8 +269,7 @@ class _Parser:
             if not self._column.format:
                 raise
             day = datetime.datetime.strptime(clean, self._column.format)
-        zone = None if day.tzinfo is None else datetime.UTC  # the day in UTC, as in columns of times
-        number = float((day - _EPOCH.replace(tzinfo=zone)).days)
+        number = float(days(day))
         if len(self._seen) < _MOST_REMEMBERED:
             self._seen[text] = (number, 0)
         return number
