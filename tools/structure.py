@@ -1,4 +1,5 @@
-"""The structure of the source: modules, import arrows and circles of each package. `make check` runs it.
+"""The structure of the source: modules, import arrows and circles of each package, and who may name a method. `make check`
+runs it.
 
 python tools/structure.py            a table; exit status 1 where a rule is broken
 python tools/structure.py --arrows   the arrows of each package too
@@ -7,9 +8,13 @@ An arrow goes from one child of a package (a module or a folder) to another that
 `Lazy("...")` count. A package's own `__init__.py` declares what its modules share, such as a method's Config, and loads them
 when asked; so its arrows to and from its own modules do not count, and those to other packages count as the package's.
 `__main__.py` is the program and no module: nothing imports it.
+
+The code in `privacy/` names no method. What a certificate says of a method comes from the method itself (`Job.facts`), so it
+is right of a method of another package too. Docstrings may cite a paper.
 """
 
 import ast
+import re
 import sys
 from collections import defaultdict
 from collections.abc import Iterator
@@ -67,6 +72,34 @@ def circle(arrows: set[tuple[str, str]]) -> list[str]:
     return sorted(name for name in list(to) if name in reached(name))
 
 
+def methods(root: Path = ROOT) -> set[str]:
+    """The names of the methods, as their classes state them."""
+    trees = (ast.parse(path.read_text(encoding="utf-8")) for path in (root / "methods").glob("*/__init__.py"))
+    return {
+        str(node.value.value)
+        for tree in trees
+        for kind in tree.body
+        if isinstance(kind, ast.ClassDef)
+        for node in kind.body
+        if isinstance(node, ast.Assign)
+        and isinstance(node.value, ast.Constant)
+        and ast.unparse(node.targets[0]) == "name"
+    }
+
+
+def named_methods(root: Path = ROOT) -> Iterator[str]:
+    """Each place in the code of `privacy/` that names a method: in a text or an identifier, and in no docstring."""
+    either = "|".join(sorted(re.escape(name).replace(r"\-", "[-_]") for name in methods(root)))
+    named = re.compile(rf"(?<![a-z0-9])({either})(?![a-z0-9])", re.IGNORECASE)
+    for path in sorted((root / "privacy").rglob("*.py")):
+        nodes = list(ast.walk(ast.parse(path.read_text(encoding="utf-8"))))
+        docstrings = {id(node.value) for node in nodes if isinstance(node, ast.Expr)}
+        for node in (node for node in nodes if id(node) not in docstrings):
+            for _, value in ast.iter_fields(node):
+                if isinstance(value, str) and (found := named.search(value)):
+                    yield f"{path.relative_to(root)}, line {getattr(node, 'lineno', '?')}: {found[0]}"
+
+
 def main() -> int:
     """Print the table; 1 where a rule is broken."""
     known = modules()
@@ -86,7 +119,10 @@ def main() -> int:
             print("\n".join(f"    {a} -> {b}" for a, b in sorted(arrows)))
     if broken:
         print(f"A package has at most {MOST_MODULES} modules and {MOST_ARROWS} arrows at one level, and no circle.")
-    return int(broken)
+    named = list(named_methods())
+    for place in named:
+        print(f"{place} is a method, and privacy/ names none: the method states its facts itself.")
+    return int(broken or bool(named))
 
 
 if __name__ == "__main__":

@@ -174,7 +174,7 @@ def origin(kind: Kind, name: str) -> Origin:
         "licence": getattr(value, "licence", None) or _licence(package),
         "trained_on": getattr(value, "trained_on", None),
     }
-    return Origin(kind=kind, name=name, **{fact: _line(text) for fact, text in stated.items() if text})
+    return Origin(kind=kind, name=name, **{fact: one_line(text) for fact, text in stated.items() if text})
 
 
 def source_of(module: str) -> str:
@@ -196,7 +196,7 @@ def stated(entries: Any) -> Iterator[Mapping[str, str]]:
     for entry in entries:
         if not isinstance(entry, dict) or entry.keys() != facts.keys() or entry["kind"] not in get_args(Kind):
             raise ValueError("an entry of plugins has other facts")
-        if not all(isinstance(text, str) and text == _line(text) for text in entry.values()):
+        if not all(isinstance(text, str) and text == one_line(text) for text in entry.values()):
             raise ValueError("a fact of a plug-in is not one line of text")
         yield entry
 
@@ -227,7 +227,7 @@ def _imported(what: str, module: str, path: str) -> Any:
 
 def described(error: BaseException) -> str:
     """Return type and text of an error on one line. For errors before a record is read: later, the text could hold one."""
-    text = _line(error)
+    text = one_line(error)
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 
@@ -291,6 +291,6 @@ def _digest(parts: Iterable[tuple[str, bytes]]) -> str:
     return digest.hexdigest() if count else ""
 
 
-def _line(text: object) -> str:
+def one_line(text: object) -> str:
     """One line of printable text, not too long."""
     return "".join(letter for letter in " ".join(str(text).split()) if letter.isprintable())[:_LONGEST].strip()

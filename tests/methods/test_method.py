@@ -452,3 +452,43 @@ print("torch" in sys.modules)
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert done.stdout.split() == [*METHODS, "False"]
+
+
+LABELLED = "its samples are these pictures with other labels"
+DETAIL = "each sample has the fine detail of one of them"
+
+
+@pytest.mark.parametrize(
+    ("name", "settings", "contains", "program"),
+    [
+        ("dpgan", {}, "", ""),
+        ("moments", {}, "", ""),
+        ("moments", {"encoder": "any"}, LABELLED, ""),
+        ("moments", {"public_detail": True}, DETAIL, ""),
+        ("teacher", {}, LABELLED, "digits and letters"),
+        ("evolve", {"drawing": "letters"}, LABELLED, "with the setting drawing = letters"),
+        ("evolve", {"drawing": "pictures"}, LABELLED, ""),
+        ("evolve", {"generator": "any"}, LABELLED, ""),
+    ],
+)
+def test_a_method_says_what_its_release_contains_and_what_it_brings(
+    name: str, settings: dict[str, Any], contains: str, program: str
+) -> None:
+    """Of public records where there are some. The certificate has these words."""
+    (own,) = METHODS[name].job({"noise_multiplier": 1.0, **settings}, CARD).facts
+    assert (own["name"], own["releases_public"]) == (name, contains)
+    assert own["bounds_units"] == "they are sampled together, and their joint contribution to a query is bounded"
+    assert own["own_input"].get("what", "").endswith(program)
+    assert bool(own["own_input"]) == bool(program)
+
+
+def test_a_run_with_a_start_says_both() -> None:
+    start = {"start": "evolve", "start_settings": "drawing=letters"}
+    own, first = METHODS["dp-diffusion"].job({"noise_multiplier": 1.0, **start}, CARD).facts
+    assert (own["name"], own["releases_public"], own["own_input"]) == ("dp-diffusion", "", {})
+    assert first["name"] == "evolve"
+    assert first["own_input"]["what"].endswith(
+        "drawing program of this version of Gossamer, with the setting drawing = letters"
+    )
+    (critics,) = METHODS["gs-wgan"].job({"noise_multiplier": 1.0}, CARD).facts
+    assert critics["bounds_units"].startswith("they all go to one critic, which is sampled as a whole")

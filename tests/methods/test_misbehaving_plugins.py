@@ -344,3 +344,37 @@ def test_where_a_limit_forbids_it_no_record_is_declassified(
         result = fitted(gossamer, data, card, tmp_path / "run")
     assert result.status != 0 and "it has" not in result.out
     assert "it wanted to look" not in (tmp_path / "run" / "ledger.jsonl").read_text()
+
+
+WORDS = {
+    "no words": (
+        "    @classmethod\n    def releases_public(cls, settings): return True",
+        "releases_public of mine is not one line",
+    ),
+    "two lines": (
+        "    def bounds_units(self, card): return 'by\\nmagic'",
+        "bounds_units of mine is not one line of text",
+    ),
+    "a page": ("    def bounds_units(self, card): return 'x' * 1001", "bounds_units of mine is not one line of text"),
+    "other facts": (
+        "    def own_input(self, config): return {'reviewed': 'yes'}",
+        "own_input of mine needs `what` and `tuned`",
+    ),
+    "words raise": (
+        "    def own_input(self, config): raise KeyError('lost')",
+        "The plug-in 'mine' failed (KeyError: 'lost')",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", WORDS)
+def test_words_for_the_certificate_are_asked_for_before_a_record_is_read(
+    case: str, gossamer: Callable[..., Any], card: Path, tmp_path: Path
+) -> None:
+    source, message = WORDS[case]
+    with installed(tmp_path, WORKS + source):
+        budget = ("--card", card, "--epsilon", 3, "--delta", 1e-3)
+        refused = gossamer("fit", "mine", "--data", tmp_path / "nowhere.npz", *budget, "--out", tmp_path / "run")
+    assert refused.status == 2
+    assert message in refused.err
+    assert not (tmp_path / "run").exists()

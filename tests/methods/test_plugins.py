@@ -221,7 +221,13 @@ def test_a_release_says_which_plug_in_it_needs(tmp_path: Path) -> None:
         RunFolderError, match="'toy encoder' has another SHA-256 of its weights than when the run began"
     ):
         Synthesizer.load(run)
+    found = verify(run)
+    assert found.ok
+    assert any(
+        each.startswith("model.safetensors: names and shapes of its tensors. The enc") for each in found.not_checked
+    )
     plugins.remove("encoder", "toy encoder")
+    assert verify(run).problems == []
     with pytest.raises(RunFolderError, match=r"cannot be used without a plug-in. there is no encoder 'toy encoder'"):
         Synthesizer.load(run)
 

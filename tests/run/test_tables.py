@@ -28,6 +28,7 @@ from gossamer.methods import METHODS, Marginals
 from gossamer.methods.synthesizer import ROWS
 from gossamer.privacy.random.noise import Rng
 from gossamer.run.budget.budget import budget
+from gossamer.run.release import contents
 from gossamer.run.report import columns
 from gossamer.run.report.columns import histograms
 from gossamer.run.training.fit import fit
@@ -201,10 +202,56 @@ def test_rows_of_a_release_are_counted(run: Path, tmp_path: Path) -> None:
     assert gossamer.verify(release).ok
     content = (release / "samples.csv").read_bytes()
     put("samples.csv", content[: content[:-1].rindex(b"\n") + 1])
-    assert gossamer.verify(release).problems == ["README.md is missing, or not the page that the certificate leads to."]
+    assert (
+        gossamer.verify(release).problems[-1] == "README.md is missing, or not the page that the certificate leads to."
+    )
     put("samples.csv", content)
     put("samples.npz", b"anything")
     assert gossamer.verify(release).problems == ["samples.npz is not part of this release, which is of a table."]
+
+
+def test_real_rows_in_a_release_are_no_samples(run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Samples are drawn again, with a seed that follows from the model. One value of one row is enough."""
+    release = gossamer.release(run, tmp_path / "out", samples=400)
+    before = (release / "samples.csv").read_bytes()
+    assert gossamer.verify(release).ok
+    assert not any("samples.csv" in each for each in gossamer.verify(release).not_checked)
+    refused = ["samples.csv is not what the generator draws with the seed of this release."]
+    lines = before.split(b"\n")
+    income = lines[0].split(b",").index(b"income")
+    row = lines[300].split(b",")
+    row[income] = b"low" if row[income] == b"high" else b"high"
+    for edited in ([*lines[:300], b",".join(row), *lines[301:]], [lines[0], *lines[:0:-1][1:], b""], [*lines, b""]):
+        (release / "samples.csv").write_bytes(b"\n".join(edited))
+        redo(release)
+        assert gossamer.verify(release).problems == refused
+    version = "of another version"
+    with monkeypatch.context() as patch:  # the same file elsewhere: it may be rounding
+        patch.setattr(contents, "drawn_on", lambda: version)
+        verdict = gossamer.verify(release)
+        assert verdict.problems == []
+        (said,) = (each for each in verdict.not_checked if each.startswith("samples.csv"))
+        assert said.startswith(
+            "samples.csv: whether the generator drew it. It differs from what is drawn here, which may be"
+        )
+        (release / "samples.csv").write_bytes(before)
+        redo(release)
+        assert not any("samples.csv" in each for each in gossamer.verify(release).not_checked), (
+            "equal is equal anywhere"
+        )
+    with monkeypatch.context() as patch:
+        patch.setattr("gossamer.methods.synthesizer.ROWS", 100)
+        patch.setattr(contents, "_MOST_ROWS", 200)
+        long = gossamer.release(run, tmp_path / "long", samples=400)
+        (said,) = (each for each in gossamer.verify(long).not_checked if each.startswith("samples.csv"))
+        assert said == "samples.csv: whether the generator drew it beyond the first 200."
+
+
+def redo(release: Path) -> None:
+    """The list of digests, of the files as they are."""
+    names = [line.split("  ")[1] for line in (release / "SHA256SUMS").read_text().splitlines()]
+    digests = {name: hashlib.sha256((release / name).read_bytes()).hexdigest() for name in names}
+    (release / "SHA256SUMS").write_text("".join(f"{digest}  {name}\n" for name, digest in digests.items()))
 
 
 def test_from_a_frame_or_a_dict_in_python(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

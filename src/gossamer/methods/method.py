@@ -28,6 +28,7 @@ from typing import (
     runtime_checkable,
 )
 
+from gossamer import plugins
 from gossamer.errors import CardError, GossamerError, RequestError, did_you_mean
 from gossamer.lazy import Lazy
 from gossamer.privacy.distributed import ALONE, Ranks
@@ -36,7 +37,6 @@ if TYPE_CHECKING:
     import torch
     from torch import Tensor, nn
 
-    from gossamer import plugins
     from gossamer.data import card as data_card
     from gossamer.data.card import DataCard
     from gossamer.data.records import Records
@@ -423,9 +423,23 @@ class Method(ABC, Generic[C, S]):
         return setting is not None and (not setting or bool(settings.get(setting)))
 
     @classmethod
-    def releases_public(cls, settings: Mapping[str, Any]) -> bool:
-        """Whether a release with these settings contains the public records of the run, as samples or otherwise."""
-        return cls.labels_public(settings)
+    def releases_public(cls, settings: Mapping[str, Any]) -> str:
+        """How a release with these settings has the public records of the run in it; empty: it has none of them.
+
+        The certificate says so, in these words, after "The release contains these pictures as they are, and".
+        """
+        return "its samples are these pictures with other labels" if cls.labels_public(settings) else ""
+
+    def bounds_units(self, card: "DataCard") -> str:  # noqa: ARG002 (for methods that need it)
+        """How a query bounds what the records of one unit add together. The certificate says so; of a plug-in it does not."""
+        return "they are sampled together, and their joint contribution to a query is bounded"
+
+    def own_input(self, config: C) -> Mapping[str, str]:  # noqa: ARG002 (for methods that need it)
+        """A public input that is part of the method: `what` it is, and on what it was `tuned`. Empty: there is none.
+
+        The certificate lists it, unless the run has public records that take its place in the release.
+        """
+        return {}
 
     def explain(self, config: C) -> str:  # noqa: ARG002 (for methods that need it)
         """A line for `gossamer plan`; empty: none."""
@@ -565,9 +579,34 @@ class Job(Generic[C_co, S_co]):
         return self.method.needs_public(self.config) if self.first is None else self.first.needs_public
 
     @property
-    def releases_public(self) -> bool:
+    def releases_public(self) -> str:
         """See `Method.releases_public`."""
         return self.method.releases_public(vars(self.config))
+
+    @property
+    def facts(self) -> list[dict[str, Any]]:
+        """What the method says of itself for the certificate, and after it what the start says. config.json keeps it.
+
+        Raises:
+            RequestError: if a fact is not one line of text.
+        """
+        own: dict[str, Any] = {
+            "name": self.method.name,
+            "releases_public": self.releases_public,
+            "bounds_units": self.method.bounds_units(self.card),
+            "own_input": dict(self.method.own_input(self.config)),
+        }
+        words = {**own, **own["own_input"]}
+        if set(own["own_input"]) not in (set(), {"what", "tuned"}):
+            raise RequestError(
+                f"own_input of {self.method.name} needs `what` and `tuned`. This is a fault of the method."
+            )
+        for fact in (name for name in words if name != "own_input"):
+            if not isinstance(words[fact], str) or words[fact] != plugins.one_line(words[fact]):
+                raise RequestError(
+                    f"{fact} of {self.method.name} is not one line of text. This is a fault of the method."
+                )
+        return [own, *([] if self.first is None else self.first.facts)]
 
     @property
     def takes_public(self) -> bool:

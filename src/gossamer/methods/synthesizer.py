@@ -18,6 +18,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from safetensors.torch import save as to_bytes
 from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
 
 from gossamer.data.memory_mapped import free_memory
 from gossamer.data.records import at_once
@@ -39,8 +40,30 @@ ROWS = 20_000
 """Rows of a table that are made at once: within them, the shares of values are nearly exact."""
 
 
+_MOST_BEYOND, _MOST_TIMES = 1 << 28, 16
+"""Bytes of all tensors that are made with a generator before it is loaded: so many, and so many times the size of its file."""
 _SYSTEM_ERROR = re.compile(r"os error (\d+)")
 """How safetensors states the number of an error of the system."""
+
+
+class PluginMissing(RunFolderError):
+    """A plug-in without which the generator cannot be made is not here, or has other weights."""
+
+
+class _Bounded(TorchFunctionMode):
+    """Refuse to make tensors of more than so many bytes together: the settings may be a stranger's."""
+
+    def __init__(self, most: int) -> None:
+        super().__init__()
+        self.left = most
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        made = func(*args, **(kwargs or {}))
+        if isinstance(made, Tensor) and made._base is None and not any(made is given for given in args):
+            self.left -= made.nbytes
+            if self.left < 0:
+                raise RuntimeError("more than the file could hold")
+        return made
 
 
 def _counted(n: int) -> int:
@@ -190,7 +213,8 @@ class Synthesizer:
             job = method.job(certificate.config, card_from(certificate.card))
             _check_plugins(job, folder)
             job.check()
-            net = method.loop.generator(job.config, job.card)
+            with _Bounded(_MOST_BEYOND + _MOST_TIMES * (folder / MODEL).stat().st_size):
+                net = method.loop.generator(job.config, job.card)
         except RunFolderError:
             raise
         except (GossamerError, KeyError, TypeError, ValueError, AttributeError, ArithmeticError, RuntimeError) as error:
@@ -238,9 +262,9 @@ def _check_plugins(job: Job[BaseConfig, State], folder: Path) -> None:
         changed = changed_plugins(job.own_pretrained, begun_with, "weights")
         edited = changed_plugins(job.own_pretrained, begun_with, "source")
     except RequestError as error:
-        raise RunFolderError(f"{folder} cannot be used without a plug-in. {error}") from error
+        raise PluginMissing(f"{folder} cannot be used without a plug-in. {error}") from error
     if changed:
-        raise RunFolderError(f"{changed[0]}: with other weights, {folder} has other samples than its run.")
+        raise PluginMissing(f"{changed[0]}: with other weights, {folder} has other samples than its run.")
     for text in edited:
         warnings.warn(f"{text}, if it gives other samples.", stacklevel=3)
 

@@ -25,7 +25,6 @@ from gossamer.privacy.confined import Confined
 from gossamer.privacy.ledger import PrivacyLedger
 from gossamer.privacy.random.noise import Rng
 from gossamer.run.training import checkpoint
-from gossamer.run.training.plan import plan
 from gossamer.testing import checks
 from gossamer.testing.trial_run import Subject
 
@@ -299,9 +298,3 @@ def test_a_loaded_generator_draws_the_same_without_data() -> None:
     assert torch.equal(samples[0][0], samples[1][0]) and torch.equal(samples[0][1], samples[1][1])
     assert samples[0][0].shape == (50, 1, 28, 28)
     assert 0 <= float(samples[0][0].min()) < float(samples[0][0].max()) <= 1
-
-
-@pytest.mark.parametrize(("preset", "epsilon"), [("mnist-eps1", 1.0), ("mnist-eps10", 10.0)])
-def test_presets_cost_what_they_are_called(preset: str, epsilon: float) -> None:
-    request = plan("evolve", dataclasses.replace(CARD, declared_size=60_000), preset=preset, delta=1e-5)
-    assert 0.998 * epsilon < request.promise.epsilon <= epsilon

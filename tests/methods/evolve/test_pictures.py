@@ -171,7 +171,9 @@ def test_a_run_is_released_loaded_and_verified(tmp_path: Path) -> None:
     certificate = json.loads((out / "certificate.json").read_text())
     assert "contains these pictures as they are" in certificate["not_covered"][0]
     assert not any("drawing program" in entry["what"] for entry in certificate["facts"]["public_inputs"])
-    assert "Its pictures are the public records of the run." in " ".join((out / "README.md").read_text().split())
+    assert "The file contains the public pictures of the run as they are, and its samples are these pi" in " ".join(
+        (out / "README.md").read_text().split()
+    )
 
 
 # ------------------------------------------------------------------ what is refused, before any budget is used

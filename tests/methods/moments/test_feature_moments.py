@@ -28,7 +28,6 @@ from gossamer.methods.moments.features import (
 )
 from gossamer.methods.synthesizer import Synthesizer
 from gossamer.nets.encoders import PluginEncoder
-from gossamer.privacy.certificate.statements import _LABELS_PUBLIC
 from gossamer.privacy.confined import Confined
 from gossamer.privacy.ledger import PrivacyLedger
 from gossamer.privacy.queries import Bounds
@@ -283,9 +282,3 @@ def test_public_pictures_are_needed_and_are_no_share_of_the_records(tmp_path: Pa
     with pytest.raises(RequestError, match="public_share would publish records"):
         fit("moments", public_share=0.2, **given, **SETTINGS)
     assert not (tmp_path / "none").exists()
-
-
-def test_the_certificate_knows_which_releases_contain_public_records() -> None:
-    """The sentences know the methods by name, and the methods say it themselves."""
-    said = {name: method.labels_public_with for name, method in METHODS.items()}
-    assert {name: setting for name, setting in said.items() if setting is not None} == _LABELS_PUBLIC

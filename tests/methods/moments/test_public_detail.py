@@ -128,4 +128,6 @@ def test_a_run_is_released_loaded_and_verified(tmp_path: Path) -> None:
     assert np.array_equal(one.images, load(out).sample(30, seed=3)[0].numpy())
     certificate = json.loads((out / "certificate.json").read_text(encoding="utf-8"))
     assert "each sample has the fine detail of one of them" in certificate["not_covered"][0]
-    assert "Each has the fine detail of one public record" in (out / "README.md").read_text(encoding="utf-8")
+    assert "run as they are, and each sample has the fine detail of one of them." in (out / "README.md").read_text(
+        encoding="utf-8"
+    )

@@ -171,7 +171,9 @@ def test_a_run_is_released_loaded_and_verified(tmp_path: Path) -> None:
     assert "contains these pictures as they are" in certificate["not_covered"][0]
     assert not any("drawing program" in entry["what"] for entry in certificate["facts"]["public_inputs"])
     text = " ".join((out / "README.md").read_text().split())
-    assert "Its pictures are the public records of the run." in text
+    assert (
+        "The file contains the public pictures of the run as they are, and its samples are these pictures with other labels."
+    ) in text
     assert "are synthetic" not in text.partition("## How to load it")[0]
     assert "There is no `load.py`, because its samples are public pictures" in text
     assert not (out / "load.py").exists()

@@ -17,6 +17,7 @@ from gossamer.privacy.certificate.certificate import (
     CERTIFICATE,
     CONFIG,
     CONFIG_FORMAT,
+    FORMAT,
     LEDGER,
     Certificate,
     check,
@@ -453,10 +454,10 @@ def test_garbage_in_place_of_a_certificate_is_a_problem_not_a_crash(tmp_path: Pa
 
 
 FIXTURES = Path(__file__).resolve().parents[2] / "fixtures"
-"""Format 2: a run of version 0.1.0, without `declared`, `facts` and `figures`. Format 4: earlier sentences."""
+"""Format 2: a run of version 0.1.0, without `declared`, `facts` and `figures`. Formats 4 and 5: earlier sentences."""
 
 
-@pytest.mark.parametrize("number", [2, 4])
+@pytest.mark.parametrize("number", [2, 4, 5])
 def test_an_earlier_certificate_is_saved_as_it_was_and_every_figure_is_checked(tmp_path: Path, number: int) -> None:
     folder = tmp_path / "old"
     shutil.copytree(FIXTURES / f"format_{number}", folder)
@@ -477,7 +478,7 @@ def test_an_earlier_certificate_is_saved_as_it_was_and_every_figure_is_checked(t
         (("guarantee", "epsilon"), 0.1),
         (("plan", 0, "count"), 7),
         (("reasons",), ["x"]),
-        (("format",), 5),
+        (("format",), FORMAT),
     ]
     if number == 2:
         changes.append((("declared",), {}))
@@ -519,14 +520,14 @@ def test_nobody_gets_rid_of_the_new_entries_by_calling_it_an_old_certificate(tmp
     assert verify(tmp_path) == [f"{CERTIFICATE}: 'format' is 2, and {CONFIG} is of a version that writes 3."]
 
 
-@pytest.mark.parametrize(("config_format", "writes"), [(None, 2), (3, 4), (CONFIG_FORMAT, 5)])
+@pytest.mark.parametrize(("config_format", "writes"), [(None, 2), (3, 4), (4, 5), (CONFIG_FORMAT, FORMAT)])
 def test_no_run_may_have_a_certificate_of_a_format_before_its_own(
     tmp_path: Path, config_format: int | None, writes: int
 ) -> None:
     """A forger would choose a format whose sentences are not compared."""
     write(tmp_path, settings=SETTINGS if config_format is None else {**SETTINGS, "format": config_format})
     body = {name: value for name, value in json.loads((tmp_path / CERTIFICATE).read_text()).items() if name != "seal"}
-    for number in range(max(writes, 3), 6):
+    for number in range(max(writes, 3), FORMAT + 1):
         (tmp_path / CERTIFICATE).write_text(sealed({**body, "format": number}))
         assert verify(tmp_path) == []
     for number in range(2, writes):
@@ -576,12 +577,12 @@ def test_the_statement_speaks_of_an_exchange_where_a_unit_is_replaced() -> None:
         )
 
 
-@pytest.mark.parametrize("number", [1, 6, True, "3", 3.0, None])
+@pytest.mark.parametrize("number", [1, FORMAT + 1, True, "3", 3.0, None])
 def test_another_format_is_not_read(tmp_path: Path, number: Any) -> None:
     write(tmp_path)
     rewrite(tmp_path, ("format",), number)
-    assert any("this version supports 2 to 5" in problem for problem in verify(tmp_path))
-    with pytest.raises(LedgerDamaged, match="this version supports 2 to 5"):
+    assert any("this version supports 2 to 6" in problem for problem in verify(tmp_path))
+    with pytest.raises(LedgerDamaged, match="this version supports 2 to 6"):
         Certificate.load(tmp_path)
 
 
@@ -589,7 +590,8 @@ def test_no_digest_of_the_records_is_in_it_and_it_says_why(tmp_path: Path) -> No
     facts = write(tmp_path).facts
     assert "with it, anyone who guesses the records can confirm the guess" in facts["data"]
     assert set(facts) == {
-        "protects", "adjacency", "data", "public_inputs", "all_runs", "trust_model", "side_channels", "not_promised",
+        "protects", "adjacency", "data", "public_inputs", "contains_public", "all_runs", "trust_model", "side_channels",
+        "not_promised",
     }  # fmt: skip
     assert "for each record, not for all of them together" in facts["protects"]
     assert "one has it, the other does not" in facts["adjacency"]
@@ -599,13 +601,104 @@ def test_the_public_inputs_stand_there_with_their_digest() -> None:
     public = {"kind": "records", "name": "letters", "count": 3, "sha256": "ab"}
     (found,) = statements.public_inputs({**SETTINGS, "public": public})
     assert (found["what"], found["records"], found["sha256"]) == ("letters", 3, "ab")
-    drawn = statements.public_inputs({**SETTINGS, "method": "evolve", "config": {"drawing": "digits"}})
-    assert "drawing = digits" in drawn[0]["what"]
-    assert "MNIST" in drawn[0]["tuned"]
-    started = {"steps": 40, "start": "evolve", "start_settings": "drawing=letters"}
-    (drawn_first,) = statements.public_inputs({**SETTINGS, "config": started})
-    assert "drawing program of this version of Gossamer, with the settings drawing=letters" in drawn_first["what"]
+    program = {"what": "a drawing program", "tuned": "on digits"}
+    drawn = {**SETTINGS, "methods": [said(), said(own_input=program)]}  # by the start
+    assert statements.public_inputs(drawn) == [{**program, "origin": "part of the program"}]
+    by_plugin = {
+        **drawn,
+        "plugins": [{**PLUGIN, "name": "second"}],
+        "methods": [said(), said("second", own_input=program)],
+    }
+    assert statements.public_inputs(by_plugin)[0]["origin"] == (
+        "part of the method second (own 1.0), as its author states"
+    )
+    replaced = {**drawn, "public": public, "methods": [said(own_input=program, releases_public="they are samples")]}
+    assert [entry["what"] for entry in statements.public_inputs(replaced)] == ["letters"], (
+        "they take the program's place"
+    )
     share = {"kind": "share", "share": 0.02, "salt": "x"}
     (given_up,) = statements.public_inputs({**SETTINGS, "public": share})
     assert "records of the same kind" in given_up["tuned"]
     assert statements.public_inputs(SETTINGS) == []
+
+
+PLUGIN = {
+    "kind": "method", "name": "dpgan", "package": "own", "version": "1.0", "source": "ab", "weights": "not known",
+    "licence": "MIT", "trained_on": "not known",
+}  # fmt: skip
+PUBLIC = {"kind": "records", "name": "letters", "count": 3, "sha256": "ab"}
+PICTURES = ", and its samples are these pictures turned round"
+
+
+def said(name: str = "dpgan", **facts: Any) -> dict[str, Any]:
+    """What a method says of itself, in config.json."""
+    return {"name": name, "releases_public": "", "bounds_units": "by a bound of its own", "own_input": {}, **facts}
+
+
+def test_what_a_method_says_of_its_release_is_on_the_certificate(tmp_path: Path) -> None:
+    """Whatever the method: the sentences know none by its name."""
+    contains = said(releases_public="its samples are these pictures turned round")
+    settings = {**SETTINGS, "format": CONFIG_FORMAT, "public": PUBLIC, "methods": [contains]}
+    certificate = write(tmp_path, settings=settings)
+    stated = f"{MODEL} contains these pictures as they are{PICTURES}"
+    assert certificate.not_covered[0].endswith(f"in the private records. {stated}")
+    assert certificate.public_data.endswith(f". {stated}")
+    assert certificate.facts["contains_public"] == contains["releases_public"]
+    assert verify(tmp_path) == []
+    by_author = statements.not_covered({**settings, "plugins": [PLUGIN]})[0]
+    assert by_author.endswith(f"{stated} (as the author of the plug-in states)")
+    for silent in ({**settings, "methods": [said()]}, {**settings, "public": NO_PUBLIC}):
+        assert "as they are" not in json.dumps([statements.not_covered(silent), statements.public_data(silent)])
+        assert statements.facts(PrivacyLedger(budget=1.0, delta=1e-5), silent)["contains_public"] == ""
+
+
+def test_how_a_unit_is_bounded_is_said_by_the_method_and_by_its_start() -> None:
+    card = {**CARD, "unit": "writer"}
+    own = {**SETTINGS, "card": card, "methods": [said(), said("two", bounds_units="by another"), said("three")]}
+    whose = "one writer with all records of that writer: "
+    assert statements.protects(own) == f"{whose}by a bound of its own; in the starting generator, by another"
+    foreign = statements.protects({**own, "plugins": [PLUGIN]})
+    assert foreign.startswith(
+        f"{whose}the plug-in dpgan says how their joint contribution is bounded, and Gossamer did not"
+    )
+
+
+def test_settings_without_what_the_method_says_are_not_read_as_if_it_said_nothing() -> None:
+    """An earlier version wrote them: the certificate of today names what is not known."""
+    earlier = {**SETTINGS, "public": PUBLIC, "card": {**CARD, "unit": "writer"}}
+    unsaid = "the settings of this run, which an earlier version of Gossamer wrote, do not say"
+    assert statements.not_covered(earlier)[0].endswith(f". Whether {MODEL} contains these pictures, {unsaid}")
+    assert statements.protects(earlier).endswith(f": how their joint contribution is bounded, {unsaid}")
+
+
+def test_no_sentence_looks_at_the_settings_of_a_method() -> None:
+    """What follows from them, the method says: else a plug-in with other settings has other sentences."""
+
+    class Untouched(dict[str, Any]):
+        def __missing__(self, key: str) -> Any:
+            raise AssertionError(key)
+
+        get = __contains__ = __iter__ = __missing__  # type: ignore[assignment]
+
+    settings = {**SETTINGS, "config": Untouched(), "public": PUBLIC, "methods": [said()]}
+    ledger = PrivacyLedger(budget=math.inf, delta=1e-5)
+    ledger.reserve([(EVENT, 40)])
+    Certificate.build(ledger, settings, model_sha256="", versions={}, created="2026-01-01")
+
+
+def test_a_run_that_began_tells_of_every_record_and_the_certificate_says_so(tmp_path: Path) -> None:
+    (began,) = (text for text in write(tmp_path).not_covered if "began" in text)
+    assert began == (
+        "the fact that the run began: so the data are not empty, and no record has a value, class or id that the card refuses, "
+        "because it is missing or not declared"
+    )
+
+
+def test_records_without_a_name_are_not_said_to_have_no_earlier_run() -> None:
+    earlier = {"earlier_runs": 0, "together": {}}
+    named = statements.adds_up({**SETTINGS, "accounts": earlier})
+    assert named.endswith("its budget log held no earlier run under this name.")
+    unnamed = statements.adds_up({**SETTINGS, "accounts": {**earlier, "unnamed": True}})
+    assert "held no earlier run" not in unnamed
+    assert "These records had no name: they were in memory, and the card has no data_set." in unnamed
+    assert "So no earlier run could be recognised by name, and none is counted here." in unnamed

@@ -14,17 +14,24 @@ from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
+import torch
+from safetensors.torch import load_file, save_file
 
 from gossamer.data.card import DataCard
+from gossamer.data.readers.read import read
+from gossamer.data.samples.writers import write_samples
 from gossamer.errors import GossamerError, RequestError
+from gossamer.methods.synthesizer import Synthesizer
 from gossamer.privacy import ledger as ledgers
 from gossamer.privacy.certificate.certificate import CERTIFICATE, CONFIG, LEDGER, Certificate, sealed, sha256
 from gossamer.privacy.certificate.statements import MODEL
 from gossamer.privacy.ledger import PrivacyLedger
+from gossamer.run.release.contents import SAMPLE_SET, samples_seed
 from gossamer.run.release.readme import readme
 from gossamer.run.release.release import release, sign
-from gossamer.run.release.verify import LOADER, README, SAMPLE_SET, verify
+from gossamer.run.release.verify import LOADER, README, verify
 from gossamer.run.storage.run_folder import PRIVATE, REPORT, SIGNATURE, SUMS
 from gossamer.run.training.fit import fit
 
@@ -137,6 +144,68 @@ def other_model(out: Path, made: SimpleNamespace) -> None:
     certify(out, "model", "sha256", to=sha256(out / MODEL))
 
 
+def other_model_and_samples(out: Path, made: SimpleNamespace) -> None:
+    other_model(out, made)
+    draw_samples(out)
+
+
+def draw_samples(out: Path) -> None:
+    """What the model draws with the seed that follows from it."""
+    generator = Synthesizer.load(out)
+    drawn = generator.stream(SAMPLES, seed=samples_seed(generator.certificate))
+    write_samples(out / SAMPLE_SET, drawn, count=SAMPLES, force=True)
+
+
+def save(out: Path, more: dict[str, Any], metadata: dict[str, str] | None = None) -> None:
+    """The same model with other tensors, and what follows from that."""
+    save_file({**load_file(out / MODEL), **more}, out / MODEL, metadata)
+    certify(out, "model", "sha256", to=sha256(out / MODEL))
+
+
+def of_another_type(out: Path, _: SimpleNamespace) -> None:
+    (name, tensor), *_rest = load_file(out / MODEL).items()
+    save(out, {name: tensor.double()})
+
+
+def wordy(out: Path, _: SimpleNamespace) -> None:
+    """A further entry of a tensor, which safetensors reads over."""
+    content = (out / MODEL).read_bytes()
+    length = int.from_bytes(content[:8], "little")
+    header = content[8 : 8 + length].rstrip().replace(b'{"dtype"', b'{"note":"p17, f, 1957-01-30","dtype"', 1)
+    header += b" " * (-len(header) % 8)
+    (out / MODEL).write_bytes(len(header).to_bytes(8, "little") + header + content[8 + length :])
+    certify(out, "model", "sha256", to=sha256(out / MODEL))
+
+
+def samples(out: Path, change: Callable[[dict[str, Any]], Any]) -> None:
+    """Other samples."""
+    with np.load(out / SAMPLE_SET) as file:
+        arrays = dict(file)
+    change(arrays)
+    np.savez(out / SAMPLE_SET, **arrays)
+
+
+def one_record(arrays: dict[str, Any]) -> None:
+    arrays["images"][7] = read("digits", split="train", shape=(1, 28, 28)).images[0]
+
+
+def of_another_machine(out: Path, _: SimpleNamespace) -> None:
+    samples(out, one_record)
+    certify(out, "versions", "samples", to="torch 1.0, another")
+
+
+def other_facts(out: Path, _: SimpleNamespace) -> None:
+    settings = json.loads((out / CONFIG).read_text())
+    settings["methods"][0]["own_input"] = {"what": "pictures by NIST", "tuned": "no"}
+    everything(out, settings)
+
+
+def without_facts(out: Path, _: SimpleNamespace) -> None:
+    settings = json.loads((out / CONFIG).read_text())
+    del settings["methods"]
+    everything(out, settings)
+
+
 def smaller_budget(out: Path, _: SimpleNamespace) -> None:
     settings = json.loads((out / CONFIG).read_text())
     settings["accounts"]["together"]["epsilon"] = 0.5
@@ -238,8 +307,18 @@ REDONE: dict[str, Edit] = {
     "report.html": lambda out, _: less(out, REPORT),
     "load.py runs a command first": runs_first,
     "the same, and the certificate names another version": of_another_version,
+    "samples.npz with one real record among the samples": lambda out, _: samples(out, one_record),
+    "samples.npz with one more array": lambda out, _: samples(out, lambda arrays: arrays.update(rows=np.arange(3))),
+    "samples.npz with one real record, and the certificate names another machine": of_another_machine,
     "samples.npz of another run": lambda out, made: shutil.copy(made.free / SAMPLE_SET, out / SAMPLE_SET),
     "model.safetensors of another run, its hash in the certificate": other_model,
+    "the same, with samples that it draws": other_model_and_samples,
+    "model.safetensors with one more tensor": lambda out, _: save(out, {"rows": torch.arange(3)}),
+    "model.safetensors with metadata": lambda out, _: save(out, {}, {"note": "p17, f, 1957-01-30"}),
+    "model.safetensors with a note on a tensor": wordy,
+    "model.safetensors with numbers of another type": of_another_type,
+    "config.json: other words of the method": other_facts,
+    "config.json: no words of the method": without_facts,
     "certificate: epsilon 2 wherever it stands": epsilon_2,
     "certificate: epsilons of the three deltas halved": lambda out, _: [
         certify(out, "figures", "at_deltas", i, "epsilon", to=lambda epsilon: epsilon / 2) for i in range(3)
@@ -342,10 +421,10 @@ def test_a_release_of_today_cannot_pass_for_an_earlier_one(made: SimpleNamespace
     """Where its settings are left as the ledger pins them."""
     out = tmp_path / "out"
     shutil.copytree(made.honest, out)
-    certify(out, "format", to=4)
+    certify(out, "format", to=5)
     less(out, README)
     redo(out)
-    assert "certificate.json: 'format' is 4, and config.json is of a version that writes 5." in verify(out).problems
+    assert "certificate.json: 'format' is 5, and config.json is of a version that writes 6." in verify(out).problems
 
 
 def test_a_release_without_its_readme_or_its_loader_is_refused(made: SimpleNamespace, tmp_path: Path) -> None:

@@ -91,6 +91,10 @@ def more_facts(config: dict[str, Any]) -> None:
     config["plugins"][0]["reviewed"] = "yes"
 
 
+def other_words(config: dict[str, Any]) -> None:
+    config["methods"][0]["bounds_units"] = "by a bound that NIST has proved"
+
+
 def built_in(config: dict[str, Any]) -> None:
     config["method"] = "moments"
     del config["plugins"]
@@ -106,6 +110,7 @@ UNREADABLE = f"{CONFIG} cannot be read as settings"
         (of_no_plugin, OTHER),
         (renamed, OTHER),
         (as_encoder, OTHER),
+        (other_words, f"{CONFIG}: what it says of the method is not what the method says"),
         (two_lines, UNREADABLE),
         (more_facts, UNREADABLE),
         (built_in, UNREADABLE),
@@ -138,6 +143,17 @@ def test_another_digest_is_a_note(installed: None, made: Path, tmp_path: Path) -
     found = verify(out)
     assert found.ok
     assert any("has another source here than when the run began" in note for note in found.notes)
+
+    def both(config: dict[str, Any]) -> None:
+        config["plugins"][0].update(source="0" * 64)
+        other_words(config)
+
+    forged(out, both)
+    found = verify(out)
+    assert found.ok, "another version of the package may word it otherwise"
+    assert (
+        f"{CONFIG}: what the method says of itself, because its plug-in has another source here." in found.not_checked
+    )
 
 
 def test_an_edit_of_the_settings_alone_does_not_verify(

@@ -308,6 +308,7 @@ def test_the_page_quotes_what_a_release_says_and_its_declarations_can_be_used(ru
     settings = json.loads((run / "config.json").read_text(encoding="utf-8"))
     deep = {**settings, "card": {**settings["card"], "pixel_range": [0, 65535], "missing_label": "drop"}}
     said.append(words(statements.assumptions(deep, proved=True)))
+    said.append(statements.adds_up({**settings, "accounts": {**settings["accounts"], "unnamed": True}}))
     quotes = [line.removeprefix("> ") for line in page.splitlines() if line.startswith("> ")]
     assert len(quotes) >= 8
     for quote in quotes:
@@ -339,7 +340,7 @@ def test_the_readme_has_a_line_for_each_question_and_each_attack(run: Path, tmp_
         )
         shown = float(row.split("|")[1])
         assert each["epsilon"] <= shown < each["epsilon"] + 1e-3
-    assert len(page.splitlines()) <= 90
+    assert len(page.splitlines()) <= 92
     assert "release = load.load()" in page
 
 
@@ -396,16 +397,19 @@ def test_the_words_of_the_readme_go_with_the_format_of_the_certificate() -> None
         versions={}, created="2026-01-01", declared={**nothing_declared(), "settings_chosen": "uncounted"},
         facts={
             "protects": "one record", "adjacency": "adjacency", "not_promised": ["not promised"],
-            "public_inputs": [{"what": "glyphs", "origin": "here", "tuned": "no"}],
+            "public_inputs": [{"what": "glyphs", "origin": "here", "tuned": "no"}], "contains_public": "",
         },
         figures={"at_deltas": [{"epsilon": 1.0, "delta": 1e-5}], "components": [part]},
     )  # fmt: skip
-    assert told.format == 5
+    assert told.format == 6
     pages = [readme(told, samples=3, no_loader="", classifies=True), readme(told, samples=0, no_loader="it needs PIL")]
     table = dataclasses.replace(told, method="marginals", card={"column": [], "unit": "record", "title": "T"})
     pages += [readme(table, samples=3, no_loader=""), readme(table, samples=0, no_loader=EARLIER)]
+    pages.append(
+        readme(dataclasses.replace(told, facts={**told.facts, "contains_public": "x"}), samples=0, no_loader="")
+    )
     digest = hashlib.sha256("".join(pages).encode()).hexdigest()
-    assert digest[:16] == "01b4a93f7bea2681"
+    assert digest[:16] == "23092d2a8df0f179"
 
 
 def test_a_loader_is_compared_as_a_program(tmp_path: Path) -> None:
@@ -446,7 +450,7 @@ def test_a_run_of_an_earlier_version_is_released_with_todays_certificate(tmp_pat
     before = Certificate.load(tmp_path / "run")
     assert verify(tmp_path / "run").ok
     after = Certificate.load(release(tmp_path / "run", tmp_path / "out", declared={"contact": "office"}))
-    assert (before.format, after.format, after.declared["contact"]) == (2, 5, "office")
+    assert (before.format, after.format, after.declared["contact"]) == (2, 6, "office")
     assert (after.created, after.versions) == (before.created, {**before.versions, "release": with_source()})
     assert math.isclose(after.guarantee["epsilon"], before.guarantee["epsilon"], rel_tol=1e-6)
     assert verify(tmp_path / "out").ok

@@ -7,19 +7,24 @@ import json
 import os
 import shutil
 import stat
+import tracemalloc
+import zipfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import torch
+from safetensors.torch import save
 
 from gossamer.errors import GossamerError, LedgerDamaged, RequestError, RunFolderError
 from gossamer.files import held_folder
 from gossamer.intervals import Estimate
-from gossamer.methods.synthesizer import Synthesizer
+from gossamer.methods.synthesizer import Synthesizer, _Bounded
 from gossamer.privacy import ledger as ledgers
 from gossamer.privacy.certificate.certificate import sealed, sha256
+from gossamer.run.release.contents import SAMPLE_SET, model_tensors
 from gossamer.run.release.release import _clear_up, release
 from gossamer.run.release.verify import INTERNAL, verify
 from gossamer.run.report.audit_record import audited
@@ -281,6 +286,134 @@ def test_a_folder_that_changes_while_it_is_read(run: Path, monkeypatch: pytest.M
             patch.setattr("gossamer.run.release.verify.is_release", lambda folder: False)
             assert verify(run).problems == [f"{name} cannot be read (No such file or directory)."]
         (run / name).write_bytes(kept)
+
+
+# ---------------------------------------------------------------------- folders of strangers
+
+
+def redo(out: Path) -> None:
+    """The list of digests, of the files as they are."""
+    named = [line.split("  ")[1] for line in (out / SUMS).read_text().splitlines()]
+    (out / SUMS).write_text("".join(f"{sha256(out / name)}  {name}\n" for name in named))
+
+
+@pytest.fixture(scope="module")
+def with_samples(made: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return release(made, tmp_path_factory.mktemp("with samples") / "out", samples=20)
+
+
+@pytest.mark.parametrize("where", ["array", "header", "stored"])
+def test_samples_of_a_stranger_are_not_inflated(with_samples: Path, tmp_path: Path, where: str) -> None:
+    """64 MB of zeros in 65 kB, and as they are. Before, all of them were read."""
+    out, size = Path(shutil.copytree(with_samples, tmp_path / "out")), 1 << 26
+    pictures = np.load(out / SAMPLE_SET)["images"]
+    how = zipfile.ZIP_STORED if where == "stored" else zipfile.ZIP_DEFLATED
+    with zipfile.ZipFile(out / SAMPLE_SET, "w", how, compresslevel=1) as archive:
+        with archive.open("images.npy", "w") as member:
+            np.lib.format.write_array(member, pictures)
+        with archive.open("labels.npy", "w") as member:
+            if where != "header":
+                header = {"descr": "<i8", "fortran_order": False, "shape": (size // 8,)}
+                np.lib.format.write_array_header_1_0(member, header)
+            else:
+                member.write(b"\x93NUMPY\x02\x00" + size.to_bytes(4, "little"))
+            for _ in range(64):
+                member.write(bytes(1 << 20))
+    redo(out)
+    tracemalloc.start()
+    problems = verify(out).problems
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert problems[0] == (
+        "samples.npz holds arrays of different lengths." if where == "stored" else "samples.npz does not hold samples."
+    )
+    assert peak < size // 2, "16 MB are the room for a page"
+
+
+@pytest.mark.parametrize("shape", [(10**15,), (20, 10**9), (-1,), ()], ids=["long", "wide", "negative", "a number"])
+def test_samples_of_an_absurd_shape_are_refused(with_samples: Path, tmp_path: Path, shape: tuple[int, ...]) -> None:
+    out = Path(shutil.copytree(with_samples, tmp_path / "out"))
+    pictures = np.load(out / SAMPLE_SET)["images"]
+    with zipfile.ZipFile(out / SAMPLE_SET, "w") as archive:
+        with archive.open("images.npy", "w") as member:
+            np.lib.format.write_array(member, pictures)
+        with archive.open("labels.npy", "w") as member:
+            np.lib.format.write_array_header_1_0(member, {"descr": "<i8", "fortran_order": False, "shape": shape})
+    redo(out)
+    assert verify(out).problems == ["samples.npz does not hold samples."]
+
+
+@pytest.mark.parametrize("name", ["README.md", "load.py"])
+def test_a_page_that_is_longer_than_any_is_not_read(out: Path, name: str) -> None:
+    with (out / name).open("ab") as file:
+        file.truncate(2**24 + 1)
+    redo(out)
+    assert verify(out).problems == [f"{name} is longer than 16,777,216 bytes: it is something else."]
+
+
+@pytest.mark.parametrize("length", [2**22 + 1, 2**62, 0])
+def test_the_header_of_a_model_has_a_bound(tmp_path: Path, length: int) -> None:
+    (tmp_path / "model.safetensors").write_bytes(length.to_bytes(8, "little") + b"{}")
+    with (tmp_path / "model.safetensors").open("ab") as file:
+        file.truncate(2**23)
+    with pytest.raises(LedgerDamaged, match="holds something besides tensors, or is damaged"):
+        model_tensors(tmp_path / "model.safetensors")
+
+
+def test_a_model_that_gossamer_wrote_has_tensors_only(tmp_path: Path) -> None:
+    path = tmp_path / "model.safetensors"
+    tensors = {
+        "a": torch.zeros(0),
+        "b": torch.ones(3),
+        "\u00fc": torch.arange(5),
+        "d": torch.tensor(True),
+        "c": torch.zeros(2),
+    }
+    path.write_bytes(save(tensors))
+    assert model_tensors(path) == {"a": "F32", "b": "F32", "\u00fc": "I64", "d": "BOOL", "c": "F32"}
+    content = path.read_bytes()
+    length = int.from_bytes(content[:8], "little")
+    spaced = b"{" + b" " * 8 + content[9 : 8 + length]  # JSON that reads the same
+    longer = len(spaced).to_bytes(8, "little") + spaced + content[8 + length :]
+    for edited in (content + b"p17", content[:-1], longer):
+        path.write_bytes(edited)
+        with pytest.raises(LedgerDamaged):
+            model_tensors(path)
+
+
+def test_settings_of_a_stranger_do_not_decide_how_much_memory_a_generator_takes(run: Path) -> None:
+    """All tensors that are made with it are bounded, in proportion to the file that is there."""
+    size = (run / "model.safetensors").stat().st_size
+    with pytest.raises(RuntimeError, match="more than the file could hold"), _Bounded(4_000):
+        _ = [torch.empty(500), torch.empty(501)]
+    with _Bounded(4_000):
+        part = torch.empty(1_000)
+        for _ in range(9):
+            part = part[:].fill_(1.0).view(-1)
+    settings = json.loads((run / "config.json").read_text())
+    settings["config"]["width"] = 64 * settings["config"]["width"]
+    forge(run, settings)
+    with pytest.MonkeyPatch.context() as patch, pytest.raises(RunFolderError, match="settings that this version knows"):
+        patch.setattr("gossamer.methods.synthesizer._MOST_BEYOND", size)
+        Synthesizer.load(run)
+
+
+def test_a_pipe_in_place_of_a_signature_is_none(run: Path) -> None:
+    os.mkfifo(run / "signature.json")
+    assert "signature.json is not a signature." in verify(run).problems
+
+
+@pytest.mark.parametrize(("today", "expired"), [("2027-12-31", False), ("2028-01-01", True)])
+def test_a_release_after_its_last_day_is_said_to_be_expired(
+    gossamer: Run, made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, today: str, expired: bool
+) -> None:
+    out = release(made, tmp_path / "out", declared={"expires": "2027-12-31"})
+    monkeypatch.setattr("gossamer.run.release.verify.today", lambda: today)
+    note = "Expired: this release was to be used until 2027-12-31. Ask for a newer one. What its guarantee says still holds."
+    answer = gossamer("verify", out)
+    assert answer.status == 0
+    assert (f"Note: {note}" in answer.out) == expired
+    assert (note in gossamer("verify", out, "--json").json["notes"]) == expired
 
 
 # ---------------------------------------------------------------------- sample, evaluate, attack

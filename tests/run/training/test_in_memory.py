@@ -1,5 +1,6 @@
 """The same records as a path, arrays, tensors, Records and datasets: one digest, and the bit-equal release."""
 
+import dataclasses
 import json
 import signal
 from collections.abc import Mapping
@@ -145,7 +146,7 @@ def test_a_run_from_memory_is_certified_and_names_no_record(tmp_path: Path) -> N
     assert verify(tmp_path / "run").ok
     assert len(synthesizer.sample(3, seed=0)) == 3
     for name in ("certificate.json", "config.json", "report.html", "events.jsonl"):
-        assert "in memory" not in (tmp_path / "run" / name).read_text(encoding="utf-8")
+        assert "records in memory" not in (tmp_path / "run" / name).read_text(encoding="utf-8")
     result = evaluate(tmp_path / "run", train=arrays(), test=arrays(30), count=200, protocol="reduced")
     assert "accuracy" in [entry["metric"] for entry in result.metrics]
 
@@ -338,10 +339,26 @@ def test_the_budget_log_tells_data_sets_in_memory_apart(tmp_path: Path) -> None:
         source = json.loads((tmp_path / f"run{number}" / "checkpoint" / "source.json").read_text())
         digests = source["records"], source["mark"]
         assert not any(digest[:12] in text for digest in digests for text in (*said, source["sources"]["data"]))
-        assert "no earlier run under this name" in run.certificate.adds_up, (
+        assert "no earlier run could be recognised by name, and none is counted here" in run.certificate.adds_up, (
             "whether these were seen follows from each record"
         )
         together = (
             budget_log_at(tmp_path / "log").read().budget_of_names(source["sources"]["data"], mark=source["mark"])
         )
         assert len(together.entries) == (1 if number < 2 else 2)
+
+
+def test_a_certificate_says_that_records_in_memory_had_no_name(tmp_path: Path) -> None:
+    """Their name in the budget log is random. So "no earlier run under this name" would be true of any number of runs."""
+    images, labels = arrays()
+    here: dict[str, Any] = {"progress": False, "accounts": tmp_path / "book", **RUN}
+    no_run = "its budget log held no earlier run under this name"
+    for out, data in (("first", (images, labels)), ("one less", (images[1:], labels[1:]))):
+        said = fit("dpgan", data=data, out=tmp_path / out, **here).certificate
+        assert "These records had no name" in said.adds_up and no_run not in said.adds_up
+        assert said.facts["all_runs"]["unnamed"] is True
+        assert verify(tmp_path / out).problems == []
+    named = {**here, "card": dataclasses.replace(CARD, data_set="clinic")}
+    assert no_run in fit("dpgan", data=(images, labels), out=tmp_path / "named", **named).certificate.adds_up
+    np.savez(tmp_path / "data.npz", images=images, labels=labels)
+    assert no_run in fit("dpgan", data=tmp_path / "data.npz", out=tmp_path / "path", **here).certificate.adds_up

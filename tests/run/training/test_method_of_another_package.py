@@ -11,6 +11,8 @@ from class_means import ClassMeans
 
 from gossamer.events import Event
 from gossamer.methods import METHODS
+from gossamer.run.release.release import release
+from gossamer.run.release.verify import verify
 from gossamer.run.training.fit import fit
 from gossamer.run.training.resume import resume
 
@@ -69,3 +71,35 @@ def test_it_stops_and_goes_on(data: Path, card: Path, tmp_path: Path) -> None:
     synthesizer = resume(tmp_path / "run", sink=lambda event: kept.append(event.step) if event.kind == "step" else None)
     assert kept == list(range(30, 51))
     assert synthesizer.certificate.guarantee["epsilon"] <= 3.0
+
+
+class Keeper(ClassMeans):
+    """Class means that hand out the public pictures."""
+
+    name = "keeper"
+    labels_public_with = ""
+
+
+def test_the_certificate_says_that_the_release_contains_the_public_pictures(
+    data: Path, card: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As it does of the methods of Gossamer."""
+    monkeypatch.setitem(METHODS, Keeper.name, Keeper())
+    draw = np.random.default_rng(1)
+    public = tmp_path / "public.npz"
+    np.savez(public, images=draw.integers(0, 256, (20, 28, 28), np.uint8), labels=np.arange(20) % 2)
+    run, said = (
+        tmp_path / "run",
+        "its samples are these pictures with other labels (as the author of the plug-in states)",
+    )
+    made = fit("keeper", data=data, card=card, public=public, out=run, epsilon=3.0, delta=1e-3, progress=False)
+    stated = f"model.safetensors contains these pictures as they are, and {said}"
+    assert stated in made.certificate.not_covered[0]
+    assert stated in made.certificate.public_data
+    assert verify(run).problems == []
+    page = (release(run, tmp_path / "out") / "README.md").read_text(encoding="utf-8")
+    assert f"The file contains the public pictures of the run as they are, and {said}." in page
+    assert "are synthetic" not in page.partition("## How to load it")[0]
+    assert verify(tmp_path / "out").problems == []
+    plain = fit("keeper", data=data, card=card, out=tmp_path / "plain", epsilon=3.0, delta=1e-3, progress=False)
+    assert "as they are" not in json.dumps(plain.certificate.not_covered)

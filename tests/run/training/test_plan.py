@@ -1,10 +1,12 @@
 import math
+import re
 from typing import Any
 
 import pytest
 
 from gossamer.data.card import DataCard
 from gossamer.errors import BudgetError, RequestError
+from gossamer.methods import METHODS
 from gossamer.run.cli.calculator import rate_of
 from gossamer.run.training import presets
 from gossamer.run.training.plan import plan
@@ -143,3 +145,27 @@ def test_the_batch_of_a_preset_is_not_changed_but_refused() -> None:
     )
     with pytest.raises(BudgetError, match="more than the declared size 100"):
         plan("dpgan", small, epsilon=10.0, delta=1e-3, preset=name)
+
+
+NAMED = [
+    (method.name, preset)
+    for method in METHODS.values()
+    for preset, entry in method.presets().items()
+    if re.search(r"eps\d", preset)
+]
+
+
+@pytest.mark.parametrize(("method", "preset"), NAMED)
+def test_a_preset_costs_the_epsilon_of_its_name_at_the_records_that_it_names(method: str, preset: str) -> None:
+    """Noise that stands in it was computed for these records. Other presets take their noise from --epsilon."""
+    entry = METHODS[method].presets()[preset]
+    named = float(re.findall(r"eps([\d.]+)", preset)[0])
+    assert f"epsilon {named:g}" in entry["about"]
+    if "noise_multiplier" in entry:
+        card = DataCard(shape=(1, 28, 28), classes=10, declared_size=entry["records"])
+        planned = plan(method, card, preset=preset, delta=1e-5).promise.epsilon
+        assert (0.9 if preset.startswith("paper-") else 0.99) * named < planned <= named
+
+
+def test_some_presets_name_their_epsilon_and_hold_their_noise() -> None:
+    assert {("evolve", "mnist-eps10"), ("teacher", "mnist-eps1"), ("dpgan", "paper-eps10-fixed")} <= set(NAMED)

@@ -61,6 +61,35 @@ def member(path: Path, key: str) -> np.ndarray:
         ) from None
 
 
+def head(path: Path, key: str, count: int, shape: tuple[int, ...], dtype: np.dtype[Any]) -> tuple[int, np.ndarray]:
+    """The length of an array in an .npz file, and its first items. Inflates a header of 64 KiB at most, and these items.
+
+    Args:
+        path: the file, which may be a stranger's.
+        key: of the array.
+        count: items to read, at most.
+        shape: of an item.
+        dtype: of its numbers.
+
+    Raises:
+        DataError: there is no array of such items, or the file is damaged.
+    """
+    size = math.prod(shape) * dtype.itemsize
+    try:
+        with _open(path) as archive, archive.open(f"{key}.npy") as file:
+            if np.lib.format.read_magic(file) != (1, 0):
+                raise ValueError("a header without a bound")
+            (n, *of_item), fortran, found = np.lib.format.read_array_header_1_0(file)
+            if (tuple(of_item), found, fortran) != (shape, dtype, False) or n < 0:
+                raise ValueError("other items")
+            if n * size != archive.getinfo(f"{key}.npy").file_size - file.tell() or n * size > path.stat().st_size:
+                raise ValueError("another size")  # Gossamer writes arrays that are not compressed
+            first = min(n, count)
+            return n, np.frombuffer(bytearray(file.read(first * size)), dtype).reshape(first, *shape)
+    except Exception as error:  # what zipfile, zlib and numpy's header parser raise on damaged bytes is open-ended
+        raise DataError(f"{path.name} has no sound array {key!r} ({type(error).__name__}).") from None
+
+
 def names(path: Path, key: str) -> tuple[str, ...]:
     """An array of text [n], as a tuple. Raises DataError."""
     array = member(path, key)

@@ -1,4 +1,7 @@
-"""What `evolve`, `moments` and `teacher` have in common: with some settings, their samples are labelled public pictures."""
+"""What `evolve`, `moments` and `teacher` have in common: with some settings, their samples are labelled public pictures.
+
+`evolve` and `teacher` also share a drawing program.
+"""
 
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Generic
@@ -14,6 +17,15 @@ if TYPE_CHECKING:
     from gossamer.methods.common import labelled
 else:
     labelled = Lazy("gossamer.methods.common.labelled")
+
+
+def drawing_program(draws: str) -> dict[str, str]:
+    """What a certificate says of the drawing program. draws: what it renders, or with which setting."""
+    return {
+        "what": f"the drawing program of this version of Gossamer, {draws}",
+        "tuned": "its constants were chosen on half of scikit-learn's digits. Its way of drawing comes from a version that was "
+        "tuned on MNIST's training pictures. Results on these data sets benefit from that",
+    }
 
 
 class LabelsPublic(Method[C, S], Generic[C, S]):

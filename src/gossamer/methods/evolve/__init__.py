@@ -7,7 +7,7 @@ from gossamer.errors import RequestError
 from gossamer.lazy import Lazy
 from gossamer.methods.common.descent import Descent
 from gossamer.methods.common.labelling import LabellingConfig, LabelsSamples, descent_of
-from gossamer.methods.common.labels_public import LabelsPublic
+from gossamer.methods.common.labels_public import LabelsPublic, drawing_program
 from gossamer.methods.method import (
     FROM_EPSILON,
     Encoder,
@@ -181,6 +181,12 @@ class Evolve(LabelsPublic[Config, "loop.State"], LabelsSamples[Config, "loop.Sta
     def needs_public(self, config: Config) -> bool:
         """Without public pictures there would be no candidates."""
         return config.drawing == "pictures"
+
+    def own_input(self, config: Config) -> dict[str, str]:
+        """The drawing program, unless a generator or public pictures replace it."""
+        if config.generator or config.drawing == "pictures":
+            return {}
+        return drawing_program(f"with the setting drawing = {config.drawing}")
 
     def check_public(self, config: Config, card: "DataCard", count: int) -> None:  # noqa: ARG002 (what every method is asked)
         """Refuse fewer pictures than classes: they cannot have all labels."""

@@ -129,6 +129,10 @@ class GsWgan(Startable[Config, "loop.State"]):
             self.training(config.steps, answers),
         ]
 
+    def bounds_units(self, card: "DataCard") -> str:  # noqa: ARG002 (what every method is asked)
+        """They are in one shard."""
+        return "they all go to one critic, which is sampled as a whole, and no other critic sees them"
+
     def check_ranks(self, config: Config, count: int) -> None:
         """Refuse more ranks than critics."""
         if config.critics < count:

@@ -140,6 +140,15 @@ class Marginals(Method[Config, "loop.State"]):
         ]
         return [*first, self.training(2 * config.rounds, [(errors, config.rounds), (marginals, config.rounds)])]
 
+    def bounds_units(self, card: Any) -> str:
+        """Their weights add up to at most the number of rows that count in full. card: a TableCard."""
+        unit, K = card.unit, card.max_rows
+        rows = f"rows, and the rows of a {unit} with more than {K} weigh less"
+        return (
+            f"each of its m rows weighs {K}/m, and at most 1, so all of them together count as at most {K}. The release "
+            f"describes {rows if K > 1 else f'the {unit}s, and not the rows'}"
+        )
+
     def check(self, config: Config, card: Any) -> None:
         """Refuse shares that leave nothing for the tables, and records with too many columns or values."""
         for flag, share in (("columns", config.columns_share), ("errors", config.errors_share)):

@@ -182,9 +182,10 @@ class ClassMoments(LabelsPublic[Config, "loop.State"]):
         return bool(config.encoder or config.autoencoder) or config.public_detail
 
     @classmethod
-    def releases_public(cls, settings: Mapping[str, Any]) -> bool:
+    def releases_public(cls, settings: Mapping[str, Any]) -> str:
         """With an encoder they are the samples. Their detail is taken from them as they are."""
-        return cls.labels_public(settings) or bool(settings.get("public_detail"))
+        detail = "each sample has the fine detail of one of them" if settings.get("public_detail") else ""
+        return super().releases_public(settings) or detail
 
     def check_public(self, config: Config, card: "DataCard", count: int) -> None:  # noqa: ARG002 (what every method is asked)
         """Refuse too few pictures for principal axes of their features or latents."""

@@ -10,7 +10,7 @@ from gossamer.errors import RequestError
 from gossamer.lazy import Lazy
 from gossamer.methods.common.descent import Descent
 from gossamer.methods.common.labelling import SMALLEST
-from gossamer.methods.common.labels_public import LabelsPublic
+from gossamer.methods.common.labels_public import LabelsPublic, drawing_program
 from gossamer.methods.method import FROM_EPSILON, BaseConfig, Encoder, MaybeZero, OnPublic, Phases
 
 if TYPE_CHECKING:
@@ -95,6 +95,10 @@ class Teacher(LabelsPublic[Config, "loop.State"]):
             OnPublic(name="public features", steps=PARTS, body=lambda *given: loop.describe(*given)),
             self.training(config.steps, [(descent(config).event(card), config.steps)]),
         ]
+
+    def own_input(self, config: Config) -> dict[str, str]:  # noqa: ARG002 (what every method is asked)
+        """The drawing program, whose pictures it labels where there are no public ones."""
+        return drawing_program("digits and letters")
 
     def check(self, config: Config, card: "DataCard") -> None:
         """Refuse pictures that scattering cannot read, and a momentum that never forgets."""

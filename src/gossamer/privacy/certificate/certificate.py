@@ -4,7 +4,7 @@
 folder. `check` builds it again from ledger and settings, with every accountant that supports the events, and compares.
 Entries that cannot be recomputed are under `declared` (`declarations.py`).
 
-The format numbers the sentences, also those of the README. Formats 2, 3 and 4 are checked too: every figure, and the first
+The format numbers the sentences, also those of the README. Formats 2 to 5 are checked too: every figure, and the first
 sentence of the statement. Their other sentences are not compared. Format 2 has no `declared`, `facts` and `figures`.
 
 Seal and hash chain show accidents and edits, with the line. They are no signature: everyone who can write to the folder can
@@ -33,9 +33,9 @@ from gossamer.privacy.ledger import PrivacyLedger, merge, plan_to_json
 LEDGER = "ledger.jsonl"
 CERTIFICATE = "certificate.json"
 CONFIG = "config.json"
-FORMAT = 5
-CONFIG_FORMAT = 4
-"""Of config.json. A run with this format has a certificate of format 5."""
+FORMAT = 6
+CONFIG_FORMAT = 5
+"""Of config.json. A run with this format has a certificate of format 6. Format 5 has what methods say of themselves."""
 _SINCE_3 = ("declared", "facts", "figures")
 _SENTENCES = ("statement", "assumptions", "public_data", "covered", "not_covered", "adds_up", "facts")
 """Compared where the format is that of today. Of another format's statement, the first sentence is compared."""
@@ -276,7 +276,7 @@ def _read(folder: Path) -> tuple[_Files | None, list[str]]:
                 problems.append(f"{name} is missing.")
         if problems:
             return None, problems
-        text, config = _content(folder / CERTIFICATE), _content(folder / CONFIG)
+        text, config = content(folder / CERTIFICATE), content(folder / CONFIG)
         problems += filter(None, [broken_seal(text.decode(errors="replace"))])
         stated, settings = _fields(text, CERTIFICATE), _fields(config, CONFIG)
         ledger = PrivacyLedger.load(folder / LEDGER)
@@ -291,7 +291,8 @@ def _read(folder: Path) -> tuple[_Files | None, list[str]]:
     return _Files(stated, settings, ledger, model_sha256), problems
 
 
-def _content(path: Path) -> bytes:
+def content(path: Path) -> bytes:
+    """The bytes of a text file of a run or a release. Raises LedgerDamaged: it is longer than any of these."""
     with path.open("rb") as file:
         content = file.read(_LARGEST + 1)
     if len(content) > _LARGEST:
@@ -349,7 +350,7 @@ def _form(stated: dict[str, Any], settings: dict[str, Any]) -> list[str]:
     if type(number) is not int or not 2 <= number <= FORMAT:
         return [f"{CERTIFICATE}: 'format' is {short(number)}; this version supports 2 to {FORMAT}."]
     of_config = settings.get("format")
-    writes = of_config + 1 if of_config in (3, CONFIG_FORMAT) else 3 if "components" in settings else 2
+    writes = of_config + 1 if of_config in (3, 4, CONFIG_FORMAT) else 3 if "components" in settings else 2
     if number < writes:  # a forger took entries out, or wants sentences that are not compared
         return [f"{CERTIFICATE}: 'format' is {number}, and {CONFIG} is of a version that writes {writes}."]
     if number == 2:

@@ -108,6 +108,12 @@ def what_is_wrong(declared: Any) -> str:
     return ""
 
 
+def is_past(declared: Mapping[str, Any], today: str) -> bool:
+    """Return whether the last day on which a release is to be used is past; False where none is declared."""
+    last = str(declared.get("expires"))
+    return is_date(last) and last < today
+
+
 def is_date(text: Any) -> bool:
     """Return whether this is a day in the form of ISO 8601."""
     try:

@@ -30,17 +30,12 @@ _MATCHED = {
     "column": "by a column of the table, which is no column of the samples",
 }
 
-_TOGETHER = "they are sampled together, and their joint contribution to a query is bounded"
-_ENFORCED = {
-    "gs-wgan": "they all go to one critic, which is sampled as a whole, and no other critic sees them",
-    "marginals": "each of its m rows weighs {max_rows}/m, and at most 1, so all of them together count as at most {max_rows}. "
-    "{described}",
-}
-"""How the contribution of a unit with many records is bounded like that of a single record, where not by `_TOGETHER`."""
+_NOT_SAID = "the settings of this run, which an earlier version of Gossamer wrote, do not say"
 _BY_PLUGIN = "the plug-in {name} says how their joint contribution is bounded, and Gossamer did not review it"
 
 _PLUGIN = {
-    "method": "{what} reads records only in the queries of its plan, and bounds each as it states",
+    "method": "{what} reads records only in the queries of its plan, and bounds each as it states. It states whether its "
+    "release contains public pictures",
     "encoder": "{what} treats each picture by itself, as a test on public pictures shows. It has learnt from no private "
     "record",
     "autoencoder": "{what} treats each picture by itself, as a test on public pictures shows. It has learnt from no private "
@@ -58,6 +53,8 @@ _NOT_COVERED = (
     "checkpoint/: the private state of the run, never to be published",
     "tensorboard/ and the times of files: the duration of a step depends on how many records were sampled",
     "the facts of the data card: the data owner declared them public",
+    "the fact that the run began: so the data are not empty, and no record has a value, class or id that the card refuses, "
+    "because it is missing or not declared",
     "what others know already, and what is true of the population whether or not a unit is in the data",
 )
 
@@ -104,21 +101,6 @@ _NOT_PROMISED = (
     "That the declared entries are true, on the data card and here.",
 )
 
-_BUILT_IN = {
-    "evolve": "the drawing program of this version of Gossamer, with {settings}",
-    "teacher": "the drawing program of this version of Gossamer, digits and letters",
-}
-"""Methods with a public input of their own."""
-_LABELS_PUBLIC = {"evolve": "", "moments": "encoder", "teacher": ""}
-"""Methods whose samples are the public records of the run, with labels; and the setting with which they are, or always."""
-_PUBLIC_DETAIL = "public_detail"
-"""The setting of `moments` with which samples have the detail of public pictures."""
-
-_GLYPHS_TUNED = (
-    "its constants were chosen on half of scikit-learn's digits. Its way of drawing comes from a version that was tuned on "
-    "MNIST's training pictures. Results on these data sets benefit from that"
-)
-
 
 def facts(ledger: PrivacyLedger, settings: dict[str, Any]) -> dict[str, Any]:
     """Answer what a lawyer asks, as far as ledger and settings can: sentences, and each public input."""
@@ -129,6 +111,7 @@ def facts(ledger: PrivacyLedger, settings: dict[str, Any]) -> dict[str, Any]:
         "adjacency": _ADJACENT[RELATION_NAMES[ledger.relation]].format(unit=unit),
         "data": _data(settings),
         "public_inputs": public_inputs(settings),
+        "contains_public": _how_contained(settings),
         "all_runs": settings.get("accounts"),
         "trust_model": federated.TRUST[settings["federated"]["role"]] if "federated" in settings else _TRUST,
         "side_channels": [
@@ -161,23 +144,10 @@ def _how(settings: dict[str, Any]) -> str:
     others = {entry["name"] for entry in _plugins(settings, "method")}
     return "; in the starting generator, ".join(
         dict.fromkeys(
-            _BY_PLUGIN.format(name=method)
-            if method in others
-            else _ENFORCED.get(method, _TOGETHER).format(**_rows_of_units(settings["card"]))
+            _BY_PLUGIN.format(name=method["name"]) if method["name"] in others else method["bounds_units"]
             for method in _methods(settings)
         )
     )
-
-
-def _rows_of_units(card: dict[str, Any]) -> dict[str, Any]:
-    """Say how many rows of a unit count in full, and what a release describes."""
-    unit, max_rows = card["unit"], card.get("max_rows", 1)
-    if max_rows == 1:
-        return {"max_rows": 1, "described": f"The release describes the {unit}s, and not the rows"}
-    return {
-        "max_rows": max_rows,
-        "described": f"The release describes rows, and the rows of a {unit} with more than {max_rows} weigh less",
-    }
 
 
 def public_inputs(settings: dict[str, Any]) -> list[dict[str, Any]]:
@@ -191,13 +161,12 @@ def public_inputs(settings: dict[str, Any]) -> list[dict[str, Any]]:
     if public["kind"] == "share":
         tuned = "they are records of the same kind"
         inputs.append({"what": _made_public(settings), "origin": "the same data set", "tuned": tuned})
+    authors = {
+        entry["name"]: f"part of {_plugin(entry)}, as its author states" for entry in _plugins(settings, "method")
+    }
     for method in _methods(settings):
-        if method not in _BUILT_IN or (method == "evolve" and _plugins(settings, "generator")):
-            continue  # a generator replaces the drawing program
-        if _contained(settings) or "drawing=pictures" in settings["config"].get("start_settings", ""):
-            continue
-        what = _BUILT_IN[method].format(settings=_drawing(settings["config"]))
-        inputs.append({"what": what, "origin": "part of the program", "tuned": _GLYPHS_TUNED})
+        if method["own_input"] and not (public["kind"] != "none" and method["releases_public"]):
+            inputs.append({**method["own_input"], "origin": authors.get(method["name"], "part of the program")})
     for entry in _plugins(settings, *_PRETRAINED):
         about = {fact: entry[fact] for fact in ("source", "weights", "licence")}
         origin = f"trained on: {entry['trained_on']} (as its author states)"
@@ -207,15 +176,16 @@ def public_inputs(settings: dict[str, Any]) -> list[dict[str, Any]]:
 
 def _contained(settings: dict[str, Any]) -> str:
     """Say that the release contains the public records; empty: it does not."""
-    method, config = settings["method"], settings["config"]
-    setting = _LABELS_PUBLIC.get(method)
-    if settings["public"]["kind"] == "none":
-        return ""
-    if setting is not None and (not setting or config.get(setting)):
-        return f". {MODEL} contains these pictures as they are, and its samples are these pictures with other labels"
-    if method == "moments" and config.get(_PUBLIC_DETAIL):
-        return f". {MODEL} contains these pictures as they are, and each sample has the fine detail of one of them"
-    return ""
+    if settings["public"]["kind"] != "none" and "methods" not in settings:
+        return f". Whether {MODEL} contains these pictures, {_NOT_SAID}"
+    how = _how_contained(settings)
+    return f". {MODEL} contains these pictures as they are, and {how}" if how else ""
+
+
+def _how_contained(settings: dict[str, Any]) -> str:
+    """Say how the release contains the public records, as the method words it; empty: it does not, or there are none."""
+    how = "" if settings["public"]["kind"] == "none" else str(_methods(settings)[0]["releases_public"])
+    return f"{how} (as the author of the plug-in states)" if how and _plugins(settings, "method") else how
 
 
 def _plugins(settings: dict[str, Any], *kinds: str) -> list[dict[str, str]]:
@@ -230,16 +200,11 @@ def _plugin(entry: dict[str, str]) -> str:
     return f"the {entry['kind']} {entry['name']} ({entry['package']} {entry['version']})"
 
 
-def _methods(settings: dict[str, Any]) -> list[str]:
-    """Name the method and, where it has a starting generator, the method of that."""
-    start = settings["config"].get("start", "")
-    return [settings["method"], *([start] if start else [])]
-
-
-def _drawing(config: dict[str, Any]) -> str:
-    if "drawing" in config:
-        return f"the setting drawing = {config['drawing']}"
-    return f"the settings {config['start_settings']}" if config.get("start_settings") else "its default settings"
+def _methods(settings: dict[str, Any]) -> list[dict[str, Any]]:
+    """What the method says of itself and, where it has a starting generator, the method of that (`Job.facts`)."""
+    bounds_units = f"how their joint contribution is bounded, {_NOT_SAID}"
+    unsaid = {"name": settings["method"], "bounds_units": bounds_units, "releases_public": "", "own_input": {}}
+    return list(settings.get("methods", [unsaid]))
 
 
 def _data(settings: dict[str, Any]) -> str:
@@ -330,6 +295,12 @@ def adds_up(settings: dict[str, Any]) -> str:
     if accounts is None:
         return f"{text} No budget log counts this run."
     count = accounts["earlier_runs"]
+    if accounts.get("unnamed"):
+        return (
+            f"{text} These records had no name: they were in memory, and the card has no data_set. So no earlier run could be "
+            "recognised by name, and none is counted here. The data owner's budget log also compares a digest of the records. "
+            "It recognises the same records only, not a version with one record more. What it found is private."
+        )
     if count == 0:
         return f"{text} When this run began, its budget log held no earlier run under this name."
     sum_ = Guarantee.from_json(accounts["together"])

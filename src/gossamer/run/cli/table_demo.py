@@ -18,8 +18,9 @@ from gossamer.events import Sink, note
 from gossamer.lazy import Lazy
 from gossamer.privacy.certificate.certificate import CONFIG
 from gossamer.run.evaluation.evaluate import evaluate, lines
+from gossamer.run.release.contents import TABLE_SET
 from gossamer.run.release.release import release
-from gossamer.run.release.verify import TABLE_SET, verify
+from gossamer.run.release.verify import verify
 from gossamer.run.storage.run_folder import ACCOUNTS, REPORT, SUMS, RunFolder
 from gossamer.run.training.fit import fit
 

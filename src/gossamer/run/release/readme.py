@@ -9,7 +9,7 @@ from gossamer.privacy.certificate.certificate import Certificate
 from gossamer.privacy.certificate.declarations import ATTACKS, CHOICES, NOT_DECLARED, QUESTIONS
 from gossamer.privacy.certificate.statements import is_table
 from gossamer.privacy.guarantee import in_full, rounded_up
-from gossamer.run.release.standalone_loader import contains_public, has_soft_labels, labels_public
+from gossamer.run.release.standalone_loader import has_soft_labels
 from gossamer.run.report.wording import release_in_words
 
 _LOAD = """import load  # load.py of this folder, which needs PyTorch and safetensors
@@ -59,18 +59,13 @@ def readme(certificate: Certificate, *, samples: int, no_loader: str, classifies
 def _description(certificate: Certificate) -> str:
     card, declared = certificate.card, certificate.declared
     if is_table(card):
-        made, kind = f"rows with {len(card['column'])} columns", "rows"
+        made, origin = f"rows with {len(card['column'])} columns", "All of its rows are synthetic."
     else:
         size = " x ".join(map(str, card["shape"]))
         made = f"pictures of {size} (channels, height, width) with labels 0 to {card['classes'] - 1}"
-        kind = "pictures"
-    origin = f"All of its {kind} are synthetic."
-    if labels_public(certificate):
-        origin = (
-            "Its pictures are the public records of the run. The run labelled them, from noisy queries on the records."
-        )
-    elif contains_public(certificate):
-        origin += " Each has the fine detail of one public record of the run, and the file contains these records as they are."
+        origin = "All of its pictures are synthetic."
+    if contains := certificate.facts["contains_public"]:
+        origin = f"The file contains the public pictures of the run as they are, and {contains}."
     about = [
         f"`model.safetensors` is a generator of {made}. It was trained on {certificate.created}. Method: "
         f"{METHODS[certificate.method].title}. {origin} The sections below say how much they may "

@@ -14,16 +14,14 @@ from gossamer.lazy import Lazy
 from gossamer.privacy.certificate.certificate import CERTIFICATE, Certificate, sha256
 from gossamer.privacy.certificate.declarations import declare
 from gossamer.privacy.ledger import PrivacyLedger
-from gossamer.run.release import signing
+from gossamer.run.release import contents, signing
+from gossamer.run.release.contents import RELEASED_BY, SAMPLE_SET, TABLE_SET
 from gossamer.run.release.readme import readme
 from gossamer.run.release.standalone_loader import classifies, loadable
 from gossamer.run.release.verify import (
     LOADER,
     MAY_HAVE,
     README,
-    RELEASED_BY,
-    SAMPLE_SET,
-    TABLE_SET,
     Verdict,
     is_release,
     read_sums,
@@ -203,7 +201,7 @@ def _fill(folder: Path, partial: Path, answers: dict[str, Any], samples: int) ->
     for name in RELEASED:
         if name != SAMPLES:
             write_atomically(partial / name, (folder / name).read_bytes())
-    certificate = _certified(partial, answers)
+    certificate = _certified(partial, answers, {contents.DRAWN_ON: contents.drawn_on()} if samples else {})
     if (folder / EVENTS).is_file():
         shutil.copyfile(folder / EVENTS, partial / EVENTS)
     try:
@@ -216,10 +214,11 @@ def _fill(folder: Path, partial: Path, answers: dict[str, Any], samples: int) ->
     more = [README]
     if samples:
         name = TABLE_SET if generator.card.kind == "table" else SAMPLE_SET
+        drawn = generator.stream(samples, seed=contents.samples_seed(certificate))
         if name == TABLE_SET:
-            table_samples.write_table_samples(partial / name, generator.stream(samples))
+            table_samples.write_table_samples(partial / name, drawn)
         else:
-            writers.write_samples(partial / name, generator.stream(samples), count=samples)
+            writers.write_samples(partial / name, drawn, count=samples)
         (partial / name).chmod(0o644)
         more.append(name)
     text, cannot = loadable(certificate)
@@ -232,12 +231,12 @@ def _fill(folder: Path, partial: Path, answers: dict[str, Any], samples: int) ->
     write_atomically(partial / SUMS, sums)
 
 
-def _certified(partial: Path, answers: dict[str, Any]) -> Certificate:
-    """The certificate of the run, in today's format, with what is declared."""
+def _certified(partial: Path, answers: dict[str, Any], drawn: dict[str, str]) -> Certificate:
+    """The certificate of the run, in today's format, with what is declared. drawn: what drew the samples, if there are any."""
     old, folder = Certificate.load(partial), RunFolder(partial)
     new = Certificate.build(
         PrivacyLedger.load(folder.file(old.ledger["file"])), folder.config(), model_sha256=old.model["sha256"],
-        versions={**old.versions, RELEASED_BY: with_source()}, created=old.created, declared=answers,
+        versions={**old.versions, RELEASED_BY: with_source(), **drawn}, created=old.created, declared=answers,
     )  # fmt: skip
     new.save(partial)
     return new

@@ -114,7 +114,7 @@ def _message(payload: dict[str, Any]) -> bytes:
 
 def _read(path: Path) -> dict[str, Any] | None:
     """A signature as `sign` writes it, or None. Raises FileNotFoundError if there is no such file."""
-    if path.is_symlink() or path.is_dir():
+    if path.is_symlink() or (path.exists() and not path.is_file()):  # a pipe would never end
         return None
     with path.open("rb") as file:
         content = file.read(_LARGEST)

@@ -167,16 +167,8 @@ def has_soft_labels(certificate: Certificate) -> bool:
 
 def labels_public(certificate: Certificate) -> bool:
     """Whether the samples of a release are the public records of its run."""
-    return METHODS[certificate.method].labels_public(certificate.config) and _had_public(certificate)
-
-
-def contains_public(certificate: Certificate) -> bool:
-    """Whether a release contains the public records of its run."""
-    return METHODS[certificate.method].releases_public(certificate.config) and _had_public(certificate)
-
-
-def _had_public(certificate: Certificate) -> bool:
-    return any("records" in entry for entry in certificate.facts.get("public_inputs", []))
+    had_public = any("records" in entry for entry in certificate.facts.get("public_inputs", []))
+    return METHODS[certificate.method].labels_public(certificate.config) and had_public
 
 
 def is_same(actual: bytes, written: str, *, strokes: bool = True) -> bool:

@@ -2,8 +2,8 @@
 
 A release names its files in SHA256SUMS, in the form of `sha256sum --check`. A RUN has no such file: every `evaluate` and
 `attack` rewrites its report, and neither report nor pictures are part of the guarantee. README and loader of a release
-follow from its certificate: they are written again and compared. What follows from nothing in the folder is listed as not
-checked.
+follow from its certificate: they are written again and compared. `contents.py` looks into the model and the samples. What
+follows from nothing in the folder is listed as not checked.
 """
 
 import dataclasses
@@ -11,23 +11,32 @@ import math
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from gossamer import notebook, plugins
-from gossamer.data.readers import npz
 from gossamer.data.tables.any_card import card_from
-from gossamer.data.tables.csv_rows import rows_of
-from gossamer.errors import DataError, GossamerError, RequestError, RunFolderError
+from gossamer.errors import DataError, GossamerError, LedgerDamaged, RequestError, RunFolderError
 from gossamer.methods import METHODS, method_of
 from gossamer.methods.registry import plugins_of
 from gossamer.privacy.accounting import federated
 from gossamer.privacy.certificate import certificate
-from gossamer.privacy.certificate.certificate import CERTIFICATE, CONFIG, FORMAT, LEDGER, Certificate, sha256
+from gossamer.privacy.certificate.certificate import (
+    CERTIFICATE,
+    CONFIG,
+    CONFIG_FORMAT,
+    FORMAT,
+    LEDGER,
+    Certificate,
+    content,
+    sha256,
+)
+from gossamer.privacy.certificate.declarations import is_past
 from gossamer.privacy.certificate.figures import purposes
 from gossamer.privacy.certificate.statements import MODEL, is_table, noise
 from gossamer.privacy.guarantee import RELATION_NAMES, Guarantee
 from gossamer.privacy.ledger import PrivacyLedger, merge
-from gossamer.run.release import signing
+from gossamer.run.release import contents, signing
+from gossamer.run.release.contents import RELEASED_BY, SAMPLE_SET, TABLE_SET
 from gossamer.run.release.readme import readme
 from gossamer.run.release.standalone_loader import EARLIER, classifies, is_same, loadable
 from gossamer.run.report.audit_record import audited, refuted, said_by
@@ -45,25 +54,23 @@ from gossamer.run.storage.run_folder import (
     SUMS,
     TENSORBOARD,
     RunFolder,
+    today,
 )
 from gossamer.run.storage.versions import with_source
 from gossamer.run.validation import checked_arguments
 
-README, LOADER, SAMPLE_SET = "README.md", "load.py", "samples.npz"
-TABLE_SET = "samples.csv"
-"""The samples in the release of a table."""
+if TYPE_CHECKING:
+    from gossamer.methods.synthesizer import Synthesizer
+
+README, LOADER = "README.md", "load.py"
 MAY_HAVE = (README, LOADER, SAMPLE_SET, TABLE_SET)
 """What a release may hold besides."""
-RELEASED_BY = "release"
-"""Key, in the versions of a certificate, of the Gossamer that wrote the release; another version may have trained."""
 NOT_CHECKED = {
     MODEL: "whether it came from the queries in the ledger. For this, you rely on the signer.",
     CERTIFICATE: "created, versions and declared; epsilon and mu beyond six digits.",
     CONFIG: "whether the data card and the count of earlier runs are true.",
     REPORT: "whether it agrees with the certificate.",
     SAMPLES: "whether the generator drew it.",
-    SAMPLE_SET: "whether the generator drew it.",
-    TABLE_SET: "whether the generator drew it.",
 }
 """What is not checked, by the file."""
 INTERNAL = (METRICS, ATTACKS, EVENTS, PRIVATE, TENSORBOARD)
@@ -146,10 +153,21 @@ def verify(run: str | Path, *, key: str | None = None) -> Verdict:
             )
             notes += filter(None, [checked.statement and f"in the words of this version: {checked.statement}"])
             notes += [f"{LEDGER}: {noise(checked.ledger)}."] * (checked.ledger.noise[0] == 1)
-        if is_release(folder.path) and not problems and not not_installed:
-            edited, not_compared = _pages(folder.path, Certificate.of(checked.stated))
-            problems, not_checked = problems + edited, not_checked + not_compared
-    except RunFolderError as error:
+        if not problems and is_past(checked.stated.get("declared", {}), today()):
+            last = f"this release was to be used until {checked.stated['declared']['expires']}"
+            notes.append(f"Expired: {last}. Ask for a newer one. What its guarantee says still holds.")
+        if not problems and not not_installed and _is_edited(checked.settings or {}):
+            not_checked.append(
+                f"{CONFIG}: what the method says of itself, because its plug-in has another source here."
+            )
+        if not problems and not not_installed:
+            certified = Certificate.of(checked.stated)
+            generator, problems, not_compared = contents.of_model(folder.path, certified)
+            not_checked += not_compared
+            if is_release(folder.path) and not problems:
+                problems, not_compared = _pages(folder.path, certified, generator)
+                not_checked += not_compared
+    except (LedgerDamaged, RunFolderError) as error:
         problems.append(str(error))
     except OSError as error:
         problems.append(f"{Path(error.filename or folder.path).name} cannot be read ({error.strerror}).")
@@ -180,10 +198,23 @@ def _plugin_notes(settings: Mapping[str, Any]) -> list[str]:
         package = f"{entry['package']} {entry['version']}" if known else "of no package"
         about = f"{entry['kind']} {entry['name']} ({package})"
         notes.append(f"The {about} is a plug-in, which Gossamer did not review.")
-        with suppress(RequestError):  # it is not installed here
-            if plugins.origin(cast(plugins.Kind, entry["kind"]), entry["name"]).source != entry["source"]:
-                notes.append(f"The {about} has another source here than when the run began.")
+        if _has_other_source(entry):
+            notes.append(f"The {about} has another source here than when the run began.")
     return notes
+
+
+def _has_other_source(entry: Mapping[str, str]) -> bool:
+    """Whether a plug-in is installed here, and not as it was when the run began."""
+    with suppress(RequestError):  # it is not installed here
+        return plugins.origin(cast(plugins.Kind, entry["kind"]), entry["name"]).source != entry["source"]
+    return False
+
+
+def _is_edited(settings: Mapping[str, Any]) -> bool:
+    """Whether a method of the run is a plug-in with another source here, which may say other things of itself."""
+    return any(
+        entry["kind"] == "method" and _has_other_source(entry) for entry in plugins.stated(settings.get("plugins", []))
+    )
 
 
 def _settings(settings: dict[str, Any], ledger: PrivacyLedger, guarantees: list[dict[str, Any]]) -> list[str]:
@@ -219,6 +250,10 @@ def _settings(settings: dict[str, Any], ledger: PrivacyLedger, guarantees: list[
             (settings.get("components", planned) == planned, "its components are not the phases of these settings."),
             (named == plugins_of(job), "its plugins are not those of these settings."),
             (
+                settings.get("format") != CONFIG_FORMAT or settings["methods"] == job.facts or _is_edited(settings),
+                "what it says of the method is not what the method says of these settings.",
+            ),
+            (
                 merge(job.plan) == merge(ledger.plan),
                 f"these settings lead to another plan than the one that line 2 of {LEDGER} reserves.",
             ),
@@ -239,8 +274,8 @@ def _is_enough(accounts: dict[str, Any] | None, own: dict[str, Any]) -> bool:
     return bool(sum_.delta == own["delta"] and sum_.epsilon >= own["epsilon"] * (1 - _SUM_TOLERANCE))
 
 
-def _pages(folder: Path, certificate: Certificate) -> tuple[list[str], list[str]]:
-    """What is wrong with README and loader of a release, which follow from the certificate; and what was not compared."""
+def _pages(folder: Path, certificate: Certificate, generator: "Synthesizer | None") -> tuple[list[str], list[str]]:
+    """What is wrong with README, loader and samples of a release, and what was not compared."""
     problems, not_compared, actual = [], [], b""
     text, cannot = loadable(certificate)
     ours = certificate.versions.get(RELEASED_BY) == with_source()
@@ -250,7 +285,7 @@ def _pages(folder: Path, certificate: Certificate) -> tuple[list[str], list[str]
     if loads and METHODS.is_plugin(certificate.method):
         problems.append(f"{LOADER} is not part of this release: Gossamer writes none for a method that is a plug-in.")
     elif loads:
-        actual = (folder / LOADER).read_bytes()
+        actual = content(folder / LOADER)
         if text and is_same(actual, text):
             pass
         elif text and is_same(actual, text, strokes=False):
@@ -266,18 +301,19 @@ def _pages(folder: Path, certificate: Certificate) -> tuple[list[str], list[str]
     table = is_table(certificate.card)
     if (foreign := SAMPLE_SET if table else TABLE_SET) in listed:
         problems.append(f"{foreign} is not part of this release, which is of {'a table' if table else 'pictures'}.")
-    try:
-        if table and TABLE_SET in listed:
-            samples = rows_of(folder / TABLE_SET)
-        else:
-            samples = len(npz.member(folder / SAMPLE_SET, "labels")) if SAMPLE_SET in listed else 0
-    except (DataError, TypeError):  # TypeError: a number in place of an array
-        return [*problems, f"{TABLE_SET if table else SAMPLE_SET} does not hold samples."], not_compared
+    samples, name = 0, TABLE_SET if table else SAMPLE_SET
+    if name in listed:
+        try:
+            samples = contents.count_samples(folder, certificate)
+        except DataError:
+            return [*problems, f"{name} does not hold samples."], not_compared
+        wrong, not_drawn = contents.of_samples(folder, certificate, generator, samples)
+        problems, not_compared = problems + wrong, not_compared + not_drawn
     wants_classifier = classifies(text or actual.decode(errors="replace"))
     page = readme(
         certificate, samples=samples, no_loader="" if loads else cannot or EARLIER, classifies=wants_classifier
     )
-    if README not in listed or (folder / README).read_bytes() != page.encode():
+    if README not in listed or content(folder / README) != page.encode():
         problems.append(f"{README} is missing, or not the page that the certificate leads to.")
     return problems, not_compared
 

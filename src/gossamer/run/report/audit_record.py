@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from gossamer.errors import RunFolderError
+from gossamer.privacy.certificate.certificate import content
 from gossamer.privacy.certificate.declarations import NOT_DECLARED
 from gossamer.run.storage.run_folder import AUDIT
 
@@ -58,7 +59,7 @@ def _of(folder: Path) -> dict[str, Any]:
     if not (folder / AUDIT).is_file():
         return {}
     try:
-        return dict(json.loads((folder / AUDIT).read_text(encoding="utf-8")))
+        return dict(json.loads(content(folder / AUDIT)))
     except (ValueError, TypeError) as error:
         raise RunFolderError(_damaged(folder, error)) from error
 

@@ -211,6 +211,8 @@ def _check(request: Request, folder: RunFolder, *, public: bool, device: str) ->
         RunFolderError: if the folder is taken or its disk is too small.
     """
     job = request.job
+    with asked(job.method.name):
+        _ = job.facts  # refused now if they are no words for a certificate
     if public:
         check_takes_public(job)
     elif job.needs_public:
@@ -252,7 +254,10 @@ def _log_start(run: TrainingRun, request: Request, facts: DataFacts, sources: Da
     if facts.one_shade:
         run.log(NEARLY_CONSTANT)
     if facts.public["kind"] != "none" and run.job.releases_public:
-        run.log("The release will contain the public pictures as they are. Check that their licence allows this.")
+        run.log(
+            f"The release will contain the public pictures as they are: {run.job.releases_public}. Check that their licence "
+            "allows this."
+        )
     for kind, name in run.job.pretrained:
         if plugins.origin(kind, name).trained_on == plugins.NOT_KNOWN:
             run.log(

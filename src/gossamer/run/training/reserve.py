@@ -12,7 +12,7 @@ from gossamer.methods.registry import plugins_of
 from gossamer.privacy.certificate.certificate import CONFIG, CONFIG_FORMAT, LEDGER, sha256
 from gossamer.privacy.certificate.figures import purposes
 from gossamer.run.budget.entry import add_entry, budget_log_at, charge_of, new_run_id
-from gossamer.run.storage.data_sources import DataFacts, DataSources
+from gossamer.run.storage.data_sources import IN_MEMORY, DataFacts, DataSources
 from gossamer.run.storage.versions import versions
 from gossamer.run.training.training_run import TrainingRun
 
@@ -54,7 +54,10 @@ def reserve(
         **(private or {}),
     }
 
+    unnamed = {} if run.job.card.data_set or not sources.data.startswith(IN_MEMORY) else {"unnamed": True}
+
     def write(log_facts: dict[str, Any] | None, session: str) -> None:
+        log_facts = log_facts and {**log_facts, **unnamed}
         folder.create({**config_json, "accounts": log_facts}, source_json)
         ledger.create(folder.file(LEDGER), settings=sha256(folder.file(CONFIG)), session=session)
 
@@ -91,6 +94,7 @@ def _config_json(run: TrainingRun, facts: DataFacts) -> dict[str, Any]:
         "public": facts.public,
         "units": facts.units,
         "tensorboard": run.with_tensorboard,
+        "methods": run.job.facts,
         "components": purposes([(phase.name, phase.plan) for phase in run.job.phases]),
         "versions": versions(),
         **({"plugins": [plugins.origin(*named).to_json() for named in named_plugins]} if named_plugins else {}),

@@ -1,0 +1,175 @@
+"""What the model and the samples of a folder hold: no more than the generator, and what it draws.
+
+The folder may be a stranger's. So sizes are compared before anything is read or inflated, and memory stays in proportion to the
+files as they are on disk.
+"""
+
+import itertools
+import json
+import platform
+import tempfile
+import warnings
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from gossamer.data.readers import npz
+from gossamer.data.tables.csv_rows import rows_of
+from gossamer.errors import DataError, LedgerDamaged, RunFolderError
+from gossamer.lazy import Lazy
+from gossamer.privacy.certificate.certificate import FORMAT, Certificate
+from gossamer.privacy.certificate.statements import MODEL, is_table
+from gossamer.run.storage.versions import versions, with_source
+
+if TYPE_CHECKING:
+    import torch
+
+    from gossamer.data.tables import samples as table_samples
+    from gossamer.methods import synthesizer
+else:
+    torch, synthesizer = Lazy("torch"), Lazy("gossamer.methods.synthesizer")
+    table_samples = Lazy("gossamer.data.tables.samples")
+
+SAMPLE_SET = "samples.npz"
+TABLE_SET = "samples.csv"
+"""The samples in the release of a table."""
+RELEASED_BY, DRAWN_ON = "release", "samples"
+"""Keys in the versions of a certificate: the Gossamer that wrote the release, and the machine that drew its samples."""
+MOST_HEADER = 2**22
+"""Bytes of the header of a model, which names its tensors."""
+_MOST_ROWS = 100_000
+"""Rows of a table that are drawn again. Of pictures it is the first piece."""
+_TYPES = {"float": "F", "bfloat": "BF", "int": "I", "uint": "U", "bool": "BOOL", "complex": "C"}
+"""How safetensors calls a type, before the number of its bits."""
+
+
+def samples_seed(certificate: Certificate) -> int:
+    """The seed of the samples in a release. It follows from the model: nobody picks samples, and anyone can draw them again."""
+    return int(certificate.model["sha256"][:15], 16)
+
+
+def drawn_on() -> str:
+    """What decides the last digits of samples: PyTorch, the kind of processor, and the number of threads."""
+    processor = f"{platform.machine()} {torch.backends.cpu.get_cpu_capability()}"
+    return f"torch {versions()['torch']}, {processor}, threads {torch.get_num_threads()}"
+
+
+def model_tensors(path: Path) -> dict[str, str]:
+    """The type of each tensor of a safetensors file, by its name. Reads the header only.
+
+    Raises:
+        LedgerDamaged: if the file has anything besides tensors: metadata, other entries, bytes that belong to no tensor.
+    """
+    with path.open("rb") as file:
+        length = int.from_bytes(file.read(8), "little")
+        text = file.read(length) if length <= MOST_HEADER else b""
+    entries: Any = None
+    try:
+        entries = json.loads(text)
+        at, types = 0, {}
+        for name, entry in sorted(entries.items(), key=lambda item: item[1]["data_offsets"]):
+            if entry.keys() != {"dtype", "shape", "data_offsets"} or entry["data_offsets"][0] != at:
+                raise ValueError(name)
+            at, types[name] = entry["data_offsets"][1], str(entry["dtype"])
+        written = json.dumps(entries, separators=(",", ":"), ensure_ascii=False).encode()
+        if (
+            8 + length + at != path.stat().st_size
+            or text[: len(written)] != written
+            or text[len(written) :].strip(b" ")
+        ):
+            raise ValueError("more than tensors")
+    except (ValueError, TypeError, KeyError, IndexError, AttributeError, RecursionError):
+        more = "metadata" if isinstance(entries, dict) and "__metadata__" in entries else "something besides tensors"
+        raise LedgerDamaged(f"{MODEL} holds {more}, or is damaged: Gossamer writes tensors only.") from None
+    return types
+
+
+def of_model(folder: Path, certificate: Certificate) -> "tuple[synthesizer.Synthesizer | None, list[str], list[str]]":
+    """The generator of a folder, what is wrong with its file, and what was not compared.
+
+    Names, shapes and types of the tensors follow from method, settings and card. None: the generator cannot be made here.
+    """
+    try:
+        stored = model_tensors(folder / MODEL)
+    except LedgerDamaged as error:
+        return None, [str(error)], []
+    try:
+        with warnings.catch_warnings():  # of plug-ins, of which `verify` speaks
+            warnings.simplefilter("ignore")
+            generator = synthesizer.Synthesizer.load(folder)
+    except synthesizer.PluginMissing as error:
+        return None, [], [f"{MODEL}: names and shapes of its tensors. {error}"]
+    except RunFolderError as error:
+        if (certificate.format, certificate.versions.get("gossamer")) == (FORMAT, versions()["gossamer"]):
+            return None, [str(error)], []
+        return None, [], [f"{MODEL}: names and shapes of its tensors, because another version of Gossamer wrote it."]
+    for name, value in generator.net.state_dict().items():
+        kind = str(value.dtype).removeprefix("torch.")
+        letters = kind.rstrip("0123456789")
+        if stored[name] != _TYPES.get(letters, letters) + kind.removeprefix(letters):
+            return None, [f"{MODEL} holds numbers of another type than the generator's."], []
+    return generator, [], []
+
+
+def count_samples(folder: Path, certificate: Certificate) -> int:
+    """The number of samples in a release that has some. Raises DataError: the file does not hold samples."""
+    if is_table(certificate.card):
+        return rows_of(folder / TABLE_SET)
+    return npz.head(folder / SAMPLE_SET, "labels", 0, (), np.dtype(np.int64))[0]
+
+
+def of_samples(
+    folder: Path, certificate: Certificate, generator: "synthesizer.Synthesizer | None", count: int
+) -> tuple[list[str], list[str]]:
+    """Draw the samples of a release again. What is wrong with the file, and what was not compared.
+
+    Samples may differ in their last digits between machines. So they are refused only if the same version drew them here.
+    """
+    name = TABLE_SET if is_table(certificate.card) else SAMPLE_SET
+    unknown = f"{name}: whether the generator drew it"
+    if generator is None:
+        return [], [f"{unknown}, because the generator cannot be made here."]
+    if generator.job.method.samples_on_gpu:
+        return [], [f"{unknown}, because drawing again takes long."]
+    pieces = generator.stream(count, seed=samples_seed(certificate))
+    try:
+        drawn, same = (_same_rows if name == TABLE_SET else _same_pictures)(folder / name, pieces, count)
+    except DataError as error:
+        return [str(error)], []
+    if same:
+        return [], [f"{unknown} beyond the first {drawn:,}."] * (drawn < count)
+    machine = certificate.versions.get(DRAWN_ON, "an earlier version of Gossamer")
+    if certificate.versions.get(RELEASED_BY) == with_source() and machine == drawn_on():
+        return [f"{name} is not what the generator draws with the seed of this release."], []
+    return [], [f"{unknown}. It differs from what is drawn here, which may be rounding. It was drawn by: {machine}."]
+
+
+def _same_rows(path: Path, pieces: Any, count: int) -> tuple[int, bool]:
+    """How many rows were drawn again, and whether the file begins with them, and ends with them if they are all."""
+    few = list(itertools.islice(pieces, _MOST_ROWS // synthesizer.ROWS))
+    drawn = sum(map(len, few))
+    with tempfile.TemporaryDirectory() as scratch, path.open("rb") as file:
+        again = Path(scratch) / TABLE_SET
+        table_samples.write_csv(again, few)
+        expected = again.read_bytes()
+        return drawn, file.read(len(expected)) == expected and (drawn < count or not file.read(1))
+
+
+def _same_pictures(path: Path, pieces: Any, count: int) -> tuple[int, bool]:
+    """How many pictures were drawn again, and whether the file begins with them. Raises DataError: it holds other arrays."""
+    piece = next(pieces)
+    arrays = {"images": piece.images, "labels": piece.labels, "probabilities": piece.probabilities}
+    arrays = {key: array for key, array in arrays.items() if array is not None}
+    lengths = dict.fromkeys(arrays, count)
+    if piece.class_names:
+        arrays["class_names"], lengths["class_names"] = np.array(piece.class_names), len(piece.class_names)
+    if sorted(npz.keys(path)) != sorted(arrays):
+        raise DataError(f"{path.name} holds other arrays than {', '.join(arrays)}.")
+    same = True
+    for key, array in arrays.items():
+        length, first = npz.head(path, key, len(array), array.shape[1:], array.dtype)
+        if length != lengths[key]:
+            raise DataError(f"{path.name} holds arrays of different lengths.")
+        same = same and np.array_equal(first, array)
+    return len(piece), same
