@@ -1132,7 +1132,7 @@ Mutant("ranks: every rank adds noise", "privacy/distributed.py", "        total 
     Mutant("numbers that were guessed are dates", "data/tables/encode.py", "        of_dates = _NUMBERS + _TIMES if column.format else _NUMBERS\n", "        of_dates = _TIMES if column.format else ()\n", f"{ONE_ROW} -k odd_cell"),
     Mutant("dates that were guessed have another form than the card says", "data/tables/encode.py", "_NUMBERS + _TIMES if column.format else _NUMBERS", "_NUMBERS", f"{ONE_ROW} -k odd_cell"),
     Mutant("a frame counts as a file", "data/tables/read.py", "Encoder(card, faults, guessed=not is_place(source)), Filling()", "Encoder(card, faults), Filling()", f"{ONE_ROW} -k odd_cell"),
-    Mutant("a time in another zone is on another day as text", "data/tables/encode.py", "_EPOCH.replace(tzinfo=zone)).days", "_EPOCH.replace(tzinfo=day.tzinfo)).days", f"{ONE_ROW} -k odd_cell"),
+    Mutant("a time in another zone is on another day as text", "data/tables/encode.py", "None if time.tzinfo is None else datetime.UTC)).days", "time.tzinfo)).days", f"{ONE_ROW} -k odd_cell"),
     Mutant("single precision is rounded beside a text", "data/tables/encode.py", "        value = float(value)  # of single", "        value = str(value)  # of single", f"{ONE_ROW} -k single"),
     Mutant("true is a number alone where all others are true or false", "data/tables/encode.py", "(math.nan, fault) if word is None else (float(word), 0)", "(math.nan, fault)", f"{ONE_ROW} -k odd_cell"),
     Mutant("errors of spreadsheets are missing in columns of numbers alone", "data/units.py", "\"-nan\", \"#n/a\", \"#na\",", "\"-nan\",", f"{ONE_ROW} -k odd_cell"),

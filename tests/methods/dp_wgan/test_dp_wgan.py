@@ -29,7 +29,7 @@ from gossamer.privacy.ledger import PrivacyLedger
 from gossamer.privacy.mechanisms.gaussian import GroupedGaussianSum
 from gossamer.privacy.per_sample_gradients.answers import norms
 from gossamer.privacy.per_sample_gradients.penalty import PenaltyGradient, penalised_losses
-from gossamer.privacy.per_sample_gradients.points import Points
+from gossamer.privacy.per_sample_gradients.tangents import Points
 from gossamer.privacy.random.noise import Rng
 
 plan = DpWgan().plan

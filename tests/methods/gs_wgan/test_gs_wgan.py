@@ -28,7 +28,7 @@ from gossamer.privacy.confined import Confined
 from gossamer.privacy.ledger import PrivacyLedger
 from gossamer.privacy.mechanisms.sanitized_rows import SanitizedRows
 from gossamer.privacy.per_sample_gradients.penalty import penalised_losses
-from gossamer.privacy.per_sample_gradients.points import Points
+from gossamer.privacy.per_sample_gradients.tangents import Points
 from gossamer.privacy.random.noise import Rng
 from gossamer.run.cli.main import main
 from gossamer.run.training import checkpoint

@@ -27,7 +27,6 @@ from gossamer.privacy.per_sample_gradients.gradients import PerRecordGradient, T
 from gossamer.privacy.per_sample_gradients.layers import taps
 from gossamer.privacy.per_sample_gradients.layers.linear import Linear
 from gossamer.privacy.per_sample_gradients.penalty import PenaltyGradient
-from gossamer.privacy.per_sample_gradients.points import Points
 from gossamer.privacy.per_sample_gradients.precision import full_precision
 from gossamer.privacy.per_sample_gradients.rounding import (
     SLACK,
@@ -39,6 +38,7 @@ from gossamer.privacy.per_sample_gradients.rounding import (
     roundings,
     square_norms,
 )
+from gossamer.privacy.per_sample_gradients.tangents import Points
 from gossamer.privacy.queries import Bounds
 
 ONE = Bounds(norms=(1.0,))

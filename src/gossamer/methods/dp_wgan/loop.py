@@ -22,7 +22,7 @@ from gossamer.privacy.mechanisms.gaussian import GroupedGaussianSum, PoissonGaus
 from gossamer.privacy.mechanisms.quantiles import SharesBelow, moved
 from gossamer.privacy.per_sample_gradients.answers import norms
 from gossamer.privacy.per_sample_gradients.penalty import PenaltyGradient
-from gossamer.privacy.per_sample_gradients.points import Points
+from gossamer.privacy.per_sample_gradients.tangents import Points
 from gossamer.privacy.queries import Bounds
 
 PENALTY = 10.0

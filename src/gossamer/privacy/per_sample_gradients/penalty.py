@@ -21,9 +21,8 @@ from torch import Tensor, nn
 from gossamer.errors import RequestError
 from gossamer.privacy.per_sample_gradients.answers import AnyBatch, Form, Gradients, Memory, refusal
 from gossamer.privacy.per_sample_gradients.clipping import ordinary_gradient, summed_calls
-from gossamer.privacy.per_sample_gradients.points import Points
 from gossamer.privacy.per_sample_gradients.refusals import check_module
-from gossamer.privacy.per_sample_gradients.tangents import penalty_calls
+from gossamer.privacy.per_sample_gradients.tangents import Points, penalty_calls
 from gossamer.privacy.per_sample_gradients.tape import TapeError
 from gossamer.privacy.per_sample_gradients.uses import Call
 

@@ -8,13 +8,14 @@ do not depend on x (labels), have none.
 
 import functools
 import warnings
+from dataclasses import dataclass
 
 import torch
 import torch.autograd.forward_ad as fwd
 from torch import Tensor, nn
 
+from gossamer.errors import RequestError
 from gossamer.privacy.per_sample_gradients.answers import Memory, check_tape
-from gossamer.privacy.per_sample_gradients.points import Points
 from gossamer.privacy.per_sample_gradients.tape import Tape, TapeError, edges
 from gossamer.privacy.per_sample_gradients.uses import Call, Layer
 
@@ -33,6 +34,34 @@ _PARTS = "Cat Stack Slice Select Split SplitWithSizes Index Repeat"
 _PADDING = "ConstantPadNd ReflectionPad2D ReplicationPad2D"
 _PIECEWISE_LINEAR = frozenset(" ".join([_ACTIVATIONS, _POOLING, _SUMS, _SHAPES, _PARTS, _PADDING]).split())
 _LINEAR_IN_ONE = frozenset(("Mul", "Div", "Mm", "Bmm", "Addmm", "Mv", "Dot"))  # linear if one factor is a constant
+
+
+@dataclass(frozen=True)
+class Points:
+    """What the critic sees of n records. real, fake, between: [n, ...]; labels: [n], handed to the critic as they are."""
+
+    real: Tensor
+    fake: Tensor
+    between: Tensor
+    labels: Tensor | None = None
+
+    def __getitem__(self, which: slice) -> "Points":
+        labels = None if self.labels is None else self.labels[which]
+        return Points(self.real[which], self.fake[which], self.between[which], labels)
+
+    def __len__(self) -> int:
+        return len(self.real)
+
+    def judged(self, critic: nn.Module, images: Tensor) -> Tensor:
+        """The critic's numbers for images [n, ...] of these records, with their labels. [n]
+
+        Raises:
+            RequestError: if it gives anything else.
+        """
+        values: Tensor = critic(images) if self.labels is None else critic(images, self.labels)
+        if values.shape != (len(self),):
+            raise RequestError("the critic must give one number per record, as a vector of n")
+        return values
 
 
 def penalty_calls(critic: nn.Module, points: Points, penalty: float, memory: Memory) -> list[Call]:
