@@ -165,6 +165,11 @@ CASES = {
     ),
 }
 SLOW = (
+    ("moments, axes of the records, 3 cells, aligned", False),
+    ("evolve, letters, own label", False),
+    ("dp-mepf, start evolve, own label", False),
+    ("gs-wgan, paper", False),
+    ("gs-wgan, public start", False),
     ("moments, axes of the records, 3 cells, aligned", True),
     ("evolve, letters, own label", True),
     ("evolve, encoder", True),

@@ -13,6 +13,7 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 from pyarrow import csv, parquet
+from slowly import slow_among
 
 from gossamer.data.tables.card import TableCard
 from gossamer.data.tables.column import Column
@@ -181,6 +182,10 @@ READERS: dict[str, Callable[[str], Any]] = {
 }
 
 
+FEW = slow_among(READERS, [name for name in READERS if name.startswith("pandas,") or name == "polars, dates"])
+"""Each library once; its other ways to read are slow tests."""
+
+
 def of_dates(form: str = "") -> Column:
     bounds = (datetime.date(2031, 1, 1), datetime.date(2031, 12, 31))
     return Column(name="x", kind="date", bounds=bounds, bins=365, missing=True, outside="other", format=form)
@@ -253,7 +258,7 @@ def written(cells: list[str]) -> str:
     return "x,y\n" + "".join(f'"{cell}",1\n' if "," in cell else f"{cell},1\n" for cell in cells)
 
 
-@pytest.mark.parametrize("reader", READERS)
+@pytest.mark.parametrize("reader", FEW)
 @pytest.mark.parametrize("name", CELLS)
 @pytest.mark.filterwarnings("ignore::UserWarning")  # of pandas, on dates
 def test_an_odd_cell_changes_no_other_code(name: str, reader: str) -> None:
@@ -304,7 +309,7 @@ IDS = [
 ]
 
 
-@pytest.mark.parametrize("reader", READERS)
+@pytest.mark.parametrize("reader", FEW)
 @pytest.mark.parametrize("number", range(8))
 @pytest.mark.filterwarnings("ignore::UserWarning")
 def test_an_odd_id_changes_the_unit_of_no_other(number: int, reader: str) -> None:
