@@ -34,6 +34,7 @@ from gossamer.privacy.accounting import cost
 from gossamer.privacy.accounting.cost import smallest
 from gossamer.privacy.budget_log import FILE, BudgetLog, Charge, DataSetBudget, OpenBudgetLog
 from gossamer.privacy.certificate.certificate import Certificate
+from gossamer.privacy.confined import Confined
 from gossamer.privacy.guarantee import ADD_OR_REMOVE_ONE
 from gossamer.privacy.ledger import PrivacyLedger
 from gossamer.privacy.random.noise import Rng
@@ -286,6 +287,13 @@ def test_runs_without_a_guarantee_make_the_sum_infinite_from_then_on(place: Plac
         place.fit(place.folder / "second")
     budget(str(place.data), epsilon=100.0, delta=DELTA, allow_infinite=True, force=True)
     place.crash(1, place.folder / "second")
+
+
+def test_a_fixed_noise_seed_is_in_the_log_before_the_first_query(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Confined, "release", raising(Stopped()))
+    with pytest.raises(Stopped):
+        place.fit(rng=Rng(0, noise_seed=1))
+    assert math.isinf(smallest(place.account.spent(DELTA)).epsilon)
 
 
 def test_a_limit_says_what_it_binds_and_when_it_comes_too_late(place: Place, gossamer: Run) -> None:
