@@ -130,6 +130,14 @@ def straight_through(h: Tensor) -> Tensor:
     return h + mean - mean.detach()
 
 
+def with_fixed_features() -> nn.Module:
+    """A buffer that was computed in inference mode, which has no version."""
+    made = net()
+    with torch.inference_mode():
+        made.register_buffer("features", torch.ones(3) * 2)
+    return made
+
+
 def zero_headed() -> nn.Module:
     made = nn.Sequential(nn.Linear(SIZE, 8), nn.Linear(8, CLASSES))
     nn.init.zeros_(made[1].weight)
@@ -417,6 +425,7 @@ SEPARATE: dict[str, tuple[Callable[[], nn.Module], Loss]] = {
     ),
     "weight norm": (lambda: nn.utils.parametrizations.weight_norm(nn.Linear(SIZE, CLASSES)), cross_entropy),
     "a head of zeros": (zero_headed, cross_entropy),
+    "a buffer of inference mode": (with_fixed_features, cross_entropy),
 }
 
 

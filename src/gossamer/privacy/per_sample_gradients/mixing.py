@@ -193,7 +193,7 @@ class _Traces:
 
     def _now(self) -> Iterator[tuple[str, tuple[Tensor, int]]]:
         for name, tensor in (*self.module.named_parameters(), *self.module.named_buffers()):
-            yield name, (tensor, tensor._version)
+            yield name, (tensor, 0 if tensor.is_inference() else tensor._version)  # the former cannot be changed here
 
     def _streams(self) -> dict[str, bytes]:
         devices = {tensor.device for tensor, _ in self.tensors.values() if tensor.device.type == "cuda"}
