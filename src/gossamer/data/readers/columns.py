@@ -24,8 +24,8 @@ def unit_ids(values: Any, where: str) -> list[str]:
         where: what messages call them.
 
     Raises:
-        DataError: what is neither text nor a number, and floating-point numbers from 2^53 (in single precision from 2^24),
-            where neighbouring whole numbers have become one, and with them persons.
+        DataError: what is neither text nor a number. Floating-point numbers from 2^53, in single precision from 2^24: there
+            neighbouring whole numbers are one, and with them persons.
     """
     array = column_array(values)
     if array.ndim != 1 or array.dtype.kind in "bcmMV":

@@ -4,6 +4,8 @@ What to expect comes from measured runs on comparable pictures (`measured_runs.p
 nearest measured run. The methods are ranked by the figures of these runs. First come those whose run was about as clear as
 the one asked for, or less clear. The others follow, in steps of a factor of two by which their run was clearer. Methods
 that were measured on other pictures only come next, without a figure. Methods that were never measured come last.
+
+The file has over 400 lines, because ranking and its words follow from one candidate.
 """
 
 import math
