@@ -7,8 +7,8 @@ Clipping bounds what one record adds if the loss of a row follows from that row 
   detached or not, even where weights are zero.
 - Others with other values. They show in ranks, comparisons and counts, which drop what is not a number.
 
-A query makes the same random choices each time (`noise.rehearsal`). Two batch sizes must show the fault. So a tensor whose first
-dimension happens to be one of them is not taken for a batch.
+A query makes the same random choices each time (`noise.rehearsal`). Two batch sizes must show the fault. So a tensor whose
+first dimension happens to be one of them is not taken for a batch.
 
 It cannot find mixing at other sizes or values, or counts of integers above 1. Nor does it find random choices that follow the
 position of a row, or tensors that a network keeps outside its buffers.
