@@ -146,7 +146,7 @@ def test_the_plan_has_all_queries() -> None:
     assert len(METHODS["moments"].job({**SETTINGS, "axes_noise": 0.0}, CARD).plan) == 1
 
 
-@pytest.mark.parametrize("more", [{}, {"cells": 2, "align": True}])
+@pytest.mark.parametrize("more", [{}, pytest.param({"cells": 2, "align": True}, marks=pytest.mark.slow)])
 def test_it_reads_no_record_but_through_the_mechanism(more: dict[str, Any], tmp_path: Path) -> None:
     """Unrelated records and a mechanism that answers with noise alone: the same bits. And one record changes no public draw."""
     whole = Subject(method=METHODS["moments"], small={**SETTINGS, "axes": 5, **more})
