@@ -273,7 +273,7 @@ def test_an_odd_cell_changes_no_other_code(name: str, reader: str) -> None:
         except (ValueError, OverflowError):
             return None
         try:
-            return read_table(frame, card).codes[: len(cells), 0].tolist()  # type: ignore[no-any-return]
+            return read_table(frame, card).codes[: len(cells), 0].tolist()  # type: ignore[no-any-return]  # NumPy's tolist
         except DataError as refused:
             assert "column 'x': there are numbers or dates in place of text" in str(refused)
             return None

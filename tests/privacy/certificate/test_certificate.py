@@ -678,7 +678,7 @@ def test_no_sentence_looks_at_the_settings_of_a_method() -> None:
         def __missing__(self, key: str) -> Any:
             raise AssertionError(key)
 
-        get = __contains__ = __iter__ = __missing__  # type: ignore[assignment]
+        get = __contains__ = __iter__ = __missing__  # type: ignore[assignment]  # each way to look is refused
 
     settings = {**SETTINGS, "config": Untouched(), "public": PUBLIC, "methods": [said()]}
     ledger = PrivacyLedger(budget=math.inf, delta=1e-5)

@@ -115,13 +115,13 @@ def by_class_counts(module: nn.Module, held: Tensors) -> Tensor:
 def from_zero(module: nn.Module, held: Tensors) -> Tensor:
     """Mixes, and shows it in no value: the last layer is zero at the start."""
     h = module[0](held.parts[0])  # type: ignore[index]  # a Sequential
-    return cross_entropy(module[1:], Tensors((h - h.detach().mean(0), held.parts[1])))  # type: ignore[index]
+    return cross_entropy(module[1:], Tensors((h - h.detach().mean(0), held.parts[1])))  # type: ignore[index]  # a Sequential
 
 
 def with_later_rows(module: nn.Module, held: Tensors) -> Tensor:
     """As `from_zero`, and the last row follows itself alone."""
     h = module[0](held.parts[0]).flip(0).cumsum(0).flip(0)  # type: ignore[index]  # a Sequential
-    return cross_entropy(module[1:], Tensors((h, held.parts[1])))  # type: ignore[index]
+    return cross_entropy(module[1:], Tensors((h, held.parts[1])))  # type: ignore[index]  # a Sequential
 
 
 def straight_through(h: Tensor) -> Tensor:

@@ -153,7 +153,7 @@ def _of_types(raw: Raw, types: tuple[type, ...], *, missing: bool) -> np.ndarray
     """Which values have one of these types, bool [n]. missing: whether a missing value in an array of them has it too."""
     if not isinstance(raw, np.ndarray) or raw.dtype.kind != "O":
         found = isinstance(raw, np.ndarray) and issubclass(raw.dtype.type, types)
-        return np.full(len(raw), found) & (missing | (raw == raw)) if found else np.zeros(len(raw), bool)  # noqa: PLR0124
+        return np.full(len(raw), found) & (missing | (raw == raw)) if found else np.zeros(len(raw), bool)  # noqa: PLR0124 (NaN)
     values = raw.tolist()
     there = {kind for kind in set(map(type, values)) if issubclass(kind, types)}
     if not there:

@@ -1,8 +1,8 @@
 """How far a unit may move an answer, by the noise that is really added and the event that is really charged.
 
-An event of noise multiplier z is right where no unit moves the exact answer by more than 1 / z, in standard deviations of the
-noise. Both sides are taken from the mechanism as it runs. So a mechanism that adds too little noise shows, like a query that
-does not clip. Audits and `gossamer.testing` use this rule.
+An event has a noise multiplier z. It is right where no unit moves the exact answer by more than 1 / z standard deviations
+of the noise. Both sides are taken from the mechanism as it runs. So a mechanism that adds too little noise shows, like a query
+that does not clip. Audits and `gossamer.testing` use this rule.
 """
 
 import copy
