@@ -27,10 +27,10 @@ import numpy as np
 import torch
 
 import gossamer
-from gossamer.errors import GossamerError
 from gossamer.data.card import DataCard
 from gossamer.data.tables.card import TableCard
 from gossamer.data.tables.column import Column
+from gossamer.errors import GossamerError
 from gossamer.methods import METHODS
 from gossamer.privacy.random.noise import Rng
 
@@ -62,7 +62,7 @@ TABLE = TableCard(
 )
 
 
-def stripes(n: int, seed: int, shape: tuple[int, int, int] = CARD.shape) -> tuple[np.ndarray, np.ndarray]:
+def stripes(n: int, seed: int, shape: tuple[int, ...] = CARD.shape) -> tuple[np.ndarray, np.ndarray]:
     """Pictures uint8 [n, *shape] with a bright stripe whose place depends on the class, and their labels [n]."""
     draw = np.random.default_rng(seed)
     labels = np.arange(n) % CARD.classes
@@ -89,24 +89,22 @@ def capped(method: str, settings: dict[str, Any]) -> dict[str, Any]:
     most = {**MOST, **LARGEST_BATCH.get(method, {})}
     values = {field.name: field.default for field in dataclasses.fields(METHODS[method].config_type)} | settings
     smaller = {
-        name: min(int(values[name]), most[name])
-        for name in values
-        if name in most and isinstance(values[name], int | float) and values[name] > most[name]
+        name: most[name] for name, value in values.items() if isinstance(value, int) and value > most.get(name, value)
     }
     return {**smaller, **MORE.get(method, {})}
 
 
-def cases() -> Iterator[tuple[str, str, str, bool, int]]:
-    """Name, method, preset, whether there are public records, seed."""
+def cases() -> Iterator[tuple[str, tuple[str, str, bool, int]]]:
+    """The name of each case; its method, preset, whether there are public records, and seed."""
     for method in sorted(METHODS):
         for seed in (0, 1, 2):
-            yield f"{method} default seed {seed}", method, "", False, seed
+            yield f"{method} default seed {seed}", (method, "", False, seed)
         if METHODS[method].takes_public:
-            yield f"{method} public", method, "", True, 0
+            yield f"{method} public", (method, "", True, 0)
         for preset in METHODS[method].presets():
-            yield f"{method} {preset}", method, preset, False, 0
+            yield f"{method} {preset}", (method, preset, False, 0)
             if METHODS[method].takes_public:
-                yield f"{method} {preset} public", method, preset, True, 0
+                yield f"{method} {preset} public", (method, preset, True, 0)
 
 
 def fitted(method: str, preset: str, public: bool, seed: int, folder: Path) -> dict[str, Any]:
@@ -147,12 +145,12 @@ def main() -> int:
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")
     found: dict[str, Any] = {}
-    for name, *case in cases():
+    for name, case in cases():
         if arguments.only not in name:
             continue
         with tempfile.TemporaryDirectory() as place, contextlib.redirect_stderr(io.StringIO()):
             try:
-                found[name] = fitted(*case, Path(place) / "run")  # type: ignore[arg-type]
+                found[name] = fitted(*case, Path(place) / "run")
             except GossamerError as error:
                 found[name] = {"refused": type(error).__name__}
                 print(f"{name}: refused: {str(error)[:90]}", flush=True)
