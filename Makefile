@@ -30,6 +30,7 @@ check: $(READY)
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
 	$(BIN)/python tools/structure.py
+	$(BIN)/python tools/budget.py
 	$(BIN)/python tools/prose.py
 	$(BIN)/python -m pytest --doctest-modules src/gossamer --numprocesses 0
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --site-dir build/site
