@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: env demo test slow check site bench audit mutants fuzz faults browser clean
+.PHONY: env demo test quick slow coverage check site wheel bench audit mutants fuzz faults browser clean
 
 env: $(READY)
 
@@ -19,7 +19,13 @@ demo: $(READY)
 	$(BIN)/gossamer demo
 
 test: $(READY)
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses 2
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses 2 -rs
+
+quick: $(READY)
+	OMP_NUM_THREADS=1 $(BIN)/python tools/quick.py
+
+coverage: $(READY)
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses 2 --cov --cov-report=term-missing $(COVERING)
 
 slow: $(READY)
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m 'slow and not gpu and not browser' --numprocesses 2
@@ -37,6 +43,13 @@ check: $(READY)
 
 site: $(READY)
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+
+wheel: $(READY)
+	rm -rf dist build/fresh
+	$(BIN)/python -m build --outdir dist
+	$(PYTHON) -m venv build/fresh
+	build/fresh/bin/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt dist/*.whl
+	cd build/fresh && bin/gossamer demo --out demo && bin/gossamer demo --table --out demo-table
 
 bench: $(READY)
 	$(BIN)/python benchmarks/engine.py

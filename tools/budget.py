@@ -53,7 +53,7 @@ BUDGET = Budget(
 """The one place of these numbers. Lower them with the source.
 
 To raise one, add a page to docs/decisions/ in the same change. It says what the new lines do for users, and which lines were
-looked at to make room.
+looked at to save as many.
 """
 
 

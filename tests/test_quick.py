@@ -1,0 +1,108 @@
+"""`tools/quick.py`: which tests belong to which file, and that it ends in time."""
+
+import importlib.util
+import subprocess
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+TESTS = [
+    "tests/test_public.py",
+    "tests/data/test_card.py",
+    "tests/data/test_units.py",
+    "tests/data/readers/test_read.py",
+    "tests/methods/test_method.py",
+    "tests/methods/dpgan/test_dpgan.py",
+    "tests/run/cli/test_card_sizes.py",
+]
+
+
+@pytest.fixture(scope="module")
+def quick() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("quick", ROOT / "tools" / "quick.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture
+def checkout(tmp_path: Path) -> Path:
+    for test in TESTS:
+        (tmp_path / test).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / test).touch()
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("file", "tests"),
+    [
+        ("src/gossamer/data/card.py", ["data/test_card.py", "run/cli/test_card_sizes.py", "data/test_units.py"]),
+        ("src/gossamer/data/readers/idx.py", ["data/readers/test_read.py"]),
+        ("src/gossamer/data/readers/deeper/idx.py", ["data/readers/test_read.py"]),
+        ("src/gossamer/methods/dpgan/loop.py", ["methods/dpgan/test_dpgan.py"]),
+        ("src/gossamer/methods/dpgan/presets.toml", ["methods/dpgan/test_dpgan.py"]),
+        ("src/gossamer/methods/privae/loop.py", ["methods/test_method.py"]),
+        ("src/gossamer/files.py", []),
+        ("tests/data/test_units.py", ["data/test_units.py"]),
+        ("tests/data/test_deleted.py", []),
+        ("tests/fixtures/kinds.py", []),
+        ("docs/data.md", []),
+    ],
+)
+def test_the_tests_of_a_file(quick: ModuleType, checkout: Path, file: str, tests: list[str]) -> None:
+    assert quick.selected([file], checkout) == [f"tests/{test}" for test in tests]
+
+
+def test_the_closest_tests_come_first_and_once(quick: ModuleType, checkout: Path) -> None:
+    files = ["src/gossamer/data/card.py", "tests/data/test_units.py"]
+    expected = ["tests/data/test_units.py", "tests/data/test_card.py", "tests/run/cli/test_card_sizes.py"]
+    assert quick.selected(files, checkout) == expected
+
+
+def test_the_core_is_there(quick: ModuleType) -> None:
+    assert [path for path in quick.CORE if not (ROOT / path).exists()] == []
+
+
+def test_changed_are_commits_of_the_branch_and_what_is_not_committed(quick: ModuleType, tmp_path: Path) -> None:
+    def git(*words: str) -> None:
+        identity = ("-c", "user.name=A", "-c", "user.email=a@example.org")
+        subprocess.run(["git", *identity, *words], cwd=tmp_path, check=True, capture_output=True)
+
+    def commit(name: str) -> None:
+        (tmp_path / name).write_text(name)
+        git("add", name)
+        git("commit", "-m", name)
+
+    git("init", "-b", "main")
+    commit("first")
+    commit("second")
+    assert quick.changed(root=tmp_path) == ["second"], "on main: since the commit before"
+    git("checkout", "-b", "branch")
+    commit("third")
+    commit("fourth")
+    (tmp_path / "first").write_text("changed")
+    (tmp_path / "fifth").write_text("new")
+    assert quick.changed(root=tmp_path) == ["fifth", "first", "fourth", "third"]
+    assert quick.changed("HEAD", root=tmp_path) == ["fifth", "first"]
+
+
+@pytest.mark.parametrize(("seconds", "passed", "over"), [(0.0, 1, True), (60.0, 3, False)])
+def test_no_test_begins_after_the_deadline(
+    quick: ModuleType, tmp_path: Path, seconds: float, passed: int, over: bool
+) -> None:
+    """In a process of its own: pytest in pytest shares plug-ins and warnings."""
+    (tmp_path / "test_three.py").write_text("".join(f"def test_{n}():\n    pass\n\n\n" for n in "abc"))
+    script = (
+        f"import sys; sys.path.insert(0, {str(ROOT / 'tools')!r}); import pytest, quick\n"
+        f"deadline = quick.Deadline({seconds})\n"
+        "status = pytest.main(['-p', 'no:cacheprovider', '-p', 'no:xdist', 'test_three.py'], plugins=[deadline])\n"
+        "print('status', int(status), deadline.over)"
+    )
+    done = subprocess.run([sys.executable, "-c", script], cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert f"{passed} passed" in done.stdout
+    assert f"status {int(pytest.ExitCode.INTERRUPTED) if over else 0} {over}" in done.stdout

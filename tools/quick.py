@@ -1,0 +1,105 @@
+"""Run the quick tests: those of the privacy core, and those of what you changed. `make quick` runs it, in at most a minute.
+
+python tools/quick.py            compares the files with the branch main; on main, with the commit before
+python tools/quick.py BASE       compares them with another commit
+
+tests/ has the same folders as src/gossamer/. A changed file of src/ selects the test files of its folder in tests/, first
+those that bear its name. A changed test file selects itself. Files that you have not committed count too.
+After LIMIT seconds no further test begins, and the last line says so. `make test` runs all.
+"""
+
+import subprocess
+import sys
+import time
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+LIMIT = 52
+"""Seconds after which no test begins. The rest of the minute is for the tests that run then, and for the end."""
+CORE = (
+    "tests/privacy/test_confined.py",
+    "tests/privacy/test_guarantee.py",
+    "tests/privacy/test_ledger.py",
+    "tests/privacy/mechanisms",
+    "tests/privacy/random/test_keystream.py",
+)
+"""What is always run: records leave through charged queries only, and each query has its bound and its noise."""
+
+
+def changed(base: str | None = None, root: Path = ROOT) -> list[str]:
+    """The files that differ from a commit, by their paths from the root of the checkout; new files are among them."""
+
+    def git(*words: str) -> list[str]:
+        done = subprocess.run(["git", *words], cwd=root, capture_output=True, text=True, check=False)
+        return done.stdout.split("\n")[:-1] if done.returncode == 0 else []
+
+    if base is None:
+        common = git("merge-base", "HEAD", "main") or git("merge-base", "HEAD", "origin/main")
+        base = common[0] if common and common != git("rev-parse", "HEAD") else "HEAD~"
+    found = {*git("diff", "--name-only", "--no-renames", base), *git("ls-files", "--others", "--exclude-standard")}
+    return sorted(found)
+
+
+def selected(files: Iterable[str], root: Path = ROOT) -> list[str]:
+    """The test files of changed files, the closest first: changed tests, tests of the same name, tests of the same folder."""
+    ranked: dict[str, int] = {}
+    for path in map(Path, files):
+        if path.parts[0] == "tests" and path.name.startswith("test_") and path.suffix == ".py":
+            found = {path: 0} if (root / path).exists() else {}
+        elif path.parts[:2] == ("src", "gossamer"):
+            found = _tests_of(path, root)
+        else:
+            found = {}
+        for test, rank in found.items():
+            ranked[str(test)] = min(rank, ranked.get(str(test), rank))
+    return sorted(ranked, key=lambda test: (ranked[test], test))
+
+
+def _tests_of(source: Path, root: Path) -> dict[Path, int]:
+    """The test files of a source file, each with its rank. A folder without tests has those of the folder above."""
+    folder = root / "tests" / source.relative_to("src/gossamer").parent
+    while not any(folder.glob("test_*.py")) and folder != root / "tests":
+        folder = folder.parent
+    of_its_name = set((root / "tests").rglob(f"test_{source.stem}*.py"))
+    of_its_folder = set() if folder == root / "tests" else set(folder.glob("test_*.py"))
+    return {test.relative_to(root): 1 if test in of_its_name else 2 for test in of_its_name | of_its_folder}
+
+
+class Deadline:
+    """Ends a run of pytest in time, also one with several processes.
+
+    Args:
+        seconds: from now, after which no test begins.
+    """
+
+    def __init__(self, seconds: float) -> None:
+        self._end, self.over = time.monotonic() + seconds, False
+
+    def pytest_sessionstart(self, session: pytest.Session) -> None:
+        self._session = session
+
+    def pytest_runtest_logreport(self) -> None:
+        if not self.over and time.monotonic() > self._end:
+            self.over = True
+            several: Any = self._session.config.pluginmanager.getplugin("dsession")
+            (several or self._session).shouldstop = "the minute is over"
+
+
+def main(words: list[str]) -> int:
+    """Run the tests; the exit status is pytest's, and 0 where all passed that began in time."""
+    tests = selected(changed(*words))
+    print(f"The privacy core, and {len(tests)} files of what changed.", flush=True)
+    deadline = Deadline(LIMIT)
+    status = int(pytest.main(["--numprocesses", "2", *CORE, *tests], plugins=[deadline]))
+    if deadline.over and status == pytest.ExitCode.INTERRUPTED:
+        print(f"After {LIMIT} seconds no further test began. None has failed so far; `make test` runs all.")
+        return 0
+    return status
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
