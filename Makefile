@@ -4,6 +4,10 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+# Bytecode is kept, also where the shell says otherwise: without it each process compiles all tests again.
+TESTED := OMP_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE=
+# Each process takes half of the tests, in order, and later some of the other's: so the fixtures of a module are built once.
+TWO := --numprocesses 2 --dist worksteal
 
 .PHONY: env demo test quick slow coverage check site wheel bench audit mutants fuzz faults browser clean
 
@@ -19,16 +23,16 @@ demo: $(READY)
 	$(BIN)/gossamer demo
 
 test: $(READY)
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses 2 -rs
+	$(TESTED) $(BIN)/python -m pytest $(TWO) -rs
 
 quick: $(READY)
-	OMP_NUM_THREADS=1 $(BIN)/python tools/quick.py
+	$(TESTED) $(BIN)/python tools/quick.py
 
 coverage: $(READY)
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses 2 --cov --cov-report=term-missing $(COVERING)
+	$(TESTED) $(BIN)/python -m pytest $(TWO) --cov --cov-report=term-missing $(COVERING)
 
 slow: $(READY)
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m 'slow and not gpu and not browser' --numprocesses 2
+	$(TESTED) $(BIN)/python -m pytest -m 'slow and not gpu and not browser' $(TWO)
 
 check: $(READY)
 	$(BIN)/ruff format --check .

@@ -65,7 +65,7 @@ def test_the_closest_tests_come_first_and_once(quick: ModuleType, checkout: Path
 
 
 def test_the_core_is_there(quick: ModuleType) -> None:
-    assert [path for path in quick.CORE if not (ROOT / path).exists()] == []
+    assert [path for path in (quick.CORE, *quick.STATISTICS) if not (ROOT / path).exists()] == []
 
 
 def test_changed_are_commits_of_the_branch_and_what_is_not_committed(quick: ModuleType, tmp_path: Path) -> None:
