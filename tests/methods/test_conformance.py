@@ -234,7 +234,7 @@ def test_events_are_public_json(method: str) -> None:
     checks.events_are_public_json(ended(method))
 
 
-@pytest.mark.parametrize("at", slow_among([2, 7, 11], {2, 11}))
+@pytest.mark.parametrize("at", slow_among([2, 9, 11], {2, 11}))
 def test_resume_equals_an_unbroken_run_under_test_seeds(method: str, at: int, tmp_path: Path) -> None:
     checks.resume_equals_an_unbroken_run(subject(method), tmp_path, at=at)
 
