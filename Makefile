@@ -4,8 +4,12 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+# Bytecode is kept, also where the shell says otherwise: without it each process compiles all tests again.
+TESTED := OMP_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE=
+# Each process takes half of the tests, in order, and later some of the other's: so the fixtures of a module are built once.
+TWO := --numprocesses 2 --dist worksteal
 
-.PHONY: env demo test slow check site bench audit mutants fuzz faults browser clean
+.PHONY: env demo test quick slow coverage check site wheel bench audit mutants fuzz faults browser clean
 
 env: $(READY)
 
@@ -19,10 +23,16 @@ demo: $(READY)
 	$(BIN)/gossamer demo
 
 test: $(READY)
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses 2
+	$(TESTED) $(BIN)/python -m pytest $(TWO) -rs
+
+quick: $(READY)
+	$(TESTED) $(BIN)/python tools/quick.py
+
+coverage: $(READY)
+	$(TESTED) $(BIN)/python -m pytest $(TWO) --cov --cov-report=term-missing $(COVERING)
 
 slow: $(READY)
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m 'slow and not gpu and not browser' --numprocesses 2
+	$(TESTED) $(BIN)/python -m pytest -m 'slow and not gpu and not browser' $(TWO)
 
 check: $(READY)
 	$(BIN)/ruff format --check .
@@ -30,12 +40,20 @@ check: $(READY)
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
 	$(BIN)/python tools/structure.py
+	$(BIN)/python tools/budget.py
 	$(BIN)/python tools/prose.py
 	$(BIN)/python -m pytest --doctest-modules src/gossamer --numprocesses 0
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --site-dir build/site
 
 site: $(READY)
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+
+wheel: $(READY)
+	rm -rf dist build/fresh
+	$(BIN)/python -m build --outdir dist
+	$(PYTHON) -m venv build/fresh
+	build/fresh/bin/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt dist/*.whl
+	cd build/fresh && bin/gossamer demo --out demo && bin/gossamer demo --table --out demo-table
 
 bench: $(READY)
 	$(BIN)/python benchmarks/engine.py

@@ -21,6 +21,7 @@ OWN = {
     "CHANGELOG.md": "changelog.md",
     "CONTRIBUTING.md": "contributing.md",
     "SECURITY.md": "security.md",
+    "CODE_OF_CONDUCT.md": "code-of-conduct.md",
 }
 LINK = re.compile(r"(?<=\]\()[^)\s#:]+(?=[#)])")  # the path in [words](path#anchor), not an address elsewhere
 SHORT = re.compile(r"(?<!</span>)<code>(?=[^<]{1,30}</code>)")

@@ -8,6 +8,7 @@ was chosen on Pima or Votes.
 """
 
 import csv
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +19,7 @@ from gossamer.data.tables.card import TableCard
 from gossamer.data.tables.column import Column
 from gossamer.data.tables.read import read_table
 
-SHARED = Path("../shared/data")
+SHARED = Path(os.environ.get("GOSSAMER_TEST_DATA") or "../shared/data")
 HELD_OUT = 10_000
 
 

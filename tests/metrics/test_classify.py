@@ -1,11 +1,10 @@
 """The classifier protocol: it learns, it chooses its epoch on held-out samples, and it counts as it says."""
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 import torch
 from scipy import stats
+from shared_data import SHARED, needs
 from sklearn.datasets import load_digits
 from torch import nn
 
@@ -15,7 +14,6 @@ from gossamer.metrics import classify
 from gossamer.metrics.classify import PAPER, Protocol
 from gossamer.nets.classifiers import SmallCNN
 
-MNIST = Path(__file__).parents[2] / "../shared/data/mnist"
 QUICK = Protocol(epochs=6, batch_size=32)
 
 
@@ -233,12 +231,12 @@ def test_bad_input_is_named(change, message):
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(not MNIST.is_dir(), reason="../shared/data/mnist is absent")
+@needs("mnist")
 def test_mnist_train_to_test():
     """3,000 real digits at four epochs: 92.6 to 93.4 % over the seeds 0, 1 and 2."""
     from gossamer.data.readers.read import read
 
-    train, test = read(str(MNIST), split="train"), read(str(MNIST), split="test")
+    train, test = (read(str(SHARED / "mnist"), split=split) for split in ("train", "test"))
     estimate = classify.accuracy(
         train.images[:3000], train.labels[:3000], test.images[:2000], test.labels[:2000],
         classes=10, protocol=Protocol(epochs=4), seed=0, trained_on="real records",

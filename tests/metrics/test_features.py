@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from shared_data import SHARED, needs
 from sklearn.datasets import load_digits
 from torch import nn
 
@@ -18,7 +19,6 @@ from gossamer.errors import DataError, RequestError
 from gossamer.metrics.features import ClassifierFeatures, InceptionFeatures
 from gossamer.nets.features import FeatureCNN
 
-DATA = Path(__file__).parents[2] / "../shared/data"
 WEIGHTS = b"not the weights, but bytes with a checksum"
 
 
@@ -252,12 +252,12 @@ def test_inception_needs_its_weights_and_its_library(weights, tmp_path, monkeypa
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(not DATA.is_dir(), reason="../shared/data is absent")
+@needs("mnist", "fashion_mnist")
 @pytest.mark.parametrize("name, lowest", [("mnist", 0.99), ("fashion_mnist", 0.905)])
 def test_reaches_the_papers_accuracy(name, lowest):
     """Five epochs of 60,000 records, about two minutes on one core; the paper reports 99.06 % on MNIST."""
     from gossamer.data.readers.read import read
 
-    train, test = (read(str(DATA / name), split=split) for split in ("train", "test"))
+    train, test = (read(str(SHARED / name), split=split) for split in ("train", "test"))
     features = ClassifierFeatures.train(train.images, train.labels, classes=10, seed=0)
     assert (features.probabilities(test.images).argmax(1) == test.labels).mean() > lowest

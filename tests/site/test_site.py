@@ -111,7 +111,7 @@ DEAD = ["[gone](gone.md)", "[gone](../src/gone.py)", "[gone](other.md#gone)", "[
 def test_what_is_dead_stops_the_build(tmp_path: Path, lines: list[str], says: list[str]) -> None:
     """The site's own settings and hook, in a repository of two pages, one of which has the lines."""
     pytest.importorskip("mkdocs", reason="the site needs gossamer[docs]")
-    for name in ("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md"):
+    for name in ("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", "CODE_OF_CONDUCT.md"):
         (tmp_path / name).write_text(f"# {name}\n")
     for name in ("docs", "tools"):
         (tmp_path / name).mkdir()

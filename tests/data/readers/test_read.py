@@ -13,15 +13,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from PIL import Image
+from shared_data import SHARED, needs
 
 from gossamer.data.readers import npz
 from gossamer.data.readers.read import read
 from gossamer.data.records import Records
 from gossamer.data.synthetic import glyphs
 from gossamer.errors import DataError
-
-REAL = Path(__file__).parents[3] / "../shared/data"
-needs_real_data = pytest.mark.skipif(not REAL.exists(), reason="the real data sets are not at ../shared/data")
 
 RNG = np.random.default_rng(0)
 IMAGES = RNG.integers(0, 256, (6, 1, 28, 28), dtype=np.uint8)
@@ -490,21 +488,21 @@ def test_damaged_files_give_records_or_a_data_error(tmp_path, form, damage):
 # Real data
 
 
-@needs_real_data
+@needs("mnist", "fashion_mnist")
 @pytest.mark.parametrize("name", ["mnist", "fashion_mnist"])
 def test_real_idx(name):
-    test = read(f"{REAL / name}", split="test")
+    test = read(f"{SHARED / name}", split="test")
     assert (len(test), test.shape) == (10_000, (1, 28, 28))
     expected = {"mnist": [7, 2, 1, 0, 4], "fashion_mnist": [9, 2, 1, 1, 6]}[name]  # the published first labels
     assert test.labels[:5].tolist() == expected
 
 
-@needs_real_data
+@needs("cifar10_subset", "lfw")
 def test_real_npz():
-    cifar = read(str(REAL / "cifar10_subset" / "cifar10_5000_1000.npz"), split="test", shape=(3, 32, 32))
+    cifar = read(str(SHARED / "cifar10_subset" / "cifar10_5000_1000.npz"), split="test", shape=(3, 32, 32))
     assert cifar.images.shape == (1000, 3, 32, 32)
     assert np.bincount(cifar.labels).tolist() == [100] * 10
-    faces = str(REAL / "lfw" / "lfwcrop_gray32.npz")
+    faces = str(SHARED / "lfw" / "lfwcrop_gray32.npz")
     people = read(faces, split="train", labels_key="person_id", units=f"{faces}:person_id")
     assert people.images.shape == (13_233, 1, 32, 32)
     assert people.population == 5_749
@@ -518,10 +516,10 @@ def test_real_npz():
         read(faces, split="train")
 
 
-@needs_real_data
+@needs("mnist", "mnist_writers/mnist_writer_ids.npz")
 def test_real_units():
-    writers = REAL / "mnist_writers" / "mnist_writer_ids.npz"
-    records = read(f"{REAL / 'mnist'}:test", split="train", units=f"{writers}:test_writer")
+    writers = SHARED / "mnist_writers" / "mnist_writer_ids.npz"
+    records = read(f"{SHARED / 'mnist'}:test", split="train", units=f"{writers}:test_writer")
     assert records.population == 297
     with pytest.raises(DataError, match="same split"):
-        read(f"{REAL / 'mnist'}:test", split="train", units=f"{writers}:train_writer")
+        read(f"{SHARED / 'mnist'}:test", split="train", units=f"{writers}:train_writer")

@@ -9,15 +9,17 @@ import torch
 from gossamer.data.synthetic.drawing import DrawingProgram, Patches
 from gossamer.data.synthetic.glyphs import Glyphs, draw
 
-PROGRAMS = [Patches(), Glyphs("digits"), Glyphs("letters")]
-NAMES = ["patches", "digits", "letters"]
+
+@pytest.fixture(params=["patches", "digits", "letters"])
+def program(request: pytest.FixtureRequest) -> DrawingProgram:
+    """Each program; made when a test runs, since the shapes of characters take a second."""
+    return Patches() if request.param == "patches" else Glyphs(request.param)
 
 
 def normals(n: int, program: DrawingProgram, seed: int = 0) -> torch.Tensor:
     return torch.randn(n, program.size, generator=torch.Generator().manual_seed(seed))
 
 
-@pytest.mark.parametrize("program", PROGRAMS, ids=NAMES)
 def test_random_parameters_follow_their_ranges(program: DrawingProgram) -> None:
     """4,000 rows: means of unclamped parameters within five standard errors (5 / sqrt(4,000) = 0.08 spreads)."""
     parameters = program.random(normals(4_000, program))
@@ -37,7 +39,6 @@ def test_random_parameters_follow_their_ranges(program: DrawingProgram) -> None:
     assert column == rest.shape[1]
 
 
-@pytest.mark.parametrize("program", PROGRAMS, ids=NAMES)
 def test_variations_go_as_far_as_the_degree(program: DrawingProgram) -> None:
     """Of a parameter in the middle of its range: degree x spread. A choice is made anew with probability degree, evenly."""
     n, degree = 4_000, 0.2
@@ -58,7 +59,6 @@ def test_variations_go_as_far_as_the_degree(program: DrawingProgram) -> None:
         assert float(chosen.mean()) == pytest.approx(0.5, abs=5 / math.sqrt(12 * degree * n))
 
 
-@pytest.mark.parametrize("program", PROGRAMS, ids=NAMES)
 def test_degree_zero_changes_nothing_and_variations_stay_inside(program: DrawingProgram) -> None:
     parameters = program.random(normals(500, program))
     assert torch.equal(program.vary(parameters, 0.0, normals(500, program, 1)), parameters)
@@ -68,7 +68,6 @@ def test_degree_zero_changes_nothing_and_variations_stay_inside(program: Drawing
     assert ((far >= low) & (far <= high)).all()
 
 
-@pytest.mark.parametrize("program", PROGRAMS, ids=NAMES)
 def test_a_picture_is_a_matter_of_its_parameters(program: DrawingProgram) -> None:
     parameters, labels = program.random(normals(9, program)), torch.arange(9)
     pictures = program.draw(parameters, labels, 28)

@@ -1,19 +1,17 @@
 """Drawn glyphs: the same for the same seed, framed as MNIST is, and close enough to handwriting to teach it."""
 
 import math
-from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from shared_data import SHARED, needs
 from torch import nn
 from torch.nn.functional import cross_entropy
 
 from gossamer.data.readers.read import read
 from gossamer.data.synthetic.glyphs import Glyphs, _path, _thin, draw
 from gossamer.errors import RequestError
-
-REAL = Path(__file__).parents[3] / "../shared/data"
 
 
 def test_equal_arguments_give_equal_glyphs():
@@ -91,7 +89,7 @@ def test_bad_requests():
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(not REAL.exists(), reason="the real data sets are not at ../shared/data")
+@needs("mnist")
 def test_glyphs_teach_handwriting():
     """A small CNN that has seen glyphs only reads MNIST's test digits: 90 % measured, 80 % asked."""
     images, labels = read("glyphs", split="train").tensors()
@@ -108,7 +106,7 @@ def test_glyphs_teach_handwriting():
             cross_entropy(net(images[batch]), labels[batch]).backward()
             optimiser.step()
     net.eval()
-    real, truth = read(str(REAL / "mnist"), split="test").tensors()
+    real, truth = read(str(SHARED / "mnist"), split="test").tensors()
     with torch.no_grad():
         accuracy = (net(real).argmax(1) == truth).float().mean().item()
     assert accuracy > 0.8

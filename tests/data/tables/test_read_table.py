@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
+from shared_data import SHARED, needs
 
 from gossamer.data.card import check_units
 from gossamer.data.tables.card import TableCard
@@ -264,10 +265,9 @@ def test_values_are_those_of_the_file_and_not_those_of_a_bin(tmp_path, form):
     assert read_table(source, card).codes.tolist() == [[0, 0, 1, 0], [2, 1, 0, 3], [0, 2, 2, 2]]
 
 
+@needs("adult")
 def test_adult():
-    place = Path(__file__).parents[4] / "shared/data/adult/adult.data"
-    if not place.exists():
-        pytest.skip("the Adult data are not there (../shared/data)")
+    place = SHARED / "adult/adult.data"
     names = ["age", "workclass", "fnlwgt", "education", "education-num"]
     with place.open() as file:
         rows = [row[:5] for row in csv.reader(file) if len(row) == 15]

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from shared_data import SHARED, needs
 
 import gossamer
 from gossamer.data.tables.card import TableCard
@@ -17,7 +18,6 @@ from gossamer.data.tables.read import open_source, read_table
 from gossamer.data.tables.split import split_table
 from gossamer.errors import CardError, DataError
 
-SHARED = Path(__file__).parents[4] / "shared/data"
 FIRST = ["64.5", "Male", "1896-04-12", "yes", "Zanzibar"]
 """One person, whose town nobody else lives in."""
 NAMES = ["age", "sex", "day", "ill", "town"]
@@ -139,10 +139,9 @@ def test_one_name_may_be_a_value_where_numbers_have_a_word_as_their_name(tmp_pat
     assert "from 1: 1." in refused(written(tmp_path / "m.csv", missing)), "a missing value is no name"
 
 
+@needs("adult", "tabular")
 @pytest.mark.parametrize("name", ["adult/adult.data", "tabular/pima-indians-diabetes.csv"])
 def test_adult_and_pima_as_they_are_distributed(name: str, tmp_path: Path) -> None:
-    if not (SHARED / name).exists():
-        pytest.skip(f"{name} is not there (../shared/data)")
     (tmp_path / "t.csv").write_text("".join((SHARED / name).read_text().splitlines(keepends=True)[:2_000]))
     with pytest.raises(DataError, match="look like numbers or dates, by position from 1: 1, "):
         draft_table_card(tmp_path / "t.csv")

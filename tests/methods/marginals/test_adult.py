@@ -1,12 +1,13 @@
 """Adult at epsilon 1: the benchmark runs, and a run is about as good as its figures say."""
 
 import pytest
+from shared_data import needs
 
 from benchmarks.tables import datasets, own
 from benchmarks.tables.scores import figures
 from gossamer.run.training.plan import plan
 
-pytestmark = pytest.mark.skipif(not (datasets.SHARED / "adult").is_dir(), reason="Adult is not here")
+pytestmark = needs("adult")
 
 
 @pytest.mark.parametrize("epsilon", own.PRESETS)

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 from safetensors.numpy import load_file
+from shared_data import SHARED, needs
 
 import gossamer as package
 from gossamer.data.readers.read import read
@@ -22,7 +23,6 @@ from gossamer.data.synthetic.glyphs import draw
 from gossamer.run.cli.main import COMMANDS
 
 Run = Callable[..., Any]
-MNIST = Path(__file__).resolve().parents[3] / "../shared/data/mnist"
 
 
 def refused(answer: Any, *says: str) -> None:
@@ -358,10 +358,10 @@ def test_presets_are_listed(gossamer: Run) -> None:
     assert "paper-eps1-fixed" in gossamer("presets").out
 
 
-@pytest.mark.skipif(not MNIST.is_dir(), reason="the MNIST files are not at ../shared/data/mnist")
+@needs("mnist")
 def test_mnist_by_its_folder(gossamer: Run, tmp_path: Path) -> None:
     card = tmp_path / "mnist.toml"
-    assert gossamer("card", MNIST, "-o", card).status == 0
+    assert gossamer("card", SHARED / "mnist", "-o", card).status == 0
     assert "declared_size = 60000" in card.read_text()
 
 

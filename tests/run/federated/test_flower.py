@@ -16,8 +16,6 @@ pytest.importorskip("flwr", reason="the extra `federated` is not installed")
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from flwr.app import Message
-from flwr.cli.build import build_fab_from_disk
-from flwr.common.config import get_fab_config
 from flwr.proto.node_pb2 import NodeInfo
 from test_federated import CARD, NAMES, TINY, granting
 
@@ -122,6 +120,9 @@ def test_the_app_declares_every_flag() -> None:
 
 @pytest.mark.filterwarnings("ignore:GitWildMatchPattern:DeprecationWarning")  # of pathspec, which flwr calls
 def test_the_app_becomes_a_bundle_of_its_own_files() -> None:
+    from flwr.cli.build import build_fab_from_disk
+    from flwr.common.config import get_fab_config
+
     bundle = build_fab_from_disk(EXAMPLE)
     names = set(zipfile.ZipFile(io.BytesIO(bundle)).namelist())
     assert {name for name in names if name.endswith(".py")} == {

@@ -156,7 +156,7 @@ def test_resume_takes_the_same_records_again_and_no_others(tmp_path: Path) -> No
         if event.kind == "step" and event.step == 20:
             signal.raise_signal(signal.SIGINT)
 
-    settings = {**RUN, "steps": 80, "accounts": tmp_path / "log"}
+    settings = {**RUN, "steps": 48, "accounts": tmp_path / "log"}
     with pytest.raises(Interrupted):
         fit("dpgan", data=arrays(), out=tmp_path / "run", sink=stop, **settings)
     with pytest.raises(
@@ -170,7 +170,7 @@ def test_resume_takes_the_same_records_again_and_no_others(tmp_path: Path) -> No
         resume(tmp_path / "run", data=(images, labels), public=(images, labels))
     steps: list[int] = []
     resume(tmp_path / "run", data=(images, labels), sink=lambda event: steps.append(event.step))
-    assert max(steps) == 80
+    assert max(steps) == 48
     assert verify(tmp_path / "run").ok
     with pytest.raises(RequestError, match="data is missing"):
         fit("dpgan", data=None, out=tmp_path / "other", **settings)  # type: ignore[arg-type]  # the wrong call under test
