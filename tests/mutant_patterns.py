@@ -346,9 +346,11 @@ class Source:
     def __post_init__(self) -> None:
         """List the modules."""
         files = []
-        for path in sorted(self.root.rglob("*.py")):
-            parts = path.relative_to(self.root).with_suffix("").parts
-            files.append(File(path, parts[:-1] if parts[-1] == "__init__" else parts))
+        loaders = self.root.rglob("load*.txt")  # Python too, which a release brings
+        for path in sorted([*self.root.rglob("*.py"), *loaders]):
+            *folders, name = path.relative_to(self.root).parts
+            last = name.partition(".")[0]
+            files.append(File(path, tuple(folders) if last == "__init__" else (*folders, last)))
         object.__setattr__(self, "files", files)
 
     @cached_property
