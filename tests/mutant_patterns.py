@@ -163,7 +163,9 @@ class Matcher:
     def _match_variable(self, pattern: str, name: str, found: Found) -> Found | None:
         if pattern not in self.renamed:
             return self._match_name(pattern, name, found)
-        if name not in self.locals or any(key != ("local", pattern) and found[key] == name for key in _variables(found)):
+        if name not in self.locals or any(
+            key != ("local", pattern) and found[key] == name for key in _variables(found)
+        ):
             return None
         return _bind(("local", pattern), name, found)
 
@@ -496,32 +498,30 @@ def nearest(within: Sequence[Definition], find: Pattern) -> str:
 
 
 def replaced(place: Place, put: Pattern | None) -> str:
-    """The text of the file, with `put` at this place; nothing (None) becomes `pass`.
-
-    Raises:
-        PatternError: if the text is no longer Python.
-    """
-    file, nodes = place.definition.file, place.nodes
+    """The text of the file, with `put` at this place; nothing (None) becomes `pass`."""
+    text, nodes = place.definition.file.text, place.nodes
     new = fill(put, place.found) if put else [ast.Pass()]
     if isinstance(nodes[0], ast.expr):
-        strings = [each for each in _ancestors(file, nodes[0]) if isinstance(each, ast.JoinedStr)]
-        if strings:  # Python 3.11 does not know where an expression in an f-string stands
-            new, nodes = [_with(strings[-1], nodes[0], new[0])], [strings[-1]]
-        text = f"({ast.unparse(ast.fix_missing_locations(new[0]))})"
-    else:
-        text = "\n".join(ast.unparse(ast.fix_missing_locations(each)) for each in new)
-    start, end = _span(file.text, nodes)
-    if file.text[start:].startswith("elif") and isinstance(nodes[0], ast.If):
-        text = f"el{text}" if isinstance(new[0], ast.If) else "else:\n    " + text.replace("\n", "\n    ")
-    indent = " " * (len(file.text[:start]) - file.text[:start].rfind("\n") - 1)
-    if not isinstance(nodes[0], ast.expr):
-        text = _indented(text, indent)
-    whole = file.text[:start] + text + file.text[end:]
-    try:
-        ast.parse(whole)
-    except SyntaxError as error:
-        raise PatternError(f"what is put there is no Python: {error}") from error
-    return whole
+        if string := _string_around(place):  # Python 3.11 does not know where an expression in an f-string stands
+            new, nodes = [copy.deepcopy(string, {id(nodes[0]): new[0]})], [string]
+        start, end = _span(text, nodes)
+        return f"{text[:start]}({_source_of(new)}){text[end:]}"
+    start, end = _span(text, nodes)
+    block = _source_of(new)
+    if text[start:].startswith("elif") and isinstance(nodes[0], ast.If):
+        block = f"el{block}" if isinstance(new[0], ast.If) else "else:\n    " + block.replace("\n", "\n    ")
+    indent = " " * (start - text.rfind("\n", 0, start) - 1)
+    return text[:start] + _indented(block, indent) + text[end:]
+
+
+def _source_of(nodes: Sequence[ast.AST]) -> str:
+    return "\n".join(ast.unparse(ast.fix_missing_locations(each)) for each in nodes)
+
+
+def _string_around(place: Place) -> ast.JoinedStr | None:
+    """The outermost f-string that a place is in."""
+    strings = (each for each in ast.walk(place.definition.node) if isinstance(each, ast.JoinedStr))
+    return next((each for each in strings if any(node is place.nodes[0] for node in ast.walk(each))), None)
 
 
 def _indented(text: str, indent: str) -> str:
@@ -532,12 +532,6 @@ def _indented(text: str, indent: str) -> str:
             inside |= set(range(node.lineno + 1, (node.end_lineno or 0) + 1))
     lines = text.split("\n")
     return "\n".join(line if at == 1 or at in inside else indent + line for at, line in enumerate(lines, 1))
-
-
-def _with(top: ast.AST, old: ast.AST, new: ast.AST) -> ast.AST:
-    """A copy of `top` with `new` for `old`."""
-    memo = {id(old): new}
-    return copy.deepcopy(top, memo)
 
 
 def _span(text: str, nodes: Sequence[Any]) -> tuple[int, int]:

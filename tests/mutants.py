@@ -31,6 +31,7 @@ from functools import cache, cached_property
 from pathlib import Path
 
 import pytest
+
 from mutant_patterns import Pattern, PatternError, Place, Source, owner, parse, replaced
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -146,14 +147,14 @@ def missing_tests(mutant: Mutant) -> str:
             parts += [part.split("[")[0] for part in test.split("::") if part]
     if absent := [file for file in files if not (ROOT / file).exists()]:
         return f"no file {absent[0]}"
-    text = "\n".join(_text(ROOT / file) for file in files)
+    text = "\n".join(words_of(ROOT / file) for file in files)
     if absent := [part for part in parts if part.lower() not in text]:
         return f"no test in {' or '.join(files)} is called {absent[0]}"
     return ""
 
 
 @cache
-def _text(path: Path) -> str:
+def words_of(path: Path) -> str:
     """All words of a file of tests, or of a folder of them: names of tests and of their cases."""
     paths = [path] if path.is_file() else sorted(path.rglob("*.py"))
     return "\n".join(each.read_text(encoding="utf-8") for each in paths).lower()
@@ -182,7 +183,9 @@ def _elsewhere(mutant: Mutant, source: Source) -> list[Place]:
 
 def _write_place(mutant: Mutant, place: str) -> None:
     lines = mutant.file.read_text(encoding="utf-8").split("\n")
-    starts = [at for at, line in enumerate(lines) if re.match(r"""\[["']""", line) and mutant.name in tomllib.loads(line)]
+    starts = [
+        at for at, line in enumerate(lines) if re.match(r"""\[["']""", line) and mutant.name in tomllib.loads(line)
+    ]
     at = next(at for at in range(starts[0], len(lines)) if lines[at].startswith("in = "))
     lines[at] = f'in = "{place}"'
     mutant.file.write_text("\n".join(lines), encoding="utf-8")
@@ -197,6 +200,7 @@ def plant(mutant: Mutant, source: Source, folder: Path) -> Path:
     for part in ("src", "benchmarks"):
         shutil.copytree(ROOT / part, folder / part, ignore=skipped)
     path, text = mutant.planted(source)
+    compile(text, str(path), "exec")
     (folder / path).write_text(text, encoding="utf-8")
     return folder
 
