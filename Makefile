@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: env demo test slow check site bench audit mutants fuzz faults browser clean
+.PHONY: env demo test slow check site bench audit mutants mutants-generic fuzz faults browser clean
 
 env: $(READY)
 
@@ -49,6 +49,12 @@ audit: $(READY)
 mutants: $(READY)
 	$(BIN)/python tests/mutants.py
 
+WHAT ?= gossamer.*
+mutants-generic: $(READY)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev,mutation]'
+	OMP_NUM_THREADS=1 $(BIN)/mutmut run --max-children 2 '$(WHAT)'
+	$(BIN)/mutmut results
+
 fuzz: $(READY)
 	$(BIN)/python tests/data/readers/fuzz.py
 
@@ -59,4 +65,4 @@ browser: $(READY)
 	$(BIN)/python -m pytest -m browser
 
 clean:
-	rm -rf $(VENV) build dist site .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) build dist site mutants .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -32,7 +32,8 @@ from pathlib import Path
 
 import pytest
 
-from mutant_patterns import Pattern, PatternError, Place, Source, owner, parse, replaced
+from mutant_patterns import Pattern, PatternError, parse
+from mutant_source import Place, Source, owner, replaced
 
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "src/gossamer"
@@ -229,7 +230,7 @@ def run_tests(root: Path, arguments: list[str]) -> tuple[int | None, list[str], 
 
 
 def _pytest(root: str, arguments: list[str], output: str) -> None:
-    """In the fork: run the tests on the source below `root`, which comes before the installed package, here and in processes of the tests."""
+    """In the fork: run the tests on the source below `root`, here and in processes of the tests."""
     file = os.open(output, os.O_WRONLY)
     os.dup2(file, 1)
     os.dup2(file, 2)
@@ -280,18 +281,29 @@ def main() -> None:
     print(f"{len(mutants) - len(wrong)} of {len(mutants)} mutants can be made")
     if wrong or arguments.check or arguments.mend:
         sys.exit(bool(wrong))
-    missed, tests, rows = 0, set[str](), ["| mutant | in | caught by |", "|---|---|---|"]
-    for done, (each, found, by) in enumerate(run(mutants, source, arguments.jobs), 1):
-        missed += not found
-        tests |= {by} if found else set()
-        rows.append(f"| {each.name} | `{each.place}` | {f'`{by}`' if found else f'**nothing** ({by})'} |")
-        print(f"{done} of {len(mutants)}: {each.name}: {by if found else f'NOT CAUGHT ({by})'}", flush=True)
-    _, failed, last = run_tests(ROOT, sorted(tests)) if tests else (0, [], "")
-    rows.append(f"\n{len(mutants) - missed} of {len(mutants)} caught. These tests, without a mutant: {last}")
+    results = []
+    for each, found, by in run(mutants, source, arguments.jobs):
+        results.append((each, found, by))
+        print(f"{len(results)} of {len(mutants)}: {each.name}: {by if found else f'NOT CAUGHT ({by})'}", flush=True)
+    tests = sorted({by for _, found, by in results if found})
+    _, failed, last = run_tests(ROOT, tests) if tests else (0, [], "")
     RESULTS.parent.mkdir(exist_ok=True)
-    RESULTS.write_text("\n".join([*rows, ""]), encoding="utf-8")
-    print(rows[-1].strip(), f"Table: {RESULTS.relative_to(ROOT)}", sep="\n")
+    RESULTS.write_text(as_markdown(results), encoding="utf-8")
+    missed = sum(not found for _, found, _ in results)
+    print(f"{len(results) - missed} of {len(results)} caught. Their tests, without a mutant: {last}")
+    print(f"Tables: {RESULTS.relative_to(ROOT)}")
     sys.exit(missed > 0 or bool(failed))
+
+
+def as_markdown(results: Sequence[tuple[Mutant, bool, str]]) -> str:
+    """Two tables: how many of each folder were caught, and each mutant with the test that caught it."""
+    folders: dict[str, list[bool]] = {}
+    rows = ["| mutant | in | caught by |", "|---|---|---|"]
+    for each, found, by in results:
+        folders.setdefault(str(each.file.parent.relative_to(ROOT)), []).append(found)
+        rows.append(f"| {each.name} | `{each.place}` | {f'`{by}`' if found else f'**nothing** ({by})'} |")
+    counts = [f"| `{folder}` | {len(found)} | {sum(found)} |" for folder, found in folders.items()]
+    return "\n".join(["| folder | mutants | caught |", "|---|---|---|", *counts, "", *rows, ""])
 
 
 if __name__ == "__main__":

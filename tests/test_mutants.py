@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 import mutants
-from mutant_patterns import PatternError, Source, parse, replaced
+from mutant_patterns import PatternError, parse
+from mutant_source import Source, replaced
 
 PRIVACY = mutants.PACKAGE / "privacy"
 WITHOUT_RULES = {
