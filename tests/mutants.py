@@ -108,6 +108,12 @@ def read_mutants() -> list[Mutant]:
     return list(mutants.values())
 
 
+def chosen(word: str) -> list[Mutant]:
+    """Those whose name, place or file holds a word."""
+    texts = ((each, f"{each.name} {each.place} {each.file.relative_to(ROOT)}") for each in read_mutants())
+    return [each for each, text in texts if word.lower() in text.lower()]
+
+
 # --- check and mend -------------------------------------------------------------------------------------------------
 
 
@@ -269,11 +275,11 @@ def main() -> None:
     parser.add_argument("--mend", action="store_true", help="write the new place of code that has moved; then check")
     arguments = parser.parse_args()
     source = Source(PACKAGE)
-    mutants = [each for each in read_mutants() if arguments.pattern in f"{each.name} {each.place} {each.file}"]
+    mutants = chosen(arguments.pattern)
     if arguments.mend:
         for name in mend(mutants, source):
             print(f"mended: {name}")
-        mutants = [each for each in read_mutants() if arguments.pattern in f"{each.name} {each.place} {each.file}"]
+        mutants = chosen(arguments.pattern)
     wrong = problems(mutants, source)
     for each in mutants:
         if each.name in wrong:
