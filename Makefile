@@ -9,7 +9,7 @@ TESTED := OMP_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE=
 # Each process takes half of the tests, in order, and later some of the other's: so the fixtures of a module are built once.
 TWO := --numprocesses 2 --dist worksteal
 
-.PHONY: env demo test quick slow coverage check site wheel bench audit mutants fuzz faults browser clean
+.PHONY: env demo test quick slow coverage check site wheel bench audit mutants mutants-generic fuzz faults browser clean
 
 env: $(READY)
 
@@ -67,6 +67,12 @@ audit: $(READY)
 mutants: $(READY)
 	$(BIN)/python tests/mutants.py
 
+WHAT ?= gossamer.*
+mutants-generic: $(READY)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev,mutation]'
+	OMP_NUM_THREADS=1 $(BIN)/mutmut run --max-children 2 '$(WHAT)'
+	$(BIN)/mutmut results
+
 fuzz: $(READY)
 	$(BIN)/python tests/data/readers/fuzz.py
 
@@ -77,4 +83,4 @@ browser: $(READY)
 	$(BIN)/python -m pytest -m browser
 
 clean:
-	rm -rf $(VENV) build dist site .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) build dist site mutants .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -1,24 +1,43 @@
-"""Mutants: each is put into a copy of the source, and a named test must fail. `make mutants` runs all of them.
+"""Mutation tests: each mutant is put into a copy of the source, and a named test must fail. `make mutants` runs all of them.
 
-python tests/mutants.py            all, and a Markdown table
-python tests/mutants.py noise      those whose name holds "noise"
+Mutants are beside the tests, in files `mutants.toml`:
+
+    ["a ledger may spend more than it reserved"]
+    in = "PrivacyLedger.charge"                     # a function, method, class or constant below src/gossamer
+    find = "cost > self.reserved[...]"              # Python, as in mutant_patterns.py; it stands there once
+    put = "False"                                   # empty: the statements go
+    tests = "test_ledger.py -k more_than_reserved"  # in this folder, or tests/...; at least one must fail
+
+python tests/mutants.py            all; the table of results is in build/mutants.md
+python tests/mutants.py noise      those whose name, place or file holds "noise"
+python tests/mutants.py --check    seconds: which cannot be made, and where their code is now
+python tests/mutants.py --mend     the same; where the code has moved and stands once, write its new place
 """
 
 import argparse
 import multiprocessing
 import os
+import re
+import shlex
 import shutil
 import subprocess
 import sys
 import tempfile
+import tomllib
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import cache, cached_property
 from pathlib import Path
 
 import pytest
 
+from mutant_patterns import Pattern, PatternError, parse
+from mutant_source import Place, Source, owner, replaced
+
 ROOT = Path(__file__).resolve().parents[1]
-RESULTS = ROOT / "docs/lab/mutation-tests.md"
+PACKAGE = ROOT / "src/gossamer"
+RESULTS = ROOT / "build/mutants.md"
 SERVER = multiprocessing.get_context("forkserver")
 LIBRARIES = ["PIL.Image", "dp_accounting", "pytest", "scipy.optimize", "scipy.stats", "sklearn.datasets", "torch"]
 """Imported once. None of them imports Gossamer, whose modules are those of the copied source."""
@@ -30,1519 +49,179 @@ class Mutant:
 
     Args:
         name: what is wrong, in words.
-        file: below src/gossamer, or benchmarks/... below the root.
-        old: text that stands there exactly once.
-        new: what replaces it.
-        tests: pytest arguments; at least one test must fail.
+        place: the definition that it changes.
+        find: a pattern that stands there once.
+        put: what replaces it; empty where statements go.
+        tests: pytest's arguments, as written.
+        file: the `mutants.toml` that it is in.
     """
 
     name: str
-    file: str
-    old: str
-    new: str
+    place: str
+    find: str
+    put: str
     tests: str
+    file: Path
 
     @property
-    def path(self) -> Path:
-        """Of the file, below the root."""
-        return Path(self.file if self.file.startswith("benchmarks/") else f"src/gossamer/{self.file}")
+    def patterns(self) -> tuple[Pattern, Pattern | None]:
+        """What to find, and what to put there.
+
+        Raises:
+            PatternError: if one of them is no Python.
+        """
+        return parse(self.find), parse(self.put) if self.put.strip() else None
+
+    @cached_property
+    def arguments(self) -> list[str]:
+        """For pytest in the root: a file is beside this one unless it begins with tests/."""
+        here = self.file.parent.relative_to(ROOT)
+        return [str(here / word) if _is_file(word) else word for word in shlex.split(self.tests)]
+
+    def planted(self, source: Source) -> tuple[Path, str]:
+        """The file that it changes, below the root, and that file's text with the mutant.
+
+        Raises:
+            PatternError: if it stands nowhere or more than once.
+        """
+        find, put = self.patterns
+        place = source.find(self.place, find, put)
+        return place.definition.file.path.relative_to(ROOT), replaced(place, put)
 
 
-MECHANISMS = "tests/privacy/mechanisms/test_gaussian.py"
-MOVES, SENSITIVE = "tests/privacy/mechanisms/test_moves.py", "tests/test_testing.py"
-NEIGHBOURING = "tests/methods/test_neighbouring_runs.py"
-DIFFUSION = "tests/methods/dp_diffusion/test_dp_diffusion.py"
-MOMENTS = "tests/methods/moments/test_class_moments.py"
-SUM = "tests/methods/common/test_bounded_sum.py"
-START = "tests/methods/common/test_method_start.py"
-MEPF = "tests/methods/dp_mepf/test_dp_mepf.py"
-MIXTURE = "tests/methods/moments/test_mixture.py"
-FEATURES = "tests/methods/moments/test_feature_moments.py"
-DETAIL = "tests/methods/moments/test_public_detail.py"
-LATENTS, AUTOENCODERS = "tests/methods/moments/test_latents.py", "tests/nets/test_autoencoders.py"
-ALIGNED = "tests/methods/moments/test_aligned_latent.py"
-OWN_AXES = "tests/methods/moments/test_principal_axes.py"
-DIFFUSERS = "tests/nets/test_diffusers_folders.py"
-LEDGER = "tests/privacy/test_ledger.py"
-CONFINED = "tests/privacy/test_confined.py"
-CONFORMANCE = "tests/methods/test_conformance.py"
-VOTES, EVOLVE = "tests/methods/common/test_votes.py", "tests/methods/evolve/test_evolve.py"
-CLUSTERS, PICTURES = "tests/methods/common/test_clusters.py", "tests/methods/evolve/test_pictures.py"
-LABELLING = "tests/methods/evolve/test_labelling.py"
-MIXING = "tests/privacy/per_sample_gradients/test_mixing.py"
-NOISE, KEYSTREAM = "tests/privacy/random/test_noise.py", "tests/privacy/random/test_keystream.py"
-IN_MEMORY = "tests/run/training/test_in_memory.py"
-ON_A_DEVICE = "tests/methods/test_on_a_device.py"
-PRECISION, MEMORY = "tests/privacy/per_sample_gradients/test_precision.py", "tests/run/training/test_memory.py"
-RANKS, RANKS_AUDIT = "tests/run/training/test_distributed.py", "tests/run/auditing/test_audit_ranks.py"
-DIVERGED = "tests/run/training/test_diverged.py"
-GRADIENTS = "tests/privacy/per_sample_gradients/test_gradients.py"
-ROUNDING = "tests/privacy/per_sample_gradients/test_rounding.py"
-ROWS = "tests/privacy/mechanisms/test_sanitized_rows.py"
-GS_WGAN = "tests/methods/gs_wgan/test_gs_wgan.py"
-SECRET_DRAW = "tests/privacy/accounting/test_secret_draw.py"
-TERMWISE = "tests/privacy/mechanisms/test_two_term.py"
-ACCOUNTING = "tests/privacy/accounting/test_cost.py"
-DPGAN = "tests/methods/dpgan/test_dpgan.py"
-METHOD = "tests/methods/test_method.py"
-PARTS = "tests/methods/common/test_learners.py"
-SOURCES = "tests/run/storage/test_data_sources.py"
-IDENTITY = "tests/data/test_fingerprint.py"
-UNITS = "tests/data/test_units.py"
-IDS, ONE_ROW = "tests/run/storage/test_units_of_all_forms.py", "tests/data/tables/test_one_row_more.py"
-DICOM = "tests/data/readers/test_dicom.py"
-FORMATS = "tests/data/readers/test_formats.py"
-PROBLEMS = "tests/data/test_problems.py"
-MAPPED = "tests/data/test_memory_mapped.py"
-KNOWN_AGAIN = f"{MAPPED} -k known_again"
-CERTIFICATES = "tests/privacy/certificate/test_certificate.py"
-FIGURES = "tests/privacy/certificate/test_figures.py"
-CLASS_NAMES = "tests/run/evaluation/test_shown_class_names.py"
-SIGNING, HANDING_OUT = "tests/run/release/test_signing.py", "tests/run/release/test_release.py"
-VERIFY, FORGERIES = "tests/run/release/test_verify.py", "tests/run/release/test_forgeries.py"
-TEACHER = "tests/methods/teacher/test_teacher.py"
-TEACHER_PUBLIC = "tests/methods/teacher/test_public_pictures.py"
-LITE0, ONNX = "tests/nets/test_lite0.py", "tests/nets/test_onnx_files.py"
-MARGINALS, MARGINALS_COUNTS = "tests/methods/marginals/test_marginals.py", "tests/methods/marginals/test_counts.py"
-TABLES = "tests/data/tables/test"
-FIRST_LINE, SIGNALS = f"{TABLES}_table_first_line.py", "tests/run/training/test_signals.py"
-SCATTERING = "tests/nets/test_scattering.py"
-ENCODERS, PLUGINS = "tests/nets/test_encoders.py", "tests/methods/test_plugins.py"
-
-FEDERATED = "tests/run/federated/test_federated.py"
-FLOWER, SERVICE = "tests/run/federated/test_flower.py", "tests/run/federated/test_service.py"
-NASTY, FORM = "tests/run/cli/test_nasty_data.py", "tests/data/test_to_uint8.py"
-ATTACK_UNITS = "tests/run/evaluation/test_attack.py::test_one_record_of_each_unit_takes_part_and_nobody_is_on_two_sides"
-
-ANOTHER_PACKAGE, IN_MEMORY = (
-    "tests/run/training/test_method_of_another_package.py",
-    "tests/run/training/test_in_memory.py",
-)
-PLUGIN, PLUGIN_FORGERIES = "tests/run/training/test_installed_plugin.py", "tests/run/release/test_plugin_forgeries.py"
-MISBEHAVING = "tests/methods/test_misbehaving_plugins.py"
-NEIGHBOURS = "tests/methods/test_neighbours_with_encoders.py"
-MISBEHAVING_ENCODERS = "tests/methods/test_misbehaving_encoders.py"
-WAY = "tests/run/test_tables.py"
-OF_TABLES, OF_TABLE = "tests/metrics/tables/test_table", "tests/run/evaluation/test_evaluate_table.py"
-
-MUTANTS = (
-    Mutant("the audit gives each of two errors all that may go wrong", "attacks/audit.py", "tail = (1 - confidence) / 2", "tail = 1 - confidence", "tests/attacks/test_audit.py -k 5_6"),
-    Mutant("the audit's threshold is chosen by what it counts", "attacks/audit.py", "return threshold, with_canary[n:], without[m:]", "return threshold, with_canary, without", "tests/attacks/test_audit.py -k split_apart"),
-    Mutant("a canary of a group that is clipped by itself is seen as if alone", "run/auditing/canary_confined.py", "return np.asarray((squares / norms) @ tail)", "return np.asarray(tail[0] / norms[0])", "tests/run/auditing/test_audit_loops.py -k declared_noise"),
-    Mutant("a row of a table is looked for in the errors as if its noise were that of one", "run/auditing/canary_confined.py", "each = deviations(mechanism, query, without)", "each = deviations(mechanism, query, without) * 0 + mechanism.noise_multiplier", "tests/run/auditing/test_audit_loops.py -k declared_noise"),
-    Mutant("the mean of two errors has the bound of one", "attacks/audit.py", "trials, wrong = sum(counted[2:]), sum(counted[:2])", "trials, wrong = counted[2], counted[0]", "tests/attacks/test_audit.py -k together"),
-    Mutant("a row that does not take part in a trial is counted", "run/auditing/canary_confined.py", "return inner if self.present else inner.map(lambda rows: rows[:-1])", "return inner", "tests/run/auditing/test_audit_loops.py -k declared_noise"),
-    Mutant("an audit has every trial with the canary", "run/auditing/trials.py", "random(count) < 0.5", "random(count) < 2", "tests/run/auditing/test_audit_loops.py -k a_coin_decides"),
-    Mutant("a trial has the canary of the first", "run/auditing/trials.py", "observer.present = members[trial]", "observer.present = members[0]", "tests/run/auditing/test_audit_loops.py -k a_coin_decides"),
-    Mutant("a canary that does not take part is drawn", "run/auditing/canary_confined.py", "return inner if self.present else inner.map(canaries.others)", "return inner", "tests/run/auditing/test_audit_loops.py -k a_coin_decides"),
-    Mutant("other critics' answers are heard as the canary's", 'run/auditing/canary_confined.py', 'self.keep(0.5, rate=rate, noise=joint)', 'self.keep(0.4, rate=rate, noise=joint)', 'tests/run/auditing/test_audit_loops.py -k listened_to'),
-    Mutant("draws that everyone knows are audited as secret ones", "run/auditing/trials.py", "bounds.revealed_draw_epsilon if self.revealed else", "bounds.poisson_gaussian_epsilon if self.revealed else", "tests/run/auditing/test_audit_loops.py -k listened_to"),
-    Mutant("a steered canary is added to what other records say there", "run/auditing/canary_confined.py", "(pulls[:, group] - own @ u)", "pulls[:, group]", "tests/run/auditing/test_audit_loops.py -k steered"),
-    Mutant("an attacker on models takes the start of training for the canary", "attacks/weights.py", "moved = (with_canary - without).mean(0)", "moved = with_canary.mean(0)", "tests/attacks/test_audit.py -k weights_count"),
-    Mutant("processes of an audit draw the same noise", "run/auditing/trials.py", "self.noise_seed + (part << 20)", "self.noise_seed", "tests/run/auditing/test_audit_loops.py -k dealt_to"),
-    Mutant("an audit that refutes ends with status 0", "run/cli/commands/audit.py", "exit(int(report.verdict == REFUTED))", "exit(0)", "tests/run/auditing/test_audit_loops.py -k exit_status"),
-    Mutant("a run whose audit refuted it verifies", "run/release/verify.py", "if refuted(folder.path):", "if False:", "tests/run/auditing/test_audit_loops.py -k refuted_does_not_verify"),
-    Mutant("a release does not say what its audit measured", "run/release/release.py", "if statement := audited(folder):", "if statement := \"\":", "tests/run/auditing/test_audit_loops.py -k goes_into_its_report"),
-    Mutant("a claim is refuted by nothing", "run/auditing/audit.py", "return REFUTED if max(self.lower_bound, self.counted) > self.claim else CONSISTENT", "return CONSISTENT", "tests/run/auditing/test_audit_loops.py -k refutes_it"),
-    Mutant("no clipping", "privacy/per_sample_gradients/clipping.py", "(norm / square.sqrt()).clamp(max=1)", "torch.ones_like(square)", MECHANISMS),
-    Mutant("what stood in a new sum's memory is left where no product writes", "privacy/per_sample_gradients/clipping.py", "            if number not in written:\n                view.zero_()", "            if False:\n                view.zero_()", GRADIENTS),
-    Mutant("mixing: nobody asks", "privacy/per_sample_gradients/answers.py", "    query.memory.separate = query.memory.separate or refuse_mixing(query, records)\n", "", MIXING),
-    Mutant("mixing: votes on norms are not asked", "privacy/mechanisms/quantiles.py", "        inspect(self.gradients, records)\n", "", MIXING),
-    Mutant("mixing: only the first row is kept", "privacy/per_sample_gradients/mixing.py", "for kept in (0, size - 1):", "for kept in (0,):", MIXING),
-    Mutant("mixing: only the last row is kept", "privacy/per_sample_gradients/mixing.py", "for kept in (0, size - 1):", "for kept in (size - 1,):", MIXING),
-    Mutant("mixing: what is no number is not looked for", "privacy/per_sample_gradients/mixing.py", "~found[kept::size].isfinite()).any()", "~found[kept::size].isfinite()).any() and False", MIXING),
-    Mutant("mixing: other values are not tried", "privacy/per_sample_gradients/mixing.py", "_OTHERS if torch.equal(", "() if torch.equal(", MIXING),
-    Mutant("mixing: all rows of others have class 0", "privacy/per_sample_gradients/mixing.py", "(-3.0, 128, 1))", "(-3.0, 128, 0))", MIXING),
-    Mutant("mixing: one size decides", "privacy/per_sample_gradients/mixing.py", "_SIZES = (7, 11)", "_SIZES = (7,)", MIXING),
-    Mutant("mixing: numbers that a loss makes of bytes stay known", "privacy/per_sample_gradients/mixing.py", "        return self.hidden(func(*args, **kwargs))", "        return func(*args, **kwargs)", MIXING),
-    Mutant("mixing: rows in another order are hidden again", "privacy/per_sample_gradients/mixing.py", " or bool(value.isnan().any()):", ":", MIXING),
-    Mutant("mixing: weights are hidden like records", "privacy/per_sample_gradients/mixing.py", " or id(value) in self.own:", ":", MIXING),
-    Mutant("mixing: records themselves are the made-up ones", "privacy/per_sample_gradients/mixing.py", "    if made:\n", "    if False:\n", MIXING),
-    Mutant("mixing: common random streams may move", "privacy/per_sample_gradients/mixing.py", "            if state != self.streams[name]:\n", "            if False:\n", MIXING),
-    Mutant("mixing: weights and buffers may change", "privacy/per_sample_gradients/mixing.py", "            if before is None or before[0] is not tensor or before[1] != version:\n", "            if False:\n", MIXING),
-    Mutant("mixing: a new buffer in an old one's place is not seen", "privacy/per_sample_gradients/mixing.py", " or before[0] is not tensor", "", MIXING),
-    Mutant("mixing: the check moves public streams", "privacy/per_sample_gradients/mixing.py", "stream.clone_state()", "stream", MIXING),
-    Mutant("mixing: an empty batch counts as asked", "privacy/per_sample_gradients/mixing.py", "        return False\n    before = ", "        return True\n    before = ", MIXING),
-    Mutant("a rehearsal repeats secret noise", "privacy/random/noise.py", "            self._secret[\"noise\"].write(drawn.room, 16 * pairs)", "            self._choosing._secret[\"noise\"].write(drawn.room, 16 * pairs)", MIXING),
-    Mutant("a rehearsal repeats secret samples", "privacy/random/noise.py", "            coins = self._secret[\"coins\"].words(min(", "            coins = self._choosing._secret[\"coins\"].words(min(", MIXING),
-    Mutant("a rehearsal never ends", "privacy/random/noise.py", "        _REHEARSED.reset(token)\n", "        pass\n", MIXING),
-    Mutant("two threads share the buffers of noise", "privacy/random/keystream.py", "    if first not in (0, here):\n", "    if False:\n", f"{NOISE} -k second_thread"),
-    Mutant("every physical batch begins the sum anew", "privacy/per_sample_gradients/answers.py", "bounds, fresh=fresh)\n        fresh = False", "bounds, fresh=fresh)", GRADIENTS),
-    Mutant("a sum of units alone begins with what stood in its memory", "privacy/per_sample_gradients/answers.py", "    if fresh:\n        out.zero_()\n    for unit in several:", "    for unit in several:", GRADIENTS),
-    Mutant("clipping to twice the bound", "privacy/per_sample_gradients/clipping.py", "(norm / square.sqrt()).clamp(max=1)", "(2 * norm / square.sqrt()).clamp(max=1)", MECHANISMS),
-    Mutant("a unit's records are clipped one by one", "privacy/per_sample_gradients/answers.py", "single, several = by_unit(records) if clips(bounds) else (records, [])", "single, several = records, []", MECHANISMS),
-    Mutant("a record that is not finite is multiplied by zero", "privacy/per_sample_gradients/clipping.py", "factors[groups[part.parameter]], dropped)", "factors[groups[part.parameter]], None)", f"{GRADIENTS} {MECHANISMS}"),
-    Mutant("no guard against cancellation in Gram norms", "privacy/per_sample_gradients/rounding.py", "return raised(squares, u, b, dtype, steps + u_gram.shape[1] + 1)", "return squares.clamp(min=0)", GRADIENTS),
-    Mutant("the guard's error is a constant, however long the products are", "privacy/per_sample_gradients/rounding.py", "(steps / 2 + FLOOR) * kind.eps * terms.square()", "16 * kind.eps * terms.square()", ROUNDING),
-    Mutant("products that overflow below zero are a norm of zero", "privacy/per_sample_gradients/rounding.py", "    squares = torch.where(squares.isfinite(), squares, torch.nan)\n", "", ROUNDING),
-    Mutant("long products are summed in one piece", "privacy/per_sample_gradients/rounding.py", "    first, *others = features.chunk(-(-features.shape[1] // PRODUCTS), dim=1)", "    first, *others = (features,)", ROUNDING),
-    Mutant("what the weight-gradient call rounds is not in the norm", "privacy/per_sample_gradients/rounding.py", "return (norm + 2 * (u.shape[1] + 1) * kind.eps * terms).square()", "return norm.square()", ROUNDING),
-    Mutant("a record's terms may be as long as they like before they cancel", "privacy/per_sample_gradients/rounding.py", "FLOOR = 32.0", "FLOOR = 0.0", ROUNDING),
-    Mutant("no guard on gradients of rank one", "privacy/per_sample_gradients/pieces.py", "return square_norms(self.a) * square_norms(self.b)\n", "return self.a.square().sum(1) * self.b.square().sum(1)\n", ROUNDING),
-    Mutant("squares that vanish are lost", "privacy/per_sample_gradients/rounding.py", "return total + size * torch.finfo(rows.dtype).tiny", "return total", ROUNDING),
-    Mutant("the rounding slack is not charged", "privacy/per_sample_gradients/rounding.py", "return bound / (1 + SLACK * torch.finfo(dtype).eps)", "return bound", ROUNDING),
-    Mutant("a pixel that no tap reads may be NaN", "privacy/per_sample_gradients/ghost.py", "return squares + self.uses.unread(lo, hi)", "return squares", "tests/privacy/per_sample_gradients/test_tape_layers.py"),
-    Mutant("TF32 is left on", "privacy/per_sample_gradients/precision.py", "        place.fp32_precision = precision\n    try:", "        pass\n    try:", ROUNDING),
-    Mutant("norms are taken in bfloat16 where the caller has autocast", "privacy/per_sample_gradients/precision.py", "            if torch.is_autocast_enabled(device):", "            if False:", PRECISION),
-    Mutant("a run takes TF32 where PyTorch allows it", "run/training/driver.py", "        with full_precision():  # of which a method may leave some in passes that bound nothing\n            _drive(run, data, training, emit)\n", "        _drive(run, data, training, emit)\n", "tests/run/training/test_single_precision.py"),
-    Mutant("every clipped sum waits for the GPU", "privacy/per_sample_gradients/clipping.py", "infinite if out.device.type != \"cpu\" or bool(infinite.any()) else None", "infinite if bool(infinite.any()) else None", ON_A_DEVICE),
-    Mutant("latents are sent while the GPU waits", "methods/common/learners.py", "return sent(z[part], run.device), sent(y[part], run.device)", "return z[part].to(run.device), y[part].to(run.device)", f"{ON_A_DEVICE} -k dpgan"),
-    Mutant("moments on a GPU are indexed from another device", "methods/moments/mixture.py", "        groups = self.groups.cpu()\n", "        groups = self.groups\n", f"{ON_A_DEVICE} -k moments"),
-    Mutant("records that are not finite are counted on a GPU", "privacy/per_sample_gradients/clipping.py", "        factors = [factor.masked_fill(dropped, 0) for factor in factors]\n", "        pass\n", GRADIENTS),
-    Mutant("narrow: norms are taken in bfloat16", "privacy/per_sample_gradients/uses.py", "    return t.float() if t.dtype in (torch.bfloat16, torch.float16) else t", "    return t", PRECISION),
-    Mutant("narrow: the sum is taken in bfloat16", "privacy/per_sample_gradients/ghost.py", "            call.layer.add_weight_gradient_(out, *scaled(without(a, dropped), without(b, dropped), factors))", "            call.layer.add_weight_gradient_(out, *(t.bfloat16().float() for t in scaled(without(a, dropped), without(b, dropped), factors)))", PRECISION),
-    Mutant("narrow: norms are of what was there before rounding, the sum of what is after", "privacy/per_sample_gradients/pieces.py", "        return square_norms(self.a) * square_norms(self.b)\n\n    def add_(self, out: Tensor, factors: Tensor, dropped: Tensor | None) -> None:\n        a, b = scaled(", "        return square_norms(self.a) * square_norms(self.b)\n\n    def add_(self, out: Tensor, factors: Tensor, dropped: Tensor | None) -> None:\n        self.a = self.a.bfloat16().float() * 1.004\n        a, b = scaled(", f"{PRECISION} {ROUNDING}"),
-    Mutant("narrow: no margin is charged for rounding", "privacy/per_sample_gradients/rounding.py", "    return bound / (1 + SLACK * torch.finfo(dtype).eps)", "    return bound", f"{PRECISION} {ROUNDING}"),
-    Mutant("narrow: sums run in TF32 as the passes do", "privacy/per_sample_gradients/precision.py", "stack.enter_context(_float32_products(gpu=\"ieee\", processor=\"ieee\"))", "stack.enter_context(_float32_products(gpu=\"tf32\", processor=\"ieee\"))", PRECISION),
-    Mutant("narrow: TF32 stays on after the passes", "privacy/per_sample_gradients/precision.py", "        for (place, _), precision in zip(wanted, before, strict=True):\n            place.fp32_precision = precision\n", "        pass\n", PRECISION),
-    Mutant("narrow: the backward pass runs in single precision", "privacy/per_sample_gradients/gradients.py", "            check_tape(tape, losses, self.multiplicity * len(batch), self.memory)\n            tape.backward(losses.sum())\n", "            check_tape(tape, losses, self.multiplicity * len(batch), self.memory)\n        tape.backward(losses.sum())\n", PRECISION),
-    Mutant("narrow: batches are as large as they come", "privacy/per_sample_gradients/answers.py", " if one_size(query.precision, place(query.module)) else batch", " if False else batch", PRECISION),
-    Mutant("narrow: what fills a batch up is added", "privacy/per_sample_gradients/answers.py", "        call.keep(len(batch), query.multiplicity)\n", "        pass\n", PRECISION),
-    Mutant("narrow: what fills a batch up is taken for several rows of a record", "privacy/per_sample_gradients/uses.py", "t.unflatten(0, (multiplicity, -1))[:, :n].flatten(0, 1)", "t[: n * multiplicity]", PRECISION),
-    Mutant("narrow: DPGAN computes in single precision whatever was asked", "methods/dpgan/loop.py", "    size, precision = config.physical_batch_size or AT_ONCE, config.precision\n", "    size, precision = config.physical_batch_size or AT_ONCE, \"fp32\"\n", f"{CONFORMANCE} -k narrow"),
-    Mutant("a GPU's memory: rows of a record are forgotten", "run/training/memory.py", "_PASSES * int(settings.get(\"multiplicity\", 1)) *", "_PASSES *", MEMORY),
-    Mutant("a GPU's memory: all of a draw at once, whatever it holds", "run/training/memory.py", "    part = largest / math.ceil(largest / holds)\n", "    part, holds = largest, 1 << 30\n", MEMORY),
-    Mutant("a GPU's memory decides what was asked for", "run/training/memory.py", " or settings.get(\"physical_batch_size\") != 0", " or \"physical_batch_size\" not in settings", MEMORY),
-    Mutant("TF32 is off in norms, and on in sums", "privacy/per_sample_gradients/clipping.py", "    for part in parts:\n        put =", "    for part in parts:\n        torch.set_float32_matmul_precision(\"medium\")\n        put =", ROUNDING),
-    Mutant("constant planes: the norm forgets the constants", "privacy/per_sample_gradients/layers/planes.py", "return square_norms(self.a) * square_norms(self.b.flatten(1))", "return square_norms(self.b.flatten(1))", "tests/privacy/per_sample_gradients/test_tape_layers.py"),
-    Mutant("a convolution's kept gradients stay in the order of unfolding", "privacy/per_sample_gradients/pieces.py", "total = by_channels(total.view(len(out), -1), self.taps)", "pass", "tests/privacy/per_sample_gradients/test_tape_layers.py"),
-    Mutant("every phase of a strided layer reads the pixels of the first", "privacy/per_sample_gradients/layers/phase.py", "start = stride * first + phase", "start = stride * first", "tests/privacy/per_sample_gradients/test_tape_layers.py"),
-    Mutant("a table that is also a matrix is normed as a table", "privacy/per_sample_gradients/ghost.py", "return offered[0] if len({type(call.layer) for call in uses.calls}) == 1 else BY_PATCHES", "return offered[0]", "tests/privacy/per_sample_gradients/test_tape_layers.py"),
-    Mutant("one kernel with and without groups is unfolded as if with", "privacy/per_sample_gradients/ghost.py", " or len({call.layer.groups for call in uses.calls}) > 1:", ":", "tests/privacy/per_sample_gradients/test_tape_layers.py"),
-    Mutant("rows of one record are taken for records", "privacy/per_sample_gradients/uses.py", "permute(1, 3, 0, 2).flatten(2)", "permute(1, 3, 0, 2)[:, :, 0]", "tests/privacy/per_sample_gradients/test_tape_layers.py"),
-    Mutant("a bias's rows of one record are not added up", "privacy/per_sample_gradients/ghost.py", "rows = folded(call.layer.bias_gradients(call.pair[1]), multiplicity)", "rows = call.layer.bias_gradients(call.pair[1])\n            rows = rows[: len(rows) // multiplicity]", "tests/privacy/per_sample_gradients/test_tape_layers.py"),
-    Mutant("every group is clipped by the first group's factor", "privacy/per_sample_gradients/clipping.py", "factors[groups[part.parameter]]", "factors[0]", MECHANISMS),
-    Mutant("noise x 0.9", "privacy/mechanisms/gaussian.py", "self.noise_multiplier * self.max_norm)", "0.9 * self.noise_multiplier * self.max_norm)", MECHANISMS),
-    Mutant("noise forgets max_norm", "privacy/mechanisms/gaussian.py", "self.noise_multiplier * self.max_norm)", "self.noise_multiplier)", MECHANISMS),
-    Mutant("group sensitivity 1 instead of sqrt(k)", "privacy/mechanisms/gaussian.py", "return len(self.bounds.norms) ** -0.5 if self.weights", "return 1.0 if self.weights", MECHANISMS),
-    Mutant("every group has the first group's noise", "privacy/mechanisms/gaussian.py", "self.bounds.norms[group] / self._weight(group)", "self.bounds.norms[0] / self._weight(group)", MECHANISMS),
-    Mutant("weights that hide noise", "privacy/mechanisms/gaussian.py", "sum(w * w for w in weights) > 1 + 1e-9", "sum(weights) > 1 + 1e-9", MECHANISMS),
-    Mutant("a vote on the quantile is never scaled to its bound", "privacy/mechanisms/quantiles.py", "min(1.0, bounds.norms[0] / self.sensitivity)", "1.0", "tests/privacy/mechanisms/test_quantiles.py"),
-    Mutant("the quantile divides by the drawn batch", "privacy/mechanisms/quantiles.py", "return votes.sum(0) *", "return votes.sum(0) / max(1, len(votes)) *", "tests/privacy/mechanisms/test_quantiles.py"),
-    Mutant("the quantile is not charged", "methods/dp_wgan/__init__.py", "            plan.append((question,", "            ((question,", "tests/methods/dp_wgan/test_dp_wgan.py"),
-    Mutant("the quantile follows the noiseless vote", "methods/dp_wgan/loop.py", "    answer = private.release(release, question)\n", "    exact: list[Tensor] = []\n    private.update(lambda held: exact.append(release.exact(held, question)))\n    answer = 0 * private.release(release, question) + exact[0]\n", "tests/privacy/mechanisms/test_quantiles.py"),
-    Mutant("dp-wgan's public bounds come from the private records", "methods/dp_wgan/loop.py", "state.norms = run.ranks.broadcast(public_norms(run, state, run.public))", "private.update(lambda held: setattr(state, \"norms\", public_norms(run, state, held)))", "tests/methods/dp_wgan/test_dp_wgan.py"),
-    Mutant("dp-wgan divides by the size of the warm batch", "methods/dp_wgan/loop.py", "        D.step(g.div_(B))", "        D.step(g.div_(config.warm_batch_size))", "tests/methods/dp_wgan/test_dp_wgan.py"),
-    Mutant("dp-wgan's generator descends on its own score", "methods/dp_wgan/loop.py", "loss = -state.D.net(2 *", "loss = state.D.net(2 *", "tests/methods/dp_wgan/test_dp_wgan.py"),
-    Mutant("dp-wgan's private steps go on with the optimisers of the warm start", "methods/dp_wgan/loop.py", "    state.renew(config, config.critic_learning_rate, config.generator_learning_rate)\n", "", "tests/methods/dp_wgan/test_dp_wgan.py"),
-    Mutant("dp-wgan's plan takes more groups than the critic has tensors", "methods/dp_wgan/__init__.py", "            loop.check_groups(config, card)\n", "            pass\n", "tests/methods/dp_wgan/test_dp_wgan.py"),
-    Mutant("critics learn to score fakes above records", "privacy/per_sample_gradients/penalty.py", "losses: Tensor = fake - real + penalty", "losses: Tensor = real - fake + penalty", "tests/privacy/per_sample_gradients/test_penalty.py"),
-    Mutant("the penalty on a critic's slope is taken off", "privacy/per_sample_gradients/penalty.py", "fake - real + penalty * (length", "fake - real - penalty * (length", "tests/privacy/per_sample_gradients/test_penalty.py"),
-    Mutant("dp-wgan releases the last weights, not the average", "methods/dp_wgan/loop.py", "return self.G.average.released", "return self.G.net", "tests/methods/common/test_averaged_weights.py"),
-    Mutant("fakes of a record come from a public stream", "methods/dp_wgan/loop.py", "critic_gradient(run, state, run.rng.secret_generator)", "critic_gradient(run, state, lambda: run.rng.public(\"latents\"))", CONFORMANCE),
-    Mutant("2 C2 taken as C2", "privacy/mechanisms/two_term.py", "sensitivity = 2 * self.max_norm_batch", "sensitivity = self.max_norm_batch", TERMWISE),
-    Mutant("2 C2 only where there are two groups or more", "privacy/mechanisms/two_term.py", "sensitivity = 2 * self.max_norm_batch", "sensitivity = min(2, self.partitions) * self.max_norm_batch", TERMWISE),
-    Mutant("each of two terms has the noise of one", "privacy/mechanisms/two_term.py", "first, second = self.weights or (0.5**0.5, 0.5**0.5)", "first, second = 1.0, 1.0", TERMWISE),
-    Mutant("the noise on records' gradients leaves their weight out", "privacy/mechanisms/two_term.py", "return self.noise_multiplier * self.max_norm / first,", "return self.noise_multiplier * self.max_norm,", TERMWISE),
-    Mutant("groups of a draw by position, not by coins", "privacy/mechanisms/two_term.py", "coins = self.rng.integers(drawn.population, self.partitions)", "coins = np.arange(drawn.population) * self.partitions // max(1, drawn.population)", TERMWISE),
-    Mutant("a group's gradient is not clipped", "privacy/mechanisms/two_term.py", "clip_whole(query.group_gradient(members), self.max_norm_batch)", "query.group_gradient(members)", TERMWISE),
-    Mutant("a group that is not finite is multiplied by zero", "privacy/per_sample_gradients/rounding.py", "wide = torch.where(wide.isfinite().all(1, keepdim=True), wide, 0.0)", "wide = wide * wide.isfinite().all(1, keepdim=True)", TERMWISE),
-    Mutant("two sums, division by the drawn batch", "privacy/mechanisms/two_term.py", "return torch.stack([samples, batches])", "return torch.stack([samples / max(1, drawn.population), batches])", TERMWISE),
-    Mutant("a whole answer's noise is for C, not 2 C", "privacy/mechanisms/two_term.py", "self.noise_multiplier * 2 * self.max_norm", "self.noise_multiplier * self.max_norm", TERMWISE),
-    Mutant("the whole answer is not clipped", "privacy/mechanisms/two_term.py", "return clip_whole(query.whole(self._drawn(records)), self.max_norm)", "return query.whole(self._drawn(records))", f"{TERMWISE} tests/methods/privae/test_privae.py"),
-    Mutant("reparametrisation coins come from a public stream", "methods/privae/objective.py", "generator=rng.secret_generator())", "generator=rng.public(\"coins\"))", "tests/methods/privae/test_privae.py"),
-    Mutant("the draws of a code add up", "methods/privae/objective.py", "return (reconstruction + config.beta * divergence) / L", "return reconstruction + config.beta * divergence", "tests/methods/privae/test_privae.py"),
-    Mutant("the encoder is released unasked", "methods/privae/loop.py", "        if not self.with_encoder:\n            net.encoder = None\n", "", "tests/methods/privae/test_privae.py"),
-    Mutant("privae releases the last weights, not the average", "methods/privae/loop.py", "net = copy.deepcopy(self.average.released)", "net = copy.deepcopy(self.vae.net)", "tests/methods/privae/test_privae.py tests/methods/common/test_averaged_weights.py"),
-    Mutant("privae's divergence has the wrong sign", "methods/privae/objective.py", "(reconstruction + config.beta * divergence) / L", "(reconstruction - config.beta * divergence) / L", "tests/methods/privae/test_privae.py"),
-    Mutant("privae forgets beta", "methods/privae/objective.py", "(reconstruction + config.beta * divergence) / L", "(reconstruction + divergence) / L", "tests/methods/privae/test_privae.py"),
-    Mutant("micro aggregation stops at a batch of which no record is finite", "methods/privae/objective.py", "        if len(records) == 0:\n            return torch.zeros_like(psi)\n", "        if len(records) == 0:\n            raise ValueError\n", "tests/methods/privae/test_privae.py -k leaves_out_a_record"),
-    Mutant("the sum over groups is divided by the batch", "methods/privae/loop.py", "released[1] / config.partitions", "released[1] / config.expected_batch_size", "tests/methods/privae/test_privae.py"),
-    Mutant("a shuffled batch for Poisson sampling", "privacy/random/noise.py", "        return self._unit_by_unit(population, rate) if rate > _SPARSE else self._block_by_block(population, rate)", "        return np.sort(np.random.default_rng().permutation(population)[: round(population * rate)])", f"{MECHANISMS} {NOISE}"),
-    Mutant("records are drawn more often than charged", "privacy/mechanisms/sampling.py", "self.rng.poisson_sample(records.population, self.sampling_rate)", "self.rng.poisson_sample(records.population, min(1.0, 1.1 * self.sampling_rate))", MECHANISMS),
-    Mutant("the rate is rounded to whole numbers of the real records", "privacy/mechanisms/sampling.py", "self.rng.poisson_sample(records.population, self.sampling_rate)", "self.rng.poisson_sample(records.population, round(self.sampling_rate * records.population) / max(1, records.population))", MECHANISMS),
-    Mutant("division by the drawn batch", "privacy/mechanisms/gaussian.py", "        return query.clipped_sum(self._drawn(records), Bounds(norms=(self.max_norm,)))", "        drawn = self._drawn(records)\n        return query.clipped_sum(drawn, Bounds(norms=(self.max_norm,))) / max(1, drawn.population)", MECHANISMS),
-    Mutant("an empty draw is skipped", "privacy/mechanisms/gaussian.py", "        if self.noise_multiplier > 0:\n            self.rng", "        if self.noise_multiplier > 0 and bool(total.any()):\n            self.rng", MECHANISMS),
-    Mutant("charge after read", "privacy/confined.py", "            self.__ledger.charge(event)\n            return _inside(lambda: mechanism.exact(self.__held, query)).detach()", "            out = _inside(lambda: mechanism.exact(self.__held, query)).detach()\n            self.__ledger.charge(event)\n            return out", CONFINED),
-    Mutant("no charge", "privacy/confined.py", "            self.__ledger.charge(event)\n", "", f"{CONFINED} {CONFORMANCE}::test_spends_its_plan"),
-    Mutant("a failing query shows its message", "privacy/confined.py", "if isinstance(error, GossamerError) and raised_by_gossamer(error):", "if isinstance(error, GossamerError | ValueError):", CONFINED),
-    Mutant("ranks do not say what is left of their plans", "privacy/confined.py", "f\"{event}, {self.__ledger.unused} left; {mechanism}\"", "f\"{event}; {mechanism}\"", f"{RANKS}::test_ranks_that_disagree_release_nothing"),
-    Mutant("a Confined value can be pickled", "privacy/confined.py", "    def __reduce_ex__(self, protocol: object) -> NoReturn:", "    def _reduce_ex(self, protocol: object) -> NoReturn:", CONFINED),
-    Mutant("a fixed noise seed passes for private", "privacy/confined.py", "if mechanism.rng.reproducible:", "if False:", CONFINED),
-    Mutant("declassify keeps the finite epsilon", "privacy/ledger.py", "            self.reasons.append(reason)\n", "", f"{LEDGER} {CONFINED}"),
-    Mutant("every phase of a run says the same reason again", "privacy/ledger.py", "        if reason not in self.reasons:", "        if True:", LEDGER),
-    Mutant("the plan may exceed the budget", "privacy/ledger.py", "            if needed.epsilon > self.budget:", "            if needed.epsilon > 2 * self.budget and False:", LEDGER),
-    Mutant("a rank that follows counts its releases anew", "privacy/ledger.py", "        self._charged = list(used)\n", "        pass\n", f"{LEDGER} -k follows"),
-    Mutant("a line of a ledger may say a thing twice", "privacy/ledger.py", "    if raw.rstrip(b\"\\n\") != json.dumps({**body, \"hash\": stated}).encode():", "    if False:", f"{CERTIFICATES} -k same_entries"),
-    Mutant("what is reserved twice counts once", "privacy/ledger.py", "self._reserved[self._numbers[event]] += count", "self._reserved[self._numbers[event]] = count", f"{LEDGER} -k reserved_twice"),
-    Mutant("a ledger may hold more charges than its plan", "privacy/ledger.py", "not known or self._charged[number] >= self._reserved[number]", "not known", f"{LEDGER} -k beyond_the_plan"),
-    Mutant("what a torn line may have paid for is left in the plan", "privacy/ledger.py", "                ledger._charged[number] += block\n", "", LEDGER),
-    Mutant("charges on disk are never used up", "privacy/ledger.py", "        self._prepaid[number] -= 1\n", "", LEDGER),
-    Mutant("each plan is held against the budget alone", "privacy/ledger.py", "total = merge([*self.plan, *plan])", "total = merge(plan)", LEDGER),
-    Mutant("more releases than reserved", "privacy/ledger.py", "            if block <= 0:", "            if block <= -BLOCK:", LEDGER),
-    Mutant("charges stay in memory until the block is used up", "privacy/ledger.py", "if self._file.write(text) != len(text):", "if False:", LEDGER),
-    Mutant("charges are written, but not synced", "privacy/ledger.py", "                os.fsync(self._file.fileno())\n", "", LEDGER),
-    Mutant("charges are synced before they are written", "privacy/ledger.py", "                if self._file.write(text) != len(text):  # unbuffered: a disk that fills up takes a part of it\n                    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))\n                os.fsync(self._file.fileno())", "                os.fsync(self._file.fileno())\n                self._file.write(text)", LEDGER),
-    Mutant("half a block stays in the ledger of a full disk", "privacy/ledger.py", "                self._file.truncate()\n", "", LEDGER),
-    Mutant("lines that were not written count", "privacy/ledger.py", "        text, last_hash, settled, lines = b\"\", self.last_hash, self.settled, self.lines\n", "        text, last_hash, settled, lines = b\"\", self.last_hash, self.settled, self.lines\n        bodies = list(bodies)\n        self.lines += len(bodies)\n", LEDGER),
-    Mutant("every event is paid ahead in blocks", "privacy/ledger.py", "self._reserved[number] == max(self._reserved) and not", "not", LEDGER),
-    Mutant("noise that cannot be drawn is found out after the charge", "run/training/plan.py", "    _check_noise(settings)\n", "", "tests/run/training/test_plan.py"),
-    Mutant("a resume takes back what was written ahead", "privacy/ledger.py", "            self._charge_lines.append(self.lines + 1)\n", "            self._charge_lines.append(self.lines + 1)\n            self._prepaid[number] = min(self._prepaid[number] + 1, 12)\n", LEDGER),
-    Mutant("a torn line counts as nothing", "privacy/ledger.py", "        if torn:\n            for number", "        if False:\n            for number", LEDGER),
-    Mutant("a torn line costs a block of the first event only", "privacy/ledger.py", "for number in range(len(ledger._events)):", "for number in range(1):", LEDGER),
-    Mutant("the hash chain is not looked at", "privacy/ledger.py", "    if stated != expected:", "    if False:", LEDGER),
-    Mutant("the hash does not cover the line before", "privacy/ledger.py", "hashlib.sha256((last_hash + json", "hashlib.sha256((json", LEDGER),
-    Mutant("two processes write one ledger", "privacy/ledger.py", "        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)", "        pass", LEDGER),
-    Mutant("an unfinished run is replaced", "run/storage/run_folder.py", "        if not self.finished:\n            raise", "        if False:\n            raise", "tests/run/budget/test_budget.py::test_an_unfinished_run_is_not_replaced"),
-    Mutant("what certifies a run can reach its records", "run/training/fit.py", "        return train_and_certify(run, loaded)\n", "        object.__setattr__(run, \"data\", loaded)\n        return train_and_certify(run, loaded)\n", "tests/run/training/test_certify.py"),
-    Mutant("a live run is deleted", "files.py", "            fcntl.flock(file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))", "            wait and fcntl.flock(file, fcntl.LOCK_EX)", "tests/run/budget/test_budget.py::test_a_run_that_another_process_has_is_not_deleted tests/run/budget/test_budget.py::test_of_two_that_begin_at_once_one_wins"),
-    Mutant("discard deletes a finished run that an earlier version set aside", "run/storage/run_folder.py", "_NEVER_DELETED = (LOCK, ACCOUNTS, \"replaced\", \"put back\")", "_NEVER_DELETED = (LOCK, ACCOUNTS)", "tests/run/budget/test_budget.py -k earlier_version_set_aside"),
-    Mutant("a fit is not charged", "run/budget/entry.py", "        open_log.add_run(charge, session)\n    return RunEntry", "    return RunEntry", "tests/run/budget/test_budget.py::test_the_whole_plan_is_charged_before_the_first_step"),
-    Mutant("an unknown run resumes uncharged", "run/budget/entry.py", "        if entry is None:\n            open_log.add_run(charge, session)\n        else:", "        if entry is not None:", "tests/run/budget/test_budget.py::test_a_run_that_the_book_does_not_know_is_entered_and_said"),
-    Mutant("a copy of a run goes on for free", "run/budget/entry.py", "entry = open_log.resumable_entry(ledger.sessions, ledger.last_hash, ledger.settled)\n        if entry is None:", "entry = next((each for each in open_log.entries if each.charge.run == charge.run), None)\n        if entry is None:", "tests/run/budget/test_budget.py::test_of_two_copies_one_goes_on_and_the_other_is_a_run_of_its_own"),
-    Mutant("an old session is accepted for ever", "privacy/budget_log.py", "entry.session, entry.finished = session, \"\"", "entry.finished = \"\"", "tests/privacy/test_budget_log.py"),
-    Mutant("a copy made while the run trained goes on for free", "privacy/budget_log.py", " and entry.finished in (\"\", *hashes):", ":", "tests/privacy/test_budget_log.py"),
-    Mutant("a copy of a run that was given up goes on for free", "privacy/budget_log.py", "entry.session == session and not entry.discarded", "entry.session == session", "tests/privacy/test_budget_log.py"),
-    Mutant("a run that a copy has overtaken is certified without a charge", "run/budget/entry.py", "            if entry is None:\n                open_log.budget_of_run(self.charge", "            if entry is None:\n                return\n                open_log.budget_of_run(self.charge", "tests/run/budget/test_budget.py::test_a_copy_resumed_while_the_run_trains_makes_the_run_pay_again"),
-    Mutant("the limit is not looked at", "privacy/budget_log.py", "            if total.epsilon > limit.epsilon:", "            if False:", "tests/privacy/test_budget_log.py"),
-    Mutant("the limit is held against each run alone", "privacy/budget_log.py", "together([*runs, charge.run_cost], delta", "together([charge.run_cost], delta", "tests/privacy/test_budget_log.py"),
-    Mutant("a looser limit replaces a stricter one", "privacy/budget_log.py", "        if old is not None and not limit.within(old) and not force:", "        if False:", "tests/privacy/test_budget_log.py"),
-    Mutant("the account book can be read by everyone", "files.py", "os.fchmod(file.fileno(), 0o600)\n                return", "os.fchmod(file.fileno(), 0o644)\n                return", "tests/privacy/test_budget_log.py"),
-    Mutant("a torn line of the book is not written over", "privacy/budget_log.py", "self._file.seek(self._end)", "self._file.seek(0, os.SEEK_END)", "tests/privacy/test_budget_log.py"),
-    Mutant("a data set loses its history when its records change", "privacy/budget_log.py", "entry.charge.name in linked or entry.charge.mark in marks or", "entry.charge.mark in marks or", "tests/privacy/test_budget_log.py"),
-    Mutant("the same records under another name begin anew", "privacy/budget_log.py", "entry.charge.name in linked or entry.charge.mark in marks or", "entry.charge.name in linked or", "tests/privacy/test_budget_log.py"),
-    Mutant("the certificate counts runs by the digest of the records", "run/budget/entry.py", "same_name = open_log.budget_under_name(charge.name)", "same_name = account", "tests/run/budget/test_budget.py::test_the_released_settings_follow_from_the_name_and_never_from_the_records"),
-    Mutant("a run with a fixed noise seed counts as private in the book", "run/budget/entry.py", "infinite=reproducible or bool", "infinite=bool", "tests/run/budget/test_budget.py::test_a_fixed_noise_seed_is_in_the_log_before_the_first_query"),
-    Mutant("a run given up leaves no charge", "run/budget/budget.py", "entry = log.add_run(charge, _discard_token(ledger))", "pass", "tests/run/budget/test_budget.py::test_giving_up_a_run_of_another_book_enters_it"),
-    Mutant("an untrained network is certified", "run/training/resume.py", "    if not any(ledger.unused) and (", "    if False and (", "tests/run/budget/test_budget.py::test_an_untrained_network_is_not_certified"),
-    Mutant("the demo takes a run that is not its own", "run/cli/demo.py", "folder.config().get(\"card\") == CARD.to_dict()", "True", "tests/run/budget/test_budget.py::test_the_demo_has_a_book_of_its_own_and_takes_no_other_run"),
-    Mutant("exchanging a record is one step of removing", "privacy/accounting/composition.py", "(1 if relation is ADD_OR_REMOVE_ONE else 2) *", "1 *", "tests/privacy/accounting/test_composition.py"),
-    Mutant("taking a record from a writer is one step", "privacy/accounting/composition.py", "* (1 if run.unit == unit else 2)", "* 1", "tests/privacy/accounting/test_composition.py"),
-    Mutant("two steps spend the delta of one", "privacy/accounting/composition.py", "if log_part + grown <= math.log(delta):", "if log_part <= math.log(delta):", "tests/privacy/accounting/test_composition.py"),
-    Mutant("a family's epsilon is that of one of its steps", "privacy/accounting/composition.py", "return family.steps * smallest(", "return smallest(", "tests/privacy/accounting/test_composition.py"),
-    Mutant("two steps of one family cost one", "privacy/accounting/composition.py", "if len(families) == 1 and families[0].steps == 1:", "if len(families) == 1:", "tests/privacy/accounting/test_composition.py -k larger_units"),
-    Mutant("families of runs have all of delta each", "privacy/accounting/composition.py", "_epsilon(family, delta / len(families))", "_epsilon(family, delta)", "tests/privacy/accounting/test_composition.py"),
-    Mutant("clients elsewhere are taken for shards that have coins", "privacy/accounting/composition.py", "ADD_OR_REMOVE_ONE or run.by_client:", "ADD_OR_REMOVE_ONE:", "tests/privacy/accounting/test_composition.py"),
-    Mutant("the book does not know whose draws were among clients", "privacy/budget_log.py", ", by_client=self.by_client", "", "tests/privacy/accounting/test_composition.py"),
-    Mutant("a simulated federation that is entered later counts as shards", "run/budget/entry.py", "by_client=\"federated\" in config_json,", "by_client=False,", f"{FEDERATED}::test_both_guarantees_stand_in_the_certificate_and_all_folders_verify"),
-    Mutant("an older book's simulations count as shards", "privacy/budget_log.py", "{\"by_client\": data[\"relation\"] == RELATION_NAMES[REPLACE_ONE] and data[\"unit\"] != RECORD, **data}", "data", "tests/privacy/accounting/test_composition.py"),
-    Mutant("the certificate and the budget log state two relations", "privacy/accounting/composition.py", "own = (REPLACE_ONE,) if", "own = () if True else () if", "tests/privacy/accounting/test_composition.py"),
-    Mutant("replace-one runs are read as add-or-remove-one", "privacy/accounting/composition.py", "    return secret and bool", "    return True or bool", "tests/privacy/accounting/test_composition.py"),
-    Mutant("the certificate states what is spent, not what is reserved", "privacy/certificate/certificate.py", "bounds = cost.bounds(merge(ledger.plan)", "bounds = cost.bounds([(e, max(1, n)) for (e, _), n in zip(ledger.plan, ledger.used, strict=True)]", "tests/privacy/certificate/test_certificate.py"),
-    Mutant("verify does not see a cut tail", "privacy/certificate/certificate.py", "    if not same(stated.get(\"ledger\"), pinned):", "    if False:", f"{CERTIFICATES}::test_a_cut_tail_of_the_ledger_shows"),
-    Mutant("verify does not see an edited certificate", "privacy/certificate/certificate.py", "        if _digest(line) != digest:", "        if False:", "tests/privacy/certificate/test_certificate.py"),
-    Mutant("verify does not look at the model", "privacy/certificate/certificate.py", "    if not same(stated.get(\"model\"), {\"file\": MODEL, \"sha256\": model_sha256}):", "    if False:", f"{CERTIFICATES}::test_another_model_shows"),
-    Mutant("verify forgives one per cent of epsilon", "privacy/certificate/json_diff.py", "TOLERANCE = 1e-6", "TOLERANCE = 1e-2", f"{CERTIFICATES}::test_last_digits_may_differ_between_machines_and_nothing_else"),
-    Mutant("verify compares epsilon only", "privacy/certificate/certificate.py", "in (name for name in rebuilt if name not in _LOOKED_AT):", "in ():", f"{CERTIFICATES}::test_every_entry_is_compared_even_under_a_new_seal"),
-    Mutant("verify does not look at delta", "privacy/certificate/certificate.py", "taken = {**entry, \"epsilon\": right[\"epsilon\"]} if", "taken = right if", f"{CERTIFICATES}::test_every_entry_is_compared_even_under_a_new_seal"),
-    Mutant("verify takes the statement as stated", "privacy/certificate/certificate.py", "_LOOKED_AT = (", "_LOOKED_AT = (\"statement\", ", f"{CERTIFICATES}::test_every_entry_is_compared_even_under_a_new_seal"),
-    Mutant("one is as good as true", "privacy/certificate/json_diff.py", "    return json.dumps(one, sort_keys=True) == json.dumps(other, sort_keys=True)", "    return bool(one == other)", f"{CERTIFICATES}::test_every_entry_is_compared_even_under_a_new_seal"),
-    Mutant("the ledger does not pin the settings", "privacy/certificate/certificate.py", "    if hashlib.sha256(config).hexdigest() != ledger.settings:", "    if False:", f"{CERTIFICATES}::test_settings_and_certificate_edited_alike_are_pinned_by_the_ledger"),
-    Mutant("of an entry that stands twice the first is shown and the last is checked", "privacy/certificate/certificate.py", "        if len(dict(pairs)) < len(pairs):", "        if False:", f"{CERTIFICATES}::test_people_and_programs_read_the_same_entries"),
-    Mutant("verify follows links", "privacy/certificate/certificate.py", "            if (folder / name).is_symlink():", "            if False:", f"{CERTIFICATES}::test_a_link_is_not_a_file_of_the_folder"),
-    Mutant("sample takes a damaged folder", "privacy/certificate/certificate.py", "        if files is None or problems:", "        if files is None:", f"{CERTIFICATES}::test_what_may_be_sampled_from_is_checked_first"),
-    # -- figures of a certificate, declarations, signatures, what is handed out
-    Mutant("epsilon at a smaller delta is that at the run's own", "privacy/certificate/figures.py", "[_cost(ledger, merge(ledger.plan), smaller(ledger.delta, digits)) for", "[{**_cost(ledger, merge(ledger.plan), ledger.delta), \"delta\": smaller(ledger.delta, digits)} for", f"{FIGURES}::test_epsilon_at_three_deltas_is_what_the_accountants_say_there"),
-    Mutant("mu is half of what it is", "privacy/certificate/figures.py", "square += count / noise**2 if", "square += count / (4 * noise**2) if", f"{FIGURES}::test_mu_of_gaussians_over_everyone_is_exact"),
-    Mutant("mu of a release without noise is finite", "privacy/certificate/figures.py", "if noise > 0 else math.inf", "if noise > 0 else 0.0", f"{FIGURES}::test_without_noise_every_figure_is_infinity"),
-    Mutant("after a declassify the Renyi curve is finite", "privacy/certificate/figures.py", "if ledger.reasons or not able:", "if not able:", FIGURES),
-    Mutant("after a declassify mu is finite", "privacy/certificate/figures.py", "if ledger.reasons or math.isinf(square):", "if math.isinf(square):", FIGURES),
-    Mutant("mu is called exact where releases are sampled", "privacy/certificate/figures.py", "sampled = sampled or not isinstance(event, GaussianDpEvent)", "sampled = False", f"{FIGURES}::test_mu_is_an_upper_bound_at_every_delta_stated"),
-    Mutant("after a declassify the figures stay finite", "privacy/certificate/figures.py", "    if ledger.reasons or delta_left(", "    if delta_left(", f"{FIGURES}::test_after_a_declassify_every_figure_is_infinity"),
-    Mutant("the Renyi curve counts every event once", "privacy/certificate/figures.py", "accountant.curve(plan, ledger.relation)", "accountant.curve(tuple((event, 1) for event, _ in plan), ledger.relation)", f"{FIGURES}::test_the_renyi_curve_is_that_of_gaussians_and_adds_up"),
-    Mutant("a component alone costs what one release of it costs", "privacy/certificate/figures.py", "_cost(ledger, [part], ledger.delta)", "_cost(ledger, [(part[0], 1)], ledger.delta)", f"{FIGURES}::test_each_component_is_named_with_its_event_and_its_cost_alone"),
-    Mutant("components may be other than the reserved plan", "privacy/certificate/figures.py", "    if dict(merge([part for _, part in parts])) != dict(merge(ledger.plan)):", "    if False:", f"{FIGURES}::test_components_that_are_not_the_reserved_plan_are_refused"),
-    Mutant("components are not held against the phases", "run/release/verify.py", "(settings.get(\"components\", planned) == planned, ", "(True, ", f"{HANDING_OUT}::test_components_in_the_settings_are_the_phases_of_the_method"),
-    Mutant("figures of a certificate are taken as stated", "privacy/certificate/json_diff.py", "    return expected if within(stated, expected) else stated", "    return expected", f"{CERTIFICATES}::test_every_entry_is_compared_even_under_a_new_seal"),
-    Mutant("a certificate drops its new entries by calling itself old", "privacy/certificate/certificate.py", "    if number < writes:", "    if False:", f"{CERTIFICATES}::test_nobody_gets_rid_of_the_new_entries_by_calling_it_an_old_certificate"),
-    Mutant("certificates of format 4 are compared with the sentences of today", "privacy/certificate/certificate.py", "        if stated.get(\"format\") != FORMAT:", "        if False:", f"{CERTIFICATES} -k saved_as_it_was"),
-    Mutant("the sentences of a certificate of today are not compared", "privacy/certificate/certificate.py", "        if stated.get(\"format\") != FORMAT:", "        if True:", f"{CERTIFICATES}"),
-    Mutant("the first sentence of an earlier certificate is not compared", "privacy/certificate/certificate.py", "            wrong += _headline(stated.get(\"statement\"), again)\n", "", f"{CERTIFICATES} -k saved_as_it_was"),
-    Mutant("the first sentence of an earlier certificate may go on", "privacy/certificate/certificate.py", "stated.startswith(f\"{right} \")", "stated.startswith(right.removesuffix(\".\"))", f"{CERTIFICATES} -k saved_as_it_was"),
-    Mutant("figures of an earlier certificate are not compared", "privacy/certificate/certificate.py", "name not in _SENTENCES}", "name not in (*_SENTENCES, \"plan\")}", f"{CERTIFICATES} -k saved_as_it_was"),
-    Mutant("entries beside mu may be added to an earlier certificate", "privacy/certificate/certificate.py", "if name != \"about\"}}", "if name == \"mu\"}}", f"{CERTIFICATES} -k saved_as_it_was"),
-    Mutant("a run of config format 3 may have a certificate of format 2", "privacy/certificate/certificate.py", "of_config + 1 if of_config in (3, 4, CONFIG_FORMAT) else", "FORMAT if of_config == CONFIG_FORMAT else", f"{CERTIFICATES} -k before_its_own"),
-    Mutant("a run of today may have a certificate of format 3", "run/training/reserve.py", "\"format\": CONFIG_FORMAT,", "\"format\": 2,", f"{FORGERIES}::test_a_release_of_today_cannot_pass_for_an_earlier_one"),
-    Mutant("a replace-one certificate promises presence", "privacy/certificate/statements.py", "    \"replace-one\": \"An exchange of one {unit} for another\",", "    \"replace-one\": \"Whether one {unit} was in the data\",", f"{CERTIFICATES}::test_the_statement_speaks_of_an_exchange_where_a_unit_is_replaced"),
-    Mutant("what is declared may have any form", "privacy/certificate/certificate.py", "    wrong = what_is_wrong(stated.get(\"declared\"))", "    wrong = \"\"", f"{CERTIFICATES}::test_every_entry_is_compared_even_under_a_new_seal"),
-    Mutant("what nobody declared is left out in silence", "privacy/certificate/declarations.py", "    declaration = nothing_declared()\n", "    declaration = {\"attacked\": {}}\n", "tests/privacy/certificate/test_declarations.py::test_what_was_left_out_says_so"),
-    Mutant("a signature by any key will do", "run/release/signing.py", "    if required_key is not None and payload[\"public_key\"] != required_key:", "    if False:", f"{SIGNING}::test_the_way_through_the_command_line"),
-    Mutant("a signature is not checked", "run/release/signing.py", "verify(signature, _message(payload))", "public_bytes_raw()", f"{SIGNING}::test_what_a_signature_says_cannot_be_changed"),
-    Mutant("no signature is as good as one", "run/release/signing.py", "        return [f\"{SIGNATURE} is missing: it is not signed.\"], []", "        return [], []", f"{SIGNING}::test_without_a_signature_a_key_is_not_satisfied"),
-    Mutant("a signature over fewer files passes", "run/release/signing.py", "    if sorted(payload[\"files\"]) != sorted(names):", "    if False:", f"{SIGNING}::test_a_signature_over_fewer_files_is_none_of_this_folder"),
-    Mutant("signed files may change", "run/release/signing.py", " or sha256(folder / name) != payload[\"files\"][name]", "", f"{SIGNING}::test_an_edit_of_any_field_is_caught_under_new_seals_and_sums"),
-    Mutant("a signature may say a thing twice", "run/release/signing.py", "        if content != _text(payload):", "        if False:", f"{SIGNING}::test_garbage_is_no_signature"),
-    Mutant("a new private key is readable by all", "run/release/signing.py", "write_atomically(path, private_text, private=True)", "write_atomically(path, private_text)", "tests/run/page/test_app.py -k one_key"),
-    Mutant("the private key may lie in what is handed out", "run/release/release.py", "    if folder.resolve() in path.resolve().parents:", "    if False:", f"{SIGNING}::test_a_key_is_never_replaced_and_never_lies_in_what_is_handed_out"),
-    Mutant("what does not verify is signed", "run/release/release.py", "    if problems:", "    if False:", f"{SIGNING}::test_what_does_not_verify_is_not_signed"),
-    Mutant("an attacked run says that nobody attacked it", "run/release/release.py", "    if RunFolder(folder).attacked and", "    if False and", f"{HANDING_OUT}::test_that_a_run_was_attacked_is_told_and_what_came_of_it_is_not"),
-    Mutant("the loader takes a model that was not certified", "run/release/load.py.txt", "    if hashlib.sha256(weights).hexdigest() != certificate[\"model\"][\"sha256\"]:", "    if False:", f"{HANDING_OUT}::test_a_release_is_loaded_by_its_own_file_and_another_model_is_not"),
-    Mutant("the loader needs packages that a release does not bring", "run/release/standalone_loader.py", "                if package not in self.allowed:", "                if False:", f"{HANDING_OUT}::test_what_needs_another_package_is_refused"),
-    Mutant("the loader of a table takes a model that was not certified", "run/release/load_table.txt", "    if hashlib.sha256(weights).hexdigest() != certificate[\"model\"][\"sha256\"]:", "    if False:", "tests/run/release/test_standalone_loader.py::test_a_changed_model_is_not_loaded"),
-    Mutant("the loader of a table begins each piece with the same random numbers", "run/release/load_table.txt", "            yield Rows(self.field.sample(len(numbers), stream)", "            yield Rows(self.field.sample(len(numbers), Stream(seed))", "tests/run/release/test_standalone_loader.py::test_rows_of_the_loader_are_those_of_gossamer"),
-    Mutant("the loader takes one of two definitions of a name for both", "run/release/standalone_loader.py", "                reference.id = self.take(plain.elsewhere[reference])", "                self.take(plain.elsewhere[reference])", f"{HANDING_OUT}::test_releases_of_these_methods_are_drawn_from_without_gossamer"),
-    Mutant("the strokes in a loader are turned round", "run/release/standalone_loader.py", "torch.arange(7, -1, -1)", "torch.arange(8)", f"{HANDING_OUT}::test_releases_of_these_methods_are_drawn_from_without_gossamer"),
-    Mutant("samples forget what their labels are called", "methods/synthesizer.py", "Samples(pixels, drawn_labels.numpy(), self.class_names, soft)", "Samples(pixels, drawn_labels.numpy(), (), soft)", f"{CLASS_NAMES}::test_the_samples_of_a_release_carry_the_names_and_its_readme_says_so"),
-    Mutant("attack takes one array of ids for members and non-members", "data/readers/read.py", "    if len(wanted) < len(sources) or not wanted <= {*npz.keys(Path(file))}:", "    if False:", "tests/run/evaluation/test_attack.py::test_units_from_a_file_beside_the_data_have_an_array_for_each_set"),
-    Mutant("a README takes what others wrote for its own", "run/release/readme.py", "    return html.escape(text, quote=False)", "    return text", f"{HANDING_OUT}::test_what_others_wrote_is_text_in_the_readme"),
-    Mutant("records show their labels where they are printed", "data/records.py", "        return f\"Records({self.in_words})\"", "        return f\"Records({self.in_words}, {self.labels})\"", "tests/data/samples/test_samples.py"),
-    Mutant("a random transform is read once, and other pictures are trained on", "data/readers/in_memory.py", "if one.shape != other.shape or not np.array_equal(one, other):", "if one.shape != other.shape:", f"{IN_MEMORY} -k refused"),
-    Mutant("a resumed run takes no records from memory", "run/storage/data_sources.py", "        return dataclasses.replace(self, held=held)\n", "        return self\n", f"{IN_MEMORY} -k resume"),
-    Mutant("records in memory get one name in the budget log", "run/storage/data_sources.py", "f\"{IN_MEMORY} {secrets.token_hex(4)}\"", "IN_MEMORY", f"{IN_MEMORY} -k budget_log"),
-    Mutant("what holds records in memory shows them in a traceback", "run/storage/data_sources.py", "        return f\"Held({', '.join(self.names)})\"", "        return f\"Held({vars(self)})\"", f"{IN_MEMORY} -k shows_none"),
-    Mutant("units of records in memory are passed over", "run/storage/data_sources.py", "units=own_units(data) if units is None else units)\n        return cls(", "units=None)\n        return cls(", f"{IN_MEMORY} -k units"),
-    Mutant("public records may be the private ones where both are in memory", "run/storage/data_sources.py", "        return sources.held.data is sources.held.public\n", "        return False\n", f"{IN_MEMORY} -k public"),
-    Mutant("public test data may be what the budget log limits", "run/training/fit.py", "    if known.entries or known.limits:", "    if False:", "tests/run/training/test_fit_in_python.py -k no_public_test_data"),
-    Mutant("a resumed run of public test data enters the budget log", "run/training/resume.py", "source_json.get(\"counted\", True)", "True", "tests/run/training/test_fit_in_python.py -k resumed"),
-    Mutant("a resumed run enters no budget log", "run/training/resume.py", "source_json.get(\"counted\", True)", "False", "tests/run/budget/test_budget.py"),
-    Mutant("every run from Python is left out of the budget log", "run/training/fit.py", "accounts=False if public_test_data else accounts,", "accounts=False,", "tests/run/budget/test_budget.py"),
-    Mutant("others may open a temporary run folder", "run/training/fit.py", "    place = Path(tempfile.mkdtemp(prefix=\"gossamer-\"))\n", "    place = Path(tempfile.mkdtemp(prefix=\"gossamer-\"))\n    place.chmod(0o755)\n", "tests/run/training/test_fit_in_python.py -k temporary"),
-    Mutant("a split goes into the data that it splits", "data/split.py", "    if is_place(data) and Path(split_of(str(data))[0]).resolve() in out.resolve().parents:", "    if False:", "tests/run/cli/test_early_refusals.py"),
-    Mutant("the keys of the private records are taken for the public ones", "run/storage/data_sources.py", "images_key=self.public_images_key, labels_key=self.public_labels_key,", "images_key=self.images_key, labels_key=self.labels_key,", "tests/run/cli/test_public_keys.py"),
-    Mutant("memory forgets that a batch grows", "run/training/memory.py", "networks + _PASSES * batch * max(drawn, 4 * pixels)", "networks + _PASSES * _BLOCK * max(drawn, 4 * pixels)", "tests/run/recommend/test_recommend.py::test_memory_goes_with_records_batch_networks_and_critics"),
-    Mutant("a card is drafted from the first picture's size", "data/card_draft.py", "*common_size(looked.sizes)) if looked.sizes else None", "28, 28) if looked.sizes else None", "tests/run/cli/test_card_sizes.py"),
-    Mutant("evaluate calls classes by their numbers", "run/cli/commands/evaluate.py", "evaluation.lines(result.metrics, result.class_names)", "evaluation.lines(result.metrics)", f"{CLASS_NAMES}::test_the_lines_of_evaluate_call_classes_by_their_names"),
-    Mutant("the certificate is silent about how deep pixels were scaled", "privacy/certificate/statements.py", "    if (ends := card.get(\"pixel_range\", \"stored\")) != \"stored\":", "    if (ends := \"stored\") != \"stored\":", "tests/run/training/test_declared_size.py"),
-    Mutant("the certificate is silent about records without a label", "privacy/certificate/statements.py", "    if card.get(\"missing_label\") == \"drop\":", "    if False:", "tests/run/training/test_declared_size.py"),
-    Mutant("the README prints epsilon rounded down", "run/release/readme.py", "{rounded_up(float(entry['epsilon']))}", "{float(entry['epsilon']) - 5e-4:.3f}", f"{HANDING_OUT}::test_the_readme_has_a_line_for_each_question_and_each_attack"),
-    Mutant("the README is silent about settings chosen on the records", "run/release/readme.py", "    if certificate.declared[\"settings_chosen\"] == \"uncounted\":", "    if False:", f"{HANDING_OUT}::test_the_way_through_the_command_line"),
-    Mutant("a plan may shrink after the fact", "privacy/ledger.py", "type(count) is int and count >= 0 for", "True for", f"{CERTIFICATES}::test_a_line_that_no_ledger_writes_is_refused_under_a_good_chain"),
-    Mutant("a ledger may open twice", "privacy/ledger.py", "        elif not first:", "        elif \"open\" not in body:", f"{CERTIFICATES}::test_a_line_that_no_ledger_writes_is_refused_under_a_good_chain"),
-    Mutant("verify does not hold the settings against the opening of the ledger", "run/release/verify.py", "                said[name] == opened[name],\n", "                True,\n", f"{VERIFY}::test_settings_that_lead_elsewhere_than_the_ledger"),
-    Mutant("verify does not hold the settings against the plan", "run/release/verify.py", "                merge(job.plan) == merge(ledger.plan),\n", "                True,\n", f"{VERIFY}::test_settings_that_lead_elsewhere_than_the_ledger"),
-    Mutant("verify takes another relation than that of the settings", "run/release/verify.py", "                job.relation is ledger.relation,\n", "                True,\n", f"{FORGERIES} -k replace-one"),
-    Mutant("a ledger that pays for nothing certifies", "run/release/verify.py", "problems = [] if paid else", "problems = [] if True else", f"{FORGERIES} -k charge"),
-    Mutant("all runs together may cost less than one of them", "run/release/verify.py", "            (enough, ", "            (True, ", f"{FORGERIES} -k together"),
-    Mutant("the sum over all runs may stand at another delta", "run/release/verify.py", "sum_.delta == own[\"delta\"] and ", "", f"{FORGERIES}::test_a_run_may_cost_more_together_and_no_less"),
-    Mutant("the sum over all runs may be 10 % too small", "run/release/verify.py", "_SUM_TOLERANCE = 1e-3", "_SUM_TOLERANCE = 0.1", f"{FORGERIES}::test_a_run_may_cost_more_together_and_no_less"),
-    Mutant("an edited report of a release verifies", "run/release/verify.py", "        elif sha256(path) != digest:", "        elif False:", f"{VERIFY}::test_an_edited_report_does_not_verify"),
-    Mutant("an edited README of a release verifies", "run/release/verify.py", "content(folder / README) != page.encode():", "False:", f"{FORGERIES} -k README"),
-    Mutant("a release without a README verifies", "run/release/verify.py", "    if README not in listed or content(folder / README)", "    if README in listed and content(folder / README)", f"{FORGERIES} -k without_its_readme"),
-    Mutant("an edited load.py of a release verifies", "run/release/verify.py", "        elif ours:", "        elif False:", f"{FORGERIES} -k command"),
-    Mutant("a load.py of another version is called forged", "run/release/verify.py", "        elif ours:", "        elif True:", f"{FORGERIES} -k another"),
-    Mutant("the README of an earlier version is called forged", "run/release/verify.py", "    if certificate.format < FORMAT:", "    if False:", f"{FORGERIES}::test_a_release_of_an_earlier_version_is_not_called_forged"),
-    Mutant("code in place of strokes passes", "run/release/standalone_loader.py", " and _is_data(node.value):", ":", f"{HANDING_OUT}::test_a_loader_is_compared_as_a_program"),
-    Mutant("a release does not say which version wrote its loader", "run/release/release.py", "versions={**old.versions, RELEASED_BY: with_source(), **drawn}", "versions=old.versions", f"{FORGERIES} -k command"),
-    Mutant("a release that lost its sums passes for a RUN beside a checkpoint", "run/release/verify.py", "        if stripped:", "        if stripped and not (folder / PRIVATE).is_dir():", f"{FORGERIES} -k RUN"),
-    Mutant("verify does not list what it does not check", "run/release/verify.py", "if folder.file(name).is_file()]", "if False]", f"{FORGERIES} -k report"),
-    Mutant("verify does not list a loader that it does not compare", "run/release/verify.py", "generator)\n                not_checked += not_compared\n", "generator)\n", f"{FORGERIES} -k another"),
-    Mutant("the certificate of a plug-in hides that its release contains the public pictures", "privacy/certificate/statements.py", "    how = _how_contained(settings)\n", "    how = \"\"\n", f"{ANOTHER_PACKAGE} -k contains_the_public"),
-    Mutant("words of a plug-in pass for words of Gossamer", "privacy/certificate/statements.py", "if how and _plugins(settings, \"method\") else how", "if False else how", f"{ANOTHER_PACKAGE} -k contains_the_public"),
-    Mutant("settings of an earlier version are read as if the method said nothing", "privacy/certificate/statements.py", "\"none\" and \"methods\" not in settings:", "\"none\" and False:", f"{CERTIFICATES} -k as_if_it_said_nothing"),
-    Mutant("a public input of a plug-in passes for a part of Gossamer", "privacy/certificate/statements.py", "authors.get(method[\"name\"], \"part of the program\")", "\"part of the program\"", f"{CERTIFICATES} -k public_inputs_stand"),
-    Mutant("verify takes any words for those of the method", "run/release/verify.py", "settings[\"methods\"] == job.facts", "settings[\"methods\"]", f"{FORGERIES} -k words"),
-    Mutant("verify takes settings of today without words of the method", "run/release/verify.py", "settings.get(\"format\") != CONFIG_FORMAT or settings[\"methods\"]", "\"methods\" not in settings or settings[\"methods\"]", f"{FORGERIES} -k words"),
-    Mutant("verify is silent on words that it cannot compare", "run/release/verify.py", "if not problems and not not_installed and _is_edited(", "if False and _is_edited(", f"{PLUGIN_FORGERIES} -k another_digest"),
-    Mutant("words for the certificate are any value", "methods/method.py", "if not isinstance(words[fact], str) or words[fact] != plugins.one_line(words[fact]):", "if False:", f"{MISBEHAVING} -k asked_for_before"),
-    Mutant("words for the certificate are asked for after the records are read", "run/training/fit.py", "        _ = job.facts  # refused", "        # refused", f"{MISBEHAVING} -k asked_for_before"),
-    Mutant("a run that began tells nothing of its records", "privacy/certificate/statements.py", "    \"the fact that the run began: so the data are not empty, and no record has a value, class or id that the card refuses, \"\n    \"because it is missing or not declared\",\n", "", f"{CERTIFICATES} -k tells_of_every_record"),
-    Mutant("records without a name are said to have no earlier run", "run/training/reserve.py", "{} if run.job.card.data_set or not sources.data.startswith(IN_MEMORY) else", "{} if True else", f"{IN_MEMORY} -k had_no_name"),
-    Mutant("records with a name are said to have none", "run/training/reserve.py", "{} if run.job.card.data_set or not", "{} if not", f"{IN_MEMORY} -k had_no_name"),
-    Mutant("what stands between the tensors of a model may be anything", "run/release/contents.py", "            or text[: len(written)] != written\n            or text[len(written) :].strip(b\" \")\n", "", f"{VERIFY} -k tensors_only"),
-    Mutant("bytes after the tensors of a model verify", "run/release/contents.py", "            8 + length + at != path.stat().st_size\n            or ", "            ", f"{VERIFY} -k tensors_only"),
-    Mutant("entries of a tensor may hold anything", "run/release/contents.py", "entry.keys() != {\"dtype\", \"shape\", \"data_offsets\"} or ", "", f"{FORGERIES} -k note"),
-    Mutant("the header of a model has no bound", "run/release/contents.py", "file.read(length) if length <= MOST_HEADER else b\"\"", "file.read(min(length, 2**23))", f"{VERIFY} -k header_of_a_model"),
-    Mutant("a model with more tensors verifies", "run/release/contents.py", "            return None, [str(error)], []\n        return", "            return None, [], []\n        return", f"{FORGERIES} -k tensor"),
-    Mutant("numbers of another type verify", "run/release/contents.py", "        if stored[name] != _TYPES", "        if False and stored[name] != _TYPES", f"{FORGERIES} -k type"),
-    Mutant("an encoder that is not here makes a release damaged", "run/release/contents.py", "    except synthesizer.PluginMissing as error:", "    except ZeroDivisionError as error:", f"{PLUGINS} -k which_plug_in_it_needs"),
-    Mutant("the settings of a stranger take all memory", "methods/synthesizer.py", "            if self.left < 0:", "            if False:", f"{VERIFY} -k how_much_memory"),
-    Mutant("real rows pass for samples", "run/release/contents.py", "return drawn, file.read(len(expected)) == expected and", "return drawn, True and", f"{WAY} -k real_rows"),
-    Mutant("rows after the samples verify", "run/release/contents.py", " and (drawn < count or not file.read(1))", "", f"{WAY} -k real_rows"),
-    Mutant("real pictures pass for samples", "run/release/contents.py", "        same = same and np.array_equal(first, array)\n", "", f"{FORGERIES} -k real"),
-    Mutant("an array beside the samples verifies", "run/release/contents.py", "    if sorted(npz.keys(path)) != sorted(arrays):", "    if False:", f"{FORGERIES} -k array"),
-    Mutant("samples of another machine are called forged", "run/release/contents.py", "== with_source() and machine == drawn_on():", "== with_source():", f"{FORGERIES} -k machine"),
-    Mutant("whoever releases picks the samples", "run/release/contents.py", "return int(certificate.model[\"sha256\"][:15], 16)", "return int.from_bytes(__import__(\"os\").urandom(7))", f"{WAY} -k real_rows"),
-    Mutant("verify is silent on samples that it did not draw", "run/release/contents.py", "[f\"{unknown} beyond the first {drawn:,}.\"] * (drawn < count)", "[]", f"{WAY} -k real_rows"),
-    Mutant("samples of a stranger are inflated", "data/readers/npz.py", "bytearray(file.read(first * size))", "bytearray(file.read()[: first * size])", f"{VERIFY} -k not_inflated"),
-    Mutant("the length of an array is what its header claims", "data/readers/npz.py", " or n * size > path.stat().st_size:", ":", f"{VERIFY} -k not_inflated"),
-    Mutant("the header of an array may be of any length", "data/readers/npz.py", "            if np.lib.format.read_magic(file) != (1, 0):\n                raise ValueError(\"a header without a bound\")\n            (n, *of_item), fortran, found = np.lib.format.read_array_header_1_0(file)", "            (n, *of_item), fortran, found = _header(file)", f"{VERIFY} -k not_inflated"),
-    Mutant("a preset costs more than its name says", "methods/evolve/presets.toml", "noise_multiplier = 1.091", "noise_multiplier = 1.0", "tests/run/training/test_plan.py -k mnist-eps10"),
-    Mutant("a release is never expired", "privacy/certificate/declarations.py", "return is_date(last) and last < today", "return False", f"{VERIFY} -k last_day"),
-    Mutant("a release is expired on its last day", "privacy/certificate/declarations.py", "last < today", "last <= today", f"{VERIFY} -k last_day"),
-    Mutant("a client may be asked for more than it grants once in a million runs", "privacy/accounting/federated.py", "CHANCE = 1e-18", "CHANCE = 1e-6", f"{FEDERATED}::test_a_client_grants_what_the_draw_may_ask"),
-    Mutant("the noise comes from the public seed", "privacy/random/noise.py", " Keystream(_fixed_key(noise_seed, purpose if", " Keystream(_fixed_key(seed, purpose if", f"{NOISE} {CONFORMANCE}"),
-    Mutant("the noise is added in float32", "privacy/random/noise.py", "second.copy_(wide.copy_(second).addcmul_(radius, angle.sin_(), value=std))", "second.addcmul_(radius.to(second.dtype), angle.sin_().to(second.dtype), value=std)", NOISE),
-    Mutant("the radius has 24 bits", "privacy/random/noise.py", "out=drawn.wide))  # the root", "out=drawn.wide)).copy_(radius.float())  # the root", NOISE),
-    Mutant("the cosines have 24 bits", "privacy/random/noise.py", "torch.cos(angle, out=drawn.cosine)", "angle.float().cos().double()", NOISE),
-    Mutant("the sum with noise is on no grid", "privacy/random/noise.py", "        round_to_grid_(halves, std)\n", "", NOISE),
-    Mutant("the grid follows the size of the sum", "privacy/random/noise.py", "round_to_grid_(halves, std)", "round_to_grid_(halves, max(std, float(halves.abs().max())))", NOISE),
-    Mutant("the grid is as fine as float32", "privacy/random/noise.py", "math.frexp(std)[1] - 11)", "math.frexp(std)[1] - 24)", NOISE),
-    Mutant("the sum is rounded to the grid before the noise", "privacy/random/noise.py", "        first, second = halves\n", "        first, second = round_to_grid_(halves, std)\n", NOISE),
-    Mutant("an angle may be zero", "privacy/random/noise.py", "[_UNIT / 2, -2.0, _STEP / 2]", "[_UNIT / 2, -2.0, 0.0]", NOISE),
-    Mutant("a radius may be zero", "privacy/random/noise.py", "_UNIT = 2.0**-63 - 2.0**-116", "_UNIT = 2.0**-63", NOISE),
-    Mutant("a radius may be infinite", "privacy/random/noise.py", ".sum(1).add_(self.places[-1] / 2)", ".sum(1)", NOISE),
-    Mutant("the angle has 32 bits", "privacy/random/noise.py", "angle.copy_(drawn.turns)", "angle.copy_(drawn.turns >> 32 << 32)", f"{NOISE} -k coins_say"),
-    Mutant("the root is taken in single precision", "privacy/random/noise.py", "radius.mul_(torch.rsqrt(radius, out=drawn.wide))", "radius.mul_(torch.rsqrt(radius.float(), out=drawn.wide.float()))", f"{NOISE} -k coins_say"),
-    Mutant("a small u has the bits of one word", "privacy/random/noise.py", "torch.where(far, rest[number], 0.5)", "0.5", NOISE),
-    Mutant("on a processor, a small u has the bits of one word", "privacy/random/noise.py", "        elif int(drawn.words.min()) < _FAR:\n", "        elif False:\n", NOISE),
-    Mutant("a u that is hardly small has the bits of one word", "privacy/random/noise.py", "_FAR = 1 << 45 ", "_FAR = 1 << 35 ", NOISE),
-    Mutant("pairs with a small u share the rest of it", "privacy/random/noise.py", "far.cumsum(0).sub_(1)", "far.cumsum(0).mul_(0)", NOISE),
-    Mutant("a small u has one word more, and then ends", "privacy/random/noise.py", ".double().mul_(self.places).sum(1)", ".double().mul_(self.places)[:, 0]", NOISE),
-    Mutant("radii end at 11", "privacy/random/noise.py", "_MORE = (64, 15)", "_MORE = (64, 1)", NOISE),
-    Mutant("the words of a small u are not drawn anew", "privacy/random/noise.py", "            self._secret[\"noise\"].write(drawn.more_room, 8 * math.prod(_MORE))\n", "", NOISE),
-    Mutant("a query has more numbers than its noise is proved for", "privacy/random/noise.py", "        if len(out) > _MOST_NUMBERS:\n", "        if False:\n", NOISE),
-    Mutant("a run of older noise says that all of it was newer", "privacy/ledger.py", "[1 if head[\"format\"] == 2 else _version(head[\"noise\"])]", "[NOISE_VERSION]", f"{LEDGER} -k which_noise"),
-    Mutant("a run that goes on with newer noise does not say so", "privacy/ledger.py", "newer = [] if self.noise[-1] == NOISE_VERSION else [NOISE_VERSION]", "newer = list[int]()", f"{LEDGER} -k which_noise"),
-    Mutant("a ledger takes back which noise it had", "privacy/ledger.py", "_version(body[\"noise\"], above=self.noise[-1])", "_version(body[\"noise\"])", f"{CERTIFICATES} -k no_ledger_writes"),
-    Mutant("a certificate is silent about version 1 of the noise", "privacy/certificate/statements.py", "    if ledger.noise == [NOISE_VERSION]:\n", "    if True:\n", f"{CERTIFICATES} -k which_noise"),
-    Mutant("a certificate does not say which noise it had", "privacy/certificate/certificate.py", "*([statements.noise(ledger)] if proved else [])", "*[]", f"{CERTIFICATES} -k which_noise"),
-    Mutant("the end of the noise is not taken off delta", "privacy/accounting/accountants.py", "return delta - NOISE_END * sum(count for _, count in plan)", "return delta", ACCOUNTING),
-    Mutant("the end of the noise is taken off once for each event", "privacy/accounting/accountants.py", "NOISE_END * sum(count for _, count in plan)", "NOISE_END * len(plan)", ACCOUNTING),
-    Mutant("accountants have all of delta, with the end of the noise", "privacy/accounting/accountants.py", "accountant.epsilon(plan, delta=left, relation=relation)", "accountant.epsilon(plan, delta=delta, relation=relation)", ACCOUNTING),
-    Mutant("a run at a very small delta cannot be certified", "privacy/certificate/figures.py", " or delta_left(flatten(plan), delta) <= 0:", ":", FIGURES),
-    Mutant("a delta below the end of the noise is printed", "privacy/accounting/cost.py", "    if delta_left(flat, delta) <= 0:\n", "    if False:\n", ACCOUNTING),
-    Mutant("the standard deviation is forgotten, on every device", "privacy/random/noise.py", "angle.sin_(), value=std))", "angle.sin_(), value=1.0))", f"{NOISE} {MECHANISMS}"),
-    Mutant("the sines have no noise", "privacy/random/noise.py", "        second.copy_(wide.copy_(second).addcmul_(radius, angle.sin_(), value=std))\n", "", NOISE),
-    Mutant("one key serves for ever", "privacy/random/keystream.py", " or self.position > _ONE_KEY - size", "", NOISE),
-    Mutant("a run's keystream has a fixed key", "privacy/random/keystream.py", "Cipher(algorithms.AES(os.urandom(16)), mode)", "Cipher(algorithms.AES(bytes(16)), mode)", NOISE),
-    Mutant("a run's keystream has a fixed nonce", "privacy/random/keystream.py", "modes.CTR(os.urandom(_BLOCK))", "modes.CTR(bytes(_BLOCK))", NOISE),
-    Mutant("a GPU's keystream stands still", "privacy/random/keystream.py", "        self.position += blocks\n", "", f"{KEYSTREAM} {NOISE}"),
-    Mutant("a GPU's keystream has a fixed key", "privacy/random/keystream.py", "os.urandom(32) if self._fixed is None", "bytes(32) if self._fixed is None", f"{KEYSTREAM} {NOISE}"),
-    Mutant("a GPU's keystream is rotated by another number", "privacy/random/keystream.py", "(c, d, b, 7)", "(c, d, b, 9)", KEYSTREAM),
-    Mutant("a GPU's keystream has fewer rounds", "privacy/random/keystream.py", "for _ in range(10):", "for _ in range(9):", KEYSTREAM),
-    Mutant("a GPU's keystream can be run backwards", "privacy/random/keystream.py", "        out += first\n", "", KEYSTREAM),
-    Mutant("a GPU's keystream copies signs", "privacy/random/keystream.py", ".bitwise_and_((1 << bits) - 1)  # the shift", "  # the shift", KEYSTREAM),
-    Mutant("one key serves a GPU for ever", "privacy/random/keystream.py", " or self.position > _BLOCKS - blocks", "", KEYSTREAM),
-    Mutant("a fork shares the keystream of a GPU", "privacy/random/keystream.py", "(self._process != os.getpid() or self.position > _BLOCKS - blocks)", "self.position > _BLOCKS - blocks", KEYSTREAM),
-    Mutant("radius and angle share words on a GPU", "privacy/random/noise.py", "bits[2 * pairs : 4 * pairs]", "bits[: 2 * pairs]", NOISE),
-    Mutant("a small u shares words with angles on a GPU", "privacy/random/noise.py", "bits[4 * pairs : 4 * pairs + 2 * more]", "bits[4 * pairs - 2 * more : 4 * pairs]", NOISE),
-    Mutant("ranks: the noise of GPUs is alike", "privacy/random/noise.py", "\"noise on a device\" + whose", "\"noise on a device\"", f"{NOISE} -k of_a_device_has"),
-    Mutant("noise on a GPU is sent there", "privacy/random/noise.py", "    return device.type != \"cpu\"", "    return False", NOISE),
-    Mutant("a test run forgets how far the noise of a GPU was", "privacy/random/noise.py", "        self._device_noise.seek(state.get(\"device noise\", 0))\n", "", NOISE),
-    Mutant("the certificate of a run on a GPU is silent about its cipher", "privacy/certificate/statements.py", "settings.get(\"device\", \"cpu\") == \"cpu\"", "True", "tests/privacy/certificate/test_certificate.py -k ciphers"),
-    Mutant("coins of one block of units serve every block", "privacy/random/noise.py", "            coins = self._secret[\"coins\"].words(min(_COINS, population - start))\n", "            coins = self._secret[\"coins\"].words(_COINS) if start == 0 else coins\n            coins = coins[: population - start]\n", NOISE),
-    Mutant("a block's count is of another rate", "privacy/random/noise.py", "drawn, all_ = rate.as_integer_ratio()", "drawn, all_ = (1.01 * rate).as_integer_ratio()", f"{NOISE} -k thresholds_are"),
-    Mutant("thresholds are rounded to the nearest", "privacy/random/noise.py", "        thresholds.append(total << bits >> shift)", "        thresholds.append((total << bits) + (1 << shift - 1) >> shift)", f"{NOISE} -k thresholds_are"),
-    Mutant("the table of a block's count begins one late", "privacy/random/noise.py", "    thresholds = [total << bits >> shift]", "    thresholds = [0, total << bits >> shift]", f"{NOISE} -k thresholds_are"),
-    Mutant("a word on a threshold is taken for a decided one", "privacy/random/noise.py", "np.flatnonzero(table[counts - 1] == words)", "()", f"{NOISE} -k on_a_threshold"),
-    Mutant("a position that comes twice is drawn once", "privacy/random/noise.py", "            drawn.append(positions[~again])\n            blocks = positions[again] // _UNITS\n", "            drawn.append(np.unique(positions))\n            break\n", f"{NOISE} -k every_set"),
-    Mutant("units that fill the last block up are drawn", "privacy/random/noise.py", "        return units[: np.searchsorted(units, population)]", "        return units", f"{NOISE} -k every_set"),
-    Mutant("units that fill the last block up stand for others", "privacy/random/noise.py", "        return units[: np.searchsorted(units, population)]", "        return np.unique(units % population)", f"{NOISE} -k every_set"),
-    Mutant("half of every block is drawn from", "privacy/random/noise.py", "np.uint16(_UNITS - 1)", "np.uint16(_UNITS // 2 - 1)", f"{NOISE} -k either_side"),
-    Mutant("one count serves every block", "privacy/random/noise.py", "        counts = np.searchsorted(table, words, side=\"right\")\n", "        counts = np.searchsorted(table, words, side=\"right\")\n        counts[:] = counts[:1]\n", f"{NOISE} -k every_set"),
-    Mutant("secret generators with 32 bits", "privacy/random/noise.py", "        return generator.set_state(state)", "        return generator.manual_seed(int(words[0]))", NOISE),
-    Mutant("secret generators with half their words", "privacy/random/noise.py", "[3 : 3 + _TWISTER_WORDS] = torch.from_numpy(words)", "[3 : 3 + _TWISTER_WORDS // 2] = torch.from_numpy(words[: _TWISTER_WORDS // 2])", NOISE),
-    Mutant("a checkpoint holds the position of the noise", "privacy/random/noise.py", "        if self.reproducible:\n            state", "        if True:\n            state", NOISE),
-    Mutant("a printed bound is rounded down", "privacy/guarantee.py", "rounding=ROUND_CEILING", "rounding='ROUND_FLOOR'", "tests/privacy/test_guarantee.py"),
-    Mutant("a printed bound is rounded to the nearest", "privacy/guarantee.py", "rounding=ROUND_CEILING", "rounding='ROUND_HALF_EVEN'", "tests/privacy/test_guarantee.py"),
-    Mutant("a printed delta loses its last digits", "privacy/guarantee.py", "    return repr(float(delta)).removesuffix(\".0\")", "    return f\"{delta:g}\"", "tests/privacy/test_guarantee.py"),
-    Mutant("reproduce prints the strongest guarantee of several runs", "benchmarks/reproduce/results_page.py", "worst = max(found", "worst = min(found", "tests/benchmarks/reproduce/test_reproduce.py -k json_says"),
-    Mutant("reproduce hides that one of several runs had no guarantee", "benchmarks/reproduce/results_page.py", "if NONE in found:", "if found[0] == NONE:", "tests/benchmarks/reproduce/test_reproduce.py -k without_a_guarantee"),
-    Mutant("reproduce takes the JSON of other settings", "benchmarks/reproduce/result_files.py", "(digest, seed) != (cell.digest, cell.seed) or digest_of(resolved) != digest", "digest != cell.digest", "tests/benchmarks/reproduce/test_reproduce.py -k never_passes"),
-    Mutant("reproduce leaves defaults out of a row's digest", "benchmarks/reproduce/tables.py", "**presets.defaults(self.row.method), **named", "**named", "tests/benchmarks/reproduce/test_reproduce.py -k default_of_a_method"),
-    Mutant("reproduce enters its runs in the user's account book", "benchmarks/reproduce/run_cell.py", "accounts=folder / ACCOUNTS,", "", "tests/benchmarks/reproduce/test_reproduce.py -k left_alone"),
-    Mutant("reproduce begins a fit anew that was stopped", "benchmarks/reproduce/run_cell.py", "if RunFolder(out).begun:", "if RunFolder(out).finished:", "tests/benchmarks/reproduce/test_reproduce.py -k ctrl_c"),
-    Mutant("compare prints an epsilon to the nearest thousandth", "run/evaluation/compare.py", "rounded_up(float(entry[\"epsilon\"]))", "f\"{float(entry['epsilon']):.3f}\"", "tests/run/evaluation/test_compare.py"),
-    Mutant("compare sorts its runs, and leaves the epsilons where they were", "run/evaluation/compare.py", "rounded_up(float(entry[\"epsilon\"]))", "rounded_up(float(entries[0][\"epsilon\"]))", "tests/run/evaluation/test_compare.py"),
-    Mutant("delta of 1/N is accepted", "run/training/plan.py", "    if delta >= 1 / card.declared_size:", "    if False:", "tests/run/training/test_plan.py"),
-    Mutant("a cheaper promise than asked is passed over", "run/training/plan.py", "<= cost <= epsilon:", "<= cost:", "tests/run/training/test_plan.py"),
-    Mutant("the loss on records is logged", "methods/dpgan/loop.py", "        yield {**state.shown, \"released_norm\"", "        seen: list[float] = []\n        private.update(lambda held: seen.append(float(adversarial.loss_on_records(D.net, held).detach().mean())))\n        yield {\"loss\": seen[0], **state.shown, \"released_norm\"", f"{CONFORMANCE}::test_non_interference"),
-    Mutant("the real batch's labels go to the fakes", "methods/dpgan/loop.py", "        fakes = state.G.fakes(run, B, part=ranks.shard(B))  # l. 5", "        shown: list[Tensor] = []\n        private.update(lambda held: shown.append(torch.from_numpy(held.labels[:B])))\n        fakes = adversarial.Fakes(state.G.fakes(run, len(shown[0])).images, shown[0])", f"{CONFORMANCE}::test_non_interference"),
-    Mutant("the number of fakes is the number of records", "methods/dpgan/loop.py", "        fakes = state.G.fakes(run, B, part=ranks.shard(B))  # l. 5", "        sizes: list[int] = []\n        private.update(lambda held: sizes.append(len(held) // 10))\n        fakes = state.G.fakes(run, sizes[0])", f"{CONFORMANCE}::test_non_interference"),
-    Mutant("the plan forgets a factor in the rate", "methods/dpgan/__init__.py", "        rate = config.expected_batch_size / card.declared_size\n", "        rate = 0.5 * config.expected_batch_size / card.declared_size\n", f"{CONFORMANCE}::test_spends_its_plan"),
-    Mutant("dpgan's frequency never rises", "methods/dpgan/loop.py", "        state.n_D, state.grace = larger[0], 0\n", "        state.grace = 0\n", DPGAN),
-    Mutant("dpgan's frequency rises without a grace period", "methods/dpgan/loop.py", "if state.grace >= grace and state.accuracy", "if state.accuracy", DPGAN),
-    Mutant("dpgan's grace period is one step too long", "methods/dpgan/loop.py", "grace = round(2 / (1 - beta), 6)", "grace = 2 / (1 - beta) + 1e-12", DPGAN),
-    Mutant("dpgan's frequency falls back when the discriminator is good", "methods/dpgan/loop.py", "    larger = [n for n", "    if state.grace >= 20 and state.accuracy > config.accuracy_floor:\n        state.n_D = max(1, state.n_D // 2)\n    larger = [n for n", DPGAN),
-    Mutant("dpgan's frequency rises when the discriminator is good", "methods/dpgan/loop.py", "state.accuracy <= config.accuracy_floor", "state.accuracy >= config.accuracy_floor", DPGAN),
-    Mutant("the running accuracy weighs the last one by beta", "methods/dpgan/loop.py", "beta * state.accuracy + (1 - beta) * accuracy", "(1 - beta) * state.accuracy + beta * accuracy", DPGAN),
-    Mutant("dpgan adapts though it was not asked to", "methods/dpgan/loop.py", "            if config.adaptive:", "            if True:", DPGAN),
-    Mutant("division by B where records and fakes are 2 B", "methods/dpgan/loop.py", "g.div_(2 * B)", "g.div_(B)", DPGAN),
-    Mutant("the fakes' gradients are not clipped", "methods/dpgan/loop.py", "bounds = Bounds(norms=(C if config.clip_fakes else math.inf,))", "bounds = Bounds(norms=(math.inf,))", DPGAN),
-    Mutant("the non-private run is clipped", "methods/dpgan/loop.py", "clipped_to(config.max_norm, noise_multiplier=config.noise_multiplier)", "config.max_norm", DPGAN),
-    Mutant("every non-private run is clipped", "privacy/mechanisms/gaussian.py", "return max_norm if noise_multiplier > 0 else math.inf", "return max_norm", DPGAN),
-    Mutant("fakes are taught as real", "methods/common/adversarial.py", "return F.softplus(discriminator(fakes.images, fakes.labels))", "return F.softplus(-discriminator(fakes.images, fakes.labels))", DPGAN),
-    Mutant("the generator descends on log(1 - D), which saturates", "methods/common/adversarial.py", "return F.softplus(-logits)\n\n\ndef descend", "return -F.softplus(logits)\n\n\ndef descend", DPGAN),
-    Mutant("the labels of fakes are permuted against their images", "methods/common/learners.py", "return Fakes(self.net(latents, labels), labels)", "return Fakes(self.net(latents, labels), labels.flip(0))", DPGAN),
-    Mutant("labels of fakes are uniform, whatever the card declares", "data/card.py", "    if card.label_prior == \"uniform\":", "    if True:", DPGAN),
-    Mutant("an average that never moves is accepted", "run/training/plan.py", "if (decay := float(settings.get(\"average_decay\", 0.0))) >= 1:", "if (decay := 0.0) >= 1:", DPGAN),
-    Mutant("dpgan's generator steps at every step of the discriminator", "methods/dpgan/loop.py", "        if state.since >= state.n_D:  # l. 10", "        if True:  # l. 10", DPGAN),
-    Mutant("the first moment of dpgan's optimisers has PyTorch's decay", "methods/dpgan/loop.py", "adam(rate, (0.5, 0.999))", "adam(rate, (0.9, 0.999))", DPGAN),
-    Mutant("dpgan releases the last weights, not the average", "methods/dpgan/loop.py", "return self.G.average.released", "return self.G.net", DPGAN),
-    Mutant("the average moves towards the old weights", "methods/common/learners.py", "mean.lerp_(value, 1 - min(at_most, self._decay))", "mean.lerp_(value, min(at_most, self._decay))", DPGAN),
-    Mutant("after the warm start its moments go on", "methods/dpgan/loop.py", "    state.renew(config.discriminator_learning_rate, config.generator_learning_rate)\n", "", DPGAN),
-    Mutant("the warm start adds up records and fakes without halving", "methods/common/learners.py", "gradient(loss / 2, D.net)", "gradient(loss, D.net)", DPGAN),
-    Mutant("an accuracy that never moves is accepted", "methods/dpgan/__init__.py", "if config.accuracy_decay >= 1:", "if False:", DPGAN),
-    Mutant("a checkpoint ahead of the ledger is accepted", "run/training/checkpoint.py", "    if ledger.lines < saved[\"ledger_lines\"]:", "    if False:", "tests/run/training/test_resume.py"),
-    Mutant("a checkpoint's discriminator begins with fresh moments", "methods/common/learners.py", "    net: N\n    optimiser: torch.optim.Optimizer\n", "    net: N\n", f"{CONFORMANCE}::test_resume_equals_an_unbroken_run_under_test_seeds"),
-    Mutant("a checkpoint's generator begins with fresh moments", "methods/common/learners.py", "    average: Average[N]\n    optimiser: torch.optim.Optimizer\n", "    average: Average[N]\n", f"{CONFORMANCE}::test_resume_equals_an_unbroken_run_under_test_seeds"),
-    Mutant("a checkpoint's average begins anew", "methods/common/learners.py", "    net: N\n    average: Average[N]\n", "    net: N\n", f"{CONFORMANCE}::test_resume_equals_an_unbroken_run_under_test_seeds"),
-    Mutant("a resume forgets how far it is from the next generator step", "methods/dpgan/loop.py", "    since: int = 0\n", "    since = 0\n", f"{CONFORMANCE}::test_resume_equals_an_unbroken_run_under_test_seeds"),
-    Mutant("the average restarts with the untrained weights", "methods/common/learners.py", "            self._mean.load_state_dict(self._net.state_dict())\n", "            pass\n", f"{DPGAN}::test_the_warm_start_is_ordinary_training_on_public_records"),
-    Mutant("a young average keeps the untrained weights", "methods/common/learners.py", "1 - min(at_most, self._decay)", "1 - self._decay", PARTS),
-    Mutant("an average has the buffers of the start", "methods/common/learners.py", "            mine.copy_(theirs)\n", "            pass\n", PARTS),
-    Mutant("a generator's step leaves its gradient on the discriminator", "methods/common/learners.py", "adversarial.descend(self.optimiser, loss, self.net, ranks)", "(self.optimiser.zero_grad(), loss.backward(), self.optimiser.step())", PARTS),
-    Mutant("latents of a warm start move those of the training", "methods/common/learners.py", "run.rng.public(f\"{prefix}latents\")", "run.rng.public(\"latents\")", PARTS),
-    Mutant("the driver does not count a step", "methods/method.py", "                state.step += 1\n", "                state.step += state.step == 0\n", METHOD),
-    Mutant("the end of a phase is gone through twice after a resume", "methods/method.py", "            if following:  # before the next checkpoint: the end of a phase is not gone through twice\n                state.phase, state.step = following, 0\n            self._agree()\n            yield StepResult(phase, done, None)\n", "            yield StepResult(phase, done, None)\n            if following:\n                state.phase, state.step = following, 0\n", f"{METHOD}::test_a_run_goes_on_from_every_point_and_the_end_of_a_phase_is_gone_through_once"),
-    Mutant("phases on public records are left out", "methods/method.py", "if public is not None or not isinstance(stage, OnPublic)]", "if isinstance(stage, OnPrivate)]", METHOD),
-    Mutant("a resumed run begins with its first phase", "methods/method.py", "state.phase = state.phase or names[0]", "state.phase = names[0]", METHOD),
-    Mutant("an untrained generator passes for a trained one", "methods/method.py", "saved[\"phase\"] == last.name and saved[\"step\"] > 0", "saved[\"phase\"] == last.name", METHOD),
-    Mutant("a checkpoint's list of parts is not read", "methods/method.py", "return [_loaded(item, state) for item, state in zip(value, saved, strict=True)]", "return value", METHOD),
-    Mutant("a checkpoint's parts are put in place of those that the optimisers move", "methods/method.py", "        value.load_state_dict(saved)\n        return value\n", "        value = __import__(\"copy\").deepcopy(value)\n        value.load_state_dict(saved)\n        return value\n", METHOD),
-    Mutant("a plan holds the releases of the last phase alone", "methods/method.py", "for phase in stages for release", "for phase in stages[-1:] for release", METHOD),
-    Mutant("settings that contradict each other are planned", "methods/method.py", "        self.check(config, card)\n", "", METHOD),
-    Mutant("of a phase that releases as few events are kept as of another", "methods/method.py", "(400 if self.plan else 40)", "40", METHOD),
-    Mutant("a plan loads PyTorch", "methods/dpgan/__init__.py", "from gossamer.lazy import Lazy\n", "from gossamer.lazy import Lazy\nimport torch\n", METHOD),
-    Mutant("checkpoints can be read by everyone", "run/training/checkpoint.py", "private=True", "private=False", "tests/run/training/test_resume.py"),
-    Mutant("a resume goes on with other records", "run/storage/data_sources.py", "        if self.identity.fingerprint != source_json[\"records\"]:", "        if False:", "tests/run/training/test_resume.py"),
-    Mutant("a resume does not look at its records", "run/training/resume.py", "    data.facts.refuse_others(source_json, sources)\n", "", "tests/run/training/test_resume.py"),
-    Mutant("a client goes on with other records", "run/federated/client.py", "        facts.refuse_others(source_json, self.sources)\n", "", f"{FEDERATED} -k other_records"),
-    Mutant("records known by an older digest are taken for others", "run/storage/data_sources.py", "        if \"records\" not in source_json:", "        if source_json == {}:", "tests/run/training/test_resume.py -k older_digest"),
-    Mutant("a release copies the internal figures", "run/release/release.py", "    for name in RELEASED:\n", "    for name in (*RELEASED, *(n for n in (\"metrics.json\",) if (folder / n).exists())):\n", "tests/run/cli/test_main.py"),
-    Mutant("what is released is not what was verified", "run/release/release.py", "        _must_hold(folder, verify(partial))", "        verify(partial)", f"{VERIFY}::test_what_is_handed_out_was_verified_as_it_lies_there"),
-    Mutant("release --force replaces a RUN and its ledger", "run/release/release.py", "    if foreign or CERTIFICATE not in listed:", "    if not RunFolder(target).finished:", f"{VERIFY}::test_where_a_release_may_not_go"),
-    Mutant("report makes a release poorer", "run/cli/commands/verify.py", "    if checking.is_release(run):", "    if False:", f"{VERIFY}::test_the_report_of_a_release_is_not_rewritten"),
-    Mutant("a released report shows the figures of pairs", "run/report/html.py", "metrics = _metrics(RunFolder(folder), certificate[\"card\"]) if internal else None", "metrics = _metrics(RunFolder(folder), certificate[\"card\"])", "tests/run/report/test_html.py"),
-    Mutant("the internal report can be read by everyone", "run/report/html.py", "private=internal", "private=False", f"{VERIFY}::test_modes_do_not_depend_on_the_umask"),
-    Mutant("the report does not show what all runs come to", "run/report/html.py", "    if not earlier or not earlier[\"earlier_runs\"]:\n", "    if earlier or not earlier:\n", "tests/run/report/test_html.py -k sum_of_all"),
-    Mutant("the report shows the epsilon of this run as that of all", "run/report/html.py", "int(earlier[\"earlier_runs\"]), float(earlier[\"together\"][\"epsilon\"])", "int(earlier[\"earlier_runs\"]), 9.98", "tests/run/report/test_html.py -k sum_of_all"),
-    Mutant("metrics can be read by everyone", "run/evaluation/evaluate.py", "json.dumps(entries, indent=2) + \"\\n\", private=True)", "json.dumps(entries, indent=2) + \"\\n\")", f"{VERIFY}::test_internal_figures_are_private_whatever_was_there"),
-    Mutant("what attacks found can be read by everyone", "run/evaluation/attack.py", "indent=2) + \"\\n\", private=True)", "indent=2) + \"\\n\")", f"{VERIFY}::test_internal_figures_are_private_whatever_was_there"),
-    Mutant("a saved notebook has the clock of a run", "run/training/progress.py", "            self._update(\"done\")\n", "            self._update(self._pace.left(done))\n", "tests/run/training/test_progress.py -k without_a_clock"),
-    Mutant("a bar looks like an accuracy of the samples", "metrics/registry.py", "inputs.progress(f\"classifier trained on {trained_on.partition(',')[0]}\")", "inputs.progress(figure.name)", "tests/run/training/test_progress.py -k evaluate"),
-    Mutant("the clocks of TensorBoard can be read by everyone", "run/training/progress.py", "    folder.chmod(0o700)", "    folder.chmod(0o755)", f"{VERIFY}::test_the_clocks_of_tensorboard_stay_in_a_private_folder"),
-    Mutant("the released settings name the private data", "run/training/reserve.py", "**_config_json(run, facts), \"run\"", "**_config_json(run, facts), \"data\": sources.data, \"run\"", "tests/run/cli/test_main.py"),
-    Mutant("rows are not clipped", "privacy/per_sample_gradients/rounding.py", "BELOW * max_norm / norm, 1.0)", "1.0, 1.0)", ROWS),
-    Mutant("a public share is a permutation of positions", "run/storage/data_sources.py", "    public = made_public(records, share=share, salt=salt)\n", "    public = np.random.default_rng(0).permutation(records.population) < share * records.population\n", f"{SOURCES} {CONFORMANCE}::test_removing_a_protected_record_changes_no_public_record_and_no_public_draw"),
-    Mutant("a side depends on the position", "data/fingerprint.py", "_number(image.tobytes(), key", "_number(bytes([position % 256]) + image.tobytes(), key", f"{IDENTITY} {SOURCES}"),
-    Mutant("a side depends on the label", "data/fingerprint.py", "_number(image.tobytes(), key", "_number(bytes([int(records.labels[position])]) + image.tobytes(), key", IDENTITY),
-    Mutant("a side depends on the rank of an id", "data/fingerprint.py", "_number(name.encode(errors=\"surrogatepass\"), key, b\"unit\")", "_number(str(owner).encode(), key, b\"unit\")", f"{IDENTITY} {SOURCES}"),
-    Mutant("sides are decided record by record, not unit by unit", "run/storage/data_sources.py", "    public = made_public(records, share=share, salt=salt)\n", "    records = Records(records.images, records.labels)\n    public = made_public(records, share=share, salt=salt)\n", SOURCES),
-    Mutant("the key of the public share comes from the records", "run/storage/data_sources.py", "split_public(records, self.share, SALT)", "split_public(records, self.share, fingerprint(records))", SOURCES),
-    Mutant("the settings hold the measured public share", "run/storage/data_sources.py", "{\"kind\": \"share\", \"share\": self.share,", "{\"kind\": \"share\", \"share\": len(public) / len(records),", SOURCES),
-    Mutant("the rate comes from the protected records that were counted", "run/training/fit.py", "        card = protected_part(card, public_share)\n", "        card = dataclasses.replace(card, declared_size=len(DataSources.of(data, public=None, labels_key=labels_key, units=units, share=public_share).read_unconfined(card).private))\n", SOURCES),
-    Mutant("nobody protected is an error", "run/storage/data_sources.py", "    if not public.any():", "    if not public.any() or public.all():", SOURCES),
-    Mutant("the first paragraph does not name the unprotected", "privacy/certificate/statements.py", "        made_public = f\" NOT protected: {_made_public(settings)}.\"\n", "", SOURCES),
-    Mutant("the private records pass for public ones", "run/storage/data_sources.py", "        return Path(one).samefile(other)\n", "        return one == other\n", SOURCES),
-    Mutant("a public record may be a private one", "run/storage/data_sources.py", "        elif public is not None and share_a_picture(records, public):", "        elif False:", SOURCES),
-    Mutant("the refusal of a public record counts", "run/storage/data_sources.py", "                \"--public: at least one of these pictures", "                f\"--public: {sum(image.tobytes() in {other.tobytes() for other in records.images} for image in public.images)}, at least one of these pictures", SOURCES),
-    Mutant("a resume takes other public records", "run/training/resume.py", "    if data.facts.public != config_json[\"public\"]:", "    if False:", SOURCES),
-    Mutant("units follow the order of the list", "data/units.py", "numbered([ids[name][0] for name in pictures]", "numbered([unit for unit, _ in ids.values()]", UNITS),
-    Mutant("a folder's pictures take units from an array", "data/readers/read.py", "    if matched(spec) == \"position\":", "    if False:", UNITS),
-    Mutant("a missing id is a unit of its own unasked", "data/units.py", "    if not name and missing == \"refuse\":", "    if False:", f"{UNITS} {SOURCES}"),
-    Mutant("records without a unit are found and let pass", "data/units.py", "            problems.add(place(index), problem)\n    problems.refuse()\n", "            problems.add(place(index), problem)\n", f"{UNITS} {PROBLEMS}"),
-    Mutant("a list of units with problems is used", "data/units.py", "every picture needs its unit\")\n    problems.refuse()\n", "every picture needs its unit\")\n", f"{UNITS} {PROBLEMS}"),
-    Mutant("pictures that cannot be read are left out unsaid", "data/readers/image_files.py", "            values.add(pixels)\n    problems.refuse()\n", "            values.add(pixels)\n", f"{PROBLEMS} {FORMATS}"),
-    Mutant("a picture under two names is found and let pass", "data/readers/image_files.py", "twice.get(path, path)", "path", f"{PROBLEMS} {FORMATS}"),
-    Mutant("bad records of the other split of a tar are let pass", "data/readers/webdataset.py", "            problems.add(where, picture)\n", "            pass\n", f"{PROBLEMS} -k pieces"),
-    Mutant("all missing ids are one unit", "data/units.py", "    numbers[alone] = len(repeated) + np.arange(alone.sum())", "    numbers[alone] = len(repeated)", UNITS),
-    Mutant("a deep picture is scaled by its own extremes", "data/pixels/to_uint8.py", "    low, high = pixel_range\n", "    low, high = float(pixels.min()), float(pixels.max()) + 1\n", FORMATS),
-    Mutant("a patient's name is read", "data/readers/dicom.py", "specific_tags=_tags(*_TAGS))", "specific_tags=None)", FORMATS),
-    Mutant("a DICOM file's rescale is passed over", "data/readers/dicom.py", "    return stored * np.float32(rescale[0]) + np.float32(rescale[1])\n", "    return stored * np.float32(rescale[0])\n", FORMATS),
-    Mutant("small values of MONOCHROME1 are black", "data/readers/image_files.py", "        if found.inverted:\n", "        if False:\n", FORMATS),
-    Mutant("a DICOM file of 12 bits is offered 16", "data/readers/dicom.py", "values, (slope, intercept) = 2**dataset.BitsStored, _rescale(dataset)", "values, (slope, intercept) = 2**dataset.BitsAllocated, _rescale(dataset)", f"{FORMATS} -k offered"),
-    Mutant("a DICOM file of signed pixels is offered a range without their sign", "data/readers/dicom.py", "    least = -values // 2 if dataset.PixelRepresentation else 0\n", "    least = 0\n", f"{FORMATS} -k offered"),
-    Mutant("a DICOM file is offered a range before its rescale", "data/readers/dicom.py", "sorted(stored * slope + intercept for stored", "sorted(stored * 1.0 for stored", f"{FORMATS} -k offered"),
-    Mutant("the id of a patient is kept", "data/units.py", "    return hashlib.blake2b(name.encode(errors=\"surrogatepass\"), digest_size=16, person=b\"dicom unit\").hexdigest()\n", "    return name\n", f"{DICOM} -k hash"),
-    Mutant("a patient's id differs from run to run", "data/units.py", "person=b\"dicom unit\").hexdigest()", "person=b\"dicom unit\", key=__import__(\"os\").urandom(8)).hexdigest()", f"{DICOM} -k hash"),
-    Mutant("files without a patient's id are of one patient", "data/units.py", "    if not name or _problem(name, \"own\"):\n        return name\n", "", f"{DICOM} -k missing_patient"),
-    Mutant("a picture whose name does not match is a unit of its own unasked", "data/units.py", "    if without and missing == \"refuse\":\n", "    if False:\n", f"{UNITS} -k not_told"),
-    Mutant("names that do not match are told", "data/units.py", "{without:,} of {len(ids):,} names of pictures do not match", "{[text for text, one in zip(texts, ids) if not one]} do not match", f"{UNITS} -k not_told"),
-    Mutant("the window of one file scales all", "data/readers/image_files.py", "        window = found.window if self.window else None\n", "        self.__dict__.setdefault(\"first\", found.window)\n        window = self.__dict__[\"first\"] if self.window else None\n", f"{DICOM} -k moves_no_other"),
-    Mutant("windows of DICOM files serve unasked", "data/readers/image_files.py", "found.window if self.window else None", "found.window", f"{DICOM} -k passed_over"),
-    Mutant("progress says how many private pictures there are", "data/readers/image_files.py", "progress(doing, done, 100)", "progress(doing, at, count)", f"{DICOM} -k per_cent"),
-    Mutant("pictures that a list leaves out are passed over", "data/readers/metadata_csv.py", "        _refuse_unlisted(place, {path for path, _ in listed})\n", "        pass\n", f"{FORMATS} -k out"),
-    Mutant("nobody hears that pixels crowd into a corner", "data/pixels/polarity.py", ">= _NEARLY_ALL) >= _MOST)", ">= _NEARLY_ALL) > 1)", f"{DICOM} -k crowd"),
-    Mutant("decoded records lie in a file with a name", "data/memory_mapped.py", "tempfile.TemporaryFile(dir=folder())", "tempfile.NamedTemporaryFile(dir=folder(), delete=False)", f"{MAPPED} -k no_name"),
-    Mutant("room for decoded records is not asked for", "data/memory_mapped.py", "        if shutil.disk_usage(folder()).free < more + _LEFT:\n", "        if False:\n", f"{MAPPED} -k without_room"),
-    Mutant("what outgrows the memory stays in it", "data/memory_mapped.py", "        self._make_room(self._size + len(data))\n", "", f"{MAPPED} -k outgrows"),
-    Mutant("a part of mapped records is copied into the memory", "data/memory_mapped.py", "    if len(positions) <= step or not is_mapped(array):", "    if True:", f"{MAPPED} -k rows_of_mapped"),
-    Mutant("the pages of a draw are waited for one by one", "data/memory_mapped.py", "        pages.madvise(mmap.MADV_WILLNEED, page, begin + size - page)\n", "        pass\n", f"{MAPPED} -k asked_for"),
-    Mutant("labels that lie in a file are copied", "data/labels.py", "        if array.dtype == np.int64 and next(positions(array, lambda batch: batch < 0), None) is None:\n            return array, ()\n", "", f"{MAPPED} -k stay_in_their_files"),
-    Mutant("only the first labels are looked at", "data/labels.py", "range(0, len(labels), _PIECE)", "range(0, min(len(labels), _PIECE), _PIECE)", f"{MAPPED} -k piece_by_piece"),
-    Mutant("workers give pictures in the order in which they finish", "data/readers/decode_workers.py", "                yield from busy[0].taken()\n                idle.append(busy.popleft())\n            idle[0]", "                yield from busy[-1].taken()\n                idle.append(busy.pop())\n            idle[0]", f"{MAPPED} -k same_order"),
-    Mutant("what workers converted is not said", "data/readers/decode_workers.py", "            self._decoder.notes.update(notes)\n", "", f"{MAPPED} -k same_order"),
-    Mutant("a tar remembers all members that it has passed", "data/readers/webdataset.py", "                tar.members.clear()  # type: ignore[attr-defined]  # not in typeshed; else it remembers all that it has passed\n", "", f"{MAPPED} -k constant_memory"),
-    Mutant("decoded pictures wait for one another in memory", "data/readers/image_files.py", "    for place, pixels in decoder.read_all(sources):\n", "    for place, pixels in [*decoder.read_all(sources)]:\n", f"{MAPPED} -k constant_memory"),
-    Mutant("plan counts records that lie in a file", "run/training/memory.py", " or stored <= SHARE * free_memory() else 0.0\n", " or True else 0.0\n", "tests/run/recommend/test_recommend.py -k go_to_a_file"),
-    Mutant("plan takes records in the critics' memory for filed ones", "run/training/memory.py", "if \"critics\" in settings or stored", "if stored", "tests/run/recommend/test_recommend.py -k go_to_a_file"),
-    Mutant("a worker goes on when the reader is gone", "data/readers/decode_workers.py", "    except (EOFError, BrokenPipeError):\n        return\n", "    except (EOFError, BrokenPipeError):\n        signal.alarm(60)\n        signal.pause()\n", f"{MAPPED} -k outlives"),
-    Mutant("only some records of a drawn unit are taken", "data/units.py", "        counts = begins[unit_numbers + 1] - begins[unit_numbers]\n", "        counts = np.minimum(begins[unit_numbers + 1] - begins[unit_numbers], 1)\n", f"{MAPPED} -k units_are_taken"),
-    Mutant("units that were drawn keep their numbers", "data/units.py", "        units = np.searchsorted(unit_numbers, self.units[drawn])\n", "        units = self.units[drawn]\n", f"{MAPPED} -k units_are_taken"),
-    Mutant("the first records alone are hashed", "data/fingerprint.py", "    for start in range(0, len(array), step):\n", "    for start in range(0, min(len(array), step), step):\n", KNOWN_AGAIN),
-    Mutant("the digests of records are not in the fingerprint", "data/fingerprint.py", "    digest.update(record_digests.data)\n", "", KNOWN_AGAIN),
-    Mutant("labels are not in the fingerprint", "data/fingerprint.py", "record_digests, [records.labels], records.units", "record_digests, [], records.units", KNOWN_AGAIN),
-    Mutant("digests of records fill the memory", "data/fingerprint.py", "Filling(32 * len(array), in_memory=_ROOM)", "Filling(32 * len(array))", KNOWN_AGAIN),
-    Mutant("the mark goes by the order of the records", "data/fingerprint.py", "np.sort(record_digests[part == number].view(\"S32\"), axis=0)", "record_digests[part == number]", KNOWN_AGAIN),
-    Mutant("half of the records are not in the mark", "data/fingerprint.py", "    for number in range(_PARTS):\n", "    for number in range(_PARTS // 2):\n", KNOWN_AGAIN),
-    Mutant("the account book does not know copies of the records", "run/budget/entry.py", "mark=source_json[\"mark\"],", "mark=\"\",", "tests/run/budget/test_budget.py -k mark"),
-    Mutant("the first pictures alone are compared with public ones", "data/fingerprint.py", "    for start in range(0, len(records), _PIECE):\n", "    for start in range(0, min(len(records), _PIECE), _PIECE):\n", f"{MAPPED} -k shared_picture"),
-    Mutant("one file under two names is two records", "data/readers/image_files.py", "        if first is not path and status.st_ino:\n", "        if False:\n", FORMATS),
-    Mutant("an orientation is passed over", "data/readers/image_files.py", "        ImageOps.exif_transpose(picture, in_place=True)\n", "", FORMATS),
-    Mutant("transparent pixels show what they hide", "data/readers/image_files.py", "        page.paste(picture.convert(wanted), mask=picture.getchannel(\"A\"))\n", "        page.paste(picture.convert(wanted))\n", FORMATS),
-    Mutant("a picture is decoded whatever it declares", "data/readers/image_files.py", "        _check_size(*picture.size)\n", "", FORMATS),
-    Mutant("every decoder of Pillow is tried", "data/readers/image_files.py", "formats=_FORMATS) as picture", "formats=None) as picture", FORMATS),
-    Mutant("what was converted is not said", "data/readers/read.py", "declared, tuple(sorted(decoder.notes)))", "declared, ())", FORMATS),
-    Mutant("a missing label is the first class", "data/labels.py", "        return np.maximum(labels, MISSING, out=labels), ()\n", "        return np.maximum(labels, 0, out=labels), ()\n", FORMATS),
-    Mutant("a unit without records still counts", "data/readers/read.py", "    there, units = np.unique(labelled.units, return_inverse=True)\n", "    there, units = np.arange(records.population), labelled.units\n", FORMATS),
-    Mutant("the folder of one picture puts all others in another order", "data/readers/class_folders.py", "key=_place)", "key=int if all(path.name.isdigit() for other in roots for path in _subfolders(other)) else str)", "tests/data/readers/test_read.py -k place_of_a_class"),
-    Mutant("names of the other split do not count", "data/labels.py", "    classes = tuple(sorted({*names, *others} - {\"\"}))\n", "    classes = tuple(sorted({*names} - {\"\"}))\n", FORMATS),
-    Mutant("a list may lead out of its folder", "data/readers/metadata_csv.py", "\"..\" in Path(name).parts", "False", FORMATS),
-    Mutant("grey is the first colour", "data/pixels/to_uint8.py", "    return np.asarray(Image.fromarray(np.ascontiguousarray(image.transpose(1, 2, 0))).convert(\"L\"))[None]\n", "    return image[:1]\n", FORMATS),
-    Mutant("data without labels need nobody's word", "data/readers/read.py", "    if labels_key == NONE:\n        return metadata_csv", "    if not any(path.is_dir() for path in folder.iterdir()) or labels_key == NONE:\n        return metadata_csv", FORMATS),
-    Mutant("a picture that is listed twice takes the last unit", "data/units.py", "        elif whole in ids:", "        elif False:", UNITS),
-    Mutant("rows are not clipped in the secret draw alone", "privacy/mechanisms/sanitized_rows.py", "return clipped(rows.flatten(0, 1), self.max_norm)", "return clipped(rows.flatten(0, 1), math.inf if self.draw == \"secret\" else self.max_norm)", ROWS),
-    Mutant("rows are not clipped in the round_robin draw alone", "privacy/mechanisms/sanitized_rows.py", "return clipped(rows.flatten(0, 1), self.max_norm)", "return clipped(rows.flatten(0, 1), math.inf if self.draw == \"round_robin\" else self.max_norm)", ROWS),
-    Mutant("rows are not clipped in the paper draw alone", "privacy/mechanisms/sanitized_rows.py", "return clipped(rows.flatten(0, 1), self.max_norm)", "return clipped(rows.flatten(0, 1), math.inf if self.draw == \"paper\" else self.max_norm)", ROWS),
-    Mutant("the noise on rows is scaled to C instead of 2C", "privacy/mechanisms/sanitized_rows.py", "self.noise_multiplier * 2 * self.max_norm", "self.noise_multiplier * self.max_norm", ROWS),
-    Mutant("the noise on rows is scaled to C in the secret draw alone", "privacy/mechanisms/sanitized_rows.py", "self.noise_multiplier * 2 * self.max_norm", "self.noise_multiplier * (1 if self.draw == \"secret\" else 2) * self.max_norm", ROWS),
-    Mutant("the noise on rows is scaled to C in the round_robin draw alone", "privacy/mechanisms/sanitized_rows.py", "self.noise_multiplier * 2 * self.max_norm", "self.noise_multiplier * (1 if self.draw == \"round_robin\" else 2) * self.max_norm", ROWS),
-    Mutant("the noise on rows is scaled to C in the paper draw alone", "privacy/mechanisms/sanitized_rows.py", "self.noise_multiplier * 2 * self.max_norm", "self.noise_multiplier * (1 if self.draw == \"paper\" else 2) * self.max_norm", ROWS),
-    Mutant("B rows are charged as one", "privacy/accounting/events.py", "joint = noise_multiplier / math.sqrt(batch_size)", "joint = noise_multiplier", ROWS),
-    Mutant("a critic is drawn by a public stream", "privacy/mechanisms/sanitized_rows.py", "return int(self.rng.common_integers(1, self.critics)[0])", "return int(__import__(\"torch\").randint(self.critics, (1,), generator=self.rng.public(\"draw\"))) % max(1, self.critics - 1)", ROWS),
-    Mutant("the draw depends on which critic trained", "methods/gs_wgan/critic_pool.py", "        here, streams = turns_here(self._run, self._turns())", "        here, streams = turns_here(self._run, self._turns())\n        self._mechanism._coin = lambda: here[0]", f"{GS_WGAN}::test_in_the_secret_draw_training_does_not_look_at_the_draw"),
-    Mutant("the critic that trains is the one that answered", "methods/gs_wgan/critic_pool.py", "turns_here(self._run, self._turns())", "turns_here(self._run, [self._mechanism._coin()])", f"{GS_WGAN}::test_in_the_secret_draw_training_does_not_look_at_the_draw"),
-    Mutant("the plan forgets that a step asks several critics", "methods/gs_wgan/__init__.py", "steps=config.steps * config.answers,", "steps=config.steps,", GS_WGAN),
-    Mutant("all answers of a call share one draw", "privacy/mechanisms/sanitized_rows.py", "[self._answering(value) for _ in range(self.answers)]", "[self._answering(value)] * self.answers", ROWS),
-    Mutant("answers of a call are drawn without replacement", "privacy/mechanisms/sanitized_rows.py", "[self._answering(value) for _ in range(self.answers)]", "[self._answering(value) for _ in range(self.answers)] if self.draw != \"secret\" else (list(map(int, __import__(\"numpy\").random.default_rng().permutation(self.critics))) * self.answers)[: self.answers]", f"{ROWS}::test_answers_of_a_call_repeat_as_often_as_independent_draws_do"),
-    Mutant("answers of a call are drawn without replacement where critics are many", "privacy/mechanisms/sanitized_rows.py", "[self._answering(value) for _ in range(self.answers)]", "[self._answering(value) for _ in range(self.answers)] if self.draw != \"secret\" or self.critics < 2 * self.answers else (list(map(int, __import__(\"numpy\").random.default_rng().permutation(self.critics))) * self.answers)[: self.answers]", f"{ROWS}::test_answers_of_a_call_repeat_as_often_as_independent_draws_do"),
-    Mutant("a call of several answers is charged as one", "privacy/mechanisms/sanitized_rows.py", "ComposedDpEvent(costs) if len(costs) > 1 else costs[0]", "costs[0]", ROWS),
-    Mutant("the ledger charges one part of a composed event", "privacy/ledger.py", "for part in event.events:", "for part in event.events[:1]:", ROWS),
-    Mutant("a plan 1 % above the budget is reserved", "privacy/ledger.py", "            if needed.epsilon > self.budget:", "            if needed.epsilon > 1.01 * self.budget:", f"{LEDGER} -k costs_the_budget"),
-    Mutant("a self-composition inside another is counted once", "privacy/accounting/accountants.py", "yield from _parts(event.event, event.count * count)", "yield from _parts(event.event, max(event.count, count))", ACCOUNTING),
-    Mutant("calibrated noise is rounded down", "privacy/accounting/calibrate.py", "snap=functools.partial(_six_digits, up=True)", "snap=functools.partial(_six_digits, up=False)", f"{ACCOUNTING} -k rounded_up_and"),
-    Mutant("a composition counts its parts once, however often it happens", "privacy/accounting/accountants.py", "            yield from _parts(part, count)", "            yield from _parts(part, 1)", ACCOUNTING),
-    Mutant("every answer of the round robin is free", "privacy/mechanisms/sanitized_rows.py", "return NoOpDpEvent() if within_a_pass else self.paid", "return NoOpDpEvent() if self.draw == \"round_robin\" else self.paid", ROWS),
-    Mutant("a pass goes on after a crash", "privacy/mechanisms/sanitized_rows.py", "answered = passes * self.critics - ((self.critics - self._position) if self._position else 0)", "answered = max(0, passes * self.critics - (self.critics - self._position))", ROWS),
-    Mutant("answering writes the power iteration", "methods/gs_wgan/critics.py", "        net = self.layout.network(self.weights[which].to(images.dtype), self.directions[which].to(images.dtype))", "        self.directions[which] = self.layout.iterate(self.weights[which].float(), self.directions[which])\n        net = self.layout.network(self.weights[which].to(images.dtype), self.directions[which].to(images.dtype))", f"{GS_WGAN}::test_answering_is_read_only"),
-    Mutant("all critics share one stream, which their shards move", "methods/gs_wgan/critics.py", "[torch.rand(turns, 3, M, generator=stream, dtype=torch.float64) for stream in streams]", "[(torch.rand(int(self.sizes[c]), generator=streams[0]), torch.rand(turns, 3, M, generator=streams[0], dtype=torch.float64))[1] for c in critics]", f"{GS_WGAN}::test_a_changed_shard_moves_no_other_critic"),
-    Mutant("one critic's norm divides the answers of its whole stack", "methods/gs_wgan/stacked_critics.py", "matrix / norm[:, None, None]", "matrix / norm.max()", f"{GS_WGAN}::test_an_adversarial_critic_moves_no_other_answer_of_its_call"),
-    Mutant("an empty shard is left out of its stack", "methods/gs_wgan/critics.py", "        which = self._rows(critics)\n        holds", "        kept_in = [i for i, c in enumerate(critics) if self.sizes[c]]\n        if not kept_in:\n            return\n        critics, streams, fakes = [critics[i] for i in kept_in], [streams[i] for i in kept_in], fakes[kept_in]\n        which = self._rows(critics)\n        holds", f"{GS_WGAN}::test_a_changed_shard_moves_no_other_critic"),
-    Mutant("shards are redrawn at a resume", "methods/gs_wgan/critics.py", "self._deal(saved[\"shards\"].numpy().copy())", "pass", f"{GS_WGAN}::test_shards_are_drawn_by_independent_coins_once_and_kept"),
-    Mutant("shards of equal size", "methods/gs_wgan/loop.py", "run.rng.common_integers(units, config.critics) if sealed", "np.arange(units) % config.critics if sealed", f"{GS_WGAN}::test_shards_are_drawn_by_independent_coins_once_and_kept"),
-    Mutant("a secret draw is amplified twice", "privacy/accounting/secret_draw.py", "grown = part + np.log(-np.expm1(-part)) - math.log(rate)", "grown = part + np.log(-np.expm1(-part)) - 2 * math.log(rate)", SECRET_DRAW),
-    Mutant("the pair of a secret draw is cheaper in one order", "privacy/accounting/secret_draw.py", "below = above[1:] * np.exp(-losses[1:])", "below = above[1:] * np.exp(-2 * losses[1:])", SECRET_DRAW),
-    Mutant("a cell of losses counts at its lower end", "privacy/accounting/secret_draw.py", "return rate * lower / math.expm1(grid), rate * upper / -math.expm1(-grid)", "return rate * (lower / math.expm1(grid) - upper / math.expm1(-grid)), 0 * upper", SECRET_DRAW),
-    Mutant("a secret draw is measured under the wrong distribution", "privacy/accounting/secret_draw.py", "((place - deviation**2 / 2) / deviation)", "((place + deviation**2 / 2) / deviation)", SECRET_DRAW),
-    Mutant("a draw without replacement passes for add-or-remove-one", "privacy/accounting/accountants.py", "return relation is REPLACE_ONE or (relation is ADD_OR_REMOVE_ONE and drawn == 1)", "return True", "tests/privacy/accounting/test_cost.py"),
-    Mutant("a plan with a release without noise has a finite PLD", "privacy/accounting/accountants.py", "    if any(_rate_and_noise(event)[1] == 0 < _rate_and_noise(event)[0] for event, _ in plan):\n        return math.inf\n", "    plan = tuple(each for each in plan if _rate_and_noise(each[0])[1] > 0)\n", f"{ACCOUNTING} -k no_noise"),
-    Mutant("a negative Renyi divergence is none", "privacy/accounting/accountants.py", "curve[curve < 0] = math.inf", "curve[curve < 0] = 0.0", f"{ACCOUNTING} -k negative_divergence"),
-    Mutant("m of n drawn records are accounted as one of n", "privacy/accounting/accountants.py", "return drawn / whole, noise", "return 1 / whole, noise", f"{ACCOUNTING} -k never_cheaper"),
-    Mutant("several secret draws cost as one", "privacy/accounting/accountants.py", "secret_draw.distribution(rate, noise, grid).self_compose(count)", "secret_draw.distribution(rate, noise, grid)", SECRET_DRAW),
-    Mutant("an added record costs what a removed one does", "privacy/accounting/poisson_draw.py", "_on_grid(AdjacencyType.ADD, rate", "_on_grid(AdjacencyType.REMOVE, rate", "tests/privacy/accounting/test_poisson_draw.py"),
-    Mutant("losses as if every record were in the batch", "privacy/accounting/poisson_draw.py", "    if rate == 1:\n        return losses\n", "    if rate <= 1:\n        return losses\n", "tests/privacy/accounting/test_poisson_draw.py"),
-    Mutant("what lies beyond the end of the curve costs nothing", "privacy/accounting/poisson_draw.py", "        deltas[~inside] = -np.expm1(losses[~inside])\n", "        pass\n", "tests/privacy/accounting/test_poisson_draw.py"),
-    Mutant("the losses of a Poisson draw lie one cell too low", "privacy/accounting/poisson_draw.py", "np.arange(first, last + 1) * grid", "np.arange(first + 1, last + 2) * grid", "tests/privacy/accounting/test_poisson_draw.py"),
-    Mutant("several plain Gaussians cost as one", "privacy/accounting/accountants.py", "poisson_draw.distribution(1.0, noise / math.sqrt(count), grid)", "poisson_draw.distribution(1.0, noise, grid)", f"{ACCOUNTING} -k round_robin"),
-    Mutant("the rounding of Fourier transforms is not taken off delta", "privacy/accounting/accountants.py", "left = delta - _FFT_ROUNDING * steps", "left = delta", f"{ACCOUNTING} -k in_spite_of_rounding"),
-    Mutant("RDP takes a plain Gaussian for replace-one", "privacy/accounting/accountants.py", "            case PoissonSampledDpEvent(event=GaussianDpEvent()) | GaussianDpEvent():\n                return relation is ADD_OR_REMOVE_ONE", "            case PoissonSampledDpEvent(event=GaussianDpEvent()):\n                return relation is ADD_OR_REMOVE_ONE\n            case GaussianDpEvent():\n                return True", f"{ACCOUNTING} -k relation_of_its_noise"),
-    Mutant("PLD takes a plain Gaussian for replace-one", "privacy/accounting/accountants.py", "            case PoissonSampledDpEvent(event=GaussianDpEvent()) | GaussianDpEvent() | NonPrivateDpEvent():\n                return relation is ADD_OR_REMOVE_ONE", "            case PoissonSampledDpEvent(event=GaussianDpEvent()) | GaussianDpEvent() | NonPrivateDpEvent():\n                return relation is ADD_OR_REMOVE_ONE or isinstance(event, GaussianDpEvent)", f"{ACCOUNTING} -k relation_of_its_noise"),
-    Mutant("a revealed draw is known under any relation", "privacy/accounting/revealed_draw.py", "and relation in RELATION_NAMES\n\n    def epsilon(self, plan: Plan, *, delta: float, relation: NeighboringRelation) -> float:  # noqa", "and True\n\n    def epsilon(self, plan: Plan, *, delta: float, relation: NeighboringRelation) -> float:  # noqa", f"{ACCOUNTING} -k relation_of_its_noise"),
-    Mutant("gs-wgan releases the last weights, not the average", "methods/gs_wgan/loop.py", "return self.G.average.released", "return self.G.net", "tests/methods/common/test_averaged_weights.py"),
-    Mutant("gs-wgan's average keeps the untrained weights", "methods/gs_wgan/loop.py", "follow(at_most=1 - 1 / (state.step + 2))", "follow()", "tests/methods/common/test_averaged_weights.py"),
-    Mutant("gs-wgan's generator descends on its own score", "methods/gs_wgan/loop.py", "loss = (fakes.images[:n] * rows).sum() / n", "loss = -(fakes.images[:n] * rows).sum() / n", f"{GS_WGAN}::test_the_generator_descends_along_the_released_rows"),
-    Mutant("a resumed warm start begins anew", "methods/gs_wgan/loop.py", "range(state.step, config.warm_visits)", "range(config.warm_visits)", f"{GS_WGAN}::test_the_warm_start_goes_on_in_the_middle_of_a_stack"),
-    Mutant("the revealed draw is charged like a secret one", "privacy/accounting/events.py", "else RevealedDrawGaussianDpEvent(critics, joint)", "else SampledWithoutReplacementDpEvent(critics, 1, GaussianDpEvent(joint))", ROWS),
-    Mutant("the last pass of the round robin is not reserved", "privacy/accounting/events.py", "-(-steps // critics) if draw", "steps // critics if draw", f"{ROWS} {GS_WGAN}"),
-    Mutant("the mixture forgets the busiest critics", "privacy/accounting/revealed_draw.py", "int(law.isf(cut / 4))", "int(law.mean()) + 1", "tests/privacy/accounting/test_revealed_draw.py"),
-    Mutant("the counts that a mixture leaves out cost nothing", "privacy/accounting/revealed_draw.py", "chance, delta - lost)", "chance, delta)", "tests/privacy/accounting/test_revealed_draw.py"),
-    Mutant("sealed critics can be read by everyone", "privacy/confined.py", "os.O_EXCL, 0o600)", "os.O_EXCL, 0o644)", f"{GS_WGAN}::test_a_sealed_file_is_private_complete_and_the_only_one"),
-    Mutant("privgan takes a budget", "run/training/plan.py", "    if epsilon is not None or delta is not None:\n        flags", "    if False:\n        flags", "tests/methods/privgan/test_privgan.py"),
-    Mutant("the wrong class may be the own", "methods/privgan/loop.py", "torch.randint(1, N,", "torch.randint(0, N,", "tests/methods/privgan/test_privgan.py"),
-    Mutant("privgan counts the records before it declassifies them", "methods/privgan/loop.py", "    records = private.declassify(reason=REASON)\n", "    counted: list[int] = []\n    private.update(lambda held: counted.append(len(held)))\n    records = private.declassify(reason=REASON)\n", f"tests/methods/privgan/test_privgan.py {CONFORMANCE}"),
-    Mutant("privgan reserves nothing", "methods/privgan/__init__.py", "self.training(steps, [(events.without_privacy(), 1)])", "self.training(steps, [])", f"tests/methods/privgan/test_privgan.py {CONFORMANCE}"),
-    Mutant("the privacy discriminator is released", "methods/privgan/loop.py", "for G in list(model.generators)[: self.count]]", "for G in [*list(model.generators)[: self.count], model.adversary.net]]", "tests/methods/privgan/test_privgan.py"),
-    Mutant("the parts of privgan are not random", "methods/privgan/loop.py", "np.array_split(order, config.pairs)", "np.array_split(np.sort(order), config.pairs)", "tests/methods/privgan/test_privgan.py"),
-    Mutant("the privacy discriminator does not rest", "methods/privgan/loop.py", "epoch >= config.adversary_delay_epochs", "epoch >= 0", "tests/methods/privgan/test_privgan.py"),
-    Mutant("privgan's generators help the adversary", "methods/privgan/loop.py", "deceive + run.config.privacy_weight * mislead", "deceive - run.config.privacy_weight * mislead", "tests/methods/privgan/test_privgan.py"),
-    Mutant("all of privgan's samples count as the first generator's", "methods/privgan/loop.py", "torch.full((len(batch),), number, device", "torch.full((len(batch),), 0, device", "tests/methods/privgan/test_privgan.py"),
-    Mutant("equation 5 has the wrong sign", "methods/privgan/loop.py", "return -F.cross_entropy(answers, own)", "return F.cross_entropy(answers, own)", "tests/methods/privgan/test_privgan.py"),
-    Mutant("records under attack are also held out", "run/evaluation/attack.py", "_records_of_units(outside, first[half:], order)[:HELD_OUT]", "_records_of_units(outside, first, order)[:HELD_OUT]", "tests/run/evaluation/test_attack.py"),
-    Mutant("members may be attacked as non-members", "run/evaluation/attack_kind.py", "            if trained_on in self.fingerprints(every):", "            if False:", "tests/run/evaluation/test_attack.py"),
-    Mutant("people of the members are attacked as non-members", "run/evaluation/table_attacks.py", "return outside[np.flatnonzero(~known)], said", "return outside, said", "tests/run/evaluation/test_table_attacks.py -k people"),
-    Mutant("isolated records are those with the nearest neighbours", "attacks/rows.py", "apart = distances >= np.quantile(distances, 1 - share)", "apart = distances <= np.quantile(distances, share)", "tests/attacks/test_rows.py"),
-    Mutant("the marginal attack accuses where the reference is denser", "attacks/marginals.py", "(np.asarray(probabilities) + least) / (frequencies(reference, clique, sizes) + least)", "(frequencies(reference, clique, sizes) + least) / (np.asarray(probabilities) + least)", "tests/attacks/test_marginal_ratios.py"),
-    Mutant("the marginal attack takes merged values for codes", "run/evaluation/table_attacks.py", "return np.stack([each[codes[:, column]] for column, each in enumerate(maps)], axis=1)", "return codes % np.array(field.sizes)", "tests/run/evaluation/test_table_attacks.py -k merged"),
-    Mutant("GAN-Leaks accuses the records farthest from a sample", "attacks/distances.py", "        -nearest(inside, samples),\n        -nearest(outside, samples),", "        nearest(inside, samples),\n        nearest(outside, samples),", "tests/attacks/test_distances.py"),
-    Mutant("the calibrated attack subtracts the other way round", "attacks/distances.py", "        nearest(inside, others) - nearest(inside, samples),\n        nearest(outside, others) - nearest(outside, samples),", "        nearest(inside, samples) - nearest(inside, others),\n        nearest(outside, samples) - nearest(outside, others),", "tests/attacks/test_distances.py"),
-    Mutant("near copies are those within the members' own distances", "attacks/distances.py", "np.r_[nearest(inside, outside), nearest(outside, inside)]", "nearest(inside, outside)", "tests/attacks/test_distances.py -k favours_neither"),
-    Mutant("samples that copy one record count as independent", "attacks/distances.py", "effect = max(1.0, float(per_record.var(ddof=1) / per_record.mean())) if close.any() else 1.0", "effect = 1.0", "tests/attacks/test_distances.py -k one_case"),
-    Mutant("the radius of the set attack is the members' own", "attacks/monte_carlo.py", "radius = float(np.median(nearest(records, samples)))", "radius = float(np.median(nearest(one, samples)))", "tests/attacks/test_monte_carlo.py"),
-    Mutant("ties at the last place go to members", "attacks/scores.py", "return sure + places * tied / (tied + tied_nonmembers)", "return sure + min(places, tied)", "tests/attacks/test_scores.py"),
-    Mutant("a rate at a vertical piece of the curve is its bottom", "attacks/roc.py", "i = int(np.searchsorted(fpr, at, side=\"right\")) - 1", "i = max(0, int(np.searchsorted(fpr, at, side=\"left\")) - 1)", "tests/attacks/test_roc.py -k vertical_piece"),
-    Mutant("ties of an attack are all won", "attacks/roc.py", "return np.asarray((below + upto) / (2 * len(ordered)), dtype=np.float64)", "return np.asarray(upto / len(ordered), dtype=np.float64)", "tests/attacks/test_roc.py"),
-    Mutant("where few are known to be above, a rate has a lower end all the same", "attacks/roc.py", "int(stats.binom.ppf(tail, n, fpr))", "max(1, int(stats.binom.ppf(tail, n, fpr)))", "tests/attacks/test_roc.py"),
-    Mutant("the total variation keeps what chance gives", "attacks/total_variation.py", "value = max(0.0, (raw - bias) / (1 - bias)) if bias < 1 else 0.0", "value = max(0.0, raw)", "tests/attacks/test_total_variation.py"),
-    Mutant("the interval of a share is one-sided", "intervals.py", "z = float(stats.norm.ppf(0.5 + LEVEL / 2))", "z = float(stats.norm.ppf(LEVEL))", "tests/metrics/test_classify.py"),
-    Mutant("the interval of a mean is one-sided", "intervals.py", "stats.t.ppf(0.5 + LEVEL / 2, len(numbers) - 1)", "stats.t.ppf(LEVEL, len(numbers) - 1)", "tests/metrics/test_fidelity.py tests/metrics/test_classify.py"),
-    Mutant("the interval of a difference leaves the second share out", "intervals.py", "low = value - math.hypot(first.value - first.low, second.high - second.value)", "low = value - (first.value - first.low)", "tests/attacks/test_distances.py -k excess"),
-    Mutant("the Inception score is turned upside down", "metrics/fidelity.py", "math.exp(rel_entr(part, part.mean(axis=0)).sum(axis=1).mean())", "math.exp(-rel_entr(part, part.mean(axis=0)).sum(axis=1).mean())", "tests/metrics/test_fidelity.py"),
-    Mutant("the Inception score takes the divergence the other way round", "metrics/fidelity.py", "rel_entr(part, part.mean(axis=0))", "rel_entr(part.mean(axis=0), part)", "tests/metrics/test_fidelity.py"),
-    Mutant("the Frechet distance forgets the covariances", "metrics/fidelity.py", "float(apart @ apart + np.trace(A) + np.trace(B) - 2 * root)", "float(apart @ apart)", "tests/metrics/test_fidelity.py"),
-    Mutant("precision and recall are swapped", "metrics/neighbours.py", "        precision=intervals.proportion(int((inside > 0).sum()), len(S), over_samples),\n        recall=intervals.proportion(int(resembled.sum()), len(R), over_records),", "        recall=intervals.proportion(int((inside > 0).sum()), len(S), over_samples),\n        precision=intervals.proportion(int(resembled.sum()), len(R), over_records),", "tests/metrics/test_neighbours.py"),
-    Mutant("a ball reaches to one neighbour less", "metrics/neighbours.py", "        squared[own - rows.start, own] = np.inf\n", "", "tests/metrics/test_neighbours.py"),
-    Mutant("precision and recall are swapped in the table", "metrics/registry.py", "PRECISION.name: found.precision,\n        RECALL.name: found.recall", "PRECISION.name: found.recall,\n        RECALL.name: found.precision", "tests/metrics/test_registry.py"),
-    Mutant("samples and records change places among neighbours", "metrics/registry.py", "        seen(inputs.subset(inputs.samples, NEIGHBOURS)), seen(inputs.subset(inputs.tests, NEIGHBOURS))", "        seen(inputs.subset(inputs.tests, NEIGHBOURS)), seen(inputs.subset(inputs.samples, NEIGHBOURS))", "tests/metrics/test_registry.py"),
-    Mutant("accuracy is measured on the training samples", "metrics/classify.py", "(predict(found.net, test_images) == test_labels)", "(predict(found.net, train_images[: len(test_labels)]) == train_labels[: len(test_labels)])", "tests/metrics/test_classify.py"),
-    Mutant("evaluate tests classifiers on the samples that trained them", "metrics/registry.py", "            records.images, records.labels, inputs.tests.images, inputs.tests.labels, classes=inputs.classes,\n            protocol=protocol", "            records.images, records.labels, records.images, records.labels, classes=inputs.classes,\n            protocol=protocol", "tests/metrics/test_registry.py"),
-    Mutant("the real-data baseline is trained on the test records", "metrics/registry.py", "lambda: of(BASELINE, inputs.real,", "lambda: of(BASELINE, inputs.tests,", "tests/metrics/test_registry.py"),
-    Mutant("a sentence speaks of another figure", "metrics/registry.py", "    \"Recall: {value} of the real records lie where samples lie ({range}). Low: kinds of records are missing.\",", "    \"Precision: {value} of the samples lie where real records lie ({range}). Low: unlike any record.\",", "tests/run/evaluation/test_evaluate.py"),
-    Mutant("evaluate takes the training records for the test records", "run/evaluation/pictures.py", "real=real, tests=tests, labelled", "real=tests, tests=real, labelled", "tests/run/evaluation/test_evaluate.py -k own_file"),
-    Mutant("the classifier's epoch is chosen on what it trains on", "metrics/classify.py", "fit_on, choose_on = order[: len(order) - held_out_count], np.sort(order[len(order) - held_out_count :])", "fit_on, choose_on = order, np.sort(order[len(order) - held_out_count :])", "tests/metrics/test_classify.py"),
-    Mutant("samples get other labels than they were made for", "methods/synthesizer.py", "Samples(pixels, drawn_labels.numpy(), self.class_names, soft)", "Samples(pixels, drawn_labels.flip(0).numpy(), self.class_names, soft)", "tests/methods/test_synthesizer.py"),
-    Mutant("labels that were asked for are not those that are made", "methods/method.py", "return net(latents, labels), labels", "return net(latents, drawn), labels", "tests/methods/test_synthesizer.py"),
-    Mutant("the seed of samples is ignored", "methods/synthesizer.py", "stream.seed() if seed is None else stream.manual_seed(seed)", "stream.seed()", "tests/methods/test_synthesizer.py"),
-    Mutant("samples without a seed are always the same", "methods/synthesizer.py", "stream.seed() if seed is None else stream.manual_seed(seed)", "stream.manual_seed(seed or 0)", "tests/methods/test_synthesizer.py"),
-    Mutant("every chunk of samples is the first one again", "methods/method.py", "latents = torch.randn(n, int(net.latent_size), generator=stream)", "latents = torch.randn(n, int(net.latent_size), generator=stream.manual_seed(stream.initial_seed()))", "tests/methods/test_synthesizer.py"),
-    Mutant("a method's own way of sampling is passed over", "methods/method.py", "yield self.sample(net, config, card, size, wanted, stream)", "yield Method.sample(self, net, config, card, size, wanted, stream)", "tests/methods/test_synthesizer.py"),
-    Mutant("an .npz of samples holds the first chunk's labels only", "data/samples/writers.py", "labels.append(chunk.labels.astype(np.int64))", "labels.append(np.zeros_like(chunk.labels, dtype=np.int64) if labels else chunk.labels.astype(np.int64))", "tests/data/samples/test_writers.py"),
-    Mutant("a .csv of samples has no labels", "data/samples/writers.py", "file.write(f\"{label},{name}", "file.write(f\"0,{name}", "tests/data/samples/test_writers.py"),
-    Mutant("copies among non-members stay", "data/fingerprint.py", "((digest in other_digests for digest in _digests(records))", "((False for digest in _digests(records))", IDENTITY),
-    Mutant("a rank that says nothing ends the one that does", "run/training/torchrun.py", "    time.sleep(SPOKEN)\n", "", "tests/run/training/test_torchrun.py -k refusal"),
-    Mutant("dark samples are black as a whole", "methods/moments/loop.py", "self.threshold * images.amax((1, 2, 3), keepdim=True)", "self.threshold", f"{MOMENTS} -k faint"),
-    Mutant("specks on black stay", "methods/moments/loop.py", "images.masked_fill_(images < self.threshold * images.amax((1, 2, 3), keepdim=True), 0.0)", "images", f"{MOMENTS} -k faint"),
-    Mutant("two evaluations train one baseline", "metrics/baseline_cache.py", "wait=True)", "wait=True) if False else path.parent.joinpath('none').open('wb')", "tests/metrics/test_baseline_cache.py"),
-    Mutant("two processes run one cell", "benchmarks/reproduce/run_cell.py", "hold(self.folder(cell) / LOCK, wait=False)", "(self.folder(cell) / LOCK).open('wb')", "tests/benchmarks/reproduce/test_reproduce.py -k another_process"),
-    Mutant("a cell that another process has finished is run again", "benchmarks/reproduce/run_table.py", "if result_files.load(into, cell) is None:  # nobody", "if True:  # nobody", "tests/benchmarks/reproduce/test_reproduce.py -k another_process"),
-    Mutant("a trillion samples are begun", "data/samples/writers.py", "    if needed > free:\n", "    if False:\n", "tests/data/samples/test_writers.py"),
-    Mutant("pictures go into the folders of other labels", "data/samples/writers.py", "names[label] if names else str(label)", "names[label] if names else str(max(label, highest))", "tests/data/samples/test_writers.py"),
-    Mutant("the declared size gives way to the number of records", "run/training/fit.py", "    request = plan(method, card, settings,", "    import numpy\n    card = dataclasses.replace(card, declared_size=len(numpy.load(str(data))[\"images\"]))\n    request = plan(method, card, settings,", "tests/run/training/test_declared_size.py"),
-    Mutant("a preset is silently ignored", "run/training/plan.py", "    merged |= presets.settings(name, preset) if preset else {}\n", "", "tests/run/training/test_declared_size.py"),
-    Mutant("a Config counts its defaults as given", "methods/method.py", "        config.__dict__[\"_given\"] = tuple(given)\n", "        config.__dict__[\"_given\"] = tuple(field.name for field in dataclasses.fields(cls))\n", "tests/run/training/test_typed_config.py"),
-    Mutant("settings beside a Config are dropped", "run/training/plan.py", "        if given:\n", "        if False:\n", "tests/run/training/test_typed_config.py"),
-    Mutant("a job without noise is begun", "methods/method.py", "is FROM_EPSILON:\n            raise", "is FROM_EPSILON and False:\n            raise", "tests/run/training/test_typed_config.py"),
-    Mutant("messages in Python name flags", "errors.py", "return text if _COMMAND_LINE[-1] else", "return text if True else", "tests/run/test_refused_in_python.py"),
-    Mutant("notes on the command line name arguments", "run/cli/main.py", "    with command_line():\n", "    if True:\n", "tests/run/cli/test_early_refusals.py tests/run/budget"),
-    Mutant("the draws of a diffusion's record are clipped one by one", "methods/dp_diffusion/loop.py", "multiplicity=config.multiplicity", "multiplicity=1", "tests/methods/test_conformance.py -k diffusion"),
-    Mutant("the releases of a start are not in the plan", "methods/common/method_start.py", 'name=f"start: {phase.name}", body=wrapped)', 'name=f"start: {phase.name}", plan=(), body=wrapped)', START),
-    Mutant("a start takes the releases of the training", "methods/common/method_start.py", "            if over(state, seen):\n                return\n", "", START),
-    Mutant("a certificate hides what a start was drawn by", "methods/method.py", "return [own, *([] if self.first is None else self.first.facts)]", "return [own]", f"{METHOD} -k start_says_both"),
-    Mutant("a start composes what is accounted under two relations", "methods/common/method_start.py", "if job.relation != self.relation(config):", "if False:", START),
-    Mutant("what a start draws is drawn again after a stop", "methods/common/method_start.py", "            inner.step = state.step\n", "", START),
-    Mutant("a run after a start trains on the public records too", "methods/common/method_start.py", "return dataclasses.replace(run, public=state.begun.drawn)", "return dataclasses.replace(run, public=run.public or state.begun.drawn)", START),
-    Mutant("a start draws its pictures on a secret stream", "methods/common/method_start.py", "stream, step = run.rng.public(\"start records\"), ", "stream, step = run.rng.secret_generator(), ", START),
-    Mutant("the losses of a record's draws are added and not averaged", "methods/dp_diffusion/loop.py", "errors.flatten(1).mean(1) / K", "errors.flatten(1).mean(1)", DIFFUSION),
-    Mutant("the latent of a diffusion is fitted on the records", "methods/dp_diffusion/loop.py", "    while left := private.remaining(release.event):  # l. 3\n", "    private.update(lambda held: state.G.latent.fit(held.tensors()[0]))\n    while left := private.remaining(release.event):\n", "tests/methods/test_conformance.py -k diffusion"),
-    Mutant("the scale of a diffusion's latent comes from the records", "methods/dp_diffusion/loop.py", "    while left := private.remaining(release.event):  # l. 3\n", "    private.update(lambda held: state.G.latent.scale.copy_(held.tensors()[0].std()))\n    while left := private.remaining(release.event):\n", "tests/methods/test_conformance.py -k diffusion"),
-    Mutant("the votes of a diffusion are not charged", "methods/dp_diffusion/__init__.py", " plan=[(voting, 1)],", "", DIFFUSION),
-    Mutant("the mean of a diffusion's latent comes from the batch", "methods/dp_diffusion/loop.py", "        images, labels = records.tensors(next(denoiser.parameters()).device)\n", "        images, labels = records.tensors(next(denoiser.parameters()).device)\n        self.net.latent.centre.copy_(images.flatten(1).sum(0))\n", "tests/methods/test_conformance.py -k diffusion"),
-    Mutant("the sampler is fed by a private batch", "methods/dp_diffusion/loop.py", "        images, labels = records.tensors(next(denoiser.parameters()).device)\n", "        images, labels = records.tensors(next(denoiser.parameters()).device)\n        self.net.denoiser.waves.add_(images.sum())\n", "tests/methods/test_conformance.py -k diffusion"),
-    Mutant("a diffusion's sum is divided by what was drawn", "methods/dp_diffusion/loop.py", "        state.D.step(g.div_(B))  # l. 9", "        private.update(lambda held: g.div_(len(held)))\n        state.D.step(g)", "tests/methods/test_conformance.py -k diffusion"),
-    Mutant("public pictures of a start are released by refining", "methods/dp_diffusion/__init__.py", " or (first.releases_public and first.takes_public)", "", f"{DIFFUSION} -k holds_no_pictures"),
-    Mutant("what is refined are samples of a fresh generator", "methods/dp_diffusion/loop.py", "    state.keep_start()\n", "", "tests/methods/common/test_method_start.py -k refined"),
-    Mutant("Heun's second slope is that of the first point", "methods/dp_diffusion/sampler.py", "denoised(denoiser, config, there, following, labels)", "denoised(denoiser, config, x, now, labels)", DIFFUSION),
-    Mutant("guidance pulls away from the label", "methods/dp_diffusion/sampler.py", "conditional + config.guidance * (conditional - unconditional)", "conditional - config.guidance * (conditional - unconditional)", DIFFUSION),
-    Mutant("the moments of a unit are shortened record by record", "methods/common/bounded_sum.py", "                own += self._sums(z, cells, torch.ones_like(self._lengths(z)))\n            total += own * (bound / own.norm().clamp(min=1e-300)).clamp(max=1)", "                own += self._sums(z, cells, (bound / self._lengths(z)).clamp(max=1))\n            total += own", MOMENTS),
-    Mutant("a record's moments are not shortened to the bound", "methods/common/bounded_sum.py", "(bound / self._lengths(z)).clamp(max=1))", "torch.ones_like(self._lengths(z)))", MOMENTS),
-    Mutant('marginals that are chosen are not charged', 'methods/marginals/loop.py', 'private.release(joint, asked), joint)', '(lambda kept: (private.update(lambda rows: kept.append(joint(rows, asked))), kept[0])[1])([]), joint)', f"{MARGINALS} -k spends_its_plan"),
-    Mutant('errors of all candidates have the bound of one', 'methods/marginals/counts.py', 'return self.counts.max_rows * math.sqrt(max(1, self.dimension))', 'return float(self.counts.max_rows)', f"{MARGINALS_COUNTS} -k moves_the_errors"),
-    Mutant('the noise on errors is that of one', 'methods/marginals/loop.py', 'release = one_bound(run, query.bound, noise.errors)', 'release = one_bound(run, query.bound, noise.errors / query.bound)', f"{MARGINALS} -k noise_that_is_charged"),
-    Mutant('each row of a person weighs one', 'methods/marginals/counts.py', 'GRID * max_rows // counts)[own', 'GRID * max_rows // np.ones_like(counts))[own', f"{MARGINALS_COUNTS} -k moves_each_table"),
-    Mutant('weights of rows are rounded up', 'methods/marginals/counts.py', 'GRID * max_rows // counts)[own', '-(-GRID * max_rows // counts))[own', f"{MARGINALS_COUNTS} -k moves_each_table"),
-    Mutant('noise on tables is that of one row of a unit', 'methods/marginals/loop.py', '(float(query.max_rows),) * tables', '(1.0,) * tables', f"{MARGINALS} -k noise_that_is_charged"),
-    Mutant('errors have the bound of one row of a unit', 'methods/marginals/counts.py', 'return self.counts.max_rows * math', 'return math', f"{MARGINALS_COUNTS} -k moves_the_errors"),
-    Mutant('a bound below the rows of a unit is taken', 'methods/marginals/counts.py', 'if min(bounds.norms) < self.max_rows:', 'if min(bounds.norms) < 1:', f"{MARGINALS_COUNTS} -k smaller_bound"),
-    Mutant('weights of rows are on no grid', 'methods/marginals/counts.py', 'GRID * max_rows // counts)[own', 'GRID * max_rows / counts)[own', f"{MARGINALS_COUNTS} -k how_a_unit_is_rounded"),
-    Mutant('the number of rows is the true one', 'methods/marginals/loop.py', 'state.total = measurements.total(measured)', "private.update(lambda rows: setattr(state, 'total', float(len(rows.codes))))", f"{MARGINALS} -k non_interference"),
-    Mutant('marginals are chosen by exact errors', 'methods/marginals/loop.py', 'state.errors = private.release(release, query)', "private.release(release, query)\n            private.update(lambda rows: setattr(state, 'errors', query.clipped_sum(rows, Bounds(norms=(1e9,)))))", f"{MARGINALS} -k non_interference"),
-    Mutant('a code that is out of range is an error', 'methods/marginals/counts.py', 'np.clip(rows.codes[:, column], 0, len(query.maps[column]) - 1)', 'rows.codes[:, column]', f"{MARGINALS_COUNTS} -k out_of_range"),
-    Mutant("each round has all errors' share of the budget", 'methods/marginals/__init__.py', 'config.errors_share / config.rounds, _marginals', 'config.errors_share, _marginals', f"{MARGINALS} -k queries_together"),
-    Mutant('ranks may train marginals together', 'methods/marginals/__init__.py', '        raise RequestError(\n            f"marginals trains in one process', '        RequestError(\n            f"marginals trains in one process', f"{MARGINALS} -k refusals"),
-    Mutant("a code is not shortened to the radius", "methods/moments/class_moments.py", "return shortened(codes, self.reach) / self.reach, cells", "return codes / self.reach, cells", MOMENTS),
-    Mutant("the moments of whole classes are not charged", "methods/moments/__init__.py", " plan=[(first, 1)],", "", f"{CONFORMANCE} -k moments"),
-    Mutant("the moments of whole classes have less noise than is charged", "methods/moments/loop.py", "    noise = first_noise(run.config)\n", "    noise = run.config.noise_multiplier\n", f"{CONFORMANCE} -k moments"),
-    Mutant("noise in a covariance is taken for signal", "methods/moments/mixture.py", "apart[:, i, j].square() - noise[:, i, j]", "apart[:, i, j].square()", MIXTURE),
-    Mutant("eigenvalues below the noise are seen", "methods/moments/mixture.py", "values > max(edge, _FLOOR)", "values > _FLOOR", MIXTURE),
-    Mutant("a cell of nobody is somewhere", "methods/moments/mixture.py", "torch.where(self.seen[:, None], self.means, origin)", "self.means", MIXTURE),
-    Mutant("cells count from nought", "methods/moments/class_moments.py", "            codes = codes - self.centres.flatten(0, 1)[cells]\n", "", MOMENTS),
-    Mutant("cells are those of another class", "methods/moments/class_moments.py", "cells[own] = label * self.cells + distances.argmin(1)", "cells[own] = distances.argmin(1)", MOMENTS),
-    Mutant("the nearest centre is found with rounding", "methods/moments/class_moments.py", "along = along + pixels(flat[:, some]) @ basis", "along = along + 255 / 256 * (flat[:, some] @ basis.float()).double()", MOMENTS),
-    Mutant("axes of a cell are on no grid", "methods/moments/class_moments.py", "basis = on_grid(self.latent.basis[some].cpu())", "basis = self.latent.basis[some].cpu().double()", f"{MOMENTS} -k axes_and_a_middle"),
-    Mutant("the middle of a latent is on no grid", "methods/moments/class_moments.py", "offset = offset + on_grid(centre[:, some]) @ basis", "offset = offset + centre[:, some].double() @ basis", f"{MOMENTS} -k axes_and_a_middle"),
-    Mutant("codes are rounded by who stands beside them", "methods/moments/class_moments.py", "self.latent.wide_code(images)", "self.latent.code(images).double()", MOMENTS),
-    Mutant("products off the diagonal count once", "methods/common/bounded_sum.py", "    return matrix[i, j] * _scale(i, j)", "    return matrix[i, j]", SUM),
-    Mutant("products off the diagonal count twice in square", "methods/common/bounded_sum.py", "(1 + (i != j).double()).sqrt()", "1 + (i != j).double()", SUM),
-    Mutant("products of a class are no symmetric vector", "methods/moments/class_moments.py", "c * svec(products)", "c * products[torch.triu_indices(*products.shape).unbind()]", MOMENTS),
-    Mutant("the length of a record's moments leaves the covariance out", "methods/moments/class_moments.py", "+ c**2 * squares.square()).sqrt()", ").sqrt()", MOMENTS),
-    Mutant("the length of a record's features leaves the products out", "methods/moments/features.py", "        return (b**2 * squares + c**2 * squares.square()).sqrt()", "        return (b**2 * squares).sqrt()", FEATURES),
-    Mutant("codes of features may have any length", "methods/moments/features.py", "        return shortened(torch.from_numpy(records.images), 1.0), torch", "        return torch.from_numpy(records.images), torch", FEATURES),
-    Mutant("products of features off the diagonal count once", "methods/moments/features.py", "c * svec(z.t() @ weighted)", "c * (z.t() @ weighted)[torch.triu_indices(self.axes, self.axes).unbind()]", FEATURES),
-    Mutant("axes of features are those of records", "methods/moments/loop.py", "        answer = private.map(lambda records: coded(net.axes, records)).release(release, query)", "        private.update(lambda records: net.axes.fit(net.axes.features(records)))\n        answer = private.map(lambda records: coded(net.axes, records)).release(release, query)", FEATURES),
-    Mutant("a code of features has the length that it had", "methods/moments/features.py", "along / along.norm(dim=1, keepdim=True).clamp(min=1e-30)", "along", FEATURES),
-    Mutant("labels of public pictures are those that the folder has", "methods/moments/features.py", "self.labelled = Labelled(images, self.of_codes(codes))", "self.labelled = Labelled(images, torch.full_like(self.of_codes(codes), 1 / self.classes))", FEATURES),
-    Mutant("products for the axes of records are longer than 1", "methods/moments/principal_axes.py", "svec(z.t() @ (z * factors[:, None]))[None]", "2**0.5 * svec(z.t() @ (z * factors[:, None]))[None]", OWN_AXES),
-    Mutant("codes for the axes of records are not shortened", "methods/moments/principal_axes.py", "        z = shortened(codes[:, : self.waves], self.reach) / self.reach\n        return z, torch.zeros(len(z), dtype=torch.int64)\n", "        z = codes[:, : self.waves] / self.reach\n        return z, torch.zeros(len(z), dtype=torch.int64)\n\n    def clipped_sum(self, records: Records, bounds: object, /) -> Tensor:\n        return self._sums(*self._codes(records), torch.ones(len(records)).double()).flatten()\n", OWN_AXES),
-    Mutant("mean and axes of records are not charged", "methods/moments/__init__.py", "plan=[(once(noise(config)), 1)], body=body)", "plan=[], body=body)", OWN_AXES),
-    Mutant("the mean of records has less noise than is charged", "methods/moments/loop.py", "mean_noise(run.config), into_latent", "products_noise(run.config), into_latent", OWN_AXES),
-    Mutant("the axes of records have less noise than is charged", "methods/moments/loop.py", "products_noise(run.config), into_latent(net.latent, query))\n\n\ndef whole", "0.1 * products_noise(run.config), into_latent(net.latent, query))\n\n\ndef whole", OWN_AXES),
-    Mutant("axes of records have no noise", "methods/moments/loop.py", "    net = state.pictures\n    query = Products(", "    net = state.pictures\n    private.update(lambda records: net.latent.fit(records.tensors()[0]))\n    query = Products(", OWN_AXES),
-    Mutant("the centre of the products is no released one", "methods/moments/principal_axes.py", "    waves.centre.copy_(latent.centre)\n", "", OWN_AXES),
-    Mutant("public pictures give the axes of a run that pays for its own", "methods/moments/__init__.py", "return not config.axes_noise", "return True", OWN_AXES),
-    Mutant("an encoder of moments is not tested", "methods/moments/features.py", "        encoder.check(device)", "        pass", FEATURES),
-    Mutant("moments with an encoder start without public pictures", "methods/moments/__init__.py", "bool(config.encoder or config.autoencoder) or", "bool(config.autoencoder) or", FEATURES),
-    Mutant("moments with an autoencoder start without public pictures", "methods/moments/__init__.py", "(config.encoder or config.autoencoder) and count", "config.encoder and count", f"{LATENTS} -k refusals"),
-    Mutant("an autoencoder of moments is not tested", "methods/moments/loop.py", "        net.autoencoder.check(run.device)\n", "        pass\n", f"{LATENTS} -k refusals"),
-    Mutant("axes of latents are those of records", "methods/moments/loop.py", "            private = private.map(lambda records: with_codes", "            private.update(lambda records: query.latent.fit(state.pictures.autoencoder(records.tensors()[0])))\n            private = private.map(lambda records: with_codes", f"{LATENTS} -k through_the_mechanism"),
-    Mutant("codes of latents are rounded by who stands beside them", "methods/moments/latents.py", "        for i, row in enumerate(latents.split(1), start=lo):\n            codes[i] = latent.wide_code(row)[0].cpu().numpy()\n", "        codes[lo : lo + step] = latent.code(latents - latents.mean(0)).double().cpu().numpy()\n", f"{LATENTS} -k same_bits"),
-    Mutant("codes of aligned pictures are rounded by who stands beside them", "methods/moments/latents.py", "        for i, row in enumerate(latents.split(1), start=lo):\n            codes[i] = latent.wide_code(row)[0].cpu().numpy()\n", "        codes[lo : lo + step] = latent.wide_code(latents.double() * (1 + 1e-9 * latents.double().mean())).cpu().numpy()\n", f"{ALIGNED} -k same_bits"),
-    Mutant("the ground of a picture is that of all", "methods/moments/aligned_latent.py", "enumerate(images.split(1))", "enumerate((images - images.mean(0)).split(1))", f"{ALIGNED} -k black_on_white"),
-    Mutant("a pose may be as far as it likes", "methods/moments/aligned_latent.py", "[max(-most, min(number, most)) for", "[number for", f"{ALIGNED} -k farther"),
-    Mutant("aligned pictures are asked for as they stand", "methods/moments/loop.py", "return self.autoencoder is not None or isinstance(self.latent, AlignedLatent)", "return self.autoencoder is not None", f"{ALIGNED} -k length_one"),
-    Mutant("axes of aligned pictures are those of records", "methods/moments/loop.py", "            private = private.map(lambda records: with_codes", "            if isinstance(query.latent, AlignedLatent):\n                private.update(lambda records: query.latent.fit(records.tensors()[0]))\n            private = private.map(lambda records: with_codes", f"{ALIGNED} -k through_the_mechanism"),
-    Mutant("cells of latents are found in pictures", "methods/moments/class_moments.py", "            cells = self._nearest(on_grid(codes), cells) if self.coded else", "            cells = cells * self.cells if self.coded else", f"{LATENTS} -k length_one"),
-    Mutant("the posterior of an autoencoder is sampled", "nets/diffusers_folders.py", "encoded.latent_dist.mode()", "encoded.latent_dist.sample()", f"{DIFFUSERS} -k means"),
-    Mutant("an autoencoder's unit is assumed", "nets/diffusers_folders.py", 'config.get("scaling_factor") or 1.0', "0.18215", f"{DIFFUSERS} -k means"),
-    Mutant("weights of a folder may change in memory", "nets/diffusers_folders.py", '"network": _as_tensor(_digest_of(self.net))', '"network": _as_tensor(self._files)', f"{DIFFUSERS} -k digest"),
-    Mutant("the digest of a folder leaves the TOML file out", "nets/diffusers_folders.py", 'for path in [*sorted(folder.rglob("*")), beside]:', 'for path in sorted(folder.rglob("*")):', f"{DIFFUSERS} -k digest"),
-    Mutant("the path of a folder gets into a certificate", "nets/diffusers_folders.py", "    if folder.is_absolute():\n", "    if False:\n", f"{DIFFUSERS} -k refused"),
-    Mutant("a folder may hold code", "nets/diffusers_folders.py", "    if code := next(", "    if False and next(", f"{DIFFUSERS} -k need_code"),
-    Mutant("a pipeline may name a package that is imported", "nets/diffusers_folders.py", "not _is_known(part[0], diffusers)", "False", f"{DIFFUSERS} -k need_code"),
-    Mutant("a pickle is read from a folder", "nets/diffusers_folders.py", "use_safetensors=True", "use_safetensors=False", DIFFUSERS),
-    Mutant("pictures of a pipeline come from torch's own seed", "nets/diffusers_folders.py", "generator=torch.Generator().manual_seed(seed)", "generator=torch.default_generator", f"{DIFFUSERS} -k equal_seeds"),
-    Mutant("a variation is as strong as can be", "nets/diffusers_folders.py", "max(degree, 1 / self._steps)", "1.0", f"{DIFFUSERS} -k variation"),
-    Mutant("a decoder may draw at random", "nets/autoencoders.py", "if not torch.equal(pictures, again):", "if False:", f"{AUTOENCODERS} -k refused"),
-    Mutant("what a decoder says as it fails is shown", "nets/autoencoders.py", "failure = withheld(error)", "failure = str(error)", f"{AUTOENCODERS} -k withheld"),
-    Mutant("latents have the length of features", "nets/autoencoders.py", "        self._unit_length = False\n", "", f"{AUTOENCODERS} -k keep_their_length"),
-    Mutant("a certificate does not say that an autoencoder was used", "privacy/certificate/statements.py", '_PRETRAINED = ("encoder", "autoencoder", "generator")', '_PRETRAINED = ("encoder", "generator")', f"{LATENTS} -k released_loaded"),
-    Mutant("a release is loaded with another autoencoder", "methods/method.py", '("encoder", "autoencoder", "generator")', '("encoder", "generator")', f"{LATENTS} -k released_loaded"),
-    Mutant("detail is that of the farthest public picture", "methods/moments/public_detail.py", "self.codes).argmin(1)", "self.codes).argmax(1)", DETAIL),
-    Mutant("detail brings the blur of its own picture", "methods/moments/public_detail.py", " - latent.decode(self.codes[nearest])", "", DETAIL),
-    Mutant("detail is that of records", "methods/moments/loop.py", "    config, net = run.config, state.pictures\n", "    config, net = run.config, state.pictures\n    if net.detail is not None:\n        private.update(lambda held: net.detail.take(torch.from_numpy(np.array(held.images)), net.latent.wide_code(held.tensors()[0])))\n", f"{DETAIL} -k no_record"),
-    Mutant("detail starts without public pictures", "methods/moments/__init__.py", " or config.public_detail\n\n", "\n\n", f"{DETAIL} -k refusals"),
-    Mutant("a share of the records is proposed where the release would contain it", "run/training/fit.py", 'share = "" if job.releases_public else ', "share = ", f"{DETAIL} -k refusals"),
-    Mutant("a share of the records is published as detail", "methods/moments/__init__.py", "return super().releases_public(settings) or detail", "return super().releases_public(settings)", f"{DETAIL} -k refusals"),
-    Mutant("the certificate hides that samples have the detail of public pictures", "methods/moments/__init__.py", "    def releases_public(cls, settings: Mapping[str, Any]) -> str:", "    def _(cls, settings: Mapping[str, Any]) -> str:", f"{DETAIL} -k released_loaded"),
-    Mutant("the README of a release hides that samples have the detail of public pictures", "run/release/readme.py", "if contains := certificate.facts[\"contains_public\"]:", "if contains := \"\":", f"{DETAIL} -k released_loaded"),
-    Mutant("a checkpoint is checked up to its first million numbers", "run/training/checkpoint.py", "all(bool(part.isfinite().all()) for part in parts)", "all(bool(part.isfinite().all()) for part in parts[:1])", "tests/run/training/test_diverged.py -k looked_at"),
-    Mutant("a start with an encoder needs no public pictures", "methods/method.py", "if self.first is None else self.first.needs_public", "and self.first is None", FEATURES),
-    Mutant("dp-mepf learns its features on records too", "methods/dp_mepf/loop.py", "    noise = config.noise_multiplier\n", "    private.update(lambda held: adversarial.descend(\n        state.optimiser, F.cross_entropy(state.codes.net.logits(held.tensors()[0]), held.tensors()[1]), state.codes.net,\n    ))\n    noise = config.noise_multiplier\n", f"{CONFORMANCE}::test_non_interference -k dp-mepf"),
-    Mutant("dp-mepf takes axes and radii from records", "methods/dp_mepf/loop.py", "    noise = config.noise_multiplier\n", "    private.update(lambda held: state.codes.fit(*held.tensors(), run.rng.public(\"spoilt\")))\n    noise = config.noise_multiplier\n", f"{CONFORMANCE}::test_non_interference -k dp-mepf"),
-    Mutant("dp-mepf counts the records of a class without noise", "methods/dp_mepf/loop.py", "        state.targets.take(answer, query", "        private.update(lambda held: answer[: run.card.classes].copy_(\n            query.weights[0] * torch.bincount(torch.from_numpy(held.labels), minlength=run.card.classes)\n        ))\n        state.targets.take(answer, query", f"{CONFORMANCE}::test_non_interference -k dp-mepf"),
-    Mutant("dp-mepf matches moments without their noise", "methods/dp_mepf/loop.py", "        state.targets.take(answer, query", "        from gossamer.privacy.queries import Bounds\n        private.update(lambda held: answer.copy_(query.clipped_sum(held, Bounds(norms=(1.0,)))))\n        state.targets.take(answer, query", f"{CONFORMANCE}::test_non_interference -k dp-mepf"),
-    Mutant("dp-mepf's release is not charged", "methods/dp_mepf/__init__.py", "self.training(1, [moments])", "self.training(1, [])", f"{CONFORMANCE} -k dp-mepf"),
-    Mutant("a block of codes is not shortened", "methods/dp_mepf/embedding.py", "shortened(z, 1.0)", "z", f"{MEPF} -k by_hand"),
-    Mutant("the shares of count, means and products exceed the bound", "methods/dp_mepf/embedding.py", "COUNT, MEANS, PRODUCTS = 0.02, 0.28, 0.70", "COUNT, MEANS, PRODUCTS = 0.02, 0.28, 1.0", f"{MEPF} -k weights_share"),
-    Mutant("each block has the bound of all", "methods/dp_mepf/embedding.py", "math.sqrt(PRODUCTS / blocks)", "math.sqrt(PRODUCTS)", f"{MEPF} -k weights_share"),
-    Mutant("the length of a record's embedding leaves the products out", "methods/dp_mepf/embedding.py", "(b**2 * squares + c**2 * squares.square()).sum(0)", "(b**2 * squares).sum(0)", f"{MEPF} -k smaller_bound"),
-    Mutant("a record's embedding is not shortened to the bound", "methods/common/bounded_sum.py", "(bound / self._lengths(z)).clamp(max=1))", "torch.ones_like(self._lengths(z)))", f"{MEPF} -k smaller_bound"),
-    Mutant("the embedding of a unit is shortened record by record", "methods/common/bounded_sum.py", "                own += self._sums(z, cells, torch.ones_like(self._lengths(z)))\n            total += own * (bound / own.norm().clamp(min=1e-300)).clamp(max=1)", "                own += self._sums(z, cells, (bound / self._lengths(z)).clamp(max=1))\n            total += own", f"{MEPF} -k a_unit_moves"),
-    Mutant("products of an embedding are no symmetric vector", "methods/dp_mepf/embedding.py", "c * svec(z.t() @ (z * factors[:, None]))", "2 * c * svec(z.t() @ (z * factors[:, None])) / 2**0.5", f"{MEPF} -k far_record"),
-    Mutant("codes of features are rounded by who stands beside them", "methods/dp_mepf/embedding.py", "shortened(z, 1.0) for z in self._wide(images.double(), labels)]", "shortened(z.double(), 1.0) for z in self.codes(images, labels)]", f"{MEPF} -k nobody_elses"),
-    Mutant("the two halves of a batch of fakes are one", "methods/dp_mepf/targets.py", "for half in z.chunk(2)]", "for half in [z.chunk(2)[0]] * 2]", f"{MEPF} -k right_on_average"),
-    Mutant("a variance that is noise divides differences", "methods/dp_mepf/targets.py", "max(floor * float(values.mean()), 1e-6)", "1e-6", f"{MEPF} -k eigenvalues"),
-    Mutant("differences of covariances are divided by one variance, not by the mean of two", "methods/dp_mepf/targets.py", "0.5 / (raised[:, None] + raised)", "0.25 / raised.expand(len(raised), -1)", f"{MEPF} -k targets_are"),
-    Mutant("a class that is nobody is matched", "methods/dp_mepf/targets.py", "torch.where(seen, moments.counts, 0.0 if seen.any() else least)", "moments.counts", f"{MEPF} -k below_the_noise"),
-    Mutant("the covariance has the spread between classes in it", "methods/dp_mepf/targets.py", " - means.t() @ (shares[:, None] * means)", "", f"{MEPF} -k targets_are"),
-    Mutant("a class without public pictures counts from one of another", "methods/dp_mepf/features.py", "of_class.mean(0) if len(of_class) else codes.mean(0)", "of_class.mean(0) if len(of_class) else codes[0]", f"{MEPF} -k without_public"),
-    Mutant("a class of a small prior has no fakes", "methods/dp_mepf/loop.py", "counts = 1 + owed.floor().long()", "counts = owed.floor().long()", f"{MEPF} -k declared_prior"),
-    Mutant("dp-mepf releases the last weights, not the average", "methods/dp_mepf/loop.py", "return Released(self.G.average.released, ", "return Released(self.G.net, ", f"{MEPF} -k released_weights"),
-    Mutant("a release that a crash took is matched all the same", "methods/dp_mepf/loop.py", "    if not state.targets.taken:  # the release was lost", "    if False:  # the release was lost", f"{MEPF} -k was_lost"),
-    Mutant("matching learns features", "methods/dp_mepf/loop.py", "    state.codes.requires_grad_(False)\n", "    state.optimiser.zero_grad()\n    for each in state.codes.net.parameters():\n        each.data.add_(1e-3)\n", f"{MEPF} -k released_weights"),
-    Mutant("dp-mepf's votes are not charged", 'methods/dp_mepf/__init__.py', ' plan=[votes],', ' plan=[],', f"{CONFORMANCE} -k dp-mepf"),
-    Mutant('rounds of votes are charged as one', 'methods/dp_mepf/__init__.py', 'return [(moments, 1), (votes, config.rounds)]', 'return [(moments, 1), (votes, 1)]', f"{MEPF} -k votes_are_charged"),
-    Mutant('votes are charged at the noise of the moments', 'methods/dp_mepf/__init__.py', 'return config.votes_noise * config.noise_multiplier', 'return config.noise_multiplier', f"{MEPF} -k votes_are_charged"),
-    Mutant('dp-mepf counts votes without their noise', 'methods/dp_mepf/loop.py', '        candidates.weights = torch.where(', '        from gossamer.privacy.queries import Bounds\n        private.update(lambda held: h.copy_(query.clipped_sum(held, Bounds(norms=(1.0,)))))\n        candidates.weights = torch.where(', f"{CONFORMANCE}::test_non_interference -k dp-mepf"),
-    Mutant('likeness is learnt on records before they vote', 'methods/dp_mepf/loop.py', '    release = votes.ballot(noise_multiplier=noise, rng=run.rng)\n', '    private.update(lambda held: features.learn(state.likeness, *held.tensors()))\n    release = votes.ballot(noise_multiplier=noise, rng=run.rng)\n', f"{MEPF} -k likeness_is_learnt"),
-    Mutant('votes that are noise count', 'methods/dp_mepf/loop.py', 'torch.where(h > THRESHOLD * noise, h, 0.0)', 'h.clamp(min=0)', f"{MEPF} -k weak_votes"),
-    Mutant('what votes exceed the threshold by is their weight', 'methods/dp_mepf/loop.py', 'torch.where(h > THRESHOLD * noise, h, 0.0)', '(h - THRESHOLD * noise).clamp(min=0)', f"{MEPF} -k weak_votes"),
-    Mutant('the second round of votes is on new candidates', 'methods/dp_mepf/loop.py', 'first=state.step == 0)', 'first=True)', f"{MEPF} -k second_round"),
-    Mutant('votes are cast where nothing was matched', 'methods/dp_mepf/loop.py', '    if not state.targets.taken:  # as above: nothing was matched, so there is nothing to vote on\n        return\n', '', f"{MEPF} -k was_lost"),
-    Mutant('samples are as far from their candidate as the first variations', 'methods/dp_mepf/loop.py', 'config.degree * SHRINK**state.step', 'config.degree', f"{MEPF} -k second_round"),
-    Mutant('variations of a candidate spread further than normals', 'methods/dp_mepf/nets.py', 'return scale * self.latents[positions]', 'return self.latents[positions]', f"{MEPF} -k normal_latents"),
-    Mutant('pictures bend after the tanh', 'methods/dp_mepf/nets.py', 'return dcgan.to_pixels(warped(logits, *distortions) if distortions else logits)', 'return warped(dcgan.to_pixels(logits), *distortions)', f"{MEPF} -k blurs_nothing"),
-    Mutant('bends are learnt without the class', 'methods/dp_mepf/nets.py', 'F.one_hot(labels, self.classes).to(latents)', '0 * F.one_hot(labels, self.classes).to(latents)', f"{MEPF} -k learnt_from_the_whole"),
-    Mutant('learnt bends leave the whole picture alone', 'methods/dp_mepf/nets.py', 'plain = torch.stack([by[:, :6] for by in bends]).sum(0)', 'plain = bends[0][:, :6]', f"{MEPF} -k learnt_in_sum"),
-    Mutant('recommend offers a start that draws digits for any pictures', 'run/recommend/measured_runs.py', 'preset_settings = presets.settings(self.method, self.preset) if self.preset else {}', 'preset_settings: dict[str, Any] = {}', "tests/run/recommend/test_recommend.py -k preset_names_it"),
-    Mutant('almost black stays grey', 'methods/dp_mepf/nets.py', '((pictures - self.black) / (1 - self.black - self.white)).clamp(0, 1)', 'pictures', f"{MEPF} -k almost_black"),
-    Mutant('samples are drawn without the levels that were voted on', 'methods/dp_mepf/nets.py', 'return self.generator.finished(self', 'return self.generator(self', f"{MEPF} -k almost_black"),
-    Mutant('records vote on pictures without levels', 'methods/dp_mepf/loop.py', 'torch.cat([G.finished(', 'torch.cat([G(', f"{MEPF} -k almost_black"),
-    Mutant('likeness is learnt where nothing was matched', 'methods/dp_mepf/loop.py', '    if not state.targets.taken:  # as above: nothing was matched, so there will be no votes\n        return\n', '', f"{MEPF} -k was_lost"),
-    Mutant('likeness learns from the weights of the last step', 'methods/dp_mepf/loop.py', 'G, stream = run.config, state.G.average.released, run', 'G, stream = run.config, state.G.net, run', f"{MEPF} -k of_what_the_generator_draws"),
-    Mutant('what a bent picture takes in from outside is grey', 'methods/dp_mepf/nets.py', ', padding_mode="border"', '', f"{MEPF} -k shifted"),
-    Mutant('ripples move rows for columns', 'methods/dp_mepf/nets.py', 'WAVE * by[:, 6:].reshape(len(by), 2, -1)', 'WAVE * by[:, 6:].reshape(len(by), 2, -1).flip(1)', f"{MEPF} -k ripple"),
-    Mutant("a run that has paid for all and trained nothing yet cannot go on", "run/training/resume.py", "not job.paid_for(saved[0])", "not job.trained(saved[0])", "tests/run/training/test_resume.py -k matches"),
-    Mutant("a checkpoint before the last release counts as paid for", "methods/method.py", "return not phase.releases or bool(saved[\"step\"] > 0)", "return True", f"{MEPF} -k paid_for"),
-    Mutant("the row of the public records is that of the samples", "metrics/registry.py", "of(PUBLIC_ITSELF, inputs.public,", "of(PUBLIC_ITSELF, inputs.samples,", "tests/metrics/test_registry.py"),
-    Mutant("a start that votes chose is called free", "run/training/driver.py", "isinstance(result.phase, OnPublic) and not any(run.ledger.used)", "isinstance(result.phase, OnPublic)", "tests/run/storage/test_data_sources.py -k votes"),
-    Mutant("a crash after a one-shot release loses it", "run/training/driver.py", "(stopping or paid_for or clock.due())", "(stopping or clock.due())", "tests/run/training/test_resume.py -k one_shot"),
-    Mutant("a unit's votes are counted per record", "methods/common/votes.py", "clipped(rows, bounds.norms[0])", "rows", VOTES),
-    Mutant("every record is a unit when votes are clipped", "methods/common/votes.py", "if records.units is None else torch.from_numpy(records.units)\n        pairs", "if True else torch.from_numpy(records.units)\n        pairs", VOTES),
-    Mutant("votes are compared in single precision", "methods/common/votes.py", "values.double().nan_to_num", "values.float().nan_to_num", VOTES),
-    Mutant("features are added up in single precision", "methods/common/features.py", "        x = F.relu(on_grid(F.conv2d(pixels(images), *_exact(self.conv1), stride=2, padding=2)))\n        x = F.relu(on_grid(F.conv2d(x, *_exact(self.conv2), stride=2, padding=1))).flatten(1)\n        x = on_grid(F.linear(x, *_exact(self.hidden)))", "        x = F.relu(self.conv2(F.relu(self.conv1(images)))).flatten(1)\n        x = self.hidden(x)", VOTES),
-    Mutant("the first convolution of the features is on no grid", "methods/common/features.py", "F.relu(on_grid(F.conv2d(pixels(images), *_exact(self.conv1), stride=2, padding=2)))", "F.relu(F.conv2d(pixels(images), *_exact(self.conv1), stride=2, padding=2))", f"{EVOLVE} -k layer_of_the_features_is_on_the_grid"),
-    Mutant("the second convolution of the features is on no grid", "methods/common/features.py", "F.relu(on_grid(F.conv2d(x, *_exact(self.conv2), stride=2, padding=1)))", "F.relu(F.conv2d(x, *_exact(self.conv2), stride=2, padding=1))", f"{EVOLVE} -k layer_of_the_features_is_on_the_grid"),
-    Mutant("the hidden layer of the features is on no grid", "methods/common/features.py", "x = on_grid(F.linear(x, *_exact(self.hidden)))", "x = F.linear(x, *_exact(self.hidden))", f"{EVOLVE} -k layer_of_the_features_is_on_the_grid"),
-    Mutant("weights of the features are on no grid", "methods/common/features.py", "return on_grid(layer.weight.clamp(-largest, largest)), on_grid(layer.bias)", "return layer.weight.clamp(-largest, largest).double(), layer.bias.double()", f"{EVOLVE} -k layer_of_the_features_is_on_the_grid"),
-    Mutant("a point that is not finite stays so", "methods/common/votes.py", ".nan_to_num(nan=0.0).clamp(-_REACH, _REACH)", "", VOTES),
-    Mutant("a record votes for the nearest candidate of any class", "methods/common/votes.py", "torch.nonzero(self.labels == y)[:, 0], torch", "torch.arange(self.dimension), torch", VOTES),
-    Mutant("the threshold is on raw votes", "methods/common/votes.py", "        return total\n\n    def _nearest", "        return (total - 2).clamp(min=0)\n\n    def _nearest", VOTES),
-    Mutant("the threshold forgets the noise", "methods/common/votes.py", "votes - threshold * noise_multiplier * MAX_NORM", "votes - threshold * MAX_NORM", VOTES),
-    Mutant("a class without votes is never drawn from", "methods/common/votes.py", "torch.where((sums > 0)[groups], weights.double() / sums[groups], 1 / counts[groups])[order]", "(weights.double() / sums[groups].clamp(min=1e-9))[order]", VOTES),
-    Mutant("votes are of half the records and charged so", "methods/common/votes.py", "        sampling_rate=1.0,\n        max_norm", "        sampling_rate=0.5,\n        max_norm", VOTES),
-    Mutant("the votes of class 0 leave without noise", "methods/evolve/loop.py", "        kept = votes.thresholded(h,", "        exact: list[Tensor] = []\n        private.update(lambda held: exact.append(query.clipped_sum(held, votes.Bounds(norms=(1.0,)))))\n        h = torch.where(groups.labels == 0, exact[0], h)\n        kept = votes.thresholded(h,", CONFORMANCE),
-    Mutant("class sizes are counted on records", "methods/evolve/loop.py", "    config, G = run.config, state.drawn\n    release", "    config, G = run.config, state.drawn\n    private.update(lambda held: G.labels.copy_(torch.from_numpy(held.labels)[torch.arange(len(G.labels)) * len(held) // len(G.labels)].sort().values) if len(held) else None)\n    release", f"{CONFORMANCE}::test_non_interference"),
-    Mutant("evolve has as many candidates of each class, whatever the prior", "methods/evolve/nets.py", "round(average * card.classes * share)", "average", EVOLVE),
-    Mutant("the embedding is scaled to records", "methods/evolve/loop.py", "    config, G = run.config, state.drawn\n    release", "    config, G = run.config, state.drawn\n    private.update(lambda held: setattr(state, \"embedding\", Cosines.of(held)) if len(held) else None)\n    release", EVOLVE),
-    Mutant("evolve's plan holds one round", "methods/evolve/__init__.py", "noise_multiplier=config.noise_multiplier), config.steps)]", "noise_multiplier=config.noise_multiplier), 1)]", EVOLVE),
-    Mutant("every round varies as far", "methods/evolve/loop.py", "config.shrink**state.step", "config.shrink**0", EVOLVE),
-    Mutant("candidates are never varied", "methods/evolve/loop.py", "        if state.step:\n            G.parents", "        if False:\n            G.parents", EVOLVE),
-    Mutant("the lookahead adds up", "methods/evolve/loop.py", "total / run.config.variations", "total", EVOLVE),
-    Mutant("the lookahead is on no grid", "methods/evolve/loop.py", "return votes.on_grid(total / run.config.variations)", "return total / run.config.variations", f"{EVOLVE} -k lookahead_is_on_the_grid"),
-    Mutant("the centres of clusters are on no grid", "methods/common/clusters.py", "on_grid(torch.from_numpy(kmeans.cluster_centers_))", "torch.from_numpy(kmeans.cluster_centers_).double()", CLUSTERS),
-    Mutant("each candidate has all votes of its cluster", "methods/common/clusters.py", "(weights / sizes.clamp(min=1))[self.members]", "weights[self.members]", CLUSTERS),
-    Mutant("clusters of a folder depend on records", "methods/evolve/pictures.py", "        centres, members = grouped(", "        private.update(lambda held: candidates.positions.add_(len(held) % 7 * torch.rand(1)))\n        centres, members = grouped(", f"{PICTURES} -k through_the_mechanism"),
-    Mutant("the votes on a folder leave without noise", "methods/evolve/pictures.py", "        candidates.votes += h.view", "        private.update(lambda held: h.copy_(query.clipped_sum(held, votes.Bounds(norms=(1.0,)))))\n        candidates.votes += h.view", f"{PICTURES} -k through_the_mechanism"),
-    Mutant("the noise of all rounds is that of one", "methods/evolve/pictures.py", "config.noise_multiplier * math.sqrt(state.step + 1)", "config.noise_multiplier", f"{PICTURES} -k noise_of_the_sum"),
-    Mutant("the labelling of evolve is not charged", "methods/common/labelling.py", "plan = [(descent.event(card), descent.steps)]", "plan = [(descent.event(card), 1)]", f"{LABELLING} -k one_plan"),
-    Mutant("noise of labelling is not in units of the run's noise", "methods/common/labelling.py", "noise_multiplier=config.labelling_noise * noise_multiplier", "noise_multiplier=config.labelling_noise", f"{LABELLING} -k noise_of_labelling"),
-    Mutant("rounds of votes do not count in the share of labelling", "methods/common/labelling.py", "count / noise**2 for", "1 / noise**2 for", f"{LABELLING} -k noise_of_labelling"),
-    Mutant("the start does not count in the share of labelling", "methods/dp_mepf/__init__.py", "*(() if first is None else first.plan), ", "", "tests/methods/dp_mepf/test_dp_mepf_labelling.py -k share"),
-    Mutant("votes of dp-mepf use the steps of labelling", "methods/dp_mepf/loop.py", "state.step < config.rounds and private", "private", "tests/methods/dp_mepf/test_dp_mepf_labelling.py -k same_query"),
-    Mutant("votes use up the steps of labelling", "methods/evolve/loop.py", "    while state.step < config.steps and private.remaining(release.event):", "    while private.remaining(release.event):", f"{LABELLING} -k same_query"),
-    Mutant("the classifier of evolve has seen label frequencies counted on records", "methods/common/labelling.py", "            return softmax_regression.descend(", "            private.update(lambda held: state.labelling.W.net.head.weight.data[:, 0].add_(float(held.labels.sum()))) if state.step == 0 else None\n            return softmax_regression.descend(", f"{LABELLING} -k contract"),
-    Mutant("soft labels forget what was drawn", "methods/common/softmax_regression.py", "return own_label * own + (1 - own_label) * found", "return found", f"{LABELLING} -k own_label_mixed"),
-    Mutant("soft labels have the shares the other way round", "methods/common/softmax_regression.py", "return own_label * own + (1 - own_label) * found", "return (1 - own_label) * own + own_label * found", f"{LABELLING} -k own_label_mixed"),
-    Mutant("evolve releases the last weights of its classifier", "methods/evolve/loop.py", "    G.labeller = training.mean.released\n", "    G.labeller = training.W.net\n", f"{LABELLING} -k mean_of_the_second_half"),
-    Mutant("a start pays for soft labels that it has no use for", "methods/common/method_start.py", "        if job.settings.get(\"own_label\", 1.0) != 1:\n", "        if False:\n", f"{START} -k refusals"),
-    Mutant("evaluate forgets the soft labels of samples", "metrics/registry.py", "train_probabilities=getattr(records, \"probabilities\", None)", "train_probabilities=None", "tests/run/evaluation/test_evaluate.py -k soft_labels"),
-    Mutant("a classifier learns labels in place of soft labels", "metrics/classify.py", "train_epoch(net, optimizer, images, targets, ", "train_epoch(net, optimizer, images, labels.astype(np.int64), ", "tests/metrics/test_classify.py -k soft"),
-    Mutant("the loader gives what the classifier says in place of soft labels", "run/release/load.py.txt", "torch.as_tensor(labels), self.config.own_label)", "torch.as_tensor(labels), 0.0)", f"{HANDING_OUT} -k every_method"),
-    Mutant("pictures that nobody voted for are released", "methods/evolve/pictures.py", "        kept = total > 0 if", "        kept = total >= 0 if", f"{PICTURES} -k no_record_is_like"),
-    Mutant("a share of the records is published by evolve", "methods/evolve/__init__.py", '    labels_public_with = ""\n', "", f"{PICTURES} -k with_this_drawing"),
-    Mutant("evolve takes public pictures and does not look at them", "methods/evolve/__init__.py", '        """Public pictures replace the drawing program, or are of no use."""\n        return config.drawing == "pictures"', '        """Public pictures replace the drawing program, or are of no use."""\n        return True', f"{PICTURES} -k with_this_drawing"),
-    Mutant("too few public pictures are refused when the budget is used", "run/training/fit.py", "            request.job.check_public(len(loaded.public))", "            pass", f"{PICTURES} -k misbehaves"),
-    Mutant("a choice is never made anew", "data/synthetic/drawing.py", "torch.where(u < degree,", "torch.where(u < 0,", "tests/data/synthetic/test_drawing.py"),
-    Mutant("variations leave their range", "data/synthetic/drawing.py", "(free + degree * spread * steps).clamp(low, high)", "(free + degree * spread * steps)", "tests/data/synthetic/test_drawing.py"),
-    Mutant("the teacher's releases are not charged", "methods/common/softmax_regression.py", "    while featured.remaining(release.event):\n        g = featured.release(release, gradient)", "    for _ in range(state.step, descent.steps):\n        g = release(featured._Confined__held, gradient)", f"{CONFORMANCE}::test_spends_its_plan"),
-    Mutant("the teacher reserves half of its steps", "methods/teacher/__init__.py", "[(descent(config).event(card), config.steps)]", "[(descent(config).event(card), config.steps // 2)]", TEACHER),
-    Mutant("the teacher's sums go past the mechanism", "methods/common/softmax_regression.py", "        norm = g.norm()\n", "        featured.update(lambda held: g.add_(losses(W.net, held).detach().mean()))\n        norm = g.norm()\n", f"{CONFORMANCE}::test_non_interference"),
-    Mutant("the teacher starts from label frequencies counted on records", "methods/common/softmax_regression.py", "    featured = private.map(lambda records: features_in_memory(W.net, records))", "    featured = private.map(lambda records: features_in_memory(W.net, records))\n    private.update(lambda held: W.net.head.weight.data[:, -1].copy_(torch.from_numpy(held.labels).bincount(minlength=run.card.classes)))", f"{CONFORMANCE}::test_non_interference"),
-    Mutant("the teacher's prior is that of its own labels", "methods/teacher/shapes.py", "draw_labels(n, card, stream) if labels is None else labels", "net.probabilities(shapes(n, card.shape, stream)).argmax(1) if labels is None else labels", TEACHER),
-    Mutant("the teacher gives other labels than those asked for", "methods/teacher/shapes.py", "draw_labels(n, card, stream) if labels is None else labels", "draw_labels(n, card, stream)", TEACHER),
-    Mutant("the teacher's samples are any shapes", "methods/teacher/shapes.py", "images[picked(probabilities, wanted)], wanted", "images[:n], wanted", TEACHER),
-    Mutant("a shape is taken for two samples", "methods/common/labelled.py", "filling[label], free[likeliest] = likeliest, False", "filling[label] = likeliest", TEACHER),
-    Mutant("a class that is never named gets any shapes", "methods/common/labelled.py", "order = probabilities[:, label].argsort(descending=True)", "order = torch.arange(len(probabilities))", TEACHER),
-    Mutant("the teacher's shapes come in the order of their kinds", "methods/teacher/shapes.py", "[torch.randperm(n, generator=stream)]", "", TEACHER),
-    Mutant("the teacher's mean is over all steps", "methods/common/softmax_regression.py", "late = state.step + 1 - descent.steps // 2", "late = state.step + 1", TEACHER),
-    Mutant("the teacher releases the last weights", "methods/common/softmax_regression.py", "follow(at_most=1 - 1 / max(1, late))", "follow(at_most=0.0)", TEACHER),
-    Mutant("the teacher divides by another batch than the expected one", "methods/common/softmax_regression.py", "W.step(g.div_(B))", "W.step(g.div_(4_096))", TEACHER),
-    Mutant("the teacher forgets its momentum", "methods/common/softmax_regression.py", "momentum=descent.momentum", "momentum=0.0", TEACHER),
-    Mutant("a teacher without noise is clipped", "methods/common/softmax_regression.py", "clipped_to(descent.max_norm, noise_multiplier=descent.noise_multiplier)", "descent.max_norm", TEACHER),
-    Mutant("the teacher's step size does not look at the noise", "methods/common/descent.py", "math.sqrt(self.steps) / self.noise_multiplier", "math.sqrt(self.steps)", TEACHER),
-    Mutant("the teacher's step size ignores what is given", "methods/common/descent.py", "        if self.learning_rate or not self.noise_multiplier:", "        if not self.noise_multiplier:", TEACHER),
-    Mutant("the teacher takes 4,096 records where fewer are declared", "methods/method.py", "min(LARGEST_BATCH, card.declared_size)", "LARGEST_BATCH", TEACHER),
-    Mutant("the teacher's public pictures are taken for private features", "methods/teacher/loop.py", "        pictures.add(state.W.net, public[part])\n", "        pictures.add(state.W.net, public[part])\n        state.W.net.head.weight.data[:, 0] += public.labels.mean()\n", f"{TEACHER_PUBLIC} -k same_with_and_without"),
-    Mutant("a share of the records is published by a teacher", "run/training/fit.py", "        if public_share is not None and request.job.releases_public:\n", "        if False:\n", f"{TEACHER_PUBLIC} -k share_of_the_records"),
-    Mutant("a share of the records is published with an encoder", "methods/moments/__init__.py", '    labels_public_with = "encoder"\n', "", f"{FEATURES} -k share_of_the_records"),
-    Mutant("the certificate hides that a release contains the public pictures", "methods/method.py", "with other labels\" if cls.labels_public(settings) else \"\"", "with other labels\" if False else \"\"", f"{TEACHER_PUBLIC} -k released_loaded_and_verified"),
-    Mutant("a public picture comes twice", "methods/common/labelled.py", "    return order[picked(probabilities[order], wanted)]", "    return order[torch.randint(len(order), (len(wanted),), generator=stream)]", f"{TEACHER_PUBLIC} -k comes_once"),
-    Mutant("public pictures have the probabilities of other pictures", "methods/common/labelled.py", "given, pictures.probabilities[chosen]", "given, pictures.probabilities[: len(chosen)]", f"{TEACHER_PUBLIC} -k comes_once"),
-    Mutant("public pictures have the shares of the teacher's own labels", "methods/common/labelled.py", "(torch.tensor(card.probabilities, dtype=torch.float64).cumsum(0) * n)", "(torch.ones(card.classes, dtype=torch.float64).div(card.classes).cumsum(0) * n)", f"{TEACHER_PUBLIC} -k shares_of_the_prior"),
-    Mutant("lite0 unpickles whatever file is there", "nets/lite0.py", "    if (found := hashlib.sha256(content).hexdigest()) != SHA256:\n", "    if (found := SHA256) != SHA256:\n", f"{LITE0} -k other_weights"),
-    Mutant("what is stated beside an ONNX file is not in its digest", "nets/onnx_files.py", "{\"model\": model, \"about\": about}", "{\"model\": model}", f"{ONNX} -k certificate"),
-    Mutant("the path of an ONNX file gets into a certificate", "nets/onnx_files.py", "    if file.is_absolute():\n", "    if False:\n", f"{ONNX} -k no_networks"),
-    Mutant("lite0 runs the code of a pickle", "nets/lite0.py", "weights_only=True", "weights_only=False", f"{LITE0} -k tensors_alone"),
-    Mutant("the teacher's score is of the likeliest label", "methods/teacher/loop.py", "return -losses(self.mean.released, records)[None]", "return self.mean.released.probabilities(records.tensors()[0]).amax(1).log()[None]", TEACHER),
-    Mutant("features are normalised over the batch", "nets/scattering.py", "        return features\n", "        features[:, :-1] -= features[:, :-1].mean(0)\n        return features\n", f"{SCATTERING} {TEACHER}"),
-    Mutant("features are not normalised", "nets/scattering.py", "normalised(self.coefficients(images[i].clone()), self.group).flatten()", "self.coefficients(images[i].clone()).flatten()", SCATTERING),
-    Mutant("an encoder may look at the other pictures of a batch", "nets/encoders.py", "for chosen in (even, ~even)", "for chosen in ()", f"{ENCODERS} -k each_picture"),
-    Mutant("an encoder may look at a picture's place in the batch", "nets/encoders.py", "for by in (1, 3)", "for by in ()", f"{ENCODERS} -k each_picture"),
-    Mutant("an encoder is tested by itself and not by its bits", "nets/encoders.py", "if not torch.equal(found, expected):", "if not torch.allclose(found, expected, atol=1e-3):", f"{ENCODERS} -k each_picture"),
-    Mutant("the last batch of an encoder is smaller", "nets/encoders.py", "batches = F.pad(images, (0, 0, 0, 0, 0, 0, 0, missing)).split(self._batch)", "batches = images.split(self._batch)", f"{ENCODERS} -k channels_that_are_wanted"),
-    Mutant("features of moments are less the mean of the records", "methods/moments/features.py", "        return self.code(self.encoder(images))", "        found = self.encoder(images)\n        return self.code(found - found.mean(0))", f"{NEIGHBOURS} -k moments"),
-    Mutant("features of the teacher are less the mean of the piece", "methods/common/softmax_regression.py", "        features: Tensor = self.features(images)\n", "        features: Tensor = self.features(images)\n        features = features - features.mean(0)\n", f"{NEIGHBOURS} -k teacher"),
-    Mutant("records vote where they are among the records", "methods/common/votes.py", "        labels = torch.tensor(records.labels, device=where.device)", "        where = on_grid(where - where.mean(0))\n        labels = torch.tensor(records.labels, device=where.device)", f"{NEIGHBOURS} -k votes"),
-    Mutant("an encoder stays in training mode", "nets/encoders.py", "module.to(images.device).eval()", "module.to(images.device)", f"{ENCODERS} -k evaluation_mode"),
-    Mutant("features that are not finite stay so", "nets/encoders.py", "torch.where(rows.isfinite().all(1, keepdim=True), rows, instead)", "rows", f"{ENCODERS} -k not_finite"),
-    Mutant("what an encoder says of a record is shown", "nets/encoders.py", "failure = withheld(error)", "failure = str(error)", f"{ENCODERS} -k withheld"),
-    Mutant("what an encoder says of a record as it ends the process is shown", "nets/encoders.py", "except (Exception, SystemExit) as error:  # whatever it is", "except Exception as error:  # whatever it is", f"{MISBEHAVING_ENCODERS} -k withheld"),
-    Mutant("what code inside Confined says as it ends the process is shown", "privacy/confined.py", "except (Exception, SystemExit) as error:  # its message", "except Exception as error:  # its message", f"{CONFINED} -k ends_the_process"),
-    Mutant("an encoder without a feature is taken", "nets/encoders.py", " or not rows.shape[1]:", ":", f"{MISBEHAVING_ENCODERS} -k is_refused"),
-    Mutant("a generator overwrites the pictures that it gave", "data/synthetic/generators.py", "return pictures.cpu().clone()", "return pictures.cpu()", f"{MISBEHAVING_ENCODERS} -k generator_does_no_harm"),
-    Mutant("the error of an encoder carries that of the record", "nets/encoders.py", "            failure = withheld(error)\n", "            raise ConfinedError(f\"The encoder {self.name!r} failed: {withheld(error)}\") from error\n", f"{ENCODERS} -k withheld"),
-    Mutant("an encoder may change while it sees records", "nets/encoders.py", "        if changed:\n", "        if False:\n", f"{ENCODERS} -k learns_from_records"),
-    Mutant("an encoder's weights are not compared at the end", "run/training/certify.py", 'run.folder.config().get("plugins", []), "weights"', '[], "weights"', f"{PLUGINS} -k changed_by_records"),
-    Mutant("a teacher's encoder is not tested", "methods/common/softmax_regression.py", "            net.features.check(run.device)\n", "            pass\n", f"{PLUGINS} -k before_a_record_is_read"),
-    Mutant("evolve's encoder is not tested", "methods/evolve/loop.py", "    encoder.check(device)\n", "", f"{PLUGINS} -k encoder_of_evolve_is_tested"),
-    Mutant("a generator may remember", "data/synthetic/generators.py", "torch.equal(self.random(noise[0], labels), first)", "True", f"{PLUGINS} -k no_proper_pictures"),
-    Mutant("a release loads another encoder's weights", "methods/synthesizer.py", 'changed_plugins(job.own_pretrained, begun_with, "weights")', "[]", f"{PLUGINS} -k which_plug_in_it_needs"),
-    Mutant("wavelets let the mean through", "nets/scattering.py", "wave - envelope * (wave.sum() / envelope.sum())", "wave", SCATTERING),
-    Mutant("wavelets are turned the other way", "nets/scattering.py", "along = x * math.cos(angle) + y[:, None]", "along = x * math.cos(angle) - y[:, None]", SCATTERING),
-    Mutant("wavelets are longer along their wave than across", "nets/scattering.py", "along**2 + (_SLANT * across) ** 2", "(_SLANT * along) ** 2 + across**2", SCATTERING),
-    Mutant("a second wavelet may be as fine as the first", "nets/scattering.py", "self.psi[j + 1 :]", "self.psi[j : self.scales - 1]", SCATTERING),
-    Mutant("averages are taken from the first pixel on", "nets/scattering.py", "torch.arange(2 ** (scales - 1), side, 2**scales)", "torch.arange(0, side, 2**scales)", SCATTERING),
-    Mutant("the second modulus is left out", "nets/scattering.py", "orders.append(modulus(spectrum * self.psi[j + 1 :]).flatten(1, 3))", "orders.append(torch.fft.ifft2(spectrum * self.psi[j + 1 :]).real.flatten(1, 3))", SCATTERING),
-    Mutant("a full disk loses what was trained", "run/training/driver.py", "    checkpoint.free_reserve(run.folder.private)\n    lost", "    lost", "tests/run/training/test_full_disk.py -k loses_nothing"),
-Mutant("ranks: every rank adds noise", "privacy/distributed.py", "        total = part.double()", "        total = noised(part.double())", f"{RANKS}::test_noise_is_added_once"),
-    Mutant("ranks: the sum of all ranks leaves without noise", "privacy/distributed.py", "answer = noised(total).to(part.dtype) if", "answer = total.to(part.dtype) if", f"{RANKS} {RANKS_AUDIT}"),
-    Mutant("ranks: rank 0 releases its own part", "privacy/distributed.py", "        _on_wire(lambda: dist.reduce(total, 0))\n", "", f"{RANKS}::test_a_record_moves_the_sum_of_all_ranks_by_its_bound"),
-    Mutant("parts of ranks are added up in single precision", "privacy/distributed.py", "total = part.double()", "total = part.float()", f"{RANKS} -k double_precision"),
-    Mutant("a rank that failed does not stop the others", "privacy/distributed.py", "if other == _FAILED]:", "if other == -1]:", f"{RANKS}::test_ranks_that_disagree_release_nothing"),
-    Mutant("ranks: nobody asks whether all release the same", "privacy/distributed.py", "        self._agree(token)\n", "", f"{RANKS}::test_ranks_that_disagree_release_nothing"),
-    Mutant("ranks: bounds and noise are not compared", "privacy/confined.py", " left; {mechanism}", " left", f"{RANKS}::test_ranks_that_disagree_release_nothing"),
-    Mutant("ranks: the parts overlap", "privacy/distributed.py", "n * (self.number + 1) // self.count)", "n * (self.number + 1) // self.count + 1)", f"{RANKS}::test_a_record_moves_the_sum_of_all_ranks_by_its_bound"),
-    Mutant("ranks: a unit has records on two of them", "run/training/distributed.py", "    if records.units is None:\n", "    if True:\n", f"{RANKS}::test_parts_are_whole_units"),
-    Mutant("ranks: groups are made of units that were dealt by their place", "run/training/distributed.py", "    if not job.method.additive_over_units:\n", "    if False:\n", f"{RANKS} -k unit"),
-    Mutant("ranks: each rank deals units out by coins of its own", "run/training/distributed.py", "rng.common_integers(records.population, ranks.count)", "rng.integers(records.population, ranks.count)", f"{RANKS}::test_units_are_dealt_to_ranks_by_even_coins_alike_on_all"),
-    Mutant("ranks: other records are not noticed", "run/training/distributed.py", "    if (data.facts.identity.fingerprint, data.facts.public) != setup.records:", "    if found.public_facts != setup.found[1]:", f"{RANKS}::test_a_rank_with_other_records_or_versions_does_not_begin"),
-    Mutant("ranks: PriVAE makes all groups on every rank", "methods/privae/loop.py", "partitions=config.partitions // ranks", "partitions=config.partitions", f"{RANKS} -k privae"),
-    Mutant("ranks: DPGAN counts the fakes' sum once for each", "methods/dpgan/loop.py", "out=ranks.once(g)", "out=g", f"{RANKS} -k dpgan"),
-    Mutant("ranks: every rank tosses the same coins", "privacy/random/noise.py", "        self._secret = {\n            purpose: Keystream(", "        noise_seed = seed if noise_seed is None else noise_seed\n        self._secret = {\n            purpose: Keystream(", f"{NOISE} {RANKS}"),
-    Mutant("ranks: each draws for itself which critic answers", "privacy/random/noise.py", "            self._secret[\"common\"] = Keystream(key)\n", "            pass\n", f"{NOISE}::test_ranks_draw_alike_by_a_key_and_apart_without"),
-    Mutant("ranks: a start of GS-WGAN counts every record once for each", "methods/method.py", "if self.method.shards_records and self.first is", "if False and self.first is", f"{RANKS} -k refused"),
-    Mutant("ranks: GS-WGAN's records are dealt by their position", "methods/gs_wgan/__init__.py", "    shards_records = True\n", "", f"{RANKS} -k gs-wgan"),
-    Mutant("a state that is no number is kept", "run/training/driver.py", "        if not checkpoint.finite(training.state.state_dict()):", "        if False:", DIVERGED),
-    Mutant("a checkpoint tells whether critics are finite", "run/training/checkpoint.py", "    return not isinstance(value, float) or math.isfinite(value)", "    if isinstance(value, Confined):\n        return bool(value._Confined__held.isfinite().all())\n    return not isinstance(value, float) or math.isfinite(value)", DIVERGED),
-    Mutant("a resume does not say which charges were lost", "run/training/checkpoint.py", "    if count := ledger.charges_after(saved[\"ledger_lines\"]):\n        lost(count)\n", "", "tests/run/training/test_resume.py -k came_after_the_checkpoint"),
-    Mutant("a checkpoint does not say where the public streams were", "run/training/checkpoint.py", "return {**saved[\"state\"], **sealed}, saved[\"rng\"]", "return {**saved[\"state\"], **sealed}, {**saved[\"rng\"], \"public\": {}}", "tests/run/training/test_resume.py"),
-    Mutant("no room is kept before the first checkpoint", "run/training/driver.py", "    checkpoint.reserve_disk(run.folder.private, disk_space.state(training.state.released), must=True)\n", "", "tests/run/training/test_full_disk.py -k one_release"),
-    Mutant("a full disk under the events stops within a block", "run/training/driver.py", "                    full = is_full(error)  # stop at the end of the block, as after Ctrl-C\n                    if not full:\n                        raise", "                    raise", "tests/run/training/test_full_disk.py -k events"),
-    Mutant("room is not asked for before a run", "run/training/disk_space.py", "    if free < needed:", "    if False:", "tests/run/training/test_full_disk.py -k without_room"),
-    Mutant("half a sealed file stays", "privacy/confined.py", "                path.unlink(missing_ok=True)\n", "", "tests/run/training/test_full_disk.py -k sealed"),
-    Mutant("a clearer run says what to expect at least", "run/recommend/measured_runs.py", "if run.clearness <= NEAR * own_clearness)", "if run.clearness)", "tests/run/recommend/test_measured_runs.py"),
-    Mutant("runs on grey pictures speak for colour", "run/recommend/measured_runs.py", "return channels == measured_channels and similar", "return similar", "tests/run/recommend/test_measured_runs.py -k comparable"),
-    Mutant("runs on small pictures speak for large ones", "run/recommend/measured_runs.py", "return channels == measured_channels and similar and", "return channels == measured_channels and", "tests/run/recommend/test_measured_runs.py -k comparable"),
-    Mutant("runs with ten classes speak for other numbers", "run/recommend/measured_runs.py", "card.classes == run.classes > 1", "card.classes > 1", "tests/run/recommend/test_measured_runs.py -k comparable"),
-    Mutant("an accuracy is forecast where there is one class", "run/recommend/measured_runs.py", "card.classes == run.classes > 1", "card.classes == run.classes", "tests/run/recommend/test_measured_runs.py -k comparable"),
-    Mutant("what was measured without privacy speaks for private runs", "run/recommend/measured_runs.py", " and math.isinf(run.epsilon) == math.isinf(epsilon)]", "]", "tests/run/recommend/test_measured_runs.py"),
-    Mutant("records are counted without their epsilon", "run/recommend/measured_runs.py", "records * (1.0 if math.isinf(epsilon) else _counted(epsilon, delta))", "records * 1.0", "tests/run/recommend/test_measured_runs.py"),
-    Mutant("a GPU's batches have any size in single precision", "privacy/per_sample_gradients/precision.py", "return precision != \"fp32\" or device.type != \"cpu\"", "return precision != \"fp32\"", "tests/privacy/per_sample_gradients/test_precision.py -k one_size"),
-    Mutant("single precision on a GPU takes TF32", "privacy/per_sample_gradients/precision.py", "gpu=\"tf32\" if precision == \"tf32\" else \"ieee\"", "gpu=\"tf32\"", "tests/privacy/per_sample_gradients/test_precision.py -k tf32_is_on"),
-    Mutant("a tap meets the pixels of its neighbour", "privacy/per_sample_gradients/layers/taps.py", "i * size[1] + j for i", "i * size[1] + min(j, 1) for i", "tests/privacy/per_sample_gradients/test_gradients.py -k taps"),
-    Mutant("what follows an output is laid where its input is", "privacy/per_sample_gradients/layers/taps.py", "_by_image(here.y, multiplicity, size, (0, 0), 0)", "_by_image(here.y, multiplicity, size, here.padding, 0)", "tests/privacy/per_sample_gradients/test_gradients.py -k taps"),
-    Mutant("rows of other records are taken for its own", "privacy/per_sample_gradients/layers/taps.py", "t.unflatten(0, (multiplicity, -1)).permute(1, 2, 0, 3, 4)", "t.unflatten(0, (-1, multiplicity)).permute(0, 2, 1, 3, 4)", "tests/privacy/per_sample_gradients/test_gradients.py -k tap_by_tap"),
-    Mutant("what lies about an image is not zero", "privacy/per_sample_gradients/layers/taps.py", "out = t.new_zeros(", "out = t.new_ones(", "tests/privacy/per_sample_gradients/test_gradients.py -k taps"),
-    Mutant("convolutions of a GPU add up in any order", "privacy/per_sample_gradients/precision.py", "    torch.backends.cudnn.deterministic = True\n", "    pass\n", "tests/privacy/per_sample_gradients/test_precision.py -k every_time"),
-    Mutant("passes on a GPU add up in any order", "privacy/per_sample_gradients/precision.py", "        if torch.device(device).type == \"cuda\":\n            stack.enter_context(_same_every_time())\n", "", "tests/privacy/per_sample_gradients/test_precision.py -k every_time"),
-    Mutant("sums on a GPU add up in any order", "privacy/per_sample_gradients/precision.py", "        stack.enter_context(_same_every_time())\n        yield", "        yield", "tests/privacy/per_sample_gradients/test_precision.py -k every_time"),
-    Mutant("a missing id makes floating-point numbers of others", "data/readers/columns.py", "if values.null_count and str(values.type)", "if False and str(values.type)", "tests/data/tables/test_one_row_more.py -k leaves_the_units"),
-    Mutant("pandas makes floating-point numbers of ids", "data/readers/columns.py", "_of_categories(values) if hasattr(values, \"cat\") else _objects(values.to_list())", "np.asarray(values.to_numpy(dtype=float, na_value=float(\"nan\")))", "tests/data/tables/test_one_row_more.py -k leaves_the_units"),
-    Mutant("what lies below a mask is read", "data/readers/columns.py", "if isinstance(values, np.ma.MaskedArray):", "if False:", "tests/data/tables/test_one_row_more.py"),
-    Mutant("masked pixels and labels are read", "data/readers/in_memory.py", "if any(np.ma.is_masked(part) for part in parts):", "if False:", "tests/run/training/test_in_memory.py -k one_paragraph"),
-    Mutant("a missing category makes floating-point numbers of others", "data/readers/columns.py", "_of_categories(values) if hasattr(values, \"cat\") else", "np.asarray(values.to_numpy()) if hasattr(values, \"cat\") else", "tests/data/tables/test_one_row_more.py -k categorical"),
-    Mutant("ids that became one stand for one person", "data/readers/columns.py", "and abs(value) >= largest:", "and False:", f"{ONE_ROW} -k has_rounded"),
-    Mutant("ids in single precision that became one stand for one person", "data/readers/columns.py", "2 / float(np.finfo(array.dtype).eps) if array.dtype.kind == \"f\" else LARGEST", "LARGEST", f"{UNITS} -k do_not_fit"),
-    Mutant("a number of NumPy in single precision stands for several persons", "data/readers/columns.py", "        largest = 2 / float(np.finfo(value).eps)\n", "        pass\n", f"{IDS} -k no_id"),
-    Mutant("truth values stand for persons", "data/readers/columns.py", "    if isinstance(value, _NO_IDS)", "    if False", f"{IDS} -k no_id"),
-    Mutant("a missing number among ids is a person", "data/readers/columns.py", "    if text.casefold() in WORDS:\n        return \"\"\n", "", f"{IDS} -k every_form"),
-    Mutant("a word among ids that are text is a missing id", "data/readers/columns.py", "    if isinstance(value, str):\n        return value\n", "    if isinstance(value, str):\n        return \"\" if value in WORDS else value\n", f"{IDS} -k no_id"),
-    Mutant("a missing id in a column beside pictures is the person -1", "data/readers/parquet_csv.py", "[\"\" if value is None else str(value)", "[\"-1\" if value is None else str(value)", f"{IDS} -k beside_pictures"),
-    Mutant("zeros in front of an id make another person", "data/units.py", '[+-]?)0*([0-9]+)', '[+-]?)([0-9]+)', f"{UNITS} -k whole_number"),
-    Mutant("the end of a hash is a number", "data/units.py", "    if whole is None or (whole[3]", "    if whole is None and (n := number_of(name)) is not None:\n        return str(n)\n    if whole is None or (whole[3]", f"{UNITS} -k whole_number"),
-    Mutant("the sign of an id does not count", "data/units.py", 'return whole[2] if whole[1] != "-" or', 'return whole[2] if True or', f"{UNITS} -k whole_number"),
-    Mutant("a negative number is a missing id", "data/units.py", "    names_so_far, problems = [spelled(unit_id) for", "    names_so_far, problems = [spelled(unit_id) * (unit_id.strip()[:1] != \"-\") for", f"{UNITS} {IDS} -k negative"),
-    Mutant("a patient with a negative number has no pseudonym", "data/units.py", "    if not name or _problem(name, \"own\"):\n", "    if not name or name[0] == \"-\" or _problem(name, \"own\"):\n", f"{DICOM} -k negative"),
-    Mutant("12 and 12.0 are two persons", "data/units.py", '([0-9]+)(\\.0*)?")', '([0-9]+)()")', f"{UNITS} {IDS}"),
-    Mutant("long ids become one", "data/units.py", 'return whole[2] if whole[1] != "-"', 'return str(int(float(whole[2][:300]))) if whole[1] != "-"', f"{UNITS} -k whole_number"),
-    Mutant("ids that a spreadsheet has rounded stand for persons", "data/units.py", "        return ROUNDED", "        return \"\"", f"{UNITS} -k by_line"),
-    Mutant("long texts such as 12e34 are refused as ids", "data/units.py", "    if has_sign and isinstance", "    if isinstance", f"{UNITS} -k whole_number"),
-    Mutant("a table in memory passes over the ids that it is given", "data/tables/read.py", "        return _with_units(_checked(source, card, where), units, card)\n", "        return _checked(source, card, where)\n", f"{IDS} -k every_form"),
-    Mutant("nobody hears how many records have no id", "run/storage/data_sources.py", "(*table.notes, *_without_id(table))", "table.notes", f"{IDS} -k every_form"),
-    Mutant("nobody hears how many pictures have no id", "run/storage/data_sources.py", "        notes = (*notes, *_without_id(private))\n", "", f"{IDS} -k every_form"),
-    Mutant("numbers that were guessed are categories", "data/tables/encode.py", "            codes[_of_types(raw, coder.refused, missing=coder.words), at] = _GUESSED\n", "", f"{ONE_ROW} -k odd_cell"),
-    Mutant("numbers are categories whose values are not written so", "data/tables/encode.py", "= numbers if plain and", "= numbers if", f"{ONE_ROW} -k odd_cell"),
-    Mutant("two categories are one number", "data/tables/encode.py", "numbers if plain and len(numbers) == len(found) and", "numbers if plain and", f"{ONE_ROW} -k odd_cell"),
-    Mutant("a text is compared as text where numbers are categories", "data/tables/encode.py", "            code = self._numbers.get(_guess(clean))\n", "            code = None\n", f"{ONE_ROW} -k odd_cell"),
-    Mutant("a declared word for missing is a missing value where all others are numbers", "data/tables/encode.py", "== len(found) and not self.words else {}", "== len(found) else {}", f"{ONE_ROW} -k odd_cell"),
-    Mutant("a column without a type has missing values where a word for them is declared", "data/tables/encode.py", "missing=coder.words)", "missing=False)", f"{ONE_ROW} -k odd_cell"),
-    Mutant("categories beyond 2^53 are rounded numbers", "data/tables/encode.py", "else _FLOATS if rounded else ()", "else ()", f"{ONE_ROW} -k odd_cell"),
-    Mutant("times that were guessed are categories", "data/tables/encode.py", "        self.refused += _TIMES if guessed else ()\n", "", f"{ONE_ROW} -k odd_cell"),
-    Mutant("1.500 is one and a half where it may be a thousand", "data/tables/encode.py", "_FLOATS if decimal == \",\" else ()", "()", f"{ONE_ROW} -k odd_cell"),
-    Mutant("numbers that were guessed are dates", "data/tables/encode.py", "        of_dates = _NUMBERS + _TIMES if column.format else _NUMBERS\n", "        of_dates = _TIMES if column.format else ()\n", f"{ONE_ROW} -k odd_cell"),
-    Mutant("dates that were guessed have another form than the card says", "data/tables/encode.py", "_NUMBERS + _TIMES if column.format else _NUMBERS", "_NUMBERS", f"{ONE_ROW} -k odd_cell"),
-    Mutant("a frame counts as a file", "data/tables/read.py", "Encoder(card, faults, guessed=not is_place(source)), Filling()", "Encoder(card, faults), Filling()", f"{ONE_ROW} -k odd_cell"),
-    Mutant("a time in another zone is on another day as text", "data/tables/encode.py", "None if time.tzinfo is None else datetime.UTC)).days", "time.tzinfo)).days", f"{ONE_ROW} -k odd_cell"),
-    Mutant("single precision is rounded beside a text", "data/tables/encode.py", "        value = float(value)  # of single", "        value = str(value)  # of single", f"{ONE_ROW} -k single"),
-    Mutant("true is a number alone where all others are true or false", "data/tables/encode.py", "(math.nan, fault) if word is None else (float(word), 0)", "(math.nan, fault)", f"{ONE_ROW} -k odd_cell"),
-    Mutant("errors of spreadsheets are missing in columns of numbers alone", "data/units.py", "\"-nan\", \"#n/a\", \"#na\",", "\"-nan\",", f"{ONE_ROW} -k odd_cell"),
-    Mutant("records of a run that never ends leave at a finite cost", "run/training/certify.py", "        run.ledger.before_declassify = run.budget_entry.declassify\n", "        pass\n", "tests/methods/test_misbehaving_plugins.py -k never_ends"),
-    Mutant("a limit is asked after the records have left", "run/budget/entry.py", "            open_log.budget_of_run(infinite).refuse_beyond_limit(infinite)\n            if (entry", "            if (entry", "tests/methods/test_misbehaving_plugins.py -k limit_forbids"),
-    Mutant("the budget log forgets what was declassified", "privacy/budget_log.py", "self.entries[number].charge = replace(self.entries[number].charge, infinite=True)", "pass", "tests/methods/test_misbehaving_plugins.py -k never_ends"),
-    Mutant("an optimised Python checks no GPU", "privacy/device_check.py", "    if not true:\n        raise _Failed(otherwise)\n", "    assert true, otherwise\n", "tests/privacy/test_device_check.py -k optimised"),
-    Mutant("features of large pictures add up too much", "methods/common/features.py", "_WEIGHT * min(1.0, _PRODUCTS / layer.weight[0].numel())", "_WEIGHT", "tests/methods/common/test_votes.py -k large_picture"),
-    Mutant("a start draws on the GPU", "methods/common/method_start.py", "copy.deepcopy(start.state.released).cpu()", "start.state.released", "tests/methods/test_on_a_device.py -k start"),
-    Mutant("norms by taps are not raised", "privacy/per_sample_gradients/layers/taps.py", "return raised(square_norms(total.flatten(1)), u, b, uses.dtype, 0)", "return square_norms(total.flatten(1))", "tests/privacy/per_sample_gradients/test_rounding.py -k taps"),
-    Mutant("choices inside a query move the noise of a device", "privacy/random/noise.py", "self._add_normals_(made, 1.0, self._choosing._device_query)", "self._add_normals_(made, 1.0, self._device_noise)", f"{NOISE} -k normals_for_a_query"),
-    Mutant("a test run forgets how far a device's choices were", "privacy/random/noise.py", "        self._device_query.seek(state.get(\"device query\", 0))\n", "", NOISE),
-    Mutant("a GPU that fails its checks trains", "privacy/device_check.py", "if failed := [check for check in checks if not check.passed]:", "if failed := []:", "tests/privacy/test_device_check.py"),
-    Mutant("a run on a GPU is not checked", "privacy/device_check.py", "    return \"\" if present(device).type == \"cpu\" else passed", "    return \"\" if True else passed", "tests/privacy/test_device_check.py"),
-    Mutant("only the GPU of rank 0 is checked", "run/training/distributed.py", "    check_devices(setup.device, settings, ranks)\n", "    ranks.run_on_all(lambda: None)\n", "tests/run/training/test_distributed.py::test_where_the_device_of_one_rank_fails_none_begins"),
-    Mutant("a rank whose GPU fails stops alone", "run/training/distributed.py", "    ranks.run_on_all(lambda: found.append(check_device(local(device), settings)))\n", "    found.append(check_device(local(device), settings))\n", "tests/run/training/test_distributed.py::test_where_the_device_of_one_rank_fails_none_begins"),
-    Mutant("what a GPU passed is forgotten", "privacy/ledger.py", "            self._append([{\"device\": text}])\n", "", "tests/privacy/test_device_check.py"),
-    Mutant("one record may add a little more on a GPU", "privacy/device_check.py", "_require(alone <= 1, ", "_require(alone <= 1.1, ", "tests/privacy/test_device_check.py"),
-    Mutant("the teacher's pieces have any size on a GPU", "methods/common/softmax_regression.py", "(filled(part, step) if one_size(\"fp32\", device) else part)", "part", "tests/methods/teacher/test_teacher.py -k pieces_of_one_size"),
-    Mutant("how many records were drawn decides how norms are found", "privacy/per_sample_gradients/ghost.py", "keep = at_once * uses.shape.numel() <= (KEEP", "keep = uses.records * uses.shape.numel() <= (KEEP", "tests/privacy/per_sample_gradients/test_rounding.py -k how_many_records"),
-    Mutant("a file called like a key is read in its place", "run/release/signing.py", "    if _is_hex(key_text.lower(), 32):\n", "    if _is_hex(key_text.lower(), 32) and not Path(key_text).exists():\n", "tests/run/release/test_signing.py -k digits_of_a_key"),
-    Mutant("a resumed start makes its last release again", "methods/common/method_start.py", "        if over(state, seen):\n            return\n        for logs", "        for logs", "tests/methods/common/test_method_start.py -k ends_after_its_steps"),
-    Mutant("a start takes what the method has reserved", "methods/common/method_start.py", "state.step >= phase.steps or any(private.remaining(event) <= owed[event] for event, _ in phase.plan)", "state.step >= phase.steps", "tests/methods/common/test_method_start.py -k was_lost"),
-    Mutant("a phase of a start goes on while the ledger holds its event", "methods/common/method_start.py", "return state.step >= phase.steps or any(", "return any(", f"{START} -k whatever_the_ledger_holds"),
-    Mutant("the last block of a unit stands for all of it", "methods/common/bounded_sum.py", "                own += self._sums(z, cells, torch.ones_like(self._lengths(z)))\n", "                own = self._sums(z, cells, torch.ones_like(self._lengths(z)))\n", MOMENTS),
-    Mutant("moments ask whole classes twice", "methods/moments/loop.py", "    if state.step == 0 and private.remaining(release.event):  # a phase", "    if private.remaining(release.event):  # a phase", "tests/methods/common/test_method_start.py -k no_second_time"),
-    Mutant("a vote about a norm is all or nothing", "privacy/mechanisms/quantiles.py", "(RAMP * thresholds).clamp_min(1e-30)", "(1e-9 * thresholds).clamp_min(1e-30)", "tests/privacy/mechanisms/test_quantiles.py -k last_bits"),
-    Mutant("the votes on several quantiles are bounded like one", "privacy/mechanisms/quantiles.py", "return math.sqrt(self.dimension) / 2", "return 0.5", "tests/privacy/mechanisms/test_quantiles.py"),
-    Mutant("a norm that is no number counts as below", "privacy/mechanisms/quantiles.py", "nan_to_num(-0.5)", "nan_to_num(0.5)", "tests/privacy/mechanisms/test_quantiles.py"),
-    Mutant("a radius of zero is asked with", "methods/moments/__init__.py", "            if radius == 0:", "            if False:", "tests/run/training/test_plan.py -k without_steps"),
-    Mutant("noise that is gone makes up for records", "run/recommend/measured_runs.py", "return mu(min(epsilon, EPSILONS[-1]), delta)", "return mu(epsilon, delta)", "tests/run/recommend/test_recommend.py -k huge_epsilon"),
-    Mutant("a picture of no class is left out unsaid", "data/readers/class_folders.py", "    for other in roots:\n        _find_loose(other, problems)\n", "", "tests/data/readers/test_read.py -k beside_the_class"),
-    Mutant("a folder called val is a class", "data/readers/class_folders.py", "if subfolders and {name.casefold() for name in subfolders} <= _LIKE_SPLITS and", "if False and", "tests/data/readers/test_read.py -k called_like_splits"),
-    Mutant("split leaves a test split out unsaid", "data/split.py", "    if leaves_out:\n", "    if False:\n", "tests/run/cli/test_nasty_data.py -k is_left_out"),
-    Mutant("a RUN that cannot be written is found out after the work", "run/evaluation/evaluate.py", "    if own:\n        check_own_place(synth)\n", "", "tests/run/evaluation/test_evaluate.py -k cannot_be_written"),
-    Mutant("runs with public records are recommended to those who have none", "run/recommend/recommend.py", " if not run.public or (public is not None and method.takes_public)]", "]", "tests/run/recommend/test_recommend.py -k every_method_is_ranked"),
-    Mutant("recommend forecasts from runs on other pictures", "run/recommend/recommend.py", "expected=measured_runs.expected(comparable, card", "expected=measured_runs.expected(usable, card", "tests/run/recommend/test_recommend.py -k another_kind"),
-    Mutant("recommend tells the time of runs on other pictures", "run/recommend/recommend.py", "if like is not None and comparable else None", "if like is not None else None", "tests/run/recommend/test_recommend.py -k another_kind"),
-    Mutant("recommend calls records enough by runs on other pictures", "run/recommend/recommend.py", "enough=measured_runs.enough(comparable)", "enough=measured_runs.enough(usable)", "tests/run/recommend/test_recommend.py -k enough_on_other"),
-    Mutant("settings for digits on black are advised for any pictures", "run/recommend/recommend.py", "if like is not None and like.pictures != pictures else {}", "if like is None else {}", "tests/run/recommend/test_recommend.py -k on_black"),
-    Mutant("a preset's threshold for digits is advised for any pictures", "run/recommend/recommend.py", "    settings |= {key: presets.defaults(name)[key] for key in without if key in preset_settings}\n", "", "tests/run/recommend/test_recommend.py -k on_black"),
-    Mutant("recommend forgets whose the records are", "run/recommend/recommend.py", " if facts.unit != \"record\" else \"\"\n", " if False else \"\"\n", "tests/run/recommend/test_recommend.py -k units"),
-    Mutant("settings that were measured with about as many records are scaled", "run/training/presets.py", " and not 1 / NEAR <= share <= NEAR:", ":", "tests/run/recommend/test_recommend.py -k about_as_many"),
-    Mutant("plan quotes the best run of a method for one with these settings", "run/recommend/forecast.py", "expected=measured_runs.expected(same or measured, card", "expected=measured_runs.expected(measured, card", "tests/run/recommend/test_recommend.py -k takes_the_run_with"),
-    Mutant("plan forecasts from runs on other pictures", "run/recommend/forecast.py", " if measured_runs.comparable(run, card)\n", "\n", "tests/run/recommend/test_recommend.py -k another_kind"),
-    Mutant("plan compares settings by how they are written", "run/recommend/forecast.py", "job.in_full.items() if measured_job.in_full[name] != value]", "job.settings.items() if measured_job.settings[name] != value]", "tests/run/recommend/test_recommend.py -k other_words"),
-    Mutant("plan takes all starts of a method for one", "methods/common/method_start.py", "\"start_settings\": {**first.in_full, \"noise_multiplier\": None}", "\"start_settings\": None", "tests/run/recommend/test_recommend.py -k other_words"),
-    Mutant("a run with public pictures says what to expect of one without", "run/recommend/forecast.py", "if bool(run.public) == public and not _other", "if not _other", "tests/run/recommend/test_recommend.py -k takes_the_run_with"),
-    Mutant("figures of different classifiers are compared without a word", "run/evaluation/compare.py", "if len(ways) > 1]", "if len(ways) > 2]", "tests/run/evaluation/test_compare.py -k told_apart"),
-    Mutant("critics are not scaled to the records", "run/training/presets.py", "        if name in values and not 1 / NEAR <= share <= NEAR:\n", "        if False:\n", "tests/run/recommend/test_recommend.py -k stays_at_one"),
-    Mutant("text passes for a number", "run/validation.py", "        return isinstance(value, number) and not isinstance(value, bool)", "        return True", "tests/run/test_validation.py -k wrong_type"),
-    Mutant("class folders are numbered by position whatever the card names", "data/readers/read.py", "        return replace(records, labels=match_labels(records.labels, source_names, declared, where=where))\n", "        pass\n", f"{NASTY}::test_an_npz_may_name_its_classes {NASTY}::test_a_class_that_the_card_does_not_name_is_refused_and_not_quoted"),
-    Mutant("a class that is not declared passes for the last one", "data/class_names.py", "    if unknown := records(positions(labels, lambda batch: number[batch] < 0)):", "    if unknown := \"\":", FORM),
-    Mutant("how an accent is composed counts", "data/class_names.py", "return unicodedata.normalize(\"NFC\", name)", "return name", FORM),
-    Mutant("samples carry no names", "methods/synthesizer.py", "self.card.class_names if self.classes == self.card.classes else ()", "()", f"{NASTY}::test_names_go_from_the_folders_to_all_that_is_handed_out"),
-    Mutant("the certificate does not say that names are public", "privacy/certificate/statements.py", "    if names:\n        facts.append(", "    if names:\n        str(", f"{NASTY}::test_names_go_from_the_folders_to_all_that_is_handed_out"),
-    Mutant("a run may take the place of a release", "run/storage/run_folder.py", "if self.file(SUMS).exists():", "if False:", "tests/run/cli/test_main.py::test_the_whole_way"),
-    Mutant("the ground of the private records is written into the run", "run/training/reserve.py", '**_config_json(run, facts), "run": new_run_id(),', '**_config_json(run, facts), "ground": facts.notes, "run": new_run_id(),', f"{NASTY}::test_ink_on_white_is_said_and_inverted_everywhere"),
-    Mutant("deep pictures of one shade use budget", "run/training/fit.py", "    if facts.one_shade and SCALED in facts.notes:\n", "    if False:\n", "tests/run/cli/test_converted_data.py -k refused_before"),
-    Mutant("dark pictures of 8 bits cannot be trained on", "run/training/fit.py", "    if facts.one_shade and SCALED in facts.notes:\n", "    if facts.one_shade:\n", "tests/run/cli/test_converted_data.py -k dark"),
-    Mutant("nobody hears that pictures show one shade", "run/training/fit.py", "        run.log(NEARLY_CONSTANT)\n", "        pass\n", "tests/run/cli/test_converted_data.py -k dark"),
-    Mutant("a person with many rows counts by rows in the figures of a table", "metrics/tables/rows.py", "return cls(codes, np.minimum(1, max_rows / counts[owners]), groups", "return cls(codes, np.ones(len(codes)), groups", f"{OF_TABLES}_distances.py"),
-    Mutant("rows of a person are in several groups of the jackknife", "metrics/tables/rows.py", "groups[owners], owners)", "np.arange(len(codes)) % GROUPS, owners)", f"{OF_TABLES}_distances.py"),
-    Mutant("a jackknife leaves nothing out", "metrics/tables/rows.py", "[total := counted.sum(axis=0), total - counted]", "[total := counted.sum(axis=0), total + 0 * counted]", f"{OF_TABLES}_distances.py"),
-    Mutant("total variation is twice as large", "metrics/tables/distances.py", "np.abs(apart).sum(axis=1) / 2", "np.abs(apart).sum(axis=1)", f"{OF_TABLES}_distances.py"),
-    Mutant("Cramer's V is not corrected for its bias", "metrics/tables/distances.py", "max(0.0, phi2 - (r - 1) * (c - 1) / (total - 1))", "phi2", f"{OF_TABLES}_distances.py"),
-    Mutant("samples of a table are compared with test rows", "metrics/tables/registry.py", "found.append(distance(inputs.rows[rows], inputs.rows[\"real\"], each", "found.append(distance(inputs.rows[rows], inputs.rows[\"tests\"], each", f"{OF_TABLES}_registry.py"),
-    Mutant("a model of samples is tested on training rows", "metrics/tables/registry.py", "self.examples(\"tests\", coded=coded).features", "self.examples(\"real\", coded=coded).features", f"{OF_TABLES}_registry.py"),
-    Mutant("boosting sees the label among the features", "metrics/tables/boosting.py", "features, codes = np.delete(values, label, axis=1),", "features, codes = values,", f"{OF_TABLES}_registry.py {OF_TABLES}_boosting.py"),
-    Mutant("test rows of a person count by rows", "metrics/tables/boosting.py", "float(right @ tests.rows.weights)), total,", "float(right.sum())), len(right),", f"{OF_TABLES}_boosting.py"),
-    Mutant("a model that tells samples apart is tested on what trained it", "metrics/tables/boosting.py", "inside = np.flatnonzero(folds != fold)", "inside = np.arange(len(folds))", f"{OF_TABLES}_boosting.py"),
-    Mutant("the share of a subgroup is that of real rows minus that of samples", "metrics/tables/subgroups.py", "for rows in (samples, real))", "for rows in (real, samples))", f"{OF_TABLES}_subgroups.py"),
-    Mutant("the columns of the largest figure are on the terminal", "metrics/tables/registry.py", "Largest(**vars(estimates[1]), which=which)", "Largest(**{**vars(estimates[1]), \"computed_on\": on + which}, which=which)", f"{OF_TABLE} -k all_metrics"),
-    Mutant("persons of a table are evaluated as rows", "run/evaluation/tables.py", "split=\"train\", units=units, called=\"train\")", "split=\"train\", called=\"train\")", f"{OF_TABLE} -k persons"),
-    Mutant("a baseline of another label is taken from the cache", "metrics/tables/registry.py", "f\"{key} {facts}\"", "key", f"{OF_TABLES}_registry.py"),
-    Mutant("the jackknife's interval is that of one group", "intervals.py", "math.sqrt((groups - 1) / groups * float", "math.sqrt(1 / groups * float", "tests/test_intervals.py"),
-    Mutant("a table's message quotes the value", "data/tables/encode.py", "self._faults.add(f\"column {column.name!r}: {problem}\"", "self._faults.add(f\"column {column.name!r}: {problem} {[raw[int(at)] for at in found[:5]]}\"", f"{TABLES}_table_codes.py {TABLES}_read_table.py"),
-    Mutant("a value of a table that is not declared becomes the first one", "data/tables/encode.py", "else _CASE if clean.casefold() in self._cased else _UNKNOWN", "else 0", f"{TABLES}_read_table.py"),
-    Mutant("a number outside the bounds is clipped where the card refuses it", "data/tables/encode.py", "    if column.outside == \"clip\":", "    if column.outside != \"other\":", f"{TABLES}_table_codes.py"),
-    Mutant("a missing number of a table is another one", "data/tables/encode.py", "codes[faults == _MISSING] = column.missing_code", "codes[faults == _MISSING] = 0", f"{TABLES}_table_codes.py"),
-    Mutant("the delimiter of a table is the most frequent one", "data/tables/csv_rows.py", "(len(known.intersection(heads[mark])), len(heads[mark]))", "len(heads[mark])", f"{TABLES}_read_table.py"),
-    Mutant("a name that is not on the card is told", "data/tables/read.py", "    others = [at + 1 for at in positions if", "    others = [names[at] for at in positions if", f"{TABLES}_read_table.py"),
-    Mutant("the column of units is learnt", "data/tables/read.py", "    if units in card.names:", "    if False:", f"{TABLES}_read_table.py"),
-    Mutant("a missing value of a dictionary is the last value", "data/readers/columns.py", "if hasattr(values.type, \"index_type\"):", "if False:", f"{TABLES}_read_table.py"),
-    Mutant("equal rows of a table are on one side", "data/tables/identity.py", "        seen[digest] += 1", "        seen[digest] += 0", f"{TABLES}_table_split.py"),
-    Mutant("the side of a row depends on its position", "data/tables/identity.py", "hash_number(digest + seen[digest].to_bytes(8, \"big\")", "hash_number(digest + sum(seen.values()).to_bytes(8, \"big\")", f"{TABLES}_table_split.py"),
-    Mutant("rows of one unit are split", "data/tables/split.py", "    return np.where(alone, test, of_unit[owners.numbers]), owners.numbers", "    return test, owners.numbers", f"{TABLES}_table_split.py"),
-    Mutant("categories are discovered for free by a draft", "data/tables/draft.py", "f\"# measured: values = {toml(sorted(texts))}\"", "f\"values = {toml(sorted(texts))}\"", f"{TABLES}_table_draft.py"),
-    Mutant("categories are discovered for free by a reader", "data/tables/encode.py", "else _CASE if clean.casefold() in self._cased else _UNKNOWN", "else self._codes.setdefault(clean, len(self._codes))", f"{TABLES}_read_table.py"),
-    Mutant("a value that is not declared gets a code of its own in place of other", "data/tables/encode.py", "code = self._other if self._other is not None else", "code = len(self._seen) if self._other is not None else", f"{TABLES}_table_codes.py"),
-    Mutant("an identifier is drafted as a category", "data/tables/draft.py", "    return words and _all_differ(values, decimal)", "    return False", f"{TABLES}_table_draft.py"),
-    Mutant("the form of private keys is drafted", "data/tables/draft.py", "_KEY.format(name=toml(name))", "_KEY.format(name=toml(name)) + f'prefix = {toml(min(values)[:1])}\\n'", f"{TABLES}_table_draft.py"),
-    Mutant("keys begin anew in each piece", "data/tables/decode.py", "numbers = rows.astype(np.int64) + column.start", "numbers = np.arange(len(rows)) + column.start", f"{TABLES}_table_generated.py"),
-    Mutant("a derived column follows from values before they are put in order", "data/tables/decode.py", "values[made.name] = _derived(made, source, own, values[source.name])", "values[made.name] = _derived(made, source, own, _values(source, own, _uniform(seed, card.columns.index(source), rows)))", f"{TABLES}_table_generated.py"),
-    Mutant("a lower end belongs to the values below it", "data/tables/decode.py", "numbers, side=\"right\") - 1", "numbers, side=\"left\") - 1", f"{TABLES}_table_generated.py"),
-    Mutant("a mapping may leave values out", "data/tables/generated.py", "if wrong := [*(v for v in source.values if v not in known), *", "if wrong := [*", f"{TABLES}_table_generated.py"),
-    Mutant("measured bounds are declared by a draft", "data/tables/draft.py", "        lines += [f'kind = \"{kind}\"', f\"# measured: bounds", "        lines += [f'kind = \"{kind}\"', f\"bounds", f"{TABLES}_table_draft.py"),
-    Mutant("a sample takes a special value for another", "data/tables/decode.py", "    for value in sorted(column.apart):", "    for value in ():", f"{TABLES}_table_codes.py"),
-    Mutant("the values of a row depend on its piece", "data/tables/samples.py", "        return TableSamples(self.codes[which], self.card, self.seed, numbers[which])", "        return TableSamples(self.codes[which], self.card, self.seed)", f"{TABLES}_table_samples.py"),
-    Mutant("12 bits that are read as 16 are taken for pictures", "data/pixels/polarity.py", "_SHADES = 16\n", "_SHADES = 15\n", f"{FORM} -k one_shade tests/run/cli/test_converted_data.py"),
-    Mutant("digits and glyphs are inverted too", "data/readers/read.py", "invert and name not in EMBEDDED", "invert", f"{NASTY}::test_digits_and_glyphs_stay_white_on_black"),
-    Mutant("bars are white where the card inverts", "data/pixels/to_uint8.py", "        return resize(255 - images if self.invert else images, shape, how=self.resize)", "        shown = resize(images, shape, how=self.resize)\n        return 255 - shown if self.invert else shown", FORM),
-    Mutant("crop cuts a corner out", "data/pixels/to_uint8.py", "return (across, down, wide - across, high - down), (0, 0, height, width)", "return (0.0, 0.0, wide - 2 * across, high - 2 * down), (0, 0, height, width)", FORM),
-    Mutant("a split shuffles, and whoever leaves moves the others", "data/split.py", "    test = np.array([deal(name, image) for name, image in zip(names, records.images, strict=True)], bool)\n", "    test = np.random.default_rng(0).random(len(names)) < rule.share\n", f"{NASTY}::test_whoever_leaves_moves_nobody_else"),
-    Mutant("a split of arrays deals records, not units", "data/split.py", "        names = records.names[records.units].tolist()\n", "        pass\n", f"{NASTY}::test_a_split_of_arrays_keeps_units_and_names"),
-    Mutant("a split has one key whatever its seed", "data/split.py", "f\"gossamer split {seed}\"", "\"gossamer split\"", f"{NASTY}::test_split_deals_whole_units_and_replaces_nothing"),
-    Mutant("all records of a unit take part in an attack", "run/evaluation/attack.py", "    if records.units is None:\n        return order\n", "    return order\n", ATTACK_UNITS),
-    Mutant("held-out records are of units that take part", "run/evaluation/attack.py", "order[np.isin(records.units[order], records.units[subset])]", "order", ATTACK_UNITS),
-    Mutant("the control scores pictures that it learnt", "attacks/control.py", "rows[: len(rows) // 2] for rows in sets", "rows for rows in sets", "tests/attacks/test_control.py"),
-    Mutant("the control is silent", "run/report/wording.py", "    if separability.low > 0.5:", "    if False:", f"{NASTY}::test_other_writers_are_told_from_members_by_whoever_never_saw_the_run"),
-    Mutant("plan lets any shape pass", "run/training/plan.py", "    presets.check_net(trial)\n", "", "tests/run/training/test_plan.py -k no_net_makes"),
-    Mutant("weights as large as points", "methods/common/features.py", "layer.weight.clamp(-largest, largest)", "layer.weight", VOTES),
-    Mutant("who is alone in a class renumbers all others", "data/card.py", '"class_names": self.class_names or tuple(map(str, range(self.classes)))', '"class_names": self.class_names', "tests/run/storage/test_data_sources.py -k class_of_its_own"),
-    Mutant('the page answers without its cookie', 'run/page/guard.py', '        elif not self._has_cookie(headers):', '        elif False:', 'tests/run/page/test_guard.py -k cookie'),
-    Mutant('the token of the page works twice', 'run/page/guard.py', '        self._token = ""\n        answer', '        answer', 'tests/run/page/test_guard.py -k once'),
-    Mutant('the page answers under any host', 'run/page/guard.py', 'headers.getlist("host") == [self._place]', 'True', 'tests/run/page/test_guard.py -k host'),
-    Mutant('the page takes forms from other pages', 'run/page/guard.py', '(origins == allowed if changes or origins else True)', 'True', 'tests/run/page/test_guard.py -k origin'),
-    Mutant('the page answers requests that another site caused', 'run/page/guard.py', 'site in ("same-origin", "none") or', 'True or', 'tests/run/page/test_guard.py -k site'),
-    Mutant('the token of the page is an argument of the browser', 'run/page/server.py', 'args=(opened.entrance.as_uri(),)', 'args=(guard.address,)', 'tests/run/page/test_server.py -k token'),
-    Mutant('every user can read the token of the page', 'run/page/server.py', 'opening(guard.address), private=True', 'opening(guard.address)', 'tests/run/page/test_server.py -k token'),
-    Mutant('the page listens to the network', 'run/page/server.py', '(socket.AF_INET, "127.0.0.1")', '(socket.AF_INET, "")', 'tests/run/page/test_server.py -k this_machine'),
-    Mutant('a prefix of the cookie of the page is enough', 'run/page/guard.py', 'return hmac.compare_digest(given.encode(), self._cookie.encode())', 'return bool(given) and self._cookie.startswith(given)', 'tests/run/page/test_guard.py -k part_of_the_cookie'),
-    Mutant('more than the cookie of the page is the cookie', 'run/page/guard.py', 'return hmac.compare_digest(given.encode(), self._cookie.encode())', 'return given.startswith(self._cookie)', 'tests/run/page/test_guard.py -k part_of_the_cookie'),
-    Mutant('all pages share a host, and so their cookies', 'run/page/guard.py', 'f"gossamer-{secrets.token_hex(8)}.localhost:{port}"', 'f"127.0.0.1:{port}"', 'tests/run/page/test_guard.py -k nobody_can_guess'),
-    Mutant('the host of a page can be guessed', 'run/page/guard.py', '{secrets.token_hex(8)}', '0123456789abcdef', 'tests/run/page/test_guard.py -k nobody_can_guess'),
-    Mutant('the cookie of a page is for all hosts of this machine', 'run/page/guard.py', 'httponly=True, samesite="strict"', 'httponly=True, samesite="strict", domain="localhost"', 'tests/run/page/test_guard.py -k nobody_can_guess'),
-    Mutant('a host that begins like the page is its host', 'run/page/guard.py', 'headers.getlist("host") == [self._place]', 'headers.get("host", "").startswith(self._place)', 'tests/run/page/test_guard.py -k another_host'),
-    Mutant('a host that ends like the page is its host', 'run/page/guard.py', 'headers.getlist("host") == [self._place]', 'headers.get("host", "").endswith(self._place)', 'tests/run/page/test_guard.py -k another_host'),
-    Mutant('another user may listen at ::1, where browsers look for the page first', 'run/page/server.py', ', (socket.AF_INET6, "::1")', ',', 'tests/run/page/test_server.py -k nobody_else'),
-    Mutant('a job of the page imports from its working folder', 'run/page/jobs.py', '"-P", ', '', 'tests/run/page/test_jobs.py -k imports_nothing'),
-    Mutant('a job of the page works beside the records', 'run/page/jobs.py', 'cwd=self._folder, ', '', 'tests/run/page/test_jobs.py -k beside_the_records'),
-    Mutant('a program of the working folder is imported', '__main__.py', '    sys.path[:] = filter(may_stay, sys.path)\n', '', 'tests/run/cli/test_main.py -k working_folder'),
-    Mutant('an empty entry of PYTHONPATH is the working folder for processes of a command', '__main__.py', 'entries = filter(may_stay, os.environ.get("PYTHONPATH", "").split(os.pathsep))', 'entries = os.environ.get("PYTHONPATH", "").split(os.pathsep)', 'tests/run/cli/test_main.py -k working_folder'),
-    Mutant('processes of a command import from the working folder', '__main__.py', '    os.environ["PYTHONSAFEPATH"] = "1"\n', '', 'tests/run/cli/test_main.py -k working_folder'),
-    Mutant('a path that the page was given leads elsewhere in a job', 'run/page/steps/data.py', 'str(Path(given["dictionary"]).expanduser().absolute())', 'given["dictionary"]', 'tests/run/page/steps/test_data_step.py -k paths_are'),
-    Mutant('the page takes a folder with any id', 'run/page/opened.py', 'is_own = (where / _ID).read_text(encoding="utf-8") == self.id', 'is_own = bool((where / _ID).read_text(encoding="utf-8"))', 'tests/run/page/test_opened.py -k came_with'),
-    Mutant('the page takes a folder without an id', 'run/page/opened.py', '            is_own = False\n', '            is_own = True\n', 'tests/run/page/test_opened.py -k other_files'),
-    Mutant('the page puts its id into a folder of strangers', 'run/page/opened.py', ' and not any(where.iterdir())', '', 'tests/run/page/test_opened.py -k came_with'),
-    Mutant('a link is as good as the folder of the page', 'run/page/opened.py', '        if where.is_symlink():\n', '        if False:\n', 'tests/run/page/test_opened.py -k took_the_place'),
-    Mutant('the page writes into a folder that another user made', 'run/page/opened.py', '        if where.stat().st_uid != os.geteuid():\n', '        if False:\n', 'tests/run/page/test_opened.py -k another_user'),
-    Mutant('a folder that was exchanged is shown', 'run/page/opened.py', '        if found.problem:\n', '        if False:\n', 'tests/run/page/test_app.py -k exchanged'),
-    Mutant('addresses of data sets are places in the list', 'run/page/opened.py', 'DataSet(id=secrets.token_hex(8), ', 'DataSet(id=str(len(every)), ', 'tests/run/page/test_opened.py -k guessed'),
-    Mutant('tabs overwrite the list of each other', 'run/page/opened.py', '        with hold(self._path.with_name(_LOCK), wait=True):\n', '        if self._path:\n', 'tests/run/page/test_opened.py -k many_tabs'),
-    Mutant('others can read the folder of the key', 'run/page/opened.py', '        self._path.parent.chmod(0o700)\n', '', 'tests/run/page/test_opened.py -k one_private_folder'),
-    Mutant('a key beside the records signs', 'run/page/steps/release.py', 'data_set.child(form.get("release", "")), signing_key()', 'data_set.child(form.get("release", "")), data_set.folder / "signing-key.pem"', 'tests/run/page/test_app.py -k one_key'),
-    Mutant('two tabs make two keys', 'run/page/steps/release.py', '    with opened.locked():\n', '    if opened:\n', 'tests/run/page/test_app.py -k one_key'),
-    Mutant('a key that the group can read signs', 'run/release/signing.py', 'status.st_mode & 0o077', 'status.st_mode & 0o007', f'{SIGNING} -k others_have'),
-    Mutant('a key that others can write signs', 'run/release/signing.py', 'status.st_mode & 0o077', 'status.st_mode & 0o044', f'{SIGNING} -k others_have'),
-    Mutant('a key of another user signs', 'run/release/signing.py', '    if status.st_uid != os.geteuid():\n', '    if False:\n', f'{SIGNING} -k others_have'),
-    Mutant('a pipe is a key', 'run/release/signing.py', '    if not stat.S_ISREG(status.st_mode):\n', '    if False:\n', f'{SIGNING} -k others_have'),
-    Mutant('the page takes an epsilon that promises nothing', 'run/page/steps/protection.py', '        raise RequestError(nothing)\n', '        pass\n', 'tests/run/page/test_app.py -k promises_nothing'),
-    Mutant('the page takes any epsilon and delta', 'run/page/steps/protection.py', 'delta = advising.advised_delta(card, epsilon=epsilon, delta=delta)', 'delta = delta or advising.usual_delta(card)', 'tests/run/page/test_app.py -k refused_everywhere'),
-    Mutant('advice is given for a delta of one record and more', 'run/recommend/recommend.py', 'return checked_delta(usual_delta(card) if delta is None else delta, epsilon, card)', 'return usual_delta(card) if delta is None else delta', 'tests/run/page/test_app.py -k below_one_record'),
-    Mutant('advice is given for an epsilon below zero', 'run/recommend/recommend.py', '    if not epsilon >= LEAST:\n', '    if abs(epsilon) < LEAST:\n', 'tests/run/page/test_app.py -k promises_nothing'),
-    Mutant('what was measured is declared without being accepted', 'run/page/card_form.py', '        elif f"accept.{field.name}" in form:', '        elif True:', 'tests/run/page/test_card_form.py -k accepted'),
-    Mutant('measured values of columns are accepted unless the owner unticks them', 'run/page/templates/facts.html', 'name="accept.{{ at }}" value="1"{% if accepted %} checked{% endif %}>', 'name="accept.{{ at }}" value="1" checked>', 'tests/run/page/test_app.py -k way_to_the_facts'),
-    Mutant('measured values of a column are declared without being accepted', 'run/page/card_form.py', 'f"accept.column.{number}" in form and ', 'True and ', 'tests/run/page/test_card_form.py -k by_itself'),
-    Mutant('the page follows a link out of its folder', 'run/page/opened.py', ' or path.resolve().parent != self.folder.resolve()', '', 'tests/run/page/test_opened.py -k link'),
-    Mutant('the page shows any file of a run', 'run/page/app.py', 'name not in _SHOWN or ', '', 'tests/run/page/test_app.py -k no_sample'),
-    Mutant('the page shows the message of an error that nobody foresaw', 'run/page/app.py', 'f"Unexpected {type(error).__name__}.', 'f"Unexpected {type(error).__name__} {error}.', 'tests/run/page/test_app.py -k nobody_foresaw'),
-    Mutant('a run of the page ends with its terminal', 'run/page/jobs.py', 'start_new_session=True', 'start_new_session=False', 'tests/run/page/test_jobs.py -k alone'),
-    Mutant('the page starts two runs at once', 'run/page/jobs.py', 'pass_fds=(lock.fileno(),)', 'pass_fds=()', 'tests/run/page/test_jobs.py -k alone'),
-    Mutant('what a job of the page prints can be read by everyone', 'run/page/jobs.py', 'os.O_APPEND, 0o600)', 'os.O_APPEND, 0o644)', 'tests/run/page/test_jobs.py -k private'),
-    Mutant("a card of persons is read without --units", "data/card.py", "    if units is None and card.unit != \"record\":\n", "    if False:\n", "tests/data/test_card.py -k units_must_agree"),
-    Mutant("who names no units is told to protect records alone", "data/card.py", "nothing says which records belong to one. Give --units: {card.units_come}", "nothing says which records belong to one: set unit = 'record', or give --units: {card.units_come}", "tests/data/test_card.py -k never_offers"),
-    Mutant("a limit of a place binds no copy that the book has met", "privacy/budget_log.py", " or _whole(name) in bound)", ")", "tests/run/budget/test_budget.py -k elsewhere"),
-    Mutant("a limit of a folder does not bind its subfolder train", "privacy/budget_log.py", "    return place.removesuffix(\"/train\") or place\n", "    return place\n", "tests/run/budget/test_budget.py -k elsewhere"),
-    Mutant("a run goes on with settings that its ledger does not pin", "privacy/ledger.py", "if settings is not None and hashlib", "if False and hashlib", "tests/run/budget/test_budget.py -k other_settings"),
-    Mutant("an account book begins without a word", "privacy/budget_log.py", "                log.new = True\n", "", "tests/run/budget/test_budget.py -k book_that_begins"),
-    Mutant("an exception text quotes the class of a record", "data/class_names.py", "does not name the class of {unknown}.", "does not name the class of {unknown}: {source_names[1]}.", FORM),
-    Mutant("a release hands out whatever is called samples.png", "run/release/release.py", "plots.drawn_by(generator))", "(folder / SAMPLES).read_bytes())", "tests/run/release/test_verify.py -k drawn_anew"),
-    Mutant("a run goes on from the checkpoint of another", "run/training/checkpoint.py", "if ledger.hash_at(saved[\"ledger_lines\"]) != saved[\"ledger_hash\"]:", "if False:", "tests/run/budget/test_budget.py -k checkpoint_of_a"),
-    Mutant("a process writes on into a folder that was put in the place of its own", "privacy/ledger.py", "        if not same:\n            raise RunFolderError(", "        if False:\n            raise RunFolderError(", "tests/run/budget/test_budget.py -k moved_away"),
-    Mutant("a checkpoint is written wherever the folder's name leads", "run/training/checkpoint.py", "    ledger.check_place()\n", "", "tests/run/budget/test_budget.py -k moved_away"),
-    Mutant("an event with hardly any noise is put on the finest grid of a plan", "privacy/accounting/accountants.py", "return max(finest, math.fsum(width for _, width in parts) / most_cells)", "return max(finest, min(width for _, width in parts) / most_cells)", f"{ACCOUNTING} -k hardly_any_noise"),
-    Mutant("a place with a limit links no more than a name", "privacy/budget_log.py", "            places |= {_whole(entry.charge.place) for entry in entries} & limited\n", "", "tests/privacy/test_budget_log.py -k links_all"),
-    Mutant("a run that is entered later has unknown records", "run/budget/entry.py", "source_json[\"mark\"]", "\"\"", "tests/run/budget/test_budget.py -k book_was_lost"),
-    Mutant("a run without a session is entered at every resume", "run/budget/entry.py", "[f\"ended at {ledger.settled}\"]", "[new_word()]", "tests/run/budget/test_budget.py -k without_a_session"),
-    Mutant("a part of a simulation is charged beside the whole", "run/budget/entry.py", "if _in_a_run(folder.path.resolve()):", "if False:", "tests/run/budget/test_budget.py -k without_a_session"),
-    Mutant("discard believes settings that no ledger pins", "run/budget/budget.py", "== sha256(folder.file(CONFIG))", "is not None", "tests/run/budget/test_budget.py -k under_its_own_name"),
-    Mutant("what cannot be begun leaves its settings in the way", "run/training/reserve.py", "(isinstance(error, (BudgetLogError, OSError)) or not folder.begun)", "folder.begun", "tests/run/training/test_full_disk.py -k cannot_be_begun"),
-    Mutant("a run pays for what it has no room to keep", "run/training/checkpoint.py", "        if must and is_full(error):\n            raise\n", "", "tests/run/training/test_full_disk.py -k no_room_can_be_kept"),
-    Mutant("release --force deletes what no release has", "run/release/release.py", "    if foreign or CERTIFICATE not in listed:", "    if CERTIFICATE not in listed:", f"{VERIFY} -k leaves_nothing_beside"),
-    Mutant("a list of other files is taken for a release", "run/release/release.py", "    if foreign or CERTIFICATE not in listed:", "    if foreign and listed:", f"{VERIFY} -k nothing_but_a_release"),
-    Mutant("a release that a kill left aside stays there", "run/release/release.py", "    _clear_up(target)\n", "", f"{VERIFY} -k what_a_kill_left"),
-    Mutant("what another process is releasing is cleared up", "run/release/release.py", "if not locked or not _is_ours(left) or (left.suffix == \".old\" and left.with_suffix(\"\").exists()):", "if not _is_ours(left):", f"{VERIFY} -k what_a_kill_left"),
-    Mutant("a file whose name begins like one of a release is deleted with it", "run/release/release.py", "(path.name in expected or begun(path.name) in expected)", "path.name.startswith(expected)", f"{VERIFY} -k what_a_kill_left"),
-    Mutant("a limit that was lifted links what was read at its place", "privacy/budget_log.py", " if not math.isinf(limit.epsilon)}", "}", "tests/privacy/test_budget_log.py -k links_all"),
-    Mutant("the sum stands at the delta of a limit that was lifted", "run/budget/budget.py", "for limit in account.limits if not math.isinf(limit.epsilon)] or", "for limit in account.limits] or", "tests/run/budget/test_budget.py -k says_what_it_binds"),
-    Mutant("a folder of a name like that of a release that was begun is deleted", "run/release/release.py", " or not _is_ours(left) or", " or", f"{VERIFY} -k what_a_kill_left"),
-    Mutant("the user's own TensorBoard files go with the run", "run/storage/run_folder.py", "return bool(self.config().get(\"tensorboard\"))", "return True", "tests/run/budget/test_budget.py -k never_deleted"),
-    Mutant("what an editor keeps beside a file goes with the run", "files.py", "(.+)\\.[a-z0-9_]{8}\")", "(.+)\\..*\")", "tests/run/budget/test_budget.py -k never_deleted"),
-    Mutant("a copy without its sources gives up the run itself", "run/budget/budget.py", "        if entry is not None and _is_elsewhere(entry.charge.run, entry.charge.folder, folder):\n", "        if False:\n", "tests/run/budget/test_budget.py -k leaves_the_run_its_charge"),
-    Mutant("a kill between entering and giving up enters a run twice", "run/budget/budget.py", "log.add_run(charge, _discard_token(ledger))  #", "log.add_run(charge, \"\")  #", "tests/run/budget/test_budget.py -k no_book_knew"),
-    Mutant("a plan is entered without a word when a run is given up", "run/budget/budget.py", "return [*_discard_summary(folder, ledger, charge), *new]", "return _discard_summary(folder, ledger, charge)", "tests/run/budget/test_budget.py -k that_is_said"),
-    Mutant("a client answers for a folder that is no longer its own", "run/federated/client.py", "        self._run.ledger.check_place()\n", "", "tests/run/federated/test_federated.py -k was_moved"),
-    Mutant("a client that cannot save keeps its locks", "run/federated/client.py", "        finally:\n            self._open.close()\n", "        finally:\n            pass\n        self._open.close()\n", "tests/run/federated/test_federated.py -k was_moved"),
-    Mutant("a finished run is entered each time it is asked for", "run/budget/entry.py", "entry = open_log.resumable_entry(sessions, ledger.last_hash, ledger.settled)\n        if entry is None:\n            account = open_log.budget_of_run(charge)\n            _log_charge(open_log, account, charge, log)\n            try", "entry = None\n        if entry is None:\n            account = open_log.budget_of_run(charge)\n            _log_charge(open_log, account, charge, log)\n            try", "tests/run/budget/test_budget.py -k book_that_did_not_know"),
-    Mutant("a finished run that is entered later may be gone on with", "run/budget/entry.py", "            open_log.finish(entry, ledger.settled, infinite=bool(ledger.reasons))\n    folder", "            pass\n    folder", "tests/run/budget/test_budget.py -k book_that_did_not_know"),
-    Mutant("a finished run is entered by its name alone", "run/budget/entry.py", "        charge = next((entry.charge for entry in entries if charge.run and entry.charge.run == charge.run), charge)\n", "        pass\n", "tests/run/budget/test_budget.py -k book_that_did_not_know"),
-    Mutant("the demo deletes its run where it cannot put another", "run/cli/demo.py", "(not own or folder.shared)", "not own", "tests/run/budget/test_budget.py -k demo_has"),
-    Mutant("what is no part of a run is deleted with it", "run/storage/run_folder.py", "if path.name != LEDGER and self._is_ours(path.name)),", "if path.name not in (LEDGER, PRIVATE)),", "tests/run/budget/test_budget.py -k never_deleted"),
-    Mutant("an account book may lie in the private folder of another run", "run/budget/entry.py", "not own and (inside or _in_a_run(resolved / ACCOUNTS)):", "not own and inside:", "tests/run/budget/test_budget.py -k never_deleted"),
-    Mutant("a run that went on after it was copied is given up for nothing", "run/budget/budget.py", "        and last in (Path(entry.charge.folder) / LEDGER).read_bytes()\n", "", "tests/run/budget/test_budget.py -k went_on_after"),
-    Mutant("the run's own ledger shows that it is a copy", "run/budget/budget.py", "        and _is_elsewhere(run, entry.charge.folder, folder)\n        and last", "        and last", "tests/run/budget/test_budget.py -k went_on_after"),
-    Mutant("a kill while a run is given up charges it again", "run/budget/budget.py", "    if _is_discarded(ledger, log):\n        return True\n", "", "tests/run/budget/test_budget.py -k goes_on_after_a_kill"),
-    Mutant("a damaged run that no book knows is given up for nothing", "run/budget/budget.py", "        if not own_entries:\n", "        if False:\n", "tests/run/budget/test_budget.py -k given_up_for_nothing"),
-    Mutant("figures of one run are written beside another", "run/storage/run_folder.py", "            if certificate() != before:", "            if False:", "tests/run/budget/test_budget.py -k written_nowhere"),
-    Mutant("a ledger that is a hard link is written", "privacy/ledger.py", "if os.fstat(file.fileno()).st_nlink > 1:", "if False:", "tests/run/budget/test_budget.py -k second_name"),
-    Mutant("a run goes back to the book that it left", "run/training/resume.py", "    if accounts is not None:\n        folder.note_source", "    if False:\n        folder.note_source", "tests/run/budget/test_budget.py -k another_book"),
-    Mutant("a release that is being replaced is lost at Ctrl-C", "run/release/release.py", "        if old.is_dir() and not target.exists():", "        if False:", "tests/run/release/test_verify.py -k after_ctrl_c"),
-    Mutant("a federated client goes on with settings that its ledger does not pin", "run/federated/client.py", ", settings=self.folder.file(CONFIG)", "", "tests/run/federated/test_federated.py -k other_settings"),
-    Mutant("whoever gives a copy up gives the run up", "run/budget/budget.py", "if entry is not None and _is_elsewhere(run, entry.charge.folder, folder):", "if False:", "tests/run/budget/test_budget.py -k leaves_the_run"),
-    Mutant("a crash between ledger and book charges an ended run again", "run/budget/entry.py", "added again.\")\n            open_log.finish(entry, ledger.settled,", "added again.\")\n            open_log.finish(entry, ledger.last_hash,", "tests/run/budget/test_budget.py -k ended_run"),
-    Mutant("a folder beside the loader of a release is not looked into", "run/release/verify.py", "    return path.is_symlink() or any(", "    return path.is_symlink() and any(", "tests/run/release/test_verify.py -k beside_the_loader"),
-    Mutant("a run under another name of its folder is taken for a copy", "run/budget/budget.py", " and not original.path.samefile(folder.path)", " and str(original.path) != str(folder.path.absolute())", "tests/run/budget/test_budget.py -k leaves_the_run"),
-    Mutant("what Python runs may lie beside the loader of a release", "run/release/verify.py", "        elif _runs(path):\n", "        elif False:\n", "tests/run/release/test_verify.py -k beside_the_loader"),
-    Mutant("a release does not know of an attack whose figures went elsewhere", "run/storage/run_folder.py", "return self.file(ATTACKS).is_file() or any(", "return self.file(ATTACKS).is_file() and any(", "tests/run/release/test_release.py -k attacked_is_told"),
-    Mutant("a release quotes an audit that anyone can put there", "run/release/verify.py", "audit_statement = \"\" if is_release(folder.path) else audited(folder.path)", "audit_statement = audited(folder.path)", "tests/run/release/test_verify.py -k foreign_audit"),
-    Mutant("a limit of a place binds no run whose card names the data set", "privacy/budget_log.py", "places = [name for name in self.limits if charge.place and _whole(name) == _whole(charge.place)]", "places: list[str] = []", "tests/run/budget/test_budget.py -k limit_of_the_place"),
-    Mutant("the book forgets where records came from", "run/budget/entry.py", "        place=place,\n", "", "tests/run/budget/test_budget.py -k limit_of_the_place"),
-    Mutant("federated: the server's view is amplified by the draw that it knows", "privacy/accounting/federated.py", "draw=\"round_robin\",\n        critics=1,", "draw=\"secret\",\n        critics=config.get(\"critics\", 4),", f"{FEDERATED}::test_both_guarantees_stand_in_the_certificate_and_all_folders_verify"),
-    Mutant("federated: clients are numbered by the ids of units", "run/federated/simulate.py", "random.SystemRandom().sample(range(count), count)", "list(range(count))", f"{FEDERATED} -k which_client"),
-    Mutant("federated: a simulation that goes on deals anew", "run/federated/simulate.py", "answers_delta, _stored_places(folder, card))", "answers_delta, random_unit_order(card.declared_size))", f"{FEDERATED} -k which_client"),
-    Mutant("federated: verify takes any number of answers", "run/release/verify.py", "federated.granted(settings) == settings", "settings[\"federated\"][\"answers\"] == settings", f"{FEDERATED} -k answers_of_clients"),
-    Mutant("federated: a client grants what the draw asks on average", "privacy/accounting/federated.py", "clients * law.sf(middle) <= CHANCE", "law.sf(middle) <= 0.5", f"{FEDERATED}::test_a_client_grants_what_the_draw_may_ask"),
-    Mutant("federated: the chance of a refusal is that of one client, not of all", "privacy/accounting/federated.py", "clients * law.sf(middle) <= CHANCE", "law.sf(middle) <= CHANCE", f"{FEDERATED}::test_a_client_grants_what_the_draw_may_ask"),
-    Mutant("federated: against the server one answer is counted", "privacy/accounting/federated.py", "steps=answers,", "steps=1,", f"{FEDERATED}::test_both_guarantees_stand_in_the_certificate_and_all_folders_verify"),
-    Mutant("federated: the certificate is silent about the server", "privacy/certificate/statements.py", "second = federated.statement(settings) if \"federated\" in settings else \"\"", "second = \"\"", f"{FEDERATED}::test_both_guarantees_stand_in_the_certificate_and_all_folders_verify"),
-    Mutant("federated: a client does not look at what its ledger has left", "run/federated/client.py", "if len(request.to_answer) > self._panel.left:", "if False:", f"{FEDERATED}::test_a_client_refuses_rounds_beyond_its_ledger_whatever_the_server_says"),
-    Mutant("federated: a client takes richer terms in the middle of a run", "run/federated/client.py", "elif terms != self._terms:", "elif False:", f"{FEDERATED}::test_a_client_refuses_rounds_beyond_its_ledger_whatever_the_server_says"),
-    Mutant("federated: a client's budget is no limit", "run/federated/client.py", "budget=self.epsilon, delta", "budget=float(\"inf\"), delta", f"{FEDERATED}::test_a_client_refuses_terms_that_cost_more_than_it_gives"),
-    Mutant("federated: a client reads its records before it has reserved", "run/federated/client.py", "        ledger.reserve(job.plan)\n        run, facts = self._loaded(job, ledger, rng)\n", "        run, facts = self._loaded(job, ledger, rng)\n        ledger.reserve(job.plan)\n", f"{FEDERATED}::test_a_client_refuses_terms_that_cost_more_than_it_gives"),
-    Mutant("federated: a refusal names the kind of error", "run/federated/client.py", "                reason_text = REFUSED\n", "                reason_text = f\"{type(error).__name__}; {REFUSED}\"\n", f"{FEDERATED} -k wrong_with_the_records"),
-    Mutant("federated: an error of a library ends the client", "run/federated/client.py", "            except Exception as error:  # all others alike", "            except GossamerError as error:  # all others alike", f"{FEDERATED} -k wrong_with_the_records"),
-    Mutant("federated: a client's log has the message of any error", "run/federated/client.py", "str(error) if isinstance(error, GossamerError) else withheld(error)", "str(error)", f"{FEDERATED} -k wrong_with_the_records"),
-    Mutant("federated: the start of terms is checked after the records", "run/federated/client.py", "        like = networks(self._training.state).state_dict()\n        start = read_weights(content, like, \"start\") if \"start\" in content else None\n        with ExitStack() as stack:\n            stack.enter_context(self.folder.locked())\n            begin = self._go_on if self.folder.begun else self._start\n            self._run, saved = begin(terms, job, run.rng, stack)\n", "        with ExitStack() as stack:\n            stack.enter_context(self.folder.locked())\n            begin = self._go_on if self.folder.begun else self._start\n            self._run, saved = begin(terms, job, run.rng, stack)\n            like = networks(self._training.state).state_dict()\n            start = read_weights(content, like, \"start\") if \"start\" in content else None\n", f"{FEDERATED} -k before_records_and_budget"),
-    Mutant("federated: the server's seed fixes the noise of its clients", "run/federated/client.py", "    rng: Callable[[int], Rng] = Rng\n", "    rng: Callable[[int], Rng] = lambda seed: Rng(seed, noise_seed=seed)\n", f"{FEDERATED}::test_the_noise_of_a_client_does_not_follow_from_the_seed_that_the_server_chose"),
-    Mutant("federated: rows leave a client around its mechanism", "run/federated/client.py", "rows = [self._panel.release(fakes) for fakes in request.to_answer]", "rows = [(self._panel.release(fakes), self._panel._critics._Confined__held.gradients([0], fakes.images[None], fakes.labels[None])[0])[1] for fakes in request.to_answer]", f"{FEDERATED}::test_records_reach_a_message_only_through_the_mechanism"),
-    Mutant("federated: a client takes another card than it was given", "run/federated/client.py", "if server_card != self.card:", "if False:", f"{FEDERATED}::test_a_client_refuses_other_terms"),
-    Mutant("federated: the public seed draws the clients", "run/federated/panel.py", "self.run.rng.integers(config.answers, len(names))", "__import__(\"torch\").randint(len(names), (config.answers,), generator=self.run.rng.public(\"draw\")).tolist()", f"{FEDERATED}::test_one_machine_gives_what_the_central_loop_gives"),
-    Mutant("federated: all answers of a step share one draw", "run/federated/panel.py", "drawn = [names[i] for i in self.run.rng.integers(config.answers, len(names))]", "drawn = [names[i] for i in self.run.rng.integers(1, len(names))] * config.answers", f"{FEDERATED}::test_one_machine_gives_what_the_central_loop_gives"),
-    Mutant("federated: a lost answer is zeros without noise", "run/federated/panel.py", "            self.run.rng.add_gaussian_(noise, config.noise_multiplier * 2 * config.max_norm)\n", "            del noise\n", f"{FEDERATED}::test_a_lost_answer_loses_its_round_alone"),
-    Mutant("federated: the noise of a lost answer is half as wide", "run/federated/panel.py", "(noise, config.noise_multiplier * 2 * config.max_norm)", "(noise, config.noise_multiplier * config.max_norm)", f"{FEDERATED}::test_a_lost_answer_loses_its_round_alone"),
-    Mutant("federated: noise replaces one of two lost answers", "run/federated/panel.py", "for i in sorted(lost):", "for i in sorted(lost)[:1]:", f"{FEDERATED}::test_a_lost_answer_loses_its_round_alone"),
-    Mutant("federated: clients train by lot", "run/federated/panel.py", "first = (config.steps - self.left) * config.visits", "first = int(self.run.rng.integers(1, len(everybody))[0])", f"{FEDERATED}::test_one_machine_gives_what_the_central_loop_gives"),
-    Mutant("federated: clients are drawn among fewer than were charged for", "run/federated/panel.py", "if len(reachable) >= self.run.config.critics:", "if reachable:", f"{FEDERATED}::test_a_client_that_does_not_agree_takes_no_part"),
-    Mutant("federated: the server draws without paying", "run/federated/panel.py", "        for _ in range(config.answers):\n            self.ledger.charge(self._event)\n", "", f"{FEDERATED}::test_an_answer_is_charged_on_both_sides_before_it_is_asked"),
-    Mutant("federated: rows that are not finite are taken", "run/federated/messages.py", "if not bool(torch.isfinite(rows).all()):", "if False:", f"{FEDERATED}::test_a_malicious_client_is_named_and_shut_out"),
-    Mutant("federated: rows of any length are taken", "run/federated/messages.py", "if len(rows) and float(", "if False and float(", f"{FEDERATED}::test_a_malicious_client_is_named_and_shut_out"),
-    Mutant("federated: a client may claim another noise than the terms say", "run/federated/panel.py", "if noise != self.run.config.noise_multiplier:", "if False:", f"{FEDERATED}::test_a_client_that_does_not_agree_takes_no_part"),
-    Mutant("federated: a client that grants too little is drawn all the same", "run/federated/panel.py", "elif answers < self.terms[\"answers\"]:", "elif False:", f"{FEDERATED}::test_a_client_that_does_not_agree_takes_no_part"),
-    Mutant("federated: a reply counts for the client that it names", "run/federated/grid.py", "replies += [(missing.pop(reply.metadata.reply_to_message_id), reply) for reply in new]", "replies += [(missing.pop(reply.metadata.reply_to_message_id), reply) for reply in new if reply.metadata.src_node_id > 1]", f"{FEDERATED} -k belongs_to_the_client"),
-    Mutant("federated: the ids of messages can be guessed", "run/federated/messages.py", "group_id=uuid.uuid4().hex", "group_id=\"\"", f"{FEDERATED} -k cannot_be_guessed"),
-    Mutant("federated: a site may take part under two names", "run/federated/panel.py", "{**self.terms, \"client\": name}", "self.terms", f"{FEDERATED} -k names_each_client"),
-    Mutant("federated: an error of the transport counts as a refusal", "run/federated/panel.py", "            if refused(answer):", "            if True:", f"{FEDERATED} -k no_refusal"),
-    Mutant("federated: a service goes on with fresh first weights", "run/federated/client.py", " and checkpoint.saved_position(self.folder.private):", ":", f"{SERVICE} -k first_checkpoint"),
-    Mutant("federated: SuperNodes without a name take part", "run/federated/flower.py", "return {self._names[node.public_key]: node.node_id for node in nodes if node.public_key in self._names}", "return {self._names.get(node.public_key, str(node.node_id)): node.node_id for node in nodes}", f"{FLOWER} -k counts_once"),
-    Mutant("federated: a site has two keys", "run/federated/flower.py", "if pem in names or name in names.values():", "if pem in names:", f"{FLOWER} -k wrong_list"),
-    Mutant("federated: a key has two names", "run/federated/flower.py", "if pem in names or name in names.values():", "if name in names.values():", f"{FLOWER} -k wrong_list"),
-    Mutant("federated: there are more sites than the card declares", "run/federated/flower.py", "    if len(names) > most:", "    if False:", f"{FLOWER} -k wrong_list"),
-    Mutant("federated: a socket in a folder that others write to", "run/federated/service.py", " or found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):", ":", f"{SERVICE} -k unsafe_place"),
-    Mutant("federated: a socket in the folder of another user", "run/federated/service.py", "found.st_uid != os.geteuid() or ", "", f"{SERVICE} -k another_user"),
-    Mutant("federated: every user may connect", "run/federated/service.py", "            path.chmod(0o600)\n", "            path.chmod(0o666)\n", f"{SERVICE} -k sigterm"),
-    Mutant("federated: a file in place of a socket is deleted", "run/federated/service.py", "    if path.is_socket():", "    if True:", f"{SERVICE} -k unsafe_place"),
-    Mutant("federated: a message may have any length", "run/federated/service.py", "            if length > LARGEST:", "            if False:", f"{SERVICE} -k too_long"),
-    Mutant("federated: bytes that are no message end the service", "run/federated/service.py", "    except Exception as error:  # bytes that are no message", "    except OSError as error:  # bytes that are no message", f"{SERVICE} -k no_message"),
-    Mutant("federated: other users read the new files of a site", "run/federated/service.py", "    mask = os.umask(0o077)\n", "    mask = os.umask(0o022)\n", f"{SERVICE} -k sigterm"),
-    Mutant("federated: other users enter the run folder of a site", "run/federated/service.py", "            folder.path.chmod(0o700)\n", "            folder.path.chmod(0o755)\n", f"{SERVICE} -k supernode"),
-    Mutant("federated: a run protects records, whatever a client has", "run/federated/server.py", "if card.unit == \"record\":", "if False:", f"{FEDERATED}::test_a_federated_run_needs_a_unit_and_a_secret_draw"),
-    Mutant("federated: a resume trains a server's run as a central one", "run/training/resume.py", "if \"federated\" in config_json:", "if False:", f"{FEDERATED}::test_the_server_goes_on_where_its_ledger_is"),
-    Mutant("federated: servers without records share one account", "data/fingerprint.py", "    if not len(record_digests):\n        return \"\"\n", "    if False:\n        return \"\"\n", f"{FEDERATED}::test_two_servers_without_records_are_not_taken_for_one_data_set"),
-    Mutant("federated: a finished server that is resumed trains again", "run/federated/server.py", "        if folder.finished:\n            return _serve_again", "        if False:\n            return _serve_again", f"{FEDERATED}::test_a_finished_simulation_that_is_resumed_is_left_as_it_is"),
-    Mutant("federated: who has the generator is forgotten", "run/federated/server.py", "    return set(json.loads(file.read_text())) if file.exists() else set()", "    return set()", f"{FEDERATED}::test_a_finished_simulation_that_is_resumed_is_left_as_it_is"),
-    Mutant("federated: clients begin on fresh weights, whatever the server has", "run/federated/panel.py", "terms_record({**self.terms, \"client\": name}, self.start)", "terms_record({**self.terms, \"client\": name})", f"{FEDERATED}::test_clients_begin_on_the_servers_public_records"),
-    Mutant("federated: a server goes on with other public records", "run/federated/server.py", "if public_data.facts.public != config_json[\"public\"]:", "if False:", f"{FEDERATED}::test_a_server_goes_on_with_the_public_records_that_it_began_with"),
-    Mutant("federated: the certificate says that public records were held against the private ones", "privacy/certificate/statements.py", "if \"federated\" in settings:\n            seen", "if False:\n            seen", f"{FEDERATED}::test_clients_begin_on_the_servers_public_records"),
-    Mutant('plug-ins: verify takes any list of plug-ins for that of the settings', 'run/release/verify.py', '(named == plugins_of(job), "its plugins', '(True, "its plugins', f"{PLUGIN_FORGERIES} -k all_else_follows"),
-    Mutant('plug-ins: a file may name code that is imported', 'plugins.py', '    if ":" in name:\n        raise RequestError(', '    if ":" in name:\n        return load(kind, allow(name))\n    if False:\n        raise RequestError(', f"{PLUGIN_FORGERIES} -k is_not_imported"),
-    Mutant('plug-ins: a plug-in takes the name of a method of Gossamer', 'methods/registry.py', '        if name in self._own:\n            return self._own[name]\n', '        if name in self._own and name not in plugins.names("method"):\n            return self._own[name]\n', f"{MISBEHAVING} -k take_the_name"),
-    Mutant("plug-ins: a file of the user's takes the name of a method without a word", 'methods/registry.py', '        if name in self._own:\n            raise RequestError(f"{name!r} is a method of Gossamer. A plug-in needs another name.")\n        _ = self[name]', '        _ = self[name]', f"{MISBEHAVING} -k take_the_name"),
-    Mutant('plug-ins: resume takes another source', 'run/training/resume.py', 'changed_plugins(plugins_of(job), begun_with, "source", "weights")', 'changed_plugins(plugins_of(job), begun_with, "weights")', f"{PLUGIN} -k another_version"),
-    Mutant('plug-ins: the statement is silent on a method that was not reviewed', 'privacy/certificate/statements.py', '    for entry in _plugins(settings, "method"):\n        second +=', '    for entry in ():\n        second +=', f"{PLUGIN_FORGERIES} -k first_paragraph"),
-    Mutant('plug-ins: verify is silent on a method that was not reviewed', 'run/release/verify.py', '        notes += _plugin_notes(checked.settings or {})\n', '', f"{PLUGIN} -k whole_way"),
-    Mutant('plug-ins: a release may have a loader for a method that Gossamer does not have', 'run/release/verify.py', 'if loads and METHODS.is_plugin(certificate.method):', 'if False:', f"{PLUGIN_FORGERIES} -k loader"),
-    Mutant('plug-ins: a fact in the certificate may have a line of its own', 'plugins.py', 'text == one_line(text) for text', 'True for text', f"{PLUGIN_FORGERIES} -k all_else_follows"),
-    Mutant('plug-ins: a missing package reads like a fault of the folder', 'run/release/verify.py', '    if not_installed and not problems:\n        raise RunFolderError(not_installed)\n', '    if not_installed:\n        problems.append(not_installed)\n', f"{PLUGIN} -k without_the_package"),
-    Mutant('plug-ins: a run that cannot be sampled is refused when its budget is used', 'run/training/fit.py', '        if METHODS.is_plugin(job.method.name):\n            try_out(job, state)\n', '', f"{MISBEHAVING} -k before_it_uses"),
-    Mutant("plug-ins: an error with a record in it leaves Confined", "privacy/confined.py", "isinstance(error, GossamerError) and raised_by_gossamer(error)", "isinstance(error, GossamerError)", f"{MISBEHAVING} -k says_no_more"),
-    Mutant('plug-ins: pixels that are no numbers are samples', 'methods/method.py', 'return "" if bool(images.isfinite().all())', 'return "" if True', f"{MISBEHAVING} -k pixels"),
-    Mutant('plug-ins: two packages share a name', 'plugins.py', 'if packages := _clashes(kind).get(name):', 'if packages := "":', f"{MISBEHAVING} -k two_packages"),
-    Mutant('testing: deaf mechanisms hear', 'testing/trial_run.py', 'return torch.zeros_like(ask(self, held, query))', 'return ask(self, held, query)', "tests/fixtures/plugin_package/tests/test_class_means.py"),
-    Mutant("a move is measured by one of two noises", "privacy/mechanisms/moves.py", "torch.hypot(out, torch.full_like(out, std))", "torch.full_like(out, std)", MOVES),
-    Mutant("several answers are allowed what one is", "privacy/mechanisms/moves.py", "math.hypot(*map(allowed, event.events))", "max(map(allowed, event.events))", MOVES),
-    Mutant("an answer that another charge covers is allowed a move of its own", "privacy/mechanisms/moves.py", "        return 0.0\n", "        return 1.0\n", MOVES),
-    Mutant("a number without noise may move", "privacy/mechanisms/moves.py", "there = difference != 0", "there = (difference != 0) & (each > 0)", MOVES),
-    Mutant("reading off the noise ends a pass of the round robin", "privacy/mechanisms/moves.py", "stated = copy.copy(mechanism)", "stated = mechanism", MOVES),
-    Mutant("testing: a unit may move an answer a thousand times too far", "testing/checks.py", "assert worst.ratio <= 1 + ROUNDING, (", "assert worst.ratio <= 1_000, (", SENSITIVE),
-    Mutant("testing: the bound stays where no gradient reaches it", "testing/checks.py", "= 1e-3 * settings.get(", "= 1.0 * settings.get(", SENSITIVE),
-    Mutant("testing: a person has one record in the check of moves", "testing/checks.py", "extremes(N, card, several=several)", "extremes(N, card)", SENSITIVE),
-    Mutant("testing: the unit that leaves is still there", "testing/neighbours.py", "records.take(np.delete(np.arange(population), unit))", "records", SENSITIVE),
-    Mutant("testing: the second run has its own noisy answers", "testing/neighbours.py", "        if played is None:\n", "        if True:\n", f"{SENSITIVE} -k second_run"),
-    Mutant("testing: coins of those behind a unit that leaves are shifted", "testing/neighbours.py", "np.flatnonzero(coins[self._kept])", "np.flatnonzero(coins[: len(self._kept)])", f"{NEIGHBOURING} -k teacher"),
-    Mutant("testing: the unit that leaves may never be sampled", "testing/neighbours.py", "        coins[self._always] = True\n", "", SENSITIVE),
-    Mutant("testing: choices that cannot be held fixed pass", "testing/neighbours.py", "assert not choices.loose, f", "assert True, f", SENSITIVE),
-    Mutant("testing: a record's choices depend on the number of records", "testing/neighbours.py", "        row: Tensor = func(size[1:], **given)\n        return row.expand(size).clone()\n", "        made: Tensor = func(size, **given)\n        return made\n", SENSITIVE),
-    Mutant("testing: pieces of a batch have choices that follow from their number", "testing/neighbours.py", "        if self._inside is None:\n            self._asked[kind] += 1\n", "        self._asked[kind] += 1\n", SENSITIVE),
-    Mutant("testing: answers of one pass count one by one", "testing/neighbours.py", "charges.append((charged, math.hypot(before, far)))", "charges.append((charged, max(before, far)))", f"{SENSITIVE} -k under_one_charge"),
-    Mutant("votes: distances in single precision", "methods/common/votes.py", "distances = there.square().sum(1) - 2 * where[chunk] @ there.T  #", "distances = there.float().square().sum(1) - 2 * where[chunk].float() @ there.T.float()  #", f"{VOTES} -k nearest_of_two"),
-    Mutant("weights whose squares add up to 1.01 pass", "privacy/mechanisms/gaussian.py", "sum(w * w for w in weights) > 1 + 1e-9", "sum(w * w for w in weights) > 1.01", MECHANISMS),
-    Mutant("codes of latents are computed a batch at once", "methods/moments/latents.py", "        for i, row in enumerate(latents.split(1), start=lo):\n            codes[i] = latent.wide_code(row)[0].cpu().numpy()\n", "        codes[lo : lo + step] = latent.wide_code(latents).cpu().numpy()\n", f"{LATENTS} -k by_itself"),
-    Mutant("the classifier of labels samples at twice its rate, so it asks nothing", "methods/common/softmax_regression.py", "sampling_rate=descent.rate(run.card)", "sampling_rate=min(1.0, 2 * descent.rate(run.card))", f"{NEIGHBOURING} -k letters"),
-    Mutant("the records of a person are clipped one by one in moments", "methods/common/bounded_sum.py", "single, several = by_unit(records)", "single, several = records, []", f"{NEIGHBOURING} -k moments"),
-    Mutant("the quantile's bound is that of one group", "privacy/mechanisms/quantiles.py", "return math.sqrt(self.dimension) / 2", "return 0.5", f"{NEIGHBOURING} -k quantiles"),
-    Mutant("GS-WGAN deals records to critics by position", "methods/gs_wgan/loop.py", "run.rng.common_integers(units, config.critics) if", "np.arange(units) % config.critics if", f"{NEIGHBOURING} -k round"),
-    Mutant("DP-WGAN pairs a record with the fake of another", "methods/dp_wgan/loop.py", "fake = 2 * G(latents, labels) - 1", "fake = (2 * G(latents, labels) - 1).flip(0) + real.mean(0)", f"{NEIGHBOURING} -k wgan"),
-    Mutant("DP diffusion's codes are seen from the mean of the batch", "methods/dp_diffusion/loop.py", "return self(denoiser, self.net.code(images), labels)", "codes = self.net.code(images)\n        return self(denoiser, codes - codes.mean(0), labels)", f"{NEIGHBOURING} -k diffusion"),
-    Mutant("PriVAE's codes take their noise from the record before", "methods/privae/objective.py", "    z = mean + scale * noise\n", "    z = mean.roll(1, 0) + scale * noise\n", f"{NEIGHBOURING} -k privae"),
-    Mutant("PriVAE's micro baseline fails for a person with several records", "methods/privae/objective.py", "        records = dataclasses.replace(records, units=None)  # clipped one by one, whoever they are of\n", "", f"{NEIGHBOURING} -k micro"),
-    Mutant("rows of a person count in full up to the bound and no further", "methods/marginals/counts.py", "np.minimum(GRID, GRID * max_rows // counts)", "np.minimum(GRID, GRID * max_rows // np.maximum(1, counts // 2))", f"{NEIGHBOURING} -k marginals"),
-    Mutant("a method trains on records of the other kind", "methods/method.py", "        if card.kind != self.takes:", "        if False:", f"{WAY}::test_a_card_of_the_other_kind_is_refused_by_every_method"),
-    Mutant("the certificate of a table is silent on what is clipped", "privacy/certificate/statements.py", "; {_OUTSIDE[column['outside']]}", "", f"{WAY}::test_sentences_of_the_certificate"),
-    Mutant("the certificate of a table says that a person's rows are sampled together", "methods/marginals/__init__.py", "    def bounds_units(self, card: Any) -> str:", "    def _(self, card: Any) -> str:", f"{WAY}::test_sentences_of_the_certificate"),
-    Mutant("a table has no identity for the budget log and resume", "run/storage/data_sources.py", "identity=identify_table(table)", "identity=identify_table(table[:0])", f"{WAY}::test_a_run_is_not_resumed_on_other_rows"),
-    Mutant("a copy of a table is another data set under another card", "data/tables/identity.py", "table.mark or mark(", "mark(", f"{WAY}::test_a_copy_at_another_place_with_another_card_adds_up"),
-    Mutant("the mark of a table is of the columns that its card declares", "data/tables/read.py", "raw_rows.add(block)", "raw_rows.add([columns[at] for at in wanted])", "tests/data/tables/test_table_split.py::test_a_copy_has_the_mark_of_the_rows_whatever_its_form_and_its_card"),
-    Mutant("pieces of a stream of rows repeat their values", "methods/synthesizer.py", "np.arange(start, start + len(images))", "np.arange(len(images))", f"{WAY}::test_pieces_of_a_stream_are_the_samples"),
-    Mutant("a first line of numbers is taken for names", "data/tables/csv_rows.py", "    if found := [at for at, name in enumerate(names, 1) if _is_value(name)]:\n", "    if found := []:\n", FIRST_LINE),
-    Mutant("a first line of dates is taken for names", "data/tables/csv_rows.py", "_is_number(text) or _is_date(text)", "_is_number(text)", FIRST_LINE),
-    Mutant("a first line of texts is taken for names", "data/tables/csv_rows.py", "if at + 1 not in found and _has(column, known[at])", "if False", FIRST_LINE),
-    Mutant("one name that is a value is always let pass", "data/tables/csv_rows.py", "at_most = int(any(map(_of_values, words)))", "at_most = 1", FIRST_LINE),
-    Mutant("a missing value above numbers makes a line of names", "data/tables/csv_rows.py", "if names[at].casefold() not in MISSING_WORDS)", "if True)", FIRST_LINE),
-    Mutant("the message on a first line quotes it", "data/tables/csv_rows.py", "_refused(where, \"numbers or dates\", found, remedy)", "_refused(where, \"numbers or dates\", [*names], remedy)", FIRST_LINE),
-    Mutant("tables in memory may have a row as names", "data/tables/read.py", "        self.remedy = READ_AGAIN\n", "        self.remedy = \"\"\n", FIRST_LINE),
-    Mutant("a card is drafted from a file without names whatever its names are", "data/tables/draft.py", "where=where, header=header)", "where=where, header=header or True)", FIRST_LINE),
-    Mutant("the first person of a file without names is lost", "data/tables/csv_rows.py", "                if self._header:\n                    next(reader)\n", "                next(reader)\n", FIRST_LINE),
-    Mutant("a record decides the delimiter of a file without names", "data/tables/csv_rows.py", "(_DELIMITERS if header else _of_rows(path, decimal))", "_DELIMITERS", FIRST_LINE),
-    Mutant("parts of a file without names have none either", "data/tables/split.py", "            writers[-1].writerow(rows.names)\n", "", FIRST_LINE),
-    Mutant("a card without names names its columns", "data/tables/card.py", "if self.header is False and not is_numbered(names):", "if False:", FIRST_LINE),
-    Mutant("others can read a draft", "files.py", "            os.fchmod(file.fileno(), 0o600)\n            file.truncate(0)\n", "            file.truncate(0)\n", "tests/run/cli/test_card_sizes.py -k private_file"),
-    Mutant("a shorter card leaves the end of the one before", "files.py", "            file.truncate(0)\n", "", "tests/data/test_card.py -k owner_alone"),
-    Mutant("the command writes a draft for all", "run/cli/commands/card.py", "    write_private(out, text)\n", "    out.write_text(text, encoding=\"utf-8\")\n", "tests/run/cli/test_card_sizes.py -k private_file"),
-    Mutant("others can read a saved draft of a table", "data/tables/card.py", "        write_private(Path(path), self.text)\n", "        Path(path).write_text(self.text)\n", f"{WAY} -k frame_or_a_dict"),
-    Mutant("a draft of a table is taken for a card", "data/tables/card.py", "        if waiting := self.measured:\n", "        if waiting := ():\n", f"{WAY} -k frame_or_a_dict"),
-    Mutant("the draft of a table shows what it has measured", "data/tables/card.py", "to declare: {waiting})\"", "to declare: {self.facts})\"", f"{WAY} -k frame_or_a_dict"),
-    Mutant("a message quotes the text of a card", "data/card.py", "        if any(sign in str(path) for sign in \"\\n=\"):\n", "        if False:\n", "tests/data/test_card.py -k no_path"),
-    Mutant("a message quotes a key of a card that is no TOML", "data/card.py", "{f', {place[0]}' if place else ''}", "{error}{place}", "tests/data/test_card.py -k by_its_line"),
-    Mutant("a mapping that does not fit is quoted", "data/tables/generated.py", "and no other: {len(wrong)} differ", "and no other: {wrong} differ", f"{TABLES}_table_generated.py"),
-    Mutant("a failure inside tells its kind", "errors.py", "    place = f\"error in {frame.name}", "    place = f\"{type(error).__name__} in {frame.name}", CONFINED),
-    Mutant("a picture that cannot be read tells why", "data/readers/image_files.py", "        except Exception:  # what decoders raise on damaged files is open-ended, and may tell what is in them\n            raise DataError(f\"{where}: this", "        except Exception as error:\n            raise DataError(f\"{where}: {type(error).__name__}: this", PROBLEMS),
-    Mutant("a closed terminal ends a run", "run/training/signals.py", ", *([] if HANGUP is None else [HANGUP]))", ")", SIGNALS),
-    Mutant("nohup is overruled", "run/training/signals.py", "if signum != HANGUP or not _ignored(signum)]", "]", SIGNALS),
-    Mutant("the second SIGHUP of a closed terminal ends a run at once", "run/training/signals.py", "if stop.requested and signum != HANGUP:", "if stop.requested:", SIGNALS),
-    Mutant("a run ends as its terminal cannot be written", "run/training/progress.py", "            if is_full(error):\n                raise\n            self._closed", "            raise\n            self._closed", "tests/run/training/test_progress.py -k was_closed"),
-    Mutant("a full disk under the progress is passed over", "run/training/progress.py", "            if is_full(error):\n                raise\n            self._closed", "            self._closed", "tests/run/training/test_progress.py -k was_closed"),
-    Mutant("a broken pipe ends the process before the run is saved", "run/training/progress.py", "self._console = _Screen(file=", "self._console = Console(file=", "tests/run/training/test_progress.py -k was_closed"),
-    Mutant("the page dies with its terminal", "run/page/server.py", "    stop_at_hangup(server.handle_exit)\n", "", "tests/run/page/test_server.py -k closed_terminal"),
-    Mutant("federated: a server's batches are boundless", "run/federated/client.py", "[name for name, (size, limit) in asked.items() if size > limit]", "[]", f"{FEDERATED} -k ask_for_too_much"),
-    Mutant("federated: a server's networks are boundless", "run/federated/client.py", "for net in nets for value in net.state_dict().values()) > LARGEST:", "for net in nets for value in net.state_dict().values()) < 0:", f"{FEDERATED} -k ask_for_too_much"),
-    Mutant("federated: terms are bounded for one answer of a round", "run/federated/client.py", "max(config.batch_size * at_once, config.critic_batch_size), LARGEST)", "max(config.batch_size, config.critic_batch_size), LARGEST)", f"{FEDERATED} -k ask_for_too_much"),
-    Mutant("federated: a server's warm start has no end", "run/federated/client.py", "(visit * config.warm_steps, _WARM_START)", "(visit, _WARM_START)", f"{FEDERATED} -k ask_for_too_much"),
-    Mutant("federated: a round may ask for any number of answers", "run/federated/client.py", "numbers = [config.get(\"answers\"), *(", "numbers = [*(", f"{FEDERATED} -k ask_for_too_much"),
-    Mutant("federated: a server's numbers have any length", "run/federated/client.py", "type(number) is not int or number.bit_length() > _BITS", "type(number) is not int", f"{FEDERATED} -k ask_for_too_much"),
-    Mutant("three items show whether a transform is random", "data/readers/in_memory.py", "_AGAIN = 132\n", "_AGAIN = 3\n", f"{IN_MEMORY} -k one_reading_in_ten"),
-    Mutant("symmetric pictures show whether a transform is random", "data/readers/in_memory.py", "        counted += not _is_symmetric(one)\n", "        counted += 1\n", f"{IN_MEMORY} -k one_reading_in_ten"),
-    Mutant("the first items alone show whether a transform is random", "data/readers/in_memory.py", "at = number * step % count", "at = number % count", f"{IN_MEMORY} -k little_more_often"),
-    Mutant("a dict of arrays is read item by item", "data/readers/in_memory.py", "if isinstance(data, Mapping) and 0 not in data and", "if False and", f"{IN_MEMORY} -k one_paragraph"),
-    Mutant("the page reads a row as names whatever was answered", "run/page/steps/data.py", ", *labels, *header]", ", *labels]", "tests/run/page/steps/test_data_step.py"),
-    Mutant("the release of a table may have another number of rows", "run/release/verify.py", "samples = contents.count_samples(folder, certificate)", "samples = 3", f"{WAY}::test_rows_of_a_release_are_counted"),
-    Mutant("the release of pictures may hold a table", "run/release/verify.py", "if (foreign := SAMPLE_SET if table else TABLE_SET) in listed:", "if (foreign := '') in listed:", f"{WAY}::test_rows_of_a_release_are_counted"),
-)  # fmt: skip
+def _is_file(word: str) -> bool:
+    return re.search(r"\.py(::|$)", word) is not None and not word.startswith("tests/")
 
 
-def plant(mutant: Mutant, folder: Path) -> Path:
+def read_mutants() -> list[Mutant]:
+    """All of them, from the files beside the tests.
+
+    Raises:
+        SystemExit: if two have one name, or an entry has other keys.
+    """
+    mutants: dict[str, Mutant] = {}
+    for file in sorted((ROOT / "tests").rglob("mutants.toml")):
+        for name, entry in tomllib.loads(file.read_text(encoding="utf-8")).items():
+            if name in mutants or set(entry) != {"in", "find", "put", "tests"}:
+                raise SystemExit(f"{file.relative_to(ROOT)}: {name!r} is there twice, or is not: in, find, put, tests")
+            mutants[name] = Mutant(name, entry["in"], entry["find"], entry["put"], entry["tests"], file)
+    return list(mutants.values())
+
+
+def chosen(word: str) -> list[Mutant]:
+    """Those whose name, place or file holds a word."""
+    texts = ((each, f"{each.name} {each.place} {each.file.relative_to(ROOT)}") for each in read_mutants())
+    return [each for each, text in texts if word.lower() in text.lower()]
+
+
+# --- check and mend -------------------------------------------------------------------------------------------------
+
+
+def problems(mutants: Sequence[Mutant], source: Source) -> dict[str, str]:
+    """By name, what is wrong with those that cannot be made or whose tests are not there."""
+    found = {}
+    for each in mutants:
+        try:
+            path, text = each.planted(source)
+        except PatternError as error:
+            advice = _advice(each, source)
+            found[each.name] = f"{error}\n    {advice}" if advice else str(error)
+            continue
+        if text == (ROOT / path).read_text(encoding="utf-8"):
+            found[each.name] = f"it changes nothing in {each.place}"
+        elif missing := missing_tests(each):
+            found[each.name] = missing
+    return found
+
+
+def _advice(mutant: Mutant, source: Source) -> str:
+    try:
+        return source.advice(mutant.place, *mutant.patterns)
+    except PatternError:
+        return ""
+
+
+def missing_tests(mutant: Mutant) -> str:
+    """What is wrong with the tests of a mutant: a file that is not there, or a name that no test in it has."""
+    words = iter(mutant.arguments)
+    files, parts = [], []
+    for word in words:
+        if word == "-k":
+            parts += re.findall(r"\w+", re.sub(r"\b(and|or|not)\b", "", next(words)))
+        else:
+            file, _, test = word.partition("::")
+            files.append(file)
+            parts += [part.split("[")[0] for part in test.split("::") if part]
+    if absent := [file for file in files if not (ROOT / file).exists()]:
+        return f"no file {absent[0]}"
+    text = "\n".join(words_of(ROOT / file) for file in files)
+    if absent := [part for part in parts if part.lower() not in text]:
+        return f"no test in {' or '.join(files)} is called {absent[0]}"
+    return ""
+
+
+@cache
+def words_of(path: Path) -> str:
+    """All words of a file of tests, or of a folder of them: names of tests and of their cases."""
+    paths = [path] if path.is_file() else sorted(path.rglob("*.py"))
+    return "\n".join(each.read_text(encoding="utf-8") for each in paths).lower()
+
+
+def mend(mutants: Sequence[Mutant], source: Source) -> list[str]:
+    """Write the new place of code that has moved. Returns the names of what was written."""
+    mended = []
+    for each in mutants:
+        try:
+            each.planted(source)
+        except PatternError:
+            places = _elsewhere(each, source)
+            if len(places) == 1:
+                _write_place(each, source.short(owner(places[0])))
+                mended.append(each.name)
+    return mended
+
+
+def _elsewhere(mutant: Mutant, source: Source) -> list[Place]:
+    try:
+        return source.elsewhere(*mutant.patterns)
+    except PatternError:
+        return []
+
+
+def _write_place(mutant: Mutant, place: str) -> None:
+    lines = mutant.file.read_text(encoding="utf-8").split("\n")
+    starts = [
+        at for at, line in enumerate(lines) if re.match(r"""\[["']""", line) and mutant.name in tomllib.loads(line)
+    ]
+    at = next(at for at in range(starts[0], len(lines)) if lines[at].startswith("in = "))
+    lines[at] = f'in = "{place}"'
+    mutant.file.write_text("\n".join(lines), encoding="utf-8")
+
+
+# --- run ------------------------------------------------------------------------------------------------------------
+
+
+def plant(mutant: Mutant, source: Source, folder: Path) -> Path:
     """A copy of the source, and of the benchmarks, with the mutant in it. Compiled files of the other modules stay valid."""
     skipped = shutil.ignore_patterns("*.egg-info", "cells", "results")
     for part in ("src", "benchmarks"):
         shutil.copytree(ROOT / part, folder / part, ignore=skipped)
-    path = folder / mutant.path
-    text = path.read_text()
-    if text.count(mutant.old) != 1:
-        raise SystemExit(f"{mutant.name!r}: the text to replace stands {text.count(mutant.old)} times in {mutant.file}")
-    path.write_text(text.replace(mutant.old, mutant.new))
+    path, text = mutant.planted(source)
+    compile(text, str(path), "exec")
+    (folder / path).write_text(text, encoding="utf-8")
     return folder
 
 
-def caught(mutant: Mutant) -> tuple[bool, str]:
-    """Whether a test fails, and which; a mutant that breaks the collection does not count as caught.
-
-    The test that caught it in the last whole run comes first: mostly that is enough.
-    """
-    failed, last = [], ""
+def caught(mutant: Mutant, source: Source) -> tuple[bool, str]:
+    """Whether a test fails, and which; a mutant that breaks the collection does not count as caught."""
     with tempfile.TemporaryDirectory() as folder:
-        root = plant(mutant, Path(folder))
-        for tests in filter(None, (caught_last(mutant), mutant.tests.split())):
-            status, failed, last = run_tests(root, ["-x", *tests])
-            if status == 1 and failed:
-                return True, failed[0]
-    return False, failed[0] if failed else last
-
-
-def caught_last(mutant: Mutant) -> list[str]:
-    """The test that caught this mutant in the last whole run, if it is still one of those that should."""
-    rows = (line.strip("| ").split(" | ") for line in RESULTS.read_text(encoding="utf-8").splitlines())
-    by = next((row[-1].strip("`") for row in rows if row[0] == mutant.name), "")
-    return [by] if by and by.partition("::")[0] in mutant.tests else []  # no word at all would be the whole suite
+        root = plant(mutant, source, Path(folder))
+        status, failed, last = run_tests(root, ["-x", *mutant.arguments])
+    return status == 1 and bool(failed), failed[0] if failed else last
 
 
 def run_tests(root: Path, arguments: list[str]) -> tuple[int | None, list[str], str]:
-    """Run pytest on the source below `root`, in a fork of a process that has imported the libraries: this halves the time of a campaign.
+    """Run pytest on the source below `root`, in a fork of a process that has imported the libraries: this halves the time.
 
     Returns:
         pytest's exit status, the tests that failed, and the last line of its output.
@@ -1557,54 +236,80 @@ def run_tests(root: Path, arguments: list[str]) -> tuple[int | None, list[str], 
 
 
 def _pytest(root: str, arguments: list[str], output: str) -> None:
-    """In the fork: run the tests on the source below `root`, which comes before the installed package, here and in processes of the tests."""
+    """In the fork: run the tests on the source below `root`, here and in processes of the tests."""
     file = os.open(output, os.O_WRONLY)
     os.dup2(file, 1)
     os.dup2(file, 2)
     os.chdir(ROOT)
     os.environ |= {"PYTHONPATH": f"{root}/src", "OMP_NUM_THREADS": "1"}
     sys.path.insert(0, f"{root}/src")
-    options = [
-        "-o",
-        f"pythonpath=tests/fixtures tests/fixtures/plugin_package/src {root}",
-        "-p",
-        "no:cacheprovider",
-        "--no-header",
-        "--tb=no",
-        "-rf",
-    ]
+    path = f"pythonpath=tests/fixtures tests/fixtures/plugin_package/src {root}"
+    options = ["-o", path, "-p", "no:cacheprovider", "--no-header", "--tb=no", "-rf"]
     options += ["-m", "not gpu and not browser"]  # slow ones too: a mutant may be seen there alone
     os._exit(pytest.main([*options, *arguments]))
 
 
-def compile_all() -> None:
-    """Import source and tests once, so that Python keeps them compiled: this halves the time of a whole run again."""
+def compile_all(files: Sequence[str]) -> None:
+    """Import source and tests once, so that Python keeps them compiled: this halves the time again."""
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
-    words = [sys.executable, "-m", "pytest", "--collect-only", "-q", "-p", "no:cacheprovider"]
+    words = [sys.executable, "-m", "pytest", "--collect-only", "-q", "-p", "no:cacheprovider", *files]
     subprocess.run(words, cwd=ROOT, env=environment, stdout=subprocess.DEVNULL, check=False)
 
 
-def main() -> None:
-    """Run them all and print the table; exit status 1 if one is not caught, or its test fails without the mutant too."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("pattern", nargs="?", default="", help="only mutants whose name holds this")
-    parser.add_argument("--jobs", type=int, default=2)
-    arguments = parser.parse_args()
+def run(mutants: Sequence[Mutant], source: Source, jobs: int) -> Iterator[tuple[Mutant, bool, str]]:
+    """Run each; yield whether it was caught, and by which test."""
     os.environ["OMP_NUM_THREADS"] = "1"
-    compile_all()
+    compile_all(sorted({word.partition("::")[0] for each in mutants for word in each.arguments if ".py" in word}))
     SERVER.set_forkserver_preload(LIBRARIES)
-    chosen = [mutant for mutant in MUTANTS if arguments.pattern in mutant.name]
-    print("| mutant | in | caught by |\n|---|---|---|", flush=True)
-    missed, tests = 0, set[str]()
-    with ThreadPoolExecutor(arguments.jobs) as pool:
-        for mutant, (found, by) in zip(chosen, pool.map(caught, chosen), strict=True):
-            missed += not found
-            tests |= {by} if found else set()
-            print(f"| {mutant.name} | `{mutant.file}` | {f'`{by}`' if found else f'**nothing** ({by})'} |", flush=True)
-    print(f"\n{len(chosen) - missed} of {len(chosen)} caught")
-    _, failed, last = run_tests(ROOT, sorted(tests)) if tests else (0, [], "")
-    print(f"The tests that caught them, without a mutant: {last}")
+    with ThreadPoolExecutor(jobs) as pool:
+        results = pool.map(lambda each: caught(each, source), mutants)
+        yield from ((each, *result) for each, result in zip(mutants, results, strict=True))
+
+
+def main() -> None:
+    """Run them and write the table; exit status 1 if one is not caught, or its test fails without the mutant too."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("pattern", nargs="?", default="", help="only mutants whose name, place or file holds this")
+    parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--check", action="store_true", help="run nothing; list those that cannot be made")
+    parser.add_argument("--mend", action="store_true", help="write the new place of code that has moved; then check")
+    arguments = parser.parse_args()
+    source = Source(PACKAGE)
+    mutants = chosen(arguments.pattern)
+    if arguments.mend:
+        for name in mend(mutants, source):
+            print(f"mended: {name}")
+        mutants = chosen(arguments.pattern)
+    wrong = problems(mutants, source)
+    for each in mutants:
+        if each.name in wrong:
+            print(f"{each.file.relative_to(ROOT)}: {each.name}\n    {wrong[each.name]}")
+    print(f"{len(mutants) - len(wrong)} of {len(mutants)} mutants can be made")
+    if wrong or arguments.check or arguments.mend:
+        sys.exit(bool(wrong))
+    results = []
+    for each, found, by in run(mutants, source, arguments.jobs):
+        results.append((each, found, by))
+        print(f"{len(results)} of {len(mutants)}: {each.name}: {by if found else f'NOT CAUGHT ({by})'}", flush=True)
+    tests = sorted({by for _, found, by in results if found})
+    _, failed, last = run_tests(ROOT, tests) if tests else (0, [], "")
+    RESULTS.parent.mkdir(exist_ok=True)
+    RESULTS.write_text(as_markdown(results), encoding="utf-8")
+    missed = sum(not found for _, found, _ in results)
+    print(f"{len(results) - missed} of {len(results)} caught. Their tests, without a mutant: {last}")
+    print(f"Tables: {RESULTS.relative_to(ROOT)}")
     sys.exit(missed > 0 or bool(failed))
+
+
+def as_markdown(results: Sequence[tuple[Mutant, bool, str]]) -> str:
+    """Two tables: how many of each folder were caught, and each mutant with the test that caught it."""
+    folders: dict[str, list[bool]] = {}
+    rows = ["| mutant | in | caught by |", "|---|---|---|"]
+    for each, found, by in results:
+        folders.setdefault(str(each.file.parent.relative_to(ROOT)), []).append(found)
+        rows.append(f"| {each.name} | `{each.place}` | {f'`{by}`' if found else f'**nothing** ({by})'} |")
+    counts = [f"| `{folder}` | {len(found)} | {sum(found)} |" for folder, found in folders.items()]
+    return "\n".join(["| folder | mutants | caught |", "|---|---|---|", *counts, "", *rows, ""])
 
 
 if __name__ == "__main__":
