@@ -3,7 +3,6 @@
 import dataclasses
 import hashlib
 import json
-import math
 import shutil
 import subprocess
 import sys
@@ -20,7 +19,7 @@ from kinds import OF_PICTURES
 
 from gossamer.data.card import DataCard
 from gossamer.data.readers.read import read
-from gossamer.errors import RequestError, RunFolderError
+from gossamer.errors import RequestError
 from gossamer.methods import METHODS
 from gossamer.methods.common.softmax_regression import Classifier
 from gossamer.methods.evolve.nets import Evolved
@@ -33,10 +32,8 @@ from gossamer.run.release.release import ATTACKED, MEASURED, release
 from gossamer.run.release.standalone_loader import EARLIER, Unloadable, _Collected, is_same, loadable, loader
 from gossamer.run.release.verify import verify
 from gossamer.run.storage.run_folder import RunFolder
-from gossamer.run.storage.versions import with_source
 
 Run = Callable[..., Any]
-FORMAT_2 = Path(__file__).resolve().parents[2] / "fixtures" / "format_2"
 BLOCKED = "gossamer numpy scipy dp_accounting PIL matplotlib sklearn cryptography click rich pandas"
 SETTINGS: dict[str, dict[str, Any]] = {
     "dpgan": {"noise_multiplier": 1.0, "width": 4, "latent_size": 8},
@@ -430,30 +427,6 @@ def test_a_loader_is_compared_as_a_program(tmp_path: Path) -> None:
         f"# coding: utf-7\n{text}\n#+AAo-print()",
     ):
         assert not is_same(edit.encode(), text, strokes=False)
-
-
-def weights_of_today(folder: Path) -> None:
-    """Put a generator there that this version builds from the settings: `moments` has had another net since."""
-    old, model = Certificate.load(folder), folder / "model.safetensors"
-    job = METHODS[old.method].job(old.config, DataCard.from_dict(old.card))
-    model.write_bytes(model_bytes(job.generator()))
-    dataclasses.replace(old, model={**old.model, "sha256": sha256(model)}).save(folder)
-
-
-def test_a_run_of_an_earlier_version_is_released_with_todays_certificate(tmp_path: Path) -> None:
-    shutil.copytree(FORMAT_2, tmp_path / "run")
-    with pytest.raises(RunFolderError, match="'versions' there name the one that wrote it") as caught:
-        release(tmp_path / "run", tmp_path / "out")
-    assert str(tmp_path / "run" / "model.safetensors") in str(caught.value)
-    assert not (tmp_path / "out").exists()
-    weights_of_today(tmp_path / "run")
-    before = Certificate.load(tmp_path / "run")
-    assert verify(tmp_path / "run").ok
-    after = Certificate.load(release(tmp_path / "run", tmp_path / "out", declared={"contact": "office"}))
-    assert (before.format, after.format, after.declared["contact"]) == (2, 6, "office")
-    assert (after.created, after.versions) == (before.created, {**before.versions, "release": with_source()})
-    assert math.isclose(after.guarantee["epsilon"], before.guarantee["epsilon"], rel_tol=1e-6)
-    assert verify(tmp_path / "out").ok
 
 
 def test_components_in_the_settings_are_the_phases_of_the_method(run: Path) -> None:

@@ -30,7 +30,7 @@ _MATCHED = {
     "column": "by a column of the table, which is no column of the samples",
 }
 
-_NOT_SAID = "the settings of this run, which an earlier version of Gossamer wrote, do not say"
+NOISE = f"the noise is of version {NOISE_VERSION}"
 _BY_PLUGIN = "the plug-in {name} says how their joint contribution is bounded, and Gossamer did not review it"
 
 _PLUGIN = {
@@ -145,7 +145,7 @@ def _how(settings: dict[str, Any]) -> str:
     return "; in the starting generator, ".join(
         dict.fromkeys(
             _BY_PLUGIN.format(name=method["name"]) if method["name"] in others else method["bounds_units"]
-            for method in _methods(settings)
+            for method in settings["methods"]
         )
     )
 
@@ -164,7 +164,7 @@ def public_inputs(settings: dict[str, Any]) -> list[dict[str, Any]]:
     authors = {
         entry["name"]: f"part of {_plugin(entry)}, as its author states" for entry in _plugins(settings, "method")
     }
-    for method in _methods(settings):
+    for method in settings["methods"]:
         if method["own_input"] and not (public["kind"] != "none" and method["releases_public"]):
             inputs.append({**method["own_input"], "origin": authors.get(method["name"], "part of the program")})
     for entry in _plugins(settings, *_PRETRAINED):
@@ -176,15 +176,13 @@ def public_inputs(settings: dict[str, Any]) -> list[dict[str, Any]]:
 
 def _contained(settings: dict[str, Any]) -> str:
     """Say that the release contains the public records; empty: it does not."""
-    if settings["public"]["kind"] != "none" and "methods" not in settings:
-        return f". Whether {MODEL} contains these pictures, {_NOT_SAID}"
     how = _how_contained(settings)
     return f". {MODEL} contains these pictures as they are, and {how}" if how else ""
 
 
 def _how_contained(settings: dict[str, Any]) -> str:
     """Say how the release contains the public records, as the method words it; empty: it does not, or there are none."""
-    how = "" if settings["public"]["kind"] == "none" else str(_methods(settings)[0]["releases_public"])
+    how = "" if settings["public"]["kind"] == "none" else str(settings["methods"][0]["releases_public"])
     return f"{how} (as the author of the plug-in states)" if how and _plugins(settings, "method") else how
 
 
@@ -198,13 +196,6 @@ def _plugin(entry: dict[str, str]) -> str:
     if entry["package"] == "not known":
         return f"the {entry['kind']} {entry['name']} (of no package)"
     return f"the {entry['kind']} {entry['name']} ({entry['package']} {entry['version']})"
-
-
-def _methods(settings: dict[str, Any]) -> list[dict[str, Any]]:
-    """What the method says of itself and, where it has a starting generator, the method of that (`Job.facts`)."""
-    bounds_units = f"how their joint contribution is bounded, {_NOT_SAID}"
-    unsaid = {"name": settings["method"], "bounds_units": bounds_units, "releases_public": "", "own_input": {}}
-    return list(settings.get("methods", [unsaid]))
 
 
 def _data(settings: dict[str, Any]) -> str:
@@ -237,7 +228,7 @@ def statement(ledger: PrivacyLedger, settings: dict[str, Any], best: dict[str, A
 
 
 def headline(guarantee: Guarantee) -> str:
-    """Write the first sentence of the statement with a finite epsilon. Certificates of all formats begin with it."""
+    """Write the first sentence of the statement with a finite epsilon."""
     return f"Differentially private: {guarantee}."
 
 
@@ -430,17 +421,6 @@ def _column(column: dict[str, Any]) -> str:
     apart += ["a missing value"] if column.get("missing") else []
     own = f", and codes of their own for {', '.join(apart)}" if apart else ""
     return f"column {name}: {values}{own}; {_OUTSIDE[column['outside']]}"
-
-
-def noise(ledger: PrivacyLedger) -> str:
-    """Say which noise the queries had."""
-    if ledger.noise == [NOISE_VERSION]:
-        return f"the noise is of version {NOISE_VERSION}"
-    later = "" if ledger.noise == [1] else f", and later queries had version {NOISE_VERSION}"
-    return (
-        f"the noise is of version 1{later}. In a long run, noisy sums of version 1 may reveal a record with a probability "
-        'larger than delta. See "The precision of the noise" in docs/guarantees.md of Gossamer'
-    )
 
 
 def _made_public(settings: dict[str, Any]) -> str:

@@ -232,7 +232,7 @@ def _fill(folder: Path, partial: Path, answers: dict[str, Any], samples: int) ->
 
 
 def _certified(partial: Path, answers: dict[str, Any], drawn: dict[str, str]) -> Certificate:
-    """The certificate of the run, in today's format, with what is declared. drawn: what drew the samples, if there are any."""
+    """The certificate of the run, with what is declared. drawn: what drew the samples, if there are any."""
     old, folder = Certificate.load(partial), RunFolder(partial)
     new = Certificate.build(
         PrivacyLedger.load(folder.file(old.ledger["file"])), folder.config(), model_sha256=old.model["sha256"],

@@ -23,8 +23,6 @@ from gossamer.privacy.certificate import certificate
 from gossamer.privacy.certificate.certificate import (
     CERTIFICATE,
     CONFIG,
-    CONFIG_FORMAT,
-    FORMAT,
     LEDGER,
     Certificate,
     content,
@@ -32,7 +30,7 @@ from gossamer.privacy.certificate.certificate import (
 )
 from gossamer.privacy.certificate.declarations import is_past
 from gossamer.privacy.certificate.figures import purposes
-from gossamer.privacy.certificate.statements import MODEL, is_table, noise
+from gossamer.privacy.certificate.statements import MODEL, is_table
 from gossamer.privacy.guarantee import RELATION_NAMES, Guarantee
 from gossamer.privacy.ledger import PrivacyLedger, merge
 from gossamer.run.release import contents, signing
@@ -147,12 +145,6 @@ def verify(run: str | Path, *, key: str | None = None) -> Verdict:
         audit_statement = "" if is_release(folder.path) else audited(folder.path)
         notes += filter(None, [audit_statement or said_by(checked.stated)])
         notes += _plugin_notes(checked.settings or {})
-        if checked.ledger is not None and checked.stated.get("format") != FORMAT:
-            not_checked.append(
-                f"{CERTIFICATE}: all sentences but the first, which an earlier version of Gossamer wrote."
-            )
-            notes += filter(None, [checked.statement and f"in the words of this version: {checked.statement}"])
-            notes += [f"{LEDGER}: {noise(checked.ledger)}."] * (checked.ledger.noise[0] == 1)
         if not problems and is_past(checked.stated.get("declared", {}), today()):
             last = f"this release was to be used until {checked.stated['declared']['expires']}"
             notes.append(f"Expired: {last}. Ask for a newer one. What its guarantee says still holds.")
@@ -247,10 +239,10 @@ def _settings(settings: dict[str, Any], ledger: PrivacyLedger, guarantees: list[
             ),
             (enough, "its runs together are said to cost less than this run alone, or at another delta."),
             (same_answers, "its clients grant another number of answers than these settings ask of any."),
-            (settings.get("components", planned) == planned, "its components are not the phases of these settings."),
+            (settings["components"] == planned, "its components are not the phases of these settings."),
             (named == plugins_of(job), "its plugins are not those of these settings."),
             (
-                settings.get("format") != CONFIG_FORMAT or settings["methods"] == job.facts or _is_edited(settings),
+                settings["methods"] == job.facts or _is_edited(settings),
                 "what it says of the method is not what the method says of these settings.",
             ),
             (
@@ -296,8 +288,6 @@ def _pages(folder: Path, certificate: Certificate, generator: "Synthesizer | Non
             problems.append(f"{LOADER} is not the program that this version of Gossamer writes for the certificate.")
         else:
             not_compared.append(f"{LOADER}: {another} It is a program: read it before you run it.")
-    if certificate.format < FORMAT:
-        return problems, [*not_compared, f"{README}: {another}"]
     table = is_table(certificate.card)
     if (foreign := SAMPLE_SET if table else TABLE_SET) in listed:
         problems.append(f"{foreign} is not part of this release, which is of {'a table' if table else 'pictures'}.")
