@@ -149,7 +149,7 @@ class Certificate:
         files, problems = _read(folder)
         if files is None or problems:
             raise LedgerDamaged(
-                f"{folder}: a file was changed, or another version wrote it, and nothing is taken from it. "
+                f"{folder} is damaged, or another version wrote it, and nothing is taken from it. "
                 f"{' '.join(problems)} Restore the folder from a copy, or use that version."
             )
         return cls.of(files.stated)

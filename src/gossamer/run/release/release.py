@@ -17,7 +17,7 @@ from gossamer.privacy.ledger import PrivacyLedger
 from gossamer.run.release import contents, signing
 from gossamer.run.release.contents import RELEASED_BY, SAMPLE_SET, TABLE_SET
 from gossamer.run.release.readme import readme
-from gossamer.run.release.standalone_loader import classifies, loadable
+from gossamer.run.release.standalone_loader import loadable
 from gossamer.run.release.verify import (
     LOADER,
     MAY_HAVE,
@@ -225,7 +225,7 @@ def _fill(folder: Path, partial: Path, answers: dict[str, Any], samples: int) ->
     if text:
         write_atomically(partial / LOADER, text)
         more.append(LOADER)
-    page = readme(certificate, samples=samples, no_loader=cannot, classifies=classifies(text))
+    page = readme(certificate, samples=samples, no_loader=cannot, classifies=hasattr(generator.net, "probabilities"))
     write_atomically(partial / README, page)
     sums = "".join(f"{sha256(partial / name)}  {name}\n" for name in (*RELEASED, REPORT, *more))
     write_atomically(partial / SUMS, sums)

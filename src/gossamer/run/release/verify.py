@@ -36,7 +36,7 @@ from gossamer.privacy.ledger import PrivacyLedger, merge
 from gossamer.run.release import contents, signing
 from gossamer.run.release.contents import RELEASED_BY, SAMPLE_SET, TABLE_SET
 from gossamer.run.release.readme import readme
-from gossamer.run.release.standalone_loader import EARLIER, classifies, is_same, loadable
+from gossamer.run.release.standalone_loader import loadable
 from gossamer.run.report.audit_record import audited, refuted, said_by
 from gossamer.run.storage.run_folder import (
     ATTACKS,
@@ -238,6 +238,10 @@ def _settings(settings: dict[str, Any], ledger: PrivacyLedger, guarantees: list[
                 f"{RELATION_NAMES[ledger.relation]}.",
             ),
             (enough, "its runs together are said to cost less than this run alone, or at another delta."),
+            (
+                job.settings.keys() == settings["config"].keys(),
+                "its config does not have the settings of the method.",
+            ),
             (same_answers, "its clients grant another number of answers than these settings ask of any."),
             (settings["components"] == planned, "its components are not the phases of these settings."),
             (named == plugins_of(job), "its plugins are not those of these settings."),
@@ -268,26 +272,24 @@ def _is_enough(accounts: dict[str, Any] | None, own: dict[str, Any]) -> bool:
 
 def _pages(folder: Path, certificate: Certificate, generator: "Synthesizer | None") -> tuple[list[str], list[str]]:
     """What is wrong with README, loader and samples of a release, and what was not compared."""
-    problems, not_compared, actual = [], [], b""
+    problems, not_compared = [], []
     text, cannot = loadable(certificate)
     ours = certificate.versions.get(RELEASED_BY) == with_source()
-    another = "not compared, because another version of Gossamer wrote it."
     listed = read_sums(folder)
     loads = LOADER in listed
     if loads and METHODS.is_plugin(certificate.method):
         problems.append(f"{LOADER} is not part of this release: Gossamer writes none for a method that is a plug-in.")
     elif loads:
-        actual = content(folder / LOADER)
-        if text and is_same(actual, text):
-            pass
-        elif text and is_same(actual, text, strokes=False):
-            not_compared.append(
-                f"{LOADER}: the strokes of its drawing program, which follow from the fonts of a machine."
-            )
-        elif ours:
+        same = content(folder / LOADER) == text.encode()
+        if not same and ours:
             problems.append(f"{LOADER} is not the program that this version of Gossamer writes for the certificate.")
-        else:
-            not_compared.append(f"{LOADER}: {another} It is a program: read it before you run it.")
+        elif not same:
+            not_compared.append(
+                f"{LOADER}: not compared, because another version of Gossamer wrote it. It is a program: read it before you "
+                "run it."
+            )
+    elif text:
+        problems.append(f"{LOADER} is missing.")
     table = is_table(certificate.card)
     if (foreign := SAMPLE_SET if table else TABLE_SET) in listed:
         problems.append(f"{foreign} is not part of this release, which is of {'a table' if table else 'pictures'}.")
@@ -299,10 +301,8 @@ def _pages(folder: Path, certificate: Certificate, generator: "Synthesizer | Non
             return [*problems, f"{name} does not hold samples."], not_compared
         wrong, not_drawn = contents.of_samples(folder, certificate, generator, samples)
         problems, not_compared = problems + wrong, not_compared + not_drawn
-    wants_classifier = classifies(text or actual.decode(errors="replace"))
-    page = readme(
-        certificate, samples=samples, no_loader="" if loads else cannot or EARLIER, classifies=wants_classifier
-    )
+    classifies = generator is not None and hasattr(generator.net, "probabilities")
+    page = readme(certificate, samples=samples, no_loader="" if loads else cannot, classifies=classifies)
     if README not in listed or content(folder / README) != page.encode():
         problems.append(f"{README} is missing, or not the page that the certificate leads to.")
     return problems, not_compared
