@@ -19,12 +19,12 @@ from gossamer.errors import DataError, GossamerError, LedgerDamaged, RequestErro
 from gossamer.methods import METHODS, method_of
 from gossamer.methods.registry import plugins_of
 from gossamer.privacy.accounting import federated
-from gossamer.privacy.certificate import certificate
 from gossamer.privacy.certificate.certificate import (
     CERTIFICATE,
     CONFIG,
     LEDGER,
     Certificate,
+    check,
     content,
     sha256,
 )
@@ -128,7 +128,7 @@ def verify(run: str | Path, *, key: str | None = None) -> Verdict:
             raise RunFolderError(f"{folder.path} holds neither a run nor a release: there is no {CERTIFICATE} in it.")
         if not is_release(folder.path):
             raise RunFolderError(f"{folder.path} is unfinished. `gossamer resume {folder.path}` finishes it.")
-    checked = certificate.check(folder.path)
+    checked = check(folder.path)
     problems = list(checked.problems)
     not_installed = _not_installed(checked.settings, folder.path)
     if checked.ledger is not None and checked.settings is not None and not not_installed:
@@ -198,7 +198,7 @@ def _plugin_notes(settings: Mapping[str, Any]) -> list[str]:
 def _has_other_source(entry: Mapping[str, str]) -> bool:
     """Whether a plug-in is installed here, and not as it was when the run began."""
     with suppress(RequestError):  # it is not installed here
-        return plugins.origin(cast(plugins.Kind, entry["kind"]), entry["name"]).source != entry["source"]
+        return plugins.origin(cast(plugins.PluginKind, entry["kind"]), entry["name"]).source != entry["source"]
     return False
 
 
