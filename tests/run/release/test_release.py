@@ -425,7 +425,7 @@ def test_components_in_the_settings_are_the_phases_of_the_method(run: Path) -> N
     assert part["plan"] == Certificate.load(run).plan
     settings["components"][0]["purpose"] = "nothing of importance"
     forge(run, settings)
-    assert any("its components are not the phases" in problem for problem in verify(run).problems)
+    assert any("'components[0].purpose' says" in problem for problem in verify(run).problems)
 
 
 def forge(run: Path, settings: dict[str, Any]) -> None:

@@ -79,7 +79,8 @@ def loadable(certificate: Certificate) -> tuple[str, str]:
         return "", f"it needs {named}, which no release contains"
     if certificate.config.get("refine"):
         return "", "it refines samples of another method"
-    if labels_public(certificate):
+    had_public = any("records" in entry for entry in certificate.facts["public_inputs"])
+    if had_public and METHODS[certificate.method].labels_public(certificate.config):
         return "", "its samples are public pictures, which Gossamer picks so that none comes twice"
     try:
         return loader(certificate.method), ""
@@ -90,12 +91,6 @@ def loadable(certificate: Certificate) -> tuple[str, str]:
 def has_soft_labels(certificate: Certificate) -> bool:
     """Whether a classifier in the release softens the labels of its samples."""
     return float(certificate.config.get("own_label", 1.0)) < 1
-
-
-def labels_public(certificate: Certificate) -> bool:
-    """Whether the samples of a release are the public records of its run."""
-    had_public = any("records" in entry for entry in certificate.facts.get("public_inputs", []))
-    return METHODS[certificate.method].labels_public(certificate.config) and had_public
 
 
 @dataclass(frozen=True)

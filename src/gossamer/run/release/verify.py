@@ -30,6 +30,7 @@ from gossamer.privacy.certificate.certificate import (
 )
 from gossamer.privacy.certificate.declarations import is_past
 from gossamer.privacy.certificate.figures import purposes
+from gossamer.privacy.certificate.json_diff import difference
 from gossamer.privacy.certificate.statements import MODEL, is_table
 from gossamer.privacy.guarantee import RELATION_NAMES, Guarantee
 from gossamer.privacy.ledger import PrivacyLedger, merge
@@ -148,7 +149,11 @@ def verify(run: str | Path, *, key: str | None = None) -> Verdict:
         if not problems and is_past(checked.stated.get("declared", {}), today()):
             last = f"this release was to be used until {checked.stated['declared']['expires']}"
             notes.append(f"Expired: {last}. Ask for a newer one. What its guarantee says still holds.")
-        if not problems and not not_installed and _is_edited(checked.settings or {}):
+        if (
+            not problems
+            and not not_installed
+            and any(map(_is_edited, plugins.stated((checked.settings or {}).get("plugins", []))))
+        ):
             not_checked.append(
                 f"{CONFIG}: what the method says of itself, because its plug-in has another source here."
             )
@@ -202,11 +207,9 @@ def _has_other_source(entry: Mapping[str, str]) -> bool:
     return False
 
 
-def _is_edited(settings: Mapping[str, Any]) -> bool:
-    """Whether a method of the run is a plug-in with another source here, which may say other things of itself."""
-    return any(
-        entry["kind"] == "method" and _has_other_source(entry) for entry in plugins.stated(settings.get("plugins", []))
-    )
+def _is_edited(entry: Mapping[str, str]) -> bool:
+    """Whether a plug-in is a method with another source here, which may say other things of itself."""
+    return entry["kind"] == "method" and _has_other_source(entry)
 
 
 def _settings(settings: dict[str, Any], ledger: PrivacyLedger, guarantees: list[dict[str, Any]]) -> list[str]:
@@ -214,52 +217,49 @@ def _settings(settings: dict[str, Any], ledger: PrivacyLedger, guarantees: list[
     try:
         card = card_from(settings["card"])
         job = METHODS[settings["method"]].job(settings["config"], card)
+        entries = list(plugins.stated(settings.get("plugins", [])))
         said = {"unit": card.unit, "delta": settings["delta"], "epsilon": float(settings["epsilon"])}
         opened = {"unit": ledger.unit, "delta": ledger.delta, "epsilon": ledger.budget}
-        planned = purposes([(phase.name, phase.plan) for phase in job.phases])
-        named = [(entry["kind"], entry["name"]) for entry in plugins.stated(settings.get("plugins", []))]
-        same_answers = "federated" not in settings or federated.granted(settings) == settings["federated"]["answers"]
+        stated = {
+            "components": settings["components"],
+            "methods": settings["methods"],
+            "plugins": [[entry["kind"], entry["name"]] for entry in entries],
+            "config": sorted(settings["config"]),
+        }
+        follows = {
+            "components": purposes([(phase.name, phase.plan) for phase in job.phases]),
+            "methods": settings["methods"] if any(map(_is_edited, entries)) else job.facts,
+            "plugins": plugins_of(job),
+            "config": sorted(job.settings),
+        }
+        if "federated" in settings:
+            stated["answers"], follows["answers"] = settings["federated"]["answers"], federated.granted(settings)
+        pairs = [(name, said[name], opened[name], f"line 1 of {LEDGER} opens with") for name in opened]
+        pairs += [(name, stated[name], follows[name], "these settings lead to") for name in follows]
+        problems = [problem for pair in pairs for problem in difference(*pair, where=CONFIG)]
+        if job.relation is not ledger.relation:
+            problems.append(
+                f"{CONFIG}: these settings are accounted for under {RELATION_NAMES[job.relation]}, and line 1 of {LEDGER} says "
+                f"{RELATION_NAMES[ledger.relation]}."
+            )
+        if merge(job.plan) != merge(ledger.plan):
+            problems.append(
+                f"{CONFIG}: these settings lead to another plan than the one that line 2 of {LEDGER} reserves."
+            )
         best = min(guarantees, key=lambda entry: float(entry["epsilon"]), default={"epsilon": "inf"})
         promises = math.isfinite(float(best["epsilon"]))
-        enough = not promises or _is_enough(settings.get("accounts"), best)
-        may_be_asked_nothing = "federated" in settings and settings["federated"]["role"] == federated.CLIENT
-        paid = not promises or may_be_asked_nothing or any(count for _, count in ledger.charged)
-        checks = [
-            (
-                said[name] == opened[name],
-                f"its {name} is {said[name]}, and line 1 of {LEDGER} opens with {opened[name]}.",
+        if promises and not _is_enough(settings.get("accounts"), best):
+            problems.append(
+                f"{CONFIG}: its runs together are said to cost less than this run alone, or at another delta."
             )
-            for name in opened
-        ]
-        checks += [
-            (
-                job.relation is ledger.relation,
-                f"these settings are accounted for under {RELATION_NAMES[job.relation]}, and line 1 of {LEDGER} says "
-                f"{RELATION_NAMES[ledger.relation]}.",
-            ),
-            (enough, "its runs together are said to cost less than this run alone, or at another delta."),
-            (
-                job.settings.keys() == settings["config"].keys(),
-                "its config does not have the settings of the method.",
-            ),
-            (same_answers, "its clients grant another number of answers than these settings ask of any."),
-            (settings["components"] == planned, "its components are not the phases of these settings."),
-            (named == plugins_of(job), "its plugins are not those of these settings."),
-            (
-                settings["methods"] == job.facts or _is_edited(settings),
-                "what it says of the method is not what the method says of these settings.",
-            ),
-            (
-                merge(job.plan) == merge(ledger.plan),
-                f"these settings lead to another plan than the one that line 2 of {LEDGER} reserves.",
-            ),
-        ]
+        may_be_asked_nothing = "federated" in settings and settings["federated"]["role"] == federated.CLIENT
+        if promises and not may_be_asked_nothing and not any(count for _, count in ledger.charged):
+            problems.append(f"{LEDGER} records none of the queries that it reserves: it certifies nothing.")
     except GossamerError as error:
         return [f"{CONFIG} cannot be read as settings: {error}"]
     except Exception as error:  # damaged settings raise any error, and it may quote them
         return [f"{CONFIG} cannot be read as settings ({type(error).__name__})."]
-    problems = [] if paid else [f"{LEDGER} records none of the queries that it reserves: it certifies nothing."]
-    return problems + [f"{CONFIG}: {problem}" for holds, problem in checks if not holds]
+    return problems
 
 
 def _is_enough(accounts: dict[str, Any] | None, own: dict[str, Any]) -> bool:
