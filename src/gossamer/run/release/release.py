@@ -6,11 +6,13 @@ import tempfile
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from gossamer.data.samples import writers
+from gossamer.data.tables import samples as table_samples
 from gossamer.errors import LedgerDamaged, RequestError, RunFolderError
 from gossamer.files import begun, held_folder, write_atomically
-from gossamer.lazy import Lazy
+from gossamer.methods import synthesizer
 from gossamer.privacy.certificate.certificate import CERTIFICATE, Certificate, sha256
 from gossamer.privacy.certificate.declarations import declare
 from gossamer.privacy.ledger import PrivacyLedger
@@ -18,30 +20,12 @@ from gossamer.run.release import contents, signing
 from gossamer.run.release.contents import RELEASED_BY, SAMPLE_SET, TABLE_SET
 from gossamer.run.release.readme import readme
 from gossamer.run.release.standalone_loader import loadable
-from gossamer.run.release.verify import (
-    LOADER,
-    MAY_HAVE,
-    README,
-    Verdict,
-    is_release,
-    read_sums,
-    to_sign,
-    verify,
-)
+from gossamer.run.release.verify import LOADER, MAY_HAVE, README, Verdict, is_release, read_sums, to_sign, verify
+from gossamer.run.report import html, plots
 from gossamer.run.report.audit_record import audited
 from gossamer.run.storage.run_folder import EVENTS, RELEASED, REPORT, SAMPLES, SIGNATURE, SUMS, RunFolder, today
 from gossamer.run.storage.versions import with_source
 from gossamer.run.validation import checked_arguments
-
-if TYPE_CHECKING:
-    from gossamer.data.samples import writers
-    from gossamer.data.tables import samples as table_samples
-    from gossamer.methods import synthesizer
-    from gossamer.run.report import html, plots
-else:
-    plots, html = Lazy("gossamer.run.report.plots"), Lazy("gossamer.run.report.html")
-    synthesizer, writers = Lazy("gossamer.methods.synthesizer"), Lazy("gossamer.data.samples.writers")
-    table_samples = Lazy("gossamer.data.tables.samples")
 
 MEASURED = "measured with `gossamer evaluate`; the figure reads real records and stays with whoever ran it"
 ATTACKED = "run with `gossamer attack`; its figures read real records and stay with whoever ran it"

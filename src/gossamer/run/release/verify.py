@@ -19,15 +19,7 @@ from gossamer.errors import DataError, GossamerError, LedgerDamaged, RequestErro
 from gossamer.methods import METHODS, method_of
 from gossamer.methods.registry import plugins_of
 from gossamer.privacy.accounting import federated
-from gossamer.privacy.certificate.certificate import (
-    CERTIFICATE,
-    CONFIG,
-    LEDGER,
-    Certificate,
-    check,
-    content,
-    sha256,
-)
+from gossamer.privacy.certificate.certificate import CERTIFICATE, CONFIG, LEDGER, Certificate, check, content, sha256
 from gossamer.privacy.certificate.declarations import is_past
 from gossamer.privacy.certificate.figures import purposes
 from gossamer.privacy.certificate.json_diff import difference
