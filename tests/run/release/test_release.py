@@ -120,7 +120,7 @@ def trained(net: torch.nn.Module) -> torch.nn.Module:
 def test_refined_samples_have_no_loader() -> None:
     """They come from the generator of another method, which the file does not have."""
     settings = {"noise_multiplier": 1.0, "start": "moments", "refine": 1.0}
-    of: Any = SimpleNamespace(method="dp-diffusion", facts={}, card=CARD.to_dict())
+    of: Any = SimpleNamespace(method="dp-diffusion", facts={"public_inputs": []}, card=CARD.to_dict())
     of.config = METHODS["dp-diffusion"].job(settings, CARD).settings
     assert loadable(of) == ("", "it refines samples of another method")
     of.config = of.config | {"refine": 0.0}

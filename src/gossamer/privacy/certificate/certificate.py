@@ -14,7 +14,7 @@ import hashlib
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +24,7 @@ from gossamer.files import write_atomically
 from gossamer.privacy.accounting import cost
 from gossamer.privacy.certificate import figures, statements
 from gossamer.privacy.certificate.declarations import is_date, nothing_declared, what_is_wrong
-from gossamer.privacy.certificate.json_diff import difference, same, settled, short, within
+from gossamer.privacy.certificate.json_diff import difference, same, settled, short
 from gossamer.privacy.certificate.statements import MODEL
 from gossamer.privacy.guarantee import Guarantee
 from gossamer.privacy.ledger import PrivacyLedger, merge, plan_to_json
@@ -146,28 +146,18 @@ class Certificate:
         Raises:
             LedgerDamaged: if a file was changed, cut or exchanged; the message names it, and the line or field.
         """
-        files, problems = _read(folder)
-        if files is None or problems:
+        read = _read(folder)
+        if read.problems:
             raise LedgerDamaged(
                 f"{folder} is damaged, or another version wrote it, and nothing is taken from it. "
-                f"{' '.join(problems)} Restore the folder from a copy, or use that version."
+                f"{' '.join(read.problems)} Restore the folder from a copy, or use that version."
             )
-        return cls.of(files.stated)
+        return cls.of(read.stated)
 
     @classmethod
     def of(cls, stated: dict[str, Any]) -> "Certificate":
         """The certificate with these entries, of which all are there."""
         return cls(**{each.name: stated[each.name] for each in fields(cls)})
-
-
-@dataclass(frozen=True)
-class _Files:
-    """What the files of a folder hold."""
-
-    stated: dict[str, Any]
-    settings: dict[str, Any]
-    ledger: PrivacyLedger
-    model_sha256: str
 
 
 def recompute(ledger: PrivacyLedger) -> list[dict[str, Any]]:
@@ -187,14 +177,14 @@ class Checked:
         problems: each in a sentence that names file and line or field; empty if all holds.
         guarantees: the promise recomputed from the ledger; empty where that cannot be read.
         ledger: None where it cannot be read.
-        settings: what config.json holds; None where it cannot be read.
-        stated: what certificate.json holds; empty where one of the files cannot be read.
+        settings: what config.json holds; empty where one of the files cannot be read.
+        stated: what certificate.json holds; likewise.
     """
 
     problems: list[str]
-    guarantees: list[dict[str, Any]]
+    guarantees: list[dict[str, Any]] = field(default_factory=list)
     ledger: PrivacyLedger | None = None
-    settings: dict[str, Any] | None = None
+    settings: dict[str, Any] = field(default_factory=dict)
     stated: dict[str, Any] = field(default_factory=dict)
 
 
@@ -204,21 +194,21 @@ def check(folder: Path) -> Checked:
     Epsilon and mu may differ by `TOLERANCE`. The sentences are then written with the stated figure, so that they do not differ
     in its last digit. Of the date, the versions and the declared entries, only the form can be checked.
     """
-    files, problems = _read(folder)
-    if files is None:
-        return Checked(problems, [])
+    read = _read(folder)
+    ledger, settings, stated, problems = read.ledger, read.settings, dict(read.stated), list(read.problems)
+    if ledger is None:
+        return read
     expected: list[dict[str, Any]] = []
     try:
-        expected = recompute(files.ledger)
-        kind = files.settings["public"]["kind"]
+        expected = recompute(ledger)
+        kind = settings["public"]["kind"]
         if kind not in ("none", "records", "share"):
             problems.append(f"{CONFIG}: public records of the kind {short(kind)} are unknown.")
-        wrong = _figures(files.stated.get("guarantees"), expected)
-        again = Certificate.build(
-            files.ledger, files.settings, model_sha256=files.model_sha256, versions={}, created="",
-            guarantees=expected if wrong else files.stated["guarantees"],
-        )  # fmt: skip
-        rebuilt, stated = json.loads(json.dumps(asdict(again))), dict(files.stated)
+        near = settled(stated.get("guarantees"), expected)
+        wrong = _difference("guarantees", near, expected, "recomputed it is")
+        bounds = expected if wrong else stated["guarantees"]
+        again = Certificate.build(ledger, settings, model_sha256="", versions={}, created="", guarantees=bounds)
+        rebuilt = json.loads(json.dumps(asdict(again)))
     except GossamerError as error:
         problems.append(f"{LEDGER} and {CONFIG} lead to no certificate: {error}.")
     except Exception as error:  # what damaged settings raise is open-ended, and may quote them
@@ -228,15 +218,15 @@ def check(folder: Path) -> Checked:
         stated["figures"] = settled(stated.get("figures", ...), rebuilt["figures"])
         for name in (name for name in rebuilt if name not in _LOOKED_AT):
             problems += _difference(name, stated.get(name, ...), rebuilt[name], f"{LEDGER} and {CONFIG} lead to")
-    return Checked(problems, expected, files.ledger, files.settings, files.stated)
+    return replace(read, problems=problems, guarantees=expected)
 
 
 def _difference(name: str, stated: Any, expected: Any, source: str) -> list[str]:
     return difference(name, stated, expected, source, where=CERTIFICATE)
 
 
-def _read(folder: Path) -> tuple[_Files | None, list[str]]:
-    """The files of a folder, None where one cannot be read, and what is wrong with them."""
+def _read(folder: Path) -> Checked:
+    """The files of a folder, and what is wrong with them before anything is recomputed."""
     problems = []
     try:
         for name in (CERTIFICATE, CONFIG, LEDGER, MODEL):
@@ -245,20 +235,20 @@ def _read(folder: Path) -> tuple[_Files | None, list[str]]:
             elif not (folder / name).is_file():
                 problems.append(f"{name} is missing.")
         if problems:
-            return None, problems
+            return Checked(problems)
         text, config = content(folder / CERTIFICATE), content(folder / CONFIG)
         problems += filter(None, [broken_seal(text.decode(errors="replace"))])
         stated, settings = _fields(text, CERTIFICATE, FORMAT), _fields(config, CONFIG, CONFIG_FORMAT)
         ledger = PrivacyLedger.load(folder / LEDGER)
         model_sha256 = sha256(folder / MODEL)
     except LedgerDamaged as error:
-        return None, [*problems, str(error)]
+        return Checked([*problems, str(error)])
     except OSError as error:
-        return None, [*problems, f"{Path(error.filename or folder).name} cannot be read ({error.strerror})."]
+        return Checked([*problems, f"{Path(error.filename or folder).name} cannot be read ({error.strerror})."])
     if hashlib.sha256(config).hexdigest() != ledger.settings:
         problems.append(f"{CONFIG} is not the one that line 1 of {LEDGER} pins (its SHA-256 differs).")
     problems += _fits(stated, settings, ledger, model_sha256)
-    return _Files(stated, settings, ledger, model_sha256), problems
+    return Checked(problems, ledger=ledger, settings=settings, stated=stated)
 
 
 def content(path: Path) -> bytes:
@@ -317,18 +307,6 @@ def _fits(stated: dict[str, Any], settings: dict[str, Any], ledger: PrivacyLedge
     versions = stated.get("versions")
     if not isinstance(versions, dict) or not all(isinstance(version, str) for version in versions.values()):
         problems.append(f"{CERTIFICATE}: 'versions' does not name versions.")
-    return problems
-
-
-def _figures(stated: Any, expected: list[dict[str, Any]]) -> list[str]:
-    """What is wrong with the stated bounds: they are the recomputed ones, but for `TOLERANCE` of epsilon."""
-    if not isinstance(stated, list) or len(stated) != len(expected):
-        return _difference("guarantees", stated, expected, f"{LEDGER} leads to")
-    problems = []
-    for number, (entry, right) in enumerate(zip(stated, expected, strict=True)):
-        close = isinstance(entry, dict) and within(entry.get("epsilon"), right["epsilon"])
-        taken = {**entry, "epsilon": right["epsilon"]} if close else entry
-        problems += _difference(f"guarantees[{number}]", taken, right, "recomputed it is")
     return problems
 
 

@@ -6,6 +6,7 @@ The file is long because one format numbers all sentences: a change of one is a 
 """
 
 import math
+from collections.abc import Mapping
 from typing import Any
 
 from gossamer.privacy.accounting import federated
@@ -162,7 +163,7 @@ def public_inputs(settings: dict[str, Any]) -> list[dict[str, Any]]:
         tuned = "they are records of the same kind"
         inputs.append({"what": _made_public(settings), "origin": "the same data set", "tuned": tuned})
     authors = {
-        entry["name"]: f"part of {_plugin(entry)}, as its author states" for entry in _plugins(settings, "method")
+        entry["name"]: f"part of {plugin(entry)}, as its author states" for entry in _plugins(settings, "method")
     }
     for method in settings["methods"]:
         if method["own_input"] and not (public["kind"] != "none" and method["releases_public"]):
@@ -170,7 +171,7 @@ def public_inputs(settings: dict[str, Any]) -> list[dict[str, Any]]:
     for entry in _plugins(settings, *_PRETRAINED):
         about = {fact: entry[fact] for fact in ("source", "weights", "licence")}
         origin = f"trained on: {entry['trained_on']} (as its author states)"
-        inputs.append({"what": _plugin(entry), **about, "origin": origin, "tuned": "as declared under pretrained"})
+        inputs.append({"what": plugin(entry), **about, "origin": origin, "tuned": "as declared under pretrained"})
     return inputs
 
 
@@ -191,7 +192,7 @@ def _plugins(settings: dict[str, Any], *kinds: str) -> list[dict[str, str]]:
     return [entry for entry in settings.get("plugins", []) if entry["kind"] in kinds]
 
 
-def _plugin(entry: dict[str, str]) -> str:
+def plugin(entry: Mapping[str, str]) -> str:
     """Name a plug-in."""
     if entry["package"] == "not known":
         return f"the {entry['kind']} {entry['name']} (of no package)"
@@ -219,7 +220,7 @@ def statement(ledger: PrivacyLedger, settings: dict[str, Any], best: dict[str, A
         made_public = f" NOT protected: {_made_public(settings)}."
     second = federated.statement(settings) if "federated" in settings else ""
     for entry in _plugins(settings, "method"):
-        second += f" This bound assumes that {_plugin(entry)} is right. Gossamer did not review it."
+        second += f" This bound assumes that {plugin(entry)} is right. Gossamer did not review it."
     return (
         f"{headline(guarantee)} {_CHANGE[best['relation']].format(unit=unit)} changes the probability of any outcome by at "
         f"most a factor of e^epsilon, plus delta.{made_public} The {best['accountant']} accountant computed this bound, for "
@@ -268,7 +269,7 @@ def not_covered(settings: dict[str, Any]) -> list[str]:
 def public_data(settings: dict[str, Any]) -> str:
     """Name the public records of the run, in one phrase."""
     public = settings["public"]
-    pretrained = [f"{_plugin(entry)}, trained on: {entry['trained_on']}" for entry in _plugins(settings, *_PRETRAINED)]
+    pretrained = [f"{plugin(entry)}, trained on: {entry['trained_on']}" for entry in _plugins(settings, *_PRETRAINED)]
     match public["kind"]:
         case "records":
             named = [f"{public['name']} ({public['count']:,} records, not protected){_contained(settings)}"]
@@ -330,7 +331,7 @@ def assumptions(settings: dict[str, Any], *, proved: bool) -> list[str]:
             f"whether a {unit} was made public depends on that {unit} alone: on the hash of {_hashed(settings)} under the "
             f"public key {public['salt']!r}. The number of those made public is expected, not counted"
         )
-    facts += [_PLUGIN[entry["kind"]].format(what=_plugin(entry)) for entry in settings.get("plugins", [])]
+    facts += [_PLUGIN[entry["kind"]].format(what=plugin(entry)) for entry in settings.get("plugins", [])]
     if "federated" in settings:
         facts += federated.assumptions(settings)
     ciphers = "AES-128 turns" if settings.get("device", "cpu") == "cpu" else "AES-128 and ChaCha20 turn"

@@ -11,7 +11,6 @@ from gossamer.privacy.certificate.certificate import Certificate
 from gossamer.privacy.certificate.declarations import ATTACKS, CHOICES, NOT_DECLARED, QUESTIONS
 from gossamer.privacy.certificate.statements import is_table
 from gossamer.privacy.guarantee import in_full, rounded_up
-from gossamer.run.release.standalone_loader import has_soft_labels
 from gossamer.run.report.wording import release_in_words
 
 
@@ -48,7 +47,7 @@ def readme(certificate: Certificate, *, samples: int, no_loader: str, classifies
         answers=[(name, CHOICES.get(name, {}).get(declared[name], declared[name])) for name in asked],
         no_loader=no_loader,
         classifies=classifies,
-        soft=has_soft_labels(certificate),
+        soft=float(certificate.config.get("own_label", 1.0)) < 1,
         samples=samples,
         class_names=[] if table else list(map(str, card.get("class_names") or ())),
         finite=math.isfinite(float(certificate.guarantee["epsilon"])),

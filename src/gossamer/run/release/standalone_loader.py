@@ -35,6 +35,8 @@ _FOR_TABLES = frozenset({"numpy", *sys.stdlib_module_names})
 _BY_NAME = ("gossamer.plugins", "gossamer.methods.registry")
 """Where code is found by its name, on the machine of the user. In the file, what does so cannot be called."""
 _ROOT = Path(__file__).parents[3]
+_GAP = "\n\n"
+"""Before a definition."""
 _MARK = "# --- what the method needs stands here\n"
 _USED = re.compile(r'_MODULES\["(\S+)"\]\.(\w+)')
 """What a frame uses of our source."""
@@ -88,11 +90,6 @@ def loadable(certificate: Certificate) -> tuple[str, str]:
         return "", str(error)
 
 
-def has_soft_labels(certificate: Certificate) -> bool:
-    """Whether a classifier in the release softens the labels of its samples."""
-    return float(certificate.config.get("own_label", 1.0)) < 1
-
-
 @dataclass(frozen=True)
 class _Needed:
     """What the file holds: lines by the names that they define, by module. allowed: packages that it may import."""
@@ -107,7 +104,7 @@ class _Needed:
         for module in TopologicalSorter({name: sorted(self.imported[name]) for name in self.lines}).static_order():
             order = {name: at for at, name in enumerate(_module(module).definitions)}
             body = sorted(self.lines[module].items(), key=lambda entry: order.get(entry[0], -1))
-            source = "\n".join(("\n\n" if name in order else "") + line for name, line in body).lstrip()
+            source = "\n".join(dict.fromkeys(f"{_GAP * (name in order)}{line}" for name, line in body)).lstrip()
             if "'''" in source:
                 raise Unloadable(f"{module} cannot be quoted")
             blocks.append(f"_add({module!r}, r'''\n{source}\n''')\n")
@@ -130,7 +127,7 @@ class _Needed:
             raise Unloadable(f"it needs {origin.split('.')[0] or f'{name} of {module}'}")
         else:
             line = f"from {origin} import {original}" if original else f"import {origin}"
-            self.lines[module][name] = line if name in (origin, original) else f"{line} as {name}"
+            self.lines[module][name] = line if name in (origin.split(".")[0], original) else f"{line} as {name}"
 
     def take_method(self, module: str, owner: str, name: str) -> None:
         """Add a method of a class as a function, whose first argument it does not use."""
@@ -193,7 +190,7 @@ def _module(name: str) -> _Module:
         for statement in node.body if isinstance(node, ast.If) else [node]:  # the real imports of lazy modules
             match statement:
                 case ast.Import(names=names):
-                    module.imports.update({each.asname or each.name: (each.name, "") for each in names})
+                    module.imports.update({each.asname or each.name.split(".")[0]: (each.name, "") for each in names})
                 case ast.ImportFrom(module=str(origin), names=names):
                     for each in names:
                         inner = f"{origin}.{each.name}"

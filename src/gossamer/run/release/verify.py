@@ -23,7 +23,7 @@ from gossamer.privacy.certificate.certificate import CERTIFICATE, CONFIG, LEDGER
 from gossamer.privacy.certificate.declarations import is_past
 from gossamer.privacy.certificate.figures import purposes
 from gossamer.privacy.certificate.json_diff import difference
-from gossamer.privacy.certificate.statements import MODEL, is_table
+from gossamer.privacy.certificate.statements import MODEL, is_table, plugin
 from gossamer.privacy.guarantee import RELATION_NAMES, Guarantee
 from gossamer.privacy.ledger import PrivacyLedger, merge
 from gossamer.run.release import contents, signing
@@ -124,7 +124,7 @@ def verify(run: str | Path, *, key: str | None = None) -> Verdict:
     checked = check(folder.path)
     problems = list(checked.problems)
     not_installed = _not_installed(checked.settings, folder.path)
-    if checked.ledger is not None and checked.settings is not None and not not_installed:
+    if checked.ledger is not None and not not_installed:
         problems += _settings(checked.settings, checked.ledger, checked.guarantees)
     notes: list[str] = []
     not_checked = [f"{name}: {reason}" for name, reason in NOT_CHECKED.items() if folder.file(name).is_file()]
@@ -137,14 +137,14 @@ def verify(run: str | Path, *, key: str | None = None) -> Verdict:
         # Anyone could put an audit.json into a release: only its certificate counts.
         audit_statement = "" if is_release(folder.path) else audited(folder.path)
         notes += filter(None, [audit_statement or said_by(checked.stated)])
-        notes += _plugin_notes(checked.settings or {})
+        notes += _plugin_notes(checked.settings)
         if not problems and is_past(checked.stated.get("declared", {}), today()):
             last = f"this release was to be used until {checked.stated['declared']['expires']}"
             notes.append(f"Expired: {last}. Ask for a newer one. What its guarantee says still holds.")
         if (
             not problems
             and not not_installed
-            and any(map(_is_edited, plugins.stated((checked.settings or {}).get("plugins", []))))
+            and any(map(_is_edited, plugins.stated(checked.settings.get("plugins", []))))
         ):
             not_checked.append(
                 f"{CONFIG}: what the method says of itself, because its plug-in has another source here."
@@ -165,9 +165,9 @@ def verify(run: str | Path, *, key: str | None = None) -> Verdict:
     return Verdict(problems, checked.guarantees, notes, not_checked)
 
 
-def _not_installed(settings: dict[str, Any] | None, folder: Path) -> str:
+def _not_installed(settings: dict[str, Any], folder: Path) -> str:
     """Why the method of these settings cannot be loaded here; empty: it can, or they name none."""
-    name = (settings or {}).get("method")
+    name = settings.get("method")
     try:
         _ = isinstance(name, str) and method_of(name, folder=folder)
     except RunFolderError as error:
@@ -183,12 +183,10 @@ def _plugin_notes(settings: Mapping[str, Any]) -> list[str]:
     except (TypeError, ValueError):  # a damaged file, of which `_settings` speaks
         return notes
     for entry in entries:
-        known = entry["package"] != plugins.NOT_KNOWN
-        package = f"{entry['package']} {entry['version']}" if known else "of no package"
-        about = f"{entry['kind']} {entry['name']} ({package})"
-        notes.append(f"The {about} is a plug-in, which Gossamer did not review.")
+        about = plugin(entry).replace("the", "The", 1)
+        notes.append(f"{about} is a plug-in, which Gossamer did not review.")
         if _has_other_source(entry):
-            notes.append(f"The {about} has another source here than when the run began.")
+            notes.append(f"{about} has another source here than when the run began.")
     return notes
 
 
