@@ -17,6 +17,7 @@ from sklearn.datasets import load_digits
 from torch import Tensor
 from torch.nn.functional import avg_pool2d, grid_sample
 
+import strokes
 from gossamer.data.synthetic import glyphs
 from gossamer.data.synthetic.drawing import Range
 
@@ -36,7 +37,7 @@ class Tried(glyphs.Glyphs):
 
     def __init__(self, shapes: list[list[tuple[str, str]]], ranges: dict[str, Range]) -> None:
         self._fields = torch.stack(
-            [glyphs._field(torch.from_numpy(glyphs._path(*shape))) for group in shapes for shape in group]
+            [glyphs._field(torch.from_numpy(strokes.path(*shape))) for group in shapes for shape in group]
         )
         self._first = torch.tensor([0] + [len(group) for group in shapes]).cumsum(0)
         self.ranges = tuple(({**ranges, **FIXED}).values())
@@ -100,8 +101,8 @@ def main() -> None:
     choosing = torch.arange(len(truth)) % 2 == 0
     seen, seen_truth = digits[choosing], truth[choosing]
     shapes = [
-        [(font, str(digit)) for font in glyphs._DIGIT_FONTS]
-        + [(glyphs._DIGIT_FONTS[0], character) for character in CANDIDATES[str(digit)]]
+        [(font, str(digit)) for font in strokes.DIGIT_FONTS]
+        + [(strokes.DIGIT_FONTS[0], character) for character in CANDIDATES[str(digit)]]
         for digit in range(10)
     ]
     ranges = {**glyphs._RANGES, **START}

@@ -23,7 +23,7 @@ from gossamer.lazy import Lazy
 
 safetensors_torch: Any = Lazy("safetensors.torch")
 
-Kind: TypeAlias = Literal["method", "encoder", "autoencoder", "generator"]
+PluginKind: TypeAlias = Literal["method", "encoder", "autoencoder", "generator"]
 NOT_KNOWN = "not known"
 """Of a fact that neither the package nor the object states."""
 _LONGEST = 1_000  # letters of a fact
@@ -31,7 +31,7 @@ _OWN_ENCODERS = {"lite0": ("gossamer.nets.lite0", "load")}
 """Encoders of Gossamer itself: the module, and the function that makes one. Their packages are optional."""
 _FROM_FILES = {"onnx": "gossamer.nets.onnx_files", "diffusers": "gossamer.nets.diffusers_folders"}
 """Plug-ins in files, named FORMAT:FILE: the module whose function `load` makes one from what follows the colon."""
-_OBJECTS: tuple[Kind, ...] = ("encoder", "autoencoder", "generator")
+_OBJECTS: tuple[PluginKind, ...] = ("encoder", "autoencoder", "generator")
 """What a `module:object` may be, if it is no method."""
 _SOURCE = frozenset({".py", ".toml", ".json", ".txt"})
 _added: dict[tuple[str, str], "_Added"] = {}
@@ -74,7 +74,7 @@ class Origin:
         return asdict(self)
 
 
-def add(kind: Kind, name: str, value: Any) -> None:
+def add(kind: PluginKind, name: str, value: Any) -> None:
     """Add an object under a name, in this process: for notebooks and tests.
 
     Args:
@@ -85,7 +85,7 @@ def add(kind: Kind, name: str, value: Any) -> None:
     _added[kind, name] = _Added(value, str(getattr(value, "__module__", type(value).__module__)))
 
 
-def remove(kind: Kind, name: str) -> None:
+def remove(kind: PluginKind, name: str) -> None:
     """Forget what `add` or `allow` has added. Raises KeyError: there is no such object."""
     del _added[kind, name]
 
@@ -121,13 +121,13 @@ def allow(reference: str) -> str:
     return reference
 
 
-def names(kind: Kind) -> list[str]:
+def names(kind: PluginKind) -> list[str]:
     """All names of this kind: encoders of Gossamer itself, then plug-ins of installed packages, then those of this process."""
     own = [*_OWN_ENCODERS] if kind == "encoder" else []
     return list(dict.fromkeys([*own, *sorted(_installed(kind)), *(name for of, name in _added if of == kind)]))
 
 
-def load(kind: Kind, name: str) -> Any:
+def load(kind: PluginKind, name: str) -> Any:
     """The object of this name.
 
     Raises:
@@ -159,7 +159,7 @@ def load(kind: Kind, name: str) -> Any:
     )
 
 
-def origin(kind: Kind, name: str) -> Origin:
+def origin(kind: PluginKind, name: str) -> Origin:
     """What is known of a plug-in. It is imported for this; see `load`."""
     value = load(kind, name)
     if (kind, name) in _added:
@@ -194,7 +194,7 @@ def stated(entries: Any) -> Iterator[Mapping[str, str]]:
     """The plug-ins that the settings of a run name. Raises ValueError: this is not their form."""
     facts = Origin.__dataclass_fields__
     for entry in entries:
-        if not isinstance(entry, dict) or entry.keys() != facts.keys() or entry["kind"] not in get_args(Kind):
+        if not isinstance(entry, dict) or entry.keys() != facts.keys() or entry["kind"] not in get_args(PluginKind):
             raise ValueError("an entry of plugins has other facts")
         if not all(isinstance(text, str) and text == one_line(text) for text in entry.values()):
             raise ValueError("a fact of a plug-in is not one line of text")
@@ -234,7 +234,7 @@ def described(error: BaseException) -> str:
 def blamed(error: BaseException) -> str:
     """Name the plug-in in whose code an error arose, as "The method 'mine'"; empty: in none."""
     files = [frame.filename for frame in traceback.extract_tb(error.__traceback__)]
-    used = {(kind, name): point.module for kind in get_args(Kind) for name, point in _installed(kind).items()}
+    used = {(kind, name): point.module for kind in get_args(PluginKind) for name, point in _installed(kind).items()}
     used |= {key: added.module for key, added in _added.items()}
     for (kind, name), module in used.items():
         own = getattr(sys.modules.get(module), "__file__", None)

@@ -16,7 +16,7 @@ from scipy import stats
 from torch import Tensor, nn
 
 from gossamer.attacks import audit
-from gossamer.attacks.audit import Errors, MeanError, Profile
+from gossamer.attacks.audit import AuditErrors, MeanError, Profile
 from gossamer.attacks.canaries import TurnedCritics
 from gossamer.attacks.weights import fisher_direction
 from gossamer.errors import DataError, RequestError
@@ -33,8 +33,8 @@ from gossamer.privacy.random.noise import Rng
 DELTA = 1e-5
 
 
-def errors(missed: float, false_alarm: float, n: int = 1000) -> Errors:
-    return Errors(missed=missed, false_alarm=false_alarm, inside=n, outside=n, confidence=0.95)
+def errors(missed: float, false_alarm: float, n: int = 1000) -> AuditErrors:
+    return AuditErrors(missed=missed, false_alarm=false_alarm, inside=n, outside=n, confidence=0.95)
 
 
 # ------------------------------------------------------------------ closed forms

@@ -16,6 +16,7 @@ from gossamer.privacy.accounting.cost import smallest
 from gossamer.privacy.accounting.events import poisson_gaussian
 from gossamer.privacy.budget_log import FILE, BudgetLimit, BudgetLog, Charge
 from gossamer.privacy.guarantee import ADD_OR_REMOVE_ONE
+from gossamer.privacy.ledger import START, chain
 
 EVENT = poisson_gaussian(sampling_rate=0.01, noise_multiplier=1.0)
 DELTA = 1e-5
@@ -287,6 +288,18 @@ def test_a_damaged_book_is_refused_and_left_as_it_is(book: BudgetLog, damage: An
     with pytest.raises(BudgetLogError, match="Restore it from a copy"), book.opened():
         pass
     assert text(book) == lines
+
+
+@pytest.mark.parametrize("head", [{"format": 2}, {"format": 0}, {"format": 1, "more": 1}])
+def test_a_book_of_another_format_is_refused_and_left_as_it_is(book: BudgetLog, head: dict[str, int]) -> None:
+    enter(book, charge())
+    line = json.dumps({"open": head, "hash": chain(START, {"open": head})}) + "\n"
+    book._path.write_text(line)
+    with pytest.raises(BudgetLogError, match=f"is of format {head['format']}, and .* supports 1 only. Use the version"):
+        book.read()
+    with pytest.raises(BudgetLogError, match="supports 1 only"), book.opened():
+        pass
+    assert text(book) == [line]
 
 
 def test_a_book_that_cannot_be_opened_or_written_is_refused(

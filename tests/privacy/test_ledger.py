@@ -205,41 +205,27 @@ def test_what_a_resume_charges_for_a_torn_line_is_synced(tmp_path: Path, monkeyp
     assert synced[-1] == BLOCK
 
 
-def written_by_version_1(path: Path) -> None:
-    """A ledger as it was written before the noise had versions: format 2, 16 of 40 charges used."""
-    ledger = on_disk(path)
-    ledger.charge(EVENT)
-    ledger.close()
+@pytest.mark.parametrize(
+    ("name", "number"), [("format", 2), ("format", 4), ("format", True), ("noise", 1), ("noise", 3)]
+)
+def test_a_ledger_of_another_format_or_noise_is_refused(tmp_path: Path, name: str, number: int) -> None:
+    """Although every hash fits."""
+    path = tmp_path / "ledger.jsonl"
+    on_disk(path).close()
     last, lines = START, []
     for text in path.read_text().splitlines():
         body = json.loads(text)
         del body["hash"]
         if "open" in body:
-            body["open"]["format"] = 2
-            del body["open"]["noise"]
+            body["open"][name] = number
         last = chain(last, body)
         lines.append(json.dumps({**body, "hash": last}))
     path.write_text("\n".join(lines) + "\n")
-
-
-def test_a_ledger_says_which_noise_its_charges_had(tmp_path: Path) -> None:
-    new = tmp_path / "new.jsonl"
-    on_disk(new).close()
-    assert PrivacyLedger.load(new).noise == [2]
-    path = tmp_path / "ledger.jsonl"
-    written_by_version_1(path)
-    assert PrivacyLedger.load(path).noise == [1]
-    assert PrivacyLedger.load(path).promise() == PrivacyLedger.load(new).promise()
-    PrivacyLedger.resume(path).close()
-    assert PrivacyLedger.load(path).noise == [1], "nothing has been drawn"
-    for _ in range(2):
-        ledger = PrivacyLedger.resume(path)
-        ledger.charge(EVENT)
-        ledger.close()
-        assert PrivacyLedger.load(path).noise == ledger.noise == [1, 2]
-    bodies = [json.loads(line) for line in path.read_text().splitlines()]
-    assert [number for number, body in enumerate(bodies) if "noise" in body] == [18], "once, before the charges"
-    assert charges_in(path) == 40
+    for read in (PrivacyLedger.load, PrivacyLedger.resume):
+        with pytest.raises(
+            LedgerDamaged, match=f"line 1: its {name} is {number}, and .* Use the version that wrote it"
+        ):
+            read(path)
 
 
 def test_load_gives_back_what_was_written(tmp_path: Path) -> None:

@@ -40,7 +40,7 @@ _LARGEST = 300.0  # epsilon beyond which no curve is drawn: e^300 trials are mor
 
 
 @dataclass(frozen=True, kw_only=True)
-class Errors:
+class AuditErrors:
     """Upper bounds on the two errors of a guess, which hold together with the stated confidence.
 
     Args:
@@ -74,9 +74,9 @@ class Errors:
         return max([0.0, *bounds])
 
     @property
-    def swapped(self) -> "Errors":
+    def swapped(self) -> "AuditErrors":
         """The same guess the other way round: who says "out" now says "in"."""
-        return Errors(
+        return AuditErrors(
             missed=self.false_alarm,
             false_alarm=self.missed,
             inside=self.outside,
@@ -89,7 +89,7 @@ class Errors:
 class MeanError:
     """An upper bound on the chance of a wrong guess, where a canary takes part with probability one half.
 
-    That is the mean of the two errors of `Errors`.
+    That is the mean of the two errors of `AuditErrors`.
 
     Args:
         wrong: the bound.
@@ -102,7 +102,7 @@ class MeanError:
     confidence: float
 
     def contradict(self, epsilons: Scores, deltas: Scores) -> bool:
-        """See `Errors.contradict`. (epsilon, delta)-DP has FNR + e^epsilon FPR >= 1 - delta both ways round: add the two."""
+        """See `AuditErrors.contradict`. (epsilon, delta)-DP has FNR + e^epsilon FPR >= 1 - delta both ways: add the two."""
         return bool((2 * self.wrong * (1 + np.exp(epsilons)) < 2 * (1 - deltas)).any())
 
     def epsilon(self, delta: float) -> float:
@@ -123,12 +123,14 @@ class Profile:
     epsilons: Scores
     deltas: Scores
 
-    def refuted_by(self, errors: Errors | MeanError) -> bool:
+    def refuted_by(self, errors: AuditErrors | MeanError) -> bool:
         """Whether no mechanism with this curve lets an attacker make so few errors."""
         return errors.contradict(self.epsilons, self.deltas)
 
 
-def errors_at(inside: ArrayLike, outside: ArrayLike, threshold: float, *, confidence: float = CONFIDENCE) -> Errors:
+def errors_at(
+    inside: ArrayLike, outside: ArrayLike, threshold: float, *, confidence: float = CONFIDENCE
+) -> AuditErrors:
     """Errors of calling a score above the threshold "in", each with its Clopper-Pearson bound at half of what may go wrong.
 
     Assumes independent trials, and a threshold that was not chosen by these scores.
@@ -141,7 +143,7 @@ def errors_at(inside: ArrayLike, outside: ArrayLike, threshold: float, *, confid
     """
     missed, false_alarms, n, m = errors_of(inside, outside, threshold, confidence)
     tail = (1 - confidence) / 2
-    return Errors(
+    return AuditErrors(
         missed=clopper_pearson_upper(missed, n, tail),
         false_alarm=clopper_pearson_upper(false_alarms, m, tail),
         inside=n,
@@ -210,7 +212,7 @@ def best_threshold(inside: Scores, outside: Scores) -> float:
 # ---------------------------------------------------------------------- 1. counted errors
 
 
-def epsilon_from_errors(errors: Errors | MeanError, *, delta: float) -> float:
+def epsilon_from_errors(errors: AuditErrors | MeanError, *, delta: float) -> float:
     """Epsilon at the least: ln((1 - FNR - delta) / FPR), or with the roles swapped. Assumes nothing about the mechanism.
 
     Kairouz, Oh, Viswanath 2015, theorem 2.1: an (epsilon, delta)-DP mechanism has 1 - FNR <= delta + e^epsilon FPR.
@@ -333,7 +335,7 @@ def _losses(rate: float, noise: float, steps: int) -> loss.PrivacyLossDistributi
     return once.self_compose(steps)
 
 
-def most_noise(errors: Errors | MeanError, profile_of: Callable[[float], Profile], *, claimed: float) -> float:
+def most_noise(errors: AuditErrors | MeanError, profile_of: Callable[[float], Profile], *, claimed: float) -> float:
     """The mechanism has at most this much noise, if it is one of a family: with more, its errors could not be so small.
 
     Args:

@@ -626,15 +626,15 @@ class Job(Generic[C_co, S_co]):
         return self.method.in_full(self.config, self.card)
 
     @property
-    def pretrained(self) -> "list[tuple[plugins.Kind, str]]":
+    def pretrained(self) -> "list[tuple[plugins.PluginKind, str]]":
         """Kind and name of each encoder, autoencoder and generator that the settings name, those of a start included."""
         return [*self.own_pretrained, *([] if self.first is None else self.first.pretrained)]
 
     @property
-    def own_pretrained(self) -> "list[tuple[plugins.Kind, str]]":
+    def own_pretrained(self) -> "list[tuple[plugins.PluginKind, str]]":
         """Those without which the generator of the run cannot be made."""
         hints = get_type_hints(type(self.config), include_extras=True)
-        kinds: tuple[plugins.Kind, ...] = ("encoder", "autoencoder", "generator")
+        kinds: tuple[plugins.PluginKind, ...] = ("encoder", "autoencoder", "generator")
         return [
             (kind, str(self.settings[name]))
             for name, hint in hints.items()

@@ -122,15 +122,15 @@ def method_of_config(kind: type[BaseConfig]) -> AnyMethod | None:
     return next((method for method in METHODS.values() if method.config_type is kind), None)
 
 
-def plugins_of(job: Job[BaseConfig, State]) -> list[tuple[plugins.Kind, str]]:
+def plugins_of(job: Job[BaseConfig, State]) -> list[tuple[plugins.PluginKind, str]]:
     """Kind and name of each plug-in of a run: methods, then encoders, autoencoders and generators."""
     methods = [job.method.name, *([] if job.first is None else [job.first.method.name])]
-    own: list[tuple[plugins.Kind, str]] = [("method", name) for name in methods if METHODS.is_plugin(name)]
+    own: list[tuple[plugins.PluginKind, str]] = [("method", name) for name in methods if METHODS.is_plugin(name)]
     return list(dict.fromkeys([*own, *job.pretrained]))
 
 
 def changed_plugins(
-    named: Iterable[tuple[plugins.Kind, str]], begun_with: Iterable[Mapping[str, str]], *facts: str
+    named: Iterable[tuple[plugins.PluginKind, str]], begun_with: Iterable[Mapping[str, str]], *facts: str
 ) -> list[str]:
     """Say of each plug-in which facts are not those with which its run began.
 

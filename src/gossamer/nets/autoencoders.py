@@ -33,7 +33,7 @@ class PluginAutoencoder(PluginEncoder):
         RequestError: if there is no such autoencoder, or it does not fit the pictures.
     """
 
-    kind: ClassVar[plugins.Kind] = "autoencoder"
+    kind: ClassVar[plugins.PluginKind] = "autoencoder"
     _latent_shape: tuple[int, ...] = ()
 
     def __init__(self, name: str, shape: tuple[int, ...]) -> None:

@@ -26,7 +26,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from gossamer.errors import RequestError
-from gossamer.plugins import NOT_KNOWN, Kind, described
+from gossamer.plugins import NOT_KNOWN, PluginKind, described
 
 CODE = "diffusers"
 """The module that runs the networks."""
@@ -148,7 +148,7 @@ class DiffusersGenerator:
         return _to_uint8(pictures if shape[0] == pictures.shape[1] else pictures.mean(1, keepdim=True))
 
 
-def load(reference: str) -> tuple[Kind, DiffusersAutoencoder | DiffusersGenerator]:
+def load(reference: str) -> tuple[PluginKind, DiffusersAutoencoder | DiffusersGenerator]:
     """The autoencoder or the generator of a folder, and its kind.
 
     Raises:

@@ -44,7 +44,7 @@ class PluginEncoder:
         RequestError: if there is no such plug-in, or it does not fit the pictures.
     """
 
-    kind: ClassVar[plugins.Kind] = "encoder"
+    kind: ClassVar[plugins.PluginKind] = "encoder"
 
     def __init__(self, name: str, shape: tuple[int, ...]) -> None:
         encoder, self.what = plugins.load(self.kind, name), f"The {self.kind} {name!r}"

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from gossamer.errors import RequestError, did_you_mean
-from gossamer.plugins import NOT_KNOWN, Kind
+from gossamer.plugins import NOT_KNOWN, PluginKind
 
 CODE = "onnxruntime"
 """The module that runs the network."""
@@ -74,7 +74,7 @@ class OnnxEncoder:
         }
 
 
-def load(reference: str) -> tuple[Kind, OnnxEncoder]:
+def load(reference: str) -> tuple[PluginKind, OnnxEncoder]:
     """The encoder of FILE or FILE#OUTPUT, and its kind.
 
     Raises:

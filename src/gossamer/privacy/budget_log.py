@@ -31,18 +31,19 @@ import os
 import shlex
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import IO, Any
 
 from gossamer.errors import BudgetError, BudgetLogError, LedgerDamaged
 from gossamer.files import hold, sync_folder
-from gossamer.privacy.accounting.composition import RECORD, RunCost, together
+from gossamer.privacy.accounting.composition import RunCost, together
 from gossamer.privacy.accounting.cost import Bound, smallest
-from gossamer.privacy.guarantee import RELATION_NAMES, RELATIONS, REPLACE_ONE, NeighboringRelation, Plan
+from gossamer.privacy.guarantee import RELATION_NAMES, RELATIONS, NeighboringRelation, Plan
 from gossamer.privacy.ledger import START, chain, plan_from_json, plan_to_json, read_line
 
 FILE = "accounts.jsonl"
+_FORMAT = 1
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,9 +57,8 @@ class Charge:
         plan: the whole reserved plan.
         infinite: the run has no guarantee, whatever its plan says.
         given_up: share of the units that the user made public; the total cost does not cover them.
-        place: path of the records; empty in logs of earlier versions.
-        by_client: its answers were drawn among clients; see `composition.RunCost`. In logs of earlier versions, which lack it,
-            all runs that may be of this kind count as drawn among clients.
+        place: path of the records.
+        by_client: its answers were drawn among clients; see `composition.RunCost`.
     """
 
     run: str
@@ -90,10 +90,9 @@ class Charge:
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> "Charge":
         """The inverse of `to_json`."""
-        by_client = {"by_client": data["relation"] == RELATION_NAMES[REPLACE_ONE] and data["unit"] != RECORD, **data}
-        return cls(
-            **{**by_client, "plan": tuple(plan_from_json(data["plan"])), "relation": RELATIONS[data["relation"]]}
-        )  # fmt: skip
+        if data.keys() != {each.name for each in fields(cls)}:
+            raise ValueError("not the cost of a run")
+        return cls(**{**data, "plan": tuple(plan_from_json(data["plan"])), "relation": RELATIONS[data["relation"]]})
 
 
 @dataclass(eq=False)
@@ -316,6 +315,11 @@ class OpenBudgetLog:
                 body, self._last_hash = read_line(raw, self._last_hash, f"line {number}")
                 if (number == 1) != ("open" in body):
                     raise ValueError("the head is somewhere else")
+                if number == 1 and body["open"] != {"format": _FORMAT}:
+                    raise BudgetLogError(
+                        f"the budget log {self.where} is of format {str(body['open']['format'])[:20]}, and this version of "
+                        f"Gossamer supports {_FORMAT} only. Use the version that wrote it; nothing is started without it."
+                    )
                 self._apply(body)
             except (LedgerDamaged, BudgetError, KeyError, IndexError, TypeError, ValueError):
                 raise BudgetLogError(
@@ -326,7 +330,7 @@ class OpenBudgetLog:
 
     def _apply(self, body: dict[str, Any]) -> None:
         match body:
-            case {"open": {"format": 1}}:
+            case {"open": _}:
                 pass
             case {"charge": dict(charge), "session": str(session)}:
                 self.entries.append(BudgetEntry(Charge.from_json(charge), session))
@@ -377,7 +381,7 @@ class BudgetLog:
             log = OpenBudgetLog(self._path, _file=file)
             log._replay(file.read())
             if log._end == 0:
-                log._append({"open": {"format": 1}})
+                log._append({"open": {"format": _FORMAT}})
                 log.new = True
                 sync_folder(self._path.parent)
             yield log

@@ -13,9 +13,8 @@ drawn. On disk the ledger only grows, one JSON object a line. Every line has the
 A session is a random token that is also in the budget log. It distinguishes a copied folder from the run that went on
 (`budget_log.py`). A charge names a reserved event by its number. Charges are written ahead in blocks and synced before
 the first of a block is used. So after a crash the file may hold more charges than were used, never fewer. The first
-line pins the settings of the run. It also names the version of the noise (`noise.py`); ledgers of format 2 name none,
-which is version 1. A run that goes on with a newer version writes a line {"noise": 2} before its next charge. A run on a
-GPU says so before its first charge, and what checks the GPU passed (`device_check.py`).
+line pins the settings of the run. It also names the version of the noise (`noise.py`), which is one for the whole run. A run
+on a GPU says so before its first charge, and what checks the GPU passed (`device_check.py`).
 
 The file has over 400 lines, because writing and reading a line must agree.
 """
@@ -52,7 +51,7 @@ BLOCK = 16
 costly), are written one by one. So after each block nothing is ahead, and a checkpoint may be written."""
 
 NOISE_VERSION = 2
-"""Of `noise.py`."""
+"""Of `noise.py`. A run that began with another version is not read."""
 
 _FORMAT = 3
 _LONGEST_LINE = 2**20  # bytes; a longer one is no line of a ledger, and must not fill the memory
@@ -81,8 +80,6 @@ class PrivacyLedger:
     sessions: list[str] = field(default_factory=list, init=False)
     devices: list[str] = field(default_factory=list, init=False)
     """GPUs that it ran on, and the checks that they passed."""
-    noise: list[int] = field(default_factory=lambda: [NOISE_VERSION], init=False)
-    """Versions of the noise that its queries had, in order."""
     lines: int = field(default=0, init=False)
     last_hash: str = field(default=START, init=False)
     settled: str = field(default=START, init=False)
@@ -136,9 +133,7 @@ class PrivacyLedger:
             block = self._block(number)
             if block <= 0:
                 raise UnplannedRelease(f"all {self._reserved[number]:,} reserved releases of {event} are used up.")
-            newer = [] if self.noise[-1] == NOISE_VERSION else [NOISE_VERSION]
-            self._append([*({"noise": version} for version in newer), *([{"charge": number}] * block)])
-            self.noise += newer
+            self._append([{"charge": number}] * block)
             self._charged[number] += block
             self._prepaid[number] = block
         self._prepaid[number] -= 1
@@ -389,12 +384,13 @@ class PrivacyLedger:
                     tail = raw
                     break
                 index += 1
-                body, last_hash = read_line(raw, last_hash, f"{path.name}, line {index}")
+                where = f"{path.name}, line {index}"
+                body, last_hash = read_line(raw, last_hash, where)
                 try:
-                    ledger = cls._from_head(body["open"]) if ledger is None else ledger
+                    ledger = cls._from_head(body["open"], where) if ledger is None else ledger
                     ledger._apply(body, first=index == 1)
                 except (KeyError, TypeError, ValueError, IndexError, OverflowError, RecursionError) as error:
-                    raise LedgerDamaged(f"{path.name}, line {index}: not a line of a ledger.") from error
+                    raise LedgerDamaged(f"{where}: not a line of a ledger.") from error
                 ledger.lines, ledger.last_hash = index, last_hash
                 ledger.settled = ledger.settled if "session" in body else last_hash
         if ledger is None or not ledger._events:
@@ -406,10 +402,16 @@ class PrivacyLedger:
         return ledger, len(tail)
 
     @classmethod
-    def _from_head(cls, head: dict[str, Any]) -> "PrivacyLedger":
+    def _from_head(cls, head: dict[str, Any], where: str) -> "PrivacyLedger":
         texts = isinstance(head["unit"], str) and isinstance(head["settings"], str)
-        if head["format"] not in (2, _FORMAT) or not texts or not isinstance(head["delta"], float):
-            raise ValueError("unknown format")
+        if not texts or not isinstance(head["delta"], float):
+            raise ValueError("not an opening")
+        for name, number in (("format", _FORMAT), ("noise", NOISE_VERSION)):
+            if type(head[name]) is not int or head[name] != number:
+                raise LedgerDamaged(
+                    f"{where}: its {name} is {str(head[name])[:20]}, and this version of Gossamer supports {number} only. Use "
+                    "the version that wrote it."
+                )
         ledger = cls(
             budget=float(head["budget"]),
             delta=float(head["delta"]),
@@ -417,7 +419,6 @@ class PrivacyLedger:
             unit=head["unit"],
         )
         ledger.settings = head["settings"]
-        ledger.noise = [1 if head["format"] == 2 else _version(head["noise"])]
         return ledger
 
     def _apply(self, body: dict[str, Any], *, first: bool) -> None:
@@ -434,21 +435,12 @@ class PrivacyLedger:
             self._charge_lines.append(self.lines + 1)
         elif "session" in body:
             self.sessions.append(str(body["session"]))
-        elif "noise" in body:
-            self.noise.append(_version(body["noise"], above=self.noise[-1]))
         elif "device" in body:
             self.devices.append(str(body["device"]))
         elif "declassify" in body:
             self.reasons.append(str(body["declassify"]))
         elif not first:
             raise ValueError("an unknown line, or a second opening")
-
-
-def _version(number: Any, *, above: int = 0) -> int:
-    """A version of the noise."""
-    if type(number) is not int or not above < number <= NOISE_VERSION:
-        raise ValueError("an unknown version of the noise")
-    return number
 
 
 def merge(plan: Plan) -> list[tuple[DpEvent, int]]:

@@ -10,7 +10,7 @@ from torch import nn
 from torch.nn.functional import cross_entropy
 
 from gossamer.data.readers.read import read
-from gossamer.data.synthetic.glyphs import Glyphs, _path, _thin, draw
+from gossamer.data.synthetic.glyphs import Glyphs, draw
 from gossamer.errors import RequestError
 
 
@@ -53,32 +53,6 @@ def test_framed_as_mnist(size):
     assert np.median(off_centre) < 0.6
     assert max(off_centre) < 3
     assert 0.10 < images.mean() / 255 < 0.16  # MNIST: 0.13
-
-
-def test_no_character_is_missing_from_its_font():
-    """A font draws a box for a character it lacks; no two characters of one font may look the same."""
-    from gossamer.data.synthetic.glyphs import _DIGIT_FONTS, _LOOKALIKES
-
-    for font in _DIGIT_FONTS:
-        box = _path(font, "\U000f0000")
-        for digit in "0123456789":
-            assert not np.array_equal(_path(font, digit), box)
-    box = _path(_DIGIT_FONTS[0], "\U000f0000")
-    for character in "".join(_LOOKALIKES.values()):
-        assert not np.array_equal(_path(_DIGIT_FONTS[0], character), box)
-
-
-def test_thinning_keeps_the_topology():
-    ring = np.zeros((40, 40), bool)
-    ring[5:35, 5:35] = True
-    ring[15:25, 15:25] = False
-    thin = _thin(ring)
-    assert (thin & ~ring).sum() == 0
-    assert 60 < thin.sum() < 100, "a closed line, one pixel wide, around a hole of 10x10"
-    assert (thin.sum(1) > 0).sum() >= 15
-    filled = np.zeros((40, 40), bool)
-    filled[10, 5:30] = True
-    np.testing.assert_array_equal(_thin(filled), filled)
 
 
 def test_bad_requests():

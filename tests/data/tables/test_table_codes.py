@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from gossamer.data.tables.card import TableCard
 from gossamer.data.tables.column import Column
 from gossamer.data.tables.decode import decode, texts, to_numbers
-from gossamer.data.tables.encode import Encoder, Faults
+from gossamer.data.tables.encode import Faults, TableEncoder
 from gossamer.data.tables.read import read_table
 from gossamer.errors import CardError, DataError
 
@@ -22,7 +22,7 @@ NAN = float("nan")
 def encode(block, card: TableCard) -> np.ndarray:
     """Codes of whole columns. Raises DataError: all faults of all columns."""
     faults = Faults("data")
-    found = Encoder(card, faults).encode(block, np.arange(len(block[0])))
+    found = TableEncoder(card, faults).encode(block, np.arange(len(block[0])))
     faults.refuse()
     return found
 

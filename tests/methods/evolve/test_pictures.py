@@ -18,7 +18,7 @@ from gossamer.errors import GossamerError, RequestError
 from gossamer.events import silent
 from gossamer.methods import METHODS
 from gossamer.methods.evolve import PARTS, Config, clusters_of
-from gossamer.methods.evolve.pictures import PublicPictures
+from gossamer.methods.evolve.pictures import VotedPictures
 from gossamer.methods.synthesizer import Synthesizer, model_bytes
 from gossamer.privacy.confined import Confined
 from gossamer.privacy.ledger import PrivacyLedger
@@ -99,7 +99,7 @@ def test_the_threshold_is_in_standard_deviations_of_the_noise_of_the_sum(
     steps: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     given = []
-    monkeypatch.setattr(PublicPictures, "take", lambda self, images, weights: given.append(weights))
+    monkeypatch.setattr(VotedPictures, "take", lambda self, images, weights: given.append(weights))
     state = trained(records(30, seed=5), clusters=1, steps=steps, noise_multiplier=4.0, threshold=1.5).state
     expected = (state.public.votes - 1.5 * 4.0 * steps**0.5).clamp(min=0)
     torch.testing.assert_close(given[-1], expected)

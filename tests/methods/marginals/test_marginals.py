@@ -21,7 +21,7 @@ from gossamer.data.tables.table import Table
 from gossamer.errors import GossamerError, RequestError
 from gossamer.methods.marginals import Config, Marginals, Noise, counts_label, loop, measurements, selection
 from gossamer.methods.marginals.counts import Counts, Errors
-from gossamer.methods.marginals.nets import Field
+from gossamer.methods.marginals.nets import MarkovField
 from gossamer.methods.marginals.tree import Clique, cells_of, triangulated
 from gossamer.methods.method import State, StepResult
 from gossamer.methods.synthesizer import model_bytes
@@ -248,7 +248,7 @@ def test_a_release_that_a_crash_used_up_is_not_made_again() -> None:
     run.ledger.charge(GaussianDpEvent(noise.errors))
     net = run.end().released
     assert run.ledger.used == [1, 2, 0]
-    assert model_bytes(net) == model_bytes(Field(card().domain, 2))
+    assert model_bytes(net) == model_bytes(MarkovField(card().domain, 2))
 
 
 def test_the_loop_can_be_read_beside_the_paper() -> None:
@@ -464,7 +464,7 @@ def test_empty_values_are_no_bins_of_their_own() -> None:
     noisy[:10] += 1_000
     numbers = selection.merged(noisy, 10.0, 1_000, most=50)
     assert 10 <= int(numbers.max()) + 1 <= 14
-    net = Field([1_000], None)
+    net = MarkovField([1_000], None)
     net.merge([numbers], [noisy])
     assert torch.allclose(net.shares[:9], torch.ones(9).double())
     assert int((net.shares > 0).sum()) < 200, "most empty bins have no share"

@@ -10,7 +10,7 @@ from scipy import stats
 from torch import Tensor
 
 from gossamer.methods.marginals.fit import fit
-from gossamer.methods.marginals.nets import Field, stratified
+from gossamer.methods.marginals.nets import MarkovField, stratified
 from gossamer.methods.marginals.selection import expected
 from gossamer.methods.marginals.tree import Clique, JunctionTree, cells_of, spread, summed, triangulated
 
@@ -145,9 +145,9 @@ def test_noise_alone_gives_a_finite_model(total: float) -> None:
         assert bool((table >= 0).all())
 
 
-def field_of(graph: list[Clique], label: int | None = None, seed: int = 0) -> tuple[Field, Tensor]:
+def field_of(graph: list[Clique], label: int | None = None, seed: int = 0) -> tuple[MarkovField, Tensor]:
     tree, potentials = random_field(graph, seed, root=label)
-    net = Field(SIZES, label)
+    net = MarkovField(SIZES, label)
     net.take(tree, tree.marginals(potentials))
     rows = every_row(tree, potentials)
     return net, rows / rows.sum()
@@ -206,11 +206,11 @@ def test_no_row_and_rows_of_zeros() -> None:
         torch.zeros(1, 4).double(), torch.zeros(4_000, dtype=torch.int64), torch.Generator().manual_seed(0)
     )
     assert torch.bincount(even, minlength=4).tolist() == pytest.approx([1_000] * 4, abs=1)
-    assert Field(SIZES, 1).sample(0, None, torch.Generator()).shape == (0, 5)
+    assert MarkovField(SIZES, 1).sample(0, None, torch.Generator()).shape == (0, 5)
 
 
 def test_merged_values_are_split_by_their_shares() -> None:
-    net = Field((4, 2), 1)
+    net = MarkovField((4, 2), 1)
     net.merge([torch.tensor([0, 1, 1, 0]), torch.arange(2)], [torch.tensor([30.0, 5.0, 15.0, -8.0]), torch.ones(2)])
     assert net.sizes == (2, 2)
     tree = JunctionTree.over([(0, 1)], (2, 2), 1)
@@ -221,7 +221,7 @@ def test_merged_values_are_split_by_their_shares() -> None:
 
 def test_weights_of_any_length_are_loaded() -> None:
     net, _ = field_of(GRAPHS[5], label=3)
-    fresh = Field(SIZES, 3)
+    fresh = MarkovField(SIZES, 3)
     fresh.load_state_dict(net.state_dict())
     stream = torch.Generator
     assert torch.equal(*(each.sample(50, None, stream().manual_seed(1)) for each in (net, fresh)))

@@ -14,7 +14,7 @@ from gossamer.data.card import DataCard
 from gossamer.data.records import Records
 from gossamer.errors import RequestError
 from gossamer.events import Event
-from gossamer.methods.common.labelled import Labelled, chunks, in_proportion
+from gossamer.methods.common.labelled import LabelledPictures, chunks, in_proportion
 from gossamer.methods.common.softmax_regression import Classifier, with_features
 from gossamer.methods.method import Run
 from gossamer.methods.synthesizer import Synthesizer, model_bytes
@@ -40,13 +40,15 @@ def records(n: int, seed: int = 0) -> Records:
     return Records(images.astype(np.uint8), labels.astype(np.int64))
 
 
-def pictures(probabilities: Tensor) -> Labelled:
+def pictures(probabilities: Tensor) -> LabelledPictures:
     """Pictures whose pixels are their numbers."""
     images = torch.arange(len(probabilities), dtype=torch.uint8)[:, None, None, None].expand(-1, *SHAPE)
-    return Labelled(images.contiguous(), probabilities)
+    return LabelledPictures(images.contiguous(), probabilities)
 
 
-def drawn(held: Labelled, sizes: list[int], labels: Tensor | None = None, card: DataCard = CARD) -> list[Tensor]:
+def drawn(
+    held: LabelledPictures, sizes: list[int], labels: Tensor | None = None, card: DataCard = CARD
+) -> list[Tensor]:
     """Positions, labels and probabilities of all chunks."""
     found = list(chunks(held, card, sizes, labels, torch.Generator().manual_seed(0)))
     assert [len(images) for images, _, _ in found] == sizes

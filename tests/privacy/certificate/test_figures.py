@@ -12,7 +12,7 @@ from scipy.special import log_ndtr, ndtr
 from gossamer.errors import LedgerDamaged
 from gossamer.privacy.accounting import accountants, cost
 from gossamer.privacy.accounting.events import plan_of, poisson_gaussian, without_privacy
-from gossamer.privacy.certificate.figures import NOT_NAMED, figures, purposes, smaller
+from gossamer.privacy.certificate.figures import figures, purposes, smaller
 from gossamer.privacy.guarantee import REPLACE_ONE, Plan
 from gossamer.privacy.ledger import PrivacyLedger
 
@@ -25,7 +25,7 @@ def of(plan: Plan, *, settings: dict[str, Any] | None = None, reason: str = "", 
     ledger.reserve(plan)
     if reason:
         ledger.declassify(reason)
-    return figures(ledger, settings or {})
+    return figures(ledger, settings or {"components": purposes([("training", plan)])})
 
 
 def delta_of_gaussian(epsilon: float, mu: float) -> float:
@@ -154,10 +154,6 @@ def test_an_event_that_two_phases_share_is_told_apart_by_its_purpose() -> None:
     settings = {"components": purposes([("votes", [(ONCE, 1)]), ("moments", [(ONCE, 2)])])}
     found = of([(ONCE, 3)], settings=settings)["components"]
     assert [(each["purpose"], each["count"]) for each in found] == [("votes", 1), ("moments", 2)]
-
-
-def test_components_of_settings_that_name_none() -> None:
-    assert [each["purpose"] for each in of([(ONCE, 1), (SAMPLED, 4)])["components"]] == [NOT_NAMED] * 2
 
 
 @pytest.mark.parametrize("plan", [[(ONCE, 2)], [(SAMPLED, 1)], [(ONCE, 1), (SAMPLED, 1)], []])

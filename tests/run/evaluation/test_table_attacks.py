@@ -15,7 +15,7 @@ from gossamer.attacks.marginals import frequencies
 from gossamer.data.tables.generated import GeneratedColumn
 from gossamer.data.tables.table import Table
 from gossamer.errors import DataError
-from gossamer.methods.marginals.nets import Field
+from gossamer.methods.marginals.nets import MarkovField
 from gossamer.run.evaluation.attack_kind import Target
 from gossamer.run.evaluation.table_attacks import TableAttacks, _by_generator
 from gossamer.run.report.wording import attacks_in_words
@@ -117,7 +117,7 @@ def test_equal_rows_are_left_in_unless_all_come_from_the_members() -> None:
 
 def test_the_generator_is_asked_in_its_merged_values() -> None:
     """Values 1 and 2 of the first column are one in the model. Score by hand: p_G / p_R of one pair."""
-    field = Field((3, 2), None)
+    field = MarkovField((3, 2), None)
     field.merge([torch.tensor([1, 0, 0]), torch.arange(2)], [torch.ones(3), torch.ones(2)])
     rows = np.array([[0, 0], [1, 0], [2, 1], [0, 1]], np.int32)
     tree = type(field.tree).over([(0, 1)], field.sizes)

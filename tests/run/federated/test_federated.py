@@ -911,7 +911,7 @@ def test_the_answers_of_clients_are_checked(tmp_path: Path) -> None:
             created=stated.created, declared=stated.declared,
         ).save(each)  # fmt: skip
         (problem,) = verify(each).problems
-        assert "grant another number of answers" in problem
+        assert "'answers' says" in problem
 
 
 def on_disk(folder: Path) -> dict[Path, bytes]:

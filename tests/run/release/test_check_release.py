@@ -18,7 +18,8 @@ from slowly import slow_among
 
 from gossamer.privacy import ledger as ledgers
 from gossamer.privacy.accounting.events import plan_of, poisson_gaussian
-from gossamer.privacy.certificate.certificate import CONFIG, LEDGER, Certificate, sealed, sha256
+from gossamer.privacy.certificate.certificate import CONFIG, CONFIG_FORMAT, LEDGER, Certificate, sealed, sha256
+from gossamer.privacy.certificate.figures import purposes
 from gossamer.privacy.certificate.statements import MODEL, NO_PUBLIC
 from gossamer.privacy.guarantee import ADD_OR_REMOVE_ONE, RELATION_NAMES, REPLACE_ONE, Plan
 from gossamer.privacy.ledger import PrivacyLedger
@@ -75,7 +76,10 @@ def write(folder: Path, ledger: PrivacyLedger, reason: str = "") -> Certificate:
     """The files of a release that the script reads, without a training."""
     folder.mkdir()
     card = {"shape": [1, 28, 28], "classes": 10, "declared_size": 60_000, "label_prior": "uniform", "unit": "record"}
-    settings: dict[str, Any] = {"method": "gs-wgan", "config": {}, "card": card, "public": NO_PUBLIC}
+    settings: dict[str, Any] = {
+        "format": CONFIG_FORMAT, "method": "gs-wgan", "config": {}, "card": card, "public": NO_PUBLIC, "methods": [],
+        "components": purposes([("training", ledger.plan)]),
+    }  # fmt: skip
     (folder / CONFIG).write_text(json.dumps(settings))
     ledger.create(folder / LEDGER, settings=sha256(folder / CONFIG))
     for event, _ in ledger.plan:

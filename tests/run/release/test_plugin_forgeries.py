@@ -100,7 +100,7 @@ def built_in(config: dict[str, Any]) -> None:
     del config["plugins"]
 
 
-OTHER = f"{CONFIG}: its plugins are not those of these settings."
+OTHER = f"{CONFIG}: 'plugins"
 UNREADABLE = f"{CONFIG} cannot be read as settings"
 
 
@@ -110,7 +110,7 @@ UNREADABLE = f"{CONFIG} cannot be read as settings"
         (of_no_plugin, OTHER),
         (renamed, OTHER),
         (as_encoder, OTHER),
-        (other_words, f"{CONFIG}: what it says of the method is not what the method says"),
+        (other_words, f"{CONFIG}: 'methods[0].bounds_units' says"),
         (two_lines, UNREADABLE),
         (more_facts, UNREADABLE),
         (built_in, UNREADABLE),

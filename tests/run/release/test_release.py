@@ -3,7 +3,7 @@
 import dataclasses
 import hashlib
 import json
-import math
+import os
 import shutil
 import subprocess
 import sys
@@ -20,7 +20,7 @@ from kinds import OF_PICTURES
 
 from gossamer.data.card import DataCard
 from gossamer.data.readers.read import read
-from gossamer.errors import RequestError, RunFolderError
+from gossamer.errors import RequestError
 from gossamer.methods import METHODS
 from gossamer.methods.common.softmax_regression import Classifier
 from gossamer.methods.evolve.nets import Evolved
@@ -30,13 +30,11 @@ from gossamer.privacy.certificate.certificate import Certificate, sha256
 from gossamer.privacy.certificate.declarations import NOT_DECLARED, NOT_RUN, QUESTIONS, nothing_declared
 from gossamer.run.release.readme import readme
 from gossamer.run.release.release import ATTACKED, MEASURED, release
-from gossamer.run.release.standalone_loader import EARLIER, Unloadable, _Collected, is_same, loadable, loader
+from gossamer.run.release.standalone_loader import Unloadable, _Needed, loadable, loader
 from gossamer.run.release.verify import verify
 from gossamer.run.storage.run_folder import RunFolder
-from gossamer.run.storage.versions import with_source
 
 Run = Callable[..., Any]
-FORMAT_2 = Path(__file__).resolve().parents[2] / "fixtures" / "format_2"
 BLOCKED = "gossamer numpy scipy dp_accounting PIL matplotlib sklearn cryptography click rich pandas"
 SETTINGS: dict[str, dict[str, Any]] = {
     "dpgan": {"noise_multiplier": 1.0, "width": 4, "latent_size": 8},
@@ -95,8 +93,8 @@ for folder, n in {[(str(folder), n) for folder, n in folders.items()]!r}:
         found[folder] = str(error)
         continue
     digest = hashlib.sha256(bytes(images.flatten().tolist())).hexdigest()
-    said = release.probabilities(images).tolist() if hasattr(release, "probabilities") else None
-    said = release.soft_labels(images, labels).tolist() if hasattr(release, "soft_labels") else said
+    said = release.probabilities(images).tolist() if hasattr(release.net, "probabilities") else None
+    said = release.soft_labels(images, labels).tolist() if getattr(release.net, "labeller", None) is not None else said
     found[folder] = [list(images.shape), str(images.dtype), digest, labels.tolist(), said]
 print(json.dumps(found))
 """
@@ -122,7 +120,7 @@ def trained(net: torch.nn.Module) -> torch.nn.Module:
 def test_refined_samples_have_no_loader() -> None:
     """They come from the generator of another method, which the file does not have."""
     settings = {"noise_multiplier": 1.0, "start": "moments", "refine": 1.0}
-    of: Any = SimpleNamespace(method="dp-diffusion", facts={}, card=CARD.to_dict())
+    of: Any = SimpleNamespace(method="dp-diffusion", facts={"public_inputs": []}, card=CARD.to_dict())
     of.config = METHODS["dp-diffusion"].job(settings, CARD).settings
     assert loadable(of) == ("", "it refines samples of another method")
     of.config = of.config | {"refine": 0.0}
@@ -149,7 +147,7 @@ def test_the_loader_draws_what_gossamer_draws_for_every_method(tmp_path: Path) -
             "model": {"sha256": sha256(folder / "model.safetensors")},
         }
         (folder / "certificate.json").write_text(json.dumps(facts))
-        (folder / "load.py").write_text(loader(method, soft_labels="own_label" in settings), encoding="utf-8")
+        (folder / "load.py").write_text(loader(method), encoding="utf-8")
         certificate: Any = None
         samples = Synthesizer(net, job, certificate).sample(n, seed=5)
         digest = sha256_of(samples.images)
@@ -166,16 +164,22 @@ def test_the_loader_draws_what_gossamer_draws_for_every_method(tmp_path: Path) -
 
 def test_what_needs_another_package_is_refused() -> None:
     with pytest.raises(Unloadable, match="it needs numpy"):
-        _Collected().take(("gossamer.data.pixels.to_uint8", "scaled"))
+        _Needed(frozenset({"torch"})).take("gossamer.data.pixels.to_uint8", "scaled")
 
 
-def test_two_definitions_of_one_name_stand_beside_each_other() -> None:
-    found = _Collected()
-    first, second = (found.take((f"gossamer.methods.privgan.{kind}", "Generator")) for kind in ("dense", "conv"))
-    assert (first, second) == ("Generator", "conv_Generator")
-    assert {"Generator", "conv_Generator"} <= found.texts.keys()
-    assert found.texts["conv_Generator"].startswith("class conv_Generator(nn.Module)")
-    assert found.take(("gossamer.methods.privgan.dense", "Generator")) == "Generator"
+def test_the_loader_is_the_same_in_every_process() -> None:
+    """`verify` compares its bytes: nothing in it may depend on the order of a set."""
+    code = (
+        "import hashlib; from gossamer.run.release.standalone_loader import loader; print(hashlib.sha256(''.join(map("
+    )
+    code += f"loader, {list(METHODS)})).encode()).hexdigest())"
+    found = {
+        subprocess.run(
+            [sys.executable, "-c", code], env={**os.environ, "PYTHONHASHSEED": seed}, capture_output=True, check=True
+        ).stdout
+        for seed in ("1", "2")
+    }
+    assert len(found) == 1
 
 
 def sha256_of(images: np.ndarray) -> str:
@@ -219,7 +223,6 @@ def test_a_release_is_loaded_by_its_own_file_and_another_model_is_not(run: Path,
     assert found[str(out)][2:4] == [sha256_of(samples.images), samples.labels.tolist()]
     assert "is not the model that the certificate was made for" in found[str(other)]
     text = (out / "load.py").read_text(encoding="utf-8")
-    assert "def probabilities(" not in text
     assert "import gossamer" not in text
     assert "from gossamer" not in text
     assert text.startswith('"""Loads the release in this folder')
@@ -404,56 +407,15 @@ def test_the_words_of_the_readme_go_with_the_format_of_the_certificate() -> None
     assert told.format == 6
     pages = [readme(told, samples=3, no_loader="", classifies=True), readme(told, samples=0, no_loader="it needs PIL")]
     table = dataclasses.replace(told, method="marginals", card={"column": [], "unit": "record", "title": "T"})
-    pages += [readme(table, samples=3, no_loader=""), readme(table, samples=0, no_loader=EARLIER)]
+    pages += [
+        readme(table, samples=3, no_loader=""),
+        readme(table, samples=0, no_loader="its settings are of an earlier version"),
+    ]
     pages.append(
         readme(dataclasses.replace(told, facts={**told.facts, "contains_public": "x"}), samples=0, no_loader="")
     )
     digest = hashlib.sha256("".join(pages).encode()).hexdigest()
     assert digest[:16] == "23092d2a8df0f179"
-
-
-def test_a_loader_is_compared_as_a_program(tmp_path: Path) -> None:
-    """Another version of Python lays it out otherwise, and another machine has other fonts. Code is code."""
-    text = loader("evolve")
-    assert is_same(text.encode(), text)
-    assert is_same(text.replace("\n\n\n", "\n\n# laid out otherwise\n\n").encode(), text)
-    (line,) = (line for line in text.splitlines() if line.startswith("_STROKES = "))
-    other = text.replace(line, "_STROKES = {'digits': ([0], 'x'),", 1)
-    assert not is_same(other.encode(), text)
-    assert is_same(other.encode(), text, strokes=False)
-    for edit in (
-        text.replace("import torch\n", "import torch\nprint()\n", 1),
-        text.replace(line, "_STROKES = print() or {", 1),
-        text.replace(line, f"_STROKES = 1\n{line}", 1),
-        text + "\x00",
-        "(" * 10_000,
-        f"# coding: utf-7\n{text}\n#+AAo-print()",
-    ):
-        assert not is_same(edit.encode(), text, strokes=False)
-
-
-def weights_of_today(folder: Path) -> None:
-    """Put a generator there that this version builds from the settings: `moments` has had another net since."""
-    old, model = Certificate.load(folder), folder / "model.safetensors"
-    job = METHODS[old.method].job(old.config, DataCard.from_dict(old.card))
-    model.write_bytes(model_bytes(job.generator()))
-    dataclasses.replace(old, model={**old.model, "sha256": sha256(model)}).save(folder)
-
-
-def test_a_run_of_an_earlier_version_is_released_with_todays_certificate(tmp_path: Path) -> None:
-    shutil.copytree(FORMAT_2, tmp_path / "run")
-    with pytest.raises(RunFolderError, match="'versions' there name the one that wrote it") as caught:
-        release(tmp_path / "run", tmp_path / "out")
-    assert str(tmp_path / "run" / "model.safetensors") in str(caught.value)
-    assert not (tmp_path / "out").exists()
-    weights_of_today(tmp_path / "run")
-    before = Certificate.load(tmp_path / "run")
-    assert verify(tmp_path / "run").ok
-    after = Certificate.load(release(tmp_path / "run", tmp_path / "out", declared={"contact": "office"}))
-    assert (before.format, after.format, after.declared["contact"]) == (2, 6, "office")
-    assert (after.created, after.versions) == (before.created, {**before.versions, "release": with_source()})
-    assert math.isclose(after.guarantee["epsilon"], before.guarantee["epsilon"], rel_tol=1e-6)
-    assert verify(tmp_path / "out").ok
 
 
 def test_components_in_the_settings_are_the_phases_of_the_method(run: Path) -> None:
@@ -463,7 +425,7 @@ def test_components_in_the_settings_are_the_phases_of_the_method(run: Path) -> N
     assert part["plan"] == Certificate.load(run).plan
     settings["components"][0]["purpose"] = "nothing of importance"
     forge(run, settings)
-    assert any("its components are not the phases" in problem for problem in verify(run).problems)
+    assert any("'components[0].purpose' says" in problem for problem in verify(run).problems)
 
 
 def forge(run: Path, settings: dict[str, Any]) -> None:

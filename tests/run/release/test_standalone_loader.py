@@ -14,7 +14,7 @@ from gossamer.data.tables.card import TableCard
 from gossamer.data.tables.column import Column
 from gossamer.data.tables.generated import GeneratedColumn
 from gossamer.methods import METHODS
-from gossamer.methods.marginals.nets import Field
+from gossamer.methods.marginals.nets import MarkovField
 from gossamer.methods.marginals.tree import JunctionTree
 from gossamer.methods.synthesizer import ROWS, Synthesizer, model_bytes
 from gossamer.privacy.certificate.certificate import sha256
@@ -55,10 +55,10 @@ CARD = TableCard(
 )
 
 
-def random_field() -> Field:
+def random_field() -> MarkovField:
     """Cliques of one, two and three columns with random probabilities, and two columns with merged values."""
     stream = torch.Generator().manual_seed(3)
-    net = Field(CARD.domain, CARD.label_index)
+    net = MarkovField(CARD.domain, CARD.label_index)
     maps = [torch.arange(size) for size in CARD.domain]
     maps[1], maps[4] = maps[1].clamp(min=3) - 3, (maps[4] - 1).clamp(min=0)
     net.merge(maps, [torch.rand(size, generator=stream) for size in CARD.domain])

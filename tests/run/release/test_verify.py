@@ -229,9 +229,9 @@ def test_no_folder_no_run_an_empty_one_and_one_in_the_making(gossamer: Run, run:
 @pytest.mark.parametrize(
     ("path", "value", "says"),
     [
-        (("delta",), 1e-9, "its delta is 1e-09, and line 1 of ledger.jsonl opens with 0.001"),
-        (("epsilon",), 1.0, "its epsilon is 1.0, and line 1 of ledger.jsonl opens with"),
-        (("card", "unit"), "hospital", "its unit is hospital"),
+        (("delta",), 1e-9, "'delta' says 1e-09; line 1 of ledger.jsonl opens with 0.001"),
+        (("epsilon",), 1.0, "'epsilon' says 1.0; line 1 of ledger.jsonl opens with"),
+        (("card", "unit"), "hospital", "'unit' says \"hospital\"; line 1"),
         (("card", "declared_size"), 160_000, "lead to another plan"),
         (("config", "steps"), 10, "lead to another plan"),
         (("config", "noise_multiplier"), 50.0, "lead to another plan"),

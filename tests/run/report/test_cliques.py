@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import torch
 
-from gossamer.methods.marginals.nets import Field
+from gossamer.methods.marginals.nets import MarkovField
 from gossamer.methods.marginals.tree import JunctionTree
 from gossamer.run.report.cliques import cramers_v, described, path
 
@@ -44,7 +44,7 @@ def test_cramers_v() -> None:
 
 def test_what_the_page_shows_of_a_model() -> None:
     """`b` follows from `a`, `c` is close to `a`, `d` is independent of all, and the label `e` is in every clique."""
-    net = Field((2,) * 5, 4)
+    net = MarkovField((2,) * 5, 4)
     tree = JunctionTree((2,) * 5, ((0, 1, 4), (0, 2, 4), (3, 4)), (-1, 0, 0))
     half = torch.full((2,), 0.5).double()
     equal, close = torch.eye(2).double() / 2, torch.tensor([[0.45, 0.05], [0.05, 0.45]]).double()

@@ -1,6 +1,6 @@
 """Handwriting drawn from fonts: digits and letters that cost no privacy, for warm starts and for tests.
 
-Each character of a few fonts of matplotlib is rendered once and thinned to the path of its strokes. That path is bent,
+Each character of a few fonts was rendered once and thinned to the path of its strokes (`tools/strokes.py`). That path is bent,
 sheared and stretched at random, and drawn again with a round pen of random width. It is framed as MNIST's digits are: white on
 black, the longer side 20 pixels, the centre of mass in the middle of 28x28. Other characters that look like a written digit (a
 plain stroke for 1, an open 4) are drawn too.
@@ -11,15 +11,14 @@ pens. The way of drawing, but no number, comes from an earlier version that was 
 glyphs were once evaluated on MNIST's training records; nothing was changed for it.
 """
 
+import base64
 import math
+import zlib
 from functools import cache
-from pathlib import Path
+from importlib import resources
 from typing import Literal
 
-import matplotlib
-import numpy as np
 import torch
-from PIL import Image, ImageDraw, ImageFont
 from torch import Tensor
 from torch.nn.functional import grid_sample
 
@@ -29,15 +28,8 @@ from gossamer.errors import RequestError
 
 Classes = Literal["digits", "letters"]
 
-_DIGIT_FONTS = (
-    "DejaVuSans", "DejaVuSans-Oblique", "DejaVuSerif", "DejaVuSerif-Italic", "STIXGeneral", "STIXGeneralItalic",
-    "cmr10", "cmss10", "cmtt10", "cmmi10",
-)  # fmt: skip
-_LETTER_FONTS = ("DejaVuSans", "DejaVuSans-Oblique", "DejaVuSerif-Italic", "STIXGeneralItalic", "cmss10", "cmtt10")
-_LOOKALIKES = {
-    "0": "Oo", "1": "|/lI", "2": "zZՁƨ", "3": "ЗƷɜʒЭ", "4": "Чɥу", "5": "sSƼƽ", "6": "bь", "7": "⁊ך", "8": "ȣ&B", "9": "qɋգ٩",
-}  # fmt: skip
-"""Other characters of the first font that look like a handwritten digit; each is drawn as often as a digit of two fonts."""
+_STROKES = resources.files("gossamer.data.synthetic").joinpath("strokes.txt").read_text()
+"""For digits and for letters: their name, where each class begins, and packed pixels."""
 
 _FIELD = 64
 """Side of a rendered character, in its own pixels; the character itself is at most _INK of them."""
@@ -212,59 +204,11 @@ def _field(path: Tensor) -> Tensor:
 
 
 def strokes(classes: Classes) -> tuple[Tensor, Tensor]:
-    """The strokes of all characters as thin lines, bool [K, F, F], and where each class begins. Needs the fonts."""
-    if classes == "digits":
-        shapes = [
-            [(font, digit) for font in _DIGIT_FONTS] + 2 * [(_DIGIT_FONTS[0], form) for form in lookalikes]
-            for digit, lookalikes in _LOOKALIKES.items()
-        ]
-    elif classes == "letters":
-        shapes = [
-            [(font, form) for font in _LETTER_FONTS for form in (letter, letter.lower())]
-            for letter in "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
-        ]
-    else:
+    """The strokes of all characters as thin lines, bool [K, F, F], and where each class begins. `strokes.txt` has them."""
+    blocks = {name: lines for name, *lines in map(str.splitlines, _STROKES.split("\n\n"))}
+    if classes not in blocks:
         raise RequestError(f"glyphs draws digits or letters, not {classes!r}")
-    paths = np.stack([_path(font, character) for group in shapes for font, character in group])
-    first = np.cumsum([0] + [len(group) for group in shapes])
-    return torch.from_numpy(paths), torch.from_numpy(first)
-
-
-@cache
-def _path(font: str, character: str) -> np.ndarray:
-    """The thinned strokes of one character. bool [F, F]"""
-    file = Path(matplotlib.get_data_path()) / "fonts" / "ttf" / f"{font}.ttf"
-    canvas = Image.new("L", (4 * _FIELD, 4 * _FIELD))
-    font_file = ImageFont.truetype(str(file), 2 * _FIELD)
-    for part in character:
-        ImageDraw.Draw(canvas).text((_FIELD, _FIELD), part, font=font_file, fill=255)
-    picture = canvas.crop(canvas.getbbox())
-    shrink = _INK / max(picture.size)
-    side = [max(round(length * shrink), 1) for length in picture.size]
-    picture = picture.resize((side[0], side[1]), Image.Resampling.BOX)
-    field = Image.new("L", (_FIELD, _FIELD))
-    field.paste(picture, ((_FIELD - side[0]) // 2, (_FIELD - side[1]) // 2))
-    return _thin(np.asarray(field) > 127)
-
-
-def _thin(shape: np.ndarray) -> np.ndarray:
-    """The strokes of a shape as lines one pixel wide. bool [F, F]. Zhang and Suen 1984: peel until nothing changes."""
-    shape = shape.copy()
-    changed = True
-    while changed:
-        changed = False
-        for odd in (True, False):
-            north, east, south, west = (
-                np.roll(shape, shift, axis) for shift, axis in ((1, 0), (-1, 1), (-1, 0), (1, 1))
-            )
-            ring = [
-                north, np.roll(north, -1, 1), east, np.roll(south, -1, 1),
-                south, np.roll(south, 1, 1), west, np.roll(north, 1, 1),
-            ]  # fmt: skip
-            neighbours = sum(part.astype(np.int8) for part in ring)
-            rises = sum((~here & after).astype(np.int8) for here, after in zip(ring, ring[1:] + ring[:1], strict=True))
-            corner = ~(east & south & (north | west)) if odd else ~(north & west & (east | south))
-            peel = shape & (neighbours >= 2) & (neighbours <= 6) & (rises == 1) & corner
-            changed = changed or bool(peel.any())
-            shape &= ~peel
-    return shape
+    first, *packed = blocks[classes]
+    rows = zlib.decompress(base64.b85decode("".join(packed)))
+    bits = torch.frombuffer(bytearray(rows), dtype=torch.uint8)[:, None] >> torch.arange(7, -1, -1)
+    return (bits & 1).bool().view(-1, _FIELD, _FIELD), torch.tensor([int(number) for number in first.split()])

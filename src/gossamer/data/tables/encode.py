@@ -70,7 +70,7 @@ class Faults:
         problems.refuse()
 
 
-class Encoder:
+class TableEncoder:
     """Encodes blocks of rows, and collects what is wrong with them.
 
     Args:

@@ -15,7 +15,7 @@ from gossamer.data.readers.read import split_of
 from gossamer.data.tables.card import TableCard
 from gossamer.data.tables.column import NUMBERED, is_numbered
 from gossamer.data.tables.csv_rows import NO_HEADER, READ_AGAIN, SUFFIXES, CsvRows, clean_names, watched
-from gossamer.data.tables.encode import Encoder, Faults, Raw
+from gossamer.data.tables.encode import Faults, Raw, TableEncoder
 from gossamer.data.tables.raw_rows import RawRows
 from gossamer.data.tables.table import Table
 from gossamer.data.units import from_array, numbered
@@ -90,7 +90,7 @@ def read_table(
     if missing := [name for name, at in zip(card.names, wanted, strict=True) if at < 0]:
         raise _without(missing, card, where)
     faults.refuse()
-    encoder, filling, raw_rows = Encoder(card, faults, guessed=not is_place(source)), Filling(), RawRows()
+    encoder, filling, raw_rows = TableEncoder(card, faults, guessed=not is_place(source)), Filling(), RawRows()
     ids: list[str] = []
     every = [at for at, name in enumerate(opened.names) if opened.names.count(name) == 1]
     for rows, block in opened.blocks(every):
@@ -125,7 +125,7 @@ def read_values(source: Any, card: TableCard, *, split: Literal["train", "test"]
     opened = open_source(source, split=split, wanted=card.names, where=where, header=card.header, decimal=card.decimal)
     faults = Faults(where)
     wanted = [_position(opened.names, name, faults) for name in card.names]
-    encoder = Encoder(card, faults, guessed=not is_place(source))
+    encoder = TableEncoder(card, faults, guessed=not is_place(source))
     return np.concatenate([encoder.values(columns) for _, columns in opened.blocks(wanted)])
 
 

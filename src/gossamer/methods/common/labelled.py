@@ -10,7 +10,7 @@ from torch.nn import functional as F
 from gossamer.data.card import DataCard
 
 
-class Labelled(nn.Module):
+class LabelledPictures(nn.Module):
     """Public pictures, and how likely each class is.
 
     Args:
@@ -48,7 +48,7 @@ class Labelled(nn.Module):
 
 
 def chunks(
-    pictures: Labelled, card: DataCard, sizes: Sequence[int], labels: Tensor | None, stream: torch.Generator
+    pictures: LabelledPictures, card: DataCard, sizes: Sequence[int], labels: Tensor | None, stream: torch.Generator
 ) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
     """Images [n, C, H, W] in [0, 1], labels int64 [n] and probabilities [n, classes], in chunks of these sizes.
 

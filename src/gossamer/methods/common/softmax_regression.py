@@ -18,7 +18,7 @@ from torch.nn import functional as F
 from gossamer.data.card import DataCard
 from gossamer.data.records import Records, at_once, sent
 from gossamer.methods.common.descent import Descent
-from gossamer.methods.common.labelled import Labelled
+from gossamer.methods.common.labelled import LabelledPictures
 from gossamer.methods.common.learners import Average, Learner
 from gossamer.methods.method import Logs, Run, State, StatefulDataclass, batch_of
 from gossamer.nets.encoders import PluginEncoder
@@ -41,7 +41,7 @@ class Classifier(nn.Module):
     `labelled` holds the public pictures of the run, where it had any.
     """
 
-    labelled: Labelled | None
+    labelled: LabelledPictures | None
 
     def __init__(self, shape: tuple[int, ...], classes: int, encoder: PluginEncoder | None = None) -> None:
         super().__init__()
@@ -66,7 +66,7 @@ class Classifier(nn.Module):
         """A copy that has labelled public pictures. images: uint8 [m, C, H, W]; features: as `halved` gives them."""
         pieces = [piece.to(self.head.weight.device) for piece in features.split(PIECE)]
         net = copy.deepcopy(self)
-        net.labelled = Labelled(
+        net.labelled = LabelledPictures(
             images, torch.cat([F.softmax(self.head(piece.float()), dim=1).cpu() for piece in pieces])
         )
         return net
@@ -75,7 +75,7 @@ class Classifier(nn.Module):
         """As of any module. How many pictures it has labelled is that of the state, and there may be none."""
         self.labelled = None
         if "labelled.images" in state_dict:
-            self.labelled = Labelled(torch.empty(0), torch.empty(0))
+            self.labelled = LabelledPictures(torch.empty(0), torch.empty(0))
         return super().load_state_dict(state_dict, strict=strict, assign=assign)
 
 

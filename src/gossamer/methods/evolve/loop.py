@@ -21,7 +21,7 @@ from gossamer.methods.common.softmax_regression import InTraining, classifier
 from gossamer.methods.common.votes import Cosines
 from gossamer.methods.evolve import Config, candidates_of, clusters_of, descent, pictures
 from gossamer.methods.evolve.nets import Evolved, per_class
-from gossamer.methods.evolve.pictures import PublicPictures
+from gossamer.methods.evolve.pictures import VotedPictures
 from gossamer.methods.method import Logs, Run
 from gossamer.nets.encoders import PluginEncoder
 from gossamer.privacy.confined import Confined
@@ -145,7 +145,7 @@ class State(method.State):
         return _NONE_NEAR if self.concentrated else ""
 
     @property
-    def released(self) -> "Evolved | PublicPictures":
+    def released(self) -> "Evolved | VotedPictures":
         """The generator that the run hands out."""
         return self.drawn if self.public is None else self.public.released
 
@@ -155,7 +155,7 @@ def start(run: Run[Config]) -> State:
     config, card = run.config, run.card
     G = generator(config, card).to(run.device)
     encoder = _encoder(config, card, run.device) if config.encoder else None
-    if isinstance(G, PublicPictures):
+    if isinstance(G, VotedPictures):
         embedding = encoder or Cosines(card.shape).to(run.device)
         return State(None, embedding, pictures.Candidates.of(G, run.device))
     if isinstance(G.program, PluginGenerator):
@@ -179,10 +179,10 @@ def _labelling(run: Run[Config], G: Evolved) -> InTraining | None:
     return training
 
 
-def generator(config: Config, card: DataCard) -> Evolved | PublicPictures:
+def generator(config: Config, card: DataCard) -> Evolved | VotedPictures:
     """The candidates of a run, before they are drawn; or the pictures that it releases, before there are any."""
     if config.drawing == "pictures":
-        return PublicPictures(card)
+        return VotedPictures(card)
     labeller = classifier(card, config.encoder) if config.own_label < 1 else None
     return Evolved(_program(config, card), card, candidates_of(config, card), labeller)
 

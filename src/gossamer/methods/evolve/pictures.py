@@ -18,27 +18,27 @@ from gossamer.data.card import DataCard
 from gossamer.data.records import Records
 from gossamer.methods.common import votes
 from gossamer.methods.common.clusters import grouped
-from gossamer.methods.common.labelled import Labelled
+from gossamer.methods.common.labelled import LabelledPictures
 from gossamer.methods.evolve import PARTS, Config, clusters_of
 from gossamer.methods.method import Logs, Run, State, StatefulDataclass
 from gossamer.privacy.confined import Confined
 
 
-class PublicPictures(nn.Module):
-    """The pictures that got votes, as a generator: see `Labelled.drawn`."""
+class VotedPictures(nn.Module):
+    """The pictures that got votes, as a generator: see `LabelledPictures.drawn`."""
 
     def __init__(self, card: DataCard) -> None:
         super().__init__()
         self.classes, self.latent_size = card.classes, 1
         none = torch.zeros(1, *card.shape, dtype=torch.uint8)
-        self.labelled = Labelled(none, torch.full((1, card.classes), 1 / card.classes))
+        self.labelled = LabelledPictures(none, torch.full((1, card.classes), 1 / card.classes))
 
     def take(self, images: Tensor, weights: Tensor) -> None:
         """Keep the pictures that have votes; all, if none has. images: uint8 [m, C, H, W]; weights: [m, classes]."""
         total = weights.sum(1)
         kept = total > 0 if bool((total > 0).any()) else torch.ones_like(total, dtype=torch.bool)
         shares = torch.where(total[:, None] > 0, weights / total[:, None], 1 / self.classes)
-        self.labelled = Labelled(images[kept], shares[kept].float())
+        self.labelled = LabelledPictures(images[kept], shares[kept].float())
 
     def forward(self, latents: Tensor, labels: Tensor) -> Tensor:
         """See the class."""
@@ -52,13 +52,13 @@ class Candidates(StatefulDataclass):
     The votes are those of the clusters that a picture was in, over all rounds. No record is in them.
     """
 
-    released: PublicPictures
+    released: VotedPictures
     images: Tensor
     positions: Tensor
     votes: Tensor
 
     @classmethod
-    def of(cls, net: PublicPictures, device: str) -> Self:
+    def of(cls, net: VotedPictures, device: str) -> Self:
         """None yet."""
         images, none = net.labelled.images[:0], torch.zeros(0, 0, device=device)
         return cls(net, images, none, none.double())

@@ -180,6 +180,6 @@ class Marginals(Method[Config, "loop.State"]):
     ) -> "tuple[Tensor, Tensor]":
         """Codes int64 [n, columns], and the label of each row; zeros where there is no label column. card: a TableCard."""
         del config
-        codes: Tensor = net.sample(n, labels, stream)  # type: ignore[operator]  # a Field
+        codes: Tensor = net.sample(n, labels, stream)  # type: ignore[operator]  # a MarkovField
         own = card.label_index
         return codes, torch.zeros(n, dtype=torch.int64) if own is None else codes[:, own]

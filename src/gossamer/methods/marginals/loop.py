@@ -17,7 +17,7 @@ from gossamer.methods.marginals import Config, Noise, counts_label, measurements
 from gossamer.methods.marginals.counts import Counts, Errors
 from gossamer.methods.marginals.fit import fit
 from gossamer.methods.marginals.measurements import Measurement
-from gossamer.methods.marginals.nets import Field
+from gossamer.methods.marginals.nets import MarkovField
 from gossamer.methods.marginals.tree import Clique, JunctionTree
 from gossamer.methods.method import Logs, Run
 from gossamer.privacy.confined import Confined
@@ -155,7 +155,7 @@ def fit_all(run: Run[Config], state: "State") -> None:
 class State(method.State):
     """All of it has been released, or follows from what has."""
 
-    net: Field
+    net: MarkovField
     total: float
     """Estimated number of rows, each with its weight."""
     measured: list[Measurement] = field(default_factory=list)
@@ -164,7 +164,7 @@ class State(method.State):
     duals: Tensor | None = None
 
     @property
-    def released(self) -> Field:
+    def released(self) -> MarkovField:
         """The generator that the run hands out."""
         return self.net
 
@@ -174,6 +174,6 @@ def start(run: Run[Config]) -> State:
     return State(generator(run.config, run.card), float(run.card.declared_size))
 
 
-def generator(config: Config, card: Any) -> Field:  # noqa: ARG001 (what every method is asked)
+def generator(config: Config, card: Any) -> MarkovField:  # noqa: ARG001 (what every method is asked)
     """The network that a run releases, with uniform rows. card: a TableCard."""
-    return Field(card.domain, card.label_index)
+    return MarkovField(card.domain, card.label_index)

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from gossamer.methods.marginals.tree import JunctionTree
 
 
-class Field(nn.Module):
+class MarkovField(nn.Module):
     """A Markov random field over the columns. All of it is buffers, whose lengths follow from what was released.
 
     Args:

@@ -20,7 +20,7 @@ from gossamer.data.card import DataCard
 from gossamer.data.records import Records, at_once
 from gossamer.errors import RequestError
 from gossamer.methods.common.bounded_sum import MOST, BoundedSum, smat, svec
-from gossamer.methods.common.labelled import Labelled
+from gossamer.methods.common.labelled import LabelledPictures
 from gossamer.methods.method import StatefulDataclass
 from gossamer.methods.moments import Config
 from gossamer.nets.encoders import PluginEncoder
@@ -148,7 +148,7 @@ def regression(sums: Tensor, second: Tensor, public: Tensor, prior: Tensor, nois
 
 
 class Labeller(nn.Module):
-    """A classifier on features, and the public pictures that it has labelled. As a generator: see `Labelled.drawn`.
+    """A classifier on features, and the public pictures that it has labelled. As a generator: see `LabelledPictures.drawn`.
 
     Args:
         axes: of the features.
@@ -162,7 +162,7 @@ class Labeller(nn.Module):
         self.axes, self.classes, self.latent_size = axes, card.classes, 1
         self.prior = torch.tensor(card.probabilities, dtype=torch.float64)
         self.register_buffer("weights", torch.zeros(axes.axes, card.classes))
-        self.labelled = Labelled(
+        self.labelled = LabelledPictures(
             torch.zeros(1, *card.shape, dtype=torch.uint8), torch.full((1, card.classes), 1 / card.classes)
         )
 
@@ -170,7 +170,7 @@ class Labeller(nn.Module):
     def learn(self, weights: Tensor, images: Tensor, codes: Tensor) -> None:
         """Take other weights [axes, classes], and label pictures. images: uint8 [m, C, H, W]; codes: [m, axes]."""
         self.weights.copy_(weights)
-        self.labelled = Labelled(images, self.of_codes(codes))
+        self.labelled = LabelledPictures(images, self.of_codes(codes))
 
     @torch.no_grad()
     def probabilities(self, images: Tensor) -> Tensor:
@@ -189,18 +189,18 @@ class Labeller(nn.Module):
 
 
 @dataclass
-class PublicPictures(StatefulDataclass):
+class CodedPictures(StatefulDataclass):
     """The pictures that the classifier will label, uint8 [m, C, H, W], and their codes [m, axes]."""
 
     images: Tensor
     codes: Tensor
 
 
-def seen(axes: PublicAxes, public: Records) -> PublicPictures:
+def seen(axes: PublicAxes, public: Records) -> CodedPictures:
     """Take the principal axes of the features of public pictures, in place, and the pictures themselves."""
     features = axes.features(public)
     axes.fit(features)
-    return PublicPictures(torch.from_numpy(np.array(public.images)).to(features.device), axes.code(features))
+    return CodedPictures(torch.from_numpy(np.array(public.images)).to(features.device), axes.code(features))
 
 
 def coded(axes: PublicAxes, records: Records) -> Records:

@@ -19,9 +19,9 @@ from gossamer.methods.moments import CUT_BY, Config, first_noise, mean_noise, pr
 from gossamer.methods.moments.aligned_latent import AlignedLatent
 from gossamer.methods.moments.class_moments import Moments
 from gossamer.methods.moments.features import (
+    CodedPictures,
     FeatureMoments,
     Labeller,
-    PublicPictures,
     coded,
     labeller,
     regression,
@@ -217,7 +217,7 @@ class State(method.State):
 
     net: Generator | Labeller
     whole: Mixture | None
-    public: PublicPictures | None = None
+    public: CodedPictures | None = None
 
     @property
     def released(self) -> Generator | Labeller:
@@ -236,7 +236,7 @@ def start(run: Run[Config]) -> State:
     if run.config.encoder:
         labels = labeller(run.config, run.card, run.device).to(run.device)
         no_codes = torch.empty(0, run.config.axes, device=run.device)
-        return State(labels, None, PublicPictures(labels.labelled.images[:0], no_codes))
+        return State(labels, None, CodedPictures(labels.labelled.images[:0], no_codes))
     net = Generator(run.config, run.card.shape, run.card.classes).to(run.device)
     if net.autoencoder is not None:
         net.autoencoder.check(run.device)

@@ -4,8 +4,7 @@
 folder. `check` builds it again from ledger and settings, with every accountant that supports the events, and compares.
 Entries that cannot be recomputed are under `declared` (`declarations.py`).
 
-The format numbers the sentences, also those of the README. Formats 2 to 5 are checked too: every figure, and the first
-sentence of the statement. Their other sentences are not compared. Format 2 has no `declared`, `facts` and `figures`.
+The format numbers the sentences, also those of the README. A file of another format is refused: nothing in it is compared.
 
 Seal and hash chain show accidents and edits, with the line. They are no signature: everyone who can write to the folder can
 write a new ledger and a certificate for it. The file has over 400 lines, because writing and checking must agree.
@@ -15,7 +14,7 @@ import hashlib
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +24,7 @@ from gossamer.files import write_atomically
 from gossamer.privacy.accounting import cost
 from gossamer.privacy.certificate import figures, statements
 from gossamer.privacy.certificate.declarations import is_date, nothing_declared, what_is_wrong
-from gossamer.privacy.certificate.json_diff import difference, same, settled, short, within
+from gossamer.privacy.certificate.json_diff import difference, same, settled, short
 from gossamer.privacy.certificate.statements import MODEL
 from gossamer.privacy.guarantee import Guarantee
 from gossamer.privacy.ledger import PrivacyLedger, merge, plan_to_json
@@ -35,10 +34,7 @@ CERTIFICATE = "certificate.json"
 CONFIG = "config.json"
 FORMAT = 6
 CONFIG_FORMAT = 5
-"""Of config.json. A run with this format has a certificate of format 6. Format 5 has what methods say of themselves."""
-_SINCE_3 = ("declared", "facts", "figures")
-_SENTENCES = ("statement", "assumptions", "public_data", "covered", "not_covered", "adds_up", "facts")
-"""Compared where the format is that of today. Of another format's statement, the first sentence is compared."""
+"""Of config.json."""
 _LOOKED_AT = ("method", "card", "config", "model", "ledger", "guarantees", "created", "versions", "format", "declared")
 """Compared with the files themselves, or held to their form, before the rest is written again."""
 _LARGEST = 2**24  # bytes of certificate.json or config.json; a larger one must not fill the memory
@@ -66,9 +62,9 @@ class Certificate:
     ledger: dict[str, Any]
     versions: dict[str, str]
     created: str
-    declared: dict[str, Any] = field(default_factory=dict)
-    facts: dict[str, Any] = field(default_factory=dict)
-    figures: dict[str, Any] = field(default_factory=dict)
+    declared: dict[str, Any]
+    facts: dict[str, Any]
+    figures: dict[str, Any]
     format: int = FORMAT
 
     @classmethod
@@ -104,10 +100,7 @@ class Certificate:
             guarantees=guarantees,
             plan=plan_to_json(ledger.plan),
             reasons=list(ledger.reasons),
-            assumptions=[
-                *statements.assumptions(settings, proved=proved),
-                *([statements.noise(ledger)] if proved else []),
-            ],
+            assumptions=[*statements.assumptions(settings, proved=proved), *([statements.NOISE] if proved else [])],
             public_data=statements.public_data(settings),
             covered=statements.covered(best, settings),
             not_covered=statements.not_covered(settings),
@@ -142,7 +135,7 @@ class Certificate:
 
     def save(self, folder: Path) -> None:
         """Write certificate.json, sealed line by line."""
-        body = {name: value for name, value in asdict(self).items() if self.format != 2 or name not in _SINCE_3}
+        body = asdict(self)
         ordered = {"statement": body.pop("statement"), "format": body.pop("format"), **body}
         write_atomically(folder / CERTIFICATE, sealed(ordered))
 
@@ -153,27 +146,18 @@ class Certificate:
         Raises:
             LedgerDamaged: if a file was changed, cut or exchanged; the message names it, and the line or field.
         """
-        files, problems = _read(folder)
-        if files is None or problems:
+        read = _read(folder)
+        if read.problems:
             raise LedgerDamaged(
-                f"{folder} is damaged, and nothing is taken from it. {' '.join(problems)} Restore the folder from a copy."
+                f"{folder} is damaged, or another version wrote it, and nothing is taken from it. "
+                f"{' '.join(read.problems)} Restore the folder from a copy, or use that version."
             )
-        return cls.of(files.stated)
+        return cls.of(read.stated)
 
     @classmethod
     def of(cls, stated: dict[str, Any]) -> "Certificate":
         """The certificate with these entries, of which all are there."""
-        return cls(**{name: stated[name] for name in _names(stated)})
-
-
-@dataclass(frozen=True)
-class _Files:
-    """What the files of a folder hold."""
-
-    stated: dict[str, Any]
-    settings: dict[str, Any]
-    ledger: PrivacyLedger
-    model_sha256: str
+        return cls(**{each.name: stated[each.name] for each in fields(cls)})
 
 
 def recompute(ledger: PrivacyLedger) -> list[dict[str, Any]]:
@@ -193,17 +177,15 @@ class Checked:
         problems: each in a sentence that names file and line or field; empty if all holds.
         guarantees: the promise recomputed from the ledger; empty where that cannot be read.
         ledger: None where it cannot be read.
-        settings: what config.json holds; None where it cannot be read.
-        stated: what certificate.json holds; empty where one of the files cannot be read.
-        statement: the statement in the words of this version; empty where it cannot be recomputed.
+        settings: what config.json holds; empty where one of the files cannot be read.
+        stated: what certificate.json holds; likewise.
     """
 
     problems: list[str]
-    guarantees: list[dict[str, Any]]
+    guarantees: list[dict[str, Any]] = field(default_factory=list)
     ledger: PrivacyLedger | None = None
-    settings: dict[str, Any] | None = None
+    settings: dict[str, Any] = field(default_factory=dict)
     stated: dict[str, Any] = field(default_factory=dict)
-    statement: str = ""
 
 
 def check(folder: Path) -> Checked:
@@ -212,27 +194,21 @@ def check(folder: Path) -> Checked:
     Epsilon and mu may differ by `TOLERANCE`. The sentences are then written with the stated figure, so that they do not differ
     in its last digit. Of the date, the versions and the declared entries, only the form can be checked.
     """
-    files, problems = _read(folder)
-    if files is None:
-        return Checked(problems, [])
+    read = _read(folder)
+    ledger, settings, stated, problems = read.ledger, read.settings, dict(read.stated), list(read.problems)
+    if ledger is None:
+        return read
     expected: list[dict[str, Any]] = []
-    statement = ""
     try:
-        expected = recompute(files.ledger)
-        kind = files.settings["public"]["kind"]
+        expected = recompute(ledger)
+        kind = settings["public"]["kind"]
         if kind not in ("none", "records", "share"):
             problems.append(f"{CONFIG}: public records of the kind {short(kind)} are unknown.")
-        wrong = _figures(files.stated.get("guarantees"), expected)
-        again = Certificate.build(
-            files.ledger, files.settings, model_sha256=files.model_sha256, versions={}, created="",
-            guarantees=expected if wrong else files.stated["guarantees"],
-        )  # fmt: skip
-        rebuilt, stated = json.loads(json.dumps(asdict(again))), dict(files.stated)
-        statement = again.statement
-        if stated.get("format") != FORMAT:
-            wrong += _headline(stated.get("statement"), again)
-            rebuilt = {name: value for name, value in rebuilt.items() if name not in _SENTENCES}
-            rebuilt["figures"], stated["figures"] = (_numbers(entry.get("figures", ...)) for entry in (rebuilt, stated))
+        near = settled(stated.get("guarantees"), expected)
+        wrong = _difference("guarantees", near, expected, "recomputed it is")
+        bounds = expected if wrong else stated["guarantees"]
+        again = Certificate.build(ledger, settings, model_sha256="", versions={}, created="", guarantees=bounds)
+        rebuilt = json.loads(json.dumps(asdict(again)))
     except GossamerError as error:
         problems.append(f"{LEDGER} and {CONFIG} lead to no certificate: {error}.")
     except Exception as error:  # what damaged settings raise is open-ended, and may quote them
@@ -242,31 +218,15 @@ def check(folder: Path) -> Checked:
         stated["figures"] = settled(stated.get("figures", ...), rebuilt["figures"])
         for name in (name for name in rebuilt if name not in _LOOKED_AT):
             problems += _difference(name, stated.get(name, ...), rebuilt[name], f"{LEDGER} and {CONFIG} lead to")
-    return Checked(problems, expected, files.ledger, files.settings, files.stated, statement)
-
-
-def _headline(stated: Any, again: Certificate) -> list[str]:
-    """What is wrong with the first sentence of an earlier format's statement."""
-    right = again.statement
-    if math.isfinite(float(again.guarantee["epsilon"])):
-        right = statements.headline(Guarantee.from_json(again.guarantee))
-    begins = isinstance(stated, str) and (stated == right or stated.startswith(f"{right} "))
-    return [] if begins else _difference("statement", stated, right, f"{LEDGER} and {CONFIG} lead to")
-
-
-def _numbers(figures: Any) -> Any:
-    """The entry `figures` without its sentence about mu."""
-    if not isinstance(figures, dict) or not isinstance(gdp := figures.get("gdp"), dict):
-        return figures
-    return {**figures, "gdp": {name: value for name, value in gdp.items() if name != "about"}}
+    return replace(read, problems=problems, guarantees=expected)
 
 
 def _difference(name: str, stated: Any, expected: Any, source: str) -> list[str]:
     return difference(name, stated, expected, source, where=CERTIFICATE)
 
 
-def _read(folder: Path) -> tuple[_Files | None, list[str]]:
-    """The files of a folder, None where one cannot be read, and what is wrong with them."""
+def _read(folder: Path) -> Checked:
+    """The files of a folder, and what is wrong with them before anything is recomputed."""
     problems = []
     try:
         for name in (CERTIFICATE, CONFIG, LEDGER, MODEL):
@@ -275,20 +235,20 @@ def _read(folder: Path) -> tuple[_Files | None, list[str]]:
             elif not (folder / name).is_file():
                 problems.append(f"{name} is missing.")
         if problems:
-            return None, problems
+            return Checked(problems)
         text, config = content(folder / CERTIFICATE), content(folder / CONFIG)
         problems += filter(None, [broken_seal(text.decode(errors="replace"))])
-        stated, settings = _fields(text, CERTIFICATE), _fields(config, CONFIG)
+        stated, settings = _fields(text, CERTIFICATE, FORMAT), _fields(config, CONFIG, CONFIG_FORMAT)
         ledger = PrivacyLedger.load(folder / LEDGER)
         model_sha256 = sha256(folder / MODEL)
     except LedgerDamaged as error:
-        return None, [*problems, str(error)]
+        return Checked([*problems, str(error)])
     except OSError as error:
-        return None, [*problems, f"{Path(error.filename or folder).name} cannot be read ({error.strerror})."]
+        return Checked([*problems, f"{Path(error.filename or folder).name} cannot be read ({error.strerror})."])
     if hashlib.sha256(config).hexdigest() != ledger.settings:
         problems.append(f"{CONFIG} is not the one that line 1 of {LEDGER} pins (its SHA-256 differs).")
     problems += _fits(stated, settings, ledger, model_sha256)
-    return _Files(stated, settings, ledger, model_sha256), problems
+    return Checked(problems, ledger=ledger, settings=settings, stated=stated)
 
 
 def content(path: Path) -> bytes:
@@ -300,8 +260,8 @@ def content(path: Path) -> bytes:
     return content
 
 
-def _fields(content: bytes, name: str) -> dict[str, Any]:
-    """A JSON object without duplicate keys: people read the first of two, programs the last."""
+def _fields(content: bytes, name: str, number: int) -> dict[str, Any]:
+    """A JSON object of this format, without duplicate keys: people read the first of two, programs the last."""
 
     def refuse_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         if len(dict(pairs)) < len(pairs):
@@ -315,6 +275,11 @@ def _fields(content: bytes, name: str) -> dict[str, Any]:
     except (ValueError, RecursionError) as error:
         reason = "it is nested too deep" if isinstance(error, RecursionError) else str(error)
         raise LedgerDamaged(f"{name} is not JSON as it was written: {reason}.") from error
+    if not same(entries.get("format", ...), number):
+        raise LedgerDamaged(
+            f"{name}: 'format' is {short(entries.get('format', ...))}, and this version of Gossamer supports {number} only. "
+            "Use the version that wrote it."
+        )
     return entries
 
 
@@ -325,10 +290,11 @@ def _depth(value: Any) -> int:
 
 def _fits(stated: dict[str, Any], settings: dict[str, Any], ledger: PrivacyLedger, model_sha256: str) -> list[str]:
     """Whether the fields are those of a certificate, and what it says of the other files is so."""
-    names = set(_names(stated))
+    names = {each.name for each in fields(Certificate)}
     problems = [f"{CERTIFICATE}: the entry {name!r} is missing." for name in sorted(names - stated.keys())]
     problems += [f"{CERTIFICATE}: the entry {name!r} is unknown." for name in sorted(stated.keys() - names - {"seal"})]
-    problems += _form(stated, settings)
+    if wrong := what_is_wrong(stated.get("declared")):
+        problems.append(f"{CERTIFICATE}: 'declared': {wrong}.")
     for name in ("method", "card", "config"):
         problems += _difference(name, stated.get(name, ...), settings.get(name, ...), f"{CONFIG} says")
     pinned = {"file": LEDGER, "lines": ledger.lines, "last_hash": ledger.last_hash}
@@ -341,39 +307,6 @@ def _fits(stated: dict[str, Any], settings: dict[str, Any], ledger: PrivacyLedge
     versions = stated.get("versions")
     if not isinstance(versions, dict) or not all(isinstance(version, str) for version in versions.values()):
         problems.append(f"{CERTIFICATE}: 'versions' does not name versions.")
-    return problems
-
-
-def _form(stated: dict[str, Any], settings: dict[str, Any]) -> list[str]:
-    """Whether the format is one that these settings may have, and what is declared has its form."""
-    number = stated.get("format")
-    if type(number) is not int or not 2 <= number <= FORMAT:
-        return [f"{CERTIFICATE}: 'format' is {short(number)}; this version supports 2 to {FORMAT}."]
-    of_config = settings.get("format")
-    writes = of_config + 1 if of_config in (3, 4, CONFIG_FORMAT) else 3 if "components" in settings else 2
-    if number < writes:  # a forger took entries out, or wants sentences that are not compared
-        return [f"{CERTIFICATE}: 'format' is {number}, and {CONFIG} is of a version that writes {writes}."]
-    if number == 2:
-        return []
-    wrong = what_is_wrong(stated.get("declared"))
-    return [f"{CERTIFICATE}: 'declared': {wrong}."] if wrong else []
-
-
-def _names(stated: dict[str, Any]) -> list[str]:
-    """The entries of a certificate of the stated format."""
-    old = stated.get("format") == 2
-    return [field.name for field in fields(Certificate) if not (old and field.name in _SINCE_3)]
-
-
-def _figures(stated: Any, expected: list[dict[str, Any]]) -> list[str]:
-    """What is wrong with the stated bounds: they are the recomputed ones, but for `TOLERANCE` of epsilon."""
-    if not isinstance(stated, list) or len(stated) != len(expected):
-        return _difference("guarantees", stated, expected, f"{LEDGER} leads to")
-    problems = []
-    for number, (entry, right) in enumerate(zip(stated, expected, strict=True)):
-        close = isinstance(entry, dict) and within(entry.get("epsilon"), right["epsilon"])
-        taken = {**entry, "epsilon": right["epsilon"]} if close else entry
-        problems += _difference(f"guarantees[{number}]", taken, right, "recomputed it is")
     return problems
 
 

@@ -12,8 +12,6 @@ from gossamer.errors import RequestError, did_you_mean
 NOT_DECLARED = "not declared"
 NOT_RUN = "not run"
 _LONGEST = 1_000  # letters of an answer
-_NEWER = frozenset({"audited", "pretrained"})
-"""Not in older certificates."""
 
 QUESTIONS = {
     "made_by": "who made this release, and for whom",
@@ -91,7 +89,7 @@ def declare(answers: Mapping[str, Any], *, where: str) -> dict[str, Any]:
 
 def what_is_wrong(declared: Any) -> str:
     """Say why this is not the entry `declared` of a certificate, in one phrase; empty if it is."""
-    if not isinstance(declared, dict) or declared.keys() | _NEWER != nothing_declared().keys():
+    if not isinstance(declared, dict) or declared.keys() != nothing_declared().keys():
         return "the declared entries are not those of a certificate"
     attacked = declared["attacked"]
     if not isinstance(attacked, dict) or attacked.keys() != ATTACKS.keys():

@@ -24,7 +24,6 @@ ORDERS = (
 )  # fmt: skip
 """Of the Renyi curve in a certificate: enough to compose with, and few enough to be read."""
 
-NOT_NAMED = "not named by the version that began this run"
 _TIGHT = "exact: no records are sampled, and Gaussian mechanisms compose to one Gaussian mechanism"
 _NOT_TIGHT = (
     "an upper bound that ignores sampling, as if every unit were in every batch. It is valid but loose: the epsilons of this "
@@ -96,7 +95,7 @@ def components(ledger: PrivacyLedger, settings: dict[str, Any]) -> list[dict[str
     Raises:
         LedgerDamaged: if the settings name others than those that were reserved.
     """
-    stated = settings.get("components", [{"purpose": NOT_NAMED, "plan": plan_to_json(ledger.plan)}])
+    stated = settings["components"]
     parts = [(str(entry["purpose"]), part) for entry in stated for part in plan_from_json(entry["plan"])]
     if dict(merge([part for _, part in parts])) != dict(merge(ledger.plan)):
         raise LedgerDamaged("the components in config.json are not what the ledger reserved")

@@ -6,6 +6,7 @@ The file is long because one format numbers all sentences: a change of one is a 
 """
 
 import math
+from collections.abc import Mapping
 from typing import Any
 
 from gossamer.privacy.accounting import federated
@@ -30,7 +31,7 @@ _MATCHED = {
     "column": "by a column of the table, which is no column of the samples",
 }
 
-_NOT_SAID = "the settings of this run, which an earlier version of Gossamer wrote, do not say"
+NOISE = f"the noise is of version {NOISE_VERSION}"
 _BY_PLUGIN = "the plug-in {name} says how their joint contribution is bounded, and Gossamer did not review it"
 
 _PLUGIN = {
@@ -145,7 +146,7 @@ def _how(settings: dict[str, Any]) -> str:
     return "; in the starting generator, ".join(
         dict.fromkeys(
             _BY_PLUGIN.format(name=method["name"]) if method["name"] in others else method["bounds_units"]
-            for method in _methods(settings)
+            for method in settings["methods"]
         )
     )
 
@@ -162,29 +163,27 @@ def public_inputs(settings: dict[str, Any]) -> list[dict[str, Any]]:
         tuned = "they are records of the same kind"
         inputs.append({"what": _made_public(settings), "origin": "the same data set", "tuned": tuned})
     authors = {
-        entry["name"]: f"part of {_plugin(entry)}, as its author states" for entry in _plugins(settings, "method")
+        entry["name"]: f"part of {plugin(entry)}, as its author states" for entry in _plugins(settings, "method")
     }
-    for method in _methods(settings):
+    for method in settings["methods"]:
         if method["own_input"] and not (public["kind"] != "none" and method["releases_public"]):
             inputs.append({**method["own_input"], "origin": authors.get(method["name"], "part of the program")})
     for entry in _plugins(settings, *_PRETRAINED):
         about = {fact: entry[fact] for fact in ("source", "weights", "licence")}
         origin = f"trained on: {entry['trained_on']} (as its author states)"
-        inputs.append({"what": _plugin(entry), **about, "origin": origin, "tuned": "as declared under pretrained"})
+        inputs.append({"what": plugin(entry), **about, "origin": origin, "tuned": "as declared under pretrained"})
     return inputs
 
 
 def _contained(settings: dict[str, Any]) -> str:
     """Say that the release contains the public records; empty: it does not."""
-    if settings["public"]["kind"] != "none" and "methods" not in settings:
-        return f". Whether {MODEL} contains these pictures, {_NOT_SAID}"
     how = _how_contained(settings)
     return f". {MODEL} contains these pictures as they are, and {how}" if how else ""
 
 
 def _how_contained(settings: dict[str, Any]) -> str:
     """Say how the release contains the public records, as the method words it; empty: it does not, or there are none."""
-    how = "" if settings["public"]["kind"] == "none" else str(_methods(settings)[0]["releases_public"])
+    how = "" if settings["public"]["kind"] == "none" else str(settings["methods"][0]["releases_public"])
     return f"{how} (as the author of the plug-in states)" if how and _plugins(settings, "method") else how
 
 
@@ -193,18 +192,11 @@ def _plugins(settings: dict[str, Any], *kinds: str) -> list[dict[str, str]]:
     return [entry for entry in settings.get("plugins", []) if entry["kind"] in kinds]
 
 
-def _plugin(entry: dict[str, str]) -> str:
+def plugin(entry: Mapping[str, str]) -> str:
     """Name a plug-in."""
     if entry["package"] == "not known":
         return f"the {entry['kind']} {entry['name']} (of no package)"
     return f"the {entry['kind']} {entry['name']} ({entry['package']} {entry['version']})"
-
-
-def _methods(settings: dict[str, Any]) -> list[dict[str, Any]]:
-    """What the method says of itself and, where it has a starting generator, the method of that (`Job.facts`)."""
-    bounds_units = f"how their joint contribution is bounded, {_NOT_SAID}"
-    unsaid = {"name": settings["method"], "bounds_units": bounds_units, "releases_public": "", "own_input": {}}
-    return list(settings.get("methods", [unsaid]))
 
 
 def _data(settings: dict[str, Any]) -> str:
@@ -228,7 +220,7 @@ def statement(ledger: PrivacyLedger, settings: dict[str, Any], best: dict[str, A
         made_public = f" NOT protected: {_made_public(settings)}."
     second = federated.statement(settings) if "federated" in settings else ""
     for entry in _plugins(settings, "method"):
-        second += f" This bound assumes that {_plugin(entry)} is right. Gossamer did not review it."
+        second += f" This bound assumes that {plugin(entry)} is right. Gossamer did not review it."
     return (
         f"{headline(guarantee)} {_CHANGE[best['relation']].format(unit=unit)} changes the probability of any outcome by at "
         f"most a factor of e^epsilon, plus delta.{made_public} The {best['accountant']} accountant computed this bound, for "
@@ -237,7 +229,7 @@ def statement(ledger: PrivacyLedger, settings: dict[str, Any], best: dict[str, A
 
 
 def headline(guarantee: Guarantee) -> str:
-    """Write the first sentence of the statement with a finite epsilon. Certificates of all formats begin with it."""
+    """Write the first sentence of the statement with a finite epsilon."""
     return f"Differentially private: {guarantee}."
 
 
@@ -277,7 +269,7 @@ def not_covered(settings: dict[str, Any]) -> list[str]:
 def public_data(settings: dict[str, Any]) -> str:
     """Name the public records of the run, in one phrase."""
     public = settings["public"]
-    pretrained = [f"{_plugin(entry)}, trained on: {entry['trained_on']}" for entry in _plugins(settings, *_PRETRAINED)]
+    pretrained = [f"{plugin(entry)}, trained on: {entry['trained_on']}" for entry in _plugins(settings, *_PRETRAINED)]
     match public["kind"]:
         case "records":
             named = [f"{public['name']} ({public['count']:,} records, not protected){_contained(settings)}"]
@@ -339,7 +331,7 @@ def assumptions(settings: dict[str, Any], *, proved: bool) -> list[str]:
             f"whether a {unit} was made public depends on that {unit} alone: on the hash of {_hashed(settings)} under the "
             f"public key {public['salt']!r}. The number of those made public is expected, not counted"
         )
-    facts += [_PLUGIN[entry["kind"]].format(what=_plugin(entry)) for entry in settings.get("plugins", [])]
+    facts += [_PLUGIN[entry["kind"]].format(what=plugin(entry)) for entry in settings.get("plugins", [])]
     if "federated" in settings:
         facts += federated.assumptions(settings)
     ciphers = "AES-128 turns" if settings.get("device", "cpu") == "cpu" else "AES-128 and ChaCha20 turn"
@@ -430,17 +422,6 @@ def _column(column: dict[str, Any]) -> str:
     apart += ["a missing value"] if column.get("missing") else []
     own = f", and codes of their own for {', '.join(apart)}" if apart else ""
     return f"column {name}: {values}{own}; {_OUTSIDE[column['outside']]}"
-
-
-def noise(ledger: PrivacyLedger) -> str:
-    """Say which noise the queries had."""
-    if ledger.noise == [NOISE_VERSION]:
-        return f"the noise is of version {NOISE_VERSION}"
-    later = "" if ledger.noise == [1] else f", and later queries had version {NOISE_VERSION}"
-    return (
-        f"the noise is of version 1{later}. In a long run, noisy sums of version 1 may reveal a record with a probability "
-        'larger than delta. See "The precision of the noise" in docs/guarantees.md of Gossamer'
-    )
 
 
 def _made_public(settings: dict[str, Any]) -> str:

@@ -22,7 +22,7 @@ from torch import Tensor
 
 from gossamer.privacy.per_sample_gradients.pieces import Instantiated, Piece, by_taps, scaled, without
 from gossamer.privacy.per_sample_gradients.rounding import gram, instantiated, paired, roundings
-from gossamer.privacy.per_sample_gradients.uses import Call, Method, Uses, Work, folded
+from gossamer.privacy.per_sample_gradients.uses import Call, NormRule, Uses, Work, folded
 
 BLOCK = 1 << 22  # numbers in a temporary: a block of records that stays near the processor
 KEEP = 1 << 25  # numbers of instantiated gradients that may be kept per layer
@@ -57,7 +57,7 @@ class Instantiate:
         return instantiated(*uses.patches(lo, hi))
 
 
-BY_PATCHES: Mapping[str, Method] = {"gram": Gram(), "instantiate": Instantiate()}
+BY_PATCHES: Mapping[str, NormRule] = {"gram": Gram(), "instantiate": Instantiate()}
 
 
 @dataclass(eq=False)
@@ -65,7 +65,7 @@ class Ghost:
     """Gradients that are never kept: norms from the pairs, then one weight-gradient call per use on factor x b."""
 
     uses: Uses
-    method: Method
+    method: NormRule
 
     @property
     def parameter(self) -> int:
@@ -136,7 +136,7 @@ def _piece(uses: Uses, shared: Tensor | None, at_once: int) -> Piece:
     return _instantiated(uses, None) if keep and name == "instantiate" else Ghost(uses, methods[name])
 
 
-def _methods(uses: Uses) -> Mapping[str, Method]:
+def _methods(uses: Uses) -> Mapping[str, NormRule]:
     """The ways to the norms that all uses of a weight share; none where its gradients have to be formed."""
     offered = [call.layer.methods(uses) for call in uses.calls]
     if not all(offered) or len({call.layer.groups for call in uses.calls}) > 1:

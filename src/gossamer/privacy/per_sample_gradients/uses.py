@@ -33,7 +33,7 @@ class Work:
         return self.macs + 24.0 * self.memory - self.saved
 
 
-class Method(Protocol):
+class NormRule(Protocol):
     """A way to the squared norms of the records' gradients for one weight."""
 
     def work(self, uses: "Uses", /) -> Work:
@@ -77,7 +77,7 @@ class Layer(ABC):
         del a, b, multiplicity
         return None
 
-    def methods(self, uses: "Uses") -> Mapping[str, Method]:
+    def methods(self, uses: "Uses") -> Mapping[str, NormRule]:
         """The ways to norms of a weight that only layers of this kind use, by name; the first wins a tie.
 
         None at all: its gradients are always formed.

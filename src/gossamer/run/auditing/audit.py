@@ -225,7 +225,7 @@ def _bound_from(
 
 
 def _bound_of(
-    name: str, errors: bounds.Errors | bounds.MeanError, declared: ReleaseProfile, *, delta: float
+    name: str, errors: bounds.AuditErrors | bounds.MeanError, declared: ReleaseProfile, *, delta: float
 ) -> AuditBound:
     noise = bounds.most_noise(errors, declared.profile, claimed=declared.noise)
     epsilon = 0.0 if math.isinf(noise) else declared.epsilon(noise, delta)

@@ -116,16 +116,13 @@ def _with_flags(text: str, names: Iterable[str]) -> str:
 
 @functools.cache
 def _parsed(function: str) -> ast.FunctionDef:
-    """The head of a function and its docstring, by its full name."""
+    """The definition of a function, by its full name."""
     module, _, name = function.rpartition(".")
     spec = importlib.util.find_spec(module)
     assert spec is not None
     assert isinstance(spec.loader, InspectLoader)
-    source = spec.loader.get_source(module) or ""
-    head, docstring, _ = source[source.index(f"\ndef {name}(") :].split('"""', 2)
-    (definition,) = ast.parse(f'{head}"""{docstring}"""').body
-    assert isinstance(definition, ast.FunctionDef)
-    return definition
+    body = ast.parse(spec.loader.get_source(module) or "").body
+    return next(node for node in body if isinstance(node, ast.FunctionDef) and node.name == name)
 
 
 def _arguments(docstring: str) -> dict[str, str]:

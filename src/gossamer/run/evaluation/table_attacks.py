@@ -20,7 +20,7 @@ from gossamer.data.tables.identity import identify
 from gossamer.data.tables.read import read_table
 from gossamer.data.tables.table import Table
 from gossamer.errors import DataError
-from gossamer.methods.marginals.nets import Field
+from gossamer.methods.marginals.nets import MarkovField
 from gossamer.methods.synthesizer import Synthesizer
 from gossamer.run.evaluation.attack_kind import NONE_LEFT, AttackKind, Named, Target
 
@@ -98,7 +98,7 @@ class TableAttacks(AttackKind):
         yield "DOMIAS", lambda: _both(density, members, nonmembers, apart)
         codes = target.members.codes, target.nonmembers.codes
         yield "marginals of samples", lambda: _both(self._by_samples(target), *codes, apart)
-        if isinstance(target.synthesizer.net, Field):
+        if isinstance(target.synthesizer.net, MarkovField):
             field = target.synthesizer.net
             yield "marginals of the generator", lambda: _both(_by_generator(field, target), *codes, apart)
 
@@ -120,7 +120,7 @@ Guess = Callable[[Array, Array], Attack]
 """From members and non-members to an attack on them."""
 
 
-def _by_generator(field: Field, target: Target) -> Guess:
+def _by_generator(field: MarkovField, target: Target) -> Guess:
     """Ratios over the released cliques, as the released generator has them, in its merged values."""
     maps = [each.numpy() for each in field.maps]
 

@@ -18,7 +18,7 @@ from gossamer.data.readers import npz
 from gossamer.data.tables.csv_rows import rows_of
 from gossamer.errors import DataError, LedgerDamaged, RunFolderError
 from gossamer.lazy import Lazy
-from gossamer.privacy.certificate.certificate import FORMAT, Certificate
+from gossamer.privacy.certificate.certificate import Certificate
 from gossamer.privacy.certificate.statements import MODEL, is_table
 from gossamer.run.storage.versions import versions, with_source
 
@@ -101,7 +101,7 @@ def of_model(folder: Path, certificate: Certificate) -> "tuple[synthesizer.Synth
     except synthesizer.PluginMissing as error:
         return None, [], [f"{MODEL}: names and shapes of its tensors. {error}"]
     except RunFolderError as error:
-        if (certificate.format, certificate.versions.get("gossamer")) == (FORMAT, versions()["gossamer"]):
+        if certificate.versions.get("gossamer") == versions()["gossamer"]:
             return None, [str(error)], []
         return None, [], [f"{MODEL}: names and shapes of its tensors, because another version of Gossamer wrote it."]
     for name, value in generator.net.state_dict().items():

@@ -1,31 +1,17 @@
-"""The README of a release, written from its certificate alone."""
+"""The README of a release, written from its certificate alone. `readme.txt` is its text."""
 
 import html
 import math
-from typing import Any
+from functools import partial
+
+from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 
 from gossamer.methods import METHODS
 from gossamer.privacy.certificate.certificate import Certificate
 from gossamer.privacy.certificate.declarations import ATTACKS, CHOICES, NOT_DECLARED, QUESTIONS
 from gossamer.privacy.certificate.statements import is_table
 from gossamer.privacy.guarantee import in_full, rounded_up
-from gossamer.run.release.standalone_loader import has_soft_labels
 from gossamer.run.report.wording import release_in_words
-
-_LOAD = """import load  # load.py of this folder, which needs PyTorch and safetensors
-release = load.load()
-images, labels = release.sample(1000, seed=0)  # uint8 [1000, C, H, W] and int64 [1000]"""
-_LOAD_TABLE = """import load  # load.py of this folder, which needs NumPy alone
-release = load.load()
-columns = release.sample(1000, seed=0)  # a dict of arrays [1000] by column, as pandas.DataFrame takes it"""
-_CLASSIFIER = "chances = release.probabilities(images)  # of the released classifier: float [1000, classes]"
-_SOFT = "soft = release.soft_labels(images, labels)  # how likely each class is: float [1000, classes]"
-_WITH_GOSSAMER = """import gossamer  # installed from its source
-release = gossamer.Synthesizer.load(".")
-samples = release.sample(1000, seed=0)  # samples.images: uint8 [1000, C, H, W], samples.labels: int64 [1000]"""
-_TABLE_WITH_GOSSAMER = """import gossamer  # installed from its source
-release = gossamer.Synthesizer.load(".")
-samples = release.sample(1000, seed=0)  # samples.to_pandas() is a DataFrame, samples.columns() a dict of arrays"""
 
 
 def readme(certificate: Certificate, *, samples: int, no_loader: str, classifies: bool = False) -> str:
@@ -37,140 +23,56 @@ def readme(certificate: Certificate, *, samples: int, no_loader: str, classifies
         no_loader: why there is no load.py; empty: there is a load.py.
         classifies: whether the release has a classifier, whose probabilities load.py returns.
     """
-    card = certificate.card
-    title = _plain(str(card.get("title") or card.get("data_set") or ""))
-    not_promised = [f"- {item}" for item in certificate.facts["not_promised"]]
-    not_covered = [f"- {item}." for item in certificate.not_covered]
-    sections = [
-        f"# Synthetic records: {title}" if title else "# Synthetic records",
-        certificate.statement,
-        _description(certificate),
-        _load(card, samples, no_loader, classifies=classifies, soft=has_soft_labels(certificate)),
-        _promised(certificate),
-        "\n".join(
-            ["## What is not promised", "", *not_promised, "", "The guarantee does not cover:", "", *not_covered]
-        ),
-        _attacked(certificate.declared["attacked"]),
-        _CHECKING,
-    ]
-    return "\n\n".join(sections) + "\n"
-
-
-def _description(certificate: Certificate) -> str:
-    card, declared = certificate.card, certificate.declared
-    if is_table(card):
-        made, origin = f"rows with {len(card['column'])} columns", "All of its rows are synthetic."
+    card, declared, facts = certificate.card, certificate.declared, certificate.facts
+    table = is_table(card)
+    if table:
+        made = f"rows with {len(card['column'])} columns"
     else:
         size = " x ".join(map(str, card["shape"]))
         made = f"pictures of {size} (channels, height, width) with labels 0 to {card['classes'] - 1}"
-        origin = "All of its pictures are synthetic."
-    if contains := certificate.facts["contains_public"]:
-        origin = f"The file contains the public pictures of the run as they are, and {contains}."
-    about = [
-        f"`model.safetensors` is a generator of {made}. It was trained on {certificate.created}. Method: "
-        f"{METHODS[certificate.method].title}. {origin} The sections below say how much they may "
-        f"reveal about one {card['unit']}.",
-        "",
-        "| declared by the data owner | |",
-        "|---|---|",
-    ]
-    asked = [name for name in QUESTIONS if name != "pretrained" or _is_pretrained(certificate)]
-    answers = {name: CHOICES.get(name, {}).get(declared[name], declared[name]) for name in asked}
-    rows = [f"| {name.replace('_', ' ')} | {_cell(text)} |" for name, text in answers.items()]
-    return "## What this is\n\n" + "\n".join([*about, *rows])
-
-
-def _is_pretrained(certificate: Certificate) -> bool:
-    """Whether a pretrained encoder or generator took part, or the data owner declares one."""
-    inputs = certificate.facts.get("public_inputs", [])
-    return certificate.declared.get("pretrained", NOT_DECLARED) != NOT_DECLARED or any(
-        "weights" in entry for entry in inputs
+    contained = f"All of its {'rows' if table else 'pictures'} are synthetic."
+    if contains := facts["contains_public"]:
+        contained = f"The file contains the public pictures of the run as they are, and {contains}."
+    pretrained = declared["pretrained"] != NOT_DECLARED or any("weights" in each for each in facts["public_inputs"])
+    asked = [name for name in QUESTIONS if name != "pretrained" or pretrained]
+    return _page().render(
+        certificate=certificate,
+        card=card,
+        facts=facts,
+        table=table,
+        title=str(card.get("title") or card.get("data_set") or ""),
+        made=made,
+        contained=contained,
+        method=METHODS[certificate.method].title,
+        answers=[(name, CHOICES.get(name, {}).get(declared[name], declared[name])) for name in asked],
+        no_loader=no_loader,
+        classifies=classifies,
+        soft=float(certificate.config.get("own_label", 1.0)) < 1,
+        samples=samples,
+        class_names=[] if table else list(map(str, card.get("class_names") or ())),
+        finite=math.isfinite(float(certificate.guarantee["epsilon"])),
+        uncounted=CHOICES["settings_chosen"]["uncounted"],
+        attacks=ATTACKS,
     )
 
 
-def _load(card: dict[str, Any], samples: int, no_loader: str, *, classifies: bool, soft: bool) -> str:
-    first = f"There is no `load.py`, because {no_loader}. Use Gossamer:" if no_loader else "In Python:"
-    loads, with_gossamer = (_LOAD_TABLE, _TABLE_WITH_GOSSAMER) if is_table(card) else (_LOAD, _WITH_GOSSAMER)
-    lines = (
-        [with_gossamer] if no_loader else [loads, *([_CLASSIFIER] if classifies else []), *([_SOFT] if soft else [])]
+def _page() -> Template:
+    """The text, with what formats figures and escapes what others wrote: some Markdown viewers render HTML."""
+    environment = Environment(
+        loader=PackageLoader("gossamer.run.release", ""),
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        keep_trailing_newline=True,
+        autoescape=False,  # Markdown
     )
-    text = "\n".join([f"## How to load it\n\n{first}\n\n```python", *lines, "```"])
-    if not no_loader:
-        text += (
-            "\n\n`load.py` is a program, and `import load` runs it. Check the signature first (see below), or read it."
-        )
-    if is_table(card):
-        if not no_loader:
-            text += " In a terminal, `python load.py rows.csv 1000` writes 1,000 rows."
-        return text + (
-            f"\n\n`samples.csv` holds {samples:,} synthetic rows, unselected. The generator can make more."
-            if samples
-            else ""
-        )
-    names = [str(name) for name in card.get("class_names") or ()]
-    if samples:
-        called = f", and `class_names` text [{len(names)}], from label 0 on" if names else ""
-        text += (
-            f"\n\n`samples.npz` holds {samples:,} synthetic records, unselected: `images` uint8 [{samples}, C, H, W] and "
-            f"`labels` int64 [{samples}]{called}. The generator can make more."
-        )
-    if soft:
-        text += (
-            "\n\nSamples have soft labels: what was drawn, mixed with the answer of a differentially private classifier. "
-            "Train on them in place of labels, with the same cross-entropy. `samples.npz` has them as `probabilities`."
-        )
-    if names:
-        text += "\n\nThe labels: " + ", ".join(f"{number} {_plain(name)}" for number, name in enumerate(names)) + "."
-    return text
-
-
-def _promised(certificate: Certificate) -> str:
-    facts, figures = certificate.facts, certificate.figures
-    lines = [f"Protected: {facts['protects']}.", f"The guarantee compares {facts['adjacency']}."]
-    finite = math.isfinite(float(certificate.guarantee["epsilon"]))
-    if finite:
-        rows = [
-            f"| {rounded_up(float(entry['epsilon']))} | {in_full(entry['delta'])} |" for entry in figures["at_deltas"]
-        ]
-        lines.append("\n".join(["| epsilon, at most | delta |", "|---|---|", *rows]))
-        parts = [
-            f"- {entry['purpose']}: {entry['count']:,} x {release_in_words(entry['event'])}; alone epsilon "
-            f"{rounded_up(float(entry['alone']['epsilon']))} at delta {in_full(entry['alone']['delta'])}"
-            for entry in figures["components"]
-        ]
-        lines.append("Queries on the records, and what each part would cost alone:\n\n" + "\n".join(parts))
-    inputs = [
-        f"- {entry['what']}. Origin: {entry['origin']}. Tuned on records like these: {entry['tuned']}."
-        for entry in facts["public_inputs"]
-    ]
-    lines.append("Public inputs, which are not protected:" + ("\n\n" + "\n".join(inputs) if inputs else " none."))
-    lines.append(certificate.adds_up)
-    if certificate.declared["settings_chosen"] == "uncounted":
-        lines.append(f"**{CHOICES['settings_chosen']['uncounted']}**")
-    return "\n\n".join([f"## What is promised{', and to whom' if finite else ': nothing'}", *lines])
-
-
-def _attacked(attacked: dict[str, str]) -> str:
-    rows = [
-        f"| {name.replace('_', ' ')} | {question} | {_cell(attacked[name])} |" for name, question in ATTACKS.items()
-    ]
-    return "\n".join(["## What was attacked", "", "| attack | asks | was it tried? |", "|---|---|---|", *rows])
-
-
-def _cell(text: str) -> str:
-    return _plain(text).replace("|", "\\|")
-
-
-def _plain(text: str) -> str:
-    """Escape HTML in declared text, because some Markdown viewers render it."""
-    return html.escape(text, quote=False)
-
-
-_CHECKING = """## How to check it
-
-`gossamer verify .` recomputes every figure from `ledger.jsonl`, writes this page and `load.py` again, and compares every file
-with `SHA256SUMS`. It lists what it does not check. With `--key` and the public key of the signer, it also checks the signature.
-`check_release.py` in Gossamer's source recomputes epsilon without Gossamer. `certificate.json` has all figures in full.
-
-No check can confirm the entries under "declared by the data owner". Nor can a check show that the model came from the queries
-in `ledger.jsonl`: the ledger shows what these queries cost. For both, you rely on the signer."""
+    plain = partial(html.escape, quote=False)
+    environment.filters |= {
+        "plain": plain,
+        "cell": lambda text: plain(text).replace("|", "\\|"),
+        "spaced": lambda name: name.replace("_", " "),
+        "number": "{:,}".format,
+        "rounded_up": lambda bound: rounded_up(float(bound)),
+        "in_full": in_full,
+        "in_words": release_in_words,
+    }
+    return environment.get_template("readme.txt")

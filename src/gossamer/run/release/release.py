@@ -6,42 +6,26 @@ import tempfile
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from gossamer.data.samples import writers
+from gossamer.data.tables import samples as table_samples
 from gossamer.errors import LedgerDamaged, RequestError, RunFolderError
 from gossamer.files import begun, held_folder, write_atomically
-from gossamer.lazy import Lazy
+from gossamer.methods import synthesizer
 from gossamer.privacy.certificate.certificate import CERTIFICATE, Certificate, sha256
 from gossamer.privacy.certificate.declarations import declare
 from gossamer.privacy.ledger import PrivacyLedger
 from gossamer.run.release import contents, signing
 from gossamer.run.release.contents import RELEASED_BY, SAMPLE_SET, TABLE_SET
 from gossamer.run.release.readme import readme
-from gossamer.run.release.standalone_loader import classifies, loadable
-from gossamer.run.release.verify import (
-    LOADER,
-    MAY_HAVE,
-    README,
-    Verdict,
-    is_release,
-    read_sums,
-    to_sign,
-    verify,
-)
+from gossamer.run.release.standalone_loader import loadable
+from gossamer.run.release.verify import LOADER, MAY_HAVE, README, Verdict, is_release, read_sums, to_sign, verify
+from gossamer.run.report import html, plots
 from gossamer.run.report.audit_record import audited
 from gossamer.run.storage.run_folder import EVENTS, RELEASED, REPORT, SAMPLES, SIGNATURE, SUMS, RunFolder, today
 from gossamer.run.storage.versions import with_source
 from gossamer.run.validation import checked_arguments
-
-if TYPE_CHECKING:
-    from gossamer.data.samples import writers
-    from gossamer.data.tables import samples as table_samples
-    from gossamer.methods import synthesizer
-    from gossamer.run.report import html, plots
-else:
-    plots, html = Lazy("gossamer.run.report.plots"), Lazy("gossamer.run.report.html")
-    synthesizer, writers = Lazy("gossamer.methods.synthesizer"), Lazy("gossamer.data.samples.writers")
-    table_samples = Lazy("gossamer.data.tables.samples")
 
 MEASURED = "measured with `gossamer evaluate`; the figure reads real records and stays with whoever ran it"
 ATTACKED = "run with `gossamer attack`; its figures read real records and stay with whoever ran it"
@@ -225,14 +209,14 @@ def _fill(folder: Path, partial: Path, answers: dict[str, Any], samples: int) ->
     if text:
         write_atomically(partial / LOADER, text)
         more.append(LOADER)
-    page = readme(certificate, samples=samples, no_loader=cannot, classifies=classifies(text))
+    page = readme(certificate, samples=samples, no_loader=cannot, classifies=hasattr(generator.net, "probabilities"))
     write_atomically(partial / README, page)
     sums = "".join(f"{sha256(partial / name)}  {name}\n" for name in (*RELEASED, REPORT, *more))
     write_atomically(partial / SUMS, sums)
 
 
 def _certified(partial: Path, answers: dict[str, Any], drawn: dict[str, str]) -> Certificate:
-    """The certificate of the run, in today's format, with what is declared. drawn: what drew the samples, if there are any."""
+    """The certificate of the run, with what is declared. drawn: what drew the samples, if there are any."""
     old, folder = Certificate.load(partial), RunFolder(partial)
     new = Certificate.build(
         PrivacyLedger.load(folder.file(old.ledger["file"])), folder.config(), model_sha256=old.model["sha256"],

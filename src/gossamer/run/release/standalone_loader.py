@@ -2,309 +2,162 @@
 
 The file needs PyTorch and safetensors. The file of a table needs NumPy alone.
 
-It is cut out of our own source: the definitions that a method's `generator` and `sample` need, directly or not,
-dependencies first, without annotations. `load.py.txt` is the frame around them. Of two definitions with one name, the later
-gets its module's name too. The strokes that drawing programs take from fonts are written as data, as they were rendered
-here. A method that needs another package has no such file, and the README of the release says so.
+It holds the definitions of our source that a method's `generator` and `sample` need, directly or not, as they are written,
+module by module. `load.py.txt` or `load_table.txt` is the frame around them. A method that needs another package has no such
+file, and the README of the release says so.
 
-The file is long because both kinds of loader are cut out by the same rules.
-
-Of a table, decoding is cut out of our source. The frame `load_table.txt` samples, with NumPy in place of PyTorch: a test
-compares it with `methods.marginals.nets`.
+Of a table, how codes are decoded comes from our source. The frame samples, with NumPy in place of PyTorch: a test compares it
+with `methods.marginals.nets`.
 """
 
 import ast
-import base64
-import dataclasses
-import importlib.util
+import importlib
+import re
 import sys
-import zlib
-from collections.abc import Set
+import textwrap
+from collections import defaultdict
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cache
+from graphlib import TopologicalSorter
 from importlib import resources
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
-
-import numpy as np
+from typing import TypeAlias
 
 from gossamer.data.tables.any_card import card_from
-from gossamer.lazy import Lazy
 from gossamer.methods import METHODS
+from gossamer.methods.common.labelling import LabelsSamples
 from gossamer.privacy.certificate.certificate import Certificate
 from gossamer.run.storage.versions import versions
 
-if TYPE_CHECKING:
-    from gossamer.data.synthetic import glyphs
-else:
-    glyphs = Lazy("gossamer.data.synthetic.glyphs")
-
-_ALLOWED = frozenset({"torch", "safetensors", *sys.stdlib_module_names})
-_ALLOWED_FOR_TABLES = frozenset({"numpy", *sys.stdlib_module_names})
+_FOR_PICTURES = frozenset({"torch", "safetensors", *sys.stdlib_module_names})
+_FOR_TABLES = frozenset({"numpy", *sys.stdlib_module_names})
+_BY_NAME = ("gossamer.plugins", "gossamer.methods.registry")
+"""Where code is found by its name, on the machine of the user. In the file, what does so cannot be called."""
+_ROOT = Path(__file__).parents[3]
+_GAP = "\n\n"
+"""Before a definition."""
 _MARK = "# --- what the method needs stands here\n"
-_OF_A_CLASSIFIER = "# --- of a classifier alone\n"
-_OF_SOFT_LABELS = "# --- of samples with soft labels alone\n"
-_LINE = 100
-EARLIER = "its settings are of an earlier version"
-"""Why a release has no load.py, as its README says."""
+_USED = re.compile(r'_MODULES\["(\S+)"\]\.(\w+)')
+"""What a frame uses of our source."""
 
 Definition: TypeAlias = ast.FunctionDef | ast.ClassDef | ast.Assign | ast.AnnAssign
-Place: TypeAlias = tuple[str, str]
-"""A module of ours, and a name in it."""
-_STROKES: Place = ("gossamer.data.synthetic.glyphs", "strokes")
-"""Needs fonts: the file has its result as data."""
-_STROKES_IN_FILE = "_STROKES"
-_COLUMN: Place = ("gossamer.data.tables.column", "Column")
-_GENERATED: Place = ("gossamer.data.tables.generated", "GeneratedColumn")
-_OF_COLUMNS = {
-    _COLUMN: {"size", "plain", "cuts", "apart", "other_code", "missing_code", "grid", "grid_ends", "grid_counts"},
-    _GENERATED: set[str](),
-}
-"""Properties of columns that decoding needs. The file has none of the checks: the certificate's card was checked."""
-_PLUGINS = (
-    "gossamer.nets.encoders", "gossamer.nets.autoencoders", "gossamer.data.synthetic.generators",
-    "gossamer.methods.moments.features", "gossamer.methods.moments.latents", "gossamer.methods.evolve.pictures",
-    "gossamer.methods.dp_diffusion.refined",
-)  # fmt: skip
-"""Load what only the machine of the user has, or another method. In the file they are functions that are never called."""
-_TEACHER = "teacher"
-"""The method that releases a classifier."""
-_LABELLER: Place = ("gossamer.methods.common.softmax_regression", "softened")
-"""Softens labels. Without a classifier in the release, its module is left out as plug-ins are."""
 
 
 class Unloadable(Exception):
     """Why no such file can be written, in a phrase."""
 
 
-def loader(method: str, *, soft_labels: bool = False) -> str:
-    """The text of load.py for releases of a method. soft_labels: whether a classifier softens the labels of samples.
+def loader(method: str) -> str:
+    """The text of load.py for releases of a method.
 
     Raises:
         Unloadable: if it would need more than PyTorch and safetensors, or NumPy for a table.
     """
-    return _table_loader(method) if METHODS[method].takes == "table" else _picture_loader(method, soft_labels)
-
-
-def _picture_loader(method: str, soft_labels: bool) -> str:
-    kind = type(METHODS[method])
+    kind, for_table = type(METHODS[method]), METHODS[method].takes == "table"
+    needed = _Needed(_FOR_TABLES if for_table else _FOR_PICTURES)
     owner = next(base for base in kind.__mro__ if "sample" in vars(base))
-    head, tail = _frame("load.py.txt", method)
-    before, probabilities, rest = tail.split(_OF_A_CLASSIFIER)
-    between, softened, after = rest.split(_OF_SOFT_LABELS)
-    collected = _Collected(
-        reserved=_defined(head + before + after),
-        left_out=_PLUGINS if soft_labels or method == _TEACHER else (*_PLUGINS, _LABELLER[0]),
-    )
-    collected.take((f"{kind.__module__}.loop", "generator"))
-    collected.take_method((owner.__module__, owner.__name__), "sample", "sample_batch")
-    if soft_labels:
-        collected.take(_LABELLER)
-        before += softened
-    elif any(map(classifies, collected.texts.values())):
-        before += probabilities
-    return _joined(head, collected, before + between + after)
-
-
-def _table_loader(method: str) -> str:
-    head, tail = _frame("load_table.txt", method)
-    collected = _Collected(reserved=_defined(head + tail), allowed=_ALLOWED_FOR_TABLES)
-    for module, name in (
-        ("gossamer.methods.synthesizer", "ROWS"),
-        _COLUMN,
-        _GENERATED,
-        ("gossamer.data.tables.decode", "decode"),
-        ("gossamer.data.tables.samples", "write_csv"),
-    ):
-        collected.take((module, name))
-    return _joined(head, collected, tail)
-
-
-def _frame(name: str, method: str) -> tuple[str, str]:
-    """What stands before and after the definitions."""
-    text = resources.files("gossamer.run.release").joinpath(name).read_text(encoding="utf-8")
-    head, tail = text.split(_MARK)
-    return head.replace("{version}", versions()["gossamer"]).replace("{method}", method), tail
-
-
-def _defined(text: str) -> set[str]:
-    """What a text defines at its top level."""
-    return {name for node in ast.parse(text).body for name in _names(node)}
-
-
-def _joined(head: str, collected: "_Collected", tail: str) -> str:
-    imports = sorted(collected.imports - set(head.splitlines()))
-    return "\n\n\n".join(["\n".join([head.rstrip(), *imports]), *collected.texts.values(), tail.strip()]) + "\n"
+    if not for_table:
+        needed.take_method(owner.__module__, owner.__name__, "sample")
+    if issubclass(kind, LabelsSamples):
+        needed.take("gossamer.methods.common.softmax_regression", "softened")
+    frame = resources.files("gossamer.run.release").joinpath("load_table.txt" if for_table else "load.py.txt")
+    text = frame.read_text(encoding="utf-8")
+    places = {"method": method, "owner": owner.__module__, "loop": f"{kind.__module__}.loop"}
+    for place, value in {**places, "version": versions()["gossamer"]}.items():
+        text = text.replace(f"{{{place}}}", value)
+    for module, name in _USED.findall(text):
+        needed.take(module, name)
+    return text.replace(_MARK, needed.text())
 
 
 def loadable(certificate: Certificate) -> tuple[str, str]:
     """The text of load.py for a release, and why it has none; one of the two is empty."""
     if METHODS.is_plugin(certificate.method):
         return "", "its method is a plug-in, whose code is not part of Gossamer"
-    fields = {field.name for field in dataclasses.fields(METHODS[certificate.method].config_type)}
-    if certificate.config.keys() != fields:  # a loader has no defaults
-        return "", EARLIER
     job = METHODS[certificate.method].job(certificate.config, card_from(certificate.card))
     if job.own_pretrained:
-        return (
-            "",
-            f"it needs {' and '.join(f'the {kind} {name}' for kind, name in job.own_pretrained)}, which no release contains",
-        )
+        named = " and ".join(f"the {kind} {name}" for kind, name in job.own_pretrained)
+        return "", f"it needs {named}, which no release contains"
     if certificate.config.get("refine"):
         return "", "it refines samples of another method"
-    if labels_public(certificate):
+    had_public = any("records" in entry for entry in certificate.facts["public_inputs"])
+    if had_public and METHODS[certificate.method].labels_public(certificate.config):
         return "", "its samples are public pictures, which Gossamer picks so that none comes twice"
     try:
-        return loader(certificate.method, soft_labels=has_soft_labels(certificate)), ""
+        return loader(certificate.method), ""
     except Unloadable as error:
         return "", str(error)
 
 
-def has_soft_labels(certificate: Certificate) -> bool:
-    """Whether a classifier in the release softens the labels of its samples."""
-    return float(certificate.config.get("own_label", 1.0)) < 1
+@dataclass(frozen=True)
+class _Needed:
+    """What the file holds: lines by the names that they define, by module. allowed: packages that it may import."""
 
+    allowed: frozenset[str]
+    lines: dict[str, dict[str, str]] = field(default_factory=lambda: defaultdict(dict))
+    imported: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
 
-def labels_public(certificate: Certificate) -> bool:
-    """Whether the samples of a release are the public records of its run."""
-    had_public = any("records" in entry for entry in certificate.facts.get("public_inputs", []))
-    return METHODS[certificate.method].labels_public(certificate.config) and had_public
+    def text(self) -> str:
+        """Each module as a string that the frame runs, after those that it imports."""
+        blocks = []
+        for module in TopologicalSorter({name: sorted(self.imported[name]) for name in self.lines}).static_order():
+            order = {name: at for at, name in enumerate(_module(module).definitions)}
+            body = sorted(self.lines[module].items(), key=lambda entry: order.get(entry[0], -1))
+            source = "\n".join(dict.fromkeys(f"{_GAP * (name in order)}{line}" for name, line in body)).lstrip()
+            if "'''" in source:
+                raise Unloadable(f"{module} cannot be quoted")
+            blocks.append(f"_add({module!r}, r'''\n{source}\n''')\n")
+        return "\n\n".join(blocks)
 
-
-def is_same(actual: bytes, written: str, *, strokes: bool = True) -> bool:
-    """Whether a load.py is the program that `loader` writes, whatever its layout: that depends on the version of Python.
-
-    strokes: False leaves out the strokes, which follow from the fonts of the machine that wrote the file.
-    """
-    try:
-        program = ast.parse(actual)  # of bytes: the file may declare another encoding
-        return _statements_of(program, strokes=strokes) == _statements_of(ast.parse(written), strokes=strokes)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return False
-
-
-def _statements_of(program: ast.Module, *, strokes: bool) -> list[str]:
-    """The statements of a file as text. strokes: False leaves out the value of the strokes, if it is data and no code."""
-    for node in () if strokes else program.body:
-        match node:
-            case ast.Assign(targets=[ast.Name(id=name)]) if name == _STROKES_IN_FILE and _is_data(node.value):
-                node.value = ast.Constant(None)
-    return [ast.dump(node) for node in program.body]
-
-
-def _is_data(value: ast.expr) -> bool:
-    """Whether an expression is made of numbers and strings alone."""
-    try:
-        ast.literal_eval(value)
-    except ValueError:
-        return False
-    return True
-
-
-def classifies(text: str) -> bool:
-    """Whether the source of a classifier is in this text."""
-    return "def probabilities(" in text and "def soft_labels(" not in text
-
-
-@dataclass
-class _Collected:
-    """Imports and definitions of the file.
-
-    reserved: names that the file needs for others. allowed: packages. left_out: modules whose functions are never called.
-    """
-
-    reserved: Set[str] = frozenset()
-    allowed: Set[str] = _ALLOWED
-    left_out: tuple[str, ...] = _PLUGINS
-    imports: set[str] = field(default_factory=set)
-    texts: dict[str, str] = field(default_factory=dict)
-    _called: dict[Place, str] = field(default_factory=dict)
-
-    def take(self, place: Place) -> str:
-        """Add a definition after all that it needs. Gives its name in the file."""
-        module, name = home = _home(place)
-        if home not in self._called:
-            definition = _module(module).definitions[name]
-            for defined in _names(definition):  # a statement may define several
-                self._called[module, defined] = self._free(module, defined)
-            if home == _STROKES:
-                self.imports |= {"import base64", "import zlib"}
-                self.texts[self._called[home]] = _strokes(self._called[home])
-            elif home[0] in self.left_out:
-                self.texts[self._called[home]] = (
-                    f"def {self._called[home]}(*plugin):\n    raise NotImplementedError(plugin)"
-                )
-            else:
-                self._put(module, definition, self._called[home])
-        return self._called[home]
-
-    def take_method(self, owner: Place, method: str, name: str) -> None:
-        """Add a method of a class as a function of this name."""
-        kind = _module(owner[0]).definitions[owner[1]]
-        assert isinstance(kind, ast.ClassDef)
-        function = next(
-            statement for statement in kind.body if isinstance(statement, ast.FunctionDef) and statement.name == method
-        )
-        copied = _copy(function)
-        assert isinstance(copied, ast.FunctionDef)
-        copied.name, copied.args.args = name, copied.args.args[1:]
-        if any(isinstance(node, ast.Name) and node.id == "self" for node in ast.walk(copied)):
-            raise Unloadable(f"{owner[1]}.{method} needs its object")
-        self._called[owner[0], name] = name
-        self._put(owner[0], copied, name)
-
-    def _free(self, module: str, name: str) -> str:
-        """The name of a definition in the file: its own or, if that is taken, with its module's name before it."""
-        for free in (name, f"{module.rpartition('.')[2]}_{name}"):
-            if free not in self.reserved and free not in self._called.values():
-                return free
-        raise Unloadable(f"{name} would stand for two things")
-
-    def _put(self, module: str, definition: Definition, called: str) -> None:
-        names, plain, copied = _module(module), _Plain(_module(module)), _copy(definition)
-        if (needed := _OF_COLUMNS.get((module, called))) is not None:
-            copied.body = [part for part in copied.body if getattr(part, "name", "") in {"", *needed}]
-        node = plain.visit(copied)
-        for reference in [reference for reference in ast.walk(node) if isinstance(reference, ast.Name)]:
-            if reference in plain.elsewhere:
-                reference.id = self.take(plain.elsewhere[reference])
-            elif isinstance(reference.ctx, ast.Load) and reference.id in names.others:
-                line, package = names.others[reference.id]
-                if package not in self.allowed:
-                    raise Unloadable(f"it needs {package}")
-                self.imports.add(line)
-            elif isinstance(reference.ctx, ast.Load) and reference.id in names:
-                taken = self.take((module, reference.id))
-                if taken != reference.id and reference.id in _own(node):
-                    raise Unloadable(f"{reference.id} would stand for two things")
-                reference.id = taken
-        if isinstance(node, ast.FunctionDef | ast.ClassDef):
-            node.name = called
+    def take(self, module: str, name: str) -> None:
+        """Add a definition or an import of a module of ours, with all that it needs."""
+        if name in self.lines[module]:
+            return
+        if name in _module(module).definitions:
+            self._define(module, name, _module(module).definitions[name])
+            return
+        origin, original = _module(module).imports.get(name, ("", ""))
+        if _file(origin):
+            self.lines[module][name] = f"{name} = _MODULES[{origin!r}]{original and '.'}{original}"
+            self.imported[module].add(origin)
+            if original:
+                self.take(origin, original)
+        elif origin.split(".")[0] not in self.allowed:
+            raise Unloadable(f"it needs {origin.split('.')[0] or f'{name} of {module}'}")
         else:
-            for target in _targets(node):
-                target.id = self._called[module, target.id]
-        self.texts[called] = ast.unparse(ast.fix_missing_locations(node))
+            line = f"from {origin} import {original}" if original else f"import {origin}"
+            self.lines[module][name] = line if name in (origin.split(".")[0], original) else f"{line} as {name}"
 
+    def take_method(self, module: str, owner: str, name: str) -> None:
+        """Add a method of a class as a function, whose first argument it does not use."""
+        body = getattr(_module(module).definitions[owner], "body", [])
+        (function,) = (part for part in body if isinstance(part, ast.FunctionDef) and part.name == name)
+        if any(isinstance(node, ast.Name) and node.id == "self" for node in ast.walk(function)):
+            raise Unloadable(f"{owner}.{name} needs its object")
+        self._define(module, name, function)
 
-def _strokes(called: str) -> str:
-    """Source of `glyphs.strokes` without the fonts: its result on this machine, packed."""
-    rows = []
-    for classes in ("digits", "letters"):
-        paths, first = glyphs.strokes(classes)
-        packed = base64.b85encode(zlib.compress(np.packbits(paths.numpy()).tobytes(), 9)).decode()
-        lines = [f'        "{packed[at : at + _LINE]}",\n' for at in range(0, len(packed), _LINE)]
-        rows.append(f'    "{classes}": (\n        {first.tolist()},\n{"".join(lines)}    ),\n')
-    side = paths.shape[1]
-    return f'''{_STROKES_IN_FILE} = {{
-{"".join(rows)}}}
-
-
-def {called}(classes):
-    """The strokes of all characters as thin lines, and where each class begins; taken from fonts as this file was written."""
-    first, *lines = {_STROKES_IN_FILE}[classes]
-    packed = zlib.decompress(base64.b85decode("".join(lines)))
-    bits = torch.frombuffer(bytearray(packed), dtype=torch.uint8)[:, None] >> torch.arange(7, -1, -1)
-    return (bits & 1).bool().view(-1, {side}, {side}), torch.tensor(first)'''
+    def _define(self, module: str, name: str, node: Definition) -> None:
+        source = _module(module)
+        if isinstance(node, ast.Assign) and ast.unparse(node.value).endswith(".read_text()"):
+            content = getattr(importlib.import_module(module), name)  # of a file of the package
+            self.lines[module][name] = f'{name} = """\\\n{content}"""'
+            return
+        parts = list(_run(node))
+        used = {part.id for part in parts if isinstance(part, ast.Name)} & (source.definitions | source.imports).keys()
+        if any(source.imports.get(each, ("", ""))[0] in _BY_NAME for each in used):
+            raises = "    def __init__(self, *given):\n        raise NotImplementedError(given)"
+            self.lines[module][name] = f"class {name}:\n{raises}"
+            return
+        self.lines[module][name] = source.written(node)
+        for each in sorted(used):
+            self.take(module, each)
+        for part in parts:
+            match part:
+                case ast.Attribute(value=ast.Name(id=alias), attr=attribute) if alias in used:
+                    origin, original = source.imports.get(alias, ("", ""))
+                    if not original and _file(origin):
+                        self.take(origin, attribute)
 
 
 @dataclass(frozen=True)
@@ -312,130 +165,60 @@ class _Module:
     """The top level of a module of ours.
 
     Args:
+        lines: of its text.
         definitions: functions, classes and constants, by their names.
-        ours: names from our other modules; the second part is empty where the name stands for a module.
-        others: names from other packages, each with the line that imports it and the package.
+        imports: module and name there, by the name here; the name there is empty where it stands for the module.
     """
 
+    lines: list[str]
     definitions: dict[str, Definition]
-    ours: dict[str, Place]
-    others: dict[str, tuple[str, str]]
+    imports: dict[str, tuple[str, str]]
 
-    def __contains__(self, name: str) -> bool:
-        return name in self.definitions or name in self.ours or name in self.others
+    def written(self, node: Definition) -> str:
+        """A definition as it is written."""
+        first = min([node.lineno, *(each.lineno for each in getattr(node, "decorator_list", []))])
+        return textwrap.dedent("\n".join(self.lines[first - 1 : node.end_lineno]))
 
 
 @cache
 def _module(name: str) -> _Module:
-    source = _source(name)
-    if source is None:
-        raise Unloadable(f"{name} has no source")
-    module = _Module({}, {}, {})
-    for node in ast.parse(source.read_text(encoding="utf-8")).body:
+    path = _file(name)
+    assert path is not None
+    text = path.read_text(encoding="utf-8")
+    module = _Module(text.splitlines(), {}, {})
+    for node in ast.parse(text).body:
         for statement in node.body if isinstance(node, ast.If) else [node]:  # the real imports of lazy modules
-            if isinstance(statement, ast.Import | ast.ImportFrom):
-                _note_import(statement, module)
-            elif isinstance(statement, ast.FunctionDef | ast.ClassDef | ast.Assign | ast.AnnAssign):
-                module.definitions.update(dict.fromkeys(_names(statement), statement))
+            match statement:
+                case ast.Import(names=names):
+                    module.imports.update({each.asname or each.name.split(".")[0]: (each.name, "") for each in names})
+                case ast.ImportFrom(module=str(origin), names=names):
+                    for each in names:
+                        inner = f"{origin}.{each.name}"
+                        there = (inner, "") if _file(inner) else (origin, each.name)
+                        module.imports[each.asname or each.name] = there
+                case ast.FunctionDef(name=defined) | ast.ClassDef(name=defined):
+                    module.definitions[defined] = statement
+                case ast.Assign() | ast.AnnAssign():
+                    targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
+                    found = [each.id for target in targets for each in ast.walk(target) if isinstance(each, ast.Name)]
+                    module.definitions.update(dict.fromkeys(found, statement))
     return module
 
 
-def _source(name: str) -> Path | None:
-    """The file of a module; None: no module has this name. Imports nothing."""
-    package, *inner = name.split(".")
-    spec = importlib.util.find_spec(package)
-    if spec is None or spec.origin is None:
+@cache
+def _file(module: str) -> Path | None:
+    """The file of a module of ours; None: we have none of this name."""
+    if not f"{module}.".startswith("gossamer."):
         return None
-    path = Path(spec.origin).parent.joinpath(*inner)
+    path = _ROOT.joinpath(*module.split("."))
     return next((file for file in (path.with_suffix(".py"), path / "__init__.py") if file.is_file()), None)
 
 
-def _note_import(node: ast.Import | ast.ImportFrom, module: _Module) -> None:
-    source = node.module or "" if isinstance(node, ast.ImportFrom) else ""
-    for alias in node.names:
-        name, package = alias.asname or alias.name, (source or alias.name).split(".")[0]
-        if package == "gossamer" and source:
-            inner = f"{source}.{alias.name}"
-            module.ours[name] = (inner, "") if _source(inner) else (source, alias.name)
-        else:
-            statement = ast.Import([alias]) if not source else ast.ImportFrom(source, [alias], 0)
-            module.others[name] = (ast.unparse(statement), package)
-
-
-def _home(place: Place) -> Place:
-    """Where a name is defined."""
-    module, name = place
-    names = _module(module)
-    if name in names.definitions:
-        return place
-    origin, original = names.ours.get(name, ("", ""))
-    if original != name:  # another name, a whole module in the place of a value, or nothing
-        raise Unloadable(f"{name} of {module} cannot be cut out")
-    return _home((origin, original))
-
-
-class _Plain(ast.NodeTransformer):
-    """Removes annotations, and writes `module.name` as `name` if the module is ours. module: that of the definition."""
-
-    def __init__(self, module: _Module) -> None:
-        self._module = module
-        self.elsewhere: dict[ast.Name, Place] = {}
-
-    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
-        """No annotation."""
-        node.returns = None
-        return self.generic_visit(node)
-
-    def visit_arg(self, node: ast.arg) -> ast.AST:
-        """No annotation."""
-        node.annotation = None
-        return node
-
-    def visit_ClassDef(self, node: ast.ClassDef) -> ast.AST:
-        """The fields of a dataclass are its annotations: they stay, as text."""
-        for statement in node.body if node.decorator_list else ():
-            if isinstance(statement, ast.AnnAssign):
-                statement.annotation = ast.Constant(ast.unparse(statement.annotation))
-        return self.generic_visit(node)
-
-    def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.AST:
-        """The value, if there is one."""
-        self.generic_visit(node)
-        if isinstance(node.annotation, ast.Constant):
-            return node
-        return ast.Pass() if node.value is None else ast.Assign([node.target], node.value)
-
-    def visit_Attribute(self, node: ast.Attribute) -> ast.AST:
-        """`module.name` of ours."""
-        self.generic_visit(node)
-        if isinstance(node.value, ast.Name):
-            module, name = self._module.ours.get(node.value.id, ("", " "))
-            if not name:
-                reference = ast.Name(node.attr, node.ctx)
-                self.elsewhere[reference] = (module, node.attr)
-                return reference
-        return node
-
-
-def _copy(node: Definition) -> Any:
-    return ast.parse(ast.unparse(node)).body[0]
-
-
-def _own(node: ast.AST) -> set[str]:
-    """Names that are arguments or are assigned to in it."""
-    arguments = {inner.arg for inner in ast.walk(node) if isinstance(inner, ast.arg)}
-    names = [inner for inner in ast.walk(node) if isinstance(inner, ast.Name)]
-    return arguments | {name.id for name in names if not isinstance(name.ctx, ast.Load)}
-
-
-def _names(node: ast.stmt) -> list[str]:
-    """What a statement defines."""
-    if isinstance(node, ast.FunctionDef | ast.ClassDef):
-        return [node.name]
-    return [target.id for target in _targets(node)]
-
-
-def _targets(node: ast.stmt) -> list[ast.Name]:
-    """The names that an assignment assigns to; none of another statement."""
-    targets = node.targets if isinstance(node, ast.Assign) else [node.target] if isinstance(node, ast.AnnAssign) else []
-    return [name for target in targets for name in ast.walk(target) if isinstance(name, ast.Name)]
+def _run(node: ast.AST) -> Iterator[ast.AST]:
+    """The parts of a definition, but for annotations, which the file does not evaluate."""
+    yield node
+    for name, value in ast.iter_fields(node):
+        if name not in ("annotation", "returns"):
+            for part in value if isinstance(value, list) else [value]:
+                if isinstance(part, ast.AST):
+                    yield from _run(part)

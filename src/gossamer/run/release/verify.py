@@ -19,26 +19,17 @@ from gossamer.errors import DataError, GossamerError, LedgerDamaged, RequestErro
 from gossamer.methods import METHODS, method_of
 from gossamer.methods.registry import plugins_of
 from gossamer.privacy.accounting import federated
-from gossamer.privacy.certificate import certificate
-from gossamer.privacy.certificate.certificate import (
-    CERTIFICATE,
-    CONFIG,
-    CONFIG_FORMAT,
-    FORMAT,
-    LEDGER,
-    Certificate,
-    content,
-    sha256,
-)
+from gossamer.privacy.certificate.certificate import CERTIFICATE, CONFIG, LEDGER, Certificate, check, content, sha256
 from gossamer.privacy.certificate.declarations import is_past
 from gossamer.privacy.certificate.figures import purposes
-from gossamer.privacy.certificate.statements import MODEL, is_table, noise
+from gossamer.privacy.certificate.json_diff import difference
+from gossamer.privacy.certificate.statements import MODEL, is_table, plugin
 from gossamer.privacy.guarantee import RELATION_NAMES, Guarantee
 from gossamer.privacy.ledger import PrivacyLedger, merge
 from gossamer.run.release import contents, signing
 from gossamer.run.release.contents import RELEASED_BY, SAMPLE_SET, TABLE_SET
 from gossamer.run.release.readme import readme
-from gossamer.run.release.standalone_loader import EARLIER, classifies, is_same, loadable
+from gossamer.run.release.standalone_loader import loadable
 from gossamer.run.report.audit_record import audited, refuted, said_by
 from gossamer.run.storage.run_folder import (
     ATTACKS,
@@ -130,10 +121,10 @@ def verify(run: str | Path, *, key: str | None = None) -> Verdict:
             raise RunFolderError(f"{folder.path} holds neither a run nor a release: there is no {CERTIFICATE} in it.")
         if not is_release(folder.path):
             raise RunFolderError(f"{folder.path} is unfinished. `gossamer resume {folder.path}` finishes it.")
-    checked = certificate.check(folder.path)
+    checked = check(folder.path)
     problems = list(checked.problems)
     not_installed = _not_installed(checked.settings, folder.path)
-    if checked.ledger is not None and checked.settings is not None and not not_installed:
+    if checked.ledger is not None and not not_installed:
         problems += _settings(checked.settings, checked.ledger, checked.guarantees)
     notes: list[str] = []
     not_checked = [f"{name}: {reason}" for name, reason in NOT_CHECKED.items() if folder.file(name).is_file()]
@@ -146,17 +137,15 @@ def verify(run: str | Path, *, key: str | None = None) -> Verdict:
         # Anyone could put an audit.json into a release: only its certificate counts.
         audit_statement = "" if is_release(folder.path) else audited(folder.path)
         notes += filter(None, [audit_statement or said_by(checked.stated)])
-        notes += _plugin_notes(checked.settings or {})
-        if checked.ledger is not None and checked.stated.get("format") != FORMAT:
-            not_checked.append(
-                f"{CERTIFICATE}: all sentences but the first, which an earlier version of Gossamer wrote."
-            )
-            notes += filter(None, [checked.statement and f"in the words of this version: {checked.statement}"])
-            notes += [f"{LEDGER}: {noise(checked.ledger)}."] * (checked.ledger.noise[0] == 1)
+        notes += _plugin_notes(checked.settings)
         if not problems and is_past(checked.stated.get("declared", {}), today()):
             last = f"this release was to be used until {checked.stated['declared']['expires']}"
             notes.append(f"Expired: {last}. Ask for a newer one. What its guarantee says still holds.")
-        if not problems and not not_installed and _is_edited(checked.settings or {}):
+        if (
+            not problems
+            and not not_installed
+            and any(map(_is_edited, plugins.stated(checked.settings.get("plugins", []))))
+        ):
             not_checked.append(
                 f"{CONFIG}: what the method says of itself, because its plug-in has another source here."
             )
@@ -176,9 +165,9 @@ def verify(run: str | Path, *, key: str | None = None) -> Verdict:
     return Verdict(problems, checked.guarantees, notes, not_checked)
 
 
-def _not_installed(settings: dict[str, Any] | None, folder: Path) -> str:
+def _not_installed(settings: dict[str, Any], folder: Path) -> str:
     """Why the method of these settings cannot be loaded here; empty: it can, or they name none."""
-    name = (settings or {}).get("method")
+    name = settings.get("method")
     try:
         _ = isinstance(name, str) and method_of(name, folder=folder)
     except RunFolderError as error:
@@ -194,27 +183,23 @@ def _plugin_notes(settings: Mapping[str, Any]) -> list[str]:
     except (TypeError, ValueError):  # a damaged file, of which `_settings` speaks
         return notes
     for entry in entries:
-        known = entry["package"] != plugins.NOT_KNOWN
-        package = f"{entry['package']} {entry['version']}" if known else "of no package"
-        about = f"{entry['kind']} {entry['name']} ({package})"
-        notes.append(f"The {about} is a plug-in, which Gossamer did not review.")
+        about = plugin(entry).replace("the", "The", 1)
+        notes.append(f"{about} is a plug-in, which Gossamer did not review.")
         if _has_other_source(entry):
-            notes.append(f"The {about} has another source here than when the run began.")
+            notes.append(f"{about} has another source here than when the run began.")
     return notes
 
 
 def _has_other_source(entry: Mapping[str, str]) -> bool:
     """Whether a plug-in is installed here, and not as it was when the run began."""
     with suppress(RequestError):  # it is not installed here
-        return plugins.origin(cast(plugins.Kind, entry["kind"]), entry["name"]).source != entry["source"]
+        return plugins.origin(cast(plugins.PluginKind, entry["kind"]), entry["name"]).source != entry["source"]
     return False
 
 
-def _is_edited(settings: Mapping[str, Any]) -> bool:
-    """Whether a method of the run is a plug-in with another source here, which may say other things of itself."""
-    return any(
-        entry["kind"] == "method" and _has_other_source(entry) for entry in plugins.stated(settings.get("plugins", []))
-    )
+def _is_edited(entry: Mapping[str, str]) -> bool:
+    """Whether a plug-in is a method with another source here, which may say other things of itself."""
+    return entry["kind"] == "method" and _has_other_source(entry)
 
 
 def _settings(settings: dict[str, Any], ledger: PrivacyLedger, guarantees: list[dict[str, Any]]) -> list[str]:
@@ -222,48 +207,49 @@ def _settings(settings: dict[str, Any], ledger: PrivacyLedger, guarantees: list[
     try:
         card = card_from(settings["card"])
         job = METHODS[settings["method"]].job(settings["config"], card)
+        entries = list(plugins.stated(settings.get("plugins", [])))
         said = {"unit": card.unit, "delta": settings["delta"], "epsilon": float(settings["epsilon"])}
         opened = {"unit": ledger.unit, "delta": ledger.delta, "epsilon": ledger.budget}
-        planned = purposes([(phase.name, phase.plan) for phase in job.phases])
-        named = [(entry["kind"], entry["name"]) for entry in plugins.stated(settings.get("plugins", []))]
-        same_answers = "federated" not in settings or federated.granted(settings) == settings["federated"]["answers"]
+        stated = {
+            "components": settings["components"],
+            "methods": settings["methods"],
+            "plugins": [[entry["kind"], entry["name"]] for entry in entries],
+            "config": sorted(settings["config"]),
+        }
+        follows = {
+            "components": purposes([(phase.name, phase.plan) for phase in job.phases]),
+            "methods": settings["methods"] if any(map(_is_edited, entries)) else job.facts,
+            "plugins": plugins_of(job),
+            "config": sorted(job.settings),
+        }
+        if "federated" in settings:
+            stated["answers"], follows["answers"] = settings["federated"]["answers"], federated.granted(settings)
+        pairs = [(name, said[name], opened[name], f"line 1 of {LEDGER} opens with") for name in opened]
+        pairs += [(name, stated[name], follows[name], "these settings lead to") for name in follows]
+        problems = [problem for pair in pairs for problem in difference(*pair, where=CONFIG)]
+        if job.relation is not ledger.relation:
+            problems.append(
+                f"{CONFIG}: these settings are accounted for under {RELATION_NAMES[job.relation]}, and line 1 of {LEDGER} says "
+                f"{RELATION_NAMES[ledger.relation]}."
+            )
+        if merge(job.plan) != merge(ledger.plan):
+            problems.append(
+                f"{CONFIG}: these settings lead to another plan than the one that line 2 of {LEDGER} reserves."
+            )
         best = min(guarantees, key=lambda entry: float(entry["epsilon"]), default={"epsilon": "inf"})
         promises = math.isfinite(float(best["epsilon"]))
-        enough = not promises or _is_enough(settings.get("accounts"), best)
-        may_be_asked_nothing = "federated" in settings and settings["federated"]["role"] == federated.CLIENT
-        paid = not promises or may_be_asked_nothing or any(count for _, count in ledger.charged)
-        checks = [
-            (
-                said[name] == opened[name],
-                f"its {name} is {said[name]}, and line 1 of {LEDGER} opens with {opened[name]}.",
+        if promises and not _is_enough(settings.get("accounts"), best):
+            problems.append(
+                f"{CONFIG}: its runs together are said to cost less than this run alone, or at another delta."
             )
-            for name in opened
-        ]
-        checks += [
-            (
-                job.relation is ledger.relation,
-                f"these settings are accounted for under {RELATION_NAMES[job.relation]}, and line 1 of {LEDGER} says "
-                f"{RELATION_NAMES[ledger.relation]}.",
-            ),
-            (enough, "its runs together are said to cost less than this run alone, or at another delta."),
-            (same_answers, "its clients grant another number of answers than these settings ask of any."),
-            (settings.get("components", planned) == planned, "its components are not the phases of these settings."),
-            (named == plugins_of(job), "its plugins are not those of these settings."),
-            (
-                settings.get("format") != CONFIG_FORMAT or settings["methods"] == job.facts or _is_edited(settings),
-                "what it says of the method is not what the method says of these settings.",
-            ),
-            (
-                merge(job.plan) == merge(ledger.plan),
-                f"these settings lead to another plan than the one that line 2 of {LEDGER} reserves.",
-            ),
-        ]
+        may_be_asked_nothing = "federated" in settings and settings["federated"]["role"] == federated.CLIENT
+        if promises and not may_be_asked_nothing and not any(count for _, count in ledger.charged):
+            problems.append(f"{LEDGER} records none of the queries that it reserves: it certifies nothing.")
     except GossamerError as error:
         return [f"{CONFIG} cannot be read as settings: {error}"]
     except Exception as error:  # damaged settings raise any error, and it may quote them
         return [f"{CONFIG} cannot be read as settings ({type(error).__name__})."]
-    problems = [] if paid else [f"{LEDGER} records none of the queries that it reserves: it certifies nothing."]
-    return problems + [f"{CONFIG}: {problem}" for holds, problem in checks if not holds]
+    return problems
 
 
 def _is_enough(accounts: dict[str, Any] | None, own: dict[str, Any]) -> bool:
@@ -276,28 +262,24 @@ def _is_enough(accounts: dict[str, Any] | None, own: dict[str, Any]) -> bool:
 
 def _pages(folder: Path, certificate: Certificate, generator: "Synthesizer | None") -> tuple[list[str], list[str]]:
     """What is wrong with README, loader and samples of a release, and what was not compared."""
-    problems, not_compared, actual = [], [], b""
+    problems, not_compared = [], []
     text, cannot = loadable(certificate)
     ours = certificate.versions.get(RELEASED_BY) == with_source()
-    another = "not compared, because another version of Gossamer wrote it."
     listed = read_sums(folder)
     loads = LOADER in listed
     if loads and METHODS.is_plugin(certificate.method):
         problems.append(f"{LOADER} is not part of this release: Gossamer writes none for a method that is a plug-in.")
     elif loads:
-        actual = content(folder / LOADER)
-        if text and is_same(actual, text):
-            pass
-        elif text and is_same(actual, text, strokes=False):
-            not_compared.append(
-                f"{LOADER}: the strokes of its drawing program, which follow from the fonts of a machine."
-            )
-        elif ours:
+        same = content(folder / LOADER) == text.encode()
+        if not same and ours:
             problems.append(f"{LOADER} is not the program that this version of Gossamer writes for the certificate.")
-        else:
-            not_compared.append(f"{LOADER}: {another} It is a program: read it before you run it.")
-    if certificate.format < FORMAT:
-        return problems, [*not_compared, f"{README}: {another}"]
+        elif not same:
+            not_compared.append(
+                f"{LOADER}: not compared, because another version of Gossamer wrote it. It is a program: read it before you "
+                "run it."
+            )
+    elif text:
+        problems.append(f"{LOADER} is missing.")
     table = is_table(certificate.card)
     if (foreign := SAMPLE_SET if table else TABLE_SET) in listed:
         problems.append(f"{foreign} is not part of this release, which is of {'a table' if table else 'pictures'}.")
@@ -309,10 +291,8 @@ def _pages(folder: Path, certificate: Certificate, generator: "Synthesizer | Non
             return [*problems, f"{name} does not hold samples."], not_compared
         wrong, not_drawn = contents.of_samples(folder, certificate, generator, samples)
         problems, not_compared = problems + wrong, not_compared + not_drawn
-    wants_classifier = classifies(text or actual.decode(errors="replace"))
-    page = readme(
-        certificate, samples=samples, no_loader="" if loads else cannot or EARLIER, classifies=wants_classifier
-    )
+    classifies = generator is not None and hasattr(generator.net, "probabilities")
+    page = readme(certificate, samples=samples, no_loader="" if loads else cannot, classifies=classifies)
     if README not in listed or content(folder / README) != page.encode():
         problems.append(f"{README} is missing, or not the page that the certificate leads to.")
     return problems, not_compared

@@ -7,7 +7,7 @@ from typing import Any
 
 from torch import Tensor
 
-from gossamer.methods.marginals.nets import Field
+from gossamer.methods.marginals.nets import MarkovField
 from gossamer.methods.marginals.tree import JunctionTree
 from gossamer.methods.synthesizer import Synthesizer
 from gossamer.run.report.columns import MOST_DRAWN
@@ -26,7 +26,7 @@ def described(synthesizer: Synthesizer) -> dict[str, Any] | None:
         pairs: (row, column, Cramér's V) of the heat map, row after column. strongest: the first of them in words.
     """
     net, names = synthesizer.net, synthesizer.card.names
-    if not isinstance(net, Field) or len(names) < 2:
+    if not isinstance(net, MarkovField) or len(names) < 2:
         return None
     tree = net.tree
     everywhere = set.intersection(*map(set, tree.cliques)) if len(tree.cliques) > 2 else set()

@@ -1,9 +1,9 @@
 """Versions of what the guarantee and the model rest on."""
 
-import hashlib
 import importlib.metadata
 from functools import cache
-from pathlib import Path
+
+from gossamer import plugins
 
 
 def versions() -> dict[str, str]:
@@ -17,10 +17,4 @@ def versions() -> dict[str, str]:
 @cache
 def with_source() -> str:
     """The version of Gossamer and a digest of its source: between two versions, the source may change."""
-    digest, root = hashlib.sha256(), Path(__file__).parents[2]
-    for path in sorted(root.rglob("*")):
-        if path.suffix in (".py", ".txt"):
-            digest.update(
-                f"{path.relative_to(root).as_posix()}\0{hashlib.sha256(path.read_bytes()).hexdigest()}\n".encode()
-            )
-    return f"{versions()['gossamer']}, source {digest.hexdigest()[:16]}"
+    return f"{versions()['gossamer']}, source {plugins.source_of('gossamer')[:16]}"

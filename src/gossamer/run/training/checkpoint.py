@@ -31,7 +31,7 @@ Saved: TypeAlias = tuple[dict[str, Any], dict[str, Any]]
 """What a checkpoint holds: the state, and the public streams."""
 FILE = "state.pt"
 FORMAT = 3
-"""Of a checkpoint. Format 2 had no hash of the ledger."""
+"""Of a checkpoint."""
 SEALED = ".sealed"
 RESERVE = "reserve"
 """A file that reserves the disk space of a checkpoint."""
@@ -203,7 +203,7 @@ def load(folder: Path, ledger: PrivacyLedger, *, lost: Callable[[int], None] = l
             f"{path} is the checkpoint of another run, or of a copy of this one: this ledger does not hold its cost. Restore "
             f"the right one, or delete the run with `gossamer discard {folder.parent}`."
         )
-    sealed = {name: folder / file for name, file in saved.get("sealed", {}).items()}
+    sealed = {name: folder / file for name, file in saved["sealed"].items()}
     if count := ledger.charges_after(saved["ledger_lines"]):
         lost(count)
     return {**saved["state"], **sealed}, saved["rng"]

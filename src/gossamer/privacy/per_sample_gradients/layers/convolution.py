@@ -7,11 +7,11 @@ import torch
 from torch import Tensor
 
 from gossamer.privacy.per_sample_gradients.ghost import BY_PATCHES
-from gossamer.privacy.per_sample_gradients.layers.phase import Phase
+from gossamer.privacy.per_sample_gradients.layers.phase import StridePhases
 from gossamer.privacy.per_sample_gradients.layers.taps import Taps, gradients, serves
 from gossamer.privacy.per_sample_gradients.layers.unfolding import Unfolding
 from gossamer.privacy.per_sample_gradients.pieces import Product, by_channels
-from gossamer.privacy.per_sample_gradients.uses import Call, Layer, Method, Uses
+from gossamer.privacy.per_sample_gradients.uses import Call, Layer, NormRule, Uses
 
 
 @dataclass(frozen=True)
@@ -52,13 +52,13 @@ class Convolution(Layer):
     def bias_gradients(self, b: Tensor) -> Tensor:
         return b.flatten(2).sum(2)
 
-    def methods(self, uses: Uses) -> Mapping[str, Method]:
+    def methods(self, uses: Uses) -> Mapping[str, NormRule]:
         """Gram, instantiate (by taps where that serves), and phase for a weight that is used once."""
-        ways: dict[str, Method] = dict(BY_PATCHES)
+        ways: dict[str, NormRule] = dict(BY_PATCHES)
         if all(isinstance(call.layer, Convolution) and call.layer.by_taps(*call.pair) for call in uses.calls):
             ways["instantiate"] = Taps(_of_call)
         if uses.alone:
-            ways["phase"] = Phase(self._of_records)
+            ways["phase"] = StridePhases(self._of_records)
         return ways
 
     def by_taps(self, a: Tensor, b: Tensor) -> bool:

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from gossamer.privacy.per_sample_gradients.ghost import Instantiate
 from gossamer.privacy.per_sample_gradients.rounding import gram, paired, roundings
-from gossamer.privacy.per_sample_gradients.uses import Layer, Method, Uses, Work
+from gossamer.privacy.per_sample_gradients.uses import Layer, NormRule, Uses, Work
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class Embedding(Layer):
             gradients = gradients.masked_fill((indices == self.padding)[:, None], 0)
         out.index_add_(0, indices, gradients)
 
-    def methods(self, uses: Uses) -> Mapping[str, Method]:
+    def methods(self, uses: Uses) -> Mapping[str, NormRule]:
         """Instantiate, and a Gram form that compares indices."""
         del uses
         return {"gram": SharedRows(), "instantiate": Instantiate()}

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from gossamer.privacy.per_sample_gradients.ghost import BY_PATCHES
 from gossamer.privacy.per_sample_gradients.pieces import Product
-from gossamer.privacy.per_sample_gradients.uses import Layer, Method, Uses
+from gossamer.privacy.per_sample_gradients.uses import Layer, NormRule, Uses
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class Linear(Layer):
     def bias_gradients(self, b: Tensor) -> Tensor:
         return b if b.dim() == 2 else b.flatten(1, -2).sum(1)
 
-    def methods(self, uses: Uses) -> Mapping[str, Method]:
+    def methods(self, uses: Uses) -> Mapping[str, NormRule]:
         del uses
         return BY_PATCHES
 

@@ -21,7 +21,7 @@ _Phases: TypeAlias = tuple[tuple[int, ...], list[int]]
 
 
 @dataclass(frozen=True)
-class Phase:
+class StridePhases:
     """For a weight that one convolution uses once. unfolding: of its records lo to hi."""
 
     unfolding: Callable[[Uses, int, int], Unfolding]

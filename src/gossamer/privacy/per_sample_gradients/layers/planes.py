@@ -11,7 +11,7 @@ from gossamer.privacy.per_sample_gradients.ghost import BY_PATCHES
 from gossamer.privacy.per_sample_gradients.layers.convolution import Convolution
 from gossamer.privacy.per_sample_gradients.pieces import without
 from gossamer.privacy.per_sample_gradients.rounding import square_norms
-from gossamer.privacy.per_sample_gradients.uses import Layer, Method, Uses
+from gossamer.privacy.per_sample_gradients.uses import Layer, NormRule, Uses
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class Planes(Layer):
     def bias_gradients(self, b: Tensor) -> Tensor:
         return self.convolution.bias_gradients(b)
 
-    def methods(self, uses: Uses) -> Mapping[str, Method]:
+    def methods(self, uses: Uses) -> Mapping[str, NormRule]:
         """Gram and instantiate; asked only where a weight is used more than once."""
         del uses
         return BY_PATCHES
