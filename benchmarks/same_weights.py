@@ -161,7 +161,10 @@ def main() -> int:
         return 0
     before = {k: v for k, v in json.loads(arguments.against.read_text()).items() if arguments.only in k}
     other = [name for name in before if found.get(name) != before[name]]
-    print("\n".join(f"differs: {name}" for name in other) or f"{fits} models, samples and certified costs: equal bit for bit")
+    print(
+        "\n".join(f"differs: {name}" for name in other)
+        or f"{fits} models, samples and certified costs: equal bit for bit"
+    )
     return int(bool(other))
 
 

@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from gossamer.data.card import DataCard, check, check_units, draft
+from gossamer.data.card import DataCard, check, check_units
+from gossamer.data.card_draft import draft
 from gossamer.data.records import Records
 from gossamer.data.tables.any_card import load_card
 from gossamer.errors import CardError
@@ -52,14 +53,14 @@ def test_defaults_and_prior():
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        (TEXT.replace("classes", "clases"), "no key 'clases'. Did you mean 'classes'"),
-        (TEXT + "zzz = 1", "no key 'zzz'. Known: shape, classes"),
+        (TEXT.replace("classes", "clases"), "no entry 'clases'. Did you mean 'classes'"),
+        (TEXT + "zzz = 1", "no entry 'zzz'. Known: shape, classes"),
         (TEXT.replace("declared_size = 100", ""), "lacks declared_size"),
         ("shape = [", "not TOML"),
         (TEXT.replace("[1, 28, 28]", "[28, 28]"), "shape must be three"),
         (TEXT.replace("[1, 28, 28]", "[1, 28, 0]"), "shape must be three"),
         (TEXT.replace("[1, 28, 28]", "[1, 28.0, 28]"), "shape must be three"),
-        (TEXT.replace("[1, 28, 28]", "28"), "shape must be three"),
+        (TEXT.replace("[1, 28, 28]", "28"), "shape must be a list"),
         (TEXT.replace("[1, 28, 28]", "[2, 28, 28]"), "1 \\(grey\\) or 3"),
         (TEXT.replace("= 3", "= 0"), "classes must"),
         (TEXT.replace("= 3", "= true"), "classes must"),

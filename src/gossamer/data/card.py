@@ -6,24 +6,20 @@ certificate lists them. A card is a short TOML file, which `draft` proposes and 
 The file is long because what every card shares, the card of pictures and its draft must agree.
 """
 
-import datetime
-import json
 import math
 import re
 import tomllib
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, TypeAlias, TypeVar, get_args
-
-import numpy as np
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, TypeAlias, TypeVar
 
 from gossamer.data import class_names, problems
+from gossamer.data.facts import changed, check_facts, check_keys, fact, is_whole, lines_of, meaning, meanings
 from gossamer.data.labels import positions
 from gossamer.data.pixels.to_uint8 import Resize
 from gossamer.data.units import Missing
-from gossamer.errors import CardError, DataError, did_you_mean
+from gossamer.errors import CardError
 from gossamer.files import write_private
 from gossamer.lazy import Lazy
 
@@ -39,37 +35,16 @@ Kind: TypeAlias = Literal["pictures", "table"]
 """What a card describes, and what a method takes."""
 UNIFORM: Literal["uniform"] = "uniform"
 STORED: Literal["stored"] = "stored"
-KEPT = (28, 512)
-"""The shortest and the longest side of pictures whose size a draft keeps."""
 MOST_CLASSES = 10_000
 """The nets have a part for each class."""
 
-_MEANING = {
-    "title": "what the data set is called in reports and on the certificate",
-    "data_set": 'the name under which all runs on these records are counted together; "": the place they are read from',
-    "shape": "channels, height and width of an image; the readers resize to it",
-    "resize": 'pictures of other proportions are made to fit: "squash", "crop" to the middle, or "pad" with black bars',
-    "invert": "true: dark and light are exchanged as the data are read, so that ink on white becomes white on black",
-    "classes": "number of labels; they run from 0 to classes - 1",
-    "class_names": "what the labels are called, label 0 first, or []: name no class that is there because of one person",
-    "declared_size": "number of records, or of units where the unit is not the record; rates are computed from it",
-    "label_prior": '"uniform", or the share of each class, known from elsewhere and not counted in these records',
-    "unit": 'whose contribution is protected: "record", or "writer", "client" ... (then the data come with --units)',
-    "missing_unit": 'a record without a unit: "refuse" it as a mistake, or "own": it is a unit of its own',
-    "missing_label": 'a record without a label: "refuse" it as a mistake, or "drop": it is left out, and not declared',
-    "window": "true: black and white of each DICOM file are those of its own display window, in place of pixel_range",
-    "pixel_range": '"stored": pixels of 8 bits; or the values of black and white in deeper ones, such as [0, 4095] for 12 bits',
-}
-_CHOICES = {"resize": get_args(Resize), "missing_label": ("refuse", "drop")}
-_MANY = 1_000
-"""Number of labels above which `draft` does not take them for classes."""
-_REQUIRED = ("shape", "classes", "declared_size")
-_HEADER = """\
-# A draft, measured from the data. Nothing here is public yet. Each line that you keep becomes a fact that you, the
-# data owner, declare public. Write what is known without looking at the records: a rounded size, and classes that would
-# be there without any one person. Label shares must be known from elsewhere; else leave them uniform.
-
-"""
+DATA_SET = 'the name under which all runs on these records are counted together; "": the place they are read from'
+"""What `data_set` means, on each card."""
+_IN_FILE = (
+    "title", "data_set", "shape", "resize", "invert", "classes", "class_names", "declared_size", "label_prior", "unit",
+    "missing_unit", "missing_label", "window", "pixel_range",
+)  # fmt: skip
+"""The order of the facts in a card's file."""
 
 
 CardType = TypeVar("CardType", bound="Card")
@@ -90,8 +65,16 @@ class Card(ABC):
 
     @classmethod
     @abstractmethod
+    def _arguments(cls, facts: dict[str, Any]) -> dict[str, Any]:
+        """The arguments of a card, from plain values. Refuses unknown and missing facts."""
+
+    @classmethod
     def from_dict(cls, facts: dict[str, Any], *, where: str = "the card") -> Self:
-        """A card from plain values, as `to_dict` gives them. Raises CardError."""
+        """A card from plain values, as `to_dict` gives them. Raises CardError. where: the place of the values, for messages."""
+        try:
+            return cls(**cls._arguments(facts))
+        except CardError as error:
+            raise CardError(f"{where}: {error}") from None
 
     @abstractmethod
     def dumps(self) -> str:
@@ -111,16 +94,11 @@ class Card(ABC):
         """Write the card to a file, over what was there. Only you can read it, because the card may be a draft."""
         write_private(Path(path), self.dumps())
 
-    def check_common(self, meaning: dict[str, str]) -> None:
-        """Refuse a common fact that makes no sense. meaning: of each fact, for messages. Raises CardError."""
-        if self.missing_unit not in get_args(Missing):
-            raise CardError(f'missing_unit must be one of "refuse", "own": {meaning["missing_unit"]}')
-        if not is_count(self.declared_size):
-            raise CardError("declared_size must be a whole number of at least 1: how many units there are, in public")
-        for key in ("unit", "title", "data_set"):
-            text = getattr(self, key)
-            if not isinstance(text, str) or not text.isprintable() or (key == "unit" and not text.strip()):
-                raise CardError(f"{key} must be a line of text in quotes: {meaning[key]}")
+    def _check_common(self) -> None:
+        """Refuse facts of another type, and common ones that make no sense. Raises CardError."""
+        check_facts(self, lambda key, problem: CardError(f"{key} {problem}"))
+        if not self.unit.strip():
+            raise CardError(f"unit must be a line of text in quotes: {meanings(type(self))['unit']}")
         if self.missing_unit == "own" and self.unit == "record":
             raise CardError('missing_unit = "own" has no meaning where unit = "record": leave it out, or name the unit')
 
@@ -151,75 +129,79 @@ def text_of_card(path: str | Path) -> str:
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class DataCard(Card):
-    """The public facts about a data set of pictures.
+    """The public facts about a data set of pictures. Each field says what it declares.
 
-    Args:
-        shape: channels, height and width of an image, after the readers have resized it.
-        classes: number of labels.
-        declared_size: number of units (records, unless `unit` says otherwise). Sampling rates come from it.
-        label_prior: "uniform", or one probability for each class, with sum 1.
-        unit: whose contribution is protected.
-        missing_unit: what a record without a unit is: a mistake, or a unit of its own.
-        title: name of the data set, for people.
-        data_set: name in the budget log: runs under one name are added up. Empty: the place of the records.
-        class_names: names of the labels, label 0 first. Records are matched by name wherever data has names. Empty: labels are
-            numbers, and those of class folders follow from the sorted names.
-        resize: what happens to pictures of other proportions.
-        invert: whether the readers exchange dark and light.
-        missing_label: what a record without a label is: a mistake, or left out.
-        pixel_range: the values of black and white where pixels are not of 8 bits. "stored": no such pixels.
-        window: whether each DICOM file is scaled by its own display window.
+    Sampling rates come from `declared_size`, the number of units. Where data have names of classes, records are matched with
+    `class_names`. Without these, labels are numbers, and those of class folders follow from the sorted names.
 
     Raises:
         CardError: a field that makes no sense; names the field and the remedy.
     """
 
-    shape: tuple[int, ...]
-    classes: int
-    declared_size: int
-    label_prior: Literal["uniform"] | tuple[float, ...] = UNIFORM
-    unit: str = "record"
-    missing_unit: Missing = "refuse"
-    title: str = ""
-    data_set: str = ""
-    class_names: tuple[str, ...] = ()
-    resize: Resize = "squash"
-    invert: bool = False
-    missing_label: Literal["refuse", "drop"] = "refuse"
-    pixel_range: Literal["stored"] | tuple[float, ...] = STORED
-    window: bool = False
+    shape: tuple[int, ...] = field(
+        metadata=meaning("channels, height and width of an image; the readers resize to it"),
+    )
+    classes: int = field(metadata=meaning("number of labels; they run from 0 to classes - 1", high=MOST_CLASSES))
+    declared_size: int = field(
+        metadata=meaning("number of records, or of units where the unit is not the record; rates are computed from it")
+    )
+    label_prior: Literal["uniform"] | tuple[float, ...] = fact(
+        UNIFORM, '"uniform", or the share of each class, known from elsewhere and not counted in these records'
+    )
+    unit: str = fact(
+        "record",
+        'whose contribution is protected: "record", or "writer", "client" ... (then the data come with --units)',
+    )
+    missing_unit: Missing = fact(
+        "refuse", 'a record without a unit: "refuse" it as a mistake, or "own": it is a unit of its own'
+    )
+    title: str = fact("", "what the data set is called in reports and on the certificate")
+    data_set: str = fact("", DATA_SET)
+    class_names: tuple[str, ...] = fact(
+        (), "what the labels are called, label 0 first, or []: name no class that is there because of one person"
+    )
+    resize: Resize = fact(
+        "squash",
+        'pictures of other proportions are made to fit: "squash", "crop" to the middle, or "pad" with black bars',
+    )
+    invert: bool = fact(
+        False,
+        "true: dark and light are exchanged as the data are read, so that ink on white becomes white on black",
+    )
+    missing_label: Literal["refuse", "drop"] = fact(
+        "refuse",
+        'a record without a label: "refuse" it as a mistake, or "drop": it is left out, and not declared',
+    )
+    pixel_range: Literal["stored"] | tuple[float, ...] = fact(
+        STORED,
+        '"stored": pixels of 8 bits; or the values of black and white in deeper ones, such as [0, 4095] for 12 bits',
+    )
+    window: bool = fact(
+        False,
+        "true: black and white of each DICOM file are those of its own display window, in place of pixel_range",
+    )
     kind: ClassVar[Kind] = "pictures"
     units_come: ClassVar[str] = (
         "a FILE.csv (columns name,unit), FILE.npz:KEY, `folder`, '(PATTERN)' or dicom:PatientID."
     )
 
     def __post_init__(self) -> None:
-        for key in ("shape", "class_names", "label_prior", "pixel_range"):
-            if isinstance(value := getattr(self, key), list):
-                object.__setattr__(self, key, tuple(value))
-        if not isinstance(self.shape, tuple) or not all(map(is_count, self.shape)) or len(self.shape) != 3:
+        self._check_common()
+        if len(self.shape) != 3 or not all(is_whole(side) and side >= 1 for side in self.shape):
             raise CardError("shape must be three whole numbers, channels, height and width: for example [1, 28, 28]")
         if self.shape[0] not in (1, 3):
             raise CardError(f"shape must begin with 1 (grey) or 3 (colour) channels, not {self.shape[0]}")
-        for key, choices in _CHOICES.items():
-            if getattr(self, key) not in choices:
-                raise CardError(f"{key} must be one of {', '.join(map(toml, choices))}: {_MEANING[key]}")
-        if not is_count(self.classes) or self.classes > MOST_CLASSES:
-            raise CardError(f"classes must be a whole number from 1 to {MOST_CLASSES:,}: the number of labels")
-        _check_names(self.class_names, self.classes)
-        for key in ("invert", "window"):
-            if not isinstance(getattr(self, key), bool):
-                raise CardError(f"{key} must be true or false: {_MEANING[key]}")
+        if wrong := class_names.wrong_with(self.class_names):
+            raise CardError(f"class_names: {wrong}")
+        if (count := len(self.class_names)) not in (0, self.classes):
+            raise CardError(f"class_names must have one name for each class: it has {count} for {self.classes} classes")
         _check_prior(self.label_prior, self.classes)
-        self.check_common(_MEANING)
         check_range(self.pixel_range)
 
     def __repr__(self) -> str:
         """Show the call that makes this card: the required fields, and those that are not the default."""
-        shown = [
-            entry for entry in fields(self) if entry.name in _REQUIRED or getattr(self, entry.name) != entry.default
-        ]
-        return f"DataCard({', '.join(f'{entry.name}={getattr(self, entry.name)!r}' for entry in shown)})"
+        shown = ", ".join(f"{entry.name}={getattr(self, entry.name)!r}" for entry in changed(self))
+        return f"DataCard({shown})"
 
     @property
     def probabilities(self) -> tuple[float, ...]:
@@ -246,13 +228,13 @@ class DataCard(Card):
         }
 
     @classmethod
-    def from_dict(cls, facts: dict[str, Any], *, where: str = "the card") -> "DataCard":
-        """A card from plain values, as `to_dict` gives them. Raises CardError."""
-        _check_keys(facts, where)
-        try:
-            return cls(**facts)
-        except CardError as error:
-            raise CardError(f"{where}: {error}") from None
+    def _arguments(cls, facts: dict[str, Any]) -> dict[str, Any]:
+        if "column" in facts:
+            raise CardError(
+                "this card describes a table, and pictures are to be read. `gossamer card DATA` drafts theirs."
+            )
+        check_keys(cls, facts, "the card")
+        return facts
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, ready for JSON."""
@@ -260,60 +242,7 @@ class DataCard(Card):
 
     def dumps(self) -> str:
         """The card as TOML, each line with a comment that says what is declared."""
-        return "\n".join(
-            f"# declared public: {meaning}\n{key} = {toml(getattr(self, key))}\n" for key, meaning in _MEANING.items()
-        )
-
-
-def draft(
-    records: "Records",
-    *,
-    unit: str = "record",
-    pixel_range: tuple[float, float] | None = None,
-    missing_label: Literal["refuse", "drop"] = "refuse",
-    shape: tuple[int, ...] | None = None,
-    window: bool = False,
-) -> str:
-    """A proposal for a card, as TOML text: measured, so nothing in it is public until the data owner declares it.
-
-    The size is rounded to two digits, because an exact count is no public fact. Pictures with a side outside `KEPT` become
-    32x32, unless a shape is given.
-
-    Raises:
-        DataError: if the labels cannot number classes.
-        CardError: if the classes are called what no class can be called.
-    """
-    channels, *size = records.shape
-    card = DataCard(
-        shape=shape or (channels, *drafted_size(size)),
-        classes=len(records.class_names) or _drafted_classes(records.labels),
-        class_names=records.class_names,
-        declared_size=rounded(records.population),
-        unit=unit,
-        missing_label=missing_label,
-        window=window,
-        pixel_range=tuple(int(end) if float(end).is_integer() else end for end in pixel_range or ()) or STORED,
-    )
-    return _HEADER + card.dumps()
-
-
-def drafted_size(size: Sequence[int]) -> tuple[int, int]:
-    """Height and width of a draft for pictures of this height and width."""
-    shortest, longest = KEPT
-    height, width = size
-    return (height, width) if min(size) >= shortest and max(size) <= longest else (32, 32)
-
-
-def _drafted_classes(labels: np.ndarray) -> int:
-    """One more than the largest label, where labels look like the numbers of classes."""
-    used, numbers = len(np.unique(labels)), int(labels.max()) + 1
-    if 2 * used < numbers or numbers > _MANY:
-        raise DataError(
-            "these labels do not look like the numbers of classes: there are very many, or most numbers below the largest "
-            "never occur. Number the classes from 0 (`names, labels = np.unique(labels, return_inverse=True)`), or name "
-            "the right array with --labels-key."
-        )
-    return numbers
+        return "\n".join(lines_of(DataCard, vars(self), _IN_FILE))
 
 
 def check(records: "Records", card: DataCard, *, where: str) -> None:
@@ -348,31 +277,6 @@ def check_units(card: Card, units: str | None, *, where: str) -> None:
         )
 
 
-def _check_keys(facts: dict[str, Any], where: str) -> None:
-    """Refuse unknown keys, with the nearest name, and missing ones, with what they mean."""
-    if "column" in facts:
-        raise CardError(
-            f"{where}: this card describes a table, and pictures are to be read. `gossamer card DATA` drafts theirs."
-        )
-    names = [field.name for field in fields(DataCard)]
-    for key in facts:
-        if key not in names:
-            raise CardError(f"{where}: a card has no key {key!r}.{did_you_mean(key, names)} Known: {', '.join(names)}.")
-    for key in _REQUIRED:
-        if key not in facts:
-            raise CardError(f"{where}: the card lacks {key} ({_MEANING[key]}); add a line {key} = ...")
-
-
-def _check_names(names: object, count: int) -> None:
-    """Refuse anything but no names, or one for each class that can be the name of a folder."""
-    if not isinstance(names, tuple):
-        raise CardError("class_names must be a list of names in quotes, one for each class, or [] for none")
-    if wrong := class_names.wrong_with(names):
-        raise CardError(f"class_names: {wrong}")
-    if names and len(names) != count:
-        raise CardError(f"class_names must have one name for each class: it has {len(names)} for {count} classes")
-
-
 def _check_prior(prior: object, classes: int) -> None:
     """Refuse anything but "uniform" or one finite probability per class with sum 1."""
     if prior == UNIFORM:
@@ -395,28 +299,8 @@ def check_range(values: object) -> None:
         raise CardError('pixel_range must be "stored", or black and white, the smaller first: for example [0, 65535]')
 
 
-def is_count(value: object) -> bool:
-    """Whether a value is a whole number of at least 1."""
-    return isinstance(value, int) and not isinstance(value, bool) and value >= 1
-
-
 def _is_share(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= 1
-
-
-def toml(value: object) -> str:
-    """A value in TOML; printable text needs no more than the escapes it shares with JSON."""
-    if isinstance(value, tuple | list):
-        return "[" + ", ".join(map(toml, value)) + "]"
-    if isinstance(value, dict):
-        return "{ " + ", ".join(f"{toml(key)} = {toml(each)}" for key, each in value.items()) + " }"
-    return value.isoformat() if isinstance(value, datetime.date) else json.dumps(value, ensure_ascii=False)
-
-
-def rounded(count: int) -> int:
-    """To two significant digits, below 100 to tens: an exact count is no public fact."""
-    digits = max(len(str(count)) - 2, 1)
-    return max(round(count, -digits), 10)
 
 
 def protected_part(card: CardType, share: float) -> CardType:

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from gossamer.data.card import rounded, toml
+from gossamer.data.facts import rounded, toml
 from gossamer.data.readers.columns import unit_ids
 from gossamer.data.readers.in_memory import Data, is_place
 from gossamer.data.tables.card import column_from, column_toml, common_toml

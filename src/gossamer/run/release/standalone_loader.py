@@ -396,6 +396,11 @@ class _Plain(ast.NodeTransformer):
         for statement in node.body if node.decorator_list else ():
             if isinstance(statement, ast.AnnAssign):
                 statement.annotation = ast.Constant(ast.unparse(statement.annotation))
+                match statement.value:  # what a fact of a column means is for its card
+                    case ast.Call(func=ast.Name(id="fact"), args=[default, *_]):
+                        statement.value = default
+                    case ast.Call(func=ast.Name(id="field"), keywords=[ast.keyword(arg="metadata")]):
+                        statement.value = None
         return self.generic_visit(node)
 
     def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.AST:

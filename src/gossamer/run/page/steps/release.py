@@ -15,14 +15,14 @@ from gossamer.run.page.steps.step import Step
 from gossamer.run.storage.state_folder import signing_key
 
 if TYPE_CHECKING:
-    from gossamer.data import card as cards
+    from gossamer.data import facts as card_facts
     from gossamer.run.release import release as releasing
     from gossamer.run.release import signing
     from gossamer.run.release import verify as checking
     from gossamer.run.storage import run_folder
 else:
     run_folder = Lazy("gossamer.run.storage.run_folder")
-    cards = Lazy("gossamer.data.card")
+    card_facts = Lazy("gossamer.data.facts")
     releasing, checking = Lazy("gossamer.run.release.release"), Lazy("gossamer.run.release.verify")
     signing = Lazy("gossamer.run.release.signing")
 
@@ -80,7 +80,7 @@ def make(_opened: Opened, data_set: DataSet, form: QueryParams) -> str:
     count = form.get("samples", "0").replace(",", "")
     if not count.isdecimal() or len(count) > 9:
         raise RequestError("The number of samples must be a whole number, such as 1000. With 0 there are none.")
-    text = "".join(f"{name} = {cards.toml(answer)}\n" for name, answer in answers.items())
+    text = "".join(f"{name} = {card_facts.toml(answer)}\n" for name, answer in answers.items())
     write_atomically(data_set.declared, text, private=True)
     words = ["release", str(run), "-o", str(out), "--declared", str(data_set.declared)]
     data_set.jobs.start("release", [*words, *(["--samples", count] if int(count) else [])], about=out.name)
