@@ -16,7 +16,7 @@ from gossamer.data.tables import any_card
 from gossamer.errors import RequestError
 from gossamer.run.cli.main import main
 from gossamer.run.page.app import STEPS, application
-from gossamer.run.page.jobs import Job, Jobs
+from gossamer.run.page.jobs import Jobs, PageJob
 from gossamer.run.page.opened import Opened
 from gossamer.run.page.steps import protection, release
 from gossamer.run.release import signing
@@ -41,11 +41,12 @@ CARD = {
 }  # fmt: skip
 
 
-def run_at_once(jobs, name, words, *, about=""):
+def run_at_once(jobs, *words, name="", about=""):
     """In place of `Jobs.start`: the command has ended when this returns."""
     heard = io.StringIO()
     with contextlib.redirect_stdout(heard), contextlib.redirect_stderr(heard), contextlib.suppress(SystemExit):
-        main(list(words))
+        main(["--events", *words])
+    name = name or words[0]
     jobs._folder.mkdir(exist_ok=True)
     jobs._log(name).write_text(heard.getvalue())
     (jobs._folder / "lock").write_text(f'{{"name": "{name}", "about": "{about}", "process": 1, "started": 0}}')
@@ -139,7 +140,7 @@ def test_the_way_to_the_facts(clinic, tmp_path):
 
 def test_epsilon_and_method_are_chosen_while_a_run_begins(clinic, monkeypatch):
     for name, chosen in (("card", []), ("fit", ["protection", "method"])):
-        monkeypatch.setattr(Jobs, "last", lambda jobs, name=name: Job(name, "", 1, 0.0, running=True, output=""))
+        monkeypatch.setattr(Jobs, "last", lambda jobs, name=name: PageJob(name=name, process=1, running=True))
         assert done(clinic.get("/d/1/train")) == chosen
 
 
@@ -197,7 +198,7 @@ def test_the_whole_way_of_a_table(clinic, tmp_path):
 
 @pytest.mark.parametrize(
     "path",
-    ["/d/2/data", "/d/0/data", "/d/1/nothing", "/d/1/file/run-1/samples.png", "/d/1/file/jobs/card.log", "/static/app.py",
+    ["/d/2/data", "/d/0/data", "/d/1/nothing", "/d/1/file/run-1/samples.png", "/d/1/file/jobs/card.jsonl", "/static/app.py",
      "/d/1/file/..%2F/samples.png", "/d/1/file/run-1/..%2F..%2Fclinic.csv", "/d/1/judge?run=../state"],
 )  # fmt: skip
 def test_what_was_not_opened_is_refused(clinic, tmp_path, path):
@@ -251,9 +252,9 @@ def test_one_key_of_the_user_signs(clinic, opened, tmp_path, monkeypatch):
     (folder / "signing-key.pem").write_text("theirs")
     monkeypatch.setattr("gossamer.run.release.release.sign", lambda run, *, key: used.append(key.read_text()))
     monkeypatch.setattr(signing, "new_key", lambda path, make=signing.new_key: (time.sleep(0.1), make(path)))
-    sign, form = release.STEP.actions["sign"], QueryParams(release="release-1")
+    form = QueryParams(release="release-1")
     with ThreadPoolExecutor(8) as threads:
-        list(threads.map(lambda _: sign(opened, opened.get("1"), form), range(8)))
+        list(threads.map(lambda _: release.sign(opened, opened.get("1"), form), range(8)))
     made = tmp_path / "state" / "gossamer" / "signing-key.pem"
     assert used == [made.read_text()] * 8 and made.stat().st_mode & 0o777 == 0o600
     assert used[0].startswith("-----BEGIN PRIVATE KEY")
@@ -323,7 +324,7 @@ def test_an_error_that_nobody_foresaw_shows_no_value(clinic, monkeypatch):
 
 
 def test_a_refused_job_is_said_on_the_step(clinic, monkeypatch):
-    def refuse(jobs, name, words, *, about=""):
+    def refuse(jobs, *words, **named):
         raise RequestError("Another job works on these records.")
 
     monkeypatch.setattr(Jobs, "start", refuse)

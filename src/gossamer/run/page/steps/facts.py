@@ -1,19 +1,13 @@
 """The second step: declare the public facts."""
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from starlette.datastructures import QueryParams
 
-from gossamer.lazy import Lazy
+from gossamer.data.tables import any_card
 from gossamer.run.page import card_form
 from gossamer.run.page.opened import DataSet, Opened
-from gossamer.run.page.steps.step import Step
-
-if TYPE_CHECKING:
-    from gossamer.data.tables import any_card
-else:
-    any_card = Lazy("gossamer.data.tables.any_card")
 
 
 def show(data_set: DataSet, _query: QueryParams) -> Mapping[str, Any]:
@@ -45,6 +39,3 @@ def declare(_opened: Opened, data_set: DataSet, form: QueryParams) -> str:
 def _declared(data_set: DataSet) -> dict[str, Any]:
     """The facts of the card; empty: there is none yet."""
     return any_card.load_card(data_set.card).to_dict() if data_set.card.is_file() else {}
-
-
-STEP = Step("facts", "Facts", show, {"declare": declare})

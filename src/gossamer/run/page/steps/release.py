@@ -2,29 +2,20 @@
 
 import tomllib
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from starlette.datastructures import QueryParams
 
+from gossamer.data import facts as card_facts
 from gossamer.errors import RequestError
 from gossamer.files import write_atomically
-from gossamer.lazy import Lazy
 from gossamer.privacy.certificate.declarations import CHOICES, QUESTIONS, declare
 from gossamer.run.page.opened import DataSet, Opened
-from gossamer.run.page.steps.step import Step
+from gossamer.run.release import release as releasing
+from gossamer.run.release import signing
+from gossamer.run.release import verify as checking
+from gossamer.run.storage import run_folder
 from gossamer.run.storage.state_folder import signing_key
-
-if TYPE_CHECKING:
-    from gossamer.data import facts as card_facts
-    from gossamer.run.release import release as releasing
-    from gossamer.run.release import signing
-    from gossamer.run.release import verify as checking
-    from gossamer.run.storage import run_folder
-else:
-    run_folder = Lazy("gossamer.run.storage.run_folder")
-    card_facts = Lazy("gossamer.data.facts")
-    releasing, checking = Lazy("gossamer.run.release.release"), Lazy("gossamer.run.release.verify")
-    signing = Lazy("gossamer.run.release.signing")
 
 ASKED = {
     "made_by": ("Who makes this release?", ""),
@@ -82,8 +73,8 @@ def make(_opened: Opened, data_set: DataSet, form: QueryParams) -> str:
         raise RequestError("The number of samples must be a whole number, such as 1000. With 0 there are none.")
     text = "".join(f"{name} = {card_facts.toml(answer)}\n" for name, answer in answers.items())
     write_atomically(data_set.declared, text, private=True)
-    words = ["release", str(run), "-o", str(out), "--declared", str(data_set.declared)]
-    data_set.jobs.start("release", [*words, *(["--samples", count] if int(count) else [])], about=out.name)
+    words = [str(run), "-o", str(out), "--declared", str(data_set.declared)]
+    data_set.jobs.start("release", *words, *(["--samples", count] if int(count) else []), about=out.name)
     return f"release?run={run.name}"
 
 
@@ -117,6 +108,3 @@ def _question(name: str, answers: Mapping[str, str]) -> dict[str, Any]:
     label, reason = ASKED[name]
     choices, value = CHOICES.get(name, {}), answers.get(name, "")
     return {"name": name, "label": label, "reason": reason, "choices": choices, "value": value}
-
-
-STEP = Step("release", "Release", show, {"make": make, "sign": sign})
