@@ -16,15 +16,14 @@ def show(data_set: DataSet, _query: QueryParams) -> Mapping[str, Any]:
         return {"drafted": False}
     draft = card_form.draft_of(data_set.draft)
     card = _declared(data_set)
-    first, more = card_form.fields_of(draft, card)
     return {
         "drafted": True,
-        "first": first,
-        "more": more,
-        "columns": card_form.columns_of(draft, card) if "column" in draft else [],
-        "kinds": card_form.KINDS,
-        "kind_names": card_form.KIND_NAMES,
-        "outside": card_form.OUTSIDE,
+        "is_table": "column" in draft,
+        "unit": draft["unit"],
+        "stated": card_form.stated(draft, card),
+        "measured": card_form.measured(draft),
+        "columns": card_form.columns_of(draft, card),
+        "names": [column["name"] for column in draft.get("column", []) if column["kind"] != "key"],
         "declared": bool(card),
     }
 

@@ -17,40 +17,17 @@ from gossamer.run.release import verify as checking
 from gossamer.run.storage import run_folder
 from gossamer.run.storage.state_folder import signing_key
 
-ASKED = {
-    "made_by": ("Who makes this release?", ""),
-    "contact": ("Whom can recipients ask?", ""),
-    "expires": ("Until when may it be used?", "Recipients then ask you for a newer release."),
-    "data_version": ("Which version of the records is it?", "A name or an export date that may be public."),
-    "settings_chosen": ("How were the settings chosen?", ""),
-    "person_bounded": (
-        "How many records can one person have?",
-        "And how that was ensured, for example: one scan of each person, the register allows no second.",
-    ),
-    "public_records": (
-        "Where do the public records come from?", "Under which terms, and are they public to everyone?"
-    ),
-    "public_tuned": ("Were the public records chosen next to records like yours?", ""),
-    "pretrained": ("What did pretrained networks learn from?", "And may private records be among it?"),
-    "baseline": ("What do the public inputs alone achieve?", "Epsilon 0, if that was measured on public records."),
-    "previous_releases": ("What was released from these records before?", "Write none if there was no release."),
-    "audited": ("What did an audit measure?", "The lower bound on epsilon. A low value proves nothing."),
-}  # fmt: skip
-"""Each entry of `QUESTIONS` as a question to the data owner, with what it adds."""
-USUAL = ("made_by", "contact", "expires", "settings_chosen", "person_bounded", "previous_releases")
-"""What each owner can answer. The other questions are for runs with public records, or for audits."""
-
 
 def show(data_set: DataSet, query: QueryParams) -> Mapping[str, Any]:
     """The declarations, and the last release."""
-    finished, releases, answers = data_set.finished(), data_set.releases(), _answers(data_set)
+    finished, releases = data_set.finished(), data_set.releases()
     name = query.get("release", releases[-1].name if releases else "")
     folder = data_set.child(name) if name else None
     return {
         "finished": finished,
         "run": query.get("run", finished[-1] if finished else ""),
-        "questions": [_question(entry, answers) for entry in QUESTIONS],
-        "usual": USUAL,
+        "answers": _answers(data_set),
+        "choices": CHOICES,
         "releases": [path.name for path in releases],
         "release": name,
         "readme": "" if folder is None else (folder / checking.README).read_text(encoding="utf-8"),
@@ -102,9 +79,3 @@ def _answers(data_set: DataSet) -> dict[str, str]:
         return {name: str(answer) for name, answer in declared.items()}
     except (OSError, ValueError):
         return {}
-
-
-def _question(name: str, answers: Mapping[str, str]) -> dict[str, Any]:
-    label, reason = ASKED[name]
-    choices, value = CHOICES.get(name, {}), answers.get(name, "")
-    return {"name": name, "label": label, "reason": reason, "choices": choices, "value": value}
