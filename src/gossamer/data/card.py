@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, TypeAlias, TypeVar
 
 from gossamer.data import class_names, problems
-from gossamer.data.facts import changed, check_facts, check_keys, fact, is_whole, lines_of, meaning, meanings
+from gossamer.data.facts import changed, check_facts, check_keys, document, fact, is_whole, lines_of, meaning, meanings
 from gossamer.data.labels import positions
 from gossamer.data.pixels.to_uint8 import Resize
 from gossamer.data.units import Missing
@@ -138,9 +138,7 @@ class DataCard(Card):
         CardError: a field that makes no sense; names the field and the remedy.
     """
 
-    shape: tuple[int, ...] = field(
-        metadata=meaning("channels, height and width of an image; the readers resize to it"),
-    )
+    shape: tuple[int, ...] = field(metadata=meaning("channels, height and width of an image; the readers resize to it"))
     classes: int = field(metadata=meaning("number of labels; they run from 0 to classes - 1", high=MOST_CLASSES))
     declared_size: int = field(
         metadata=meaning("number of records, or of units where the unit is not the record; rates are computed from it")
@@ -165,20 +163,17 @@ class DataCard(Card):
         'pictures of other proportions are made to fit: "squash", "crop" to the middle, or "pad" with black bars',
     )
     invert: bool = fact(
-        False,
-        "true: dark and light are exchanged as the data are read, so that ink on white becomes white on black",
+        False, "true: dark and light are exchanged as the data are read, so that ink on white becomes white on black"
     )
     missing_label: Literal["refuse", "drop"] = fact(
-        "refuse",
-        'a record without a label: "refuse" it as a mistake, or "drop": it is left out, and not declared',
+        "refuse", 'a record without a label: "refuse" it as a mistake, or "drop": it is left out, and not declared'
     )
     pixel_range: Literal["stored"] | tuple[float, ...] = fact(
         STORED,
         '"stored": pixels of 8 bits; or the values of black and white in deeper ones, such as [0, 4095] for 12 bits',
     )
     window: bool = fact(
-        False,
-        "true: black and white of each DICOM file are those of its own display window, in place of pixel_range",
+        False, "true: black and white of each DICOM file are those of its own display window, in place of pixel_range"
     )
     kind: ClassVar[Kind] = "pictures"
     units_come: ClassVar[str] = (
@@ -243,6 +238,9 @@ class DataCard(Card):
     def dumps(self) -> str:
         """The card as TOML, each line with a comment that says what is declared."""
         return "\n".join(lines_of(DataCard, vars(self), _IN_FILE))
+
+
+document(DataCard)
 
 
 def check(records: "Records", card: DataCard, *, where: str) -> None:

@@ -35,6 +35,12 @@ def meanings(kind: type) -> dict[str, str]:
     return {entry.name: entry.metadata["meaning"] for entry in fields(kind) if entry.metadata}
 
 
+def document(kind: type) -> None:
+    """Add what each fact means to the docstring of a card or a column."""
+    lines = [f"        {name}: {text}." for name, text in meanings(kind).items()]
+    kind.__doc__ = "\n".join([f"{kind.__doc__}\n\n    Args:", *lines])
+
+
 def check_facts(card: Any, wrong: Callable[[str, str], CardError]) -> None:
     """Make tuples of lists. Refuse what has not the type of its field, is beyond its limits, or is of another kind of column.
 

@@ -6,14 +6,19 @@ import itertools
 import re
 import time
 from concurrent.futures import ThreadPoolExecutor
+from importlib import resources
 from types import SimpleNamespace
 
 import pytest
 from page_client import Client
 from starlette.datastructures import QueryParams
 
+from gossamer.data.card import DataCard
+from gossamer.data.facts import meanings
 from gossamer.data.tables import any_card
+from gossamer.data.tables.card import TableCard
 from gossamer.errors import RequestError
+from gossamer.privacy.certificate.declarations import QUESTIONS
 from gossamer.run.cli.main import main
 from gossamer.run.page.app import STEPS, application
 from gossamer.run.page.jobs import Jobs, PageJob
@@ -302,6 +307,16 @@ def test_a_delta_that_is_not_below_one_record_is_refused_everywhere(clinic, open
         assert page.status_code == 400
         assert re.search("is not below 1 / 240|must lie between 0 and 1|must be numbers", words(page))
     assert not protection.limited(data_set) and data_set.jobs.last() is None
+
+
+def test_the_form_asks_for_each_fact_and_each_declaration():
+    """What a form does not ask for, nobody who uses the page can declare."""
+    texts = resources.files("gossamer.run.page") / "templates"
+    facts, declarations = ((texts / name).read_text() for name in ("facts.html", "release.html"))
+    asked = set(re.findall(r'{{ (?:ask|choose)\("(\w+)"', facts))
+    by_reading = {"pixel_range", "window", "header", "decimal"}  # `gossamer card` takes these as options
+    assert asked | by_reading == {*meanings(DataCard), *meanings(TableCard)} - {"drop"}
+    assert set(re.findall(r'{{ ask\("(\w+)"', declarations)) == {*QUESTIONS}
 
 
 def test_names_are_escaped(client, tmp_path):

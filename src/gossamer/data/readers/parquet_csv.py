@@ -75,7 +75,7 @@ def is_csv_of_samples(path: Path) -> bool:
 def has_pictures(path: Path) -> bool:
     """Whether a .parquet file has a column of pictures, or of pixels that Gossamer wrote. Raises DataError."""
     with opened(path) as (schema, _):
-        return any(_is_picture(field.type) or (field.name == _PIXELS and _is_pixels(field.type)) for field in schema)
+        return bool(_of_pictures(schema))
 
 
 def _head_of_samples(line: str) -> tuple[bool, int]:
@@ -217,7 +217,7 @@ def column_of(paths: Sequence[Path], key: str) -> np.ndarray:
     values: list[str] = []
     for path in paths:
         with opened(path, [key]) as (schema, batches):
-            if not _is_text(schema.field(key).type) and not _pa().types.is_integer(schema.field(key).type):
+            if not _is_label(schema.field(key).type):
                 raise DataError(f"{path}: the column {key!r} holds neither whole numbers nor text")
             for batch in batches([key]):
                 values += ["" if value is None else str(value) for value in batch.column(key).to_pylist()]
@@ -279,8 +279,7 @@ def _check_there(schema: Any, name: str, path: Path) -> None:
 
 def _picture_column(schema: Any, key: str | None, path: Path) -> str:
     """The column that --images-key names, or the only one that holds pictures."""
-    fitting: list[str] = [field.name for field in schema if _is_picture(field.type)]
-    fitting += [field.name for field in schema if field.name == _PIXELS and _is_pixels(field.type)]
+    fitting = _of_pictures(schema)
     if key is not None:
         _check_there(schema, key, path)
         if key not in fitting:
@@ -291,6 +290,11 @@ def _picture_column(schema: Any, key: str | None, path: Path) -> str:
     if len(fitting) > 1:
         raise DataError(f"{path}: several columns hold pictures ({', '.join(fitting)}): choose one with --images-key")
     return fitting[0]
+
+
+def _of_pictures(schema: Any) -> list[str]:
+    """The columns of pictures, and of pixels that Gossamer wrote."""
+    return [each.name for each in schema if _is_picture(each.type) or (each.name == _PIXELS and _is_pixels(each.type))]
 
 
 def _label_column(schema: Any, key: str | None, path: Path) -> str | None:
@@ -304,7 +308,7 @@ def _label_column(schema: Any, key: str | None, path: Path) -> str | None:
             f"({NONE}: there are no labels)"
         )
     _check_there(schema, name, path)
-    if not _is_text(schema.field(name).type) and not _pa().types.is_integer(schema.field(name).type):
+    if not _is_label(schema.field(name).type):
         raise DataError(f"{path}: the column {name} holds no labels: they are whole numbers or names")
     return name
 
@@ -322,6 +326,11 @@ def _is_pixels(kind: Any) -> bool:
     """A list of bytes as numbers."""
     types = _pa().types
     return bool(types.is_fixed_size_list(kind) and types.is_uint8(kind.value_type))
+
+
+def _is_label(kind: Any) -> bool:
+    """Whole numbers or text."""
+    return bool(_is_text(kind) or _pa().types.is_integer(kind))
 
 
 def _is_text(kind: Any) -> bool:

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Literal
 
 from gossamer.data.card import DATA_SET, Card, parsed
 from gossamer.data.card import Kind as CardKind
-from gossamer.data.facts import check_keys, fact, is_line, lines_of, meaning, meanings, toml
+from gossamer.data.facts import check_keys, document, fact, is_line, lines_of, meaning, meanings, toml
 from gossamer.data.tables.column import Column, is_numbered, same_name
 from gossamer.data.tables.generated import KINDS as GENERATED
 from gossamer.data.tables.generated import AnyColumn, GeneratedColumn, in_order
@@ -181,6 +181,9 @@ class TableCard(Card):
     def dumps(self) -> str:
         """The card as TOML, with a comment for each fact that says what is declared."""
         return "\n".join([common_toml(self.to_dict()), *map(column_toml, self.written)])
+
+
+document(TableCard)
 
 
 @dataclass(frozen=True, repr=False)

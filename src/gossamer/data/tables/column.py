@@ -16,7 +16,7 @@ from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
-from gossamer.data.facts import changed, check_facts, check_keys, fact, is_text, is_whole, meaning, meanings
+from gossamer.data.facts import changed, check_facts, check_keys, document, fact, is_text, is_whole, meaning, meanings
 from gossamer.errors import CardError
 
 Kind = Literal["category", "integer", "number", "date"]
@@ -48,9 +48,7 @@ class Column:
 
     name: str = field(metadata=meaning("the column's name, as in the first line of the file"))
     kind: Kind = field(metadata=meaning('"category", "integer", "number" or "date"'))
-    values: tuple[str, ...] = fact(
-        (), "all values of a category, known without looking at the records", of=["category"]
-    )
+    values: tuple[str, ...] = fact((), "all values, known without looking at the records", of=["category"])
     bounds: tuple[Bound, ...] = fact(
         (), "the smallest and largest value, known without looking at the records", of=_OF_NUMBERS
     )
@@ -59,16 +57,12 @@ class Column:
     )
     bins: int = fact(BINS, "number of bins between the bounds", high=MOST_CODES, of=_OF_NUMBERS)
     log: bool = fact(False, "true: bins grow by a constant factor, and not by a constant step", of=_OF_NUMBERS)
-    decimals: int | None = fact(
-        None, "digits after the point that samples have", low=0, high=_MOST_DECIMALS, of=["number"]
-    )
+    decimals: int | None = fact(None, "digits after the point in samples", low=0, high=_MOST_DECIMALS, of=["number"])
     format: str = fact("", 'how dates are written in the file, such as "%d.%m.%Y"; "": as 2031-12-24', of=["date"])
     zero: bool = fact(False, "true: zero has a code of its own", of=_OF_SIZES)
     special: tuple[Bound, ...] = fact((), "values with a code of their own, such as [-1, 999]", of=_OF_NUMBERS)
     missing: bool = fact(False, "true: the value may be missing, which has a code of its own")
-    ordered: bool = fact(
-        False, "true: the values of a category are listed in order, the smallest first", of=["category"]
-    )
+    ordered: bool = fact(False, "true: the values are listed in order, the smallest first", of=["category"])
     at_least: str = fact(
         "", "a column whose value is never above this one's in samples, such as a start below an end", of=_OF_NUMBERS
     )
@@ -264,6 +258,9 @@ class Column:
         for value in self.apart:
             counts = counts - ((first <= value * self.grid) & (value * self.grid < beyond))
         return np.asarray(counts)
+
+
+document(Column)
 
 
 def as_number(value: Bound) -> float:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias, get_args
 
-from gossamer.data.facts import changed, check_facts, check_keys, fact, is_text, is_whole, meaning
+from gossamer.data.facts import changed, check_facts, check_keys, document, fact, is_text, is_whole, meaning
 from gossamer.data.tables.column import Column, as_number, check_name, entry_of
 from gossamer.errors import CardError, did_you_mean
 
@@ -37,9 +37,7 @@ class GeneratedColumn:
     start: int = fact(1, "the first key", low=0, high=_LARGEST, of=["key"])
     follows: str = fact("", "the column that a derived column follows from", of=["derived"])
     mapping: tuple[tuple[str, str], ...] = fact(
-        (),
-        "the derived value for each value of that column, or for a number or date from each lower end on",
-        of=["derived"],
+        (), "the derived value for each value of that column, or from each lower end of a number on", of=["derived"]
     )
     place: int | None = None
     """Position among all columns of samples. None: after the columns that are learnt."""
@@ -107,6 +105,8 @@ class GeneratedColumn:
     def _wrong(self, key: str, problem: str) -> CardError:
         return CardError(f"column {self.name!r}, {key}: {problem}")
 
+
+document(GeneratedColumn)
 
 AnyColumn: TypeAlias = Column | GeneratedColumn
 
