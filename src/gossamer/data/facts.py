@@ -105,9 +105,16 @@ def check_keys(kind: type, facts: Iterable[str], what: str, *, known: Collection
 
 
 def lines_of(kind: type, facts: Mapping[str, Any], keys: Iterable[str]) -> list[str]:
-    """The lines of a card's file for some facts, each with a comment that says what is declared."""
-    means = meanings(kind)
-    return [f"# declared public: {means[key]}\n{key} = {toml(facts[key])}\n" for key in keys]
+    """The lines of a card's file, each with a comment that says what is declared.
+
+    Args:
+        kind: of the card.
+        facts: those that are not the default. Where the default is None, the file has empty text.
+        keys: the facts that the file has, in order.
+    """
+    means, values = meanings(kind), {entry.name: entry.default for entry in fields(kind)} | dict(facts)
+    texts = {key: toml("" if values[key] is None else values[key]) for key in keys}
+    return [f"# declared public: {means[key]}\n{key} = {text}\n" for key, text in texts.items()]
 
 
 def toml(value: object) -> str:

@@ -9,7 +9,6 @@ import json
 import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -156,48 +155,24 @@ def read_arrow(
     with opened(paths[0]) as (schema, _):
         column = _picture_column(schema, images_key, paths[0])
         target = _label_column(schema, labels_key, paths[0])
-    labels: list[Any] = []
-    wanted = [column] if target is None else [column, target]
-
-    def batches(path: Path) -> Iterator[tuple[Path, int, Any, Any]]:
-        with opened(path, wanted) as (schema, read_batches):
-            row = 0
-            for batch in read_batches(wanted):
-                labels.extend([0] * len(batch) if target is None else batch.column(target).to_pylist())
-                yield path, row, schema, batch
-                row += len(batch)
-
-    def pictures() -> Iterator[Source]:
-        for path in paths:
-            try:
-                for _, row, _, batch in batches(path):
-                    yield from _pictures(batch.column(column), path, row)
-            except DataError as error:
-                yield str(path), error
-
-    text = target is not None and not _pa().types.is_integer(schema.field(target).type)
-    called: set[tuple[int, str]] = set()
     is_samples = _is_pixels(schema.field(column).type)
     if is_samples:
-        if target == "label" and not text and _CLASS in schema.names and _is_text(schema.field(_CLASS).type):
-            wanted.append(_CLASS)
-        images = decoder.formed(_pixels(itertools.chain.from_iterable(map(batches, paths)), column, decoder, called))
+        images = decoder.formed(_pixels(paths, column, decoder))
     else:
-        images = stacked(pictures(), decoder, where=str(paths[0]), count=_rows(paths))
-    stored = Stored(images, _array(labels, text=text), formed=True)
-    if text:
-        beyond = [column_of([path], str(target)) for path in others]
-        return replace(stored, others=np.concatenate([np.empty(0, np.str_), *beyond]))
-    if target is None or is_samples:
-        return replace(stored, class_names=_called(called, paths[0]))
-    return replace(stored, class_names=_class_names(schema, target, paths[0]))
-
-
-def _array(values: list[Any], *, text: bool) -> np.ndarray:
-    """Text, or whole numbers, of a column. A missing one is "" or -1. [N]"""
-    if text:
-        return np.array([value or "" for value in values], np.str_)
-    return np.array([-1 if value is None else value for value in values])
+        images = stacked(_pictures(paths, column), decoder, where=str(paths[0]), count=_rows(paths))
+    if target is None:
+        return Stored(images, np.zeros(len(images), np.int64), formed=True)
+    texts = column_of(paths, target)
+    if _is_text(schema.field(target).type):
+        return Stored(images, texts, others=column_of(others, target), formed=True)
+    labels = [int(text or -1) for text in texts.tolist()]
+    if not is_samples:
+        names = _class_names(schema, target, paths[0])
+    elif target == "label" and _CLASS in schema.names and _is_text(schema.field(_CLASS).type):
+        names = _called({*zip(labels, column_of(paths, _CLASS).tolist(), strict=True)}, paths[0])
+    else:
+        names = ()
+    return Stored(images, np.array(labels), class_names=names, formed=True)
 
 
 def _class_names(schema: Any, column: str, path: Path) -> tuple[str, ...]:
@@ -339,36 +314,36 @@ def _is_text(kind: Any) -> bool:
     return bool(types.is_string(kind) or types.is_large_string(kind))
 
 
-def _pictures(column: Any, path: Path, first: int) -> Iterator[Source]:
-    """Place and picture file of each row of a batch. first: the number of its first row in the file."""
-    for row, value in enumerate(column, first):
-        picture = value.as_py()
-        raw = picture.get("bytes") if isinstance(picture, dict) else picture
-        if not isinstance(raw, bytes) or not raw:
-            raw = DataError("there is no picture in this row: store the bytes of files, not their paths")
-        yield f"{path}, row {row} (counted from 0)", raw
+def _pictures(paths: Sequence[Path], column: str) -> Iterator[Source]:
+    """Place and picture file of each row; of a file that cannot be read, the error."""
+    for path in paths:
+        row = itertools.count()
+        try:
+            with opened(path, [column]) as (_, batches):
+                for value in itertools.chain.from_iterable(batch.column(column) for batch in batches([column])):
+                    picture = value.as_py()
+                    raw = picture.get("bytes") if isinstance(picture, dict) else picture
+                    if not isinstance(raw, bytes) or not raw:
+                        raw = DataError("there is no picture in this row: store the bytes of files, not their paths")
+                    yield f"{path}, row {next(row)} (counted from 0)", raw
+        except DataError as error:
+            yield str(path), error
 
 
-def _pixels(
-    batches: Iterator[tuple[Path, int, Any, Any]], column: str, decoder: Decoder, called: set[tuple[int, str]]
-) -> np.ndarray:
-    """Pixels of samples that Gossamer wrote, whose shape is in the file's metadata. uint8 [N, C, H, W]
-
-    Adds to `called` the label and the name of each class, if the batches have names.
-    """
-    values, shape, path = Filling(), decoder.form.shape, None
-    for path, _, schema, batch in batches:
-        pixels = batch.column(column)
-        flat = pixels.flatten()
-        if pixels.null_count or flat.null_count:
-            raise DataError(f"{path}: a sample lacks pixels: the file is damaged, write it again")
-        if _CLASS in batch.schema.names:
-            labels = (-1 if label is None else label for label in batch.column("label").to_pylist())
-            called.update(zip(labels, (name or "" for name in batch.column(_CLASS).to_pylist()), strict=True))
-        stated = (schema.metadata or {}).get(b"shape", b"").decode("ascii").split(",")
-        stored = tuple(map(int, stated)) if len(stated) == 3 else decoder.form.shape
-        shape = _shape_of(pixels.type.list_size, stored, path)
-        values.add(flat.to_numpy())
+def _pixels(paths: Sequence[Path], column: str, decoder: Decoder) -> np.ndarray:
+    """Pixels of samples that Gossamer wrote, whose shape is in the file's metadata. uint8 [N, C, H, W]"""
+    values, shape, path = Filling(), decoder.form.shape, paths[0]
+    for path in paths:
+        with opened(path, [column]) as (schema, batches):
+            stated = (schema.metadata or {}).get(b"shape", b"").decode("ascii").split(",")
+            stored = tuple(map(int, stated)) if len(stated) == 3 else decoder.form.shape
+            for batch in batches([column]):
+                pixels = batch.column(column)
+                flat = pixels.flatten()
+                if pixels.null_count or flat.null_count:
+                    raise DataError(f"{path}: a sample lacks pixels: the file is damaged, write it again")
+                shape = _shape_of(pixels.type.list_size, stored, path)
+                values.add(flat.to_numpy())
     if not len(values) or shape is None:
         raise DataError(f"{path}: the file holds no samples: copy or write it again")
     return values.array((-1, *shape))

@@ -180,7 +180,7 @@ class TableCard(Card):
 
     def dumps(self) -> str:
         """The card as TOML, with a comment for each fact that says what is declared."""
-        return "\n".join([common_toml(self.to_dict()), *map(column_toml, self.written)])
+        return "\n".join([common_toml(vars(self)), *map(column_toml, self.written)])
 
 
 document(TableCard)
@@ -233,14 +233,13 @@ def facts_of_draft(text: str) -> dict[str, Any]:
 
 
 def common_toml(facts: dict[str, Any]) -> str:
-    """The lines of a card above its columns. facts: see `TableCard.to_dict`."""
-    keys = [key for key in meanings(TableCard) if key in facts and key != "drop"]
-    if facts["unit"] == "record":
-        keys.remove("max_rows")
-    lines = lines_of(TableCard, facts, keys)
-    if facts["drop"]:
-        dropped = [f"{toml(name)} = {toml(why)}" for name, why in facts["drop"].items()]
-        lines += [f"# declared public: {meanings(TableCard)['drop']}", "[drop]", *dropped, ""]
+    """The lines of a card above its columns. facts: those that are not the default, by the names of the fields."""
+    rest = {"drop"} | ({"header"} if facts.get("header") is None else set())
+    rest |= {"max_rows"} if facts["unit"] == "record" else set()
+    lines = lines_of(TableCard, facts, [key for key in meanings(TableCard) if key not in rest])
+    if dropped := dict(facts["drop"]):
+        reasons = [f"{toml(name)} = {toml(why)}" for name, why in dropped.items()]
+        lines += [f"# declared public: {meanings(TableCard)['drop']}", "[drop]", *reasons, ""]
     return "\n".join([*lines, "# declared public: the columns and everything that is said of them"])
 
 

@@ -89,18 +89,8 @@ def draft_table_card(
             drop[name] = reason
         else:
             columns_text.append(_drafted(name, values, decimal))
-    facts = {
-        "title": "",
-        "data_set": "",
-        "declared_size": rounded(count if unit_at is None else len(owners)),
-        "unit": "record" if units is None else "person",
-        "missing_unit": "refuse",
-        "label": "",
-        **({} if header is None else {"header": header}),
-        "decimal": decimal,
-        "drop": drop,
-        "max_rows": 1,
-    }
+    size, unit = rounded(count if unit_at is None else len(owners)), "record" if units is None else "person"
+    facts = {"declared_size": size, "unit": unit, "header": header, "decimal": decimal, "drop": drop}
     hints = _hints(count, source.names, known, keys, drop, asked=dictionary is not None)
     return "\n".join([_HEADER + common_toml(facts), *columns_text]), [*sorted(source.notes), *hints]
 
