@@ -8,9 +8,8 @@ from typing import Any
 import numpy as np
 
 from gossamer import notebook
-from gossamer.data.card import STORED, DataCard, check_range
+from gossamer.data.card import STORED, DataCard, check_range, rounded
 from gossamer.data.class_names import absent
-from gossamer.data.facts import rounded
 from gossamer.data.pixels.polarity import CROWDED, NEARLY_CONSTANT, crowded, ground, nearly_constant
 from gossamer.data.pixels.to_uint8 import SCALED
 from gossamer.data.readers.class_folders import Listing

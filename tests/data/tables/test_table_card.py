@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gossamer.data.card import DataCard
-from gossamer.data.facts import meanings
+from gossamer.data.card import DataCard, meanings
 from gossamer.data.tables.card import TableCard
 from gossamer.data.tables.column import Column
 from gossamer.errors import CardError

@@ -13,8 +13,7 @@ import pytest
 from page_client import Client
 from starlette.datastructures import QueryParams
 
-from gossamer.data.card import DataCard
-from gossamer.data.facts import meanings
+from gossamer.data.card import DataCard, meanings
 from gossamer.data.tables import any_card
 from gossamer.data.tables.card import TableCard
 from gossamer.errors import RequestError

@@ -8,9 +8,20 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
-from gossamer.data.card import DATA_SET, Card, parsed
+from gossamer.data.card import (
+    DATA_SET,
+    Card,
+    check_keys,
+    document,
+    fact,
+    is_line,
+    lines_of,
+    meaning,
+    meanings,
+    parsed,
+    toml,
+)
 from gossamer.data.card import Kind as CardKind
-from gossamer.data.facts import check_keys, document, fact, is_line, lines_of, meaning, meanings, toml
 from gossamer.data.tables.column import Column, is_numbered, same_name
 from gossamer.data.tables.generated import KINDS as GENERATED
 from gossamer.data.tables.generated import AnyColumn, GeneratedColumn, in_order
@@ -68,13 +79,11 @@ class TableCard(Card):
     def __post_init__(self) -> None:
         if isinstance(self.drop, dict):
             object.__setattr__(self, "drop", tuple(self.drop.items()))
-        if isinstance(self.columns, list):
-            object.__setattr__(self, "columns", tuple(self.columns))
+        self._check_common()
         learnt: Any = self.columns
         if not isinstance(learnt, tuple) or not learnt or not all(isinstance(each, Column) for each in learnt):
             raise CardError("a table needs at least one column that is learnt: add [[column]] with name and kind")
         self._place_generated()
-        self._check_common()
         if self.max_rows > 1 and self.unit == "record":
             raise CardError(
                 'max_rows is for units with several rows: say whose rows belong together, as in unit = "patient"'

@@ -16,7 +16,7 @@ from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
-from gossamer.data.facts import changed, check_facts, check_keys, document, fact, is_text, is_whole, meaning, meanings
+from gossamer.data.card import changed, check_facts, check_keys, document, fact, is_text, is_whole, meaning, meanings
 from gossamer.errors import CardError
 
 Kind = Literal["category", "integer", "number", "date"]

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from gossamer.data.facts import rounded, toml
+from gossamer.data.card import rounded, toml
 from gossamer.data.readers.columns import unit_ids
 from gossamer.data.readers.in_memory import Data, is_place
 from gossamer.data.tables.card import column_from, column_toml, common_toml
@@ -80,16 +80,16 @@ def draft_table_card(
     for at, (name, values) in enumerate(zip(source.names, seen, strict=True)):
         if at == unit_at or not _is_name(name, source.names):
             continue
-        column = _Seen(values, decimal)
+        found = _Seen(values, decimal)
         if name in known:
             columns_text.append(known[name])
-        elif column.is_key:
+        elif found.is_key:
             keys += 1
             columns_text.append(_KEY.format(name=toml(name)))
-        elif reason := column.reason_to_drop:
+        elif reason := found.reason_to_drop:
             drop[name] = reason
         else:
-            columns_text.append(column.drafted(name))
+            columns_text.append(found.drafted(name))
     size, unit = rounded(count if unit_at is None else len(owners)), "record" if units is None else "person"
     facts = {"declared_size": size, "unit": unit, "header": header, "decimal": decimal, "drop": drop}
     hints = _hints(count, source.names, known, keys, drop, asked=dictionary is not None)

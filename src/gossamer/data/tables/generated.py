@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias, get_args
 
-from gossamer.data.facts import changed, check_facts, check_keys, document, fact, is_text, is_whole, meaning
+from gossamer.data.card import changed, check_facts, check_keys, document, fact, is_text, is_whole, meaning
 from gossamer.data.tables.column import Column, as_number, check_name, entry_of
 from gossamer.errors import CardError, did_you_mean
 

@@ -248,7 +248,7 @@ class _Events(_Lines):
     """An event now and then, with the time left, for a job of the page."""
 
     def _say(self, done: int, note: str) -> None:
-        values = {"of": self._of, "note": note, "left": self._pace.left(done)}
+        values: dict[str, int | str] = {"of": self._of, "note": note, "left": self._pace.left(done)}
         self._out.put(Event(PROGRESS, done, values, self._label))
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from starlette.datastructures import QueryParams
 
-from gossamer.data import facts as card_facts
+from gossamer.data.card import toml
 from gossamer.errors import RequestError
 from gossamer.files import write_atomically
 from gossamer.privacy.certificate.declarations import CHOICES, QUESTIONS, declare
@@ -48,7 +48,7 @@ def make(_opened: Opened, data_set: DataSet, form: QueryParams) -> str:
     count = form.get("samples", "0").replace(",", "")
     if not count.isdecimal() or len(count) > 9:
         raise RequestError("The number of samples must be a whole number, such as 1000. With 0 there are none.")
-    text = "".join(f"{name} = {card_facts.toml(answer)}\n" for name, answer in answers.items())
+    text = "".join(f"{name} = {toml(answer)}\n" for name, answer in answers.items())
     write_atomically(data_set.declared, text, private=True)
     words = [str(run), "-o", str(out), "--declared", str(data_set.declared)]
     data_set.jobs.start("release", *words, *(["--samples", count] if int(count) else []), about=out.name)
