@@ -114,6 +114,8 @@ def test_refused_columns(entry, words):
         (TEXT + 'title = "x"', "no entry 'title'.* Facts about the whole table come before"),
         ('label = "agee"\n' + TEXT, "label must name a column.* Did you mean 'age'"),
         ('decimal = "x"\n' + TEXT, "decimal must be"),
+        ('drop = ["a", "b"]\n' + TEXT, "drop must name columns with a reason"),
+        ('header = "no"\n' + TEXT, "header must be true or false"),
         ('missing_unit = "own"\n' + TEXT, "no meaning"),
         (TEXT + TEXT.partition("\n")[2], "'age' is on the card twice"),
         ("declared_size = 1\n", "at least one column"),

@@ -127,7 +127,7 @@ def test_what_a_job_prints_is_private(tmp_path, program):
         "card.jsonl": 0o600, "lock": 0o600,
     }  # fmt: skip
     assert page.last_of("card").said(NOTE) == ["one thing"]
-    assert page.last_of("split") is None
+    assert page.last_of("split").said(NOTE) == []
 
 
 def test_without_a_job_stop_does_nothing(tmp_path):

@@ -130,9 +130,9 @@ class Jobs:
         job = self.last()
         return job if job is not None and job.running else None
 
-    def last_of(self, name: str) -> PageJob | None:
-        """Return what the last job of this name said, whatever came after it; None: there was none."""
-        return PageJob(name=name, process=0, events=self._events(name)) if self._log(name).is_file() else None
+    def last_of(self, name: str) -> PageJob:
+        """Return what the last job of this name said, whatever came after it. Without one it is nothing."""
+        return PageJob(name=name, process=0, events=self._events(name))
 
     def stop(self) -> None:
         """Send the running job what Ctrl-C sends. A run stops where nothing is lost."""

@@ -27,15 +27,14 @@ def show(data_set: DataSet, _query: QueryParams) -> Mapping[str, Any]:
             columns = tables.open_source(data_set.used, split="train", where=data_set.name, header=header).names
         except GossamerError as error:
             problem = str(error)
-    looked, divided = data_set.jobs.last_of("card"), data_set.jobs.last_of("split")
-    counts = divided.said(TEXT) if divided and data_set.parts else []
+    counts = data_set.jobs.last_of("split").said(TEXT) if data_set.parts else []
     return {
         "is_table": is_table,
         "is_embedded": data_set.data in EMBEDDED,
         "columns": columns,
         "problem": problem,
         "found": draft_of(data_set.draft) if data_set.draft.is_file() else None,
-        "notes": [note.removeprefix("Note: ") for note in looked.said(NOTE)] if looked else [],
+        "notes": [note.removeprefix("Note: ") for note in data_set.jobs.last_of("card").said(NOTE)],
         "divided": [count for count in counts if count.startswith(("train: ", "test: "))],
     }
 

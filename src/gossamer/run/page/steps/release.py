@@ -28,14 +28,12 @@ def show(data_set: DataSet, query: QueryParams) -> Mapping[str, Any]:
         "run": query.get("run", finished[-1] if finished else ""),
         "answers": _answers(data_set),
         "choices": CHOICES,
-        "releases": [path.name for path in releases],
         "release": name,
         "readme": "" if folder is None else (folder / checking.README).read_text(encoding="utf-8"),
         "files": [] if folder is None else sorted(path.name for path in folder.iterdir()),
-        "place": str(folder or ""),
+        "folder": folder,
         "signed": folder is not None and (folder / run_folder.SIGNATURE).is_file(),
-        "key": str(signing_key()),
-        "has_key": signing_key().is_file(),
+        "key": signing_key(),
         "verdict": _verdict(data_set, name) if "check" in query and name else None,
     }
 
