@@ -144,19 +144,6 @@ def check_keys(kind: type, facts: Iterable[str], what: str, *, known: Collection
             raise CardError(f"{what} lacks {entry.name} ({means[entry.name]}); add a line {entry.name} = ...")
 
 
-def lines_of(kind: type, facts: Mapping[str, Any], keys: Iterable[str]) -> list[str]:
-    """The lines of a card's file, each with a comment that says what is declared.
-
-    Args:
-        kind: of the card.
-        facts: those that are not the default. Where the default is None, the file has empty text.
-        keys: the facts that the file has, in order.
-    """
-    means, values = meanings(kind), {entry.name: entry.default for entry in fields(kind)} | dict(facts)
-    texts = {key: toml("" if values[key] is None else values[key]) for key in keys}
-    return [f"# declared public: {means[key]}\n{key} = {text}\n" for key, text in texts.items()]
-
-
 class Card(ABC):
     """What the cards of pictures and of tables have in common: the facts that a guarantee needs, and a TOML file."""
 
@@ -186,6 +173,18 @@ class Card(ABC):
     @abstractmethod
     def dumps(self) -> str:
         """The card as TOML."""
+
+    @classmethod
+    def lines(cls, facts: Mapping[str, Any], keys: Iterable[str]) -> list[str]:
+        """The lines of its file, each with a comment that says what is declared.
+
+        Args:
+            facts: those that are not the default. Where the default is None, the file has empty text.
+            keys: the facts that the file has, in order.
+        """
+        means, values = meanings(cls), {entry.name: entry.default for entry in fields(cls)} | dict(facts)  # type: ignore[arg-type]  # each card is a dataclass
+        texts = {key: toml("" if values[key] is None else values[key]) for key in keys}
+        return [f"# declared public: {means[key]}\n{key} = {text}\n" for key, text in texts.items()]
 
     @classmethod
     def loads(cls, text: str, *, where: str = "the card") -> Self:
@@ -344,7 +343,7 @@ class DataCard(Card):
 
     def dumps(self) -> str:
         """The card as TOML, each line with a comment that says what is declared."""
-        return "\n".join(lines_of(DataCard, vars(self), _IN_FILE))
+        return "\n".join(self.lines(vars(self), _IN_FILE))
 
 
 document(DataCard)

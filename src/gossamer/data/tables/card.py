@@ -8,19 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
-from gossamer.data.card import (
-    DATA_SET,
-    Card,
-    check_keys,
-    document,
-    fact,
-    is_line,
-    lines_of,
-    meaning,
-    meanings,
-    parsed,
-    toml,
-)
+from gossamer.data.card import DATA_SET, Card, check_keys, document, fact, is_line, meaning, meanings, parsed, toml
 from gossamer.data.card import Kind as CardKind
 from gossamer.data.tables.column import Column, is_numbered, same_name
 from gossamer.data.tables.generated import KINDS as GENERATED
@@ -245,7 +233,7 @@ def common_toml(facts: dict[str, Any]) -> str:
     """The lines of a card above its columns. facts: those that are not the default, by the names of the fields."""
     rest = {"drop"} | ({"header"} if facts.get("header") is None else set())
     rest |= {"max_rows"} if facts["unit"] == "record" else set()
-    lines = lines_of(TableCard, facts, [key for key in meanings(TableCard) if key not in rest])
+    lines = TableCard.lines(facts, [key for key in meanings(TableCard) if key not in rest])
     if dropped := dict(facts["drop"]):
         reasons = [f"{toml(name)} = {toml(why)}" for name, why in dropped.items()]
         lines += [f"# declared public: {meanings(TableCard)['drop']}", "[drop]", *reasons, ""]
