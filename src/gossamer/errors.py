@@ -3,6 +3,22 @@
 The command line exits with status 2 after a `RequestError`, and with status 1 after any other. Messages name the argument, the
 file and the remedy in one paragraph. They never hold a value read from a record. In the source they name flags and commands.
 In Python, `worded` turns these into arguments and calls.
+
+    GossamerError
+    ├── RequestError: correct the request, and repeat it
+    │   ├── CardError
+    │   ├── DataError
+    │   ├── BudgetError
+    │   ├── RunFolderError
+    │   ├── BudgetLogError
+    │   └── NotBegun
+    ├── PrivacyError: the run stopped, so that its promise holds
+    │   ├── BudgetExceeded
+    │   ├── UnplannedRelease
+    │   ├── LedgerDamaged
+    │   └── ConfinedError
+    ├── Diverged, TooFewClients, Interrupted, DiskFull: what was trained is kept, and the message says how to go on
+    └── RanksDisagree
 """
 
 import difflib

@@ -1,17 +1,23 @@
-"""Progress, as events that carry public values only.
+"""Progress, as events that carry public values only. Notes alone are for the data owner: no file of a run has them.
 
 A method may show losses on fakes and released values. It never shows a loss on records, the size of a sampled batch or the
 time of a step: both depend on which records were sampled.
 """
 
-from collections.abc import Mapping
+import io
+import json
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Protocol, TextIO
 
 from gossamer.errors import worded
 
 NOTE, PROGRESS = "note", "progress"
-"""Kinds that are shown and kept in no file."""
+"""Kinds that are shown and kept in no file of a run."""
+TEXT, ERROR = "text", "error"
+"""Kinds of a job alone: a line that a command printed, and why it failed. Each has words in values["text"]."""
 
 
 @dataclass(frozen=True)
@@ -30,6 +36,12 @@ class Event:
     step: int
     values: Mapping[str, float | int | str] = field(default_factory=dict)
     phase: str = ""
+
+    @property
+    def line(self) -> str:
+        """The event as JSON, with the end of the line."""
+        fields = {"kind": self.kind, "phase": self.phase, "step": self.step, "values": dict(self.values)}
+        return json.dumps(fields) + "\n"
 
 
 class Sink(Protocol):
@@ -50,3 +62,36 @@ def note(text: str) -> Event:
 def progress(label: str, done: int, of: int, detail: str = "") -> Event:
     """How many of how many are done."""
     return Event(PROGRESS, done, {"of": of, "note": detail}, label)
+
+
+class EventLines(io.TextIOBase):
+    """A file of events, one JSON object a line, in place of a terminal. Lines that are printed become events.
+
+    It is as private as the terminal: it holds all that a command says, with the time left.
+
+    Args:
+        file: what the lines are written to.
+    """
+
+    def __init__(self, file: TextIO) -> None:
+        self._file, self._rest = file, ""
+
+    def write(self, text: str, /) -> int:
+        """Add text. Each line of it that is complete becomes an event."""
+        *lines, self._rest = (self._rest + text).split("\n")
+        for line in filter(None, lines):
+            self.put(Event(TEXT, 0, {"text": line}))
+        return len(text)
+
+    def put(self, event: Event) -> None:
+        """Write an event."""
+        self._file.write(event.line)
+        self._file.flush()
+
+
+@contextmanager
+def printed_as_events() -> Iterator[None]:
+    """Within it, what this process prints goes to its output as events."""
+    lines = EventLines(sys.stdout)
+    with redirect_stdout(lines), redirect_stderr(lines):
+        yield

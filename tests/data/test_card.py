@@ -3,9 +3,13 @@
 import numpy as np
 import pytest
 
-from gossamer.data.card import DataCard, check, check_units, draft
+from gossamer.data.card import DataCard, check, check_units, meanings
+from gossamer.data.card_draft import draft
 from gossamer.data.records import Records
 from gossamer.data.tables.any_card import load_card
+from gossamer.data.tables.card import TableCard
+from gossamer.data.tables.column import Column
+from gossamer.data.tables.generated import GeneratedColumn
 from gossamer.errors import CardError
 
 CARD = DataCard(shape=(1, 28, 28), classes=10, declared_size=60_000)
@@ -52,14 +56,14 @@ def test_defaults_and_prior():
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        (TEXT.replace("classes", "clases"), "no key 'clases'. Did you mean 'classes'"),
-        (TEXT + "zzz = 1", "no key 'zzz'. Known: shape, classes"),
+        (TEXT.replace("classes", "clases"), "no entry 'clases'. Did you mean 'classes'"),
+        (TEXT + "zzz = 1", "no entry 'zzz'. Known: shape, classes"),
         (TEXT.replace("declared_size = 100", ""), "lacks declared_size"),
         ("shape = [", "not TOML"),
         (TEXT.replace("[1, 28, 28]", "[28, 28]"), "shape must be three"),
         (TEXT.replace("[1, 28, 28]", "[1, 28, 0]"), "shape must be three"),
         (TEXT.replace("[1, 28, 28]", "[1, 28.0, 28]"), "shape must be three"),
-        (TEXT.replace("[1, 28, 28]", "28"), "shape must be three"),
+        (TEXT.replace("[1, 28, 28]", "28"), "shape must be a list"),
         (TEXT.replace("[1, 28, 28]", "[2, 28, 28]"), "1 \\(grey\\) or 3"),
         (TEXT.replace("= 3", "= 0"), "classes must"),
         (TEXT.replace("= 3", "= true"), "classes must"),
@@ -75,6 +79,13 @@ def test_defaults_and_prior():
         (TEXT + 'missing_unit = "alone"', 'missing_unit must be one of "refuse", "own"'),
         (TEXT + 'missing_unit = "own"', 'no meaning where unit = "record"'),
         (TEXT + 'title = "a\\nb"', "title must be a line of text"),
+        (TEXT + "invert = 1", "invert must be true or false: true: dark and light"),
+        (TEXT + 'window = "yes"', "window must be true or false"),
+        (TEXT + 'resize = "cropp"', 'resize must be one of "squash", "crop", "pad": .*Did you mean \'crop\''),
+        (TEXT + 'missing_label = "own"', 'missing_label must be one of "refuse", "drop"'),
+        (TEXT + 'class_names = "abc"', "class_names must be a list in brackets"),
+        (TEXT.replace("= 3", "= 10001"), "classes must be a whole number from 1 to 10,000"),
+        (TEXT.replace("= 100", "= 0"), "declared_size must be a whole number of at least 1"),
     ],
 )
 def test_malformed_cards_are_refused_by_name(tmp_path, text, words):
@@ -83,6 +94,11 @@ def test_malformed_cards_are_refused_by_name(tmp_path, text, words):
     with pytest.raises(CardError, match=words) as caught:
         DataCard.load(path)
     assert str(caught.value).startswith(str(path))
+
+
+def test_each_fact_is_explained_in_the_help_of_its_card():
+    for kind in (DataCard, TableCard, Column, GeneratedColumn):
+        assert meanings(kind) and all(f"{name}: {text}." in kind.__doc__ for name, text in meanings(kind).items())
 
 
 def test_unreadable_cards(tmp_path):

@@ -12,18 +12,17 @@ import math
 import re
 import tomllib
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import MISSING, Field, dataclass, field, fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, TypeAlias, TypeVar, get_args
-
-import numpy as np
+from types import NoneType, UnionType
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, TypeAlias, TypeVar, Union, get_args, get_origin
 
 from gossamer.data import class_names, problems
 from gossamer.data.labels import positions
 from gossamer.data.pixels.to_uint8 import Resize
 from gossamer.data.units import Missing
-from gossamer.errors import CardError, DataError, did_you_mean
+from gossamer.errors import CardError, did_you_mean
 from gossamer.files import write_private
 from gossamer.lazy import Lazy
 
@@ -39,40 +38,110 @@ Kind: TypeAlias = Literal["pictures", "table"]
 """What a card describes, and what a method takes."""
 UNIFORM: Literal["uniform"] = "uniform"
 STORED: Literal["stored"] = "stored"
-KEPT = (28, 512)
-"""The shortest and the longest side of pictures whose size a draft keeps."""
 MOST_CLASSES = 10_000
 """The nets have a part for each class."""
 
-_MEANING = {
-    "title": "what the data set is called in reports and on the certificate",
-    "data_set": 'the name under which all runs on these records are counted together; "": the place they are read from',
-    "shape": "channels, height and width of an image; the readers resize to it",
-    "resize": 'pictures of other proportions are made to fit: "squash", "crop" to the middle, or "pad" with black bars',
-    "invert": "true: dark and light are exchanged as the data are read, so that ink on white becomes white on black",
-    "classes": "number of labels; they run from 0 to classes - 1",
-    "class_names": "what the labels are called, label 0 first, or []: name no class that is there because of one person",
-    "declared_size": "number of records, or of units where the unit is not the record; rates are computed from it",
-    "label_prior": '"uniform", or the share of each class, known from elsewhere and not counted in these records',
-    "unit": 'whose contribution is protected: "record", or "writer", "client" ... (then the data come with --units)',
-    "missing_unit": 'a record without a unit: "refuse" it as a mistake, or "own": it is a unit of its own',
-    "missing_label": 'a record without a label: "refuse" it as a mistake, or "drop": it is left out, and not declared',
-    "window": "true: black and white of each DICOM file are those of its own display window, in place of pixel_range",
-    "pixel_range": '"stored": pixels of 8 bits; or the values of black and white in deeper ones, such as [0, 4095] for 12 bits',
-}
-_CHOICES = {"resize": get_args(Resize), "missing_label": ("refuse", "drop")}
-_MANY = 1_000
-"""Number of labels above which `draft` does not take them for classes."""
-_REQUIRED = ("shape", "classes", "declared_size")
-_HEADER = """\
-# A draft, measured from the data. Nothing here is public yet. Each line that you keep becomes a fact that you, the
-# data owner, declare public. Write what is known without looking at the records: a rounded size, and classes that would
-# be there without any one person. Label shares must be known from elsewhere; else leave them uniform.
-
-"""
+DATA_SET = 'the name under which all runs on these records are counted together; "": the place they are read from'
+"""What `data_set` means, on each card."""
+_IN_FILE = (
+    "title", "data_set", "shape", "resize", "invert", "classes", "class_names", "declared_size", "label_prior", "unit",
+    "missing_unit", "missing_label", "window", "pixel_range",
+)  # fmt: skip
+"""The order of the facts in a card's file."""
 
 
 CardType = TypeVar("CardType", bound="Card")
+
+
+def meaning(text: str, *, low: int = 1, high: int | None = None, of: Collection[str] = ()) -> dict[str, Any]:
+    """The metadata of a field without a default.
+
+    Args:
+        text: what is declared, as comments and messages say it.
+        low: the least value of a whole number.
+        high: its largest value; None: any.
+        of: the kinds of columns that have this entry; empty: all.
+    """
+    return {"meaning": text, "low": low, "high": high, "of": of}
+
+
+def fact(default: Any, text: str, **limits: Any) -> Any:
+    """A field with a default. limits: see `meaning`."""
+    return field(default=default, metadata=meaning(text, **limits))
+
+
+def meanings(kind: type) -> dict[str, str]:
+    """What each fact of a card, or each entry of a column, means."""
+    return {entry.name: entry.metadata["meaning"] for entry in fields(kind) if entry.metadata}
+
+
+def document(kind: type) -> None:
+    """Add what each fact means to the docstring of a card or a column."""
+    lines = [f"        {name}: {text}." for name, text in meanings(kind).items()]
+    kind.__doc__ = "\n".join([f"{kind.__doc__}\n\n    Args:", *lines])
+
+
+def check_facts(card: Any, wrong: Callable[[str, str], CardError]) -> None:
+    """Make tuples of lists. Refuse what has not the type of its field, is beyond its limits, or is of another kind of column.
+
+    Args:
+        card: a card or a column, in its making.
+        wrong: the error for a fact, from its name and a phrase that says what is wrong.
+    """
+    for entry in fields(card):
+        value = getattr(card, entry.name)
+        if isinstance(value, list):
+            object.__setattr__(card, entry.name, value := tuple(value))
+        of = entry.metadata.get("of")
+        if of and card.kind not in of and value != entry.default:
+            raise wrong(entry.name, f"is no entry of a column of kind {card.kind}: leave it out")
+        if entry.metadata and (must := _must(entry.type, value, entry.metadata)):
+            near = did_you_mean(str(value), get_args(entry.type)) if get_origin(entry.type) is Literal else ""
+            raise wrong(entry.name, f"must be {must}: {entry.metadata['meaning']}{near and f'.{near}'}")
+
+
+def _must(kind: Any, value: object, limits: Mapping[str, Any]) -> str:
+    """What a value of this type must be; empty: it is, or the card has a check of its own."""
+    if get_origin(kind) in (Union, UnionType):
+        kinds = {*get_args(kind)} - {NoneType}
+        return "" if len(kinds) > 1 or value is None else _must(kinds.pop(), value, limits)
+    if get_origin(kind) is Literal:
+        return "" if value in get_args(kind) else f"one of {', '.join(map(toml, get_args(kind)))}"
+    if get_origin(kind) is tuple:
+        return "" if isinstance(value, tuple) else "a list in brackets"
+    if kind is bool:
+        return "" if isinstance(value, bool) else "true or false"
+    if kind is str:
+        return "" if is_line(value) else "a line of text in quotes"
+    low, high = limits["low"], limits["high"]
+    if isinstance(value, int) and is_whole(value) and value >= low and (high is None or value <= high):
+        return ""
+    return f"a whole number {f'of at least {low}' if high is None else f'from {low} to {high:,}'}"
+
+
+def changed(card: Any) -> list[Field[Any]]:
+    """The fields of a card or a column that are not the default."""
+    return [entry for entry in fields(card) if getattr(card, entry.name) != entry.default]
+
+
+def check_keys(kind: type, facts: Iterable[str], what: str, *, known: Collection[str] = (), hint: str = "") -> None:
+    """Refuse unknown entries, with the nearest name, and missing ones, with what they mean. Raises CardError.
+
+    Args:
+        kind: of the card or the column.
+        facts: the names that are given.
+        what: the card or the column, for messages.
+        known: names that there are. Empty: those of its facts.
+        hint: a last sentence about unknown names.
+    """
+    means, given = meanings(kind), [*facts]
+    known = known or [*means]
+    for key in given:
+        if key not in known:
+            raise CardError(f"{what} has no entry {key!r}.{did_you_mean(key, known)} Known: {', '.join(known)}.{hint}")
+    for entry in fields(kind):
+        if entry.default is MISSING and entry.metadata and entry.name not in given:
+            raise CardError(f"{what} lacks {entry.name} ({means[entry.name]}); add a line {entry.name} = ...")
 
 
 class Card(ABC):
@@ -90,12 +159,32 @@ class Card(ABC):
 
     @classmethod
     @abstractmethod
+    def _arguments(cls, facts: dict[str, Any]) -> dict[str, Any]:
+        """The arguments of a card, from plain values. Refuses unknown and missing facts."""
+
+    @classmethod
     def from_dict(cls, facts: dict[str, Any], *, where: str = "the card") -> Self:
-        """A card from plain values, as `to_dict` gives them. Raises CardError."""
+        """A card from plain values, as `to_dict` gives them. Raises CardError. where: the place of the values, for messages."""
+        try:
+            return cls(**cls._arguments(facts))
+        except CardError as error:
+            raise CardError(f"{where}: {error}") from None
 
     @abstractmethod
     def dumps(self) -> str:
         """The card as TOML."""
+
+    @classmethod
+    def lines(cls, facts: Mapping[str, Any], keys: Iterable[str]) -> list[str]:
+        """The lines of its file, each with a comment that says what is declared.
+
+        Args:
+            facts: those that are not the default. Where the default is None, the file has empty text.
+            keys: the facts that the file has, in order.
+        """
+        means, values = meanings(cls), {entry.name: entry.default for entry in fields(cls)} | dict(facts)  # type: ignore[arg-type]  # each card is a dataclass
+        texts = {key: toml("" if values[key] is None else values[key]) for key in keys}
+        return [f"# declared public: {means[key]}\n{key} = {text}\n" for key, text in texts.items()]
 
     @classmethod
     def loads(cls, text: str, *, where: str = "the card") -> Self:
@@ -111,16 +200,11 @@ class Card(ABC):
         """Write the card to a file, over what was there. Only you can read it, because the card may be a draft."""
         write_private(Path(path), self.dumps())
 
-    def check_common(self, meaning: dict[str, str]) -> None:
-        """Refuse a common fact that makes no sense. meaning: of each fact, for messages. Raises CardError."""
-        if self.missing_unit not in get_args(Missing):
-            raise CardError(f'missing_unit must be one of "refuse", "own": {meaning["missing_unit"]}')
-        if not is_count(self.declared_size):
-            raise CardError("declared_size must be a whole number of at least 1: how many units there are, in public")
-        for key in ("unit", "title", "data_set"):
-            text = getattr(self, key)
-            if not isinstance(text, str) or not text.isprintable() or (key == "unit" and not text.strip()):
-                raise CardError(f"{key} must be a line of text in quotes: {meaning[key]}")
+    def _check_common(self) -> None:
+        """Refuse facts of another type, and common ones that make no sense. Raises CardError."""
+        check_facts(self, lambda key, problem: CardError(f"{key} {problem}"))
+        if not self.unit.strip():
+            raise CardError(f"unit must be a line of text in quotes: {meanings(type(self))['unit']}")
         if self.missing_unit == "own" and self.unit == "record":
             raise CardError('missing_unit = "own" has no meaning where unit = "record": leave it out, or name the unit')
 
@@ -151,75 +235,74 @@ def text_of_card(path: str | Path) -> str:
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class DataCard(Card):
-    """The public facts about a data set of pictures.
+    """The public facts about a data set of pictures. Each field says what it declares.
 
-    Args:
-        shape: channels, height and width of an image, after the readers have resized it.
-        classes: number of labels.
-        declared_size: number of units (records, unless `unit` says otherwise). Sampling rates come from it.
-        label_prior: "uniform", or one probability for each class, with sum 1.
-        unit: whose contribution is protected.
-        missing_unit: what a record without a unit is: a mistake, or a unit of its own.
-        title: name of the data set, for people.
-        data_set: name in the budget log: runs under one name are added up. Empty: the place of the records.
-        class_names: names of the labels, label 0 first. Records are matched by name wherever data has names. Empty: labels are
-            numbers, and those of class folders follow from the sorted names.
-        resize: what happens to pictures of other proportions.
-        invert: whether the readers exchange dark and light.
-        missing_label: what a record without a label is: a mistake, or left out.
-        pixel_range: the values of black and white where pixels are not of 8 bits. "stored": no such pixels.
-        window: whether each DICOM file is scaled by its own display window.
+    Sampling rates come from `declared_size`, the number of units. Where data have names of classes, records are matched with
+    `class_names`. Without these, labels are numbers, and those of class folders follow from the sorted names.
 
     Raises:
         CardError: a field that makes no sense; names the field and the remedy.
     """
 
-    shape: tuple[int, ...]
-    classes: int
-    declared_size: int
-    label_prior: Literal["uniform"] | tuple[float, ...] = UNIFORM
-    unit: str = "record"
-    missing_unit: Missing = "refuse"
-    title: str = ""
-    data_set: str = ""
-    class_names: tuple[str, ...] = ()
-    resize: Resize = "squash"
-    invert: bool = False
-    missing_label: Literal["refuse", "drop"] = "refuse"
-    pixel_range: Literal["stored"] | tuple[float, ...] = STORED
-    window: bool = False
+    shape: tuple[int, ...] = field(metadata=meaning("channels, height and width of an image; the readers resize to it"))
+    classes: int = field(metadata=meaning("number of labels; they run from 0 to classes - 1", high=MOST_CLASSES))
+    declared_size: int = field(
+        metadata=meaning("number of records, or of units where the unit is not the record; rates are computed from it")
+    )
+    label_prior: Literal["uniform"] | tuple[float, ...] = fact(
+        UNIFORM, '"uniform", or the share of each class, known from elsewhere and not counted in these records'
+    )
+    unit: str = fact(
+        "record",
+        'whose contribution is protected: "record", or "writer", "client" ... (then the data come with --units)',
+    )
+    missing_unit: Missing = fact(
+        "refuse", 'a record without a unit: "refuse" it as a mistake, or "own": it is a unit of its own'
+    )
+    title: str = fact("", "what the data set is called in reports and on the certificate")
+    data_set: str = fact("", DATA_SET)
+    class_names: tuple[str, ...] = fact(
+        (), "what the labels are called, label 0 first, or []: name no class that is there because of one person"
+    )
+    resize: Resize = fact(
+        "squash",
+        'pictures of other proportions are made to fit: "squash", "crop" to the middle, or "pad" with black bars',
+    )
+    invert: bool = fact(
+        False, "true: dark and light are exchanged as the data are read, so that ink on white becomes white on black"
+    )
+    missing_label: Literal["refuse", "drop"] = fact(
+        "refuse", 'a record without a label: "refuse" it as a mistake, or "drop": it is left out, and not declared'
+    )
+    pixel_range: Literal["stored"] | tuple[float, ...] = fact(
+        STORED,
+        '"stored": pixels of 8 bits; or the values of black and white in deeper ones, such as [0, 4095] for 12 bits',
+    )
+    window: bool = fact(
+        False, "true: black and white of each DICOM file are those of its own display window, in place of pixel_range"
+    )
     kind: ClassVar[Kind] = "pictures"
     units_come: ClassVar[str] = (
         "a FILE.csv (columns name,unit), FILE.npz:KEY, `folder`, '(PATTERN)' or dicom:PatientID."
     )
 
     def __post_init__(self) -> None:
-        for key in ("shape", "class_names", "label_prior", "pixel_range"):
-            if isinstance(value := getattr(self, key), list):
-                object.__setattr__(self, key, tuple(value))
-        if not isinstance(self.shape, tuple) or not all(map(is_count, self.shape)) or len(self.shape) != 3:
+        self._check_common()
+        if len(self.shape) != 3 or not all(is_whole(side) and side >= 1 for side in self.shape):
             raise CardError("shape must be three whole numbers, channels, height and width: for example [1, 28, 28]")
         if self.shape[0] not in (1, 3):
             raise CardError(f"shape must begin with 1 (grey) or 3 (colour) channels, not {self.shape[0]}")
-        for key, choices in _CHOICES.items():
-            if getattr(self, key) not in choices:
-                raise CardError(f"{key} must be one of {', '.join(map(toml, choices))}: {_MEANING[key]}")
-        if not is_count(self.classes) or self.classes > MOST_CLASSES:
-            raise CardError(f"classes must be a whole number from 1 to {MOST_CLASSES:,}: the number of labels")
-        _check_names(self.class_names, self.classes)
-        for key in ("invert", "window"):
-            if not isinstance(getattr(self, key), bool):
-                raise CardError(f"{key} must be true or false: {_MEANING[key]}")
+        if wrong := class_names.wrong_with(self.class_names):
+            raise CardError(f"class_names: {wrong}")
+        if (count := len(self.class_names)) not in (0, self.classes):
+            raise CardError(f"class_names must have one name for each class: it has {count} for {self.classes} classes")
         _check_prior(self.label_prior, self.classes)
-        self.check_common(_MEANING)
         check_range(self.pixel_range)
 
     def __repr__(self) -> str:
         """Show the call that makes this card: the required fields, and those that are not the default."""
-        shown = [
-            entry for entry in fields(self) if entry.name in _REQUIRED or getattr(self, entry.name) != entry.default
-        ]
-        return f"DataCard({', '.join(f'{entry.name}={getattr(self, entry.name)!r}' for entry in shown)})"
+        shown = ", ".join(f"{entry.name}={getattr(self, entry.name)!r}" for entry in changed(self))
+        return f"DataCard({shown})"
 
     @property
     def probabilities(self) -> tuple[float, ...]:
@@ -246,13 +329,13 @@ class DataCard(Card):
         }
 
     @classmethod
-    def from_dict(cls, facts: dict[str, Any], *, where: str = "the card") -> "DataCard":
-        """A card from plain values, as `to_dict` gives them. Raises CardError."""
-        _check_keys(facts, where)
-        try:
-            return cls(**facts)
-        except CardError as error:
-            raise CardError(f"{where}: {error}") from None
+    def _arguments(cls, facts: dict[str, Any]) -> dict[str, Any]:
+        if "column" in facts:
+            raise CardError(
+                "this card describes a table, and pictures are to be read. `gossamer card DATA` drafts theirs."
+            )
+        check_keys(cls, facts, "the card")
+        return facts
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, ready for JSON."""
@@ -260,60 +343,10 @@ class DataCard(Card):
 
     def dumps(self) -> str:
         """The card as TOML, each line with a comment that says what is declared."""
-        return "\n".join(
-            f"# declared public: {meaning}\n{key} = {toml(getattr(self, key))}\n" for key, meaning in _MEANING.items()
-        )
+        return "\n".join(self.lines(vars(self), _IN_FILE))
 
 
-def draft(
-    records: "Records",
-    *,
-    unit: str = "record",
-    pixel_range: tuple[float, float] | None = None,
-    missing_label: Literal["refuse", "drop"] = "refuse",
-    shape: tuple[int, ...] | None = None,
-    window: bool = False,
-) -> str:
-    """A proposal for a card, as TOML text: measured, so nothing in it is public until the data owner declares it.
-
-    The size is rounded to two digits, because an exact count is no public fact. Pictures with a side outside `KEPT` become
-    32x32, unless a shape is given.
-
-    Raises:
-        DataError: if the labels cannot number classes.
-        CardError: if the classes are called what no class can be called.
-    """
-    channels, *size = records.shape
-    card = DataCard(
-        shape=shape or (channels, *drafted_size(size)),
-        classes=len(records.class_names) or _drafted_classes(records.labels),
-        class_names=records.class_names,
-        declared_size=rounded(records.population),
-        unit=unit,
-        missing_label=missing_label,
-        window=window,
-        pixel_range=tuple(int(end) if float(end).is_integer() else end for end in pixel_range or ()) or STORED,
-    )
-    return _HEADER + card.dumps()
-
-
-def drafted_size(size: Sequence[int]) -> tuple[int, int]:
-    """Height and width of a draft for pictures of this height and width."""
-    shortest, longest = KEPT
-    height, width = size
-    return (height, width) if min(size) >= shortest and max(size) <= longest else (32, 32)
-
-
-def _drafted_classes(labels: np.ndarray) -> int:
-    """One more than the largest label, where labels look like the numbers of classes."""
-    used, numbers = len(np.unique(labels)), int(labels.max()) + 1
-    if 2 * used < numbers or numbers > _MANY:
-        raise DataError(
-            "these labels do not look like the numbers of classes: there are very many, or most numbers below the largest "
-            "never occur. Number the classes from 0 (`names, labels = np.unique(labels, return_inverse=True)`), or name "
-            "the right array with --labels-key."
-        )
-    return numbers
+document(DataCard)
 
 
 def check(records: "Records", card: DataCard, *, where: str) -> None:
@@ -348,31 +381,6 @@ def check_units(card: Card, units: str | None, *, where: str) -> None:
         )
 
 
-def _check_keys(facts: dict[str, Any], where: str) -> None:
-    """Refuse unknown keys, with the nearest name, and missing ones, with what they mean."""
-    if "column" in facts:
-        raise CardError(
-            f"{where}: this card describes a table, and pictures are to be read. `gossamer card DATA` drafts theirs."
-        )
-    names = [field.name for field in fields(DataCard)]
-    for key in facts:
-        if key not in names:
-            raise CardError(f"{where}: a card has no key {key!r}.{did_you_mean(key, names)} Known: {', '.join(names)}.")
-    for key in _REQUIRED:
-        if key not in facts:
-            raise CardError(f"{where}: the card lacks {key} ({_MEANING[key]}); add a line {key} = ...")
-
-
-def _check_names(names: object, count: int) -> None:
-    """Refuse anything but no names, or one for each class that can be the name of a folder."""
-    if not isinstance(names, tuple):
-        raise CardError("class_names must be a list of names in quotes, one for each class, or [] for none")
-    if wrong := class_names.wrong_with(names):
-        raise CardError(f"class_names: {wrong}")
-    if names and len(names) != count:
-        raise CardError(f"class_names must have one name for each class: it has {len(names)} for {count} classes")
-
-
 def _check_prior(prior: object, classes: int) -> None:
     """Refuse anything but "uniform" or one finite probability per class with sum 1."""
     if prior == UNIFORM:
@@ -395,11 +403,6 @@ def check_range(values: object) -> None:
         raise CardError('pixel_range must be "stored", or black and white, the smaller first: for example [0, 65535]')
 
 
-def is_count(value: object) -> bool:
-    """Whether a value is a whole number of at least 1."""
-    return isinstance(value, int) and not isinstance(value, bool) and value >= 1
-
-
 def _is_share(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= 1
 
@@ -413,8 +416,23 @@ def toml(value: object) -> str:
     return value.isoformat() if isinstance(value, datetime.date) else json.dumps(value, ensure_ascii=False)
 
 
+def is_whole(value: object) -> bool:
+    """Whether a value is a whole number, and no true or false."""
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def is_line(value: object) -> bool:
+    """Whether a value is a line of text."""
+    return isinstance(value, str) and value.isprintable()
+
+
+def is_text(value: object) -> bool:
+    """Whether a value is a line of text, not empty and without space around it."""
+    return isinstance(value, str) and value.isprintable() and bool(value) and value == value.strip()
+
+
 def rounded(count: int) -> int:
-    """To two significant digits, below 100 to tens: an exact count is no public fact."""
+    """A count for a draft, to two significant digits, below 100 to tens: an exact count is no public fact."""
     digits = max(len(str(count)) - 2, 1)
     return max(round(count, -digits), 10)
 

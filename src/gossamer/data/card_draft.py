@@ -5,8 +5,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from gossamer import notebook
-from gossamer.data.card import STORED, DataCard, check_range, draft, drafted_size
+from gossamer.data.card import STORED, DataCard, check_range, rounded
 from gossamer.data.class_names import absent
 from gossamer.data.pixels.polarity import CROWDED, NEARLY_CONSTANT, crowded, ground, nearly_constant
 from gossamer.data.pixels.to_uint8 import SCALED
@@ -19,9 +21,19 @@ from gossamer.data.tables.csv_rows import ONLY_TABLES
 from gossamer.data.tables.draft import draft_table_card
 from gossamer.data.tables.recognise import is_table
 from gossamer.data.units import grouping
-from gossamer.errors import RequestError, worded
+from gossamer.errors import DataError, RequestError, worded
 from gossamer.events import Sink, silent
 
+KEPT = (28, 512)
+"""The shortest and the longest side of pictures whose size a draft keeps."""
+_MANY = 1_000
+"""Number of labels above which `draft` does not take them for classes."""
+_HEADER = """\
+# A draft, measured from the data. Nothing here is public yet. Each line that you keep becomes a fact that you, the
+# data owner, declare public. Write what is known without looking at the records: a rounded size, and classes that would
+# be there without any one person. Label shares must be known from elsewhere; else leave them uniform.
+
+"""
 _MEASURED = 64
 """The longest side of pictures on which most methods were measured."""
 _LARGE = (
@@ -90,8 +102,9 @@ def draft_text(
     declared = None if wanted is None else (records.shape[0], *wanted)[-3:]
     has_units = records.units is not None
     text = draft(
-        records, unit="person" if has_units else "record", pixel_range=pixel_range,
-        missing_label="drop" if LEFT_OUT in records.notes else "refuse", shape=declared, window=window,
+        records, declared, unit="person" if has_units else "record", window=window,
+        missing_label="drop" if LEFT_OUT in records.notes else "refuse",
+        pixel_range=tuple(int(end) if float(end).is_integer() else end for end in pixel_range or ()) or STORED,
     )  # fmt: skip
     hints = [*records.notes, *remarks(records, looked.sizes or Counter([records.shape[1:]]), declared)]
     return text, hints if listing is None or has_units else [*hints, *of_several(listing, looked.any_dicom)]
@@ -131,6 +144,43 @@ def draft_card(data: Data, **options: Any) -> DataCard | TableDraft:
     return card
 
 
+def draft(records: Records, shape: tuple[int, ...] | None = None, **facts: Any) -> str:
+    """A proposal for a card, as TOML text: measured, so nothing in it is public until the data owner declares it.
+
+    The size is rounded to two digits, because an exact count is no public fact.
+
+    Args:
+        records: of any size.
+        shape: of the card. None: that of the pictures, or 32x32 where a side is outside `KEPT`.
+        facts: other facts of the card.
+
+    Raises:
+        DataError: if the labels cannot number classes.
+        CardError: if the classes are called what no class can be called.
+    """
+    channels, *size = records.shape
+    card = DataCard(
+        shape=shape or (channels, *common_size(Counter([(size[0], size[1])]))),
+        classes=len(records.class_names) or _drafted_classes(records.labels),
+        class_names=records.class_names,
+        declared_size=rounded(records.population),
+        **facts,
+    )
+    return _HEADER + card.dumps()
+
+
+def _drafted_classes(labels: np.ndarray) -> int:
+    """One more than the largest label, where labels look like the numbers of classes."""
+    used, numbers = len(np.unique(labels)), int(labels.max()) + 1
+    if 2 * used < numbers or numbers > _MANY:
+        raise DataError(
+            "these labels do not look like the numbers of classes: there are very many, or most numbers below the largest "
+            "never occur. Number the classes from 0 (`names, labels = np.unique(labels, return_inverse=True)`), or name "
+            "the right array with --labels-key."
+        )
+    return numbers
+
+
 def parsed_shape(text: str) -> tuple[int, ...]:
     """Height and width, or channels, height and width, from "64x64" or "3x64x64". Raises RequestError: it is neither."""
     numbers = text.lower().split("x")
@@ -146,7 +196,8 @@ def parsed_shape(text: str) -> tuple[int, ...]:
 def common_size(sizes: Counter[tuple[int, int]]) -> tuple[int, int]:
     """The height and width of a draft: that of all pictures, where they have one that a draft keeps; else 32 and 32."""
     (common,) = sizes if len(sizes) == 1 else ((32, 32),)
-    return drafted_size(common)
+    shortest, longest = KEPT
+    return common if min(common) >= shortest and max(common) <= longest else (32, 32)
 
 
 def remarks(records: Records, sizes: Counter[tuple[int, int]], shape: tuple[int, ...] | None = None) -> Iterator[str]:

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gossamer.data.card import DataCard
+from gossamer.data.card import DataCard, meanings
 from gossamer.data.tables.card import TableCard
-from gossamer.data.tables.column import MEANING, Column
+from gossamer.data.tables.column import Column
 from gossamer.errors import CardError
 
 AGE = Column(name="age", kind="integer", bounds=(0, 99), missing=True)
@@ -73,7 +73,7 @@ def test_edges_of_bins():
         (dict(kind="category", values=["a"], outside="clip"), "no bounds to clip"),
         (
             dict(kind="category", values=["a"], bounds=[0, 1]),
-            "'x', bounds: a column of kind category has no such entry",
+            "'x', bounds: it is no entry of a column of kind category",
         ),
         (dict(kind="category", values=[str(n) for n in range(10_001)]), "has 10,001 codes, and at most 10,000"),
         (dict(kind="integer"), "give bounds"),
@@ -86,10 +86,10 @@ def test_edges_of_bins():
         (dict(kind="integer", bounds=[0, 9], log=True), "smallest value above 0"),
         (dict(kind="integer", bounds=[0, 9], zero=True), "bin 0 .* holds no value besides zero"),
         (dict(kind="integer", bounds=[1, 9], special=[0], zero=True), "no two special"),
-        (dict(kind="integer", bounds=[1, 9], decimals=2), "has no such entry"),
+        (dict(kind="integer", bounds=[1, 9], decimals=2), "'x', decimals: it is no entry of a column of kind integer"),
         (dict(kind="integer", bounds=[1, 9], missing=1), "true or false"),
         (dict(kind="integer", bounds=[1, 9], bins=0), "from 1 to"),
-        (dict(kind="integer", bounds=[1, 9], outside="drop"), '"refuse", "clip" or "other"'),
+        (dict(kind="integer", bounds=[1, 9], outside="drop"), '"refuse", "clip", "other"'),
         (dict(kind="number", bounds=[0, float("inf")]), "finite"),
         (dict(kind="number", bounds=[0, 1], decimals=-1), "from 0 to 9"),
         (dict(kind="number", bounds=[0, 1], decimals="2"), "from 0 to 9"),
@@ -109,11 +109,13 @@ def test_refused_columns(entry, words):
         (TEXT.replace("bounds", "bouns"), "column 'age' has no entry 'bouns'. Did you mean 'bounds'"),
         (TEXT.replace('name = "age"', ""), "lacks name"),
         (TEXT.replace("declared_size = 100", ""), "lacks declared_size"),
-        ("declared_sise = 1\n" + TEXT, "no key 'declared_sise'. Did you mean 'declared_size'"),
-        ("bins = 3\n" + TEXT, "no key 'bins'"),
+        ("declared_sise = 1\n" + TEXT, "no entry 'declared_sise'. Did you mean 'declared_size'"),
+        ("bins = 3\n" + TEXT, "no entry 'bins'"),
         (TEXT + 'title = "x"', "no entry 'title'.* Facts about the whole table come before"),
         ('label = "agee"\n' + TEXT, "label must name a column.* Did you mean 'age'"),
         ('decimal = "x"\n' + TEXT, "decimal must be"),
+        ('drop = ["a", "b"]\n' + TEXT, "drop must name columns with a reason"),
+        ('header = "no"\n' + TEXT, "header must be true or false"),
         ('missing_unit = "own"\n' + TEXT, "no meaning"),
         (TEXT + TEXT.partition("\n")[2], "'age' is on the card twice"),
         ("declared_size = 1\n", "at least one column"),
@@ -148,7 +150,7 @@ ANYTHING = st.recursive(
 @settings(max_examples=300, deadline=None)
 @given(
     st.dictionaries(st.sampled_from([*CARD.to_dict()]), ANYTHING, max_size=2),
-    st.dictionaries(st.sampled_from([*MEANING]), ANYTHING, max_size=2),
+    st.dictionaries(st.sampled_from([*meanings(Column)]), ANYTHING, max_size=2),
 )
 def test_any_facts_make_a_card_or_a_card_error(facts, entries):
     column = {"name": "x", "kind": "integer", "bounds": [0, 99]} | entries

@@ -113,3 +113,10 @@ def test_days_of_times_with_a_zone_are_those_that_a_run_reads(tmp_path):
     read_table(tmp_path / "t.csv", TableCard.loads(text.replace("# measured: ", "")))
     pd.DataFrame({"seen": [*times, "9999-12-31T23:30:00-05:00"]}).to_csv(tmp_path / "u.csv", index=False)
     assert "9999" not in draft_table_card(tmp_path / "u.csv")[0].partition("[[column]]")[0]
+
+
+def test_a_column_whose_values_are_all_missing_is_dropped(tmp_path):
+    """Two words for a missing value are no two values."""
+    (tmp_path / "t.csv").write_text("a,b\n" + "".join(f"{n % 7},{['', 'NA'][n % 2]}\n" for n in range(60)))
+    text, _ = draft_table_card(tmp_path / "t.csv")
+    assert '"b" = "constant"' in text and 'name = "b"' not in text

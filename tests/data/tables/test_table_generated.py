@@ -178,7 +178,10 @@ def _derived(follows: str, mapping: Any) -> GeneratedColumn:
         (lambda: GeneratedColumn(name="x", kind="key", digits=0), "digits: it must be a whole number from 1"),
         (lambda: GeneratedColumn(name="x", kind="key", start=-1), "start: it must"),
         (lambda: GeneratedColumn(name="x", kind="key", prefix="a\nb"), "prefix: it must"),
-        (lambda: GeneratedColumn(name="x", kind="key", follows="age"), "a column of kind key has no such entry"),
+        (
+            lambda: GeneratedColumn(name="x", kind="key", follows="age"),
+            "follows: it is no entry of a column of kind key",
+        ),
         (lambda: GeneratedColumn(name="x", kind="key", place=-1), "place: it must"),
         (lambda: GeneratedColumn(name="x", kind="derived", mapping={"a": "b"}), "follows: name the column"),
         (lambda: _derived("age", {}), "mapping: give a value for each"),

@@ -228,7 +228,7 @@ def test_an_npz_may_name_its_classes(gossamer: Run, nasty: Path, tmp_path: Path,
         ('["be/nign", "malignant"]', "no slash"),
         ('["..", "malignant"]', "no slash, no dot"),
         ('["train", "test"]', "are splits and no classes"),
-        ('"benign"', "a list of names"),
+        ('"benign"', "a list in brackets"),
         ("[0, 1]", "a line of text in quotes"),
     ],
 )

@@ -6,17 +6,21 @@ import itertools
 import re
 import time
 from concurrent.futures import ThreadPoolExecutor
+from importlib import resources
 from types import SimpleNamespace
 
 import pytest
 from page_client import Client
 from starlette.datastructures import QueryParams
 
+from gossamer.data.card import DataCard, meanings
 from gossamer.data.tables import any_card
+from gossamer.data.tables.card import TableCard
 from gossamer.errors import RequestError
+from gossamer.privacy.certificate.declarations import QUESTIONS
 from gossamer.run.cli.main import main
 from gossamer.run.page.app import STEPS, application
-from gossamer.run.page.jobs import Job, Jobs
+from gossamer.run.page.jobs import Jobs, PageJob
 from gossamer.run.page.opened import Opened
 from gossamer.run.page.steps import protection, release
 from gossamer.run.release import signing
@@ -41,11 +45,12 @@ CARD = {
 }  # fmt: skip
 
 
-def run_at_once(jobs, name, words, *, about=""):
+def run_at_once(jobs, *words, name="", about=""):
     """In place of `Jobs.start`: the command has ended when this returns."""
     heard = io.StringIO()
     with contextlib.redirect_stdout(heard), contextlib.redirect_stderr(heard), contextlib.suppress(SystemExit):
-        main(list(words))
+        main(["--events", *words])
+    name = name or words[0]
     jobs._folder.mkdir(exist_ok=True)
     jobs._log(name).write_text(heard.getvalue())
     (jobs._folder / "lock").write_text(f'{{"name": "{name}", "about": "{about}", "process": 1, "started": 0}}')
@@ -139,7 +144,7 @@ def test_the_way_to_the_facts(clinic, tmp_path):
 
 def test_epsilon_and_method_are_chosen_while_a_run_begins(clinic, monkeypatch):
     for name, chosen in (("card", []), ("fit", ["protection", "method"])):
-        monkeypatch.setattr(Jobs, "last", lambda jobs, name=name: Job(name, "", 1, 0.0, running=True, output=""))
+        monkeypatch.setattr(Jobs, "last", lambda jobs, name=name: PageJob(name=name, process=1, running=True))
         assert done(clinic.get("/d/1/train")) == chosen
 
 
@@ -197,7 +202,7 @@ def test_the_whole_way_of_a_table(clinic, tmp_path):
 
 @pytest.mark.parametrize(
     "path",
-    ["/d/2/data", "/d/0/data", "/d/1/nothing", "/d/1/file/run-1/samples.png", "/d/1/file/jobs/card.log", "/static/app.py",
+    ["/d/2/data", "/d/0/data", "/d/1/nothing", "/d/1/file/run-1/samples.png", "/d/1/file/jobs/card.jsonl", "/static/app.py",
      "/d/1/file/..%2F/samples.png", "/d/1/file/run-1/..%2F..%2Fclinic.csv", "/d/1/judge?run=../state"],
 )  # fmt: skip
 def test_what_was_not_opened_is_refused(clinic, tmp_path, path):
@@ -251,9 +256,9 @@ def test_one_key_of_the_user_signs(clinic, opened, tmp_path, monkeypatch):
     (folder / "signing-key.pem").write_text("theirs")
     monkeypatch.setattr("gossamer.run.release.release.sign", lambda run, *, key: used.append(key.read_text()))
     monkeypatch.setattr(signing, "new_key", lambda path, make=signing.new_key: (time.sleep(0.1), make(path)))
-    sign, form = release.STEP.actions["sign"], QueryParams(release="release-1")
+    form = QueryParams(release="release-1")
     with ThreadPoolExecutor(8) as threads:
-        list(threads.map(lambda _: sign(opened, opened.get("1"), form), range(8)))
+        list(threads.map(lambda _: release.sign(opened, opened.get("1"), form), range(8)))
     made = tmp_path / "state" / "gossamer" / "signing-key.pem"
     assert used == [made.read_text()] * 8 and made.stat().st_mode & 0o777 == 0o600
     assert used[0].startswith("-----BEGIN PRIVATE KEY")
@@ -303,6 +308,16 @@ def test_a_delta_that_is_not_below_one_record_is_refused_everywhere(clinic, open
     assert not protection.limited(data_set) and data_set.jobs.last() is None
 
 
+def test_the_form_asks_for_each_fact_and_each_declaration():
+    """What a form does not ask for, nobody who uses the page can declare."""
+    texts = resources.files("gossamer.run.page") / "templates"
+    facts, declarations = ((texts / name).read_text() for name in ("facts.html", "release.html"))
+    asked = set(re.findall(r'{{ (?:ask|choose)\("(\w+)"', facts))
+    by_reading = {"pixel_range", "window", "header", "decimal"}  # `gossamer card` takes these as options
+    assert asked | by_reading == {*meanings(DataCard), *meanings(TableCard)} - {"drop"}
+    assert set(re.findall(r'{{ ask\("(\w+)"', declarations)) == {*QUESTIONS}
+
+
 def test_names_are_escaped(client, tmp_path):
     evil = tmp_path / "<script>alert(1)<"
     evil.mkdir()
@@ -323,7 +338,7 @@ def test_an_error_that_nobody_foresaw_shows_no_value(clinic, monkeypatch):
 
 
 def test_a_refused_job_is_said_on_the_step(clinic, monkeypatch):
-    def refuse(jobs, name, words, *, about=""):
+    def refuse(jobs, *words, **named):
         raise RequestError("Another job works on these records.")
 
     monkeypatch.setattr(Jobs, "start", refuse)

@@ -326,7 +326,7 @@ def refusals(server, stale, context, tmp_path):
         assert status(server, "/", host=host, **held) == 403
     assert status(server, f"{ours}/stop", "POST", origin="http://evil.example", **held) == 403
     assert status(server, f"{ours}/stop", "POST", **held) == 403
-    assert status(server, f"{ours}/file/jobs/fit.log", origin=own, **held) == 404
+    assert status(server, f"{ours}/file/jobs/fit.jsonl", origin=own, **held) == 404
     assert status(server, f"{ours}/file/..%2Fstate/page.json", origin=own, **held) == 404
     outside = tmp_path / "outside"
     outside.mkdir(exist_ok=True)

@@ -5,7 +5,7 @@ A list is metadata.csv or metadata.jsonl, as Hugging Face's imagefolder has it, 
 
 import csv
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Container, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -41,20 +41,19 @@ def read_list(folder: Path, split: str, *, must_split: bool, labels_key: str | N
     """
     root, rest = _roots(folder, split, must_split, lambda subfolder: _list_in(subfolder) is not None)
     problems = Problems()
-    rows = list(_rows(root, labels_key or "label", problems))
-    beyond = {other: list(_rows(other, labels_key or "label", problems)) for other in rest}
+    listed = {place: dict(_rows(place, labels_key or "label", problems)) for place in (root, *rest)}
     problems.refuse()
-    if not rows:
+    if not listed[root]:
         raise DataError(f"{root}: the list names no pictures")
-    for place, listed in {root: rows, **beyond}.items():
-        _refuse_unlisted(place, {path for path, _ in listed})
-    other_rows = [row for listed in beyond.values() for row in listed]
-    labels, names = numbered([label for _, label in rows], [label for _, label in other_rows], where=str(folder))
-    paths, others = [path for path, _ in rows], [path for path, _ in other_rows]
-    return Listing(folder, root, paths, labels, [""] * len(rows), others, names)
+    for place, rows in listed.items():
+        _refuse_unlisted(place, rows)
+    own = listed.pop(root)
+    others = {path: label for rows in listed.values() for path, label in rows.items()}
+    labels, names = numbered([*own.values()], [*others.values()], where=str(folder))
+    return Listing(folder, root, [*own], labels, [""] * len(own), [*others], names)
 
 
-def _refuse_unlisted(folder: Path, listed: set[Path]) -> None:
+def _refuse_unlisted(folder: Path, listed: Container[Path]) -> None:
     """Refuse a list that leaves pictures out: nobody would see that they are missing."""
     there = _all_pictures(folder)
     if left_out := [path for path in there if path not in listed]:
@@ -108,8 +107,7 @@ def _rows(folder: Path, key: str, problems: Problems) -> Iterator[tuple[Path, st
     line_of: dict[Path, int] = {}
     try:
         with where.open(encoding="utf-8-sig", newline="") as file:
-            column = _column_of_names(file, where, key)
-            for line, row in _lines(file, where, problems):
+            for line, column, row in _lines(file, where, key, problems):
                 name, label = row.get(column), row.get(key)
                 wrong = ""
                 if not isinstance(name, str) or not name or key not in row or not isinstance(label, str | int | None):
@@ -135,12 +133,10 @@ def _rows(folder: Path, key: str, problems: Problems) -> Iterator[tuple[Path, st
         raise DataError(f"{where}: the list is not sound: write it anew in UTF-8, as CSV or lines of JSON") from None
 
 
-def _column_of_names(file: Any, where: Path, key: str) -> str:
+def _column_of_names(columns: Sequence[str], where: Path, key: str) -> str:
     """The column with the names of the pictures. Raises DataError: labels.csv lacks it, or the column of labels."""
     if where.name != LABELS_CSV:
         return _FILE
-    columns = next(csv.reader(file, skipinitialspace=True, strict=True), [])
-    file.seek(0)
     column = next((name for name in _NAMES if name in columns and name != key), None)
     if column is None or key not in columns:
         raise DataError(
@@ -150,20 +146,21 @@ def _column_of_names(file: Any, where: Path, key: str) -> str:
     return column
 
 
-def _lines(file: Any, where: Path, problems: Problems) -> Iterator[tuple[int, dict[str, Any]]]:
-    """The number and the fields of each line; other lines are problems."""
+def _lines(file: Any, where: Path, key: str, problems: Problems) -> Iterator[tuple[int, str, dict[str, Any]]]:
+    """The number of each line, the column with the name of its picture, and its fields; other lines are problems."""
     if where.suffix == ".csv":
         rows = csv.DictReader(file, skipinitialspace=True, strict=True)
+        column = _column_of_names(rows.fieldnames or [], where, key)
         for row in rows:
             if None in row or None in row.values():
                 problems.add(f"{where}, line {rows.line_num}", "the line does not fit the first one")
             else:
-                yield rows.line_num, row
+                yield rows.line_num, column, row
         return
     for line, text in enumerate(file, 1):
         if text.strip():
             row = json.loads(text)
             if isinstance(row, dict):
-                yield line, row
+                yield line, _FILE, row
             else:
                 problems.add(f"{where}, line {line}", "a line is a JSON object in braces")

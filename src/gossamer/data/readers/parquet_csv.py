@@ -9,7 +9,6 @@ import json
 import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -75,7 +74,7 @@ def is_csv_of_samples(path: Path) -> bool:
 def has_pictures(path: Path) -> bool:
     """Whether a .parquet file has a column of pictures, or of pixels that Gossamer wrote. Raises DataError."""
     with opened(path) as (schema, _):
-        return any(_is_picture(field.type) or (field.name == _PIXELS and _is_pixels(field.type)) for field in schema)
+        return bool(_of_pictures(schema))
 
 
 def _head_of_samples(line: str) -> tuple[bool, int]:
@@ -156,48 +155,24 @@ def read_arrow(
     with opened(paths[0]) as (schema, _):
         column = _picture_column(schema, images_key, paths[0])
         target = _label_column(schema, labels_key, paths[0])
-    labels: list[Any] = []
-    wanted = [column] if target is None else [column, target]
-
-    def batches(path: Path) -> Iterator[tuple[Path, int, Any, Any]]:
-        with opened(path, wanted) as (schema, read_batches):
-            row = 0
-            for batch in read_batches(wanted):
-                labels.extend([0] * len(batch) if target is None else batch.column(target).to_pylist())
-                yield path, row, schema, batch
-                row += len(batch)
-
-    def pictures() -> Iterator[Source]:
-        for path in paths:
-            try:
-                for _, row, _, batch in batches(path):
-                    yield from _pictures(batch.column(column), path, row)
-            except DataError as error:
-                yield str(path), error
-
-    text = target is not None and not _pa().types.is_integer(schema.field(target).type)
-    called: set[tuple[int, str]] = set()
     is_samples = _is_pixels(schema.field(column).type)
     if is_samples:
-        if target == "label" and not text and _CLASS in schema.names and _is_text(schema.field(_CLASS).type):
-            wanted.append(_CLASS)
-        images = decoder.formed(_pixels(itertools.chain.from_iterable(map(batches, paths)), column, decoder, called))
+        images = decoder.formed(_pixels(paths, column, decoder))
     else:
-        images = stacked(pictures(), decoder, where=str(paths[0]), count=_rows(paths))
-    stored = Stored(images, _array(labels, text=text), formed=True)
-    if text:
-        beyond = [column_of([path], str(target)) for path in others]
-        return replace(stored, others=np.concatenate([np.empty(0, np.str_), *beyond]))
-    if target is None or is_samples:
-        return replace(stored, class_names=_called(called, paths[0]))
-    return replace(stored, class_names=_class_names(schema, target, paths[0]))
-
-
-def _array(values: list[Any], *, text: bool) -> np.ndarray:
-    """Text, or whole numbers, of a column. A missing one is "" or -1. [N]"""
-    if text:
-        return np.array([value or "" for value in values], np.str_)
-    return np.array([-1 if value is None else value for value in values])
+        images = stacked(_pictures(paths, column), decoder, where=str(paths[0]), count=_rows(paths))
+    if target is None:
+        return Stored(images, np.zeros(len(images), np.int64), formed=True)
+    texts = column_of(paths, target)
+    if _is_text(schema.field(target).type):
+        return Stored(images, texts, others=column_of(others, target), formed=True)
+    labels = [int(text or -1) for text in texts.tolist()]
+    if not is_samples:
+        names = _class_names(schema, target, paths[0])
+    elif target == "label" and _CLASS in schema.names and _is_text(schema.field(_CLASS).type):
+        names = _called({*zip(labels, column_of(paths, _CLASS).tolist(), strict=True)}, paths[0])
+    else:
+        names = ()
+    return Stored(images, np.array(labels), class_names=names, formed=True)
 
 
 def _class_names(schema: Any, column: str, path: Path) -> tuple[str, ...]:
@@ -217,7 +192,7 @@ def column_of(paths: Sequence[Path], key: str) -> np.ndarray:
     values: list[str] = []
     for path in paths:
         with opened(path, [key]) as (schema, batches):
-            if not _is_text(schema.field(key).type) and not _pa().types.is_integer(schema.field(key).type):
+            if not _is_label(schema.field(key).type):
                 raise DataError(f"{path}: the column {key!r} holds neither whole numbers nor text")
             for batch in batches([key]):
                 values += ["" if value is None else str(value) for value in batch.column(key).to_pylist()]
@@ -279,8 +254,7 @@ def _check_there(schema: Any, name: str, path: Path) -> None:
 
 def _picture_column(schema: Any, key: str | None, path: Path) -> str:
     """The column that --images-key names, or the only one that holds pictures."""
-    fitting: list[str] = [field.name for field in schema if _is_picture(field.type)]
-    fitting += [field.name for field in schema if field.name == _PIXELS and _is_pixels(field.type)]
+    fitting = _of_pictures(schema)
     if key is not None:
         _check_there(schema, key, path)
         if key not in fitting:
@@ -291,6 +265,11 @@ def _picture_column(schema: Any, key: str | None, path: Path) -> str:
     if len(fitting) > 1:
         raise DataError(f"{path}: several columns hold pictures ({', '.join(fitting)}): choose one with --images-key")
     return fitting[0]
+
+
+def _of_pictures(schema: Any) -> list[str]:
+    """The columns of pictures, and of pixels that Gossamer wrote."""
+    return [each.name for each in schema if _is_picture(each.type) or (each.name == _PIXELS and _is_pixels(each.type))]
 
 
 def _label_column(schema: Any, key: str | None, path: Path) -> str | None:
@@ -304,7 +283,7 @@ def _label_column(schema: Any, key: str | None, path: Path) -> str | None:
             f"({NONE}: there are no labels)"
         )
     _check_there(schema, name, path)
-    if not _is_text(schema.field(name).type) and not _pa().types.is_integer(schema.field(name).type):
+    if not _is_label(schema.field(name).type):
         raise DataError(f"{path}: the column {name} holds no labels: they are whole numbers or names")
     return name
 
@@ -324,42 +303,47 @@ def _is_pixels(kind: Any) -> bool:
     return bool(types.is_fixed_size_list(kind) and types.is_uint8(kind.value_type))
 
 
+def _is_label(kind: Any) -> bool:
+    """Whole numbers or text."""
+    return bool(_is_text(kind) or _pa().types.is_integer(kind))
+
+
 def _is_text(kind: Any) -> bool:
     types = _pa().types
     kind = kind.value_type if types.is_dictionary(kind) else kind
     return bool(types.is_string(kind) or types.is_large_string(kind))
 
 
-def _pictures(column: Any, path: Path, first: int) -> Iterator[Source]:
-    """Place and picture file of each row of a batch. first: the number of its first row in the file."""
-    for row, value in enumerate(column, first):
-        picture = value.as_py()
-        raw = picture.get("bytes") if isinstance(picture, dict) else picture
-        if not isinstance(raw, bytes) or not raw:
-            raw = DataError("there is no picture in this row: store the bytes of files, not their paths")
-        yield f"{path}, row {row} (counted from 0)", raw
+def _pictures(paths: Sequence[Path], column: str) -> Iterator[Source]:
+    """Place and picture file of each row; of a file that cannot be read, the error."""
+    for path in paths:
+        row = itertools.count()
+        try:
+            with opened(path, [column]) as (_, batches):
+                for value in itertools.chain.from_iterable(batch.column(column) for batch in batches([column])):
+                    picture = value.as_py()
+                    raw = picture.get("bytes") if isinstance(picture, dict) else picture
+                    if not isinstance(raw, bytes) or not raw:
+                        raw = DataError("there is no picture in this row: store the bytes of files, not their paths")
+                    yield f"{path}, row {next(row)} (counted from 0)", raw
+        except DataError as error:
+            yield str(path), error
 
 
-def _pixels(
-    batches: Iterator[tuple[Path, int, Any, Any]], column: str, decoder: Decoder, called: set[tuple[int, str]]
-) -> np.ndarray:
-    """Pixels of samples that Gossamer wrote, whose shape is in the file's metadata. uint8 [N, C, H, W]
-
-    Adds to `called` the label and the name of each class, if the batches have names.
-    """
-    values, shape, path = Filling(), decoder.form.shape, None
-    for path, _, schema, batch in batches:
-        pixels = batch.column(column)
-        flat = pixels.flatten()
-        if pixels.null_count or flat.null_count:
-            raise DataError(f"{path}: a sample lacks pixels: the file is damaged, write it again")
-        if _CLASS in batch.schema.names:
-            labels = (-1 if label is None else label for label in batch.column("label").to_pylist())
-            called.update(zip(labels, (name or "" for name in batch.column(_CLASS).to_pylist()), strict=True))
-        stated = (schema.metadata or {}).get(b"shape", b"").decode("ascii").split(",")
-        stored = tuple(map(int, stated)) if len(stated) == 3 else decoder.form.shape
-        shape = _shape_of(pixels.type.list_size, stored, path)
-        values.add(flat.to_numpy())
+def _pixels(paths: Sequence[Path], column: str, decoder: Decoder) -> np.ndarray:
+    """Pixels of samples that Gossamer wrote, whose shape is in the file's metadata. uint8 [N, C, H, W]"""
+    values, shape, path = Filling(), decoder.form.shape, paths[0]
+    for path in paths:
+        with opened(path, [column]) as (schema, batches):
+            stated = (schema.metadata or {}).get(b"shape", b"").decode("ascii").split(",")
+            stored = tuple(map(int, stated)) if len(stated) == 3 else decoder.form.shape
+            for batch in batches([column]):
+                pixels = batch.column(column)
+                flat = pixels.flatten()
+                if pixels.null_count or flat.null_count:
+                    raise DataError(f"{path}: a sample lacks pixels: the file is damaged, write it again")
+                shape = _shape_of(pixels.type.list_size, stored, path)
+                values.add(flat.to_numpy())
     if not len(values) or shape is None:
         raise DataError(f"{path}: the file holds no samples: copy or write it again")
     return values.array((-1, *shape))

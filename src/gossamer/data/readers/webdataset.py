@@ -60,22 +60,19 @@ def _records(
 ) -> Iterator[tuple[str, bytes | DataError, str]]:
     """Place, picture and label of each record; of a record or a file that is not read, the error in place of a picture."""
     for path in paths:
+        any_found = False
         try:
-            yield from _of_tar(path, pictures_end, labels_end)
+            for name, group in itertools.groupby(_members(path, {pictures_end, labels_end}), key=lambda each: each[0]):
+                members = {ending: raw for _, ending, raw in group if raw is not None}
+                if members:
+                    any_found = True
+                    yield f"{path}, record {name!r}", *_record(members, pictures_end, labels_end)
+            if not any_found:
+                raise DataError(
+                    f"{path}: the tar holds no pictures: a record is NAME.png (or another picture) and NAME.cls"
+                )
         except DataError as error:
             yield str(path), error, ""
-
-
-def _of_tar(path: Path, pictures_end: str, labels_end: str | None) -> Iterator[tuple[str, bytes | DataError, str]]:
-    """The records of one file; at least one."""
-    any_found = False
-    for name, group in itertools.groupby(_members(path, {pictures_end, labels_end}), key=lambda member: member[0]):
-        members = {ending: raw for _, ending, raw in group if raw is not None}
-        if members:
-            any_found = True
-            yield f"{path}, record {name!r}", *_record(members, pictures_end, labels_end)
-    if not any_found:
-        raise DataError(f"{path}: the tar holds no pictures: a record is NAME.png (or another picture) and NAME.cls")
 
 
 def _members(path: Path, endings: set[str | None]) -> Iterator[tuple[str, str, bytes | None]]:

@@ -4,34 +4,19 @@ It is a TOML file like the card of pictures. `[[column]]` entries tell the two a
 """
 
 import re
-from dataclasses import MISSING, dataclass, fields, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
-from gossamer.data.card import Card, is_count, parsed, toml
+from gossamer.data.card import DATA_SET, Card, check_keys, document, fact, is_line, meaning, meanings, parsed, toml
 from gossamer.data.card import Kind as CardKind
-from gossamer.data.tables.column import MEANING as MEANING_OF_COLUMNS
 from gossamer.data.tables.column import Column, is_numbered, same_name
 from gossamer.data.tables.generated import KINDS as GENERATED
-from gossamer.data.tables.generated import MEANING as MEANING_OF_GENERATED
 from gossamer.data.tables.generated import AnyColumn, GeneratedColumn, in_order
 from gossamer.data.units import Missing
 from gossamer.errors import CardError, did_you_mean
 from gossamer.files import write_private
 
-_MEANING = {
-    "title": "what the table is called in reports and on the certificate",
-    "data_set": 'the name under which all runs on these records are counted together; "": the place they are read from',
-    "declared_size": "number of rows, or of units where the unit is not the record; rates are computed from it",
-    "unit": 'whose contribution is protected: "record", or "patient", "household" ... (then the data come with --units)',
-    "missing_unit": 'a row without a unit: "refuse" it as a mistake, or "own": it is a unit of its own',
-    "max_rows": "rows of a unit that count in full; the rows of a unit with more weigh less, so that all count as so many",
-    "label": 'the column that a model trained on the samples is to predict; "": none',
-    "header": "true: the first line of a file has names, whatever they look like; false: it is a row, and columns are called "
-    "column_1, column_2 ...; left out: names that look like values are refused",
-    "decimal": 'how the file writes a decimal point: "." or ","',
-    "drop": "columns that are left out, each with the reason",
-}
 MEASURED = "measured_"
 """Before the name of an entry of a column that a draft has as a comment."""
 MOST_ROWS = 1_000
@@ -40,68 +25,58 @@ MOST_ROWS = 1_000
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class TableCard(Card):
-    """The public facts about a table.
+    """The public facts about a table. Each field says what it declares.
 
-    Args:
-        columns: the columns that a run learns, in the order of the codes.
-        declared_size: number of units (rows, unless `unit` says otherwise).
-        label: name of the column that a model is to predict, or None.
-        unit: whose contribution is protected.
-        missing_unit: what a row without a unit is: a mistake, or a unit of its own.
-        max_rows: rows of a unit that count in full. The rows of a unit with more weigh less, so that all count as so many.
-        title: name of the table, for people.
-        data_set: name in the budget log: runs under one name are added up. Empty: the place of the records.
-        decimal: the decimal point of numbers in text files, "." or ",".
-        header: whether the first line of a file has names. False: it is a row, and columns are called column_1, column_2 and so
-            on. None: it has names, and names that look like values of a row are refused.
-        drop: name and reason of each column that is left out. A dict is taken too.
-        generated: columns that samples have and no run learns.
+    The columns that a run learns are in the order of the codes. A dict is taken for `drop`.
 
     Raises:
         CardError: a fact that makes no sense; names the column, the entry and the remedy.
     """
 
     columns: tuple[Column, ...]
-    declared_size: int
-    label: str | None = None
-    unit: str = "record"
-    missing_unit: Missing = "refuse"
-    max_rows: int = 1
-    title: str = ""
-    data_set: str = ""
-    header: bool | None = None
-    decimal: str = "."
-    drop: tuple[tuple[str, str], ...] = ()
+    title: str = fact("", "what the table is called in reports and on the certificate")
+    data_set: str = fact("", DATA_SET)
+    declared_size: int = field(
+        metadata=meaning("number of rows, or of units where the unit is not the record; rates are computed from it")
+    )
+    unit: str = fact(
+        "record",
+        'whose contribution is protected: "record", or "patient", "household" ... (then the data come with --units)',
+    )
+    missing_unit: Missing = fact(
+        "refuse", 'a row without a unit: "refuse" it as a mistake, or "own": it is a unit of its own'
+    )
+    max_rows: int = fact(
+        1,
+        "rows of a unit that count in full; the rows of a unit with more weigh less, so that all count as so many",
+        high=MOST_ROWS,
+    )
+    label: str | None = fact(None, 'the column that a model trained on the samples is to predict; "": none')
+    header: bool | None = fact(
+        None,
+        "true: the first line of a file has names, whatever they look like; false: it is a row, and columns are called "
+        "column_1, column_2 ...; left out: names that look like values are refused",
+    )
+    decimal: Literal[".", ","] = fact(".", 'how the file writes a decimal point: "." or ","')
+    drop: tuple[tuple[str, str], ...] = fact((), "columns that are left out, each with the reason")
     generated: tuple[GeneratedColumn, ...] = ()
+    """Columns that samples have and no run learns."""
     kind: ClassVar[CardKind] = "table"
     units_come: ClassVar[str] = "the name of the column that holds the id of each row's unit."
 
     def __post_init__(self) -> None:
-        if isinstance(self.columns, list):
-            object.__setattr__(self, "columns", tuple(self.columns))
         if isinstance(self.drop, dict):
             object.__setattr__(self, "drop", tuple(self.drop.items()))
-        if (
-            not isinstance(self.columns, tuple)
-            or not self.columns
-            or not all(isinstance(c, Column) for c in self.columns)
-        ):
+        self._check_common()
+        learnt: Any = self.columns
+        if not isinstance(learnt, tuple) or not learnt or not all(isinstance(each, Column) for each in learnt):
             raise CardError("a table needs at least one column that is learnt: add [[column]] with name and kind")
         self._place_generated()
-        self.check_common(_MEANING)
-        if not is_count(self.max_rows) or self.max_rows > MOST_ROWS:
-            raise CardError(f"max_rows must be a whole number from 1 to {MOST_ROWS:,}: {_MEANING['max_rows']}")
         if self.max_rows > 1 and self.unit == "record":
             raise CardError(
                 'max_rows is for units with several rows: say whose rows belong together, as in unit = "patient"'
             )
-        if self.decimal not in (".", ","):
-            raise CardError(f'decimal must be "." or ",": {_MEANING["decimal"]}')
-        if self.header is not None and not isinstance(self.header, bool):
-            raise CardError(f"header must be true or false: {_MEANING['header']}")
-        if not isinstance(self.drop, tuple) or not all(
-            isinstance(t, str) and t.isprintable() for p in self.drop for t in p
-        ):
+        if not all(isinstance(pair, tuple) and len(pair) == 2 and all(map(is_line, pair)) for pair in self.drop):
             raise CardError('drop must name columns with a reason in quotes each, such as "patient id" = "identifier"')
         names = [*(column.name for column in self.written), *(name for name, _ in self.drop)]
         if self.header is False and not is_numbered(names):
@@ -172,20 +147,25 @@ class TableCard(Card):
                 )
 
     @classmethod
-    def from_dict(cls, facts: dict[str, Any], *, where: str = "the card") -> "TableCard":
-        """A card from plain values, as `to_dict` gives them. Raises CardError."""
+    def _arguments(cls, facts: dict[str, Any]) -> dict[str, Any]:
         if "column" not in facts and "shape" in facts:
             raise CardError(
-                f"{where}: this card describes pictures, and the data are a table. `gossamer card DATA` drafts its card."
+                "this card describes pictures, and the data are a table. `gossamer card DATA` drafts its card."
             )
-        try:
-            return cls(**_arguments(facts))
-        except CardError as error:
-            raise CardError(f"{where}: {error}") from None
+        hint = " What is said of one column stands below its [[column]]."
+        check_keys(cls, facts, "the card of a table", known=[*meanings(cls), "column"], hint=hint)
+        stated = facts.get("column", [])
+        columns = [column_from(entry, at) for at, entry in enumerate(stated)] if isinstance(stated, list) else []
+        return {
+            **{key: value for key, value in facts.items() if key != "column"},
+            "columns": tuple(column for column in columns if isinstance(column, Column)),
+            "generated": tuple(column for column in columns if isinstance(column, GeneratedColumn)),
+            "label": facts.get("label") or None,
+        }
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, ready for JSON."""
-        common = {key: getattr(self, key) for key in _MEANING if key not in ("label", "drop")}
+        common = {key: getattr(self, key) for key in meanings(TableCard) if key not in ("label", "drop")}
         if self.header is None:
             del common["header"]
         return {
@@ -197,7 +177,10 @@ class TableCard(Card):
 
     def dumps(self) -> str:
         """The card as TOML, with a comment for each fact that says what is declared."""
-        return "\n".join([common_toml(self.to_dict()), *map(column_toml, self.written)])
+        return "\n".join([common_toml(vars(self)), *map(column_toml, self.written)])
+
+
+document(TableCard)
 
 
 @dataclass(frozen=True, repr=False)
@@ -247,37 +230,14 @@ def facts_of_draft(text: str) -> dict[str, Any]:
 
 
 def common_toml(facts: dict[str, Any]) -> str:
-    """The lines of a card above its columns. facts: see `TableCard.to_dict`."""
-    keys = [key for key in _MEANING if key in facts and key != "drop"]
-    if facts["unit"] == "record":
-        keys.remove("max_rows")
-    lines = [f"# declared public: {_MEANING[key]}\n{key} = {toml(facts[key])}\n" for key in keys]
-    if facts["drop"]:
-        dropped = [f"{toml(name)} = {toml(why)}" for name, why in facts["drop"].items()]
-        lines += [f"# declared public: {_MEANING['drop']}", "[drop]", *dropped, ""]
+    """The lines of a card above its columns. facts: those that are not the default, by the names of the fields."""
+    rest = {"drop"} | ({"header"} if facts.get("header") is None else set())
+    rest |= {"max_rows"} if facts["unit"] == "record" else set()
+    lines = TableCard.lines(facts, [key for key in meanings(TableCard) if key not in rest])
+    if dropped := dict(facts["drop"]):
+        reasons = [f"{toml(name)} = {toml(why)}" for name, why in dropped.items()]
+        lines += [f"# declared public: {meanings(TableCard)['drop']}", "[drop]", *reasons, ""]
     return "\n".join([*lines, "# declared public: the columns and everything that is said of them"])
-
-
-def _arguments(facts: dict[str, Any]) -> dict[str, Any]:
-    """The arguments of a card. Refuses unknown keys with the nearest name, and missing ones with what they mean."""
-    known = [entry.name for entry in fields(TableCard) if entry.name not in ("columns", "generated")]
-    for key in facts:
-        if key not in (*known, "column"):
-            near = did_you_mean(key, [*known, "column"]) or (
-                " It may belong below a [[column]]." if key in {**MEANING_OF_COLUMNS, **MEANING_OF_GENERATED} else ""
-            )
-            raise CardError(f"the card of a table has no key {key!r}.{near} Known: {', '.join(known)}, and [[column]].")
-    for entry in fields(TableCard):
-        if entry.default is MISSING and entry.name != "columns" and entry.name not in facts:
-            raise CardError(f"the card lacks {entry.name} ({_MEANING[entry.name]}); add a line {entry.name} = ...")
-    stated = facts.get("column", [])
-    columns = [column_from(entry, at) for at, entry in enumerate(stated)] if isinstance(stated, list) else []
-    return {
-        **{k: v for k, v in facts.items() if k != "column"},
-        "columns": tuple(column for column in columns if isinstance(column, Column)),
-        "generated": tuple(column for column in columns if isinstance(column, GeneratedColumn)),
-        "label": facts.get("label") or None,
-    }
 
 
 def column_from(facts: object, place: int | None = None) -> AnyColumn:

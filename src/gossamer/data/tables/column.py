@@ -10,14 +10,14 @@ import math
 import re
 import unicodedata
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Literal, TypeAlias, get_args
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
-from gossamer.data.card import is_count
-from gossamer.errors import CardError, did_you_mean
+from gossamer.data.card import changed, check_facts, check_keys, document, fact, is_text, is_whole, meaning, meanings
+from gossamer.errors import CardError
 
 Kind = Literal["category", "integer", "number", "date"]
 Outside = Literal["refuse", "clip", "other"]
@@ -34,71 +34,52 @@ _LARGEST = 2**53
 """Whole numbers up to here are exact as floats."""
 _MOST_DECIMALS = 9
 
-MEANING = {
-    "name": "the column's name, as in the first line of the file",
-    "kind": '"category", "integer", "number" or "date"',
-    "values": "all values of a category, known without looking at the records",
-    "bounds": "the smallest and largest value, known without looking at the records",
-    "edges": "edges of the bins, in place of bounds and bins; the last bin includes its upper edge",
-    "bins": "number of bins between the bounds",
-    "log": "true: bins grow by a constant factor, and not by a constant step",
-    "decimals": "digits after the point that samples have",
-    "format": 'how dates are written in the file, such as "%d.%m.%Y"; "": as 2031-12-24',
-    "zero": "true: zero has a code of its own",
-    "special": "values with a code of their own, such as [-1, 999]",
-    "missing": "true: the value may be missing, which has a code of its own",
-    "ordered": "true: the values of a category are listed in order, the smallest first",
-    "at_least": "a column whose value is never above this one's in samples, such as a start below an end",
-    "outside": 'what another value becomes: "refuse" it as a mistake, "clip" it to the bounds, or "other", a code of its own',
-}
-_OF_NUMBERS = ("bounds", "edges", "bins", "log", "special", "at_least")
-_ENTRIES: dict[str, tuple[str, ...]] = {
-    "category": ("values", "ordered"),
-    "integer": (*_OF_NUMBERS, "zero"),
-    "number": (*_OF_NUMBERS, "zero", "decimals"),
-    "date": (*_OF_NUMBERS, "format"),
-}
-"""The entries that a column of each kind may have, besides name, kind, missing and outside."""
+_OF_NUMBERS = ("integer", "number", "date")
+_OF_SIZES = ("integer", "number")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Column:
-    """The public facts about a column of a table. See `MEANING` for each entry.
+    """The public facts about a column of a table. Each field says what it declares.
 
     Raises:
         CardError: an entry that makes no sense; names the column, the entry and the remedy.
     """
 
-    name: str
-    kind: Kind
-    values: tuple[str, ...] = ()
-    bounds: tuple[Bound, ...] = ()
-    edges: tuple[Bound, ...] = ()
-    bins: int = BINS
-    log: bool = False
-    decimals: int | None = None
-    format: str = ""
-    zero: bool = False
-    special: tuple[Bound, ...] = ()
-    missing: bool = False
-    ordered: bool = False
-    at_least: str = ""
-    outside: Outside = "refuse"
+    name: str = field(metadata=meaning("the column's name, as in the first line of the file"))
+    kind: Kind = field(metadata=meaning('"category", "integer", "number" or "date"'))
+    values: tuple[str, ...] = fact((), "all values, known without looking at the records", of=["category"])
+    bounds: tuple[Bound, ...] = fact(
+        (), "the smallest and largest value, known without looking at the records", of=_OF_NUMBERS
+    )
+    edges: tuple[Bound, ...] = fact(
+        (), "edges of the bins, in place of bounds and bins; the last bin includes its upper edge", of=_OF_NUMBERS
+    )
+    bins: int = fact(BINS, "number of bins between the bounds", high=MOST_CODES, of=_OF_NUMBERS)
+    log: bool = fact(False, "true: bins grow by a constant factor, and not by a constant step", of=_OF_NUMBERS)
+    decimals: int | None = fact(None, "digits after the point in samples", low=0, high=_MOST_DECIMALS, of=["number"])
+    format: str = fact("", 'how dates are written in the file, such as "%d.%m.%Y"; "": as 2031-12-24', of=["date"])
+    zero: bool = fact(False, "true: zero has a code of its own", of=_OF_SIZES)
+    special: tuple[Bound, ...] = fact((), "values with a code of their own, such as [-1, 999]", of=_OF_NUMBERS)
+    missing: bool = fact(False, "true: the value may be missing, which has a code of its own")
+    ordered: bool = fact(False, "true: the values are listed in order, the smallest first", of=["category"])
+    at_least: str = fact(
+        "", "a column whose value is never above this one's in samples, such as a start below an end", of=_OF_NUMBERS
+    )
+    outside: Outside = fact(
+        "refuse",
+        'what another value becomes: "refuse" it as a mistake, "clip" it to the bounds, or "other", a code of its own',
+    )
 
     def __post_init__(self) -> None:
         check_name(self.name)
-        for key in ("values", "bounds", "edges", "special"):
-            if isinstance(value := getattr(self, key), list):
-                object.__setattr__(self, key, tuple(value))
-            if not isinstance(getattr(self, key), tuple):
-                raise self._wrong(key, "it must be a list in brackets")
-        if self.kind not in get_args(Kind):
-            raise self._wrong(
-                "kind",
-                f'it must be "category", "integer", "number" or "date".{did_you_mean(str(self.kind), get_args(Kind))} On a '
-                'card it may be "key" or "derived" too, which in Python is a GeneratedColumn of gossamer.data.tables.generated',
-            )
-        self._check_entries()
+        if self.kind in ("key", "derived"):
+            raise self._wrong("kind", f'"{self.kind}" in Python is a GeneratedColumn of gossamer.data.tables.generated')
+        check_facts(self, lambda key, problem: self._wrong(key, f"it {problem}"))
+        if self.outside == "clip" and self.kind == "category":
+            raise self._wrong("outside", 'a category has no bounds to clip to: say "refuse" or "other"')
+        if self.format and not _reads_dates(self.format):
+            raise self._wrong("format", 'it must be text with day, month and year, such as "%d.%m.%Y"')
         if self.kind == "category":
             self._check_values()
         else:
@@ -163,14 +144,14 @@ class Column:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, ready for JSON: name, kind, outside, bins where there are bounds, and what is not the default."""
-        stated = {entry.name: getattr(self, entry.name) for entry in fields(self)}
-        defaults = {entry.name: entry.default for entry in fields(self)}
+        always = {"outside", *(["bins"] if self.bounds else [])}
+        keys = {entry.name for entry in changed(self)} | always
+        stated = {key: getattr(self, key) for key in meanings(Column) if key in keys}
         return {
             key: [str(part) if isinstance(part, datetime.date) else part for part in value]
             if isinstance(value, tuple)
             else value
             for key, value in stated.items()
-            if value != defaults[key] or key == "outside" or (key == "bins" and self.bounds)
         }
 
     @classmethod
@@ -178,41 +159,12 @@ class Column:
         """A column from plain values, as `to_dict` gives them. Raises CardError."""
         if not isinstance(facts, dict):
             raise CardError("each [[column]] must have lines such as name = ... and kind = ...")
-        for key in ("name", "kind"):
-            if key not in facts:
-                raise CardError(f"a [[column]] lacks {key} ({MEANING[key]}); add a line {key} = ...")
-        for key in facts:
-            if key not in MEANING:
-                raise CardError(
-                    f"column {facts['name']!r} has no entry {key!r}.{did_you_mean(key, MEANING)} Known: {', '.join(MEANING)}. "
-                    "Facts about the whole table come before the first [[column]]."
-                )
+        hint = " Facts about the whole table come before the first [[column]]."
+        check_keys(cls, facts, entry_of(facts), hint=hint)
         return cls(**facts)
 
     def _wrong(self, key: str, problem: str) -> CardError:
         return CardError(f"column {self.name!r}, {key}: {problem}")
-
-    def _check_entries(self) -> None:
-        """Refuse entries of the wrong type, and those of another kind of column."""
-        for key in ("log", "zero", "missing", "ordered"):
-            if not isinstance(getattr(self, key), bool):
-                raise self._wrong(key, "it must be true or false")
-        if self.outside not in get_args(Outside):
-            raise self._wrong("outside", 'it must be "refuse", "clip" or "other"')
-        if self.outside == "clip" and self.kind == "category":
-            raise self._wrong("outside", 'a category has no bounds to clip to: say "refuse" or "other"')
-        allowed = ("name", "kind", "missing", "outside", *_ENTRIES[self.kind])
-        for entry in fields(self):
-            if entry.name not in allowed and getattr(self, entry.name) != entry.default:
-                raise self._wrong(entry.name, f"a column of kind {self.kind} has no such entry: leave it out")
-        if not is_count(self.bins) or self.bins > MOST_CODES:
-            raise self._wrong("bins", f"it must be a whole number from 1 to {MOST_CODES:,}")
-        if not isinstance(self.at_least, str):
-            raise self._wrong("at_least", "it must be the name of another column")
-        if self.decimals is not None and (not is_whole(self.decimals) or not 0 <= self.decimals <= _MOST_DECIMALS):
-            raise self._wrong("decimals", f"it must be a whole number from 0 to {_MOST_DECIMALS}")
-        if self.format and not _reads_dates(self.format):
-            raise self._wrong("format", 'it must be text with day, month and year, such as "%d.%m.%Y"')
 
     def _check_values(self) -> None:
         """Refuse anything but a list of different texts. Whole numbers become text."""
@@ -221,7 +173,7 @@ class Column:
             raise self._wrong(
                 "values", 'give the list of its values, known without looking at the records, such as ["yes", "no"]'
             )
-        if not all(isinstance(text, str) and text.isprintable() and text and text == text.strip() for text in texts):
+        if not all(map(is_text, texts)):
             raise self._wrong(
                 "values",
                 "each must be a line of text in quotes, without space around it. For the empty one, say missing = true",
@@ -308,6 +260,9 @@ class Column:
         return np.asarray(counts)
 
 
+document(Column)
+
+
 def as_number(value: Bound) -> float:
     """A bound as a float; a date in days since 1970-01-01."""
     return float(value.toordinal() - _EPOCH) if isinstance(value, datetime.date) else float(value)
@@ -327,18 +282,18 @@ def _reads_dates(form: object) -> bool:
 
 def check_name(name: object) -> None:
     """Refuse what cannot be the name of a column, with a CardError."""
-    if not isinstance(name, str) or not name.isprintable() or name != name.strip() or not name:
+    if not is_text(name):
         raise CardError("the name of a column must be a line of text in quotes, without space around it")
+
+
+def entry_of(facts: dict[str, Any]) -> str:
+    """What messages call a [[column]]."""
+    return f"column {facts['name']!r}" if "name" in facts else "a [[column]]"
 
 
 def is_numbered(names: Iterable[str]) -> bool:
     """Whether all names are those of columns without one. No row has such values."""
     return all(re.fullmatch(NUMBERED.format(r"\d+"), name) for name in names)
-
-
-def is_whole(value: object) -> bool:
-    """Whether a value is a whole number, and no true or false."""
-    return isinstance(value, int) and not isinstance(value, bool)
 
 
 def same_name(names: Sequence[str]) -> str:

@@ -80,27 +80,18 @@ def draft_table_card(
     for at, (name, values) in enumerate(zip(source.names, seen, strict=True)):
         if at == unit_at or not _is_name(name, source.names):
             continue
+        found = _Seen(values, decimal)
         if name in known:
             columns_text.append(known[name])
-        elif _is_key(values, decimal):
+        elif found.is_key:
             keys += 1
             columns_text.append(_KEY.format(name=toml(name)))
-        elif reason := _reason_to_drop(values, decimal):
+        elif reason := found.reason_to_drop:
             drop[name] = reason
         else:
-            columns_text.append(_drafted(name, values, decimal))
-    facts = {
-        "title": "",
-        "data_set": "",
-        "declared_size": rounded(count if unit_at is None else len(owners)),
-        "unit": "record" if units is None else "person",
-        "missing_unit": "refuse",
-        "label": "",
-        **({} if header is None else {"header": header}),
-        "decimal": decimal,
-        "drop": drop,
-        "max_rows": 1,
-    }
+            columns_text.append(found.drafted(name))
+    size, unit = rounded(count if unit_at is None else len(owners)), "record" if units is None else "person"
+    facts = {"declared_size": size, "unit": unit, "header": header, "decimal": decimal, "drop": drop}
     hints = _hints(count, source.names, known, keys, drop, asked=dictionary is not None)
     return "\n".join([_HEADER + common_toml(facts), *columns_text]), [*sorted(source.notes), *hints]
 
@@ -129,69 +120,65 @@ def _is_name(name: str, names: list[str]) -> bool:
     return bool(name) and name.isprintable() and names.count(name) == 1
 
 
-def _missing(values: Counter[str]) -> int:
-    return sum(count for text, count in values.items() if text.casefold() in MISSING_WORDS)
+class _Seen:
+    """What a draft has seen of a column.
+
+    Args:
+        counts: how often each text occurs.
+        decimal: the decimal point.
+    """
+
+    def __init__(self, counts: Counter[str], decimal: str) -> None:
+        self.texts = [text for text in counts if text.casefold() not in MISSING_WORDS]
+        self.some_missing = len(self.texts) < len(counts)
+        self.rows = counts.total()
+        self.each_differs = all(counts[text] == 1 for text in self.texts)
+        numbers = [number for text in self.texts if (number := _number(text, decimal)) is not None]
+        self.numbers = numbers if len(numbers) == len(self.texts) else None
+        """None: another text is among them."""
+        self.form = _date_format(self.texts)
+
+    @property
+    def is_unique(self) -> bool:
+        """Whether each row has another value, as an identifier has: whole numbers or texts, and no dates."""
+        fraction = self.numbers is not None and not all(number.is_integer() for number in self.numbers)
+        return self.each_differs and len(self.texts) >= FEWEST and not fraction and self.form is None
+
+    @property
+    def is_key(self) -> bool:
+        """Whether it looks like an identifier: each row has another value, of one word."""
+        return self.is_unique and all(len(text) <= _LONGEST_KEY and len(text.split()) == 1 for text in self.texts)
+
+    @property
+    def reason_to_drop(self) -> str:
+        """Why it is left out; empty: it is not."""
+        if not self.texts or len(self.texts) + self.some_missing <= 1:
+            return "constant"
+        if self.is_unique:
+            return "free text: each row has another"
+        is_text = self.numbers is None and self.form is None
+        return "free text" if is_text and len(self.texts) > min(MOST_VALUES, max(FEWEST, self.rows // 2)) else ""
+
+    def drafted(self, name: str) -> str:
+        """Its [[column]] entry, with what is measured as a comment."""
+        lines = ["[[column]]", f"name = {toml(name)}"]
+        if self.numbers is not None:
+            kind = "integer" if all(number.is_integer() for number in self.numbers) else "number"
+            ends = [int(end) if kind == "integer" else end for end in (min(self.numbers), max(self.numbers))]
+            lines += [f'kind = "{kind}"', f"# measured: bounds = {toml(ends)}"]
+        elif self.form is not None:
+            days = sorted(_date(text, self.form) for text in self.texts)
+            lines += ['kind = "date"', *([f"format = {toml(self.form)}"] if self.form else [])]
+            lines += [f"# measured: bounds = {toml([days[0], days[-1]])}"]
+        else:
+            lines += ['kind = "category"', f"# measured: values = {toml(sorted(self.texts))}"]
+        return "\n".join([*lines, *(["missing = true"] if self.some_missing else []), ""])
 
 
-def _present(values: Counter[str]) -> list[str]:
-    return [text for text in values if text.casefold() not in MISSING_WORDS]
-
-
-def _has_comma(values: Counter[str]) -> bool:
+def _has_comma(counts: Counter[str]) -> bool:
     """Whether a column has numbers with a decimal comma, and no other text."""
-    texts = _present(values)
-    return any("," in text for text in texts) and all(_number(text, ",") is not None for text in texts)
-
-
-def _all_differ(values: Counter[str], decimal: str) -> bool:
-    """Whether each row has another value, as an identifier has: whole numbers or texts, and no dates."""
-    texts = _present(values)
-    if len(texts) < FEWEST or len(texts) < values.total() - _missing(values):
-        return False
-    numbers = [number for text in texts if (number := _number(text, decimal)) is not None]
-    fraction = len(numbers) == len(texts) and not all(number.is_integer() for number in numbers)
-    return not fraction and _date_format(texts) is None
-
-
-def _is_key(values: Counter[str], decimal: str) -> bool:
-    """Whether a column looks like an identifier: each row has another value, of one word."""
-    words = all(len(text) <= _LONGEST_KEY and len(text.split()) == 1 for text in _present(values))
-    return words and _all_differ(values, decimal)
-
-
-def _reason_to_drop(values: Counter[str], decimal: str) -> str:
-    """Why a column is left out; empty: it is not."""
-    texts = _present(values)
-    if len(values) <= 1:
-        return "constant"
-    if _all_differ(values, decimal):
-        return "free text: each row has another"
-    if (
-        any(_number(text, decimal) is None for text in texts)
-        and _date_format(texts) is None
-        and len(texts) > min(MOST_VALUES, max(FEWEST, values.total() // 2))
-    ):
-        return "free text"
-    return ""
-
-
-def _drafted(name: str, values: Counter[str], decimal: str) -> str:
-    """A [[column]] entry, with what is measured as a comment."""
-    texts = _present(values)
-    numbers = [number for text in texts if (number := _number(text, decimal)) is not None]
-    form = _date_format(texts)
-    lines = ["[[column]]", f"name = {toml(name)}"]
-    if len(numbers) == len(texts):
-        kind = "integer" if all(number.is_integer() for number in numbers) else "number"
-        ends = [int(end) if kind == "integer" else end for end in (min(numbers), max(numbers))]
-        lines += [f'kind = "{kind}"', f"# measured: bounds = {toml(ends)}"]
-    elif form is not None:
-        days = sorted(_date(text, form) for text in texts)
-        lines += ['kind = "date"', *([f"format = {toml(form)}"] if form else [])]
-        lines += [f"# measured: bounds = {toml([days[0], days[-1]])}"]
-    else:
-        lines += ['kind = "category"', f"# measured: values = {toml(sorted(texts))}"]
-    return "\n".join([*lines, *(["missing = true"] if _missing(values) else []), ""])
+    seen = _Seen(counts, ",")
+    return seen.numbers is not None and any("," in text for text in seen.texts)
 
 
 def _number(text: str, decimal: str) -> float | None:

@@ -6,86 +6,56 @@ Nothing of the records is read for it. Its values follow from the card, the numb
 import datetime
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias, get_args
 
-from gossamer.data.card import is_count
-from gossamer.data.tables.column import Column, as_number, check_name, is_whole
+from gossamer.data.card import changed, check_facts, check_keys, document, fact, is_text, is_whole, meaning
+from gossamer.data.tables.column import Column, as_number, check_name, entry_of
 from gossamer.errors import CardError, did_you_mean
 
 GeneratedKind = Literal["key", "derived"]
 KINDS = get_args(GeneratedKind)
-MEANING = {
-    "name": "the column's name in samples",
-    "kind": '"key": running numbers; "derived": it follows from another column',
-    "prefix": "text before the number of a key",
-    "digits": "least number of digits of a key; zeros fill it up",
-    "start": "the first key",
-    "follows": "the column that a derived column follows from",
-    "mapping": "the derived value for each value of that column, or for a number or date from each lower end on",
-}
-_ENTRIES: dict[str, tuple[str, ...]] = {"key": ("prefix", "digits", "start"), "derived": ("follows", "mapping")}
 _MOST_DIGITS = 18
 _LARGEST = 2**53
 
 
 @dataclass(frozen=True, kw_only=True)
 class GeneratedColumn:
-    """The public facts about a column that is generated in samples and never learnt. See `MEANING` for each entry.
+    """The public facts about a column that is generated in samples and never learnt. Each field says what it declares.
 
-    Args:
-        name: of the column in samples.
-        kind: "key" or "derived".
-        prefix: of keys.
-        digits: of keys, at least.
-        start: the first key.
-        follows: the column that a derived one follows from.
-        mapping: pairs of a value of that column and the derived value; a dict is taken too. Of a number or a date, the first
-            of a pair is the lower end from which the derived value holds.
-        place: position among all columns of samples. None: after the columns that are learnt.
+    `mapping` has pairs of a value of the other column and the derived value; a dict is taken too. Of a number or a date, the
+    first of a pair is the lower end from which the derived value holds.
 
     Raises:
         CardError: an entry that makes no sense; names the column, the entry and the remedy.
     """
 
-    name: str
-    kind: GeneratedKind
-    prefix: str = ""
-    digits: int = 1
-    start: int = 1
-    follows: str = ""
-    mapping: tuple[tuple[str, str], ...] = ()
+    name: str = field(metadata=meaning("the column's name in samples"))
+    kind: GeneratedKind = field(metadata=meaning('"key": running numbers; "derived": it follows from another column'))
+    prefix: str = fact("", "text before the number of a key", of=["key"])
+    digits: int = fact(1, "least number of digits of a key; zeros fill it up", high=_MOST_DIGITS, of=["key"])
+    start: int = fact(1, "the first key", low=0, high=_LARGEST, of=["key"])
+    follows: str = fact("", "the column that a derived column follows from", of=["derived"])
+    mapping: tuple[tuple[str, str], ...] = fact(
+        (), "the derived value for each value of that column, or from each lower end of a number on", of=["derived"]
+    )
     place: int | None = None
+    """Position among all columns of samples. None: after the columns that are learnt."""
 
     def __post_init__(self) -> None:
         check_name(self.name)
-        if self.kind not in KINDS:
-            raise self._wrong("kind", f'it must be "key" or "derived".{did_you_mean(str(self.kind), KINDS)}')
-        for entry in fields(self):
-            allowed = ("name", "kind", "place", *_ENTRIES[self.kind])
-            if entry.name not in allowed and getattr(self, entry.name) != entry.default:
-                raise self._wrong(entry.name, f"a column of kind {self.kind} has no such entry: leave it out")
-        if self.place is not None and (not is_whole(self.place) or self.place < 0):
-            raise self._wrong("place", "it must be a whole number from 0, or None")
-        if self.kind == "key":
-            self._check_key()
-        else:
-            self._check_mapping()
-
-    def _check_key(self) -> None:
-        if not isinstance(self.prefix, str) or not self.prefix.isprintable():
-            raise self._wrong("prefix", "it must be a line of text in quotes")
-        if not is_count(self.digits) or self.digits > _MOST_DIGITS:
-            raise self._wrong("digits", f"it must be a whole number from 1 to {_MOST_DIGITS}")
-        if not is_whole(self.start) or not 0 <= self.start <= _LARGEST:
-            raise self._wrong("start", "it must be a whole number from 0 to 2^53")
-
-    def _check_mapping(self) -> None:
         if isinstance(self.mapping, dict):
             object.__setattr__(self, "mapping", tuple(self.mapping.items()))
-        if not isinstance(self.follows, str) or not self.follows:
+        check_facts(self, lambda key, problem: self._wrong(key, f"it {problem}"))
+        if self.place is not None and (not is_whole(self.place) or self.place < 0):
+            raise self._wrong("place", "it must be a whole number from 0, or None")
+        if self.kind == "derived":
+            self._check_mapping()
+
+    def _check_mapping(self) -> None:
+        if not self.follows:
             raise self._wrong("follows", 'name the column that it follows from, as in follows = "city"')
-        if not self.mapping or not isinstance(self.mapping, tuple) or not all(map(_is_pair, self.mapping)):
+        if not self.mapping or not all(map(_is_pair, self.mapping)):
             raise self._wrong("mapping", 'give a value for each value of the other column, as in { Lyon = "France" }')
         if len(dict(self.mapping)) < len(self.mapping):
             raise self._wrong("mapping", "each value of the other column has one derived value: keep one")
@@ -123,28 +93,20 @@ class GeneratedColumn:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, ready for JSON, without the place: name, kind and what is not the default."""
-        stated = {entry.name: getattr(self, entry.name) for entry in fields(self) if entry.name != "place"}
-        defaults = {entry.name: entry.default for entry in fields(self)}
-        return {
-            key: dict(value) if key == "mapping" else value for key, value in stated.items() if value != defaults[key]
-        }
+        stated = {entry.name: getattr(self, entry.name) for entry in changed(self) if entry.name != "place"}
+        return stated | ({"mapping": dict(self.mapping)} if self.mapping else {})
 
     @classmethod
     def from_dict(cls, facts: dict[str, Any], place: int | None = None) -> "GeneratedColumn":
         """A column from plain values, as `to_dict` gives them. Raises CardError."""
-        for key in facts:
-            if key not in MEANING:
-                raise CardError(
-                    f"column {facts.get('name')!r} has no entry {key!r}.{did_you_mean(key, MEANING)} Known of a column of kind "
-                    f"{facts['kind']}: {', '.join(('name', 'kind', *_ENTRIES[facts['kind']]))}."
-                )
-        if "name" not in facts:
-            raise CardError(f"a [[column]] lacks name ({MEANING['name']}); add a line name = ...")
+        check_keys(cls, facts, entry_of(facts))
         return cls(**facts, place=place)
 
     def _wrong(self, key: str, problem: str) -> CardError:
         return CardError(f"column {self.name!r}, {key}: {problem}")
 
+
+document(GeneratedColumn)
 
 AnyColumn: TypeAlias = Column | GeneratedColumn
 
@@ -166,6 +128,4 @@ def start_of(key: str, source: Column) -> float:
 
 
 def _is_pair(pair: object) -> bool:
-    if not isinstance(pair, tuple | list) or len(pair) != 2:
-        return False
-    return all(isinstance(text, str) and text.isprintable() and text and text == text.strip() for text in pair)
+    return isinstance(pair, tuple | list) and len(pair) == 2 and all(map(is_text, pair))

@@ -2,17 +2,20 @@
 
 Exit status: 0 done, 1 the run failed, 2 the request was wrong. An error is one paragraph or list on stderr; `--debug` adds the
 traceback. `--json` prints one JSON object on stdout and nothing else there. A command's module is loaded when it is asked for.
+`--events`, for jobs of the page, prints all that is said as JSON, one event a line.
 """
 
 import importlib
 import os
 import sys
 import traceback
+from contextlib import nullcontext
 
 import click
 
 from gossamer import plugins
 from gossamer.errors import GossamerError, Interrupted, NotBegun, RequestError, command_line, is_full, is_out_of_memory
+from gossamer.events import ERROR, Event, EventLines, printed_as_events
 from gossamer.methods.registry import allow
 from gossamer.run.cli.options import NearestName
 from gossamer.run.training import torchrun
@@ -126,15 +129,14 @@ def main(arguments: list[str] | None = None, *, command: click.Command = cli, na
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # before PyTorch is loaded: threads that spin starve each other
     argv = list(sys.argv[1:] if arguments is None else arguments)
     debug = "--debug" in argv
-    with command_line():
+    with command_line(), printed_as_events() if "--events" in argv else nullcontext():
         try:
-            code = command.main([word for word in argv if word != "--debug"], prog_name=name, standalone_mode=False)
+            words = [word for word in argv if word not in ("--debug", "--events")]
+            code = command.main(words, prog_name=name, standalone_mode=False)
         except Exception as error:  # every error becomes one paragraph; --debug shows the traceback
             code = _explain(error, debug=debug)
         except KeyboardInterrupt:
-            click.echo(
-                "gossamer: stopped at once. To continue from the last checkpoint: `gossamer resume RUN`.", err=True
-            )
+            _say("stopped at once. To continue from the last checkpoint: `gossamer resume RUN`.")
             code = 1
     sys.exit(code or 0)
 
@@ -154,8 +156,16 @@ def _explain(error: Exception, *, debug: bool) -> int:
         click.echo(error.format_message(), err=True)
         return 2
     text, status = paragraph(error)
-    click.echo(f"gossamer: {text}", err=True)
+    _say(text)
     return status
+
+
+def _say(text: str) -> None:
+    """Print why the program ends. In a job of the page it is an event."""
+    if isinstance(sys.stderr, EventLines):
+        sys.stderr.put(Event(ERROR, 0, {"text": text}))
+    else:
+        click.echo(f"gossamer: {text}", err=True)
 
 
 def paragraph(error: Exception) -> tuple[str, int]:

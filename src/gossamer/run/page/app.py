@@ -15,20 +15,25 @@ from starlette.routing import Route
 
 from gossamer.errors import GossamerError, RequestError
 from gossamer.lazy import Lazy
-from gossamer.run.page.jobs import Job
+from gossamer.run.page.jobs import FIT, PageJob
 from gossamer.run.page.opened import DataSet, Opened
-from gossamer.run.page.steps import data, facts, judge, method, protection, release, runs, train
 from gossamer.run.page.steps.step import Step
 
 if TYPE_CHECKING:
+    from gossamer.run.page.steps import protection
     from gossamer.run.report import promise
 else:
-    promise = Lazy("gossamer.run.report.promise")
+    protection, promise = Lazy("gossamer.run.page.steps.protection"), Lazy("gossamer.run.report.promise")
 
 STEPS = {
     step.name: step
-    for step in (data.STEP, facts.STEP, protection.STEP, method.STEP, train.STEP, judge.STEP, release.STEP, runs.STEP)
-}
+    for step in (
+        Step("data", "Data", ("divide", "look")), Step("facts", "Facts", ("declare",)),
+        Step("protection", "Protection", ("limit",)), Step("method", "Method"), Step("train", "Train", ("start", "resume")),
+        Step("judge", "Judge", ("measure", "attack")), Step("release", "Release", ("make", "sign")),
+        Step("runs", "Runs", ("discard",)),
+    )
+}  # fmt: skip
 _REPORT = "report.html"
 _SHOWN = {"samples.png": "image/png", _REPORT: "text/html; charset=utf-8"}
 """The files of a run or a release that the page shows."""
@@ -96,11 +101,8 @@ def _step(opened: Opened, request: Request, query: QueryParams) -> Response:
 
 def _act(opened: Opened, request: Request, form: QueryParams) -> Response:
     data_set, step = _asked(opened, request)
-    action = step.actions.get(request.path_params["action"])
-    if action is None:
-        raise RequestError("This step has no such action.")
     try:
-        where = action(opened, data_set, form)
+        where = step.act(request.path_params["action"], opened, data_set, form)
     except GossamerError as error:
         return _shown(data_set, step, form, error=str(error), given=form)
     return RedirectResponse(f"/d/{data_set.id}/{where}", status_code=303)
@@ -165,11 +167,11 @@ def _shown(data_set: DataSet, step: Step, query: QueryParams, *, error: str, giv
     )  # fmt: skip
 
 
-def _done(data_set: DataSet, step: Step, query: QueryParams, job: Job | None) -> set[str]:
+def _done(data_set: DataSet, step: Step, query: QueryParams, job: PageJob | None) -> set[str]:
     """The steps that have left a file, or a choice: in a run, or in the address of the step that is shown."""
     finished = [data_set.run(name) for name in data_set.finished()]
-    begun = bool(finished or data_set.unfinished() or (job is not None and job.running and job.name == train.FIT))
-    compared = step is protection.STEP  # its address has what the user compares, and no choice
+    begun = bool(finished or data_set.unfinished() or (job is not None and job.running and job.name == FIT))
+    compared = step.name == "protection"  # its address has what the user compares, and no choice
     left = {
         "data": data_set.draft.is_file(),
         "facts": data_set.card.is_file(),

@@ -6,95 +6,66 @@ It holds the lock of its folder while it runs. A page that starts later finds it
 
 import json
 import os
-import re
 import signal
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from gossamer.errors import RequestError, RunFolderError
+from gossamer.events import ERROR, PROGRESS
 from gossamer.files import hold
 
-PROGRAM = (sys.executable, "-P", "-m", "gossamer")
-"""How a job calls the command line. `-P`: no file of the working folder is imported."""
+PROGRAM = (sys.executable, "-P", "-m", "gossamer", "--events")
+"""How a job calls the command line. `-P`: no file of the working folder is imported. `--events`: all it says is JSON."""
+FIT = "fit"
+"""The job that trains, also where it resumes a run."""
 _LOCK = "lock"
 _PROBE = threading.Lock()
 """Held while this page takes or tries the lock of a folder: a try must not look like a job to another tab."""
-_ERROR = "gossamer: "
-"""How the command line begins an error."""
-_PROGRESS = re.compile(
-    r"^(?P<label>[^:]+): (?P<done>[\d,]+) of (?P<of>[\d,]+)(?: \([\d.]+ per s, (?P<left>[^)]*)\))?(?P<note>.*)$"
-)
 
 
-@dataclass(frozen=True)
-class Progress:
-    """How far a job is, as it last said on its output.
-
-    Args:
-        label: what is going on.
-        done: steps that are done.
-        of: steps in all; 0: not known.
-        left: the time left, in words; empty: not known.
-        note: what else it said, such as the epsilon used.
-    """
-
-    label: str = ""
-    done: int = 0
-    of: int = 0
-    left: str = ""
-    note: str = ""
-
-
-@dataclass(frozen=True)
-class Job:
+@dataclass(frozen=True, kw_only=True)
+class PageJob:
     """A command that was started from the page.
 
     Args:
         name: what it does, such as "fit".
-        about: the run that it works on; empty: none.
         process: its id, which leads a group of processes.
+        about: the run that it works on; empty: none.
         started: seconds since 1970.
         running: whether it still runs.
-        output: what it has printed.
+        events: what it has said, as `Event.line` writes it.
     """
 
     name: str
-    about: str
     process: int
-    started: float
-    running: bool
-    output: str
+    about: str = ""
+    started: float = 0.0
+    running: bool = False
+    events: Sequence[dict[str, Any]] = ()
+
+    def said(self, *kinds: str) -> list[str]:
+        """The words of its events of some kinds, each text once."""
+        return list(dict.fromkeys(event["values"]["text"] for event in self.events if event["kind"] in kinds))
 
     @property
     def error(self) -> str:
         """Why it failed, in a paragraph; empty: it runs, or said no error."""
-        lines = [] if self.running else self.output.splitlines()
-        begins = [at for at, line in enumerate(lines) if line.startswith(_ERROR)]
-        return "\n".join(lines[begins[-1] :]).removeprefix(_ERROR) if begins else ""
+        return "" if self.running else "".join(self.said(ERROR)[-1:])
 
     @property
-    def notes(self) -> list[str]:
-        """What it printed, without progress and errors, each line once."""
-        lines = self.output.split(f"\n{_ERROR}")[0].splitlines()
-        return list(
-            dict.fromkeys(line for line in lines if line and not line.startswith(_ERROR) and not _PROGRESS.match(line))
-        )
-
-    @property
-    def progress(self) -> Progress:
-        """How far it is."""
-        found = [match for line in self.output.splitlines() if (match := _PROGRESS.match(line))]
-        if not found:
-            return Progress()
-        last = found[-1]
-        done, of = (int(last[name].replace(",", "")) for name in ("done", "of"))
-        return Progress(last["label"], done, of, last["left"] or "", last["note"].strip())
+    def progress(self) -> dict[str, Any]:
+        """How far it is: label, steps that are done, of how many (0: not known), the time left and a note in words."""
+        for event in reversed(self.events):
+            if event["kind"] == PROGRESS:
+                return {"label": event["phase"], "done": event["step"], **event["values"]}
+        return {"label": "", "of": 0}
 
     @property
     def seconds(self) -> int:
@@ -113,18 +84,19 @@ class Jobs:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
-    def start(self, name: str, words: Sequence[str], *, about: str = "") -> None:
+    def start(self, *words: str, name: str = "", about: str = "") -> None:
         """Start `gossamer` with these words.
 
         Args:
-            name: of the job.
             words: the command and its options.
+            name: of the job. Empty: that of the command.
             about: the run that it works on.
 
         Raises:
             RequestError: if another job of the data set runs.
             RunFolderError: if the folder cannot be written.
         """
+        name = name or words[0]
         try:
             self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             with _PROBE:
@@ -145,22 +117,22 @@ class Jobs:
             lock.write(json.dumps(started).encode())
         threading.Thread(target=process.wait, daemon=True).start()  # so that no zombie stays
 
-    def last(self) -> Job | None:
+    def last(self) -> PageJob | None:
         """Return the newest job; None: there was none."""
-        found = self._started()
-        return None if found is None else self._job(found, running=self._held())
+        try:
+            started = json.loads((self._folder / _LOCK).read_text(encoding="utf-8"))
+            return PageJob(**started, running=self._held(), events=self._events(started["name"]))
+        except (OSError, ValueError, TypeError, KeyError):
+            return None
 
-    def running(self) -> Job | None:
+    def running(self) -> PageJob | None:
         """Return the job that runs now."""
         job = self.last()
         return job if job is not None and job.running else None
 
-    def output(self, name: str) -> Job | None:
-        """Return what the last job of this name printed, whatever came after it."""
-        if not self._log(name).is_file():
-            return None
-        job = self.running()
-        return self._job({"name": name}, running=job is not None and job.name == name)
+    def last_of(self, name: str) -> PageJob:
+        """Return what the last job of this name said, whatever came after it. Without one it is nothing."""
+        return PageJob(name=name, process=0, events=self._events(name))
 
     def stop(self) -> None:
         """Send the running job what Ctrl-C sends. A run stops where nothing is lost."""
@@ -177,22 +149,17 @@ class Jobs:
             return True
         return False
 
-    def _started(self) -> dict[str, Any] | None:
-        try:
-            started = json.loads((self._folder / _LOCK).read_text(encoding="utf-8"))
-        except (OSError, ValueError):
-            return None
-        return started if isinstance(started, dict) and {"name", "process"} <= started.keys() else None
-
-    def _job(self, started: dict[str, Any], *, running: bool) -> Job:
-        log = self._log(started["name"])
-        output = log.read_text(encoding="utf-8", errors="replace") if log.is_file() else ""
-        return Job(
-            started["name"], started.get("about", ""), started.get("process", 0), started.get("started", 0.0), running, output
-        )  # fmt: skip
+    def _events(self, name: str) -> list[dict[str, Any]]:
+        """What the last job of this name said. Lines of other programs, which are no events, are passed over."""
+        found = []
+        for line in self._log(name).read_bytes().splitlines() if self._log(name).is_file() else []:
+            with suppress(ValueError):
+                event = json.loads(line)
+                found += [event] if isinstance(event, dict) and "kind" in event else []
+        return found
 
     def _log(self, name: str) -> Path:
-        return self._folder / f"{name}.log"
+        return self._folder / f"{name}.jsonl"
 
 
 def _private(path: Path) -> Any:

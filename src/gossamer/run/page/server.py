@@ -83,5 +83,5 @@ def _close(listening: list[socket.socket]) -> None:
 
 def _warm_up() -> None:
     """Load what the steps need while the user reads the first page."""
-    for module in ("budget.budget", "recommend.recommend", "report.html"):
-        importlib.import_module(f"gossamer.run.{module}")
+    for step in app.STEPS:
+        importlib.import_module(f"gossamer.run.page.steps.{step}")

@@ -19,7 +19,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from gossamer import notebook
 from gossamer.errors import RequestError, is_full
-from gossamer.events import NOTE, PROGRESS, Event, Sink, silent
+from gossamer.events import NOTE, PROGRESS, Event, EventLines, Sink, silent
 
 PLAIN_EVERY, NOTEBOOK_EVERY = 10.0, 0.2
 """Seconds between two lines, and between two updates of a bar in a notebook."""
@@ -51,8 +51,7 @@ class JsonLines:
     def __call__(self, event: Event, /) -> None:
         """Write one event."""
         if event.kind not in (NOTE, PROGRESS):
-            fields = {"kind": event.kind, "phase": event.phase, "step": event.step, "values": dict(event.values)}
-            line = json.dumps(fields).encode() + b"\n"
+            line = event.line.encode()
             if self._file.write(line) != len(line):
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
@@ -122,11 +121,15 @@ class _Screen(Console):
 class Terminal:
     """A sink for the terminal or a notebook: notes, and a bar with the time left and epsilon used; plain lines when piped.
 
+    In a job of the page, stderr takes events, and gets these.
+
     A notebook is saved with what it shows. So a bar drops its clock when it ends, because the clock depends on the records.
     """
 
     def __init__(self, stream: TextIO | None = None) -> None:
-        self._console = _Screen(file=stream or sys.stderr, soft_wrap=True, highlight=False)
+        out = stream or sys.stderr
+        self._events = out if isinstance(out, EventLines) else None
+        self._console = _Screen(file=out, soft_wrap=True, highlight=False)
         self._display = notebook.displayer() if stream is None else None
         self._view: _View | None = None
         self._label, self._done, self._closed = "", 0, False
@@ -150,7 +153,7 @@ class Terminal:
 
     def _show(self, event: Event) -> None:
         if event.kind == NOTE:
-            self._note(str(event.values["text"]))
+            self._note(event)
         if event.kind == PROGRESS:
             label, done, of = event.phase, event.step, int(event.values["of"])
             if self._view is None or label != self._label or done < self._done:
@@ -170,8 +173,11 @@ class Terminal:
             self._view.stop()
             self._view = None
 
-    def _note(self, text: str) -> None:
-        if self._display is None:
+    def _note(self, event: Event) -> None:
+        text = str(event.values["text"])
+        if self._events is not None:
+            self._events.put(event)
+        elif self._display is None:
             self._console.print(text, markup=False)
         else:
             notebook.say(text)
@@ -179,6 +185,8 @@ class Terminal:
     def _begin(self, label: str, done: int, of: int) -> "_View":
         if self._display is not None:
             return _NotebookBar(self._display, label, done, of)
+        if self._events is not None:
+            return _Events(self._events, label, done, of)
         return (_Bar if self._console.is_terminal else _Lines)(self._console, label, done, of)
 
 
@@ -215,8 +223,8 @@ class _Bar:
 class _Lines:
     """A line now and then, for a file or a pipe."""
 
-    def __init__(self, console: Console, label: str, done: int, of: int) -> None:
-        self._console, self._label, self._of = console, label, of
+    def __init__(self, out: Any, label: str, done: int, of: int) -> None:
+        self._out, self._label, self._of = out, label, of
         self._pace = _Pace(done, of)
         self._last = time.monotonic()
 
@@ -225,12 +233,23 @@ class _Lines:
         if now - self._last < PLAIN_EVERY and done < self._of:
             return
         self._last = now
+        self._say(done, note)
+
+    def _say(self, done: int, note: str) -> None:
         rate = self._pace.rate(done)
         speed = f" ({rate:.2f} per s, {self._pace.left(done)})" if rate else ""
-        self._console.print(f"{self._label}: {done:,} of {self._of:,}{speed} {note}".rstrip(), markup=False)
+        self._out.print(f"{self._label}: {done:,} of {self._of:,}{speed} {note}".rstrip(), markup=False)
 
     def stop(self) -> None:
         """Nothing is left open."""
+
+
+class _Events(_Lines):
+    """An event now and then, with the time left, for a job of the page."""
+
+    def _say(self, done: int, note: str) -> None:
+        values: dict[str, int | str] = {"of": self._of, "note": note, "left": self._pace.left(done)}
+        self._out.put(Event(PROGRESS, done, values, self._label))
 
 
 class _NotebookBar:

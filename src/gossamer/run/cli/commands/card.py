@@ -7,6 +7,7 @@ import click
 
 from gossamer.data.card import STORED, check_range
 from gossamer.data.card_draft import draft_text
+from gossamer.events import note
 from gossamer.files import write_private
 from gossamer.lazy import Lazy
 from gossamer.run.cli.options import PATH, force, options_of, refuse_taken
@@ -41,8 +42,8 @@ def card(data: str, out: Path | None, pixel_range: tuple[float, float] | None, f
         refuse_taken(out, force=force)
     with progress.Terminal() as terminal:
         text, hints = draft_text(data, pixel_range=pixel_range, sink=terminal, **options)
-    for hint in hints:
-        click.echo(f"Note: {hint}", err=True)
+        for hint in hints:
+            terminal(note(f"Note: {hint}"))
     if out is None:
         click.echo(text, nl=False)
         return

@@ -2,26 +2,19 @@
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from starlette.datastructures import QueryParams
 
+from gossamer.data import split as splitting
+from gossamer.data.card import Kind
+from gossamer.data.tables import read as tables
+from gossamer.data.tables import recognise
 from gossamer.errors import GossamerError
-from gossamer.lazy import Lazy
+from gossamer.events import NOTE, TEXT
 from gossamer.run.page.card_form import draft_of
 from gossamer.run.page.opened import EMBEDDED, READING, DataSet, Opened
-from gossamer.run.page.steps.step import Step
-
-if TYPE_CHECKING:
-    from gossamer.data import split as splitting
-    from gossamer.data.card import Kind
-    from gossamer.data.tables import read as tables
-    from gossamer.data.tables import recognise
-    from gossamer.run.storage import data_sources
-else:
-    data_sources = Lazy("gossamer.run.storage.data_sources")
-    splitting = Lazy("gossamer.data.split")
-    recognise, tables = Lazy("gossamer.data.tables.recognise"), Lazy("gossamer.data.tables.read")
+from gossamer.run.storage import data_sources
 
 
 def show(data_set: DataSet, _query: QueryParams) -> Mapping[str, Any]:
@@ -34,15 +27,14 @@ def show(data_set: DataSet, _query: QueryParams) -> Mapping[str, Any]:
             columns = tables.open_source(data_set.used, split="train", where=data_set.name, header=header).names
         except GossamerError as error:
             problem = str(error)
-    looked, divided = data_set.jobs.output("card"), data_set.jobs.output("split")
-    notes, counts = looked.notes if looked else [], divided.notes if divided and data_set.parts else []
+    counts = data_set.jobs.last_of("split").said(TEXT) if data_set.parts else []
     return {
         "is_table": is_table,
         "is_embedded": data_set.data in EMBEDDED,
         "columns": columns,
         "problem": problem,
         "found": draft_of(data_set.draft) if data_set.draft.is_file() else None,
-        "notes": [note.removeprefix("Note: ") for note in notes if note.startswith("Note: ")],
+        "notes": [note.removeprefix("Note: ") for note in data_set.jobs.last_of("card").said(NOTE)],
         "divided": [count for count in counts if count.startswith(("train: ", "test: "))],
     }
 
@@ -52,17 +44,15 @@ def divide(opened: Opened, data_set: DataSet, form: QueryParams) -> str:
     data_set = _reading(opened, data_set, form)
     in_folder = recognise.is_table(data_set.data) or Path(data_set.data).is_dir()
     out = data_set.new_parts[0 if in_folder else 1]
-    data_set.jobs.start("split", ["split", data_set.data, "-o", str(out), *reading_flags(data_set, data_set.units)])
+    data_set.jobs.start("split", data_set.data, "-o", str(out), *reading_flags(data_set, data_set.units))
     return "data"
 
 
 def look(opened: Opened, data_set: DataSet, form: QueryParams) -> str:
     """Draft the card of the records."""
     data_set = _reading(opened, data_set, form)
-    words = ["card", data_set.used, "-o", str(data_set.draft), "--force", *reading_flags(data_set, units_of(data_set))]
-    if data_set.dictionary:
-        words += ["--dictionary", data_set.dictionary]
-    data_set.jobs.start("card", words)
+    words = [*reading_flags(data_set, units_of(data_set)), *flag("--dictionary", data_set.dictionary)]
+    data_set.jobs.start("card", data_set.used, "-o", str(data_set.draft), "--force", *words)
     return "data"
 
 
@@ -79,8 +69,12 @@ def units_of(data_set: DataSet) -> str:
 def reading_flags(data_set: DataSet, units: str) -> list[str]:
     """How the records are read, as options of a command."""
     header = {"yes": ["--header"], "no": ["--no-header"]}.get(data_set.header, [])
-    labels = ["--labels-key", data_set.labels] if data_set.labels else []
-    return [*(["--units", units] if units else []), *labels, *header]
+    return [*flag("--units", units), *flag("--labels-key", data_set.labels), *header]
+
+
+def flag(name: str, value: str) -> list[str]:
+    """An option and its value, as words of a command; nothing without a value."""
+    return [name, value] if value else []
 
 
 def _reading(opened: Opened, data_set: DataSet, form: QueryParams) -> DataSet:
@@ -95,6 +89,3 @@ def _reading(opened: Opened, data_set: DataSet, form: QueryParams) -> DataSet:
     if given.get("dictionary"):
         changed["dictionary"] = str(Path(given["dictionary"]).expanduser().absolute())
     return opened.change(data_set, changed)
-
-
-STEP = Step("data", "Data", show, {"divide": divide, "look": look})

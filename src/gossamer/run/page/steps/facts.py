@@ -1,19 +1,13 @@
 """The second step: declare the public facts."""
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from starlette.datastructures import QueryParams
 
-from gossamer.lazy import Lazy
+from gossamer.data.tables import any_card
 from gossamer.run.page import card_form
 from gossamer.run.page.opened import DataSet, Opened
-from gossamer.run.page.steps.step import Step
-
-if TYPE_CHECKING:
-    from gossamer.data.tables import any_card
-else:
-    any_card = Lazy("gossamer.data.tables.any_card")
 
 
 def show(data_set: DataSet, _query: QueryParams) -> Mapping[str, Any]:
@@ -22,15 +16,14 @@ def show(data_set: DataSet, _query: QueryParams) -> Mapping[str, Any]:
         return {"drafted": False}
     draft = card_form.draft_of(data_set.draft)
     card = _declared(data_set)
-    first, more = card_form.fields_of(draft, card)
     return {
         "drafted": True,
-        "first": first,
-        "more": more,
-        "columns": card_form.columns_of(draft, card) if "column" in draft else [],
-        "kinds": card_form.KINDS,
-        "kind_names": card_form.KIND_NAMES,
-        "outside": card_form.OUTSIDE,
+        "is_table": "column" in draft,
+        "unit": draft["unit"],
+        "stated": card_form.stated(draft, card),
+        "measured": card_form.measured(draft),
+        "columns": card_form.columns_of(draft, card),
+        "names": [column["name"] for column in draft.get("column", []) if column["kind"] != "key"],
         "declared": bool(card),
     }
 
@@ -45,6 +38,3 @@ def declare(_opened: Opened, data_set: DataSet, form: QueryParams) -> str:
 def _declared(data_set: DataSet) -> dict[str, Any]:
     """The facts of the card; empty: there is none yet."""
     return any_card.load_card(data_set.card).to_dict() if data_set.card.is_file() else {}
-
-
-STEP = Step("facts", "Facts", show, {"declare": declare})

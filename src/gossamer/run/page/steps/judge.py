@@ -2,23 +2,16 @@
 
 import json
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from starlette.datastructures import QueryParams
 
 from gossamer.errors import RunFolderError
-from gossamer.lazy import Lazy
 from gossamer.run.page.opened import DataSet, Opened
 from gossamer.run.page.steps.data import reading_flags, units_of
-from gossamer.run.page.steps.step import Step
-
-if TYPE_CHECKING:
-    from gossamer.run.report import wording
-    from gossamer.run.storage import run_folder
-    from gossamer.run.storage.run_folder import RunFolder
-else:
-    run_folder = Lazy("gossamer.run.storage.run_folder")
-    wording = Lazy("gossamer.run.report.wording")
+from gossamer.run.report import wording
+from gossamer.run.storage import run_folder
+from gossamer.run.storage.run_folder import RunFolder
 
 QUICK = "1000"
 """Samples of a quick look."""
@@ -51,27 +44,21 @@ def measure(_opened: Opened, data_set: DataSet, form: QueryParams) -> str:
     """Measure the samples of a run."""
     run, records = data_set.child(form.get("run", "")), data_set.used
     quick = ["--protocol", "reduced", "-n", QUICK] if "quick" in form else []
-    words = ["evaluate", str(run), "--train", records, "--test", records, *quick, *_reading(data_set, run.name)]
-    data_set.jobs.start("evaluate", words, about=run.name)
+    is_table = "column" in data_set.run(run.name).config()["card"]  # `evaluate` takes units of tables alone
+    reading = reading_flags(data_set, units_of(data_set) if is_table else "")
+    data_set.jobs.start("evaluate", str(run), "--train", records, "--test", records, *quick, *reading, about=run.name)
     return f"judge?run={run.name}"
 
 
 def attack(_opened: Opened, data_set: DataSet, form: QueryParams) -> str:
     """Attack a run."""
     run, records = data_set.child(form.get("run", "")), data_set.used
-    quick = ["-n", QUICK] if "quick" in form else []
-    words = ["attack", str(run), "--members", records, "--nonmembers", records, *quick]
-    data_set.jobs.start("attack", [*words, *reading_flags(data_set, units_of(data_set))], about=run.name)
+    words = [*(["-n", QUICK] if "quick" in form else []), *reading_flags(data_set, units_of(data_set))]
+    data_set.jobs.start("attack", str(run), "--members", records, "--nonmembers", records, *words, about=run.name)
     return f"judge?run={run.name}"
 
 
-def _reading(data_set: DataSet, name: str) -> list[str]:
-    """How the real records are read. `evaluate` takes units of tables alone."""
-    is_table = "column" in data_set.run(name).config()["card"]
-    return reading_flags(data_set, units_of(data_set) if is_table else "")
-
-
-def _attacks(folder: "RunFolder") -> dict[str, Any] | None:
+def _attacks(folder: RunFolder) -> dict[str, Any] | None:
     """What attacks found; None: none was run."""
     path = folder.file(run_folder.ATTACKS)
     if not path.is_file():
@@ -83,6 +70,3 @@ def _attacks(folder: "RunFolder") -> dict[str, Any] | None:
         return {"head": head, "rows": rows, "words": words, "verdict": report["verdict"], "on": report["on"]}
     except (ValueError, KeyError, TypeError):
         raise RunFolderError(f"{path} does not hold what attacks found. Attack the run again.") from None
-
-
-STEP = Step("judge", "Judge", show, {"measure": measure, "attack": attack})

@@ -2,26 +2,19 @@
 
 import shlex
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from starlette.datastructures import QueryParams
 
+from gossamer.data.tables import any_card
 from gossamer.errors import RequestError
-from gossamer.lazy import Lazy
 from gossamer.run.page.opened import DataSet
 from gossamer.run.page.steps.data import reading_flags, units_of
 from gossamer.run.page.steps.protection import asked
-from gossamer.run.page.steps.step import Step
-
-if TYPE_CHECKING:
-    from gossamer.data.tables import any_card
-    from gossamer.run.recommend import recommend as advising
-    from gossamer.run.recommend import tables
-    from gossamer.run.recommend.recommend import Advice, Recommended
-    from gossamer.run.recommend.tables import TableAdvice
-else:
-    any_card, advising = Lazy("gossamer.data.tables.any_card"), Lazy("gossamer.run.recommend.recommend")
-    tables = Lazy("gossamer.run.recommend.tables")
+from gossamer.run.recommend import recommend as advising
+from gossamer.run.recommend import tables
+from gossamer.run.recommend.recommend import Advice, Recommended
+from gossamer.run.recommend.tables import TableAdvice
 
 SHOWN = ("digits", "letters", "clothes")
 """What the records may show, as `recommend --pictures` takes it."""
@@ -46,7 +39,7 @@ def show(data_set: DataSet, query: QueryParams) -> Mapping[str, Any]:
     }
 
 
-def advised(data_set: DataSet, query: Mapping[str, str]) -> "Advice | TableAdvice":
+def advised(data_set: DataSet, query: Mapping[str, str]) -> Advice | TableAdvice:
     """Ask `recommend`, for the epsilon and delta of a query."""
     card = any_card.load_card(data_set.card)
     epsilon, delta = asked(card, query)
@@ -77,7 +70,7 @@ def command_for(data_set: DataSet, query: Mapping[str, str], out: str) -> list[s
     return [*words[:-2], *reading_flags(data_set, units_of(data_set)), "--out", out]
 
 
-def _row(candidate: "Recommended", kind: str = "") -> dict[str, Any]:
+def _row(candidate: Recommended, kind: str = "") -> dict[str, Any]:
     """A method, as the page lists it. kind: "labels" where a classifier is released."""
     method, accuracy, minutes, because = candidate.row()
     return {
@@ -88,6 +81,3 @@ def _row(candidate: "Recommended", kind: str = "") -> dict[str, Any]:
         "notes": [*filter(None, [candidate.hint]), *candidate.notes],
         "kind": kind,
     }
-
-
-STEP = Step("method", "Method", show)

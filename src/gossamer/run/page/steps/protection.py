@@ -1,27 +1,18 @@
 """The third step: choose epsilon, and limit what all runs may use together."""
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from starlette.datastructures import QueryParams
 
+from gossamer.data.tables import any_card
+from gossamer.data.tables.any_card import AnyCard
 from gossamer.errors import GossamerError, RequestError
-from gossamer.lazy import Lazy
+from gossamer.run.budget import budget as spending
 from gossamer.run.page.opened import DataSet, Opened
-from gossamer.run.page.steps.step import Step
-
-if TYPE_CHECKING:
-    from gossamer.data.tables import any_card
-    from gossamer.data.tables.any_card import AnyCard
-    from gossamer.run.budget import budget as spending
-    from gossamer.run.recommend import recommend as advising
-    from gossamer.run.recommend import tables
-    from gossamer.run.report import promise, wording
-else:
-    any_card, promise = Lazy("gossamer.data.tables.any_card"), Lazy("gossamer.run.report.promise")
-    wording = Lazy("gossamer.run.report.wording")
-    spending, advising = Lazy("gossamer.run.budget.budget"), Lazy("gossamer.run.recommend.recommend")
-    tables = Lazy("gossamer.run.recommend.tables")
+from gossamer.run.recommend import recommend as advising
+from gossamer.run.recommend import tables
+from gossamer.run.report import promise, wording
 
 EPSILONS = (0.5, 1.0, 2.0, 3.0, 5.0, 10.0)
 """What the page compares."""
@@ -54,7 +45,7 @@ def limit(_opened: Opened, data_set: DataSet, form: QueryParams) -> str:
     return "protection"
 
 
-def asked(card: "AnyCard", query: Mapping[str, str]) -> tuple[float, float]:
+def asked(card: AnyCard, query: Mapping[str, str]) -> tuple[float, float]:
     """Return epsilon and delta of a query or a form. Without a delta, it is the usual one.
 
     Raises:
@@ -87,7 +78,7 @@ def limited(data_set: DataSet) -> bool:
         return False
 
 
-def _choice(data_set: DataSet, card: "AnyCard", epsilon: float, delta: float) -> dict[str, Any]:
+def _choice(data_set: DataSet, card: AnyCard, epsilon: float, delta: float) -> dict[str, Any]:
     """What an epsilon means for these records. certainty: how often an attacker is right at most, as a share and in words."""
     certainty = promise.certainty(epsilon, delta)
     return {
@@ -98,7 +89,7 @@ def _choice(data_set: DataSet, card: "AnyCard", epsilon: float, delta: float) ->
     }
 
 
-def _expected(data_set: DataSet, card: "AnyCard", epsilon: float, delta: float) -> str:
+def _expected(data_set: DataSet, card: AnyCard, epsilon: float, delta: float) -> str:
     """What `recommend` expects, in a sentence."""
     try:
         advice = advising.recommend(card, epsilon=epsilon, delta=delta, public=data_set.public or None)
@@ -113,6 +104,3 @@ def _expected(data_set: DataSet, card: "AnyCard", epsilon: float, delta: float) 
     return (
         f"Expect a classifier that learns from the samples of {best.method} to get {accuracy} of real pictures right."
     )
-
-
-STEP = Step("protection", "Protection", show, {"limit": limit})

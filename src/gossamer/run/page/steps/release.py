@@ -2,72 +2,38 @@
 
 import tomllib
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from starlette.datastructures import QueryParams
 
+from gossamer.data.card import toml
 from gossamer.errors import RequestError
 from gossamer.files import write_atomically
-from gossamer.lazy import Lazy
 from gossamer.privacy.certificate.declarations import CHOICES, QUESTIONS, declare
 from gossamer.run.page.opened import DataSet, Opened
-from gossamer.run.page.steps.step import Step
+from gossamer.run.release import release as releasing
+from gossamer.run.release import signing
+from gossamer.run.release import verify as checking
+from gossamer.run.storage import run_folder
 from gossamer.run.storage.state_folder import signing_key
-
-if TYPE_CHECKING:
-    from gossamer.data import card as cards
-    from gossamer.run.release import release as releasing
-    from gossamer.run.release import signing
-    from gossamer.run.release import verify as checking
-    from gossamer.run.storage import run_folder
-else:
-    run_folder = Lazy("gossamer.run.storage.run_folder")
-    cards = Lazy("gossamer.data.card")
-    releasing, checking = Lazy("gossamer.run.release.release"), Lazy("gossamer.run.release.verify")
-    signing = Lazy("gossamer.run.release.signing")
-
-ASKED = {
-    "made_by": ("Who makes this release?", ""),
-    "contact": ("Whom can recipients ask?", ""),
-    "expires": ("Until when may it be used?", "Recipients then ask you for a newer release."),
-    "data_version": ("Which version of the records is it?", "A name or an export date that may be public."),
-    "settings_chosen": ("How were the settings chosen?", ""),
-    "person_bounded": (
-        "How many records can one person have?",
-        "And how that was ensured, for example: one scan of each person, the register allows no second.",
-    ),
-    "public_records": (
-        "Where do the public records come from?", "Under which terms, and are they public to everyone?"
-    ),
-    "public_tuned": ("Were the public records chosen next to records like yours?", ""),
-    "pretrained": ("What did pretrained networks learn from?", "And may private records be among it?"),
-    "baseline": ("What do the public inputs alone achieve?", "Epsilon 0, if that was measured on public records."),
-    "previous_releases": ("What was released from these records before?", "Write none if there was no release."),
-    "audited": ("What did an audit measure?", "The lower bound on epsilon. A low value proves nothing."),
-}  # fmt: skip
-"""Each entry of `QUESTIONS` as a question to the data owner, with what it adds."""
-USUAL = ("made_by", "contact", "expires", "settings_chosen", "person_bounded", "previous_releases")
-"""What each owner can answer. The other questions are for runs with public records, or for audits."""
 
 
 def show(data_set: DataSet, query: QueryParams) -> Mapping[str, Any]:
     """The declarations, and the last release."""
-    finished, releases, answers = data_set.finished(), data_set.releases(), _answers(data_set)
+    finished, releases = data_set.finished(), data_set.releases()
     name = query.get("release", releases[-1].name if releases else "")
     folder = data_set.child(name) if name else None
     return {
         "finished": finished,
         "run": query.get("run", finished[-1] if finished else ""),
-        "questions": [_question(entry, answers) for entry in QUESTIONS],
-        "usual": USUAL,
-        "releases": [path.name for path in releases],
+        "answers": _answers(data_set),
+        "choices": CHOICES,
         "release": name,
         "readme": "" if folder is None else (folder / checking.README).read_text(encoding="utf-8"),
         "files": [] if folder is None else sorted(path.name for path in folder.iterdir()),
-        "place": str(folder or ""),
+        "folder": folder,
         "signed": folder is not None and (folder / run_folder.SIGNATURE).is_file(),
-        "key": str(signing_key()),
-        "has_key": signing_key().is_file(),
+        "key": signing_key(),
         "verdict": _verdict(data_set, name) if "check" in query and name else None,
     }
 
@@ -80,10 +46,10 @@ def make(_opened: Opened, data_set: DataSet, form: QueryParams) -> str:
     count = form.get("samples", "0").replace(",", "")
     if not count.isdecimal() or len(count) > 9:
         raise RequestError("The number of samples must be a whole number, such as 1000. With 0 there are none.")
-    text = "".join(f"{name} = {cards.toml(answer)}\n" for name, answer in answers.items())
+    text = "".join(f"{name} = {toml(answer)}\n" for name, answer in answers.items())
     write_atomically(data_set.declared, text, private=True)
-    words = ["release", str(run), "-o", str(out), "--declared", str(data_set.declared)]
-    data_set.jobs.start("release", [*words, *(["--samples", count] if int(count) else [])], about=out.name)
+    words = [str(run), "-o", str(out), "--declared", str(data_set.declared)]
+    data_set.jobs.start("release", *words, *(["--samples", count] if int(count) else []), about=out.name)
     return f"release?run={run.name}"
 
 
@@ -111,12 +77,3 @@ def _answers(data_set: DataSet) -> dict[str, str]:
         return {name: str(answer) for name, answer in declared.items()}
     except (OSError, ValueError):
         return {}
-
-
-def _question(name: str, answers: Mapping[str, str]) -> dict[str, Any]:
-    label, reason = ASKED[name]
-    choices, value = CHOICES.get(name, {}), answers.get(name, "")
-    return {"name": name, "label": label, "reason": reason, "choices": choices, "value": value}
-
-
-STEP = Step("release", "Release", show, {"make": make, "sign": sign})

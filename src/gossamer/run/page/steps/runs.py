@@ -1,19 +1,13 @@
 """The last step: all runs, and what they have used."""
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from starlette.datastructures import QueryParams
 
-from gossamer.lazy import Lazy
+from gossamer.run.budget import budget as spending
 from gossamer.run.page.opened import DataSet, Opened
 from gossamer.run.page.steps.protection import used
-from gossamer.run.page.steps.step import Step
-
-if TYPE_CHECKING:
-    from gossamer.run.budget import budget as spending
-else:
-    spending = Lazy("gossamer.run.budget.budget")
 
 
 def show(data_set: DataSet, _query: QueryParams) -> Mapping[str, Any]:
@@ -26,6 +20,3 @@ def discard(_opened: Opened, data_set: DataSet, form: QueryParams) -> str:
     """Delete an unfinished run."""
     spending.discard(data_set.child(form.get("run", "")))
     return "runs"
-
-
-STEP = Step("runs", "Runs", show, {"discard": discard})

@@ -2,26 +2,17 @@
 
 import shlex
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from starlette.datastructures import QueryParams
 
-from gossamer.lazy import Lazy
+from gossamer.data.tables import any_card
+from gossamer.privacy.certificate import certificate
+from gossamer.run.page.jobs import FIT
 from gossamer.run.page.opened import DataSet, Opened
 from gossamer.run.page.steps.method import command_for
 from gossamer.run.page.steps.protection import asked, used
-from gossamer.run.page.steps.step import Step
-
-if TYPE_CHECKING:
-    from gossamer.data.tables import any_card
-    from gossamer.privacy.certificate import certificate
-    from gossamer.run.report import promise
-else:
-    certificate = Lazy("gossamer.privacy.certificate.certificate")
-    any_card, promise = Lazy("gossamer.data.tables.any_card"), Lazy("gossamer.run.report.promise")
-
-FIT = "fit"
-"""The job that trains, also where it resumes a run."""
+from gossamer.run.report import promise
 
 
 def show(data_set: DataSet, query: QueryParams) -> Mapping[str, Any]:
@@ -38,14 +29,14 @@ def show(data_set: DataSet, query: QueryParams) -> Mapping[str, Any]:
 def start(_opened: Opened, data_set: DataSet, form: QueryParams) -> str:
     """Start a run."""
     out = data_set.new("run")
-    data_set.jobs.start(FIT, command_for(data_set, form, str(out)), about=out.name)
+    data_set.jobs.start(*command_for(data_set, form, str(out)), about=out.name)
     return "train"
 
 
 def resume(_opened: Opened, data_set: DataSet, form: QueryParams) -> str:
     """Continue a run."""
     run = data_set.child(form.get("run", ""))
-    data_set.jobs.start(FIT, ["resume", str(run)], about=run.name)
+    data_set.jobs.start("resume", str(run), name=FIT, about=run.name)
     return "train"
 
 
@@ -74,6 +65,3 @@ def _result(data_set: DataSet, name: str) -> dict[str, Any]:
         "promise": promise.in_words(stated.guarantee),
         "is_table": "column" in stated.card,
     }
-
-
-STEP = Step("train", "Train", show, {"start": start, "resume": resume})
