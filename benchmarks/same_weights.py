@@ -27,10 +27,10 @@ import numpy as np
 import torch
 
 import gossamer
-from gossamer.errors import GossamerError
 from gossamer.data.card import DataCard
 from gossamer.data.tables.card import TableCard
 from gossamer.data.tables.column import Column
+from gossamer.errors import GossamerError
 from gossamer.methods import METHODS
 from gossamer.privacy.random.noise import Rng
 
@@ -161,7 +161,10 @@ def main() -> int:
         return 0
     before = {k: v for k, v in json.loads(arguments.against.read_text()).items() if arguments.only in k}
     other = [name for name in before if found.get(name) != before[name]]
-    print("\n".join(f"differs: {name}" for name in other) or f"{fits} models, samples and certified costs: equal bit for bit")
+    print(
+        "\n".join(f"differs: {name}" for name in other)
+        or f"{fits} models, samples and certified costs: equal bit for bit"
+    )
     return int(bool(other))
 
 

@@ -100,6 +100,10 @@ def _refuse_unknown(settings: Iterable[str], kind: type[BaseConfig], owner: str)
             )
 
 
+NOISE_MULTIPLIER, STEPS, MAX_NORM, AVERAGE_DECAY = "noise_multiplier", "steps", "max_norm", "average_decay"
+BATCH_SIZE, PHYSICAL_BATCH_SIZE = "expected_batch_size", "physical_batch_size"
+"""Settings that mean the same in every method that has them. Code outside methods/ knows no others by name."""
+
 LARGEST_BATCH = 4_096
 """The batch of a step where nothing else is asked for: beyond it, more steps buy more than more records do."""
 
@@ -282,6 +286,36 @@ class StepResult:
     logs: "Logs | None"
 
 
+@dataclass(frozen=True, kw_only=True)
+class TrialConfig:
+    """How `gossamer audit` tries a method: runs of its own loop on small nets, with a record that an attacker looks for.
+
+    Args:
+        canary: the record. "gradients": one with a gradient on a weight of its own, many in a run. "record": one unlike the
+            others, found along what it adds. "row": one row of a table with values of its own. "critic": one that turns
+            its critic around. "terms": one that adds to a sum and turns its group around.
+        settings: of its Config, small and quick.
+        shape: of the records, where they are pictures.
+        columns: number of values of each column, where they are rows of a table. The last column is the label.
+        about: the canary in words; empty: those of its kind.
+        max_trials: trials at epsilon 1, where most are needed; without meaning for "gradients".
+        ordinary: number of records beside the canaries.
+        of_a_run: settings that say where noise goes. The audit of a finished run takes over its values.
+        revealed: whether the run makes public which of its queries had the canary.
+    """
+
+    canary: Literal["gradients", "record", "row", "critic", "terms"]
+    settings: Mapping[str, Setting]
+    shape: tuple[int, int, int] = (1, 28, 28)
+    classes: int = 2
+    columns: tuple[int, ...] = ()
+    about: str = ""
+    max_trials: int = 30_000
+    ordinary: int = 60
+    of_a_run: tuple[str, ...] = ("max_norm",)
+    revealed: bool = False
+
+
 class Loop(Protocol[C, S]):
     """What the module `loop.py` of a method gives."""
 
@@ -329,6 +363,8 @@ class Method(ABC, Generic[C, S]):
     """Whether its discriminators are critics, whose scores attackers can only rank."""
     samples_on_gpu: ClassVar[bool] = False
     """Whether `sample` goes where the generator is. The others need a GPU for training at most."""
+    trial: ClassVar[TrialConfig | None] = None
+    """How an audit tries it; None: it cannot be audited."""
 
     config_type: type[C]
     """Its settings; the fields are its flags."""
@@ -444,6 +480,10 @@ class Method(ABC, Generic[C, S]):
     def explain(self, config: C) -> str:  # noqa: ARG002 (for methods that need it)
         """A line for `gossamer plan`; empty: none."""
         return ""
+
+    def trial_with(self, settings: Mapping[str, Setting]) -> TrialConfig | None:
+        """`trial` with these settings in place of its own. Overridden where they call for another canary."""
+        return self.trial and dataclasses.replace(self.trial, settings={**self.trial.settings, **settings})
 
     def sample(
         self, net: "nn.Module", config: C, card: "DataCard", n: int, labels: "Tensor | None", stream: "torch.Generator"

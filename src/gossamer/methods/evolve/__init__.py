@@ -16,6 +16,7 @@ from gossamer.methods.method import (
     OnPublic,
     OnReleased,
     Phases,
+    TrialConfig,
 )
 
 if TYPE_CHECKING:
@@ -139,6 +140,13 @@ class Evolve(LabelsPublic[Config, "loop.State"], LabelsSamples[Config, "loop.Sta
     additive_over_units = True
     config_type = Config
     loop = loop
+    trial = TrialConfig(
+        canary="record",
+        about="one record, found at the candidate that it votes for",
+        settings={
+            "steps": 2, "drawing": "letters", "embedding": "cosines", "candidates": 4, "variations": 0, "degree": 0.2,
+        },
+    )  # fmt: skip
     can_warm_start = True
     labels_public_with = ""
 

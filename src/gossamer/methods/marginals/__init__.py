@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from gossamer.errors import RequestError
 from gossamer.lazy import Lazy
-from gossamer.methods.method import FROM_EPSILON, BaseConfig, MaybeZero, Method, OnPrivate, Phases
+from gossamer.methods.method import FROM_EPSILON, BaseConfig, MaybeZero, Method, OnPrivate, Phases, TrialConfig
 
 if TYPE_CHECKING:
     import torch
@@ -127,6 +127,13 @@ class Marginals(Method[Config, "loop.State"]):
     takes_public = False
     config_type = Config
     loop = loop
+    trial = TrialConfig(
+        canary="row",
+        columns=(3, 3, 3),
+        ordinary=500,
+        settings={"rounds": 1, "iterations": 1},
+        of_a_run=("columns_share", "errors_share"),
+    )
 
     def phases(self, config: Config, card: Any) -> "Phases[Config, loop.State]":  # noqa: ARG002 (as every method)
         """The columns, one query; then the rounds, two queries each. card: a TableCard."""
