@@ -101,8 +101,8 @@ def _refuse_unknown(settings: Iterable[str], kind: type[BaseConfig], owner: str)
 
 
 NOISE_MULTIPLIER, STEPS, MAX_NORM, AVERAGE_DECAY = "noise_multiplier", "steps", "max_norm", "average_decay"
-BATCH_SIZE, PHYSICAL_BATCH_SIZE = "expected_batch_size", "physical_batch_size"
-"""Settings that mean the same in every method that has them. Code outside methods/ knows no others by name."""
+BATCH_SIZE, PHYSICAL_BATCH_SIZE, PRECISION = "expected_batch_size", "physical_batch_size", "precision"
+"""Settings that mean the same in every method that has them. Code outside methods/ names no other setting."""
 
 LARGEST_BATCH = 4_096
 """The batch of a step where nothing else is asked for: beyond it, more steps buy more than more records do."""
@@ -359,6 +359,8 @@ class Method(ABC, Generic[C, S]):
     the data. Else each unit goes to a random rank, because one unit less moves the places of all that follow."""
     suits_dark_background: ClassVar[tuple[str, ...]] = ()
     """Settings whose tuned values suit pictures on a black ground, such as digits, and are not advised for others."""
+    draws_with: ClassVar[str | None] = None
+    """The setting that says what a program draws as its first pictures: "digits", "letters". None: no program draws any."""
     scores_have_no_scale: ClassVar[bool] = False
     """Whether its discriminators are critics, whose scores attackers can only rank."""
     samples_on_gpu: ClassVar[bool] = False
@@ -480,6 +482,14 @@ class Method(ABC, Generic[C, S]):
     def explain(self, config: C) -> str:  # noqa: ARG002 (for methods that need it)
         """A line for `gossamer plan`; empty: none."""
         return ""
+
+    def rows_of_record(self, config: C) -> int:  # noqa: ARG002 (for methods that need it)
+        """How many rows of a batch a record makes."""
+        return 1
+
+    def outlook(self, config: C, card: Any) -> Sequence[str]:  # noqa: ARG002 (for methods that need it)
+        """What the noise leaves of such records, as far as the card alone tells it: sentences for `gossamer recommend`."""
+        return ()
 
     def trial_with(self, settings: Mapping[str, Setting]) -> TrialConfig | None:
         """`trial` with these settings in place of its own. Overridden where they call for another canary."""
@@ -617,6 +627,13 @@ class Job(Generic[C_co, S_co]):
     def needs_public(self) -> bool:
         """Whether the run is impossible without public records."""
         return self.method.needs_public(self.config) if self.first is None else self.first.needs_public
+
+    @property
+    def draws(self) -> str:
+        """What a program draws as the first pictures of the run or of its start; empty: nothing. See `Method.draws_with`."""
+        if self.method.draws_with is not None and not self.method.needs_public(self.config):
+            return str(self.settings[self.method.draws_with])
+        return "" if self.first is None else self.first.draws
 
     @property
     def releases_public(self) -> str:

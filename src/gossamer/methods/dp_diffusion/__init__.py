@@ -138,6 +138,10 @@ class DpDiffusion(Startable[Config, "loop.State"]):
             return ""
         return "No public records, no pre-training: --start moments or --start evolve cost little and help much."
 
+    def rows_of_record(self, config: Config) -> int:
+        """A row for each noise level."""
+        return config.multiplicity
+
     def check(self, config: Config, card: "DataCard") -> None:
         """Refuse settings that contradict each other."""
         for name in ("label_dropout", "churn", "threshold"):

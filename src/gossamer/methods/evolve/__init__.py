@@ -149,6 +149,7 @@ class Evolve(LabelsPublic[Config, "loop.State"], LabelsSamples[Config, "loop.Sta
     )  # fmt: skip
     can_warm_start = True
     labels_public_with = ""
+    draws_with = "drawing"
 
     def in_full(self, config: Config, card: "DataCard") -> dict[str, Any]:
         """Return all settings, with the actual number of candidates instead of 0."""

@@ -1,6 +1,7 @@
 """Noisy marginals of tables: what a run promises and costs. `loop.py` measures, `selection.py` chooses, `fit.py` fits."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -12,11 +13,12 @@ if TYPE_CHECKING:
     import torch
     from torch import Tensor, nn
 
-    from gossamer.methods.marginals import loop
+    from gossamer.methods.marginals import loop, outlook
     from gossamer.privacy.accounting import events
 else:
     torch = Lazy("torch")
     loop, events = Lazy("gossamer.methods.marginals.loop"), Lazy("gossamer.privacy.accounting.events")
+    outlook = Lazy("gossamer.methods.marginals.outlook")
 
 MOST_COLUMNS = 200
 """Beyond, the errors of all pairs have too much noise to choose by."""
@@ -155,6 +157,10 @@ class Marginals(Method[Config, "loop.State"]):
             f"each of its m rows weighs {K}/m, and at most 1, so all of them together count as at most {K}. The release "
             f"describes {rows if K > 1 else f'the {unit}s, and not the rows'}"
         )
+
+    def outlook(self, config: Config, card: Any) -> Sequence[str]:
+        """How clear the counts will be. card: a TableCard."""
+        return [*outlook.sentences(config, card)]
 
     def check(self, config: Config, card: Any) -> None:
         """Refuse shares that leave nothing for the tables, and records with too many columns or values."""

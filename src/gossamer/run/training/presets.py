@@ -15,7 +15,7 @@ from gossamer.data.tables.any_card import AnyCard
 from gossamer.errors import RequestError, did_you_mean
 from gossamer.lazy import Lazy
 from gossamer.methods import METHODS
-from gossamer.methods.method import FROM_EPSILON, BaseConfig, Job, State
+from gossamer.methods.method import BATCH_SIZE, FROM_EPSILON, NOISE_MULTIPLIER, BaseConfig, Job, State
 from gossamer.methods.registry import ABOUT, asked
 
 if TYPE_CHECKING:
@@ -71,6 +71,11 @@ def defaults(method: str) -> dict[str, Any]:
     return {field.name: field.default for field in fields if field.default not in (dataclasses.MISSING, FROM_EPSILON)}
 
 
+def any_noise(method: str) -> dict[str, float]:
+    """The setting that stands for what epsilon decides, where only the others matter; empty: the method has no noise."""
+    return {} if METHODS[method].without_guarantee else {NOISE_MULTIPLIER: 1.0}
+
+
 def for_card(card: AnyCard, *, method: str | None = None) -> list[Scaled]:
     """Every preset, or those of one method, scaled to a card. Builds each network, to see whether it can; reads no record.
 
@@ -89,10 +94,9 @@ def for_card(card: AnyCard, *, method: str | None = None) -> list[Scaled]:
             preset_settings = settings(name, preset)
             full = {**defaults(name), **preset_settings}
             changed = scaled(full, card, made_for=entry.get("records"), in_proportion=entry.get("in_proportion", ()))
-            noise = {} if METHODS[name].without_guarantee else {"noise_multiplier": 1.0}
             try:
                 with asked(name):
-                    check_net(METHODS[name].job({**noise, **preset_settings, **changed}, card))
+                    check_net(METHODS[name].job({**any_noise(name), **preset_settings, **changed}, card))
                 refused = ""
             except RequestError as error:
                 refused = str(error)
@@ -118,8 +122,8 @@ def scaled(
     for name in in_proportion:
         if name in values and not 1 / NEAR <= share <= NEAR:
             new[name] = max(1, round(values[name] * share))
-    if values.get("expected_batch_size", 0) > card.declared_size:
-        new["expected_batch_size"] = card.declared_size
+    if values.get(BATCH_SIZE, 0) > card.declared_size:
+        new[BATCH_SIZE] = card.declared_size
     return {name: value for name, value in new.items() if value != values[name]}
 
 
