@@ -1,8 +1,8 @@
 """`gossamer recommend`: which methods suit a data card, and with which settings. Reads no record.
 
 A method is left out where it refuses the card. Each of the others takes the settings of its nearest measured run
-(`measured_runs.py`), scaled to the card. Methods are sorted by the accuracy of that run. A run with much more records times
-epsilon than the card comes later, in steps of a factor of two; a run on other kinds of records after those, without a figure.
+(`measured_runs.py`), scaled to the card. Methods are sorted by the accuracy of that run. One with over `ABOUT` times the
+records times epsilon of the card comes later, in steps of a factor of two. Last come methods without a figure.
 """
 
 import math
@@ -26,7 +26,7 @@ from gossamer.run.training import presets
 from gossamer.run.training.plan import checked, checked_delta, plan
 from gossamer.run.validation import checked_arguments
 
-ABOUT = 2.0
+ABOUT = 5.0
 """A run with up to so many times the records times epsilon counts as equal, for the order."""
 LEAST = 0.01
 """The smallest epsilon with advice: below it, no measured run is near."""
@@ -254,15 +254,15 @@ def _candidate(method: AnyMethod, request: _Request) -> Recommended:
     budget = {} if method.without_guarantee else {"epsilon": f"{epsilon:g}", "delta": f"{request.delta:g}"}
     comparable = like is not None and measured_runs.comparable(like, card)
     notes = [*_outlook(method, full, request)]
-    if like is not None and like.of == "release":
+    if like is not None and comparable and like.of == "release":
         notes.append(
             "The figure is of the released classifier. Its samples are drawn shapes with labels, not pictures."
         )
-    if like is not None and like.on != "test records":
+    if like is not None and comparable and like.on != "test records":
         notes.append("The figure is of held-out training records, by which settings were chosen.")
     if drawn:
         notes.append("Its samples are drawings that the records have chosen, and look like drawings.")
-    if light:
+    if light and comparable:
         notes.append(f"The figure is of a run for a black ground. The command has {' '.join(presets.flags(light))}.")
     return Recommended(
         method=name,
