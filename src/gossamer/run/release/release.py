@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from gossamer.errors import LedgerDamaged, RequestError, RunFolderError
 from gossamer.files import begun, held_folder, write_atomically
 from gossamer.lazy import Lazy
+from gossamer.metrics import registry
 from gossamer.privacy.certificate.certificate import CERTIFICATE, Certificate, sha256
 from gossamer.privacy.certificate.declarations import declare
 from gossamer.privacy.ledger import PrivacyLedger
@@ -184,7 +185,7 @@ def _answers(folder: Path, declared: str | Path | Mapping[str, Any] | None) -> d
         answers["attacked"] = {"membership_inference": ATTACKED, **answers.get("attacked", {})}
     if statement := audited(folder):
         answers = {"audited": statement, **answers}
-    if any("public records themselves" in entry["metric"] for entry in RunFolder(folder).metrics()):
+    if any(registry.figure(entry["metric"]).of_public for entry in RunFolder(folder).metrics()):
         answers = {"baseline": MEASURED, **answers}
     return declare(answers, where=where)
 
