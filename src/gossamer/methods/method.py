@@ -100,8 +100,10 @@ def _refuse_unknown(settings: Iterable[str], kind: type[BaseConfig], owner: str)
             )
 
 
-NOISE_MULTIPLIER, STEPS, MAX_NORM, AVERAGE_DECAY = "noise_multiplier", "steps", "max_norm", "average_decay"
-BATCH_SIZE, PHYSICAL_BATCH_SIZE, PRECISION = "expected_batch_size", "physical_batch_size", "precision"
+SHARED_SETTINGS = frozenset({
+    "noise_multiplier", "steps", "max_norm", "average_decay", "expected_batch_size", "physical_batch_size", "precision",
+    "start",
+})  # fmt: skip
 """Settings that mean the same in every method that has them. Code outside methods/ names no other setting."""
 
 LARGEST_BATCH = 4_096

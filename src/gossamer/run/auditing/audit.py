@@ -20,7 +20,6 @@ from gossamer.errors import RequestError, RunFolderError
 from gossamer.events import Sink, silent
 from gossamer.files import write_atomically
 from gossamer.methods import method_of
-from gossamer.methods.method import BATCH_SIZE
 from gossamer.privacy.certificate.certificate import Certificate
 from gossamer.privacy.guarantee import in_full, rounded_up
 from gossamer.run.auditing.trials import (
@@ -151,8 +150,8 @@ def audit(  # noqa: PLR0913 (its arguments are the options of a command)
     trials = trials or (_FINAL if final else usual_trials(trial, epsilon))
     in_a_run = min(trials, IN_A_RUN, int(0.9 / delta) - ORDINARY) if shared else 1  # delta is below 1 / declared size
     card, merged = card_of(trial, in_a_run), dict(trial.settings)
-    if BATCH_SIZE in {field.name for field in dataclasses.fields(chosen_method.config_type)}:
-        merged.setdefault(BATCH_SIZE, max(1, round(_RATES[kind] * card.declared_size)))
+    if "expected_batch_size" in {field.name for field in dataclasses.fields(chosen_method.config_type)}:
+        merged.setdefault("expected_batch_size", max(1, round(_RATES[kind] * card.declared_size)))
     request = plan(method, card, merged, epsilon=epsilon, delta=delta)
     runner = TrialRunner(request.job, delta, seed, noise_seed)
     if final:

@@ -31,7 +31,7 @@ from gossamer.data.tables.column import Column
 from gossamer.data.tables.table import Table
 from gossamer.errors import RequestError
 from gossamer.events import Event, Sink, progress, silent
-from gossamer.methods.method import STEPS, BaseConfig, Job, State, Training, TrialConfig
+from gossamer.methods.method import BaseConfig, Job, State, Training, TrialConfig
 from gossamer.privacy.confined import Confined
 from gossamer.privacy.distributed import ALONE, Ranks
 from gossamer.privacy.ledger import PrivacyLedger
@@ -282,7 +282,7 @@ class TrialRunner:
     @property
     def _repeats(self) -> bool:
         """Whether twice the steps make twice the queries, so that one training holds many trials."""
-        if STEPS not in self.job.settings:
+        if "steps" not in self.job.settings:
             return False
         once, twice = (sum(count for _, count in self._lengthened(trials).plan) for trials in (1, 2))
         return bool(twice == 2 * once)
@@ -292,7 +292,7 @@ class TrialRunner:
         if trials == 1:
             return self.job
         settings = self.job.settings
-        return self.job.method.job({**settings, STEPS: int(settings[STEPS]) * trials}, self.job.card)
+        return self.job.method.job({**settings, "steps": int(settings["steps"]) * trials}, self.job.card)
 
     def _drive(
         self,

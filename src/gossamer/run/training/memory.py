@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from gossamer.methods.method import BATCH_SIZE, PHYSICAL_BATCH_SIZE, batch_of
+from gossamer.methods.method import batch_of
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -54,7 +54,7 @@ def fitted(job: "Job[BaseConfig, State]", device: str, *, ranks: int = 1) -> "Jo
         ranks: that share a batch.
     """
     where, settings = torch.device(device), job.settings
-    if where.type == "cpu" or settings.get(PHYSICAL_BATCH_SIZE) != 0:
+    if where.type == "cpu" or settings.get("physical_batch_size") != 0:
         return job
     with torch.random.fork_rng(devices=[]):
         net: Any = job.generator()
@@ -62,11 +62,11 @@ def fitted(job: "Job[BaseConfig, State]", device: str, *, ranks: int = 1) -> "Jo
     size = _PASSES * job.method.rows_of_record(job.config) * record
     free, _ = torch.cuda.mem_get_info(where)
     holds = max(1, int(_SHARE * free / size))
-    expected = batch_of(int(settings[BATCH_SIZE]), job.card) / ranks
+    expected = batch_of(int(settings["expected_batch_size"]), job.card) / ranks
     largest = expected + _DEVIATIONS * math.sqrt(expected)
     part = largest / math.ceil(largest / holds)
     fitting = min(holds, _MULTIPLE * math.ceil(part / _MULTIPLE))
-    return job.method.job({**settings, PHYSICAL_BATCH_SIZE: fitting}, job.card)
+    return job.method.job({**settings, "physical_batch_size": fitting}, job.card)
 
 
 def _activation_size(job: "Job[BaseConfig, State]", net: "nn.Module") -> float:

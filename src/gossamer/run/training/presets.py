@@ -15,7 +15,7 @@ from gossamer.data.tables.any_card import AnyCard
 from gossamer.errors import RequestError, did_you_mean
 from gossamer.lazy import Lazy
 from gossamer.methods import METHODS
-from gossamer.methods.method import BATCH_SIZE, FROM_EPSILON, NOISE_MULTIPLIER, BaseConfig, Job, State
+from gossamer.methods.method import FROM_EPSILON, BaseConfig, Job, State
 from gossamer.methods.registry import ABOUT, asked
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ def defaults(method: str) -> dict[str, Any]:
 
 def any_noise(method: str) -> dict[str, float]:
     """The setting that stands for what epsilon decides, where only the others matter; empty: the method has no noise."""
-    return {} if METHODS[method].without_guarantee else {NOISE_MULTIPLIER: 1.0}
+    return {} if METHODS[method].without_guarantee else {"noise_multiplier": 1.0}
 
 
 def for_card(card: AnyCard, *, method: str | None = None) -> list[Scaled]:
@@ -122,8 +122,8 @@ def scaled(
     for name in in_proportion:
         if name in values and not 1 / NEAR <= share <= NEAR:
             new[name] = max(1, round(values[name] * share))
-    if values.get(BATCH_SIZE, 0) > card.declared_size:
-        new[BATCH_SIZE] = card.declared_size
+    if values.get("expected_batch_size", 0) > card.declared_size:
+        new["expected_batch_size"] = card.declared_size
     return {name: value for name, value in new.items() if value != values[name]}
 
 
