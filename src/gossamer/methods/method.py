@@ -406,10 +406,6 @@ class Method(ABC, Generic[C, S]):
         """What makes the pictures that a run starts on; None: there is no start."""
         return None
 
-    def in_full(self, config: C, card: "DataCard") -> dict[str, Any]:  # noqa: ARG002 (for methods that need it)
-        """Its settings by value: what a default stands for is written out, so that two ways of saying the same are equal."""
-        return dataclasses.asdict(config)
-
     def begin(self, run: Run[C]) -> S:
         """The State of a run at its start."""
         return self.loop.start(run)
@@ -678,11 +674,6 @@ class Job(Generic[C_co, S_co]):
             self.method.check_public(self.config, self.card, count)
         else:
             self.first.check_public(count)
-
-    @property
-    def in_full(self) -> dict[str, Any]:
-        """See `Method.in_full`."""
-        return self.method.in_full(self.config, self.card)
 
     @property
     def pretrained(self) -> "list[tuple[plugins.Kind, str]]":

@@ -253,7 +253,7 @@ def test_requests_that_make_no_sense(asked: dict[str, float]) -> None:
 def test_a_huge_epsilon_makes_up_for_no_records_and_is_called_what_it_is() -> None:
     card = dataclasses.replace(CARD, declared_size=1_600)
     twenty, huge = (recommend.recommend(card, epsilon=epsilon, delta=1e-5) for epsilon in (20.0, 1e12))
-    assert [each.like for each in huge.ranked] == [each.like for each in twenty.ranked]
+    assert [each.measured for each in huge.ranked] == [each.measured for each in twenty.ranked]
     assert "Epsilon 1e+12 promises next to nothing" in " ".join(huge.outlook)
     assert "Epsilon infinity is no guarantee" in " ".join(recommend.recommend(card, epsilon=math.inf).outlook)
     assert "promises" not in " ".join(recommend.recommend(card, epsilon=10.0).outlook)

@@ -1,7 +1,7 @@
 """Private Evolution: what a run promises and costs. `loop.py` votes and varies, `nets.py` has the generator."""
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 from gossamer.errors import RequestError
 from gossamer.lazy import Lazy
@@ -150,10 +150,6 @@ class Evolve(LabelsPublic[Config, "loop.State"], LabelsSamples[Config, "loop.Sta
     can_warm_start = True
     labels_public_with = ""
     draws_with = "drawing"
-
-    def in_full(self, config: Config, card: "DataCard") -> dict[str, Any]:
-        """Return all settings, with the actual number of candidates instead of 0."""
-        return {**super().in_full(config, card), "candidates": candidates_of(config, card)}
 
     def phases(self, config: Config, card: "DataCard") -> "Phases[Config, loop.State]":
         """The embedding learns from drawings, or sees public pictures, free; then one Gaussian per round over all units. With

@@ -44,29 +44,19 @@ class Recommended:
 
     Args:
         method: its name.
-        like: the measured run whose settings are taken; None: the method's defaults.
-        comparable: whether `like` was on such records, so that its figure is shown.
-        far: by how many doublings `like` had more records times epsilon, beyond `ABOUT`.
+        measured: the run whose settings are taken, if it was on such records; None: it was not.
+        place: by what methods are sorted: see the module.
+        releases: "samples", or "release" where it releases a classifier.
         command: to copy.
         notes: what to know about its samples or its figure.
     """
 
     method: str
-    like: Measured | None
-    comparable: bool
-    far: int
+    measured: Measured | None
+    place: tuple[float, ...]
+    releases: str
     command: str
     notes: tuple[str, ...]
-
-    @property
-    def measured(self) -> Measured | None:
-        """The run whose figure is shown; None: it was not measured on such records."""
-        return self.like if self.comparable else None
-
-    @property
-    def order(self) -> tuple[bool, bool, int, float]:
-        """The key of the order that the module describes."""
-        return self.like is None, not self.comparable, self.far, 0.0 if self.like is None else -self.like.accuracy
 
     def row(self) -> list[str]:
         """Its row in the table."""
@@ -189,10 +179,9 @@ def recommend(
                 candidates.append(_candidate(method, request))
         except RequestError as error:
             left_out[name] = str(error)
-    candidates.sort(key=lambda candidate: candidate.order)
-    labels = [candidate for candidate in candidates if candidate.like is not None and candidate.like.of == "release"]
-    ranked = [candidate for candidate in candidates if candidate not in labels]
-    known = NO_FORECAST if any(candidate.comparable for candidate in candidates) else NOT_MEASURED
+    candidates.sort(key=lambda candidate: candidate.place)
+    ranked, labels = ([each for each in candidates if each.releases == what] for what in ("samples", "release"))
+    known = NO_FORECAST if any(candidate.measured for candidate in candidates) else NOT_MEASURED
     size = f"{facts.classes} classes" if isinstance(facts, DataCard) else f"{len(facts.columns)} columns"
     outlook = [f"{facts.declared_size:,} {facts.unit}s, {size}, epsilon {epsilon:g} at delta {delta:g}."]
     outlook += [*filter(None, [remark(epsilon)]), known]
@@ -230,55 +219,57 @@ def _candidate(method: AnyMethod, request: _Request) -> Recommended:
         raise RequestError(
             "a program draws its samples. With --pictures digits or letters it is considered, if they show that."
         )
-    runs = measured_runs.of_method(
-        name, epsilon=epsilon, public=has_public and method.takes_public, pictures=request.pictures
-    )
+    runs = measured_runs.of_method(name, epsilon=epsilon, public=has_public, pictures=request.pictures)
     like = measured_runs.nearest(runs, card, epsilon=epsilon)
-    if like is not None and like.minutes is not None and request.minutes is not None and like.minutes > request.minutes:
-        raise RequestError(f"its measured run took {like.time}.")
-    preset = None if like is None else like.preset
+    measured = like if like is not None and measured_runs.comparable(like, card) else None
+    if measured is not None and (measured.minutes or 0) > (request.minutes or math.inf):
+        raise RequestError(f"its measured run took {measured.time}.")
+    preset, made_for = (None, None) if like is None else (like.preset, like.records)
     base = {**presets.defaults(name), **(presets.settings(name, preset) if preset else {})}
     full = {**base, **({} if like is None else like.settings)}
     light = {} if like is None or like.pictures == request.pictures else _for_any_ground(method, full)
     full |= light | ({str(method.draws_with): request.pictures} if drawn else {})
-    full |= presets.scaled(
-        full, card, made_for=None if like is None else like.records, in_proportion=presets.in_proportion(name, preset)
-    )
+    full |= presets.scaled(full, card, made_for=made_for, in_proportion=presets.in_proportion(name, preset))
     job = checked(method.job({**presets.any_noise(name), **full}, card))
     presets.check_net(job)
     if job.needs_public and not has_public:
         raise RequestError(
             "its settings need public records: give --public, or say with --pictures what the records show."
         )
-    changed = {key: value for key, value in full.items() if value != base[key]}
-    budget = {} if method.without_guarantee else {"epsilon": f"{epsilon:g}", "delta": f"{request.delta:g}"}
-    comparable = like is not None and measured_runs.comparable(like, card)
     notes = [*_outlook(method, full, request)]
-    if like is not None and comparable and like.of == "release":
-        notes.append(
-            "The figure is of the released classifier. Its samples are drawn shapes with labels, not pictures."
-        )
-    if like is not None and comparable and like.on != "test records":
-        notes.append("The figure is of held-out training records, by which settings were chosen.")
     if drawn:
         notes.append("Its samples are drawings that the records have chosen, and look like drawings.")
-    if light and comparable:
-        notes.append(f"The figure is of a run for a black ground. The command has {' '.join(presets.flags(light))}.")
+    if measured is not None:
+        notes += ["The figure is of the released classifier. Its samples are labelled drawings."] * (
+            measured.of == "release"
+        )
+        notes += ["The figure is of records by which settings were chosen."] * (measured.on != "test records")
+        black = f"The figure is of a run for a black ground. The command has {' '.join(presets.flags(light))}."
+        notes += [black] * bool(light)
+    budget = {} if method.without_guarantee else {"epsilon": f"{epsilon:g}", "delta": f"{request.delta:g}"}
     return Recommended(
         method=name,
-        like=like,
-        comparable=comparable,
-        far=0 if like is None else _doublings(measured_runs.times_clearer(like, card, epsilon=epsilon)),
+        measured=measured,
+        place=(like is None, measured is None, *_place(like, card, epsilon)),
+        releases="samples" if like is None else like.of,
         command=" ".join([
             f"gossamer fit {name} {request.words}",
             *presets.flags(budget),
             *([f"--preset {preset}"] if preset else []),
-            *presets.flags(changed),
+            *presets.flags({key: value for key, value in full.items() if value != base[key]}),
             *([f"--public {shlex.quote(str(request.public))}"] if has_public and job.takes_public else []),
             "--out RUN",
         ]),
         notes=tuple(notes),
     )  # fmt: skip
+
+
+def _place(like: Measured | None, card: AnyCard, epsilon: float) -> tuple[float, float]:
+    """By how many doublings a run had more records times epsilon, beyond `ABOUT`; then the best first."""
+    if like is None:
+        return 0, 0
+    times = measured_runs.times_clearer(like, card, epsilon=epsilon)
+    return max(0, math.ceil(math.log2(times / ABOUT))), -like.accuracy
 
 
 def _outlook(method: AnyMethod, settings: dict[str, Any], request: _Request) -> Sequence[str]:
@@ -294,10 +285,6 @@ def _drawn(method: AnyMethod) -> tuple[str, ...]:
     if method.draws_with is None:
         return ()
     return tuple(kind for kind in get_args(get_type_hints(method.config_type)[method.draws_with]) if kind != "pictures")
-
-
-def _doublings(times: float) -> int:
-    return max(0, math.ceil(math.log2(times / ABOUT)))
 
 
 def _for_any_ground(method: AnyMethod, settings: dict[str, Any]) -> dict[str, Any]:
