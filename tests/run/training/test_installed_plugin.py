@@ -134,6 +134,8 @@ def test_an_encoder_by_its_name_through_the_command_line(
 def test_a_plugin_that_declares_a_trial_is_audited(installed: None, gossamer: Callable[..., Any], method: str) -> None:
     """60 trials of one query over all records: the bound is above 0 and below the claim."""
     answer = gossamer("audit", method, "--epsilon", 20, "--trials", 30, "--json")
+    if ":" in method:
+        plugins.remove("method", "class-means")
     assert answer.status == 0, answer.err
     audited = answer.json
     assert (audited["method"], audited["releases"], audited["sampling_rate"]) == ("class-means", 1, 1.0)

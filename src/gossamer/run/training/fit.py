@@ -216,7 +216,7 @@ def _check(request: Request, folder: RunFolder, *, public: bool, device: str) ->
     if public:
         check_takes_public(job)
     elif job.needs_public:
-        makers = " or ".join(f"--start {name}" for name, method in METHODS.items() if method.can_warm_start)
+        makers = " or ".join(f"--start {name}" for name in sorted(METHODS) if METHODS[name].can_warm_start)
         instead = f", or {makers}, which make some" if "start" in job.settings else ""
         share = "" if job.releases_public else ", or --public-share"
         raise RequestError(f"these settings of {job.method.name} need public records: give --public{share}{instead}.")
