@@ -107,7 +107,7 @@ def _key(run: Measured) -> tuple[Any, ...]:
 
 def _toml(run: Measured, usual: Mapping[str, Any]) -> str:
     """One entry of the file; what is usual or has its default is left out."""
-    skipped = {each.name: each.default for each in dataclasses.fields(run)} | usual
+    skipped: dict[str, Any] = {**{each.name: each.default for each in dataclasses.fields(run)}, **usual}
     names = ("accuracy", "of", "on", "minutes", *(() if run.minutes is None else ("machine",)), "page")
     parts = {
         "on": {name: getattr(run, name) for name in ("data", "records", "epsilon", "public") if getattr(run, name)},
