@@ -16,11 +16,11 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from gossamer import plugins
+from gossamer.methods import METHODS as ALL
 from gossamer.run.auditing.audit import audit
-from gossamer.run.auditing.trials import TRIAL_CONFIGS
 from gossamer.run.report.audit_record import REFUTED
 
-METHODS = {name: (name, {}) for name in TRIAL_CONFIGS}
+METHODS = {name: (name, {}) for name, method in ALL.items() if method.trial is not None}
 DRAWS = {"gs-wgan-in-turns": ("gs-wgan", {"draw": "round_robin"}), "gs-wgan-paper": ("gs-wgan", {"draw": "paper"})}
 """GS-WGAN with its other draws."""
 PICTURES = {"evolve-pictures": ("evolve", {"drawing": "pictures", "embedding": "cosines", "clusters": 4})}

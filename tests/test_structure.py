@@ -1,5 +1,6 @@
-"""`tools/structure.py`, which `make check` runs: the code in privacy/ names no method."""
+"""`tools/structure.py`, which `make check` runs: the code above methods/ names no method and no setting of one."""
 
+import dataclasses
 import importlib.util
 from pathlib import Path
 from types import ModuleType
@@ -7,9 +8,20 @@ from types import ModuleType
 import pytest
 
 from gossamer.methods import METHODS
+from gossamer.methods.method import SHARED_SETTINGS
 
 TOOL = Path(__file__).resolve().parents[1] / "tools" / "structure.py"
-METHOD = 'class Two(Method):\n    """Its help."""\n\n    name = "two-step"\n    title = "Two"\n'
+METHOD = """class Config(BaseConfig):
+    noise_multiplier: float = FROM_EPSILON
+    own_rounds: int = 1
+    rounds: int = 1
+
+
+class Two(Method):
+    name = "two-step"
+    title = "Two"
+"""
+CONTRACT = 'SHARED_SETTINGS = frozenset({"noise_multiplier", "steps"})\n'
 
 
 @pytest.fixture(scope="module")
@@ -22,9 +34,21 @@ def structure() -> ModuleType:
     return module
 
 
-def test_privacy_names_no_method(structure: ModuleType) -> None:
+def test_no_method_and_no_setting_is_named(structure: ModuleType) -> None:
     assert structure.methods() == {name for name in METHODS if not METHODS.is_plugin(name)}
-    assert list(structure.named_methods()) == []
+    every = {field.name for method in METHODS.values() for field in dataclasses.fields(method.config_type)}
+    assert structure.settings() == every - SHARED_SETTINGS
+    assert every >= SHARED_SETTINGS
+    assert [*structure.named_methods(), *structure.named_settings()] == []
+
+
+def test_each_place_that_is_excepted_is_there_and_names_one(
+    structure: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    allowed = structure.ALLOWED
+    monkeypatch.setattr(structure, "ALLOWED", {})
+    named = [*structure.named_methods(), *structure.named_settings()]
+    assert [place for place in allowed if not any(each.startswith(place) for each in named)] == []
 
 
 @pytest.mark.parametrize(
@@ -38,10 +62,39 @@ def test_privacy_names_no_method(structure: ModuleType) -> None:
         ('X = "two-stepped"\n', False),
     ],
 )
-def test_a_planted_name_is_found(structure: ModuleType, tmp_path: Path, text: str, named: bool) -> None:
-    for name, content in (("methods/two/__init__.py", METHOD), ("privacy/certificate/sentences.py", text)):
-        (tmp_path / name).parent.mkdir(parents=True)
-        (tmp_path / name).write_text(content)
+@pytest.mark.parametrize("package", ["privacy/certificate", "run/report"])
+def test_a_planted_name_is_found(structure: ModuleType, tmp_path: Path, package: str, text: str, named: bool) -> None:
+    write(tmp_path, f"{package}/sentences.py", text)
     places = list(structure.named_methods(tmp_path))
     assert bool(places) == named
-    assert all(place.startswith("privacy/certificate/sentences.py, line ") for place in places)
+    assert all(place.startswith(f"{package}/sentences.py, line ") for place in places)
+
+
+@pytest.mark.parametrize(
+    ("text", "named"),
+    [
+        ('def f(settings):\n    return settings["own_rounds"]\n', True),
+        ('def f(job):\n    return job.settings.get("rounds", 1)\n', True),
+        ('def f(config):\n    return "rounds" in config\n', True),
+        ('NAMES = ("own_rounds",)\n', True),
+        ('def f():\n    return "Leave --own-rounds out."\n', True),
+        ('def f(settings):\n    return settings["noise_multiplier"]\n', False),
+        ('def f(rows):\n    return rows["rounds"]\n', False),
+        ('"""What own_rounds is."""\n\nX = 1  # own_rounds\n', False),
+    ],
+)
+def test_a_planted_setting_is_found(structure: ModuleType, tmp_path: Path, text: str, named: bool) -> None:
+    write(tmp_path, "run/sentences.py", text)
+    places = list(structure.named_settings(tmp_path))
+    assert bool(places) == named
+    assert all(place.startswith("run/sentences.py, line ") for place in places)
+
+
+def write(root: Path, name: str, text: str) -> None:
+    """A source of one method and one other file."""
+    for path, content in (
+        ("methods/two/__init__.py", METHOD), ("methods/method.py", CONTRACT), ("privacy/x.py", ""), ("run/x.py", ""),
+        (name, text),
+    ):  # fmt: skip
+        (root / path).parent.mkdir(parents=True, exist_ok=True)
+        (root / path).write_text(content)

@@ -9,8 +9,9 @@ An arrow goes from one child of a package (a module or a folder) to another that
 when asked; so its arrows to and from its own modules do not count, and those to other packages count as the package's.
 `__main__.py` is the program and no module: nothing imports it.
 
-The code in `privacy/` names no method. What a certificate says of a method comes from the method itself (`Job.facts`), so it
-is right of a method of another package too. Docstrings may cite a paper.
+The code in `privacy/` and `run/` names no method and no setting of one, so all that it says and does is right of a method of
+another package too: a method states what is true of it. Excepted are settings that mean the same in every method
+(`SHARED_SETTINGS` of methods/method.py), docstrings, which may cite a paper, and the places in `ALLOWED`.
 """
 
 import ast
@@ -23,6 +24,19 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1] / "src" / "gossamer"
 MOST_MODULES, MOST_ARROWS = 15, 60
 """In one package, at one level."""
+ABOVE = ("privacy", "run")
+"""What names no method and no setting of one."""
+ALLOWED = {
+    "run/federated/": "federation is of one method",
+    "run/cli/demo.py": "it shows one method",
+    "run/cli/table_demo.py": "it shows one method",
+    "run/release/standalone_loader.py": "it writes the source of released networks into a file",
+    "run/evaluation/table_attacks.py": "marginals are the field's word, and it reads the model of a table",
+    "run/report/cliques.py": "it draws the model of a table",
+    "privacy/accounting/federated.py": "its own arguments are called like settings",
+    "run/cli/calculator.py": "its own options are called like settings",
+}
+"""Where a method or a setting may be named, and why."""
 
 
 def modules() -> dict[str, Path]:
@@ -87,17 +101,75 @@ def methods(root: Path = ROOT) -> set[str]:
     }
 
 
+def settings(root: Path = ROOT) -> set[str]:
+    """The settings of methods that do not mean the same in every method: the fields of each Config."""
+    contract = ast.parse((root / "methods" / "method.py").read_text(encoding="utf-8"))
+    (shared,) = (
+        {each.value for each in ast.walk(node.value) if isinstance(each, ast.Constant)}
+        for node in contract.body
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "SHARED_SETTINGS"
+    )
+    trees = (ast.parse(path.read_text(encoding="utf-8")) for path in (root / "methods").glob("*/*.py"))
+    configs = (kind for tree in trees for kind in tree.body if isinstance(kind, ast.ClassDef))
+    fields = (
+        ast.unparse(node.target)
+        for kind in configs
+        if kind.name.endswith("Config")
+        for node in kind.body
+        if isinstance(node, ast.AnnAssign)
+    )
+    return {name for name in fields if name not in shared}
+
+
+def code_above(root: Path) -> Iterator[tuple[str, list[ast.AST]]]:
+    """Each file that names no method, and its nodes but docstrings."""
+    for path in (path for package in ABOVE for path in sorted((root / package).rglob("*.py"))):
+        name = path.relative_to(root).as_posix()
+        if not name.startswith(tuple(ALLOWED)):
+            nodes = list(ast.walk(ast.parse(path.read_text(encoding="utf-8"))))
+            docstrings = {id(node.value) for node in nodes if isinstance(node, ast.Expr)}
+            yield name, [node for node in nodes if id(node) not in docstrings]
+
+
 def named_methods(root: Path = ROOT) -> Iterator[str]:
-    """Each place in the code of `privacy/` that names a method: in a text or an identifier, and in no docstring."""
+    """Each place above methods/ that names a method, in a text or an identifier."""
     either = "|".join(sorted(re.escape(name).replace(r"\-", "[-_]") for name in methods(root)))
     named = re.compile(rf"(?<![a-z0-9])({either})(?![a-z0-9])", re.IGNORECASE)
-    for path in sorted((root / "privacy").rglob("*.py")):
-        nodes = list(ast.walk(ast.parse(path.read_text(encoding="utf-8"))))
-        docstrings = {id(node.value) for node in nodes if isinstance(node, ast.Expr)}
-        for node in (node for node in nodes if id(node) not in docstrings):
+    for name, nodes in code_above(root):
+        for node in nodes:
             for _, value in ast.iter_fields(node):
                 if isinstance(value, str) and (found := named.search(value)):
-                    yield f"{path.relative_to(root)}, line {getattr(node, 'lineno', '?')}: {found[0]}"
+                    yield f"{name}, line {getattr(node, 'lineno', '?')}: the method {found[0]}"
+
+
+def named_settings(root: Path = ROOT) -> Iterator[str]:
+    """Each place above methods/ with a setting as a text, or as a flag in one.
+
+    A setting of one word, such as `labels`, is an ordinary word too: it counts where it is looked up in settings.
+    """
+    known = settings(root)
+    for name, nodes in code_above(root):
+        looked_up = {id(each) for node in nodes for each in _looked_up(node)}
+        for node in nodes:
+            if isinstance(node, ast.Constant) and isinstance(node.value, str):
+                flags = {flag.replace("-", "_") for flag in re.findall(r"--([a-z][a-z-]+)", node.value)}
+                whole = {node.value} if "_" in node.value or id(node) in looked_up else set()
+                for setting in sorted((flags | whole) & known):
+                    yield f"{name}, line {node.lineno}: the setting {setting}"
+
+
+def _looked_up(node: ast.AST) -> list[ast.AST]:
+    """What is looked up in something called settings or config, by [], `get` or `in`."""
+    match node:
+        case ast.Subscript(value=holder, slice=key):
+            keys = [key]
+        case ast.Call(func=ast.Attribute(value=holder, attr="get" | "pop" | "setdefault"), args=[key, *_]):
+            keys = [key]
+        case ast.Compare(left=key, ops=[ast.In() | ast.NotIn()], comparators=[holder]):
+            keys = [key]
+        case _:
+            return []
+    return keys if re.search(r"(settings|config|merged)$", ast.unparse(holder)) else []
 
 
 def main() -> int:
@@ -119,9 +191,9 @@ def main() -> int:
             print("\n".join(f"    {a} -> {b}" for a, b in sorted(arrows)))
     if broken:
         print(f"A package has at most {MOST_MODULES} modules and {MOST_ARROWS} arrows at one level, and no circle.")
-    named = list(named_methods())
+    named = [*named_methods(), *named_settings()]
     for place in named:
-        print(f"{place} is a method, and privacy/ names none: the method states its facts itself.")
+        print(f"{place}. Code in {' and '.join(ABOVE)} names none: the method states its facts itself.")
     return int(broken or bool(named))
 
 

@@ -88,7 +88,7 @@ def reproduce(  # noqa: PLR0913 (its arguments are the options of a command)
     TABLE                       print the table as it is
     (nothing)                   list the tables, and how much of each is left to run
     --page docs/results.md      write all tables as a page
-    --measured measured.toml    write the finished cells, on which `gossamer recommend` is based
+    --measured measured.toml    write the finished cells, which `gossamer recommend` shows
 
     A cell is a row with a seed. Its result is a JSON file. The same command continues what was stopped.
     docs/reproduce.md says what ROOT holds.

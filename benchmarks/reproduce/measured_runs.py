@@ -1,4 +1,4 @@
-"""Write finished cells as measured runs: the generated part of `measured.toml`, from which `plan` and `recommend` forecast.
+"""Write finished cells as measured runs: the generated part of `measured.toml`, which `plan` and `recommend` show.
 
 Left out are rows whose noise is the paper's own: their epsilon is what that noise costs, and nobody asks for it. And methods
 whose released classifier was measured by hand (`of = "release"`): a table measures one that learns from samples, and says less.
@@ -6,6 +6,7 @@ whose released classifier was measured by hand (`of = "release"`): a table measu
 
 import dataclasses
 import json
+import math
 import re
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
@@ -18,8 +19,7 @@ from benchmarks.reproduce.datasets import data_set
 from benchmarks.reproduce.tables import Cell, Table, rows_of_all
 from gossamer.errors import RequestError
 from gossamer.metrics import registry
-from gossamer.run.recommend.measured_runs import Measured, from_entry
-from gossamer.run.training import presets
+from gossamer.run.recommend.measured_runs import Measured, parsed
 
 PAGE = "docs/results.md"
 """Where the figures stand."""
@@ -27,15 +27,13 @@ MARK = (
     "# From here on written by `python -m benchmarks.reproduce --measured`, "
     "from the cells on docs/results.md: do not edit.\n"
 )
-PER_RECORD = ("moments", "evolve", "teacher")
-"""Methods whose time goes with the number of records."""
 _NOISE = "noise_multiplier"
 
 
 def rewritten(text: str, known: Mapping[str, Table], into: Path) -> str:
-    """`measured.toml` with the runs of all cells that are finished, after what was written by hand.
+    """`measured.toml` with the best runs of all cells that are finished, after what was written by hand.
 
-    A run by hand goes when a cell has been run with its settings, on its records, at its epsilon.
+    Of a run by hand and a cell with its method, on its records, at its epsilon, the better one stays.
 
     Args:
         text: the file as it is.
@@ -48,16 +46,27 @@ def rewritten(text: str, known: Mapping[str, Table], into: Path) -> str:
     """
     head, *entries = re.split(r"(?m)^(?=\[\[run\]\]$)", text.partition(MARK)[0])
     try:
-        by_hand = {entry: from_entry(tomllib.loads(entry)["run"][0]) for entry in entries}
+        by_hand = dict(zip(entries, parsed("".join([head, *entries])), strict=True))
     except (tomllib.TOMLDecodeError, TypeError, ValueError, KeyError) as error:
         raise RequestError(f"--measured: this is no table of measured runs ({error}). Give measured.toml.") from None
     if not by_hand:
         raise RequestError("--measured: no run by hand stands in this file. Give measured.toml.")
     released = {run.method for run in by_hand.values() if run.of == "release"}
-    found = [run for run in finished(known, into) if run.method not in released]
-    taken = [_key(run) for run in found]
-    kept = [entry for entry, run in by_hand.items() if _key(run) not in taken]
-    return "\n\n".join([*(part.strip() for part in (head, *kept)), MARK.strip(), *map(_toml, found)]) + "\n"
+    cells = [run for run in finished(known, into) if run.method not in released]
+    best = _best([*cells, *by_hand.values()])
+    kept = [entry for entry, run in by_hand.items() if run in best]
+    usual = tomllib.loads(head)["usual"]
+    entries = [_toml(run, usual) for run in best if run in cells]
+    return "\n\n".join([*(part.strip() for part in (head, *kept)), MARK.strip(), *entries]) + "\n"
+
+
+def _best(found: Sequence[Measured]) -> list[Measured]:
+    """Of the runs of a method on the same records at the same epsilon, that with the highest accuracy."""
+    best: dict[tuple[Any, ...], Measured] = {}
+    for run in found:
+        if (other := best.get(_key(run))) is None or run.accuracy > other.accuracy:
+            best[_key(run)] = run
+    return list(best.values())
 
 
 def finished(known: Mapping[str, Table], into: Path) -> Iterator[Measured]:
@@ -73,22 +82,15 @@ def finished(known: Mapping[str, Table], into: Path) -> Iterator[Measured]:
 def _run(cell: Cell, found: Sequence[Mapping[str, Any]]) -> Measured:
     """The runs of a row with several seeds, as one."""
     row, how, data = cell.row, cell.how, data_set(cell.row.data)
-    accuracies, reals = (
-        [figures[name]["value"] for each in found if name in (figures := result_files.figures(each))]
-        for name in (registry.ACCURACY.name, registry.BASELINE.name)
-    )
+    accuracies = [result_files.figures(each)[registry.ACCURACY.name]["value"] for each in found]
     machine = found[0]["machine"]
-    several = len(accuracies) > 1
     assert cell.epsilon is not None, "asked for above"
     return Measured(
         method=row.method, data=data.title, pictures=data.pictures, records=row.size, epsilon=cell.epsilon,
-        delta=float(found[0]["guarantee"]["delta"]), shape=data.shape, classes=data.classes,
-        public=how.public or ("a part of the records" if how.public_share else ""), preset=how.preset,
-        settings={name: value for name, value in how.settings.items() if name != _NOISE},
-        accuracy=_as_shown(fmean(accuracies)), low=_as_shown(min(accuracies)) if several else None,
-        high=_as_shown(max(accuracies)) if several else None, real=_as_shown(fmean(reals)) if reals else None,
-        of="samples", on="test records", minutes=round(fmean(result_files.minutes_of(each, ("fit",)) for each in found), 2),
-        per_record=row.method in PER_RECORD, page=PAGE,
+        shape=data.shape, classes=data.classes, public=how.public or ("a part of the records" if how.public_share else ""),
+        preset=how.preset, settings={name: value for name, value in how.settings.items() if name != _NOISE},
+        accuracy=_as_shown(fmean(accuracies)), page=PAGE,
+        minutes=round(fmean(result_files.minutes_of(each, ("fit",)) for each in found), 2),
         machine=f"{result_files.threads_of(machine)} of {machine.get('gpu', machine['processor'])}",
     )  # fmt: skip
 
@@ -99,22 +101,26 @@ def _as_shown(share: float) -> float:
 
 
 def _key(run: Measured) -> tuple[Any, ...]:
-    """What was run: equal for a run by hand and a cell that are the same experiment."""
-    settings = {**presets.defaults(run.method), **run.all_settings}
-    settings.pop(_NOISE, None)
-    return run.of, run.method, run.data, run.records, run.epsilon, run.delta, run.public, settings
+    """What was asked for, whatever the settings."""
+    return run.method, run.data, run.records, run.epsilon, bool(run.public)
 
 
-def _toml(run: Measured) -> str:
-    """One entry of the file; what has its default is left out."""
-    told = ["[[run]]"]
-    for each in dataclasses.fields(run):
-        value = getattr(run, each.name)
-        if value in (each.default, {}):
-            continue
-        if isinstance(value, Mapping):
-            said = "{ " + ", ".join(f"{name} = {json.dumps(one)}" for name, one in value.items()) + " }"
+def _toml(run: Measured, usual: Mapping[str, Any]) -> str:
+    """One entry of the file; what is usual or has its default is left out."""
+    skipped: dict[str, Any] = {**{each.name: each.default for each in dataclasses.fields(run)}, **usual}
+    names = ("accuracy", "of", "on", "minutes", *(() if run.minutes is None else ("machine",)), "page")
+    parts = {
+        "on": {name: getattr(run, name) for name in ("data", "records", "epsilon", "public") if getattr(run, name)},
+        "settings": {**({"preset": run.preset} if run.preset else {}), **run.settings},
+        "result": {name: value for name in names if (value := getattr(run, name)) != skipped[name]},
+    }
+    lines = [f"{name} = {{ {', '.join(_pairs(part))} }}" for name, part in parts.items() if part]
+    return "\n".join(["[[run]]", f'method = "{run.method}"', *lines])
+
+
+def _pairs(values: Mapping[str, Any]) -> Iterator[str]:
+    for name, value in values.items():
+        if isinstance(value, float) and math.isinf(value):
+            yield f"{name} = inf"
         else:
-            said = json.dumps(value)
-        told.append(f"{each.name} = {said}")
-    return "\n".join(told)
+            yield f"{name} = {f'{value:_}' if type(value) is int else json.dumps(value)}"

@@ -16,7 +16,7 @@ def attacked(seen: np.ndarray, members: np.ndarray, nonmembers: np.ndarray, refe
     pairs = list(itertools.combinations(range(len(sizes)), 2))
     return marginal_ratios(
         [frequencies(seen, pair, sizes) for pair in pairs],
-        members, nonmembers, reference, cliques=pairs, sizes=sizes, name="m", needs="n",
+        members, nonmembers, reference, cliques=pairs, sizes=sizes, name="m", needs="n", about="a",
     )  # fmt: skip
 
 

@@ -32,7 +32,7 @@ def test_ranks_keep_the_order_and_the_ties():
 
 
 def test_area_carries_the_curve():
-    attack = area("a name", [1, 2, 3], [0, 1, 2], needs="scores", note="a note")
+    attack = area("a name", [1, 2, 3], [0, 1, 2], needs="scores", about="a", note="a note")
     assert attack.estimate.value == pytest.approx((1.5 + 2.5 + 3) / 9)
     assert (attack.chance, attack.note, attack.needs) == (0.5, "a note", "scores")
     assert attack.roc.tpr_at(0.1).value == pytest.approx(

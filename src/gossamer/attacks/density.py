@@ -40,6 +40,7 @@ def domias(synthetic: Array, members: Array, nonmembers: Array, reference: Array
         member_scores,
         nonmember_scores,
         needs="samples, the records in question, and reference records of the population",
+        about="The attacker accuses records around which samples are denser than other real records.",
         note=f"{len(samples):,} synthetic and {len(others):,} reference records, {components} principal components",
     )
 

@@ -40,5 +40,6 @@ def white_box(member_scores: ArrayLike, nonmember_scores: ArrayLike, *, how: Lit
         estimate=proportion(top_members(members, nonmembers), m, computed_on),
         chance=m / (m + n),
         needs="the discriminators, the records in question, and the number of members",
+        about="The attacker has the discriminators of the run, and accuses the records with the highest scores.",
         roc=roc(members, nonmembers),
     )

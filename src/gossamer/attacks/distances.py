@@ -57,6 +57,7 @@ def full_black_box(synthetic: Array, members: Array, nonmembers: Array) -> Attac
         -nearest(inside, samples),
         -nearest(outside, samples),
         needs="samples and the records in question",
+        about="The attacker accuses the records that are closest to a sample.",
         note=f"{len(samples):,} synthetic records",
     )
 
@@ -84,6 +85,7 @@ def calibrated(synthetic: Array, members: Array, nonmembers: Array, reference: A
         nearest(inside, others) - nearest(inside, samples),
         nearest(outside, others) - nearest(outside, samples),
         needs="samples, the records in question, and reference samples or records",
+        about="The attacker accuses records that are closer to a sample than to other real records.",
         note=f"{len(samples):,} synthetic and {len(others):,} reference records",
     )
 
@@ -135,6 +137,7 @@ def near_copies(synthetic: Array, members: Array, held_out: Array, *, alpha: flo
             estimate=difference(of_members, of_held_out, basis),
             chance=0.0,
             needs="samples, all members and as many held-out records: a check for the data owner",
+            about="The run has copied members if more samples are very close to them than to other real records.",
             lowest=-1.0,
         ),
     )

@@ -39,6 +39,7 @@ def marginal_ratios(
     sizes: Sequence[int],
     name: str,
     needs: str,
+    about: str,
 ) -> Attack:
     """Score each row by the mean over the marginals of (p_G + 1/R) / (p_R + 1/R) at its cells, and judge by the area.
 
@@ -56,6 +57,7 @@ def marginal_ratios(
         sizes: number of codes of each column.
         name: of the attack.
         needs: in words, what the attacker must hold.
+        about: what the attack does, in a sentence.
 
     Raises:
         DataError: if a set has fewer than two rows.
@@ -67,7 +69,7 @@ def marginal_ratios(
         inside += ratio[_cells(members, clique, sizes)] / len(cliques)
         outside += ratio[_cells(nonmembers, clique, sizes)] / len(cliques)
     note = f"{len(cliques):,} marginals, {len(reference):,} reference records"
-    return area(name, inside, outside, needs=needs, note=note)
+    return area(name, inside, outside, needs=needs, about=about, note=note)
 
 
 def _cells(codes: Array, clique: Sequence[int], sizes: Sequence[int]) -> Array:

@@ -91,6 +91,7 @@ def set_attack(
             estimate=proportion(won, repeats, basis),
             chance=0.5,
             needs=_NEEDS,
+            about="The attacker compares two sets of records, and accuses the set with more samples close by.",
         )
 
     return SetAttack(pairs=figure("by pairs", pairs), top=figure("by the top half", top))
@@ -124,6 +125,7 @@ def instance_attack(
         estimate=proportion(top_members(f_inside, f_outside), m, computed_on),
         chance=0.5,
         needs=_NEEDS,
+        about="The attacker accuses the records with the most samples close by.",
         roc=roc(f_inside, f_outside),
     )
 

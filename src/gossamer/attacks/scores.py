@@ -21,6 +21,7 @@ class Attack:
         estimate: the figure; its interval says over what in the docstring of the function that made it.
         chance: the figure of an attacker who learns nothing from the model.
         needs: in words, what the attacker must hold.
+        about: what the attack does, in a sentence for the report. To accuse a record is to say that it is a member.
         note: in words, what else a reader must know; may be empty.
         roc: the curve over single records, where the attack scores them.
         lowest: lower end of the measure's scale; the upper end is 1.
@@ -31,12 +32,15 @@ class Attack:
     estimate: Estimate
     chance: float
     needs: str
+    about: str
     note: str = ""
     roc: Roc | None = None
     lowest: float = 0.0
 
 
-def area(name: str, member_scores: ArrayLike, nonmember_scores: ArrayLike, *, needs: str, note: str = "") -> Attack:
+def area(
+    name: str, member_scores: ArrayLike, nonmember_scores: ArrayLike, *, needs: str, about: str, note: str = ""
+) -> Attack:
     """The attack that accuses the highest scores first, judged by the area under its curve. Interval as in `roc`."""
     curve = roc(member_scores, nonmember_scores)
     return Attack(
@@ -45,6 +49,7 @@ def area(name: str, member_scores: ArrayLike, nonmember_scores: ArrayLike, *, ne
         estimate=curve.auc,
         chance=0.5,
         needs=needs,
+        about=about,
         note=note,
         roc=curve,
     )

@@ -19,6 +19,7 @@ from gossamer.intervals import LEVEL, Estimate
 _BINS = 50
 """Of equal width on [0, 1]; the last one contains 1."""
 _NEEDS = "the discriminators, and how the scores of members and of non-members are distributed"
+_ABOUT = "The attacker also knows how members and non-members score, and uses the best rule on the scores."
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,7 +95,9 @@ def total_variation(
     note = f"{as_large} of {shuffles} shuffles of who is a member gave as large a distance"
 
     def figure(measure: str, estimate: Estimate, chance: float) -> Attack:
-        return Attack(name=name, measure=measure, estimate=estimate, chance=chance, needs=_NEEDS, note=note)
+        return Attack(
+            name=name, measure=measure, estimate=estimate, chance=chance, needs=_NEEDS, about=_ABOUT, note=note
+        )
 
     corrected = Estimate(value, max(0.0, min(value, raw - bias - half)), max(value, high), m + n, computed_on)
     accuracy = Estimate((1 + value) / 2, (1 + corrected.low) / 2, (1 + corrected.high) / 2, m + n, computed_on)

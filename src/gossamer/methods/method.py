@@ -100,6 +100,12 @@ def _refuse_unknown(settings: Iterable[str], kind: type[BaseConfig], owner: str)
             )
 
 
+SHARED_SETTINGS = frozenset({
+    "noise_multiplier", "steps", "max_norm", "average_decay", "expected_batch_size", "physical_batch_size", "precision",
+    "start",
+})  # fmt: skip
+"""Settings that mean the same in every method that has them. Code outside methods/ names no other setting."""
+
 LARGEST_BATCH = 4_096
 """The batch of a step where nothing else is asked for: beyond it, more steps buy more than more records do."""
 
@@ -282,6 +288,36 @@ class StepResult:
     logs: "Logs | None"
 
 
+@dataclass(frozen=True, kw_only=True)
+class TrialConfig:
+    """How `gossamer audit` tries a method: runs of its own loop on small nets, with a record that an attacker looks for.
+
+    Args:
+        canary: the record. "gradients": one with a gradient on a weight of its own, many in a run. "record": one unlike the
+            others, found along what it adds. "row": one row of a table with values of its own. "critic": one that turns
+            its critic around. "terms": one that adds to a sum and turns its group around.
+        settings: of its Config, small and quick.
+        shape: of the records, where they are pictures.
+        columns: number of values of each column, where they are rows of a table. The last column is the label.
+        about: the canary in words; empty: those of its kind.
+        max_trials: trials at epsilon 1, where most are needed; without meaning for "gradients".
+        ordinary: number of records beside the canaries.
+        of_a_run: settings that say where noise goes. The audit of a finished run takes over its values.
+        revealed: whether the run makes public which of its queries had the canary.
+    """
+
+    canary: Literal["gradients", "record", "row", "critic", "terms"]
+    settings: Mapping[str, Setting]
+    shape: tuple[int, int, int] = (1, 28, 28)
+    classes: int = 2
+    columns: tuple[int, ...] = ()
+    about: str = ""
+    max_trials: int = 30_000
+    ordinary: int = 60
+    of_a_run: tuple[str, ...] = ("max_norm",)
+    revealed: bool = False
+
+
 class Loop(Protocol[C, S]):
     """What the module `loop.py` of a method gives."""
 
@@ -325,10 +361,14 @@ class Method(ABC, Generic[C, S]):
     the data. Else each unit goes to a random rank, because one unit less moves the places of all that follow."""
     suits_dark_background: ClassVar[tuple[str, ...]] = ()
     """Settings whose tuned values suit pictures on a black ground, such as digits, and are not advised for others."""
+    draws_with: ClassVar[str | None] = None
+    """The setting that says what a program draws as its first pictures: "digits", "letters". None: no program draws any."""
     scores_have_no_scale: ClassVar[bool] = False
     """Whether its discriminators are critics, whose scores attackers can only rank."""
     samples_on_gpu: ClassVar[bool] = False
     """Whether `sample` goes where the generator is. The others need a GPU for training at most."""
+    trial: ClassVar[TrialConfig | None] = None
+    """How an audit tries it; None: it cannot be audited."""
 
     config_type: type[C]
     """Its settings; the fields are its flags."""
@@ -365,10 +405,6 @@ class Method(ABC, Generic[C, S]):
     def first(self, config: C, card: "DataCard") -> "Job[BaseConfig, State] | None":  # noqa: ARG002 (for methods that need it)
         """What makes the pictures that a run starts on; None: there is no start."""
         return None
-
-    def in_full(self, config: C, card: "DataCard") -> dict[str, Any]:  # noqa: ARG002 (for methods that need it)
-        """Its settings by value: what a default stands for is written out, so that two ways of saying the same are equal."""
-        return dataclasses.asdict(config)
 
     def begin(self, run: Run[C]) -> S:
         """The State of a run at its start."""
@@ -444,6 +480,18 @@ class Method(ABC, Generic[C, S]):
     def explain(self, config: C) -> str:  # noqa: ARG002 (for methods that need it)
         """A line for `gossamer plan`; empty: none."""
         return ""
+
+    def rows_of_record(self, config: C) -> int:  # noqa: ARG002 (for methods that need it)
+        """How many rows of a batch a record makes."""
+        return 1
+
+    def outlook(self, config: C, card: Any) -> Sequence[str]:  # noqa: ARG002 (for methods that need it)
+        """What the noise leaves of such records, as far as the card alone tells it: sentences for `gossamer recommend`."""
+        return ()
+
+    def trial_with(self, settings: Mapping[str, Setting]) -> TrialConfig | None:
+        """`trial` with these settings in place of its own. Overridden where they call for another canary."""
+        return self.trial and dataclasses.replace(self.trial, settings={**self.trial.settings, **settings})
 
     def sample(
         self, net: "nn.Module", config: C, card: "DataCard", n: int, labels: "Tensor | None", stream: "torch.Generator"
@@ -579,6 +627,13 @@ class Job(Generic[C_co, S_co]):
         return self.method.needs_public(self.config) if self.first is None else self.first.needs_public
 
     @property
+    def draws(self) -> str:
+        """What a program draws as the first pictures of the run or of its start; empty: nothing. See `Method.draws_with`."""
+        if self.method.draws_with is not None and not self.method.needs_public(self.config):
+            return str(self.settings[self.method.draws_with])
+        return "" if self.first is None else self.first.draws
+
+    @property
     def releases_public(self) -> str:
         """See `Method.releases_public`."""
         return self.method.releases_public(vars(self.config))
@@ -619,11 +674,6 @@ class Job(Generic[C_co, S_co]):
             self.method.check_public(self.config, self.card, count)
         else:
             self.first.check_public(count)
-
-    @property
-    def in_full(self) -> dict[str, Any]:
-        """See `Method.in_full`."""
-        return self.method.in_full(self.config, self.card)
 
     @property
     def pretrained(self) -> "list[tuple[plugins.PluginKind, str]]":

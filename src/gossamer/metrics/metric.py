@@ -21,12 +21,14 @@ class Figure:
         sentence: what it means for a data owner who is no statistician, with places for the value and its range.
         share: whether it is a share, shown in per cent.
         bar: its label where it is drawn as a bar; empty: it is not.
+        of_public: whether it is of the public records, so that a release states that it was measured.
     """
 
     name: str
     sentence: str
     share: bool = False
     bar: str = ""
+    of_public: bool = False
 
 
 @dataclass(frozen=True)

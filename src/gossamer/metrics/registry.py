@@ -148,6 +148,7 @@ PUBLIC_ITSELF = Figure(
     "a release is worth begins above that.",
     share=True,
     bar="the public records",
+    of_public=True,
 )
 
 
@@ -428,7 +429,7 @@ def figure(name: str, kind: "Kind" = "pictures") -> Figure:
             for declared_figure in metric.figures:
                 if declared_figure.name == name:
                     return declared_figure
-    share = "accuracy" in name or class_of(name) is not None or tables.group_of(name) is not None
+    share = not stands_alone(name)
     return Figure(name, (name[:1].upper() + name[1:] if share else name) + ": {value} ({range}).", share=share)
 
 

@@ -10,7 +10,7 @@ import pytest
 from benchmarks.reproduce import measured_runs, plot, result_files, results_page, run_cell, tables
 from benchmarks.reproduce.tables import Cell, Table, parse
 from gossamer.errors import RequestError
-from gossamer.run.recommend.measured_runs import from_entry
+from gossamer.run.recommend.measured_runs import parsed
 
 ROOT = Path(__file__).resolve().parents[3]
 MEASURED = ROOT / "src" / "gossamer" / "run" / "recommend" / "measured.toml"
@@ -75,34 +75,25 @@ laptop = { settings = { noise_multiplier = 1.07, draw = "paper" }, costs = 608.5
 """
 BY_HAND = """# What this file is.
 
-[[run]]
-method = "moments"
-data = "MNIST"
+[usual]
+page = "docs/results.md"
+machine = "1 thread of AMD EPYC"
+
+[data.MNIST]
 pictures = "digits"
-records = 60_000
-epsilon = 1.0
-delta = 1e-5
 shape = [1, 28, 28]
 classes = 10
+
+[[run]]
+method = "moments"
+on = { data = "MNIST", records = 60_000, epsilon = 1.0 }
 settings = { axes = 8, cells = 1 }
-accuracy = 0.5
-of = "samples"
-on = "test records"
-page = "docs/methods/moments.md"
+result = { accuracy = 0.5, page = "docs/methods/moments.md" }
 
 [[run]]
 method = "teacher"
-data = "MNIST"
-pictures = "digits"
-records = 60_000
-epsilon = 1.0
-delta = 1e-5
-shape = [1, 28, 28]
-classes = 10
-accuracy = 0.9
-of = "release"
-on = "test records"
-page = "docs/methods/teacher.md"
+on = { data = "MNIST", records = 60_000, epsilon = 1.0 }
+result = { accuracy = 0.9, of = "release", page = "docs/methods/teacher.md" }
 """
 
 
@@ -181,7 +172,7 @@ def test_every_method_with_a_guarantee_can_be_drawn() -> None:
     assert asked <= set(plot._LOOKS)
 
 
-def test_finished_cells_become_measured_runs_and_replace_the_same_ones_by_hand(table: Table, tmp_path: Path) -> None:
+def test_finished_cells_become_measured_runs_and_replace_worse_ones_by_hand(table: Table, tmp_path: Path) -> None:
     for seed, accuracy in enumerate((0.6, 0.703, 0.65)):
         put(tmp_path, of(table, "one", seed), accuracy)
     put(tmp_path, of(table, "part"), 0.4)
@@ -189,21 +180,29 @@ def test_finished_cells_become_measured_runs_and_replace_the_same_ones_by_hand(t
     put(tmp_path, of(table, "published"), 0.5, epsilon=608.5)  # nobody asks for that epsilon
     text = measured_runs.rewritten(BY_HAND, {"tiny": table}, tmp_path)
     assert text.startswith("# What this file is.\n") and text.count(measured_runs.MARK) == 1
-    teacher, one, part = map(from_entry, tomllib.loads(text)["run"])
-    assert (teacher.method, teacher.accuracy) == ("teacher", 0.9)
-    assert (one.method, one.data, one.records, one.epsilon, one.delta, one.settings) == (
-        "moments", "MNIST", 60_000, 1.0, 1e-5, {"axes": 8},
+    teacher, one, part = parsed(text)
+    assert (teacher.method, teacher.accuracy, teacher.of) == ("teacher", 0.9, "release")
+    assert (one.method, one.data, one.records, one.epsilon, one.settings) == (
+        "moments", "MNIST", 60_000, 1.0, {"axes": 8},
     )  # fmt: skip
-    assert (one.accuracy, one.low, one.high, one.real) == (0.651, 0.6, 0.703, 0.97)
-    assert (one.minutes, one.per_record, one.machine) == (1.5, True, "2 threads of Abacus")
-    assert (one.of, one.on, one.page) == ("samples", "test records", "docs/results.md")
-    assert (part.public, part.records, part.low, part.high) == ("glyphs", 5_000, None, None)
+    assert (one.accuracy, one.minutes, one.machine) == (0.651, 1.5, "2 threads of Abacus")
+    assert (one.of, one.on, one.page, one.shape) == ("samples", "test records", "docs/results.md", (1, 28, 28))
+    assert (part.public, part.records) == ("glyphs", 5_000)
     assert measured_runs.rewritten(text, {"tiny": table}, tmp_path) == text
 
 
-def test_a_run_by_hand_stays_unless_all_of_it_was_run_again(table: Table, tmp_path: Path) -> None:
+def test_of_runs_that_were_asked_for_the_same_the_best_stays(table: Table, tmp_path: Path) -> None:
+    put(tmp_path, of(table, "ten"), 0.7)
+    put(tmp_path, of(table, "other"), 0.8)
+    for by_hand, best in ((0.75, ["docs/results.md"]), (0.85, ["docs/methods/moments.md"])):
+        text = BY_HAND.replace("epsilon = 1.0 }\nsettings", "epsilon = 10.0 }\nsettings").replace("0.5", str(by_hand))
+        runs = parsed(measured_runs.rewritten(text, {"tiny": table}, tmp_path))
+        assert [each.page for each in runs if each.method == "moments"] == best
+
+
+def test_a_run_by_hand_stays_where_other_records_or_another_epsilon_were_run(table: Table, tmp_path: Path) -> None:
     put(tmp_path, of(table, "one"), 0.6)
-    for old, new in (("axes = 8", "axes = 9"), ("epsilon = 1.0", "epsilon = 2.0"), ("60_000", "50_000")):
+    for old, new in (("epsilon = 1.0", "epsilon = 2.0"), ("60_000", "50_000")):
         text = measured_runs.rewritten(BY_HAND.replace(old, new), {"tiny": table}, tmp_path)
         assert [each["method"] for each in tomllib.loads(text)["run"]] == ["moments", "teacher", "moments"]
 

@@ -19,11 +19,13 @@ from gossamer.attacks import audit as bounds
 from gossamer.data.card import DataCard
 from gossamer.errors import RequestError
 from gossamer.methods import METHODS
+from gossamer.methods.gs_wgan import GsWgan
+from gossamer.methods.privae import Privae
 from gossamer.privacy.certificate.certificate import Certificate
 from gossamer.run.auditing import audit as auditing
 from gossamer.run.auditing.audit import AuditReport, audit, audit_run, lines
 from gossamer.run.auditing.canary_confined import steered
-from gossamer.run.auditing.trials import TRIAL_CONFIGS, TrialRunner
+from gossamer.run.auditing.trials import TrialRunner, card_of
 from gossamer.run.cli.main import cli
 from gossamer.run.release.release import release
 from gossamer.run.release.verify import verify
@@ -32,11 +34,11 @@ from gossamer.run.storage.run_folder import AUDIT
 
 
 def test_every_method_that_claims_something_is_audited() -> None:
-    assert set(TRIAL_CONFIGS) == {name for name, method in METHODS.items() if not method.without_guarantee}
+    assert all((method.trial is None) == bool(method.without_guarantee) for method in METHODS.values())
 
 
 WITH_SETTINGS: dict[str, tuple[str, dict[str, Any]]] = {
-    **{method: (method, {}) for method in sorted(TRIAL_CONFIGS)},
+    **{method: (method, {}) for method, each in METHODS.items() if each.trial is not None},
     "votes for clusters of pictures": ("evolve", {"drawing": "pictures", "clusters": 4}),
     "moments of features": ("moments", {"encoder": "blocks"}),
     "moments of latents": ("moments", {"autoencoder": "halved"}),
@@ -71,10 +73,11 @@ def test_a_canary_adds_one_among_the_declared_noise(case: str) -> None:
     Means within five standard errors, noise within five of its own; chances of 6e-7 each, and the seeds are fixed.
     """
     method, more = WITH_SETTINGS[case]
-    small = TRIAL_CONFIGS[method]
+    small = METHODS[method].trial
+    assert small is not None
     many = small.canary == "gradients"
     trials = 200 if many else 12
-    card = small.card(trials if many else 1)
+    card = card_of(small, trials if many else 1)
     faint = small.canary in ("row", "record")  # adds less than 1, or its query has a part of the budget
     noise = 0.02 if faint else 0.1
     settings = {**small.settings, "noise_multiplier": noise, **more}
@@ -103,7 +106,7 @@ def test_where_everyone_knows_who_answers_the_canary_s_critic_alone_is_listened_
     6 answers of 2 critics: 3 of each in turns; by lot 6, of which half are the canary's, within five standard errors.
     """
     card = DataCard(shape=(1, 28, 28), classes=2, declared_size=61)
-    settings = {**TRIAL_CONFIGS["gs-wgan"].settings, "noise_multiplier": 0.01, "draw": draw, "answers": answers}
+    settings = {**GsWgan.trial.settings, "noise_multiplier": 0.01, "draw": draw, "answers": answers}
     runs = TrialRunner(METHODS["gs-wgan"].job({**settings, "steps": 6 // answers}, card), 1e-5, seed=0, noise_seed=1)
     inside, outside = runs.single_trials("critic", 10)
     assert inside.x.shape[0] == own
@@ -121,7 +124,7 @@ def test_where_everyone_knows_who_answers_the_canary_s_critic_alone_is_listened_
 def test_a_coin_decides_before_each_trial_whether_the_canary_takes_part() -> None:
     """7 trials of two releases in one training, without noise to speak of: who is in is so for both releases of a trial."""
     card = DataCard(shape=(1, 2, 2), classes=2, declared_size=61)
-    settings = {**TRIAL_CONFIGS["privae"].settings, "steps": 2, "noise_multiplier": 1e-3, "expected_batch_size": 61}
+    settings = {**Privae.trial.settings, "steps": 2, "noise_multiplier": 1e-3, "expected_batch_size": 61}
     runs = TrialRunner(METHODS["privae"].job(settings, card), 1e-5, seed=0, noise_seed=3)
     inside, outside = runs.single_trials("terms", 7)
     assert inside.x.shape[1] == np.random.default_rng(3).random(14).__lt__(0.5).sum()

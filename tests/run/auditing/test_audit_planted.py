@@ -28,7 +28,7 @@ from gossamer.privacy.per_sample_gradients import clipping, ghost, rounding
 from gossamer.privacy.per_sample_gradients.gradients import PerRecordGradient, Tensors
 from gossamer.privacy.random.noise import Rng
 from gossamer.run.auditing.audit import lower_bound
-from gossamer.run.auditing.trials import TRIAL_CONFIGS, Observations, TrialRunner
+from gossamer.run.auditing.trials import Observations, TrialRunner, card_of
 from gossamer.run.storage import data_sources
 
 DELTA = 1e-5
@@ -96,9 +96,10 @@ def lower(
     method: str, noise: float, *, share: float = 1.0, trials: int = 300, seed: int = 7, **settings: Any
 ) -> tuple[float, float]:
     """What is claimed with this noise, and what is found. One seed in 20 refutes clean code: 2 of 40 that were tried."""
-    small = TRIAL_CONFIGS[method]
+    small = METHODS[method].trial
+    assert small is not None
     many = small.canary == "gradients"
-    card = small.card(trials if many else 1)
+    card = card_of(small, trials if many else 1)
     if many or small.canary == "terms":
         settings["expected_batch_size"] = round(share * card.declared_size)
     job = METHODS[method].job({**small.settings, "noise_multiplier": noise, **settings}, card)

@@ -12,12 +12,13 @@ from torch import Tensor
 
 from gossamer.data.card import DataCard
 from gossamer.methods import METHODS
+from gossamer.methods.teacher import Teacher
 from gossamer.privacy.distributed import Group, Ranks
 from gossamer.privacy.mechanisms.sampling import PoissonSampled
 from gossamer.privacy.per_sample_gradients import clipping
 from gossamer.privacy.random.noise import Rng
 from gossamer.run.auditing.audit import lower_bound
-from gossamer.run.auditing.trials import TRIAL_CONFIGS, TrialRunner
+from gossamer.run.auditing.trials import TrialRunner
 
 DELTA, TRIALS = 1e-5, 300
 Patch = Callable[[pytest.MonkeyPatch, Ranks], None]
@@ -93,7 +94,7 @@ def found(ranks: Ranks, plant: Patch, noise: float, steps: int, share: float) ->
     torch.manual_seed(0)
     card = DataCard(shape=(1, 8, 8), classes=2, declared_size=60 + TRIALS)
     settings = {
-        **TRIAL_CONFIGS["teacher"].settings, "noise_multiplier": noise, "steps": steps,
+        **Teacher.trial.settings, "noise_multiplier": noise, "steps": steps,
         "expected_batch_size": round(share * card.declared_size),
     }  # fmt: skip
     with pytest.MonkeyPatch.context() as patch:

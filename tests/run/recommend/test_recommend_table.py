@@ -10,14 +10,14 @@ import torch
 
 from gossamer import Column, TableCard
 from gossamer.errors import RequestError
-from gossamer.methods.marginals import Noise, measurements
+from gossamer.methods.marginals import Config, Noise, counts_label, measurements, precision
 from gossamer.methods.marginals.counts import Counts
 from gossamer.methods.marginals.loop import a_bound_each, first_cliques, generator
+from gossamer.methods.marginals.outlook import dependence
 from gossamer.methods.marginals.selection import promise
 from gossamer.methods.method import Run
 from gossamer.privacy.random.noise import Rng
-from gossamer.run.recommend.recommend import recommend
-from gossamer.run.recommend.tables import TableAdvice
+from gossamer.run.recommend.recommend import Recommended, recommend
 from gossamer.run.training.plan import plan
 
 CARD = TableCard(
@@ -27,28 +27,40 @@ CARD = TableCard(
 )  # fmt: skip
 
 
-def advice(card: TableCard = CARD, epsilon: float = 1.0, **more: Any) -> TableAdvice:
-    found = recommend(card, epsilon=epsilon, delta=1e-5, **more)
-    assert isinstance(found, TableAdvice)
+def advice(card: TableCard = CARD, epsilon: float = 1.0) -> Recommended:
+    (found,) = recommend(card, epsilon=epsilon, delta=1e-5).ranked
     return found
+
+
+def config_of(card: TableCard) -> Config:
+    config = plan("marginals", card, epsilon=1.0, delta=1e-5, preset="adult-eps1").job.config
+    assert isinstance(config, Config)
+    return config
+
+
+def percent(share: float) -> str:
+    return f"{100 * share:.1f} %"
 
 
 @pytest.mark.parametrize(
     "facts", [CARD, dataclasses.replace(CARD, label=None), dataclasses.replace(CARD, unit="person", max_rows=3)]
 )
 def test_the_precision_of_counts_is_that_of_the_first_query(facts: TableCard) -> None:
-    config: Any = plan("marginals", facts, epsilon=1.0, delta=1e-5, preset="adult-eps1").job.config
+    config = config_of(facts)
     net, run = generator(config, facts), Run(config=config, card=facts, rng=Rng(0, noise_seed=0), public=None)
     query = Counts(net.maps, first_cliques(run), facts.max_rows)
     release = a_bound_each(run, query, Noise.of(config).columns, equal=True)
     _, deviation = measurements.of_column(measurements.released(query, torch.zeros(query.dimension), release), 0)
-    assert advice(facts).count == pytest.approx(2 * deviation / 30_000, rel=1e-6)
+    count = precision(config, facts, with_label=counts_label(config, facts))
+    assert count == pytest.approx(2 * deviation / 30_000, rel=1e-6)
+    assert percent(count) in advice(facts).notes[0]
 
 
 def test_the_dependence_is_that_at_which_a_table_is_worth_its_noise() -> None:
-    config: Any = plan("marginals", CARD, epsilon=1.0, delta=1e-5, preset="adult-eps1").job.config
-    share, found = np.array([64 ** (2 / 3)]), advice().dependence
+    config = config_of(CARD)
+    share, found = np.array([64 ** (2 / 3)]), dependence(config, CARD)
     assert found is not None
+    assert percent(found) in advice().notes[1]
     for factor, sign in ((1.001, 1), (0.999, -1)):
         error = np.array([2 * found * 30_000 * factor])
         assert np.sign(promise(error, share, share, Noise.of(config).marginals)) == sign
@@ -65,8 +77,7 @@ def test_the_dependence_is_that_at_which_a_table_is_worth_its_noise() -> None:
 )
 def test_fewer_records_and_a_smaller_epsilon_let_expect_less(size: int, epsilon: float, sentence: str) -> None:
     told = advice(dataclasses.replace(CARD, declared_size=size), epsilon)
-    assert told.outlook[-1].startswith(sentence)
-    assert f"known to within {100 * told.count:.1f}" in told.outlook[-3].replace("\N{NO-BREAK SPACE}", " ")
+    assert told.notes[-1].startswith(sentence)
 
 
 def test_on_the_command_line(gossamer: Any, tmp_path: Path) -> None:
@@ -76,14 +87,17 @@ def test_on_the_command_line(gossamer: Any, tmp_path: Path) -> None:
     assert told.status == 0
     command = "gossamer fit marginals --data 'my rows.csv' --card "
     assert command in told.out and "--epsilon 0.5 --delta 1e-06 --preset adult-eps0.3 --out RUN" in told.out
-    answer = gossamer(*words, "--json").json
-    assert answer["method"] == "marginals" and answer["command"] in told.out
+    (first,) = gossamer(*words, "--json").json["ranked"]
+    assert (first["method"], first["measured"]) == ("marginals", None)
+    assert first["command"] in told.out and all(note in told.out for note in first["notes"])
     refused = gossamer(*words, "--pictures", "digits")
     assert (refused.status, "--pictures is for pictures" in refused.err) == (2, True)
 
 
 def test_one_column_and_options_for_pictures() -> None:
     alone = dataclasses.replace(CARD, columns=CARD.columns[:1], label=None)
-    assert advice(alone).dependence is None
-    with pytest.raises(RequestError, match="is for pictures"):
-        advice(minutes=3.0)
+    assert dependence(config_of(alone), alone) is None
+    assert advice(alone).notes[-1] == "Expect the column as it is."
+    for given in ({"public": "glyphs"}, {"pictures": "digits"}):
+        with pytest.raises(RequestError, match="is for pictures"):
+            recommend(CARD, epsilon=1.0, **given)  # type: ignore[arg-type]  # a dict of options

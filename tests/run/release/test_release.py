@@ -25,6 +25,7 @@ from gossamer.methods import METHODS
 from gossamer.methods.common.softmax_regression import Classifier
 from gossamer.methods.evolve.nets import Evolved
 from gossamer.methods.synthesizer import Synthesizer, model_bytes
+from gossamer.metrics import registry
 from gossamer.privacy.certificate import statements
 from gossamer.privacy.certificate.certificate import Certificate, sha256
 from gossamer.privacy.certificate.declarations import NOT_DECLARED, NOT_RUN, QUESTIONS, nothing_declared
@@ -286,7 +287,7 @@ def test_that_a_run_was_attacked_is_told_and_what_came_of_it_is_not(run: Path, t
 
 
 def test_that_the_baseline_at_epsilon_0_was_measured_is_told_and_its_figure_is_not(run: Path, tmp_path: Path) -> None:
-    figure = {"metric": "accuracy of the public records themselves", "value": 0.8765, "low": 0.8, "high": 0.9}
+    figure = {"metric": registry.PUBLIC_ITSELF.name, "value": 0.8765, "low": 0.8, "high": 0.9}
     (run / "metrics.json").write_text(json.dumps([{**figure, "n": 10, "computed_on": "x"}]))
     out = release(run, tmp_path / "out")
     assert Certificate.load(out).declared["baseline"] == MEASURED

@@ -19,13 +19,13 @@ from gossamer.data.card import DataCard
 from gossamer.data.readers import in_memory
 from gossamer.data.readers.read import read
 from gossamer.data.records import Records
-from gossamer.errors import DataError, Interrupted, RequestError
+from gossamer.errors import DataError, Interrupted, RequestError, RunFolderError
 from gossamer.events import Event
 from gossamer.privacy.random.noise import Rng
 from gossamer.run.budget.entry import budget_log_at
 from gossamer.run.evaluation.evaluate import evaluate
 from gossamer.run.release.verify import verify
-from gossamer.run.storage.data_sources import DataSources
+from gossamer.run.storage.data_sources import DataSources, Held
 from gossamer.run.training.fit import fit
 from gossamer.run.training.resume import resume
 
@@ -149,6 +149,19 @@ def test_a_run_from_memory_is_certified_and_names_no_record(tmp_path: Path) -> N
         assert "records in memory" not in (tmp_path / "run" / name).read_text(encoding="utf-8")
     result = evaluate(tmp_path / "run", train=arrays(), test=arrays(30), count=200, protocol="reduced")
     assert "accuracy" in [entry["metric"] for entry in result.metrics]
+
+
+def test_a_column_of_units_may_be_called_as_records_in_memory_are() -> None:
+    sources = DataSources.of("rows.csv", kind="table", units="records in memory")
+    assert (
+        DataSources.from_json(json.loads(json.dumps(sources.to_json()))).with_held(Held()).units == "records in memory"
+    )
+
+
+@pytest.mark.parametrize("wrong", [3, ["x"], [["data"]], None])
+def test_a_damaged_list_of_what_was_in_memory_is_refused(wrong: object) -> None:
+    with pytest.raises(RunFolderError, match="does not say where its records are"):
+        DataSources.from_json({**DataSources.of("rows.csv").to_json(), "in_memory": wrong})
 
 
 def test_resume_takes_the_same_records_again_and_no_others(tmp_path: Path) -> None:

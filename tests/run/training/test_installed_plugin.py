@@ -20,6 +20,7 @@ from gossamer import plugins
 from gossamer.data.card import DataCard
 from gossamer.events import Event
 from gossamer.methods import METHODS
+from gossamer.privacy.random.noise import Rng
 from gossamer.run.training import checkpoint
 from gossamer.run.training.fit import fit
 
@@ -129,11 +130,45 @@ def test_an_encoder_by_its_name_through_the_command_line(
     assert entry["origin"] == "trained on: nothing: it has no weights (as its author states)"
 
 
-def test_what_has_no_part_for_a_plugin_refuses_it(installed: None, made: Path, gossamer: Callable[..., Any]) -> None:
-    for words in (("audit", "class-means"), ("audit", "--run", made / "run")):
-        refused = gossamer(*words)
-        assert refused.status == 2
-        assert "class-means is a plug-in, for which Gossamer has no canaries" in refused.err
+@pytest.mark.parametrize("method", ["class-means", "class_means:ClassMeans"])
+def test_a_plugin_that_declares_a_trial_is_audited(installed: None, gossamer: Callable[..., Any], method: str) -> None:
+    """60 trials of one query over all records: the bound is above 0 and below the claim."""
+    answer = gossamer("audit", method, "--epsilon", 20, "--trials", 30, "--json")
+    if ":" in method:
+        plugins.remove("method", "class-means")
+    assert answer.status == 0, answer.err
+    audited = answer.json
+    assert (audited["method"], audited["releases"], audited["sampling_rate"]) == ("class-means", 1, 1.0)
+    assert 1 < audited["lower_bound"] < audited["claim"] <= 20
+    assert audited["trials"] + audited["without"] == 60
+
+
+def test_the_noise_of_a_plugin_is_found_too_small(
+    installed: None, gossamer: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A quarter of the noise is added in its query."""
+    added = Rng.add_gaussian_
+    monkeypatch.setattr(Rng, "add_gaussian_", lambda self, out, std: added(self, out, std / 4))
+    answer = gossamer("audit", "class-means", "--epsilon", 3, "--trials", 200, "--json")
+    assert (answer.status, answer.json["verdict"]) == (1, "REFUTED")
+
+
+def test_the_run_of_a_plugin_is_audited_with_its_bound(
+    installed: None, made: Path, gossamer: Callable[..., Any]
+) -> None:
+    shutil.copytree(made / "run", made / "audited")
+    answer = gossamer("audit", "--run", made / "audited", "--trials", 20, "--json")
+    assert answer.status == 0, answer.err
+    assert answer.json["settings"]["max_norm"] == 16.0
+
+
+def test_what_has_no_part_for_a_plugin_refuses_it(
+    installed: None, gossamer: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(type(METHODS["class-means"]), "trial", None)
+    refused = gossamer("audit", "class-means")
+    assert refused.status == 2
+    assert "class-means declares no trial, so it cannot be audited." in refused.err
     assert gossamer("federated", "class-means").status == 2
 
 

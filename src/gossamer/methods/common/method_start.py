@@ -103,13 +103,6 @@ class Startable(Method[C, S], Generic[C, S]):
             *(_after(phase) for phase in own),
         ]
 
-    def in_full(self, config: C, card: "DataCard") -> dict[str, Any]:
-        """With all settings of the start instead of their text. Its noise is left out: it follows from the run's."""
-        own, first = super().in_full(config, card), self.first(config, card)
-        if first is None:
-            return own
-        return {**own, "start_settings": {**first.in_full, "noise_multiplier": None}}
-
     def begin(self, run: Run[C]) -> S:
         """A State, and in it that of the start."""
         state, first = super().begin(run), self.first(run.config, run.card)

@@ -8,7 +8,16 @@ from typing import TYPE_CHECKING, Literal
 from gossamer.errors import RequestError
 from gossamer.lazy import Lazy
 from gossamer.methods.common.method_start import Startable, StartConfig
-from gossamer.methods.method import FROM_EPSILON, AnyPhase, MaybeZero, OnPrivate, OnPublic, Phases, batch_of
+from gossamer.methods.method import (
+    FROM_EPSILON,
+    AnyPhase,
+    MaybeZero,
+    OnPrivate,
+    OnPublic,
+    Phases,
+    TrialConfig,
+    batch_of,
+)
 
 if TYPE_CHECKING:
     import torch
@@ -101,6 +110,11 @@ class DpDiffusion(Startable[Config, "loop.State"]):
     samples_on_gpu = True
     config_type = Config
     loop = loop
+    trial = TrialConfig(
+        canary="gradients",
+        shape=(1, 8, 8),
+        settings={"steps": 10, "axes": 4, "width": 4, "depth": 1, "multiplicity": 2},
+    )
 
     def phases(self, config: Config, card: "DataCard") -> "Phases[Config, loop.State]":
         """Votes, a start on pictures, then one Poisson-sampled Gaussian per step."""
@@ -123,6 +137,10 @@ class DpDiffusion(Startable[Config, "loop.State"]):
         if config.start or config.network == "unet":
             return ""
         return "No public records, no pre-training: --start moments or --start evolve cost little and help much."
+
+    def rows_of_record(self, config: Config) -> int:
+        """A row for each noise level."""
+        return config.multiplicity
 
     def check(self, config: Config, card: "DataCard") -> None:
         """Refuse settings that contradict each other."""

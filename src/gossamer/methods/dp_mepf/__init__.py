@@ -10,7 +10,16 @@ from gossamer.lazy import Lazy
 from gossamer.methods.common.descent import Descent
 from gossamer.methods.common.labelling import LabellingConfig, LabelsSamples, descent_of
 from gossamer.methods.common.method_start import Startable, StartConfig
-from gossamer.methods.method import FROM_EPSILON, AnyPhase, MaybeZero, OnPrivate, OnPublic, OnReleased, Phases
+from gossamer.methods.method import (
+    FROM_EPSILON,
+    AnyPhase,
+    MaybeZero,
+    OnPrivate,
+    OnPublic,
+    OnReleased,
+    Phases,
+    TrialConfig,
+)
 
 if TYPE_CHECKING:
     from gossamer.data.card import DataCard
@@ -120,6 +129,15 @@ class DpMepf(Startable[Config, "loop.State"], LabelsSamples[Config, "loop.State"
     additive_over_units = True
     config_type = Config
     loop = loop
+    trial = TrialConfig(
+        canary="record",
+        max_trials=6_000,
+        settings={
+            "axes": 2, "pixel_axes": 2, "features_steps": 1, "features_batch_size": 2, "features_width": 1, "warm_steps": 0,
+            "matching_steps": 1, "likeness_steps": 2, "batch_size": 4, "width": 2, "latent_size": 2, "rounds": 1,
+            "candidates": 4,
+        },
+    )  # fmt: skip
 
     def phases(self, config: Config, card: "DataCard") -> "Phases[Config, loop.State]":
         """Features and a warm start, free; one Gaussian over all records; what is made of its answer, free; then votes. With

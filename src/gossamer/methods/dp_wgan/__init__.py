@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Literal
 from gossamer.errors import RequestError
 from gossamer.lazy import Lazy
 from gossamer.methods.common.method_start import Startable, StartConfig
-from gossamer.methods.method import FROM_EPSILON, MaybeZero, OnPublic, Phases
+from gossamer.methods.method import FROM_EPSILON, MaybeZero, OnPublic, Phases, TrialConfig
 
 if TYPE_CHECKING:
     from gossamer.data.card import DataCard
@@ -99,6 +99,12 @@ class DpWgan(Startable[Config, "loop.State"]):
     additive_over_units = True
     config_type = Config
     loop = loop
+    trial = TrialConfig(
+        canary="gradients",
+        about="records whose clipped gradient points along a weight that no other record moves, in every group",
+        settings={"steps": 10, "width": 2, "latent_size": 4, "critic_steps": 2, "grouping": "weight-bias"},
+        of_a_run=("max_norm", "grouping"),
+    )
 
     def phases(self, config: Config, card: "DataCard") -> "Phases[Config, loop.State]":
         """A free warm start, then one joint Gaussian per critic step and, for private quantiles, one per question."""

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Literal
 from gossamer.errors import RequestError
 from gossamer.lazy import Lazy
 from gossamer.methods.common.method_start import Startable, StartConfig
-from gossamer.methods.method import FROM_EPSILON, MaybeZero, OnPublic, Phases
+from gossamer.methods.method import FROM_EPSILON, MaybeZero, OnPublic, Phases, TrialConfig
 
 if TYPE_CHECKING:
     from gossamer.data.card import DataCard
@@ -84,6 +84,9 @@ class Dpgan(Startable[Config, "loop.State"]):
     additive_over_units = True
     config_type = Config
     loop = loop
+    trial = TrialConfig(
+        canary="gradients", settings={"steps": 10, "width": 2, "latent_size": 4, "discriminator_steps": 2}
+    )
 
     def phases(self, config: Config, card: "DataCard") -> "Phases[Config, loop.State]":
         """A free warm start, then one Poisson-sampled Gaussian per discriminator step."""

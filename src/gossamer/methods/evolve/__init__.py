@@ -1,7 +1,7 @@
 """Private Evolution: what a run promises and costs. `loop.py` votes and varies, `nets.py` has the generator."""
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 from gossamer.errors import RequestError
 from gossamer.lazy import Lazy
@@ -16,6 +16,7 @@ from gossamer.methods.method import (
     OnPublic,
     OnReleased,
     Phases,
+    TrialConfig,
 )
 
 if TYPE_CHECKING:
@@ -139,12 +140,16 @@ class Evolve(LabelsPublic[Config, "loop.State"], LabelsSamples[Config, "loop.Sta
     additive_over_units = True
     config_type = Config
     loop = loop
+    trial = TrialConfig(
+        canary="record",
+        about="one record, found at the candidate that it votes for",
+        settings={
+            "steps": 2, "drawing": "letters", "embedding": "cosines", "candidates": 4, "variations": 0, "degree": 0.2,
+        },
+    )  # fmt: skip
     can_warm_start = True
     labels_public_with = ""
-
-    def in_full(self, config: Config, card: "DataCard") -> dict[str, Any]:
-        """Return all settings, with the actual number of candidates instead of 0."""
-        return {**super().in_full(config, card), "candidates": candidates_of(config, card)}
+    draws_with = "drawing"
 
     def phases(self, config: Config, card: "DataCard") -> "Phases[Config, loop.State]":
         """The embedding learns from drawings, or sees public pictures, free; then one Gaussian per round over all units. With

@@ -3,13 +3,15 @@
 The critics are in `critics.py`, and their mathematics in `stacked_critics.py`.
 """
 
+import dataclasses
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from gossamer.errors import RequestError
 from gossamer.lazy import Lazy
 from gossamer.methods.common.method_start import Startable, StartConfig
-from gossamer.methods.method import FROM_EPSILON, MaybeZero, OnPrivate, OnPublic, Phases
+from gossamer.methods.method import FROM_EPSILON, MaybeZero, OnPrivate, OnPublic, Phases, Setting, TrialConfig
 
 if TYPE_CHECKING:
     from gossamer.data.card import DataCard
@@ -112,6 +114,14 @@ class GsWgan(Startable[Config, "loop.State"]):
     title = "GS-WGAN (Chen, Orekondy, Fritz 2020)"
     config_type = Config
     loop = loop
+    trial = TrialConfig(
+        canary="critic",
+        settings={
+            "steps": 1, "answers": 2, "critics": 2, "batch_size": 2, "critic_steps": 1, "critic_batch_size": 2,
+            "width": 2, "latent_size": 2, "warm_steps": 0, "generator": "dcgan",
+        },
+        of_a_run=("max_norm", "draw"),
+    )  # fmt: skip
     shards_records = True
 
     def phases(self, config: Config, card: "DataCard") -> "Phases[Config, loop.State]":  # noqa: ARG002 (it has no sampling rate)
@@ -128,6 +138,14 @@ class GsWgan(Startable[Config, "loop.State"]):
             OnPrivate(name="warm start", steps=config.warm_visits, body=lambda *given: loop.warm_start(*given)),
             self.training(config.steps, answers),
         ]
+
+    def trial_with(self, settings: Mapping[str, Setting]) -> TrialConfig | None:
+        """The loop of the paper asks one critic a step, and its draws are public."""
+        trial = super().trial_with(settings)
+        if trial is None or trial.settings.get("draw") != "paper":
+            return trial
+        steps = int(trial.settings["steps"]) * int(trial.settings["answers"])
+        return dataclasses.replace(trial, settings={**trial.settings, "steps": steps, "answers": 1}, revealed=True)
 
     def bounds_units(self, card: "DataCard") -> str:  # noqa: ARG002 (what every method is asked)
         """They are in one shard."""

@@ -1,22 +1,24 @@
 """Noisy marginals of tables: what a run promises and costs. `loop.py` measures, `selection.py` chooses, `fit.py` fits."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from gossamer.errors import RequestError
 from gossamer.lazy import Lazy
-from gossamer.methods.method import FROM_EPSILON, BaseConfig, MaybeZero, Method, OnPrivate, Phases
+from gossamer.methods.method import FROM_EPSILON, BaseConfig, MaybeZero, Method, OnPrivate, Phases, TrialConfig
 
 if TYPE_CHECKING:
     import torch
     from torch import Tensor, nn
 
-    from gossamer.methods.marginals import loop
+    from gossamer.methods.marginals import loop, outlook
     from gossamer.privacy.accounting import events
 else:
     torch = Lazy("torch")
     loop, events = Lazy("gossamer.methods.marginals.loop"), Lazy("gossamer.privacy.accounting.events")
+    outlook = Lazy("gossamer.methods.marginals.outlook")
 
 MOST_COLUMNS = 200
 """Beyond, the errors of all pairs have too much noise to choose by."""
@@ -127,6 +129,13 @@ class Marginals(Method[Config, "loop.State"]):
     takes_public = False
     config_type = Config
     loop = loop
+    trial = TrialConfig(
+        canary="row",
+        columns=(3, 3, 3),
+        ordinary=500,
+        settings={"rounds": 1, "iterations": 1},
+        of_a_run=("columns_share", "errors_share"),
+    )
 
     def phases(self, config: Config, card: Any) -> "Phases[Config, loop.State]":  # noqa: ARG002 (as every method)
         """The columns, one query; then the rounds, two queries each. card: a TableCard."""
@@ -148,6 +157,10 @@ class Marginals(Method[Config, "loop.State"]):
             f"each of its m rows weighs {K}/m, and at most 1, so all of them together count as at most {K}. The release "
             f"describes {rows if K > 1 else f'the {unit}s, and not the rows'}"
         )
+
+    def outlook(self, config: Config, card: Any) -> Sequence[str]:
+        """How clear the counts will be. card: a TableCard."""
+        return [*outlook.sentences(config, card)]
 
     def check(self, config: Config, card: Any) -> None:
         """Refuse shares that leave nothing for the tables, and records with too many columns or values."""

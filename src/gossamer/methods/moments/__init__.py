@@ -19,6 +19,7 @@ from gossamer.methods.method import (
     OnPublic,
     OnReleased,
     Phases,
+    TrialConfig,
 )
 
 if TYPE_CHECKING:
@@ -110,6 +111,7 @@ class ClassMoments(LabelsPublic[Config, "loop.State"]):
     additive_over_units = True
     config_type = Config
     loop = loop
+    trial = TrialConfig(canary="record", shape=(1, 8, 8), settings={"axes": 4})
     can_warm_start = True
     labels_public_with = "encoder"
     suits_dark_background = ("threshold", "align")

@@ -1,12 +1,14 @@
 """PriVAE: what a run promises and costs. `loop.py` trains, `objective.py` has the two terms, `nets.py` the networks."""
 
+import dataclasses
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from gossamer.errors import RequestError
 from gossamer.lazy import Lazy
 from gossamer.methods.common.method_start import Startable, StartConfig
-from gossamer.methods.method import FROM_EPSILON, MaybeZero, OnPublic, Phases
+from gossamer.methods.method import FROM_EPSILON, MaybeZero, OnPublic, Phases, Setting, TrialConfig
 
 if TYPE_CHECKING:
     from gossamer.data.card import DataCard
@@ -106,6 +108,15 @@ class Privae(Startable[Config, "loop.State"]):
     title = "PriVAE (Takahashi, Takagi, Ono, Komatsu 2020)"
     config_type = Config
     loop = loop
+    trial = TrialConfig(
+        canary="terms",
+        shape=(1, 2, 2),
+        max_trials=100_000,
+        settings={
+            "steps": 1, "width": 4, "latent_size": 2, "divergence": "mmd", "partitions": 1, "average_decay": 0.0,
+        },
+        of_a_run=("max_norm", "max_norm_batch", "split", "divergence"),
+    )  # fmt: skip
 
     def phases(self, config: Config, card: "DataCard") -> "Phases[Config, loop.State]":
         """A free warm start, then one joint Gaussian per step, whatever the terms."""
@@ -115,6 +126,13 @@ class Privae(Startable[Config, "loop.State"]):
             OnPublic(name="warm start", steps=config.warm_steps, body=lambda *given: loop.warm_start(*given)),
             self.training(config.steps, [(release, config.steps)]),
         ]
+
+    def trial_with(self, settings: Mapping[str, Setting]) -> TrialConfig | None:
+        """Without a batch-wise term, the canaries are of gradients alone."""
+        trial = super().trial_with(settings)
+        if trial is None or trial.settings["divergence"] != "none":
+            return trial
+        return dataclasses.replace(trial, canary="gradients", about="")
 
     def check_ranks(self, config: Config, count: int) -> None:
         """Refuse what ranks cannot share: groups that do not divide evenly, or one clipped answer."""

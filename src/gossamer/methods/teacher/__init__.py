@@ -11,7 +11,7 @@ from gossamer.lazy import Lazy
 from gossamer.methods.common.descent import Descent
 from gossamer.methods.common.labelling import SMALLEST
 from gossamer.methods.common.labels_public import LabelsPublic, drawing_program
-from gossamer.methods.method import FROM_EPSILON, BaseConfig, Encoder, MaybeZero, OnPublic, Phases
+from gossamer.methods.method import FROM_EPSILON, BaseConfig, Encoder, MaybeZero, OnPublic, Phases, TrialConfig
 
 if TYPE_CHECKING:
     import torch
@@ -88,6 +88,7 @@ class Teacher(LabelsPublic[Config, "loop.State"]):
     additive_over_units = True
     config_type = Config
     loop = loop
+    trial = TrialConfig(canary="gradients", shape=(1, 8, 8), settings={"steps": 10})
 
     def phases(self, config: Config, card: "DataCard") -> "Phases[Config, loop.State]":
         """The features of the public pictures, free; then one Poisson-sampled Gaussian per step."""

@@ -22,7 +22,16 @@ from gossamer.files import write_atomically
 from gossamer.methods import method_of
 from gossamer.privacy.certificate.certificate import Certificate
 from gossamer.privacy.guarantee import in_full, rounded_up
-from gossamer.run.auditing.trials import IN_A_RUN, ORDINARY, TRIAL_CONFIGS, Observations, ReleaseProfile, TrialRunner
+from gossamer.run.auditing.trials import (
+    ABOUT,
+    IN_A_RUN,
+    ORDINARY,
+    Observations,
+    ReleaseProfile,
+    TrialRunner,
+    card_of,
+    usual_trials,
+)
 from gossamer.run.release.verify import is_release
 from gossamer.run.report.audit_record import CONSISTENT, LOW_VALUE, REFUTED
 from gossamer.run.report.html import write_report
@@ -34,8 +43,6 @@ _RATES = {"gradients": 0.25, "terms": 0.5}
 """Sampling rate of the small runs, by the kind of canary, unless --expected-batch-size says another."""
 _FINAL = 500
 """Models with the canary, and about as many without, where only models are looked at."""
-_OF_A_RUN = ("max_norm", "max_norm_batch", "split", "divergence", "grouping", "draw", "columns_share", "errors_share")
-"""Settings that say where noise goes: those of a run are audited with it. Its nets, steps and batches are not."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -128,26 +135,23 @@ def audit(  # noqa: PLR0913 (its arguments are the options of a command)
         raise RequestError(
             f"{method} claims nothing, so there is nothing to refute: its epsilon is infinity. Use `gossamer attack` instead."
         )
-    if method not in TRIAL_CONFIGS:
+    given = {name: value for name, value in (settings or {}).items() if value is not None}
+    if (trial := chosen_method.trial_with(given)) is None:
         raise RequestError(
-            f"{method} is a plug-in, for which Gossamer has no canaries, so it cannot be audited. Its author tests it with "
-            "gossamer.testing. To attack what it releases, use `gossamer attack`."
+            f"{method} declares no trial, so it cannot be audited. Its author adds one, and tests it with gossamer.testing. "
+            "To attack what it releases, use `gossamer attack`."
         )
     if final and chosen_method.takes == "table":
         raise RequestError(
             f"{method} releases a model of another size in each run, and --final compares weights: leave it out."
         )
-    trial_config, began = TRIAL_CONFIGS[method], time.monotonic()
-    merged = {**trial_config.settings, **{name: value for name, value in (settings or {}).items() if value is not None}}
-    kind = "gradients" if merged.get("divergence") == "none" else trial_config.canary  # a canary of gradients alone
+    kind, began = trial.canary, time.monotonic()
     shared = kind == "gradients" and not final
-    trials = trials or (_FINAL if final else trial_config.trials(epsilon))
+    trials = trials or (_FINAL if final else usual_trials(trial, epsilon))
     in_a_run = min(trials, IN_A_RUN, int(0.9 / delta) - ORDINARY) if shared else 1  # delta is below 1 / declared size
-    card = trial_config.card(in_a_run)
+    card, merged = card_of(trial, in_a_run), dict(trial.settings)
     if "expected_batch_size" in {field.name for field in dataclasses.fields(chosen_method.config_type)}:
         merged.setdefault("expected_batch_size", max(1, round(_RATES[kind] * card.declared_size)))
-    if merged.get("draw") == "paper":  # which gives one answer a step
-        merged |= {"steps": merged["steps"] * merged["answers"], "answers": 1}
     request = plan(method, card, merged, epsilon=epsilon, delta=delta)
     runner = TrialRunner(request.job, delta, seed, noise_seed)
     if final:
@@ -176,7 +180,7 @@ def audit(  # noqa: PLR0913 (its arguments are the options of a command)
         noise_multiplier=declared.noise,
         noise_at_most=bound.noise,
         seconds=time.monotonic() - began,
-        canary=trial_config.about if kind == trial_config.canary else TRIAL_CONFIGS["dpgan"].about,
+        canary=trial.about or ABOUT[kind],
         statistic=bound.statistic,
         settings=request.job.settings,
     )
@@ -238,8 +242,8 @@ def _bound_of(
 def audit_run(run: str | Path, *, trials: int | None = None, seed: int = 0, sink: Sink = silent) -> AuditReport:
     """Audit the method of a finished RUN at the run's epsilon and delta, and write RUN/audit.json for its report.
 
-    The audit runs the method's own loop on small nets, with the run's settings for noise (`_OF_A_RUN`). It reads no record of
-    the run.
+    The audit runs the method's own loop on small nets, with the run's settings for noise (`TrialConfig.of_a_run`). It
+    reads no record of the run.
 
     Args:
         run: a finished RUN.
@@ -265,9 +269,12 @@ def audit_run(run: str | Path, *, trials: int | None = None, seed: int = 0, sink
     epsilon, delta = (float(certificate.guarantee[name]) for name in ("epsilon", "delta"))
     if math.isinf(epsilon):
         raise RequestError(f"{folder.path} claims nothing, so there is nothing to refute: its epsilon is infinity.")
-    run_settings = {name: certificate.config[name] for name in _OF_A_RUN if name in certificate.config}
-    method = method_of(certificate.method, folder=folder.path).name
-    report = audit(method, epsilon=epsilon, delta=delta, settings=run_settings, trials=trials, seed=seed, sink=sink)
+    method = method_of(certificate.method, folder=folder.path)
+    of_a_run = () if method.trial is None else method.trial.of_a_run
+    run_settings = {name: certificate.config[name] for name in of_a_run if name in certificate.config}
+    report = audit(
+        method.name, epsilon=epsilon, delta=delta, settings=run_settings, trials=trials, seed=seed, sink=sink
+    )
     unchanged()
     write_atomically(folder.file(AUDIT), json.dumps({**report.to_json(), "date": today()}, indent=2) + "\n")
     write_report(folder.path, internal=True)

@@ -278,7 +278,7 @@ class TwoTermCanary(CanaryObserver):
     def release(self, inner: Confined[Any], mechanism: Any, query: Any) -> Tensor:
         """See `CanaryObserver`."""
         if not isinstance(mechanism, TermwiseGaussianSum) or mechanism.max_norm_batch == 0:
-            raise RequestError("there is no batch-wise term: leave --divergence none to canaries of gradients")
+            raise RequestError("there is no batch-wise term: take canaries of gradients")
         if self.cached is None or self.cached[0] is not query:
             phi, tables = canaries.pulling(query.phi, 1)
             self.cached = query, canaries.TurnedGroup(dataclasses.replace(query, phi=phi)), tables.size

@@ -3,14 +3,12 @@
 Where every canary has a weight of its own, all share a run. Elsewhere there is one canary, and a training is a sequence of
 trials of T noisy queries. Before each trial the auditor decides at random whether the canary takes part, independently of the
 state that earlier trials left. So the guarantee bounds the two errors of each trial, and their averages over all trials.
-
-The file is long because every method's small run and its trials must agree.
 """
 
 import dataclasses
 import math
 import multiprocessing
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass
 from typing import Any
@@ -33,8 +31,7 @@ from gossamer.data.tables.column import Column
 from gossamer.data.tables.table import Table
 from gossamer.errors import RequestError
 from gossamer.events import Event, Sink, progress, silent
-from gossamer.methods import METHODS
-from gossamer.methods.method import BaseConfig, Job, State, Training
+from gossamer.methods.method import BaseConfig, Job, State, Training, TrialConfig
 from gossamer.privacy.confined import Confined
 from gossamer.privacy.distributed import ALONE, Ranks
 from gossamer.privacy.ledger import PrivacyLedger
@@ -61,101 +58,34 @@ _SHADOWS_SEED = 1 << 40
 """Seed of their noise, unlike the seeds of tests."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class TrialConfig:
-    """How a method is audited.
-
-    Args:
-        canary: which kind; "gradients" has many in a run, the others have one at a time.
-        settings: of its Config, small and quick.
-        shape: of the records, where they are pictures.
-        columns: number of values of each column, where they are rows of a table. The last column is the label.
-        about: the attacker's canary, in words.
-        max_trials: trials with one canary at epsilon 1, where most are needed.
-        ordinary: number of records beside the canaries.
-    """
-
-    canary: str
-    settings: Mapping[str, Any]
-    shape: tuple[int, int, int] = (1, 28, 28)
-    classes: int = 2
-    columns: tuple[int, ...] = ()
-    about: str
-    max_trials: int = 60_000
-    ordinary: int = ORDINARY
-
-    def card(self, canaries: int) -> AnyCard:
-        """Return the card of the records with so many canaries."""
-        size = self.ordinary + canaries
-        if not self.columns:
-            return DataCard(shape=self.shape, classes=self.classes, declared_size=size)
-        columns = [
-            Column(name=f"column {number}", kind="category", values=tuple(map(str, range(values))))
-            for number, values in enumerate(self.columns)
-        ]
-        return TableCard(columns=tuple(columns), declared_size=size, label=columns[-1].name)
-
-    def trials(self, epsilon: float) -> int:
-        """Return the default number of canaries that take part; about as many do not."""
-        if self.canary == "gradients":
-            return IN_A_RUN * (3 if epsilon < 2 else 1)
-        hundreds: int = round(self.max_trials / 100 * max(1.0, epsilon) ** -0.8)
-        return 100 * hundreds
+ABOUT = {
+    "gradients": "records whose clipped gradient points along a weight that no other record moves",
+    "record": "one record unlike the others, found along what it adds",
+    "row": "one row with a value in each column that no other row has, found at all that it moves in each answer",
+    "critic": "a record whose critic, and no other, says the opposite of what the others say",
+    "terms": "a record that adds to the sample-wise sum and turns the gradient of its group around",
+}
+"""Each kind of canary, in words."""
 
 
-_GRADIENT = "records whose clipped gradient points along a weight that no other record moves"
-_RECORD = "one record unlike the others, found along what it adds"
-TRIAL_CONFIGS: dict[str, TrialConfig] = {
-    "dpgan": TrialConfig(
-        canary="gradients", about=_GRADIENT,
-        settings={"steps": 10, "width": 2, "latent_size": 4, "discriminator_steps": 2},
-    ),
-    "dp-wgan": TrialConfig(
-        canary="gradients", about=f"{_GRADIENT}, in every group",
-        settings={"steps": 10, "width": 2, "latent_size": 4, "critic_steps": 2, "grouping": "weight-bias"},
-    ),
-    "privae": TrialConfig(
-        canary="terms", shape=(1, 2, 2), max_trials=100_000,
-        about="a record that adds to the sample-wise sum and turns the gradient of its group around",
-        settings={
-            "steps": 1, "width": 4, "latent_size": 2, "divergence": "mmd", "partitions": 1, "average_decay": 0.0,
-        },
-    ),
-    "gs-wgan": TrialConfig(
-        canary="critic", max_trials=30_000,
-        about="a record whose critic, and no other, says the opposite of what the others say",
-        settings={
-            "steps": 1, "answers": 2, "critics": 2, "batch_size": 2, "critic_steps": 1, "critic_batch_size": 2,
-            "width": 2, "latent_size": 2, "warm_steps": 0, "generator": "dcgan",
-        },
-    ),
-    "dp-diffusion": TrialConfig(
-        canary="gradients", about=_GRADIENT, shape=(1, 8, 8),
-        settings={"steps": 10, "axes": 4, "width": 4, "depth": 1, "multiplicity": 2},
-    ),
-    "dp-mepf": TrialConfig(
-        canary="record", max_trials=6_000, about=_RECORD, shape=(1, 28, 28),
-        settings={
-            "axes": 2, "pixel_axes": 2, "features_steps": 1, "features_batch_size": 2, "features_width": 1, "warm_steps": 0,
-            "matching_steps": 1,
-            "likeness_steps": 2, "batch_size": 4, "width": 2, "latent_size": 2, "rounds": 1, "candidates": 4,
-        },
-    ),
-    "moments": TrialConfig(canary="record", max_trials=30_000, about=_RECORD, shape=(1, 8, 8), settings={"axes": 4}),
-    "evolve": TrialConfig(
-        canary="record", max_trials=30_000, about="one record, found at the candidate that it votes for",
-        settings={
-            "steps": 2, "drawing": "letters", "embedding": "cosines", "candidates": 4, "variations": 0, "degree": 0.2,
-        },
-    ),
-    "teacher": TrialConfig(canary="gradients", about=_GRADIENT, shape=(1, 8, 8), settings={"steps": 10}),
-    "marginals": TrialConfig(
-        canary="row", max_trials=30_000, columns=(3, 3, 3), ordinary=500,
-        about="one row with a value in each column that no other row has, found at all that it moves in each answer",
-        settings={"rounds": 1, "iterations": 1},
-    ),
-}  # fmt: skip
-"""Each method that promises something: small nets, few steps, many trials."""
+def card_of(trial: TrialConfig, canaries: int) -> AnyCard:
+    """Return the card of the records with so many canaries."""
+    size = trial.ordinary + canaries
+    if not trial.columns:
+        return DataCard(shape=trial.shape, classes=trial.classes, declared_size=size)
+    columns = [
+        Column(name=f"column {number}", kind="category", values=tuple(map(str, range(values))))
+        for number, values in enumerate(trial.columns)
+    ]
+    return TableCard(columns=tuple(columns), declared_size=size, label=columns[-1].name)
+
+
+def usual_trials(trial: TrialConfig, epsilon: float) -> int:
+    """Return the default number of canaries that take part; about as many do not."""
+    if trial.canary == "gradients":
+        return IN_A_RUN * (3 if epsilon < 2 else 1)
+    hundreds: int = round(trial.max_trials / 100 * max(1.0, epsilon) ** -0.8)
+    return 100 * hundreds
 
 
 @dataclass(frozen=True)
@@ -271,7 +201,7 @@ class TrialRunner:
         """Make twice so many trials, each with or without the canary, at random."""
         observer, records = self._observer_and_records(kind)
         members = self._random_members(2 * trials)
-        size = _IN_A_TRAINING if "steps" in self.job.settings else 1
+        size = _IN_A_TRAINING if self._repeats else 1
         for first in range(0, len(members), size):
             chunk = members[first : first + size]
             noise_seed = None if self.noise_seed is None else self.noise_seed + first
@@ -291,7 +221,7 @@ class TrialRunner:
         """Make the same trials in several processes, each with random choices and noise of its own."""
         if jobs == 1:
             return self.single_trials(kind, trials, sink)
-        terms = self.job.method.name, self.job.settings, self.job.card, self.delta, self.seed
+        terms = self.job, self.delta, self.seed
         seeds = [None if self.noise_seed is None else self.noise_seed + (part << 20) for part in range(jobs)]
         results = []
         with ProcessPoolExecutor(jobs, mp_context=multiprocessing.get_context("spawn")) as pool:
@@ -349,12 +279,20 @@ class TrialRunner:
     def _random_members(self, count: int) -> NDArray[np.bool_]:
         return np.random.default_rng(self.noise_seed).random(count) < 0.5
 
+    @property
+    def _repeats(self) -> bool:
+        """Whether twice the steps make twice the queries, so that one training holds many trials."""
+        if "steps" not in self.job.settings:
+            return False
+        once, twice = (sum(count for _, count in self._lengthened(trials).plan) for trials in (1, 2))
+        return bool(twice == 2 * once)
+
     def _lengthened(self, trials: int) -> Job[BaseConfig, State]:
         """Return the job with the steps of so many trials."""
         if trials == 1:
             return self.job
         settings = self.job.settings
-        return METHODS[self.job.method.name].job({**settings, "steps": int(settings["steps"]) * trials}, self.job.card)
+        return self.job.method.job({**settings, "steps": int(settings["steps"]) * trials}, self.job.card)
 
     def _drive(
         self,
@@ -381,7 +319,8 @@ class TrialRunner:
 
     @property
     def _revealed(self) -> bool:
-        return self.job.settings.get("draw") == "paper"
+        trial = self.job.method.trial_with(self.job.settings)
+        return trial is not None and trial.revealed
 
     @property
     def _shape(self) -> tuple[int, ...]:
@@ -404,13 +343,10 @@ class TrialRunner:
 
 
 def _part(
-    method: str, settings: Mapping[str, Any], card: AnyCard, delta: float, seed: int, noise_seed: int | None,
-    kind: str, trials: int,
-) -> tuple[Observations, Observations]:  # fmt: skip
+    job: Job[BaseConfig, State], delta: float, seed: int, noise_seed: int | None, kind: str, trials: int
+) -> tuple[Observations, Observations]:
     """Run the trials of one process, until its parent ends."""
-    return TrialRunner(METHODS[method].job(settings, card), delta, seed, noise_seed).single_trials(
-        kind, trials, _while_awaited
-    )
+    return TrialRunner(job, delta, seed, noise_seed).single_trials(kind, trials, _while_awaited)
 
 
 def _while_awaited(_event: Event) -> None:

@@ -34,7 +34,7 @@ GROUPS = {
         "fit": ("fit", "Train METHOD under a privacy budget, into a new run folder."),
         "resume": ("fit", "Continue a run that was stopped or killed."),
         "device-check": ("fit", "Check that a GPU computes as guarantees need."),
-        "federated": ("federated", "Train GS-WGAN with records that stay with their owners."),
+        "federated": ("federated", "Train one model on records that stay with their owners."),
     },
     "Use": {
         "sample": ("sample", "Write synthetic records from a run folder or a release."),
@@ -182,8 +182,8 @@ def paragraph(error: Exception) -> tuple[str, int]:
         return "the disk is full. Free some space, then continue with `gossamer resume RUN` or repeat the command.", 1
     if is_out_of_memory(error):
         return (
-            "there is not enough memory. Use a smaller --physical-batch-size, which changes no result, or a smaller --width "
-            "or shape in the card. `gossamer plan METHOD` estimates the memory, and `gossamer resume RUN` continues a run."
+            "there is not enough memory. Use a smaller --physical-batch-size, which changes no result, a smaller network, or a "
+            "smaller shape in the card. `gossamer resume RUN` continues a run."
         ), 1
     if isinstance(error, OSError) and error.strerror:  # the system's own words, and a path: no value read from a record
         file_prefix = f"{error.filename}: " if isinstance(error.filename, str) else ""

@@ -251,6 +251,7 @@ def _entry(result: Attack) -> dict[str, Any]:
         "chance": result.chance,
         "lowest": result.lowest,
         "needs": result.needs,
+        "about": result.about,
         "note": result.note,
         "internal": True,
         "tpr": {},

@@ -25,6 +25,7 @@ from gossamer.methods.synthesizer import Synthesizer
 from gossamer.run.evaluation.attack_kind import NONE_LEFT, AttackKind, Named, Target
 
 ISOLATED = "the most isolated tenth"
+_OF_ISOLATED = "The same attack on the tenth of the records that are least like other records."
 
 
 @dataclass(frozen=True)
@@ -113,6 +114,7 @@ class TableAttacks(AttackKind):
         return lambda inside, outside: marginal_ratios(
             tables, inside, outside, target.held_out.codes, cliques=pairs, sizes=sizes, name="marginals of samples",
             needs="samples, the records in question, and reference records of the population",
+            about="The attacker accuses rows whose values are more frequent in the samples than in other real rows.",
         )  # fmt: skip
 
 
@@ -133,6 +135,7 @@ def _by_generator(field: MarkovField, target: Target) -> Guess:
         tables, merged(inside), merged(outside), reference, cliques=cliques, sizes=field.sizes,
         name="marginals of the generator",
         needs="the generator, the records in question, and reference records of the population",
+        about="The attacker accuses rows whose values are more frequent in the generator than elsewhere.",
     )  # fmt: skip
 
 
@@ -141,5 +144,5 @@ def _both(guess: Guess, inside: Array, outside: Array, apart: Sequence[np.ndarra
     found = [guess(inside, outside)]
     if min(mask.sum() for mask in apart) > 1:
         isolated = guess(inside[apart[0]], outside[apart[1]])
-        found.append(dataclasses.replace(isolated, name=f"{isolated.name}, {ISOLATED}"))
+        found.append(dataclasses.replace(isolated, name=f"{isolated.name}, {ISOLATED}", about=_OF_ISOLATED))
     return found

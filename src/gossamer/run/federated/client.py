@@ -32,6 +32,7 @@ from gossamer.privacy.confined import Confined
 from gossamer.privacy.ledger import PrivacyLedger
 from gossamer.privacy.random.noise import Rng
 from gossamer.run.budget.entry import budget_log_at, charge_of, resume_entry
+from gossamer.run.federated import METHOD
 from gossamer.run.federated.messages import (
     LARGEST,
     Malformed,
@@ -53,7 +54,6 @@ from gossamer.run.training.plan import checked, checked_delta
 from gossamer.run.training.reserve import reserve
 from gossamer.run.training.training_run import TrainingRun
 
-METHOD = "gs-wgan"
 REFUSED = "the reason is in this client's own log"
 """All that a refusal says, unless the message is malformed. The kind of error could depend on records or on the budget."""
 _BITS = 31

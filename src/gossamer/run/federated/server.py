@@ -27,6 +27,7 @@ from gossamer.privacy.certificate.statements import NO_UNITS
 from gossamer.privacy.ledger import PrivacyLedger
 from gossamer.privacy.random.noise import Rng
 from gossamer.run.budget.entry import budget_log_at, charge_of, resume_entry
+from gossamer.run.federated import METHOD
 from gossamer.run.federated.grid import NamedGrid
 from gossamer.run.federated.messages import networks, weights_record
 from gossamer.run.federated.panel import Clients
@@ -38,7 +39,6 @@ from gossamer.run.training.plan import Request, plan
 from gossamer.run.training.reserve import reserve
 from gossamer.run.training.training_run import TrainingRun
 
-METHOD = "gs-wgan"
 SERVED = "served.json"
 """In the private folder: names of the clients that have the released generator."""
 

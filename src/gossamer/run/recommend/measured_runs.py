@@ -1,38 +1,28 @@
-"""What to expect of a run, from measured runs alone (`measured.toml`).
+"""Runs of ours that were measured (`measured.toml`): what a method reached on which records, and in what time.
 
-Two runs of a method are compared by their signal-to-noise: the number of protected records times mu. One Gaussian query of
-noise multiplier 1 / mu costs this epsilon and delta. The product says how many noise widths all records together can move a
-sum. It is called clearness here. The only assumption: with the same settings, a clearer run does no worse, up to chance. So
-a run that was no clearer gives a lower end of what to expect, and a run that was no less clear gives an upper end.
-
-No run shows how hard other pictures are. So there is one expectation for each measured data set. A run counts for pictures
-of about its size with as many channels and classes (`comparable`).
+They say what was measured elsewhere, and forecast nothing: other records may be far harder.
 """
 
 import math
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, cached_property
 from importlib import resources
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from gossamer.data.card import DataCard
-from gossamer.lazy import Lazy
+from gossamer.data.tables.any_card import AnyCard
+from gossamer.methods import METHODS
 from gossamer.run.training import presets
 from gossamer.run.training.presets import NEAR
 
-if TYPE_CHECKING:
-    from scipy import optimize, stats
-else:
-    optimize, stats = Lazy("scipy.optimize"), Lazy("scipy.stats")
-
-Pictures = Literal["digits", "clothes", "faces", "photographs", "points"]
-"""What records show."""
-USEFUL = 0.8
-"""A rule of thumb: from this accuracy in ten classes on, a release counts as useful."""
-EPSILONS = (0.5, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0, 15.0, 20.0)
-"""Budgets that are advised where a smaller one is not enough."""
+Pictures = Literal["digits", "clothes", "faces", "photographs", "points", ""]
+"""What records show; empty: they are rows of a table."""
+REFERENCE = "MNIST"
+"""Every method for pictures was measured on it, so of equally near runs one on it is taken."""
+LARGEST = 20.0
+"""A larger epsilon counts as this one: it does not make up for missing records."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -42,202 +32,129 @@ class Measured:
     method: str
     data: str
     pictures: Pictures
-    records: int
-    epsilon: float
-    delta: float
     shape: tuple[int, ...]
     classes: int
+    records: int
+    epsilon: float
     accuracy: float
-    of: Literal["samples", "release"]
-    on: Literal["test records", "training records set apart"]
     page: str
     public: str = ""
-    preset: str | None = None
     settings: dict[str, Any] = field(default_factory=dict)
-    low: float | None = None
-    high: float | None = None
-    real: float | None = None
+    preset: str | None = None
+    of: Literal["samples", "release"] = "samples"
+    on: Literal["test records", "training records set apart"] = "test records"
     minutes: float | None = None
-    per_record: bool = False
     machine: str = ""
 
     def __post_init__(self) -> None:
-        within = 0 <= self.at_least <= self.accuracy <= self.at_most <= 1
-        if not (within and self.records > 0 and self.epsilon > 0 and 0 < self.delta < 1):
+        if not (0 <= self.accuracy <= 1 and self.records > 0 and self.epsilon > 0):
             raise ValueError(f"a measured run of {self.method} on {self.data} has numbers that cannot be")
 
     @property
     def all_settings(self) -> dict[str, Any]:
         """Those of its preset too."""
-        preset_settings = presets.settings(self.method, self.preset) if self.preset else {}
-        return {**preset_settings, **self.settings}
+        return {**(presets.settings(self.method, self.preset) if self.preset else {}), **self.settings}
+
+    @cached_property
+    def draws(self) -> str:
+        """What a program drew for this run, so that it suits such records alone; empty: nothing. See `Job.draws`."""
+        if not self.shape:
+            return ""
+        card = DataCard(shape=self.shape, classes=self.classes, declared_size=self.records)
+        return METHODS[self.method].job({**presets.any_noise(self.method), **self.all_settings}, card).draws
 
     @property
-    def at_least(self) -> float:
-        """The lower end of its interval; its figure, where it has none."""
-        return self.accuracy if self.low is None else self.low
+    def figure(self) -> str:
+        """The accuracy, for a table."""
+        return f"{100 * self.accuracy:.1f} %"
 
     @property
-    def at_most(self) -> float:
-        """The upper end of its interval; its figure, where it has none."""
-        return self.accuracy if self.high is None else self.high
-
-    @property
-    def clearness(self) -> float:
-        return clearness(self.records, self.epsilon, self.delta)
-
-    def __str__(self) -> str:
-        spread = "" if self.low is None else f" ({percent(self.at_least)} to {percent(self.at_most)})"
-        public = f", with {self.public} as public records" if self.public else ""
-        return (
-            f"{percent(self.accuracy)}{spread} with {self.records:,} records of {self.data} at epsilon {self.epsilon:g}"
-            f"{public}, on {self.on}: {self.page}"
-        )
-
-    @property
-    def in_short(self) -> str:
-        """For a table."""
+    def records_in_words(self) -> str:
+        """On what it was measured, for a table."""
         public = f" with {self.public}" if self.public else ""
-        return f"{percent(self.accuracy)} on {self.data}{public}, {self.records:,} records, epsilon {self.epsilon:g}"
-
-
-@dataclass(frozen=True)
-class Expected:
-    """What to expect if the records were as hard as those of one data set.
-
-    Args:
-        data: the data set.
-        public: the public records of its runs; empty: none.
-        low: what a run that was no clearer reached; None: unknown.
-        high: what the nearest run that was no less clear reached; None: unknown.
-        runs: these runs, at most two.
-    """
-
-    data: str
-    public: str
-    low: float | None
-    high: float | None
-    runs: tuple[Measured, ...]
-
-    def __str__(self) -> str:
-        suffix = f", with {self.public} as public records" if self.public else ""
-        return f"as on {self.data}{suffix}: {self.range_text}"
+        return f"{self.data}{public}, {self.records:,} records, epsilon {self.epsilon:g}"
 
     @property
-    def range_text(self) -> str:
-        if self.low is not None and self.high is not None:
-            low, high = f"{100 * self.low:.1f}", percent(self.high)
-            return f"{low} to {high}" if percent(self.low) != high else f"about {high}"
-        return f"at most {percent(self.high)}" if self.high is not None else f"at least {percent(self.low or 0.0)}"
+    def time(self) -> str:
+        """Its time and machine, for a table."""
+        if self.minutes is None:
+            return "unknown"
+        return f"{'< 1 min' if self.minutes < 1 else f'{self.minutes:.0f} min'}, {self.machine}"
+
+    def __str__(self) -> str:
+        return f"{self.figure} on {self.records_in_words}; time {self.time}: {self.page}"
 
     def to_json(self) -> dict[str, Any]:
         """As `--json` prints it."""
-        return {
-            "data": self.data,
-            "public": self.public,
-            "low": self.low,
-            "high": self.high,
-            "measured": [str(run) for run in self.runs],
-        }
+        names = ("data", "records", "epsilon", "public", "accuracy", "of", "on", "minutes", "machine", "page")
+        return {name: getattr(self, name) for name in names} | {"settings": self.all_settings}
 
 
 @cache
 def runs() -> tuple[Measured, ...]:
-    text = resources.files("gossamer.run.recommend").joinpath("measured.toml").read_text(encoding="utf-8")
-    return tuple(map(from_entry, tomllib.loads(text)["run"]))
+    """All measured runs."""
+    return parsed(resources.files("gossamer.run.recommend").joinpath("measured.toml").read_text(encoding="utf-8"))
 
 
-def from_entry(entry: Mapping[str, Any]) -> Measured:
-    """A run from a table of `measured.toml`. Raises TypeError or KeyError if a field is missing or unknown."""
-    return Measured(**{**entry, "shape": tuple(entry["shape"])})
+def parsed(text: str) -> tuple[Measured, ...]:
+    """The runs of a file in the form of `measured.toml`. Raises TypeError or KeyError: a field is missing or unknown."""
+    content = tomllib.loads(text)
+    return tuple(from_entry(entry, content["data"], content["usual"]) for entry in content["run"])
 
 
-def of_method(method: str, *, epsilon: float, pictures: str | None = None) -> tuple[Measured, ...]:
-    """The measured runs of a method: with epsilon infinity for infinity, the others for a finite epsilon.
+def from_entry(entry: Mapping[str, Any], data: Mapping[str, Any], usual: Mapping[str, Any]) -> Measured:
+    """A run from its entry, the facts of the data sets, and what an entry leaves out."""
+    settings = dict(entry.get("settings", {}))
+    preset = settings.pop("preset", None)
+    on = {**data[entry["on"]["data"]], **entry["on"]}
+    fields = {**usual, **on, **entry["result"], "shape": tuple(on["shape"])}
+    return Measured(method=entry["method"], settings=settings, preset=preset, **fields)
+
+
+def of_method(method: str, *, epsilon: float, public: bool, pictures: str | None = None) -> tuple[Measured, ...]:
+    """The runs of a method whose settings are possible here: with epsilon infinity for infinity, else a finite one.
 
     Args:
         method: a key of METHODS.
-        epsilon: of the run to forecast.
-        pictures: what its records show; None, or never measured: runs on any.
+        epsilon: of the run that is asked for.
+        public: whether there are public records.
+        pictures: what the records show; None, or never measured: runs on any. A run for which a program drew pictures
+            is for such records alone.
     """
-    candidates = [run for run in runs() if run.method == method and math.isinf(run.epsilon) == math.isinf(epsilon)]
-    alike = [run for run in candidates if run.pictures == pictures]
-    return tuple(alike if pictures is not None and any(run.pictures == pictures for run in runs()) else candidates)
+    measured = any(run.pictures == pictures for run in runs())
+    return tuple(
+        run
+        for run in runs()
+        if run.method == method
+        and math.isinf(run.epsilon) == math.isinf(epsilon)
+        and (run.pictures == pictures or not measured)
+        and (public or not run.public)
+        and run.draws in ("", pictures)
+    )
 
 
-def comparable(run: Measured, card: DataCard) -> bool:
+def comparable(run: Measured, card: AnyCard) -> bool:
     """Whether a run and a card have as many channels, as many classes, more than one, and sides about as long (`NEAR`)."""
+    if not isinstance(card, DataCard):
+        return False
     (channels, *sides), (measured_channels, *measured_sides) = card.shape, run.shape
     similar = all(1 / NEAR <= side / other <= NEAR for side, other in zip(sides, measured_sides, strict=True))
     return channels == measured_channels and similar and card.classes == run.classes > 1
 
 
-def expected(measured: Sequence[Measured], card: DataCard, *, epsilon: float, delta: float) -> tuple[Expected, ...]:
-    """What to expect of a run on the records of a card, for each data set and public records of the measured runs."""
-    own_clearness = clearness(card.declared_size, epsilon, delta)
-    groups = dict.fromkeys((run.data, run.public) for run in measured)
-    return tuple(
-        _expected([run for run in measured if (run.data, run.public) == group], own_clearness) for group in groups
-    )
+def nearest(candidates: Sequence[Measured], card: AnyCard, *, epsilon: float) -> Measured | None:
+    """The run that is nearest in records and epsilon, by ratio: a comparable one, and of equally near ones the best."""
+
+    def order(run: Measured) -> tuple[bool, float, bool, float]:
+        far = abs(math.log(run.records / card.declared_size)) + abs(
+            math.log(min(run.epsilon, LARGEST) / min(epsilon, LARGEST))
+        )
+        return not comparable(run, card), max(far, math.log(NEAR)), run.data != REFERENCE, -run.accuracy
+
+    return min(candidates, key=order, default=None)
 
 
-def _expected(alike: Sequence[Measured], own_clearness: float) -> Expected:
-    """What to expect: the best run that was no clearer, and the best of the nearest that were no less clear."""
-    below = max(
-        (run for run in alike if run.clearness <= NEAR * own_clearness), key=lambda run: run.accuracy, default=None
-    )
-    no_less = [run for run in alike if run.clearness * NEAR >= own_clearness]
-    nearest = min((run.clearness for run in no_less), default=0.0)
-    best = [run for run in no_less if run.clearness <= NEAR * nearest]
-    above = max(best, key=lambda run: run.accuracy, default=None)
-    low = None if below is None else below.at_least
-    high = None if above is None else max(above.at_most, 0.0 if below is None else below.at_most)
-    neighbours = tuple(dict.fromkeys(run for run in (below, above) if run is not None))
-    return Expected(alike[0].data, alike[0].public, low, high, neighbours)
-
-
-def enough(measured: Sequence[Measured]) -> Measured | None:
-    """The least clear run that was useful; None: there is none."""
-    useful = [run for run in measured if run.accuracy >= USEFUL]
-    return min(useful, key=lambda run: (run.clearness, -run.accuracy), default=None)
-
-
-def records_needed(run: Measured, *, epsilon: float, delta: float) -> int:
-    """How many records make a run at this budget as clear, rounded up to two digits."""
-    exact = run.clearness / _counted(epsilon, delta)
-    step = int(10 ** max(math.floor(math.log10(exact)) - 1, 0))
-    return math.ceil(exact / step) * step
-
-
-def epsilon_needed(run: Measured, *, records: int, delta: float) -> float | None:
-    """The smallest of `EPSILONS` at which so many records are as clear; None: none of them."""
-    return next((epsilon for epsilon in EPSILONS if clearness(records, epsilon, delta) >= run.clearness), None)
-
-
-def clearness(records: int, epsilon: float, delta: float) -> float:
-    """See the module. Without privacy, the number of records."""
-    return records * (1.0 if math.isinf(epsilon) else _counted(epsilon, delta))
-
-
-def _counted(epsilon: float, delta: float) -> float:
-    """Mu, up to the last of `EPSILONS`: a larger epsilon does not make up for missing records."""
-    return mu(min(epsilon, EPSILONS[-1]), delta)
-
-
-@cache
-def mu(epsilon: float, delta: float) -> float:
-    """The largest mu for which one Gaussian query of noise multiplier 1 / mu is (epsilon, delta)-DP.
-
-    Dong, Roth, Su 2022 ("Gaussian differential privacy"), Corollary 2.13.
-    """
-
-    def too_much(value: float) -> float:
-        first = stats.norm.cdf(-epsilon / value + value / 2)
-        second = math.exp(epsilon + stats.norm.logcdf(-epsilon / value - value / 2))
-        return float(first - second - delta)
-
-    return float(optimize.brentq(too_much, 1e-6, 2 * epsilon + 60))
-
-
-def percent(share: float) -> str:
-    return f"{100 * share:.1f} %"
+def times_clearer(run: Measured, card: AnyCard, *, epsilon: float) -> float:
+    """By which factor a run had more records times epsilon: where noise covers less, accuracy is higher."""
+    own = card.declared_size * min(epsilon, LARGEST)
+    return run.records * min(run.epsilon, LARGEST) / own

@@ -1,11 +1,8 @@
-"""`gossamer recommend`: which method, with which settings, for the records of a card. Reads no record.
+"""`gossamer recommend`: which methods suit a data card, and with which settings. Reads no record.
 
-What to expect comes from measured runs on comparable pictures (`measured_runs.py`). Each method takes the settings of the
-nearest measured run. The methods are ranked by the figures of these runs. First come those whose run was about as clear as
-the one asked for, or less clear. The others follow, in steps of a factor of two by which their run was clearer. Methods
-that were measured on other pictures only come next, without a figure. Methods that were never measured come last.
-
-The file has over 400 lines, because ranking and its words follow from one candidate.
+A method is left out where it refuses the card. Each of the others takes the settings of its nearest measured run
+(`measured_runs.py`), scaled to the card. Methods are sorted by the accuracy of that run. One with over `ABOUT` times the
+records times epsilon of the card comes later, in steps of a factor of two. Last come methods without a figure.
 """
 
 import math
@@ -20,27 +17,25 @@ from gossamer.data.tables.any_card import AnyCard, load_card
 from gossamer.data.tables.card import TableDraft
 from gossamer.errors import RequestError
 from gossamer.methods import METHODS
+from gossamer.methods.method import AnyMethod, Method
 from gossamer.methods.registry import asked
-from gossamer.run.recommend import measured_runs, tables
-from gossamer.run.recommend.forecast import LAST, about, by, duration, more, nearest, time_of
-from gossamer.run.recommend.measured_runs import USEFUL, Expected, Measured, percent
+from gossamer.run.recommend import measured_runs
+from gossamer.run.recommend.measured_runs import Measured
 from gossamer.run.report.wording import aligned, remark
 from gossamer.run.training import presets
-from gossamer.run.training.plan import checked, checked_delta
+from gossamer.run.training.plan import checked, checked_delta, plan
 from gossamer.run.validation import checked_arguments
 
-ABOUT = 2.0
-"""A run that is up to so many times clearer counts as about as clear, for the ranking."""
+ABOUT = 5.0
+"""A run with up to so many times the records times epsilon counts as equal, for the order."""
 LEAST = 0.01
 """The smallest epsilon with advice: below it, no measured run is near."""
+NO_FORECAST = "The figures were measured on other records. They are no forecast: on yours it may be far less."
+NOT_MEASURED = "No method was measured on such records. Measure one on public records of the same kind first."
 UNITS_FORMS = (
     "FILE.csv (name,unit), `folder` (class/unit/picture), a '(PATTERN)' of the name, dicom:PatientID, or FILE.npz:KEY"
 )
 """What --units takes."""
-DRAWING, PUBLIC_PICTURES = "drawing", "pictures"
-"""The setting that says what a drawing program draws. Its choices are kinds of pictures."""
-IF_DIGITS = "--pictures digits, if it is public that the records show digits"
-"""How to say what pictures show: it becomes public with the settings of a run."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,63 +44,30 @@ class Recommended:
 
     Args:
         method: its name.
-        expected: what to expect, for each measured data set; empty: unknown.
-        like: the measured run whose settings are taken; None: the method's defaults.
-        changed: settings that were scaled to the card.
-        left_out: settings of `like` that suit pictures on a black ground only.
-        far: how much clearer `like` was, in doublings beyond `ABOUT`; at least 0.
-        enough: the least clear useful run of the method, if any.
-        minutes: how long the fit takes, about; None: unknown.
+        measured: the run whose settings are taken, if it was on such records; None: it was not.
+        place: by what methods are sorted: see the module.
+        releases: "samples", or "release" where it releases a classifier.
         command: to copy.
-        notes: what to know about its samples, or why nothing is known.
-        hint: in what `like` differs so much that its figures say little; empty: in nothing.
+        notes: what to know about its samples or its figure.
     """
 
     method: str
-    expected: tuple[Expected, ...]
-    like: Measured | None
-    changed: dict[str, Any]
-    left_out: dict[str, Any]
-    far: int
-    enough: Measured | None
-    minutes: float | None
+    measured: Measured | None
+    place: tuple[float, ...]
+    releases: str
     command: str
     notes: tuple[str, ...]
-    hint: str
-
-    @property
-    def useful(self) -> bool:
-        """Whether it is expected to reach `USEFUL`, on pictures as easy as the measured ones."""
-        return any(figure.low is not None and figure.low >= USEFUL for figure in self.expected)
-
-    @property
-    def origin(self) -> str:
-        """Where its settings come from, in words."""
-        if self.like is None:
-            return "the method's defaults"
-        run = "that run" if self.expected else f"a run on other pictures ({self.like.data})"
-        scaled = f", scaled to these records ({' '.join(presets.flags(self.changed))})" if self.changed else ""
-        without = f", without {' '.join(presets.flags(self.left_out))} for a black ground" if self.left_out else ""
-        return f"the settings of {run}{scaled}{without}"
 
     def row(self) -> list[str]:
-        """Its row in the table: what to expect if these records are as hard as those of `like`, the time, and `like`."""
-        like = self.like
-        if like is None or not self.expected:
+        """Its row in the table."""
+        if self.measured is None:
             return [self.method, "unknown", "unknown", "not measured on such records"]
-        expected = next(figure for figure in self.expected if (figure.data, figure.public) == (like.data, like.public))
-        return [self.method, expected.range_text, about(self.minutes), like.in_short]
+        return [self.method, self.measured.figure, self.measured.time, self.measured.records_in_words]
 
     def to_json(self) -> dict[str, Any]:
         """As `--json` prints it."""
-        return {
-            "method": self.method,
-            "expected": [figure.to_json() for figure in self.expected],
-            "like": str(self.like) if self.like is not None and self.expected else None,
-            "minutes": self.minutes,
-            "notes": [*filter(None, [self.hint]), *self.notes],
-            "command": self.command,
-        }
+        measured = None if self.measured is None else self.measured.to_json()
+        return {"method": self.method, "measured": measured, "notes": list(self.notes), "command": self.command}
 
 
 @dataclass(frozen=True)
@@ -113,7 +75,7 @@ class Advice:
     """What `recommend` says.
 
     Args:
-        outlook: what to expect of any method, in sentences.
+        outlook: what to know of all methods, in sentences.
         ranked: the methods that generate records, the best first.
         labels: the methods that release a classifier: for labels, not for pictures.
         left_out: the others, each with its reason.
@@ -127,35 +89,19 @@ class Advice:
     unit: str
 
     def lines(self) -> list[str]:
-        """The outlook, a table of all methods with a reason for each, and one command. `--json` has all of them."""
+        """The outlook, a table of all methods, notes, and one command. `--json` has all commands."""
         every = [*self.ranked, *self.labels]
         ranks = [*(f"{number}." for number in range(1, len(self.ranked) + 1)), *("* " for _ in self.labels)]
-        rows = [candidate.row() for candidate in every]
-        rows = [[f"{rank} {method}", *row] for rank, (method, *row) in zip(ranks, rows, strict=True)]
-        report = [
-            *self.outlook,
-            "",
-            *aligned([["method", "accuracy", "time", "because a measured run reached"], *rows]),
-            "",
+        rows = [
+            [f"{rank} {method}", *row]
+            for rank, (method, *row) in zip(ranks, (each.row() for each in every), strict=True)
         ]
-        report += [
-            f"{candidate.method}{'*' if candidate in self.labels else ''}: {note}."
-            for candidate in every
-            for note in candidate.notes
-        ]
-        shown = [
-            (candidate.method, candidate.like)
-            for candidate in every
-            if candidate.like is not None and candidate.expected
-        ]
-        on_training = [method for method, like in shown if like.on != "test records"]
-        if on_training:
-            report.append(f"Of {', '.join(on_training)} on held-out training records, by which settings were chosen.")
-        hints = dict.fromkeys(candidate.hint for candidate in every if candidate.hint)
-        report += [f"The runs were {hint}." for hint in hints]
+        head = ["method", "accuracy", "time", "measured on"]
+        report = [*self.outlook, "", *aligned([head, *rows]), ""]
+        report += [f"{each.method}: {note}" for each in every for note in each.notes]
         report += [f"not {name}: {reason}" for name, reason in self.left_out.items()]
         if every:
-            report += ["", f"The first one, with {every[0].origin}:", f"  {every[0].command}"]
+            report += ["", "The first one:", f"  {every[0].command}"]
             report += [f"WHOSE says which records belong to one {self.unit}: {UNITS_FORMS}."] * (self.unit != "record")
             report += ["More about one: `gossamer plan METHOD`. The commands of all of them: --json."]
         return report
@@ -170,6 +116,19 @@ class Advice:
         }
 
 
+@dataclass(frozen=True, kw_only=True)
+class _Request:
+    """What is asked for; see `recommend`. words: of each command, before the budget."""
+
+    card: AnyCard
+    epsilon: float
+    delta: float
+    minutes: float | None
+    public: str | Path | None
+    pictures: str | None
+    words: str
+
+
 @checked_arguments
 def recommend(
     card: AnyCard | TableDraft | str | Path,
@@ -180,17 +139,15 @@ def recommend(
     public: str | Path | None = None,
     pictures: str | None = None,
     data: str = "DATA",
-) -> Advice | tables.TableAdvice:
-    """Rank the methods for a card, with settings, reasons and commands. Reads no record.
-
-    For a table, which one method takes, it says how clear the counts will be.
+) -> Advice:
+    """Rank the methods for a card, with settings, commands, and what was measured elsewhere. Reads no record.
 
     Args:
         card: the public facts, or the path of a card.toml.
         epsilon: privacy budget that the run may use; smaller is safer.
         delta: chance that the epsilon bound fails. Default: the largest power of ten that is at most 1e-5 and at most
             0.1 / (declared size).
-        minutes: leave out methods that take more minutes than this. Default: no limit.
+        minutes: leave out methods whose measured run took more minutes than this. Default: no limit.
         public: public records that pre-training may use. They are not read.
         pictures: what the records show: digits, letters or clothes. Leaves out results on other pictures. Give it only
             if it is public.
@@ -204,11 +161,14 @@ def recommend(
     if minutes is not None and not minutes > 0:
         raise RequestError(f"--minutes must be above 0, not {minutes:g}.")
     delta = advised_delta(facts, epsilon=epsilon, delta=delta)
-    if not isinstance(facts, DataCard):
-        tables.refuse_options(minutes=minutes, public=public, pictures=pictures)
-        return tables.advise(facts, epsilon=epsilon, delta=delta, where=where, data=data)
-    data_flags = f"--data {shlex.quote(data)} --card {shlex.quote(where)}"
-    data_flags += " --units WHOSE" if facts.unit != "record" else ""
+    for name, value in {"public": public, "pictures": pictures}.items():
+        if value is not None and facts.kind == "table":
+            raise RequestError(f"--{name} is for pictures, and the card describes a table: leave it out.")
+    words = f"--data {shlex.quote(data)} --card {shlex.quote(where)}"
+    words += "" if facts.unit == "record" else " --units COLUMN" if facts.kind == "table" else " --units WHOSE"
+    request = _Request(
+        card=facts, epsilon=epsilon, delta=delta, minutes=minutes, public=public, pictures=pictures, words=words
+    )
     candidates: list[Recommended] = []
     left_out: dict[str, str] = {}
     for name, method in METHODS.items():
@@ -216,20 +176,16 @@ def recommend(
             continue
         try:
             with asked(name):
-                candidate = _candidate_for(
-                    name, facts, epsilon=epsilon, delta=delta, public=public, pictures=pictures, data_flags=data_flags
-                )
+                candidates.append(_candidate(method, request))
         except RequestError as error:
             left_out[name] = str(error)
-            continue
-        if minutes is not None and candidate.minutes is not None and candidate.minutes > minutes:
-            left_out[name] = f"it would take {duration(candidate.minutes, candidate.like)}."
-        else:
-            candidates.append(candidate)
-    candidates.sort(key=_rank)
-    labels = [candidate for candidate in candidates if candidate.like is not None and candidate.like.of == "release"]
-    ranked = [candidate for candidate in candidates if candidate not in labels]
-    return Advice(_outlook(ranked, facts, epsilon=epsilon, delta=delta), ranked, labels, left_out, facts.unit)
+    candidates.sort(key=lambda candidate: candidate.place)
+    ranked, labels = ([each for each in candidates if each.releases == what] for what in ("samples", "release"))
+    known = NO_FORECAST if any(candidate.measured for candidate in candidates) else NOT_MEASURED
+    size = f"{facts.classes} classes" if isinstance(facts, DataCard) else f"{len(facts.columns)} columns"
+    outlook = [f"{facts.declared_size:,} {facts.unit}s, {size}, epsilon {epsilon:g} at delta {delta:g}."]
+    outlook += [*filter(None, [remark(epsilon)]), known]
+    return Advice(outlook, ranked, labels, left_out, facts.unit)
 
 
 def advised_delta(card: AnyCard, *, epsilon: float, delta: float | None) -> float:
@@ -247,161 +203,91 @@ def usual_delta(card: AnyCard) -> float:
     return min(1e-5, float(f"1e{math.floor(math.log10(0.1 / card.declared_size) + 1e-9)}"))
 
 
-def _rank(candidate: Recommended) -> tuple[bool, bool, int, float]:
-    """The key of the order that the module describes."""
-    return (
-        candidate.like is None,
-        not candidate.expected,
-        candidate.far,
-        0.0 if candidate.like is None else -candidate.like.accuracy,
-    )
+def measured_elsewhere(method: str, card: AnyCard, *, epsilon: float, public: bool) -> Measured | None:
+    """The nearest measured run of a method on comparable records, for `plan`; None: there is none."""
+    like = measured_runs.nearest(measured_runs.of_method(method, epsilon=epsilon, public=public), card, epsilon=epsilon)
+    return like if like is not None and measured_runs.comparable(like, card) else None
 
 
-def _candidate_for(
-    name: str,
-    card: DataCard,
-    *,
-    epsilon: float,
-    delta: float,
-    public: str | Path | None,
-    pictures: str | None,
-    data_flags: str,
-) -> Recommended:
+def _candidate(method: AnyMethod, request: _Request) -> Recommended:
     """One method for the card. Raises RequestError with the reason if it does not suit the card."""
-    method = METHODS[name]
+    card, epsilon, name, has_public = request.card, request.epsilon, method.name, request.public is not None
     if method.without_guarantee and not math.isinf(epsilon):
         raise RequestError("it has no formal guarantee: its epsilon is infinity whatever the settings.")
-    drawn = _drawn_classes(name)
-    if drawn and pictures not in drawn:
+    drawn = _drawn(method)
+    if drawn and request.pictures not in drawn:
         raise RequestError(
-            f"a program draws its samples: {', '.join(drawn)}. With --pictures and one of these it is considered."
+            "a program draws its samples. With --pictures digits or letters it is considered, if they show that."
         )
-    measured = measured_runs.of_method(name, epsilon=epsilon, pictures=pictures)
-    usable = [run for run in measured if not run.public or (public is not None and method.takes_public)]
-    usable = [run for run in usable if run.all_settings.get("start") != "evolve" or run.pictures == pictures]
-    clearness = measured_runs.clearness(card.declared_size, epsilon, delta)
-    comparable = [run for run in usable if measured_runs.comparable(run, card)]
-    like = nearest(comparable or usable, card, epsilon=epsilon, delta=delta)
-    settings = {} if like is None else dict(like.settings)
-    preset = None if like is None else like.preset
-    without = _for_black_ground(like) if like is not None and like.pictures != pictures else {}
-    settings = {key: value for key, value in settings.items() if key not in without}
-    preset_settings = presets.settings(name, preset) if preset else {}
-    settings |= {key: presets.defaults(name)[key] for key in without if key in preset_settings}
-    if drawn and pictures != presets.defaults(name)[DRAWING]:
-        settings[DRAWING] = pictures
-    full = {**presets.defaults(name), **preset_settings, **settings}
-    changed = presets.scaled(
-        full, card, made_for=None if like is None else like.records, in_proportion=presets.in_proportion(name, preset)
-    )
-    budget = {} if method.without_guarantee else {"epsilon": epsilon, "delta": delta}
-    requested = {**settings, **changed}
-    noise = {} if method.without_guarantee else {"noise_multiplier": 1.0}  # stands for what --epsilon decides
-    job = checked(method.job({**full, **requested, **noise}, card))
+    runs = measured_runs.of_method(name, epsilon=epsilon, public=has_public, pictures=request.pictures)
+    like = measured_runs.nearest(runs, card, epsilon=epsilon)
+    measured = like if like is not None and measured_runs.comparable(like, card) else None
+    if measured is not None and (measured.minutes or 0) > (request.minutes or math.inf):
+        raise RequestError(f"its measured run took {measured.time}.")
+    preset, made_for = (None, None) if like is None else (like.preset, like.records)
+    base = {**presets.defaults(name), **(presets.settings(name, preset) if preset else {})}
+    full = {**base, **({} if like is None else like.settings)}
+    light = {} if like is None or like.pictures == request.pictures else _for_any_ground(method, full)
+    full |= light | ({str(method.draws_with): request.pictures} if drawn else {})
+    full |= presets.scaled(full, card, made_for=made_for, in_proportion=presets.in_proportion(name, preset))
+    job = checked(method.job({**presets.any_noise(name), **full}, card))
     presets.check_net(job)
-    if job.needs_public and public is None:
-        drawn_digits = any(run.pictures == "digits" and run.all_settings.get("start") == "evolve" for run in measured)
-        digits = f", or {IF_DIGITS}, for a start that draws them" if drawn_digits and pictures != "digits" else ""
-        raise RequestError(f"its settings need public records: give --public{digits}.")
+    if job.needs_public and not has_public:
+        raise RequestError(
+            "its settings need public records: give --public, or say with --pictures what the records show."
+        )
+    notes = [*_outlook(method, full, request)]
+    if drawn:
+        notes.append("Its samples are drawings that the records have chosen, and look like drawings.")
+    if measured is not None:
+        notes += ["The figure is of the released classifier. Its samples are labelled drawings."] * (
+            measured.of == "release"
+        )
+        notes += ["The figure is of records by which settings were chosen."] * (measured.on != "test records")
+        black = f"The figure is of a run for a black ground. The command has {' '.join(presets.flags(light))}."
+        notes += [black] * bool(light)
+    budget = {} if method.without_guarantee else {"epsilon": f"{epsilon:g}", "delta": f"{request.delta:g}"}
     return Recommended(
         method=name,
-        expected=measured_runs.expected(comparable, card, epsilon=epsilon, delta=delta),
-        like=like,
-        changed=changed,
-        left_out=without,
-        far=0 if like is None else max(0, math.ceil(math.log2(like.clearness / (ABOUT * clearness)))),
-        enough=measured_runs.enough(comparable),
-        minutes=time_of(like, card) if like is not None and comparable else None,
+        measured=measured,
+        place=(like is None, measured is None, *_place(like, card, epsilon)),
+        releases="samples" if like is None else like.of,
         command=" ".join([
-            f"gossamer fit {name} {data_flags}",
-            *presets.flags({key: f"{value:g}" for key, value in budget.items()}),
+            f"gossamer fit {name} {request.words}",
+            *presets.flags(budget),
             *([f"--preset {preset}"] if preset else []),
-            *presets.flags(requested),
-            *([f"--public {shlex.quote(str(public))}"] if public is not None and job.takes_public else []),
+            *presets.flags({key: value for key, value in full.items() if value != base[key]}),
+            *([f"--public {shlex.quote(str(request.public))}"] if has_public and job.takes_public else []),
             "--out RUN",
         ]),
-        notes=(*_notes(like, measured, drawn), *_without(like if comparable else None, without, pictures)),
-        hint=_hint(like, card) if like is not None and comparable else "",
+        notes=tuple(notes),
     )  # fmt: skip
 
 
-def _drawn_classes(name: str) -> tuple[str, ...]:
-    """What the drawing program of a method draws, without public pictures; empty: it has no such program."""
-    hints = get_type_hints(METHODS[name].config_type)
-    return tuple(kind for kind in get_args(hints[DRAWING]) if kind != PUBLIC_PICTURES) if DRAWING in hints else ()
+def _place(like: Measured | None, card: AnyCard, epsilon: float) -> tuple[float, float]:
+    """By how many doublings a run had more records times epsilon, beyond `ABOUT`; then the best first."""
+    if like is None:
+        return 0, 0
+    times = measured_runs.times_clearer(like, card, epsilon=epsilon)
+    return max(0, math.ceil(math.log2(times / ABOUT))), -like.accuracy
 
 
-def _hint(like: Measured, card: DataCard) -> str:
-    if like.shape == card.shape:
-        return ""
-    return f"measured on pictures of {by(like.shape)}: the figures are no more than a hint"
-
-
-def _for_black_ground(run: Measured) -> dict[str, Any]:
-    """The settings of a run that suit pictures on a black ground."""
-    settings, defaults = run.all_settings, presets.defaults(run.method)
-    return {
-        key: settings[key]
-        for key in METHODS[run.method].suits_dark_background
-        if settings.get(key, defaults[key]) != defaults[key]
-    }
-
-
-def _without(like: Measured | None, without: dict[str, Any], pictures: str | None) -> tuple[str, ...]:
-    """What the figures owe to settings that the command leaves out."""
-    if like is None or not without:
+def _outlook(method: AnyMethod, settings: dict[str, Any], request: _Request) -> Sequence[str]:
+    """See `Method.outlook`. The noise is computed only for a method that has something to say."""
+    if type(method).outlook is Method.outlook:
         return ()
-    kind = like.pictures
-    declared = "" if pictures else f", or give --pictures {kind} if the records show {kind} and that is public"
-    flags = " ".join(presets.flags(without))
-    return (f"its figures are of runs with {flags}, which the command leaves out. Expect less{declared}",)
+    decided = plan(method.name, request.card, settings, epsilon=request.epsilon, delta=request.delta).job
+    return method.outlook(decided.config, request.card)
 
 
-def _notes(like: Measured | None, measured: Sequence[Measured], drawn: Sequence[str]) -> tuple[str, ...]:
-    notes = []
-    if like is None and measured and not any(run.public for run in measured):
-        notes.append(f"it was measured after a start that draws digits. It is considered with {IF_DIGITS}")
-    elif like is None and measured:
-        notes.append("it was measured with public records only: give --public, if there are any")
-    if like is not None and like.of == "release":
-        notes.append(
-            "the figures are of the released classifier; its samples are drawn shapes with labels, not pictures"
-        )
-    if drawn:
-        notes.append("its samples are drawings that the records have chosen, and look like drawings")
-    return tuple(notes)
+def _drawn(method: AnyMethod) -> tuple[str, ...]:
+    """What pictures may show for which the method draws its own; empty: it draws none."""
+    if method.draws_with is None:
+        return ()
+    return tuple(kind for kind in get_args(get_type_hints(method.config_type)[method.draws_with]) if kind != "pictures")
 
 
-def _outlook(ranked: Sequence[Recommended], card: DataCard, *, epsilon: float, delta: float) -> list[str]:
-    sentences = [
-        f"{card.declared_size:,} {card.unit}s, {card.classes} classes, epsilon {epsilon:g} at delta {delta:g}."
-    ]
-    sentences += [warning] if (warning := remark(epsilon)) else []
-    if good := [candidate.method for candidate in ranked if candidate.useful]:
-        return [
-            *sentences,
-            f"Useful samples (a classifier that learns from them is right in {percent(USEFUL)} of cases or more) can be "
-            f"expected of {', '.join(good)}, if these records are as easy as those that were measured.",
-        ]
-    if card.classes == 1:
-        return [*sentences, "One class leaves a classifier nothing to tell apart, so no accuracy is forecast."]
-    if not any(candidate.expected for candidate in ranked):
-        return [
-            *sentences,
-            f"No method was measured on pictures of about {by(card.shape)} in {card.classes} classes, so no accuracy is "
-            "forecast. Measure one on public pictures of the same kind first. The order below is from runs on other pictures.",
-        ]
-    enough = [candidate.enough for candidate in ranked if candidate.enough is not None]
-    least_clear = min(enough, key=lambda run: (run.clearness, -run.accuracy), default=None)
-    larger = epsilon < LAST and (
-        least_clear is None
-        or measured_runs.epsilon_needed(least_clear, records=card.declared_size, delta=delta) is not None
-    )
-    sentences.append(
-        f"No measured run says that useful samples (a classifier that learns from them is right in {percent(USEFUL)} of cases "
-        "or more) can be expected here. Longer training does not make up for that; more records"
-        + (", or a larger epsilon, do." if larger else " do.")
-    )
-    if least_clear is not None:
-        sentences.append(f"Over all methods, {more(least_clear, card, epsilon=epsilon, delta=delta)}")
-    return sentences
+def _for_any_ground(method: AnyMethod, settings: dict[str, Any]) -> dict[str, Any]:
+    """The defaults of settings that suit pictures on a black ground, where the settings have others."""
+    defaults = presets.defaults(method.name)
+    return {key: defaults[key] for key in method.suits_dark_background if settings[key] != defaults[key]}

@@ -13,6 +13,7 @@ from gossamer.data.tables import samples as table_samples
 from gossamer.errors import LedgerDamaged, RequestError, RunFolderError
 from gossamer.files import begun, held_folder, write_atomically
 from gossamer.methods import synthesizer
+from gossamer.metrics import registry
 from gossamer.privacy.certificate.certificate import CERTIFICATE, Certificate, sha256
 from gossamer.privacy.certificate.declarations import declare
 from gossamer.privacy.ledger import PrivacyLedger
@@ -168,7 +169,7 @@ def _answers(folder: Path, declared: str | Path | Mapping[str, Any] | None) -> d
         answers["attacked"] = {"membership_inference": ATTACKED, **answers.get("attacked", {})}
     if statement := audited(folder):
         answers = {"audited": statement, **answers}
-    if any("public records themselves" in entry["metric"] for entry in RunFolder(folder).metrics()):
+    if any(registry.figure(entry["metric"]).of_public for entry in RunFolder(folder).metrics()):
         answers = {"baseline": MEASURED, **answers}
     return declare(answers, where=where)
 

@@ -16,20 +16,6 @@ NOTHING = 20.0
 """From this epsilon on a budget is said to promise next to nothing."""
 NONE = "-"
 """In place of a rate that an attack does not have."""
-_ATTACKS = {
-    "white-box": "The attacker has the discriminators of the run, and accuses the records with the highest scores.",
-    "oracle TVD": "The attacker also knows how members and non-members score, and uses the best rule on the scores.",
-    "Monte-Carlo set attack": "The attacker compares two sets of records, and accuses the set with more samples close by.",
-    "Monte-Carlo instance attack": "The attacker accuses the records with the most samples close by.",
-    "GAN-Leaks, full black-box": "The attacker accuses the records that are closest to a sample.",
-    "GAN-Leaks, calibrated": "The attacker accuses records that are closer to a sample than to other real records.",
-    "DOMIAS": "The attacker accuses records around which samples are denser than other real records.",
-    "near-copies": "The run has copied members if more samples are very close to them than to other real records.",
-    "marginals of samples": "The attacker accuses rows whose values are more frequent in the samples than in other real rows.",
-    "marginals of the generator": "The attacker accuses rows whose values are more frequent in the generator than elsewhere.",
-    "the most isolated tenth": "The same attack on the tenth of the records that are least like other records.",
-}
-"""What each attack does, by a part of its name. To accuse a record is to say that it is a member."""
 
 
 def sentences(entries: list[dict[str, Any]], kind: Kind = "pictures") -> list[dict[str, Any]]:
@@ -186,9 +172,11 @@ def attack_rows(attacks: list[dict[str, Any]]) -> list[list[str]]:
 
 
 def attacks_in_words(attacks: list[dict[str, Any]]) -> dict[str, str]:
-    """What these attacks do, by name. Entries: see `verdict`."""
-    names = " / ".join(str(entry["attack"]) for entry in attacks)
-    return {name: sentence for name, sentence in _ATTACKS.items() if name in names}
+    """What these attacks do, by name; what several do, once. Entries: see `verdict`."""
+    names: dict[str, str] = {}
+    for entry in attacks:
+        names.setdefault(str(entry["about"]), str(entry["attack"]))
+    return {name: about for about, name in names.items()}
 
 
 def _tpr_at(entry: dict[str, Any], rate: str) -> str:

@@ -71,7 +71,7 @@ class Held:
 class DataSources:
     """Where records come from. Private: kept in the checkpoint folder, never released.
 
-    A field whose records are in memory says `IN_MEMORY`, and `held` has them.
+    A field whose records are in memory says `IN_MEMORY`, `in_memory` names it, and `held` has the records.
 
     Args:
         data: DATA as on the command line.
@@ -89,6 +89,7 @@ class DataSources:
     images_key: str | None = None
     public_images_key: str | None = None
     public_labels_key: str | None = None
+    in_memory: tuple[str, ...] = ()
     held: Held = field(default=Held(), repr=False, compare=False)
 
     def to_json(self) -> dict[str, Any]:
@@ -109,7 +110,7 @@ class DataSources:
         Raises:
             RequestError: if it needs others, or none.
         """
-        wanted = [name for name in ("data", "public", "units") if str(getattr(self, name)).startswith(IN_MEMORY)]
+        wanted = self.in_memory
         if missing := [name for name in wanted if name not in held.names]:
             again = ", ".join(f"{name}=..." for name in wanted)
             raise RequestError(
@@ -124,9 +125,11 @@ class DataSources:
 
     def refuse_gone(self) -> None:
         """Refuse records that are gone, with a DataError that names the place."""
-        for source in (self.data, self.public):
-            place = None if source is None or source.startswith(IN_MEMORY) else split_of(source)[0]
-            if place is not None and place not in EMBEDDED and not Path(place).exists():
+        for name, source in (("data", self.data), ("public", self.public)):
+            if source is None or name in self.in_memory:
+                continue
+            place, _ = split_of(source)
+            if place not in EMBEDDED and not Path(place).exists():
                 raise DataError(
                     f"{place}: the records of this run are gone. Put them back (a link will do), and resume again."
                 )
@@ -256,6 +259,7 @@ class DataSources:
             data=_absolute(data),
             public=None if public is None else _absolute(public),
             units=IN_MEMORY if held.units is not None else None if units is None else _absolute_units(str(units), kind),
+            in_memory=tuple(held.names),
             held=held,
             **other,
         )
@@ -272,8 +276,11 @@ class DataSources:
         Raises:
             RunFolderError: if they are missing, or of a version that picked public records by their positions.
         """
-        texts = all(isinstance(value, str | int | float | None) for value in stated.values())
-        if not texts or not isinstance(stated.get("data"), str):
+        texts = {name: value for name, value in stated.items() if name != "in_memory"}
+        held = stated.get("in_memory", [])
+        whole = all(isinstance(value, str | int | float | None) for value in texts.values())
+        whole &= isinstance(held, list | tuple) and all(name in ("data", "public", "units") for name in held)
+        if not whole or not isinstance(stated.get("data"), str):
             raise RunFolderError(
                 "the private folder of this run does not say where its records are any more. Restore it from a copy, or "
                 "delete an unfinished run with `gossamer discard`."
@@ -282,7 +289,7 @@ class DataSources:
             raise RunFolderError(
                 "this run began under an earlier version, which chose public records in another way. Start a new run."
             )
-        return cls(**stated)
+        return cls(**texts, in_memory=tuple(held))
 
 
 @dataclass(frozen=True, kw_only=True)

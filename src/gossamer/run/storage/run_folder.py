@@ -226,7 +226,11 @@ class RunFolder:
         """Whether an attack on the run was measured, wherever its figures were written."""
         noted = self.private / READINGS
         lines = noted.read_text(encoding="utf-8").splitlines() if noted.is_file() else []
-        return self.file(ATTACKS).is_file() or any('"attack": ' in line for line in lines)
+        try:
+            attacks = [line for line in lines if "attack" in json.loads(line)]
+        except ValueError as error:
+            raise RunFolderError(f"{noted} is not JSON any more ({error}). Restore it from a copy.") from error
+        return self.file(ATTACKS).is_file() or bool(attacks)
 
     def metrics(self) -> list[dict[str, Any]]:
         """Return the figures of its evaluations. Raises RunFolderError if metrics.json holds something else."""

@@ -216,7 +216,8 @@ def _check(request: Request, folder: RunFolder, *, public: bool, device: str) ->
     if public:
         check_takes_public(job)
     elif job.needs_public:
-        instead = ", or --start evolve or --start moments, which make some" if "start" in job.settings else ""
+        makers = " or ".join(f"--start {name}" for name in sorted(METHODS) if METHODS[name].can_warm_start)
+        instead = f", or {makers}, which make some" if "start" in job.settings else ""
         share = "" if job.releases_public else ", or --public-share"
         raise RequestError(f"these settings of {job.method.name} need public records: give --public{share}{instead}.")
     check_device(local(device), job.settings)

@@ -204,7 +204,7 @@ def _without_guarantee(
         meeting = ", ".join(other.name for other in able)
         raise BudgetError(
             f"{method.name} has no formal guarantee, so it takes no {flags}: its epsilon is infinity. "
-            f"Leave it out and give --epochs, or take a method that meets a budget: {meeting}."
+            f"Leave it out, or take a method that meets a budget: {meeting}."
         )
     job = _allowed(checked(method.job(settings, card)))
     presets.check_net(job)
@@ -259,7 +259,9 @@ def checked(job: Job[BaseConfig, State]) -> Job[BaseConfig, State]:
 def _check_noise(settings: Mapping[str, Any]) -> None:
     """Refuse noise that cannot be drawn, before it costs anything."""
     noise = float(settings.get("noise_multiplier", 0.0))
-    for name in ("max_norm", "max_norm_batch"):
+    for name in {"max_norm": 1.0, **settings}:
+        if not name.startswith("max_norm"):  # a method may have a second bound, such as max_norm_batch
+            continue
         bound = float(settings.get(name, 1.0))
         if noise > 0 and bound > 0 and not _LEAST_NOISE <= noise * bound <= _MOST_NOISE:
             raise BudgetError(

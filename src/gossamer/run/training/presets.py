@@ -71,6 +71,11 @@ def defaults(method: str) -> dict[str, Any]:
     return {field.name: field.default for field in fields if field.default not in (dataclasses.MISSING, FROM_EPSILON)}
 
 
+def any_noise(method: str) -> dict[str, float]:
+    """The setting that stands for what epsilon decides, where only the others matter; empty: the method has no noise."""
+    return {} if METHODS[method].without_guarantee else {"noise_multiplier": 1.0}
+
+
 def for_card(card: AnyCard, *, method: str | None = None) -> list[Scaled]:
     """Every preset, or those of one method, scaled to a card. Builds each network, to see whether it can; reads no record.
 
@@ -89,10 +94,9 @@ def for_card(card: AnyCard, *, method: str | None = None) -> list[Scaled]:
             preset_settings = settings(name, preset)
             full = {**defaults(name), **preset_settings}
             changed = scaled(full, card, made_for=entry.get("records"), in_proportion=entry.get("in_proportion", ()))
-            noise = {} if METHODS[name].without_guarantee else {"noise_multiplier": 1.0}
             try:
                 with asked(name):
-                    check_net(METHODS[name].job({**noise, **preset_settings, **changed}, card))
+                    check_net(METHODS[name].job({**any_noise(name), **preset_settings, **changed}, card))
                 refused = ""
             except RequestError as error:
                 refused = str(error)

@@ -12,7 +12,7 @@ from gossamer.methods.registry import plugins_of
 from gossamer.privacy.certificate.certificate import CONFIG, CONFIG_FORMAT, LEDGER, sha256
 from gossamer.privacy.certificate.figures import purposes
 from gossamer.run.budget.entry import add_entry, budget_log_at, charge_of, new_run_id
-from gossamer.run.storage.data_sources import IN_MEMORY, DataFacts, DataSources
+from gossamer.run.storage.data_sources import DataFacts, DataSources
 from gossamer.run.storage.versions import versions
 from gossamer.run.training.training_run import TrainingRun
 
@@ -54,7 +54,7 @@ def reserve(
         **(private or {}),
     }
 
-    unnamed = {} if run.job.card.data_set or not sources.data.startswith(IN_MEMORY) else {"unnamed": True}
+    unnamed = {} if run.job.card.data_set or "data" not in sources.in_memory else {"unnamed": True}
 
     def write(log_facts: dict[str, Any] | None, session: str) -> None:
         log_facts = log_facts and {**log_facts, **unnamed}

@@ -10,6 +10,7 @@ from gossamer.errors import RequestError
 from gossamer.lazy import Lazy
 from gossamer.methods import METHODS
 from gossamer.run.cli.options import NearestName, flags_of, options_of
+from gossamer.run.federated import METHOD
 
 if TYPE_CHECKING:
     from gossamer.run.federated import flower, service
@@ -20,7 +21,7 @@ else:
     simulating = Lazy("gossamer.run.federated.simulate")
     progress = Lazy("gossamer.run.training.progress")
 
-_CONFIG = METHODS["gs-wgan"].config_type
+_CONFIG = METHODS[METHOD].config_type
 
 
 @click.group(cls=NearestName, subcommand_metavar="simulate|serve-records [FLAGS]...", no_args_is_help=True)

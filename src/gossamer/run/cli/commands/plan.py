@@ -19,9 +19,8 @@ if TYPE_CHECKING:
     from gossamer.data.tables import any_card as cards
     from gossamer.privacy.accounting import event_json
     from gossamer.run.cli import calculator
-    from gossamer.run.recommend import forecast
     from gossamer.run.recommend import recommend as advising
-    from gossamer.run.recommend.forecast import Forecast
+    from gossamer.run.recommend.measured_runs import Measured
     from gossamer.run.training import plan as planning
     from gossamer.run.training import presets as preset_table
     from gossamer.run.training.plan import Request
@@ -30,7 +29,7 @@ else:
     event_json = Lazy("gossamer.privacy.accounting.event_json")
     advising = Lazy("gossamer.run.recommend.recommend")
     calculator, planning = Lazy("gossamer.run.cli.calculator"), Lazy("gossamer.run.training.plan")
-    forecast, preset_table = Lazy("gossamer.run.recommend.forecast"), Lazy("gossamer.run.training.presets")
+    preset_table = Lazy("gossamer.run.training.presets")
 
 
 @click.command()
@@ -38,9 +37,9 @@ else:
 @options_of("gossamer.run.recommend.recommend.recommend")
 @as_json
 def recommend(as_json: bool, **options: Any) -> None:
-    """Rank the methods for a data card, with what to expect of each and the command to copy. Reads no record.
+    """Rank the methods for a data card, with what each reached elsewhere and the command to copy. Reads no record.
 
-    The expectations come from measured runs, and each names its page. Where no run was measured, it says unknown.
+    The figures are of measured runs on other records, and no forecast. Where no run was measured, it says unknown.
     """
     advice = advising.recommend(**options)
     click.echo(json.dumps(advice.to_json()) if as_json else "\n".join(advice.lines()))
@@ -63,17 +62,21 @@ def _plan(
     request = planning.plan(method, facts, settings, preset=preset, **budget)
     if public is not None or public_share is not None:
         planning.check_takes_public(request.job)
-    expected = forecast.forecast_run(request, public=public is not None or public_share is not None)
-    click.echo(json.dumps(_as_json(request, expected)) if as_json else "\n".join(_lines(request, expected)))
+    has_public = public is not None or public_share is not None
+    measured = advising.measured_elsewhere(
+        request.job.method.name, facts, epsilon=request.promise.epsilon, public=has_public
+    )
+    click.echo(json.dumps(_as_json(request, measured)) if as_json else "\n".join(_lines(request, measured)))
 
 
-def _lines(request: "Request", expected: "Forecast") -> list[str]:
+def _lines(request: "Request", measured: "Measured | None") -> list[str]:
     job = request.job
+    elsewhere = f"measured elsewhere, no forecast: {measured or 'nothing on such records'}"
     if reason := job.method.without_guarantee:
         return [
             f"No formal guarantee: epsilon is infinity, because {reason}.",
             f"Reads no record. Batches of training: {_steps(request):,}, after the warm-up.",
-            *expected.lines(),
+            elsewhere,
         ]
     lines = [f"{job.method.title}. No record was read for this plan."]
     lines += [
@@ -89,17 +92,17 @@ def _lines(request: "Request", expected: "Forecast") -> list[str]:
     lines += [f"{bound.accountant}: {bound.guarantee}" for bound in request.bounds]
     lines += [f"promise: {request.promise}"]
     lines += [warning] if (warning := remark(request.promise.epsilon)) else []
-    return [*lines, *expected.lines()]
+    return [*lines, elsewhere]
 
 
-def _as_json(request: "Request", expected: "Forecast") -> dict[str, Any]:
+def _as_json(request: "Request", measured: "Measured | None") -> dict[str, Any]:
     return {
         "method": request.job.method.name,
         "guarantees": [{"accountant": bound.accountant, **bound.guarantee.to_json()} for bound in request.bounds],
         "noise_multiplier": request.job.settings.get("noise_multiplier", 0.0),
         "sampling_rate": calculator.rate_of(request.plan[0][0]),
         "steps": _steps(request),
-        "outlook": expected.to_json(),
+        "measured": None if measured is None else measured.to_json(),
     }
 
 
@@ -109,7 +112,7 @@ def _steps(request: "Request") -> int:
 
 plan = PerMethod(
     "plan",
-    "Compute the privacy cost of a run of METHOD, and what to expect of it. Reads the data card, and no record.",
+    "Compute the privacy cost of a run of METHOD. Reads the data card, and no record.",
     f"gossamer plan METHOD --card card.toml {BUDGET}",
     _plan,
     [

@@ -26,7 +26,7 @@ from gossamer.run.training.progress import Terminal
 )
 @click.option("--seed", type=int, callback=checked_seed, help="Number that fixes the samples. Default: random.")
 @click.option(
-    "--device", default="cpu", show_default=True, help="Device that makes them: cpu, or cuda for dp-diffusion."
+    "--device", default="cpu", show_default=True, help="Device that makes them: cpu, or cuda if the method can."
 )
 @force
 def sample(run: Path, count: int, out: Path, seed: int | None, device: str, force: bool) -> None:

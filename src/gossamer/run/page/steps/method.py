@@ -12,9 +12,7 @@ from gossamer.run.page.opened import DataSet
 from gossamer.run.page.steps.data import reading_flags, units_of
 from gossamer.run.page.steps.protection import asked
 from gossamer.run.recommend import recommend as advising
-from gossamer.run.recommend import tables
 from gossamer.run.recommend.recommend import Advice, Recommended
-from gossamer.run.recommend.tables import TableAdvice
 
 SHOWN = ("digits", "letters", "clothes")
 """What the records may show, as `recommend --pictures` takes it."""
@@ -24,22 +22,22 @@ def show(data_set: DataSet, query: QueryParams) -> Mapping[str, Any]:
     """What `recommend` says."""
     if not data_set.card.is_file() or "epsilon" not in query:
         return {"decided": False}
-    epsilon, delta = asked(any_card.load_card(data_set.card), query)
+    card = any_card.load_card(data_set.card)
+    epsilon, delta = asked(card, query)
     advice = advised(data_set, query)
-    content = {"decided": True, "outlook": advice.outlook, "epsilon": f"{epsilon:g}", "delta": f"{delta:g}"}
-    if isinstance(advice, tables.TableAdvice):
-        return {**content, "is_table": True, "table_method": tables.METHOD}
     return {
-        **content,
-        "is_table": False,
-        "candidates": [*(_row(each) for each in advice.ranked), *(_row(each, "labels") for each in advice.labels)],
+        "decided": True,
+        "outlook": advice.outlook,
+        "epsilon": f"{epsilon:g}",
+        "delta": f"{delta:g}",
+        "candidates": [*map(_row, (*advice.ranked, *advice.labels))],
         "left_out": advice.left_out,
         "pictures": query.get("pictures", ""),
-        "shown": SHOWN,
+        "shown": SHOWN if card.kind == "pictures" else (),
     }
 
 
-def advised(data_set: DataSet, query: Mapping[str, str]) -> Advice | TableAdvice:
+def advised(data_set: DataSet, query: Mapping[str, str]) -> Advice:
     """Ask `recommend`, for the epsilon and delta of a query."""
     card = any_card.load_card(data_set.card)
     epsilon, delta = asked(card, query)
@@ -56,10 +54,7 @@ def command_for(data_set: DataSet, query: Mapping[str, str], out: str) -> list[s
         RequestError: if `recommend` does not offer the method.
     """
     advice, method = advised(data_set, query), query.get("method", "")
-    if isinstance(advice, tables.TableAdvice):
-        commands = {tables.METHOD: advice.command}
-    else:
-        commands = {each.method: each.command for each in (*advice.ranked, *advice.labels)}
+    commands = {each.method: each.command for each in (*advice.ranked, *advice.labels)}
     if method not in commands:
         raise RequestError("This method does not suit these records. Choose one of the methods on the page.")
     words = shlex.split(commands[method])[1:]
@@ -70,14 +65,8 @@ def command_for(data_set: DataSet, query: Mapping[str, str], out: str) -> list[s
     return [*words[:-2], *reading_flags(data_set, units_of(data_set)), "--out", out]
 
 
-def _row(candidate: Recommended, kind: str = "") -> dict[str, Any]:
-    """A method, as the page lists it. kind: "labels" where a classifier is released."""
-    method, accuracy, minutes, because = candidate.row()
-    return {
-        "method": method,
-        "accuracy": accuracy,
-        "time": minutes,
-        "because": because,
-        "notes": [*filter(None, [candidate.hint]), *candidate.notes],
-        "kind": kind,
-    }
+def _row(candidate: Recommended) -> dict[str, Any]:
+    """A method, as the page lists it."""
+    _, accuracy, minutes, on = candidate.row()
+    measured = {"accuracy": accuracy, "time": minutes, "on": on} if candidate.measured else None
+    return {"method": candidate.method, "measured": measured, "notes": candidate.notes}

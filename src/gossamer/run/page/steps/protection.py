@@ -11,7 +11,6 @@ from gossamer.errors import GossamerError, RequestError
 from gossamer.run.budget import budget as spending
 from gossamer.run.page.opened import DataSet, Opened
 from gossamer.run.recommend import recommend as advising
-from gossamer.run.recommend import tables
 from gossamer.run.report import promise, wording
 
 EPSILONS = (0.5, 1.0, 2.0, 3.0, 5.0, 10.0)
@@ -85,22 +84,18 @@ def _choice(data_set: DataSet, card: AnyCard, epsilon: float, delta: float) -> d
         "epsilon": epsilon,
         "certainty": certainty,
         "guess": promise.percent_up(certainty),
-        "expected": _expected(data_set, card, epsilon, delta),
+        "measured": _measured(data_set, card, epsilon, delta),
     }
 
 
-def _expected(data_set: DataSet, card: AnyCard, epsilon: float, delta: float) -> str:
-    """What `recommend` expects, in a sentence."""
+def _measured(data_set: DataSet, card: AnyCard, epsilon: float, delta: float) -> str:
+    """What the first method of `recommend` reached elsewhere, or what is known from the card, in a sentence."""
     try:
         advice = advising.recommend(card, epsilon=epsilon, delta=delta, public=data_set.public or None)
     except GossamerError as error:
         return str(error)
-    if isinstance(advice, tables.TableAdvice):
-        return advice.outlook[-1]
     best = advice.ranked[0] if advice.ranked else None
-    if best is None or not best.expected:
-        return "Unknown: no method was measured on pictures like these."
-    _, accuracy, _, _ = best.row()
-    return (
-        f"Expect a classifier that learns from the samples of {best.method} to get {accuracy} of real pictures right."
-    )
+    if best is None or best.measured is None:
+        return best.notes[-1] if best is not None and best.notes else "Unknown: no method was measured on such records."
+    run = best.measured
+    return f"Measured elsewhere: {best.method} reached an accuracy of {run.figure} ({run.records_in_words})."
