@@ -102,6 +102,8 @@ def check_facts(card: Any, wrong: Callable[[str, str], CardError]) -> None:
 
 def _must(kind: Any, value: object, limits: Mapping[str, Any]) -> str:
     """What a value of this type must be; empty: it is, or the card has a check of its own."""
+    if isinstance(kind, str):  # in `load.py` of a release annotations are not evaluated, and `verify` has checked the card
+        return ""
     if get_origin(kind) in (Union, UnionType):
         kinds = {*get_args(kind)} - {NoneType}
         return "" if len(kinds) > 1 or value is None else _must(kinds.pop(), value, limits)
