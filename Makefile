@@ -29,7 +29,7 @@ quick: $(READY)
 	$(TESTED) $(BIN)/python tools/quick.py
 
 coverage: $(READY)
-	$(TESTED) $(BIN)/python -m pytest $(TWO) --cov --cov-report=term-missing $(COVERING)
+	$(TESTED) $(BIN)/python -m pytest $(TWO) --cov
 
 slow: $(READY)
 	$(TESTED) $(BIN)/python -m pytest -m 'slow and not gpu and not browser' $(TWO)
