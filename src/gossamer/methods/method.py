@@ -35,6 +35,7 @@ from gossamer.privacy.distributed import ALONE, Ranks
 
 if TYPE_CHECKING:
     import torch
+    from dp_accounting import DpEvent
     from torch import Tensor, nn
 
     from gossamer.data import card as data_card
@@ -198,6 +199,26 @@ S_co = TypeVar("S_co", bound=State, covariant=True)
 
 
 @dataclass(frozen=True)
+class Query:
+    """A noisy query of a run, declared once: plan, ledger, loop, audit and certificate go by it. Pure.
+
+    Args:
+        name: as the loop calls it, see `Run.query`.
+        mechanism: how it is asked, as `Confined.release` takes it. A loop may fill in a bound: the event does not depend on it.
+        times: how often it is asked, at most.
+    """
+
+    name: str
+    mechanism: Any
+    times: int
+
+    @property
+    def cost(self) -> "tuple[DpEvent, int]":
+        """Its entry of a plan."""
+        return self.mechanism.event, self.times
+
+
+@dataclass(frozen=True)
 class Run(Generic[C]):
     """What a run gives a method: public facts, and a source of randomness.
 
@@ -208,6 +229,7 @@ class Run(Generic[C]):
         device: where the networks are.
         public: the public records, where there are any; the bodies of the phases have them, `Method.start` does not.
         ranks: the processes that train together; all public draws are the same on each.
+        queries: what the present phase may ask.
     """
 
     config: C
@@ -216,6 +238,14 @@ class Run(Generic[C]):
     device: str = "cpu"
     public: "Records | None" = None
     ranks: Ranks = ALONE
+    queries: Sequence[Query] = ()
+
+    def query(self, name: str) -> Any:
+        """The mechanism of a query that the present phase declares. Raises GossamerError: it declares none of this name."""
+        for query in self.queries:
+            if query.name == name:
+                return query.mechanism
+        raise GossamerError(f"the phase declares no query {name!r}. This is a fault of the method.")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -225,21 +255,26 @@ class Phase:
     Args:
         name: what is counted, for progress and events: "warm start", "training".
         steps: how often its body yields; fewer, where a crash has used up releases.
-        plan: what it may release, and how often; empty: nothing.
+        queries: what it may ask of the records; empty: nothing.
     """
 
     name: str
     steps: int
-    plan: "Plan" = ()
+    queries: Sequence[Query] = ()
+
+    @property
+    def plan(self) -> "Plan":
+        """What it may release, and how often."""
+        return [query.cost for query in self.queries]
 
     @property
     def releases(self) -> bool:
         """Whether anything leaves in it."""
-        return len(self.plan) > 0
+        return len(self.queries) > 0
 
     def worth_keeping(self, step: int) -> bool:
         """Whether the event of this step is kept: about 400 of a phase that releases, and its first; 40 of another."""
-        return step % max(1, self.steps // (400 if self.plan else 40)) == 0 or (step == 1 and self.releases)
+        return step % max(1, self.steps // (400 if self.queries else 40)) == 0 or (step == 1 and self.releases)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -354,9 +389,13 @@ class Method(ABC, Generic[C, S]):
         file = resources.files(package).joinpath("presets.toml")
         return tomllib.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
 
-    @abstractmethod
+    def queries(self, config: C, card: "DataCard") -> Sequence[Query]:  # noqa: ARG002 (for methods that need it)
+        """The noisy queries of the training, each declared once. A phase before it holds its own. Pure."""
+        return ()
+
     def phases(self, config: C, card: "DataCard") -> Phases[C, S]:
-        """The phases of a run, in order. Pure."""
+        """The phases of a run, in order: the training alone, unless a method has more. Pure."""
+        return [self.training(config, card)]
 
     def stages(self, config: C, card: "DataCard") -> Phases[C, S]:
         """All phases of a run; more than its own, where it starts on what another method makes. Pure."""
@@ -374,12 +413,13 @@ class Method(ABC, Generic[C, S]):
         """The State of a run at its start."""
         return self.loop.start(run)
 
-    def training(self, steps: int, plan: "Plan") -> OnPrivate[C, S]:
-        """The phase of `loop.train`, the last one of most methods."""
+    def training(self, config: C, card: "DataCard", *, steps: int | None = None) -> OnPrivate[C, S]:
+        """The phase of `loop.train`, the last one of most methods. steps: None: as often as its first query is asked."""
+        queries = self.queries(config, card)
         return OnPrivate(
             name="training",
-            steps=steps,
-            plan=plan,
+            steps=queries[0].times if steps is None else steps,
+            queries=queries,
             body=lambda run, state, private: self.loop.train(run, state, private),
         )
 
@@ -527,12 +567,12 @@ def _problem_of(stages: object) -> str:
         return "each needs a name of its own"
     if not all(isinstance(stage.steps, int) and stage.steps >= 0 for stage in stages):
         return "the steps of one are no number of zero or more"
+    queries = [query for stage in stages for query in stage.queries]
+    if not all(isinstance(query, Query) and isinstance(query.times, int) for query in queries):
+        return "the queries of one are no list of Query"
     if any(stage.releases and not isinstance(stage, OnPrivate) for stage in stages):
         return "one that has no private records plans queries to them"
-    entries = [entry for stage in stages for entry in stage.plan]
-    if not all(isinstance(entry, tuple) and len(entry) == 2 and isinstance(entry[1], int) for entry in entries):
-        return "a plan is no list of pairs, a query and how often it is made"
-    return "a query is planned a negative number of times" if any(count < 0 for _, count in entries) else ""
+    return "a query is planned a negative number of times" if any(query.times < 0 for query in queries) else ""
 
 
 AnyMethod: TypeAlias = Method[Any, Any]
@@ -556,6 +596,11 @@ class Job(Generic[C_co, S_co]):
     def plan(self) -> "Plan":
         """See `Method.plan`."""
         return self.method.plan(self.config, self.card)
+
+    @property
+    def queries(self) -> list[Query]:
+        """All noisy queries of the run, in order."""
+        return [query for phase in self.phases for query in phase.queries]
 
     @property
     def phases(self) -> Sequence[AnyPhase[C_co, S_co]]:
@@ -794,7 +839,7 @@ class Training(Generic[C_co, S_co]):
     def _steps(
         self, phase: AnyPhase[C_co, S_co], private: "Confined[Records]", public: "Records | None"
     ) -> Iterator[Logs]:
-        run = dataclasses.replace(self.run, public=public)
+        run = dataclasses.replace(self.run, public=public, queries=phase.queries)
         if isinstance(phase, OnPrivate):
             return phase.body(run, self.state, private)
         if isinstance(phase, OnReleased):

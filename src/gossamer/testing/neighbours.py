@@ -185,20 +185,20 @@ class _Noted:
 
     def __init__(self, mechanism: Mechanism[Any], answers: _Answers) -> None:
         self._mechanism, self._answers = mechanism, answers
-        self.rng, self.event = mechanism.rng, mechanism.event
+        self.event = mechanism.event
 
-    def exact(self, value: Any, query: Any, /) -> Tensor:
+    def exact(self, value: Any, query: Any, rng: Rng, /) -> Tensor:
         with self._answers.rng.inside_a_query():
-            total = self._mechanism.exact(value, query)
+            total = self._mechanism.exact(value, query, rng)
         exact, each = total.detach().double().clone(), moves.deviations(self._mechanism, query, total)
         kept = _Answer(self._answers.phase(), type(query).__name__, exact, each, moves.allowed(self.event))
         self._answers.kept.append(kept)
         return total
 
-    def noised(self, total: Tensor, query: Any, /) -> Tensor:
+    def noised(self, total: Tensor, query: Any, rng: Rng, /) -> Tensor:
         kept, played = self._answers.kept, self._answers.played
         if played is None:
-            total = self._mechanism.noised(total, query)
+            total = self._mechanism.noised(total, query, rng)
             kept[-1].noisy = total.clone()
             return total
         assert len(kept) <= len(played), "it asks more queries if a unit leaves"

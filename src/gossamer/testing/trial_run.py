@@ -135,7 +135,7 @@ class TrialRun:
         self.plan = self.job.plan
         self.ledger = PrivacyLedger(budget=float("inf"), delta=1e-5, relation=self.job.relation)
         self.ledger.reserve(self.plan)
-        self.private = Confined(records, self.ledger)
+        self.private = Confined(records, self.ledger, rng)
         self.rng, self.public = rng, public
         self.training = self.job.begin(rng)
         self.events: list[dict[str, Any]] = []
@@ -176,8 +176,8 @@ def deaf(more: tuple[Any, ...] = ()) -> Iterator[None]:
     with ExitStack() as patches:
         for mechanism in (*MECHANISMS, *more):
 
-            def zeros(self: Any, held: Any, query: Any, ask: Any = mechanism.exact) -> Tensor:
-                return torch.zeros_like(ask(self, held, query))
+            def zeros(self: Any, held: Any, query: Any, rng: Rng, ask: Any = mechanism.exact) -> Tensor:
+                return torch.zeros_like(ask(self, held, query, rng))
 
             patches.enter_context(mock.patch.object(mechanism, "exact", zeros))
         yield

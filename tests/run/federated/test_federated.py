@@ -96,7 +96,7 @@ def client(folder: Path, number: int, held: Records | None = None, *, secret: bo
         given["rng"] = lambda seed: Rng(seed, noise_seed=number)
     return Client(
         folder=RunFolder(folder / NAMES[number]), sources=DataSources(data="d"),
-        records=lambda _card, ledger: data.confine(ledger), **given,
+        records=lambda _card, ledger, rng: data.confine(ledger, rng), **given,
     )  # fmt: skip
 
 

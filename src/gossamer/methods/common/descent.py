@@ -5,15 +5,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from gossamer.lazy import Lazy
-from gossamer.methods.method import AT_ONCE, batch_of
+from gossamer.methods.method import AT_ONCE, Query, batch_of
 
 if TYPE_CHECKING:
-    from dp_accounting import DpEvent
-
     from gossamer.data.card import DataCard
-    from gossamer.privacy.accounting import events
+    from gossamer.privacy.mechanisms import gaussian
 else:
-    events = Lazy("gossamer.privacy.accounting.events")
+    gaussian = Lazy("gossamer.privacy.mechanisms.gaussian")
 
 FASTEST = 16.0
 """The largest step size that is worked out."""
@@ -45,9 +43,14 @@ class Descent:
         """Sampling rate of a step."""
         return batch_of(self.expected_batch_size, card) / card.declared_size
 
-    def event(self, card: "DataCard") -> "DpEvent":
-        """One step, as accountants know it."""
-        return events.poisson_gaussian(sampling_rate=self.rate(card), noise_multiplier=self.noise_multiplier)
+    def query(self, card: "DataCard") -> Query:
+        """The clipped sum of a step."""
+        sums = gaussian.clipping_sum(
+            sampling_rate=batch_of(self.expected_batch_size, card) / card.declared_size,
+            max_norm=self.max_norm,
+            noise_multiplier=self.noise_multiplier,
+        )
+        return Query("gradients", sums, self.steps)
 
     def step_size(self, card: "DataCard") -> float:
         """The step size: it lets the weights go 1.5 s^(3/4) far in all. s = B sqrt(T) / sigma is the signal-to-noise ratio.

@@ -239,7 +239,7 @@ def _after(phase: AnyPhase[C, S]) -> AnyPhase[C, S]:
             assert run.public is not None
             return of_public(run, state, run.public)
 
-        return OnReleased(name=phase.name, steps=phase.steps, plan=phase.plan, body=on_drawn)
+        return OnReleased(name=phase.name, steps=phase.steps, body=on_drawn)
     body: Any = phase.body
     wrapped: Any = lambda run, state, *seen: body(_with_drawn(run, state), state, *seen)  # noqa: E731 (its type is the phase's)
     return dataclasses.replace(phase, body=wrapped)

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Literal
 
 from gossamer.errors import RequestError
 from gossamer.lazy import Lazy
+from gossamer.methods.common.ballot import ballot
 from gossamer.methods.common.method_start import Startable, StartConfig
-from gossamer.methods.method import FROM_EPSILON, AnyPhase, MaybeZero, OnPrivate, OnPublic, Phases, batch_of
+from gossamer.methods.method import FROM_EPSILON, AnyPhase, MaybeZero, OnPrivate, OnPublic, Phases, Query, batch_of
 
 if TYPE_CHECKING:
     import torch
@@ -16,9 +17,9 @@ if TYPE_CHECKING:
 
     from gossamer.data.card import DataCard
     from gossamer.methods.dp_diffusion import loop, sampler
-    from gossamer.privacy.accounting import events
+    from gossamer.privacy.mechanisms import gaussian
 else:
-    loop, events = Lazy("gossamer.methods.dp_diffusion.loop"), Lazy("gossamer.privacy.accounting.events")
+    loop, gaussian = Lazy("gossamer.methods.dp_diffusion.loop"), Lazy("gossamer.privacy.mechanisms.gaussian")
     sampler = Lazy("gossamer.methods.dp_diffusion.sampler")
 
 
@@ -102,15 +103,22 @@ class DpDiffusion(Startable[Config, "loop.State"]):
     config_type = Config
     loop = loop
 
+    def queries(self, config: Config, card: "DataCard") -> list[Query]:
+        """One Poisson-sampled Gaussian per step."""
+        gradients = gaussian.clipping_sum(
+            sampling_rate=batch_of(config.expected_batch_size, card) / card.declared_size,
+            max_norm=config.max_norm,
+            noise_multiplier=config.noise_multiplier,
+        )
+        return [Query("gradients", gradients, config.steps)]
+
     def phases(self, config: Config, card: "DataCard") -> "Phases[Config, loop.State]":
-        """Votes, a start on pictures, then one Poisson-sampled Gaussian per step."""
-        voting = events.poisson_gaussian(sampling_rate=1.0, noise_multiplier=votes_noise(config))
-        rate = batch_of(config.expected_batch_size, card) / card.declared_size
-        release = events.poisson_gaussian(sampling_rate=rate, noise_multiplier=config.noise_multiplier)
+        """Votes, a start on pictures, then the training."""
+        voting = ballot(noise_multiplier=config.votes_noise * config.noise_multiplier, rounds=1)
         phases: list[AnyPhase[Config, loop.State]] = [
-            OnPrivate(name="votes", steps=1, plan=[(voting, 1)], body=lambda *given: loop.votes_on_public(*given)),
+            OnPrivate(name="votes", steps=1, queries=[voting], body=lambda *given: loop.votes_on_public(*given)),
             OnPublic(name="warm start", steps=config.warm_steps, body=lambda *given: loop.warm_start(*given)),
-            self.training(config.steps, [(release, config.steps)]),
+            self.training(config, card),
         ]
         return phases if config.votes_noise > 0 else phases[1:]
 
@@ -159,8 +167,3 @@ class DpDiffusion(Startable[Config, "loop.State"]):
     ) -> "tuple[Tensor, Tensor]":
         """The sampler iterates: see `sampler.draw`."""
         return sampler.draw(net, config, card, n, labels, stream)
-
-
-def votes_noise(config: Config) -> float:
-    """Standard deviation of the noise on votes."""
-    return config.votes_noise * config.noise_multiplier

@@ -6,14 +6,15 @@ from typing import TYPE_CHECKING, Literal
 from gossamer.errors import RequestError
 from gossamer.lazy import Lazy
 from gossamer.methods.common.method_start import Startable, StartConfig
-from gossamer.methods.method import FROM_EPSILON, MaybeZero, OnPublic, Phases
+from gossamer.methods.method import FROM_EPSILON, MaybeZero, OnPublic, Phases, Query
+from gossamer.privacy.queries import Bounds
 
 if TYPE_CHECKING:
     from gossamer.data.card import DataCard
     from gossamer.methods.dp_wgan import loop
-    from gossamer.privacy.accounting import events
+    from gossamer.privacy.mechanisms import gaussian
 else:
-    loop, events = Lazy("gossamer.methods.dp_wgan.loop"), Lazy("gossamer.privacy.accounting.events")
+    loop, gaussian = Lazy("gossamer.methods.dp_wgan.loop"), Lazy("gossamer.privacy.mechanisms.gaussian")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,16 +101,23 @@ class DpWgan(Startable[Config, "loop.State"]):
     config_type = Config
     loop = loop
 
-    def phases(self, config: Config, card: "DataCard") -> "Phases[Config, loop.State]":
-        """A free warm start, then one joint Gaussian per critic step and, for private quantiles, one per question."""
+    def queries(self, config: Config, card: "DataCard") -> list[Query]:
+        """One joint Gaussian per critic step and, for private quantiles, one per question. The loop moves their bounds."""
         rate = config.expected_batch_size / card.declared_size
-        plan = [(events.poisson_gaussian(sampling_rate=rate, noise_multiplier=config.noise_multiplier), config.steps)]
-        if config.asks:
-            question = events.poisson_gaussian(sampling_rate=rate, noise_multiplier=config.quantile_noise_multiplier)
-            plan.append((question, -(-config.steps // config.quantile_every)))
+        gradients = gaussian.GroupedGaussianSum(
+            sampling_rate=rate, noise_multiplier=config.noise_multiplier, bounds=Bounds(norms=(1.0,))
+        )
+        shares = gaussian.PoissonGaussianSum(
+            sampling_rate=rate, noise_multiplier=config.quantile_noise_multiplier, max_norm=1.0
+        )
+        asked = [Query("shares below", shares, -(-config.steps // config.quantile_every))] if config.asks else []
+        return [Query("gradients", gradients, config.steps), *asked]
+
+    def phases(self, config: Config, card: "DataCard") -> "Phases[Config, loop.State]":
+        """A free warm start, then the training."""
         return [
             OnPublic(name="warm start", steps=config.warm_steps, body=lambda *given: loop.warm_start(*given)),
-            self.training(config.steps, plan),
+            self.training(config, card),
         ]
 
     def check(self, config: Config, card: "DataCard") -> None:

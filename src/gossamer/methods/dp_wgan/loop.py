@@ -1,5 +1,6 @@
 """dp-GAN's training: Algorithm 3 of Zhang, Ji, Wang (2018), its clipping bounds, and a warm start on public records."""
 
+import dataclasses
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -16,9 +17,8 @@ from gossamer.methods.common.learners import InTraining, Learner, Optimiser, ada
 from gossamer.methods.dp_wgan import Config, grouping
 from gossamer.methods.dp_wgan.nets import Critic, Generator
 from gossamer.methods.method import Logs, Run
-from gossamer.privacy.accounting.events import poisson_gaussian
 from gossamer.privacy.confined import Confined
-from gossamer.privacy.mechanisms.gaussian import GroupedGaussianSum, PoissonGaussianSum, clipped_to
+from gossamer.privacy.mechanisms.gaussian import clipped_to
 from gossamer.privacy.mechanisms.quantiles import SharesBelow, moved
 from gossamer.privacy.per_sample_gradients.answers import norms
 from gossamer.privacy.per_sample_gradients.penalty import PenaltyGradient
@@ -34,17 +34,15 @@ SMALLEST_BOUND = 1e-6
 def train(run: Run[Config], state: "State", private: Confined[Records]) -> Iterator[Logs]:
     """Algorithm 3 (Algorithm 1 with one group and fixed bounds), one critic step per yield."""
     config, B, D = run.config, run.config.expected_batch_size, state.D
-    rate = B / run.card.declared_size
-    event = poisson_gaussian(sampling_rate=rate, noise_multiplier=config.noise_multiplier)
+    gradients = run.query("gradients")
     query = critic_gradient(run, state, run.rng.secret_generator)
 
-    while private.remaining(event):  # l. 2, 3, 22: the plan ends where the budget does
+    while private.remaining(gradients.event):  # l. 2, 3, 22: the plan ends where the budget does
         move_bounds(run, state, private, query)  # l. 4-5
         bounds = joined(config, state)  # l. 6
-        release = GroupedGaussianSum(
-            sampling_rate=rate, noise_multiplier=config.noise_multiplier, bounds=bounds, rng=run.rng
-        )
-        g = private.release(release, query)  # l. 7-12, and the accountant of l. 15
+        g = private.release(
+            dataclasses.replace(gradients, bounds=bounds), query
+        )  # l. 7-12, and the accountant of l. 15
         norm = g.norm()
         D.step(g.div_(B))  # l. 16-17
         state.since += 1
@@ -110,12 +108,7 @@ def ask_quantiles(
     """Move the bounds towards the wanted quantile of norms, by one charged release."""
     config, B = run.config, run.config.expected_batch_size
     question = SharesBelow(query, tuple(state.norms), state.groups)
-    release = PoissonGaussianSum(
-        sampling_rate=B / run.card.declared_size,
-        max_norm=question.sensitivity,
-        noise_multiplier=config.quantile_noise_multiplier,
-        rng=run.rng,
-    )
+    release = dataclasses.replace(run.query("shares below"), max_norm=question.sensitivity)
     if not private.remaining(release.event):  # a crash has used some up
         return
     answer = private.release(release, question)

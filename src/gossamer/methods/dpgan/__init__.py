@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING, Literal
 from gossamer.errors import RequestError
 from gossamer.lazy import Lazy
 from gossamer.methods.common.method_start import Startable, StartConfig
-from gossamer.methods.method import FROM_EPSILON, MaybeZero, OnPublic, Phases
+from gossamer.methods.method import FROM_EPSILON, MaybeZero, OnPublic, Phases, Query
 
 if TYPE_CHECKING:
     from gossamer.data.card import DataCard
     from gossamer.methods.dpgan import loop
-    from gossamer.privacy.accounting import events
+    from gossamer.privacy.mechanisms import gaussian
 else:
-    loop, events = Lazy("gossamer.methods.dpgan.loop"), Lazy("gossamer.privacy.accounting.events")
+    loop, gaussian = Lazy("gossamer.methods.dpgan.loop"), Lazy("gossamer.privacy.mechanisms.gaussian")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,13 +85,20 @@ class Dpgan(Startable[Config, "loop.State"]):
     config_type = Config
     loop = loop
 
+    def queries(self, config: Config, card: "DataCard") -> list[Query]:
+        """One Poisson-sampled Gaussian per discriminator step."""
+        gradients = gaussian.clipping_sum(
+            sampling_rate=config.expected_batch_size / card.declared_size,
+            max_norm=config.max_norm,
+            noise_multiplier=config.noise_multiplier,
+        )
+        return [Query("gradients", gradients, config.steps)]
+
     def phases(self, config: Config, card: "DataCard") -> "Phases[Config, loop.State]":
-        """A free warm start, then one Poisson-sampled Gaussian per discriminator step."""
-        rate = config.expected_batch_size / card.declared_size
-        release = events.poisson_gaussian(sampling_rate=rate, noise_multiplier=config.noise_multiplier)
+        """A free warm start, then the training."""
         return [
             OnPublic(name="warm start", steps=config.warm_steps, body=lambda *given: loop.warm_start(*given)),
-            self.training(config.steps, [(release, config.steps)]),
+            self.training(config, card),
         ]
 
     def check(self, config: Config, card: "DataCard") -> None:  # noqa: ARG002 (what every method is asked)

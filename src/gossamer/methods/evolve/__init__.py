@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from gossamer.errors import RequestError
 from gossamer.lazy import Lazy
+from gossamer.methods.common.ballot import ballot
 from gossamer.methods.common.descent import Descent
 from gossamer.methods.common.labelling import LabellingConfig, LabelsSamples, descent_of
 from gossamer.methods.common.labels_public import LabelsPublic, drawing_program
@@ -16,15 +17,14 @@ from gossamer.methods.method import (
     OnPublic,
     OnReleased,
     Phases,
+    Query,
 )
 
 if TYPE_CHECKING:
     from gossamer.data.card import DataCard
     from gossamer.methods.evolve import loop
-    from gossamer.privacy.accounting import events
-    from gossamer.privacy.guarantee import Plan
 else:
-    loop, events = Lazy("gossamer.methods.evolve.loop"), Lazy("gossamer.privacy.accounting.events")
+    loop = Lazy("gossamer.methods.evolve.loop")
 
 _MOST_LETTERS, _DIGITS = 26, 10
 PARTS = 100
@@ -102,12 +102,12 @@ def clusters_of(config: Config, card: "DataCard") -> int:
 
 def descent(config: Config, card: "DataCard") -> Descent:
     """The training of the classifier that softens labels."""
-    return descent_of(config, card, noise_multiplier=config.noise_multiplier, others=voting(config))
+    return descent_of(config, card, noise_multiplier=config.noise_multiplier, others=[voting(config)])
 
 
-def voting(config: Config) -> "Plan":
+def voting(config: Config) -> Query:
     """The rounds of votes."""
-    return [(events.poisson_gaussian(sampling_rate=1.0, noise_multiplier=config.noise_multiplier), config.steps)]
+    return ballot(noise_multiplier=config.noise_multiplier, rounds=config.steps)
 
 
 class Evolve(LabelsPublic[Config, "loop.State"], LabelsSamples[Config, "loop.State"]):
@@ -146,11 +146,15 @@ class Evolve(LabelsPublic[Config, "loop.State"], LabelsSamples[Config, "loop.Sta
         """Return all settings, with the actual number of candidates instead of 0."""
         return {**super().in_full(config, card), "candidates": candidates_of(config, card)}
 
+    def queries(self, config: Config, card: "DataCard") -> list[Query]:  # noqa: ARG002 (what every method is asked)
+        """One Gaussian per round over all units."""
+        return [voting(config)]
+
     def phases(self, config: Config, card: "DataCard") -> "Phases[Config, loop.State]":
-        """The embedding learns from drawings, or sees public pictures, free; then one Gaussian per round over all units. With
-        `own_label`, then one Poisson-sampled Gaussian per step of the classifier.
+        """The embedding learns from drawings, or sees public pictures, free; then the votes. With `own_label`, then one
+        Poisson-sampled Gaussian per step of the classifier.
         """
-        training = self.training(config.steps, voting(config))
+        training = self.training(config, card)
         if config.drawing == "pictures":
             return [
                 OnPublic(name="public pictures", steps=PARTS, body=lambda *given: loop.embed_public(*given)),

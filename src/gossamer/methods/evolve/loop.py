@@ -41,14 +41,14 @@ def train(run: Run[Config], state: "State", private: Confined[Records]) -> Itera
         yield from pictures.train(run, state, state.public, state.likeness, private)
         return
     config, G = run.config, state.drawn
-    release = votes.ballot(noise_multiplier=config.noise_multiplier, rng=run.rng)
-    while state.step < config.steps and private.remaining(release.event):  # Alg. 1, l. 2
+    ballot = run.query("votes")
+    while state.step < config.steps and private.remaining(ballot.event):  # Alg. 1, l. 2
         if state.step:
             G.parents = next_candidates(run, G)  # l. 4-6
         G.degree.fill_(config.degree * config.shrink**state.step)
         groups = clustered(run, lookahead(run, state), G)
         query = votes.Votes(state.likeness, groups.centres, groups.labels, run.card.classes)
-        h = private.release(release, query)  # l. 3: Alg. 2, l. 1-5
+        h = private.release(ballot, query)  # l. 3: Alg. 2, l. 1-5
         kept = votes.thresholded(h, config.noise_multiplier, threshold=config.threshold)  # Alg. 2, l. 6
         G.weights = groups.shared(kept).float()
         state.concentrated = state.concentrated if state.step else concentrated(run, kept, groups.labels)

@@ -6,17 +6,18 @@ from typing import TYPE_CHECKING, Any
 
 from gossamer.errors import RequestError
 from gossamer.lazy import Lazy
-from gossamer.methods.method import FROM_EPSILON, BaseConfig, MaybeZero, Method, OnPrivate, Phases
+from gossamer.methods.method import FROM_EPSILON, BaseConfig, MaybeZero, Method, OnPrivate, Phases, Query
+from gossamer.privacy.queries import Bounds
 
 if TYPE_CHECKING:
     import torch
     from torch import Tensor, nn
 
     from gossamer.methods.marginals import loop
-    from gossamer.privacy.accounting import events
+    from gossamer.privacy.mechanisms import gaussian
 else:
     torch = Lazy("torch")
-    loop, events = Lazy("gossamer.methods.marginals.loop"), Lazy("gossamer.privacy.accounting.events")
+    loop, gaussian = Lazy("gossamer.methods.marginals.loop"), Lazy("gossamer.privacy.mechanisms.gaussian")
 
 MOST_COLUMNS = 200
 """Beyond, the errors of all pairs have too much noise to choose by."""
@@ -102,6 +103,14 @@ def most_cells(config: Config, round_: int) -> int:
     return config.cells * (round_ + 1) // config.rounds
 
 
+def tables(name: str, bound: float, noise_multiplier: float, times: int) -> Query:
+    """Counts of some tables, of which each moves by at most the bound."""
+    counts = gaussian.GroupedGaussianSum(
+        sampling_rate=1.0, noise_multiplier=noise_multiplier, bounds=Bounds(norms=(bound,))
+    )
+    return Query(name, counts, times)
+
+
 class Marginals(Method[Config, "loop.State"]):
     """Noisy marginals on a junction tree, for tables (after AIM, McKenna et al. 2022).
 
@@ -128,17 +137,20 @@ class Marginals(Method[Config, "loop.State"]):
     config_type = Config
     loop = loop
 
-    def phases(self, config: Config, card: Any) -> "Phases[Config, loop.State]":  # noqa: ARG002 (as every method)
-        """The columns, one query; then the rounds, two queries each. card: a TableCard."""
-        noise = Noise.of(config)
-        columns, errors, marginals = (
-            events.poisson_gaussian(sampling_rate=1.0, noise_multiplier=each)
-            for each in (noise.columns, noise.errors, noise.marginals)
-        )
-        first: Phases[Config, loop.State] = [
-            OnPrivate(name="columns", steps=1, plan=[(columns, 1)], body=lambda *given: loop.columns(*given))
+    def queries(self, config: Config, card: Any) -> list[Query]:
+        """Two queries in each round. The loop says how many tables an answer has. card: a TableCard."""
+        noise, bound = Noise.of(config), float(card.max_rows)
+        errors = gaussian.clipping_sum(sampling_rate=1.0, max_norm=bound, noise_multiplier=noise.errors)
+        marginals = tables("marginals", bound, noise.marginals, config.rounds)
+        return [Query("errors", errors, config.rounds), marginals]
+
+    def phases(self, config: Config, card: Any) -> "Phases[Config, loop.State]":
+        """The columns, one query; then the rounds. card: a TableCard."""
+        columns = tables("columns", float(card.max_rows), Noise.of(config).columns, 1)
+        return [
+            OnPrivate(name="columns", steps=1, queries=[columns], body=lambda *given: loop.columns(*given)),
+            self.training(config, card, steps=2 * config.rounds),
         ]
-        return [*first, self.training(2 * config.rounds, [(errors, config.rounds), (marginals, config.rounds)])]
 
     def bounds_units(self, card: Any) -> str:
         """Their weights add up to at most the number of rows that count in full. card: a TableCard."""

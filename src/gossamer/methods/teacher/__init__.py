@@ -11,7 +11,7 @@ from gossamer.lazy import Lazy
 from gossamer.methods.common.descent import Descent
 from gossamer.methods.common.labelling import SMALLEST
 from gossamer.methods.common.labels_public import LabelsPublic, drawing_program
-from gossamer.methods.method import FROM_EPSILON, BaseConfig, Encoder, MaybeZero, OnPublic, Phases
+from gossamer.methods.method import FROM_EPSILON, BaseConfig, Encoder, MaybeZero, OnPublic, Phases, Query
 
 if TYPE_CHECKING:
     import torch
@@ -89,11 +89,15 @@ class Teacher(LabelsPublic[Config, "loop.State"]):
     config_type = Config
     loop = loop
 
+    def queries(self, config: Config, card: "DataCard") -> list[Query]:
+        """One Poisson-sampled Gaussian per step."""
+        return [descent(config).query(card)]
+
     def phases(self, config: Config, card: "DataCard") -> "Phases[Config, loop.State]":
-        """The features of the public pictures, free; then one Poisson-sampled Gaussian per step."""
+        """The features of the public pictures, free; then the training."""
         return [
             OnPublic(name="public features", steps=PARTS, body=lambda *given: loop.describe(*given)),
-            self.training(config.steps, [(descent(config).event(card), config.steps)]),
+            self.training(config, card),
         ]
 
     def own_input(self, config: Config) -> dict[str, str]:  # noqa: ARG002 (what every method is asked)

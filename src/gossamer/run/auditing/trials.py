@@ -368,12 +368,13 @@ class TrialRunner:
         """Train with a separate ledger. members: whether the canary takes part, for each trial."""
         ledger = PrivacyLedger(budget=math.inf, delta=self.delta, relation=job.relation)
         ledger.reserve(job.plan)
-        training = job.begin(Rng(self.seed, noise_seed=noise_seed, rank=self.ranks.number), ranks=self.ranks)
+        rng = Rng(self.seed, noise_seed=noise_seed, rank=self.ranks.number)
+        training = job.begin(rng, ranks=self.ranks)
         shard: Any = records[self.ranks.shard(len(records))]
         *_, last = job.phases
         observer.present = members[0]
         public = self._ordinary if job.needs_public else None  # pictures of no unit
-        for result in training.drive(CanaryConfined(Confined(shard, ledger, self.ranks), observer), public):
+        for result in training.drive(CanaryConfined(Confined(shard, ledger, rng, self.ranks), observer), public):
             trial, remainder = divmod(result.step * len(members), last.steps)
             if result.phase.name == last.name and not remainder and trial < len(members):
                 observer.present = members[trial]

@@ -69,7 +69,7 @@ class Client:
     Args:
         folder: its RUN, new or unfinished.
         sources: where its records are; they all belong to one unit.
-        records: reads them, and isolates them with the ledger that records their cost.
+        records: reads them, and isolates them with the ledger that records their cost and the source of noise.
         card: the public facts, which all clients and the server have beforehand.
         epsilon: what all its answers may cost together, against the server; infinity: no limit.
         delta: of that.
@@ -81,7 +81,7 @@ class Client:
 
     folder: RunFolder
     sources: DataSources
-    records: Callable[[DataCard, PrivacyLedger], LoadedData]
+    records: Callable[[DataCard, PrivacyLedger, Rng], LoadedData]
     card: DataCard
     epsilon: float
     delta: float
@@ -158,7 +158,8 @@ class Client:
 
     def _begin(self, terms: dict[str, Any], content: RecordDict) -> None:
         job, seed = self._own_job(terms)
-        run = Run(job.config, self.card, self.rng(seed))
+        queries = job.method.queries(job.config, self.card)
+        run = Run(job.config, self.card, self.rng(seed), queries=queries)
         self._training = Training(job, run)
         # weights to start on need no check beyond their shapes: their effect leaves through the mechanism alone
         like = networks(self._training.state).state_dict()
@@ -242,7 +243,7 @@ class Client:
         """The run of this client, whose records are read and isolated, and the facts about them."""
         # for the readers: all records here are one unit, so none of them names it
         card = dataclasses.replace(self.card, unit="record", missing_unit="refuse")
-        data = self.records(card, ledger)
+        data = self.records(card, ledger, rng)
         self._private = data.private
         run = TrainingRun(
             folder=self.folder, job=cast(Any, job), ledger=ledger, rng=rng, device="cpu", sink=self.sink

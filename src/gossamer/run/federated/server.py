@@ -53,7 +53,7 @@ class Federated(GsWgan):
     def phases(self, config: Config, card: DataCard) -> Phases[Config, State]:
         """A start on the server's public records, and training; clients warm their critics up by themselves."""
         public, _, training = super().phases(config, card)
-        return [public, OnReleased(name=training.name, steps=training.steps, plan=training.plan, body=self._play)]
+        return [public, OnReleased(name=training.name, steps=training.steps, queries=training.queries, body=self._play)]
 
     def _play(self, run: Run[Config], state: State) -> Any:
         self.clients = self._begin(run, state)
@@ -229,7 +229,7 @@ def _train(
         rng=rng, device="cpu", sink=serving.sink,
     )  # fmt: skip
     no_records = Records(np.zeros((0, *card.shape), np.uint8), np.zeros(0, np.int64))
-    data = RawData(public_data.public, public_data.facts, no_records).confine(ledger)
+    data = RawData(public_data.public, public_data.facts, no_records).confine(ledger, rng)
     synthesizer = train_and_certify(enter(run), data, saved=saved)
     assert method.clients is not None
     _give(folder, synthesizer, method.clients)

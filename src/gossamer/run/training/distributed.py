@@ -170,11 +170,11 @@ def follow(ranks: Ranks, rng: Rng | None) -> Synthesizer:
     ledger = PrivacyLedger(budget=budget, delta=delta, relation=relation, unit=card.unit)
     ledger.reserve(plan)
     ledger.catch_up(used)
-    data = setup.sources.read(card, ledger, ranks)
-    if (data.facts.identity.fingerprint, data.facts.public) != setup.records:
-        raise RanksDisagree(f"{setup.sources.data} holds other records here than rank 0 has found.")
     rng = rng or Rng(setup.seed)
     rng.draw_alike(setup.key)
+    data = setup.sources.read(card, ledger, rng, ranks)
+    if (data.facts.identity.fingerprint, data.facts.public) != setup.records:
+        raise RanksDisagree(f"{setup.sources.data} holds other records here than rank 0 has found.")
     job = method_named(method).job(settings, card)
     training = fitted(job, local(setup.device), ranks=ranks.count).begin(rng, local(setup.device), ranks)
     if setup.saved is not None:

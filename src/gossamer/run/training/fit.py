@@ -164,7 +164,7 @@ def _fit(
             folder=folder, job=request.job, ledger=ledger, rng=rng, device=device, sink=sink,
             with_tensorboard=with_tensorboard, ranks=present(),
         )  # fmt: skip
-        loaded = sources.read(card, ledger, present(), sink=sink)
+        loaded = sources.read(card, ledger, rng, present(), sink=sink)
         if loaded.public is not None:
             request.job.check_public(len(loaded.public))
         _log_start(run, request, loaded.facts, sources)

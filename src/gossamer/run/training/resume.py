@@ -110,7 +110,7 @@ def _resume(
     _refuse_other_plugins(job, config_json.get("plugins", []))
     sources = DataSources.from_json(source_json["sources"]).with_held(held)
     sources.refuse_gone()
-    data = sources.read(card, ledger, present(), sink=sink)
+    data = sources.read(card, ledger, rng, present(), sink=sink)
     data.facts.refuse_others(source_json, sources)
     if data.facts.public != config_json["public"]:
         raise DataError("--public is not what it was when the run began. Restore the records, or start a new run.")
