@@ -35,7 +35,7 @@ def training(form: str, options: argparse.Namespace) -> Iterator[StepResult]:
     ledger = PrivacyLedger(budget=float("inf"), delta=1e-5)
     ledger.reserve(job.plan)
     loop.PerRecordGradient = functools.partial(PerRecordGradient, form=form)
-    steps = job.begin(Rng(0)).drive(Confined(records, ledger))
+    steps = job.begin(rng := Rng(0)).drive(Confined(records, ledger, rng))
     next(steps)  # looks at the networks once
     return steps
 

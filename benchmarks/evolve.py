@@ -68,7 +68,7 @@ def evolved(records: Records, epsilon: float, seed: int, settings: dict[str, Any
     ledger.reserve(request.plan)
     training: Training[Any, Any] = request.job.begin(Rng(seed))
     shown: list[dict[str, float]] = []
-    for reached in training.drive(Confined(records, ledger)):
+    for reached in training.drive(Confined(records, ledger, training.run.rng)):
         if reached.logs and reached.phase.releases:
             shown.append({name: round(float(value)) for name, value in reached.logs.items()})
     images, labels = request.job.sample(

@@ -380,7 +380,9 @@ def _begun(bench: Bench, method: str, settings: dict[str, Any], records: Records
 
     def steps() -> Iterator[Any]:
         with full_precision():
-            for reached in training.drive(Confined(records, ledger), records if job.needs_public else None):
+            for reached in training.drive(
+                Confined(records, ledger, training.run.rng), records if job.needs_public else None
+            ):
                 yield reached.logs
 
     return _Begun(steps(), lambda: training.state, job.settings)

@@ -111,7 +111,7 @@ def ours(width: int, critics: int, storage: str) -> tuple[Iterator[State], Priva
     ledger.reserve(job.plan)
     rng = Rng(0)
     training = job.begin(rng)
-    going = training.drive(Confined(records(), ledger))
+    going = training.drive(Confined(records(), ledger, training.run.rng))
     return (training.state for reached in going if reached.logs is not None), ledger, rng
 
 

@@ -120,7 +120,7 @@ def trained(
     ledger = PrivacyLedger(budget=epsilon, delta=delta)
     ledger.reserve(job.plan)
     training = job.begin(Rng(seed))
-    for _ in training.drive(Confined(records, ledger)):
+    for _ in training.drive(Confined(records, ledger, training.run.rng)):
         pass
     return training.state.released, job.config
 

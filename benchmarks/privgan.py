@@ -135,7 +135,7 @@ def trained(members: Records, run: Run[Config]) -> State:
     ledger = PrivacyLedger(budget=math.inf, delta=0.1 / run.card.declared_size)
     ledger.reserve(PRIVGAN.plan(run.config, run.card))
     training = Training(PRIVGAN.job(dataclasses.asdict(run.config), run.card), run)
-    for _ in training.drive(Confined(members, ledger)):
+    for _ in training.drive(Confined(members, ledger, training.run.rng)):
         pass
     return training.state
 

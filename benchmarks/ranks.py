@@ -54,7 +54,7 @@ def trains(end: Connection, number: int, count: int, store: str, batch: int, ste
     job = METHODS["dpgan"].job(settings, card)
     ledger = PrivacyLedger(budget=float("inf"), delta=1e-5)
     ledger.reserve(job.plan)
-    going = job.begin(Rng(), ranks=ranks).drive(Confined(part_of(records, job, ranks, Rng()), ledger, ranks))
+    going = job.begin(rng := Rng(), ranks=ranks).drive(Confined(part_of(records, job, ranks, rng), ledger, rng, ranks))
     while end.recv():
         began = time.perf_counter()
         for _ in range(steps):

@@ -102,7 +102,7 @@ def child(folder: str, n: int, method: str, batch: int, threads: int, *, cold: b
     ledger.reserve(job.plan)
     found = DataSources.of(folder, public=None, labels_key=None, units=None).read_unconfined(card)
     tune_malloc()
-    steps = job.begin(Rng(0)).drive(Confined(found.private, ledger))
+    steps = job.begin(rng := Rng(0)).drive(Confined(found.private, ledger, rng))
     next(steps)
     tell(begun, work, memory)
     for line in sys.stdin:

@@ -71,7 +71,7 @@ def main() -> None:
         net = copy.deepcopy(training.state.released)
         told(what, started, job, net if job.method.samples_on_gpu else net.cpu(), asked, apart, features)
 
-    for reached in training.drive(Confined(held, ledger), public):
+    for reached in training.drive(Confined(held, ledger, training.run.rng), public):
         if reached.logs is None and reached.phase.name in ("public start", "warm start", "matching"):
             show(reached.phase.name)
     show("end")

@@ -151,15 +151,15 @@ class OneNumberEach(loop.Sums):  # type: ignore[misc]
 class LittleNoise(PoissonGaussianSum):
     """Adds half of the noise that it is charged for."""
 
-    def noised(self, total: torch.Tensor, query: object = None, /) -> torch.Tensor:
-        return self.rng.add_gaussian_(total, self.noise_multiplier * self.max_norm / 2)
+    def noised(self, total: torch.Tensor, query: object, rng: Rng, /) -> torch.Tensor:
+        return rng.add_gaussian_(total, self.noise_multiplier * self.max_norm / 2)
 
 
 class NoNoise(PoissonGaussianSum):
     """Leaves one number without noise."""
 
-    def noised(self, total: torch.Tensor, query: object = None, /) -> torch.Tensor:
-        self.rng.add_gaussian_(total[1:], self.noise_multiplier * self.max_norm)
+    def noised(self, total: torch.Tensor, query: object, rng: Rng, /) -> torch.Tensor:
+        rng.add_gaussian_(total[1:], self.noise_multiplier * self.max_norm)
         return total
 
 
@@ -167,9 +167,7 @@ def asking(query: Any, *, max_norm: float = 1.0, mechanism: Any = PoissonGaussia
     """The example with another query, bound or mechanism. seen: what it makes of the records before it asks."""
 
     def train(run: Run[Any], state: Any, private: Confined[Any]) -> Iterator[Any]:
-        release = mechanism(
-            sampling_rate=1.0, max_norm=max_norm, noise_multiplier=run.config.noise_multiplier, rng=run.rng
-        )
+        release = mechanism(sampling_rate=1.0, max_norm=max_norm, noise_multiplier=run.config.noise_multiplier)
         asked = query(run.card.classes, run.card.shape)
         vars(asked)["rng"] = run.rng
         private = private if seen is None else private.map(seen)
@@ -257,13 +255,13 @@ def test_units_that_leave_are_always_sampled_and_others_keep_their_coins() -> No
 def test_the_second_run_gets_the_noisy_answers_of_the_first() -> None:
     first = [_Answer("training", "Sums", torch.zeros(1), torch.ones(1), 1.0, noisy=torch.full((2 * 28 * 28,), 7.0))]
     choices = FixedChoices(3)
-    release = PoissonGaussianSum(sampling_rate=1.0, max_norm=1.0, noise_multiplier=1.0, rng=choices)
+    release = PoissonGaussianSum(sampling_rate=1.0, max_norm=1.0, noise_multiplier=1.0)
     noted, query = _Noted(release, _Answers(choices, lambda: "training", first)), loop.Sums(2, (1, 28, 28))
-    total = noted.exact(stripes(3), query)
-    assert noted.noised(total, query).tolist() == [7.0] * (2 * 28 * 28)
-    noted.exact(stripes(3), query)
+    total = noted.exact(stripes(3), query, choices)
+    assert noted.noised(total, query, choices).tolist() == [7.0] * (2 * 28 * 28)
+    noted.exact(stripes(3), query, choices)
     with pytest.raises(AssertionError, match="more queries"):
-        noted.noised(total, query)
+        noted.noised(total, query, choices)
 
 
 def test_answers_under_one_charge_move_together() -> None:

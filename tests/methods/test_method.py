@@ -10,6 +10,7 @@ import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -30,6 +31,7 @@ from gossamer.methods.method import (
     OnPrivate,
     OnPublic,
     Phase,
+    Query,
     Run,
     State,
     StatefulDataclass,
@@ -81,6 +83,11 @@ class ToyLoop:
         raise AssertionError("the toy's phases have bodies of their own")
 
 
+def query(times: int) -> Query:
+    """One whose mechanism is known by its event alone."""
+    return Query("sums", SimpleNamespace(event=RELEASE), times)
+
+
 class Toy(Method[Config, Diary]):
     """Phases on public and on private records by turns; the last has nothing after its last yield."""
 
@@ -93,10 +100,10 @@ class Toy(Method[Config, Diary]):
         return [
             OnPublic(name="sketch", steps=config.sketches, body=body("sketch", config.sketches)),
             OnPrivate(
-                name="count", steps=config.counts, plan=[(RELEASE, config.counts)], body=body("count", config.counts)
+                name="count", steps=config.counts, queries=[query(config.counts)], body=body("count", config.counts)
             ),
             OnPublic(name="second look", steps=config.second_looks, body=body("second look", config.second_looks)),
-            OnPrivate(name="polish", steps=config.polishes, plan=[(RELEASE, 7)], body=polish),
+            OnPrivate(name="polish", steps=config.polishes, queries=[query(7)], body=polish),
         ]
 
     def check(self, config: Config, card: DataCard) -> None:
@@ -140,7 +147,7 @@ def begin() -> Training[Config, Diary]:
 
 
 def drive(training: Training[Config, Diary], public: Records | None) -> Iterator[StepResult]:
-    return training.drive(Confined(PUBLIC, PrivacyLedger(budget=math.inf, delta=1e-5)), public)
+    return training.drive(Confined(PUBLIC, PrivacyLedger(budget=math.inf, delta=1e-5), training.run.rng), public)
 
 
 def brief(reached: StepResult) -> tuple[str, int, dict[str, Any] | None]:
@@ -217,7 +224,7 @@ def test_two_trainings_of_a_job_share_nothing() -> None:
 @pytest.mark.parametrize("steps", [1, 7, 39, 40, 41, 399, 400, 401, 799, 800, 1_000, 4_000, 123_456])
 @pytest.mark.parametrize("releases", [True, False])
 def test_about_400_events_of_a_phase_that_releases_are_kept_and_40_of_another(steps: int, releases: bool) -> None:
-    phase = Phase(name="any", steps=steps, plan=[(RELEASE, steps)] if releases else ())
+    phase = Phase(name="any", steps=steps, queries=[query(steps)] if releases else ())
     most = 400 if releases else 40
     kept = [step for step in range(1, steps + 1) if phase.worth_keeping(step)]
     every = max(1, steps // most)
@@ -385,7 +392,7 @@ class Holder(StatefulDataclass):
 
 def test_what_is_confined_stays_so_and_comes_back_as_the_path_of_a_sealed_file(tmp_path: Path) -> None:
     """The checkpoint gets the `Confined` value itself, not what is in it, and `load_state_dict` opens nothing."""
-    inside = Confined(Small(nn.Linear(2, 1), 4), PrivacyLedger(budget=math.inf, delta=1e-5))
+    inside = Confined(Small(nn.Linear(2, 1), 4), PrivacyLedger(budget=math.inf, delta=1e-5), Rng())
     saved = Holder(inside, 1).state_dict()
     assert saved["inside"] is inside
     for held in (None, inside):

@@ -210,7 +210,7 @@ def trained(path: str, encoder: object, **more: Any) -> bytes:
     ledger = PrivacyLedger(budget=float("inf"), delta=1e-5, relation=job.relation)
     ledger.reserve(job.plan)
     training = job.begin(Rng(0, noise_seed=None if more else 1))
-    for _ in training.drive(Confined(Records(pictures(40, 0), np.arange(40) % 2), ledger), public):
+    for _ in training.drive(Confined(Records(pictures(40, 0), np.arange(40) % 2), ledger, training.run.rng), public):
         pass
     return model_bytes(training.state.released)
 

@@ -259,7 +259,7 @@ def fitted(gossamer: Callable[..., Any], data: Path, card: Path, run: Path) -> A
         (ROUND + "raise ValueError('[[7 7 7]]')\n    yield {}", "The method 'mine', a plug-in, failed with ValueError"),
         (
             ROUND + "from gossamer.privacy.mechanisms.gaussian import PoissonGaussianSum as Sum\n"
-            "    query = Sum(sampling_rate=0.5, max_norm=1.0, noise_multiplier=1.0, rng=run.rng)\n"
+            "    query = Sum(sampling_rate=0.5, max_norm=1.0, noise_multiplier=1.0)\n"
             "    private.release(query, loop.Sums(2, (1, 28, 28)))\n    yield {}",
             "",
         ),
@@ -287,7 +287,7 @@ def test_a_query_without_a_plan_reads_no_record(data: Path, card: Path, tmp_path
 
     train = ROUND + (
         "from gossamer.privacy.mechanisms.gaussian import PoissonGaussianSum as Sum\n"
-        "    query = Sum(sampling_rate=0.5, max_norm=1.0, noise_multiplier=1.0, rng=run.rng)\n"
+        "    query = Sum(sampling_rate=0.5, max_norm=1.0, noise_multiplier=1.0)\n"
         "    private.release(query, 'no query that could read')\n    yield {}"
     )
     with installed(tmp_path, LOOP.format(train=train)), pytest.raises(UnplannedRelease):

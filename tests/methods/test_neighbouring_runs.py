@@ -34,6 +34,7 @@ from gossamer.privacy.mechanisms.gaussian import GroupedGaussianSum, PoissonGaus
 from gossamer.privacy.mechanisms.sanitized_rows import SanitizedRows
 from gossamer.privacy.per_sample_gradients import answers, clipping
 from gossamer.privacy.queries import Bounds
+from gossamer.privacy.random.noise import Rng
 from gossamer.testing import neighbours
 from gossamer.testing.neighbours import FixedChoices, Move, moves_of
 from gossamer.testing.trial_run import Subject, extremes, stripes
@@ -361,14 +362,14 @@ def unclipped(squares: list[Tensor], bounds: Bounds, dtype: torch.dtype) -> list
     return [torch.ones_like(each, dtype=dtype) for each in squares]
 
 
-def half_the_noise(self: PoissonGaussianSum, total: Tensor, query: object = None) -> Tensor:
+def half_the_noise(self: PoissonGaussianSum, total: Tensor, query: object, rng: Rng) -> Tensor:
     del query
-    return self.rng.add_gaussian_(total, self.noise_multiplier * self.max_norm / 2)
+    return rng.add_gaussian_(total, self.noise_multiplier * self.max_norm / 2)
 
 
-def noise_for_c(self: SanitizedRows, total: Tensor, query: object = None) -> Tensor:
+def noise_for_c(self: SanitizedRows, total: Tensor, query: object, rng: Rng) -> Tensor:
     del query
-    self.rng.add_gaussian_(total.view(-1), self.noise_multiplier * self.max_norm)
+    rng.add_gaussian_(total.view(-1), self.noise_multiplier * self.max_norm)
     return total
 
 

@@ -95,7 +95,7 @@ def ballot(request: pytest.FixtureRequest, encoder: PluginEncoder, monkeypatch: 
     job = METHODS["evolve"].job(settings, CARD)
     ledger = PrivacyLedger(budget=float("inf"), delta=1e-5)
     ledger.reserve(job.plan)
-    for _ in job.begin(Rng(0)).drive(Confined(pictures(N, 1), ledger), pictures(30, 2)):
+    for _ in job.begin(rng := Rng(0)).drive(Confined(pictures(N, 1), ledger, rng), pictures(30, 2)):
         pass
     return asked[0]
 

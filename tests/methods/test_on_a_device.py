@@ -65,7 +65,7 @@ def taken(method: str, device: str, waits: list[tuple[str, str]]) -> torch.nn.Mo
     ledger.reserve(job.plan)
     training = job.begin(Rng(1, noise_seed=2), device)
     public = records() if job.needs_public else None
-    for done, _ in enumerate(training.drive(Confined(records(), ledger), public), start=1):
+    for done, _ in enumerate(training.drive(Confined(records(), ledger, training.run.rng), public), start=1):
         if done == WARM:
             waits.clear()
         if done == STEPS:

@@ -111,7 +111,7 @@ def in_memory(method: str, held: Records, *, noise_seed: int = 1, **more: Any) -
     ledger = PrivacyLedger(budget=math.inf, delta=1e-5, relation=job.relation)
     ledger.reserve(job.plan)
     training = job.begin(Rng(0, noise_seed=noise_seed))
-    for _ in training.drive(Confined(held, ledger)):
+    for _ in training.drive(Confined(held, ledger, training.run.rng)):
         pass
     return training.state
 
@@ -145,8 +145,8 @@ def test_what_a_run_learns_comes_through_the_mechanism(method: str, monkeypatch:
     """With a mechanism that answers with noise alone, unrelated records give the same bits."""
     ask = PoissonGaussianSum.exact
 
-    def deaf(self: Any, held: Any, query: Any) -> Tensor:
-        return torch.zeros_like(ask(self, held, query))
+    def deaf(self: Any, held: Any, query: Any, rng: Rng) -> Tensor:
+        return torch.zeros_like(ask(self, held, query, rng))
 
     assert model_bytes(in_memory(method, records()).released) != model_bytes(in_memory(method, records(30, 1)).released)
     monkeypatch.setattr(PoissonGaussianSum, "exact", deaf)

@@ -135,7 +135,7 @@ class TrialRun:
         self.plan = self.job.plan
         self.ledger = PrivacyLedger(budget=float("inf"), delta=1e-5, relation=self.job.relation)
         self.ledger.reserve(self.plan)
-        self.private = Confined(records, self.ledger, rng)
+        self.private, self._records = Confined(records, self.ledger, rng), records
         self.rng, self.public = rng, public
         self.training = self.job.begin(rng)
         self.events: list[dict[str, Any]] = []
@@ -165,8 +165,8 @@ class TrialRun:
         self.rng.restore(rng)
 
     def continue_as(self, first: "TrialRun", folder: Path) -> None:
-        """Continue with the ledger and the records of a run that was stopped, from its checkpoint in a folder."""
-        self.ledger, self.private = first.ledger, first.private
+        """Continue with the ledger of a run on the same records that was stopped, from its checkpoint in a folder."""
+        self.ledger, self.private = first.ledger, Confined(self._records, first.ledger, self.rng)
         self.continue_from(folder, first.ledger)
 
 

@@ -54,7 +54,11 @@ def states(method: str, **more: Any) -> Iterator[Any]:
     training = asked.begin(Rng(0, noise_seed=1))
     draw = np.random.default_rng(0)
     held = Records(draw.integers(0, 256, (30, 1, 28, 28)).astype(np.uint8), draw.integers(3, size=30))
-    return (training.state for reached in training.drive(Confined(held, ledger)) if reached.logs is not None)
+    return (
+        training.state
+        for reached in training.drive(Confined(held, ledger, training.run.rng))
+        if reached.logs is not None
+    )
 
 
 def trained(method: str, state: Any) -> dict[str, Tensor]:

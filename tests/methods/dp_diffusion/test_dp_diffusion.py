@@ -217,7 +217,7 @@ def test_votes_choose_the_public_pictures_of_the_start() -> None:
     ledger = PrivacyLedger(budget=math.inf, delta=1e-5, relation=job.relation)
     ledger.reserve(job.plan)
     training = job.begin(Rng(0))
-    for _ in training.drive(Confined(pictures(400, 0, 60), ledger), public):
+    for _ in training.drive(Confined(pictures(400, 0, 60), ledger, training.run.rng), public):
         pass
     assert ledger.used == [2]
     chosen = training.state.state_dict()["chosen"]

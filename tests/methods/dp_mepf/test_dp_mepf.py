@@ -1,6 +1,7 @@
 """DP-MEPF: what is asked, how much a unit moves it, what is made of the answer, and that its estimates are right on average."""
 
 import copy
+import dataclasses
 import math
 from pathlib import Path
 from typing import Any
@@ -405,7 +406,8 @@ def begun(settings: dict[str, Any], held: Records | None = None) -> tuple[Traini
     job = METHODS["dp-mepf"].job({**SMALL, **settings}, CARD)
     ledger = PrivacyLedger(budget=math.inf, delta=1e-5, relation=job.relation)
     ledger.reserve(job.plan)
-    return job.begin(Rng(0, noise_seed=1)), Confined(held or records(200), ledger)
+    rng = Rng(0, noise_seed=1)
+    return job.begin(rng), Confined(held or records(200), ledger, rng)
 
 
 def test_matching_comes_nearer() -> None:
@@ -424,9 +426,7 @@ def test_a_release_that_was_lost_trains_nothing() -> None:
     """Paid for in a run that crashed before its checkpoint: there is nothing to match, and nothing to certify."""
     training, private = begun({})
     while private.remaining(training.job.plan[0][0]):
-        private.release(
-            loop.PoissonGaussianSum(sampling_rate=1.0, max_norm=1.0, noise_multiplier=1.0, rng=Rng(0)), query()
-        )
+        private.release(training.job.queries[0].mechanism, query())
     reached = list(training.drive(private, records(60, seed=7)))
     assert not [
         each for each in reached if each.phase.name in ("training", "matching", "likeness", "votes") and each.logs
@@ -644,7 +644,7 @@ def voted(settings: dict[str, Any], of: Any) -> Training[Any, Any]:
     """A run of few steps on records that `of` makes of the state before the votes."""
     training, first = begun({**settings, "noise_multiplier": 0.01})
     public = records(60, seed=7)
-    state, run = training.state, training.run
+    state, run = training.state, dataclasses.replace(training.run, queries=training.job.queries)
     list(loop.learn_features(run, state, public))
     list(loop.train(run, state, first))
     state.step = 0
@@ -652,7 +652,7 @@ def voted(settings: dict[str, Any], of: Any) -> Training[Any, Any]:
     ledger = PrivacyLedger(budget=math.inf, delta=1e-5, relation=training.job.relation)
     ledger.reserve(training.job.plan)
     state.step = 0
-    for _ in loop.vote(run, state, Confined(of(copy.deepcopy(state)), ledger)):
+    for _ in loop.vote(run, state, Confined(of(copy.deepcopy(state)), ledger, run.rng)):
         state.step += 1
     return training
 

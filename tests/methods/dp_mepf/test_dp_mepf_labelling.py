@@ -56,7 +56,7 @@ def driven(asked: Job[Any, Any]) -> tuple[Any, dict[str, int]]:
     ledger = PrivacyLedger(budget=math.inf, delta=1e-5)
     ledger.reserve(asked.plan)
     made, ends = asked.begin(Rng(0, noise_seed=1)), {}
-    for reached in made.drive(Confined(halves(80), ledger), halves(60, seed=5)):
+    for reached in made.drive(Confined(halves(80), ledger, made.run.rng), halves(60, seed=5)):
         if reached.logs is None:
             ends[reached.phase.name] = reached.step
     assert sum(ledger.used) == sum(count for _, count in asked.plan)

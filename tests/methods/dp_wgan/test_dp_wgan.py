@@ -55,7 +55,7 @@ def trained(
     ledger = PrivacyLedger(budget=math.inf, delta=1e-5)
     ledger.reserve(plan(config, card))
     training = DpWgan().job(dataclasses.asdict(config), card).begin(rng or Rng(0))
-    for _ in training.drive(Confined(records(40) if held is None else held, ledger), public):
+    for _ in training.drive(Confined(records(40) if held is None else held, ledger, training.run.rng), public):
         pass
     return training.state, ledger
 
@@ -149,7 +149,7 @@ def test_measured_sensitivity_of_the_joint_release_with_one_huge_record() -> Non
         np.insert(held.labels, 0, 3),
     )
     bounds = joined(config, state)
-    mechanism = GroupedGaussianSum(sampling_rate=1.0, noise_multiplier=0.0, bounds=bounds, rng=Rng())
+    mechanism = GroupedGaussianSum(sampling_rate=1.0, noise_multiplier=0.0, bounds=bounds)
     coins = torch.Generator()
 
     def pairs(first: bool) -> Any:
@@ -168,7 +168,7 @@ def test_measured_sensitivity_of_the_joint_release_with_one_huge_record() -> Non
         return points
 
     query = PenaltyGradient(state.D.net, pairs(False)), PenaltyGradient(state.D.net, pairs(True))
-    moved = mechanism(with_it, query[1]) - mechanism(held, query[0])
+    moved = mechanism(with_it, query[1], Rng()) - mechanism(held, query[0], Rng())
     in_noise = torch.cat([
         part / (bounds.norms[group] * len(bounds.norms) ** 0.5)
         for part, group in zip(moved.split(query[0].sizes), bounds.groups or (), strict=True)
@@ -241,8 +241,8 @@ def test_the_critic_of_the_paper_has_seven_tensors() -> None:
 def test_public_bounds_do_not_look_at_the_private_records(grouping: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Unrelated records of another number, and a deaf mechanism: the bounds and the weights are the same, bit for bit."""
 
-    def deaf(self: Any, held: Any, query: Any, ask: Any = GroupedGaussianSum.exact) -> torch.Tensor:
-        return torch.zeros_like(ask(self, held, query))
+    def deaf(self: Any, held: Any, query: Any, rng: Rng, ask: Any = GroupedGaussianSum.exact) -> torch.Tensor:
+        return torch.zeros_like(ask(self, held, query, rng))
 
     monkeypatch.setattr(GroupedGaussianSum, "exact", deaf)
     more = {"groups": 3} if grouping == "cluster" else {}

@@ -59,7 +59,7 @@ def drive(
     job = Dpgan().job(dataclasses.asdict(config), CARD)
     ledger.reserve(job.plan)
     training = job.begin(Rng(0))
-    for reached in training.drive(Confined(records() if held is None else held, ledger), public):
+    for reached in training.drive(Confined(records() if held is None else held, ledger, training.run.rng), public):
         yield reached, training.state, ledger.remaining(job.plan[0][0])
 
 

@@ -47,7 +47,7 @@ class Running:
         self.rng = Rng(0, noise_seed=noise_seed)
         self.training = asked.begin(self.rng)
         self.state: Any = self.training.state
-        self.private = Confined(records, self.ledger)
+        self.private = Confined(records, self.ledger, self.rng)
 
     def steps(self) -> Any:
         return self.training.drive(self.private)
@@ -175,7 +175,7 @@ def test_votes_go_to_what_looks_like_the_records() -> None:
     G = running.state.G
     chosen = torch.arange(0, len(G.labels), 12)
     pictures = G.program.draw(G.parents[chosen], G.labels[chosen], 28)
-    running.private = Confined(Records(pictures.numpy(), G.labels[chosen].numpy()), running.ledger)
+    running.private = Confined(Records(pictures.numpy(), G.labels[chosen].numpy()), running.ledger, running.rng)
     G = running.end().released
     assert torch.nonzero(G.weights)[:, 0].tolist() == chosen.tolist()
     latents = torch.randn(40, G.latent_size)

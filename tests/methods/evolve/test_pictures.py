@@ -61,7 +61,7 @@ def trained(public: Records, private: Records | None = None, **settings: Any) ->
     ledger = PrivacyLedger(budget=math.inf, delta=1e-5)
     ledger.reserve(job.plan)
     made = job.begin(Rng(0, noise_seed=1))
-    for _ in made.drive(Confined(records(40) if private is None else private, ledger), public):
+    for _ in made.drive(Confined(records(40) if private is None else private, ledger, made.run.rng), public):
         pass
     assert ledger.unused == [0]
     return made

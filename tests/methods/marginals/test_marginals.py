@@ -63,7 +63,7 @@ class Run:
         self.plan = self.job.plan
         self.ledger = PrivacyLedger(budget=float("inf"), delta=1e-5, relation=self.job.relation)
         self.ledger.reserve(self.plan)
-        self.private: Confined[Any] = Confined(held, self.ledger)
+        self.private: Confined[Any] = Confined(held, self.ledger, rng)
         self.rng = rng
         self.training = self.job.begin(rng)
         self.events: list[dict[str, Any]] = []
@@ -84,8 +84,8 @@ def deafen(monkeypatch: pytest.MonkeyPatch) -> None:
     """The mechanisms run the query, then answer with noise only."""
     for mechanism in (PoissonGaussianSum, GroupedGaussianSum):
 
-        def deaf(self: Any, held: Any, query: Any, ask: Any = mechanism.exact) -> Tensor:
-            return torch.zeros_like(ask(self, held, query))
+        def deaf(self: Any, held: Any, query: Any, rng: Rng, ask: Any = mechanism.exact) -> Tensor:
+            return torch.zeros_like(ask(self, held, query, rng))
 
         monkeypatch.setattr(mechanism, "exact", deaf)
 

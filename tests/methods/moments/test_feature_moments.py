@@ -173,7 +173,9 @@ def trained(n: int = 300, public: Records | None = None) -> Labeller:
     ledger = PrivacyLedger(budget=math.inf, delta=1e-5, relation=job.relation)
     ledger.reserve(job.plan)
     training = job.begin(Rng(0))
-    for _ in training.drive(Confined(pictures(n), ledger), pictures(90, seed=1) if public is None else public):
+    for _ in training.drive(
+        Confined(pictures(n), ledger, training.run.rng), pictures(90, seed=1) if public is None else public
+    ):
         pass
     assert isinstance(training, Training)
     net = training.state.released

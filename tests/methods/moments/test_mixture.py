@@ -135,7 +135,7 @@ def test_the_method_finds_both_halves_of_a_class() -> None:
     ledger = PrivacyLedger(budget=math.inf, delta=1e-5, relation=job.relation)
     ledger.reserve(job.plan)
     training = job.begin(Rng(0))
-    for _ in training.drive(Confined(held, ledger)):
+    for _ in training.drive(Confined(held, ledger, training.run.rng)):
         pass
     assert ledger.unused == [0, 0]
     for label in (0, 1):

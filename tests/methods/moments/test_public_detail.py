@@ -45,7 +45,7 @@ def trained(public: Records) -> Generator:
     ledger = PrivacyLedger(budget=math.inf, delta=1e-5, relation=job.relation)
     ledger.reserve(job.plan)
     training = job.begin(Rng(0))
-    for _ in training.drive(Confined(pictures(200), ledger), public):
+    for _ in training.drive(Confined(pictures(200), ledger, training.run.rng), public):
         pass
     net = training.state.released
     assert isinstance(net, Generator)

@@ -50,9 +50,9 @@ def training(config, *, held=None):
     """The state after each step, with where it is; and the ledger."""
     ledger = PrivacyLedger(budget=math.inf, delta=1e-4)
     ledger.reserve(PRIVGAN.plan(config, CARD))
-    return steps(
-        Training(Job(PRIVGAN, config, CARD), run_of(config)), Confined(records() if held is None else held, ledger)
-    ), ledger
+    run = run_of(config)
+    private = Confined(records() if held is None else held, ledger, run.rng)
+    return steps(Training(Job(PRIVGAN, config, CARD), run), private), ledger
 
 
 def steps(going, private):
@@ -254,7 +254,7 @@ def test_resume_finds_the_same_parts(at):
     config = Config(labels="per-class", **{**FEW, "batch_size": 5})
     expected = last_of(config)
     run = run_of(config)
-    private = Confined(records(), PrivacyLedger(budget=math.inf, delta=1e-4))
+    private = Confined(records(), PrivacyLedger(budget=math.inf, delta=1e-4), run.rng)
     first = steps(Training(Job(PRIVGAN, run.config, run.card), run), private)
     for _ in range(at):
         reached, state = next(first)

@@ -101,7 +101,7 @@ def training(public_records: Records | None, *, noise_seed: int = 1) -> Any:
     ledger = PrivacyLedger(budget=math.inf, delta=1e-5)
     ledger.reserve(job.plan)
     made = job.begin(Rng(0, noise_seed=noise_seed))
-    for _ in made.drive(Confined(records(40), ledger), public_records):
+    for _ in made.drive(Confined(records(40), ledger, made.run.rng), public_records):
         pass
     return made
 

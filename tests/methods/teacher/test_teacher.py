@@ -76,7 +76,7 @@ def drive(settings: dict[str, Any], held: Records, card: DataCard = CARD, noise_
     ledger = PrivacyLedger(budget=math.inf, delta=1e-5)
     ledger.reserve(job.plan)
     training = job.begin(Rng(0, noise_seed=noise_seed))
-    for _ in training.drive(Confined(held, ledger)):
+    for _ in training.drive(Confined(held, ledger, training.run.rng)):
         pass
     assert ledger.used == [job.config.steps]
     return training.state

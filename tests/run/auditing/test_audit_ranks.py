@@ -70,8 +70,8 @@ def noise_of_the_first_step(patch: pytest.MonkeyPatch, ranks: Ranks) -> None:
 def rate_of_all_ranks(patch: pytest.MonkeyPatch, ranks: Ranks) -> None:
     """Each rank draws as if it had to fill the whole batch."""
 
-    def drawn(self: PoissonSampled, held: Any) -> Any:
-        return held.take(self.rng.poisson_sample(held.population, min(1.0, 2 * self.sampling_rate)))
+    def drawn(self: PoissonSampled, held: Any, rng: Rng) -> Any:
+        return held.take(rng.poisson_sample(held.population, min(1.0, 2 * self.sampling_rate)))
 
     patch.setattr(PoissonSampled, "_drawn", drawn)
 

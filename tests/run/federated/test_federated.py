@@ -337,7 +337,7 @@ def test_an_answer_is_charged_on_both_sides_before_it_is_asked(tmp_path: Path, f
 def test_records_reach_a_message_only_through_the_mechanism(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """With a deaf mechanism, unrelated records give the same replies, bit for bit."""
     monkeypatch.setattr(
-        SanitizedRows, "exact", lambda self, held, query: torch.zeros(self.batch_size, 1, 28, 28)
+        SanitizedRows, "exact", lambda self, held, query, rng: torch.zeros(self.batch_size, 1, 28, 28)
     )  # fmt: skip
     sent: list[list[bytes]] = []
     for salt in (0, 50):

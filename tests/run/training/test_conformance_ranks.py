@@ -52,7 +52,7 @@ class Going:
         self.ledger.reserve(job.plan)
         self.rng = Rng(0, noise_seed=1, rank=ranks.number)
         self.training: Training[BaseConfig, State] = job.begin(self.rng, ranks=ranks)
-        self.private = Confined(part_of(records, job, ranks, self.rng), self.ledger, ranks)
+        self.private = Confined(part_of(records, job, ranks, self.rng), self.ledger, self.rng, ranks)
         self.public = stripes(30, seed=1) if job.takes_public else None
         self.shown: Shown = []
 
@@ -79,7 +79,9 @@ def whole(ranks: Ranks, method: str, records: Records, deaf: bool) -> tuple[Tens
             if deaf:
                 ask = mechanism.exact
                 patch.setattr(
-                    mechanism, "exact", lambda self, held, query, ask=ask: torch.zeros_like(ask(self, held, query))
+                    mechanism,
+                    "exact",
+                    lambda self, held, query, rng, ask=ask: torch.zeros_like(ask(self, held, query, rng)),
                 )
         going = Going(ranks, method, records).drive()
     return *going.found, going.ledger.unused

@@ -176,7 +176,7 @@ def _trained(ranks: Ranks, method: str, settings: dict[str, Any], groups_of: int
     shown = [
         (each.phase.name, each.step, {name: float(value) for name, value in each.logs.items()})
         for each in training.drive(
-            Confined(part_of(records, job, ranks, rng), ledger, ranks), public if job.takes_public else None
+            Confined(part_of(records, job, ranks, rng), ledger, rng, ranks), public if job.takes_public else None
         )
         if each.logs is not None
     ]
@@ -249,9 +249,9 @@ def released(
     """Some releases, [count, N], and what is left of the plan."""
     ledger = PrivacyLedger(budget=math.inf, delta=1e-5)
     ledger.reserve([(poisson_gaussian(sampling_rate=rate, noise_multiplier=noise), count)])
-    mechanism = PoissonGaussianSum(sampling_rate=rate, max_norm=2.0, noise_multiplier=noise, rng=Rng())
+    mechanism = PoissonGaussianSum(sampling_rate=rate, max_norm=2.0, noise_multiplier=noise)
     mine = records[ranks.shard(len(records))]
-    private = Confined(mine, ledger, ranks)
+    private = Confined(mine, ledger, Rng(), ranks)
     return torch.stack([private.release(mechanism, Pull()) for _ in range(count)]), ledger.unused
 
 
@@ -305,10 +305,10 @@ def disagreeing(ranks: Ranks, what: str) -> Tensor:
         [(poisson_gaussian(sampling_rate=rate, noise_multiplier=noise), 4 if other and what == "left" else 3)]
     )
     mechanism = PoissonGaussianSum(
-        sampling_rate=rate, max_norm=3.0 if other and what == "bound" else 2.0, noise_multiplier=noise, rng=Rng()
+        sampling_rate=rate, max_norm=3.0 if other and what == "bound" else 2.0, noise_multiplier=noise
     )
     query = Fails(ranks) if what == "fails" else Pull()
-    return Confined(numbered(), ledger, ranks).release(mechanism, query)
+    return Confined(numbered(), ledger, Rng(), ranks).release(mechanism, query)
 
 
 @pytest.mark.parametrize("what", ["rate", "left", "bound", "fails"])
@@ -429,10 +429,10 @@ def batch_wise(records: Records, coins: np.ndarray) -> tuple[list[set[int]], flo
     """Who is on which of two ranks, and the batch-wise sum of both, one group on each."""
     job = METHODS["privae"].job({"noise_multiplier": 1.0, "divergence": "mmd"}, CARD)
     mechanism = TermwiseGaussianSum(
-        sampling_rate=1.0, noise_multiplier=1.0, rng=Rng(), max_norm=1.0, max_norm_batch=1.0, partitions=1
+        sampling_rate=1.0, noise_multiplier=1.0, max_norm=1.0, max_norm_batch=1.0, partitions=1
     )  # fmt: skip
     parts = [part_of(records, job, Ranks(r, 2), Dealt(coins)) for r in range(2)]
-    total = sum(float(mechanism.exact(part, Odd())[1]) for part in parts)
+    total = sum(float(mechanism.exact(part, Odd(), Rng())[1]) for part in parts)
     return [set(part.labels.tolist()) for part in parts], total
 
 
