@@ -22,7 +22,7 @@ from gossamer.data.readers.read import read
 from gossamer.data.records import Records
 from gossamer.data.synthetic.glyphs import draw
 from gossamer.methods.evolve import Config
-from gossamer.methods.method import Training
+from gossamer.methods.job import Training
 from gossamer.privacy.confined import Confined
 from gossamer.privacy.ledger import PrivacyLedger
 from gossamer.privacy.random.noise import Rng

@@ -30,9 +30,9 @@ from torch import Tensor
 
 from gossamer.data.card import DataCard, draw_labels
 from gossamer.data.records import Records
+from gossamer.methods.contract import Run
 from gossamer.methods.gs_wgan import Config, loop
 from gossamer.methods.gs_wgan.critics import Critics, CriticSettings
-from gossamer.methods.method import Run
 from gossamer.privacy.accounting import calibrate
 from gossamer.privacy.confined import Confined
 from gossamer.privacy.guarantee import ADD_OR_REMOVE_ONE, Guarantee, Plan

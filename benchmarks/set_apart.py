@@ -21,7 +21,8 @@ from torch import nn
 from gossamer.data.card import DataCard
 from gossamer.data.readers.read import read
 from gossamer.data.records import Records
-from gossamer.methods.method import BaseConfig, Job, State
+from gossamer.methods.contract import BaseConfig, State
+from gossamer.methods.job import Job
 from gossamer.metrics import classify, fidelity, neighbours
 from gossamer.metrics.features import ClassifierFeatures
 from gossamer.privacy.confined import Confined

@@ -29,6 +29,7 @@ from gossamer.data.tables.card import TableCard
 from gossamer.data.tables.column import Column
 from gossamer.methods import METHODS
 from gossamer.methods.common import bounded_sum, votes
+from gossamer.methods.job import Job
 from gossamer.methods.marginals import counts
 from gossamer.privacy.mechanisms.gaussian import GroupedGaussianSum, PoissonGaussianSum
 from gossamer.privacy.mechanisms.sanitized_rows import SanitizedRows
@@ -313,7 +314,7 @@ def test_no_unit_moves_an_answer_by_more_than_the_charge_covers(name: str, sever
     assert max(move.ratio for move in moves) <= 1 + ROUNDING
     assert max(move.ratio for move in moves) > 0.05, "units that hardly move an answer show little"
     case = CASES[name]
-    plan = METHODS[case.method].job(case.settings, case.card).plan
+    plan = Job.of(METHODS[case.method], case.settings, case.card).plan
     charges = sum(count for _, count in plan) // case.settings.get("answers", 1)
     assert len(moves) == 3 * charges, "every query of the plan, without each of three units"
 

@@ -24,6 +24,7 @@ from gossamer.events import Event
 from gossamer.methods import METHODS
 from gossamer.methods.common.softmax_regression import Classifier
 from gossamer.methods.evolve.nets import Evolved
+from gossamer.methods.job import Job
 from gossamer.methods.synthesizer import Synthesizer, model_bytes
 from gossamer.nets.scattering import Scattering
 from gossamer.privacy.confined import Confined
@@ -107,7 +108,7 @@ def settings_of(method: str) -> dict[str, Any]:
 
 
 def in_memory(method: str, held: Records, *, noise_seed: int = 1, **more: Any) -> Any:
-    job = METHODS[method.split(maxsplit=1)[0]].job({"noise_multiplier": 1.0, **settings_of(method), **more}, CARD)
+    job = Job.of(METHODS[method.split(maxsplit=1)[0]], {"noise_multiplier": 1.0, **settings_of(method), **more}, CARD)
     ledger = PrivacyLedger(budget=math.inf, delta=1e-5, relation=job.relation)
     ledger.reserve(job.plan)
     training = job.begin(Rng(0, noise_seed=noise_seed))
@@ -164,11 +165,11 @@ def test_a_teacher_learns_from_the_features_of_its_encoder() -> None:
 
 def test_without_an_encoder_the_teacher_is_that_on_scattering() -> None:
     card = dataclasses.replace(CARD, shape=(1, 12, 12))
-    net = METHODS["teacher"].job({"noise_multiplier": 1.0}, card).generator()
+    net = Job.of(METHODS["teacher"], {"noise_multiplier": 1.0}, card).generator()
     assert isinstance(net, Classifier)
     assert isinstance(net.features, Scattering)
     with pytest.raises(RequestError, match="at least 8x8"):
-        METHODS["teacher"].job({"noise_multiplier": 1.0}, CARD).check()
+        Job.of(METHODS["teacher"], {"noise_multiplier": 1.0}, CARD).check()
 
 
 def test_evolve_keeps_what_its_generator_varied_towards_the_records() -> None:
@@ -187,8 +188,10 @@ def test_evolve_keeps_what_its_generator_varied_towards_the_records() -> None:
 
 
 def test_a_start_may_take_a_generator() -> None:
-    job = METHODS["dp-mepf"].job(
-        {"noise_multiplier": 1.0, "start": "evolve", "start_settings": "generator=my:pictures,embedding=cosines"}, CARD
+    job = Job.of(
+        METHODS["dp-mepf"],
+        {"noise_multiplier": 1.0, "start": "evolve", "start_settings": "generator=my:pictures,embedding=cosines"},
+        CARD,
     )
     assert job.pretrained == [("generator", "my:pictures")]
     assert job.own_pretrained == []

@@ -15,7 +15,8 @@ from torch import Tensor, nn
 from gossamer.data.card import DataCard
 from gossamer.data.samples.samples import Samples
 from gossamer.errors import RequestError
-from gossamer.methods.method import BaseConfig, Method, State
+from gossamer.methods.contract import BaseConfig, Method, State
+from gossamer.methods.job import Job
 from gossamer.methods.synthesizer import CHUNK, Synthesizer, model_bytes, save_model
 
 CARD = DataCard(shape=(1, 2, 2), classes=4, declared_size=10, label_prior=(0.1, 0.2, 0.3, 0.4))
@@ -54,7 +55,7 @@ class Bare(Method[Config, State]):
 
 def synthesizer(classes: int = 4) -> Synthesizer:
     certificate: Any = None
-    return Synthesizer(Telltale(classes), Bare().job({}, CARD), certificate)
+    return Synthesizer(Telltale(classes), Job.of(Bare(), {}, CARD), certificate)
 
 
 def test_samples_carry_the_labels_that_they_were_made_for_in_every_chunk() -> None:
@@ -115,7 +116,7 @@ def test_a_method_that_samples_in_its_own_way_is_asked() -> None:
             return images / 2, chosen
 
     certificate: Any = None
-    halved = Synthesizer(Telltale(), Halving().job({}, CARD), certificate).sample(CHUNK + 1, seed=0)
+    halved = Synthesizer(Telltale(), Job.of(Halving(), {}, CARD), certificate).sample(CHUNK + 1, seed=0)
     plain = synthesizer().sample(CHUNK + 1, seed=0)
     assert (halved.labels == plain.labels).all()
     assert abs(halved.images - plain.images / 2).max() <= 0.5

@@ -85,8 +85,14 @@ class Card(ABC):
     data_set: str
     kind: ClassVar[Kind]
     """What it describes."""
+    in_words: ClassVar[str]
+    """The same, for messages."""
     units_come: ClassVar[str]
     """How the ids of units are given, for messages."""
+
+    @abstractmethod
+    def problem_of_samples(self, samples: "Tensor", labels: "Tensor", n: int) -> str:
+        """Why what a generator has drawn are no n samples that the card describes; empty: they are."""
 
     @classmethod
     @abstractmethod
@@ -189,6 +195,7 @@ class DataCard(Card):
     pixel_range: Literal["stored"] | tuple[float, ...] = STORED
     window: bool = False
     kind: ClassVar[Kind] = "pictures"
+    in_words: ClassVar[str] = "pictures"
     units_come: ClassVar[str] = (
         "a FILE.csv (columns name,unit), FILE.npz:KEY, `folder`, '(PATTERN)' or dicom:PatientID."
     )
@@ -220,6 +227,16 @@ class DataCard(Card):
             entry for entry in fields(self) if entry.name in _REQUIRED or getattr(self, entry.name) != entry.default
         ]
         return f"DataCard({', '.join(f'{entry.name}={getattr(self, entry.name)!r}' for entry in shown)})"
+
+    def problem_of_samples(self, samples: "Tensor", labels: "Tensor", n: int) -> str:
+        """See `Card`. samples: pictures [n, C, H, W]."""
+        if tuple(samples.shape) != (n, *self.shape) or not samples.is_floating_point():
+            return f"images are {samples.dtype} {list(samples.shape)} and not floating-point {[n, *self.shape]}"
+        return (
+            problem_of_labels(labels, n, self.classes)
+            if samples.isfinite().all()
+            else "pixels are not all finite numbers"
+        )
 
     @property
     def probabilities(self) -> tuple[float, ...]:
@@ -434,6 +451,15 @@ def protected_part(card: CardType, share: float) -> CardType:
             f"--public-share must lie between 0 and 1 and leave some units on both sides, not {share:g}: 0.02 makes 2 % public."
         )
     return replace(card, declared_size=stays)  # type: ignore[type-var]  # each card is a dataclass
+
+
+def problem_of_labels(labels: "Tensor", n: int, classes: int) -> str:
+    """Why these are no n labels from 0 to `classes` - 1; empty: they are."""
+    if tuple(labels.shape) != (n,) or labels.dtype != torch.int64:
+        return f"labels are {labels.dtype} {list(labels.shape)} and not int64 [{n}]"
+    if n and (int(labels.min()) < 0 or int(labels.max()) >= classes):
+        return f"labels are not all from 0 to {classes - 1}"
+    return ""
 
 
 def draw_labels(n: int, card: DataCard, stream: "torch.Generator") -> "Tensor":

@@ -16,7 +16,8 @@ from safetensors.torch import load
 
 from gossamer.data.fingerprint import SALT, made_public
 from gossamer.data.tables.card import TableCard
-from gossamer.methods.method import OnPublic
+from gossamer.methods.contract import OnPublic
+from gossamer.methods.job import Job
 from gossamer.methods.synthesizer import model_bytes
 from gossamer.privacy.ledger import PrivacyLedger
 from gossamer.privacy.per_sample_gradients import mixing
@@ -77,10 +78,10 @@ def non_private_run_says_infinity(subject: Subject) -> None:
 
 def plan_is_pure(subject: Subject) -> None:
     """The declared size decides the rate wherever records are Poisson-sampled, and nothing else."""
-    plan = subject.method.job(subject.small, subject.card).plan
-    assert plan == subject.method.job(subject.small, subject.card).plan
+    plan = Job.of(subject.method, subject.small, subject.card).plan
+    assert plan == Job.of(subject.method, subject.small, subject.card).plan
     twice = dataclasses.replace(subject.card, declared_size=2 * subject.card.declared_size)
-    larger = subject.method.job(subject.small, twice).plan
+    larger = Job.of(subject.method, subject.small, twice).plan
     assert (plan != larger) == (PoissonSampledDpEvent.__name__ in repr(plan))
 
 
@@ -106,7 +107,7 @@ def non_interference(subject: Subject, *, warm: bool) -> None:
         return
     card = subject.card
     public = stripes(30, seed=5, card=card) if warm else None
-    with deaf(subject.mechanisms):
+    with deaf():
         runs = [
             TrialRun(subject, records, rng=Rng(3, noise_seed=4), public=public)
             for records in (stripes(N, card=card), garbage(260, card=card))
@@ -142,7 +143,7 @@ def removing_a_protected_record_changes_nothing_public(subject: Subject, *, shar
             assert again.images.tobytes() == public.images.tobytes()
             assert again.labels.tobytes() == public.labels.tobytes()
 
-    if share and not subject.method.job(subject.small, subject.card).takes_public:
+    if share and not Job.of(subject.method, subject.small, subject.card).takes_public:
         public = None
     streams, starts = [], []
     for held in (private, private[1:]):

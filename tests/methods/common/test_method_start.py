@@ -16,7 +16,8 @@ from gossamer.data.records import Records
 from gossamer.errors import RequestError
 from gossamer.methods import METHODS
 from gossamer.methods.common import method_start as start_of_runs
-from gossamer.methods.method import BaseConfig, Job, OnPrivate, OnPublic, Query, Run, State, StepResult, Training
+from gossamer.methods.contract import BaseConfig, OnPrivate, OnPublic, Query, Run, State
+from gossamer.methods.job import Job, StepResult, Training
 from gossamer.methods.synthesizer import model_bytes
 from gossamer.privacy.confined import Confined
 from gossamer.privacy.ledger import PrivacyLedger, merge
@@ -39,7 +40,7 @@ DPGAN = {
 
 
 def job(method: str, *settings: dict[str, Any]) -> Job[BaseConfig, State]:
-    return METHODS[method].job({name: value for each in settings for name, value in each.items()}, CARD)
+    return Job.of(METHODS[method], {name: value for each in settings for name, value in each.items()}, CARD)
 
 
 def records(n: int, seed: int = 0) -> Records:
@@ -281,7 +282,7 @@ def test_a_phase_of_a_start_ends_after_its_steps_whatever_the_ledger_holds(at: i
 
     phase = start_of_runs._before(
         OnPrivate(name="training", steps=3, queries=[Query("all", SimpleNamespace(event=event), 3)], body=endless),
-        job("moments", {"noise_multiplier": 9.0}),
+        job("moments", {"noise_multiplier": 9.0}).config,
         [],
     )
     ledger = PrivacyLedger(budget=math.inf, delta=1e-5)

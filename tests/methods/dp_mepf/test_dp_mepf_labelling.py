@@ -15,7 +15,7 @@ from gossamer.data.records import Records
 from gossamer.errors import BudgetError
 from gossamer.methods import METHODS
 from gossamer.methods.dp_mepf import Config, descent
-from gossamer.methods.method import Job
+from gossamer.methods.job import Job
 from gossamer.methods.synthesizer import Synthesizer
 from gossamer.privacy.confined import Confined
 from gossamer.privacy.ledger import PrivacyLedger
@@ -48,7 +48,7 @@ def halves(n: int, seed: int = 0) -> Records:
 
 
 def job(**settings: Any) -> Job[Any, Any]:
-    return METHODS["dp-mepf"].job({**SMALL, **settings}, CARD)
+    return Job.of(METHODS["dp-mepf"], {**SMALL, **settings}, CARD)
 
 
 def driven(asked: Job[Any, Any]) -> tuple[Any, dict[str, int]]:

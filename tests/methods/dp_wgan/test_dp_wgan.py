@@ -11,6 +11,7 @@ import torch
 from gossamer.data.card import DataCard
 from gossamer.data.records import Records
 from gossamer.errors import RequestError
+from gossamer.methods.contract import Run
 from gossamer.methods.dp_wgan import Config, DpWgan
 from gossamer.methods.dp_wgan.loop import (
     PENALTY,
@@ -22,7 +23,7 @@ from gossamer.methods.dp_wgan.loop import (
     warm_start,
 )
 from gossamer.methods.dp_wgan.nets import Critic
-from gossamer.methods.method import Run
+from gossamer.methods.job import Job
 from gossamer.methods.synthesizer import model_bytes
 from gossamer.privacy.confined import Confined
 from gossamer.privacy.ledger import PrivacyLedger
@@ -32,10 +33,12 @@ from gossamer.privacy.per_sample_gradients.penalty import PenaltyGradient, penal
 from gossamer.privacy.per_sample_gradients.tangents import Points
 from gossamer.privacy.random.noise import Rng
 
-plan = DpWgan().plan
-
 CARD = DataCard(shape=(1, 28, 28), classes=10, declared_size=400)
 TINY: dict[str, Any] = {"noise_multiplier": 1.0, "steps": 6, "expected_batch_size": 20, "width": 4, "latent_size": 8}
+
+
+def plan(config: Config, card: DataCard) -> Any:
+    return Job(DpWgan(), config, card).plan
 
 
 def records(n: int, seed: int = 0) -> Records:
@@ -54,7 +57,7 @@ def trained(
     """The state at the end of a run, and its ledger."""
     ledger = PrivacyLedger(budget=math.inf, delta=1e-5)
     ledger.reserve(plan(config, card))
-    training = DpWgan().job(dataclasses.asdict(config), card).begin(rng or Rng(0))
+    training = Job.of(DpWgan(), dataclasses.asdict(config), card).begin(rng or Rng(0))
     for _ in training.drive(Confined(records(40) if held is None else held, ledger, training.run.rng), public):
         pass
     return training.state, ledger
@@ -63,7 +66,7 @@ def trained(
 def fresh(config: Config, *, card: DataCard = CARD, rng: Rng | None = None) -> tuple[Run[Config], State]:
     """A run at its start."""
     run = Run(config, card, rng or Rng(0))
-    return run, DpWgan().loop.start(run)
+    return run, DpWgan().start(run)
 
 
 def test_the_joint_multiplier_is_charged_once_whatever_the_groups() -> None:

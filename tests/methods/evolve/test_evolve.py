@@ -19,7 +19,7 @@ from gossamer.methods import METHODS
 from gossamer.methods.common.features import Features
 from gossamer.methods.evolve import Config, clusters_of, loop
 from gossamer.methods.evolve.nets import Evolved
-from gossamer.methods.method import Job
+from gossamer.methods.job import Job
 from gossamer.methods.synthesizer import model_bytes
 from gossamer.privacy.confined import Confined
 from gossamer.privacy.ledger import PrivacyLedger
@@ -35,7 +35,7 @@ SMALL: dict[str, Any] = {
 
 
 def job(card: DataCard = CARD, **settings: Any) -> Job[Any, Any]:
-    return METHODS["evolve"].job({**SMALL, **settings}, card)
+    return Job.of(METHODS["evolve"], {**SMALL, **settings}, card)
 
 
 class Running:

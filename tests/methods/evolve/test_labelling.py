@@ -16,7 +16,7 @@ from gossamer.data.records import Records
 from gossamer.errors import RequestError
 from gossamer.methods import METHODS
 from gossamer.methods.evolve import Config, descent
-from gossamer.methods.method import Job
+from gossamer.methods.job import Job
 from gossamer.methods.synthesizer import Synthesizer, model_bytes
 from gossamer.privacy.accounting import cost
 from gossamer.privacy.accounting.events import poisson_gaussian
@@ -40,7 +40,7 @@ SUBJECT = Subject(method=METHODS["evolve"], small=SMALL, card=DataCard(shape=(1,
 
 
 def job(card: DataCard = CARD, **settings: Any) -> Job[Any, Any]:
-    return METHODS["evolve"].job({**SMALL, **settings}, card)
+    return Job.of(METHODS["evolve"], {**SMALL, **settings}, card)
 
 
 def trained(seed: int = 0, card: DataCard = CARD, records: Records | None = None, **settings: Any) -> Any:

@@ -17,13 +17,14 @@ import gossamer
 from gossamer.data.card import DataCard
 from gossamer.data.records import Records
 from gossamer.errors import ConfinedError, RequestError
+from gossamer.methods.contract import Run
 from gossamer.methods.gs_wgan import Config, GsWgan, loop
 from gossamer.methods.gs_wgan.critic_pool import CriticPool
 from gossamer.methods.gs_wgan.critics import Answers, Critics, CriticSettings
 from gossamer.methods.gs_wgan.loop import State, start
 from gossamer.methods.gs_wgan.nets import DcganGenerator, ProjectionCritic
 from gossamer.methods.gs_wgan.stacked_critics import Batch, Layout, adam, penalised, rounded
-from gossamer.methods.method import Job, Run, Training
+from gossamer.methods.job import Job, Training
 from gossamer.privacy.confined import Confined
 from gossamer.privacy.ledger import PrivacyLedger
 from gossamer.privacy.mechanisms.sanitized_rows import SanitizedRows
@@ -71,7 +72,7 @@ def fakes(n: int = 6) -> tuple[Tensor, Tensor]:
 
 def confined(config: Config, held: Records, rng: Rng | None = None) -> tuple[Confined[Records], PrivacyLedger]:
     ledger = PrivacyLedger(budget=math.inf, delta=1e-5, relation=METHOD.relation(config))
-    ledger.reserve(METHOD.plan(config, CARD))
+    ledger.reserve(Job(METHOD, config, CARD).plan)
     return Confined(held, ledger, rng or Rng(0)), ledger
 
 
@@ -578,13 +579,13 @@ def test_the_non_private_run_is_neither_clipped_nor_private() -> None:
 
 def test_settings_that_contradict_each_other_are_refused() -> None:
     with pytest.raises(RequestError, match="goes with draw secret"):
-        METHOD.plan(Config(**TINY, draw="paper", visits=2), CARD)
+        _ = Job(METHOD, Config(**TINY, draw="paper", visits=2), CARD).plan
     with pytest.raises(RequestError, match="visits 6 is not between 1 and the 5 critics"):
-        METHOD.plan(Config(**TINY, visits=6), CARD)
+        _ = Job(METHOD, Config(**TINY, visits=6), CARD).plan
     with pytest.raises(RequestError, match="answers 0 is not between 1 and the 5 critics"):
-        METHOD.plan(Config(**TINY, answers=0), CARD)
+        _ = Job(METHOD, Config(**TINY, answers=0), CARD).plan
     with pytest.raises(RequestError, match="the paper asks one critic a step"):
-        METHOD.plan(Config(**TINY, draw="paper", answers=2), CARD)
+        _ = Job(METHOD, Config(**TINY, draw="paper", answers=2), CARD).plan
 
 
 @pytest.mark.parametrize("draw", ["secret", "round_robin", "paper"])

@@ -22,7 +22,8 @@ from benchmarks.reproduce.pinwheel import EXTENT, as_points, pinwheel
 from gossamer.data.card import DataCard
 from gossamer.data.records import Records
 from gossamer.errors import RequestError
-from gossamer.methods.method import Job, Run
+from gossamer.methods.contract import Run
+from gossamer.methods.job import Job
 from gossamer.methods.privae import Config, Privae, mechanism_for, objective
 from gossamer.methods.privae.divergences import SCALES, kl_from_prior, mmd
 from gossamer.methods.privae.loop import State, direction, start
@@ -93,7 +94,7 @@ def query_of(config: Config) -> Objective:
 def confined(config: Config, rng: Rng, *, card: DataCard = CARD, held: Records | None = None) -> Confined[Records]:
     """Records with a ledger that has reserved the plan."""
     ledger = PrivacyLedger(budget=math.inf, delta=1e-5)
-    ledger.reserve(PRIVAE.plan(config, card))
+    ledger.reserve(Job(PRIVAE, config, card).plan)
     return Confined(records(60) if held is None else held, ledger, rng)
 
 
@@ -425,7 +426,7 @@ def test_without_a_batch_wise_term_it_is_dp_sgd(settings: dict[str, Any]) -> Non
     ordinary = PoissonGaussianSum(sampling_rate=rate, noise_multiplier=1.0, max_norm=1.0)
     assert torch.equal(found[0], ordinary(records(60), query_of(config), Rng(noise_seed=3)))
     assert not found[1].any()
-    assert PRIVAE.plan(config, CARD) == [(poisson_gaussian(sampling_rate=rate, noise_multiplier=1.0), 5)]
+    assert Job(PRIVAE, config, CARD).plan == [(poisson_gaussian(sampling_rate=rate, noise_multiplier=1.0), 5)]
 
 
 def test_coins_are_secret_fresh_and_one_row_per_record() -> None:
@@ -444,7 +445,7 @@ def test_what_is_released_is_the_decoder_and_the_encoder_if_asked(release_encode
     state = run(config)
     names = {name.split(".")[0] for name in state.released.state_dict()}
     assert names == ({"encoder", "decoder"} if release_encoder else {"decoder"})
-    net = PRIVAE.loop.generator(config, CARD)
+    net = PRIVAE.net(config, CARD)
     net.load_state_dict(state.released.state_dict())
     assert model_bytes(net) == model_bytes(state.released)
     if release_encoder:
@@ -509,7 +510,7 @@ def test_resuming_inside_the_warm_start(optimiser: str) -> None:
 )
 def test_settings_that_contradict_each_other_are_refused(settings: dict[str, Any], words: str) -> None:
     with pytest.raises(RequestError, match=words):
-        PRIVAE.plan(Config(**TINY, **settings), CARD)
+        _ = Job(PRIVAE, Config(**TINY, **settings), CARD).plan
 
 
 @pytest.mark.parametrize("name", PRIVAE.presets())
@@ -518,10 +519,10 @@ def test_every_preset_makes_a_plan_and_a_network(name: str) -> None:
     shape = (1, 1, 2) if "pinwheel" in name else (1, 28, 28) if "mnist" in name else (1, 32, 32)
     card = DataCard(shape=shape, classes=4, declared_size=60_000)
     settings = presets.settings("privae", name)
-    config = checked(PRIVAE.job({"noise_multiplier": 1.0, **settings}, card)).config
-    ((_, steps),) = PRIVAE.plan(config, card)
+    config = checked(Job.of(PRIVAE, {"noise_multiplier": 1.0, **settings}, card)).config
+    ((_, steps),) = Job(PRIVAE, config, card).plan
     assert steps == config.steps
-    assert PRIVAE.loop.generator(config, card)(torch.zeros(2, config.latent_size), torch.tensor([0, 0])).shape == (
+    assert PRIVAE.net(config, card)(torch.zeros(2, config.latent_size), torch.tensor([0, 0])).shape == (
         2,
         *shape,
     )

@@ -12,9 +12,9 @@ from torch import Tensor, nn
 
 from gossamer.data.card import DataCard
 from gossamer.data.records import Records
+from gossamer.methods.contract import Run
 from gossamer.methods.dp_wgan import Config, DpWgan
 from gossamer.methods.dp_wgan.loop import ask_quantiles
-from gossamer.methods.method import Run
 from gossamer.privacy.accounting.events import poisson_gaussian
 from gossamer.privacy.confined import Confined
 from gossamer.privacy.ledger import PrivacyLedger

@@ -17,6 +17,7 @@ from gossamer.attacks import audit as bounds
 from gossamer.data.fingerprint import SALT
 from gossamer.data.records import Records
 from gossamer.methods import METHODS
+from gossamer.methods.job import Job
 from gossamer.methods.marginals import Noise
 from gossamer.methods.marginals import loop as marginals
 from gossamer.methods.marginals.counts import Counts, Errors
@@ -101,7 +102,7 @@ def lower(
     card = small.card(trials if many else 1)
     if many or small.canary == "terms":
         settings["expected_batch_size"] = round(share * card.declared_size)
-    job = METHODS[method].job({**small.settings, "noise_multiplier": noise, **settings}, card)
+    job = Job.of(METHODS[method], {**small.settings, "noise_multiplier": noise, **settings}, card)
     runs = TrialRunner(job, DELTA, 0, seed)
     inside, outside = runs.shared_runs(trials) if many else runs.single_trials(small.canary, trials)
     declared = inside.declared

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from gossamer.data.card import DataCard
 from gossamer.methods import METHODS
+from gossamer.methods.job import Job
 from gossamer.privacy.distributed import Group, Ranks
 from gossamer.privacy.mechanisms.sampling import PoissonSampled
 from gossamer.privacy.per_sample_gradients import clipping
@@ -98,7 +99,7 @@ def found(ranks: Ranks, plant: Patch, noise: float, steps: int, share: float) ->
     }  # fmt: skip
     with pytest.MonkeyPatch.context() as patch:
         plant(patch, ranks)
-        runs = TrialRunner(METHODS["teacher"].job(settings, card), DELTA, 0, 7, ranks)
+        runs = TrialRunner(Job.of(METHODS["teacher"], settings, card), DELTA, 0, 7, ranks)
         inside, outside = runs.shared_runs(TRIALS)
     declared, lower = inside.declared, lower_bound(inside, outside, delta=DELTA, confidence=0.95)
     return declared.epsilon(declared.noise, DELTA), max(lower.epsilon, lower.counted)

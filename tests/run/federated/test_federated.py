@@ -30,8 +30,9 @@ from gossamer.data.records import Records
 from gossamer.errors import CardError, DataError, RequestError, RunFolderError, TooFewClients
 from gossamer.events import Event
 from gossamer.methods.common.adversarial import Fakes
+from gossamer.methods.contract import Run
 from gossamer.methods.gs_wgan import GsWgan
-from gossamer.methods.method import Job, Run
+from gossamer.methods.job import Job
 from gossamer.privacy.accounting import cost, federated
 from gossamer.privacy.accounting.cost import smallest
 from gossamer.privacy.budget_log import BudgetLog

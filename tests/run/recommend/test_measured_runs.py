@@ -8,6 +8,7 @@ import pytest
 
 from gossamer.data.card import DataCard
 from gossamer.methods import METHODS
+from gossamer.methods.job import Job
 from gossamer.privacy.accounting import calibrate
 from gossamer.privacy.accounting.events import poisson_gaussian
 from gossamer.privacy.guarantee import ADD_OR_REMOVE_ONE
@@ -48,7 +49,7 @@ def test_every_figure_stands_on_its_page_and_its_settings_are_settings(run: Meas
     method = METHODS[run.method]
     noise = {} if method.without_guarantee else {"noise_multiplier": 1.0}
     chosen = presets.settings(run.method, run.preset) if run.preset else {}
-    _ = method.job({**chosen, **run.settings, **noise}, card(run.records)).plan
+    _ = Job.of(method, {**chosen, **run.settings, **noise}, card(run.records)).plan
 
 
 @pytest.mark.parametrize("epsilon", [0.1, 1.0, 10.0, 100.0])

@@ -10,11 +10,11 @@ import torch
 
 from gossamer import Column, TableCard
 from gossamer.errors import RequestError
+from gossamer.methods.contract import Run
 from gossamer.methods.marginals import Noise, measurements
 from gossamer.methods.marginals.counts import Counts
 from gossamer.methods.marginals.loop import a_bound_each, first_cliques, generator
 from gossamer.methods.marginals.selection import promise
-from gossamer.methods.method import Run
 from gossamer.privacy.random.noise import Rng
 from gossamer.run.recommend.recommend import recommend
 from gossamer.run.recommend.tables import TableAdvice

@@ -24,6 +24,7 @@ from gossamer.errors import RequestError, RunFolderError
 from gossamer.methods import METHODS
 from gossamer.methods.common.softmax_regression import Classifier
 from gossamer.methods.evolve.nets import Evolved
+from gossamer.methods.job import Job
 from gossamer.methods.synthesizer import Synthesizer, model_bytes
 from gossamer.privacy.certificate import statements
 from gossamer.privacy.certificate.certificate import Certificate, sha256
@@ -123,7 +124,7 @@ def test_refined_samples_have_no_loader() -> None:
     """They come from the generator of another method, which the file does not have."""
     settings = {"noise_multiplier": 1.0, "start": "moments", "refine": 1.0}
     of: Any = SimpleNamespace(method="dp-diffusion", facts={}, card=CARD.to_dict())
-    of.config = METHODS["dp-diffusion"].job(settings, CARD).settings
+    of.config = Job.of(METHODS["dp-diffusion"], settings, CARD).settings
     assert loadable(of) == ("", "it refines samples of another method")
     of.config = of.config | {"refine": 0.0}
     assert loadable(of)[1] == ""
@@ -136,7 +137,7 @@ def test_the_loader_draws_what_gossamer_draws_for_every_method(tmp_path: Path) -
     for name, settings in SETTINGS.items():
         method, n = name.split()[0], FEW.get(name, 1_003)
         card = CARDS.get(name, CARD)
-        job = METHODS[method].job(settings, card)
+        job = Job.of(METHODS[method], settings, card)
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(1)
             net = trained(job.generator())
@@ -435,7 +436,7 @@ def test_a_loader_is_compared_as_a_program(tmp_path: Path) -> None:
 def weights_of_today(folder: Path) -> None:
     """Put a generator there that this version builds from the settings: `moments` has had another net since."""
     old, model = Certificate.load(folder), folder / "model.safetensors"
-    job = METHODS[old.method].job(old.config, DataCard.from_dict(old.card))
+    job = Job.of(METHODS[old.method], old.config, DataCard.from_dict(old.card))
     model.write_bytes(model_bytes(job.generator()))
     dataclasses.replace(old, model={**old.model, "sha256": sha256(model)}).save(folder)
 

@@ -11,7 +11,7 @@ import torch
 
 from gossamer.errors import Diverged, Interrupted
 from gossamer.events import Event
-from gossamer.methods.method import Training
+from gossamer.methods.job import Training
 from gossamer.privacy.confined import Confined
 from gossamer.privacy.ledger import PrivacyLedger
 from gossamer.privacy.random.noise import Rng

@@ -6,9 +6,9 @@ It is a TOML file like the card of pictures. `[[column]]` entries tell the two a
 import re
 from dataclasses import MISSING, dataclass, fields, replace
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
-from gossamer.data.card import Card, is_count, parsed, toml
+from gossamer.data.card import Card, is_count, parsed, problem_of_labels, toml
 from gossamer.data.card import Kind as CardKind
 from gossamer.data.tables.column import MEANING as MEANING_OF_COLUMNS
 from gossamer.data.tables.column import Column, is_numbered, same_name
@@ -18,6 +18,13 @@ from gossamer.data.tables.generated import AnyColumn, GeneratedColumn, in_order
 from gossamer.data.units import Missing
 from gossamer.errors import CardError, did_you_mean
 from gossamer.files import write_private
+from gossamer.lazy import Lazy
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
+else:
+    torch = Lazy("torch")
 
 _MEANING = {
     "title": "what the table is called in reports and on the certificate",
@@ -74,6 +81,7 @@ class TableCard(Card):
     drop: tuple[tuple[str, str], ...] = ()
     generated: tuple[GeneratedColumn, ...] = ()
     kind: ClassVar[CardKind] = "table"
+    in_words: ClassVar[str] = "a table"
     units_come: ClassVar[str] = "the name of the column that holds the id of each row's unit."
 
     def __post_init__(self) -> None:
@@ -120,6 +128,15 @@ class TableCard(Card):
 
     def __repr__(self) -> str:
         return f"TableCard({len(self.columns)} columns, declared_size={self.declared_size}, unit={self.unit!r})"
+
+    def problem_of_samples(self, samples: "Tensor", labels: "Tensor", n: int) -> str:
+        """See `Card`. samples: codes int64 [n, columns]. labels: the codes of the label column."""
+        domain = torch.tensor(self.domain)
+        if tuple(samples.shape) != (n, len(domain)) or samples.dtype != torch.int64:
+            return f"codes are {samples.dtype} {list(samples.shape)} and not int64 {[n, len(domain)]}"
+        if not ((samples >= 0) & (samples < domain)).all():
+            return "a code is none of its column"
+        return problem_of_labels(labels, n, 1 if self.label_index is None else self.domain[self.label_index])
 
     @property
     def names(self) -> tuple[str, ...]:

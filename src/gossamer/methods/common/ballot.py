@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING
 
 from gossamer.lazy import Lazy
-from gossamer.methods.method import Query
+from gossamer.methods.contract import Query
 
 if TYPE_CHECKING:
     from gossamer.privacy.mechanisms import gaussian

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from gossamer.lazy import Lazy
-from gossamer.methods.method import AT_ONCE, Query, batch_of
+from gossamer.methods.contract import AT_ONCE, Query, batch_of
 
 if TYPE_CHECKING:
     from gossamer.data.card import DataCard

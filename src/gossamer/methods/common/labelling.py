@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from gossamer.errors import RequestError
 from gossamer.lazy import Lazy
 from gossamer.methods.common.descent import Descent
-from gossamer.methods.method import BaseConfig, Method, OnPrivate, Query, S, batch_of
+from gossamer.methods.contract import BaseConfig, Method, OnPrivate, Query, S, batch_of
 
 if TYPE_CHECKING:
     import torch

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Generic
 
 from gossamer.lazy import Lazy
-from gossamer.methods.method import C, Method, S
+from gossamer.methods.contract import C, Method, S
 
 if TYPE_CHECKING:
     import torch

@@ -20,7 +20,7 @@ from gossamer.data.records import Records, at_once, sent
 from gossamer.methods.common.descent import Descent
 from gossamer.methods.common.labelled import Labelled
 from gossamer.methods.common.learners import Average, Learner
-from gossamer.methods.method import Logs, Run, State, StatefulDataclass, batch_of
+from gossamer.methods.contract import Logs, Run, State, StatefulDataclass, batch_of
 from gossamer.nets.encoders import PluginEncoder
 from gossamer.nets.scattering import Scattering
 from gossamer.privacy.confined import Confined

@@ -8,8 +8,19 @@ from typing import TYPE_CHECKING, Literal
 from gossamer.errors import RequestError
 from gossamer.lazy import Lazy
 from gossamer.methods.common.ballot import ballot
-from gossamer.methods.common.method_start import Startable, StartConfig
-from gossamer.methods.method import FROM_EPSILON, AnyPhase, MaybeZero, OnPrivate, OnPublic, Phases, Query, batch_of
+from gossamer.methods.common.method_start import StartConfig
+from gossamer.methods.contract import (
+    FROM_EPSILON,
+    AnyPhase,
+    MaybeZero,
+    Method,
+    OnPrivate,
+    OnPublic,
+    Phases,
+    Query,
+    batch_of,
+)
+from gossamer.methods.job import Job
 
 if TYPE_CHECKING:
     import torch
@@ -80,7 +91,7 @@ class Config(StartConfig):
     precision: Literal["fp32", "tf32", "bf16"] = "fp32"
 
 
-class DpDiffusion(Startable[Config, "loop.State"]):
+class DpDiffusion(Method[Config, "loop.State"]):
     """Diffusion in a public latent, trained by DP-SGD (after Karras et al. 2022, EDM; Dockhorn et al. 2023, DPDM).
 
     Guarantee: (epsilon, delta)-DP for one unit, add-or-remove-one. Each training step is one Poisson-sampled Gaussian. The
@@ -98,7 +109,7 @@ class DpDiffusion(Startable[Config, "loop.State"]):
 
     name = "dp-diffusion"
     title = "DP diffusion in a public latent (after Karras et al. 2022; Dockhorn et al. 2023)"
-    additive_over_units = True
+    ranks_take = "units by place"
     samples_on_gpu = True
     config_type = Config
     loop = loop
@@ -122,9 +133,9 @@ class DpDiffusion(Startable[Config, "loop.State"]):
         ]
         return phases if config.votes_noise > 0 else phases[1:]
 
-    def needs_public(self, config: Config) -> bool:
-        """Votes are on public pictures."""
-        return config.votes_noise > 0
+    def use_of_public(self, config: Config) -> Literal["optional", "required"]:
+        """A warm start, and votes."""
+        return "required" if config.votes_noise > 0 else "optional"
 
     def explain(self, config: Config) -> str:
         """Advise a start to a net without pre-training."""
@@ -149,7 +160,7 @@ class DpDiffusion(Startable[Config, "loop.State"]):
             raise RequestError(
                 f"--refine is a noise level from {sampler.SIGMA_MIN:g} to {sampler.SIGMA_MAX:g}, not {config.refine:g}."
             )
-        first = self.first(config, card) if config.refine > 0 else None
+        first = Job(self, config, card).first if config.refine > 0 else None
         if first is not None and (first.pretrained or (first.releases_public and first.takes_public)):
             raise RequestError(
                 "--refine puts the generator of the start into the release. Take a start that holds no public pictures and "

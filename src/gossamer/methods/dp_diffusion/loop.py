@@ -8,15 +8,16 @@ from torch import Tensor, nn
 
 from gossamer.data.card import DataCard
 from gossamer.data.records import Records, sent
-from gossamer.methods import method
-from gossamer.methods.common import adversarial, votes
+from gossamer.methods import contract
+from gossamer.methods.common import votes
 from gossamer.methods.common.learners import Average, Learner, adam, subset
 from gossamer.methods.common.method_start import StartState
+from gossamer.methods.contract import AT_ONCE, Logs, Run, batch_of
 from gossamer.methods.dp_diffusion import Config
 from gossamer.methods.dp_diffusion.nets import Denoiser, Generator
 from gossamer.methods.dp_diffusion.refined import start_generator
-from gossamer.methods.method import AT_ONCE, Logs, Run, batch_of
 from gossamer.nets.flat import gradient
+from gossamer.nets.initialised import initialised_by
 from gossamer.privacy.confined import Confined
 from gossamer.privacy.per_sample_gradients.gradients import PerRecordGradient
 from gossamer.privacy.per_sample_gradients.precision import lowered
@@ -88,7 +89,7 @@ class Loss:
 def votes_on_public(run: Run[Config], state: "State", private: Confined[Records]) -> Iterator[Logs]:
     """Every record votes for the public picture of its class that is most like it; those with votes are what a start is on."""
     public, ballot = run.public, run.query("votes")
-    assert public is not None, "`needs_public` asks for them"
+    assert public is not None, "`use_of_public` asks for them"
     if private.remaining(ballot.event):
         counted = private.release(ballot, votes.Votes.on(public, votes.Cosines.of(public), run.card.classes))
         weights = votes.thresholded(counted, ballot.noise_multiplier, threshold=THRESHOLD)
@@ -127,7 +128,7 @@ def warm_start(run: Run[Config], state: "State", public: Records) -> Iterator[Lo
 
 
 @dataclass
-class State(method.State):
+class State(contract.State):
     """The net has seen records through releases only.
 
     `chosen` has the positions of the public pictures that got votes, some several times.
@@ -154,7 +155,7 @@ class State(method.State):
 def start(run: Run[Config]) -> State:
     """Network and optimiser at the start of a run."""
     config, card = run.config, run.card
-    with adversarial.initialised_by(run.rng.public("initialisation")):
+    with initialised_by(run.rng.public("initialisation")):
         G = generator(config, card).to(run.device)
     learner = Learner(G.denoiser, adam(config.learning_rate, (0.9, 0.999)))
     return State(G, learner, Average(G, config.average_decay))

@@ -3,15 +3,25 @@ asks for their moments, `targets.py` has the loss of fakes, `nets.py` the releas
 """
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from gossamer.errors import RequestError
 from gossamer.lazy import Lazy
 from gossamer.methods.common.ballot import ballot
 from gossamer.methods.common.descent import Descent
 from gossamer.methods.common.labelling import LabellingConfig, LabelsSamples, descent_of
-from gossamer.methods.common.method_start import Startable, StartConfig
-from gossamer.methods.method import FROM_EPSILON, AnyPhase, MaybeZero, OnPrivate, OnPublic, OnReleased, Phases, Query
+from gossamer.methods.common.method_start import StartConfig
+from gossamer.methods.contract import (
+    FROM_EPSILON,
+    AnyPhase,
+    MaybeZero,
+    OnPrivate,
+    OnPublic,
+    OnReleased,
+    Phases,
+    Query,
+)
+from gossamer.methods.job import Job
 
 if TYPE_CHECKING:
     from gossamer.data.card import DataCard
@@ -85,7 +95,7 @@ class Config(StartConfig, LabellingConfig):
     latent_size: int = 128
 
 
-class DpMepf(Startable[Config, "loop.State"], LabelsSamples[Config, "loop.State"]):
+class DpMepf(LabelsSamples[Config, "loop.State"]):
     """DP-MEPF: a generator that matches moments of perceptual features, released once. After Harder, Jalali Asadabadi,
     Sutherland, Park: "Pre-trained Perceptual Features Improve Differentially Private Image Generation", TMLR 2023.
 
@@ -117,7 +127,7 @@ class DpMepf(Startable[Config, "loop.State"], LabelsSamples[Config, "loop.State"
 
     name = "dp-mepf"
     title = "DP-MEPF (Harder et al. 2023)"
-    additive_over_units = True
+    ranks_take = "units by place"
     config_type = Config
     loop = loop
 
@@ -141,9 +151,9 @@ class DpMepf(Startable[Config, "loop.State"], LabelsSamples[Config, "loop.State"
         learning = [] if config.own_label == 1 else self.labelling(config, card, descent(config, card))
         return [*(phases if config.rounds > 0 else phases[:-2]), *learning]
 
-    def needs_public(self, config: Config) -> bool:  # noqa: ARG002 (what every method is asked)
+    def use_of_public(self, config: Config) -> Literal["required"]:  # noqa: ARG002 (what every method is asked)
         """Features are learnt from pictures that no record went into, or from a start's."""
-        return True
+        return "required"
 
     def explain(self, config: Config) -> str:
         """What public pictures can be replaced by."""
@@ -181,6 +191,6 @@ def own_queries(config: Config) -> tuple[Query, Query]:
 
 def descent(config: Config, card: "DataCard") -> Descent:
     """The training of the classifier that softens labels, after all other queries, those of the start among them."""
-    first = DpMepf().first(config, card)
+    first = Job(DpMepf(), config, card).first
     others = [*(() if first is None else first.queries), *own_queries(config)]
     return descent_of(config, card, noise_multiplier=config.noise_multiplier, others=others)

@@ -13,16 +13,17 @@ from torch.nn import functional as F
 
 from gossamer.data.card import DataCard
 from gossamer.data.records import Records, sent
-from gossamer.methods import method
+from gossamer.methods import contract
 from gossamer.methods.common import adversarial, features, softmax_regression, votes
 from gossamer.methods.common.features import Features
 from gossamer.methods.common.learners import InTraining, Learner, N, Optimiser, adam, subset, warm_step
+from gossamer.methods.contract import Logs, Run
 from gossamer.methods.dp_mepf import Config, descent
 from gossamer.methods.dp_mepf.embedding import Embedding
 from gossamer.methods.dp_mepf.features import Codes
 from gossamer.methods.dp_mepf.nets import Candidates, Discriminator, Generator, Released
 from gossamer.methods.dp_mepf.targets import Targets
-from gossamer.methods.method import Logs, Run
+from gossamer.nets.initialised import initialised_by
 from gossamer.privacy.confined import Confined
 
 PUBLIC = 12_000
@@ -165,7 +166,7 @@ def warm_start(run: Run[Config], state: "State", public: Records) -> Iterator[Lo
 
 
 @dataclass
-class State(method.State):
+class State(contract.State):
     """Codes, generator and discriminator begin on public pictures. Targets, generator and the features by which records vote
     have seen the release of moments, the candidates that of votes.
     """
@@ -190,7 +191,7 @@ class State(method.State):
 def start(run: Run[Config]) -> State:
     """Networks and optimisers at the start of a run."""
     config, card = run.config, run.card
-    with adversarial.initialised_by(run.rng.public("initialisation")):
+    with initialised_by(run.rng.public("initialisation")):
         released = by_channels(generator(config, card)).to(run.device)
         D = Discriminator(card.shape, card.classes, width=config.width).to(run.device)
         codes = Codes(

@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING, Literal
 
 from gossamer.errors import RequestError
 from gossamer.lazy import Lazy
-from gossamer.methods.common.method_start import Startable, StartConfig
-from gossamer.methods.method import FROM_EPSILON, MaybeZero, OnPublic, Phases, Query
+from gossamer.methods.common.method_start import StartConfig
+from gossamer.methods.contract import FROM_EPSILON, MaybeZero, Method, OnPublic, Phases, Query
 from gossamer.privacy.queries import Bounds
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ class Config(StartConfig):
         return self.bounds == "private-quantile" and self.noise_multiplier > 0
 
 
-class DpWgan(Startable[Config, "loop.State"]):
+class DpWgan(Method[Config, "loop.State"]):
     """dp-GAN: WGAN-GP with grouped, adaptive clipping and a warm start (Zhang, Ji, Wang 2018).
 
     Guarantee: (epsilon, delta)-DP for one unit, add-or-remove-one. Each critic step is one Poisson-sampled Gaussian.
@@ -97,7 +97,7 @@ class DpWgan(Startable[Config, "loop.State"]):
     name = "dp-wgan"
     title = "dp-GAN (Zhang, Ji, Wang 2018)"
     scores_have_no_scale = True
-    additive_over_units = True
+    ranks_take = "units by place"
     config_type = Config
     loop = loop
 
@@ -139,6 +139,6 @@ class DpWgan(Startable[Config, "loop.State"]):
         if config.grouping == "cluster":
             loop.check_groups(config, card)
 
-    def needs_public(self, config: Config) -> bool:
-        """Bounds from public records."""
-        return config.bounds == "public"
+    def use_of_public(self, config: Config) -> Literal["optional", "required"]:
+        """A warm start, and bounds."""
+        return "required" if config.bounds == "public" else "optional"

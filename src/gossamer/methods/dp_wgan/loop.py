@@ -11,12 +11,12 @@ from torch import Tensor
 from gossamer.data.card import DataCard
 from gossamer.data.records import Records, sent
 from gossamer.errors import RequestError
-from gossamer.methods import method
-from gossamer.methods.common import adversarial
+from gossamer.methods import contract
 from gossamer.methods.common.learners import InTraining, Learner, Optimiser, adam
+from gossamer.methods.contract import Logs, Run
 from gossamer.methods.dp_wgan import Config, grouping
 from gossamer.methods.dp_wgan.nets import Critic, Generator
-from gossamer.methods.method import Logs, Run
+from gossamer.nets.initialised import initialised_by
 from gossamer.privacy.confined import Confined
 from gossamer.privacy.mechanisms.gaussian import clipped_to
 from gossamer.privacy.mechanisms.quantiles import SharesBelow, moved
@@ -87,7 +87,7 @@ def generator_step(run: Run[Config], state: "State", B: int) -> None:
 def move_bounds(run: Run[Config], state: "State", private: Confined[Records], query: PenaltyGradient[Records]) -> None:
     """Lines 4 and 5: new bounds for the groups before clustering, from public records or by a charged question."""
     if run.config.bounds == "public":
-        assert run.public is not None  # see `DpWgan.needs_public`
+        assert run.public is not None  # see `DpWgan.use_of_public`
         state.norms = run.ranks.broadcast(public_norms(run, state, run.public))
     elif run.config.asks and state.step % run.config.quantile_every == 0:
         ask_quantiles(run, state, private, query)
@@ -144,7 +144,7 @@ def warm_start(run: Run[Config], state: "State", public: Records) -> Iterator[Lo
 
 
 @dataclass
-class State(method.State):
+class State(contract.State):
     """The networks and optimisers have seen records through releases only.
 
     Args:
@@ -181,7 +181,7 @@ class State(method.State):
 def start(run: Run[Config]) -> State:
     """Networks and optimisers at the start of a run."""
     config, card = run.config, run.card
-    with adversarial.initialised_by(run.rng.public("initialisation")):
+    with initialised_by(run.rng.public("initialisation")):
         G = generator(config, card).to(run.device)
         D = critic(config, card).to(run.device)
     groups = grouping.START[config.grouping](D)

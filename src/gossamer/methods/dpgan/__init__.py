@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING, Literal
 
 from gossamer.errors import RequestError
 from gossamer.lazy import Lazy
-from gossamer.methods.common.method_start import Startable, StartConfig
-from gossamer.methods.method import FROM_EPSILON, MaybeZero, OnPublic, Phases, Query
+from gossamer.methods.common.method_start import StartConfig
+from gossamer.methods.contract import FROM_EPSILON, MaybeZero, Method, OnPublic, Phases, Query
 
 if TYPE_CHECKING:
     from gossamer.data.card import DataCard
@@ -63,7 +63,7 @@ class Config(StartConfig):
     precision: Literal["fp32", "tf32", "bf16"] = "fp32"
 
 
-class Dpgan(Startable[Config, "loop.State"]):
+class Dpgan(Method[Config, "loop.State"]):
     """DPGAN with frequent and adaptive discriminator steps (Bie, Kamath, Zhang; "Private GANs, Revisited", TMLR 2023).
 
     Guarantee: (epsilon, delta)-DP for one unit, add-or-remove-one. Each discriminator step is one Poisson-sampled Gaussian
@@ -81,7 +81,7 @@ class Dpgan(Startable[Config, "loop.State"]):
 
     name = "dpgan"
     title = "DPGAN (Bie, Kamath, Zhang 2023)"
-    additive_over_units = True
+    ranks_take = "units by place"
     config_type = Config
     loop = loop
 

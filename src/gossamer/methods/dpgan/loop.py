@@ -9,12 +9,13 @@ from torch import Tensor
 
 from gossamer.data.card import DataCard
 from gossamer.data.records import Records
-from gossamer.methods import method
+from gossamer.methods import contract
 from gossamer.methods.common import adversarial
 from gossamer.methods.common.learners import InTraining, Learner, Optimiser, adam, warm_step
+from gossamer.methods.contract import AT_ONCE, Logs, Run
 from gossamer.methods.dpgan import Config
-from gossamer.methods.method import AT_ONCE, Logs, Run
 from gossamer.nets.dcgan import Discriminator, Generator
+from gossamer.nets.initialised import initialised_by
 from gossamer.privacy.confined import Confined
 from gossamer.privacy.per_sample_gradients.gradients import PerRecordGradient
 from gossamer.privacy.per_sample_gradients.precision import lowered
@@ -90,7 +91,7 @@ def warm_start(run: Run[Config], state: "State", public: Records) -> Iterator[Lo
 
 
 @dataclass
-class State(method.State):
+class State(contract.State):
     """The networks and optimisers have seen records through releases only.
 
     Args:
@@ -129,7 +130,7 @@ class State(method.State):
 def start(run: Run[Config]) -> State:
     """Networks and optimisers at the start of a run."""
     config, card = run.config, run.card
-    with adversarial.initialised_by(run.rng.public("initialisation")):
+    with initialised_by(run.rng.public("initialisation")):
         G = generator(config, card).to(run.device)
         D = Discriminator(card.shape, card.classes, width=config.width).to(run.device)
     return State(

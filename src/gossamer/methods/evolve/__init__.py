@@ -1,5 +1,6 @@
 """Private Evolution: what a run promises and costs. `loop.py` votes and varies, `nets.py` has the generator."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -9,16 +10,7 @@ from gossamer.methods.common.ballot import ballot
 from gossamer.methods.common.descent import Descent
 from gossamer.methods.common.labelling import LabellingConfig, LabelsSamples, descent_of
 from gossamer.methods.common.labels_public import LabelsPublic, drawing_program
-from gossamer.methods.method import (
-    FROM_EPSILON,
-    Encoder,
-    Generator,
-    MaybeZero,
-    OnPublic,
-    OnReleased,
-    Phases,
-    Query,
-)
+from gossamer.methods.contract import FROM_EPSILON, Encoder, Generator, MaybeZero, OnPublic, OnReleased, Phases, Query
 
 if TYPE_CHECKING:
     from gossamer.data.card import DataCard
@@ -81,6 +73,10 @@ class Config(LabellingConfig):
     generator: Generator = ""
     encoder: Encoder = ""
 
+    def in_full(self, card: "DataCard") -> dict[str, Any]:
+        """Return all settings, with the actual number of candidates instead of 0."""
+        return {**super().in_full(card), "candidates": candidates_of(self, card)}
+
 
 def candidates_of(config: Config, card: "DataCard") -> int:
     """Return the candidates per class, on average. One without votes is lost, so declared records limit the number."""
@@ -136,15 +132,10 @@ class Evolve(LabelsPublic[Config, "loop.State"], LabelsSamples[Config, "loop.Sta
 
     name = "evolve"
     title = "Private Evolution (Lin et al. 2024)"
-    additive_over_units = True
+    ranks_take = "units by place"
     config_type = Config
     loop = loop
     can_warm_start = True
-    labels_public_with = ""
-
-    def in_full(self, config: Config, card: "DataCard") -> dict[str, Any]:
-        """Return all settings, with the actual number of candidates instead of 0."""
-        return {**super().in_full(config, card), "candidates": candidates_of(config, card)}
 
     def queries(self, config: Config, card: "DataCard") -> list[Query]:  # noqa: ARG002 (what every method is asked)
         """One Gaussian per round over all units."""
@@ -178,13 +169,14 @@ class Evolve(LabelsPublic[Config, "loop.State"], LabelsSamples[Config, "loop.Sta
             if share > 1:
                 raise RequestError(f"--{flag} is a share, at most 1, not {share:g}.")
 
-    def uses_public(self, config: Config) -> bool:
+    def use_of_public(self, config: Config) -> Literal["none", "required"]:
         """Public pictures replace the drawing program, or are of no use."""
-        return config.drawing == "pictures"
+        return "required" if config.drawing == "pictures" else "none"
 
-    def needs_public(self, config: Config) -> bool:
-        """Without public pictures there would be no candidates."""
-        return config.drawing == "pictures"
+    @classmethod
+    def labels_public(cls, settings: Mapping[str, Any]) -> bool:  # noqa: ARG003 (what every method is asked)
+        """Those of the run, where it has any."""
+        return True
 
     def own_input(self, config: Config) -> dict[str, str]:
         """The drawing program, unless a generator or public pictures replace it."""

@@ -12,18 +12,19 @@ from gossamer.data.synthetic.drawing import DrawingProgram, Patches
 from gossamer.data.synthetic.generators import PluginGenerator
 from gossamer.data.synthetic.glyphs import Glyphs
 from gossamer.errors import RequestError
-from gossamer.methods import method
-from gossamer.methods.common import adversarial, features, votes
+from gossamer.methods import contract
+from gossamer.methods.common import features, votes
 from gossamer.methods.common.clusters import Clusters, within_classes
 from gossamer.methods.common.features import Features
 from gossamer.methods.common.learners import Learner
 from gossamer.methods.common.softmax_regression import InTraining, classifier
 from gossamer.methods.common.votes import Cosines
+from gossamer.methods.contract import Logs, Run
 from gossamer.methods.evolve import Config, candidates_of, clusters_of, descent, pictures
 from gossamer.methods.evolve.nets import Evolved, per_class
 from gossamer.methods.evolve.pictures import PublicPictures
-from gossamer.methods.method import Logs, Run
 from gossamer.nets.encoders import PluginEncoder
+from gossamer.nets.initialised import initialised_by
 from gossamer.privacy.confined import Confined
 
 _FEWEST_BINS, _CONCENTRATED = 250, 0.035
@@ -116,7 +117,7 @@ def learn_features(run: Run[Config], state: "State") -> Iterator[Logs]:
 
 
 @dataclass
-class State(method.State):
+class State(contract.State):
     """The candidates G have seen records through votes only, the embedding has seen none."""
 
     G: Evolved | None
@@ -166,7 +167,7 @@ def start(run: Run[Config]) -> State:
         return State(G, encoder, labelling=labelling)
     if config.embedding == "cosines":
         return State(G, Cosines.of(_drawn(G, G.parents, G.labels)).to(run.device), labelling=labelling)
-    with adversarial.initialised_by(run.rng.public("initialisation")):
+    with initialised_by(run.rng.public("initialisation")):
         return State(G, features.learner(card.shape, card.classes, run.device), labelling=labelling)
 
 

@@ -19,8 +19,8 @@ from gossamer.data.records import Records
 from gossamer.methods.common import votes
 from gossamer.methods.common.clusters import grouped
 from gossamer.methods.common.labelled import Labelled
+from gossamer.methods.contract import Logs, Run, State, StatefulDataclass
 from gossamer.methods.evolve import PARTS, Config, clusters_of
-from gossamer.methods.method import Logs, Run, State, StatefulDataclass
 from gossamer.privacy.confined import Confined
 
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Literal
 
 from gossamer.errors import RequestError
 from gossamer.lazy import Lazy
-from gossamer.methods.common.method_start import Startable, StartConfig
-from gossamer.methods.method import FROM_EPSILON, MaybeZero, OnPrivate, OnPublic, Phases, Query
+from gossamer.methods.common.method_start import StartConfig
+from gossamer.methods.contract import FROM_EPSILON, MaybeZero, Method, OnPrivate, OnPublic, Phases, Query
 
 if TYPE_CHECKING:
     from gossamer.data.card import DataCard
@@ -83,7 +83,7 @@ class Config(StartConfig):
         return -(-self.critics // self.warm_stack) * self.warm_steps
 
 
-class GsWgan(Startable[Config, "loop.State"]):
+class GsWgan(Method[Config, "loop.State"]):
     """GS-WGAN: gradient-sanitised Wasserstein GAN (Chen, Orekondy, Fritz; NeurIPS 2020), all records in one place.
 
     Guarantee: (epsilon, delta)-DP for one unit. The records are split among K critics that train without noise and never leave
@@ -115,7 +115,7 @@ class GsWgan(Startable[Config, "loop.State"]):
     title = "GS-WGAN (Chen, Orekondy, Fritz 2020)"
     config_type = Config
     loop = loop
-    shards_records = True
+    ranks_take = "all records"
 
     def queries(self, config: Config, card: "DataCard") -> list[Query]:  # noqa: ARG002 (it has no sampling rate)
         """One charge for each answer, or for each pass in turns. The loop asks for all answers of a step at once."""

@@ -8,9 +8,9 @@ import torch
 from torch import Tensor
 
 from gossamer.methods.common.adversarial import Fakes
+from gossamer.methods.contract import Run
 from gossamer.methods.gs_wgan import Config
 from gossamer.methods.gs_wgan.critics import Answers, Critics
-from gossamer.methods.method import Run
 from gossamer.privacy.confined import Confined
 from gossamer.privacy.mechanisms.sanitized_rows import SanitizedRows
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from gossamer.errors import RequestError
 from gossamer.lazy import Lazy
-from gossamer.methods.method import FROM_EPSILON, BaseConfig, MaybeZero, Method, OnPrivate, Phases, Query
+from gossamer.methods.contract import FROM_EPSILON, BaseConfig, MaybeZero, Method, OnPrivate, Phases, Query
 from gossamer.privacy.queries import Bounds
 
 if TYPE_CHECKING:

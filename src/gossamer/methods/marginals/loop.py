@@ -13,14 +13,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from gossamer.methods import method
+from gossamer.methods import contract
+from gossamer.methods.contract import Logs, Run
 from gossamer.methods.marginals import Config, Noise, counts_label, measurements, most_cells, selection
 from gossamer.methods.marginals.counts import Counts, Errors
 from gossamer.methods.marginals.fit import fit
 from gossamer.methods.marginals.measurements import Measurement
 from gossamer.methods.marginals.nets import Field
 from gossamer.methods.marginals.tree import Clique, JunctionTree
-from gossamer.methods.method import Logs, Run
 from gossamer.privacy.confined import Confined
 from gossamer.privacy.mechanisms.gaussian import GroupedGaussianSum, PoissonGaussianSum, clipped_to
 from gossamer.privacy.queries import Bounds
@@ -149,7 +149,7 @@ def fit_all(run: Run[Config], state: "State") -> None:
 
 
 @dataclass
-class State(method.State):
+class State(contract.State):
     """All of it has been released, or follows from what has."""
 
     net: Field

@@ -5,12 +5,12 @@ With an encoder, `features.py` has both.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from gossamer.errors import RequestError
 from gossamer.lazy import Lazy
 from gossamer.methods.common.labels_public import LabelsPublic
-from gossamer.methods.method import (
+from gossamer.methods.contract import (
     FROM_EPSILON,
     Autoencoder,
     BaseConfig,
@@ -106,11 +106,10 @@ class ClassMoments(LabelsPublic[Config, "loop.State"]):
 
     name = "moments"
     title = "Class moments (one Gaussian query)"
-    additive_over_units = True
+    ranks_take = "units by place"
     config_type = Config
     loop = loop
     can_warm_start = True
-    labels_public_with = "encoder"
     suits_dark_background = ("threshold", "align")
 
     def check(self, config: Config, card: "DataCard") -> None:  # noqa: ARG002 (what every method is asked)
@@ -133,7 +132,7 @@ class ClassMoments(LabelsPublic[Config, "loop.State"]):
             raise RequestError(
                 "--align is for codes of pixels. Leave --autoencoder and --public-detail out, or --align."
             )
-        if config.axes_noise and self.needs_public(config):
+        if config.axes_noise and self.use_of_public(config) == "required":
             raise RequestError(
                 "--axes-noise finds axes of pixels in the records, without public pictures. Leave --encoder, --autoencoder and "
                 "--public-detail out, or --axes-noise."
@@ -173,13 +172,19 @@ class ClassMoments(LabelsPublic[Config, "loop.State"]):
         before = [*(own if config.axes_noise else ()), *(cells if config.cells > 1 else ())]
         return [*axes, *before, self.training(config, card)]
 
-    def uses_public(self, config: Config) -> bool:
-        """Not where the records give the axes."""
-        return not config.axes_noise
+    def use_of_public(self, config: Config) -> Literal["none", "optional", "required"]:
+        """Features and latents need pictures for their axes, and a classifier pictures to label. Detail is that of pictures.
 
-    def needs_public(self, config: Config) -> bool:
-        """Features and latents need pictures for their axes, and a classifier pictures to label. Detail is that of pictures."""
-        return bool(config.encoder or config.autoencoder) or config.public_detail
+        None where the records give the axes.
+        """
+        if config.encoder or config.autoencoder or config.public_detail:
+            return "required"
+        return "none" if config.axes_noise else "optional"
+
+    @classmethod
+    def labels_public(cls, settings: Mapping[str, Any]) -> bool:
+        """With an encoder."""
+        return bool(settings.get("encoder"))
 
     @classmethod
     def releases_public(cls, settings: Mapping[str, Any]) -> str:

@@ -12,9 +12,9 @@ from torch import Tensor, nn
 
 from gossamer.data.card import DataCard
 from gossamer.data.records import Records
-from gossamer.methods import method
+from gossamer.methods import contract
 from gossamer.methods.common.learners import subset
-from gossamer.methods.method import Logs, Run
+from gossamer.methods.contract import Logs, Run
 from gossamer.methods.moments import CUT_BY, Config
 from gossamer.methods.moments.aligned_latent import AlignedLatent
 from gossamer.methods.moments.class_moments import Moments
@@ -205,7 +205,7 @@ class Generator(nn.Module):
 
 
 @dataclass
-class State(method.State):
+class State(contract.State):
     """The Gaussians have seen records through releases only. `whole` has those of whole classes, where there are cells.
 
     `public` has the pictures of a run with an encoder.

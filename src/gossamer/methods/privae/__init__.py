@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING, Literal
 
 from gossamer.errors import RequestError
 from gossamer.lazy import Lazy
-from gossamer.methods.common.method_start import Startable, StartConfig
-from gossamer.methods.method import FROM_EPSILON, MaybeZero, OnPublic, Phases, Query
+from gossamer.methods.common.method_start import StartConfig
+from gossamer.methods.contract import FROM_EPSILON, MaybeZero, Method, OnPublic, Phases, Query
 
 if TYPE_CHECKING:
     from gossamer.data.card import DataCard
@@ -80,7 +80,7 @@ class Config(StartConfig):
     physical_batch_size: int = 512
 
 
-class Privae(Startable[Config, "loop.State"]):
+class Privae(Method[Config, "loop.State"]):
     """PriVAE: variational autoencoders with term-wise DP-SGD (Takahashi, Takagi, Ono, Komatsu 2020).
 
     Guarantee: (epsilon, delta)-DP for one unit, add-or-remove-one. Each step is one Poisson-sampled Gaussian. The sample-wise

@@ -10,13 +10,13 @@ from torch import Tensor
 
 from gossamer.data.card import DataCard
 from gossamer.data.records import Records
-from gossamer.methods import method
-from gossamer.methods.common import adversarial
+from gossamer.methods import contract
 from gossamer.methods.common.learners import Average, Learner, Optimiser, adam
-from gossamer.methods.method import Logs, Run
+from gossamer.methods.contract import Logs, Run
 from gossamer.methods.privae import Config
 from gossamer.methods.privae.nets import Autoencoder
 from gossamer.methods.privae.objective import Objective, secret_coins
+from gossamer.nets.initialised import initialised_by
 from gossamer.privacy.confined import Confined
 
 
@@ -68,7 +68,7 @@ def warm_start(run: Run[Config], state: "State", public: Records) -> Iterator[Lo
 
 
 @dataclass
-class State(method.State):
+class State(contract.State):
     """The network, its optimiser and the average have seen records through releases only."""
 
     vae: Learner[Autoencoder]
@@ -87,7 +87,7 @@ class State(method.State):
 def start(run: Run[Config]) -> State:
     """Network and optimiser at the start of a run."""
     config = run.config
-    with adversarial.initialised_by(run.rng.public("initialisation")):
+    with initialised_by(run.rng.public("initialisation")):
         vae = _network(config, run.card, encoder=True).to(run.device)
     learner = Learner(vae, _optimiser(config, config.learning_rate))
     return State(learner, Average(vae, config.average_decay), config.release_encoder)

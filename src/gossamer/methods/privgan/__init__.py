@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Literal
 
 from gossamer.errors import RequestError
 from gossamer.lazy import Lazy
-from gossamer.methods.method import BaseConfig, MaybeZero, Method, OnPrivate, Phases, Query
+from gossamer.methods.contract import BaseConfig, MaybeZero, Method, OnPrivate, Phases, Query
 
 if TYPE_CHECKING:
     from dp_accounting import DpEvent

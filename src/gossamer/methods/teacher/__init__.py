@@ -3,6 +3,7 @@ and `common/labelled.py` what it labels.
 """
 
 import dataclasses
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +12,7 @@ from gossamer.lazy import Lazy
 from gossamer.methods.common.descent import Descent
 from gossamer.methods.common.labelling import SMALLEST
 from gossamer.methods.common.labels_public import LabelsPublic, drawing_program
-from gossamer.methods.method import FROM_EPSILON, BaseConfig, Encoder, MaybeZero, OnPublic, Phases, Query
+from gossamer.methods.contract import FROM_EPSILON, BaseConfig, Encoder, MaybeZero, OnPublic, Phases, Query
 
 if TYPE_CHECKING:
     import torch
@@ -83,9 +84,8 @@ class Teacher(LabelsPublic[Config, "loop.State"]):
 
     name = "teacher"
     title = "DP teacher (softmax regression on wavelet scattering)"
-    labels_public_with = ""
     scores_have_no_scale = True
-    additive_over_units = True
+    ranks_take = "units by place"
     config_type = Config
     loop = loop
 
@@ -99,6 +99,11 @@ class Teacher(LabelsPublic[Config, "loop.State"]):
             OnPublic(name="public features", steps=PARTS, body=lambda *given: loop.describe(*given)),
             self.training(config, card),
         ]
+
+    @classmethod
+    def labels_public(cls, settings: Mapping[str, Any]) -> bool:  # noqa: ARG003 (what every method is asked)
+        """Those of the run, where it has any."""
+        return True
 
     def own_input(self, config: Config) -> dict[str, str]:  # noqa: ARG002 (what every method is asked)
         """The drawing program, whose pictures it labels where there are no public ones."""

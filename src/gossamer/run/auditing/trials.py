@@ -34,7 +34,8 @@ from gossamer.data.tables.table import Table
 from gossamer.errors import RequestError
 from gossamer.events import Event, Sink, progress, silent
 from gossamer.methods import METHODS
-from gossamer.methods.method import BaseConfig, Job, State, Training
+from gossamer.methods.contract import BaseConfig, State
+from gossamer.methods.job import Job, Training
 from gossamer.privacy.confined import Confined
 from gossamer.privacy.distributed import ALONE, Ranks
 from gossamer.privacy.ledger import PrivacyLedger
@@ -354,7 +355,9 @@ class TrialRunner:
         if trials == 1:
             return self.job
         settings = self.job.settings
-        return METHODS[self.job.method.name].job({**settings, "steps": int(settings["steps"]) * trials}, self.job.card)
+        return Job.of(
+            METHODS[self.job.method.name], {**settings, "steps": int(settings["steps"]) * trials}, self.job.card
+        )
 
     def _drive(
         self,
@@ -409,7 +412,7 @@ def _part(
     kind: str, trials: int,
 ) -> tuple[Observations, Observations]:  # fmt: skip
     """Run the trials of one process, until its parent ends."""
-    return TrialRunner(METHODS[method].job(settings, card), delta, seed, noise_seed).single_trials(
+    return TrialRunner(Job.of(METHODS[method], settings, card), delta, seed, noise_seed).single_trials(
         kind, trials, _while_awaited
     )
 

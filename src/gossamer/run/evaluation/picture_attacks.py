@@ -21,7 +21,8 @@ from gossamer.data.readers.read import check_two_arrays, read
 from gossamer.data.records import Records, at_once
 from gossamer.errors import DataError, RequestError
 from gossamer.events import Sink, silent
-from gossamer.methods.method import BaseConfig, State, Training
+from gossamer.methods.contract import BaseConfig, State
+from gossamer.methods.job import Training
 from gossamer.methods.synthesizer import Synthesizer
 from gossamer.run.evaluation.attack_kind import NONE_LEFT, AttackKind, Named, Target
 from gossamer.run.evaluation.pictures import LARGEST, reduced, sampled

@@ -21,11 +21,12 @@ from gossamer.data.records import Records
 from gossamer.errors import GossamerError, RequestError, RunFolderError, UnplannedRelease, withheld
 from gossamer.events import Sink, note, progress, silent
 from gossamer.methods import METHODS
+from gossamer.methods.contract import Run
 from gossamer.methods.gs_wgan import Config
 from gossamer.methods.gs_wgan.critic_pool import CriticPool
 from gossamer.methods.gs_wgan.loop import State, generator
 from gossamer.methods.gs_wgan.nets import ProjectionCritic
-from gossamer.methods.method import Job, Run, Training
+from gossamer.methods.job import Job, Training
 from gossamer.privacy.accounting import federated
 from gossamer.privacy.certificate.certificate import CONFIG, LEDGER
 from gossamer.privacy.confined import Confined
@@ -196,7 +197,7 @@ class Client:
         try:
             if any(type(number) is not int or number.bit_length() > _BITS for number in numbers):
                 raise TypeError
-            job = cast("Job[Config, State]", checked(METHODS[METHOD].job(own, self.card)))
+            job = cast("Job[Config, State]", checked(Job.of(METHODS[METHOD], own, self.card)))
         except (TypeError, RequestError):
             raise Malformed("the settings of the run are none of this method") from None
         _check_size(job.config, self.card, at_once=config["answers"])

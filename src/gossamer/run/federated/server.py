@@ -17,9 +17,10 @@ from gossamer.errors import DataError, RequestError, RunFolderError
 from gossamer.events import Sink, note, silent
 from gossamer.files import write_atomically
 from gossamer.methods import METHODS
+from gossamer.methods.contract import BaseConfig, OnReleased, Phases, Run
 from gossamer.methods.gs_wgan import Config, GsWgan, loop
 from gossamer.methods.gs_wgan.loop import State
-from gossamer.methods.method import BaseConfig, Job, OnReleased, Phases, Run
+from gossamer.methods.job import Job
 from gossamer.methods.synthesizer import Synthesizer
 from gossamer.privacy.accounting import federated
 from gossamer.privacy.certificate.certificate import CONFIG, LEDGER
@@ -173,7 +174,7 @@ def go_on_serving(
     if config_json.get("federated", {}).get("role") != federated.SERVER or not folder.begun:
         raise RunFolderError(f"{folder.path} holds no run of a federated server.")
     card = DataCard.from_dict(config_json["card"])
-    config = cast(Config, METHODS[METHOD].job(config_json["config"], card).config)
+    config = cast(Config, Job.of(METHODS[METHOD], config_json["config"], card).config)
     with folder.locked(), closing(PrivacyLedger.resume(folder.file(LEDGER), settings=folder.file(CONFIG))) as ledger:
         serving = Serving(grid, patience, wait, sink)
         if folder.finished:

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from gossamer.data.card import DataCard
-from gossamer.methods.method import BaseConfig, Job, State
+from gossamer.methods.contract import BaseConfig, State
+from gossamer.methods.job import Job
 from gossamer.run.recommend import measured_runs
 from gossamer.run.recommend.measured_runs import EPSILONS, USEFUL, Expected, Measured, percent
 from gossamer.run.report.wording import setting_in_words
@@ -176,7 +177,7 @@ def _differences(
 def _other_settings(run: Measured, job: Job[BaseConfig, State]) -> dict[str, tuple[Any, Any]]:
     """The settings in which a measured run differs: {name: (its own, the one asked for)}. The noise follows from epsilon."""
     noise = {} if job.method.without_guarantee else {"noise_multiplier": job.settings["noise_multiplier"]}
-    measured_job = job.method.job({**run.all_settings, **noise}, job.card)
+    measured_job = Job.of(job.method, {**run.all_settings, **noise}, job.card)
     differing = [name for name, value in job.in_full.items() if measured_job.in_full[name] != value]
     return {name: (measured_job.settings[name], job.settings[name]) for name in differing}
 

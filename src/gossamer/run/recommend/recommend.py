@@ -20,6 +20,7 @@ from gossamer.data.tables.any_card import AnyCard, load_card
 from gossamer.data.tables.card import TableDraft
 from gossamer.errors import RequestError
 from gossamer.methods import METHODS
+from gossamer.methods.job import Job
 from gossamer.methods.registry import asked
 from gossamer.run.recommend import measured_runs, tables
 from gossamer.run.recommend.forecast import LAST, about, by, duration, more, nearest, time_of
@@ -297,7 +298,7 @@ def _candidate_for(
     budget = {} if method.without_guarantee else {"epsilon": epsilon, "delta": delta}
     requested = {**settings, **changed}
     noise = {} if method.without_guarantee else {"noise_multiplier": 1.0}  # stands for what --epsilon decides
-    job = checked(method.job({**full, **requested, **noise}, card))
+    job = checked(Job.of(method, {**full, **requested, **noise}, card))
     presets.check_net(job)
     if job.needs_public and public is None:
         drawn_digits = any(run.pictures == "digits" and run.all_settings.get("start") == "evolve" for run in measured)

@@ -31,6 +31,7 @@ import numpy as np
 from gossamer.data.tables.any_card import card_from
 from gossamer.lazy import Lazy
 from gossamer.methods import METHODS
+from gossamer.methods.job import Job
 from gossamer.privacy.certificate.certificate import Certificate
 from gossamer.run.storage.versions import versions
 
@@ -144,7 +145,7 @@ def loadable(certificate: Certificate) -> tuple[str, str]:
     fields = {field.name for field in dataclasses.fields(METHODS[certificate.method].config_type)}
     if certificate.config.keys() != fields:  # a loader has no defaults
         return "", EARLIER
-    job = METHODS[certificate.method].job(certificate.config, card_from(certificate.card))
+    job = Job.of(METHODS[certificate.method], certificate.config, card_from(certificate.card))
     if job.own_pretrained:
         return (
             "",

@@ -15,7 +15,8 @@ from gossamer.data.tables.any_card import AnyCard
 from gossamer.errors import RequestError, did_you_mean
 from gossamer.lazy import Lazy
 from gossamer.methods import METHODS
-from gossamer.methods.method import FROM_EPSILON, BaseConfig, Job, State
+from gossamer.methods.contract import FROM_EPSILON, BaseConfig, State
+from gossamer.methods.job import Job, refuse_other_kind
 from gossamer.methods.registry import ABOUT, asked
 
 if TYPE_CHECKING:
@@ -80,7 +81,7 @@ def for_card(card: AnyCard, *, method: str | None = None) -> list[Scaled]:
         CardError: if the one method takes no such records.
     """
     if method is not None:
-        METHODS[method].refuse_other_kind(card)
+        refuse_other_kind(METHODS[method], card)
     scaled_presets = []
     for name, entries in all_presets().items():
         for preset, entry in entries.items():
@@ -92,7 +93,7 @@ def for_card(card: AnyCard, *, method: str | None = None) -> list[Scaled]:
             noise = {} if METHODS[name].without_guarantee else {"noise_multiplier": 1.0}
             try:
                 with asked(name):
-                    check_net(METHODS[name].job({**noise, **preset_settings, **changed}, card))
+                    check_net(Job.of(METHODS[name], {**noise, **preset_settings, **changed}, card))
                 refused = ""
             except RequestError as error:
                 refused = str(error)
