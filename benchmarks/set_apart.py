@@ -70,7 +70,7 @@ def main() -> None:
 
     def show(what: str) -> None:
         net = copy.deepcopy(training.state.released)
-        told(what, started, job, net if job.method.samples_on_gpu else net.cpu(), asked, apart, features)
+        told(what, started, job, net if getattr(net, "samples_on_gpu", False) else net.cpu(), asked, apart, features)
 
     for reached in training.drive(Confined(held, ledger, training.run.rng), public):
         if reached.logs is None and reached.phase.name in ("public start", "warm start", "matching"):

@@ -177,6 +177,8 @@ class State(StatefulDataclass, ABC):
     phase: str = ""
     step: int = 0
     begun: StatefulDataclass | None = None
+    scores_have_no_scale: ClassVar[bool] = False
+    """Whether the discriminators are critics, whose scores attackers can only rank."""
 
     @property
     @abstractmethod
@@ -344,10 +346,6 @@ class Method(ABC, Generic[C, S]):
     All records: where the method splits them itself."""
     suits_dark_background: ClassVar[tuple[str, ...]] = ()
     """Settings whose tuned values suit pictures on a black ground, such as digits, and are not advised for others."""
-    scores_have_no_scale: ClassVar[bool] = False
-    """Whether its discriminators are critics, whose scores attackers can only rank."""
-    samples_on_gpu: ClassVar[bool] = False
-    """Whether `sample` goes where the generator is. The others need a GPU for training at most."""
 
     config_type: type[C]
     """Its settings; the fields are its flags."""
@@ -370,7 +368,10 @@ class Method(ABC, Generic[C, S]):
         """The noisy queries of the training, each declared once. Another phase holds its own. Pure."""
 
     def net(self, config: C, card: "DataCard") -> "nn.Module":
-        """The network that a run releases, with fresh weights. It states `classes`, the number of labels that it knows."""
+        """The network that a run releases, with fresh weights. It states `classes`, the number of labels that it knows.
+
+        One with `samples_on_gpu` draws samples where it is. The others need a GPU for training at most.
+        """
         net: nn.Module = self.loop.generator(config, card)
         return net
 

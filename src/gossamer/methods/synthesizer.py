@@ -232,7 +232,7 @@ class Synthesizer:
             RequestError: if this machine has no such device, or samples of its method are made on the processor.
         """
         place = present(device)
-        if place.type != "cpu" and not self.job.method.samples_on_gpu:
+        if place.type != "cpu" and not getattr(self.net, "samples_on_gpu", False):
             raise RequestError(
                 f"--device {device}: samples of {self.job.method.name} are made on the processor. Leave the option out."
             )

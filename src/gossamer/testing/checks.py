@@ -160,7 +160,7 @@ def removing_a_protected_record_changes_nothing_public(subject: Subject, *, shar
     fresh = [model_bytes(run.job.generator()) for _ in range(2)]
     assert streams[0] or fresh[0] == fresh[1], "the initialisation at least, where any of it is random"
     if public is not None:
-        assert len(starts[0]) > 1
+        assert len(starts[0]) > 1, "no phase sees public records: set takes_public = False"
         assert starts[0][0] != starts[0][-1] or "start" in subject.small, "the warm start learns"
 
 

@@ -307,4 +307,4 @@ def test_scores_are_what_the_critic_says_of_pictures_on_its_own_scale() -> None:
         found = state.scores(held)
     assert found.shape == (1, 5)
     assert found[0].tolist() == pytest.approx(expected, rel=1e-5, abs=1e-6)
-    assert DpWgan.scores_have_no_scale
+    assert State.scores_have_no_scale

@@ -110,7 +110,6 @@ class DpDiffusion(Method[Config, "loop.State"]):
     name = "dp-diffusion"
     title = "DP diffusion in a public latent (after Karras et al. 2022; Dockhorn et al. 2023)"
     ranks_take = "units by place"
-    samples_on_gpu = True
     config_type = Config
     loop = loop
 

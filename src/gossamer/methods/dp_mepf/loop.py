@@ -89,13 +89,12 @@ def vote(run: Run[Config], state: "State", private: Confined[Records]) -> Iterat
     if not state.targets.taken:  # as above: nothing was matched, so there is nothing to vote on
         return
     config, candidates, ballot = run.config, state.candidates, run.query("votes")
+    noise = ballot.noise_multiplier
     while state.step < config.rounds and private.remaining(ballot.event):  # Alg. 1, l. 2
         candidates.latents = next_latents(run, candidates, first=state.step == 0)  # l. 1; later l. 4-6
         query = votes.Votes.on(drawn(state.released.generator, candidates), state.likeness.net, run.card.classes)
         h = private.release(ballot, query)  # l. 3: Alg. 2, l. 1-5
-        candidates.weights = torch.where(
-            h > THRESHOLD * ballot.noise_multiplier, h, 0.0
-        ).float()  # Alg. 2, l. 6, but in full
+        candidates.weights = torch.where(h > THRESHOLD * noise, h, 0.0).float()  # Alg. 2, l. 6, but in full
         candidates.degree.fill_(config.degree * SHRINK**state.step)
         yield {"candidates_kept": (candidates.weights > 0).sum(), "votes_kept": candidates.weights.sum()}
 

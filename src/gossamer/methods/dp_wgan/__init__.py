@@ -96,7 +96,6 @@ class DpWgan(Method[Config, "loop.State"]):
 
     name = "dp-wgan"
     title = "dp-GAN (Zhang, Ji, Wang 2018)"
-    scores_have_no_scale = True
     ranks_take = "units by place"
     config_type = Config
     loop = loop

@@ -40,9 +40,8 @@ def train(run: Run[Config], state: "State", private: Confined[Records]) -> Itera
     while private.remaining(gradients.event):  # l. 2, 3, 22: the plan ends where the budget does
         move_bounds(run, state, private, query)  # l. 4-5
         bounds = joined(config, state)  # l. 6
-        g = private.release(
-            dataclasses.replace(gradients, bounds=bounds), query
-        )  # l. 7-12, and the accountant of l. 15
+        release = dataclasses.replace(gradients, bounds=bounds)
+        g = private.release(release, query)  # l. 7-12, and the accountant of l. 15
         norm = g.norm()
         D.step(g.div_(B))  # l. 16-17
         state.since += 1
@@ -153,6 +152,8 @@ class State(contract.State):
         since: critic steps since the last generator step.
         shown: figures of the last generator step.
     """
+
+    scores_have_no_scale = True
 
     D: Learner[Critic]
     G: InTraining[Generator]

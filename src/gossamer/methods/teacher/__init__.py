@@ -84,7 +84,6 @@ class Teacher(LabelsPublic[Config, "loop.State"]):
 
     name = "teacher"
     title = "DP teacher (softmax regression on wavelet scattering)"
-    scores_have_no_scale = True
     ranks_take = "units by place"
     config_type = Config
     loop = loop

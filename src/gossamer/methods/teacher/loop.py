@@ -51,6 +51,8 @@ class PublicPictures(StatefulDataclass):
 class State(contract.State):
     """The weights have seen records through releases only: see `InTraining`."""
 
+    scores_have_no_scale = True
+
     W: Learner[Classifier]
     mean: Average[Classifier]
     public: PublicPictures

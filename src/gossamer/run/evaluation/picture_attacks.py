@@ -132,7 +132,7 @@ def on_discriminators(target: Target) -> list[Attack]:
     """White-box attacks and the oracle's, on the discriminators of the private checkpoint."""
     assert target.training is not None
     inside, outside = (_scores(target.training, records) for records in (target.members, target.nonmembers))
-    if target.training.job.method.scores_have_no_scale:
+    if target.training.state.scores_have_no_scale:
         inside, outside = ranked(inside, outside)
     attacks = [white_box(inside, outside, how="max")]
     if len(inside) > 1:
