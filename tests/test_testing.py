@@ -280,7 +280,7 @@ def test_answers_under_one_charge_move_together() -> None:
 
 def test_it_finds_a_number_of_queries_that_depends_on_the_records() -> None:
     def fewer(run: Run[Any], state: Any, private: Confined[Any]) -> Iterator[Any]:
-        held = private._inner._Confined__held  # type: ignore[attr-defined]
+        held = private._Confined__held  # type: ignore[attr-defined]
         if len(held) == checks.N:
             yield from loop.train(run, state, private)
         else:

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from gossamer.data.card import DataCard
 from gossamer.data.samples.samples import Samples
 from gossamer.errors import RequestError
-from gossamer.methods.contract import BaseConfig, Method, State
+from gossamer.methods.contract import BaseConfig, Draw, Method, State
 from gossamer.methods.job import Job
 from gossamer.methods.synthesizer import CHUNK, Synthesizer, model_bytes, save_model
 
@@ -111,8 +111,8 @@ def test_a_method_that_samples_in_its_own_way_is_asked() -> None:
     """Chunk by chunk, with the labels that were asked for, on the stream that the seed fixes."""
 
     class Halving(Bare):
-        def sample(self, net: nn.Module, config: Config, card: DataCard, n: int, labels: Any, stream: Any) -> Any:
-            images, chosen = super().sample(net, config, card, n, labels, stream)
+        def sample(self, net: nn.Module, draw: Draw[Any]) -> Any:
+            images, chosen = super().sample(net, draw)
             return images / 2, chosen
 
     certificate: Any = None

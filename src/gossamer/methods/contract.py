@@ -19,12 +19,10 @@ from typing import (
     ClassVar,
     Generic,
     Literal,
-    Protocol,
     Self,
     TypeAlias,
     TypeVar,
     cast,
-    runtime_checkable,
 )
 
 from gossamer.errors import GossamerError, RequestError, did_you_mean
@@ -132,27 +130,14 @@ class StatefulDataclass:
             setattr(self, field.name, _loaded(getattr(self, field.name), saved[field.name]))
 
 
-@runtime_checkable
-class Stateful(Protocol):
-    """An object with a state dictionary: a module, an optimiser, a `StatefulDataclass`."""
-
-    def state_dict(self) -> dict[str, Any]:
-        """All that it goes on from."""
-        ...
-
-    def load_state_dict(self, saved: Any, /) -> object:
-        """The inverse, in place."""
-        ...
-
-
 def _saved(value: Any) -> Any:
-    if isinstance(value, Stateful):
+    if _has_state(value):
         return value.state_dict()
     return [_saved(item) for item in value] if isinstance(value, list) else value
 
 
 def _loaded(value: Any, saved: Any) -> Any:
-    if isinstance(value, Stateful):
+    if _has_state(value):
         value.load_state_dict(saved)
         return value
     if _holds_parts(value):
@@ -160,8 +145,13 @@ def _loaded(value: Any, saved: Any) -> Any:
     return saved
 
 
+def _has_state(value: object) -> bool:
+    """Whether it has a state of its own: a module, an optimiser, a `StatefulDataclass`."""
+    return hasattr(value, "state_dict") and hasattr(value, "load_state_dict")
+
+
 def _holds_parts(value: Any) -> bool:
-    return isinstance(value, list) and any(isinstance(item, Stateful) or _holds_parts(item) for item in value)
+    return isinstance(value, list) and any(_has_state(item) or _holds_parts(item) for item in value)
 
 
 @dataclass(kw_only=True)
@@ -259,6 +249,25 @@ class Run(Generic[C]):
             if query.name == name:
                 return query.mechanism
         raise GossamerError(f"the phase declares no query {name!r}. This is a fault of the method.")
+
+
+@dataclass(frozen=True)
+class Draw(Generic[C]):
+    """What is asked of a released generator.
+
+    Args:
+        config: the settings of its run.
+        card: has the prior of the labels.
+        n: how many samples.
+        labels: int64 [n]; None: drawn.
+        stream: fixes the samples.
+    """
+
+    config: C
+    card: "DataCard"
+    n: int
+    labels: "Tensor | None"
+    stream: "torch.Generator"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -459,46 +468,29 @@ class Method(ABC, Generic[C, S]):
         """A line for `gossamer plan`; empty: none."""
         return ""
 
-    def sample(
-        self, net: "nn.Module", config: C, card: "DataCard", n: int, labels: "Tensor | None", stream: "torch.Generator"
-    ) -> "tuple[Tensor, Tensor]":
+    def sample(self, net: "nn.Module", draw: Draw[C]) -> "tuple[Tensor, Tensor]":
         """Images [n, C, H, W] in [0, 1] and their labels [n]: one call of the net. Overridden where a sampler iterates.
 
-        A method for tables gives codes int64 [n, columns] in place of images.
-
-        Args:
-            net: the released generator: latents [n, latent_size] and labels [n] to images.
-            config: the settings of its run.
-            card: has the prior of the labels.
-            n: how many.
-            labels: int64 [n]; None: drawn.
-            stream: fixes the samples.
+        A method for tables gives codes int64 [n, columns] in place of images. net: the released generator, of latents
+        [n, latent_size] and labels [n].
         """
-        del config
-        latents = torch.randn(n, int(net.latent_size), generator=stream)  # type: ignore[arg-type]  # every such net states it
-        drawn = data_card.draw_labels(n, card, stream)
+        latents = torch.randn(draw.n, int(net.latent_size), generator=draw.stream)  # type: ignore[arg-type]  # every such net states it
+        drawn = data_card.draw_labels(draw.n, draw.card, draw.stream)
+        labels = draw.labels
         if labels is None:
             labels = drawn if int(net.classes) > 1 else torch.zeros_like(drawn)  # type: ignore[arg-type]  # every such net states it
         with torch.no_grad():
             return net(latents, labels), labels
 
-    def chunks(
-        self,
-        net: "nn.Module",
-        config: C,
-        card: "DataCard",
-        sizes: Sequence[int],
-        labels: "Tensor | None",
-        stream: "torch.Generator",
-    ) -> "Iterator[tuple[Tensor, ...]]":
+    def chunks(self, net: "nn.Module", draw: Draw[C], sizes: Sequence[int]) -> "Iterator[tuple[Tensor, ...]]":
         """Samples in chunks of these sizes, each as `sample` gives it. Overridden where all of them are chosen together.
 
         A method that knows how likely each class is adds the probabilities, float32 [n, classes], to images and labels.
         """
         at = 0
         for size in sizes:
-            wanted = None if labels is None else labels[at : at + size]
-            yield self.sample(net, config, card, size, wanted, stream)
+            wanted = None if draw.labels is None else draw.labels[at : at + size]
+            yield self.sample(net, dataclasses.replace(draw, n=size, labels=wanted))
             at += size
 
 

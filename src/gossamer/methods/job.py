@@ -14,6 +14,7 @@ from gossamer.methods.contract import (
     AnyMethod,
     AnyPhase,
     BaseConfig,
+    Draw,
     Logs,
     Method,
     OnPrivate,
@@ -230,13 +231,13 @@ class Job(Generic[C_co, S_co]):
         self, net: "nn.Module", n: int, labels: "Tensor | None", stream: "torch.Generator"
     ) -> "tuple[Tensor, Tensor]":
         """See `Method.sample`. Raises GossamerError: what the method has drawn are no samples of this shape and number."""
-        return self._proper(self.method.sample(net, self.config, self.card, n, labels, stream), n)
+        return self._proper(self.method.sample(net, Draw(self.config, self.card, n, labels, stream)), n)
 
     def chunks(
         self, net: "nn.Module", sizes: Sequence[int], labels: "Tensor | None", stream: "torch.Generator"
     ) -> "Iterator[tuple[Tensor, Tensor, Tensor | None]]":
         """See `Method.chunks`: images, labels, and probabilities or None. Raises GossamerError as `sample`."""
-        drawn = self.method.chunks(net, self.config, self.card, sizes, labels, stream)
+        drawn = self.method.chunks(net, Draw(self.config, self.card, sum(sizes), labels, stream), sizes)
         for size, chunk in zip(sizes, drawn, strict=True):
             pair, more = (chunk[:2], chunk[2:]) if isinstance(chunk, tuple) else (chunk, ())
             images, given = self._proper(pair, size)

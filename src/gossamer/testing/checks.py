@@ -235,6 +235,12 @@ def events_are_public_json(run: TrialRun) -> None:
         json.dumps(event, allow_nan=False)
 
 
+def _repeatable(subject: Subject) -> TrialRun:
+    """A run with public records, whose noise is fixed."""
+    public = stripes(30, seed=5, card=subject.card)
+    return TrialRun(subject, stripes(N, card=subject.card), rng=Rng(1, noise_seed=2), public=public)
+
+
 def resume_equals_an_unbroken_run(subject: Subject, folder: Path, *, at: int) -> None:
     """A run that is stopped and resumed ends as an unbroken run does, where tests fix the noise.
 
@@ -243,29 +249,19 @@ def resume_equals_an_unbroken_run(subject: Subject, folder: Path, *, at: int) ->
         folder: an empty one.
         at: steps before the stop.
     """
-
-    def begin() -> TrialRun:
-        public = stripes(30, seed=5, card=subject.card)
-        return TrialRun(subject, stripes(N, card=subject.card), rng=Rng(1, noise_seed=2), public=public)
-
-    whole = begin()
+    whole = _repeatable(subject)
     expected = model_bytes(whole.end().released)
-    _resumed_like(whole, expected, begin(), begin(), folder, at=at)
+    _resumed_like(whole, expected, _repeatable(subject), _repeatable(subject), folder, at=at)
 
 
 def resume_at_the_ends_of_phases(subject: Subject, folder: Path) -> None:
     """At the last step of a phase and at its end: what its body does last is done once."""
-
-    def begin() -> TrialRun:
-        public = stripes(30, seed=5, card=subject.card)
-        return TrialRun(subject, stripes(N, card=subject.card), rng=Rng(1, noise_seed=2), public=public)
-
-    whole = begin()
+    whole = _repeatable(subject)
     ends = [number for number, reached in enumerate(whole.steps(), start=1) if reached.logs is None]
     expected = model_bytes(whole.training.state.released)
     for at in [number - before for number in ends[:-1] for before in (1, 0)]:
         (folder / str(at)).mkdir()
-        _resumed_like(whole, expected, begin(), begin(), folder / str(at), at=at)
+        _resumed_like(whole, expected, _repeatable(subject), _repeatable(subject), folder / str(at), at=at)
 
 
 def _resumed_like(

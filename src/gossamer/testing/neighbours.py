@@ -13,22 +13,17 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 import torch
-from dp_accounting import DpEvent
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
-from gossamer.privacy.confined import Confined
 from gossamer.privacy.mechanisms import moves
 from gossamer.privacy.mechanisms.sampling import Mechanism
 from gossamer.privacy.random.noise import Rng
-from gossamer.testing.trial_run import Subject, TrialRun
-
-T = TypeVar("T")
-U = TypeVar("U")
+from gossamer.testing.trial_run import Subject, TrialRun, asked_through
 
 
 @dataclass(frozen=True)
@@ -208,27 +203,6 @@ class _Noted:
         return noisy.clone()
 
 
-class _Observed(Confined[T]):
-    """A `Confined` whose answers are kept."""
-
-    __slots__ = ("_answers", "_inner")
-
-    def __init__(self, inner: Confined[T], answers: _Answers) -> None:
-        self._inner, self._answers = inner, answers
-
-    def map(self, fn: Callable[[T], U]) -> "_Observed[U]":
-        return _Observed(self._inner.map(fn), self._answers)
-
-    def update(self, fn: Callable[[T], object]) -> None:
-        self._inner.update(fn)
-
-    def release(self, mechanism: Mechanism[T], query: object) -> Tensor:
-        return self._inner.release(_Noted(mechanism, self._answers), query)
-
-    def remaining(self, event: DpEvent) -> int:
-        return self._inner.remaining(event)
-
-
 def moves_of(
     subject: Subject,
     records: Any,
@@ -258,8 +232,8 @@ def moves_of(
         choices = rng(population, always=gone, gone=unit)
         run = TrialRun(subject, held, rng=choices, settings=settings, public=public)
         noted = _Answers(choices, lambda: str(run.training.state.phase), played)
-        run.private = _Observed(run.private, noted)
-        run.end()
+        with asked_through(lambda mechanism: _Noted(mechanism, noted)):
+            run.end()
         assert not choices.loose, f"these random choices cannot be held fixed: {', '.join(sorted(choices.loose))}"
         return noted.kept
 

@@ -1,7 +1,7 @@
 """A small training in memory, and records that a method can learn from: what the checks look at."""
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -170,12 +170,17 @@ class _Deaf:
 
 
 @contextmanager
-def deaf() -> Iterator[None]:
-    """Let each mechanism run its query, then answer with noise only."""
+def asked_through(wrap: Callable[[Mechanism[Any]], Mechanism[Any]]) -> Iterator[None]:
+    """Inside, each release is by the mechanism that `wrap` makes of the declared one."""
     release = Confined.release
 
-    def noise(self: Confined[Any], mechanism: Mechanism[Any], query: object) -> Tensor:
-        return release(self, _Deaf(mechanism), query)
+    def wrapped(self: Confined[Any], mechanism: Mechanism[Any], query: object) -> Tensor:
+        return release(self, wrap(mechanism), query)
 
-    with mock.patch.object(Confined, "release", noise):
+    with mock.patch.object(Confined, "release", wrapped):
         yield
+
+
+def deaf() -> AbstractContextManager[None]:
+    """Let each mechanism run its query, then answer with noise only."""
+    return asked_through(_Deaf)

@@ -10,7 +10,7 @@ from torch import Tensor
 from gossamer.data.card import DataCard
 from gossamer.data.records import Records
 from gossamer.data.synthetic.glyphs import draw
-from gossamer.methods.common.ballot import ballot
+from gossamer.methods.common.declared import ballot
 from gossamer.methods.common.features import Features, _exact
 from gossamer.methods.common.votes import Cosines, Votes, draw_preferred, embedded, on_grid, pick, thresholded
 from gossamer.privacy.confined import Confined

@@ -19,7 +19,7 @@ from gossamer.data.synthetic.glyphs import draw
 from gossamer.errors import RequestError
 from gossamer.methods.common import softmax_regression as nets
 from gossamer.methods.common.softmax_regression import Classifier, features_in_memory, losses
-from gossamer.methods.contract import Run
+from gossamer.methods.contract import Draw, Run
 from gossamer.methods.job import Job
 from gossamer.methods.synthesizer import model_bytes
 from gossamer.methods.teacher import Config, Teacher, descent, loop, shapes
@@ -273,7 +273,8 @@ def test_scores_are_log_probabilities_of_the_own_label() -> None:
 
 
 def sampled(net: Classifier, n: int, labels: Tensor | None = None, card: DataCard = CARD, seed: int = 0) -> Any:
-    return Teacher().sample(net, Config(noise_multiplier=1.0), card, n, labels, torch.Generator().manual_seed(seed))
+    stream = torch.Generator().manual_seed(seed)
+    return Teacher().sample(net, Draw(Config(noise_multiplier=1.0), card, n, labels, stream))
 
 
 def test_samples_have_the_labels_that_the_teacher_gives_them() -> None:

@@ -12,10 +12,9 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from gossamer.errors import RequestError
 from gossamer.lazy import Lazy
 from gossamer.methods.common.descent import Descent
-from gossamer.methods.contract import BaseConfig, Method, OnPrivate, Query, S, batch_of
+from gossamer.methods.contract import BaseConfig, Draw, Method, OnPrivate, Query, S, batch_of
 
 if TYPE_CHECKING:
-    import torch
     from torch import Tensor, nn
 
     from gossamer.data.card import DataCard
@@ -98,17 +97,13 @@ class LabelsSamples(Method[C, S], Generic[C, S]):
                 f"{card.shape[1]}x{card.shape[2]}. Declare a larger shape, and the readers resize to it."
             )
 
-    def chunks(
-        self,
-        net: "nn.Module",
-        config: C,
-        card: "DataCard",
-        sizes: Sequence[int],
-        labels: "Tensor | None",
-        stream: "torch.Generator",
-    ) -> "Iterator[tuple[Tensor, ...]]":
+    def chunks(self, net: "nn.Module", draw: Draw[C], sizes: Sequence[int]) -> "Iterator[tuple[Tensor, ...]]":
         """With probabilities, where a classifier gives them."""
-        for images, given, *more in super().chunks(net, config, card, sizes, labels, stream):
+        for images, given, *more in super().chunks(net, draw, sizes):
             labeller: Any = getattr(net, "labeller", None)
-            soft = [] if labeller is None else [softmax_regression.softened(labeller, images, given, config.own_label)]
+            soft = (
+                []
+                if labeller is None
+                else [softmax_regression.softened(labeller, images, given, draw.config.own_label)]
+            )
             yield images, given, *more, *soft

@@ -21,7 +21,7 @@ from torch import Tensor, nn
 
 from gossamer.data.card import DataCard, draw_labels
 from gossamer.data.records import Records, at_once
-from gossamer.methods.common.ballot import MAX_NORM
+from gossamer.methods.common.declared import MAX_NORM
 from gossamer.privacy.mechanisms.sanitized_rows import clipped
 from gossamer.privacy.queries import Bounds
 

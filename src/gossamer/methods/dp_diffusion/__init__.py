@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Literal
 
 from gossamer.errors import RequestError
 from gossamer.lazy import Lazy
-from gossamer.methods.common.ballot import ballot
+from gossamer.methods.common.declared import ballot, gradients
 from gossamer.methods.common.method_start import StartConfig
 from gossamer.methods.contract import (
     FROM_EPSILON,
     AnyPhase,
+    Draw,
     MaybeZero,
     Method,
     OnPrivate,
@@ -23,15 +24,12 @@ from gossamer.methods.contract import (
 from gossamer.methods.job import Job
 
 if TYPE_CHECKING:
-    import torch
     from torch import Tensor, nn
 
     from gossamer.data.card import DataCard
     from gossamer.methods.dp_diffusion import loop, sampler
-    from gossamer.privacy.mechanisms import gaussian
 else:
-    loop, gaussian = Lazy("gossamer.methods.dp_diffusion.loop"), Lazy("gossamer.privacy.mechanisms.gaussian")
-    sampler = Lazy("gossamer.methods.dp_diffusion.sampler")
+    loop, sampler = Lazy("gossamer.methods.dp_diffusion.loop"), Lazy("gossamer.methods.dp_diffusion.sampler")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -115,12 +113,7 @@ class DpDiffusion(Method[Config, "loop.State"]):
 
     def queries(self, config: Config, card: "DataCard") -> list[Query]:
         """One Poisson-sampled Gaussian per step."""
-        gradients = gaussian.clipping_sum(
-            sampling_rate=batch_of(config.expected_batch_size, card) / card.declared_size,
-            max_norm=config.max_norm,
-            noise_multiplier=config.noise_multiplier,
-        )
-        return [Query("gradients", gradients, config.steps)]
+        return [gradients(config, card, batch_of(config.expected_batch_size, card))]
 
     def phases(self, config: Config, card: "DataCard") -> "Phases[Config, loop.State]":
         """Votes, a start on pictures, then the training."""
@@ -166,14 +159,6 @@ class DpDiffusion(Method[Config, "loop.State"]):
                 "needs no other network: leave drawing=pictures, public_detail, encoder, autoencoder and generator out."
             )
 
-    def sample(
-        self,
-        net: "nn.Module",
-        config: Config,
-        card: "DataCard",
-        n: int,
-        labels: "Tensor | None",
-        stream: "torch.Generator",
-    ) -> "tuple[Tensor, Tensor]":
+    def sample(self, net: "nn.Module", draw: Draw[Config]) -> "tuple[Tensor, Tensor]":
         """The sampler iterates: see `sampler.draw`."""
-        return sampler.draw(net, config, card, n, labels, stream)
+        return sampler.draw(net, draw.config, draw.card, draw.n, draw.labels, draw.stream)

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Literal
 from gossamer.errors import RequestError
 from gossamer.lazy import Lazy
 from gossamer.methods.common.method_start import StartConfig
-from gossamer.methods.contract import FROM_EPSILON, MaybeZero, Method, OnPublic, Phases, Query
+from gossamer.methods.common.warm_start import WarmStarted
+from gossamer.methods.contract import FROM_EPSILON, MaybeZero, Query
 from gossamer.privacy.queries import Bounds
 
 if TYPE_CHECKING:
@@ -76,7 +77,7 @@ class Config(StartConfig):
         return self.bounds == "private-quantile" and self.noise_multiplier > 0
 
 
-class DpWgan(Method[Config, "loop.State"]):
+class DpWgan(WarmStarted[Config, "loop.State"]):
     """dp-GAN: WGAN-GP with grouped, adaptive clipping and a warm start (Zhang, Ji, Wang 2018).
 
     Guarantee: (epsilon, delta)-DP for one unit, add-or-remove-one. Each critic step is one Poisson-sampled Gaussian.
@@ -111,13 +112,6 @@ class DpWgan(Method[Config, "loop.State"]):
         )
         asked = [Query("shares below", shares, -(-config.steps // config.quantile_every))] if config.asks else []
         return [Query("gradients", gradients, config.steps), *asked]
-
-    def phases(self, config: Config, card: "DataCard") -> "Phases[Config, loop.State]":
-        """A free warm start, then the training."""
-        return [
-            OnPublic(name="warm start", steps=config.warm_steps, body=lambda *given: loop.warm_start(*given)),
-            self.training(config, card),
-        ]
 
     def check(self, config: Config, card: "DataCard") -> None:
         """Refuse settings that contradict each other, and more groups than the critic has tensors."""

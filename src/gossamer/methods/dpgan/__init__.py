@@ -5,15 +5,16 @@ from typing import TYPE_CHECKING, Literal
 
 from gossamer.errors import RequestError
 from gossamer.lazy import Lazy
+from gossamer.methods.common.declared import gradients
 from gossamer.methods.common.method_start import StartConfig
-from gossamer.methods.contract import FROM_EPSILON, MaybeZero, Method, OnPublic, Phases, Query
+from gossamer.methods.common.warm_start import WarmStarted
+from gossamer.methods.contract import FROM_EPSILON, MaybeZero, Query
 
 if TYPE_CHECKING:
     from gossamer.data.card import DataCard
     from gossamer.methods.dpgan import loop
-    from gossamer.privacy.mechanisms import gaussian
 else:
-    loop, gaussian = Lazy("gossamer.methods.dpgan.loop"), Lazy("gossamer.privacy.mechanisms.gaussian")
+    loop = Lazy("gossamer.methods.dpgan.loop")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,7 +64,7 @@ class Config(StartConfig):
     precision: Literal["fp32", "tf32", "bf16"] = "fp32"
 
 
-class Dpgan(Method[Config, "loop.State"]):
+class Dpgan(WarmStarted[Config, "loop.State"]):
     """DPGAN with frequent and adaptive discriminator steps (Bie, Kamath, Zhang; "Private GANs, Revisited", TMLR 2023).
 
     Guarantee: (epsilon, delta)-DP for one unit, add-or-remove-one. Each discriminator step is one Poisson-sampled Gaussian
@@ -87,19 +88,7 @@ class Dpgan(Method[Config, "loop.State"]):
 
     def queries(self, config: Config, card: "DataCard") -> list[Query]:
         """One Poisson-sampled Gaussian per discriminator step."""
-        gradients = gaussian.clipping_sum(
-            sampling_rate=config.expected_batch_size / card.declared_size,
-            max_norm=config.max_norm,
-            noise_multiplier=config.noise_multiplier,
-        )
-        return [Query("gradients", gradients, config.steps)]
-
-    def phases(self, config: Config, card: "DataCard") -> "Phases[Config, loop.State]":
-        """A free warm start, then the training."""
-        return [
-            OnPublic(name="warm start", steps=config.warm_steps, body=lambda *given: loop.warm_start(*given)),
-            self.training(config, card),
-        ]
+        return [gradients(config, card, config.expected_batch_size)]
 
     def check(self, config: Config, card: "DataCard") -> None:  # noqa: ARG002 (what every method is asked)
         """Refuse settings of the adaptive schedule that make no sense."""

@@ -1,12 +1,11 @@
 """Private Evolution: what a run promises and costs. `loop.py` votes and varies, `nets.py` has the generator."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from gossamer.errors import RequestError
 from gossamer.lazy import Lazy
-from gossamer.methods.common.ballot import ballot
+from gossamer.methods.common.declared import ballot
 from gossamer.methods.common.descent import Descent
 from gossamer.methods.common.labelling import LabellingConfig, LabelsSamples, descent_of
 from gossamer.methods.common.labels_public import LabelsPublic, drawing_program
@@ -172,11 +171,6 @@ class Evolve(LabelsPublic[Config, "loop.State"], LabelsSamples[Config, "loop.Sta
     def use_of_public(self, config: Config) -> Literal["none", "required"]:
         """Public pictures replace the drawing program, or are of no use."""
         return "required" if config.drawing == "pictures" else "none"
-
-    @classmethod
-    def labels_public(cls, settings: Mapping[str, Any]) -> bool:  # noqa: ARG003 (what every method is asked)
-        """Those of the run, where it has any."""
-        return True
 
     def own_input(self, config: Config) -> dict[str, str]:
         """The drawing program, unless a generator or public pictures replace it."""

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from gossamer.errors import RequestError
 from gossamer.lazy import Lazy
-from gossamer.methods.contract import FROM_EPSILON, BaseConfig, MaybeZero, Method, OnPrivate, Phases, Query
+from gossamer.methods.contract import FROM_EPSILON, BaseConfig, Draw, MaybeZero, Method, OnPrivate, Phases, Query
 from gossamer.privacy.queries import Bounds
 
 if TYPE_CHECKING:
@@ -187,11 +187,8 @@ class Marginals(Method[Config, "loop.State"]):
             f"marginals trains in one process, not in {count}: its errors are no sums over parts of the records."
         )
 
-    def sample(
-        self, net: "nn.Module", config: Config, card: Any, n: int, labels: "Tensor | None", stream: "torch.Generator"
-    ) -> "tuple[Tensor, Tensor]":
+    def sample(self, net: "nn.Module", draw: Draw[Config]) -> "tuple[Tensor, Tensor]":
         """Codes int64 [n, columns], and the label of each row; zeros where there is no label column. card: a TableCard."""
-        del config
-        codes: Tensor = net.sample(n, labels, stream)  # type: ignore[operator]  # a Field
-        own = card.label_index
-        return codes, torch.zeros(n, dtype=torch.int64) if own is None else codes[:, own]
+        codes: Tensor = net.sample(draw.n, draw.labels, draw.stream)  # type: ignore[operator]  # a Field
+        own = draw.card.label_index  # type: ignore[attr-defined]  # a TableCard
+        return codes, torch.zeros(draw.n, dtype=torch.int64) if own is None else codes[:, own]

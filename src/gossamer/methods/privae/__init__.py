@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Literal
 from gossamer.errors import RequestError
 from gossamer.lazy import Lazy
 from gossamer.methods.common.method_start import StartConfig
-from gossamer.methods.contract import FROM_EPSILON, MaybeZero, Method, OnPublic, Phases, Query
+from gossamer.methods.common.warm_start import WarmStarted
+from gossamer.methods.contract import FROM_EPSILON, MaybeZero, Query
 
 if TYPE_CHECKING:
     from gossamer.data.card import DataCard
@@ -80,7 +81,7 @@ class Config(StartConfig):
     physical_batch_size: int = 512
 
 
-class Privae(Method[Config, "loop.State"]):
+class Privae(WarmStarted[Config, "loop.State"]):
     """PriVAE: variational autoencoders with term-wise DP-SGD (Takahashi, Takagi, Ono, Komatsu 2020).
 
     Guarantee: (epsilon, delta)-DP for one unit, add-or-remove-one. Each step is one Poisson-sampled Gaussian. The sample-wise
@@ -111,13 +112,6 @@ class Privae(Method[Config, "loop.State"]):
     def queries(self, config: Config, card: "DataCard") -> list[Query]:
         """One joint Gaussian per step, whatever the terms."""
         return [Query("gradients", mechanism_for(config, card), config.steps)]
-
-    def phases(self, config: Config, card: "DataCard") -> "Phases[Config, loop.State]":
-        """A free warm start, then the training."""
-        return [
-            OnPublic(name="warm start", steps=config.warm_steps, body=lambda *given: loop.warm_start(*given)),
-            self.training(config, card),
-        ]
 
     def check_ranks(self, config: Config, count: int) -> None:
         """Refuse what ranks cannot share: groups that do not divide evenly, or one clipped answer."""

@@ -1,6 +1,7 @@
 """privGAN: what a run promises (nothing) and takes. `loop.py` trains, `nets.py` has the networks."""
 
 from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Literal
 
 from gossamer.errors import RequestError
@@ -8,8 +9,6 @@ from gossamer.lazy import Lazy
 from gossamer.methods.contract import BaseConfig, MaybeZero, Method, OnPrivate, Phases, Query
 
 if TYPE_CHECKING:
-    from dp_accounting import DpEvent
-
     from gossamer.data.card import DataCard
     from gossamer.methods.privgan import loop
     from gossamer.privacy.accounting import events
@@ -64,15 +63,6 @@ class Config(BaseConfig):
     real_target: float = 0.95
 
 
-class Declassified:
-    """`Confined.declassify` as a plan has it."""
-
-    @property
-    def event(self) -> "DpEvent":
-        """Records are handed out as they are."""
-        return events.without_privacy()
-
-
 class Privgan(Method[Config, "loop.State"]):
     """privGAN (Mukherjee, Xu, Trivedi, Patowary, Lavista Ferres; "privGAN: Protecting GANs from membership inference attacks").
 
@@ -102,7 +92,7 @@ class Privgan(Method[Config, "loop.State"]):
 
     def queries(self, config: Config, card: "DataCard") -> list[Query]:  # noqa: ARG002 (what every method is asked)
         """One event without privacy, which says infinity even where the reason gets lost."""
-        return [Query("the records", Declassified(), 1)]
+        return [Query("the records as they are", SimpleNamespace(event=events.without_privacy()), 1)]
 
     def phases(self, config: Config, card: "DataCard") -> "Phases[Config, loop.State]":
         """The privacy discriminator's warm-up, where there is one, and the training: both read the records as they are."""

@@ -3,7 +3,6 @@ and `common/labelled.py` what it labels.
 """
 
 import dataclasses
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -12,10 +11,9 @@ from gossamer.lazy import Lazy
 from gossamer.methods.common.descent import Descent
 from gossamer.methods.common.labelling import SMALLEST
 from gossamer.methods.common.labels_public import LabelsPublic, drawing_program
-from gossamer.methods.contract import FROM_EPSILON, BaseConfig, Encoder, MaybeZero, OnPublic, Phases, Query
+from gossamer.methods.contract import FROM_EPSILON, BaseConfig, Draw, Encoder, MaybeZero, OnPublic, Phases, Query
 
 if TYPE_CHECKING:
-    import torch
     from torch import Tensor, nn
 
     from gossamer.data.card import DataCard
@@ -99,11 +97,6 @@ class Teacher(LabelsPublic[Config, "loop.State"]):
             self.training(config, card),
         ]
 
-    @classmethod
-    def labels_public(cls, settings: Mapping[str, Any]) -> bool:  # noqa: ARG003 (what every method is asked)
-        """Those of the run, where it has any."""
-        return True
-
     def own_input(self, config: Config) -> dict[str, str]:  # noqa: ARG002 (what every method is asked)
         """The drawing program, whose pictures it labels where there are no public ones."""
         return drawing_program("digits and letters")
@@ -118,21 +111,12 @@ class Teacher(LabelsPublic[Config, "loop.State"]):
         if config.momentum >= 1:
             raise RequestError(f"--momentum must be below 1, not {config.momentum:g}.")
 
-    def sample(
-        self,
-        net: "nn.Module",
-        config: Config,
-        card: "DataCard",
-        n: int,
-        labels: "Tensor | None",
-        stream: "torch.Generator",
-    ) -> "tuple[Tensor, Tensor]":
+    def sample(self, net: "nn.Module", draw: Draw[Config]) -> "tuple[Tensor, Tensor]":
         """Public pictures, or drawn digits and letters, with labels in the shares of the card's prior that are the teacher's
         own. See `common/labelled.py` and `shapes.labelled`.
         """
-        del config
         pictures: Any = net.labelled
         if pictures is None:
-            return shapes.labelled(net, card, n, labels, stream)
-        images, given, _ = next(labelled.chunks(pictures, card, [n], labels, stream))
+            return shapes.labelled(net, draw.card, draw.n, draw.labels, draw.stream)
+        images, given, _ = next(labelled.chunks(pictures, draw.card, [draw.n], draw.labels, draw.stream))
         return images, given
