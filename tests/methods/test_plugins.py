@@ -178,11 +178,8 @@ def test_evolve_keeps_what_its_generator_varied_towards_the_records() -> None:
     assert G.parents.dtype == torch.uint8
     first = G.program.draw(G.parents, G.labels, 0)
     assert torch.equal(first[G.labels == 1].min() >= 100, torch.tensor(True))
-    pictures, labels = (
-        METHODS["evolve"]
-        .job({"noise_multiplier": 0.0, **EVOLVE}, CARD)
-        .sample(G, 30, None, torch.Generator().manual_seed(1))
-    )
+    job = Job.of(METHODS["evolve"], {"noise_multiplier": 0.0, **EVOLVE}, CARD)
+    pictures, labels = job.sample(G, 30, None, torch.Generator().manual_seed(1))
     level = pictures.flatten(1).mean(1) * 255
     assert torch.equal(level > 100, labels == 1)
 

@@ -49,7 +49,7 @@ class Bare(Method[Config, State]):
     title = "Bare"
     config_type = Config
 
-    def phases(self, config: Config, card: DataCard) -> Sequence[Any]:
+    def queries(self, config: Config, card: DataCard) -> Sequence[Any]:
         return []
 
 
