@@ -18,7 +18,7 @@ from gossamer.data.card import DataCard
 from gossamer.data.synthetic.glyphs import draw
 from gossamer.methods import METHODS
 from gossamer.methods.dpgan import loop
-from gossamer.methods.method import StepResult
+from gossamer.methods.job import Job, StepResult
 from gossamer.privacy.confined import Confined
 from gossamer.privacy.ledger import PrivacyLedger
 from gossamer.privacy.per_sample_gradients.gradients import PerRecordGradient
@@ -31,11 +31,11 @@ def training(form: str, options: argparse.Namespace) -> Iterator[StepResult]:
     records = draw(6_000, seed=0)
     card = DataCard(shape=(1, 28, 28), classes=10, declared_size=len(records))
     settings = {"noise_multiplier": 1.0, "steps": 10_000, "expected_batch_size": options.batch, "width": options.width}
-    job = METHODS["dpgan"].job(settings, card)
+    job = Job.of(METHODS["dpgan"], settings, card)
     ledger = PrivacyLedger(budget=float("inf"), delta=1e-5)
     ledger.reserve(job.plan)
     loop.PerRecordGradient = functools.partial(PerRecordGradient, form=form)
-    steps = job.begin(Rng(0)).drive(Confined(records, ledger))
+    steps = job.begin(rng := Rng(0)).drive(Confined(records, ledger, rng))
     next(steps)  # looks at the networks once
     return steps
 

@@ -22,7 +22,7 @@ from gossamer.data.readers.read import read
 from gossamer.data.records import Records
 from gossamer.data.synthetic.glyphs import draw
 from gossamer.methods.evolve import Config
-from gossamer.methods.method import Training
+from gossamer.methods.job import Training
 from gossamer.privacy.confined import Confined
 from gossamer.privacy.ledger import PrivacyLedger
 from gossamer.privacy.random.noise import Rng
@@ -68,7 +68,7 @@ def evolved(records: Records, epsilon: float, seed: int, settings: dict[str, Any
     ledger.reserve(request.plan)
     training: Training[Any, Any] = request.job.begin(Rng(seed))
     shown: list[dict[str, float]] = []
-    for reached in training.drive(Confined(records, ledger)):
+    for reached in training.drive(Confined(records, ledger, training.run.rng)):
         if reached.logs and reached.phase.releases:
             shown.append({name: round(float(value)) for name, value in reached.logs.items()})
     images, labels = request.job.sample(

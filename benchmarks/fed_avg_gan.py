@@ -30,14 +30,14 @@ from torch import Tensor
 
 from gossamer.data.card import DataCard, draw_labels
 from gossamer.data.records import Records
+from gossamer.methods.contract import Run
 from gossamer.methods.gs_wgan import Config, loop
 from gossamer.methods.gs_wgan.critics import Critics, CriticSettings
-from gossamer.methods.method import Run
-from gossamer.privacy.accounting import calibrate, events
+from gossamer.privacy.accounting import calibrate
 from gossamer.privacy.confined import Confined
 from gossamer.privacy.guarantee import ADD_OR_REMOVE_ONE, Guarantee, Plan
 from gossamer.privacy.ledger import PrivacyLedger
-from gossamer.privacy.mechanisms.gaussian import PoissonGaussianSum, clipped_to
+from gossamer.privacy.mechanisms.gaussian import PoissonGaussianSum, clipped_to, clipping_sum
 from gossamer.privacy.mechanisms.sanitized_rows import clipped
 from gossamer.privacy.queries import Bounds
 from gossamer.privacy.random.noise import Rng
@@ -63,8 +63,12 @@ class Settings:
 
     def plan(self, card: DataCard, noise_multiplier: float) -> Plan:
         """What a run releases: one Poisson-sampled Gaussian a round."""
+        return [(self.mechanism(card, noise_multiplier).event, self.rounds)]
+
+    def mechanism(self, card: DataCard, noise_multiplier: float) -> PoissonGaussianSum:
+        """What asks for the changes of the drawn clients."""
         rate = self.clients_per_round / card.declared_size
-        return [(events.poisson_gaussian(sampling_rate=rate, noise_multiplier=noise_multiplier), self.rounds)]
+        return clipping_sum(sampling_rate=rate, max_norm=self.max_norm, noise_multiplier=noise_multiplier)
 
     def noise_for(self, card: DataCard, *, epsilon: float, delta: float) -> float:
         """The noise multiplier that a budget needs; zero where it is infinite."""
@@ -170,11 +174,8 @@ def train(
     """The rounds, one per yield: how long the released change was. Ends when the ledger holds no further release."""
     nobody = Records(np.zeros((0, *run.card.shape), np.uint8), np.zeros(0, np.int64))
     critic = critic_of(nobody, run.config, state)
-    private = Confined(Reachable(tuple(grid.present().values())), ledger)
-    release = PoissonGaussianSum(
-        sampling_rate=asked.clients_per_round / run.card.declared_size, noise_multiplier=noise_multiplier,
-        max_norm=clipped_to(asked.max_norm, noise_multiplier=noise_multiplier), rng=run.rng,
-    )  # fmt: skip
+    private = Confined(Reachable(tuple(grid.present().values())), ledger, run.rng)
+    release = asked.mechanism(run.card, noise_multiplier)
     while private.remaining(release.event):
         change = private.release(release, Changes(grid, critic, state.G.net))  # steps 1 to 3
         critic.weights[0] += change / asked.clients_per_round

@@ -28,6 +28,7 @@ from gossamer.data.card import DataCard
 from gossamer.data.readers.read import read
 from gossamer.data.records import Records
 from gossamer.methods.gs_wgan import GsWgan
+from gossamer.methods.job import Job
 from gossamer.privacy.accounting import calibrate, cost, events, federated
 from gossamer.run.federated.simulate import simulate
 from gossamer.run.release.verify import verify
@@ -144,7 +145,7 @@ def fed_avg_gan_of(
         of.records, of.card, public, config, fed_avg_gan.Settings(**fed_avg), epsilon=asked.epsilon, delta=asked.delta,
         seed=asked.seed,
     )  # fmt: skip
-    job = GsWgan().job(dataclasses.asdict(config), of.card)
+    job = Job.of(GsWgan(), dataclasses.asdict(config), of.card)
 
     def sample(n: int, labels: np.ndarray | None) -> np.ndarray:
         given = None if labels is None else torch.from_numpy(labels)

@@ -51,6 +51,7 @@ from gossamer.methods.common import votes
 from gossamer.methods.common.features import Features
 from gossamer.methods.common.learners import Learner, adam
 from gossamer.methods.dp_diffusion.nets import UNet
+from gossamer.methods.job import Job
 from gossamer.nets.dcgan import Discriminator, Generator
 from gossamer.nets.flat import gradient
 from gossamer.privacy.confined import Confined
@@ -372,7 +373,7 @@ class _Begun:
 
 def _begun(bench: Bench, method: str, settings: dict[str, Any], records: Records) -> _Begun:
     card = DataCard(shape=(1, 28, 28), classes=10, declared_size=max(len(records), 200))
-    job = METHODS[method].job(settings, card)
+    job = Job.of(METHODS[method], settings, card)
     ledger = PrivacyLedger(budget=math.inf, delta=1e-9, relation=job.relation)
     ledger.reserve(job.plan)
     job = fitted(job, str(bench.device))
@@ -380,7 +381,9 @@ def _begun(bench: Bench, method: str, settings: dict[str, Any], records: Records
 
     def steps() -> Iterator[Any]:
         with full_precision():
-            for reached in training.drive(Confined(records, ledger), records if job.needs_public else None):
+            for reached in training.drive(
+                Confined(records, ledger, training.run.rng), records if job.needs_public else None
+            ):
                 yield reached.logs
 
     return _Begun(steps(), lambda: training.state, job.settings)

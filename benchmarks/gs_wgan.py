@@ -32,6 +32,7 @@ from gossamer.data.records import Records
 from gossamer.methods.gs_wgan import GsWgan
 from gossamer.methods.gs_wgan.loop import State
 from gossamer.methods.gs_wgan.nets import ProjectionCritic, ResNetGenerator, pixel_norm
+from gossamer.methods.job import Job
 from gossamer.privacy.confined import Confined
 from gossamer.privacy.ledger import PrivacyLedger
 from gossamer.privacy.random.noise import Rng
@@ -106,12 +107,12 @@ def ours(width: int, critics: int, storage: str) -> tuple[Iterator[State], Priva
         "noise_multiplier": SIGMA, "steps": 100_000, "critics": critics, "batch_size": B, "width": width, "warm_steps": 0,
         "storage": storage,
     }  # fmt: skip
-    job = GsWgan().job(settings, CARD)
+    job = Job.of(GsWgan(), settings, CARD)
     ledger = PrivacyLedger(budget=float("inf"), delta=1e-5, relation=job.relation)
     ledger.reserve(job.plan)
     rng = Rng(0)
     training = job.begin(rng)
-    going = training.drive(Confined(records(), ledger))
+    going = training.drive(Confined(records(), ledger, training.run.rng))
     return (training.state for reached in going if reached.logs is not None), ledger, rng
 
 

@@ -97,7 +97,7 @@ def trained(
     state: Any = training.state
     if public is not None:
         state.public = public
-    for _ in training.drive(Confined(private, ledger)):
+    for _ in training.drive(Confined(private, ledger, training.run.rng)):
         pass
     facts = {"noise_multiplier": request.job.settings["noise_multiplier"], "processor_s": time.process_time() - begun}
     return request.job, state.released, facts
@@ -124,7 +124,7 @@ def on_public(
     else:
         del state.net.axes.encoder
         state.net.axes.encoder = as_they_are
-    for _ in training.drive(Confined(private, ledger), public):
+    for _ in training.drive(Confined(private, ledger, training.run.rng), public):
         pass
     if method == "moments":
         state.net.labelled.images = torch.from_numpy(images)

@@ -33,6 +33,7 @@ from gossamer.data.card import DataCard
 from gossamer.data.readers.read import read
 from gossamer.data.records import Records
 from gossamer.files import write_atomically
+from gossamer.methods.job import Job
 from gossamer.methods.privae import Config, Privae
 from gossamer.methods.privae.nets import CENTRES, Autoencoder
 from gossamer.privacy.accounting import calibrate
@@ -113,14 +114,14 @@ def trained(
     """A network at the end of its training, with the noise that epsilon asks for."""
     if math.isfinite(epsilon):
         noise = calibrate.calibrate_noise(
-            lambda m: PRIVAE.job({"noise_multiplier": m, **given}, card).plan, epsilon=epsilon, delta=delta
+            lambda m: Job.of(PRIVAE, {"noise_multiplier": m, **given}, card).plan, epsilon=epsilon, delta=delta
         )
         given = {"noise_multiplier": noise, **given}
-    job = PRIVAE.job(given, card)
+    job = Job.of(PRIVAE, given, card)
     ledger = PrivacyLedger(budget=epsilon, delta=delta)
     ledger.reserve(job.plan)
     training = job.begin(Rng(seed))
-    for _ in training.drive(Confined(records, ledger)):
+    for _ in training.drive(Confined(records, ledger, training.run.rng)):
         pass
     return training.state.released, job.config
 

@@ -31,7 +31,8 @@ from gossamer.data.records import Records
 from gossamer.data.samples.samples import Samples
 from gossamer.files import write_atomically
 from gossamer.intervals import mean
-from gossamer.methods.method import Run, Training
+from gossamer.methods.contract import Run
+from gossamer.methods.job import Job, Training
 from gossamer.methods.privgan import Config, Privgan
 from gossamer.methods.privgan.loop import State
 from gossamer.metrics import classify
@@ -64,7 +65,7 @@ PAPER = {
 
 
 @dataclasses.dataclass(frozen=True)
-class Job:
+class Model:
     """One model to train and attack: pairs 1 is the plain GAN."""
 
     pairs: int
@@ -77,14 +78,14 @@ class Job:
         return f"gan-{self.repeat}" if self.pairs == 1 else f"lambda-{self.weight:g}-pairs-{self.pairs}-{self.repeat}"
 
 
-def jobs(options: argparse.Namespace) -> Iterator[Job]:
+def jobs(options: argparse.Namespace) -> Iterator[Model]:
     """The plain GAN, every lambda at two pairs, every number of pairs at lambda 1; one repeat of all before the next."""
     for repeat in range(options.repeats):
         grid = [(1, 0.0), *((2, weight) for weight in options.lambdas), *((pairs, 1.0) for pairs in options.pairs)]
-        yield from (Job(pairs, weight, repeat) for pairs, weight in dict.fromkeys(grid))
+        yield from (Model(pairs, weight, repeat) for pairs, weight in dict.fromkeys(grid))
 
 
-def measured(job: Job, options: argparse.Namespace) -> dict[str, Any]:
+def measured(job: Model, options: argparse.Namespace) -> dict[str, Any]:
     """Train one model and attack it."""
     whole = read(options.data, split="train", shape=options.shape)
     held_out = read(options.data, split="test", shape=options.shape)
@@ -133,9 +134,9 @@ def measured(job: Job, options: argparse.Namespace) -> dict[str, Any]:
 def trained(members: Records, run: Run[Config]) -> State:
     """A model at the end of its training."""
     ledger = PrivacyLedger(budget=math.inf, delta=0.1 / run.card.declared_size)
-    ledger.reserve(PRIVGAN.plan(run.config, run.card))
-    training = Training(PRIVGAN.job(dataclasses.asdict(run.config), run.card), run)
-    for _ in training.drive(Confined(members, ledger)):
+    ledger.reserve(Job(PRIVGAN, run.config, run.card).plan)
+    training = Training(Job.of(PRIVGAN, dataclasses.asdict(run.config), run.card), run)
+    for _ in training.drive(Confined(members, ledger, training.run.rng)):
         pass
     return training.state
 
@@ -167,7 +168,7 @@ def cell(values: Sequence[float]) -> str:
     return f"{found.value:.3f} ({found.low:.3f} to {found.high:.3f})"
 
 
-def tables(results: dict[Job, dict[str, Any]], options: argparse.Namespace) -> Iterator[str]:
+def tables(results: dict[Model, dict[str, Any]], options: argparse.Namespace) -> Iterator[str]:
     """Markdown: each attack against lambda and against N, the paper's row and ours, and what chance gives."""
 
     def ours(measure: str, pairs: int, weight: float) -> str:
@@ -230,7 +231,7 @@ def main() -> None:
         if name not in ("out", "threads", "device", "name", "repeats")
     }
     same = json.loads(json.dumps({name: value for name, value in same.items() if name not in ("lambdas", "pairs")}))
-    results: dict[Job, dict[str, Any]] = {}
+    results: dict[Model, dict[str, Any]] = {}
     for job in jobs(options):
         path = options.out / f"{job.name}.json"
         if path.is_file():

@@ -26,6 +26,7 @@ import stored
 from gossamer.data.card import DataCard
 from gossamer.data.records import Records
 from gossamer.methods import METHODS
+from gossamer.methods.job import Job
 from gossamer.privacy.confined import Confined
 from gossamer.privacy.distributed import ALONE, Group, Ranks
 from gossamer.privacy.ledger import PrivacyLedger
@@ -51,10 +52,10 @@ def trains(end: Connection, number: int, count: int, store: str, batch: int, ste
         "noise_multiplier": 1.0, "steps": 1_000_000, "expected_batch_size": batch, "width": WIDTH, "discriminator_steps": 5,
         "warm_steps": 0,
     }  # fmt: skip
-    job = METHODS["dpgan"].job(settings, card)
+    job = Job.of(METHODS["dpgan"], settings, card)
     ledger = PrivacyLedger(budget=float("inf"), delta=1e-5)
     ledger.reserve(job.plan)
-    going = job.begin(Rng(), ranks=ranks).drive(Confined(part_of(records, job, ranks, Rng()), ledger, ranks))
+    going = job.begin(rng := Rng(), ranks=ranks).drive(Confined(part_of(records, job, ranks, rng), ledger, rng, ranks))
     while end.recv():
         began = time.perf_counter()
         for _ in range(steps):

@@ -40,6 +40,7 @@ import stored
 from gossamer.data.card import DataCard
 from gossamer.data.synthetic.glyphs import draw
 from gossamer.methods import METHODS
+from gossamer.methods.job import Job
 from gossamer.privacy.confined import Confined
 from gossamer.privacy.ledger import PrivacyLedger
 from gossamer.privacy.random.noise import Rng
@@ -97,12 +98,12 @@ def child(folder: str, n: int, method: str, batch: int, threads: int, *, cold: b
     memory, begun, work = Anonymous(), time.perf_counter(), time.process_time()
     card = DataCard(shape=(1, 28, 28), classes=10, declared_size=n)
     settings = {**SETTINGS[method], "expected_batch_size": batch, "noise_multiplier": 1.0, "steps": 100_000}
-    job = METHODS[method].job(settings, card)
+    job = Job.of(METHODS[method], settings, card)
     ledger = PrivacyLedger(budget=float("inf"), delta=1e-9)
     ledger.reserve(job.plan)
     found = DataSources.of(folder, public=None, labels_key=None, units=None).read_unconfined(card)
     tune_malloc()
-    steps = job.begin(Rng(0)).drive(Confined(found.private, ledger))
+    steps = job.begin(rng := Rng(0)).drive(Confined(found.private, ledger, rng))
     next(steps)
     tell(begun, work, memory)
     for line in sys.stdin:

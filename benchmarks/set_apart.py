@@ -21,7 +21,8 @@ from torch import nn
 from gossamer.data.card import DataCard
 from gossamer.data.readers.read import read
 from gossamer.data.records import Records
-from gossamer.methods.method import BaseConfig, Job, State
+from gossamer.methods.contract import BaseConfig, State
+from gossamer.methods.job import Job
 from gossamer.metrics import classify, fidelity, neighbours
 from gossamer.metrics.features import ClassifierFeatures
 from gossamer.privacy.confined import Confined
@@ -69,9 +70,9 @@ def main() -> None:
 
     def show(what: str) -> None:
         net = copy.deepcopy(training.state.released)
-        told(what, started, job, net if job.method.samples_on_gpu else net.cpu(), asked, apart, features)
+        told(what, started, job, net if getattr(net, "samples_on_gpu", False) else net.cpu(), asked, apart, features)
 
-    for reached in training.drive(Confined(held, ledger), public):
+    for reached in training.drive(Confined(held, ledger, training.run.rng), public):
         if reached.logs is None and reached.phase.name in ("public start", "warm start", "matching"):
             show(reached.phase.name)
     show("end")

@@ -32,7 +32,7 @@ def trained(request: Request, described: Records, seed: int) -> Classifier:
     ledger = PrivacyLedger(budget=request.epsilon, delta=request.delta, relation=job.relation)
     ledger.reserve(job.plan)
     training = job.begin(Rng(seed))
-    for _ in training.drive(Confined(described, ledger)):
+    for _ in training.drive(Confined(described, ledger, training.run.rng)):
         pass
     net = training.state.released
     assert isinstance(net, Classifier)

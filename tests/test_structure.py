@@ -8,7 +8,7 @@ from types import ModuleType
 import pytest
 
 from gossamer.methods import METHODS
-from gossamer.methods.method import SHARED_SETTINGS
+from gossamer.methods.contract import SHARED_SETTINGS
 
 TOOL = Path(__file__).resolve().parents[1] / "tools" / "structure.py"
 METHOD = """class Config(BaseConfig):
@@ -93,7 +93,7 @@ def test_a_planted_setting_is_found(structure: ModuleType, tmp_path: Path, text:
 def write(root: Path, name: str, text: str) -> None:
     """A source of one method and one other file."""
     for path, content in (
-        ("methods/two/__init__.py", METHOD), ("methods/method.py", CONTRACT), ("privacy/x.py", ""), ("run/x.py", ""),
+        ("methods/two/__init__.py", METHOD), ("methods/contract.py", CONTRACT), ("privacy/x.py", ""), ("run/x.py", ""),
         (name, text),
     ):  # fmt: skip
         (root / path).parent.mkdir(parents=True, exist_ok=True)

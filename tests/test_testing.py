@@ -12,19 +12,21 @@ import numpy as np
 import pytest
 import torch
 from class_means import ClassMeans
+from dp_accounting import GaussianDpEvent
 
 from gossamer.data.records import Records
 from gossamer.errors import GossamerError
 from gossamer.methods import METHODS
 from gossamer.methods.common import adversarial
-from gossamer.methods.method import Run
+from gossamer.methods.contract import Run
 from gossamer.privacy.confined import Confined
+from gossamer.privacy.ledger import PrivacyLedger
 from gossamer.privacy.mechanisms.gaussian import PoissonGaussianSum
 from gossamer.privacy.queries import Bounds
 from gossamer.privacy.random.noise import Rng
 from gossamer.testing import MethodTests, checks
 from gossamer.testing.neighbours import FixedChoices, _Answer, _Answers, _compared, _Noted
-from gossamer.testing.trial_run import CARD, MECHANISMS, Subject, deaf, garbage, stripes
+from gossamer.testing.trial_run import CARD, Subject, deaf, garbage, stripes
 
 loop = importlib.import_module("class_means.loop")
 SMALL = {"noise_multiplier": 1.0, "steps": 21, "warm_steps": 4}
@@ -151,15 +153,15 @@ class OneNumberEach(loop.Sums):  # type: ignore[misc]
 class LittleNoise(PoissonGaussianSum):
     """Adds half of the noise that it is charged for."""
 
-    def noised(self, total: torch.Tensor, query: object = None, /) -> torch.Tensor:
-        return self.rng.add_gaussian_(total, self.noise_multiplier * self.max_norm / 2)
+    def noised(self, total: torch.Tensor, query: object, rng: Rng, /) -> torch.Tensor:
+        return rng.add_gaussian_(total, self.noise_multiplier * self.max_norm / 2)
 
 
 class NoNoise(PoissonGaussianSum):
     """Leaves one number without noise."""
 
-    def noised(self, total: torch.Tensor, query: object = None, /) -> torch.Tensor:
-        self.rng.add_gaussian_(total[1:], self.noise_multiplier * self.max_norm)
+    def noised(self, total: torch.Tensor, query: object, rng: Rng, /) -> torch.Tensor:
+        rng.add_gaussian_(total[1:], self.noise_multiplier * self.max_norm)
         return total
 
 
@@ -167,9 +169,7 @@ def asking(query: Any, *, max_norm: float = 1.0, mechanism: Any = PoissonGaussia
     """The example with another query, bound or mechanism. seen: what it makes of the records before it asks."""
 
     def train(run: Run[Any], state: Any, private: Confined[Any]) -> Iterator[Any]:
-        release = mechanism(
-            sampling_rate=1.0, max_norm=max_norm, noise_multiplier=run.config.noise_multiplier, rng=run.rng
-        )
+        release = mechanism(sampling_rate=1.0, max_norm=max_norm, noise_multiplier=run.config.noise_multiplier)
         asked = query(run.card.classes, run.card.shape)
         vars(asked)["rng"] = run.rng
         private = private if seen is None else private.map(seen)
@@ -257,13 +257,13 @@ def test_units_that_leave_are_always_sampled_and_others_keep_their_coins() -> No
 def test_the_second_run_gets_the_noisy_answers_of_the_first() -> None:
     first = [_Answer("training", "Sums", torch.zeros(1), torch.ones(1), 1.0, noisy=torch.full((2 * 28 * 28,), 7.0))]
     choices = FixedChoices(3)
-    release = PoissonGaussianSum(sampling_rate=1.0, max_norm=1.0, noise_multiplier=1.0, rng=choices)
+    release = PoissonGaussianSum(sampling_rate=1.0, max_norm=1.0, noise_multiplier=1.0)
     noted, query = _Noted(release, _Answers(choices, lambda: "training", first)), loop.Sums(2, (1, 28, 28))
-    total = noted.exact(stripes(3), query)
-    assert noted.noised(total, query).tolist() == [7.0] * (2 * 28 * 28)
-    noted.exact(stripes(3), query)
+    total = noted.exact(stripes(3), query, choices)
+    assert noted.noised(total, query, choices).tolist() == [7.0] * (2 * 28 * 28)
+    noted.exact(stripes(3), query, choices)
     with pytest.raises(AssertionError, match="more queries"):
-        noted.noised(total, query)
+        noted.noised(total, query, choices)
 
 
 def test_answers_under_one_charge_move_together() -> None:
@@ -280,7 +280,7 @@ def test_answers_under_one_charge_move_together() -> None:
 
 def test_it_finds_a_number_of_queries_that_depends_on_the_records() -> None:
     def fewer(run: Run[Any], state: Any, private: Confined[Any]) -> Iterator[Any]:
-        held = private._inner._Confined__held  # type: ignore[attr-defined]
+        held = private._Confined__held  # type: ignore[attr-defined]
         if len(held) == checks.N:
             yield from loop.train(run, state, private)
         else:
@@ -325,14 +325,27 @@ def test_it_finds_figures_that_are_no_numbers() -> None:
 
 
 def test_mechanisms_of_an_author_are_deaf_too() -> None:
-    class Own:
-        def exact(self, held: torch.Tensor, query: object) -> torch.Tensor:
-            return held
+    event = GaussianDpEvent(1.0)
+    asked: list[float] = []
 
-    with deaf((Own,)):
-        assert torch.equal(Own().exact(torch.ones(2), None), torch.zeros(2))
-    assert torch.equal(Own().exact(torch.ones(2), None), torch.ones(2))
-    assert all("exact" in vars(mechanism) for mechanism in MECHANISMS)
+    class Own:
+        event = GaussianDpEvent(1.0)
+
+        def exact(self, held: torch.Tensor, query: object, rng: Rng) -> torch.Tensor:
+            asked.append(float(held.sum()))
+            return held.clone()
+
+        def noised(self, total: torch.Tensor, query: object, rng: Rng) -> torch.Tensor:
+            return total + 5
+
+    ledger = PrivacyLedger(budget=float("inf"), delta=1e-5)
+    ledger.reserve([(event, 2)])
+    private = Confined(torch.ones(2), ledger, Rng())
+    with deaf():
+        assert private.release(Own(), None).tolist() == [5.0, 5.0]
+    assert private.release(Own(), None).tolist() == [6.0, 6.0]
+    assert asked == [2.0, 2.0], "the query is run all the same"
+    assert ledger.unused == [0]
 
 
 def test_records_of_other_shapes() -> None:
@@ -346,7 +359,7 @@ def test_records_of_other_shapes() -> None:
 class TestOfAName:
     """A method that is named, as in the tests of another package."""
 
-    method, card, mechanisms, subject = "moments", CARD, (), MethodTests.subject
+    method, card, subject = "moments", CARD, MethodTests.subject
     small: ClassVar[Any] = {"noise_multiplier": 1.0, "axes": 8, "cells": 2}
     toy: ClassVar[Any] = {"noise_multiplier": 0.3, "axes": 8, "cells": 2}
 

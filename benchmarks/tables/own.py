@@ -64,7 +64,7 @@ def trained(job: Any, records: Any, seed: int) -> Any:
     ledger = PrivacyLedger(budget=float("inf"), delta=DELTA, relation=job.relation)
     ledger.reserve(job.plan)
     training = job.begin(Rng(seed, noise_seed=seed))
-    for _ in training.drive(Confined(records, ledger)):
+    for _ in training.drive(Confined(records, ledger, training.run.rng)):
         pass
     return training.state.released
 

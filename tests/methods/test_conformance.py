@@ -24,6 +24,7 @@ from gossamer.data.tables.card import TableCard
 from gossamer.data.tables.column import Column
 from gossamer.errors import RequestError
 from gossamer.methods import METHODS
+from gossamer.methods.job import Job
 from gossamer.privacy.per_sample_gradients import gradients
 from gossamer.privacy.per_sample_gradients.precision import Precision
 from gossamer.privacy.random.noise import Rng
@@ -268,10 +269,10 @@ def test_methods_that_may_compute_in_narrow_precision() -> None:
     for name, method in METHODS.items():
         settings = {**SMALL.get(name, {}), "precision": "bf16"}
         if has_setting(name, "precision"):
-            assert method.job(settings, CARD).settings["precision"] == "bf16"
+            assert Job.of(method, settings, CARD).settings["precision"] == "bf16"
         else:
             with pytest.raises(RequestError, match="no setting 'precision'"):
-                method.job(settings, CARDS.get(name, CARD))
+                Job.of(method, settings, CARDS.get(name, CARD))
 
 
 @pytest.mark.parametrize("method", NARROW)

@@ -10,6 +10,7 @@ import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -21,21 +22,21 @@ from gossamer.data.card import DataCard
 from gossamer.data.records import Records
 from gossamer.errors import RequestError
 from gossamer.methods import METHODS
-from gossamer.methods.common.adversarial import initialised_by
 from gossamer.methods.common.learners import InTraining, Learner, adam
-from gossamer.methods.method import (
+from gossamer.methods.contract import (
     BaseConfig,
     Logs,
     Method,
     OnPrivate,
     OnPublic,
     Phase,
+    Query,
     Run,
     State,
     StatefulDataclass,
-    StepResult,
-    Training,
 )
+from gossamer.methods.job import Job, StepResult, Training
+from gossamer.nets.initialised import initialised_by
 from gossamer.privacy.accounting.events import poisson_gaussian
 from gossamer.privacy.confined import Confined
 from gossamer.privacy.guarantee import ADD_OR_REMOVE_ONE
@@ -81,6 +82,11 @@ class ToyLoop:
         raise AssertionError("the toy's phases have bodies of their own")
 
 
+def query(times: int) -> Query:
+    """One whose mechanism is known by its event alone."""
+    return Query("sums", SimpleNamespace(event=RELEASE), times)
+
+
 class Toy(Method[Config, Diary]):
     """Phases on public and on private records by turns; the last has nothing after its last yield."""
 
@@ -89,14 +95,17 @@ class Toy(Method[Config, Diary]):
     config_type = Config
     loop = ToyLoop()
 
+    def queries(self, config: Config, card: DataCard) -> list[Query]:
+        return []
+
     def phases(self, config: Config, card: DataCard) -> Any:
         return [
             OnPublic(name="sketch", steps=config.sketches, body=body("sketch", config.sketches)),
             OnPrivate(
-                name="count", steps=config.counts, plan=[(RELEASE, config.counts)], body=body("count", config.counts)
+                name="count", steps=config.counts, queries=[query(config.counts)], body=body("count", config.counts)
             ),
             OnPublic(name="second look", steps=config.second_looks, body=body("second look", config.second_looks)),
-            OnPrivate(name="polish", steps=config.polishes, plan=[(RELEASE, 7)], body=polish),
+            OnPrivate(name="polish", steps=config.polishes, queries=[query(7)], body=polish),
         ]
 
     def check(self, config: Config, card: DataCard) -> None:
@@ -136,11 +145,11 @@ WITH_PUBLIC = pytest.mark.parametrize("public", [PUBLIC, None], ids=["with publi
 
 
 def begin() -> Training[Config, Diary]:
-    return Toy().job({}, CARD).begin(Rng(0))
+    return Job.of(Toy(), {}, CARD).begin(Rng(0))
 
 
 def drive(training: Training[Config, Diary], public: Records | None) -> Iterator[StepResult]:
-    return training.drive(Confined(PUBLIC, PrivacyLedger(budget=math.inf, delta=1e-5)), public)
+    return training.drive(Confined(PUBLIC, PrivacyLedger(budget=math.inf, delta=1e-5), training.run.rng), public)
 
 
 def brief(reached: StepResult) -> tuple[str, int, dict[str, Any] | None]:
@@ -188,7 +197,7 @@ def test_a_run_goes_on_from_every_point_and_the_end_of_a_phase_is_gone_through_o
 
 
 def test_a_phase_of_no_steps_still_ends() -> None:
-    training = Toy().job({"sketches": 0}, CARD).begin(Rng(0))
+    training = Job.of(Toy(), {"sketches": 0}, CARD).begin(Rng(0))
     assert brief(next(drive(training, PUBLIC))) == ("sketch", 0, None)
     assert training.state.lines == ["sketch ends"]
     assert (training.state.phase, training.state.step) == ("count", 0)
@@ -200,12 +209,12 @@ def test_trained_means_a_step_of_the_last_phase(public: Records | None) -> None:
     assert not training.trained
     for reached in drive(training, public):
         assert training.trained == (reached.phase.name == "polish")
-        assert training.trained == Toy().job({}, CARD).trained(training.state.state_dict())
+        assert training.trained == Job.of(Toy(), {}, CARD).trained(training.state.state_dict())
     assert training.trained
 
 
 def test_two_trainings_of_a_job_share_nothing() -> None:
-    job = Toy().job({}, CARD)
+    job = Job.of(Toy(), {}, CARD)
     one, other = job.begin(Rng(0)), job.begin(Rng(0))
     next(drive(one, PUBLIC))
     assert (one.state.lines, other.state.lines) == (["sketch 1"], [])
@@ -217,7 +226,7 @@ def test_two_trainings_of_a_job_share_nothing() -> None:
 @pytest.mark.parametrize("steps", [1, 7, 39, 40, 41, 399, 400, 401, 799, 800, 1_000, 4_000, 123_456])
 @pytest.mark.parametrize("releases", [True, False])
 def test_about_400_events_of_a_phase_that_releases_are_kept_and_40_of_another(steps: int, releases: bool) -> None:
-    phase = Phase(name="any", steps=steps, plan=[(RELEASE, steps)] if releases else ())
+    phase = Phase(name="any", steps=steps, queries=[query(steps)] if releases else ())
     most = 400 if releases else 40
     kept = [step for step in range(1, steps + 1) if phase.worth_keeping(step)]
     every = max(1, steps // most)
@@ -385,7 +394,7 @@ class Holder(StatefulDataclass):
 
 def test_what_is_confined_stays_so_and_comes_back_as_the_path_of_a_sealed_file(tmp_path: Path) -> None:
     """The checkpoint gets the `Confined` value itself, not what is in it, and `load_state_dict` opens nothing."""
-    inside = Confined(Small(nn.Linear(2, 1), 4), PrivacyLedger(budget=math.inf, delta=1e-5))
+    inside = Confined(Small(nn.Linear(2, 1), 4), PrivacyLedger(budget=math.inf, delta=1e-5), Rng())
     saved = Holder(inside, 1).state_dict()
     assert saved["inside"] is inside
     for held in (None, inside):
@@ -411,11 +420,11 @@ def test_what_is_confined_stays_so_and_comes_back_as_the_path_of_a_sealed_file(t
 )
 def test_an_unknown_setting_is_refused_with_the_nearest_name(settings: dict[str, Any], says: str) -> None:
     with pytest.raises(RequestError, match=says):
-        Toy().job(settings, CARD)
+        Job.of(Toy(), settings, CARD)
 
 
 def test_a_job_says_what_its_method_does() -> None:
-    job = Toy().job({"counts": 9}, CARD)
+    job = Job.of(Toy(), {"counts": 9}, CARD)
     assert job.settings == {"sketches": 3, "counts": 9, "second_looks": 2, "polishes": 2}
     assert (job.config, job.card, job.method.name) == (Config(counts=9), CARD, "toy")
     assert job.plan == [(RELEASE, 9), (RELEASE, 7)], "of all phases"
@@ -426,7 +435,7 @@ def test_a_job_says_what_its_method_does() -> None:
 
 def test_a_plan_is_made_of_settings_that_were_checked() -> None:
     with pytest.raises(RequestError, match="sketches must not be above counts"):
-        _ = Toy().job({"sketches": 9}, CARD).plan
+        _ = Job.of(Toy(), {"sketches": 9}, CARD).plan
 
 
 def test_no_pytorch_is_loaded_for_plans_relations_and_presets() -> None:
@@ -437,13 +446,14 @@ from gossamer.data.card import DataCard
 from gossamer.data.tables.card import TableCard
 from gossamer.data.tables.column import Column
 from gossamer.methods import METHODS
+from gossamer.methods.job import Job
 pictures = DataCard(shape=(1, 28, 28), classes=10, declared_size=60_000)
 table = TableCard(columns=(Column(name="age", kind="integer", bounds=(0, 99)),), declared_size=60_000)
 for name, method in METHODS.items():
     assert method.name == name and method.title and method.__doc__
     fields = [each.name for each in dataclasses.fields(method.config_type)]
     card = table if method.takes == "table" else pictures
-    job = method.job({"noise_multiplier": 4.0} if "noise_multiplier" in fields else {}, card)
+    job = Job.of(method, {"noise_multiplier": 4.0} if "noise_multiplier" in fields else {}, card)
     assert job.plan and job.phases and job.relation and job.settings
     job.needs_public, method.explain(job.config), method.presets()
     print(name)
@@ -475,7 +485,7 @@ def test_a_method_says_what_its_release_contains_and_what_it_brings(
     name: str, settings: dict[str, Any], contains: str, program: str
 ) -> None:
     """Of public records where there are some. The certificate has these words."""
-    (own,) = METHODS[name].job({"noise_multiplier": 1.0, **settings}, CARD).facts
+    (own,) = Job.of(METHODS[name], {"noise_multiplier": 1.0, **settings}, CARD).facts
     assert (own["name"], own["releases_public"]) == (name, contains)
     assert own["bounds_units"] == "they are sampled together, and their joint contribution to a query is bounded"
     assert own["own_input"].get("what", "").endswith(program)
@@ -484,11 +494,11 @@ def test_a_method_says_what_its_release_contains_and_what_it_brings(
 
 def test_a_run_with_a_start_says_both() -> None:
     start = {"start": "evolve", "start_settings": "drawing=letters"}
-    own, first = METHODS["dp-diffusion"].job({"noise_multiplier": 1.0, **start}, CARD).facts
+    own, first = Job.of(METHODS["dp-diffusion"], {"noise_multiplier": 1.0, **start}, CARD).facts
     assert (own["name"], own["releases_public"], own["own_input"]) == ("dp-diffusion", "", {})
     assert first["name"] == "evolve"
     assert first["own_input"]["what"].endswith(
         "drawing program of this version of Gossamer, with the setting drawing = letters"
     )
-    (critics,) = METHODS["gs-wgan"].job({"noise_multiplier": 1.0}, CARD).facts
+    (critics,) = Job.of(METHODS["gs-wgan"], {"noise_multiplier": 1.0}, CARD).facts
     assert critics["bounds_units"].startswith("they all go to one critic, which is sampled as a whole")

@@ -20,6 +20,7 @@ from gossamer.data.card import DataCard
 from gossamer.data.records import Records
 from gossamer.methods import METHODS
 from gossamer.methods.common.votes import WIDEST
+from gossamer.methods.job import Job
 from gossamer.methods.synthesizer import model_bytes
 from gossamer.privacy.confined import Confined
 from gossamer.privacy.ledger import PrivacyLedger
@@ -206,11 +207,11 @@ def trained(path: str, encoder: object, **more: Any) -> bytes:
     given = PATHS[path]
     settings = {str(name)[2:]: value for name, value in zip(given[1::2], given[2::2], strict=True)} | more
     public = Records(pictures(12, 1), np.zeros(12, np.int64)) if settings.pop("public", None) else None
-    job = METHODS[str(given[0])].job({"noise_multiplier": 1.0, **settings}, CARD)
+    job = Job.of(METHODS[str(given[0])], {"noise_multiplier": 1.0, **settings}, CARD)
     ledger = PrivacyLedger(budget=float("inf"), delta=1e-5, relation=job.relation)
     ledger.reserve(job.plan)
     training = job.begin(Rng(0, noise_seed=None if more else 1))
-    for _ in training.drive(Confined(Records(pictures(40, 0), np.arange(40) % 2), ledger), public):
+    for _ in training.drive(Confined(Records(pictures(40, 0), np.arange(40) % 2), ledger, training.run.rng), public):
         pass
     return model_bytes(training.state.released)
 

@@ -22,7 +22,7 @@ HEAD = """
 from dataclasses import dataclass
 import class_means.loop
 from class_means import ClassMeans, Config, loop
-from gossamer.methods.method import BaseConfig, Method
+from gossamer.methods.contract import BaseConfig, Method
 from gossamer.privacy.accounting import events
 """
 WORKS = HEAD + 'class Mine(ClassMeans):\n    "Mine."\n    name, title = "mine", "Mine"\n'
@@ -50,12 +50,12 @@ UNUSABLE = {
     "ends the process": ("raise SystemExit(3)", "cannot be imported (SystemExit: 3)"),
     "no such object": ("Yours = 1", "cannot be imported (AttributeError"),
     "no method": ("class Mine: pass", "is not a gossamer.methods.Method"),
-    "abstract": (HEAD + "class Mine(Method): name = 'mine'", "cannot be made (TypeError"),
+    "abstract": (HEAD + "class Mine(Method): name = title = 'mine'", "cannot be made (TypeError"),
     "another name": (WORKS.replace('"mine"', '"yours"'), "calls itself 'yours'. A method has one name."),
     "no title": (WORKS.replace('title = "mine", "Mine"', 'title = "mine", None'), "has no title"),
     "two lines of title": (WORKS.replace('"mine", "Mine"', '"mine", "Mi\\nne"'), "has no title that is one line"),
     "no loop": (
-        HEAD + "class Mine(Method):\n    name, title, config_type, phases = 'mine', 'Mine', Config, list",
+        HEAD + "class Mine(Method):\n    name, title, config_type, queries = 'mine', 'Mine', Config, list",
         "has no loop",
     ),
     "config is no dataclass": (
@@ -189,7 +189,14 @@ def test_the_settings_of_gossamers_own_methods_would_be_accepted() -> None:
 
 SAMPLE = WORKS + "    def sample(self, *given):\n        x, y = super().sample(*given)\n        return "
 PHASES = WORKS + "    def phases(self, config, card):\n        first, last = super().phases(config, card)\n        "
-PLANS = "import dp_accounting\n" + PHASES + "return [first, self.training(3, [(EVENT, 1)])]"
+PLANS = (
+    "import types, dp_accounting\n"
+    + WORKS
+    + (
+        "    def queries(self, config, card):\n        from gossamer.methods import Query\n"
+        "        return [Query('sums', types.SimpleNamespace(event=EVENT), 1)]"
+    )
+)
 NEVER_BEGUN = {
     "phases raise": (PHASES + "raise ValueError('of no use')", "The plug-in 'mine' failed (ValueError: of no use). No budget"),
     "no phases": (PHASES + "return []", "phases that cannot be run: they are no list"),
@@ -259,7 +266,7 @@ def fitted(gossamer: Callable[..., Any], data: Path, card: Path, run: Path) -> A
         (ROUND + "raise ValueError('[[7 7 7]]')\n    yield {}", "The method 'mine', a plug-in, failed with ValueError"),
         (
             ROUND + "from gossamer.privacy.mechanisms.gaussian import PoissonGaussianSum as Sum\n"
-            "    query = Sum(sampling_rate=0.5, max_norm=1.0, noise_multiplier=1.0, rng=run.rng)\n"
+            "    query = Sum(sampling_rate=0.5, max_norm=1.0, noise_multiplier=1.0)\n"
             "    private.release(query, loop.Sums(2, (1, 28, 28)))\n    yield {}",
             "",
         ),
@@ -287,7 +294,7 @@ def test_a_query_without_a_plan_reads_no_record(data: Path, card: Path, tmp_path
 
     train = ROUND + (
         "from gossamer.privacy.mechanisms.gaussian import PoissonGaussianSum as Sum\n"
-        "    query = Sum(sampling_rate=0.5, max_norm=1.0, noise_multiplier=1.0, rng=run.rng)\n"
+        "    query = Sum(sampling_rate=0.5, max_norm=1.0, noise_multiplier=1.0)\n"
         "    private.release(query, 'no query that could read')\n    yield {}"
     )
     with installed(tmp_path, LOOP.format(train=train)), pytest.raises(UnplannedRelease):

@@ -29,11 +29,13 @@ from gossamer.data.tables.card import TableCard
 from gossamer.data.tables.column import Column
 from gossamer.methods import METHODS
 from gossamer.methods.common import bounded_sum, votes
+from gossamer.methods.job import Job
 from gossamer.methods.marginals import counts
 from gossamer.privacy.mechanisms.gaussian import GroupedGaussianSum, PoissonGaussianSum
 from gossamer.privacy.mechanisms.sanitized_rows import SanitizedRows
 from gossamer.privacy.per_sample_gradients import answers, clipping
 from gossamer.privacy.queries import Bounds
+from gossamer.privacy.random.noise import Rng
 from gossamer.testing import neighbours
 from gossamer.testing.neighbours import FixedChoices, Move, moves_of
 from gossamer.testing.trial_run import Subject, extremes, stripes
@@ -312,7 +314,7 @@ def test_no_unit_moves_an_answer_by_more_than_the_charge_covers(name: str, sever
     assert max(move.ratio for move in moves) <= 1 + ROUNDING
     assert max(move.ratio for move in moves) > 0.05, "units that hardly move an answer show little"
     case = CASES[name]
-    plan = METHODS[case.method].job(case.settings, case.card).plan
+    plan = Job.of(METHODS[case.method], case.settings, case.card).plan
     charges = sum(count for _, count in plan) // case.settings.get("answers", 1)
     assert len(moves) == 3 * charges, "every query of the plan, without each of three units"
 
@@ -361,14 +363,14 @@ def unclipped(squares: list[Tensor], bounds: Bounds, dtype: torch.dtype) -> list
     return [torch.ones_like(each, dtype=dtype) for each in squares]
 
 
-def half_the_noise(self: PoissonGaussianSum, total: Tensor, query: object = None) -> Tensor:
+def half_the_noise(self: PoissonGaussianSum, total: Tensor, query: object, rng: Rng) -> Tensor:
     del query
-    return self.rng.add_gaussian_(total, self.noise_multiplier * self.max_norm / 2)
+    return rng.add_gaussian_(total, self.noise_multiplier * self.max_norm / 2)
 
 
-def noise_for_c(self: SanitizedRows, total: Tensor, query: object = None) -> Tensor:
+def noise_for_c(self: SanitizedRows, total: Tensor, query: object, rng: Rng) -> Tensor:
     del query
-    self.rng.add_gaussian_(total.view(-1), self.noise_multiplier * self.max_norm)
+    rng.add_gaussian_(total.view(-1), self.noise_multiplier * self.max_norm)
     return total
 
 

@@ -18,6 +18,7 @@ from gossamer.methods.common import softmax_regression as of_teacher
 from gossamer.methods.common import votes
 from gossamer.methods.common.softmax_regression import Classifier, with_features
 from gossamer.methods.common.votes import Votes
+from gossamer.methods.job import Job
 from gossamer.methods.moments import features as of_moments
 from gossamer.methods.moments.features import PublicAxes, coded
 from gossamer.nets.encoders import PluginEncoder
@@ -92,10 +93,10 @@ def ballot(request: pytest.FixtureRequest, encoder: PluginEncoder, monkeypatch: 
 
     monkeypatch.setattr(Votes, "clipped_sum", noting)
     settings = {"drawing": "pictures", "clusters": 6, "steps": 1, "noise_multiplier": 1.0, **request.param}
-    job = METHODS["evolve"].job(settings, CARD)
+    job = Job.of(METHODS["evolve"], settings, CARD)
     ledger = PrivacyLedger(budget=float("inf"), delta=1e-5)
     ledger.reserve(job.plan)
-    for _ in job.begin(Rng(0)).drive(Confined(pictures(N, 1), ledger), pictures(30, 2)):
+    for _ in job.begin(rng := Rng(0)).drive(Confined(pictures(N, 1), ledger, rng), pictures(30, 2)):
         pass
     return asked[0]
 

@@ -13,6 +13,7 @@ from slowly import slow_among
 from gossamer.data.card import DataCard
 from gossamer.data.records import Records
 from gossamer.methods import METHODS
+from gossamer.methods.job import Job
 from gossamer.privacy.confined import Confined
 from gossamer.privacy.ledger import PrivacyLedger
 from gossamer.privacy.random import noise
@@ -60,12 +61,12 @@ def records() -> Records:
 def taken(method: str, device: str, waits: list[tuple[str, str]]) -> torch.nn.Module:
     """The generator after a few steps; what made the first ones wait is forgotten."""
     given: dict[str, Any] = {} if method == "privgan" else {"noise_multiplier": 1.0}
-    job = METHODS[method].job({**SMALL[method], **given}, CARD)
+    job = Job.of(METHODS[method], {**SMALL[method], **given}, CARD)
     ledger = PrivacyLedger(budget=math.inf, delta=1e-9, relation=job.relation)
     ledger.reserve(job.plan)
     training = job.begin(Rng(1, noise_seed=2), device)
     public = records() if job.needs_public else None
-    for done, _ in enumerate(training.drive(Confined(records(), ledger), public), start=1):
+    for done, _ in enumerate(training.drive(Confined(records(), ledger, training.run.rng), public), start=1):
         if done == WARM:
             waits.clear()
         if done == STEPS:

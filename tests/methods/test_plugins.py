@@ -24,6 +24,7 @@ from gossamer.events import Event
 from gossamer.methods import METHODS
 from gossamer.methods.common.softmax_regression import Classifier
 from gossamer.methods.evolve.nets import Evolved
+from gossamer.methods.job import Job
 from gossamer.methods.synthesizer import Synthesizer, model_bytes
 from gossamer.nets.scattering import Scattering
 from gossamer.privacy.confined import Confined
@@ -107,11 +108,11 @@ def settings_of(method: str) -> dict[str, Any]:
 
 
 def in_memory(method: str, held: Records, *, noise_seed: int = 1, **more: Any) -> Any:
-    job = METHODS[method.split(maxsplit=1)[0]].job({"noise_multiplier": 1.0, **settings_of(method), **more}, CARD)
+    job = Job.of(METHODS[method.split(maxsplit=1)[0]], {"noise_multiplier": 1.0, **settings_of(method), **more}, CARD)
     ledger = PrivacyLedger(budget=math.inf, delta=1e-5, relation=job.relation)
     ledger.reserve(job.plan)
     training = job.begin(Rng(0, noise_seed=noise_seed))
-    for _ in training.drive(Confined(held, ledger)):
+    for _ in training.drive(Confined(held, ledger, training.run.rng)):
         pass
     return training.state
 
@@ -145,8 +146,8 @@ def test_what_a_run_learns_comes_through_the_mechanism(method: str, monkeypatch:
     """With a mechanism that answers with noise alone, unrelated records give the same bits."""
     ask = PoissonGaussianSum.exact
 
-    def deaf(self: Any, held: Any, query: Any) -> Tensor:
-        return torch.zeros_like(ask(self, held, query))
+    def deaf(self: Any, held: Any, query: Any, rng: Rng) -> Tensor:
+        return torch.zeros_like(ask(self, held, query, rng))
 
     assert model_bytes(in_memory(method, records()).released) != model_bytes(in_memory(method, records(30, 1)).released)
     monkeypatch.setattr(PoissonGaussianSum, "exact", deaf)
@@ -164,11 +165,11 @@ def test_a_teacher_learns_from_the_features_of_its_encoder() -> None:
 
 def test_without_an_encoder_the_teacher_is_that_on_scattering() -> None:
     card = dataclasses.replace(CARD, shape=(1, 12, 12))
-    net = METHODS["teacher"].job({"noise_multiplier": 1.0}, card).generator()
+    net = Job.of(METHODS["teacher"], {"noise_multiplier": 1.0}, card).generator()
     assert isinstance(net, Classifier)
     assert isinstance(net.features, Scattering)
     with pytest.raises(RequestError, match="at least 8x8"):
-        METHODS["teacher"].job({"noise_multiplier": 1.0}, CARD).check()
+        Job.of(METHODS["teacher"], {"noise_multiplier": 1.0}, CARD).check()
 
 
 def test_evolve_keeps_what_its_generator_varied_towards_the_records() -> None:
@@ -177,18 +178,17 @@ def test_evolve_keeps_what_its_generator_varied_towards_the_records() -> None:
     assert G.parents.dtype == torch.uint8
     first = G.program.draw(G.parents, G.labels, 0)
     assert torch.equal(first[G.labels == 1].min() >= 100, torch.tensor(True))
-    pictures, labels = (
-        METHODS["evolve"]
-        .job({"noise_multiplier": 0.0, **EVOLVE}, CARD)
-        .sample(G, 30, None, torch.Generator().manual_seed(1))
-    )
+    job = Job.of(METHODS["evolve"], {"noise_multiplier": 0.0, **EVOLVE}, CARD)
+    pictures, labels = job.sample(G, 30, None, torch.Generator().manual_seed(1))
     level = pictures.flatten(1).mean(1) * 255
     assert torch.equal(level > 100, labels == 1)
 
 
 def test_a_start_may_take_a_generator() -> None:
-    job = METHODS["dp-mepf"].job(
-        {"noise_multiplier": 1.0, "start": "evolve", "start_settings": "generator=my:pictures,embedding=cosines"}, CARD
+    job = Job.of(
+        METHODS["dp-mepf"],
+        {"noise_multiplier": 1.0, "start": "evolve", "start_settings": "generator=my:pictures,embedding=cosines"},
+        CARD,
     )
     assert job.pretrained == [("generator", "my:pictures")]
     assert job.own_pretrained == []

@@ -10,6 +10,7 @@ from test_conformance import SMALL
 from gossamer.data.card import DataCard
 from gossamer.errors import RequestError
 from gossamer.methods import METHODS
+from gossamer.methods.job import Job
 
 SIDES = (28, 32, 48, 64)
 TAKES = {
@@ -32,7 +33,9 @@ DENSE = {"privae": {"network": "dense"}}
 
 def makes(name: str, shape: tuple[int, int, int]) -> bool:
     """Whether a method with its usual networks plans and makes a generator for a shape. Reads no record."""
-    job = METHODS[name].job({**SMALL[name], **DENSE.get(name, {})}, DataCard(shape=shape, classes=2, declared_size=200))
+    job = Job.of(
+        METHODS[name], {**SMALL[name], **DENSE.get(name, {})}, DataCard(shape=shape, classes=2, declared_size=200)
+    )
     try:
         assert job.plan is not None
         job.generator()

@@ -24,6 +24,7 @@ from slowly import slow_among
 
 from gossamer.data.card import DataCard
 from gossamer.methods import METHODS
+from gossamer.methods.job import Job
 from gossamer.privacy.ledger import PrivacyLedger
 
 LOOSEST = 1.03
@@ -244,7 +245,7 @@ def revealed(population: int, noise: float, count: int, delta: float) -> float:
 
 def certified(name: str, settings: dict[str, Any], card: DataCard, delta: float, path: Path) -> float:
     """The figure of the certificate: plan, reserve on disk, promise. No record, no training."""
-    job = METHODS[_method(name)].job(settings, card)
+    job = Job.of(METHODS[_method(name)], settings, card)
     ledger = PrivacyLedger(budget=math.inf, delta=delta, relation=job.relation, unit=card.unit)
     ledger.reserve(job.plan)
     ledger.create(path)

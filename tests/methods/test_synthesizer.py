@@ -15,7 +15,8 @@ from torch import Tensor, nn
 from gossamer.data.card import DataCard
 from gossamer.data.samples.samples import Samples
 from gossamer.errors import RequestError
-from gossamer.methods.method import BaseConfig, Method, State
+from gossamer.methods.contract import BaseConfig, Draw, Method, State
+from gossamer.methods.job import Job
 from gossamer.methods.synthesizer import CHUNK, Synthesizer, model_bytes, save_model
 
 CARD = DataCard(shape=(1, 2, 2), classes=4, declared_size=10, label_prior=(0.1, 0.2, 0.3, 0.4))
@@ -48,13 +49,13 @@ class Bare(Method[Config, State]):
     title = "Bare"
     config_type = Config
 
-    def phases(self, config: Config, card: DataCard) -> Sequence[Any]:
+    def queries(self, config: Config, card: DataCard) -> Sequence[Any]:
         return []
 
 
 def synthesizer(classes: int = 4) -> Synthesizer:
     certificate: Any = None
-    return Synthesizer(Telltale(classes), Bare().job({}, CARD), certificate)
+    return Synthesizer(Telltale(classes), Job.of(Bare(), {}, CARD), certificate)
 
 
 def test_samples_carry_the_labels_that_they_were_made_for_in_every_chunk() -> None:
@@ -110,12 +111,12 @@ def test_a_method_that_samples_in_its_own_way_is_asked() -> None:
     """Chunk by chunk, with the labels that were asked for, on the stream that the seed fixes."""
 
     class Halving(Bare):
-        def sample(self, net: nn.Module, config: Config, card: DataCard, n: int, labels: Any, stream: Any) -> Any:
-            images, chosen = super().sample(net, config, card, n, labels, stream)
+        def sample(self, net: nn.Module, draw: Draw[Any]) -> Any:
+            images, chosen = super().sample(net, draw)
             return images / 2, chosen
 
     certificate: Any = None
-    halved = Synthesizer(Telltale(), Halving().job({}, CARD), certificate).sample(CHUNK + 1, seed=0)
+    halved = Synthesizer(Telltale(), Job.of(Halving(), {}, CARD), certificate).sample(CHUNK + 1, seed=0)
     plain = synthesizer().sample(CHUNK + 1, seed=0)
     assert (halved.labels == plain.labels).all()
     assert abs(halved.images - plain.images / 2).max() <= 0.5

@@ -12,6 +12,7 @@ from commands import Answer
 from gossamer.data.card import DataCard
 from gossamer.errors import RequestError
 from gossamer.methods import METHODS
+from gossamer.methods.job import Job
 from gossamer.privacy import device_check
 from gossamer.privacy.ledger import PrivacyLedger
 from gossamer.privacy.per_sample_gradients import answers
@@ -137,7 +138,7 @@ def test_an_optimised_python_checks_too() -> None:
 
 def test_the_ledger_keeps_what_was_checked(tmp_path: Any) -> None:
     ledger = PrivacyLedger(budget=10.0, delta=1e-5)
-    ledger.reserve(METHODS["moments"].job({"noise_multiplier": 5.0}, CARD).plan)
+    ledger.reserve(Job.of(METHODS["moments"], {"noise_multiplier": 5.0}, CARD).plan)
     ledger.create(tmp_path / "ledger.jsonl")
     for _ in range(2):
         ledger.note_device("a GPU, torch 2.11.0, fp32: 5 checks passed")

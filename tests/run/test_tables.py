@@ -25,6 +25,7 @@ from gossamer.data.tables.samples import TableSamples
 from gossamer.errors import CardError, DataError, Interrupted, RequestError
 from gossamer.events import Event
 from gossamer.methods import METHODS, Marginals
+from gossamer.methods.job import Job
 from gossamer.methods.synthesizer import ROWS
 from gossamer.privacy.random.noise import Rng
 from gossamer.run.budget.budget import budget
@@ -387,8 +388,8 @@ def test_a_card_of_the_other_kind_is_refused_by_every_method(gossamer: Any, plac
             )
             assert answer.err.count("\n") == 1
     assert not (tmp_path / "never").exists()
-    with pytest.raises(CardError, match="moments takes pictures, and the card describes a table"):
-        METHODS["moments"].job({"noise_multiplier": 1.0}, CARD)
+    with pytest.raises(CardError, match="moments does not take a table, which the card describes"):
+        Job.of(METHODS["moments"], {"noise_multiplier": 1.0}, CARD)
 
 
 def test_what_is_not_built_for_tables_is_refused_in_a_sentence(
@@ -454,4 +455,4 @@ def test_the_card_of_the_documentation_is_one() -> None:
     (shown,) = [block for block in page.split("```toml\n")[1:] if "[[column]]" in block.split("```")[0]]
     card = TableCard.loads(shown.split("```")[0])
     assert (card.names, card.label) == (("age", "bill", "ill"), "ill")
-    assert METHODS["marginals"].job({"noise_multiplier": 1.0}, card).plan
+    assert Job.of(METHODS["marginals"], {"noise_multiplier": 1.0}, card).plan

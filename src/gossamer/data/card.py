@@ -102,7 +102,9 @@ def check_facts(card: Any, wrong: Callable[[str, str], CardError]) -> None:
 
 def _must(kind: Any, value: object, limits: Mapping[str, Any]) -> str:
     """What a value of this type must be; empty: it is, or the card has a check of its own."""
-    if isinstance(kind, str):  # in `load.py` of a release annotations are not evaluated, and `verify` has checked the card
+    if isinstance(
+        kind, str
+    ):  # in `load.py` of a release annotations are not evaluated, and `verify` has checked the card
         return ""
     if get_origin(kind) in (Union, UnionType):
         kinds = {*get_args(kind)} - {NoneType}
@@ -156,8 +158,14 @@ class Card(ABC):
     data_set: str
     kind: ClassVar[Kind]
     """What it describes."""
+    in_words: ClassVar[str]
+    """The same, for messages."""
     units_come: ClassVar[str]
     """How the ids of units are given, for messages."""
+
+    @abstractmethod
+    def problem_of_samples(self, samples: "Tensor", labels: "Tensor", n: int) -> str:
+        """Why what a generator has drawn are no n samples that the card describes; empty: they are."""
 
     @classmethod
     @abstractmethod
@@ -284,6 +292,7 @@ class DataCard(Card):
         False, "true: black and white of each DICOM file are those of its own display window, in place of pixel_range"
     )
     kind: ClassVar[Kind] = "pictures"
+    in_words: ClassVar[str] = "pictures"
     units_come: ClassVar[str] = (
         "a FILE.csv (columns name,unit), FILE.npz:KEY, `folder`, '(PATTERN)' or dicom:PatientID."
     )
@@ -305,6 +314,16 @@ class DataCard(Card):
         """Show the call that makes this card: the required fields, and those that are not the default."""
         shown = ", ".join(f"{entry.name}={getattr(self, entry.name)!r}" for entry in changed(self))
         return f"DataCard({shown})"
+
+    def problem_of_samples(self, samples: "Tensor", labels: "Tensor", n: int) -> str:
+        """See `Card`. samples: pictures [n, C, H, W]."""
+        if tuple(samples.shape) != (n, *self.shape) or not samples.is_floating_point():
+            return f"images are {samples.dtype} {list(samples.shape)} and not floating-point {[n, *self.shape]}"
+        return (
+            problem_of_labels(labels, n, self.classes)
+            if samples.isfinite().all()
+            else "pixels are not all finite numbers"
+        )
 
     @property
     def probabilities(self) -> tuple[float, ...]:
@@ -454,6 +473,15 @@ def protected_part(card: CardType, share: float) -> CardType:
             f"--public-share must lie between 0 and 1 and leave some units on both sides, not {share:g}: 0.02 makes 2 % public."
         )
     return replace(card, declared_size=stays)  # type: ignore[type-var]  # each card is a dataclass
+
+
+def problem_of_labels(labels: "Tensor", n: int, classes: int) -> str:
+    """Why these are no n labels from 0 to `classes` - 1; empty: they are."""
+    if tuple(labels.shape) != (n,) or labels.dtype != torch.int64:
+        return f"labels are {labels.dtype} {list(labels.shape)} and not int64 [{n}]"
+    if n and (int(labels.min()) < 0 or int(labels.max()) >= classes):
+        return f"labels are not all from 0 to {classes - 1}"
+    return ""
 
 
 def draw_labels(n: int, card: DataCard, stream: "torch.Generator") -> "Tensor":

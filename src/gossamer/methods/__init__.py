@@ -18,7 +18,7 @@ from gossamer.methods import (
     privgan,
     teacher,
 )
-from gossamer.methods.method import AnyMethod
+from gossamer.methods.contract import AnyMethod
 from gossamer.methods.registry import METHODS as METHODS
 
 METHODS.fill([
@@ -28,18 +28,20 @@ METHODS.fill([
 ])  # fmt: skip
 
 if typing.TYPE_CHECKING:
-    from gossamer.methods.method import FROM_EPSILON as FROM_EPSILON
-    from gossamer.methods.method import Autoencoder as Autoencoder
-    from gossamer.methods.method import BaseConfig as BaseConfig
-    from gossamer.methods.method import Encoder as Encoder
-    from gossamer.methods.method import Generator as Generator
-    from gossamer.methods.method import MaybeZero as MaybeZero
-    from gossamer.methods.method import Method as Method
-    from gossamer.methods.method import OnPrivate as OnPrivate
-    from gossamer.methods.method import OnPublic as OnPublic
-    from gossamer.methods.method import OnReleased as OnReleased
-    from gossamer.methods.method import Run as Run
-    from gossamer.methods.method import State as State
+    from gossamer.methods.contract import FROM_EPSILON as FROM_EPSILON
+    from gossamer.methods.contract import Autoencoder as Autoencoder
+    from gossamer.methods.contract import BaseConfig as BaseConfig
+    from gossamer.methods.contract import Encoder as Encoder
+    from gossamer.methods.contract import Generator as Generator
+    from gossamer.methods.contract import MaybeZero as MaybeZero
+    from gossamer.methods.contract import Method as Method
+    from gossamer.methods.contract import NetState as NetState
+    from gossamer.methods.contract import OnPrivate as OnPrivate
+    from gossamer.methods.contract import OnPublic as OnPublic
+    from gossamer.methods.contract import OnReleased as OnReleased
+    from gossamer.methods.contract import Query as Query
+    from gossamer.methods.contract import Run as Run
+    from gossamer.methods.contract import State as State
 
     DPGAN = dpgan.Config
     DPMEPF = dp_mepf.Config
@@ -54,10 +56,11 @@ if typing.TYPE_CHECKING:
     Teacher = teacher.Config
 else:
     _CONTRACT = (
-        "Autoencoder BaseConfig Encoder FROM_EPSILON Generator MaybeZero Method OnPrivate OnPublic OnReleased Run State"
+        "Autoencoder BaseConfig Encoder FROM_EPSILON Generator MaybeZero Method NetState OnPrivate OnPublic OnReleased Query "
+        "Run State"
     )
     _NAMES = {
-        **{name: f"gossamer.methods.method:{name}" for name in _CONTRACT.split()},
+        **{name: f"gossamer.methods.contract:{name}" for name in _CONTRACT.split()},
         "METHODS": "gossamer.methods.registry:METHODS",
         "DPDiffusion": "gossamer.methods.dp_diffusion:Config",
         "DPGAN": "gossamer.methods.dpgan:Config",

@@ -9,17 +9,15 @@ from typing import TYPE_CHECKING, Literal, get_args, get_origin, get_type_hints
 from gossamer import plugins
 from gossamer.errors import GossamerError, RequestError
 from gossamer.lazy import Lazy
-from gossamer.methods.method import (
+from gossamer.methods.contract import (
     FROM_EPSILON,
     AnyMethod,
     Autoencoder,
     BaseConfig,
     Encoder,
     Generator,
-    Job,
     MaybeZero,
     Method,
-    State,
 )
 
 if TYPE_CHECKING:
@@ -122,13 +120,6 @@ def method_of_config(kind: type[BaseConfig]) -> AnyMethod | None:
     return next((method for method in METHODS.values() if method.config_type is kind), None)
 
 
-def plugins_of(job: Job[BaseConfig, State]) -> list[tuple[plugins.PluginKind, str]]:
-    """Kind and name of each plug-in of a run: methods, then encoders, autoencoders and generators."""
-    methods = [job.method.name, *([] if job.first is None else [job.first.method.name])]
-    own: list[tuple[plugins.PluginKind, str]] = [("method", name) for name in methods if METHODS.is_plugin(name)]
-    return list(dict.fromkeys([*own, *job.pretrained]))
-
-
 def changed_plugins(
     named: Iterable[tuple[plugins.PluginKind, str]], begun_with: Iterable[Mapping[str, str]], *facts: str
 ) -> list[str]:
@@ -189,32 +180,6 @@ def asked(name: str) -> Iterator[None]:
         ) from error
 
 
-def try_out(job: Job[BaseConfig, State], state: State) -> None:
-    """Refuse a plug-in whose run could not be finished, before its budget is used. Reads no record.
-
-    Args:
-        job: the run.
-        state: its state at the start.
-
-    Raises:
-        RequestError: naming what is wrong.
-    """
-    what = f"The plug-in {job.method.name!r}"
-    if not isinstance(state, State):
-        raise RequestError(f"{what} starts with a {type(state).__name__} and not with a gossamer.methods.method.State.")
-    net, fresh = state.released, job.generator()
-    for network in (net, fresh):
-        if not isinstance(network, torch.nn.Module) or not isinstance(getattr(network, "classes", None), int):
-            raise RequestError(
-                f"{what} has a generator that is no torch.nn.Module with an attribute `classes`, a number."
-            )
-    shapes = [{key: value.shape for key, value in each.state_dict().items()} for each in (net, fresh)]
-    if shapes[0] != shapes[1]:
-        raise RequestError(f"{what} releases other tensors than its `generator` makes, so a release could not be read.")
-    state.state_dict()
-    job.sample(net, 2, None, torch.Generator())
-
-
 def _checked(name: str, value: object) -> AnyMethod:
     """The method of a plug-in, made if it is a class. Raises RequestError: it is no method of this name that can be used."""
     what = f"The plug-in {name!r}"
@@ -233,8 +198,8 @@ def _checked(name: str, value: object) -> AnyMethod:
         text = getattr(method, fact, None)
         if not isinstance(text, str) or text != " ".join(text.split()) or (fact == "title" and not text):
             raise RequestError(f"{what} has no {fact} that is one line of text.")
-    if not hasattr(method, "loop"):
-        raise RequestError(f"{what} has no loop: set it to the module loop.py.")
+    if method.loop is None and (type(method).net is Method.net or type(method).train is Method.train):
+        raise RequestError(f"{what} has no loop: write `net` and `train`, or set it to the module loop.py.")
     config = getattr(method, "config_type", None)
     if not (isinstance(config, type) and issubclass(config, BaseConfig) and "__dataclass_fields__" in vars(config)):
         raise RequestError(f"{what} has no config_type that is a dataclass of BaseConfig.")

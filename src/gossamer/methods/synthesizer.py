@@ -28,7 +28,8 @@ from gossamer.data.tables.samples import SHOWN, TableSamples
 from gossamer.errors import GossamerError, RequestError, RunFolderError
 from gossamer.files import replaced
 from gossamer.methods import method_of
-from gossamer.methods.method import BaseConfig, Job, State
+from gossamer.methods.contract import BaseConfig, State
+from gossamer.methods.job import Job
 from gossamer.methods.registry import changed_plugins
 from gossamer.privacy.certificate.certificate import CERTIFICATE, CONFIG, Certificate
 from gossamer.privacy.certificate.statements import MODEL
@@ -210,11 +211,11 @@ class Synthesizer:
         certificate = Certificate.load(folder)
         method = method_of(certificate.method, folder=folder)
         try:
-            job = method.job(certificate.config, card_from(certificate.card))
+            job = Job.of(method, certificate.config, card_from(certificate.card))
             _check_plugins(job, folder)
             job.check()
             with _Bounded(_MOST_BEYOND + _MOST_TIMES * (folder / MODEL).stat().st_size):
-                net = method.loop.generator(job.config, job.card)
+                net = method.net(job.config, job.card)
         except RunFolderError:
             raise
         except (GossamerError, KeyError, TypeError, ValueError, AttributeError, ArithmeticError, RuntimeError) as error:
@@ -231,7 +232,7 @@ class Synthesizer:
             RequestError: if this machine has no such device, or samples of its method are made on the processor.
         """
         place = present(device)
-        if place.type != "cpu" and not self.job.method.samples_on_gpu:
+        if place.type != "cpu" and not getattr(self.net, "samples_on_gpu", False):
             raise RequestError(
                 f"--device {device}: samples of {self.job.method.name} are made on the processor. Leave the option out."
             )

@@ -17,6 +17,7 @@ from gossamer.errors import ConfinedError, DiskFull, GossamerError, is_full, rai
 from gossamer.privacy.distributed import ALONE, Ranks
 from gossamer.privacy.ledger import PrivacyLedger
 from gossamer.privacy.mechanisms.sampling import Mechanism
+from gossamer.privacy.random.noise import Rng
 
 T = TypeVar("T")
 U = TypeVar("U")
@@ -41,19 +42,21 @@ class Confined(Generic[T]):
     Args:
         value: anything that must not leave.
         ledger: records the cost of every release.
+        rng: where mechanisms take their sampling and their noise from.
         ranks: the processes with the other parts of the records.
     """
 
-    __slots__ = ("__held", "__ledger", "__ranks")
+    __slots__ = ("__held", "__ledger", "__ranks", "__rng")
 
-    def __init__(self, value: T, ledger: PrivacyLedger, ranks: Ranks = ALONE) -> None:
+    def __init__(self, value: T, ledger: PrivacyLedger, rng: Rng, ranks: Ranks = ALONE) -> None:
         self.__held = value
         self.__ledger = ledger
+        self.__rng = rng
         self.__ranks = ranks
 
     def map(self, fn: Callable[[T], U]) -> "Confined[U]":
         """Compute something from the value; the result stays inside. Free."""
-        return Confined(_inside(lambda: fn(self.__held)), self.__ledger, self.__ranks)
+        return Confined(_inside(lambda: fn(self.__held)), self.__ledger, self.__rng, self.__ranks)
 
     def update(self, fn: Callable[[T], object]) -> None:
         """Change the value in place; what `fn` returns is dropped. Free."""
@@ -67,16 +70,16 @@ class Confined(Generic[T]):
             RanksDisagree: if another rank is gone or is about to release something else.
             ConfinedError: if the query fails. Its message is withheld, because it could hold a record.
         """
-        if mechanism.rng.reproducible:
+        if self.__rng.reproducible:
             self.__ledger.declassify(FIXED_SEED)
         event = mechanism.event
 
         def exact() -> Tensor:
             self.__ledger.charge(event)
-            return _inside(lambda: mechanism.exact(self.__held, query)).detach()
+            return _inside(lambda: mechanism.exact(self.__held, query, self.__rng)).detach()
 
         def noised(total: Tensor) -> Tensor:
-            return _inside(lambda: mechanism.noised(total, query))
+            return _inside(lambda: mechanism.noised(total, query, self.__rng))
 
         return self.__ranks.release(exact, noised, lambda: f"{event}, {self.__ledger.unused} left; {mechanism}")
 

@@ -6,9 +6,10 @@ each record. Then adding or removing a unit, at any position, moves the result b
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol, TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
-from torch import Tensor
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 @dataclass(frozen=True)
@@ -34,7 +35,7 @@ class ClippedSum(Protocol[Drawn]):
     def dimension(self) -> int:
         """Length D of the answer."""
 
-    def clipped_sum(self, records: Drawn, bounds: Bounds, /) -> Tensor:
+    def clipped_sum(self, records: Drawn, bounds: Bounds, /) -> "Tensor":
         """[D]; group j of one unit's gradient adds at most bounds.norms[j] in L2."""
 
 

@@ -16,7 +16,7 @@ from typing import Any, ParamSpec, TypeVar
 import numpy as np
 
 from gossamer.errors import RequestError, RunFolderError, did_you_mean
-from gossamer.methods.method import AnyMethod, BaseConfig
+from gossamer.methods.contract import AnyMethod, BaseConfig
 
 P = ParamSpec("P")
 R = TypeVar("R")

@@ -16,7 +16,8 @@ from safetensors.torch import load
 
 from gossamer.data.fingerprint import SALT, made_public
 from gossamer.data.tables.card import TableCard
-from gossamer.methods.method import OnPublic
+from gossamer.methods.contract import OnPublic
+from gossamer.methods.job import Job
 from gossamer.methods.synthesizer import model_bytes
 from gossamer.privacy.ledger import PrivacyLedger
 from gossamer.privacy.per_sample_gradients import mixing
@@ -77,10 +78,10 @@ def non_private_run_says_infinity(subject: Subject) -> None:
 
 def plan_is_pure(subject: Subject) -> None:
     """The declared size decides the rate wherever records are Poisson-sampled, and nothing else."""
-    plan = subject.method.job(subject.small, subject.card).plan
-    assert plan == subject.method.job(subject.small, subject.card).plan
+    plan = Job.of(subject.method, subject.small, subject.card).plan
+    assert plan == Job.of(subject.method, subject.small, subject.card).plan
     twice = dataclasses.replace(subject.card, declared_size=2 * subject.card.declared_size)
-    larger = subject.method.job(subject.small, twice).plan
+    larger = Job.of(subject.method, subject.small, twice).plan
     assert (plan != larger) == (PoissonSampledDpEvent.__name__ in repr(plan))
 
 
@@ -106,7 +107,7 @@ def non_interference(subject: Subject, *, warm: bool) -> None:
         return
     card = subject.card
     public = stripes(30, seed=5, card=card) if warm else None
-    with deaf(subject.mechanisms):
+    with deaf():
         runs = [
             TrialRun(subject, records, rng=Rng(3, noise_seed=4), public=public)
             for records in (stripes(N, card=card), garbage(260, card=card))
@@ -142,7 +143,7 @@ def removing_a_protected_record_changes_nothing_public(subject: Subject, *, shar
             assert again.images.tobytes() == public.images.tobytes()
             assert again.labels.tobytes() == public.labels.tobytes()
 
-    if share and not subject.method.job(subject.small, subject.card).takes_public:
+    if share and not Job.of(subject.method, subject.small, subject.card).takes_public:
         public = None
     streams, starts = [], []
     for held in (private, private[1:]):
@@ -159,7 +160,7 @@ def removing_a_protected_record_changes_nothing_public(subject: Subject, *, shar
     fresh = [model_bytes(run.job.generator()) for _ in range(2)]
     assert streams[0] or fresh[0] == fresh[1], "the initialisation at least, where any of it is random"
     if public is not None:
-        assert len(starts[0]) > 1
+        assert len(starts[0]) > 1, "no phase sees public records: set takes_public = False"
         assert starts[0][0] != starts[0][-1] or "start" in subject.small, "the warm start learns"
 
 
@@ -234,6 +235,12 @@ def events_are_public_json(run: TrialRun) -> None:
         json.dumps(event, allow_nan=False)
 
 
+def _repeatable(subject: Subject) -> TrialRun:
+    """A run with public records, whose noise is fixed."""
+    public = stripes(30, seed=5, card=subject.card)
+    return TrialRun(subject, stripes(N, card=subject.card), rng=Rng(1, noise_seed=2), public=public)
+
+
 def resume_equals_an_unbroken_run(subject: Subject, folder: Path, *, at: int) -> None:
     """A run that is stopped and resumed ends as an unbroken run does, where tests fix the noise.
 
@@ -242,29 +249,19 @@ def resume_equals_an_unbroken_run(subject: Subject, folder: Path, *, at: int) ->
         folder: an empty one.
         at: steps before the stop.
     """
-
-    def begin() -> TrialRun:
-        public = stripes(30, seed=5, card=subject.card)
-        return TrialRun(subject, stripes(N, card=subject.card), rng=Rng(1, noise_seed=2), public=public)
-
-    whole = begin()
+    whole = _repeatable(subject)
     expected = model_bytes(whole.end().released)
-    _resumed_like(whole, expected, begin(), begin(), folder, at=at)
+    _resumed_like(whole, expected, _repeatable(subject), _repeatable(subject), folder, at=at)
 
 
 def resume_at_the_ends_of_phases(subject: Subject, folder: Path) -> None:
     """At the last step of a phase and at its end: what its body does last is done once."""
-
-    def begin() -> TrialRun:
-        public = stripes(30, seed=5, card=subject.card)
-        return TrialRun(subject, stripes(N, card=subject.card), rng=Rng(1, noise_seed=2), public=public)
-
-    whole = begin()
+    whole = _repeatable(subject)
     ends = [number for number, reached in enumerate(whole.steps(), start=1) if reached.logs is None]
     expected = model_bytes(whole.training.state.released)
     for at in [number - before for number in ends[:-1] for before in (1, 0)]:
         (folder / str(at)).mkdir()
-        _resumed_like(whole, expected, begin(), begin(), folder / str(at), at=at)
+        _resumed_like(whole, expected, _repeatable(subject), _repeatable(subject), folder / str(at), at=at)
 
 
 def _resumed_like(

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 import pytest
 
 from gossamer.data.tables.any_card import AnyCard
-from gossamer.methods.method import AnyMethod
+from gossamer.methods.contract import AnyMethod
 from gossamer.run.training.plan import method_named
 from gossamer.testing import checks
 from gossamer.testing.trial_run import CARD, Subject, TrialRun
@@ -25,8 +25,6 @@ class MethodTests:
     card: ClassVar[AnyCard] = CARD
     """The public facts of the records, which have two classes; default: 200 grey pictures of 28 x 28. A method for tables needs
     a TableCard, whose label column is not the first and has two values."""
-    mechanisms: ClassVar[tuple[type, ...]] = ()
-    """Mechanisms of your own: classes with a method `exact`, which reads the records."""
 
     _finished: ClassVar[TrialRun]
 
@@ -34,7 +32,7 @@ class MethodTests:
     def subject(self) -> Subject:
         """The method under test."""
         method = method_named(self.method) if isinstance(self.method, str) else self.method
-        return Subject(method=method, small=self.small, toy=self.toy, card=self.card, mechanisms=self.mechanisms)
+        return Subject(method=method, small=self.small, toy=self.toy, card=self.card)
 
     @pytest.fixture
     def finished(self, subject: Subject) -> TrialRun:

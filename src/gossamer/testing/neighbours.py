@@ -13,22 +13,17 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 import torch
-from dp_accounting import DpEvent
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
-from gossamer.privacy.confined import Confined
 from gossamer.privacy.mechanisms import moves
 from gossamer.privacy.mechanisms.sampling import Mechanism
 from gossamer.privacy.random.noise import Rng
-from gossamer.testing.trial_run import Subject, TrialRun
-
-T = TypeVar("T")
-U = TypeVar("U")
+from gossamer.testing.trial_run import Subject, TrialRun, asked_through
 
 
 @dataclass(frozen=True)
@@ -185,20 +180,20 @@ class _Noted:
 
     def __init__(self, mechanism: Mechanism[Any], answers: _Answers) -> None:
         self._mechanism, self._answers = mechanism, answers
-        self.rng, self.event = mechanism.rng, mechanism.event
+        self.event = mechanism.event
 
-    def exact(self, value: Any, query: Any, /) -> Tensor:
+    def exact(self, value: Any, query: Any, rng: Rng, /) -> Tensor:
         with self._answers.rng.inside_a_query():
-            total = self._mechanism.exact(value, query)
+            total = self._mechanism.exact(value, query, rng)
         exact, each = total.detach().double().clone(), moves.deviations(self._mechanism, query, total)
         kept = _Answer(self._answers.phase(), type(query).__name__, exact, each, moves.allowed(self.event))
         self._answers.kept.append(kept)
         return total
 
-    def noised(self, total: Tensor, query: Any, /) -> Tensor:
+    def noised(self, total: Tensor, query: Any, rng: Rng, /) -> Tensor:
         kept, played = self._answers.kept, self._answers.played
         if played is None:
-            total = self._mechanism.noised(total, query)
+            total = self._mechanism.noised(total, query, rng)
             kept[-1].noisy = total.clone()
             return total
         assert len(kept) <= len(played), "it asks more queries if a unit leaves"
@@ -206,27 +201,6 @@ class _Noted:
         assert noisy is not None
         assert noisy.shape == total.shape, "the size of an answer depends on the records"
         return noisy.clone()
-
-
-class _Observed(Confined[T]):
-    """A `Confined` whose answers are kept."""
-
-    __slots__ = ("_answers", "_inner")
-
-    def __init__(self, inner: Confined[T], answers: _Answers) -> None:
-        self._inner, self._answers = inner, answers
-
-    def map(self, fn: Callable[[T], U]) -> "_Observed[U]":
-        return _Observed(self._inner.map(fn), self._answers)
-
-    def update(self, fn: Callable[[T], object]) -> None:
-        self._inner.update(fn)
-
-    def release(self, mechanism: Mechanism[T], query: object) -> Tensor:
-        return self._inner.release(_Noted(mechanism, self._answers), query)
-
-    def remaining(self, event: DpEvent) -> int:
-        return self._inner.remaining(event)
 
 
 def moves_of(
@@ -258,8 +232,8 @@ def moves_of(
         choices = rng(population, always=gone, gone=unit)
         run = TrialRun(subject, held, rng=choices, settings=settings, public=public)
         noted = _Answers(choices, lambda: str(run.training.state.phase), played)
-        run.private = _Observed(run.private, noted)
-        run.end()
+        with asked_through(lambda mechanism: _Noted(mechanism, noted)):
+            run.end()
         assert not choices.loose, f"these random choices cannot be held fixed: {', '.join(sorted(choices.loose))}"
         return noted.kept
 

@@ -1,7 +1,7 @@
 """A small training in memory, and records that a method can learn from: what the checks look at."""
 
-from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -16,25 +16,16 @@ from gossamer.data.records import Records
 from gossamer.data.tables.any_card import AnyCard
 from gossamer.data.tables.card import TableCard
 from gossamer.data.tables.table import Table
-from gossamer.methods.method import AnyMethod, State, StepResult
+from gossamer.methods.contract import AnyMethod, State
+from gossamer.methods.job import Job, StepResult
 from gossamer.privacy.confined import Confined
 from gossamer.privacy.ledger import PrivacyLedger
-from gossamer.privacy.mechanisms.gaussian import GroupedGaussianSum, PoissonGaussianSum
-from gossamer.privacy.mechanisms.sanitized_rows import SanitizedRows
-from gossamer.privacy.mechanisms.two_term import TermwiseGaussianSum, WholeGaussian
+from gossamer.privacy.mechanisms.sampling import Mechanism
 from gossamer.privacy.random.noise import Rng
 from gossamer.run.training import checkpoint
 
 CARD = DataCard(shape=(1, 28, 28), classes=2, declared_size=200)
 """The public facts of the records of a check, unless the author gives others."""
-MECHANISMS: tuple[Any, ...] = (
-    PoissonGaussianSum,
-    GroupedGaussianSum,
-    SanitizedRows,
-    TermwiseGaussianSum,
-    WholeGaussian,
-)
-"""The mechanisms of Gossamer; each has a method `exact`, which reads the records."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,14 +37,12 @@ class Subject:
         small: settings with which a run takes seconds, noise multiplier included.
         toy: settings with which it learns which side of a picture is bright, or a table's first column from its label.
         card: the public facts of the records; two classes. Of a table, the label column has two values.
-        mechanisms: further classes with a method `exact` that reads the records: mechanisms of the author's own.
     """
 
     method: AnyMethod
     small: Mapping[str, Any]
     toy: Mapping[str, Any] = field(default_factory=dict)
     card: AnyCard = CARD
-    mechanisms: tuple[type, ...] = ()
 
 
 def stripes(n: int, seed: int = 0, card: AnyCard = CARD) -> Any:
@@ -131,11 +120,11 @@ class TrialRun:
         settings: Mapping[str, Any] | None = None,
         public: Any = None,
     ) -> None:
-        self.job = subject.method.job(subject.small if settings is None else settings, subject.card)
+        self.job = Job.of(subject.method, subject.small if settings is None else settings, subject.card)
         self.plan = self.job.plan
         self.ledger = PrivacyLedger(budget=float("inf"), delta=1e-5, relation=self.job.relation)
         self.ledger.reserve(self.plan)
-        self.private = Confined(records, self.ledger)
+        self.private, self._records = Confined(records, self.ledger, rng), records
         self.rng, self.public = rng, public
         self.training = self.job.begin(rng)
         self.events: list[dict[str, Any]] = []
@@ -165,19 +154,33 @@ class TrialRun:
         self.rng.restore(rng)
 
     def continue_as(self, first: "TrialRun", folder: Path) -> None:
-        """Continue with the ledger and the records of a run that was stopped, from its checkpoint in a folder."""
-        self.ledger, self.private = first.ledger, first.private
+        """Continue with the ledger of a run on the same records that was stopped, from its checkpoint in a folder."""
+        self.ledger, self.private = first.ledger, Confined(self._records, first.ledger, self.rng)
         self.continue_from(folder, first.ledger)
 
 
+class _Deaf:
+    """A mechanism that runs its query, then answers with noise only."""
+
+    def __init__(self, mechanism: Mechanism[Any]) -> None:
+        self.event, self._mechanism, self.noised = mechanism.event, mechanism, mechanism.noised
+
+    def exact(self, value: Any, query: Any, rng: Rng, /) -> Tensor:
+        return torch.zeros_like(self._mechanism.exact(value, query, rng))
+
+
 @contextmanager
-def deaf(more: tuple[Any, ...] = ()) -> Iterator[None]:
-    """Let the mechanisms run each query, then answer with noise only. more: mechanisms of the author's own."""
-    with ExitStack() as patches:
-        for mechanism in (*MECHANISMS, *more):
+def asked_through(wrap: Callable[[Mechanism[Any]], Mechanism[Any]]) -> Iterator[None]:
+    """Inside, each release is by the mechanism that `wrap` makes of the declared one."""
+    release = Confined.release
 
-            def zeros(self: Any, held: Any, query: Any, ask: Any = mechanism.exact) -> Tensor:
-                return torch.zeros_like(ask(self, held, query))
+    def wrapped(self: Confined[Any], mechanism: Mechanism[Any], query: object) -> Tensor:
+        return release(self, wrap(mechanism), query)
 
-            patches.enter_context(mock.patch.object(mechanism, "exact", zeros))
+    with mock.patch.object(Confined, "release", wrapped):
         yield
+
+
+def deaf() -> AbstractContextManager[None]:
+    """Let each mechanism run its query, then answer with noise only."""
+    return asked_through(_Deaf)

@@ -20,6 +20,7 @@ from gossamer.data.card import DataCard, protected_part
 from gossamer.errors import DataError, GossamerError, Interrupted, RequestError, RunFolderError
 from gossamer.events import PROGRESS, Event, silent
 from gossamer.methods import METHODS
+from gossamer.methods.job import Job
 from gossamer.metrics.registry import METRICS
 from gossamer.run.release.verify import verify
 from gossamer.run.training import presets
@@ -689,7 +690,7 @@ def test_the_settings_of_every_packaged_row_are_settings(table: Table, cell: Cel
     given = dict(cell.how.settings)
     noise = {} if METHODS[row.method].without_guarantee or "noise_multiplier" in given else {"noise_multiplier": 1.0}
     named = presets.settings(row.method, cell.how.preset) if cell.how.preset else {}
-    job = METHODS[row.method].job({**named, **given, **noise}, card_for(cell))
+    job = Job.of(METHODS[row.method], {**named, **given, **noise}, card_for(cell))
     presets.check_net(job)
     assert not job.needs_public or cell.how.public or cell.how.public_share
     assert cell.how.public is cell.how.public_share is None or job.takes_public

@@ -13,7 +13,8 @@ from torch import Tensor, nn
 from gossamer.data.card import DataCard
 from gossamer.data.records import Records
 from gossamer.methods import METHODS
-from gossamer.methods.method import BaseConfig, Job, State
+from gossamer.methods.contract import BaseConfig, State
+from gossamer.methods.job import Job
 from gossamer.privacy.confined import Confined
 from gossamer.privacy.ledger import PrivacyLedger
 from gossamer.privacy.random.noise import Rng
@@ -43,7 +44,7 @@ DECAYS: dict[str, Callable[[int], float]] = {
 
 
 def job(method: str, **more: Any) -> Job[BaseConfig, State]:
-    return METHODS[method].job({**SETTINGS[method], **more}, CARD)
+    return Job.of(METHODS[method], {**SETTINGS[method], **more}, CARD)
 
 
 def states(method: str, **more: Any) -> Iterator[Any]:
@@ -54,7 +55,11 @@ def states(method: str, **more: Any) -> Iterator[Any]:
     training = asked.begin(Rng(0, noise_seed=1))
     draw = np.random.default_rng(0)
     held = Records(draw.integers(0, 256, (30, 1, 28, 28)).astype(np.uint8), draw.integers(3, size=30))
-    return (training.state for reached in training.drive(Confined(held, ledger)) if reached.logs is not None)
+    return (
+        training.state
+        for reached in training.drive(Confined(held, ledger, training.run.rng))
+        if reached.logs is not None
+    )
 
 
 def trained(method: str, state: Any) -> dict[str, Tensor]:

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from gossamer.data.card import DataCard
 from gossamer.methods.common.learners import Average, InTraining, Learner, adam
-from gossamer.methods.method import BaseConfig, Run
+from gossamer.methods.contract import BaseConfig, Run
 from gossamer.privacy.random.noise import Rng
 
 CARD = DataCard(shape=(1, 2, 2), classes=2, declared_size=10)

@@ -16,7 +16,8 @@ from gossamer.data.records import Records
 from gossamer.errors import RequestError
 from gossamer.methods import METHODS
 from gossamer.methods.common import method_start as start_of_runs
-from gossamer.methods.method import BaseConfig, Job, OnPrivate, OnPublic, Run, State, StepResult, Training
+from gossamer.methods.contract import BaseConfig, OnPrivate, OnPublic, Query, Run, State
+from gossamer.methods.job import Job, StepResult, Training
 from gossamer.methods.synthesizer import model_bytes
 from gossamer.privacy.confined import Confined
 from gossamer.privacy.ledger import PrivacyLedger, merge
@@ -39,7 +40,7 @@ DPGAN = {
 
 
 def job(method: str, *settings: dict[str, Any]) -> Job[BaseConfig, State]:
-    return METHODS[method].job({name: value for each in settings for name, value in each.items()}, CARD)
+    return Job.of(METHODS[method], {name: value for each in settings for name, value in each.items()}, CARD)
 
 
 def records(n: int, seed: int = 0) -> Records:
@@ -57,7 +58,7 @@ class Going:
         self._held, self._public = held, public
 
     def steps(self) -> Iterator[StepResult]:
-        return self.training.drive(Confined(self._held, self.ledger), self._public)
+        return self.training.drive(Confined(self._held, self.ledger, self.rng), self._public)
 
     def end(self) -> Training[BaseConfig, State]:
         for _ in self.steps():
@@ -280,8 +281,8 @@ def test_a_phase_of_a_start_ends_after_its_steps_whatever_the_ledger_holds(at: i
             yield {}
 
     phase = start_of_runs._before(
-        OnPrivate(name="training", steps=3, plan=[(event, 3)], body=endless),
-        job("moments", {"noise_multiplier": 9.0}),
+        OnPrivate(name="training", steps=3, queries=[Query("all", SimpleNamespace(event=event), 3)], body=endless),
+        job("moments", {"noise_multiplier": 9.0}).config,
         [],
     )
     ledger = PrivacyLedger(budget=math.inf, delta=1e-5)
@@ -290,7 +291,8 @@ def test_a_phase_of_a_start_ends_after_its_steps_whatever_the_ledger_holds(at: i
     nothing = torch.zeros(0)
     state: Any = SimpleNamespace(step=at, begun=start_of_runs.StartState(inner, nothing, nothing))
     taken = 0
-    for _ in phase.body(Run(job("dpgan", DPGAN).config, CARD, Rng(0)), state, Confined(records(2), ledger)):
+    run = Run(job("dpgan", DPGAN).config, CARD, Rng(0))
+    for _ in phase.body(run, state, Confined(records(2), ledger, run.rng)):
         state.step, taken = state.step + 1, taken + 1
         assert taken <= 3
     assert taken == 3 - at

@@ -10,8 +10,9 @@ from torch import Tensor
 from gossamer.data.card import DataCard
 from gossamer.data.records import Records
 from gossamer.data.synthetic.glyphs import draw
+from gossamer.methods.common.declared import ballot
 from gossamer.methods.common.features import Features, _exact
-from gossamer.methods.common.votes import Cosines, Votes, ballot, draw_preferred, embedded, on_grid, pick, thresholded
+from gossamer.methods.common.votes import Cosines, Votes, draw_preferred, embedded, on_grid, pick, thresholded
 from gossamer.privacy.confined import Confined
 from gossamer.privacy.guarantee import ADD_OR_REMOVE_ONE
 from gossamer.privacy.ledger import PrivacyLedger
@@ -135,11 +136,11 @@ def test_the_noise_is_on_every_cell_of_every_class_and_charged_once() -> None:
     alarms: less than one in 10^5 runs. Were half the records left out, the cell of nine would be missed by 30 of them.
     """
     ledger = PrivacyLedger(budget=math.inf, delta=1e-5, relation=ADD_OR_REMOVE_ONE)
-    ledger.reserve([(ballot(noise_multiplier=3.0, rng=Rng()).event, 400)])
-    private = Confined(greys([0] * 8 + [10, 90], [0] * 9 + [1]), ledger)
-    release = ballot(noise_multiplier=3.0, rng=Rng())
+    declared = ballot(noise_multiplier=3.0, rounds=400)
+    ledger.reserve([declared.cost])
+    private = Confined(greys([0] * 8 + [10, 90], [0] * 9 + [1]), ledger, Rng())
     query = Votes.on(CANDIDATES, by_brightness, 2)
-    found = torch.stack([private.release(release, query) for _ in range(400)])
+    found = torch.stack([private.release(declared.mechanism, query) for _ in range(400)])
     assert ledger.unused == [0]
     spread = found.std(0)
     assert float((spread - 3).abs().max()) < 5 * 3 / math.sqrt(800)
@@ -172,10 +173,10 @@ def test_public_pictures_are_chosen_for_another_method() -> None:
     public = greys(list(range(0, 250, 10)) * 2, [0] * 25 + [1] * 25)
     records = greys([30] * 50 + [200] * 50, [0] * 50 + [1] * 50)
     ledger = PrivacyLedger(budget=math.inf, delta=1e-5, relation=ADD_OR_REMOVE_ONE)
-    ledger.reserve([(ballot(noise_multiplier=2.0, rng=Rng()).event, 1)])
-    votes = Confined(records, ledger).release(
-        ballot(noise_multiplier=2.0, rng=Rng(noise_seed=1)), Votes.on(public, by_brightness, 3)
-    )
+    declared = ballot(noise_multiplier=2.0, rounds=1)
+    ledger.reserve([declared.cost])
+    private = Confined(records, ledger, Rng(noise_seed=1))
+    votes = private.release(declared.mechanism, Votes.on(public, by_brightness, 3))
     card = DataCard(shape=(1, 2, 2), classes=3, declared_size=100, label_prior=(0.25, 0.5, 0.25))
     start = public[
         draw_preferred(

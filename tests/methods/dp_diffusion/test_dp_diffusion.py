@@ -16,6 +16,7 @@ from gossamer.errors import RequestError
 from gossamer.methods import METHODS
 from gossamer.methods.dp_diffusion import Config, loop, sampler
 from gossamer.methods.dp_diffusion.nets import Denoiser, Generator, Perceptron
+from gossamer.methods.job import Job
 from gossamer.privacy.confined import Confined
 from gossamer.privacy.ledger import PrivacyLedger
 from gossamer.privacy.per_sample_gradients.gradients import PerRecordGradient
@@ -187,14 +188,14 @@ def test_a_unet_denoises_pixels() -> None:
 
 
 def test_refusals() -> None:
-    job = METHODS["dp-diffusion"].job({"noise_multiplier": 1.0, "guidance": 1.0}, CARD)
+    job = Job.of(METHODS["dp-diffusion"], {"noise_multiplier": 1.0, "guidance": 1.0}, CARD)
     with pytest.raises(RequestError, match=r"label_dropout 0\.1"):
         _ = job.plan
     with pytest.raises(RequestError, match="churn is a share"):
-        _ = METHODS["dp-diffusion"].job({"noise_multiplier": 1.0, "churn": 2.0}, CARD).plan
+        _ = Job.of(METHODS["dp-diffusion"], {"noise_multiplier": 1.0, "churn": 2.0}, CARD).plan
     for settings, refused in (({}, "give start moments"), ({"start": "moments"}, "from 0.02 to 20, not 30")):
         with pytest.raises(RequestError, match=refused):
-            _ = METHODS["dp-diffusion"].job({"noise_multiplier": 1.0, "refine": 30.0, **settings}, CARD).plan
+            _ = Job.of(METHODS["dp-diffusion"], {"noise_multiplier": 1.0, "refine": 30.0, **settings}, CARD).plan
     with pytest.raises(RequestError, match="multiple of 8"):
         net(dataclasses.replace(SETTINGS, network="unet", width=12))
 
@@ -204,7 +205,7 @@ def test_votes_choose_the_public_pictures_of_the_start() -> None:
     settings = {
         "noise_multiplier": 1.0, "votes_noise": 1.0, "steps": 1, "warm_steps": 2, "axes": 4, "width": 8,
     }  # fmt: skip
-    job = METHODS["dp-diffusion"].job(settings, CARD)
+    job = Job.of(METHODS["dp-diffusion"], settings, CARD)
     assert job.plan == [(GaussianDpEvent(1.0), 1), (GaussianDpEvent(1.0), 1)]
     assert job.needs_public
     draw = np.random.default_rng(0)
@@ -217,7 +218,7 @@ def test_votes_choose_the_public_pictures_of_the_start() -> None:
     ledger = PrivacyLedger(budget=math.inf, delta=1e-5, relation=job.relation)
     ledger.reserve(job.plan)
     training = job.begin(Rng(0))
-    for _ in training.drive(Confined(pictures(400, 0, 60), ledger), public):
+    for _ in training.drive(Confined(pictures(400, 0, 60), ledger, training.run.rng), public):
         pass
     assert ledger.used == [2]
     chosen = training.state.state_dict()["chosen"]
@@ -226,7 +227,7 @@ def test_votes_choose_the_public_pictures_of_the_start() -> None:
 
 
 def test_all_records_are_a_batch_where_there_are_few() -> None:
-    plan = METHODS["dp-diffusion"].job({"noise_multiplier": 1.0}, CARD).plan
+    plan = Job.of(METHODS["dp-diffusion"], {"noise_multiplier": 1.0}, CARD).plan
     assert plan == [(GaussianDpEvent(1.0), Config(noise_multiplier=1.0).steps)]
 
 
@@ -242,12 +243,12 @@ def test_all_records_are_a_batch_where_there_are_few() -> None:
 def test_a_release_holds_no_pictures_of_a_start(start: str, settings: str) -> None:
     """Refined samples come from the start's generator, so one that holds public pictures would be released with them."""
     asked = {"noise_multiplier": 1.0, "start": start, "start_settings": settings}
-    assert METHODS["dp-diffusion"].job(asked, CARD).check() is None
+    assert Job.of(METHODS["dp-diffusion"], asked, CARD).check() is None
     with pytest.raises(RequestError, match="puts the generator of the start into the release"):
-        METHODS["dp-diffusion"].job({**asked, "refine": 1.0}, CARD).check()
+        Job.of(METHODS["dp-diffusion"], {**asked, "refine": 1.0}, CARD).check()
 
 
 @pytest.mark.parametrize(("start", "settings"), [("evolve", "drawing=letters"), ("moments", "cells=2")])
 def test_other_starts_can_be_refined(start: str, settings: str) -> None:
     asked = {"noise_multiplier": 1.0, "start": start, "start_settings": settings, "refine": 1.0}
-    METHODS["dp-diffusion"].job(asked, CARD).check()
+    Job.of(METHODS["dp-diffusion"], asked, CARD).check()

@@ -1,6 +1,7 @@
 """DP-MEPF: what is asked, how much a unit moves it, what is made of the answer, and that its estimates are right on average."""
 
 import copy
+import dataclasses
 import math
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,7 @@ from gossamer.methods.dp_mepf import Config, loop, nets
 from gossamer.methods.dp_mepf.embedding import Embedding
 from gossamer.methods.dp_mepf.features import Codes, _gram, corrupted, principal, sizes
 from gossamer.methods.dp_mepf.targets import Targets
-from gossamer.methods.method import Training
+from gossamer.methods.job import Job, Training
 from gossamer.nets import dcgan
 from gossamer.privacy.confined import Confined
 from gossamer.privacy.ledger import PrivacyLedger
@@ -170,8 +171,8 @@ def test_the_noise_is_that_of_one_gaussian(epsilon: float, noise: float) -> None
 
 
 def test_a_start_and_votes_are_charged_beside_it() -> None:
-    job = METHODS["dp-mepf"].job(
-        {**SMALL, "start": "moments", "start_noise": 2.0, "votes_noise": 1.5, "rounds": 3}, CARD
+    job = Job.of(
+        METHODS["dp-mepf"], {**SMALL, "start": "moments", "start_noise": 2.0, "votes_noise": 1.5, "rounds": 3}, CARD
     )
     costs = [(event.noise_multiplier, count) for event, count in job.plan]  # type: ignore[attr-defined]  # Gaussians all
     assert costs == [(2.0, 1), (1.0, 1), (1.5, 3)]
@@ -179,7 +180,7 @@ def test_a_start_and_votes_are_charged_beside_it() -> None:
 
 
 def test_it_needs_pictures_and_says_what_may_stand_in_their_place(tmp_path: Path) -> None:
-    job = METHODS["dp-mepf"].job(SMALL, CARD)
+    job = Job.of(METHODS["dp-mepf"], SMALL, CARD)
     assert job.needs_public
     assert "--start evolve or --start moments" in job.method.explain(job.config)
     assert not METHODS["dp-mepf"].can_warm_start
@@ -200,7 +201,7 @@ def test_it_needs_pictures_and_says_what_may_stand_in_their_place(tmp_path: Path
 )
 def test_settings_that_make_no_sense(settings: dict[str, Any], message: str) -> None:
     with pytest.raises(RequestError, match=message):
-        METHODS["dp-mepf"].job({**SMALL, **settings}, CARD).check()
+        Job.of(METHODS["dp-mepf"], {**SMALL, **settings}, CARD).check()
 
 
 # ---------------------------------------------------------------------- codes
@@ -402,10 +403,11 @@ def test_every_class_has_fakes_by_the_declared_prior(prior: Any, n: int, expecte
 
 
 def begun(settings: dict[str, Any], held: Records | None = None) -> tuple[Training[Any, Any], Confined[Records]]:
-    job = METHODS["dp-mepf"].job({**SMALL, **settings}, CARD)
+    job = Job.of(METHODS["dp-mepf"], {**SMALL, **settings}, CARD)
     ledger = PrivacyLedger(budget=math.inf, delta=1e-5, relation=job.relation)
     ledger.reserve(job.plan)
-    return job.begin(Rng(0, noise_seed=1)), Confined(held or records(200), ledger)
+    rng = Rng(0, noise_seed=1)
+    return job.begin(rng), Confined(held or records(200), ledger, rng)
 
 
 def test_matching_comes_nearer() -> None:
@@ -424,9 +426,7 @@ def test_a_release_that_was_lost_trains_nothing() -> None:
     """Paid for in a run that crashed before its checkpoint: there is nothing to match, and nothing to certify."""
     training, private = begun({})
     while private.remaining(training.job.plan[0][0]):
-        private.release(
-            loop.PoissonGaussianSum(sampling_rate=1.0, max_norm=1.0, noise_multiplier=1.0, rng=Rng(0)), query()
-        )
+        private.release(training.job.queries[0].mechanism, query())
     reached = list(training.drive(private, records(60, seed=7)))
     assert not [
         each for each in reached if each.phase.name in ("training", "matching", "likeness", "votes") and each.logs
@@ -437,12 +437,12 @@ def test_a_release_that_was_lost_trains_nothing() -> None:
 
 def test_what_was_paid_for_goes_on_at_no_cost() -> None:
     """A checkpoint from between the release and the first step of matching is worth resuming."""
-    job = METHODS["dp-mepf"].job(SMALL, CARD)
+    job = Job.of(METHODS["dp-mepf"], SMALL, CARD)
     expected = {
         ("", 0): False, ("features", 2): False, ("warm start", 2): False, ("training", 0): False, ("training", 1): True,
         ("matching", 0): True, ("matching", 3): True,
     }  # fmt: skip
-    alone = METHODS["dp-mepf"].job({**SMALL, "rounds": 0}, CARD)
+    alone = Job.of(METHODS["dp-mepf"], {**SMALL, "rounds": 0}, CARD)
     assert {at: alone.paid_for({"phase": at[0], "step": at[1]}) for at in expected} == expected
     assert [alone.trained({"phase": "matching", "step": step}) for step in (0, 1)] == [False, True]
     expected = dict.fromkeys(expected, False) | {("votes", 0): False, ("votes", 1): True}
@@ -644,7 +644,7 @@ def voted(settings: dict[str, Any], of: Any) -> Training[Any, Any]:
     """A run of few steps on records that `of` makes of the state before the votes."""
     training, first = begun({**settings, "noise_multiplier": 0.01})
     public = records(60, seed=7)
-    state, run = training.state, training.run
+    state, run = training.state, dataclasses.replace(training.run, queries=training.job.queries)
     list(loop.learn_features(run, state, public))
     list(loop.train(run, state, first))
     state.step = 0
@@ -652,7 +652,7 @@ def voted(settings: dict[str, Any], of: Any) -> Training[Any, Any]:
     ledger = PrivacyLedger(budget=math.inf, delta=1e-5, relation=training.job.relation)
     ledger.reserve(training.job.plan)
     state.step = 0
-    for _ in loop.vote(run, state, Confined(of(copy.deepcopy(state)), ledger)):
+    for _ in loop.vote(run, state, Confined(of(copy.deepcopy(state)), ledger, run.rng)):
         state.step += 1
     return training
 

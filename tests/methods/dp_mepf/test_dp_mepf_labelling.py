@@ -15,7 +15,7 @@ from gossamer.data.records import Records
 from gossamer.errors import BudgetError
 from gossamer.methods import METHODS
 from gossamer.methods.dp_mepf import Config, descent
-from gossamer.methods.method import Job
+from gossamer.methods.job import Job
 from gossamer.methods.synthesizer import Synthesizer
 from gossamer.privacy.confined import Confined
 from gossamer.privacy.ledger import PrivacyLedger
@@ -48,7 +48,7 @@ def halves(n: int, seed: int = 0) -> Records:
 
 
 def job(**settings: Any) -> Job[Any, Any]:
-    return METHODS["dp-mepf"].job({**SMALL, **settings}, CARD)
+    return Job.of(METHODS["dp-mepf"], {**SMALL, **settings}, CARD)
 
 
 def driven(asked: Job[Any, Any]) -> tuple[Any, dict[str, int]]:
@@ -56,7 +56,7 @@ def driven(asked: Job[Any, Any]) -> tuple[Any, dict[str, int]]:
     ledger = PrivacyLedger(budget=math.inf, delta=1e-5)
     ledger.reserve(asked.plan)
     made, ends = asked.begin(Rng(0, noise_seed=1)), {}
-    for reached in made.drive(Confined(halves(80), ledger), halves(60, seed=5)):
+    for reached in made.drive(Confined(halves(80), ledger, made.run.rng), halves(60, seed=5)):
         if reached.logs is None:
             ends[reached.phase.name] = reached.step
     assert sum(ledger.used) == sum(count for _, count in asked.plan)

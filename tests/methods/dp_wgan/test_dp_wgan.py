@@ -11,6 +11,7 @@ import torch
 from gossamer.data.card import DataCard
 from gossamer.data.records import Records
 from gossamer.errors import RequestError
+from gossamer.methods.contract import Run
 from gossamer.methods.dp_wgan import Config, DpWgan
 from gossamer.methods.dp_wgan.loop import (
     PENALTY,
@@ -22,7 +23,7 @@ from gossamer.methods.dp_wgan.loop import (
     warm_start,
 )
 from gossamer.methods.dp_wgan.nets import Critic
-from gossamer.methods.method import Run
+from gossamer.methods.job import Job
 from gossamer.methods.synthesizer import model_bytes
 from gossamer.privacy.confined import Confined
 from gossamer.privacy.ledger import PrivacyLedger
@@ -32,10 +33,12 @@ from gossamer.privacy.per_sample_gradients.penalty import PenaltyGradient, penal
 from gossamer.privacy.per_sample_gradients.tangents import Points
 from gossamer.privacy.random.noise import Rng
 
-plan = DpWgan().plan
-
 CARD = DataCard(shape=(1, 28, 28), classes=10, declared_size=400)
 TINY: dict[str, Any] = {"noise_multiplier": 1.0, "steps": 6, "expected_batch_size": 20, "width": 4, "latent_size": 8}
+
+
+def plan(config: Config, card: DataCard) -> Any:
+    return Job(DpWgan(), config, card).plan
 
 
 def records(n: int, seed: int = 0) -> Records:
@@ -54,8 +57,8 @@ def trained(
     """The state at the end of a run, and its ledger."""
     ledger = PrivacyLedger(budget=math.inf, delta=1e-5)
     ledger.reserve(plan(config, card))
-    training = DpWgan().job(dataclasses.asdict(config), card).begin(rng or Rng(0))
-    for _ in training.drive(Confined(records(40) if held is None else held, ledger), public):
+    training = Job.of(DpWgan(), dataclasses.asdict(config), card).begin(rng or Rng(0))
+    for _ in training.drive(Confined(records(40) if held is None else held, ledger, training.run.rng), public):
         pass
     return training.state, ledger
 
@@ -63,7 +66,7 @@ def trained(
 def fresh(config: Config, *, card: DataCard = CARD, rng: Rng | None = None) -> tuple[Run[Config], State]:
     """A run at its start."""
     run = Run(config, card, rng or Rng(0))
-    return run, DpWgan().loop.start(run)
+    return run, DpWgan().start(run)
 
 
 def test_the_joint_multiplier_is_charged_once_whatever_the_groups() -> None:
@@ -149,7 +152,7 @@ def test_measured_sensitivity_of_the_joint_release_with_one_huge_record() -> Non
         np.insert(held.labels, 0, 3),
     )
     bounds = joined(config, state)
-    mechanism = GroupedGaussianSum(sampling_rate=1.0, noise_multiplier=0.0, bounds=bounds, rng=Rng())
+    mechanism = GroupedGaussianSum(sampling_rate=1.0, noise_multiplier=0.0, bounds=bounds)
     coins = torch.Generator()
 
     def pairs(first: bool) -> Any:
@@ -168,7 +171,7 @@ def test_measured_sensitivity_of_the_joint_release_with_one_huge_record() -> Non
         return points
 
     query = PenaltyGradient(state.D.net, pairs(False)), PenaltyGradient(state.D.net, pairs(True))
-    moved = mechanism(with_it, query[1]) - mechanism(held, query[0])
+    moved = mechanism(with_it, query[1], Rng()) - mechanism(held, query[0], Rng())
     in_noise = torch.cat([
         part / (bounds.norms[group] * len(bounds.norms) ** 0.5)
         for part, group in zip(moved.split(query[0].sizes), bounds.groups or (), strict=True)
@@ -241,8 +244,8 @@ def test_the_critic_of_the_paper_has_seven_tensors() -> None:
 def test_public_bounds_do_not_look_at_the_private_records(grouping: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Unrelated records of another number, and a deaf mechanism: the bounds and the weights are the same, bit for bit."""
 
-    def deaf(self: Any, held: Any, query: Any, ask: Any = GroupedGaussianSum.exact) -> torch.Tensor:
-        return torch.zeros_like(ask(self, held, query))
+    def deaf(self: Any, held: Any, query: Any, rng: Rng, ask: Any = GroupedGaussianSum.exact) -> torch.Tensor:
+        return torch.zeros_like(ask(self, held, query, rng))
 
     monkeypatch.setattr(GroupedGaussianSum, "exact", deaf)
     more = {"groups": 3} if grouping == "cluster" else {}
@@ -304,4 +307,4 @@ def test_scores_are_what_the_critic_says_of_pictures_on_its_own_scale() -> None:
         found = state.scores(held)
     assert found.shape == (1, 5)
     assert found[0].tolist() == pytest.approx(expected, rel=1e-5, abs=1e-6)
-    assert DpWgan.scores_have_no_scale
+    assert State.scores_have_no_scale

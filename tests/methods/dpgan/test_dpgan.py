@@ -20,9 +20,10 @@ from gossamer.data.card import DataCard
 from gossamer.data.records import Records
 from gossamer.errors import RequestError
 from gossamer.methods.common.adversarial import Fakes
+from gossamer.methods.contract import Run
 from gossamer.methods.dpgan import Config, Dpgan
 from gossamer.methods.dpgan.loop import FREQUENCIES, State, adapt, start
-from gossamer.methods.method import Run, StepResult
+from gossamer.methods.job import Job, StepResult
 from gossamer.methods.synthesizer import model_bytes
 from gossamer.privacy.accounting.events import poisson_gaussian
 from gossamer.privacy.confined import Confined
@@ -56,10 +57,10 @@ def drive(
 ) -> Iterator[tuple[StepResult, State, int]]:
     """A run over `records()`: where it is, its state, and how many releases the ledger still holds."""
     ledger = PrivacyLedger(budget=math.inf, delta=1e-5)
-    job = Dpgan().job(dataclasses.asdict(config), CARD)
+    job = Job.of(Dpgan(), dataclasses.asdict(config), CARD)
     ledger.reserve(job.plan)
     training = job.begin(Rng(0))
-    for reached in training.drive(Confined(records() if held is None else held, ledger), public):
+    for reached in training.drive(Confined(records() if held is None else held, ledger, training.run.rng), public):
         yield reached, training.state, ledger.remaining(job.plan[0][0])
 
 

@@ -19,7 +19,7 @@ from gossamer.methods import METHODS
 from gossamer.methods.common.features import Features
 from gossamer.methods.evolve import Config, clusters_of, loop
 from gossamer.methods.evolve.nets import Evolved
-from gossamer.methods.method import Job
+from gossamer.methods.job import Job
 from gossamer.methods.synthesizer import model_bytes
 from gossamer.privacy.confined import Confined
 from gossamer.privacy.ledger import PrivacyLedger
@@ -35,7 +35,7 @@ SMALL: dict[str, Any] = {
 
 
 def job(card: DataCard = CARD, **settings: Any) -> Job[Any, Any]:
-    return METHODS["evolve"].job({**SMALL, **settings}, card)
+    return Job.of(METHODS["evolve"], {**SMALL, **settings}, card)
 
 
 class Running:
@@ -47,7 +47,7 @@ class Running:
         self.rng = Rng(0, noise_seed=noise_seed)
         self.training = asked.begin(self.rng)
         self.state: Any = self.training.state
-        self.private = Confined(records, self.ledger)
+        self.private = Confined(records, self.ledger, self.rng)
 
     def steps(self) -> Any:
         return self.training.drive(self.private)
@@ -175,7 +175,7 @@ def test_votes_go_to_what_looks_like_the_records() -> None:
     G = running.state.G
     chosen = torch.arange(0, len(G.labels), 12)
     pictures = G.program.draw(G.parents[chosen], G.labels[chosen], 28)
-    running.private = Confined(Records(pictures.numpy(), G.labels[chosen].numpy()), running.ledger)
+    running.private = Confined(Records(pictures.numpy(), G.labels[chosen].numpy()), running.ledger, running.rng)
     G = running.end().released
     assert torch.nonzero(G.weights)[:, 0].tolist() == chosen.tolist()
     latents = torch.randn(40, G.latent_size)

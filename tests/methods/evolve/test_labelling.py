@@ -16,7 +16,7 @@ from gossamer.data.records import Records
 from gossamer.errors import RequestError
 from gossamer.methods import METHODS
 from gossamer.methods.evolve import Config, descent
-from gossamer.methods.method import Job
+from gossamer.methods.job import Job
 from gossamer.methods.synthesizer import Synthesizer, model_bytes
 from gossamer.privacy.accounting import cost
 from gossamer.privacy.accounting.events import poisson_gaussian
@@ -40,7 +40,7 @@ SUBJECT = Subject(method=METHODS["evolve"], small=SMALL, card=DataCard(shape=(1,
 
 
 def job(card: DataCard = CARD, **settings: Any) -> Job[Any, Any]:
-    return METHODS["evolve"].job({**SMALL, **settings}, card)
+    return Job.of(METHODS["evolve"], {**SMALL, **settings}, card)
 
 
 def trained(seed: int = 0, card: DataCard = CARD, records: Records | None = None, **settings: Any) -> Any:
@@ -48,7 +48,7 @@ def trained(seed: int = 0, card: DataCard = CARD, records: Records | None = None
     ledger = PrivacyLedger(budget=math.inf, delta=1e-5)
     ledger.reserve(asked.plan)
     made = asked.begin(Rng(seed, noise_seed=1))
-    for _ in made.drive(Confined(stripes(80) if records is None else records, ledger)):
+    for _ in made.drive(Confined(stripes(80) if records is None else records, ledger, made.run.rng)):
         pass
     assert sum(ledger.used) == sum(count for _, count in asked.plan)
     return made
@@ -110,7 +110,8 @@ def test_votes_do_not_use_the_steps_of_labelling_where_both_are_the_same_query()
     assert votes == step
     ledger = PrivacyLedger(budget=math.inf, delta=1e-5)
     ledger.reserve(asked.plan)
-    steps = asked.begin(Rng(0, noise_seed=1)).drive(Confined(stripes(80), ledger))
+    rng = Rng(0, noise_seed=1)
+    steps = asked.begin(rng).drive(Confined(stripes(80), ledger, rng))
     ends = {reached.phase.name: reached.step for reached in steps if reached.logs is None}
     assert ends == {"training": 2, "labelling": 6}
 
@@ -165,7 +166,7 @@ def test_the_mean_of_the_second_half_of_the_weights_is_released() -> None:
     ledger = PrivacyLedger(budget=math.inf, delta=1e-5)
     ledger.reserve(asked.plan)
     made, seen = asked.begin(Rng(0, noise_seed=1)), []
-    for reached in made.drive(Confined(stripes(80), ledger)):
+    for reached in made.drive(Confined(stripes(80), ledger, made.run.rng)):
         if reached.phase.name == "labelling" and reached.logs:
             seen.append(made.state.labelling.W.net.head.weight.detach().clone())
     mean = torch.stack(seen[3:]).mean(0)

@@ -19,6 +19,7 @@ from gossamer.events import silent
 from gossamer.methods import METHODS
 from gossamer.methods.evolve import PARTS, Config, clusters_of
 from gossamer.methods.evolve.pictures import VotedPictures
+from gossamer.methods.job import Job
 from gossamer.methods.synthesizer import Synthesizer, model_bytes
 from gossamer.privacy.confined import Confined
 from gossamer.privacy.ledger import PrivacyLedger
@@ -57,11 +58,11 @@ def named() -> Iterator[None]:
 
 
 def trained(public: Records, private: Records | None = None, **settings: Any) -> Any:
-    job = METHODS["evolve"].job({"noise_multiplier": 0.5, **SETTINGS, **settings}, CARD)
+    job = Job.of(METHODS["evolve"], {"noise_multiplier": 0.5, **SETTINGS, **settings}, CARD)
     ledger = PrivacyLedger(budget=math.inf, delta=1e-5)
     ledger.reserve(job.plan)
     made = job.begin(Rng(0, noise_seed=1))
-    for _ in made.drive(Confined(records(40) if private is None else private, ledger), public):
+    for _ in made.drive(Confined(records(40) if private is None else private, ledger, made.run.rng), public):
         pass
     assert ledger.unused == [0]
     return made
@@ -187,7 +188,7 @@ def test_a_run_is_released_loaded_and_verified(tmp_path: Path) -> None:
     ],
 )
 def test_settings_that_contradict_pictures_are_refused(settings: dict[str, Any], says: str) -> None:
-    plain = METHODS["evolve"].job({"noise_multiplier": 1.0, **SETTINGS, **settings}, CARD)
+    plain = Job.of(METHODS["evolve"], {"noise_multiplier": 1.0, **SETTINGS, **settings}, CARD)
     with pytest.raises(RequestError, match=says):
         _ = plain.plan
 

@@ -17,13 +17,14 @@ import gossamer
 from gossamer.data.card import DataCard
 from gossamer.data.records import Records
 from gossamer.errors import ConfinedError, RequestError
+from gossamer.methods.contract import Run
 from gossamer.methods.gs_wgan import Config, GsWgan, loop
 from gossamer.methods.gs_wgan.critic_pool import CriticPool
 from gossamer.methods.gs_wgan.critics import Answers, Critics, CriticSettings
 from gossamer.methods.gs_wgan.loop import State, start
 from gossamer.methods.gs_wgan.nets import DcganGenerator, ProjectionCritic
 from gossamer.methods.gs_wgan.stacked_critics import Batch, Layout, adam, penalised, rounded
-from gossamer.methods.method import Job, Run, Training
+from gossamer.methods.job import Job, Training
 from gossamer.privacy.confined import Confined
 from gossamer.privacy.ledger import PrivacyLedger
 from gossamer.privacy.mechanisms.sanitized_rows import SanitizedRows
@@ -69,10 +70,10 @@ def fakes(n: int = 6) -> tuple[Tensor, Tensor]:
     return torch.rand(n, 1, 28, 28, generator=torch.Generator().manual_seed(1)), torch.arange(n) % 3
 
 
-def confined(config: Config, held: Records) -> tuple[Confined[Records], PrivacyLedger]:
+def confined(config: Config, held: Records, rng: Rng | None = None) -> tuple[Confined[Records], PrivacyLedger]:
     ledger = PrivacyLedger(budget=math.inf, delta=1e-5, relation=METHOD.relation(config))
-    ledger.reserve(METHOD.plan(config, CARD))
-    return Confined(held, ledger), ledger
+    ledger.reserve(Job(METHOD, config, CARD).plan)
+    return Confined(held, ledger, rng or Rng(0)), ledger
 
 
 def begin(config: Config, rng: Rng | None = None) -> Training[Config, State]:
@@ -121,8 +122,9 @@ class Watched:
 
 
 def run(config: Config, *, rng: Rng | None = None, held: Records | None = None) -> tuple[State, PrivacyLedger]:
-    private, ledger = confined(config, held or records(40))
-    *_, last = states(begin(config, rng), private)
+    training = begin(config, rng)
+    private, ledger = confined(config, held or records(40), training.run.rng)
+    *_, last = states(training, private)
     return last, ledger
 
 
@@ -263,9 +265,9 @@ def test_answering_is_read_only() -> None:
     held.begin_warm(3)
     held.warm_round(range(3), torch.randn(4, 10), torch.arange(4) % 3, coins(1, 2, 3))
     before, stream = snapshot(held), torch.get_rng_state()
-    mechanism = SanitizedRows(draw="secret", critics=3, batch_size=6, max_norm=1.0, noise_multiplier=1.0, rng=Rng())
+    mechanism = SanitizedRows(draw="secret", critics=3, batch_size=6, max_norm=1.0, noise_multiplier=1.0)
     for _ in range(6):
-        mechanism(held, Answers(x[None], y[None]))
+        mechanism(held, Answers(x[None], y[None]), Rng())
     assert equal(before, snapshot(held))
     assert torch.equal(stream, torch.get_rng_state())
 
@@ -299,13 +301,15 @@ def test_a_changed_shard_moves_no_other_critic() -> None:
     shards = np.random.default_rng(0).choice([0, 1, 2, 4], size=30)
     rows = []
     for held, dealt in ((few, shards), (more, np.insert(shards, 0, 3))):
-        private, _ = confined(config, held)
         rng = Rng(0, noise_seed=1)
+        private, _ = confined(config, held, rng)
         coined = rng.common_integers
         rng.common_integers = lambda n, high, dealt=dealt, coined=coined: dealt if n > 1 else coined(n, high)  # type: ignore[method-assign]  # the coins of the shards, matched
         mechanism = SanitizedRows.exact
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(SanitizedRows, "exact", lambda self, h, q, ask=mechanism: torch.zeros_like(ask(self, h, q)))
+            patch.setattr(
+                SanitizedRows, "exact", lambda self, h, q, rng, ask=mechanism: torch.zeros_like(ask(self, h, q, rng))
+            )
             *_, state = states(begin(config, rng), private)
         inside(state).update(lambda critics: rows.append(critics.weights.clone()))
     changed = [i for i in range(5) if not torch.equal(rows[0][i], rows[1][i])]
@@ -399,7 +403,7 @@ def test_the_generator_descends_along_the_released_rows(answers: int, monkeypatc
     derivative of the image, by a plain loop in float64, and not its opposite. Only as many images lead back as have rows."""
     rows = torch.randn(4 * answers, 1, 28, 28, generator=torch.Generator().manual_seed(0))
     monkeypatch.setattr(
-        SanitizedRows, "exact", lambda self, held, query: (query.rows(held, [0] * answers), rows.clone())[1]
+        SanitizedRows, "exact", lambda self, held, query, rng: (query.rows(held, [0] * answers), rows.clone())[1]
     )
     config = Config(**{**TINY, "noise_multiplier": 0.0, "steps": 1, "answers": answers})
     state, _ = run(config)
@@ -467,7 +471,9 @@ def test_a_resumed_round_robin_begins_a_new_pass(monkeypatch: pytest.MonkeyPatch
 def test_non_interference_of_every_draw(draw: Any, kind: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Deaf mechanism, same seeds, unrelated records of another number: released generators are bitwise equal."""
     ask = SanitizedRows.exact
-    monkeypatch.setattr(SanitizedRows, "exact", lambda self, held, query: torch.zeros_like(ask(self, held, query)))
+    monkeypatch.setattr(
+        SanitizedRows, "exact", lambda self, held, query, rng: torch.zeros_like(ask(self, held, query, rng))
+    )
     config = Config(**{**TINY, "steps": 6, "generator": kind, "warm_steps": 1}, draw=draw)
     first, second = (run(config, rng=Rng(1, noise_seed=2), held=held)[0] for held in (records(40), records(7, seed=3)))
     for mine, theirs in zip(first.released.state_dict().values(), second.released.state_dict().values(), strict=True):
@@ -505,8 +511,8 @@ def test_the_warm_start_goes_on_in_the_middle_of_a_stack(public: Records | None,
     config = Config(**{**TINY, "warm_steps": 3, "warm_stack": 2, "steps": 1}, public_steps=2)
 
     def end(at: int | None) -> Tensor:
-        private, ledger = confined(config, records(40))
         rng, resumed = Rng(1, noise_seed=2), None
+        private, ledger = confined(config, records(40), rng)
         for done, state in enumerate(states(begin(config, rng), private, public), start=1):
             if done == at:
                 checkpoint.save(tmp_path, state.state_dict(), rng.state(), ledger)
@@ -563,7 +569,8 @@ def test_after_a_public_start_critics_warm_up_on_the_fakes_of_the_run(monkeypatc
 def test_the_non_private_run_is_neither_clipped_nor_private() -> None:
     config = Config(**{**TINY, "noise_multiplier": 0.0})
     private, _ = confined(config, records(4))
-    panel = CriticPool(Run(config, CARD, Rng()), private.map(lambda held: critics(held, [0] * 4, 5)))
+    asked = Run(config, CARD, Rng(), queries=METHOD.queries(config, CARD))
+    panel = CriticPool(asked, private.map(lambda held: critics(held, [0] * 4, 5)))
     assert math.isinf(panel._mechanism.max_norm)
     for draw in ("secret", "round_robin", "paper"):
         _, ledger = run(Config(**{**TINY, "noise_multiplier": 0.0, "draw": draw}))
@@ -572,13 +579,13 @@ def test_the_non_private_run_is_neither_clipped_nor_private() -> None:
 
 def test_settings_that_contradict_each_other_are_refused() -> None:
     with pytest.raises(RequestError, match="goes with draw secret"):
-        METHOD.plan(Config(**TINY, draw="paper", visits=2), CARD)
+        _ = Job(METHOD, Config(**TINY, draw="paper", visits=2), CARD).plan
     with pytest.raises(RequestError, match="visits 6 is not between 1 and the 5 critics"):
-        METHOD.plan(Config(**TINY, visits=6), CARD)
+        _ = Job(METHOD, Config(**TINY, visits=6), CARD).plan
     with pytest.raises(RequestError, match="answers 0 is not between 1 and the 5 critics"):
-        METHOD.plan(Config(**TINY, answers=0), CARD)
+        _ = Job(METHOD, Config(**TINY, answers=0), CARD).plan
     with pytest.raises(RequestError, match="the paper asks one critic a step"):
-        METHOD.plan(Config(**TINY, draw="paper", answers=2), CARD)
+        _ = Job(METHOD, Config(**TINY, draw="paper", answers=2), CARD).plan
 
 
 @pytest.mark.parametrize("draw", ["secret", "round_robin", "paper"])

@@ -19,11 +19,12 @@ from gossamer.data.tables.card import TableCard
 from gossamer.data.tables.column import Column
 from gossamer.data.tables.table import Table
 from gossamer.errors import GossamerError, RequestError
+from gossamer.methods.contract import State
+from gossamer.methods.job import Job, StepResult
 from gossamer.methods.marginals import Config, Marginals, Noise, counts_label, loop, measurements, selection
 from gossamer.methods.marginals.counts import Counts, Errors
 from gossamer.methods.marginals.nets import MarkovField
 from gossamer.methods.marginals.tree import Clique, cells_of, triangulated
-from gossamer.methods.method import State, StepResult
 from gossamer.methods.synthesizer import model_bytes
 from gossamer.privacy.confined import Confined
 from gossamer.privacy.ledger import PrivacyLedger
@@ -59,11 +60,11 @@ class Run:
     """One training in memory."""
 
     def __init__(self, held: Table, *, rng: Rng, facts: TableCard | None = None, **settings: Any) -> None:
-        self.job = Marginals().job({**SMALL, **settings}, facts or card())
+        self.job = Job.of(Marginals(), {**SMALL, **settings}, facts or card())
         self.plan = self.job.plan
         self.ledger = PrivacyLedger(budget=float("inf"), delta=1e-5, relation=self.job.relation)
         self.ledger.reserve(self.plan)
-        self.private: Confined[Any] = Confined(held, self.ledger)
+        self.private: Confined[Any] = Confined(held, self.ledger, rng)
         self.rng = rng
         self.training = self.job.begin(rng)
         self.events: list[dict[str, Any]] = []
@@ -84,8 +85,8 @@ def deafen(monkeypatch: pytest.MonkeyPatch) -> None:
     """The mechanisms run the query, then answer with noise only."""
     for mechanism in (PoissonGaussianSum, GroupedGaussianSum):
 
-        def deaf(self: Any, held: Any, query: Any, ask: Any = mechanism.exact) -> Tensor:
-            return torch.zeros_like(ask(self, held, query))
+        def deaf(self: Any, held: Any, query: Any, rng: Rng, ask: Any = mechanism.exact) -> Tensor:
+            return torch.zeros_like(ask(self, held, query, rng))
 
         monkeypatch.setattr(mechanism, "exact", deaf)
 
@@ -113,7 +114,7 @@ def test_spends_its_plan_exactly(held: Table, label: str | None) -> None:
 def test_the_queries_together_cost_what_the_noise_multiplier_says() -> None:
     """1 / sigma^2 adds up over the releases of a plan, for Gaussians exactly."""
     for settings in ({}, {"rounds": 5}, {"columns_share": 0.3, "errors_share": 0.05}):
-        plan = Marginals().job({"noise_multiplier": 3.0, **settings}, card()).plan
+        plan = Job.of(Marginals(), {"noise_multiplier": 3.0, **settings}, card()).plan
         assert all(isinstance(event, GaussianDpEvent) for event, _ in plan)
         assert sum(count / event.noise_multiplier**2 for event, count in plan) == pytest.approx(1 / 9)
 
@@ -126,8 +127,8 @@ def test_the_non_private_run_says_infinity() -> None:
 
 
 def test_plan_is_pure_and_reads_no_size() -> None:
-    first = Marginals().job(SMALL, card())
-    assert first.plan == Marginals().job(SMALL, dataclasses.replace(card(), declared_size=5)).plan
+    first = Job.of(Marginals(), SMALL, card())
+    assert first.plan == Job.of(Marginals(), SMALL, dataclasses.replace(card(), declared_size=5)).plan
 
 
 def noises(monkeypatch: pytest.MonkeyPatch, run: Run) -> list[tuple[object, float, list[float]]]:
@@ -330,19 +331,19 @@ def test_refusals() -> None:
         ({"columns_share": 0.6, "errors_share": 0.4}, "together"),
     ):
         with pytest.raises(RequestError, match=flag):
-            method.job({**SMALL, **settings}, card()).plan  # noqa: B018
+            Job.of(method, {**SMALL, **settings}, card()).plan  # noqa: B018
     many = TableCard(columns=tuple(category(f"x{k}", 2) for k in range(201)), declared_size=10)
     with pytest.raises(RequestError, match="at most 200 columns"):
-        method.job(SMALL, many).plan  # noqa: B018
+        Job.of(method, SMALL, many).plan  # noqa: B018
     large = TableCard(columns=tuple(category(f"x{k}", 2_000) for k in range(2)), declared_size=10, label="x0")
     with pytest.raises(RequestError, match="fewer bins"):
-        method.job(SMALL, large).plan  # noqa: B018
+        Job.of(method, SMALL, large).plan  # noqa: B018
     with pytest.raises(RequestError, match="one process"):
         method.check_ranks(Config(noise_multiplier=1.0), 2)
 
 
 def test_samples_of_a_wrong_kind_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    job = Marginals().job(SMALL, card())
+    job = Job.of(Marginals(), SMALL, card())
     net, zeros = job.generator(), torch.zeros(5, dtype=torch.int64)
     for codes, wrong in (
         (torch.zeros(5, 3, dtype=torch.int64), "codes are"),

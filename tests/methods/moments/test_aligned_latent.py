@@ -14,6 +14,7 @@ from gossamer.data.card import DataCard
 from gossamer.data.records import Records
 from gossamer.errors import RequestError
 from gossamer.methods import METHODS
+from gossamer.methods.job import Job
 from gossamer.methods.moments import aligned_latent
 from gossamer.methods.moments import latents as of_moments
 from gossamer.methods.moments.aligned_latent import POSE, AlignedLatent
@@ -64,7 +65,7 @@ def pictures(n: int, *, seed: int = 0, white_each: int = 16) -> Records:
 
 
 def trained(held: Records, **more: Any) -> Generator:
-    net = driven(METHODS["moments"].job({**SETTINGS, **more}, CARD), held).state.released
+    net = driven(Job.of(METHODS["moments"], {**SETTINGS, **more}, CARD), held).state.released
     assert isinstance(net, Generator)
     return net
 
@@ -166,7 +167,7 @@ def test_without_one_record_all_other_codes_have_the_same_bits(monkeypatch: pyte
 
 def test_a_record_adds_a_vector_of_length_one_at_most() -> None:
     """Of the query that a run asks, and also where the shape is so bright that its code is shortened."""
-    net = Generator(METHODS["moments"].job({**SETTINGS, "radius": 0.2}, CARD).config, CARD.shape, 2)
+    net = Generator(Job.of(METHODS["moments"], {**SETTINGS, "radius": 0.2}, CARD).config, CARD.shape, 2)
     query = asked(net, 0.2)
     held = with_codes(None, net.latent, pictures(20))
     alone = torch.stack([query.clipped_sum(held[i : i + 1], Bounds(norms=(1.0,))) for i in range(20)])

@@ -13,6 +13,7 @@ from gossamer.data.card import DataCard
 from gossamer.data.records import Records
 from gossamer.errors import RequestError
 from gossamer.methods import METHODS
+from gossamer.methods.job import Job
 from gossamer.methods.moments.class_moments import WEIGHTS, Moments
 from gossamer.nets.latent import Latent
 from gossamer.privacy.confined import Confined
@@ -165,11 +166,11 @@ def test_the_method_draws_the_classes() -> None:
     """At a high budget the mean picture of each class comes out, within a tenth of the range."""
     card = DataCard(shape=(1, 6, 6), classes=3, declared_size=6_000)
     held = records(6_000)
-    job = METHODS["moments"].job({"noise_multiplier": 1.0, "axes": 36, "radius": 2.0}, card)
+    job = Job.of(METHODS["moments"], {"noise_multiplier": 1.0, "axes": 36, "radius": 2.0}, card)
     ledger = PrivacyLedger(budget=math.inf, delta=1e-5, relation=job.relation)
     ledger.reserve(job.plan)
     training = job.begin(Rng(0))
-    for _ in training.drive(Confined(held, ledger)):
+    for _ in training.drive(Confined(held, ledger, training.run.rng)):
         pass
     net = training.state.released
     for label in range(3):
@@ -182,7 +183,7 @@ def test_what_is_faint_in_a_sample_is_black_and_all_else_as_it_was() -> None:
     card = DataCard(shape=(1, 6, 6), classes=3, declared_size=6_000)
     drawn = []
     for threshold in (0.0, 0.4):
-        job = METHODS["moments"].job({"noise_multiplier": 1.0, "axes": 9, "threshold": threshold}, card)
+        job = Job.of(METHODS["moments"], {"noise_multiplier": 1.0, "axes": 9, "threshold": threshold}, card)
         net = job.begin(Rng(0)).state.released
         images, _ = job.sample(net, 50, None, torch.Generator().manual_seed(0))
         drawn.append(images)
@@ -193,7 +194,7 @@ def test_what_is_faint_in_a_sample_is_black_and_all_else_as_it_was() -> None:
         assert torch.equal(image_cut, torch.where(faint, 0.0, image))
     assert any((image_cut > 0).logical_and(image_cut < 0.4).any() for image_cut in cut), "of a dark sample more is left"
     with pytest.raises(RequestError, match=r"threshold is a share of a sample's brightest pixel, at most 1, not 1\.5"):
-        _ = METHODS["moments"].job({"noise_multiplier": 1.0, "threshold": 1.5}, card).plan
+        _ = Job.of(METHODS["moments"], {"noise_multiplier": 1.0, "threshold": 1.5}, card).plan
 
 
 def test_a_record_moves_nobody_elses_part() -> None:

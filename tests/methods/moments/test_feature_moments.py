@@ -16,7 +16,7 @@ from gossamer.data.card import DataCard
 from gossamer.data.records import Records
 from gossamer.errors import PrivacyError, RequestError
 from gossamer.methods import METHODS
-from gossamer.methods.method import Training
+from gossamer.methods.job import Job, Training
 from gossamer.methods.moments.features import (
     SHARES,
     FeatureMoments,
@@ -169,11 +169,13 @@ def test_second_moments_below_the_noise_are_those_of_public_pictures() -> None:
 
 
 def trained(n: int = 300, public: Records | None = None) -> Labeller:
-    job = METHODS["moments"].job(SETTINGS, CARD)
+    job = Job.of(METHODS["moments"], SETTINGS, CARD)
     ledger = PrivacyLedger(budget=math.inf, delta=1e-5, relation=job.relation)
     ledger.reserve(job.plan)
     training = job.begin(Rng(0))
-    for _ in training.drive(Confined(pictures(n), ledger), pictures(90, seed=1) if public is None else public):
+    for _ in training.drive(
+        Confined(pictures(n), ledger, training.run.rng), pictures(90, seed=1) if public is None else public
+    ):
         pass
     assert isinstance(training, Training)
     net = training.state.released
@@ -199,7 +201,7 @@ def test_samples_are_public_pictures_with_labels_in_the_declared_shares() -> Non
     net, public = trained(), pictures(90, seed=1)
     place = {image.tobytes(): at for at, image in enumerate(public.images)}
     stream = torch.Generator().manual_seed(0)
-    drawn = [*METHODS["moments"].job(SETTINGS, CARD).chunks(net, [50, 40, 90], None, stream)]
+    drawn = [*Job.of(METHODS["moments"], SETTINGS, CARD).chunks(net, [50, 40, 90], None, stream)]
     images, labels, probabilities = (torch.cat(part) for part in zip(*drawn, strict=True))
     chosen = torch.tensor([place[image.mul(255).round().byte().numpy().tobytes()] for image in images])
     assert [len(part[0]) for part in drawn] == [50, 40, 90]
@@ -210,7 +212,7 @@ def test_samples_are_public_pictures_with_labels_in_the_declared_shares() -> Non
 
 
 def test_a_state_holds_as_many_pictures_as_it_was_saved_with() -> None:
-    net, other = trained(), labeller(METHODS["moments"].job(SETTINGS, CARD).config, CARD)
+    net, other = trained(), labeller(Job.of(METHODS["moments"], SETTINGS, CARD).config, CARD)
     other.load_state_dict(net.state_dict())
     assert torch.equal(other.labelled.images, net.labelled.images)
     assert torch.equal(other.labelled.probabilities, net.labelled.probabilities)
@@ -236,7 +238,7 @@ def test_refusals() -> None:
     with pytest.raises(RequestError, match="4 public records are too few for 4 principal axes"):
         job(SETTINGS, CARD).check_public(4)
     start = {"start": "moments", "start_settings": "encoder=rows,axes=4", "noise_multiplier": 1.0, "steps": 2}
-    assert METHODS["dp-diffusion"].job(start, CARD).needs_public
+    assert Job.of(METHODS["dp-diffusion"], start, CARD).needs_public
 
 
 def test_what_a_run_learns_comes_through_the_mechanism() -> None:

@@ -19,6 +19,7 @@ from gossamer.data.card import DataCard
 from gossamer.data.records import Records
 from gossamer.errors import GossamerError, PrivacyError, RequestError, RunFolderError
 from gossamer.methods import METHODS
+from gossamer.methods.job import Job
 from gossamer.methods.moments import latents as of_moments
 from gossamer.methods.moments.class_moments import Moments
 from gossamer.methods.moments.latents import axes_of, with_codes
@@ -78,7 +79,7 @@ def pictures(n: int, *, seed: int = 0) -> Records:
 
 
 def trained(public: Records, held: Records, **more: Any) -> Generator:
-    net = driven(METHODS["moments"].job({**SETTINGS, **more}, CARD), held, public).state.released
+    net = driven(Job.of(METHODS["moments"], {**SETTINGS, **more}, CARD), held, public).state.released
     assert isinstance(net, Generator)
     return net
 

@@ -10,6 +10,7 @@ from torch import Tensor
 from gossamer.data.card import DataCard
 from gossamer.data.records import Records
 from gossamer.methods import METHODS
+from gossamer.methods.job import Job
 from gossamer.methods.moments.class_moments import WEIGHTS, Moments
 from gossamer.methods.moments.mixture import Mixture, Noisy
 from gossamer.nets.latent import Latent
@@ -129,13 +130,13 @@ def test_the_method_finds_both_halves_of_a_class() -> None:
     """At a high budget: samples of each class are dark and bright in equal parts, and hardly ever between."""
     held = records(4_000)
     card = DataCard(shape=(1, 6, 6), classes=2, declared_size=4_000)
-    job = METHODS["moments"].job(
-        {"noise_multiplier": 0.5, "axes": 16, "radius": 2.0, "cells": 2, "cells_radius": 1.0}, card
+    job = Job.of(
+        METHODS["moments"], {"noise_multiplier": 0.5, "axes": 16, "radius": 2.0, "cells": 2, "cells_radius": 1.0}, card
     )
     ledger = PrivacyLedger(budget=math.inf, delta=1e-5, relation=job.relation)
     ledger.reserve(job.plan)
     training = job.begin(Rng(0))
-    for _ in training.drive(Confined(held, ledger)):
+    for _ in training.drive(Confined(held, ledger, training.run.rng)):
         pass
     assert ledger.unused == [0, 0]
     for label in (0, 1):
@@ -149,6 +150,6 @@ def test_the_method_finds_both_halves_of_a_class() -> None:
 
 def test_a_single_cell_is_one_release() -> None:
     card = DataCard(shape=(1, 6, 6), classes=2, declared_size=4_000)
-    assert len(METHODS["moments"].job({"noise_multiplier": 1.0, "axes": 4}, card).plan) == 1
-    plan = METHODS["moments"].job({"noise_multiplier": 1.0, "axes": 4, "cells": 3, "classes_noise": 2.5}, card).plan
+    assert len(Job.of(METHODS["moments"], {"noise_multiplier": 1.0, "axes": 4}, card).plan) == 1
+    plan = Job.of(METHODS["moments"], {"noise_multiplier": 1.0, "axes": 4, "cells": 3, "classes_noise": 2.5}, card).plan
     assert [event.noise_multiplier for event, _ in plan] == [2.5, 1.0]

@@ -14,6 +14,7 @@ from gossamer.data.card import DataCard
 from gossamer.data.records import Records
 from gossamer.errors import RequestError
 from gossamer.methods import METHODS
+from gossamer.methods.job import Job
 from gossamer.methods.moments.aligned_latent import AlignedLatent
 from gossamer.methods.moments.latents import with_codes
 from gossamer.methods.moments.loop import Generator
@@ -109,7 +110,7 @@ def test_of_aligned_codes_the_shape_counts_alone(kind: type[SumInWaves]) -> None
 def test_without_noise_centre_and_axes_are_those_of_the_records() -> None:
     """Cosine waves are far from these patterns. The axes span them, the largest first, and the centre is the mean."""
     held = pictures(400)
-    job = METHODS["moments"].job({**SETTINGS, "noise_multiplier": 0.0, "radius": 3.0, "cells_radius": 3.0}, CARD)
+    job = Job.of(METHODS["moments"], {**SETTINGS, "noise_multiplier": 0.0, "radius": 3.0, "cells_radius": 3.0}, CARD)
     latent = driven(job, held).state.released.latent
     flat = torch.from_numpy(held.images).double().flatten(1) / 255
     torch.testing.assert_close(latent.centre.double(), flat.mean(0), atol=1e-5, rtol=0)
@@ -125,7 +126,7 @@ def test_without_noise_centre_and_axes_are_those_of_the_records() -> None:
 def test_with_noise_the_axes_are_near() -> None:
     """Noise of 0.5 on products of 400 records, whose clipped lengths are 1. It is secret: the worst of 60 runs had 0.995."""
     latent = driven(
-        METHODS["moments"].job({**SETTINGS, "axes_noise": 0.5, "cells_radius": 0.2}, CARD), pictures(400)
+        Job.of(METHODS["moments"], {**SETTINGS, "axes_noise": 0.5, "cells_radius": 0.2}, CARD), pictures(400)
     ).state.released.latent
     two = torch.from_numpy(patterns()).flatten(1)[:2] / SIDE
     seen = (two @ latent.basis.double()).square().sum(1)
@@ -133,7 +134,7 @@ def test_with_noise_the_axes_are_near() -> None:
 
 
 def test_the_plan_has_all_queries() -> None:
-    job = METHODS["moments"].job({**SETTINGS, "cells": 2, "classes_noise": 3.0, "noise_multiplier": 1.5}, CARD)
+    job = Job.of(METHODS["moments"], {**SETTINGS, "cells": 2, "classes_noise": 3.0, "noise_multiplier": 1.5}, CARD)
     assert [event.noise_multiplier for event, _ in job.plan] == [24.0, 3.0, 4.5, 1.5]
     assert [phase.name for phase in job.phases] == [
         "axes",
@@ -143,7 +144,7 @@ def test_the_plan_has_all_queries() -> None:
         "cells",
         "training",
     ]
-    assert len(METHODS["moments"].job({**SETTINGS, "axes_noise": 0.0}, CARD).plan) == 1
+    assert len(Job.of(METHODS["moments"], {**SETTINGS, "axes_noise": 0.0}, CARD).plan) == 1
 
 
 @pytest.mark.parametrize("more", [{}, pytest.param({"cells": 2, "align": True}, marks=pytest.mark.slow)])
@@ -165,7 +166,7 @@ def test_many_axes_are_found_in_more_waves() -> None:
 def test_refusals(tmp_path: Path) -> None:
     for more in ({"encoder": "lite0"}, {"autoencoder": "toy"}, {"public_detail": True}):
         with pytest.raises(RequestError, match="finds axes of pixels in the records, without public pictures"):
-            METHODS["moments"].job({**SETTINGS, **more}, CARD).check()
+            Job.of(METHODS["moments"], {**SETTINGS, **more}, CARD).check()
     with pytest.raises(RequestError, match="has no use for public records with these settings"):
         fit(
             "moments", data=pictures(400), public=pictures(50), card=CARD, out=tmp_path / "run", delta=1e-3, accounts=None,

@@ -14,6 +14,7 @@ from gossamer.data.card import DataCard
 from gossamer.data.records import Records
 from gossamer.errors import RequestError
 from gossamer.methods import METHODS
+from gossamer.methods.job import Job
 from gossamer.methods.moments.loop import Generator
 from gossamer.methods.moments.public_detail import PublicDetail
 from gossamer.methods.synthesizer import Synthesizer
@@ -41,11 +42,11 @@ def pictures(n: int, *, seed: int = 0) -> Records:
 
 
 def trained(public: Records) -> Generator:
-    job = METHODS["moments"].job(SETTINGS, CARD)
+    job = Job.of(METHODS["moments"], SETTINGS, CARD)
     ledger = PrivacyLedger(budget=math.inf, delta=1e-5, relation=job.relation)
     ledger.reserve(job.plan)
     training = job.begin(Rng(0))
-    for _ in training.drive(Confined(pictures(200), ledger), public):
+    for _ in training.drive(Confined(pictures(200), ledger, training.run.rng), public):
         pass
     net = training.state.released
     assert isinstance(net, Generator)
@@ -83,10 +84,10 @@ def test_a_sample_has_the_code_that_was_drawn_and_is_no_blur() -> None:
 
 
 def test_a_state_holds_as_many_pictures_as_it_was_saved_with() -> None:
-    net, other = trained(pictures(60, seed=1)), METHODS["moments"].job(SETTINGS, CARD).generator()
+    net, other = trained(pictures(60, seed=1)), Job.of(METHODS["moments"], SETTINGS, CARD).generator()
     other.load_state_dict(net.state_dict())
     assert all(torch.equal(value, net.state_dict()[name]) for name, value in other.state_dict().items())
-    plain = METHODS["moments"].job({**SETTINGS, "public_detail": False}, CARD).generator()
+    plain = Job.of(METHODS["moments"], {**SETTINGS, "public_detail": False}, CARD).generator()
     assert not any(name.startswith("detail") for name in plain.state_dict())
 
 

@@ -22,10 +22,11 @@ from benchmarks.reproduce.pinwheel import EXTENT, as_points, pinwheel
 from gossamer.data.card import DataCard
 from gossamer.data.records import Records
 from gossamer.errors import RequestError
-from gossamer.methods.method import Job, Run
-from gossamer.methods.privae import Config, Privae, objective
+from gossamer.methods.contract import Run
+from gossamer.methods.job import Job
+from gossamer.methods.privae import Config, Privae, mechanism_for, objective
 from gossamer.methods.privae.divergences import SCALES, kl_from_prior, mmd
-from gossamer.methods.privae.loop import State, direction, mechanism_for, start
+from gossamer.methods.privae.loop import State, direction, start
 from gossamer.methods.privae.nets import Autoencoder, log_normal
 from gossamer.methods.privae.objective import Objective, batch_wise, sample_wise, secret_coins
 from gossamer.methods.synthesizer import model_bytes
@@ -90,16 +91,16 @@ def query_of(config: Config) -> Objective:
     return Objective.of(fresh(config).vae.net, config, own_coins)
 
 
-def confined(config: Config, *, card: DataCard = CARD, held: Records | None = None) -> Confined[Records]:
+def confined(config: Config, rng: Rng, *, card: DataCard = CARD, held: Records | None = None) -> Confined[Records]:
     """Records with a ledger that has reserved the plan."""
     ledger = PrivacyLedger(budget=math.inf, delta=1e-5)
-    ledger.reserve(PRIVAE.plan(config, card))
-    return Confined(records(60) if held is None else held, ledger)
+    ledger.reserve(Job(PRIVAE, config, card).plan)
+    return Confined(records(60) if held is None else held, ledger, rng)
 
 
 def run(config: Config, *, card: DataCard = CARD, held: Records | None = None, rng: Rng | None = None) -> State:
     training = Job(PRIVAE, config, card).begin(rng or Rng(0))
-    for _ in training.drive(confined(config, card=card, held=held)):
+    for _ in training.drive(confined(config, training.run.rng, card=card, held=held)):
         pass
     return training.state
 
@@ -268,13 +269,12 @@ def test_measured_sensitivity_of_the_joint_release_through_the_network(divergenc
         asked = TermwiseGaussianSum(
             sampling_rate=1.0,
             noise_multiplier=0.0,
-            rng=OwnGroups(own),
             max_norm=1e-2,
             max_norm_batch=1e-2,
             partitions=3,
         )
-        sums.append(asked(data, query))
-    mechanism = mechanism_for(config, CARD, Rng())
+        sums.append(asked(data, query, OwnGroups(own)))
+    mechanism = mechanism_for(config, CARD)
     assert isinstance(mechanism, TermwiseGaussianSum)
     samples, batches = (sums[1] - sums[0]).norm(dim=1).tolist()
     assert samples == pytest.approx(1e-2, rel=1e-3)
@@ -312,7 +312,7 @@ def test_the_leak_of_micro_aggregation_charged_as_c() -> None:
     ]
     moved = float((micro[1] - micro[0]).norm())
     assert moved == pytest.approx((2 * n - 1) * C, rel=1e-5)
-    mechanism = mechanism_for(config, CARD, Rng())
+    mechanism = mechanism_for(config, CARD)
     assert isinstance(mechanism, WholeGaussian)
     assert mechanism.max_norm == n * C
     assert moved <= 2 * mechanism.max_norm
@@ -327,8 +327,8 @@ def test_the_leak_of_micro_aggregation_charged_as_c() -> None:
 def test_baselines_never_move_by_more_than_they_are_charged_for(aggregation: str) -> None:
     config = Config(**TINY, aggregation=aggregation, divergence="mmd", max_norm=1e-3, prior="sparse")
     query, held = query_of(config), records(9)
-    mechanism = dataclasses.replace(mechanism_for(config, CARD, Rng()), noise_multiplier=0.0, sampling_rate=1.0)
-    moved = float((mechanism(with_one_more(held), query) - mechanism(held, query)).norm())
+    mechanism = dataclasses.replace(mechanism_for(config, CARD), noise_multiplier=0.0, sampling_rate=1.0)
+    moved = float((mechanism(with_one_more(held), query, Rng()) - mechanism(held, query, Rng())).norm())
     assert 0 < moved <= 2 * mechanism.max_norm
 
 
@@ -337,8 +337,8 @@ def test_non_interference_of_the_other_forms(settings: dict[str, Any], monkeypat
     """As in the conformance suite: unrelated data of another size, deaf mechanism, equal weights to the bit."""
     for kind in (TermwiseGaussianSum, WholeGaussian):
 
-        def deaf(self: Any, held: Any, query: Any, ask: Any = kind.exact) -> Tensor:
-            return torch.zeros_like(ask(self, held, query))
+        def deaf(self: Any, held: Any, query: Any, rng: Rng, ask: Any = kind.exact) -> Tensor:
+            return torch.zeros_like(ask(self, held, query, rng))
 
         monkeypatch.setattr(kind, "exact", deaf)
     config = Config(**TINY, divergence="kl", **settings)
@@ -384,8 +384,8 @@ def test_without_noise_all_aggregations_of_one_group_are_one_loss() -> None:
     for aggregation in ("termwise", "micro", "batch"):
         config = Config(**{**TINY, "noise_multiplier": 0.0, "expected_batch_size": 9, "partitions": 1}, divergence="mmd",
                         aggregation=aggregation, physical_batch_size=4)  # fmt: skip
-        mechanism = dataclasses.replace(mechanism_for(config, CARD, Rng()), sampling_rate=1.0)
-        found.append(direction(mechanism(records(9), query_of(config)), config))
+        mechanism = dataclasses.replace(mechanism_for(config, CARD), sampling_rate=1.0)
+        found.append(direction(mechanism(records(9), query_of(config), Rng()), config))
     torch.testing.assert_close(found[1], found[0], rtol=1e-4, atol=1e-3)
     torch.testing.assert_close(found[2], found[0], rtol=1e-4, atol=1e-3)
 
@@ -410,7 +410,7 @@ def test_table_1_noise_scales_as_measured() -> None:
     nobody = records(0)
     for name, settings in rows.items():
         config = Config(**common, **{"divergence": "mmd", "max_norm": C, "max_norm_batch": C2, **settings})
-        noise = direction(mechanism_for(config, card, Rng())(nobody, query_of(config)), config).double()
+        noise = direction(mechanism_for(config, card)(nobody, query_of(config), Rng()), config).double()
         n = len(noise)
         assert abs(float((noise / expected[name]).square().mean()) - 1) < Z * (2 / n) ** 0.5, name
         assert abs(float((noise / expected[name]).mean())) < Z / n**0.5, name
@@ -422,11 +422,11 @@ def test_without_a_batch_wise_term_it_is_dp_sgd(settings: dict[str, Any]) -> Non
     """Same coins and noise: the answer of `PoissonGaussianSum`, to the bit, and no noise on the second sum."""
     config = Config(**TINY, **settings)
     rate = 20 / 400
-    found = mechanism_for(config, CARD, Rng(noise_seed=3))(records(60), query_of(config))
-    ordinary = PoissonGaussianSum(sampling_rate=rate, noise_multiplier=1.0, max_norm=1.0, rng=Rng(noise_seed=3))
-    assert torch.equal(found[0], ordinary(records(60), query_of(config)))
+    found = mechanism_for(config, CARD)(records(60), query_of(config), Rng(noise_seed=3))
+    ordinary = PoissonGaussianSum(sampling_rate=rate, noise_multiplier=1.0, max_norm=1.0)
+    assert torch.equal(found[0], ordinary(records(60), query_of(config), Rng(noise_seed=3)))
     assert not found[1].any()
-    assert PRIVAE.plan(config, CARD) == [(poisson_gaussian(sampling_rate=rate, noise_multiplier=1.0), 5)]
+    assert Job(PRIVAE, config, CARD).plan == [(poisson_gaussian(sampling_rate=rate, noise_multiplier=1.0), 5)]
 
 
 def test_coins_are_secret_fresh_and_one_row_per_record() -> None:
@@ -445,7 +445,7 @@ def test_what_is_released_is_the_decoder_and_the_encoder_if_asked(release_encode
     state = run(config)
     names = {name.split(".")[0] for name in state.released.state_dict()}
     assert names == ({"encoder", "decoder"} if release_encoder else {"decoder"})
-    net = PRIVAE.loop.generator(config, CARD)
+    net = PRIVAE.net(config, CARD)
     net.load_state_dict(state.released.state_dict())
     assert model_bytes(net) == model_bytes(state.released)
     if release_encoder:
@@ -458,7 +458,7 @@ def test_the_released_average_follows_the_weights() -> None:
     config = Config(**{**TINY, "average_decay": 0.5}, optimiser="sgd", release_encoder=True)
     training = Job(PRIVAE, config, CARD).begin(Rng(0))
     average = fresh(config).vae.vector.detach()
-    for reached in training.drive(confined(config)):
+    for reached in training.drive(confined(config, training.run.rng)):
         if reached.logs is not None:
             average = average.lerp(training.state.vae.vector.detach(), 1 - min(0.5, reached.step / (reached.step + 9)))
         for net in (training.state.average.released, training.state.released):
@@ -472,7 +472,7 @@ def test_sgd_descends_by_its_learning_rate() -> None:
     card = dataclasses.replace(CARD, declared_size=400)
     state = run(config, held=records(0), rng=Rng(0, noise_seed=5), card=card)
     begin = fresh(config, card, Rng(0, noise_seed=5))
-    noise = mechanism_for(config, card, Rng(0, noise_seed=5))(records(0), query_of(config))
+    noise = mechanism_for(config, card)(records(0), query_of(config), Rng(0, noise_seed=5))
     g = noise[0] / 20 + noise[1] / 4
     torch.testing.assert_close(state.vae.vector.detach(), begin.vae.vector.detach() - 0.1 * g, rtol=0, atol=1e-6)
 
@@ -482,7 +482,8 @@ def test_resuming_inside_the_warm_start(optimiser: str) -> None:
     config = Config(**TINY, optimiser=optimiser, warm_steps=6, warm_batch_size=5, divergence="kl")
     ends = []
     for at in (None, 3):
-        rng, private, public = Rng(0, noise_seed=1), confined(config), records(30, seed=4)
+        rng, public = Rng(0, noise_seed=1), records(30, seed=4)
+        private = confined(config, rng)
         training = Job(PRIVAE, config, CARD).begin(rng)
         if at is not None:
             reached = next(each for each in training.drive(private, public) if each.step == at)
@@ -509,7 +510,7 @@ def test_resuming_inside_the_warm_start(optimiser: str) -> None:
 )
 def test_settings_that_contradict_each_other_are_refused(settings: dict[str, Any], words: str) -> None:
     with pytest.raises(RequestError, match=words):
-        PRIVAE.plan(Config(**TINY, **settings), CARD)
+        _ = Job(PRIVAE, Config(**TINY, **settings), CARD).plan
 
 
 @pytest.mark.parametrize("name", PRIVAE.presets())
@@ -518,10 +519,10 @@ def test_every_preset_makes_a_plan_and_a_network(name: str) -> None:
     shape = (1, 1, 2) if "pinwheel" in name else (1, 28, 28) if "mnist" in name else (1, 32, 32)
     card = DataCard(shape=shape, classes=4, declared_size=60_000)
     settings = presets.settings("privae", name)
-    config = checked(PRIVAE.job({"noise_multiplier": 1.0, **settings}, card)).config
-    ((_, steps),) = PRIVAE.plan(config, card)
+    config = checked(Job.of(PRIVAE, {"noise_multiplier": 1.0, **settings}, card)).config
+    ((_, steps),) = Job(PRIVAE, config, card).plan
     assert steps == config.steps
-    assert PRIVAE.loop.generator(config, card)(torch.zeros(2, config.latent_size), torch.tensor([0, 0])).shape == (
+    assert PRIVAE.net(config, card)(torch.zeros(2, config.latent_size), torch.tensor([0, 0])).shape == (
         2,
         *shape,
     )

@@ -12,7 +12,8 @@ from safetensors.torch import load_file
 from gossamer.data.card import DataCard
 from gossamer.data.records import Records
 from gossamer.errors import BudgetError, DataError, RequestError
-from gossamer.methods.method import Job, Run, Training
+from gossamer.methods.contract import Run
+from gossamer.methods.job import Job, Training
 from gossamer.methods.privgan import REASON, Config, Privgan, length, loop
 from gossamer.methods.privgan.loop import start
 from gossamer.methods.privgan.nets import Mixture
@@ -49,10 +50,10 @@ def fresh(config):
 def training(config, *, held=None):
     """The state after each step, with where it is; and the ledger."""
     ledger = PrivacyLedger(budget=math.inf, delta=1e-4)
-    ledger.reserve(PRIVGAN.plan(config, CARD))
-    return steps(
-        Training(Job(PRIVGAN, config, CARD), run_of(config)), Confined(records() if held is None else held, ledger)
-    ), ledger
+    ledger.reserve(Job(PRIVGAN, config, CARD).plan)
+    run = run_of(config)
+    private = Confined(records() if held is None else held, ledger, run.rng)
+    return steps(Training(Job(PRIVGAN, config, CARD), run), private), ledger
 
 
 def steps(going, private):
@@ -254,7 +255,7 @@ def test_resume_finds_the_same_parts(at):
     config = Config(labels="per-class", **{**FEW, "batch_size": 5})
     expected = last_of(config)
     run = run_of(config)
-    private = Confined(records(), PrivacyLedger(budget=math.inf, delta=1e-4))
+    private = Confined(records(), PrivacyLedger(budget=math.inf, delta=1e-4), run.rng)
     first = steps(Training(Job(PRIVGAN, run.config, run.card), run), private)
     for _ in range(at):
         reached, state = next(first)
@@ -321,7 +322,7 @@ def test_a_release_holds_so_many_generators_and_nothing_else(labels, groups, rel
     config = Config(pairs=3, labels=labels, release=release, **{**FEW, "batch_size": 5})
     state = fresh(config)
     names = set(state.released.state_dict())
-    assert names == set(PRIVGAN.loop.generator(config, CARD).state_dict())
+    assert names == set(PRIVGAN.net(config, CARD).state_dict())
     assert {name.split(".")[1] for name in names} == {str(j) for j in range(groups * (release or 3))}
     assert all(name.startswith("generators.") for name in names)
     assert state.released.classes == (1 if labels == "none" else 3)
@@ -380,7 +381,7 @@ def test_both_phases_ask_at_the_door_and_the_ledger_says_it_once():
 
 def test_the_plan_alone_says_infinity():
     ledger = PrivacyLedger(budget=math.inf, delta=1e-4)
-    ledger.reserve(PRIVGAN.plan(Config(**FEW), CARD))
+    ledger.reserve(Job(PRIVGAN, Config(**FEW), CARD).plan)
     assert ledger.promise().epsilon == math.inf
 
 

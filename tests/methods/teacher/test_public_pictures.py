@@ -16,7 +16,8 @@ from gossamer.errors import RequestError
 from gossamer.events import Event
 from gossamer.methods.common.labelled import LabelledPictures, chunks, in_proportion
 from gossamer.methods.common.softmax_regression import Classifier, with_features
-from gossamer.methods.method import Run
+from gossamer.methods.contract import Run
+from gossamer.methods.job import Job
 from gossamer.methods.synthesizer import Synthesizer, model_bytes
 from gossamer.methods.teacher import PARTS, Teacher, loop
 from gossamer.privacy.confined import Confined
@@ -99,11 +100,11 @@ def test_labels_that_are_asked_for_are_given() -> None:
 
 
 def training(public_records: Records | None, *, noise_seed: int = 1) -> Any:
-    job = Teacher().job(SETTINGS, CARD)
+    job = Job.of(Teacher(), SETTINGS, CARD)
     ledger = PrivacyLedger(budget=math.inf, delta=1e-5)
     ledger.reserve(job.plan)
     made = job.begin(Rng(0, noise_seed=noise_seed))
-    for _ in made.drive(Confined(records(40), ledger), public_records):
+    for _ in made.drive(Confined(records(40), ledger, made.run.rng), public_records):
         pass
     return made
 
@@ -128,7 +129,7 @@ def test_pictures_are_released_as_they_were_given_with_the_probabilities_of_the_
 @pytest.mark.parametrize("stop", [1, PARTS // 2, PARTS - 1])
 def test_a_run_goes_on_within_the_public_features(stop: int) -> None:
     given = records(2 * PARTS + 7, seed=5)
-    job = Teacher().job(SETTINGS, CARD)
+    job = Job.of(Teacher(), SETTINGS, CARD)
     run = Run(job.config, CARD, Rng(0))
     first, again = loop.start(run), loop.start(run)
     for _ in zip(range(stop), loop.describe(run, first, given), strict=False):

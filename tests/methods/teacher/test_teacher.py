@@ -19,7 +19,8 @@ from gossamer.data.synthetic.glyphs import draw
 from gossamer.errors import RequestError
 from gossamer.methods.common import softmax_regression as nets
 from gossamer.methods.common.softmax_regression import Classifier, features_in_memory, losses
-from gossamer.methods.method import Run
+from gossamer.methods.contract import Draw, Run
+from gossamer.methods.job import Job
 from gossamer.methods.synthesizer import model_bytes
 from gossamer.methods.teacher import Config, Teacher, descent, loop, shapes
 from gossamer.nets.scattering import SMALLEST
@@ -72,11 +73,11 @@ def asked(net: Classifier, held: Records, C: float, size: int = 4) -> Tensor:
 
 def drive(settings: dict[str, Any], held: Records, card: DataCard = CARD, noise_seed: int = 1) -> loop.State:
     """A run to its end."""
-    job = Teacher().job(settings, card)
+    job = Job.of(Teacher(), settings, card)
     ledger = PrivacyLedger(budget=math.inf, delta=1e-5)
     ledger.reserve(job.plan)
     training = job.begin(Rng(0, noise_seed=noise_seed))
-    for _ in training.drive(Confined(held, ledger)):
+    for _ in training.drive(Confined(held, ledger, training.run.rng)):
         pass
     assert ledger.used == [job.config.steps]
     return training.state
@@ -192,7 +193,7 @@ def test_the_non_private_twin_is_not_clipped() -> None:
 
 def test_a_plan_is_one_poisson_gaussian_a_step() -> None:
     card = DataCard(shape=(1, 28, 28), classes=10, declared_size=60_000)
-    job = Teacher().job({"noise_multiplier": 4.0}, card)
+    job = Job.of(Teacher(), {"noise_multiplier": 4.0}, card)
     assert job.plan == [(poisson_gaussian(sampling_rate=4096 / 60_000, noise_multiplier=4.0), 468)]
     assert [phase.name for phase in job.phases] == ["public features", "training"]
 
@@ -200,7 +201,7 @@ def test_a_plan_is_one_poisson_gaussian_a_step() -> None:
 def test_the_batch_is_all_records_where_few_are_declared() -> None:
     for given, declared, rate in ((0, 1_000, 1.0), (0, 8_192, 0.5), (50, 1_000, 0.05)):
         card = DataCard(shape=SHAPE, classes=3, declared_size=declared)
-        ((event, _),) = Teacher().job({"noise_multiplier": 1.0, "expected_batch_size": given}, card).plan
+        ((event, _),) = Job.of(Teacher(), {"noise_multiplier": 1.0, "expected_batch_size": given}, card).plan
         assert event == poisson_gaussian(sampling_rate=rate, noise_multiplier=1.0)
 
 
@@ -234,10 +235,10 @@ def test_the_step_size_is_worked_out_where_none_is_given() -> None:
 def test_settings_that_make_no_sense_are_refused() -> None:
     small = DataCard(shape=(1, SMALLEST - 1, 28), classes=3, declared_size=100)
     with pytest.raises(RequestError, match="at least 8x8, and the card declares 7x28"):
-        _ = Teacher().job({"noise_multiplier": 1.0}, small).plan
-    assert Teacher().job({"noise_multiplier": 1.0}, dataclasses.replace(small, shape=(1, SMALLEST, 28))).plan
+        _ = Job.of(Teacher(), {"noise_multiplier": 1.0}, small).plan
+    assert Job.of(Teacher(), {"noise_multiplier": 1.0}, dataclasses.replace(small, shape=(1, SMALLEST, 28))).plan
     with pytest.raises(RequestError, match="momentum"):
-        _ = Teacher().job({"noise_multiplier": 1.0, "momentum": 1.0}, CARD).plan
+        _ = Job.of(Teacher(), {"noise_multiplier": 1.0, "momentum": 1.0}, CARD).plan
 
 
 def test_a_released_model_is_its_weights() -> None:
@@ -247,13 +248,13 @@ def test_a_released_model_is_its_weights() -> None:
 
 
 def test_it_starts_from_nothing() -> None:
-    job = Teacher().job(QUIET, CARD)
+    job = Job.of(Teacher(), QUIET, CARD)
     assert not loop.start(Run(Config(**QUIET), CARD, Rng(0))).released.head.weight.any()
     assert not job.generator().head.weight.any()  # type: ignore[union-attr, operator]
 
 
 def test_scores_are_log_probabilities_of_the_own_label() -> None:
-    job = Teacher().job(QUIET, CARD)
+    job = Job.of(Teacher(), QUIET, CARD)
     training = job.begin(Rng(0))
     net = training.state.released
     with torch.no_grad():
@@ -272,7 +273,8 @@ def test_scores_are_log_probabilities_of_the_own_label() -> None:
 
 
 def sampled(net: Classifier, n: int, labels: Tensor | None = None, card: DataCard = CARD, seed: int = 0) -> Any:
-    return Teacher().sample(net, Config(noise_multiplier=1.0), card, n, labels, torch.Generator().manual_seed(seed))
+    stream = torch.Generator().manual_seed(seed)
+    return Teacher().sample(net, Draw(Config(noise_multiplier=1.0), card, n, labels, stream))
 
 
 def test_samples_have_the_labels_that_the_teacher_gives_them() -> None:

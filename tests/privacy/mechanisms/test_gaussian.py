@@ -17,6 +17,7 @@ from gossamer.privacy.queries import Bounds
 from gossamer.privacy.random.noise import Rng
 
 Z = 4.892
+RNG = Rng()
 NO_LESS = 0.998  # of max_norm: what rounding is charged, and the guard, stay below 0.2 % (`rounding.py`)
 
 
@@ -45,18 +46,18 @@ def inserted(before: Records, at: int) -> Records:
 @pytest.mark.parametrize("at", [0, 3, 7])
 @pytest.mark.parametrize("max_norm", [0.1, 1.0, 30.0])
 def test_one_huge_record_moves_the_sum_by_max_norm_no_more_and_no_less(at: int, max_norm: float) -> None:
-    mechanism = PoissonGaussianSum(sampling_rate=1.0, max_norm=max_norm, noise_multiplier=0.0, rng=Rng())
+    mechanism = PoissonGaussianSum(sampling_rate=1.0, max_norm=max_norm, noise_multiplier=0.0)
     query = PerRecordGradient(critic(), loss, physical_batch_size=3)
-    without, with_it = mechanism(records(7), query), mechanism(inserted(records(7), at), query)
+    without, with_it = mechanism(records(7), query, RNG), mechanism(inserted(records(7), at), query, RNG)
     assert NO_LESS * max_norm < float((with_it - without).norm()) <= max_norm
 
 
 def test_a_unit_moves_the_sum_by_max_norm_however_many_records_it_has() -> None:
-    mechanism = PoissonGaussianSum(sampling_rate=1.0, max_norm=1.0, noise_multiplier=0.0, rng=Rng())
+    mechanism = PoissonGaussianSum(sampling_rate=1.0, max_norm=1.0, noise_multiplier=0.0)
     query = PerRecordGradient(critic(), loss, physical_batch_size=2)
     all_ = records(9, [0, 0, 0, 0, 0, 1, 2, 2, 1])
     rest = Records(all_.images[5:], all_.labels[5:], all_.units[5:] - 1)
-    moved = float((mechanism(all_, query) - mechanism(rest, query)).norm())
+    moved = float((mechanism(all_, query, RNG) - mechanism(rest, query, RNG)).norm())
     assert NO_LESS < moved <= 1.0
 
 
@@ -64,8 +65,8 @@ def test_the_noise_has_the_declared_scale_whatever_the_bound() -> None:
     """Mean and variance of the noise on D = 4 x 6,289 coordinates; error rate 4e-6 in all."""
     query = PerRecordGradient(critic(), loss)
     for multiplier, max_norm in ((1.0, 1.0), (2.5, 0.3)):
-        mechanism = PoissonGaussianSum(sampling_rate=0.0, max_norm=max_norm, noise_multiplier=multiplier, rng=Rng())
-        noise = torch.cat([mechanism(records(5), query) for _ in range(4)]).double() / (multiplier * max_norm)
+        mechanism = PoissonGaussianSum(sampling_rate=0.0, max_norm=max_norm, noise_multiplier=multiplier)
+        noise = torch.cat([mechanism(records(5), query, RNG) for _ in range(4)]).double() / (multiplier * max_norm)
         n = len(noise)
         assert abs(float(noise.mean())) < Z / n**0.5
         assert abs(float(noise.square().mean()) - 1) < Z * (2 / n) ** 0.5
@@ -75,9 +76,9 @@ GROUPED = Bounds(norms=(0.5, 3.0, 0.1), groups=(0, 1, 2, 1))
 
 
 def test_one_huge_record_moves_every_group_by_its_bound() -> None:
-    mechanism = GroupedGaussianSum(sampling_rate=1.0, noise_multiplier=0.0, bounds=GROUPED, rng=Rng())
+    mechanism = GroupedGaussianSum(sampling_rate=1.0, noise_multiplier=0.0, bounds=GROUPED)
     query = PerRecordGradient(critic(), loss, physical_batch_size=3)
-    moved = mechanism(inserted(records(7), 0), query) - mechanism(records(7), query)
+    moved = mechanism(inserted(records(7), 0), query, RNG) - mechanism(records(7), query, RNG)
     parts = moved.split(query.sizes)
     assert NO_LESS * 0.5 < float(parts[0].norm()) <= 0.5
     assert NO_LESS * 3.0 < float(torch.cat([parts[1], parts[3]]).norm()) <= 3.0
@@ -89,12 +90,10 @@ def test_the_noise_of_k_groups_makes_one_gaussian(weights: tuple[float, ...] | N
     """Per group: noise_multiplier x c_j / w_j, by default x sqrt(k); and in units of that noise a record moves the whole by
     1 / noise_multiplier. Mean and variance by group, over 400 draws; error rate 6e-6 in all."""
     multiplier = 1.5
-    mechanism = GroupedGaussianSum(
-        sampling_rate=0.0, noise_multiplier=multiplier, bounds=GROUPED, weights=weights, rng=Rng()
-    )
+    mechanism = GroupedGaussianSum(sampling_rate=0.0, noise_multiplier=multiplier, bounds=GROUPED, weights=weights)
     query = PerRecordGradient(critic(), loss)
     scales = [multiplier * c / w for c, w in zip(GROUPED.norms, weights or (3**-0.5,) * 3, strict=True)]
-    draws = [mechanism(records(3), query).double().split(query.sizes) for _ in range(400)]
+    draws = [mechanism(records(3), query, RNG).double().split(query.sizes) for _ in range(400)]
     for tensor, group in enumerate((0, 1, 2, 1)):
         noise = torch.cat([draw[tensor] for draw in draws]) / scales[group]
         n = len(noise)
@@ -110,7 +109,7 @@ def test_the_noise_of_k_groups_makes_one_gaussian(weights: tuple[float, ...] | N
 )
 def test_weights_that_hide_noise_are_refused(weights: tuple[float, ...]) -> None:
     with pytest.raises(RequestError, match="squares add up to 1"):
-        GroupedGaussianSum(sampling_rate=0.1, noise_multiplier=1.0, bounds=GROUPED, weights=weights, rng=Rng())
+        GroupedGaussianSum(sampling_rate=0.1, noise_multiplier=1.0, bounds=GROUPED, weights=weights)
 
 
 @pytest.mark.parametrize(
@@ -129,7 +128,7 @@ def test_squares_of_weights_add_up_to_one_but_for_rounding(excess: float, refuse
 @pytest.mark.parametrize("bound", [0.0, -1.0, float("inf"), float("nan")])
 def test_a_bound_that_noise_cannot_cover_is_refused(bound: float) -> None:
     with pytest.raises(RequestError, match="finite number above zero"):
-        GroupedGaussianSum(sampling_rate=0.1, noise_multiplier=1.0, bounds=Bounds(norms=(1.0, bound)), rng=Rng())
+        GroupedGaussianSum(sampling_rate=0.1, noise_multiplier=1.0, bounds=Bounds(norms=(1.0, bound)))
 
 
 class Count:
@@ -148,10 +147,10 @@ class Count:
 def test_sampling_is_by_independent_coins() -> None:
     """Mean *and* variance of the drawn number over 2,000 draws of 400 at rate 0.3 (a shuffled batch has variance 0)."""
     query, n, rate, draws = Count(), 400, 0.3, 2_000
-    mechanism = PoissonGaussianSum(sampling_rate=rate, max_norm=1.0, noise_multiplier=1.0, rng=Rng())
+    mechanism = PoissonGaussianSum(sampling_rate=rate, max_norm=1.0, noise_multiplier=1.0)
     held = Records(np.zeros((n, 1, 1, 1), np.uint8), np.arange(n))
     for _ in range(draws):
-        mechanism(held, query)
+        mechanism(held, query, RNG)
     sizes = np.array([len(seen) for seen in query.seen])
     variance = n * rate * (1 - rate)
     assert abs(sizes.mean() - n * rate) < Z * (variance / draws) ** 0.5
@@ -165,10 +164,10 @@ def test_the_rate_is_that_of_the_declared_size_whatever_the_number_of_records(n:
     """Expected numbers of records that are not whole: a rate rounded to whole records would miss them. 20,000 draws each;
     mean and variance of the drawn number, error rate 2e-6."""
     query, draws = Count(), 20_000
-    mechanism = PoissonGaussianSum(sampling_rate=rate, max_norm=1.0, noise_multiplier=1.0, rng=Rng())
+    mechanism = PoissonGaussianSum(sampling_rate=rate, max_norm=1.0, noise_multiplier=1.0)
     held = Records(np.zeros((n, 1, 1, 1), np.uint8), np.arange(n))
     for _ in range(draws):
-        mechanism.exact(held, query)
+        mechanism.exact(held, query, RNG)
     sizes = np.array([len(seen) for seen in query.seen])
     variance = n * rate * (1 - rate)
     of_squares = (
@@ -180,8 +179,8 @@ def test_the_rate_is_that_of_the_declared_size_whatever_the_number_of_records(n:
 
 def test_an_empty_draw_is_an_ordinary_step() -> None:
     query = PerRecordGradient(critic(), loss)
-    mechanism = PoissonGaussianSum(sampling_rate=0.0, max_norm=1.0, noise_multiplier=1.0, rng=Rng())
-    answer = mechanism(records(5), query)
+    mechanism = PoissonGaussianSum(sampling_rate=0.0, max_norm=1.0, noise_multiplier=1.0)
+    answer = mechanism(records(5), query, RNG)
     assert answer.shape == (query.dimension,)
     assert float(answer.norm()) > 0
 
@@ -191,20 +190,20 @@ def test_non_finite_records_count_as_zero_and_never_raise(bad: float) -> None:
     def sick(module: nn.Module, drawn: Records) -> Tensor:
         return loss(module, drawn) * torch.where(torch.from_numpy(drawn.labels == 2), bad, 1.0)
 
-    mechanism = PoissonGaussianSum(sampling_rate=1.0, max_norm=1.0, noise_multiplier=0.0, rng=Rng())
+    mechanism = PoissonGaussianSum(sampling_rate=1.0, max_norm=1.0, noise_multiplier=0.0)
     all_ = records(7)
     healthy = Records(np.delete(all_.images, 2, axis=0), np.delete(all_.labels, 2))
     module = critic()
     torch.testing.assert_close(
-        mechanism(all_, PerRecordGradient(module, sick)),
-        mechanism(healthy, PerRecordGradient(module, loss)),
+        mechanism(all_, PerRecordGradient(module, sick), RNG),
+        mechanism(healthy, PerRecordGradient(module, loss), RNG),
         atol=1e-6,
         rtol=0,
     )
 
 
 def test_the_event_is_what_the_call_does() -> None:
-    mechanism = PoissonGaussianSum(sampling_rate=0.25, max_norm=3.0, noise_multiplier=1.5, rng=Rng())
+    mechanism = PoissonGaussianSum(sampling_rate=0.25, max_norm=3.0, noise_multiplier=1.5)
     assert mechanism.event == poisson_gaussian(sampling_rate=0.25, noise_multiplier=1.5)
     assert mechanism.event.sampling_probability == 0.25
     assert mechanism.event.event.noise_multiplier == 1.5

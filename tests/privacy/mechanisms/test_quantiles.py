@@ -12,9 +12,9 @@ from torch import Tensor, nn
 
 from gossamer.data.card import DataCard
 from gossamer.data.records import Records
-from gossamer.methods.dp_wgan import Config
+from gossamer.methods.contract import Run
+from gossamer.methods.dp_wgan import Config, DpWgan
 from gossamer.methods.dp_wgan.loop import ask_quantiles
-from gossamer.methods.method import Run
 from gossamer.privacy.accounting.events import poisson_gaussian
 from gossamer.privacy.confined import Confined
 from gossamer.privacy.ledger import PrivacyLedger
@@ -124,10 +124,11 @@ def test_bounds_follow_the_vote_with_noise_and_not_the_exact_one() -> None:
     card = DataCard(shape=(1, 28, 28), classes=2, declared_size=n)
     ledger = PrivacyLedger(budget=math.inf, delta=1e-5)
     ledger.reserve([(poisson_gaussian(sampling_rate=1.0, noise_multiplier=multiplier), 200)])
-    private, seen = Confined(records(n), ledger), []
+    private, seen = Confined(records(n), ledger, Rng()), []
+    run = Run(config, card, Rng(), queries=DpWgan().queries(config, card))
     for _ in range(200):
         state: Any = SimpleNamespace(norms=list(start), groups=GROUPS)
-        ask_quantiles(Run(config, card, Rng()), state, private, query)
+        ask_quantiles(run, state, private, query)
         seen.append(
             [n * (0.4 - math.log(after / before) / 0.2 - 0.5) for before, after in zip(start, state.norms, strict=True)]
         )

@@ -27,6 +27,7 @@ from gossamer.privacy.random.noise import Rng
 
 Z = 4.892
 B, D = 6, 40
+RNG = Rng()
 
 
 class Table:
@@ -42,9 +43,7 @@ class Table:
 
 def mechanism(draw: Any = "secret", critics: int = 5, noise: float = 0.0, **more: Any) -> SanitizedRows:
     max_norm = more.pop("max_norm", 1.0)
-    return SanitizedRows(
-        draw=draw, critics=critics, batch_size=B, max_norm=max_norm, noise_multiplier=noise, rng=Rng(), **more
-    )
+    return SanitizedRows(draw=draw, critics=critics, batch_size=B, max_norm=max_norm, noise_multiplier=noise, **more)
 
 
 DRAWS = ("secret", "round_robin", "paper")
@@ -55,7 +54,7 @@ DRAWS = ("secret", "round_robin", "paper")
 def test_an_adversarial_critic_moves_the_release_by_2_c_sqrt_b_no_more_and_no_less(max_norm: float, draw: Any) -> None:
     rows = 1e6 * torch.randn(1, B, 1, 4, 10, generator=torch.Generator().manual_seed(0))
     ask = mechanism(draw, critics=1, max_norm=max_norm)
-    moved = float((ask(rows, Table()) - ask(-rows, Table())).norm())
+    moved = float((ask(rows, Table(), RNG) - ask(-rows, Table(), RNG)).norm())
     assert moved == pytest.approx(2 * max_norm * math.sqrt(B), rel=1e-5)
     assert moved <= 2 * max_norm * math.sqrt(B)
 
@@ -75,7 +74,7 @@ def test_the_noise_is_sigma_times_2_c_on_every_entry(draw: Any) -> None:
     """Mean and variance over 400 answers of zeros; error rate 2e-6 for each draw."""
     ask = mechanism(draw, noise=1.5, max_norm=0.7)
     held = torch.zeros(5, B, D)
-    noise = torch.cat([ask(held, Table()).flatten() for _ in range(400)]).double() / (1.5 * 2 * 0.7)
+    noise = torch.cat([ask(held, Table(), RNG).flatten() for _ in range(400)]).double() / (1.5 * 2 * 0.7)
     n = len(noise)
     assert abs(float(noise.mean())) < Z / n**0.5
     assert abs(float(noise.square().mean()) - 1) < Z * (2 / n) ** 0.5
@@ -86,7 +85,7 @@ def test_the_secret_draw_is_uniform_and_each_draw_is_its_own() -> None:
     query, ask = Table(), mechanism(critics=8)
     held = torch.zeros(8, B, D)
     for _ in range(4_000):
-        ask(held, query)
+        ask(held, query, RNG)
     asked = np.array(query.asked)
     for cells, count in ((asked, 8), (asked[:-1] * 8 + asked[1:], 64)):
         seen = np.bincount(cells, minlength=count)
@@ -97,8 +96,8 @@ def test_the_secret_draw_is_uniform_and_each_draw_is_its_own() -> None:
 
 def test_the_secret_draw_is_told_to_nobody() -> None:
     ask = mechanism()
-    assert ask.next_critic() is None
-    ask(torch.zeros(5, B, D), Table())
+    assert ask.next_critic(RNG) is None
+    ask(torch.zeros(5, B, D), Table(), RNG)
     assert not any(isinstance(value, int) and value for value in (ask._position, ask._drawn))
 
 
@@ -106,10 +105,10 @@ def test_the_paper_draw_is_drawn_once_and_asked() -> None:
     query, ask = Table(), mechanism("paper", critics=50)
     told = []
     for _ in range(40):
-        first = ask.next_critic()
-        assert ask.next_critic() == first
+        first = ask.next_critic(RNG)
+        assert ask.next_critic(RNG) == first
         told.append(first)
-        ask(torch.zeros(50, B, D), query)
+        ask(torch.zeros(50, B, D), query, RNG)
     assert query.asked == told
     assert len(set(told)) > 10
 
@@ -187,7 +186,7 @@ def test_without_noise_the_cost_is_infinite_under_every_draw() -> None:
 def test_each_answer_of_a_call_has_a_draw_of_its_own() -> None:
     ask, query = mechanism(critics=5, answers=4), Table()
     for _ in range(500):
-        ask(torch.zeros(5, B, D), query)
+        ask(torch.zeros(5, B, D), query, RNG)
     drawn = np.array(query.asked).reshape(500, 4)
     for i, j in ((0, 1), (1, 2), (0, 3)):
         counts = np.bincount(5 * drawn[:, i] + drawn[:, j], minlength=25)
@@ -207,7 +206,7 @@ def test_answers_of_a_call_repeat_as_often_as_independent_draws_do(critics: int,
     """
     query, ask = Table(), mechanism(critics=critics, answers=answers)
     for _ in range(calls):
-        ask(torch.zeros(1, 1, 1).expand(critics, B, 2), query)
+        ask(torch.zeros(1, 1, 1).expand(critics, B, 2), query, RNG)
     drawn = np.array(query.asked).reshape(calls, answers)
     counts = np.stack([np.bincount(call, minlength=critics) for call in drawn])
     pairs, coin = calls * answers * (answers - 1) / 2, 1 / critics
@@ -221,8 +220,8 @@ def test_answers_of_a_call_repeat_as_often_as_independent_draws_do(critics: int,
 def test_the_answers_of_a_call_come_in_order_each_clipped_and_with_noise() -> None:
     held = torch.arange(5.0)[:, None, None].expand(5, B, D) * 100
     ask = mechanism("round_robin", answers=3)
-    assert ask(held, Table()).view(3, B, D).norm(dim=2).allclose(torch.tensor([0.0, 1, 1])[:, None], rtol=1e-5)
-    answers = mechanism(noise=2.0, answers=3, max_norm=0.5)(torch.zeros(5, B, 40_000), Table()).view(3, -1)
+    assert ask(held, Table(), RNG).view(3, B, D).norm(dim=2).allclose(torch.tensor([0.0, 1, 1])[:, None], rtol=1e-5)
+    answers = mechanism(noise=2.0, answers=3, max_norm=0.5)(torch.zeros(5, B, 40_000), Table(), RNG).view(3, -1)
     assert float(answers.std()) == pytest.approx(2.0, rel=Z / math.sqrt(2 * answers.numel()))
     assert abs(float((answers[0] * answers[1]).mean())) < Z * 4 / math.sqrt(answers[0].numel())
 
@@ -231,7 +230,7 @@ def test_the_answers_of_a_call_come_in_order_each_clipped_and_with_noise() -> No
 def test_a_call_is_charged_answer_by_answer(draw: Any) -> None:
     ledger = PrivacyLedger(budget=math.inf, delta=1e-5, relation=relation_of(draw))
     ledger.reserve(plan_of(draw=draw, critics=5, batch_size=B, noise_multiplier=1.0, steps=12))
-    private, ask = Confined(torch.zeros(5, B, D), ledger), mechanism(draw, noise=1.0, answers=4)
+    private, ask = Confined(torch.zeros(5, B, D), ledger, RNG), mechanism(draw, noise=1.0, answers=4)
     for calls in (1, 2, 3):
         private.release(ask, Table())
         assert ledger.used == [4 * calls if draw == "secret" else (4 * calls + 4) // 5]
@@ -246,7 +245,7 @@ def test_a_call_is_charged_answer_by_answer(draw: Any) -> None:
 def confined(steps: int, critics: int, noise: float = 1.0) -> tuple[Confined[Tensor], PrivacyLedger]:
     ledger = PrivacyLedger(budget=math.inf, delta=1e-5)
     ledger.reserve(plan_of(draw="round_robin", critics=critics, batch_size=B, noise_multiplier=noise, steps=steps))
-    return Confined(torch.zeros(critics, B, D), ledger), ledger
+    return Confined(torch.zeros(critics, B, D), ledger, RNG), ledger
 
 
 def test_a_charge_pays_for_one_pass_and_is_made_before_its_first_answer() -> None:
@@ -255,7 +254,7 @@ def test_a_charge_pays_for_one_pass_and_is_made_before_its_first_answer() -> Non
     for t in range(12):
         assert ask.answers_left(private.remaining(ask.paid), 12) == 12 - t
         assert isinstance(ask.event, NoOpDpEvent) == bool(t % 5)
-        assert ask.next_critic() == t % 5
+        assert ask.next_critic(RNG) == t % 5
         private.release(ask, query)
         assert ledger.used == [t // 5 + 1]
     assert query.asked == [t % 5 for t in range(12)]
@@ -330,4 +329,4 @@ def test_what_cannot_be_is_refused() -> None:
     with pytest.raises(RequestError, match="one critic at a time"):
         mechanism("paper", answers=2)
     with pytest.raises(RequestError, match="gave \\(1, 6\\) answers and rows, and \\(1, 5\\) are charged"):
-        replace(mechanism(), batch_size=5)(torch.zeros(5, B, D), Table())
+        replace(mechanism(), batch_size=5)(torch.zeros(5, B, D), Table(), RNG)

@@ -5,6 +5,7 @@ Statistical bounds hold with probability 1 - 1e-6 each (normal quantile 4.892, t
 
 import math
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import pytest
@@ -21,6 +22,7 @@ from gossamer.privacy.queries import Bounds
 from gossamer.privacy.random.noise import Rng
 
 Z = 4.892
+RNG = Rng()
 C1, C2 = 0.7, 0.3
 
 
@@ -75,19 +77,23 @@ class Coins(Rng):
         return self.coins
 
 
-def mechanism(coins: list[int], noise_multiplier: float = 0.0, partitions: int = 4) -> TermwiseGaussianSum:
+def mechanism(noise_multiplier: float = 0.0, partitions: int = 4) -> TermwiseGaussianSum:
     return TermwiseGaussianSum(
-        sampling_rate=1.0, noise_multiplier=noise_multiplier, rng=Coins(coins), max_norm=C1, max_norm_batch=C2,
-        partitions=partitions,
-    )  # fmt: skip
+        sampling_rate=1.0, noise_multiplier=noise_multiplier, max_norm=C1, max_norm_batch=C2, partitions=partitions
+    )
+
+
+def answered(coins: list[int], held: Records, query: Any) -> Tensor:
+    """Without noise, and these coins."""
+    return mechanism()(held, query, Coins(coins))
 
 
 @pytest.mark.parametrize("partitions", [1, 2, 3, 16])
 def test_the_noise_covers_two_c2_however_many_groups(partitions: int) -> None:
     """One group is a preset (the pinwheel): its clipped gradient turns round like that of any other, and moves by 2 C2."""
-    asked = mechanism([0, 0, 0], noise_multiplier=1.5, partitions=partitions)
-    with_it = mechanism([0, 0, 0, 0], noise_multiplier=1.5, partitions=partitions)
-    moved = with_it.exact(records([9, 1, 2, 3]), Adversarial()) - asked.exact(records([1, 2, 3]), Adversarial())
+    asked = mechanism(noise_multiplier=1.5, partitions=partitions)
+    with_it = asked.exact(records([9, 1, 2, 3]), Adversarial(), Coins([0, 0, 0, 0]))
+    moved = with_it - asked.exact(records([1, 2, 3]), Adversarial(), Coins([0, 0, 0]))
     assert moved.norm(dim=1).tolist() == pytest.approx([C1, 2 * C2], rel=1e-5)
     in_noise = [float(part.norm()) / s for part, s in zip(moved, asked.deviations, strict=True)]
     assert math.hypot(*in_noise) == pytest.approx(1 / 1.5, rel=1e-5)
@@ -97,16 +103,16 @@ def test_the_noise_covers_two_c2_however_many_groups(partitions: int) -> None:
 def test_one_record_moves_both_sums_by_their_bounds_no_more_and_no_less(own: int) -> None:
     """The adversary comes first in the data: C1 on the sample-wise sum, 2 C2 on the batch-wise one."""
     labels, coins = [1, 2, 3, 4, 5], [0, 1, 2, 0, 0]
-    before = mechanism(coins)(records(labels), Adversarial())
-    after = mechanism([own, *coins])(records([9, *labels]), Adversarial())
+    before = answered(coins, records(labels), Adversarial())
+    after = answered([own, *coins], records([9, *labels]), Adversarial())
     moved = (after - before).norm(dim=1)
     assert moved.tolist() == pytest.approx([C1, 2 * C2], rel=1e-5)
 
 
 def test_a_record_alone_in_its_group_moves_the_sum_by_its_bound() -> None:
     coins = [0, 1, 2, 0, 0]
-    before = mechanism(coins)(records([1, 2, 3, 4, 5]), Adversarial())
-    after = mechanism([3, *coins])(records([9, 1, 2, 3, 4, 5]), Adversarial())
+    before = answered(coins, records([1, 2, 3, 4, 5]), Adversarial())
+    after = answered([3, *coins], records([9, 1, 2, 3, 4, 5]), Adversarial())
     assert float((after - before)[1].norm()) == pytest.approx(C2, rel=1e-5)
 
 
@@ -114,7 +120,7 @@ def test_a_unit_of_many_records_has_one_coin_and_moves_the_sums_as_one() -> None
     rest = records([1, 1, 2, 3], [0, 0, 1, 2])
     everybody = records([9, 9, 9, 1, 1, 2, 3], [0, 0, 0, 1, 1, 2, 3])
     query = Adversarial()
-    before, after = mechanism([1, 0, 1])(rest, Adversarial()), mechanism([1, 1, 0, 1])(everybody, query)
+    before, after = answered([1, 0, 1], rest, Adversarial()), answered([1, 1, 0, 1], everybody, query)
     assert query.groups == [[2], [1, 1, 3, 9, 9, 9]]
     assert (after - before).norm(dim=1).tolist() == pytest.approx([C1, 2 * C2], rel=1e-5)
 
@@ -123,17 +129,14 @@ def test_a_unit_of_many_records_has_one_coin_and_moves_the_sums_as_one() -> None
 def test_in_units_of_its_noise_a_record_moves_the_pair_by_one(weights: tuple[float, float] | None) -> None:
     """The claim of the event, from measured movement and from the noise that is added."""
     coins, multiplier = [0, 1, 1], 1.7
-    asked = [
-        TermwiseGaussianSum(
-            sampling_rate=1.0, noise_multiplier=multiplier, rng=Coins(c), max_norm=C1, max_norm_batch=C2, partitions=2,
-            weights=weights,
-        )
-        for c in (coins, [0, *coins])
-    ]  # fmt: skip
-    moved = asked[1].exact(records([9, 1, 2, 3]), Adversarial()) - asked[0].exact(records([1, 2, 3]), Adversarial())
-    in_noise = [float(part.norm()) / s for part, s in zip(moved, asked[0].deviations, strict=True)]
+    asked = TermwiseGaussianSum(
+        sampling_rate=1.0, noise_multiplier=multiplier, max_norm=C1, max_norm_batch=C2, partitions=2, weights=weights
+    )
+    with_it = asked.exact(records([9, 1, 2, 3]), Adversarial(), Coins([0, *coins]))
+    moved = with_it - asked.exact(records([1, 2, 3]), Adversarial(), Coins(coins))
+    in_noise = [float(part.norm()) / s for part, s in zip(moved, asked.deviations, strict=True)]
     assert math.hypot(*in_noise) == pytest.approx(1 / multiplier, rel=1e-5)
-    assert asked[0].event == poisson_gaussian(sampling_rate=1.0, noise_multiplier=multiplier)
+    assert asked.event == poisson_gaussian(sampling_rate=1.0, noise_multiplier=multiplier)
 
 
 @pytest.mark.parametrize("partitions", [1, 3])
@@ -142,12 +145,12 @@ def test_the_noise_has_the_stated_deviations(weights: tuple[float, float] | None
     """Mean and variance of each sum's noise over 40,000 numbers, and their product; error rate 5e-6."""
     n, multiplier = 40_000, 1.5
     asked = TermwiseGaussianSum(
-        sampling_rate=0.0, noise_multiplier=multiplier, rng=Rng(), max_norm=C1, max_norm_batch=C2,
+        sampling_rate=0.0, noise_multiplier=multiplier, max_norm=C1, max_norm_batch=C2,
         partitions=partitions, weights=weights,
     )  # fmt: skip
     first, second = weights or (2**-0.5, 2**-0.5)
     scales = torch.tensor([multiplier * C1 / first, multiplier * 2 * C2 / second])
-    noise = asked(records([1, 2]), Adversarial(dimension=n)).double() / scales[:, None]
+    noise = asked(records([1, 2]), Adversarial(dimension=n), RNG).double() / scales[:, None]
     for part in noise:
         assert abs(float(part.mean())) < Z / n**0.5
         assert abs(float(part.square().mean()) - 1) < Z * (2 / n) ** 0.5
@@ -158,12 +161,10 @@ def test_groups_are_chosen_by_independent_coins() -> None:
     """Over 1,000 draws of 40 records into 4 groups: size of a group in mean and variance (error rate 2e-6), and two
     neighbours are together a quarter of the time (1e-6)."""
     query, draws, n, b = Adversarial(), 1_000, 40, 4
-    asked = TermwiseGaussianSum(
-        sampling_rate=1.0, noise_multiplier=0.0, rng=Rng(), max_norm=1.0, max_norm_batch=1.0, partitions=b
-    )
+    asked = TermwiseGaussianSum(sampling_rate=1.0, noise_multiplier=0.0, max_norm=1.0, max_norm_batch=1.0, partitions=b)
     held = records(list(range(100, 100 + n)))
     for _ in range(draws):
-        asked(held, query)
+        asked(held, query, RNG)
     with_first = [group for group in query.groups if 100 in group]
     sizes = np.array([len(group) - 1 for group in with_first])
     variance = (n - 1) * (1 / b) * (1 - 1 / b)
@@ -177,9 +178,9 @@ def test_without_a_batch_term_it_is_the_ordinary_mechanism() -> None:
     """Same noise seed, same numbers; no group is asked, and the second sum is zero."""
     common = {"sampling_rate": 0.5, "noise_multiplier": 1.3, "max_norm": C1}
     query, held = Adversarial(), records([1, 2, 3, 9])
-    asked = TermwiseGaussianSum(**common, rng=Rng(noise_seed=1), max_norm_batch=0.0, partitions=4, weights=(0.6, 0.8))
-    sums = asked(held, query)
-    assert torch.equal(sums[0], PoissonGaussianSum(**common, rng=Rng(noise_seed=1))(held, query))
+    asked = TermwiseGaussianSum(**common, max_norm_batch=0.0, partitions=4, weights=(0.6, 0.8))
+    sums = asked(held, query, Rng(noise_seed=1))
+    assert torch.equal(sums[0], PoissonGaussianSum(**common)(held, query, Rng(noise_seed=1)))
     assert not sums[1].any()
     assert query.groups == []
 
@@ -191,17 +192,15 @@ def test_a_group_that_is_not_finite_counts_as_zero(bad: float) -> None:
             return super().group_gradient(drawn) * (bad if 2 in drawn.labels else 1.0)
 
     labels, coins = [1, 2, 3], [0, 1, 0]
-    sums = mechanism(coins)(records(labels), Sick())
-    healthy = mechanism([0, 0])(records([1, 3]), Adversarial())
+    sums = answered(coins, records(labels), Sick())
+    healthy = answered([0, 0], records([1, 3]), Adversarial())
     assert torch.equal(sums[1], healthy[1])
 
 
 def test_an_empty_draw_is_an_ordinary_step() -> None:
-    asked = TermwiseGaussianSum(
-        sampling_rate=0.0, noise_multiplier=1.0, rng=Rng(), max_norm=C1, max_norm_batch=C2, partitions=4
-    )
+    asked = TermwiseGaussianSum(sampling_rate=0.0, noise_multiplier=1.0, max_norm=C1, max_norm_batch=C2, partitions=4)
     query = Adversarial()
-    assert asked(records([1, 2]), query).shape == (2, 64)
+    assert asked(records([1, 2]), query, RNG).shape == (2, 64)
     assert query.groups == []
 
 
@@ -213,18 +212,18 @@ def test_an_empty_draw_is_an_ordinary_step() -> None:
     ],
 )  # fmt: skip
 def test_settings_that_noise_cannot_cover_are_refused(settings: dict[str, object]) -> None:
-    whole = {"sampling_rate": 0.1, "noise_multiplier": 1.0, "rng": Rng(), "max_norm": 1.0, "max_norm_batch": 1.0}
+    whole = {"sampling_rate": 0.1, "noise_multiplier": 1.0, "max_norm": 1.0, "max_norm_batch": 1.0}
     with pytest.raises(RequestError):
         TermwiseGaussianSum(**{**whole, "partitions": 2, **settings})
 
 
 def test_a_whole_answer_moves_by_twice_its_bound_and_so_does_its_noise() -> None:
-    exact = WholeGaussian(sampling_rate=1.0, noise_multiplier=0.0, rng=Rng(), max_norm=C1)
-    moved = exact(records([9, 1, 2]), Adversarial()) - exact(records([1, 2]), Adversarial())
+    exact = WholeGaussian(sampling_rate=1.0, noise_multiplier=0.0, max_norm=C1)
+    moved = exact(records([9, 1, 2]), Adversarial(), RNG) - exact(records([1, 2]), Adversarial(), RNG)
     assert float(moved.norm()) == pytest.approx(2 * C1, rel=1e-5)
     n = 40_000
-    mechanism = WholeGaussian(sampling_rate=1.0, noise_multiplier=1.5, rng=Rng(), max_norm=C1)
-    answer = mechanism(records([1, 2]), Adversarial(dimension=n, size=0.0)).double() / (1.5 * 2 * C1)
+    mechanism = WholeGaussian(sampling_rate=1.0, noise_multiplier=1.5, max_norm=C1)
+    answer = mechanism(records([1, 2]), Adversarial(dimension=n, size=0.0), RNG).double() / (1.5 * 2 * C1)
     assert abs(float(answer.mean())) < Z / n**0.5
     assert abs(float(answer.square().mean()) - 1) < Z * (2 / n) ** 0.5
     assert mechanism.event == poisson_gaussian(sampling_rate=1.0, noise_multiplier=1.5)
@@ -233,7 +232,7 @@ def test_a_whole_answer_moves_by_twice_its_bound_and_so_does_its_noise() -> None
 @pytest.mark.parametrize("bound", [0.0, -1.0, math.inf, math.nan])
 def test_a_whole_answer_needs_a_bound(bound: float) -> None:
     with pytest.raises(RequestError, match="above zero"):
-        WholeGaussian(sampling_rate=0.1, noise_multiplier=1.0, rng=Rng(), max_norm=bound)
+        WholeGaussian(sampling_rate=0.1, noise_multiplier=1.0, max_norm=bound)
 
 
 def test_clip_whole_keeps_what_is_short_and_drops_what_is_not_finite() -> None:
@@ -253,13 +252,13 @@ def test_golden_numbers(sigma: float, one: float, rdp: float, pld: float) -> Non
     """`accounting.md`, PriVAE: N 60,000, B 256, 2,344 steps. Noise sigma C1 and sigma 2 C2 on the two terms is a joint
     multiplier of sigma / sqrt(2); the paper's sigma C1 and sigma C2 is one of sigma / sqrt(5)."""
     alone = TermwiseGaussianSum(
-        sampling_rate=B / 60_000, noise_multiplier=sigma, rng=Rng(), max_norm=C1, max_norm_batch=0.0, partitions=GROUPS
+        sampling_rate=B / 60_000, noise_multiplier=sigma, max_norm=C1, max_norm_batch=0.0, partitions=GROUPS
     )
     assert alone.deviations == (sigma * C1, 0.0)
     found = {b.accountant: b.guarantee.epsilon for b in bounds([(alone.event, STEPS)], delta=DELTA)}
     assert found["PLD"] == pytest.approx(one, abs=5e-4)
     both = TermwiseGaussianSum(
-        sampling_rate=B / 60_000, noise_multiplier=sigma / 2**0.5, rng=Rng(), max_norm=C1, max_norm_batch=C2,
+        sampling_rate=B / 60_000, noise_multiplier=sigma / 2**0.5, max_norm=C1, max_norm_batch=C2,
         partitions=GROUPS,
     )  # fmt: skip
     assert both.deviations == pytest.approx((sigma * C1, sigma * 2 * C2))

@@ -20,6 +20,7 @@ from gossamer.data.card import DataCard
 from gossamer.errors import RequestError
 from gossamer.methods import METHODS
 from gossamer.methods.gs_wgan import GsWgan
+from gossamer.methods.job import Job
 from gossamer.methods.privae import Privae
 from gossamer.privacy.certificate.certificate import Certificate
 from gossamer.run.auditing import audit as auditing
@@ -83,12 +84,12 @@ def test_a_canary_adds_one_among_the_declared_noise(case: str) -> None:
     settings = {**small.settings, "noise_multiplier": noise, **more}
     if many or small.canary == "terms":
         settings["expected_batch_size"] = card.declared_size // 2
-    runs = TrialRunner(METHODS[method].job(settings, card), 1e-5, seed=0, noise_seed=1)
+    runs = TrialRunner(Job.of(METHODS[method], settings, card), 1e-5, seed=0, noise_seed=1)
     inside, outside = runs.shared_runs(trials) if many else runs.single_trials(small.canary, trials)
     rate, steps = inside.declared.rate, inside.declared.count
     assert inside.x.shape[0] == outside.x.shape[0] == steps
     assert inside.x.shape[1] + outside.x.shape[1] == 2 * trials
-    releasing = [phase.steps for phase in METHODS[method].job(settings, card).phases if phase.releases]
+    releasing = [phase.steps for phase in Job.of(METHODS[method], settings, card).phases if phase.releases]
     assert steps == sum(releasing) * settings.get("answers", 1)
     drawn = (inside.x > 0.5).mean()
     assert drawn == pytest.approx(rate, abs=5 * (rate * (1 - rate) / inside.x.size) ** 0.5 + 1e-9)
@@ -107,7 +108,8 @@ def test_where_everyone_knows_who_answers_the_canary_s_critic_alone_is_listened_
     """
     card = DataCard(shape=(1, 28, 28), classes=2, declared_size=61)
     settings = {**GsWgan.trial.settings, "noise_multiplier": 0.01, "draw": draw, "answers": answers}
-    runs = TrialRunner(METHODS["gs-wgan"].job({**settings, "steps": 6 // answers}, card), 1e-5, seed=0, noise_seed=1)
+    job = Job.of(METHODS["gs-wgan"], {**settings, "steps": 6 // answers}, card)
+    runs = TrialRunner(job, 1e-5, seed=0, noise_seed=1)
     inside, outside = runs.single_trials("critic", 10)
     assert inside.x.shape[0] == own
     says = inside.x != 0.5
@@ -125,7 +127,7 @@ def test_a_coin_decides_before_each_trial_whether_the_canary_takes_part() -> Non
     """7 trials of two releases in one training, without noise to speak of: who is in is so for both releases of a trial."""
     card = DataCard(shape=(1, 2, 2), classes=2, declared_size=61)
     settings = {**Privae.trial.settings, "steps": 2, "noise_multiplier": 1e-3, "expected_batch_size": 61}
-    runs = TrialRunner(METHODS["privae"].job(settings, card), 1e-5, seed=0, noise_seed=3)
+    runs = TrialRunner(Job.of(METHODS["privae"], settings, card), 1e-5, seed=0, noise_seed=3)
     inside, outside = runs.single_trials("terms", 7)
     assert inside.x.shape[1] == np.random.default_rng(3).random(14).__lt__(0.5).sum()
     assert inside.x.shape[0] == outside.x.shape[0] == 2
@@ -136,7 +138,9 @@ def test_a_coin_decides_before_each_trial_whether_the_canary_takes_part() -> Non
 @pytest.mark.slow
 def test_trials_are_dealt_to_processes_with_coins_and_noise_of_their_own() -> None:
     card = DataCard(shape=(1, 8, 8), classes=2, declared_size=61)
-    runs = TrialRunner(METHODS["moments"].job({"axes": 4, "noise_multiplier": 1.0}, card), 1e-5, seed=0, noise_seed=1)
+    runs = TrialRunner(
+        Job.of(METHODS["moments"], {"axes": 4, "noise_multiplier": 1.0}, card), 1e-5, seed=0, noise_seed=1
+    )
     inside, outside = runs.parallel_trials("record", 20, 2)
     assert inside.x.shape[1] + outside.x.shape[1] == 40
     assert len(np.unique(np.concatenate([inside.x, outside.x], axis=1))) == 40

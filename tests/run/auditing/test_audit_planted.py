@@ -17,6 +17,7 @@ from gossamer.attacks import audit as bounds
 from gossamer.data.fingerprint import SALT
 from gossamer.data.records import Records
 from gossamer.methods import METHODS
+from gossamer.methods.job import Job
 from gossamer.methods.marginals import Noise
 from gossamer.methods.marginals import loop as marginals
 from gossamer.methods.marginals.counts import Counts, Errors
@@ -76,8 +77,8 @@ def no_clipping(monkeypatch: pytest.MonkeyPatch) -> None:
 def twice_the_batch(monkeypatch: pytest.MonkeyPatch) -> None:
     """As if fakes were counted among the records of a batch: each is drawn at twice the rate that is charged."""
 
-    def drawn(self: PoissonSampled, held: Any) -> Any:
-        return held.take(self.rng.poisson_sample(held.population, min(1.0, 2 * self.sampling_rate)))
+    def drawn(self: PoissonSampled, held: Any, rng: Rng) -> Any:
+        return held.take(rng.poisson_sample(held.population, min(1.0, 2 * self.sampling_rate)))
 
     monkeypatch.setattr(PoissonSampled, "_drawn", drawn)
 
@@ -102,7 +103,7 @@ def lower(
     card = card_of(small, trials if many else 1)
     if many or small.canary == "terms":
         settings["expected_batch_size"] = round(share * card.declared_size)
-    job = METHODS[method].job({**small.settings, "noise_multiplier": noise, **settings}, card)
+    job = Job.of(METHODS[method], {**small.settings, "noise_multiplier": noise, **settings}, card)
     runs = TrialRunner(job, DELTA, 0, seed)
     inside, outside = runs.shared_runs(trials) if many else runs.single_trials(small.canary, trials)
     declared = inside.declared
@@ -188,13 +189,16 @@ def test_the_guard_on_norms(shielded: bool, monkeypatch: pytest.MonkeyPatch) -> 
         pulls = 1e6 * torch.randn(1, 3, 7, 7, generator=torch.Generator().manual_seed(seed))
         return One((torch.full((1, 2, 16, 16), 1 / 3), pulls - pulls.mean((2, 3), keepdim=True)))
 
-    mechanism = PoissonGaussianSum(sampling_rate=1.0, max_norm=1e-3, noise_multiplier=1.0, rng=Rng(noise_seed=3))
-    worst = max((cancelling(seed) for seed in range(20)), key=lambda one: float(mechanism.exact(one, query).norm()))
-    added = mechanism.exact(worst, query).double()
+    mechanism = PoissonGaussianSum(sampling_rate=1.0, max_norm=1e-3, noise_multiplier=1.0)
+    rng = Rng(noise_seed=3)
+    worst = max(
+        (cancelling(seed) for seed in range(20)), key=lambda one: float(mechanism.exact(one, query, rng).norm())
+    )
+    added = mechanism.exact(worst, query, rng).double()
     assert float(added.norm()) > 0
 
     def x(held: One) -> np.ndarray:
-        along = [float(mechanism(held, query).double() @ added / added.norm()) for _ in range(300)]
+        along = [float(mechanism(held, query, rng).double() @ added / added.norm()) for _ in range(300)]
         return np.array([along]) / 1e-3
 
     ones, noise = np.ones(1), np.ones(1)

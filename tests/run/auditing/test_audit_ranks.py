@@ -12,6 +12,7 @@ from torch import Tensor
 
 from gossamer.data.card import DataCard
 from gossamer.methods import METHODS
+from gossamer.methods.job import Job
 from gossamer.methods.teacher import Teacher
 from gossamer.privacy.distributed import Group, Ranks
 from gossamer.privacy.mechanisms.sampling import PoissonSampled
@@ -71,8 +72,8 @@ def noise_of_the_first_step(patch: pytest.MonkeyPatch, ranks: Ranks) -> None:
 def rate_of_all_ranks(patch: pytest.MonkeyPatch, ranks: Ranks) -> None:
     """Each rank draws as if it had to fill the whole batch."""
 
-    def drawn(self: PoissonSampled, held: Any) -> Any:
-        return held.take(self.rng.poisson_sample(held.population, min(1.0, 2 * self.sampling_rate)))
+    def drawn(self: PoissonSampled, held: Any, rng: Rng) -> Any:
+        return held.take(rng.poisson_sample(held.population, min(1.0, 2 * self.sampling_rate)))
 
     patch.setattr(PoissonSampled, "_drawn", drawn)
 
@@ -99,7 +100,7 @@ def found(ranks: Ranks, plant: Patch, noise: float, steps: int, share: float) ->
     }  # fmt: skip
     with pytest.MonkeyPatch.context() as patch:
         plant(patch, ranks)
-        runs = TrialRunner(METHODS["teacher"].job(settings, card), DELTA, 0, 7, ranks)
+        runs = TrialRunner(Job.of(METHODS["teacher"], settings, card), DELTA, 0, 7, ranks)
         inside, outside = runs.shared_runs(TRIALS)
     declared, lower = inside.declared, lower_bound(inside, outside, delta=DELTA, confidence=0.95)
     return declared.epsilon(declared.noise, DELTA), max(lower.epsilon, lower.counted)

@@ -30,8 +30,9 @@ from gossamer.data.records import Records
 from gossamer.errors import CardError, DataError, RequestError, RunFolderError, TooFewClients
 from gossamer.events import Event
 from gossamer.methods.common.adversarial import Fakes
+from gossamer.methods.contract import Run
 from gossamer.methods.gs_wgan import GsWgan
-from gossamer.methods.method import Job, Run
+from gossamer.methods.job import Job
 from gossamer.privacy.accounting import cost, federated
 from gossamer.privacy.accounting.cost import smallest
 from gossamer.privacy.budget_log import BudgetLog
@@ -96,7 +97,7 @@ def client(folder: Path, number: int, held: Records | None = None, *, secret: bo
         given["rng"] = lambda seed: Rng(seed, noise_seed=number)
     return Client(
         folder=RunFolder(folder / NAMES[number]), sources=DataSources(data="d"),
-        records=lambda _card, ledger: data.confine(ledger), **given,
+        records=lambda _card, ledger, rng: data.confine(ledger, rng), **given,
     )  # fmt: skip
 
 
@@ -337,7 +338,7 @@ def test_an_answer_is_charged_on_both_sides_before_it_is_asked(tmp_path: Path, f
 def test_records_reach_a_message_only_through_the_mechanism(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """With a deaf mechanism, unrelated records give the same replies, bit for bit."""
     monkeypatch.setattr(
-        SanitizedRows, "exact", lambda self, held, query: torch.zeros(self.batch_size, 1, 28, 28)
+        SanitizedRows, "exact", lambda self, held, query, rng: torch.zeros(self.batch_size, 1, 28, 28)
     )  # fmt: skip
     sent: list[list[bytes]] = []
     for salt in (0, 50):

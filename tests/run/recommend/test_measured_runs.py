@@ -11,6 +11,7 @@ from gossamer.data.tables.any_card import AnyCard
 from gossamer.data.tables.card import TableCard
 from gossamer.data.tables.column import Column
 from gossamer.methods import METHODS
+from gossamer.methods.job import Job
 from gossamer.run.recommend import measured_runs
 from gossamer.run.recommend.measured_runs import Measured
 from gossamer.run.training import presets
@@ -40,7 +41,7 @@ def test_every_figure_stands_on_its_page_and_its_settings_are_settings(run: Meas
     if METHODS[run.method].takes == "table":
         label = Column(name="y", kind="category", values=("no", "yes"))
         own = TableCard(columns=(label,), declared_size=run.records, label="y")
-    _ = METHODS[run.method].job({**presets.any_noise(run.method), **run.all_settings}, own).plan
+    _ = Job.of(METHODS[run.method], {**presets.any_noise(run.method), **run.all_settings}, own).plan
 
 
 def test_of_equal_requests_only_the_best_run_is_kept() -> None:

@@ -10,12 +10,12 @@ import torch
 
 from gossamer import Column, TableCard
 from gossamer.errors import RequestError
+from gossamer.methods.contract import Run
 from gossamer.methods.marginals import Config, Noise, counts_label, measurements, precision
 from gossamer.methods.marginals.counts import Counts
 from gossamer.methods.marginals.loop import a_bound_each, first_cliques, generator
 from gossamer.methods.marginals.outlook import dependence
 from gossamer.methods.marginals.selection import promise
-from gossamer.methods.method import Run
 from gossamer.privacy.random.noise import Rng
 from gossamer.run.recommend.recommend import Recommended, recommend
 from gossamer.run.training.plan import plan

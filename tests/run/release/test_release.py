@@ -24,6 +24,7 @@ from gossamer.errors import RequestError
 from gossamer.methods import METHODS
 from gossamer.methods.common.softmax_regression import Classifier
 from gossamer.methods.evolve.nets import Evolved
+from gossamer.methods.job import Job
 from gossamer.methods.synthesizer import Synthesizer, model_bytes
 from gossamer.metrics import registry
 from gossamer.privacy.certificate import statements
@@ -122,7 +123,7 @@ def test_refined_samples_have_no_loader() -> None:
     """They come from the generator of another method, which the file does not have."""
     settings = {"noise_multiplier": 1.0, "start": "moments", "refine": 1.0}
     of: Any = SimpleNamespace(method="dp-diffusion", facts={"public_inputs": []}, card=CARD.to_dict())
-    of.config = METHODS["dp-diffusion"].job(settings, CARD).settings
+    of.config = Job.of(METHODS["dp-diffusion"], settings, CARD).settings
     assert loadable(of) == ("", "it refines samples of another method")
     of.config = of.config | {"refine": 0.0}
     assert loadable(of)[1] == ""
@@ -135,7 +136,7 @@ def test_the_loader_draws_what_gossamer_draws_for_every_method(tmp_path: Path) -
     for name, settings in SETTINGS.items():
         method, n = name.split()[0], FEW.get(name, 1_003)
         card = CARDS.get(name, CARD)
-        job = METHODS[method].job(settings, card)
+        job = Job.of(METHODS[method], settings, card)
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(1)
             net = trained(job.generator())

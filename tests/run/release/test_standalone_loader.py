@@ -14,6 +14,7 @@ from gossamer.data.tables.card import TableCard
 from gossamer.data.tables.column import Column
 from gossamer.data.tables.generated import GeneratedColumn
 from gossamer.methods import METHODS
+from gossamer.methods.job import Job
 from gossamer.methods.marginals.nets import MarkovField
 from gossamer.methods.marginals.tree import JunctionTree
 from gossamer.methods.synthesizer import ROWS, Synthesizer, model_bytes
@@ -94,7 +95,7 @@ def test_every_method_of_tables_is_tried() -> None:
 @pytest.mark.parametrize("seed", [5, 2**32 + 7])
 def test_rows_of_the_loader_are_those_of_gossamer(release: Path, tmp_path: Path, seed: int) -> None:
     """Byte for byte, over the end of a piece."""
-    job: Any = METHODS["marginals"].job({"noise_multiplier": 1.0}, CARD)
+    job: Any = Job.of(METHODS["marginals"], {"noise_multiplier": 1.0}, CARD)
     certificate: Any = None
     samples = Synthesizer(random_field(), job, certificate).sample(ROWS + 300, seed=seed)
     samples.save(tmp_path / "ours.csv")

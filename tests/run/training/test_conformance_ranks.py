@@ -14,7 +14,8 @@ from torch import Tensor
 
 from gossamer.data.records import Records
 from gossamer.methods import METHODS
-from gossamer.methods.method import BaseConfig, State, Training
+from gossamer.methods.contract import BaseConfig, State
+from gossamer.methods.job import Job, Training
 from gossamer.privacy.confined import Confined
 from gossamer.privacy.distributed import Ranks
 from gossamer.privacy.ledger import PrivacyLedger
@@ -47,12 +48,12 @@ class Going:
     """A training on this rank, with noise and coins that repeat."""
 
     def __init__(self, ranks: Ranks, method: str, records: Records) -> None:
-        job = METHODS[method].job(METHODS_ON_RANKS[method], CARD)
+        job = Job.of(METHODS[method], METHODS_ON_RANKS[method], CARD)
         self.ledger = PrivacyLedger(budget=math.inf, delta=1e-5, relation=job.relation)
         self.ledger.reserve(job.plan)
         self.rng = Rng(0, noise_seed=1, rank=ranks.number)
         self.training: Training[BaseConfig, State] = job.begin(self.rng, ranks=ranks)
-        self.private = Confined(part_of(records, job, ranks, self.rng), self.ledger, ranks)
+        self.private = Confined(part_of(records, job, ranks, self.rng), self.ledger, self.rng, ranks)
         self.public = stripes(30, seed=1) if job.takes_public else None
         self.shown: Shown = []
 
@@ -79,7 +80,9 @@ def whole(ranks: Ranks, method: str, records: Records, deaf: bool) -> tuple[Tens
             if deaf:
                 ask = mechanism.exact
                 patch.setattr(
-                    mechanism, "exact", lambda self, held, query, ask=ask: torch.zeros_like(ask(self, held, query))
+                    mechanism,
+                    "exact",
+                    lambda self, held, query, rng, ask=ask: torch.zeros_like(ask(self, held, query, rng)),
                 )
         going = Going(ranks, method, records).drive()
     return *going.found, going.ledger.unused

@@ -18,6 +18,7 @@ from gossamer.data.card import DataCard
 from gossamer.data.records import Records
 from gossamer.errors import ConfinedError, RanksDisagree, RequestError
 from gossamer.methods import METHODS
+from gossamer.methods.job import Job
 from gossamer.privacy.accounting.events import poisson_gaussian
 from gossamer.privacy.certificate.statements import NO_PUBLIC
 from gossamer.privacy.confined import Confined
@@ -165,7 +166,7 @@ def trained(ranks: Ranks, method: str, settings: dict[str, Any], groups_of: int)
 
 def _trained(ranks: Ranks, method: str, settings: dict[str, Any], groups_of: int) -> dict[str, Any]:
     records, public = stripes(N), stripes(30, seed=1)
-    job = METHODS[method].job(settings, CARD)
+    job = Job.of(METHODS[method], settings, CARD)
     ledger = PrivacyLedger(budget=math.inf, delta=1e-5, relation=job.relation)
     ledger.reserve(job.plan)
     rng = (
@@ -176,7 +177,7 @@ def _trained(ranks: Ranks, method: str, settings: dict[str, Any], groups_of: int
     shown = [
         (each.phase.name, each.step, {name: float(value) for name, value in each.logs.items()})
         for each in training.drive(
-            Confined(part_of(records, job, ranks, rng), ledger, ranks), public if job.takes_public else None
+            Confined(part_of(records, job, ranks, rng), ledger, rng, ranks), public if job.takes_public else None
         )
         if each.logs is not None
     ]
@@ -249,9 +250,9 @@ def released(
     """Some releases, [count, N], and what is left of the plan."""
     ledger = PrivacyLedger(budget=math.inf, delta=1e-5)
     ledger.reserve([(poisson_gaussian(sampling_rate=rate, noise_multiplier=noise), count)])
-    mechanism = PoissonGaussianSum(sampling_rate=rate, max_norm=2.0, noise_multiplier=noise, rng=Rng())
+    mechanism = PoissonGaussianSum(sampling_rate=rate, max_norm=2.0, noise_multiplier=noise)
     mine = records[ranks.shard(len(records))]
-    private = Confined(mine, ledger, ranks)
+    private = Confined(mine, ledger, Rng(), ranks)
     return torch.stack([private.release(mechanism, Pull()) for _ in range(count)]), ledger.unused
 
 
@@ -305,10 +306,10 @@ def disagreeing(ranks: Ranks, what: str) -> Tensor:
         [(poisson_gaussian(sampling_rate=rate, noise_multiplier=noise), 4 if other and what == "left" else 3)]
     )
     mechanism = PoissonGaussianSum(
-        sampling_rate=rate, max_norm=3.0 if other and what == "bound" else 2.0, noise_multiplier=noise, rng=Rng()
+        sampling_rate=rate, max_norm=3.0 if other and what == "bound" else 2.0, noise_multiplier=noise
     )
     query = Fails(ranks) if what == "fails" else Pull()
-    return Confined(numbered(), ledger, ranks).release(mechanism, query)
+    return Confined(numbered(), ledger, Rng(), ranks).release(mechanism, query)
 
 
 @pytest.mark.parametrize("what", ["rate", "left", "bound", "fails"])
@@ -392,7 +393,7 @@ def test_parts_are_whole_units() -> None:
     """Units of 1 to 3 records, on three ranks: each unit is on one, all records are on some."""
     units = np.repeat(np.arange(40), np.arange(40) % 3 + 1)
     records = dataclasses.replace(numbered(len(units)), units=np.random.default_rng(0).permutation(units))
-    job = METHODS["dpgan"].job({"noise_multiplier": 1.0}, CARD)
+    job = Job.of(METHODS["dpgan"], {"noise_multiplier": 1.0}, CARD)
     parts = [part_of(records, job, Ranks(r, 3), Rng(noise_seed=0)) for r in range(3)]
     assert sorted(np.concatenate([part.labels for part in parts])) == list(range(len(units)))
     assert sum(part.population for part in parts) == 40
@@ -427,12 +428,12 @@ class Odd:
 
 def batch_wise(records: Records, coins: np.ndarray) -> tuple[list[set[int]], float]:
     """Who is on which of two ranks, and the batch-wise sum of both, one group on each."""
-    job = METHODS["privae"].job({"noise_multiplier": 1.0, "divergence": "mmd"}, CARD)
+    job = Job.of(METHODS["privae"], {"noise_multiplier": 1.0, "divergence": "mmd"}, CARD)
     mechanism = TermwiseGaussianSum(
-        sampling_rate=1.0, noise_multiplier=1.0, rng=Rng(), max_norm=1.0, max_norm_batch=1.0, partitions=1
+        sampling_rate=1.0, noise_multiplier=1.0, max_norm=1.0, max_norm_batch=1.0, partitions=1
     )  # fmt: skip
     parts = [part_of(records, job, Ranks(r, 2), Dealt(coins)) for r in range(2)]
-    total = sum(float(mechanism.exact(part, Odd())[1]) for part in parts)
+    total = sum(float(mechanism.exact(part, Odd(), Rng())[1]) for part in parts)
     return [set(part.labels.tolist()) for part in parts], total
 
 
@@ -449,7 +450,7 @@ def test_a_unit_that_is_gone_leaves_the_groups_of_all_others_as_they_were() -> N
 
 def test_units_are_dealt_to_ranks_by_even_coins_alike_on_all() -> None:
     """4,000 units on four ranks: sizes and mean places within 5 standard deviations of even ones. Error rate 1e-5."""
-    job, key = METHODS["privae"].job({"noise_multiplier": 1.0, "divergence": "mmd"}, CARD), b"k" * 16
+    job, key = Job.of(METHODS["privae"], {"noise_multiplier": 1.0, "divergence": "mmd"}, CARD), b"k" * 16
 
     def drawn() -> Rng:
         rng = Rng()
@@ -465,13 +466,13 @@ def test_units_are_dealt_to_ranks_by_even_coins_alike_on_all() -> None:
 
 def test_methods_that_say_so_add_units_up() -> None:
     """Whoever adds a method has to say it, and to look at its releases before."""
-    sums = {name for name, method in METHODS.items() if method.additive_over_units}
+    sums = {name for name, method in METHODS.items() if method.ranks_take == "units by place"}
     assert sums == {"dpgan", "dp-wgan", "dp-diffusion", "teacher", "moments", "evolve", "dp-mepf"}
 
 
 def test_settings_that_ranks_cannot_share_are_refused() -> None:
     def begin(method: str, count: int, **settings: Any) -> None:
-        METHODS[method].job({"noise_multiplier": 1.0, **settings}, CARD).begin(Rng(), ranks=Ranks(0, count))
+        Job.of(METHODS[method], {"noise_multiplier": 1.0, **settings}, CARD).begin(Rng(), ranks=Ranks(0, count))
 
     with pytest.raises(RequestError, match="partitions 4 cannot be shared out among 3 ranks"):
         begin("privae", 3, partitions=4, divergence="mmd")
@@ -483,4 +484,4 @@ def test_settings_that_ranks_cannot_share_are_refused() -> None:
         begin("gs-wgan", 2, critics=2, draw="round_robin", start="moments")
     begin("gs-wgan", 1, critics=2, draw="round_robin", start="moments")
     with pytest.raises(RequestError, match="privgan trains in one process"):
-        METHODS["privgan"].job({}, CARD).begin(Rng(), ranks=Ranks(0, 2))
+        Job.of(METHODS["privgan"], {}, CARD).begin(Rng(), ranks=Ranks(0, 2))

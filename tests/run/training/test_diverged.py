@@ -11,9 +11,10 @@ import torch
 
 from gossamer.errors import Diverged, Interrupted
 from gossamer.events import Event
-from gossamer.methods.method import Training
+from gossamer.methods.job import Training
 from gossamer.privacy.confined import Confined
 from gossamer.privacy.ledger import PrivacyLedger
+from gossamer.privacy.random.noise import Rng
 from gossamer.run.release.verify import verify
 from gossamer.run.training import checkpoint
 from gossamer.run.training.fit import fit
@@ -66,7 +67,7 @@ def test_a_training_that_diverges_stops_and_resumes_from_its_last_good_checkpoin
 def test_nothing_that_is_confined_is_looked_at() -> None:
     """Whether critics are finite is a fact about records."""
     ledger = PrivacyLedger(budget=1.0, delta=1e-5)
-    state = {"critics": Confined(torch.tensor([math.nan]), ledger), "net": {"weight": torch.ones(2)}, "step": 3}
+    state = {"critics": Confined(torch.tensor([math.nan]), ledger, Rng()), "net": {"weight": torch.ones(2)}, "step": 3}
     assert checkpoint.finite(state)
     for bad in (math.nan, math.inf):
         assert not checkpoint.finite({**state, "moments": [{"square": torch.tensor([0.0, bad])}]})

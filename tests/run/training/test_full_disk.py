@@ -17,6 +17,7 @@ from gossamer.errors import DiskFull, RunFolderError, is_full
 from gossamer.events import Event
 from gossamer.privacy.confined import Confined
 from gossamer.privacy.ledger import PrivacyLedger
+from gossamer.privacy.random.noise import Rng
 from gossamer.run.release.verify import verify
 from gossamer.run.storage import run_folder
 from gossamer.run.training import checkpoint
@@ -199,7 +200,7 @@ def test_a_sealed_file_that_has_no_room_is_gone(tmp_path: Path, monkeypatch: pyt
         raise RuntimeError("unexpected pos") from full_error()
 
     monkeypatch.setattr(torch, "save", fails)
-    held = Confined(torch.nn.Linear(2, 2), PrivacyLedger(budget=1.0, delta=1e-5))
+    held = Confined(torch.nn.Linear(2, 2), PrivacyLedger(budget=1.0, delta=1e-5), Rng())
     with pytest.raises(DiskFull):
         held.seal(tmp_path / "critics.sealed")
     assert not any(tmp_path.iterdir())

@@ -9,14 +9,15 @@ import torch
 
 from gossamer.data.card import DataCard
 from gossamer.methods import METHODS
-from gossamer.methods.method import AT_ONCE
+from gossamer.methods.contract import AT_ONCE
+from gossamer.methods.job import Job
 from gossamer.run.training.memory import fitted
 
 CARD = DataCard(shape=(1, 28, 28), classes=10, declared_size=60_000)
 
 
 def chosen(free: float, *, method: str = "dpgan", device: str = "cuda:3", ranks: int = 1, **settings: Any) -> int:
-    job = METHODS[method].job({"noise_multiplier": 1.0, "width": 16, **settings}, CARD)
+    job = Job.of(METHODS[method], {"noise_multiplier": 1.0, "width": 16, **settings}, CARD)
     with mock.patch("torch.cuda.mem_get_info", return_value=(int(free), 1 << 40)) as asked:
         found = fitted(job, device, ranks=ranks)
     assert asked.call_args_list in ([], [mock.call(torch.device(device))])
@@ -52,7 +53,7 @@ def test_what_was_asked_for_stays_and_so_does_a_processor(given: dict[str, Any])
 
 def test_methods_without_the_setting_are_left_alone() -> None:
     for method in ("moments", "gs-wgan"):
-        job = METHODS[method].job({"noise_multiplier": 1.0}, CARD)
+        job = Job.of(METHODS[method], {"noise_multiplier": 1.0}, CARD)
         assert fitted(job, "cuda") is job
 
 

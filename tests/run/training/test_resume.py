@@ -24,6 +24,7 @@ from gossamer.data.card import DataCard
 from gossamer.data.synthetic.glyphs import draw
 from gossamer.errors import DataError, LedgerDamaged, RunFolderError
 from gossamer.methods import METHODS
+from gossamer.methods.job import Job
 from gossamer.privacy.confined import FIXED_SEED
 from gossamer.privacy.ledger import BLOCK, PrivacyLedger
 from gossamer.privacy.random.noise import Rng
@@ -363,7 +364,7 @@ def test_networks_of_another_version_are_named_as_such(tmp_path: Path) -> None:
 
     def refused(change: Callable[[dict[str, Any]], object]) -> None:
         card = DataCard(shape=(1, 28, 28), classes=10, declared_size=1000)
-        state = METHODS["dpgan"].job({"noise_multiplier": 1.0}, card).begin(Rng(0)).state
+        state = Job.of(METHODS["dpgan"], {"noise_multiplier": 1.0}, card).begin(Rng(0)).state
         saved = copy.deepcopy(state.state_dict())
         checkpoint.restore(state, saved, tmp_path)
         change(saved)

@@ -15,6 +15,7 @@ from class_means import Config as ClassMeansConfig
 import gossamer
 from gossamer.errors import BudgetError, RequestError
 from gossamer.methods import DPGAN, METHODS, BaseConfig, Evolve, Moments, PrivGAN, Teacher
+from gossamer.methods.job import Job
 
 CARD = gossamer.DataCard(shape=(1, 28, 28), classes=2, declared_size=160)
 BUDGET: dict[str, Any] = {"epsilon": 10.0, "delta": 1e-4}
@@ -114,8 +115,8 @@ def test_a_required_noise_multiplier_still_comes_from_epsilon(monkeypatch: pytes
         (lambda: gossamer.plan(DPGAN(), CARD, {"width": 4}, **BUDGET), "width: a Config of dpgan takes all its"),
         (lambda: gossamer.plan(DPGAN(), CARD, eps=4), "plan has no argument 'eps'. Did you mean 'epsilon'?"),
         (lambda: gossamer.plan(DPGAN, CARD, **BUDGET), "method must be text or a Config, not of type type."),
-        (lambda: METHODS["teacher"].job({}, CARD), "teacher has no noise_multiplier yet: give it, or let `plan`"),
-        (lambda: METHODS["teacher"].job({"noise_multiplier": None}, CARD), "teacher has no noise_multiplier yet"),
+        (lambda: Job.of(METHODS["teacher"], {}, CARD), "teacher has no noise_multiplier yet: give it, or let `plan`"),
+        (lambda: Job.of(METHODS["teacher"], {"noise_multiplier": None}, CARD), "teacher has no noise_multiplier yet"),
     ],
 )  # fmt: skip
 def test_what_is_refused(wrong: Any, message: str) -> None:

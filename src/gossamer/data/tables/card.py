@@ -6,9 +6,21 @@ It is a TOML file like the card of pictures. `[[column]]` entries tell the two a
 import re
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from gossamer.data.card import DATA_SET, Card, check_keys, document, fact, is_line, meaning, meanings, parsed, toml
+from gossamer.data.card import (
+    DATA_SET,
+    Card,
+    check_keys,
+    document,
+    fact,
+    is_line,
+    meaning,
+    meanings,
+    parsed,
+    problem_of_labels,
+    toml,
+)
 from gossamer.data.card import Kind as CardKind
 from gossamer.data.tables.column import Column, is_numbered, same_name
 from gossamer.data.tables.generated import KINDS as GENERATED
@@ -16,6 +28,13 @@ from gossamer.data.tables.generated import AnyColumn, GeneratedColumn, in_order
 from gossamer.data.units import Missing
 from gossamer.errors import CardError, did_you_mean
 from gossamer.files import write_private
+from gossamer.lazy import Lazy
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
+else:
+    torch = Lazy("torch")
 
 MEASURED = "measured_"
 """Before the name of an entry of a column that a draft has as a comment."""
@@ -62,6 +81,7 @@ class TableCard(Card):
     generated: tuple[GeneratedColumn, ...] = ()
     """Columns that samples have and no run learns."""
     kind: ClassVar[CardKind] = "table"
+    in_words: ClassVar[str] = "a table"
     units_come: ClassVar[str] = "the name of the column that holds the id of each row's unit."
 
     def __post_init__(self) -> None:
@@ -95,6 +115,15 @@ class TableCard(Card):
 
     def __repr__(self) -> str:
         return f"TableCard({len(self.columns)} columns, declared_size={self.declared_size}, unit={self.unit!r})"
+
+    def problem_of_samples(self, samples: "Tensor", labels: "Tensor", n: int) -> str:
+        """See `Card`. samples: codes int64 [n, columns]. labels: the codes of the label column."""
+        domain = torch.tensor(self.domain)
+        if tuple(samples.shape) != (n, len(domain)) or samples.dtype != torch.int64:
+            return f"codes are {samples.dtype} {list(samples.shape)} and not int64 {[n, len(domain)]}"
+        if not ((samples >= 0) & (samples < domain)).all():
+            return "a code is none of its column"
+        return problem_of_labels(labels, n, 1 if self.label_index is None else self.domain[self.label_index])
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -1,7 +1,5 @@
 """What adversarial methods share: losses on logits, batches of fakes, latents and labels, weight averages. Mathematics only."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 
 import numpy as np
@@ -54,11 +52,3 @@ def descend(optimiser: torch.optim.Optimizer, loss: Tensor, module: nn.Module, r
     gradients = ranks.totals(torch.autograd.grad(loss, parameters))
     assign(parameters, gradients)
     optimiser.step()
-
-
-@contextmanager
-def initialised_by(stream: torch.Generator) -> Iterator[None]:
-    """Inside, PyTorch's default initialisation draws from `stream`; the global generator is left as it was."""
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(int(torch.randint(2**62, (1,), generator=stream)))
-        yield

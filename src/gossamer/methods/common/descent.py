@@ -4,16 +4,11 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from gossamer.lazy import Lazy
-from gossamer.methods.method import AT_ONCE, batch_of
+from gossamer.methods.common.declared import gradients
+from gossamer.methods.contract import AT_ONCE, Query, batch_of
 
 if TYPE_CHECKING:
-    from dp_accounting import DpEvent
-
     from gossamer.data.card import DataCard
-    from gossamer.privacy.accounting import events
-else:
-    events = Lazy("gossamer.privacy.accounting.events")
 
 FASTEST = 16.0
 """The largest step size that is worked out."""
@@ -41,13 +36,9 @@ class Descent:
     momentum: float = 0.9
     physical_batch_size: int = AT_ONCE
 
-    def rate(self, card: "DataCard") -> float:
-        """Sampling rate of a step."""
-        return batch_of(self.expected_batch_size, card) / card.declared_size
-
-    def event(self, card: "DataCard") -> "DpEvent":
-        """One step, as accountants know it."""
-        return events.poisson_gaussian(sampling_rate=self.rate(card), noise_multiplier=self.noise_multiplier)
+    def query(self, card: "DataCard") -> Query:
+        """The clipped sum of a step."""
+        return gradients(self, card, batch_of(self.expected_batch_size, card))
 
     def step_size(self, card: "DataCard") -> float:
         """The step size: it lets the weights go 1.5 s^(3/4) far in all. s = B sqrt(T) / sigma is the signal-to-noise ratio.

@@ -12,15 +12,13 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from gossamer.errors import RequestError
 from gossamer.lazy import Lazy
 from gossamer.methods.common.descent import Descent
-from gossamer.methods.method import BaseConfig, Method, OnPrivate, S, batch_of
+from gossamer.methods.contract import BaseConfig, Draw, Method, OnPrivate, Query, S, batch_of
 
 if TYPE_CHECKING:
-    import torch
     from torch import Tensor, nn
 
     from gossamer.data.card import DataCard
     from gossamer.methods.common import softmax_regression
-    from gossamer.privacy.guarantee import Plan
 else:
     softmax_regression = Lazy("gossamer.methods.common.softmax_regression")
 
@@ -49,7 +47,9 @@ class LabellingConfig(BaseConfig):
     labelling_steps: int = 234
 
 
-def descent_of(config: LabellingConfig, card: "DataCard", *, noise_multiplier: float, others: "Plan") -> Descent:
+def descent_of(
+    config: LabellingConfig, card: "DataCard", *, noise_multiplier: float, others: Sequence[Query]
+) -> Descent:
     """The training of the classifier.
 
     By default it gets a fixed share of the budget, but no more than helps. Costs of Gaussians add up as 1 / sigma^2.
@@ -64,7 +64,7 @@ def descent_of(config: LabellingConfig, card: "DataCard", *, noise_multiplier: f
     T, B = config.labelling_steps, batch_of(0, card)
     if config.labelling_noise or not noise_multiplier:
         return Descent(noise_multiplier=config.labelling_noise * noise_multiplier, steps=T)
-    made = [(event.noise_multiplier, count) for event, count in others if count > 0]
+    made = [(query.mechanism.noise_multiplier, query.times) for query in others if query.times > 0]
     exact = any(noise == 0 for noise, _ in made)  # without noise, the plan has no epsilon anyway
     together = 0.0 if exact else 1 / math.sqrt(sum(count / noise**2 for noise, count in made))
     shared = _RATIO * together * math.sqrt(T) * B / card.declared_size
@@ -85,8 +85,7 @@ class LabelsSamples(Method[C, S], Generic[C, S]):
         def body(run: Any, state: Any, private: Any) -> Any:
             return softmax_regression.descend(run, state, state.labelling, descent, private)
 
-        plan = [(descent.event(card), descent.steps)]
-        return [OnPrivate(name="labelling", steps=descent.steps, plan=plan, body=body)]
+        return [OnPrivate(name="labelling", steps=descent.steps, queries=[descent.query(card)], body=body)]
 
     def check_labelling(self, config: C, card: "DataCard", encoder: str) -> None:
         """Refuse a share that is none, and pictures that scattering cannot read. encoder: its name, or empty."""
@@ -98,17 +97,13 @@ class LabelsSamples(Method[C, S], Generic[C, S]):
                 f"{card.shape[1]}x{card.shape[2]}. Declare a larger shape, and the readers resize to it."
             )
 
-    def chunks(
-        self,
-        net: "nn.Module",
-        config: C,
-        card: "DataCard",
-        sizes: Sequence[int],
-        labels: "Tensor | None",
-        stream: "torch.Generator",
-    ) -> "Iterator[tuple[Tensor, ...]]":
+    def chunks(self, net: "nn.Module", draw: Draw[C], sizes: Sequence[int]) -> "Iterator[tuple[Tensor, ...]]":
         """With probabilities, where a classifier gives them."""
-        for images, given, *more in super().chunks(net, config, card, sizes, labels, stream):
+        for images, given, *more in super().chunks(net, draw, sizes):
             labeller: Any = getattr(net, "labeller", None)
-            soft = [] if labeller is None else [softmax_regression.softened(labeller, images, given, config.own_label)]
+            soft = (
+                []
+                if labeller is None
+                else [softmax_regression.softened(labeller, images, given, draw.config.own_label)]
+            )
             yield images, given, *more, *soft

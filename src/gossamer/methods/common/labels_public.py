@@ -3,17 +3,15 @@
 `evolve` and `teacher` also share a drawing program.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Generic
 
 from gossamer.lazy import Lazy
-from gossamer.methods.method import C, Method, S
+from gossamer.methods.contract import C, Draw, Method, S
 
 if TYPE_CHECKING:
-    import torch
     from torch import Tensor, nn
 
-    from gossamer.data.card import DataCard
     from gossamer.methods.common import labelled
 else:
     labelled = Lazy("gossamer.methods.common.labelled")
@@ -31,17 +29,14 @@ def drawing_program(draws: str) -> dict[str, str]:
 class LabelsPublic(Method[C, S], Generic[C, S]):
     """A method whose network may hold labelled public pictures, as `labelled`; None or no such attribute: it holds none."""
 
-    def chunks(
-        self,
-        net: "nn.Module",
-        config: C,
-        card: "DataCard",
-        sizes: Sequence[int],
-        labels: "Tensor | None",
-        stream: "torch.Generator",
-    ) -> "Iterator[tuple[Tensor, ...]]":
+    @classmethod
+    def labels_public(cls, settings: Mapping[str, Any]) -> bool:  # noqa: ARG003 (what every method is asked)
+        """Those of the run, where it has any."""
+        return True
+
+    def chunks(self, net: "nn.Module", draw: Draw[C], sizes: Sequence[int]) -> "Iterator[tuple[Tensor, ...]]":
         """These pictures with probabilities, where there are any. None comes twice before all have come."""
         pictures: Any = getattr(net, "labelled", None)
         if pictures is not None:
-            return labelled.chunks(pictures, card, sizes, labels, stream)
-        return super().chunks(net, config, card, sizes, labels, stream)
+            return labelled.chunks(pictures, draw.card, sizes, draw.labels, draw.stream)
+        return super().chunks(net, draw, sizes)

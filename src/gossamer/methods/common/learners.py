@@ -12,7 +12,7 @@ from gossamer.data.card import draw_labels
 from gossamer.data.records import Records, sent
 from gossamer.methods.common import adversarial
 from gossamer.methods.common.adversarial import Fakes
-from gossamer.methods.method import BaseConfig, Run, StatefulDataclass
+from gossamer.methods.contract import BaseConfig, Run, StatefulDataclass
 from gossamer.nets.flat import flatten, gradient
 from gossamer.privacy.distributed import ALONE, Ranks
 

@@ -10,17 +10,15 @@ import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any, Generic, Literal, TypeVar, get_args, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
 from gossamer.errors import RequestError, did_you_mean
 from gossamer.lazy import Lazy
-from gossamer.methods.method import (
+from gossamer.methods.contract import (
     AnyMethod,
     AnyPhase,
     BaseConfig,
-    Job,
     Logs,
-    Method,
     OnPublic,
     OnReleased,
     Phases,
@@ -35,7 +33,6 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from gossamer.data import records
-    from gossamer.data.card import DataCard
     from gossamer.data.records import Records
 else:
     torch, records = Lazy("torch"), Lazy("gossamer.data.records")
@@ -61,10 +58,6 @@ class StartConfig(BaseConfig):
     start_records: int = 20_000
 
 
-C = TypeVar("C", bound=StartConfig)
-S = TypeVar("S", bound=State)
-
-
 @dataclass
 class StartState(StatefulDataclass):
     """The state of the method that a run starts on, and samples of it: images uint8 [n, C, H, W], labels int64 [n]."""
@@ -72,6 +65,11 @@ class StartState(StatefulDataclass):
     state: State
     images: "Tensor"
     labels: "Tensor"
+
+    @classmethod
+    def of(cls, state: State, shape: tuple[int, ...]) -> "StartState":
+        """Before anything is drawn."""
+        return cls(state, torch.zeros(0, *shape, dtype=torch.uint8), torch.zeros(0, dtype=torch.int64))
 
     @property
     def drawn(self) -> "Records":
@@ -84,67 +82,66 @@ class StartState(StatefulDataclass):
         self.images, self.labels = torch.cat([self.images, grey]), torch.cat([self.labels, labels.cpu()])
 
 
-class Startable(Method[C, S], Generic[C, S]):
-    """A method that trains on public records before the first private step, or on samples of another method's release."""
+def staged(own: Phases[Any, Any], first: Any, config: StartConfig) -> Phases[Any, Any]:
+    """The phases of the start, the drawing of its records, then the method's own, for which these are public.
 
-    def stages(self, config: C, card: "DataCard") -> Phases[C, S]:
-        """Those of the start, the drawing of its records, then its own, for which these are public."""
-        own = self.phases(config, card)
-        first = self.first(config, card)
-        if first is None:
-            return own
-        return [
-            *(_before(phase, first, [*first.phases[at:], *own]) for at, phase in enumerate(first.phases, start=1)),
-            OnReleased(
-                name="drawing",
-                steps=-(-config.start_records // records.at_once(card.shape, _AT_ONCE)),
-                body=lambda run, state: _draw(run, state, first),
-            ),
-            *(_after(phase) for phase in own),
-        ]
+    Args:
+        own: those of the method.
+        first: the Job of the start.
+        config: of the run.
+    """
+    before = list(first.phases)
+    return [
+        *(_before(phase, first.config, [*before[at:], *own]) for at, phase in enumerate(before, start=1)),
+        OnReleased(
+            name="drawing",
+            steps=-(-config.start_records // records.at_once(first.card.shape, _AT_ONCE)),
+            body=lambda run, state: _draw(run, state, first),
+        ),
+        *(_after(phase) for phase in own),
+    ]
 
-    def begin(self, run: Run[C]) -> S:
-        """A State, and in it that of the start."""
-        state, first = super().begin(run), self.first(run.config, run.card)
-        if first is not None:
-            inner = first.begin(run.rng, run.device).state
-            images = torch.zeros(0, *run.card.shape, dtype=torch.uint8)
-            state.begun = StartState(inner, images, torch.zeros(0, dtype=torch.int64))
-        return state
 
-    def first(self, config: C, card: "DataCard") -> "Job[BaseConfig, State] | None":
-        """The start, ready to be planned; None: there is none.
+def named(config: BaseConfig) -> tuple[AnyMethod, dict[str, Any]] | None:
+    """The method that a run starts on, and its settings; None: there is no start.
 
-        Raises:
-            RequestError: if there is no such method or setting, or its plan is of another relation.
-        """
-        if not config.start:
-            if config.start_settings:
-                raise RequestError(
-                    "--start-settings are those of a start: give --start as well, such as --start evolve."
-                )
-            return None
-        able = {name: method for name, method in METHODS.items() if method.can_warm_start}
-        if config.start not in able:
-            raise RequestError(
-                f"{config.start!r} is no start.{did_you_mean(config.start, able)} Starts are: {', '.join(able)}."
-            )
-        training = float(config.noise_multiplier)  # type: ignore[attr-defined]  # who can start has one
-        if config.start_noise == 0 and training > 0:
-            raise RequestError("--start-noise 0 releases the start without privacy: give more than 0.")
-        job = able[config.start].job(
-            settings_of(able[config.start], config.start_settings, config.start_noise * training), card
+    Raises:
+        RequestError: if there is no such method or setting.
+    """
+    if not isinstance(config, StartConfig):
+        return None
+    if not config.start:
+        if config.start_settings:
+            raise RequestError("--start-settings are those of a start: give --start as well, such as --start evolve.")
+        return None
+    able = {name: method for name, method in METHODS.items() if method.can_warm_start}
+    if config.start not in able:
+        raise RequestError(
+            f"{config.start!r} is no start.{did_you_mean(config.start, able)} Starts are: {', '.join(able)}."
         )
-        job.check()
-        if job.settings.get("own_label", 1.0) != 1:
-            raise RequestError(
-                "--start-settings: own_label gives soft labels, which a start has no use for. Leave own_label out."
-            )
-        if job.relation != self.relation(config):
-            raise RequestError(
-                f"--start {config.start} protects under another relation than {self.name} with these settings: take no start."
-            )
-        return job
+    training = float(config.noise_multiplier)  # type: ignore[attr-defined]  # who can start has one
+    if config.start_noise == 0 and training > 0:
+        raise RequestError("--start-noise 0 releases the start without privacy: give more than 0.")
+    method = able[config.start]
+    return method, settings_of(method, config.start_settings, config.start_noise * training)
+
+
+def refuse(name: str, relation: object, first: Any) -> None:
+    """Refuse a start that a method cannot use, with a RequestError.
+
+    Args:
+        name: of the method.
+        relation: under which its plan is accounted.
+        first: the Job of the start.
+    """
+    if first.settings.get("own_label", 1.0) != 1:
+        raise RequestError(
+            "--start-settings: own_label gives soft labels, which a start has no use for. Leave own_label out."
+        )
+    if first.relation != relation:
+        raise RequestError(
+            f"--start {first.method.name} protects under another relation than {name} with these settings: take no start."
+        )
 
 
 def settings_of(method: AnyMethod, text: str, noise: float) -> dict[str, Any]:
@@ -188,10 +185,8 @@ def _value(name: str, text: str, kind: Any) -> Any:
     return number
 
 
-def _before(
-    phase: AnyPhase[Any, Any], first: Job[BaseConfig, State], later: Sequence[AnyPhase[Any, Any]]
-) -> AnyPhase[Any, Any]:
-    """A phase of the start as one of the whole run.
+def _before(phase: AnyPhase[Any, Any], config: BaseConfig, later: Sequence[AnyPhase[Any, Any]]) -> AnyPhase[Any, Any]:
+    """A phase of the start as one of the whole run. config: of the start.
 
     Its loop ends where the ledger holds no more of its event, and a later phase may release the same event. So it is stopped
     after its steps, also in a resumed run. It is also stopped where only what later phases have reserved is left.
@@ -212,7 +207,7 @@ def _before(
         inner.phase, inner.step = phase.name, state.step
         if over(state, seen):
             return
-        for logs in phase.body(dataclasses.replace(run, config=first.config), inner, *seen):
+        for logs in phase.body(dataclasses.replace(run, config=config), inner, *seen):
             yield logs
             inner.step = state.step
             if over(state, seen):
@@ -222,28 +217,28 @@ def _before(
     return dataclasses.replace(phase, name=f"start: {phase.name}", body=wrapped)
 
 
-def _after(phase: AnyPhase[C, S]) -> AnyPhase[C, S]:
+def _after(phase: AnyPhase[Any, Any]) -> AnyPhase[Any, Any]:
     """A phase of the method itself, for which the drawn records are public."""
     if isinstance(phase, OnPublic):
         of_public = phase.body
 
-        def on_drawn(run: Run[C], state: S) -> Iterator[Logs]:
+        def on_drawn(run: Run[Any], state: State) -> Iterator[Logs]:
             run = _with_drawn(run, state)
             assert run.public is not None
             return of_public(run, state, run.public)
 
-        return OnReleased(name=phase.name, steps=phase.steps, plan=phase.plan, body=on_drawn)
+        return OnReleased(name=phase.name, steps=phase.steps, body=on_drawn)
     body: Any = phase.body
     wrapped: Any = lambda run, state, *seen: body(_with_drawn(run, state), state, *seen)  # noqa: E731 (its type is the phase's)
     return dataclasses.replace(phase, body=wrapped)
 
 
-def _with_drawn(run: Run[C], state: State) -> Run[C]:
+def _with_drawn(run: Run[Any], state: State) -> Run[Any]:
     assert isinstance(state.begun, StartState)
     return dataclasses.replace(run, public=state.begun.drawn)
 
 
-def _draw(run: Run[C], state: State, first: Job[BaseConfig, State]) -> Iterator[Logs]:
+def _draw(run: Run[Any], state: State, first: Any) -> Iterator[Logs]:
     """Records of the start's generator, on a public stream: the same ones, whatever the records are, once it is released."""
     start, total = state.begun, run.config.start_records
     assert isinstance(start, StartState)

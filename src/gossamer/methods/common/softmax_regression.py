@@ -20,11 +20,10 @@ from gossamer.data.records import Records, at_once, sent
 from gossamer.methods.common.descent import Descent
 from gossamer.methods.common.labelled import LabelledPictures
 from gossamer.methods.common.learners import Average, Learner
-from gossamer.methods.method import Logs, Run, State, StatefulDataclass, batch_of
+from gossamer.methods.contract import Logs, Run, State, StatefulDataclass, batch_of
 from gossamer.nets.encoders import PluginEncoder
 from gossamer.nets.scattering import Scattering
 from gossamer.privacy.confined import Confined
-from gossamer.privacy.mechanisms.gaussian import PoissonGaussianSum, clipped_to
 from gossamer.privacy.per_sample_gradients.answers import filled
 from gossamer.privacy.per_sample_gradients.gradients import PerRecordGradient
 from gossamer.privacy.per_sample_gradients.precision import one_size
@@ -151,15 +150,12 @@ def descend(
     clipped without being formed (`privacy/per_sample_gradients/pieces.py`, `Product`).
     """
     B, W = batch_of(descent.expected_batch_size, run.card), training.W
-    C = clipped_to(descent.max_norm, noise_multiplier=descent.noise_multiplier)
-    release = PoissonGaussianSum(
-        sampling_rate=descent.rate(run.card), max_norm=C, noise_multiplier=descent.noise_multiplier, rng=run.rng
-    )
+    gradients = run.query("gradients")
     gradient = PerRecordGradient(W.net, losses, descent.physical_batch_size)
     featured = private.map(lambda records: features_in_memory(W.net, records))
 
-    while featured.remaining(release.event):
-        g = featured.release(release, gradient)  # Alg. 1: the sample, its clipped gradients, and the noise
+    while featured.remaining(gradients.event):
+        g = featured.release(gradients, gradient)  # Alg. 1: the sample, its clipped gradients, and the noise
         norm = g.norm()
         W.step(g.div_(B))  # divided by the expected batch, then the descent
         late = state.step + 1 - descent.steps // 2  # how many steps of the second half there are, this one included

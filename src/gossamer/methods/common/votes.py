@@ -21,10 +21,9 @@ from torch import Tensor, nn
 
 from gossamer.data.card import DataCard, draw_labels
 from gossamer.data.records import Records, at_once
-from gossamer.privacy.mechanisms.gaussian import PoissonGaussianSum, clipped_to
+from gossamer.methods.common.declared import MAX_NORM
 from gossamer.privacy.mechanisms.sanitized_rows import clipped
 from gossamer.privacy.queries import Bounds
-from gossamer.privacy.random.noise import Rng
 
 Embedding: TypeAlias = Callable[[Tensor], Tensor]
 """Images float32 [n, C, H, W] in [0, 1] to points [n, d], of which near ones look alike. It has seen no private record, and
@@ -35,22 +34,10 @@ not depend on the others.
 WIDEST = 4_096
 """The most features of which the sums are exact."""
 
-MAX_NORM = 1.0
-"""L2 bound on the votes of one unit. Another would scale votes and noise alike."""
 _STEPS, _REACH = 2.0**12, 2.0**8
 """A coordinate of a point is a multiple of 1 / _STEPS, at most _REACH: 20 bits, so 4,096 products of two stay below 53 bits."""
 _CHUNK = 1_000
 """Pictures that are embedded or compared at once, fewer where they are large; bounds the memory, not the result."""
-
-
-def ballot(*, noise_multiplier: float, rng: Rng) -> PoissonGaussianSum:
-    """The mechanism that releases a histogram: a Gaussian over all units."""
-    return PoissonGaussianSum(
-        sampling_rate=1.0,
-        max_norm=clipped_to(MAX_NORM, noise_multiplier=noise_multiplier),
-        noise_multiplier=noise_multiplier,
-        rng=rng,
-    )
 
 
 @dataclass(frozen=True)

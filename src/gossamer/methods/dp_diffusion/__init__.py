@@ -7,28 +7,30 @@ from typing import TYPE_CHECKING, Literal
 
 from gossamer.errors import RequestError
 from gossamer.lazy import Lazy
-from gossamer.methods.common.method_start import Startable, StartConfig
-from gossamer.methods.method import (
+from gossamer.methods.common.declared import ballot, gradients
+from gossamer.methods.common.method_start import StartConfig
+from gossamer.methods.contract import (
     FROM_EPSILON,
     AnyPhase,
+    Draw,
     MaybeZero,
+    Method,
     OnPrivate,
     OnPublic,
     Phases,
+    Query,
     TrialConfig,
     batch_of,
 )
+from gossamer.methods.job import Job
 
 if TYPE_CHECKING:
-    import torch
     from torch import Tensor, nn
 
     from gossamer.data.card import DataCard
     from gossamer.methods.dp_diffusion import loop, sampler
-    from gossamer.privacy.accounting import events
 else:
-    loop, events = Lazy("gossamer.methods.dp_diffusion.loop"), Lazy("gossamer.privacy.accounting.events")
-    sampler = Lazy("gossamer.methods.dp_diffusion.sampler")
+    loop, sampler = Lazy("gossamer.methods.dp_diffusion.loop"), Lazy("gossamer.methods.dp_diffusion.sampler")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,7 +90,7 @@ class Config(StartConfig):
     precision: Literal["fp32", "tf32", "bf16"] = "fp32"
 
 
-class DpDiffusion(Startable[Config, "loop.State"]):
+class DpDiffusion(Method[Config, "loop.State"]):
     """Diffusion in a public latent, trained by DP-SGD (after Karras et al. 2022, EDM; Dockhorn et al. 2023, DPDM).
 
     Guarantee: (epsilon, delta)-DP for one unit, add-or-remove-one. Each training step is one Poisson-sampled Gaussian. The
@@ -106,8 +108,7 @@ class DpDiffusion(Startable[Config, "loop.State"]):
 
     name = "dp-diffusion"
     title = "DP diffusion in a public latent (after Karras et al. 2022; Dockhorn et al. 2023)"
-    additive_over_units = True
-    samples_on_gpu = True
+    ranks_take = "units by place"
     config_type = Config
     loop = loop
     trial = TrialConfig(
@@ -116,21 +117,23 @@ class DpDiffusion(Startable[Config, "loop.State"]):
         settings={"steps": 10, "axes": 4, "width": 4, "depth": 1, "multiplicity": 2},
     )
 
+    def queries(self, config: Config, card: "DataCard") -> list[Query]:
+        """One Poisson-sampled Gaussian per step."""
+        return [gradients(config, card, batch_of(config.expected_batch_size, card))]
+
     def phases(self, config: Config, card: "DataCard") -> "Phases[Config, loop.State]":
-        """Votes, a start on pictures, then one Poisson-sampled Gaussian per step."""
-        voting = events.poisson_gaussian(sampling_rate=1.0, noise_multiplier=votes_noise(config))
-        rate = batch_of(config.expected_batch_size, card) / card.declared_size
-        release = events.poisson_gaussian(sampling_rate=rate, noise_multiplier=config.noise_multiplier)
+        """Votes, a start on pictures, then the training."""
+        voting = ballot(noise_multiplier=config.votes_noise * config.noise_multiplier, rounds=1)
         phases: list[AnyPhase[Config, loop.State]] = [
-            OnPrivate(name="votes", steps=1, plan=[(voting, 1)], body=lambda *given: loop.votes_on_public(*given)),
+            OnPrivate(name="votes", steps=1, queries=[voting], body=lambda *given: loop.votes_on_public(*given)),
             OnPublic(name="warm start", steps=config.warm_steps, body=lambda *given: loop.warm_start(*given)),
-            self.training(config.steps, [(release, config.steps)]),
+            self.training(config, card),
         ]
         return phases if config.votes_noise > 0 else phases[1:]
 
-    def needs_public(self, config: Config) -> bool:
-        """Votes are on public pictures."""
-        return config.votes_noise > 0
+    def use_of_public(self, config: Config) -> Literal["optional", "required"]:
+        """A warm start, and votes."""
+        return "required" if config.votes_noise > 0 else "optional"
 
     def explain(self, config: Config) -> str:
         """Advise a start to a net without pre-training."""
@@ -159,26 +162,13 @@ class DpDiffusion(Startable[Config, "loop.State"]):
             raise RequestError(
                 f"--refine is a noise level from {sampler.SIGMA_MIN:g} to {sampler.SIGMA_MAX:g}, not {config.refine:g}."
             )
-        first = self.first(config, card) if config.refine > 0 else None
+        first = Job(self, config, card).first if config.refine > 0 else None
         if first is not None and (first.pretrained or (first.releases_public and first.takes_public)):
             raise RequestError(
                 "--refine puts the generator of the start into the release. Take a start that holds no public pictures and "
                 "needs no other network: leave drawing=pictures, public_detail, encoder, autoencoder and generator out."
             )
 
-    def sample(
-        self,
-        net: "nn.Module",
-        config: Config,
-        card: "DataCard",
-        n: int,
-        labels: "Tensor | None",
-        stream: "torch.Generator",
-    ) -> "tuple[Tensor, Tensor]":
+    def sample(self, net: "nn.Module", draw: Draw[Config]) -> "tuple[Tensor, Tensor]":
         """The sampler iterates: see `sampler.draw`."""
-        return sampler.draw(net, config, card, n, labels, stream)
-
-
-def votes_noise(config: Config) -> float:
-    """Standard deviation of the noise on votes."""
-    return config.votes_noise * config.noise_multiplier
+        return sampler.draw(net, draw.config, draw.card, draw.n, draw.labels, draw.stream)

@@ -8,17 +8,17 @@ from torch import Tensor, nn
 
 from gossamer.data.card import DataCard
 from gossamer.data.records import Records, sent
-from gossamer.methods import method
-from gossamer.methods.common import adversarial, votes
+from gossamer.methods import contract
+from gossamer.methods.common import votes
 from gossamer.methods.common.learners import Average, Learner, adam, subset
 from gossamer.methods.common.method_start import StartState
-from gossamer.methods.dp_diffusion import Config, votes_noise
+from gossamer.methods.contract import AT_ONCE, Logs, Run, batch_of
+from gossamer.methods.dp_diffusion import Config
 from gossamer.methods.dp_diffusion.nets import Denoiser, Generator
 from gossamer.methods.dp_diffusion.refined import start_generator
-from gossamer.methods.method import AT_ONCE, Logs, Run, batch_of
 from gossamer.nets.flat import gradient
+from gossamer.nets.initialised import initialised_by
 from gossamer.privacy.confined import Confined
-from gossamer.privacy.mechanisms.gaussian import PoissonGaussianSum, clipped_to
 from gossamer.privacy.per_sample_gradients.gradients import PerRecordGradient
 from gossamer.privacy.per_sample_gradients.precision import lowered
 
@@ -35,17 +35,14 @@ LOG_SIGMA = (-0.8, 1.2)
 def train(run: Run[Config], state: "State", private: Confined[Records]) -> Iterator[Logs]:
     """DPDM, Algorithm 1, one step per yield. Ends when the ledger holds no further release."""
     config, B = run.config, batch_of(run.config.expected_batch_size, run.card)
-    C = clipped_to(config.max_norm, noise_multiplier=config.noise_multiplier)
-    release = PoissonGaussianSum(
-        sampling_rate=B / run.card.declared_size, max_norm=C, noise_multiplier=config.noise_multiplier, rng=run.rng
-    )
+    gradients = run.query("gradients")
     loss = Loss(state.G, config, config.multiplicity, lambda n: run.rng.normals(n, run.device))
     size, precision = config.physical_batch_size or AT_ONCE, config.precision
     query = PerRecordGradient(state.D.net, loss.of_records, size, multiplicity=config.multiplicity, precision=precision)
     state.keep_start()
 
-    while left := private.remaining(release.event):  # l. 3
-        g = private.release(release, query)  # l. 4-8
+    while left := private.remaining(gradients.event):  # l. 3
+        g = private.release(gradients, query)  # l. 4-8
         state.D.optimiser.param_groups[0]["lr"] = config.learning_rate * min(1.0, left / (FALLING * config.steps))
         state.D.step(g.div_(B))  # l. 9
         t = state.step + 1
@@ -91,12 +88,11 @@ class Loss:
 
 def votes_on_public(run: Run[Config], state: "State", private: Confined[Records]) -> Iterator[Logs]:
     """Every record votes for the public picture of its class that is most like it; those with votes are what a start is on."""
-    public, noise = run.public, votes_noise(run.config)
-    assert public is not None, "`needs_public` asks for them"
-    release = votes.ballot(noise_multiplier=noise, rng=run.rng)
-    if private.remaining(release.event):
-        counted = private.release(release, votes.Votes.on(public, votes.Cosines.of(public), run.card.classes))
-        weights = votes.thresholded(counted, noise, threshold=THRESHOLD)
+    public, ballot = run.public, run.query("votes")
+    assert public is not None, "`use_of_public` asks for them"
+    if private.remaining(ballot.event):
+        counted = private.release(ballot, votes.Votes.on(public, votes.Cosines.of(public), run.card.classes))
+        weights = votes.thresholded(counted, ballot.noise_multiplier, threshold=THRESHOLD)
         state.chosen = votes.draw_preferred(public, weights, PUBLIC, run.card, run.rng.public("chosen"))
         yield {"pictures_kept": (weights > 0).sum()}
 
@@ -132,7 +128,7 @@ def warm_start(run: Run[Config], state: "State", public: Records) -> Iterator[Lo
 
 
 @dataclass
-class State(method.State):
+class State(contract.State):
     """The net has seen records through releases only.
 
     `chosen` has the positions of the public pictures that got votes, some several times.
@@ -159,7 +155,7 @@ class State(method.State):
 def start(run: Run[Config]) -> State:
     """Network and optimiser at the start of a run."""
     config, card = run.config, run.card
-    with adversarial.initialised_by(run.rng.public("initialisation")):
+    with initialised_by(run.rng.public("initialisation")):
         G = generator(config, card).to(run.device)
     learner = Learner(G.denoiser, adam(config.learning_rate, (0.9, 0.999)))
     return State(G, learner, Average(G, config.average_decay))

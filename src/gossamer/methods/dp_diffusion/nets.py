@@ -161,6 +161,8 @@ class Generator(nn.Module):
         RequestError: sizes of which no net can be made.
     """
 
+    samples_on_gpu = True
+
     def __init__(
         self,
         shape: tuple[int, ...],

@@ -6,8 +6,9 @@ import torch
 from torch import Tensor, nn
 
 from gossamer.data.card import DataCard
+from gossamer.methods.contract import BaseConfig, State
 from gossamer.methods.dp_diffusion import Config
-from gossamer.methods.method import BaseConfig, Job, State
+from gossamer.methods.job import Job
 from gossamer.methods.registry import METHODS
 
 
@@ -24,6 +25,6 @@ def start_samples(
 
 
 def _start(config: Config, card: DataCard) -> Job[BaseConfig, State]:
-    start = METHODS["dp-diffusion"].first(config, card)
+    start = Job(METHODS["dp-diffusion"], config, card).first
     assert start is not None  # `check` refuses to refine nothing
     return start

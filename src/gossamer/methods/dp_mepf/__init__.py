@@ -3,14 +3,15 @@ asks for their moments, `targets.py` has the loss of fakes, `nets.py` the releas
 """
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from gossamer.errors import RequestError
 from gossamer.lazy import Lazy
+from gossamer.methods.common.declared import ballot
 from gossamer.methods.common.descent import Descent
 from gossamer.methods.common.labelling import LabellingConfig, LabelsSamples, descent_of
-from gossamer.methods.common.method_start import Startable, StartConfig
-from gossamer.methods.method import (
+from gossamer.methods.common.method_start import StartConfig
+from gossamer.methods.contract import (
     FROM_EPSILON,
     AnyPhase,
     MaybeZero,
@@ -18,16 +19,17 @@ from gossamer.methods.method import (
     OnPublic,
     OnReleased,
     Phases,
+    Query,
     TrialConfig,
 )
+from gossamer.methods.job import Job
 
 if TYPE_CHECKING:
     from gossamer.data.card import DataCard
     from gossamer.methods.dp_mepf import loop
-    from gossamer.privacy.accounting import events
-    from gossamer.privacy.guarantee import Plan
+    from gossamer.privacy.mechanisms import gaussian
 else:
-    loop, events = Lazy("gossamer.methods.dp_mepf.loop"), Lazy("gossamer.privacy.accounting.events")
+    loop, gaussian = Lazy("gossamer.methods.dp_mepf.loop"), Lazy("gossamer.privacy.mechanisms.gaussian")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,7 +96,7 @@ class Config(StartConfig, LabellingConfig):
     latent_size: int = 128
 
 
-class DpMepf(Startable[Config, "loop.State"], LabelsSamples[Config, "loop.State"]):
+class DpMepf(LabelsSamples[Config, "loop.State"]):
     """DP-MEPF: a generator that matches moments of perceptual features, released once. After Harder, Jalali Asadabadi,
     Sutherland, Park: "Pre-trained Perceptual Features Improve Differentially Private Image Generation", TMLR 2023.
 
@@ -126,7 +128,7 @@ class DpMepf(Startable[Config, "loop.State"], LabelsSamples[Config, "loop.State"
 
     name = "dp-mepf"
     title = "DP-MEPF (Harder et al. 2023)"
-    additive_over_units = True
+    ranks_take = "units by place"
     config_type = Config
     loop = loop
     trial = TrialConfig(
@@ -139,25 +141,29 @@ class DpMepf(Startable[Config, "loop.State"], LabelsSamples[Config, "loop.State"
         },
     )  # fmt: skip
 
+    def queries(self, config: Config, card: "DataCard") -> list[Query]:  # noqa: ARG002 (what every method is asked)
+        """One Gaussian over all records."""
+        return [own_queries(config)[0]]
+
     def phases(self, config: Config, card: "DataCard") -> "Phases[Config, loop.State]":
         """Features and a warm start, free; one Gaussian over all records; what is made of its answer, free; then votes. With
         `own_label`, then one Poisson-sampled Gaussian per step of the classifier.
         """
-        moments, votes = own_queries(config)
+        _, votes = own_queries(config)
         phases: list[AnyPhase[Config, loop.State]] = [
             OnPublic(name="features", steps=config.features_steps, body=lambda *given: loop.learn_features(*given)),
             OnPublic(name="warm start", steps=config.warm_steps, body=lambda *given: loop.warm_start(*given)),
-            self.training(1, [moments]),
+            self.training(config, card),
             OnReleased(name="matching", steps=config.matching_steps, body=lambda *given: loop.match(*given)),
             OnReleased(name="likeness", steps=config.likeness_steps, body=lambda *given: loop.learn_likeness(*given)),
-            OnPrivate(name="votes", steps=config.rounds, plan=[votes], body=lambda *given: loop.vote(*given)),
+            OnPrivate(name="votes", steps=config.rounds, queries=[votes], body=lambda *given: loop.vote(*given)),
         ]
         learning = [] if config.own_label == 1 else self.labelling(config, card, descent(config, card))
         return [*(phases if config.rounds > 0 else phases[:-2]), *learning]
 
-    def needs_public(self, config: Config) -> bool:  # noqa: ARG002 (what every method is asked)
+    def use_of_public(self, config: Config) -> Literal["required"]:  # noqa: ARG002 (what every method is asked)
         """Features are learnt from pictures that no record went into, or from a start's."""
-        return True
+        return "required"
 
     def explain(self, config: Config) -> str:
         """What public pictures can be replaced by."""
@@ -186,22 +192,15 @@ class DpMepf(Startable[Config, "loop.State"], LabelsSamples[Config, "loop.State"
             )
 
 
-def votes_noise(config: Config) -> float:
-    """Standard deviation of the noise on votes."""
-    return config.votes_noise * config.noise_multiplier
-
-
-def own_queries(config: Config) -> "Plan":
+def own_queries(config: Config) -> tuple[Query, Query]:
     """The release of moments, and the rounds of votes."""
-    moments, votes = (
-        events.poisson_gaussian(sampling_rate=1.0, noise_multiplier=noise)
-        for noise in (config.noise_multiplier, votes_noise(config))
-    )
-    return [(moments, 1), (votes, config.rounds)]
+    noise = config.noise_multiplier
+    moments = gaussian.PoissonGaussianSum(sampling_rate=1.0, max_norm=1.0, noise_multiplier=noise)
+    return Query("moments", moments, 1), ballot(noise_multiplier=config.votes_noise * noise, rounds=config.rounds)
 
 
 def descent(config: Config, card: "DataCard") -> Descent:
     """The training of the classifier that softens labels, after all other queries, those of the start among them."""
-    first = DpMepf().first(config, card)
-    others = [*(() if first is None else first.plan), *own_queries(config)]
+    first = Job(DpMepf(), config, card).first
+    others = [*(() if first is None else first.queries), *own_queries(config)]
     return descent_of(config, card, noise_multiplier=config.noise_multiplier, others=others)

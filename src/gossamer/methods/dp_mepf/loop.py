@@ -13,18 +13,18 @@ from torch.nn import functional as F
 
 from gossamer.data.card import DataCard
 from gossamer.data.records import Records, sent
-from gossamer.methods import method
+from gossamer.methods import contract
 from gossamer.methods.common import adversarial, features, softmax_regression, votes
 from gossamer.methods.common.features import Features
 from gossamer.methods.common.learners import InTraining, Learner, N, Optimiser, adam, subset, warm_step
-from gossamer.methods.dp_mepf import Config, descent, votes_noise
+from gossamer.methods.contract import Logs, Run
+from gossamer.methods.dp_mepf import Config, descent
 from gossamer.methods.dp_mepf.embedding import Embedding
 from gossamer.methods.dp_mepf.features import Codes
 from gossamer.methods.dp_mepf.nets import Candidates, Discriminator, Generator, Released
 from gossamer.methods.dp_mepf.targets import Targets
-from gossamer.methods.method import Logs, Run
+from gossamer.nets.initialised import initialised_by
 from gossamer.privacy.confined import Confined
-from gossamer.privacy.mechanisms.gaussian import PoissonGaussianSum
 
 PUBLIC = 12_000
 """Public pictures that axes and radii are taken from, at most."""
@@ -47,11 +47,10 @@ _AT_ONCE = 500
 def train(run: Run[Config], state: "State", private: Confined[Records]) -> Iterator[Logs]:
     """The one release of a run: the mean embedding of the records, with noise."""
     config, query = run.config, Embedding(state.codes, run.card.classes)
-    noise = config.noise_multiplier
-    release = PoissonGaussianSum(sampling_rate=1.0, max_norm=1.0, noise_multiplier=noise, rng=run.rng)
-    if private.remaining(release.event):
-        answer = private.release(release, query)
-        state.targets.take(answer, query, noise_multiplier=noise, floor=config.floor)
+    moments = run.query("moments")
+    if private.remaining(moments.event):
+        answer = private.release(moments, query)
+        state.targets.take(answer, query, noise_multiplier=moments.noise_multiplier, floor=config.floor)
         yield {"released_norm": answer.norm()}
 
 
@@ -89,12 +88,12 @@ def vote(run: Run[Config], state: "State", private: Confined[Records]) -> Iterat
     """Private Evolution over the generator's latents: Lin et al. 2024, Algorithm 1, one round of votes per yield."""
     if not state.targets.taken:  # as above: nothing was matched, so there is nothing to vote on
         return
-    config, candidates, noise = run.config, state.candidates, votes_noise(run.config)
-    release = votes.ballot(noise_multiplier=noise, rng=run.rng)
-    while state.step < config.rounds and private.remaining(release.event):  # Alg. 1, l. 2
+    config, candidates, ballot = run.config, state.candidates, run.query("votes")
+    noise = ballot.noise_multiplier
+    while state.step < config.rounds and private.remaining(ballot.event):  # Alg. 1, l. 2
         candidates.latents = next_latents(run, candidates, first=state.step == 0)  # l. 1; later l. 4-6
         query = votes.Votes.on(drawn(state.released.generator, candidates), state.likeness.net, run.card.classes)
-        h = private.release(release, query)  # l. 3: Alg. 2, l. 1-5
+        h = private.release(ballot, query)  # l. 3: Alg. 2, l. 1-5
         candidates.weights = torch.where(h > THRESHOLD * noise, h, 0.0).float()  # Alg. 2, l. 6, but in full
         candidates.degree.fill_(config.degree * SHRINK**state.step)
         yield {"candidates_kept": (candidates.weights > 0).sum(), "votes_kept": candidates.weights.sum()}
@@ -166,7 +165,7 @@ def warm_start(run: Run[Config], state: "State", public: Records) -> Iterator[Lo
 
 
 @dataclass
-class State(method.State):
+class State(contract.State):
     """Codes, generator and discriminator begin on public pictures. Targets, generator and the features by which records vote
     have seen the release of moments, the candidates that of votes.
     """
@@ -191,7 +190,7 @@ class State(method.State):
 def start(run: Run[Config]) -> State:
     """Networks and optimisers at the start of a run."""
     config, card = run.config, run.card
-    with adversarial.initialised_by(run.rng.public("initialisation")):
+    with initialised_by(run.rng.public("initialisation")):
         released = by_channels(generator(config, card)).to(run.device)
         D = Discriminator(card.shape, card.classes, width=config.width).to(run.device)
         codes = Codes(

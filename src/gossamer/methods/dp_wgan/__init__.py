@@ -5,15 +5,17 @@ from typing import TYPE_CHECKING, Literal
 
 from gossamer.errors import RequestError
 from gossamer.lazy import Lazy
-from gossamer.methods.common.method_start import Startable, StartConfig
-from gossamer.methods.method import FROM_EPSILON, MaybeZero, OnPublic, Phases, TrialConfig
+from gossamer.methods.common.method_start import StartConfig
+from gossamer.methods.common.warm_start import WarmStarted
+from gossamer.methods.contract import FROM_EPSILON, MaybeZero, Query, TrialConfig
+from gossamer.privacy.queries import Bounds
 
 if TYPE_CHECKING:
     from gossamer.data.card import DataCard
     from gossamer.methods.dp_wgan import loop
-    from gossamer.privacy.accounting import events
+    from gossamer.privacy.mechanisms import gaussian
 else:
-    loop, events = Lazy("gossamer.methods.dp_wgan.loop"), Lazy("gossamer.privacy.accounting.events")
+    loop, gaussian = Lazy("gossamer.methods.dp_wgan.loop"), Lazy("gossamer.privacy.mechanisms.gaussian")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,7 +77,7 @@ class Config(StartConfig):
         return self.bounds == "private-quantile" and self.noise_multiplier > 0
 
 
-class DpWgan(Startable[Config, "loop.State"]):
+class DpWgan(WarmStarted[Config, "loop.State"]):
     """dp-GAN: WGAN-GP with grouped, adaptive clipping and a warm start (Zhang, Ji, Wang 2018).
 
     Guarantee: (epsilon, delta)-DP for one unit, add-or-remove-one. Each critic step is one Poisson-sampled Gaussian.
@@ -95,8 +97,7 @@ class DpWgan(Startable[Config, "loop.State"]):
 
     name = "dp-wgan"
     title = "dp-GAN (Zhang, Ji, Wang 2018)"
-    scores_have_no_scale = True
-    additive_over_units = True
+    ranks_take = "units by place"
     config_type = Config
     loop = loop
     trial = TrialConfig(
@@ -106,17 +107,17 @@ class DpWgan(Startable[Config, "loop.State"]):
         of_a_run=("max_norm", "grouping"),
     )
 
-    def phases(self, config: Config, card: "DataCard") -> "Phases[Config, loop.State]":
-        """A free warm start, then one joint Gaussian per critic step and, for private quantiles, one per question."""
+    def queries(self, config: Config, card: "DataCard") -> list[Query]:
+        """One joint Gaussian per critic step and, for private quantiles, one per question. The loop moves their bounds."""
         rate = config.expected_batch_size / card.declared_size
-        plan = [(events.poisson_gaussian(sampling_rate=rate, noise_multiplier=config.noise_multiplier), config.steps)]
-        if config.asks:
-            question = events.poisson_gaussian(sampling_rate=rate, noise_multiplier=config.quantile_noise_multiplier)
-            plan.append((question, -(-config.steps // config.quantile_every)))
-        return [
-            OnPublic(name="warm start", steps=config.warm_steps, body=lambda *given: loop.warm_start(*given)),
-            self.training(config.steps, plan),
-        ]
+        gradients = gaussian.GroupedGaussianSum(
+            sampling_rate=rate, noise_multiplier=config.noise_multiplier, bounds=Bounds(norms=(1.0,))
+        )
+        shares = gaussian.PoissonGaussianSum(
+            sampling_rate=rate, noise_multiplier=config.quantile_noise_multiplier, max_norm=1.0
+        )
+        asked = [Query("shares below", shares, -(-config.steps // config.quantile_every))] if config.asks else []
+        return [Query("gradients", gradients, config.steps), *asked]
 
     def check(self, config: Config, card: "DataCard") -> None:
         """Refuse settings that contradict each other, and more groups than the critic has tensors."""
@@ -137,6 +138,6 @@ class DpWgan(Startable[Config, "loop.State"]):
         if config.grouping == "cluster":
             loop.check_groups(config, card)
 
-    def needs_public(self, config: Config) -> bool:
-        """Bounds from public records."""
-        return config.bounds == "public"
+    def use_of_public(self, config: Config) -> Literal["optional", "required"]:
+        """A warm start, and bounds."""
+        return "required" if config.bounds == "public" else "optional"

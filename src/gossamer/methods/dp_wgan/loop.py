@@ -1,5 +1,6 @@
 """dp-GAN's training: Algorithm 3 of Zhang, Ji, Wang (2018), its clipping bounds, and a warm start on public records."""
 
+import dataclasses
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -10,15 +11,14 @@ from torch import Tensor
 from gossamer.data.card import DataCard
 from gossamer.data.records import Records, sent
 from gossamer.errors import RequestError
-from gossamer.methods import method
-from gossamer.methods.common import adversarial
+from gossamer.methods import contract
 from gossamer.methods.common.learners import InTraining, Learner, Optimiser, adam
+from gossamer.methods.contract import Logs, Run
 from gossamer.methods.dp_wgan import Config, grouping
 from gossamer.methods.dp_wgan.nets import Critic, Generator
-from gossamer.methods.method import Logs, Run
-from gossamer.privacy.accounting.events import poisson_gaussian
+from gossamer.nets.initialised import initialised_by
 from gossamer.privacy.confined import Confined
-from gossamer.privacy.mechanisms.gaussian import GroupedGaussianSum, PoissonGaussianSum, clipped_to
+from gossamer.privacy.mechanisms.gaussian import clipped_to
 from gossamer.privacy.mechanisms.quantiles import SharesBelow, moved
 from gossamer.privacy.per_sample_gradients.answers import norms
 from gossamer.privacy.per_sample_gradients.penalty import PenaltyGradient
@@ -34,16 +34,13 @@ SMALLEST_BOUND = 1e-6
 def train(run: Run[Config], state: "State", private: Confined[Records]) -> Iterator[Logs]:
     """Algorithm 3 (Algorithm 1 with one group and fixed bounds), one critic step per yield."""
     config, B, D = run.config, run.config.expected_batch_size, state.D
-    rate = B / run.card.declared_size
-    event = poisson_gaussian(sampling_rate=rate, noise_multiplier=config.noise_multiplier)
+    gradients = run.query("gradients")
     query = critic_gradient(run, state, run.rng.secret_generator)
 
-    while private.remaining(event):  # l. 2, 3, 22: the plan ends where the budget does
+    while private.remaining(gradients.event):  # l. 2, 3, 22: the plan ends where the budget does
         move_bounds(run, state, private, query)  # l. 4-5
         bounds = joined(config, state)  # l. 6
-        release = GroupedGaussianSum(
-            sampling_rate=rate, noise_multiplier=config.noise_multiplier, bounds=bounds, rng=run.rng
-        )
+        release = dataclasses.replace(gradients, bounds=bounds)
         g = private.release(release, query)  # l. 7-12, and the accountant of l. 15
         norm = g.norm()
         D.step(g.div_(B))  # l. 16-17
@@ -89,7 +86,7 @@ def generator_step(run: Run[Config], state: "State", B: int) -> None:
 def move_bounds(run: Run[Config], state: "State", private: Confined[Records], query: PenaltyGradient[Records]) -> None:
     """Lines 4 and 5: new bounds for the groups before clustering, from public records or by a charged question."""
     if run.config.bounds == "public":
-        assert run.public is not None  # see `DpWgan.needs_public`
+        assert run.public is not None  # see `DpWgan.use_of_public`
         state.norms = run.ranks.broadcast(public_norms(run, state, run.public))
     elif run.config.asks and state.step % run.config.quantile_every == 0:
         ask_quantiles(run, state, private, query)
@@ -110,12 +107,7 @@ def ask_quantiles(
     """Move the bounds towards the wanted quantile of norms, by one charged release."""
     config, B = run.config, run.config.expected_batch_size
     question = SharesBelow(query, tuple(state.norms), state.groups)
-    release = PoissonGaussianSum(
-        sampling_rate=B / run.card.declared_size,
-        max_norm=question.sensitivity,
-        noise_multiplier=config.quantile_noise_multiplier,
-        rng=run.rng,
-    )
+    release = dataclasses.replace(run.query("shares below"), max_norm=question.sensitivity)
     if not private.remaining(release.event):  # a crash has used some up
         return
     answer = private.release(release, question)
@@ -151,7 +143,7 @@ def warm_start(run: Run[Config], state: "State", public: Records) -> Iterator[Lo
 
 
 @dataclass
-class State(method.State):
+class State(contract.State):
     """The networks and optimisers have seen records through releases only.
 
     Args:
@@ -160,6 +152,8 @@ class State(method.State):
         since: critic steps since the last generator step.
         shown: figures of the last generator step.
     """
+
+    scores_have_no_scale = True
 
     D: Learner[Critic]
     G: InTraining[Generator]
@@ -188,7 +182,7 @@ class State(method.State):
 def start(run: Run[Config]) -> State:
     """Networks and optimisers at the start of a run."""
     config, card = run.config, run.card
-    with adversarial.initialised_by(run.rng.public("initialisation")):
+    with initialised_by(run.rng.public("initialisation")):
         G = generator(config, card).to(run.device)
         D = critic(config, card).to(run.device)
     groups = grouping.START[config.grouping](D)

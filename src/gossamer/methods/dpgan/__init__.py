@@ -5,15 +5,16 @@ from typing import TYPE_CHECKING, Literal
 
 from gossamer.errors import RequestError
 from gossamer.lazy import Lazy
-from gossamer.methods.common.method_start import Startable, StartConfig
-from gossamer.methods.method import FROM_EPSILON, MaybeZero, OnPublic, Phases, TrialConfig
+from gossamer.methods.common.declared import gradients
+from gossamer.methods.common.method_start import StartConfig
+from gossamer.methods.common.warm_start import WarmStarted
+from gossamer.methods.contract import FROM_EPSILON, MaybeZero, Query, TrialConfig
 
 if TYPE_CHECKING:
     from gossamer.data.card import DataCard
     from gossamer.methods.dpgan import loop
-    from gossamer.privacy.accounting import events
 else:
-    loop, events = Lazy("gossamer.methods.dpgan.loop"), Lazy("gossamer.privacy.accounting.events")
+    loop = Lazy("gossamer.methods.dpgan.loop")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,7 +64,7 @@ class Config(StartConfig):
     precision: Literal["fp32", "tf32", "bf16"] = "fp32"
 
 
-class Dpgan(Startable[Config, "loop.State"]):
+class Dpgan(WarmStarted[Config, "loop.State"]):
     """DPGAN with frequent and adaptive discriminator steps (Bie, Kamath, Zhang; "Private GANs, Revisited", TMLR 2023).
 
     Guarantee: (epsilon, delta)-DP for one unit, add-or-remove-one. Each discriminator step is one Poisson-sampled Gaussian
@@ -81,21 +82,16 @@ class Dpgan(Startable[Config, "loop.State"]):
 
     name = "dpgan"
     title = "DPGAN (Bie, Kamath, Zhang 2023)"
-    additive_over_units = True
+    ranks_take = "units by place"
     config_type = Config
     loop = loop
     trial = TrialConfig(
         canary="gradients", settings={"steps": 10, "width": 2, "latent_size": 4, "discriminator_steps": 2}
     )
 
-    def phases(self, config: Config, card: "DataCard") -> "Phases[Config, loop.State]":
-        """A free warm start, then one Poisson-sampled Gaussian per discriminator step."""
-        rate = config.expected_batch_size / card.declared_size
-        release = events.poisson_gaussian(sampling_rate=rate, noise_multiplier=config.noise_multiplier)
-        return [
-            OnPublic(name="warm start", steps=config.warm_steps, body=lambda *given: loop.warm_start(*given)),
-            self.training(config.steps, [(release, config.steps)]),
-        ]
+    def queries(self, config: Config, card: "DataCard") -> list[Query]:
+        """One Poisson-sampled Gaussian per discriminator step."""
+        return [gradients(config, card, config.expected_batch_size)]
 
     def check(self, config: Config, card: "DataCard") -> None:  # noqa: ARG002 (what every method is asked)
         """Refuse settings of the adaptive schedule that make no sense."""

@@ -9,14 +9,14 @@ from torch import Tensor
 
 from gossamer.data.card import DataCard
 from gossamer.data.records import Records
-from gossamer.methods import method
+from gossamer.methods import contract
 from gossamer.methods.common import adversarial
 from gossamer.methods.common.learners import InTraining, Learner, Optimiser, adam, warm_step
+from gossamer.methods.contract import AT_ONCE, Logs, Run
 from gossamer.methods.dpgan import Config
-from gossamer.methods.method import AT_ONCE, Logs, Run
 from gossamer.nets.dcgan import Discriminator, Generator
+from gossamer.nets.initialised import initialised_by
 from gossamer.privacy.confined import Confined
-from gossamer.privacy.mechanisms.gaussian import PoissonGaussianSum, clipped_to
 from gossamer.privacy.per_sample_gradients.gradients import PerRecordGradient
 from gossamer.privacy.per_sample_gradients.precision import lowered
 from gossamer.privacy.queries import Bounds
@@ -28,19 +28,16 @@ FREQUENCIES = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000)
 def train(run: Run[Config], state: "State", private: Confined[Records]) -> Iterator[Logs]:
     """Algorithm 1 of the paper, one discriminator step per yield. Ends when the ledger holds no further release."""
     config, B, D, ranks = run.config, run.config.expected_batch_size, state.D, run.ranks
-    C = clipped_to(config.max_norm, noise_multiplier=config.noise_multiplier)
-    release = PoissonGaussianSum(
-        sampling_rate=B / run.card.declared_size, max_norm=C, noise_multiplier=config.noise_multiplier, rng=run.rng
-    )
+    gradients = run.query("gradients")
     size, precision = config.physical_batch_size or AT_ONCE, config.precision
     on_records = PerRecordGradient(D.net, adversarial.loss_on_records, size, precision=precision)
     on_fakes = PerRecordGradient(D.net, adversarial.loss_on_fakes, min(size, B), precision=precision)
-    bounds = Bounds(norms=(C if config.clip_fakes else math.inf,))
+    bounds = Bounds(norms=(gradients.max_norm if config.clip_fakes else math.inf,))
 
-    while private.remaining(release.event):  # Alg. 1, l. 3
+    while private.remaining(gradients.event):  # Alg. 1, l. 3
         with lowered(precision, run.device):
             fakes = state.G.fakes(run, B, part=ranks.shard(B))  # l. 5
-        g = private.release(release, on_records)  # l. 4, the first sum of l. 6, and z of l. 7
+        g = private.release(gradients, on_records)  # l. 4, the first sum of l. 6, and z of l. 7
         norm = g.norm()
         g = ranks.total(on_fakes.clipped_sum(fakes, bounds, out=ranks.once(g)))  # the second sum of l. 6
         D.step(g.div_(2 * B))  # l. 7-8
@@ -94,7 +91,7 @@ def warm_start(run: Run[Config], state: "State", public: Records) -> Iterator[Lo
 
 
 @dataclass
-class State(method.State):
+class State(contract.State):
     """The networks and optimisers have seen records through releases only.
 
     Args:
@@ -133,7 +130,7 @@ class State(method.State):
 def start(run: Run[Config]) -> State:
     """Networks and optimisers at the start of a run."""
     config, card = run.config, run.card
-    with adversarial.initialised_by(run.rng.public("initialisation")):
+    with initialised_by(run.rng.public("initialisation")):
         G = generator(config, card).to(run.device)
         D = Discriminator(card.shape, card.classes, width=config.width).to(run.device)
     return State(

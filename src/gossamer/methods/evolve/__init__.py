@@ -5,10 +5,11 @@ from typing import TYPE_CHECKING, Literal
 
 from gossamer.errors import RequestError
 from gossamer.lazy import Lazy
+from gossamer.methods.common.declared import ballot
 from gossamer.methods.common.descent import Descent
 from gossamer.methods.common.labelling import LabellingConfig, LabelsSamples, descent_of
 from gossamer.methods.common.labels_public import LabelsPublic, drawing_program
-from gossamer.methods.method import (
+from gossamer.methods.contract import (
     FROM_EPSILON,
     Encoder,
     Generator,
@@ -16,16 +17,15 @@ from gossamer.methods.method import (
     OnPublic,
     OnReleased,
     Phases,
+    Query,
     TrialConfig,
 )
 
 if TYPE_CHECKING:
     from gossamer.data.card import DataCard
     from gossamer.methods.evolve import loop
-    from gossamer.privacy.accounting import events
-    from gossamer.privacy.guarantee import Plan
 else:
-    loop, events = Lazy("gossamer.methods.evolve.loop"), Lazy("gossamer.privacy.accounting.events")
+    loop = Lazy("gossamer.methods.evolve.loop")
 
 _MOST_LETTERS, _DIGITS = 26, 10
 PARTS = 100
@@ -103,12 +103,12 @@ def clusters_of(config: Config, card: "DataCard") -> int:
 
 def descent(config: Config, card: "DataCard") -> Descent:
     """The training of the classifier that softens labels."""
-    return descent_of(config, card, noise_multiplier=config.noise_multiplier, others=voting(config))
+    return descent_of(config, card, noise_multiplier=config.noise_multiplier, others=[voting(config)])
 
 
-def voting(config: Config) -> "Plan":
+def voting(config: Config) -> Query:
     """The rounds of votes."""
-    return [(events.poisson_gaussian(sampling_rate=1.0, noise_multiplier=config.noise_multiplier), config.steps)]
+    return ballot(noise_multiplier=config.noise_multiplier, rounds=config.steps)
 
 
 class Evolve(LabelsPublic[Config, "loop.State"], LabelsSamples[Config, "loop.State"]):
@@ -137,7 +137,7 @@ class Evolve(LabelsPublic[Config, "loop.State"], LabelsSamples[Config, "loop.Sta
 
     name = "evolve"
     title = "Private Evolution (Lin et al. 2024)"
-    additive_over_units = True
+    ranks_take = "units by place"
     config_type = Config
     loop = loop
     trial = TrialConfig(
@@ -148,14 +148,17 @@ class Evolve(LabelsPublic[Config, "loop.State"], LabelsSamples[Config, "loop.Sta
         },
     )  # fmt: skip
     can_warm_start = True
-    labels_public_with = ""
     draws_with = "drawing"
 
+    def queries(self, config: Config, card: "DataCard") -> list[Query]:  # noqa: ARG002 (what every method is asked)
+        """One Gaussian per round over all units."""
+        return [voting(config)]
+
     def phases(self, config: Config, card: "DataCard") -> "Phases[Config, loop.State]":
-        """The embedding learns from drawings, or sees public pictures, free; then one Gaussian per round over all units. With
-        `own_label`, then one Poisson-sampled Gaussian per step of the classifier.
+        """The embedding learns from drawings, or sees public pictures, free; then the votes. With `own_label`, then one
+        Poisson-sampled Gaussian per step of the classifier.
         """
-        training = self.training(config.steps, voting(config))
+        training = self.training(config, card)
         if config.drawing == "pictures":
             return [
                 OnPublic(name="public pictures", steps=PARTS, body=lambda *given: loop.embed_public(*given)),
@@ -179,13 +182,9 @@ class Evolve(LabelsPublic[Config, "loop.State"], LabelsSamples[Config, "loop.Sta
             if share > 1:
                 raise RequestError(f"--{flag} is a share, at most 1, not {share:g}.")
 
-    def uses_public(self, config: Config) -> bool:
+    def use_of_public(self, config: Config) -> Literal["none", "required"]:
         """Public pictures replace the drawing program, or are of no use."""
-        return config.drawing == "pictures"
-
-    def needs_public(self, config: Config) -> bool:
-        """Without public pictures there would be no candidates."""
-        return config.drawing == "pictures"
+        return "required" if config.drawing == "pictures" else "none"
 
     def own_input(self, config: Config) -> dict[str, str]:
         """The drawing program, unless a generator or public pictures replace it."""

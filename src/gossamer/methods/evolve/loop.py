@@ -12,18 +12,19 @@ from gossamer.data.synthetic.drawing import DrawingProgram, Patches
 from gossamer.data.synthetic.generators import PluginGenerator
 from gossamer.data.synthetic.glyphs import Glyphs
 from gossamer.errors import RequestError
-from gossamer.methods import method
-from gossamer.methods.common import adversarial, features, votes
+from gossamer.methods import contract
+from gossamer.methods.common import features, votes
 from gossamer.methods.common.clusters import Clusters, within_classes
 from gossamer.methods.common.features import Features
 from gossamer.methods.common.learners import Learner
 from gossamer.methods.common.softmax_regression import InTraining, classifier
 from gossamer.methods.common.votes import Cosines
+from gossamer.methods.contract import Logs, Run
 from gossamer.methods.evolve import Config, candidates_of, clusters_of, descent, pictures
 from gossamer.methods.evolve.nets import Evolved, per_class
 from gossamer.methods.evolve.pictures import VotedPictures
-from gossamer.methods.method import Logs, Run
 from gossamer.nets.encoders import PluginEncoder
+from gossamer.nets.initialised import initialised_by
 from gossamer.privacy.confined import Confined
 
 _FEWEST_BINS, _CONCENTRATED = 250, 0.035
@@ -41,14 +42,14 @@ def train(run: Run[Config], state: "State", private: Confined[Records]) -> Itera
         yield from pictures.train(run, state, state.public, state.likeness, private)
         return
     config, G = run.config, state.drawn
-    release = votes.ballot(noise_multiplier=config.noise_multiplier, rng=run.rng)
-    while state.step < config.steps and private.remaining(release.event):  # Alg. 1, l. 2
+    ballot = run.query("votes")
+    while state.step < config.steps and private.remaining(ballot.event):  # Alg. 1, l. 2
         if state.step:
             G.parents = next_candidates(run, G)  # l. 4-6
         G.degree.fill_(config.degree * config.shrink**state.step)
         groups = clustered(run, lookahead(run, state), G)
         query = votes.Votes(state.likeness, groups.centres, groups.labels, run.card.classes)
-        h = private.release(release, query)  # l. 3: Alg. 2, l. 1-5
+        h = private.release(ballot, query)  # l. 3: Alg. 2, l. 1-5
         kept = votes.thresholded(h, config.noise_multiplier, threshold=config.threshold)  # Alg. 2, l. 6
         G.weights = groups.shared(kept).float()
         state.concentrated = state.concentrated if state.step else concentrated(run, kept, groups.labels)
@@ -116,7 +117,7 @@ def learn_features(run: Run[Config], state: "State") -> Iterator[Logs]:
 
 
 @dataclass
-class State(method.State):
+class State(contract.State):
     """The candidates G have seen records through votes only, the embedding has seen none."""
 
     G: Evolved | None
@@ -166,7 +167,7 @@ def start(run: Run[Config]) -> State:
         return State(G, encoder, labelling=labelling)
     if config.embedding == "cosines":
         return State(G, Cosines.of(_drawn(G, G.parents, G.labels)).to(run.device), labelling=labelling)
-    with adversarial.initialised_by(run.rng.public("initialisation")):
+    with initialised_by(run.rng.public("initialisation")):
         return State(G, features.learner(card.shape, card.classes, run.device), labelling=labelling)
 
 

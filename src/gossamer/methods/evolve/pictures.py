@@ -19,8 +19,8 @@ from gossamer.data.records import Records
 from gossamer.methods.common import votes
 from gossamer.methods.common.clusters import grouped
 from gossamer.methods.common.labelled import LabelledPictures
+from gossamer.methods.contract import Logs, Run, State, StatefulDataclass
 from gossamer.methods.evolve import PARTS, Config, clusters_of
-from gossamer.methods.method import Logs, Run, State, StatefulDataclass
 from gossamer.privacy.confined import Confined
 
 
@@ -69,12 +69,12 @@ def train(
 ) -> Iterator[Logs]:
     """Algorithm 1, one round of votes per yield. Each round has other clusters, and all rounds together say what is kept."""
     config, classes = run.config, run.card.classes
-    release = votes.ballot(noise_multiplier=config.noise_multiplier, rng=run.rng)
-    while private.remaining(release.event):
+    ballot = run.query("votes")
+    while private.remaining(ballot.event):
         centres, members = grouped(candidates.positions, clusters_of(config, run.card), run.rng.public("clusters"))
         bins = torch.arange(classes, device=centres.device).repeat(len(centres))
         query = votes.Votes(likeness, centres.repeat_interleave(classes, dim=0), bins, classes)
-        h = private.release(release, query)  # Alg. 2, l. 1-5
+        h = private.release(ballot, query)  # Alg. 2, l. 1-5
         candidates.votes += h.view(-1, classes)[members]
         noise = config.noise_multiplier * math.sqrt(state.step + 1)  # of the sum over rounds
         weights = votes.thresholded(candidates.votes, noise, threshold=config.threshold)  # Alg. 2, l. 6

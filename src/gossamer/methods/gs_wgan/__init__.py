@@ -10,16 +10,29 @@ from typing import TYPE_CHECKING, Literal
 
 from gossamer.errors import RequestError
 from gossamer.lazy import Lazy
-from gossamer.methods.common.method_start import Startable, StartConfig
-from gossamer.methods.method import FROM_EPSILON, MaybeZero, OnPrivate, OnPublic, Phases, Setting, TrialConfig
+from gossamer.methods.common.method_start import StartConfig
+from gossamer.methods.contract import (
+    FROM_EPSILON,
+    MaybeZero,
+    Method,
+    OnPrivate,
+    OnPublic,
+    Phases,
+    Query,
+    Setting,
+    TrialConfig,
+)
 
 if TYPE_CHECKING:
     from gossamer.data.card import DataCard
     from gossamer.methods.gs_wgan import loop
     from gossamer.privacy.accounting import events
     from gossamer.privacy.guarantee import NeighboringRelation
+    from gossamer.privacy.mechanisms import gaussian, sanitized_rows
 else:
-    loop, events = Lazy("gossamer.methods.gs_wgan.loop"), Lazy("gossamer.privacy.accounting.events")
+    loop, gaussian = Lazy("gossamer.methods.gs_wgan.loop"), Lazy("gossamer.privacy.mechanisms.gaussian")
+    events = Lazy("gossamer.privacy.accounting.events")
+    sanitized_rows = Lazy("gossamer.privacy.mechanisms.sanitized_rows")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,7 +95,7 @@ class Config(StartConfig):
         return -(-self.critics // self.warm_stack) * self.warm_steps
 
 
-class GsWgan(Startable[Config, "loop.State"]):
+class GsWgan(Method[Config, "loop.State"]):
     """GS-WGAN: gradient-sanitised Wasserstein GAN (Chen, Orekondy, Fritz; NeurIPS 2020), all records in one place.
 
     Guarantee: (epsilon, delta)-DP for one unit. The records are split among K critics that train without noise and never leave
@@ -122,21 +135,26 @@ class GsWgan(Startable[Config, "loop.State"]):
         },
         of_a_run=("max_norm", "draw"),
     )  # fmt: skip
-    shards_records = True
+    ranks_take = "all records"
 
-    def phases(self, config: Config, card: "DataCard") -> "Phases[Config, loop.State]":  # noqa: ARG002 (it has no sampling rate)
-        """A public start, free; a warm start, of which nothing leaves; one event for each answer, or for each pass in turns."""
-        answers = events.plan_of(
+    def queries(self, config: Config, card: "DataCard") -> list[Query]:  # noqa: ARG002 (it has no sampling rate)
+        """One charge for each answer, or for each pass in turns. The loop asks for all answers of a step at once."""
+        rows = sanitized_rows.SanitizedRows(
             draw=config.draw,
             critics=config.critics,
             batch_size=config.batch_size,
+            max_norm=gaussian.clipped_to(config.max_norm, noise_multiplier=config.noise_multiplier),
             noise_multiplier=config.noise_multiplier,
-            steps=config.steps * config.answers,
         )
+        answers = config.steps * config.answers
+        return [Query("answers", rows, events.charges_of(draw=config.draw, critics=config.critics, answers=answers))]
+
+    def phases(self, config: Config, card: "DataCard") -> "Phases[Config, loop.State]":
+        """A public start, free; a warm start, of which nothing leaves; then the training."""
         return [
             OnPublic(name="public start", steps=config.public_steps, body=lambda *given: loop.public_start(*given)),
             OnPrivate(name="warm start", steps=config.warm_visits, body=lambda *given: loop.warm_start(*given)),
-            self.training(config.steps, answers),
+            self.training(config, card, steps=config.steps),
         ]
 
     def trial_with(self, settings: Mapping[str, Setting]) -> TrialConfig | None:

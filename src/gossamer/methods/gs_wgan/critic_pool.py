@@ -1,5 +1,6 @@
 """The critics as the loop sees them: they train and answer. Which of them do so, and at what cost, is decided here."""
 
+import dataclasses
 from collections.abc import Sequence
 from typing import Protocol
 
@@ -7,11 +8,10 @@ import torch
 from torch import Tensor
 
 from gossamer.methods.common.adversarial import Fakes
+from gossamer.methods.contract import Run
 from gossamer.methods.gs_wgan import Config
 from gossamer.methods.gs_wgan.critics import Answers, Critics
-from gossamer.methods.method import Run
 from gossamer.privacy.confined import Confined
-from gossamer.privacy.mechanisms.gaussian import clipped_to
 from gossamer.privacy.mechanisms.sanitized_rows import SanitizedRows
 
 
@@ -28,17 +28,8 @@ class CriticPool:
     """Critics whose records are all in this process. A new pool begins a new pass of the round robin."""
 
     def __init__(self, run: Run[Config], critics: Confined[Critics]) -> None:
-        config = run.config
         self._run, self._critics = run, critics
-        self._mechanism = SanitizedRows(
-            draw=config.draw,
-            critics=config.critics,
-            batch_size=config.batch_size,
-            max_norm=clipped_to(config.max_norm, noise_multiplier=config.noise_multiplier),
-            noise_multiplier=config.noise_multiplier,
-            rng=run.rng,
-            answers=config.answers,
-        )
+        self._mechanism: SanitizedRows = dataclasses.replace(run.query("answers"), answers=run.config.answers)
 
     @property
     def left(self) -> int:
@@ -61,7 +52,7 @@ class CriticPool:
 
     def _turns(self) -> list[int]:
         """Who trains now: for the secret draw in turns, which no draw moves; else those that will answer."""
-        config, answering = self._run.config, self._mechanism.next_critic()
+        config, answering = self._run.config, self._mechanism.next_critic(self._run.rng)
         if answering is not None:
             return [(answering + i) % config.critics for i in range(config.answers)]
         answered = config.steps * config.answers - self._answers_left

@@ -10,16 +10,16 @@ import torch
 
 from gossamer.data.card import DataCard
 from gossamer.data.records import Records
-from gossamer.methods import method
-from gossamer.methods.common import adversarial
+from gossamer.methods import contract
 from gossamer.methods.common.adversarial import Fakes
 from gossamer.methods.common.learners import InTraining, Optimiser, adam
+from gossamer.methods.contract import Logs, Run
 from gossamer.methods.gs_wgan import Config
 from gossamer.methods.gs_wgan.critic_pool import CriticPool, CriticProtocol, turns_here
 from gossamer.methods.gs_wgan.critics import Critics, CriticSettings
 from gossamer.methods.gs_wgan.nets import DcganGenerator, ProjectionCritic, ResNetGenerator
 from gossamer.methods.gs_wgan.stacked_critics import BETAS
-from gossamer.methods.method import Logs, Run
+from gossamer.nets.initialised import initialised_by
 from gossamer.privacy.confined import Confined
 
 Generator: TypeAlias = ResNetGenerator | DcganGenerator
@@ -96,7 +96,7 @@ def public_start(run: Run[Config], state: "State", public: Records) -> Iterator[
 
 
 @dataclass
-class State(method.State):
+class State(contract.State):
     """The generator has seen private records through releases only; the critics stay inside.
 
     Every critic begins with the weights of `critic`, every throw-away generator of the warm start with those of `throwaway`.
@@ -164,7 +164,7 @@ class State(method.State):
 def start(run: Run[Config]) -> State:
     """Networks and optimiser at the start of a run."""
     config, card = run.config, run.card
-    with adversarial.initialised_by(run.rng.public("initialisation")):
+    with initialised_by(run.rng.public("initialisation")):
         G = generator(config, card).to(run.device)
         D = ProjectionCritic(card.shape, card.classes, width=config.width).to(run.device)
         warm = DcganGenerator(card.shape, card.classes, width=config.width, latent_size=config.latent_size)

@@ -7,17 +7,28 @@ from typing import TYPE_CHECKING, Any
 
 from gossamer.errors import RequestError
 from gossamer.lazy import Lazy
-from gossamer.methods.method import FROM_EPSILON, BaseConfig, MaybeZero, Method, OnPrivate, Phases, TrialConfig
+from gossamer.methods.contract import (
+    FROM_EPSILON,
+    BaseConfig,
+    Draw,
+    MaybeZero,
+    Method,
+    OnPrivate,
+    Phases,
+    Query,
+    TrialConfig,
+)
+from gossamer.privacy.queries import Bounds
 
 if TYPE_CHECKING:
     import torch
     from torch import Tensor, nn
 
     from gossamer.methods.marginals import loop, outlook
-    from gossamer.privacy.accounting import events
+    from gossamer.privacy.mechanisms import gaussian
 else:
     torch = Lazy("torch")
-    loop, events = Lazy("gossamer.methods.marginals.loop"), Lazy("gossamer.privacy.accounting.events")
+    loop, gaussian = Lazy("gossamer.methods.marginals.loop"), Lazy("gossamer.privacy.mechanisms.gaussian")
     outlook = Lazy("gossamer.methods.marginals.outlook")
 
 MOST_COLUMNS = 200
@@ -104,6 +115,14 @@ def most_cells(config: Config, round_: int) -> int:
     return config.cells * (round_ + 1) // config.rounds
 
 
+def tables(name: str, bound: float, noise_multiplier: float, times: int) -> Query:
+    """Counts of some tables, of which each moves by at most the bound."""
+    counts = gaussian.GroupedGaussianSum(
+        sampling_rate=1.0, noise_multiplier=noise_multiplier, bounds=Bounds(norms=(bound,))
+    )
+    return Query(name, counts, times)
+
+
 class Marginals(Method[Config, "loop.State"]):
     """Noisy marginals on a junction tree, for tables (after AIM, McKenna et al. 2022).
 
@@ -137,17 +156,20 @@ class Marginals(Method[Config, "loop.State"]):
         of_a_run=("columns_share", "errors_share"),
     )
 
-    def phases(self, config: Config, card: Any) -> "Phases[Config, loop.State]":  # noqa: ARG002 (as every method)
-        """The columns, one query; then the rounds, two queries each. card: a TableCard."""
-        noise = Noise.of(config)
-        columns, errors, marginals = (
-            events.poisson_gaussian(sampling_rate=1.0, noise_multiplier=each)
-            for each in (noise.columns, noise.errors, noise.marginals)
-        )
-        first: Phases[Config, loop.State] = [
-            OnPrivate(name="columns", steps=1, plan=[(columns, 1)], body=lambda *given: loop.columns(*given))
+    def queries(self, config: Config, card: Any) -> list[Query]:
+        """Two queries in each round. The loop says how many tables an answer has. card: a TableCard."""
+        noise, bound = Noise.of(config), float(card.max_rows)
+        errors = gaussian.clipping_sum(sampling_rate=1.0, max_norm=bound, noise_multiplier=noise.errors)
+        marginals = tables("marginals", bound, noise.marginals, config.rounds)
+        return [Query("errors", errors, config.rounds), marginals]
+
+    def phases(self, config: Config, card: Any) -> "Phases[Config, loop.State]":
+        """The columns, one query; then the rounds. card: a TableCard."""
+        columns = tables("columns", float(card.max_rows), Noise.of(config).columns, 1)
+        return [
+            OnPrivate(name="columns", steps=1, queries=[columns], body=lambda *given: loop.columns(*given)),
+            self.training(config, card, steps=2 * config.rounds),
         ]
-        return [*first, self.training(2 * config.rounds, [(errors, config.rounds), (marginals, config.rounds)])]
 
     def bounds_units(self, card: Any) -> str:
         """Their weights add up to at most the number of rows that count in full. card: a TableCard."""
@@ -188,11 +210,8 @@ class Marginals(Method[Config, "loop.State"]):
             f"marginals trains in one process, not in {count}: its errors are no sums over parts of the records."
         )
 
-    def sample(
-        self, net: "nn.Module", config: Config, card: Any, n: int, labels: "Tensor | None", stream: "torch.Generator"
-    ) -> "tuple[Tensor, Tensor]":
+    def sample(self, net: "nn.Module", draw: Draw[Config]) -> "tuple[Tensor, Tensor]":
         """Codes int64 [n, columns], and the label of each row; zeros where there is no label column. card: a TableCard."""
-        del config
-        codes: Tensor = net.sample(n, labels, stream)  # type: ignore[operator]  # a MarkovField
-        own = card.label_index
-        return codes, torch.zeros(n, dtype=torch.int64) if own is None else codes[:, own]
+        codes: Tensor = net.sample(draw.n, draw.labels, draw.stream)  # type: ignore[operator]  # a MarkovField
+        own = draw.card.label_index  # type: ignore[attr-defined]  # a TableCard
+        return codes, torch.zeros(draw.n, dtype=torch.int64) if own is None else codes[:, own]

@@ -4,6 +4,7 @@ The select-measure-generate scheme of AIM (McKenna et al. 2022) on the graphical
 `__init__.py` lists the departures.
 """
 
+import dataclasses
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -12,14 +13,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from gossamer.methods import method
+from gossamer.methods import contract
+from gossamer.methods.contract import Logs, Run
 from gossamer.methods.marginals import Config, Noise, counts_label, measurements, most_cells, selection
 from gossamer.methods.marginals.counts import Counts, Errors
 from gossamer.methods.marginals.fit import fit
 from gossamer.methods.marginals.measurements import Measurement
 from gossamer.methods.marginals.nets import MarkovField
 from gossamer.methods.marginals.tree import Clique, JunctionTree
-from gossamer.methods.method import Logs, Run
 from gossamer.privacy.confined import Confined
 from gossamer.privacy.mechanisms.gaussian import GroupedGaussianSum, PoissonGaussianSum, clipped_to
 from gossamer.privacy.queries import Bounds
@@ -27,20 +28,19 @@ from gossamer.privacy.queries import Bounds
 
 def train(run: Run[Config], state: "State", private: Confined[Any]) -> Iterator[Logs]:
     """Rounds of two queries, each of which is a step. Ends when the ledger holds no further release."""
-    noise = Noise.of(run.config)
     while state.step < 2 * run.config.rounds:
         round_ = state.step // 2
         candidates = open_candidates(run.config, state, round_)
         if state.step % 2 == 0:
             query = Errors(counts(run, state, candidates), expected_counts(state, candidates))
-            release = one_bound(run, query.bound, noise.errors)
+            release = one_bound(run.query("errors"), query.bound)
             if not private.remaining(release.event):
                 return
             state.errors = private.release(release, query)
             yield {"mean_error": state.errors.mean() if candidates else 0.0}
         else:
             asked = counts(run, state, chosen(run, state, candidates, round_))
-            joint = a_bound_each(run, asked, noise.marginals)
+            joint = a_bound_each(run.query("marginals"), asked, selection.noise_weights(asked.sizes))
             if not private.remaining(joint.event):
                 return
             state.measured += measurements.released(asked, private.release(joint, asked), joint)
@@ -51,7 +51,7 @@ def train(run: Run[Config], state: "State", private: Confined[Any]) -> Iterator[
 def columns(run: Run[Config], state: "State", private: Confined[Any]) -> Iterator[Logs]:
     """The counts of each column, with the label where there is one. One query."""
     query = counts(run, state, first_cliques(run))
-    release = a_bound_each(run, query, Noise.of(run.config).columns, equal=True)
+    release = a_bound_each(run.query("columns"), query)
     if state.step == 0 and private.remaining(release.event):  # another phase may have the same event
         measured = measurements.released(query, private.release(release, query), release)
         state.total = measurements.total(measured)
@@ -104,22 +104,19 @@ def chosen(run: Run[Config], state: "State", candidates: Sequence[Clique], round
     ) or first_cliques(run)
 
 
-def one_bound(run: Run[Config], bound: float, noise_multiplier: float) -> PoissonGaussianSum:
+def one_bound(declared: PoissonGaussianSum, bound: float) -> PoissonGaussianSum:
     """The mechanism of the errors: all units, one bound."""
-    max_norm = clipped_to(bound, noise_multiplier=noise_multiplier)
-    return PoissonGaussianSum(sampling_rate=1.0, max_norm=max_norm, noise_multiplier=noise_multiplier, rng=run.rng)
+    max_norm = clipped_to(bound, noise_multiplier=declared.noise_multiplier)
+    return dataclasses.replace(declared, max_norm=max_norm)
 
 
 def a_bound_each(
-    run: Run[Config], query: Counts, noise_multiplier: float, *, equal: bool = False
+    declared: GroupedGaussianSum, query: Counts, weights: tuple[float, ...] | None = None
 ) -> GroupedGaussianSum:
-    """The mechanism of counts: all units, and a bound on each table. `equal`: the same noise on all tables."""
+    """The mechanism of counts: all units, and a bound on each table. weights: None: the same noise on all tables."""
     tables = len(query.cliques)
     bounds = Bounds(norms=(float(query.max_rows),) * tables, groups=tuple(range(tables)))
-    weights = None if equal else selection.noise_weights(query.sizes)
-    return GroupedGaussianSum(
-        sampling_rate=1.0, bounds=bounds, weights=weights, noise_multiplier=noise_multiplier, rng=run.rng
-    )
+    return dataclasses.replace(declared, bounds=bounds, weights=weights)
 
 
 def merge_rare(run: Run[Config], state: "State", measured: Sequence[Measurement]) -> None:
@@ -152,7 +149,7 @@ def fit_all(run: Run[Config], state: "State") -> None:
 
 
 @dataclass
-class State(method.State):
+class State(contract.State):
     """All of it has been released, or follows from what has."""
 
     net: MarkovField

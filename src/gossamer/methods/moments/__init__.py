@@ -5,12 +5,12 @@ With an encoder, `features.py` has both.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from gossamer.errors import RequestError
 from gossamer.lazy import Lazy
 from gossamer.methods.common.labels_public import LabelsPublic
-from gossamer.methods.method import (
+from gossamer.methods.contract import (
     FROM_EPSILON,
     Autoencoder,
     BaseConfig,
@@ -19,17 +19,16 @@ from gossamer.methods.method import (
     OnPublic,
     OnReleased,
     Phases,
+    Query,
     TrialConfig,
 )
 
 if TYPE_CHECKING:
-    from dp_accounting import DpEvent
-
     from gossamer.data.card import DataCard
     from gossamer.methods.moments import loop
-    from gossamer.privacy.accounting import events
+    from gossamer.privacy.mechanisms import gaussian
 else:
-    loop, events = Lazy("gossamer.methods.moments.loop"), Lazy("gossamer.privacy.accounting.events")
+    loop, gaussian = Lazy("gossamer.methods.moments.loop"), Lazy("gossamer.privacy.mechanisms.gaussian")
 
 
 CUT_BY = 2_000
@@ -108,12 +107,11 @@ class ClassMoments(LabelsPublic[Config, "loop.State"]):
 
     name = "moments"
     title = "Class moments (one Gaussian query)"
-    additive_over_units = True
+    ranks_take = "units by place"
     config_type = Config
     loop = loop
     trial = TrialConfig(canary="record", shape=(1, 8, 8), settings={"axes": 4})
     can_warm_start = True
-    labels_public_with = "encoder"
     suits_dark_background = ("threshold", "align")
 
     def check(self, config: Config, card: "DataCard") -> None:  # noqa: ARG002 (what every method is asked)
@@ -136,7 +134,7 @@ class ClassMoments(LabelsPublic[Config, "loop.State"]):
             raise RequestError(
                 "--align is for codes of pixels. Leave --autoencoder and --public-detail out, or --align."
             )
-        if config.axes_noise and self.needs_public(config):
+        if config.axes_noise and self.use_of_public(config) == "required":
             raise RequestError(
                 "--axes-noise finds axes of pixels in the records, without public pictures. Leave --encoder, --autoencoder and "
                 "--public-detail out, or --axes-noise."
@@ -150,38 +148,45 @@ class ClassMoments(LabelsPublic[Config, "loop.State"]):
                 f"--threshold is a share of a sample's brightest pixel, at most 1, not {config.threshold:g}."
             )
 
-    def phases(self, config: Config, card: "DataCard") -> "Phases[Config, loop.State]":  # noqa: ARG002 (as every method)
+    def queries(self, config: Config, card: "DataCard") -> list[Query]:  # noqa: ARG002 (what every method is asked)
+        """One Gaussian over all records."""
+        return [once("moments", config.noise_multiplier)]
+
+    def phases(self, config: Config, card: "DataCard") -> "Phases[Config, loop.State]":
         """Free axes from public pictures, then one Gaussian over all records; where there are cells, another before it.
 
         With `axes_noise` two come first: the mean, and products for the axes.
         """
-
-        def once(noise: float) -> "DpEvent":
-            return events.poisson_gaussian(sampling_rate=1.0, noise_multiplier=noise)
-
-        release, first = once(config.noise_multiplier), once(first_noise(config))
+        products_noise = config.axes_noise * config.noise_multiplier
         axes: Phases[Config, loop.State] = [OnPublic(name="axes", steps=1, body=lambda *given: loop.axes(*given))]
         own: Phases[Config, loop.State] = [
-            OnPrivate(name=name, steps=1, plan=[(once(noise(config)), 1)], body=body)
-            for name, noise, body in (
-                ("mean", mean_noise, lambda *given: loop.mean(*given)),
-                ("principal axes", products_noise, lambda *given: loop.principal_axes(*given)),
+            OnPrivate(name=query.name, steps=1, queries=[query], body=body)
+            for query, body in (
+                (once("mean", _MEAN * products_noise), lambda *given: loop.mean(*given)),
+                (once("principal axes", products_noise), lambda *given: loop.principal_axes(*given)),
             )
         ]
+        first = once("whole classes", config.classes_noise * config.noise_multiplier)
         cells: Phases[Config, loop.State] = [
-            OnPrivate(name="whole classes", steps=1, plan=[(first, 1)], body=lambda *given: loop.whole_classes(*given)),
+            OnPrivate(name=first.name, steps=1, queries=[first], body=lambda *given: loop.whole_classes(*given)),
             OnReleased(name="cells", steps=1, body=lambda *given: loop.cut(*given)),
         ]
         before = [*(own if config.axes_noise else ()), *(cells if config.cells > 1 else ())]
-        return [*axes, *before, self.training(1, [(release, 1)])]
+        return [*axes, *before, self.training(config, card)]
 
-    def uses_public(self, config: Config) -> bool:
-        """Not where the records give the axes."""
-        return not config.axes_noise
+    def use_of_public(self, config: Config) -> Literal["none", "optional", "required"]:
+        """Features and latents need pictures for their axes, and a classifier pictures to label. Detail is that of pictures.
 
-    def needs_public(self, config: Config) -> bool:
-        """Features and latents need pictures for their axes, and a classifier pictures to label. Detail is that of pictures."""
-        return bool(config.encoder or config.autoencoder) or config.public_detail
+        None where the records give the axes.
+        """
+        if config.encoder or config.autoencoder or config.public_detail:
+            return "required"
+        return "none" if config.axes_noise else "optional"
+
+    @classmethod
+    def labels_public(cls, settings: Mapping[str, Any]) -> bool:
+        """With an encoder."""
+        return bool(settings.get("encoder"))
 
     @classmethod
     def releases_public(cls, settings: Mapping[str, Any]) -> str:
@@ -197,16 +202,6 @@ class ClassMoments(LabelsPublic[Config, "loop.State"]):
             )
 
 
-def first_noise(config: Config) -> float:
-    """Standard deviation of the noise on the moments of whole classes."""
-    return config.classes_noise * config.noise_multiplier
-
-
-def mean_noise(config: Config) -> float:
-    """Standard deviation of the noise on the mean of the records."""
-    return _MEAN * products_noise(config)
-
-
-def products_noise(config: Config) -> float:
-    """Standard deviation of the noise on the products that give the principal axes of the records."""
-    return config.axes_noise * config.noise_multiplier
+def once(name: str, noise: float) -> Query:
+    """A query of sensitivity 1 over all records, that is asked once."""
+    return Query(name, gaussian.PoissonGaussianSum(sampling_rate=1.0, max_norm=1.0, noise_multiplier=noise), 1)

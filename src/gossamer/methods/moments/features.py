@@ -21,7 +21,7 @@ from gossamer.data.records import Records, at_once
 from gossamer.errors import RequestError
 from gossamer.methods.common.bounded_sum import MOST, BoundedSum, smat, svec
 from gossamer.methods.common.labelled import LabelledPictures
-from gossamer.methods.method import StatefulDataclass
+from gossamer.methods.contract import StatefulDataclass
 from gossamer.methods.moments import Config
 from gossamer.nets.encoders import PluginEncoder
 from gossamer.privacy.per_sample_gradients.rounding import shortened

@@ -12,10 +12,10 @@ from torch import Tensor, nn
 
 from gossamer.data.card import DataCard
 from gossamer.data.records import Records
-from gossamer.methods import method
+from gossamer.methods import contract
 from gossamer.methods.common.learners import subset
-from gossamer.methods.method import Logs, Run
-from gossamer.methods.moments import CUT_BY, Config, first_noise, mean_noise, products_noise
+from gossamer.methods.contract import Logs, Run
+from gossamer.methods.moments import CUT_BY, Config
 from gossamer.methods.moments.aligned_latent import AlignedLatent
 from gossamer.methods.moments.class_moments import Moments
 from gossamer.methods.moments.features import (
@@ -34,7 +34,6 @@ from gossamer.methods.moments.public_detail import PublicDetail
 from gossamer.nets.autoencoders import PluginAutoencoder
 from gossamer.nets.latent import Latent
 from gossamer.privacy.confined import Confined
-from gossamer.privacy.mechanisms.gaussian import PoissonGaussianSum
 
 PUBLIC, _BYTES, _FEWEST = 20_000, 1 << 29, 4
 """Public pictures that principal axes are taken from, their bytes in single precision, and pictures for an axis at least."""
@@ -50,9 +49,7 @@ def train(run: Run[Config], state: "State", private: Confined[Records]) -> Itera
     if config.cells > 1:
         centres = net.mixture.means.double().cpu().view(run.card.classes, config.cells, -1)
         query = asked(net, config.cells_radius, centres)
-    yield from released(
-        run, state, query, private, config.noise_multiplier, into(net.mixture, query, config.noise_multiplier)
-    )
+    yield from released(run, state, "moments", query, private, into(net.mixture, query))
 
 
 def mean(run: Run[Config], state: "State", private: Confined[Records]) -> Iterator[Logs]:
@@ -60,33 +57,32 @@ def mean(run: Run[Config], state: "State", private: Confined[Records]) -> Iterat
     net = state.pictures
     size = run.card.declared_size
     query = Mean(waves_of(net.latent), run.config.radius, net.codes_one_by_one, declared_size=size)
-    yield from released(run, state, query, private, mean_noise(run.config), into_latent(net.latent, query))
+    yield from released(run, state, "mean", query, private, into_latent(net.latent, query))
 
 
 def principal_axes(run: Run[Config], state: "State", private: Confined[Records]) -> Iterator[Logs]:
     """The principal axes of the records replace cosine waves, with `--axes-noise`."""
     net = state.pictures
     query = Products(waves_of(net.latent), run.config.cells_radius, net.codes_one_by_one)
-    yield from released(run, state, query, private, products_noise(run.config), into_latent(net.latent, query))
+    yield from released(run, state, "principal axes", query, private, into_latent(net.latent, query))
 
 
 def whole_classes(run: Run[Config], state: "State", private: Confined[Records]) -> Iterator[Logs]:
     """The moments of whole classes, with more noise: only to know where they may be cut."""
     assert state.whole is not None
     query = asked(state.pictures, run.config.radius)
-    noise = first_noise(run.config)
-    yield from released(run, state, query, private, noise, into(state.whole, query, noise))
+    yield from released(run, state, "whole classes", query, private, into(state.whole, query))
 
 
 def of_features(run: Run[Config], state: "State", net: Labeller, private: Confined[Records]) -> Iterator[Logs]:
     """One release of the moments of features, and the classifier that it makes."""
-    noise, query = run.config.noise_multiplier, FeatureMoments(run.config.axes, run.card.classes)
-    release = PoissonGaussianSum(sampling_rate=1.0, max_norm=1.0, noise_multiplier=noise, rng=run.rng)
+    query, release = FeatureMoments(run.config.axes, run.card.classes), run.query("moments")
     if state.step == 0 and private.remaining(release.event):
         answer = private.map(lambda records: coded(net.axes, records)).release(release, query)
         assert state.public is not None
         codes = state.public.codes.double().cpu()
         public = codes.t() @ codes / len(codes)
+        noise = release.noise_multiplier
         net.learn(regression(*query.parts(answer), public, net.prior, noise), state.public.images, state.public.codes)
         yield {"released_norm": answer.norm()}
 
@@ -99,29 +95,29 @@ def asked(net: "Generator", radius: float, centres: Tensor | None = None) -> Mom
 def released(
     run: Run[Config],
     state: "State",
+    name: str,
     query: Moments | SumInWaves,
     private: Confined[Records],
-    noise: float,
-    take: Callable[[Tensor], None],
+    take: Callable[[Tensor, float], None],
 ) -> Iterator[Logs]:
-    """Ask once, and hand the noisy answer on."""
-    release = PoissonGaussianSum(sampling_rate=1.0, max_norm=1.0, noise_multiplier=noise, rng=run.rng)
+    """Ask the declared query of this name once, and hand the noisy answer on, with its noise multiplier."""
+    release = run.query(name)
     if state.step == 0 and private.remaining(release.event):  # a phase before this may have the same event
         if query.coded:
             private = private.map(lambda records: with_codes(state.pictures.autoencoder, query.latent, records))
         answer = private.release(release, query)
-        take(answer)
+        take(answer, release.noise_multiplier)
         yield {"released_norm": answer.norm()}
 
 
-def into(mixture: Mixture, query: Moments, noise: float) -> Callable[[Tensor], None]:
+def into(mixture: Mixture, query: Moments) -> Callable[[Tensor, float], None]:
     """Where an answer goes: into the Gaussians."""
-    return lambda answer: mixture.take(answer, query, noise_multiplier=noise)
+    return lambda answer, noise: mixture.take(answer, query, noise_multiplier=noise)
 
 
-def into_latent(latent: Latent, query: SumInWaves) -> Callable[[Tensor], None]:
+def into_latent(latent: Latent, query: SumInWaves) -> Callable[[Tensor, float], None]:
     """Where an answer goes: into the latent."""
-    return lambda answer: query.take(answer, latent)
+    return lambda answer, _noise: query.take(answer, latent)
 
 
 def cut(run: Run[Config], state: "State") -> Iterator[Logs]:
@@ -209,7 +205,7 @@ class Generator(nn.Module):
 
 
 @dataclass
-class State(method.State):
+class State(contract.State):
     """The Gaussians have seen records through releases only. `whole` has those of whole classes, where there are cells.
 
     `public` has the pictures of a run with an encoder.

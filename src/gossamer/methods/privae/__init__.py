@@ -7,15 +7,17 @@ from typing import TYPE_CHECKING, Literal
 
 from gossamer.errors import RequestError
 from gossamer.lazy import Lazy
-from gossamer.methods.common.method_start import Startable, StartConfig
-from gossamer.methods.method import FROM_EPSILON, MaybeZero, OnPublic, Phases, Setting, TrialConfig
+from gossamer.methods.common.method_start import StartConfig
+from gossamer.methods.common.warm_start import WarmStarted
+from gossamer.methods.contract import FROM_EPSILON, MaybeZero, Query, Setting, TrialConfig
 
 if TYPE_CHECKING:
     from gossamer.data.card import DataCard
     from gossamer.methods.privae import loop
-    from gossamer.privacy.accounting import events
+    from gossamer.privacy.mechanisms import gaussian, two_term
 else:
-    loop, events = Lazy("gossamer.methods.privae.loop"), Lazy("gossamer.privacy.accounting.events")
+    loop, gaussian = Lazy("gossamer.methods.privae.loop"), Lazy("gossamer.privacy.mechanisms.gaussian")
+    two_term = Lazy("gossamer.privacy.mechanisms.two_term")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,7 +83,7 @@ class Config(StartConfig):
     physical_batch_size: int = 512
 
 
-class Privae(Startable[Config, "loop.State"]):
+class Privae(WarmStarted[Config, "loop.State"]):
     """PriVAE: variational autoencoders with term-wise DP-SGD (Takahashi, Takagi, Ono, Komatsu 2020).
 
     Guarantee: (epsilon, delta)-DP for one unit, add-or-remove-one. Each step is one Poisson-sampled Gaussian. The sample-wise
@@ -118,14 +120,9 @@ class Privae(Startable[Config, "loop.State"]):
         of_a_run=("max_norm", "max_norm_batch", "split", "divergence"),
     )  # fmt: skip
 
-    def phases(self, config: Config, card: "DataCard") -> "Phases[Config, loop.State]":
-        """A free warm start, then one joint Gaussian per step, whatever the terms."""
-        rate = config.expected_batch_size / card.declared_size
-        release = events.poisson_gaussian(sampling_rate=rate, noise_multiplier=config.noise_multiplier)
-        return [
-            OnPublic(name="warm start", steps=config.warm_steps, body=lambda *given: loop.warm_start(*given)),
-            self.training(config.steps, [(release, config.steps)]),
-        ]
+    def queries(self, config: Config, card: "DataCard") -> list[Query]:
+        """One joint Gaussian per step, whatever the terms."""
+        return [Query("gradients", mechanism_for(config, card), config.steps)]
 
     def trial_with(self, settings: Mapping[str, Setting]) -> TrialConfig | None:
         """Without a batch-wise term, the canaries are of gradients alone."""
@@ -151,3 +148,22 @@ class Privae(Startable[Config, "loop.State"]):
             raise RequestError(
                 f"--aggregation {config.aggregation} is a baseline for a batch-wise term: give --divergence mmd or kl."
             )
+
+
+def mechanism_for(config: Config, card: "DataCard") -> "two_term.TermwiseGaussianSum | two_term.WholeGaussian":
+    """The release of one step. Without noise nothing is clipped: the non-private run."""
+    B, sigma = config.expected_batch_size, config.noise_multiplier
+    rate = B / card.declared_size
+    C1, C2 = (gaussian.clipped_to(norm, noise_multiplier=sigma) for norm in (config.max_norm, config.max_norm_batch))
+    if config.aggregation != "termwise":
+        bound = C1 if config.aggregation == "batch" else B * C1
+        return two_term.WholeGaussian(sampling_rate=rate, noise_multiplier=sigma, max_norm=bound)
+    has_batch_term = config.divergence != "none" and config.max_norm_batch > 0
+    return two_term.TermwiseGaussianSum(
+        sampling_rate=rate,
+        noise_multiplier=sigma,
+        max_norm=C1,
+        max_norm_batch=C2 if has_batch_term else 0.0,
+        partitions=config.partitions,
+        weights=(config.split**0.5, (1 - config.split) ** 0.5),
+    )

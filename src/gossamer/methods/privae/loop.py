@@ -1,6 +1,7 @@
 """PriVAE's training: Algorithm 1 of Takahashi et al. (2020), and a warm start on public records."""
 
 import copy
+import dataclasses
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -9,53 +10,31 @@ from torch import Tensor
 
 from gossamer.data.card import DataCard
 from gossamer.data.records import Records
-from gossamer.methods import method
-from gossamer.methods.common import adversarial
+from gossamer.methods import contract
 from gossamer.methods.common.learners import Average, Learner, Optimiser, adam
-from gossamer.methods.method import Logs, Run
+from gossamer.methods.contract import Logs, Run
 from gossamer.methods.privae import Config
 from gossamer.methods.privae.nets import Autoencoder
 from gossamer.methods.privae.objective import Objective, secret_coins
+from gossamer.nets.initialised import initialised_by
 from gossamer.privacy.confined import Confined
-from gossamer.privacy.mechanisms.gaussian import clipped_to
-from gossamer.privacy.mechanisms.two_term import TermwiseGaussianSum, WholeGaussian
-from gossamer.privacy.random.noise import Rng
 
 
 def train(run: Run[Config], state: "State", private: Confined[Records]) -> Iterator[Logs]:
     """Algorithm 1, one step per yield; its lines counted from "Initialize". Ends when the ledger holds no further release."""
     config, vae = run.config, state.vae  # l. 1
-    release = mechanism_for(config, run.card, run.rng, ranks=run.ranks.count)
+    gradients = run.query("gradients")
+    if run.ranks.count > 1:  # they share out the groups
+        gradients = dataclasses.replace(gradients, partitions=config.partitions // run.ranks.count)
     query = Objective.of(vae.net, config, secret_coins(run.rng))
 
-    while private.remaining(release.event):  # l. 2
-        released = private.release(release, query)  # l. 3-6, and both noises of l. 7
+    while private.remaining(gradients.event):  # l. 2
+        released = private.release(gradients, query)  # l. 3-6, and both noises of l. 7
         g = direction(released, config)  # l. 7
         vae.step(g)  # l. 8
         t = state.step + 1
         state.average.follow(at_most=t / (t + 9))
         yield {"released_norm": g.norm()}
-
-
-def mechanism_for(config: Config, card: DataCard, rng: Rng, *, ranks: int = 1) -> TermwiseGaussianSum | WholeGaussian:
-    """The release of one step. Without noise nothing is clipped: the non-private run. Ranks share out the groups."""
-    B, sigma = config.expected_batch_size, config.noise_multiplier
-    rate = B / card.declared_size
-    C1, C2 = (clipped_to(norm, noise_multiplier=sigma) for norm in (config.max_norm, config.max_norm_batch))
-    if config.aggregation == "batch":
-        return WholeGaussian(sampling_rate=rate, noise_multiplier=sigma, rng=rng, max_norm=C1)
-    if config.aggregation == "micro":
-        return WholeGaussian(sampling_rate=rate, noise_multiplier=sigma, rng=rng, max_norm=B * C1)
-    has_batch_term = config.divergence != "none" and config.max_norm_batch > 0
-    return TermwiseGaussianSum(
-        sampling_rate=rate,
-        noise_multiplier=sigma,
-        rng=rng,
-        max_norm=C1,
-        max_norm_batch=C2 if has_batch_term else 0.0,
-        partitions=config.partitions // ranks,
-        weights=(config.split**0.5, (1 - config.split) ** 0.5),
-    )
 
 
 def direction(released: Tensor, config: Config) -> Tensor:
@@ -89,7 +68,7 @@ def warm_start(run: Run[Config], state: "State", public: Records) -> Iterator[Lo
 
 
 @dataclass
-class State(method.State):
+class State(contract.State):
     """The network, its optimiser and the average have seen records through releases only."""
 
     vae: Learner[Autoencoder]
@@ -108,7 +87,7 @@ class State(method.State):
 def start(run: Run[Config]) -> State:
     """Network and optimiser at the start of a run."""
     config = run.config
-    with adversarial.initialised_by(run.rng.public("initialisation")):
+    with initialised_by(run.rng.public("initialisation")):
         vae = _network(config, run.card, encoder=True).to(run.device)
     learner = Learner(vae, _optimiser(config, config.learning_rate))
     return State(learner, Average(vae, config.average_decay), config.release_encoder)

@@ -1,11 +1,12 @@
 """privGAN: what a run promises (nothing) and takes. `loop.py` trains, `nets.py` has the networks."""
 
 from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Literal
 
 from gossamer.errors import RequestError
 from gossamer.lazy import Lazy
-from gossamer.methods.method import BaseConfig, MaybeZero, Method, OnPrivate, Phases
+from gossamer.methods.contract import BaseConfig, MaybeZero, Method, OnPrivate, Phases, Query
 
 if TYPE_CHECKING:
     from gossamer.data.card import DataCard
@@ -89,15 +90,16 @@ class Privgan(Method[Config, "loop.State"]):
     config_type = Config
     loop = loop
 
-    def phases(self, config: Config, card: "DataCard") -> "Phases[Config, loop.State]":
-        """The privacy discriminator's warm-up, where there is one, and the training: both read the records as they are.
+    def queries(self, config: Config, card: "DataCard") -> list[Query]:  # noqa: ARG002 (what every method is asked)
+        """One event without privacy, which says infinity even where the reason gets lost."""
+        return [Query("the records as they are", SimpleNamespace(event=events.without_privacy()), 1)]
 
-        The plan holds one event without privacy, which says infinity even where the reason gets lost.
-        """
+    def phases(self, config: Config, card: "DataCard") -> "Phases[Config, loop.State]":
+        """The privacy discriminator's warm-up, where there is one, and the training: both read the records as they are."""
         warm, steps = length(config, card)
         both: Phases[Config, loop.State] = [
             OnPrivate(name="warm start", steps=warm, body=lambda *given: loop.warm_up(*given)),
-            self.training(steps, [(events.without_privacy(), 1)]),
+            self.training(config, card, steps=steps),
         ]
         return both if config.pairs > 1 else both[1:]
 

@@ -11,10 +11,11 @@ from torch.nn import functional as F
 from gossamer.data.card import DataCard, draw_labels
 from gossamer.data.records import Records
 from gossamer.errors import DataError
-from gossamer.methods import method
+from gossamer.methods import contract
 from gossamer.methods.common import adversarial
-from gossamer.methods.method import Logs, Run, StatefulDataclass
+from gossamer.methods.contract import Logs, Run, StatefulDataclass
 from gossamer.methods.privgan import REASON, Config, groups, length, nets
+from gossamer.nets.initialised import initialised_by
 from gossamer.privacy.confined import Confined
 
 
@@ -171,7 +172,7 @@ class Model(StatefulDataclass):
 
 
 @dataclass
-class State(method.State):
+class State(contract.State):
     """Private: all of it has seen the records. Only `released` is handed out."""
 
     models: list[Model]
@@ -202,7 +203,7 @@ class State(method.State):
 def start(run: Run[Config]) -> State:
     """Networks and optimisers at the start of a run, and the seed of the partition."""
     config = run.config
-    with adversarial.initialised_by(run.rng.public("initialisation")):
+    with initialised_by(run.rng.public("initialisation")):
         models = [Model.fresh(run) for _ in range(groups(config, run.card))]
     split_seed = int(torch.randint(2**62, (1,), generator=run.rng.public("partition")))
     return State(models, split_seed, config.release or config.pairs)

@@ -11,10 +11,19 @@ from gossamer.lazy import Lazy
 from gossamer.methods.common.descent import Descent
 from gossamer.methods.common.labelling import SMALLEST
 from gossamer.methods.common.labels_public import LabelsPublic, drawing_program
-from gossamer.methods.method import FROM_EPSILON, BaseConfig, Encoder, MaybeZero, OnPublic, Phases, TrialConfig
+from gossamer.methods.contract import (
+    FROM_EPSILON,
+    BaseConfig,
+    Draw,
+    Encoder,
+    MaybeZero,
+    OnPublic,
+    Phases,
+    Query,
+    TrialConfig,
+)
 
 if TYPE_CHECKING:
-    import torch
     from torch import Tensor, nn
 
     from gossamer.data.card import DataCard
@@ -83,18 +92,20 @@ class Teacher(LabelsPublic[Config, "loop.State"]):
 
     name = "teacher"
     title = "DP teacher (softmax regression on wavelet scattering)"
-    labels_public_with = ""
-    scores_have_no_scale = True
-    additive_over_units = True
+    ranks_take = "units by place"
     config_type = Config
     loop = loop
     trial = TrialConfig(canary="gradients", shape=(1, 8, 8), settings={"steps": 10})
 
+    def queries(self, config: Config, card: "DataCard") -> list[Query]:
+        """One Poisson-sampled Gaussian per step."""
+        return [descent(config).query(card)]
+
     def phases(self, config: Config, card: "DataCard") -> "Phases[Config, loop.State]":
-        """The features of the public pictures, free; then one Poisson-sampled Gaussian per step."""
+        """The features of the public pictures, free; then the training."""
         return [
             OnPublic(name="public features", steps=PARTS, body=lambda *given: loop.describe(*given)),
-            self.training(config.steps, [(descent(config).event(card), config.steps)]),
+            self.training(config, card),
         ]
 
     def own_input(self, config: Config) -> dict[str, str]:  # noqa: ARG002 (what every method is asked)
@@ -111,21 +122,12 @@ class Teacher(LabelsPublic[Config, "loop.State"]):
         if config.momentum >= 1:
             raise RequestError(f"--momentum must be below 1, not {config.momentum:g}.")
 
-    def sample(
-        self,
-        net: "nn.Module",
-        config: Config,
-        card: "DataCard",
-        n: int,
-        labels: "Tensor | None",
-        stream: "torch.Generator",
-    ) -> "tuple[Tensor, Tensor]":
+    def sample(self, net: "nn.Module", draw: Draw[Config]) -> "tuple[Tensor, Tensor]":
         """Public pictures, or drawn digits and letters, with labels in the shares of the card's prior that are the teacher's
         own. See `common/labelled.py` and `shapes.labelled`.
         """
-        del config
         pictures: Any = net.labelled
         if pictures is None:
-            return shapes.labelled(net, card, n, labels, stream)
-        images, given, _ = next(labelled.chunks(pictures, card, [n], labels, stream))
+            return shapes.labelled(net, draw.card, draw.n, draw.labels, draw.stream)
+        images, given, _ = next(labelled.chunks(pictures, draw.card, [draw.n], draw.labels, draw.stream))
         return images, given

@@ -9,12 +9,13 @@ from torch import Tensor
 
 from gossamer.data.card import DataCard
 from gossamer.data.records import Records
-from gossamer.methods import method
-from gossamer.methods.common import adversarial, softmax_regression
+from gossamer.methods import contract
+from gossamer.methods.common import softmax_regression
 from gossamer.methods.common.learners import Average, Learner
 from gossamer.methods.common.softmax_regression import Classifier, InTraining, losses, with_features
-from gossamer.methods.method import Logs, Run, StatefulDataclass
+from gossamer.methods.contract import Logs, Run, StatefulDataclass
 from gossamer.methods.teacher import PARTS, Config, descent
+from gossamer.nets.initialised import initialised_by
 from gossamer.privacy.confined import Confined
 
 
@@ -47,8 +48,10 @@ class PublicPictures(StatefulDataclass):
 
 
 @dataclass
-class State(method.State):
+class State(contract.State):
     """The weights have seen records through releases only: see `InTraining`."""
+
+    scores_have_no_scale = True
 
     W: Learner[Classifier]
     mean: Average[Classifier]
@@ -68,7 +71,7 @@ class State(method.State):
 
 def start(run: Run[Config]) -> State:
     """Weights of zero, which give every class the same probability."""
-    with adversarial.initialised_by(run.rng.public("initialisation")):
+    with initialised_by(run.rng.public("initialisation")):
         net = generator(run.config, run.card).to(run.device)
     training = InTraining.started(run, descent(run.config), net)
     none = PublicPictures(

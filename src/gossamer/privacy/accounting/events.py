@@ -38,9 +38,14 @@ def event_of(*, draw: Draw, critics: int, batch_size: int, noise_multiplier: flo
 
 
 def plan_of(*, draw: Draw, critics: int, batch_size: int, noise_multiplier: float, steps: int) -> Plan:
-    """The plan of a run of `steps` answers. For round_robin the last pass counts in full."""
+    """The plan of a run of `steps` answers."""
     event = event_of(draw=draw, critics=critics, batch_size=batch_size, noise_multiplier=noise_multiplier)
-    return [(event, -(-steps // critics) if draw == "round_robin" else steps)]
+    return [(event, charges_of(draw=draw, critics=critics, answers=steps))]
+
+
+def charges_of(*, draw: Draw, critics: int, answers: int) -> int:
+    """How many charges so many answers need. For round_robin the last pass counts in full."""
+    return -(-answers // critics) if draw == "round_robin" else answers
 
 
 def relation_of(draw: Draw) -> NeighboringRelation:

@@ -2,13 +2,16 @@
 
 import math
 from dataclasses import dataclass
-from typing import Any
-
-from torch import Tensor
+from typing import TYPE_CHECKING, Any
 
 from gossamer.errors import RequestError
 from gossamer.privacy.mechanisms.sampling import AnyPopulation, PoissonSampled
 from gossamer.privacy.queries import Bounds, ClippedSum, GroupedSum
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from gossamer.privacy.random.noise import Rng
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,14 +26,14 @@ class PoissonGaussianSum(PoissonSampled):
 
     max_norm: float
 
-    def exact(self, records: AnyPopulation, query: ClippedSum[AnyPopulation], /) -> Tensor:
+    def exact(self, records: AnyPopulation, query: ClippedSum[AnyPopulation], rng: "Rng", /) -> "Tensor":
         """Sum over the drawn units. An empty draw is an ordinary answer of zeros. [D]"""
-        return query.clipped_sum(self._drawn(records), Bounds(norms=(self.max_norm,)))
+        return query.clipped_sum(self._drawn(records, rng), Bounds(norms=(self.max_norm,)))
 
-    def noised(self, total: Tensor, query: object = None, /) -> Tensor:  # noqa: ARG002 (what every mechanism is asked)
+    def noised(self, total: "Tensor", query: object, rng: "Rng", /) -> "Tensor":  # noqa: ARG002 (what every mechanism is asked)
         """The sum, with noise. [D]"""
         if self.noise_multiplier > 0:
-            self.rng.add_gaussian_(total, self.noise_multiplier * self.max_norm)
+            rng.add_gaussian_(total, self.noise_multiplier * self.max_norm)
         return total
 
 
@@ -55,20 +58,26 @@ class GroupedGaussianSum(PoissonSampled):
         if self.noise_multiplier > 0 and any(not 0 < norm < math.inf for norm in self.bounds.norms):
             raise RequestError("every bound of a sum with noise must be a finite number above zero")
 
-    def exact(self, records: AnyPopulation, query: GroupedSum[AnyPopulation], /) -> Tensor:
+    def exact(self, records: AnyPopulation, query: GroupedSum[AnyPopulation], rng: "Rng", /) -> "Tensor":
         """Sum over the drawn units. [D]"""
-        return query.clipped_sum(self._drawn(records), self.bounds)
+        return query.clipped_sum(self._drawn(records, rng), self.bounds)
 
-    def noised(self, total: Tensor, query: GroupedSum[Any], /) -> Tensor:
+    def noised(self, total: "Tensor", query: GroupedSum[Any], rng: "Rng", /) -> "Tensor":
         """The sum, with noise on each group. [D]"""
         if self.noise_multiplier > 0:
             groups = self.bounds.groups or (0,) * len(query.sizes)
             for part, group in zip(total.split(list(query.sizes)), groups, strict=True):
-                self.rng.add_gaussian_(part, self.noise_multiplier * self.bounds.norms[group] / self._weight(group))
+                rng.add_gaussian_(part, self.noise_multiplier * self.bounds.norms[group] / self._weight(group))
         return total
 
     def _weight(self, group: int) -> float:
         return len(self.bounds.norms) ** -0.5 if self.weights is None else self.weights[group]
+
+
+def clipping_sum(*, sampling_rate: float, max_norm: float, noise_multiplier: float) -> PoissonGaussianSum:
+    """A sum that is clipped to `max_norm`; without noise it is not, see `clipped_to`."""
+    bound = clipped_to(max_norm, noise_multiplier=noise_multiplier)
+    return PoissonGaussianSum(sampling_rate=sampling_rate, max_norm=bound, noise_multiplier=noise_multiplier)
 
 
 def check_weights(weights: tuple[float, ...] | None, count: int) -> None:

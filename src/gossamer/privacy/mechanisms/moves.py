@@ -5,7 +5,6 @@ of the noise. Both sides are taken from the mechanism as it runs. So a mechanism
 that does not clip. Audits and `gossamer.testing` use this rule.
 """
 
-import copy
 import math
 from typing import Any
 
@@ -37,11 +36,10 @@ class _StandardDeviations(Rng):
 def deviations(mechanism: Mechanism[Any], query: object, answer: Tensor) -> Tensor:
     """Return the standard deviation of the noise that a mechanism adds to each number of an answer. float64, as the answer
 
-    It is read off from `noised`, whose noise must come from `mechanism.rng`. Zero: a number gets no noise.
+    It is read off from `noised`, whose noise must come from the `rng` that it is given. Zero: a number gets no noise.
     """
-    stated = copy.copy(mechanism)
-    object.__setattr__(stated, "rng", _StandardDeviations())
-    return stated.noised(torch.zeros(answer.shape, dtype=torch.float64, device=answer.device), query)
+    zeros = torch.zeros(answer.shape, dtype=torch.float64, device=answer.device)
+    return mechanism.noised(zeros, query, _StandardDeviations())
 
 
 def allowed(event: DpEvent) -> float:

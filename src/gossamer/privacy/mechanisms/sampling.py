@@ -1,18 +1,22 @@
 """What all mechanisms have in common, and Poisson sampling.
 
 A mechanism holds sampling, clipping bound and noise, and declares them as one `DpEvent`. So they cannot drift apart.
+It is known before a record is read. Its random numbers are given with the records, by `Confined`. No PyTorch is loaded here.
 """
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Any, Protocol, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar
 
 import numpy as np
 from dp_accounting import DpEvent
-from torch import Tensor
 
 from gossamer.privacy.accounting.events import poisson_gaussian
-from gossamer.privacy.random.noise import Rng
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from gossamer.privacy.random.noise import Rng
 
 Value = TypeVar("Value", contravariant=True)
 
@@ -32,23 +36,20 @@ AnyPopulation = TypeVar("AnyPopulation", bound=Population)
 
 
 class Mechanism(Protocol[Value]):
-    """A way out of `Confined`, with its cost: what leaves is `noised(exact(held, query), query)`.
+    """A way out of `Confined`, with its cost: what leaves is `noised(exact(held, query, rng), query, rng)`.
 
-    Exact answers over disjoint parts of the records add up to the exact answer. Ranks rely on that (`distributed.py`).
+    All secret choices and all noise come from `rng`. Exact answers over disjoint parts of the records add up to the exact
+    answer. Ranks rely on that (`distributed.py`).
     """
-
-    @property
-    def rng(self) -> Rng:
-        """Source of its sampling and noise."""
 
     @property
     def event(self) -> DpEvent:
         """What one call costs."""
 
-    def exact(self, value: Value, query: Any, /) -> Tensor:
+    def exact(self, value: Value, query: Any, rng: "Rng", /) -> "Tensor":
         """Sample and ask. The answer has no noise and stays inside. Each mechanism declares the query it asks."""
 
-    def noised(self, total: Tensor, query: Any, /) -> Tensor:
+    def noised(self, total: "Tensor", query: Any, rng: "Rng", /) -> "Tensor":
         """The exact answer with its noise; `total` is overwritten. It uses only public facts of the query: sizes."""
 
 
@@ -61,7 +62,6 @@ class PoissonSampled(ABC):
 
     sampling_rate: float
     noise_multiplier: float
-    rng: Rng
 
     @property
     def event(self) -> DpEvent:
@@ -69,14 +69,14 @@ class PoissonSampled(ABC):
         return poisson_gaussian(sampling_rate=self.sampling_rate, noise_multiplier=self.noise_multiplier)
 
     @abstractmethod
-    def exact(self, records: Any, query: Any, /) -> Tensor: ...
+    def exact(self, records: Any, query: Any, rng: "Rng", /) -> "Tensor": ...
     @abstractmethod
-    def noised(self, total: Tensor, query: Any, /) -> Tensor: ...
+    def noised(self, total: "Tensor", query: Any, rng: "Rng", /) -> "Tensor": ...
 
-    def __call__(self, records: Any, query: Any, /) -> Tensor:
+    def __call__(self, records: Any, query: Any, rng: "Rng", /) -> "Tensor":
         """The whole mechanism, on records that are all here."""
-        return self.noised(self.exact(records, query), query)
+        return self.noised(self.exact(records, query, rng), query, rng)
 
-    def _drawn(self, records: AnyPopulation) -> AnyPopulation:
+    def _drawn(self, records: AnyPopulation, rng: "Rng") -> AnyPopulation:
         """The units of one draw."""
-        return records.take(self.rng.poisson_sample(records.population, self.sampling_rate))
+        return records.take(rng.poisson_sample(records.population, self.sampling_rate))

@@ -16,15 +16,21 @@ A call may ask for several answers. Each has a draw, an event and a charge of it
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Protocol, TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from dp_accounting import ComposedDpEvent, DpEvent, NoOpDpEvent
-from torch import Tensor
 
 from gossamer.errors import RequestError
-from gossamer.privacy.accounting.events import Draw, event_of
-from gossamer.privacy.per_sample_gradients.rounding import shortened
-from gossamer.privacy.random.noise import Rng
+from gossamer.lazy import Lazy
+from gossamer.privacy.accounting.events import Draw, charges_of, event_of
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from gossamer.privacy.per_sample_gradients import rounding
+    from gossamer.privacy.random.noise import Rng
+else:
+    rounding = Lazy("gossamer.privacy.per_sample_gradients.rounding")
 
 Value = TypeVar("Value", contravariant=True)
 
@@ -32,7 +38,7 @@ Value = TypeVar("Value", contravariant=True)
 class Rows(Protocol[Value]):
     """A query: the rows of some critics. Answering changes nothing in what is held."""
 
-    def rows(self, value: Value, critics: Sequence[int], /) -> Tensor:
+    def rows(self, value: Value, critics: Sequence[int], /) -> "Tensor":
         """[critics, B, ...], one gradient for each generated image, not clipped; the same critic may be asked twice."""
 
 
@@ -56,7 +62,6 @@ class SanitizedRows:
     batch_size: int
     max_norm: float
     noise_multiplier: float
-    rng: Rng
     answers: int = 1
     _position: int = field(default=0, init=False)
     _drawn: int | None = field(default=None, init=False)
@@ -91,43 +96,43 @@ class SanitizedRows:
         """How many answers a plan of `steps` answers has left. charges_left: of the event `paid`."""
         if self.draw != "round_robin":
             return charges_left
-        passes = -(-steps // self.critics) - charges_left
+        passes = charges_of(draw=self.draw, critics=self.critics, answers=steps) - charges_left
         answered = passes * self.critics - ((self.critics - self._position) if self._position else 0)
         return max(0, steps - answered)
 
-    def next_critic(self) -> int | None:
+    def next_critic(self, rng: "Rng") -> int | None:
         """The critic that the next call will ask, which the loop of `paper` trains first; None for the secret draw."""
         if self.draw == "paper" and self._drawn is None:
-            self._drawn = self._coin()
+            self._drawn = _coin(self.critics, rng)
         return self._position if self.draw == "round_robin" else self._drawn
 
-    def __call__(self, value: Value, query: Rows[Value], /) -> Tensor:
+    def __call__(self, value: Value, query: Rows[Value], rng: "Rng", /) -> "Tensor":
         """The whole mechanism, on critics that are all here."""
-        return self.noised(self.exact(value, query))
+        return self.noised(self.exact(value, query, rng), query, rng)
 
-    def noised(self, total: Tensor, query: object = None, /) -> Tensor:  # noqa: ARG002 (what every mechanism is asked)
+    def noised(self, total: "Tensor", query: object, rng: "Rng", /) -> "Tensor":  # noqa: ARG002 (what every mechanism is asked)
         """The rows, with noise. [answers x B, ...]"""
         if self.noise_multiplier > 0:
-            self.rng.add_gaussian_(total.view(-1), self.noise_multiplier * 2 * self.max_norm)
+            rng.add_gaussian_(total.view(-1), self.noise_multiplier * 2 * self.max_norm)
         return total
 
-    def exact(self, value: Value, query: Rows[Value], /) -> Tensor:
+    def exact(self, value: Value, query: Rows[Value], rng: "Rng", /) -> "Tensor":
         """The rows of the answering critics, clipped. [answers x B, ...], answer by answer
 
         Raises:
             RequestError: another number of rows than declared, or another value than the one whose pass was charged.
         """
-        rows = query.rows(value, [self._answering(value) for _ in range(self.answers)])
+        rows = query.rows(value, [self._answering(value, rng) for _ in range(self.answers)])
         if rows.shape[:2] != (self.answers, self.batch_size):
             actual, charged = tuple(rows.shape[:2]), (self.answers, self.batch_size)
             raise RequestError(f"the query gave {actual} answers and rows, and {charged} are charged")
         return clipped(rows.flatten(0, 1), self.max_norm)
 
-    def _answering(self, value: object) -> int:
+    def _answering(self, value: object, rng: "Rng") -> int:
         """The critic that gives the next answer; moves on, so that no failure can make one answer twice."""
         if self.draw == "secret":
-            return self._coin()
-        critic = self.next_critic()
+            return _coin(self.critics, rng)
+        critic = self.next_critic(rng)
         assert critic is not None
         self._drawn = None
         if self.draw == "round_robin":
@@ -137,10 +142,11 @@ class SanitizedRows:
             self._position = (critic + 1) % self.critics
         return critic
 
-    def _coin(self) -> int:
-        return int(self.rng.common_integers(1, self.critics)[0])
+
+def _coin(critics: int, rng: "Rng") -> int:
+    return int(rng.common_integers(1, critics)[0])
 
 
-def clipped(rows: Tensor, max_norm: float) -> Tensor:
+def clipped(rows: "Tensor", max_norm: float) -> "Tensor":
     """Each row scaled to an L2 norm of at most `max_norm`; one that is not finite becomes zero. [B, ...], at least float32."""
-    return shortened(rows.flatten(1), max_norm).view(rows.shape)
+    return rounding.shortened(rows.flatten(1), max_norm).view(rows.shape)

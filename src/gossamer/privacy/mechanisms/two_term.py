@@ -7,30 +7,37 @@ Takahashi et al. 2020 take C2 (Lemma 2), which holds for sums of clipped vectors
 
 import math
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
-import torch
-from torch import Tensor
 
 from gossamer.errors import RequestError
+from gossamer.lazy import Lazy
 from gossamer.privacy.mechanisms.gaussian import check_weights
 from gossamer.privacy.mechanisms.sampling import AnyPopulation, PoissonSampled
-from gossamer.privacy.per_sample_gradients.rounding import shortened
 from gossamer.privacy.queries import Bounds, ClippedSum, Drawn
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
+
+    from gossamer.privacy.per_sample_gradients import rounding
+    from gossamer.privacy.random.noise import Rng
+else:
+    torch, rounding = Lazy("torch"), Lazy("gossamer.privacy.per_sample_gradients.rounding")
 
 
 class TwoTermSum(ClippedSum[Drawn], Protocol[Drawn]):
     """A query with a sample-wise term, clipped unit by unit, and a batch-wise term, asked group by group."""
 
-    def group_gradient(self, records: Drawn, /) -> Tensor:
+    def group_gradient(self, records: Drawn, /) -> "Tensor":
         """[D], the gradient of the batch-wise term on one group of at least one unit. Any size: the mechanism clips it."""
 
 
 class WholeAnswer(Protocol[Drawn]):
     """A query of which only the answer is known."""
 
-    def whole(self, records: Drawn, /) -> Tensor:
+    def whole(self, records: Drawn, /) -> "Tensor":
         """[D], of any size: the mechanism clips it."""
 
 
@@ -74,20 +81,20 @@ class TermwiseGaussianSum(PoissonSampled):
         sensitivity = 2 * self.max_norm_batch
         return self.noise_multiplier * self.max_norm / first, self.noise_multiplier * sensitivity / second
 
-    def noised(self, total: Tensor, query: object = None, /) -> Tensor:  # noqa: ARG002 (what every mechanism is asked)
+    def noised(self, total: "Tensor", query: object, rng: "Rng", /) -> "Tensor":  # noqa: ARG002 (what every mechanism is asked)
         """The two sums, each with noise. [2, D]"""
         for part, deviation in zip(total, self.deviations, strict=True):
             if deviation > 0:
-                self.rng.add_gaussian_(part, deviation)
+                rng.add_gaussian_(part, deviation)
         return total
 
-    def exact(self, records: AnyPopulation, query: TwoTermSum[AnyPopulation], /) -> Tensor:
+    def exact(self, records: AnyPopulation, query: TwoTermSum[AnyPopulation], rng: "Rng", /) -> "Tensor":
         """The sample-wise sum and the batch-wise sum. [2, D]"""
-        drawn = self._drawn(records)
+        drawn = self._drawn(records, rng)
         samples = query.clipped_sum(drawn, Bounds(norms=(self.max_norm,)))
         batches = torch.zeros_like(samples)
         if self.max_norm_batch > 0:
-            coins = self.rng.integers(drawn.population, self.partitions)
+            coins = rng.integers(drawn.population, self.partitions)
             for group in np.unique(coins):
                 members = drawn.take(np.flatnonzero(coins == group))
                 batches += clip_whole(query.group_gradient(members), self.max_norm_batch)
@@ -108,17 +115,17 @@ class WholeGaussian(PoissonSampled):
         if not self.max_norm > 0 or (self.noise_multiplier > 0 and math.isinf(self.max_norm)):
             raise RequestError("max_norm must be above zero, and finite where there is noise")
 
-    def noised(self, total: Tensor, query: object = None, /) -> Tensor:  # noqa: ARG002 (what every mechanism is asked)
+    def noised(self, total: "Tensor", query: object, rng: "Rng", /) -> "Tensor":  # noqa: ARG002 (what every mechanism is asked)
         """The clipped answer, with noise. [D]"""
         if self.noise_multiplier > 0:
-            self.rng.add_gaussian_(total, self.noise_multiplier * 2 * self.max_norm)
+            rng.add_gaussian_(total, self.noise_multiplier * 2 * self.max_norm)
         return total
 
-    def exact(self, records: AnyPopulation, query: WholeAnswer[AnyPopulation], /) -> Tensor:
+    def exact(self, records: AnyPopulation, query: WholeAnswer[AnyPopulation], rng: "Rng", /) -> "Tensor":
         """The clipped answer. [D]"""
-        return clip_whole(query.whole(self._drawn(records)), self.max_norm)
+        return clip_whole(query.whole(self._drawn(records, rng)), self.max_norm)
 
 
-def clip_whole(vector: Tensor, max_norm: float) -> Tensor:
+def clip_whole(vector: "Tensor", max_norm: float) -> "Tensor":
     """The vector, shortened to at most max_norm in L2; zero if it is not finite. [D]"""
-    return shortened(vector[None], max_norm)[0]
+    return rounding.shortened(vector[None], max_norm)[0]

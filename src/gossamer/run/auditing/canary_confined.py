@@ -31,6 +31,7 @@ from gossamer.privacy.mechanisms.two_term import TermwiseGaussianSum
 from gossamer.privacy.per_sample_gradients.gradients import PerRecordGradient
 from gossamer.privacy.per_sample_gradients.penalty import PenaltyGradient
 from gossamer.privacy.queries import Bounds
+from gossamer.privacy.random.noise import Rng
 
 T = TypeVar("T")
 U = TypeVar("U")
@@ -232,9 +233,10 @@ class RowCanary(CanaryObserver):
         if not isinstance(mechanism, PoissonGaussianSum | GroupedGaussianSum) or mechanism.sampling_rate != 1:
             raise RequestError("a row of a table is looked for in releases over all rows")
         released = self.present_records(inner).release(mechanism, query)
-        without = mechanism.exact(self.rows[:-1], query)
+        rng = Rng()  # unused: all rows are asked, and no noise is added
+        without = mechanism.exact(self.rows[:-1], query, rng)
         each = deviations(mechanism, query, without)
-        added, seen = (mechanism.exact(self.rows, query) - without) / each, (released - without) / each
+        added, seen = (mechanism.exact(self.rows, query, rng) - without) / each, (released - without) / each
         log_ratio = float(seen @ added - added @ added / 2)
         self.keep(0.5 + mechanism.noise_multiplier**2 * log_ratio, rate=1.0, noise=mechanism.noise_multiplier)
         return released

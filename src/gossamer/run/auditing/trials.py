@@ -31,7 +31,8 @@ from gossamer.data.tables.column import Column
 from gossamer.data.tables.table import Table
 from gossamer.errors import RequestError
 from gossamer.events import Event, Sink, progress, silent
-from gossamer.methods.method import BaseConfig, Job, State, Training, TrialConfig
+from gossamer.methods.contract import BaseConfig, State, TrialConfig
+from gossamer.methods.job import Job, Training
 from gossamer.privacy.confined import Confined
 from gossamer.privacy.distributed import ALONE, Ranks
 from gossamer.privacy.ledger import PrivacyLedger
@@ -292,7 +293,7 @@ class TrialRunner:
         if trials == 1:
             return self.job
         settings = self.job.settings
-        return self.job.method.job({**settings, "steps": int(settings["steps"]) * trials}, self.job.card)
+        return Job.of(self.job.method, {**settings, "steps": int(settings["steps"]) * trials}, self.job.card)
 
     def _drive(
         self,
@@ -306,12 +307,13 @@ class TrialRunner:
         """Train with a separate ledger. members: whether the canary takes part, for each trial."""
         ledger = PrivacyLedger(budget=math.inf, delta=self.delta, relation=job.relation)
         ledger.reserve(job.plan)
-        training = job.begin(Rng(self.seed, noise_seed=noise_seed, rank=self.ranks.number), ranks=self.ranks)
+        rng = Rng(self.seed, noise_seed=noise_seed, rank=self.ranks.number)
+        training = job.begin(rng, ranks=self.ranks)
         shard: Any = records[self.ranks.shard(len(records))]
         *_, last = job.phases
         observer.present = members[0]
         public = self._ordinary if job.needs_public else None  # pictures of no unit
-        for result in training.drive(CanaryConfined(Confined(shard, ledger, self.ranks), observer), public):
+        for result in training.drive(CanaryConfined(Confined(shard, ledger, rng, self.ranks), observer), public):
             trial, remainder = divmod(result.step * len(members), last.steps)
             if result.phase.name == last.name and not remainder and trial < len(members):
                 observer.present = members[trial]

@@ -17,7 +17,7 @@ import click
 from gossamer.errors import RequestError, did_you_mean
 from gossamer.methods import METHODS
 from gossamer.methods.common.method_start import StartConfig
-from gossamer.methods.method import FROM_EPSILON, AnyMethod, BaseConfig
+from gossamer.methods.contract import FROM_EPSILON, AnyMethod, BaseConfig
 from gossamer.methods.registry import allow
 from gossamer.run.validation import check_seed
 

@@ -20,7 +20,8 @@ from gossamer.data.records import Records
 from gossamer.errors import DataError, RequestError, RunFolderError
 from gossamer.events import Sink, note
 from gossamer.files import write_atomically
-from gossamer.methods.method import BaseConfig, State, Training
+from gossamer.methods.contract import BaseConfig, State
+from gossamer.methods.job import Training
 from gossamer.methods.synthesizer import Synthesizer
 from gossamer.privacy.certificate.certificate import LEDGER
 from gossamer.privacy.ledger import PrivacyLedger

@@ -11,7 +11,8 @@ from gossamer.attacks.arrays import Array
 from gossamer.attacks.scores import Attack
 from gossamer.data.readers.in_memory import Data
 from gossamer.errors import DataError
-from gossamer.methods.method import BaseConfig, State, Training
+from gossamer.methods.contract import BaseConfig, State
+from gossamer.methods.job import Training
 from gossamer.methods.synthesizer import Synthesizer
 from gossamer.run.storage.run_folder import RunFolder
 

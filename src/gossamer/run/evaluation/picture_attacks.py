@@ -21,7 +21,8 @@ from gossamer.data.readers.read import check_two_arrays, read
 from gossamer.data.records import Records, at_once
 from gossamer.errors import DataError, RequestError
 from gossamer.events import Sink, silent
-from gossamer.methods.method import BaseConfig, State, Training
+from gossamer.methods.contract import BaseConfig, State
+from gossamer.methods.job import Training
 from gossamer.methods.synthesizer import Synthesizer
 from gossamer.run.evaluation.attack_kind import NONE_LEFT, AttackKind, Named, Target
 from gossamer.run.evaluation.pictures import LARGEST, reduced, sampled
@@ -131,7 +132,7 @@ def on_discriminators(target: Target) -> list[Attack]:
     """White-box attacks and the oracle's, on the discriminators of the private checkpoint."""
     assert target.training is not None
     inside, outside = (_scores(target.training, records) for records in (target.members, target.nonmembers))
-    if target.training.job.method.scores_have_no_scale:
+    if target.training.state.scores_have_no_scale:
         inside, outside = ranked(inside, outside)
     attacks = [white_box(inside, outside, how="max")]
     if len(inside) > 1:

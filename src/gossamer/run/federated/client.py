@@ -21,11 +21,12 @@ from gossamer.data.records import Records
 from gossamer.errors import GossamerError, RequestError, RunFolderError, UnplannedRelease, withheld
 from gossamer.events import Sink, note, progress, silent
 from gossamer.methods import METHODS
+from gossamer.methods.contract import Run
 from gossamer.methods.gs_wgan import Config
 from gossamer.methods.gs_wgan.critic_pool import CriticPool
 from gossamer.methods.gs_wgan.loop import State, generator
 from gossamer.methods.gs_wgan.nets import ProjectionCritic
-from gossamer.methods.method import Job, Run, Training
+from gossamer.methods.job import Job, Training
 from gossamer.privacy.accounting import federated
 from gossamer.privacy.certificate.certificate import CONFIG, LEDGER
 from gossamer.privacy.confined import Confined
@@ -69,7 +70,7 @@ class Client:
     Args:
         folder: its RUN, new or unfinished.
         sources: where its records are; they all belong to one unit.
-        records: reads them, and isolates them with the ledger that records their cost.
+        records: reads them, and isolates them with the ledger that records their cost and the source of noise.
         card: the public facts, which all clients and the server have beforehand.
         epsilon: what all its answers may cost together, against the server; infinity: no limit.
         delta: of that.
@@ -81,7 +82,7 @@ class Client:
 
     folder: RunFolder
     sources: DataSources
-    records: Callable[[DataCard, PrivacyLedger], LoadedData]
+    records: Callable[[DataCard, PrivacyLedger, Rng], LoadedData]
     card: DataCard
     epsilon: float
     delta: float
@@ -158,7 +159,8 @@ class Client:
 
     def _begin(self, terms: dict[str, Any], content: RecordDict) -> None:
         job, seed = self._own_job(terms)
-        run = Run(job.config, self.card, self.rng(seed))
+        queries = job.method.queries(job.config, self.card)
+        run = Run(job.config, self.card, self.rng(seed), queries=queries)
         self._training = Training(job, run)
         # weights to start on need no check beyond their shapes: their effect leaves through the mechanism alone
         like = networks(self._training.state).state_dict()
@@ -195,7 +197,7 @@ class Client:
         try:
             if any(type(number) is not int or number.bit_length() > _BITS for number in numbers):
                 raise TypeError
-            job = cast("Job[Config, State]", checked(METHODS[METHOD].job(own, self.card)))
+            job = cast("Job[Config, State]", checked(Job.of(METHODS[METHOD], own, self.card)))
         except (TypeError, RequestError):
             raise Malformed("the settings of the run are none of this method") from None
         _check_size(job.config, self.card, at_once=config["answers"])
@@ -242,7 +244,7 @@ class Client:
         """The run of this client, whose records are read and isolated, and the facts about them."""
         # for the readers: all records here are one unit, so none of them names it
         card = dataclasses.replace(self.card, unit="record", missing_unit="refuse")
-        data = self.records(card, ledger)
+        data = self.records(card, ledger, rng)
         self._private = data.private
         run = TrainingRun(
             folder=self.folder, job=cast(Any, job), ledger=ledger, rng=rng, device="cpu", sink=self.sink

@@ -12,8 +12,8 @@ from torch import Tensor
 
 from gossamer.errors import TooFewClients
 from gossamer.methods.common.adversarial import Fakes
+from gossamer.methods.contract import Run
 from gossamer.methods.gs_wgan import Config
-from gossamer.methods.method import Run
 from gossamer.privacy.accounting import events
 from gossamer.privacy.confined import FIXED_SEED
 from gossamer.privacy.ledger import PrivacyLedger

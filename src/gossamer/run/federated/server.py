@@ -17,9 +17,10 @@ from gossamer.errors import DataError, RequestError, RunFolderError
 from gossamer.events import Sink, note, silent
 from gossamer.files import write_atomically
 from gossamer.methods import METHODS
+from gossamer.methods.contract import BaseConfig, OnReleased, Phases, Run
 from gossamer.methods.gs_wgan import Config, GsWgan, loop
 from gossamer.methods.gs_wgan.loop import State
-from gossamer.methods.method import BaseConfig, Job, OnReleased, Phases, Run
+from gossamer.methods.job import Job
 from gossamer.methods.synthesizer import Synthesizer
 from gossamer.privacy.accounting import federated
 from gossamer.privacy.certificate.certificate import CONFIG, LEDGER
@@ -53,7 +54,7 @@ class Federated(GsWgan):
     def phases(self, config: Config, card: DataCard) -> Phases[Config, State]:
         """A start on the server's public records, and training; clients warm their critics up by themselves."""
         public, _, training = super().phases(config, card)
-        return [public, OnReleased(name=training.name, steps=training.steps, plan=training.plan, body=self._play)]
+        return [public, OnReleased(name=training.name, steps=training.steps, queries=training.queries, body=self._play)]
 
     def _play(self, run: Run[Config], state: State) -> Any:
         self.clients = self._begin(run, state)
@@ -173,7 +174,7 @@ def go_on_serving(
     if config_json.get("federated", {}).get("role") != federated.SERVER or not folder.begun:
         raise RunFolderError(f"{folder.path} holds no run of a federated server.")
     card = DataCard.from_dict(config_json["card"])
-    config = cast(Config, METHODS[METHOD].job(config_json["config"], card).config)
+    config = cast(Config, Job.of(METHODS[METHOD], config_json["config"], card).config)
     with folder.locked(), closing(PrivacyLedger.resume(folder.file(LEDGER), settings=folder.file(CONFIG))) as ledger:
         serving = Serving(grid, patience, wait, sink)
         if folder.finished:
@@ -229,7 +230,7 @@ def _train(
         rng=rng, device="cpu", sink=serving.sink,
     )  # fmt: skip
     no_records = Records(np.zeros((0, *card.shape), np.uint8), np.zeros(0, np.int64))
-    data = RawData(public_data.public, public_data.facts, no_records).confine(ledger)
+    data = RawData(public_data.public, public_data.facts, no_records).confine(ledger, rng)
     synthesizer = train_and_certify(enter(run), data, saved=saved)
     assert method.clients is not None
     _give(folder, synthesizer, method.clients)

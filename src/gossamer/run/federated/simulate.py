@@ -18,6 +18,7 @@ from gossamer.events import Sink, silent
 from gossamer.methods.synthesizer import Synthesizer
 from gossamer.privacy.certificate.statements import NO_PUBLIC, NO_UNITS
 from gossamer.privacy.ledger import PrivacyLedger
+from gossamer.privacy.random.noise import Rng
 from gossamer.run.federated.client import Client
 from gossamer.run.federated.grid import LocalGrid
 from gossamer.run.federated.server import decide, go_on_serving, serve
@@ -154,8 +155,8 @@ def _allow_files(count: int) -> None:
     resource.setrlimit(resource.RLIMIT_NOFILE, (count, hard))
 
 
-def _confining(data: RawData) -> Callable[[DataCard, PrivacyLedger], LoadedData]:
-    return lambda _card, ledger: data.confine(ledger)
+def _confining(data: RawData) -> Callable[[DataCard, PrivacyLedger, Rng], LoadedData]:
+    return lambda _card, ledger, rng: data.confine(ledger, rng)
 
 
 def _of(records: Records, unit: int) -> Records:

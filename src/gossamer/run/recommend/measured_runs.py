@@ -14,6 +14,7 @@ from typing import Any, Literal
 from gossamer.data.card import DataCard
 from gossamer.data.tables.any_card import AnyCard
 from gossamer.methods import METHODS
+from gossamer.methods.job import Job
 from gossamer.run.training import presets
 from gossamer.run.training.presets import NEAR
 
@@ -61,7 +62,7 @@ class Measured:
         if not self.shape:
             return ""
         card = DataCard(shape=self.shape, classes=self.classes, declared_size=self.records)
-        return METHODS[self.method].job({**presets.any_noise(self.method), **self.all_settings}, card).draws
+        return Job.of(METHODS[self.method], {**presets.any_noise(self.method), **self.all_settings}, card).draws
 
     @property
     def figure(self) -> str:

@@ -17,7 +17,8 @@ from gossamer.data.tables.any_card import AnyCard, load_card
 from gossamer.data.tables.card import TableDraft
 from gossamer.errors import RequestError
 from gossamer.methods import METHODS
-from gossamer.methods.method import AnyMethod, Method
+from gossamer.methods.contract import AnyMethod, Method
+from gossamer.methods.job import Job
 from gossamer.methods.registry import asked
 from gossamer.run.recommend import measured_runs
 from gossamer.run.recommend.measured_runs import Measured
@@ -230,7 +231,7 @@ def _candidate(method: AnyMethod, request: _Request) -> Recommended:
     light = {} if like is None or like.pictures == request.pictures else _for_any_ground(method, full)
     full |= light | ({str(method.draws_with): request.pictures} if drawn else {})
     full |= presets.scaled(full, card, made_for=made_for, in_proportion=presets.in_proportion(name, preset))
-    job = checked(method.job({**presets.any_noise(name), **full}, card))
+    job = checked(Job.of(method, {**presets.any_noise(name), **full}, card))
     presets.check_net(job)
     if job.needs_public and not has_public:
         raise RequestError(

@@ -130,7 +130,7 @@ def of_samples(
     unknown = f"{name}: whether the generator drew it"
     if generator is None:
         return [], [f"{unknown}, because the generator cannot be made here."]
-    if generator.job.method.samples_on_gpu:
+    if getattr(generator.net, "samples_on_gpu", False):
         return [], [f"{unknown}, because drawing again takes long."]
     pieces = generator.stream(count, seed=samples_seed(certificate))
     try:

@@ -27,6 +27,7 @@ from typing import TypeAlias
 from gossamer.data.tables.any_card import card_from
 from gossamer.methods import METHODS
 from gossamer.methods.common.labelling import LabelsSamples
+from gossamer.methods.job import Job
 from gossamer.privacy.certificate.certificate import Certificate
 from gossamer.run.storage.versions import versions
 
@@ -75,7 +76,7 @@ def loadable(certificate: Certificate) -> tuple[str, str]:
     """The text of load.py for a release, and why it has none; one of the two is empty."""
     if METHODS.is_plugin(certificate.method):
         return "", "its method is a plug-in, whose code is not part of Gossamer"
-    job = METHODS[certificate.method].job(certificate.config, card_from(certificate.card))
+    job = Job.of(METHODS[certificate.method], certificate.config, card_from(certificate.card))
     if job.own_pretrained:
         named = " and ".join(f"the {kind} {name}" for kind, name in job.own_pretrained)
         return "", f"it needs {named}, which no release contains"

@@ -17,7 +17,7 @@ from gossamer import notebook, plugins
 from gossamer.data.tables.any_card import card_from
 from gossamer.errors import DataError, GossamerError, LedgerDamaged, RequestError, RunFolderError
 from gossamer.methods import METHODS, method_of
-from gossamer.methods.registry import plugins_of
+from gossamer.methods.job import Job, plugins_of
 from gossamer.privacy.accounting import federated
 from gossamer.privacy.certificate.certificate import CERTIFICATE, CONFIG, LEDGER, Certificate, check, content, sha256
 from gossamer.privacy.certificate.declarations import is_past
@@ -206,7 +206,7 @@ def _settings(settings: dict[str, Any], ledger: PrivacyLedger, guarantees: list[
     """Check that config.json and the method's plan lead to what the ledger opened with, reserved and recorded."""
     try:
         card = card_from(settings["card"])
-        job = METHODS[settings["method"]].job(settings["config"], card)
+        job = Job.of(METHODS[settings["method"]], settings["config"], card)
         entries = list(plugins.stated(settings.get("plugins", [])))
         said = {"unit": card.unit, "delta": settings["delta"], "epsilon": float(settings["epsilon"])}
         opened = {"unit": ledger.unit, "delta": ledger.delta, "epsilon": ledger.budget}

@@ -32,6 +32,7 @@ from gossamer.privacy.certificate.statements import NO_PUBLIC
 from gossamer.privacy.confined import Confined
 from gossamer.privacy.distributed import ALONE, Ranks
 from gossamer.privacy.ledger import PrivacyLedger
+from gossamer.privacy.random.noise import Rng
 
 _KEY = re.compile("--(?=(images|labels)-key)")
 IN_MEMORY = "records in memory"
@@ -134,19 +135,22 @@ class DataSources:
                     f"{place}: the records of this run are gone. Put them back (a link will do), and resume again."
                 )
 
-    def read(self, card: AnyCard, ledger: PrivacyLedger, ranks: Ranks = ALONE, *, sink: Sink = silent) -> "LoadedData":
+    def read(
+        self, card: AnyCard, ledger: PrivacyLedger, rng: Rng, ranks: Ranks = ALONE, *, sink: Sink = silent
+    ) -> "LoadedData":
         """Read the records, check them against the card, and isolate the private ones.
 
         Args:
             card: the public facts.
             ledger: records the cost of every query to the private records.
+            rng: where queries take their sampling and their noise from.
             ranks: the processes that hold the other parts of the records.
             sink: takes the progress of reading.
 
         Raises:
             RequestError: if the records cannot be read, contradict the card, or are private and public at once.
         """
-        return dataclasses.replace(self.read_unconfined(card, sink=sink).confine(ledger, ranks), sources=self)
+        return dataclasses.replace(self.read_unconfined(card, sink=sink).confine(ledger, rng, ranks), sources=self)
 
     def read_unconfined(self, card: AnyCard, *, sink: Sink = silent) -> "RawData":
         """Read the same without isolating it: for a simulation, which splits the records among its clients."""
@@ -355,9 +359,9 @@ class RawData(PublicData):
     private: Any
     """Records, or a Table."""
 
-    def confine(self, ledger: PrivacyLedger, ranks: Ranks = ALONE) -> LoadedData:
-        """Isolate the private records. ledger: records the cost of every query to them."""
-        return LoadedData(self.public, self.facts, Confined(self.private, ledger, ranks))
+    def confine(self, ledger: PrivacyLedger, rng: Rng, ranks: Ranks = ALONE) -> LoadedData:
+        """Isolate the private records. See `Confined`."""
+        return LoadedData(self.public, self.facts, Confined(self.private, ledger, rng, ranks))
 
 
 def split_public(records: Records, share: float, salt: str) -> tuple[Records, Records]:

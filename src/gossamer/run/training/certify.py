@@ -1,7 +1,7 @@
 """The end of a run: its certificate, its samples and its report."""
 
 from gossamer.errors import DiskFull, PrivacyError, is_full, worded
-from gossamer.methods.method import State
+from gossamer.methods.contract import State
 from gossamer.methods.registry import changed_plugins
 from gossamer.methods.synthesizer import Synthesizer, save_model
 from gossamer.privacy.certificate.certificate import Certificate, sha256

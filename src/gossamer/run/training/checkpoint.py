@@ -22,7 +22,7 @@ import torch
 
 from gossamer.errors import LedgerDamaged, RunFolderError, is_full
 from gossamer.files import write_atomically
-from gossamer.methods.method import State
+from gossamer.methods.contract import State
 from gossamer.privacy.confined import Confined
 from gossamer.privacy.distributed import ALONE, Ranks
 from gossamer.privacy.ledger import PrivacyLedger

@@ -25,7 +25,8 @@ from gossamer.data.card import DataCard
 from gossamer.data.memory_mapped import is_mapped
 from gossamer.data.records import Records
 from gossamer.errors import Interrupted, NotBegun, RanksDisagree
-from gossamer.methods.method import BaseConfig, Job, State
+from gossamer.methods.contract import BaseConfig, State
+from gossamer.methods.job import Job
 from gossamer.methods.synthesizer import Synthesizer
 from gossamer.privacy.device_check import check_device
 from gossamer.privacy.distributed import ALONE, Group, Next, Ranks
@@ -170,12 +171,12 @@ def follow(ranks: Ranks, rng: Rng | None) -> Synthesizer:
     ledger = PrivacyLedger(budget=budget, delta=delta, relation=relation, unit=card.unit)
     ledger.reserve(plan)
     ledger.catch_up(used)
-    data = setup.sources.read(card, ledger, ranks)
-    if (data.facts.identity.fingerprint, data.facts.public) != setup.records:
-        raise RanksDisagree(f"{setup.sources.data} holds other records here than rank 0 has found.")
     rng = rng or Rng(setup.seed)
     rng.draw_alike(setup.key)
-    job = method_named(method).job(settings, card)
+    data = setup.sources.read(card, ledger, rng, ranks)
+    if (data.facts.identity.fingerprint, data.facts.public) != setup.records:
+        raise RanksDisagree(f"{setup.sources.data} holds other records here than rank 0 has found.")
+    job = Job.of(method_named(method), settings, card)
     training = fitted(job, local(setup.device), ranks=ranks.count).begin(rng, local(setup.device), ranks)
     if setup.saved is not None:
         checkpoint.restore(training.state, {**training.state.state_dict(), **setup.saved[0]}, setup.private)
@@ -211,9 +212,9 @@ def part_of(records: Records, job: Job[BaseConfig, State], ranks: Ranks, rng: Rn
     Where a query is more than a sum over units, each unit's rank is picked at random and in secret. So one unit more or less
     leaves all others on their ranks.
     """
-    if ranks.count == 1 or job.method.shards_records:
+    if ranks.count == 1 or job.method.ranks_take == "all records":
         return records
-    if not job.method.additive_over_units:
+    if job.method.ranks_take != "units by place":
         return records.take(np.flatnonzero(rng.common_integers(records.population, ranks.count) == ranks.number))
     shard = ranks.shard(records.population)
     if records.units is None:

@@ -6,7 +6,8 @@ from contextlib import closing
 
 from gossamer.errors import DiskFull, Diverged, Interrupted, RunFolderError, is_full
 from gossamer.events import Event, Sink, progress
-from gossamer.methods.method import BaseConfig, OnPublic, State, StepResult, Training
+from gossamer.methods.contract import BaseConfig, OnPublic, State
+from gossamer.methods.job import StepResult, Training
 from gossamer.methods.synthesizer import save_model
 from gossamer.privacy.accounting.cost import Odometer
 from gossamer.privacy.distributed import Next

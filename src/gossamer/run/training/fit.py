@@ -16,8 +16,9 @@ from gossamer.data.tables.card import TableDraft
 from gossamer.errors import CardError, DataError, RequestError
 from gossamer.events import Sink, note
 from gossamer.methods import METHODS
-from gossamer.methods.method import BaseConfig
-from gossamer.methods.registry import asked, try_out
+from gossamer.methods.contract import BaseConfig
+from gossamer.methods.job import try_out
+from gossamer.methods.registry import asked
 from gossamer.methods.synthesizer import Synthesizer
 from gossamer.privacy.device_check import check_device
 from gossamer.privacy.ledger import PrivacyLedger
@@ -164,7 +165,7 @@ def _fit(
             folder=folder, job=request.job, ledger=ledger, rng=rng, device=device, sink=sink,
             with_tensorboard=with_tensorboard, ranks=present(),
         )  # fmt: skip
-        loaded = sources.read(card, ledger, present(), sink=sink)
+        loaded = sources.read(card, ledger, rng, present(), sink=sink)
         if loaded.public is not None:
             request.job.check_public(len(loaded.public))
         _log_start(run, request, loaded.facts, sources)

@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from gossamer.methods.method import batch_of
+from gossamer.methods.contract import batch_of
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
-    from gossamer.methods.method import BaseConfig, Job, State
+    from gossamer.methods.contract import BaseConfig, State
+    from gossamer.methods.job import Job
 
 _PASSES = 5
 """A batch, in sizes of the generator's activations: forward and backward, through two networks."""
@@ -66,7 +67,7 @@ def fitted(job: "Job[BaseConfig, State]", device: str, *, ranks: int = 1) -> "Jo
     largest = expected + _DEVIATIONS * math.sqrt(expected)
     part = largest / math.ceil(largest / holds)
     fitting = min(holds, _MULTIPLE * math.ceil(part / _MULTIPLE))
-    return job.method.job({**settings, "physical_batch_size": fitting}, job.card)
+    return Job.of(job.method, {**settings, "physical_batch_size": fitting}, job.card)
 
 
 def _activation_size(job: "Job[BaseConfig, State]", net: "nn.Module") -> float:

@@ -11,7 +11,8 @@ from gossamer.data.card import Card
 from gossamer.data.tables.any_card import AnyCard
 from gossamer.errors import BudgetError, RequestError, did_you_mean
 from gossamer.methods import METHODS
-from gossamer.methods.method import AnyMethod, BaseConfig, Job, MaybeZero, State
+from gossamer.methods.contract import AnyMethod, BaseConfig, MaybeZero, State
+from gossamer.methods.job import Job, refuse_other_kind
 from gossamer.methods.registry import allow, asked, method_of_config
 from gossamer.privacy.accounting import calibrate, cost
 from gossamer.privacy.guarantee import Guarantee, Plan
@@ -104,7 +105,7 @@ def _decided(
 ) -> Request:
     """See `plan`. given: the settings that the user gave."""
     name = chosen_method.name
-    chosen_method.refuse_other_kind(card)
+    refuse_other_kind(chosen_method, card)
     merged = presets.scaled(presets.defaults(name), card, made_for=None, in_proportion=())
     merged |= presets.settings(name, preset) if preset else {}
     overrides = {key: plain(value) for key, value in given.items() if value is not None}
@@ -122,7 +123,7 @@ def _decided(
     delta = checked_delta(delta, epsilon, card)
 
     def job(**decided: Any) -> Job[BaseConfig, State]:
-        return checked(chosen_method.job({**merged, **decided}, card))
+        return checked(Job.of(chosen_method, {**merged, **decided}, card))
 
     trial = _allowed(job(noise_multiplier=1.0))
     presets.check_net(trial)
@@ -206,7 +207,7 @@ def _without_guarantee(
             f"{method.name} has no formal guarantee, so it takes no {flags}: its epsilon is infinity. "
             f"Leave it out, or take a method that meets a budget: {meeting}."
         )
-    job = _allowed(checked(method.job(settings, card)))
+    job = _allowed(checked(Job.of(method, settings, card)))
     presets.check_net(job)
     delta = checked_delta(None, math.inf, card)
     nothing = Guarantee(epsilon=math.inf, delta=delta, relation=job.relation, unit=card.unit)

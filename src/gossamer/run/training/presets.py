@@ -15,7 +15,8 @@ from gossamer.data.tables.any_card import AnyCard
 from gossamer.errors import RequestError, did_you_mean
 from gossamer.lazy import Lazy
 from gossamer.methods import METHODS
-from gossamer.methods.method import FROM_EPSILON, BaseConfig, Job, State
+from gossamer.methods.contract import FROM_EPSILON, BaseConfig, State
+from gossamer.methods.job import Job, refuse_other_kind
 from gossamer.methods.registry import ABOUT, asked
 
 if TYPE_CHECKING:
@@ -85,7 +86,7 @@ def for_card(card: AnyCard, *, method: str | None = None) -> list[Scaled]:
         CardError: if the one method takes no such records.
     """
     if method is not None:
-        METHODS[method].refuse_other_kind(card)
+        refuse_other_kind(METHODS[method], card)
     scaled_presets = []
     for name, entries in all_presets().items():
         for preset, entry in entries.items():
@@ -96,7 +97,7 @@ def for_card(card: AnyCard, *, method: str | None = None) -> list[Scaled]:
             changed = scaled(full, card, made_for=entry.get("records"), in_proportion=entry.get("in_proportion", ()))
             try:
                 with asked(name):
-                    check_net(METHODS[name].job({**any_noise(name), **preset_settings, **changed}, card))
+                    check_net(Job.of(METHODS[name], {**any_noise(name), **preset_settings, **changed}, card))
                 refused = ""
             except RequestError as error:
                 refused = str(error)

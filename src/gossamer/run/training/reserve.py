@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from gossamer import plugins
 from gossamer.errors import BudgetLogError, RunFolderError
-from gossamer.methods.registry import plugins_of
+from gossamer.methods.job import plugins_of
 from gossamer.privacy.certificate.certificate import CONFIG, CONFIG_FORMAT, LEDGER, sha256
 from gossamer.privacy.certificate.figures import purposes
 from gossamer.run.budget.entry import add_entry, budget_log_at, charge_of, new_run_id

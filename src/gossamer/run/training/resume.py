@@ -10,8 +10,9 @@ from gossamer.data.tables.any_card import card_from
 from gossamer.errors import DataError, RequestError, RunFolderError
 from gossamer.events import Sink, note
 from gossamer.methods import method_of
-from gossamer.methods.method import BaseConfig, Job, State
-from gossamer.methods.registry import changed_plugins, plugins_of
+from gossamer.methods.contract import BaseConfig, State
+from gossamer.methods.job import Job, plugins_of
+from gossamer.methods.registry import changed_plugins
 from gossamer.methods.synthesizer import Synthesizer
 from gossamer.privacy.certificate.certificate import CONFIG, LEDGER
 from gossamer.privacy.ledger import PrivacyLedger
@@ -106,11 +107,11 @@ def _resume(
     """Load the records and the last checkpoint, find the run's entry in the budget log, and train to the end."""
     config_json, source_json = folder.config(), folder.source()
     card = card_from(config_json["card"])
-    job = method_of(config_json["method"], folder=folder.path).job(config_json["config"], card)
+    job = Job.of(method_of(config_json["method"], folder=folder.path), config_json["config"], card)
     _refuse_other_plugins(job, config_json.get("plugins", []))
     sources = DataSources.from_json(source_json["sources"]).with_held(held)
     sources.refuse_gone()
-    data = sources.read(card, ledger, present(), sink=sink)
+    data = sources.read(card, ledger, rng, present(), sink=sink)
     data.facts.refuse_others(source_json, sources)
     if data.facts.public != config_json["public"]:
         raise DataError("--public is not what it was when the run began. Restore the records, or start a new run.")

@@ -3,7 +3,8 @@
 from dataclasses import dataclass
 
 from gossamer.events import Sink, note
-from gossamer.methods.method import BaseConfig, Job, State
+from gossamer.methods.contract import BaseConfig, State
+from gossamer.methods.job import Job
 from gossamer.privacy.distributed import ALONE, Ranks
 from gossamer.privacy.ledger import PrivacyLedger
 from gossamer.privacy.random.noise import Rng

@@ -1,0 +1,35 @@
+"""Noisy queries that several methods declare: gradients of DP-SGD, and votes. No PyTorch is loaded here."""
+
+from typing import TYPE_CHECKING, Any
+
+from gossamer.lazy import Lazy
+from gossamer.methods.contract import Query
+
+if TYPE_CHECKING:
+    from gossamer.data.card import DataCard
+    from gossamer.privacy.mechanisms import gaussian
+else:
+    gaussian = Lazy("gossamer.privacy.mechanisms.gaussian")
+
+MAX_NORM = 1.0
+"""L2 bound on the votes of one unit. Another would scale votes and noise alike."""
+
+
+def gradients(config: Any, card: "DataCard", batch: int) -> Query:
+    """The clipped sum of gradients over a Poisson sample, in each step. Abadi et al. 2016, Algorithm 1.
+
+    Args:
+        config: has `max_norm`, `noise_multiplier` and `steps`.
+        card: has the declared size.
+        batch: expected number of records in a step.
+    """
+    sums = gaussian.clipping_sum(
+        sampling_rate=batch / card.declared_size, max_norm=config.max_norm, noise_multiplier=config.noise_multiplier
+    )
+    return Query("gradients", sums, config.steps)
+
+
+def ballot(*, noise_multiplier: float, rounds: int) -> Query:
+    """A histogram of votes in each round: a Gaussian over all units."""
+    sums = gaussian.clipping_sum(sampling_rate=1.0, max_norm=MAX_NORM, noise_multiplier=noise_multiplier)
+    return Query("votes", sums, rounds)

@@ -1,0 +1,546 @@
+"""The contract: what a method is, and what a run gives it.
+
+A method is one object in one folder: `__init__.py` says what it promises and costs, `loop.py` trains. To write one, subclass
+`Method`. `job.py` has a method with its settings, and the way through its phases. No PyTorch is loaded here: help texts and
+checks of certificates need none.
+"""
+
+import dataclasses
+import sys
+import tomllib
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from importlib import resources
+from typing import (
+    TYPE_CHECKING,
+    Annotated,
+    Any,
+    ClassVar,
+    Generic,
+    Literal,
+    Self,
+    TypeAlias,
+    TypeVar,
+    cast,
+)
+
+from gossamer.errors import GossamerError, RequestError, did_you_mean
+from gossamer.lazy import Lazy
+from gossamer.privacy.distributed import ALONE, Ranks
+
+if TYPE_CHECKING:
+    import torch
+    from dp_accounting import DpEvent
+    from torch import Tensor, nn
+
+    from gossamer.data import card as data_card
+    from gossamer.data.card import DataCard
+    from gossamer.data.records import Records
+    from gossamer.nets import initialised
+    from gossamer.privacy import guarantee
+    from gossamer.privacy.confined import Confined
+    from gossamer.privacy.guarantee import NeighboringRelation, Plan
+    from gossamer.privacy.random.noise import Rng
+else:
+    torch = Lazy("torch")
+    data_card = Lazy("gossamer.data.card")
+    guarantee = Lazy("gossamer.privacy.guarantee")
+    initialised = Lazy("gossamer.nets.initialised")
+
+Setting: TypeAlias = bool | int | float | str
+"""A value in a Config, as JSON and the command line know it."""
+Logs: TypeAlias = "Mapping[str, float | Tensor]"
+"""Figures that may be shown, each one number: released values and what fakes give, never a loss on records."""
+MaybeZero = Annotated[int, "may be zero"]
+"""A count of which there may be none; every other int in a Config is at least 1."""
+Encoder = Annotated[str, "encoder"]
+"""The name of an encoder that a package adds, or its `module:object`; empty: the method's own features."""
+Autoencoder = Annotated[str, "autoencoder"]
+"""The name of an autoencoder that a package adds, `diffusers:FOLDER` or `module:object`; empty: none."""
+Generator = Annotated[str, "generator"]
+"""The name of a picture generator that a package adds, `diffusers:FOLDER` or `module:object`; empty: the method's own."""
+
+
+FROM_EPSILON: Any = None
+"""The default of a `noise_multiplier`: it may be left open. A plan computes it from epsilon, and each `Job` has it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class BaseConfig:
+    """The settings of one run: a frozen dataclass of `Setting`s, all public. Its fields are the method's flags.
+
+    It knows which settings were given, also where they equal the defaults. `dataclasses.replace` gives all of them.
+    """
+
+    def __new__(cls, *_misplaced: Any, **given: Any) -> Self:
+        """Note the names that are given, and refuse those of no field with a RequestError."""
+        refuse_unknown(given, cls, cls.__module__.rpartition(".")[2].replace("_", "-"))
+        config = super().__new__(cls)
+        config.__dict__["_given"] = tuple(given)
+        return config
+
+    @property
+    def given(self) -> dict[str, Setting]:
+        """The settings that were named when it was made. A None counts as not given."""
+        return {name: getattr(self, name) for name in self.__dict__["_given"] if getattr(self, name) is not None}
+
+
+def refuse_unknown(settings: Iterable[str], kind: type[BaseConfig], owner: str) -> None:
+    """Refuse settings that are no fields of a Config, with a RequestError. owner: what the message calls it."""
+    names = [field.name for field in dataclasses.fields(kind)]
+    for name in settings:
+        if name not in names:
+            raise RequestError(
+                f"{owner} has no setting {name!r}.{did_you_mean(name, names)} Known: {', '.join(names)}."
+            )
+
+
+SHARED_SETTINGS = frozenset({
+    "noise_multiplier", "steps", "max_norm", "average_decay", "expected_batch_size", "physical_batch_size", "precision",
+    "start",
+})  # fmt: skip
+"""Settings that mean the same in every method that has them. Code outside methods/ names no other setting."""
+
+LARGEST_BATCH = 4_096
+"""The batch of a step where nothing else is asked for: beyond it, more steps buy more than more records do."""
+
+
+def batch_of(requested: int, card: "DataCard") -> int:
+    """How many records a step expects: what was asked for or, where that is 0, 4,096, or all where fewer are declared."""
+    return requested or min(LARGEST_BATCH, card.declared_size)
+
+
+AT_ONCE = 512
+"""Records whose gradients are computed at once where nothing else is asked for, and no memory of a GPU decides it."""
+
+
+class StatefulDataclass:
+    """A dataclass whose state is the state of its fields. A field without a state of its own is saved as it is.
+
+    `run/training/checkpoint.py` seals the fields that are `Confined`. On the way back it gives the path of the sealed file,
+    which such a field holds until the loop has records to confine.
+    """
+
+    def state_dict(self) -> dict[str, Any]:
+        """Tensors, plain numbers and `Confined` values: what a checkpoint holds."""
+        return {field.name: _saved(getattr(self, field.name)) for field in dataclasses.fields(cast(Any, self))}
+
+    def load_state_dict(self, saved: Mapping[str, Any], /) -> None:
+        """The inverse of `state_dict`, in place."""
+        for field in dataclasses.fields(cast(Any, self)):
+            setattr(self, field.name, _loaded(getattr(self, field.name), saved[field.name]))
+
+
+def _saved(value: Any) -> Any:
+    if _has_state(value):
+        return value.state_dict()
+    return [_saved(item) for item in value] if isinstance(value, list) else value
+
+
+def _loaded(value: Any, saved: Any) -> Any:
+    if _has_state(value):
+        value.load_state_dict(saved)
+        return value
+    if _holds_parts(value):
+        return [_loaded(item, state) for item, state in zip(value, saved, strict=True)]
+    return saved
+
+
+def _has_state(value: object) -> bool:
+    """Whether it has a state of its own: a module, an optimiser, a `StatefulDataclass`."""
+    return hasattr(value, "state_dict") and hasattr(value, "load_state_dict")
+
+
+def _holds_parts(value: Any) -> bool:
+    return isinstance(value, list) and any(_has_state(item) or _holds_parts(item) for item in value)
+
+
+@dataclass(kw_only=True)
+class State(StatefulDataclass, ABC):
+    """Everything that a run goes on from. The driver keeps `phase` and `step`; a loop may read them. Without more: `NetState`.
+
+    Args:
+        phase: name of the present phase; empty at the start.
+        step: steps of that phase that are done.
+        begun: the `StartState` of a run that starts on what another method releases.
+    """
+
+    phase: str = ""
+    step: int = 0
+    begun: StatefulDataclass | None = None
+    scores_have_no_scale: ClassVar[bool] = False
+    """Whether the discriminators are critics, whose scores attackers can only rank."""
+
+    @property
+    @abstractmethod
+    def released(self) -> "nn.Module":
+        """The generator that the run hands out."""
+
+    @property
+    def remark(self) -> str:
+        """What released values say about the result, for the terminal; empty: nothing."""
+        return ""
+
+    def scores(self, records: "Records") -> "Tensor | None":  # noqa: ARG002 (for methods that need it)
+        """How real the discriminators find records, for white-box attacks: [D, n]; None: there are none."""
+        return None
+
+
+@dataclass(kw_only=True)
+class NetState(State):
+    """The state of a method that goes on from its net alone."""
+
+    net: "nn.Module"
+
+    @property
+    def released(self) -> "nn.Module":
+        """The net."""
+        return self.net
+
+
+C = TypeVar("C", bound=BaseConfig)
+S = TypeVar("S", bound=State)
+
+
+@dataclass(frozen=True)
+class Query:
+    """A noisy query of a run, declared once: plan, ledger, loop, audit and certificate go by it. Pure.
+
+    Args:
+        name: as the loop calls it, see `Run.query`.
+        mechanism: how it is asked, as `Confined.release` takes it. A loop may fill in a bound: the event does not depend on it.
+        times: how often it is asked, at most.
+    """
+
+    name: str
+    mechanism: Any
+    times: int
+
+    @property
+    def cost(self) -> "tuple[DpEvent, int]":
+        """Its entry of a plan."""
+        return self.mechanism.event, self.times
+
+
+@dataclass(frozen=True)
+class Run(Generic[C]):
+    """What a run gives a method: public facts, and a source of randomness.
+
+    Args:
+        config: its settings.
+        card: the declared facts of the records.
+        rng: secret noise and random choices, and the public streams.
+        device: where the networks are.
+        public: the public records, where there are any; the bodies of the phases have them, `Method.start` does not.
+        ranks: the processes that train together; all public draws are the same on each.
+        queries: what the present phase may ask.
+    """
+
+    config: C
+    card: "DataCard"
+    rng: "Rng"
+    device: str = "cpu"
+    public: "Records | None" = None
+    ranks: Ranks = ALONE
+    queries: Sequence[Query] = ()
+
+    def query(self, name: str) -> Any:
+        """The mechanism of a query that the present phase declares. Raises GossamerError: it declares none of this name."""
+        for query in self.queries:
+            if query.name == name:
+                return query.mechanism
+        raise GossamerError(f"the phase declares no query {name!r}. This is a fault of the method.")
+
+
+@dataclass(frozen=True)
+class Draw(Generic[C]):
+    """What is asked of a released generator.
+
+    Args:
+        config: the settings of its run.
+        card: has the prior of the labels.
+        n: how many samples.
+        labels: int64 [n]; None: drawn.
+        stream: fixes the samples.
+    """
+
+    config: C
+    card: "DataCard"
+    n: int
+    labels: "Tensor | None"
+    stream: "torch.Generator"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Phase:
+    """A stretch of a run, and what it may release. Pure: known before a record is read.
+
+    Args:
+        name: what is counted, for progress and events: "warm start", "training".
+        steps: how often its body yields; fewer, where a crash has used up releases.
+        queries: what it may ask of the records; empty: nothing.
+    """
+
+    name: str
+    steps: int
+    queries: Sequence[Query] = ()
+
+    @property
+    def plan(self) -> "Plan":
+        """What it may release, and how often."""
+        return [query.cost for query in self.queries]
+
+    @property
+    def releases(self) -> bool:
+        """Whether anything leaves in it."""
+        return len(self.queries) > 0
+
+    def worth_keeping(self, step: int) -> bool:
+        """Whether the event of this step is kept: about 400 of a phase that releases, and its first; 40 of another."""
+        return step % max(1, self.steps // (400 if self.queries else 40)) == 0 or (step == 1 and self.releases)
+
+
+@dataclass(frozen=True, kw_only=True)
+class OnPublic(Phase, Generic[C, S]):
+    """A phase that sees public records only; left out where there are none.
+
+    Args:
+        body: yields once per step what may be shown. Entered again after a stop, it goes on at `state.step`; every run
+            executes the code after its last yield, once. The last phase has no such code.
+    """
+
+    body: "Callable[[Run[C], S, Records], Iterator[Logs]]"
+
+
+@dataclass(frozen=True, kw_only=True)
+class OnPrivate(Phase, Generic[C, S]):
+    """A phase that has the private records, inside `Confined`. Its body is as that of `OnPublic`."""
+
+    body: "Callable[[Run[C], S, Confined[Records]], Iterator[Logs]]"
+
+
+@dataclass(frozen=True, kw_only=True)
+class OnReleased(Phase, Generic[C, S]):
+    """A phase that sees no records: it goes on with what has been released. Its body is as that of `OnPublic`."""
+
+    body: "Callable[[Run[C], S], Iterator[Logs]]"
+
+
+AnyPhase: TypeAlias = OnPublic[C, S] | OnPrivate[C, S] | OnReleased[C, S]
+Phases: TypeAlias = Sequence[AnyPhase[C, S]]
+"""The phases of a run, in order."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrialConfig:
+    """How `gossamer audit` tries a method: runs of its own loop on small nets, with a record that an attacker looks for.
+
+    Args:
+        canary: the record. "gradients": one with a gradient on a weight of its own, many in a run. "record": one unlike the
+            others, found along what it adds. "row": one row of a table with values of its own. "critic": one that turns
+            its critic around. "terms": one that adds to a sum and turns its group around.
+        settings: of its Config, small and quick.
+        shape: of the records, where they are pictures.
+        columns: number of values of each column, where they are rows of a table. The last column is the label.
+        about: the canary in words; empty: those of its kind.
+        max_trials: trials at epsilon 1, where most are needed; without meaning for "gradients".
+        ordinary: number of records beside the canaries.
+        of_a_run: settings that say where noise goes. The audit of a finished run takes over its values.
+        revealed: whether the run makes public which of its queries had the canary.
+    """
+
+    canary: Literal["gradients", "record", "row", "critic", "terms"]
+    settings: Mapping[str, Setting]
+    shape: tuple[int, int, int] = (1, 28, 28)
+    classes: int = 2
+    columns: tuple[int, ...] = ()
+    about: str = ""
+    max_trials: int = 30_000
+    ordinary: int = 60
+    of_a_run: tuple[str, ...] = ("max_norm",)
+    revealed: bool = False
+
+
+class Method(ABC, Generic[C, S]):
+    """What the author of a method writes. Its docstring is its help on the command line.
+
+    The docstring says what is protected, under which relation and why, and names each departure from the paper with its reason.
+    Name, title, settings and queries have no default.
+    """
+
+    name: ClassVar[str]
+    """As on the command line."""
+    title: ClassVar[str]
+    """Its name with authors and year."""
+    without_guarantee: ClassVar[str] = ""
+    """Why it can promise nothing, whatever its settings; empty where it can."""
+    takes: ClassVar[Literal["pictures", "table"]] = "pictures"
+    """The kind of records that it trains on. A card describes the same kind."""
+    takes_public: ClassVar[bool] = True
+    """Whether it can use public records."""
+    can_warm_start: ClassVar[bool] = False
+    """Whether other methods may start on what it releases: it is quick, and draws pictures without a sampler's many steps."""
+    ranks_take: ClassVar[Literal["units in secret", "units by place", "all records"]] = "units in secret"
+    """Which records each rank has where ranks train together. By place in the data: only where each release is a sum of what
+    every unit adds by itself. Else each unit goes to a random rank, because one unit less moves the places of all that follow.
+    All records: where the method splits them itself."""
+    suits_dark_background: ClassVar[tuple[str, ...]] = ()
+    """Settings whose tuned values suit pictures on a black ground, such as digits, and are not advised for others."""
+
+    draws_with: ClassVar[str | None] = None
+    """The setting that says what a program draws as its first pictures: "digits", "letters". None: no program draws any."""
+    trial: ClassVar[TrialConfig | None] = None
+    """How an audit tries it; None: it cannot be audited."""
+
+    config_type: type[C]
+    """Its settings; the fields are its flags."""
+    loop: Any = None
+    """The module `loop.py`, with the functions `generator`, `start` and `train`. None: `net` and `train` are written below."""
+
+    def __repr__(self) -> str:
+        return f"METHODS[{self.name!r}]"
+
+    def presets(self) -> dict[str, dict[str, Any]]:
+        """Named settings, from `presets.toml` in its folder: {name: {"about": ..., settings ...}}."""
+        package = getattr(sys.modules.get(type(self).__module__), "__package__", "")
+        if not package:  # a file of its own, or a notebook: it has no folder
+            return {}
+        file = resources.files(package).joinpath("presets.toml")
+        return tomllib.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
+
+    @abstractmethod
+    def queries(self, config: C, card: "DataCard") -> Sequence[Query]:
+        """The noisy queries of the training, each declared once. Another phase holds its own. Pure."""
+
+    def net(self, config: C, card: "DataCard") -> "nn.Module":
+        """The network that a run releases, with fresh weights. It states `classes`, the number of labels that it knows.
+
+        One with `samples_on_gpu` draws samples where it is. The others need a GPU for training at most.
+        """
+        net: nn.Module = self.loop.generator(config, card)
+        return net
+
+    def start(self, run: Run[C]) -> S:
+        """The State of a run at its start. By default it has the net alone, whose weights follow from the seed."""
+        if self.loop is not None:
+            return cast("S", self.loop.start(run))
+        with initialised.initialised_by(run.rng.public("initialisation")):
+            net = self.net(run.config, run.card)
+        return cast("S", NetState(net=net.to(run.device)))
+
+    def train(self, run: Run[C], state: S, private: "Confined[Records]") -> Iterator[Logs]:
+        """The body of the training, see `OnPrivate`."""
+        yields: Iterator[Logs] = self.loop.train(run, state, private)
+        return yields
+
+    def phases(self, config: C, card: "DataCard") -> Phases[C, S]:
+        """The phases of a run, in order: the training alone, unless a method has more. Pure."""
+        return [self.training(config, card)]
+
+    def training(self, config: C, card: "DataCard", *, steps: int | None = None) -> OnPrivate[C, S]:
+        """The phase of `train`, the last one of most methods. steps: None: as often as its first query is asked."""
+        queries = self.queries(config, card)
+        return OnPrivate(
+            name="training",
+            steps=queries[0].times if steps is None else steps,
+            queries=queries,
+            body=lambda run, state, private: self.train(run, state, private),
+        )
+
+    def check(self, config: C, card: "DataCard") -> None:
+        """Refuse settings that contradict each other. Pure.
+
+        Raises:
+            RequestError: naming the flag.
+        """
+
+    def check_ranks(self, config: C, count: int) -> None:
+        """Refuse settings that are impossible on several ranks. Pure.
+
+        Raises:
+            RequestError: naming the flag.
+        """
+
+    def relation(self, config: C) -> "NeighboringRelation":  # noqa: ARG002 (for methods that need it)
+        """Under which relation its plan is accounted."""
+        return guarantee.ADD_OR_REMOVE_ONE
+
+    def use_of_public(self, config: C) -> Literal["none", "optional", "required"]:  # noqa: ARG002 (for methods that need it)
+        """Whether these settings have a use for public records. A start takes their place."""
+        return "optional" if self.takes_public else "none"
+
+    def check_public(self, config: C, card: "DataCard", count: int) -> None:
+        """Refuse so many public records, before any budget is used.
+
+        Raises:
+            RequestError: saying how many are needed.
+        """
+
+    @classmethod
+    def labels_public(cls, settings: Mapping[str, Any]) -> bool:  # noqa: ARG003 (for methods that need it)
+        """Whether the samples of a release with these settings are the public records of the run, with labels of its own."""
+        return False
+
+    @classmethod
+    def releases_public(cls, settings: Mapping[str, Any]) -> str:
+        """How a release with these settings has the public records of the run in it; empty: it has none of them.
+
+        The certificate says so, in these words, after "The release contains these pictures as they are, and".
+        """
+        return "its samples are these pictures with other labels" if cls.labels_public(settings) else ""
+
+    def bounds_units(self, card: "DataCard") -> str:  # noqa: ARG002 (for methods that need it)
+        """How a query bounds what the records of one unit add together. The certificate says so; of a plug-in it does not."""
+        return "they are sampled together, and their joint contribution to a query is bounded"
+
+    def own_input(self, config: C) -> Mapping[str, str]:  # noqa: ARG002 (for methods that need it)
+        """A public input that is part of the method: `what` it is, and on what it was `tuned`. Empty: there is none.
+
+        The certificate lists it, unless the run has public records that take its place in the release.
+        """
+        return {}
+
+    def explain(self, config: C) -> str:  # noqa: ARG002 (for methods that need it)
+        """A line for `gossamer plan`; empty: none."""
+        return ""
+
+    def rows_of_record(self, config: C) -> int:  # noqa: ARG002 (for methods that need it)
+        """How many rows of a batch a record makes."""
+        return 1
+
+    def outlook(self, config: C, card: Any) -> Sequence[str]:  # noqa: ARG002 (for methods that need it)
+        """What the noise leaves of such records, as far as the card alone tells it: sentences for `gossamer recommend`."""
+        return ()
+
+    def trial_with(self, settings: Mapping[str, Setting]) -> TrialConfig | None:
+        """`trial` with these settings in place of its own. Overridden where they call for another canary."""
+        return self.trial and dataclasses.replace(self.trial, settings={**self.trial.settings, **settings})
+
+    def sample(self, net: "nn.Module", draw: Draw[C]) -> "tuple[Tensor, Tensor]":
+        """Images [n, C, H, W] in [0, 1] and their labels [n]: one call of the net. Overridden where a sampler iterates.
+
+        A method for tables gives codes int64 [n, columns] in place of images. net: the released generator, of latents
+        [n, latent_size] and labels [n].
+        """
+        latents = torch.randn(draw.n, int(net.latent_size), generator=draw.stream)  # type: ignore[arg-type]  # every such net states it
+        drawn = data_card.draw_labels(draw.n, draw.card, draw.stream)
+        labels = draw.labels
+        if labels is None:
+            labels = drawn if int(net.classes) > 1 else torch.zeros_like(drawn)  # type: ignore[arg-type]  # every such net states it
+        with torch.no_grad():
+            return net(latents, labels), labels
+
+    def chunks(self, net: "nn.Module", draw: Draw[C], sizes: Sequence[int]) -> "Iterator[tuple[Tensor, ...]]":
+        """Samples in chunks of these sizes, each as `sample` gives it. Overridden where all of them are chosen together.
+
+        A method that knows how likely each class is adds the probabilities, float32 [n, classes], to images and labels.
+        """
+        at = 0
+        for size in sizes:
+            wanted = None if draw.labels is None else draw.labels[at : at + size]
+            yield self.sample(net, dataclasses.replace(draw, n=size, labels=wanted))
+            at += size
+
+
+AnyMethod: TypeAlias = Method[Any, Any]

@@ -1,0 +1,97 @@
+"""The smallest method of docs/methods/adding-one.md: exactly its text is fitted, sampled, verified and tested."""
+
+import importlib.util
+import re
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from types import ModuleType
+from typing import Any, ClassVar
+
+import numpy as np
+import pytest
+
+from gossamer.data.card import DataCard
+from gossamer.methods import METHODS
+from gossamer.methods.contract import AnyMethod, Method
+from gossamer.methods.synthesizer import Synthesizer
+from gossamer.run.release.verify import verify
+from gossamer.testing import MethodTests
+from gossamer.testing.trial_run import Subject
+
+PAGE = Path(__file__).resolve().parents[2] / "docs/methods/adding-one.md"
+TEXT = re.findall(r"^```python\n(.*?)^```", PAGE.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)[0]
+MOST_LINES, MOST_NAMES = 50, 30
+
+
+@pytest.fixture(scope="module")
+def tiny(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ModuleType]:
+    """The text as a module."""
+    path = tmp_path_factory.mktemp("tutorial") / "tiny.py"
+    path.write_text(TEXT)
+    spec = importlib.util.spec_from_file_location("tiny", path)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["tiny"] = module
+    spec.loader.exec_module(module)
+    yield module
+    del sys.modules["tiny"]
+
+
+class TestTiny(MethodTests):
+    method = "tiny"
+    small: ClassVar[Mapping[str, Any]] = {"noise_multiplier": 1.0}
+    toy: ClassVar[Mapping[str, Any]] = {"noise_multiplier": 0.1}
+
+    @pytest.fixture
+    def subject(self, tiny: ModuleType) -> Subject:
+        return Subject(method=tiny.Tiny(), small=self.small, toy=self.toy)
+
+
+def test_it_is_short() -> None:
+    assert len([line for line in TEXT.split("\n") if line.strip()]) <= MOST_LINES
+
+
+def test_it_is_fitted_sampled_and_verified(
+    gossamer: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "tiny.py").write_text(TEXT)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    labels = np.arange(160) % 2
+    np.savez("data.npz", images=np.full((160, 28, 28), 200, np.uint8) * (labels[:, None, None] == 1), labels=labels)
+    DataCard(shape=(1, 28, 28), classes=2, declared_size=160).save("card.toml")
+    budget = ("--epsilon", 10, "--delta", 1e-4)
+    made = gossamer("fit", "tiny:Tiny", "--data", "data.npz", "--card", "card.toml", *budget, "--out", "run")
+    assert made.status == 0, made.err
+    assert verify(tmp_path / "run").ok
+    with np.errstate(all="raise"):
+        synthesizer = Synthesizer.load(tmp_path / "run")
+        samples = synthesizer.sample(20, labels=np.arange(20) % 2, seed=0)
+    bright = samples.images.reshape(20, -1).mean(1)
+    assert bright[1::2].mean() > bright[::2].mean() + 50
+    (query,) = synthesizer.job.queries
+    assert [query.cost] == synthesizer.job.plan
+    assert query.cost[1] == synthesizer.certificate.plan[0]["count"] == 1
+
+
+def names(kind: type) -> set[str]:
+    """What an author may set or override."""
+    return {name for name in [*vars(kind), *vars(kind).get("__annotations__", {})] if not name.startswith("_")}
+
+
+def test_the_contract_has_few_names_and_the_page_lists_them() -> None:
+    page = PAGE.read_text(encoding="utf-8")
+    section = page[page.index("## Which names you meet") : page.index("## 1. Say what a run costs")]
+    named = set(re.findall(r"`(\w+)`", section))
+    assert names(Method) - named == set()
+    assert len(names(Method)) <= MOST_NAMES
+    assert f"A `Method` has {len(names(Method))} names" in section
+
+
+def test_no_method_of_gossamer_has_a_name_of_its_own_that_others_ask_for() -> None:
+    """What `run/` asks a method is in the contract, so that a method of another package can have it."""
+    method: AnyMethod
+    for method in METHODS.values():
+        own = {name for name in vars(type(method)) if not name.startswith("_")}
+        assert own <= names(Method) | {"labelling", "check_labelling"}, method.name
