@@ -26,6 +26,7 @@ if typing.TYPE_CHECKING:
     from gossamer.data.readers.read import read as read
     from gossamer.data.records import Records as Records
     from gossamer.data.samples.samples import Samples as Samples
+    from gossamer.data.source import Source as Source
     from gossamer.data.split import split as split
     from gossamer.data.tables.card import TableCard as TableCard
     from gossamer.data.tables.column import Column as Column
@@ -47,6 +48,7 @@ else:
         "DataCard": "gossamer.data.card:DataCard",
         "Records": "gossamer.data.records:Records",
         "Samples": "gossamer.data.samples.samples:Samples",
+        "Source": "gossamer.data.source:Source",
         "TableCard": "gossamer.data.tables.card:TableCard",
         "Synthesizer": "gossamer.methods.synthesizer:Synthesizer",
         "attack": "gossamer.run.evaluation.attack:attack",

@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, TypeAlias, TypeV
 
 import numpy as np
 
-from gossamer.data import class_names, problems
-from gossamer.data.labels import positions
+from gossamer.data import problems
+from gossamer.data.labels import positions, wrong_with
 from gossamer.data.pixels.to_uint8 import Resize
 from gossamer.data.units import Missing
 from gossamer.errors import CardError, DataError, did_you_mean
@@ -367,7 +367,7 @@ def _check_names(names: object, count: int) -> None:
     """Refuse anything but no names, or one for each class that can be the name of a folder."""
     if not isinstance(names, tuple):
         raise CardError("class_names must be a list of names in quotes, one for each class, or [] for none")
-    if wrong := class_names.wrong_with(names):
+    if wrong := wrong_with(names):
         raise CardError(f"class_names: {wrong}")
     if names and len(names) != count:
         raise CardError(f"class_names must have one name for each class: it has {len(names)} for {count} classes")

@@ -7,13 +7,12 @@ from typing import Any
 
 from gossamer import notebook
 from gossamer.data.card import STORED, DataCard, check_range, draft, drafted_size
-from gossamer.data.class_names import absent
 from gossamer.data.pixels.polarity import CROWDED, NEARLY_CONSTANT, crowded, ground, nearly_constant
 from gossamer.data.pixels.to_uint8 import SCALED
 from gossamer.data.readers.class_folders import Listing
-from gossamer.data.readers.in_memory import Data
 from gossamer.data.readers.read import LEFT_OUT, read, sizes
-from gossamer.data.records import Records
+from gossamer.data.records import Records, absent
+from gossamer.data.source import Data
 from gossamer.data.tables.card import TableDraft
 from gossamer.data.tables.csv_rows import ONLY_TABLES
 from gossamer.data.tables.draft import draft_table_card

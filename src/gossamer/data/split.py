@@ -21,9 +21,9 @@ from gossamer.data.problems import Problems
 from gossamer.data.readers import class_folders, idx, metadata_csv, npz, shards
 from gossamer.data.readers.class_folders import SPLITS
 from gossamer.data.readers.image_files import Decoder, counted
-from gossamer.data.readers.in_memory import Data, called, is_place
 from gossamer.data.readers.read import CLASS_NAMES, EMBEDDED, IN_PIECES, pictures_of, read, split_of, units_of
 from gossamer.data.records import Records
+from gossamer.data.source import Data, called, is_place
 from gossamer.data.tables.csv_rows import ONLY_TABLES
 from gossamer.data.tables.recognise import is_table
 from gossamer.data.tables.split import split_table

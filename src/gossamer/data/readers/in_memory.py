@@ -4,9 +4,8 @@ No library of the user is imported here: each form is recognised by what it can 
 """
 
 import math
-import os
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Protocol, TypeAlias
+from typing import Any
 
 import numpy as np
 from PIL import Image
@@ -29,28 +28,6 @@ _AGAIN = 132
 that look the same when they are mirrored do not count."""
 _PAIRS = 20 * _AGAIN
 """Most pairs of readings, where most items do not count."""
-
-
-class MapStyle(Protocol):
-    """Arrays, tensors, pairs of them, Records, and datasets: all that has a length and items."""
-
-    def __len__(self) -> int: ...
-
-    def __getitem__(self, index: Any, /) -> Any: ...
-
-
-Data: TypeAlias = str | os.PathLike[str] | MapStyle
-"""What `fit`, `evaluate`, `attack` and `split` take as records: a path, the name of embedded data, or records in memory."""
-
-
-def is_place(data: object) -> bool:
-    """Return whether data is a path, or the name of embedded data, and no records in memory."""
-    return isinstance(data, str | os.PathLike)
-
-
-def called(data: Data, name: str) -> str:
-    """Return what messages call data: its path, or for records in memory the name of the argument."""
-    return str(data) if is_place(data) else name
 
 
 def own_units(data: Any) -> np.ndarray | None:

@@ -8,16 +8,16 @@ from typing import Any, Literal
 import numpy as np
 
 from gossamer.data import memory_mapped
-from gossamer.data.class_names import match_labels
-from gossamer.data.labels import MISSING, NONE, as_labels, positions, refuse_missing
+from gossamer.data.labels import MISSING, NONE, as_labels, match_labels, positions, refuse_missing
 from gossamer.data.pixels.to_uint8 import SCALED, Form, Resize, as_images
 from gossamer.data.problems import FORMS, no_pictures
 from gossamer.data.readers import class_folders, dicom, idx, metadata_csv, npz, parquet_csv, shards, webdataset
 from gossamer.data.readers.columns import unit_ids
 from gossamer.data.readers.image_files import SUFFIXES, Decoder, Sizer, read_files
-from gossamer.data.readers.in_memory import Data, is_place, own_units, stored_in_memory
+from gossamer.data.readers.in_memory import own_units, stored_in_memory
 from gossamer.data.readers.stored import Stored
 from gossamer.data.records import Records
+from gossamer.data.source import Data, is_place
 from gossamer.data.synthetic.digits import digits
 from gossamer.data.synthetic.glyphs import glyphs
 from gossamer.data.units import (

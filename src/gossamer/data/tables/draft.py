@@ -14,7 +14,7 @@ from typing import Any
 
 from gossamer.data.card import rounded, toml
 from gossamer.data.readers.columns import unit_ids
-from gossamer.data.readers.in_memory import Data, is_place
+from gossamer.data.source import Data, is_place
 from gossamer.data.tables.card import column_from, column_toml, common_toml
 from gossamer.data.tables.csv_rows import CsvRows, clean_names
 from gossamer.data.tables.encode import MISSING_WORDS, days, texts_of

@@ -10,8 +10,8 @@ import numpy as np
 from gossamer.data.memory_mapped import Filling, remarks
 from gossamer.data.readers import npz, parquet_csv
 from gossamer.data.readers.columns import column_array, unit_ids
-from gossamer.data.readers.in_memory import is_place
 from gossamer.data.readers.read import split_of
+from gossamer.data.source import is_place
 from gossamer.data.tables.card import TableCard
 from gossamer.data.tables.column import NUMBERED, is_numbered
 from gossamer.data.tables.csv_rows import NO_HEADER, READ_AGAIN, SUFFIXES, CsvRows, clean_names, watched

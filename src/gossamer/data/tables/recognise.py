@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import Any
 
 from gossamer.data.readers import parquet_csv
-from gossamer.data.readers.in_memory import is_place
 from gossamer.data.readers.read import split_of
+from gossamer.data.source import is_place
 from gossamer.data.tables.csv_rows import SUFFIXES
 from gossamer.data.tables.read import PARQUET
 from gossamer.data.tables.table import Table

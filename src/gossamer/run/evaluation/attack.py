@@ -15,8 +15,8 @@ from gossamer import notebook
 from gossamer.attacks.control import separability
 from gossamer.attacks.roc import LOW_RATES
 from gossamer.attacks.scores import Attack
-from gossamer.data.readers.in_memory import Data, called
 from gossamer.data.records import Records
+from gossamer.data.source import Data, called
 from gossamer.errors import DataError, RequestError, RunFolderError
 from gossamer.events import Sink, note
 from gossamer.files import write_atomically

@@ -9,7 +9,7 @@ import numpy as np
 
 from gossamer.attacks.arrays import Array
 from gossamer.attacks.scores import Attack
-from gossamer.data.readers.in_memory import Data
+from gossamer.data.source import Data
 from gossamer.errors import DataError
 from gossamer.methods.method import BaseConfig, State, Training
 from gossamer.methods.synthesizer import Synthesizer

@@ -12,8 +12,8 @@ from typing import Any
 
 from gossamer import notebook
 from gossamer.data.card import Kind
-from gossamer.data.readers.in_memory import Data
 from gossamer.data.samples.samples import frame
+from gossamer.data.source import Data
 from gossamer.data.tables.any_card import load_card
 from gossamer.data.tables.recognise import is_table
 from gossamer.errors import RequestError, RunFolderError

@@ -16,9 +16,9 @@ from gossamer.attacks.monte_carlo import instance_attack, set_attack
 from gossamer.attacks.scores import Attack, ranked
 from gossamer.attacks.total_variation import total_variation
 from gossamer.data.fingerprint import digests, fingerprint, shared
-from gossamer.data.readers.in_memory import Data, called
 from gossamer.data.readers.read import check_two_arrays, read
 from gossamer.data.records import Records, at_once
+from gossamer.data.source import Data, called
 from gossamer.errors import DataError, RequestError
 from gossamer.events import Sink, silent
 from gossamer.methods.method import BaseConfig, State, Training

@@ -9,12 +9,12 @@ from typing import Any, TypeVar
 import numpy as np
 
 from gossamer.data.card import MOST_CLASSES, DataCard
-from gossamer.data.class_names import absent, match_labels
+from gossamer.data.labels import match_labels
 from gossamer.data.pixels import polarity
 from gossamer.data.pixels.to_uint8 import Form
 from gossamer.data.readers import npz
 from gossamer.data.readers.read import read
-from gossamer.data.records import Records
+from gossamer.data.records import Records, absent
 from gossamer.data.samples.grid import sample_grid
 from gossamer.data.samples.samples import Samples
 from gossamer.errors import GossamerError, RequestError

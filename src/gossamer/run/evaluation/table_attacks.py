@@ -15,7 +15,7 @@ from gossamer.attacks.distances import calibrated, full_black_box, near_copies
 from gossamer.attacks.marginals import MOST_CELLS, frequencies, marginal_ratios
 from gossamer.attacks.rows import most_isolated, row_features
 from gossamer.attacks.scores import Attack
-from gossamer.data.readers.in_memory import Data
+from gossamer.data.source import Data
 from gossamer.data.tables.identity import identify
 from gossamer.data.tables.read import read_table
 from gossamer.data.tables.table import Table

@@ -13,14 +13,15 @@ from typing import Any
 import numpy as np
 
 from gossamer.data.card import DataCard, Kind, check, check_units
-from gossamer.data.class_names import listed
 from gossamer.data.fingerprint import SALT, Identity, fingerprint, identify, made_public, share_a_picture
+from gossamer.data.labels import listed
 from gossamer.data.memory_mapped import remarks
 from gossamer.data.pixels.polarity import CROWDED, contrast, crowded, nearly_constant
 from gossamer.data.pixels.to_uint8 import SCALED
-from gossamer.data.readers.in_memory import FORMS, Data, MapStyle, is_place, own_units
+from gossamer.data.readers.in_memory import FORMS, own_units
 from gossamer.data.readers.read import DIGITS, EMBEDDED, read, split_of
 from gossamer.data.records import Records
+from gossamer.data.source import Data, MapStyle, is_place
 from gossamer.data.tables.any_card import AnyCard
 from gossamer.data.tables.card import TableCard
 from gossamer.data.tables.identity import identify as identify_table

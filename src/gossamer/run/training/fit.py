@@ -10,7 +10,7 @@ from gossamer import notebook, plugins
 from gossamer.data.card import protected_part
 from gossamer.data.pixels.polarity import NEARLY_CONSTANT
 from gossamer.data.pixels.to_uint8 import SCALED
-from gossamer.data.readers.in_memory import Data
+from gossamer.data.source import Data
 from gossamer.data.tables.any_card import AnyCard, load_card
 from gossamer.data.tables.card import TableDraft
 from gossamer.errors import CardError, DataError, RequestError

@@ -5,7 +5,8 @@ from collections.abc import Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
 
-from gossamer.data.readers.in_memory import Data, own_units
+from gossamer.data.readers.in_memory import own_units
+from gossamer.data.source import Data
 from gossamer.data.tables.any_card import card_from
 from gossamer.errors import DataError, RequestError, RunFolderError
 from gossamer.events import Sink, note
