@@ -41,11 +41,13 @@ if typing.TYPE_CHECKING:
     from gossamer.run.release.verify import verify as verify
     from gossamer.run.training.fit import fit as fit
     from gossamer.run.training.plan import plan as plan
+    from gossamer.run.training.progress import Process as Process
     from gossamer.run.training.resume import resume as resume
 else:
     _NAMES = {
         "Column": "gossamer.data.tables.column:Column",
         "DataCard": "gossamer.data.card:DataCard",
+        "Process": "gossamer.run.training.progress:Process",
         "Records": "gossamer.data.records:Records",
         "Samples": "gossamer.data.samples.samples:Samples",
         "Source": "gossamer.data.source:Source",

@@ -22,6 +22,7 @@ import numpy as np
 from gossamer.data import problems
 from gossamer.data.labels import positions, wrong_with
 from gossamer.data.pixels.to_uint8 import Resize
+from gossamer.data.source import Reading
 from gossamer.data.units import Missing
 from gossamer.errors import CardError, DataError, did_you_mean
 from gossamer.files import write_private
@@ -229,21 +230,22 @@ class DataCard(Card):
         return self.label_prior
 
     @property
-    def reading(self) -> dict[str, Any]:
-        """How its records are read: arguments of `readers.read`.
+    def reading(self) -> Reading:
+        """How its records are read.
 
         Classes without names are called by their numbers. If names were numbered by which of them occur, one record in a
         class of its own would renumber all others. A clipped sum would then move by all of them.
         """
-        return {
-            "shape": self.shape,
-            "resize": self.resize,
-            "invert": self.invert,
-            "class_names": self.class_names or tuple(map(str, range(self.classes))),
-            "pixel_range": None if self.pixel_range == STORED else self.pixel_range,
-            "window": self.window,
-            "missing_label": self.missing_label,
-        }
+        return Reading(
+            missing_unit=self.missing_unit,
+            missing_label=self.missing_label,
+            shape=self.shape,
+            resize=self.resize,
+            invert=self.invert,
+            class_names=self.class_names or tuple(map(str, range(self.classes))),
+            pixel_range=None if self.pixel_range == STORED else self.pixel_range,
+            window=self.window,
+        )
 
     @classmethod
     def from_dict(cls, facts: dict[str, Any], *, where: str = "the card") -> "DataCard":
@@ -335,7 +337,7 @@ def check(records: "Records", card: DataCard, *, where: str) -> None:
         )
 
 
-def check_units(card: Card, units: str | None, *, where: str) -> None:
+def check_units(card: Card, units: object, *, where: str) -> None:
     """Refuse a card and a --units that contradict each other. Reads no record. where: the place of the data, for messages."""
     if units is None and card.unit != "record":
         raise CardError(

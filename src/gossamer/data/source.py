@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Sequence
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any, Literal, Protocol, TypeAlias
 
 from gossamer.data.pixels.to_uint8 import Resize
@@ -34,7 +34,7 @@ class Source:
             the columns name (path below DATA) and unit (any id), `folder` (DATA/CLASS/UNIT/picture), a regular
             expression whose first group is the unit in the file name, such as '(P[0-9]+)_', or `dicom:PatientID`.
             Arrays: `FILE.npz:KEY` with one id per record, or `:KEY` in DATA itself; with two splits, the keys are
-            `train_KEY` and `test_KEY`. A table: the column with the ids.
+            `train_KEY` and `test_KEY`. A table: the column with the ids. From Python also one id per record, in memory.
         public_test_data: leave the budget log alone, because the records are public. The certificate says that no
             budget log counts the run.
 
@@ -46,10 +46,12 @@ class Source:
     _: KW_ONLY
     images_key: str | None = None
     labels_key: str | None = None
-    units: "Data | None" = None
+    units: Any = None
     public_test_data: bool = False
 
     def __post_init__(self) -> None:
+        if isinstance(self.units, os.PathLike):
+            object.__setattr__(self, "units", str(self.units))
         for name in ("images_key", "labels_key"):
             if not isinstance(getattr(self, name), str | None):
                 raise RequestError(f"{name} must be text or None, not of type {type(getattr(self, name)).__name__}.")
@@ -96,13 +98,26 @@ class Reading:
     resize: Resize = "squash"
     invert: bool = False
     class_names: Sequence[str] = ()
-    pixel_range: tuple[float, float] | None = None
+    pixel_range: Any = None
     window: bool = False
 
 
 def source_of(data: Data) -> Source:
     """Return records as a source."""
     return data if isinstance(data, Source) else Source(data)
+
+
+def with_more(data: Data, **fields: Any) -> Source:
+    """Return the source with the fields that are not None."""
+    return replace(source_of(data), **{name: value for name, value in fields.items() if value is not None})
+
+
+def refuse_keys(source: Source) -> None:
+    """Refuse keys of pictures where the records are rows of a table, with a RequestError."""
+    if (source.images_key, source.labels_key) != (None, None):
+        raise RequestError(
+            "--images-key and --labels-key are for pictures, and the records are a table. Leave them out."
+        )
 
 
 def is_place(data: object) -> bool:

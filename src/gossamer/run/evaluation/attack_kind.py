@@ -53,7 +53,7 @@ class AttackKind(ABC):
 
     Args:
         card: the public facts of the run.
-        units: see `data.readers.read.read`.
+        units: see `data.source.Source`.
     """
 
     card: Any

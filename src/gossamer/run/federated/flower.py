@@ -14,11 +14,13 @@ from flwr.app import Message
 from flwr.serverapp import Grid
 
 from gossamer.data.card import DataCard
+from gossamer.data.source import Data
 from gossamer.errors import RequestError
-from gossamer.events import Sink, silent
 from gossamer.methods.synthesizer import Synthesizer
+from gossamer.run.federated.clients import USUAL, Waiting
 from gossamer.run.federated.grid import NamedGrid
-from gossamer.run.federated.server import go_on_serving, serve
+from gossamer.run.federated.server import decide, go_on_serving, serve
+from gossamer.run.training.progress import DEFAULT, Process
 
 
 class FlowerGrid(NamedGrid):
@@ -86,12 +88,13 @@ def train(
     *,
     sites: Path,
     resume: bool = False,
-    patience: float = 60.0,
-    wait: float = 600.0,
     card: Path,
     out: Path,
     accounts: Path | None = None,
-    sink: Sink = silent,
+    public: Data | None = None,
+    seed: int = 0,
+    waiting: Waiting = USUAL,
+    process: Process = DEFAULT,
     **request: Any,
 ) -> Synthesizer:
     """Train with the records services of the sites, through their SuperNodes.
@@ -100,20 +103,22 @@ def train(
         grid: of the ServerApp.
         sites: file with the OpenSSH public keys of the SuperNodes, with the name of a site after each.
         resume: continue the unfinished run in `out`, with its own settings.
-        patience: seconds to wait for an answer of a client.
-        wait: seconds to wait for enough clients.
         card: see `run.federated.simulate.simulate`.
         out: see `run.training.fit.fit`.
         accounts: see `run.training.fit.fit`.
-        sink: takes the events, with notes and progress.
-        request: of `run.federated.server.serve`; a run that is resumed has its own.
+        public: see `run.federated.simulate.simulate`.
+        seed: see `run.federated.simulate.simulate`.
+        waiting: how long it waits for replies and for clients.
+        process: what is shown while it trains.
+        request: of `run.federated.server.decide`; a run that is resumed has its own.
 
     Raises:
         RequestError: if the request is wrong; nothing has been written then.
     """
     declared = DataCard.load(card)
     names = read_sites(sites, most=declared.declared_size)
-    common: dict[str, Any] = {"accounts": accounts, "patience": patience, "wait": wait, "sink": sink}
+    named = FlowerGrid(grid, names)
+    common: dict[str, Any] = {"accounts": accounts, "waiting": waiting, "process": process}
     if resume:
-        return go_on_serving(FlowerGrid(grid, names), out, **common)
-    return serve(FlowerGrid(grid, names), card=declared, out=out, **common, **request)
+        return go_on_serving(named, out, **common)
+    return serve(named, decide(declared, **request), out=out, public=public, seed=seed, **common)

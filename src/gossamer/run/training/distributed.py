@@ -33,14 +33,15 @@ from gossamer.privacy.guarantee import NeighboringRelation
 from gossamer.privacy.ledger import PrivacyLedger
 from gossamer.privacy.per_sample_gradients.precision import full_precision
 from gossamer.privacy.random.noise import Rng
-from gossamer.run.storage.data_sources import DataSources, LoadedData
+from gossamer.run.storage.data_sources import DataSources
 from gossamer.run.storage.versions import versions
 from gossamer.run.training import checkpoint
 from gossamer.run.training.memory import fitted, tune_malloc
+from gossamer.run.training.open_run import OpenRun
 from gossamer.run.training.plan import method_named
+from gossamer.run.training.progress import DEFAULT, Process
 from gossamer.run.training.signals import HEARD
 from gossamer.run.training.torchrun import launched, local
-from gossamer.run.training.training_run import TrainingRun
 
 P = ParamSpec("P")
 _joined: list["_NotifyingGroup"] = []
@@ -65,7 +66,7 @@ def on_every_rank(run: Callable[P, Synthesizer]) -> Callable[P, Synthesizer]:
         _joined.append(ranks)
         try:
             if not ranks.first:
-                return follow(ranks, cast("Rng | None", kwargs.get("rng")))
+                return follow(ranks, cast("Process", kwargs.get("process", DEFAULT)).rng)
             synthesizer = run(*args, **kwargs)
             if not ranks.notified:  # the run was finished already
                 ranks.broadcast(synthesizer)
@@ -118,21 +119,22 @@ class RunSetup:
     key: bytes = field(default_factory=lambda: os.urandom(16), repr=False)
 
 
-def lead(run: TrainingRun, data: LoadedData, saved: checkpoint.Saved | None) -> None:
+def lead(run: OpenRun) -> None:
     """Send the other ranks the setup of the run."""
-    job, ledger, ranks = run.job, run.ledger, run.ranks
+    job, ledger, ranks, saved = run.job, run.ledger, run.ranks, run.saved
     if ranks.count == 1:
         return
-    assert data.sources is not None, "records that were read have sources"
+    assert run.data is not None, "a charged run has its records"
+    assert run.sources is not None, "a charged run has its sources"
     if saved is not None:
         saved = ({name: value for name, value in saved[0].items() if not isinstance(value, Path)}, saved[1])
     setup = RunSetup(
         job=(job.method.name, job.settings, job.card),
         seed=run.rng.seed,
         device=run.device,
-        sources=data.sources,
+        sources=run.sources,
         private=run.folder.private.absolute(),
-        records=(data.facts.identity.fingerprint, data.facts.public),
+        records=(run.data.facts.identity.fingerprint, run.data.facts.public),
         ledger=(ledger.budget, ledger.delta, ledger.relation, ledger.plan, ledger.used),
         saved=saved,
         versions=versions(),
@@ -172,7 +174,7 @@ def follow(ranks: Ranks, rng: Rng | None) -> Synthesizer:
     ledger.catch_up(used)
     data = setup.sources.read(card, ledger, ranks)
     if (data.facts.identity.fingerprint, data.facts.public) != setup.records:
-        raise RanksDisagree(f"{setup.sources.data} holds other records here than rank 0 has found.")
+        raise RanksDisagree(f"{setup.sources.name} holds other records here than rank 0 has found.")
     rng = rng or Rng(setup.seed)
     rng.draw_alike(setup.key)
     job = method_named(method).job(settings, card)

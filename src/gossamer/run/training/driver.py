@@ -7,29 +7,45 @@ from contextlib import closing
 from gossamer.errors import DiskFull, Diverged, Interrupted, RunFolderError, is_full
 from gossamer.events import Event, Sink, progress
 from gossamer.methods.method import BaseConfig, OnPublic, State, StepResult, Training
-from gossamer.methods.synthesizer import save_model
+from gossamer.methods.synthesizer import Synthesizer, save_model
 from gossamer.privacy.accounting.cost import Odometer
 from gossamer.privacy.distributed import Next
 from gossamer.privacy.guarantee import rounded_up
 from gossamer.privacy.ledger import PrivacyLedger
 from gossamer.privacy.per_sample_gradients.precision import full_precision
-from gossamer.run.storage.data_sources import LoadedData
+from gossamer.run.report.html import write_report
 from gossamer.run.storage.run_folder import EVENTS, TENSORBOARD, WARM, RunFolder
 from gossamer.run.training import checkpoint, disk_space, distributed
 from gossamer.run.training.memory import fitted, tune_malloc
+from gossamer.run.training.open_run import OpenRun
 from gossamer.run.training.progress import JsonLines, tensorboard, to_all
 from gossamer.run.training.signals import stop_on_signal
 from gossamer.run.training.torchrun import local
-from gossamer.run.training.training_run import TrainingRun
 
 
-def train(run: TrainingRun, data: LoadedData, *, saved: checkpoint.Saved | None = None) -> State:
+def train_and_certify(run: OpenRun) -> Synthesizer:
+    """Train a charged run from the last checkpoint to the end, then certify, and write the report.
+
+    The certificate and the report cannot reach its records.
+
+    Raises:
+        Interrupted: after Ctrl-C.
+        DiskFull: if the disk is full; `resume` goes on.
+        RunFolderError: if the plan is used up and nothing was trained.
+    """
+    try:
+        synthesizer = run.finish(train(run))
+        write_report(run.folder.path, internal=True)
+    except Exception as error:  # PyTorch reports a full disk by errors of its own; all others go on
+        if isinstance(error, DiskFull) or not is_full(error):
+            raise
+        raise _disk_full(run.folder, "everything that was trained is kept") from None
+    run.ranks.broadcast(synthesizer)
+    return synthesizer
+
+
+def train(run: OpenRun) -> State:
     """Go through the method's phases from the last checkpoint to the end, and return the last state.
-
-    Args:
-        run: the run.
-        data: its records: the private ones isolated, and the public ones.
-        saved: state and public streams of the last checkpoint; None: from the start.
 
     Raises:
         Interrupted: after Ctrl-C.
@@ -40,19 +56,18 @@ def train(run: TrainingRun, data: LoadedData, *, saved: checkpoint.Saved | None 
     job = fitted(run.job, local(run.device), ranks=run.ranks.count)
     training = job.begin(run.rng, local(run.device), run.ranks)
     checkpoint.reserve_disk(run.folder.private, disk_space.state(training.state.released), must=True)
-    distributed.lead(run, data, saved)
+    distributed.lead(run)
     if checks := distributed.check_devices(run.device, job.settings, run.ranks):
         run.ledger.note_device(checks)
     up_to = None
-    if saved is not None:
-        checkpoint.restore(training.state, saved[0], run.folder.private)
-        run.rng.restore(saved[1])
+    if run.saved is not None:
+        run.restore(training.state)
         up_to = training.state.phase, training.state.step
     with closing(JsonLines(run.folder.file(EVENTS), up_to=up_to)) as lines:
-        boards = [tensorboard(run.folder.file(TENSORBOARD))] if run.with_tensorboard else []
+        boards = [tensorboard(run.folder.file(TENSORBOARD))] if run.tensorboard else []
         emit = to_all([lines, run.sink, *boards])
         with full_precision():  # of which a method may leave some in passes that bound nothing
-            _drive(run, data, training, emit)
+            _drive(run, training, emit)
         if not training.trained:
             raise untrained(run.folder)
         checkpoint.free_reserve(run.folder.private)
@@ -60,19 +75,21 @@ def train(run: TrainingRun, data: LoadedData, *, saved: checkpoint.Saved | None 
     return training.state
 
 
-def _drive(run: TrainingRun, data: LoadedData, training: Training[BaseConfig, State], emit: Sink) -> None:
+def _drive(run: OpenRun, training: Training[BaseConfig, State], emit: Sink) -> None:
     """Take every step, send its public values to the sinks, and write a checkpoint when it is due."""
+    assert run.data is not None, "a charged run has its records"
+    data, ranks = run.data, run.ranks
     clock, spent = checkpoint.Clock(), _spent_so_far(run.ledger)
 
     def save() -> float:
         if not checkpoint.finite(training.state.state_dict()):
             raise _diverged(run.folder, training.state)
-        return checkpoint.save(run.folder.private, training.state.state_dict(), run.rng.state(), run.ledger, run.ranks)
+        return run.save(training.state)
 
     full = False
     try:
         with stop_on_signal() as stop:
-            private = data.private.map(lambda records: distributed.part_of(records, run.job, run.ranks, run.rng))
+            private = data.private.map(lambda records: distributed.part_of(records, run.job, ranks, run.rng))
             for result in training.drive(private, data.public):
                 if result.logs is None and isinstance(result.phase, OnPublic) and not any(run.ledger.used):
                     run.ledger.check_place()
@@ -87,7 +104,7 @@ def _drive(run: TrainingRun, data: LoadedData, training: Training[BaseConfig, St
                 paid_for = result.logs is None and result.phase.releases
                 stopping = full or bool(stop)
                 if run.ledger.prepaid == 0 and (stopping or paid_for or clock.due()):
-                    run.ranks.next(Next.CHECKPOINT_AND_STOP if stopping else Next.CHECKPOINT)
+                    ranks.next(Next.CHECKPOINT_AND_STOP if stopping else Next.CHECKPOINT)
                     clock.written(save())
                     if full:
                         raise DiskFull
@@ -97,12 +114,12 @@ def _drive(run: TrainingRun, data: LoadedData, training: Training[BaseConfig, St
                             f"`gossamer resume {run.folder.path}`."
                         )
                 else:
-                    run.ranks.next(Next.STEP)
+                    ranks.next(Next.STEP)
             save()
     except Exception as error:  # PyTorch reports a full disk by errors of its own; all others go on
         if not is_full(error):
             raise
-        raise disk_full(run.folder, _save_to_reserve(run, save)) from None
+        raise _disk_full(run.folder, _save_to_reserve(run, save)) from None
 
 
 def _diverged(folder: RunFolder, state: State) -> Diverged:
@@ -116,7 +133,7 @@ def _diverged(folder: RunFolder, state: State) -> Diverged:
     )
 
 
-def _save_to_reserve(run: TrainingRun, save: Callable[[], float]) -> str:
+def _save_to_reserve(run: OpenRun, save: Callable[[], float]) -> str:
     """Write the last state into the reserved space of a full disk. Returns what is kept, in words."""
     checkpoint.free_reserve(run.folder.private)
     lost = "the last checkpoint is kept, and what was trained after it is lost"
@@ -133,7 +150,7 @@ def _save_to_reserve(run: TrainingRun, save: Callable[[], float]) -> str:
     return "everything that was trained is kept"
 
 
-def disk_full(folder: RunFolder, saved: str) -> DiskFull:
+def _disk_full(folder: RunFolder, saved: str) -> DiskFull:
     """The error for a full disk. saved: says what is kept."""
     return DiskFull(
         f"the disk of {folder.path} is full; {saved}. Free some space, then go on with `gossamer resume {folder.path}`."

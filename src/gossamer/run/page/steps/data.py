@@ -13,13 +13,13 @@ from gossamer.run.page.opened import EMBEDDED, READING, DataSet, Opened
 from gossamer.run.page.steps.step import Step
 
 if TYPE_CHECKING:
+    from gossamer.data import source
     from gossamer.data import split as splitting
-    from gossamer.data.card import Kind
     from gossamer.data.tables import read as tables
     from gossamer.data.tables import recognise
     from gossamer.run.storage import data_sources
 else:
-    data_sources = Lazy("gossamer.run.storage.data_sources")
+    data_sources, source = Lazy("gossamer.run.storage.data_sources"), Lazy("gossamer.data.source")
     splitting = Lazy("gossamer.data.split")
     recognise, tables = Lazy("gossamer.data.tables.recognise"), Lazy("gossamer.data.tables.read")
 
@@ -86,11 +86,9 @@ def reading_flags(data_set: DataSet, units: str) -> list[str]:
 def _reading(opened: Opened, data_set: DataSet, form: QueryParams) -> DataSet:
     """Keep how the records are read. Paths become absolute: a job works in a folder of its own."""
     given = {name: form[name].strip() for name in READING if name in form}
-    kind: Kind = "table" if recognise.is_table(data_set.data) else "pictures"
-    sources = data_sources.DataSources.of(
-        data_set.data, kind=kind, units=given.get("units") or None, public=given.get("public") or None
-    )
-    found = {"units": sources.units, "public": sources.public}
+    data = source.Source(data_set.data, units=given.get("units") or None)
+    sources = data_sources.DataSources.of(data, public=given.get("public") or None)
+    found = {"units": sources.data.units, "public": sources.public and str(sources.public.records)}
     changed = given | {name: place for name, place in found.items() if place}
     if given.get("dictionary"):
         changed["dictionary"] = str(Path(given["dictionary"]).expanduser().absolute())
