@@ -100,7 +100,7 @@ def child(folder: str, n: int, method: str, batch: int, threads: int, *, cold: b
     job = METHODS[method].job(settings, card)
     ledger = PrivacyLedger(budget=float("inf"), delta=1e-9)
     ledger.reserve(job.plan)
-    found = DataSources.of(folder, public=None, labels_key=None, units=None).read_unconfined(card)
+    found = DataSources.of(folder).read_unconfined(card)
     tune_malloc()
     steps = job.begin(Rng(0)).drive(Confined(found.private, ledger))
     next(steps)

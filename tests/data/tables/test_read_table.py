@@ -12,6 +12,7 @@ import pyarrow as pa
 import pytest
 
 from gossamer.data.card import check_units
+from gossamer.data.source import Source
 from gossamer.data.tables.card import TableCard
 from gossamer.data.tables.column import Column
 from gossamer.data.tables.csv_rows import LATIN
@@ -204,7 +205,7 @@ def test_units_of_a_column_are_no_column(tmp_path):
     assert read(tmp_path, content, units=[7, 7, 8]).population == 2
     frame = pd.DataFrame({"pid": ["b", "a", None], "age": [1, 2, 3], "city": "", "dose": None})
     own = TableCard(columns=CARD.columns, declared_size=9, unit="patient", missing_unit="own")
-    assert read_table(frame, own, units="pid").names.tolist() == ["a", "b", ""]
+    assert read_table(Source(frame, units="pid"), own).names.tolist() == ["a", "b", ""]
     with pytest.raises(DataError, match="'pid': 2 columns have this name"):
         read(tmp_path, "pid,age,city,dose,pid\nb,1,,,c\n", units="pid")
     with pytest.raises(CardError, match="Give units: the name of the column"):

@@ -14,6 +14,7 @@ from PIL import Image
 from gossamer import plugins
 from gossamer.data.card import DataCard
 from gossamer.data.records import Records
+from gossamer.data.source import Source
 from gossamer.errors import GossamerError, RequestError
 from gossamer.events import silent
 from gossamer.methods import METHODS
@@ -248,9 +249,15 @@ def test_a_folder_that_misbehaves_is_refused(tmp_path: Path) -> None:
 def test_a_folder_of_copies_is_harmless(tmp_path: Path) -> None:
     same = np.repeat(records(1, seed=5).images, 6, axis=0)
     made = fit(
-        "evolve", data=records(40), public=folder_of(tmp_path / "same", same), card=CARD, out=tmp_path / "run",
-        accounts=None, epsilon=10.0, public_labels_key="none", **BUDGET,
-    )  # fmt: skip
+        "evolve",
+        data=records(40),
+        public=Source(folder_of(tmp_path / "same", same), labels_key="none"),
+        card=CARD,
+        out=tmp_path / "run",
+        accounts=None,
+        epsilon=10.0,
+        **BUDGET,
+    )
     assert len(made.sample(12, seed=0).images) == 12
 
 

@@ -18,6 +18,7 @@ from PIL import Image
 
 from gossamer.data.card import DataCard
 from gossamer.data.readers.read import read
+from gossamer.data.source import Reading, Source
 from gossamer.methods import METHODS
 from gossamer.run.evaluation.pictures import read_samples
 
@@ -248,7 +249,7 @@ def test_other_writers_are_told_from_members_by_whoever_never_saw_the_run(
     card.write_text("shape = [1, 28, 28]\nclasses = 2\ndeclared_size = 160\nclass_names = ['a', 'b']\n")
     mine, yours = nasty / "writers" / "mine", nasty / "writers" / "yours"
     flat = tmp_path / "mine.npz"
-    records = read(str(mine), split="train", unit_folders=True)
+    records = read(str(mine), Reading(unit_folders=True), split="train")
     np.savez(flat, images=records.images, labels=records.labels)
     fitted(gossamer, flat, card, tmp_path / "run")
     found = gossamer("attack", tmp_path / "run", "--members", mine, "--nonmembers", yours, "-n", 200, "--json").json
@@ -358,7 +359,9 @@ def test_a_split_of_arrays_keeps_units_and_names(gossamer: Run, nasty: Path, tmp
     assert answer.status == 0, answer.err
     assert "--units :unit" in answer.out
     assert (tmp_path / "dealt.npz").stat().st_mode & 0o077 == 0
-    train, test = (read(f"{tmp_path / 'dealt.npz'}:{side}", split="train", units=":unit") for side in ("train", "test"))
+    train, test = (
+        read(Source(f"{tmp_path / 'dealt.npz'}:{side}", units=":unit"), split="train") for side in ("train", "test")
+    )
     assert len(train) + len(test) == 60
     assert train.names is not None
     assert test.names is not None
@@ -374,7 +377,7 @@ def test_a_split_of_pictures_with_a_list_of_units(gossamer: Run, nasty: Path, tm
     answer = gossamer("split", data, "--units", tmp_path / "who.csv", "-o", tmp_path / "dealt", "--share", 0.4)
     assert answer.status == 0, answer.err
     train, test = (
-        read(f"{tmp_path / 'dealt'}:{side}", split="train", units=str(tmp_path / "dealt" / "units.csv"))
+        read(Source(f"{tmp_path / 'dealt'}:{side}", units=str(tmp_path / "dealt" / "units.csv")), split="train")
         for side in ("train", "test")
     )
     assert len(train) + len(test) == 120
@@ -401,7 +404,9 @@ def test_a_split_of_pictures_that_a_list_labels(gossamer: Run, nasty: Path, tmp_
     assert "--labels-key" not in answer.out
     classes, units = {}, {}
     for side in ("train", "test"):
-        found = read(f"{tmp_path / 'parts'}:{side}", split="train", units="(P[0-9]+)_", missing_label="drop")
+        found = read(
+            Source(f"{tmp_path / 'parts'}:{side}", units="(P[0-9]+)_"), Reading(missing_label="drop"), split="train"
+        )
         assert found.class_names == ("benign", "malignant")
         with (tmp_path / "parts" / side / "labels.csv").open(newline="") as file:
             classes |= {row["file_name"]: row["label"] for row in csv.DictReader(file)}
@@ -416,7 +421,9 @@ def test_a_split_of_pictures_without_labels(gossamer: Run, nasty: Path, tmp_path
     answer = gossamer("split", data, "--labels-key", "none", "--share", 0.4, "-o", tmp_path / "parts")
     assert answer.status == 0, answer.err
     assert f"--data {tmp_path / 'parts'} --labels-key none" in answer.out
-    found = [read(f"{tmp_path / 'parts'}:{side}", split="train", labels_key="none") for side in ("train", "test")]
+    found = [
+        read(Source(f"{tmp_path / 'parts'}:{side}", labels_key="none"), split="train") for side in ("train", "test")
+    ]
     assert sum(map(len, found)) == 120
     assert not list((tmp_path / "parts").rglob("*.csv"))
 
@@ -448,16 +455,18 @@ def test_ink_on_white_is_said_and_inverted_everywhere(gossamer: Run, nasty: Path
 
 
 def test_digits_and_glyphs_stay_white_on_black(nasty: Path) -> None:
-    upright, asked = (read("digits:test", split="test", invert=invert) for invert in (False, True))
+    upright, asked = (read("digits:test", Reading(invert=invert), split="test") for invert in (False, True))
     np.testing.assert_array_equal(upright.images, asked.images)
-    plain, inverted = (read(str(nasty / "two" / "plain.npz"), split="train", invert=invert) for invert in (False, True))
+    plain, inverted = (
+        read(str(nasty / "two" / "plain.npz"), Reading(invert=invert), split="train") for invert in (False, True)
+    )
     np.testing.assert_array_equal(inverted.images, 255 - plain.images)
 
 
 def test_a_file_of_samples_is_measured_by_the_card(gossamer: Run, nasty: Path, tmp_path: Path, drafted: Any) -> None:
     card, _ = drafted(nasty / "paper")
     card.write_text(card.read_text().replace("invert = false", "invert = true"))
-    real = read(str(nasty / "paper"), split="train", invert=True)
+    real = read(str(nasty / "paper"), Reading(invert=True), split="train")
     np.savez(tmp_path / "s.npz", images=real.images, labels=real.labels, class_names=np.array(real.class_names))
     asked = [
         "evaluate",

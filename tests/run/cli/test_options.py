@@ -8,7 +8,7 @@ import click
 import pytest
 
 from gossamer.run.cli.main import cli
-from gossamer.run.cli.options import FIT, options_of
+from gossamer.run.cli.options import FIT, options_of, public_share
 
 FUNCTIONS = [
     FIT,
@@ -64,6 +64,6 @@ def test_help_takes_the_words_of_another_docstring_and_spells_flags() -> None:
     made = click.command(options_of("gossamer.run.evaluation.attack.attack", "units")(lambda **_: None))
     (units,) = (option for option in made.params if isinstance(option, click.Option))
     assert (units.help or "").startswith("Which records belong together: a unit is a person")
-    made = click.command(options_of(FIT, "public_share")(lambda **_: None))
+    made = click.command(public_share(lambda **_: None))
     (share,) = (option for option in made.params if isinstance(option, click.Option))
     assert "to make public in place of --public," in (share.help or "")

@@ -19,6 +19,7 @@ from gossamer.data.card import DataCard
 from gossamer.data.readers import in_memory
 from gossamer.data.readers.read import read
 from gossamer.data.records import Records
+from gossamer.data.source import Source
 from gossamer.errors import DataError, Interrupted, RequestError
 from gossamer.events import Event
 from gossamer.privacy.random.noise import Rng
@@ -27,6 +28,7 @@ from gossamer.run.evaluation.evaluate import evaluate
 from gossamer.run.release.verify import verify
 from gossamer.run.storage.data_sources import DataSources
 from gossamer.run.training.fit import fit
+from gossamer.run.training.progress import Process
 from gossamer.run.training.resume import resume
 
 CARD = DataCard(shape=(1, 28, 28), classes=2, declared_size=64)
@@ -123,7 +125,14 @@ FORMS = [
 
 def run_of(data: Any, out: Path, **more: Any) -> tuple[str, bytes]:
     """Digest of the records and bytes of the model."""
-    fit("dpgan", data=data, out=out, rng=Rng(0, noise_seed=1), accounts=out.parent / "log", **{**RUN, **more})
+    fit(
+        "dpgan",
+        data=data,
+        out=out,
+        accounts=out.parent / "log",
+        **{**RUN, **more},
+        process=Process(rng=Rng(0, noise_seed=1)),
+    )
     source = (out / "checkpoint" / "source.json").read_text()
     return source.split('"records": "')[1].split('"')[0], (out / "model.safetensors").read_bytes()
 
@@ -158,7 +167,7 @@ def test_resume_takes_the_same_records_again_and_no_others(tmp_path: Path) -> No
 
     settings = {**RUN, "steps": 80, "accounts": tmp_path / "log"}
     with pytest.raises(Interrupted):
-        fit("dpgan", data=arrays(), out=tmp_path / "run", sink=stop, **settings)
+        fit("dpgan", data=arrays(), out=tmp_path / "run", **settings, process=Process(sink=stop))
     with pytest.raises(
         RequestError, match=r"Pass the same records again from Python: gossamer.resume\(run, data=...\)"
     ):
@@ -169,7 +178,7 @@ def test_resume_takes_the_same_records_again_and_no_others(tmp_path: Path) -> No
     with pytest.raises(RequestError, match="This run has its public"):
         resume(tmp_path / "run", data=(images, labels), public=(images, labels))
     steps: list[int] = []
-    resume(tmp_path / "run", data=(images, labels), sink=lambda event: steps.append(event.step))
+    resume(tmp_path / "run", data=(images, labels), process=Process(sink=lambda event: steps.append(event.step)))
     assert max(steps) == 80
     assert verify(tmp_path / "run").ok
     with pytest.raises(RequestError, match="data is missing"):
@@ -183,7 +192,7 @@ def test_units_are_an_array(tmp_path: Path) -> None:
     images, labels = arrays()
     np.savez(tmp_path / "data.npz", images=images, labels=labels, who=np.array(ids))
     assert run_of(tmp_path / "data.npz", tmp_path / "other", units=":who", card=card)[1] == model[1]
-    records = read(str(tmp_path / "data.npz"), split="train", units=":who")
+    records = read(Source(str(tmp_path / "data.npz"), units=":who"), split="train")
     assert run_of(records, tmp_path / "third", card=card)[1] == model[1]
 
 
@@ -322,7 +331,7 @@ def test_records_hold_units_of_their_own(tmp_path: Path) -> None:
 
 def test_what_holds_the_records_shows_none_of_them() -> None:
     """Debuggers and test tools print the values of a traceback."""
-    sources = DataSources.of(arrays(), units=["Ms X"] * 64)
+    sources = DataSources.of(Source(arrays(), units=["Ms X"] * 64))
     assert repr(sources.held) == "Held(data, units)"
     assert "Ms X" not in repr(sources)
     assert "array" not in repr(sources)
@@ -333,9 +342,13 @@ def test_the_budget_log_tells_data_sets_in_memory_apart(tmp_path: Path) -> None:
     for number, data in enumerate([(images, labels), (255 - images, labels), (images.copy(), labels)]):
         said: list[str] = []
         run = fit(
-            "dpgan", data=data, out=tmp_path / f"run{number}", accounts=tmp_path / "log",
-            sink=lambda event, said=said: said.append(str(event)), **RUN,
-        )  # fmt: skip
+            "dpgan",
+            data=data,
+            out=tmp_path / f"run{number}",
+            accounts=tmp_path / "log",
+            **RUN,
+            process=Process(sink=lambda event, said=said: said.append(str(event))),
+        )
         source = json.loads((tmp_path / f"run{number}" / "checkpoint" / "source.json").read_text())
         digests = source["records"], source["mark"]
         assert not any(digest[:12] in text for digest in digests for text in (*said, source["sources"]["data"]))
