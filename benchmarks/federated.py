@@ -148,7 +148,7 @@ def fed_avg_gan_of(
 ) -> tuple[Sampler, dict[str, Any]]:
     """Fed-Avg GAN, with the networks, the critic steps and the public start of the other."""
     config = GsWgan().config_type(**{"noise_multiplier": 0.0, **settings, **FED_AVG_CRITIC})
-    public = read(asked.public, split="train", **of.card.reading) if asked.public else None
+    public = read(asked.public, of.card.reading) if asked.public else None
     net, guarantee, noise = fed_avg_gan.simulate(
         of.records, of.card, public, config, fed_avg_gan.Settings(**fed_avg), epsilon=asked.epsilon, delta=asked.delta,
         seed=asked.seed,

@@ -22,8 +22,10 @@ _COMMAND_OR_FLAG = re.compile(
     r"`gossamer (?P<command>\w+)(?P<words>[^`]*)`|(?<![\w-])--(?P<no>no-)?(?P<flag>[a-z][\w-]*)"
 )
 _IN_A_VALUE = {
-    "public-share": "public", "public-images-key": "images_key of public", "public-labels-key": "labels_key of public",
-}  # fmt: skip
+    "public-share": "a share as public",
+    "public-images-key": "images_key of public",
+    "public-labels-key": "labels_key of public",
+}
 """Flags that are no argument of a call, and what they are in Python."""
 _COMMAND_LINE = [False]
 """Whether this process is a command: the last entry counts."""

@@ -339,7 +339,7 @@ def test_a_pattern_that_is_none_is_refused(tmp_path: Path, pattern: str, says: s
 def test_a_pattern_is_kept_as_it_is_and_names_no_file(tmp_path: Path) -> None:
     for units in ("(P[0-9]+)_", "dicom:PatientID"):
         sources = DataSources.of(Source(str(folder(tmp_path / "data", OF_PATIENTS)), units=units))
-        assert sources.units == units
+        assert sources.data.units == units
     assert [matched(spec) for spec in ("(a)", "dicom:PatientID", "a (1).csv", "a (1).npz:k", ":k", "folder", None)] == [
         "pattern", "dicom", "name", "position", "position", "folder", "none",
     ]  # fmt: skip

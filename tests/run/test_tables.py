@@ -341,8 +341,7 @@ def test_resume_equals_an_unbroken_run(place: Path, tmp_path: Path) -> None:
             delta=1e-5,
             out=tmp_path / out,
             **SETTINGS,
-            **more,
-            process=Process(rng=Rng(0, noise_seed=5)),
+            process=Process(rng=Rng(0, noise_seed=5), **more),
         )
 
     begin("whole", progress=False)

@@ -114,10 +114,9 @@ def with_more(data: Data, **fields: Any) -> Source:
 
 def refuse_keys(source: Source) -> None:
     """Refuse keys of pictures where the records are rows of a table, with a RequestError."""
-    if (source.images_key, source.labels_key) != (None, None):
-        raise RequestError(
-            "--images-key and --labels-key are for pictures, and the records are a table. Leave them out."
-        )
+    keys = {"--images-key": source.images_key, "--labels-key": source.labels_key}
+    if flags := ", ".join(flag for flag, key in keys.items() if key is not None):
+        raise RequestError(f"{flags}: this is for pictures, and the data are a table. Leave it out.")
 
 
 def is_place(data: object) -> bool:

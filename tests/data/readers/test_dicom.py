@@ -152,7 +152,7 @@ def test_ybr_becomes_rgb(tmp_path):
 
 def test_a_card_says_whether_windows_serve():
     card = DataCard.loads("shape = [1, 28, 28]\nclasses = 2\ndeclared_size = 10\nwindow = true")
-    assert card.reading["window"] is True and "window = true" in card.dumps()
+    assert card.reading.window is True and "window = true" in card.dumps()
     with pytest.raises(Exception, match="window must be true or false"):
         DataCard.loads("shape = [1, 28, 28]\nclasses = 2\ndeclared_size = 10\nwindow = 40")
 

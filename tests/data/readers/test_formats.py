@@ -4,6 +4,7 @@ import io
 import json
 import os
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import forms
@@ -31,7 +32,7 @@ def one(tmp_path: Path, raw: bytes, suffix: str = ".png", **asked: object):
     """The records of class folders whose four pictures are the same one."""
     copies = tmp_path / f"one{suffix}"
     in_classes(copies, [raw] * 4, suffix)
-    return read(str(copies), split="train", **asked)
+    return read(str(copies), Reading(**asked), split="train")
 
 
 def card(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]:
@@ -81,7 +82,7 @@ def test_the_card_of_every_form_is_drafted(tmp_path, capsys, name):
 def test_pixels_and_labels_come_back(tmp_path, name, images, by_class):
     data, flags, _ = FORMS[name](tmp_path)
     key = {"labels_key": flags[1]} if "--labels-key" in flags else {}
-    found = read(data, Reading(pixel_range=(0, 65535) if images is SCALED else None), split="train", **key)
+    found = read(Source(data, **key), Reading(pixel_range=(0, 65535) if images is SCALED else None))
     order = BY_CLASS if by_class else np.arange(4)
     np.testing.assert_array_equal(found.images, images[order])
     assert found.labels.tolist() == LABELS[order].tolist()
@@ -129,7 +130,7 @@ def test_samples_with_names_are_read_back_by_their_names(tmp_path, suffix):
     ]
     order = (1, 2, 0)
     asked = {"class_names": [CALLED[at] for at in order]}
-    again = read(str(tmp_path / f"s{suffix}"), split="train", **asked)
+    again = read(str(tmp_path / f"s{suffix}"), Reading(**asked), split="train")
     assert again.labels.tolist() == [order.index(whose[each.tobytes()]) for each in again.images]
     with pytest.raises(
         DataError, match=r"the card does not name the class of records 100, 101, 102, 103, 104 .* and 95 more"
@@ -202,16 +203,16 @@ def test_names_of_labels_are_matched_with_the_card(tmp_path):
     hub, _, _ = forms.parquet_hub(tmp_path / "hub")
     lines, _, _ = forms.metadata_jsonl(tmp_path / "list")
     shards, _, _ = forms.tar(tmp_path / "tar", ["cat", "dog", "dog", "cat"])
-    asked = {"split": "train", "class_names": ("emu", "dog", "cat")}
+    asked = Reading(class_names=("emu", "dog", "cat"))
     for source in (hub, lines, shards):
-        found = read(source, **asked)
+        found = read(source, asked)
         assert found.labels.tolist() == [2, 1, 1, 2]
         assert found.class_names == ("emu", "dog", "cat")
         with pytest.raises(DataError, match=r"does not name the class of records 0, 3 .* It names dog, emu\. "):
             read(source, Reading(class_names=("dog", "emu")), split="train")
     with pytest.raises(DataError, match=r"no label was found for record 1 "):
-        read(str(tmp_path / "a.npz"), **asked)
-    assert read(str(tmp_path / "a.npz"), Reading(missing_label="drop"), **asked).labels.tolist() == [2, 1, 2]
+        read(str(tmp_path / "a.npz"), asked)
+    assert read(str(tmp_path / "a.npz"), replace(asked, missing_label="drop")).labels.tolist() == [2, 1, 2]
     np.savez(tmp_path / "a.npz", images=GREY, labels=["cat", "dog", "dog", "cat"], class_names=["dog", "cat"])
     found = read(str(tmp_path / "a.npz"), split="train")
     assert (found.labels.tolist(), found.class_names) == ([1, 0, 0, 1], ("dog", "cat")), "the file's own order"

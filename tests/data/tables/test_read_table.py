@@ -35,9 +35,9 @@ NAN = float("nan")
 SECRET = "Mx-Secret-4711"
 
 
-def read(tmp_path: Path, content: str | bytes, card: TableCard = CARD, **options) -> Table:
+def read(tmp_path: Path, content: str | bytes, card: TableCard = CARD, units: object = None) -> Table:
     (tmp_path / "t.csv").write_bytes(content.encode() if isinstance(content, str) else content)
-    return read_table(tmp_path / "t.csv", card, **options)
+    return read_table(Source(tmp_path / "t.csv", units=units), card)
 
 
 @pytest.mark.parametrize(

@@ -27,6 +27,7 @@ from gossamer.privacy.random.noise import Rng
 from gossamer.run.release.release import release
 from gossamer.run.release.verify import verify
 from gossamer.run.training.fit import fit
+from gossamer.run.training.progress import Process
 from gossamer.testing import checks
 from gossamer.testing.trial_run import Subject
 
@@ -200,11 +201,11 @@ def asked(folder: Path, *, data: Any = None, **settings: Any) -> str:
         "data": data or records(40),
         "card": CARD,
         "epsilon": 10.0,
-        "sink": silent,
+        "process": Process(sink=silent),
         **settings,
     }
     if isinstance(given.get("public"), Path):
-        given["public_labels_key"] = "none"
+        given["public"] = Source(given["public"], labels_key="none")
     with pytest.raises(GossamerError) as found:
         fit("evolve", out=folder / "run", accounts=folder / "log", **given)
     assert not (folder / "run" / "ledger.jsonl").exists()
@@ -218,7 +219,7 @@ def test_public_pictures_are_needed_with_this_drawing_and_with_no_other(tmp_path
     assert "no use for public records" in asked(
         tmp_path, public=records(9), drawing="patches", clusters=0
     )  # fmt: skip
-    assert "would publish records" in asked(tmp_path, public_share=0.2)
+    assert "would publish records" in asked(tmp_path, public=0.2)
 
 
 def test_private_records_are_no_public_pictures(tmp_path: Path) -> None:

@@ -287,6 +287,6 @@ def test_public_pictures_are_needed_and_are_no_share_of_the_records(tmp_path: Pa
         fit("moments", **given, **SETTINGS)
     with pytest.raises(RequestError, match="4 public records are too few for 4 principal axes"):
         fit("moments", public=pictures(4, seed=1), **given, **SETTINGS)
-    with pytest.raises(RequestError, match="public_share would publish records"):
+    with pytest.raises(RequestError, match="a share as public would publish records"):
         fit("moments", public=0.2, **given, **SETTINGS)
     assert not (tmp_path / "none").exists()

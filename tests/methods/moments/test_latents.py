@@ -180,7 +180,7 @@ def test_refusals(tmp_path: Path) -> None:
     given: dict[str, Any] = {
         "data": pictures(200), "card": CARD, "out": tmp_path / "none", "delta": 1e-3, "progress": False, "accounts": None,
     }  # fmt: skip
-    with pytest.raises(RequestError, match="need public records: give public, or public_share"):
+    with pytest.raises(RequestError, match="need public records: give public, or a share as public"):
         fit("moments", **given, **SETTINGS)
     monstrous = SimpleNamespace(encode=lambda given: torch.rand(len(given), 8), decode=Halved().decode)
     plugins.add("autoencoder", "toy", monstrous)

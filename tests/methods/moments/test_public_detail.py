@@ -102,7 +102,7 @@ def test_refusals(tmp_path: Path) -> None:
     }  # fmt: skip
     with pytest.raises(RequestError, match=r"need public records: give public\.$"):
         fit("moments", **given, **SETTINGS)
-    with pytest.raises(RequestError, match="public_share would publish records"):
+    with pytest.raises(RequestError, match="a share as public would publish records"):
         fit("moments", public=0.2, **given, **SETTINGS)
     assert not (tmp_path / "none").exists()
 

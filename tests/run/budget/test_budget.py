@@ -78,7 +78,8 @@ class Place:
     def fit(self, out: Path | None = None, **changed: Any) -> Synthesizer:
         request = {"data": self.data, "card": self.card, "out": out or self.run, "delta": DELTA, **SMALL, **changed}
         sink = to_all([Terminal(self.said), request.pop("sink", silent)])
-        return fit(request.pop("method", "dpgan"), **request, process=Process(sink=sink))
+        process = Process(sink=sink, rng=request.pop("rng", None))
+        return fit(request.pop("method", "dpgan"), **request, process=process)
 
     def resume(self, run: Path | None = None, **named: Any) -> Synthesizer:
         return resume(run or self.run, **named, process=Process(sink=Terminal(self.said)))
@@ -201,7 +202,7 @@ def test_the_mark_knows_records_in_any_order_split_or_not(place: Place, tmp_path
     order = np.random.default_rng(1).permutation(160)
     np.savez(other, images=arrays["images"][order], labels=1 - arrays["labels"][order])
     place.crash(1)
-    place.crash(1, tmp_path / "second", data=other, public_share=0.25, warm_steps=2)
+    place.crash(1, tmp_path / "second", data=other, public=0.25, warm_steps=2)
     marks = {entry.charge.mark for entry in place.account.entries}
     assert len(place.account.entries) == 2
     assert len(marks) == 1
@@ -1060,7 +1061,7 @@ def test_an_untrained_network_is_not_certified(place: Place, noiseless: bool) ->
 
 
 def test_after_a_warm_start_alone_nothing_is_certified_either(place: Place, checkpoints: None) -> None:
-    place.crash(3, steps=BLOCK, public_share=0.25, warm_steps=2)
+    place.crash(3, steps=BLOCK, public=0.25, warm_steps=2)
     assert (place.run / PRIVATE / checkpoint.FILE).is_file()
     with pytest.raises(RunFolderError, match="has used its whole plan"):
         place.resume()
@@ -1097,7 +1098,7 @@ def test_a_method_that_counts_for_itself_begins_again(place: Place) -> None:
 
 def test_budget_lists_the_runs_and_their_sum(place: Place, gossamer: Run, tmp_path: Path) -> None:
     place.crash(1)
-    place.crash(1, tmp_path / "second", steps=BLOCK, public_share=0.25, warm_steps=2)
+    place.crash(1, tmp_path / "second", steps=BLOCK, public=0.25, warm_steps=2)
     lines = gossamer("budget", place.data).out.splitlines()
     assert lines[0] == str(place.data)
     assert "dpgan  epsilon" in lines[1]

@@ -841,7 +841,7 @@ def test_a_simulation_goes_on_with_its_clients(tmp_path: Path) -> None:
         units=np.arange(12) % 3,
     )  # fmt: skip
     request: dict[str, Any] = {
-        "data": tmp_path / "d.npz", "units": ":units", "card": CARD, "out": tmp_path / "run", "delta": 1e-3,
+        "data": Source(tmp_path / "d.npz", units=":units"), "card": CARD, "out": tmp_path / "run", "delta": 1e-3,
         "accounts": tmp_path / "book",
     }  # fmt: skip
 
@@ -868,7 +868,8 @@ def test_who_is_which_client_follows_from_coins_alone(tmp_path: Path) -> None:
     labels = np.arange(12) % 3
     np.savez(tmp_path / "d.npz", images=np.zeros((12, 28, 28), np.uint8), labels=labels, units=labels)
     request: dict[str, Any] = {
-        "data": tmp_path / "d.npz", "units": ":units", "card": CARD, "out": run, "delta": 1e-3, "accounts": tmp_path / "book",
+        "data": Source(tmp_path / "d.npz", units=":units"), "card": CARD, "out": run, "delta": 1e-3,
+        "accounts": tmp_path / "book",
     }  # fmt: skip
 
     @contextmanager
@@ -943,7 +944,7 @@ def test_a_finished_simulation_that_is_resumed_is_left_as_it_is(tmp_path: Path) 
     images, whose = draw.integers(0, 256, (12, 28, 28), np.uint8), np.arange(12) % K
     np.savez(tmp_path / "d.npz", images=images, labels=np.arange(12) % 3, units=whose)
     request: dict[str, Any] = {
-        "data": tmp_path / "d.npz", "units": ":units", "card": CARD, "out": tmp_path / "run", "delta": 1e-3,
+        "data": Source(tmp_path / "d.npz", units=":units"), "card": CARD, "out": tmp_path / "run", "delta": 1e-3,
         "accounts": tmp_path / "book",
     }  # fmt: skip
     simulate(**request, **{**TINY, "noise_multiplier": 30.0})

@@ -361,7 +361,7 @@ def test_a_run_that_was_split_by_positions_cannot_go_on(data: Path, tmp_path: Pa
 
 def test_what_is_said_of_units(data: Path, tmp_path: Path) -> None:
     np.savez(data, **arrays(data), who=np.where(np.arange(160) < 9, np.nan, np.arange(160) % 40))
-    words = {"card": WRITERS, "out": tmp_path / "run", "units": ":who", "data": data, **SETTINGS}
+    words = {"card": WRITERS, "out": tmp_path / "run", "data": Source(data, units=":who"), **SETTINGS}
     with pytest.raises(DataError, match=r"index 0 \(counted from 0\).*: this record has no unit"):
         fit("dpgan", **words)
     assert not (tmp_path / "run").exists()

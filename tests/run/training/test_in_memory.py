@@ -133,8 +133,8 @@ def run_of(data: Any, out: Path, **more: Any) -> tuple[str, bytes]:
         **{**RUN, **more},
         process=Process(rng=Rng(0, noise_seed=1)),
     )
-    source = (out / "checkpoint" / "source.json").read_text()
-    return source.split('"records": "')[1].split('"')[0], (out / "model.safetensors").read_bytes()
+    source = json.loads((out / "checkpoint" / "source.json").read_text())
+    return source["records"], (out / "model.safetensors").read_bytes()
 
 
 @pytest.fixture(scope="module")
@@ -188,10 +188,10 @@ def test_resume_takes_the_same_records_again_and_no_others(tmp_path: Path) -> No
 def test_units_are_an_array(tmp_path: Path) -> None:
     card = DataCard(shape=(1, 28, 28), classes=2, declared_size=32, unit="patient")
     ids = [f"p{at // 2}" for at in range(64)]
-    model = run_of(arrays(), tmp_path / "run", units=ids, card=card)
+    model = run_of(Source(arrays(), units=ids), tmp_path / "run", card=card)
     images, labels = arrays()
     np.savez(tmp_path / "data.npz", images=images, labels=labels, who=np.array(ids))
-    assert run_of(tmp_path / "data.npz", tmp_path / "other", units=":who", card=card)[1] == model[1]
+    assert run_of(Source(tmp_path / "data.npz", units=":who"), tmp_path / "other", card=card)[1] == model[1]
     records = read(Source(str(tmp_path / "data.npz"), units=":who"), split="train")
     assert run_of(records, tmp_path / "third", card=card)[1] == model[1]
 
@@ -332,7 +332,7 @@ def test_records_hold_units_of_their_own(tmp_path: Path) -> None:
 def test_what_holds_the_records_shows_none_of_them() -> None:
     """Debuggers and test tools print the values of a traceback."""
     sources = DataSources.of(Source(arrays(), units=["Ms X"] * 64))
-    assert repr(sources.held) == "Held(data, units)"
+    assert sources.in_memory == ("data", "units")
     assert "Ms X" not in repr(sources)
     assert "array" not in repr(sources)
 
@@ -351,12 +351,12 @@ def test_the_budget_log_tells_data_sets_in_memory_apart(tmp_path: Path) -> None:
         )
         source = json.loads((tmp_path / f"run{number}" / "checkpoint" / "source.json").read_text())
         digests = source["records"], source["mark"]
-        assert not any(digest[:12] in text for digest in digests for text in (*said, source["sources"]["data"]))
+        assert not any(digest[:12] in text for digest in digests for text in (*said, source["sources"]["name"]))
         assert "no earlier run could be recognised by name, and none is counted here" in run.certificate.adds_up, (
             "whether these were seen follows from each record"
         )
         together = (
-            budget_log_at(tmp_path / "log").read().budget_of_names(source["sources"]["data"], mark=source["mark"])
+            budget_log_at(tmp_path / "log").read().budget_of_names(source["sources"]["name"], mark=source["mark"])
         )
         assert len(together.entries) == (1 if number < 2 else 2)
 
@@ -364,7 +364,7 @@ def test_the_budget_log_tells_data_sets_in_memory_apart(tmp_path: Path) -> None:
 def test_a_certificate_says_that_records_in_memory_had_no_name(tmp_path: Path) -> None:
     """Their name in the budget log is random. So "no earlier run under this name" would be true of any number of runs."""
     images, labels = arrays()
-    here: dict[str, Any] = {"progress": False, "accounts": tmp_path / "book", **RUN}
+    here: dict[str, Any] = {"process": Process(progress=False), "accounts": tmp_path / "book", **RUN}
     no_run = "its budget log held no earlier run under this name"
     for out, data in (("first", (images, labels)), ("one less", (images[1:], labels[1:]))):
         said = fit("dpgan", data=data, out=tmp_path / out, **here).certificate

@@ -62,13 +62,14 @@ def resume(
                 "`flwr run`, and its `resume`."
             )
         job, saved = opened.job, opened.saved
-        if not any(opened.ledger.unused) and (saved is None or not job.paid_for(saved[0])):
-            raise untrained(folder)
         sources = DataSources.from_json(folder.source()["sources"]).with_memory(data, public)
         sources.refuse_gone()
         if reason := job.method.without_guarantee:
             opened.log(f"No formal guarantee: epsilon is infinity, because {reason}.")
         loaded = sources.read(job.card, opened.ledger, present(), sink=events)
+        loaded.facts.refuse_others(settings, folder.source(), name=sources.name)
+        if not any(opened.ledger.unused) and (saved is None or not job.paid_for(saved[0])):
+            raise untrained(folder)
         return train_and_certify(opened.charge(sources, loaded, accounts=accounts))
 
 
