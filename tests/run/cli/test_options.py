@@ -50,7 +50,7 @@ def test_flags_have_the_names_and_defaults_of_the_parameters(function: str) -> N
     parameters = inspect.signature(getattr(importlib.import_module(module), name)).parameters
     made = click.command(options_of(function)(lambda **_: None))
     flags = {str(option.name): option for option in made.params}
-    never = {"sink", "progress", "settings", "rng", "noise_seed"}
+    never = {"sink", "progress", "process", "settings", "rng", "noise_seed"}
     keywords = {each for each, about in parameters.items() if about.kind is inspect.Parameter.KEYWORD_ONLY}
     assert set(flags) == keywords - never
     for each, option in flags.items():

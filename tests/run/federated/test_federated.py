@@ -47,7 +47,7 @@ from gossamer.run.budget.entry import charge_of
 from gossamer.run.federated import messages
 from gossamer.run.federated import simulate as module_of_simulation
 from gossamer.run.federated.client import REFUSED, Client, _check_size
-from gossamer.run.federated.clients import Clients, Waiting
+from gossamer.run.federated.clients import Clients
 from gossamer.run.federated.grid import LocalGrid, context
 from gossamer.run.federated.messages import (
     Malformed,
@@ -115,10 +115,16 @@ def grid_of(clients: Iterable[Client]) -> LocalGrid:
     return LocalGrid({one.folder.path.name: one.app for one in clients})
 
 
+def waiting(grid: LocalGrid, seconds: float) -> LocalGrid:
+    """The grid of a server that waits so long for its clients."""
+    grid.wait = seconds
+    return grid
+
+
 def run(grid: Any, out: Path, *, secret: bool = False, **named: Any) -> Any:
     rng = None if secret else Rng(0, noise_seed=99)
     given: dict[str, Any] = {"accounts": False, "process": Process(rng=rng), **named}
-    given["waiting"] = Waiting(patience=given.pop("patience", 20), wait=given.pop("wait", 0.3))
+    grid.patience, grid.wait = given.pop("patience", 20), given.pop("wait", 0.3)
     of_serve = {name: given.pop(name) for name in [*given] if name in signature(serve).parameters}
     return serve(grid, decide(CARD, **{**TINY, "delta": 1e-3, **given}), out=out, **of_serve)
 
@@ -188,9 +194,7 @@ def test_a_server_goes_on_with_the_public_records_that_it_began_with(tmp_path: P
         run(LocalGrid({}), tmp_path / "run", public=tmp_path / "public.npz", public_steps=1)
     np.savez(tmp_path / "public.npz", images=255 - shown.images[:, 0], labels=shown.labels)
     with pytest.raises(DataError, match="not what it was"):
-        go_on_serving(
-            LocalGrid({}), tmp_path / "run", process=Process(rng=Rng(0, noise_seed=99)), waiting=Waiting(wait=0.1)
-        )
+        go_on_serving(waiting(LocalGrid({}), 0.1), tmp_path / "run", process=Process(rng=Rng(0, noise_seed=99)))
 
 
 def test_a_server_does_not_speak_of_force_which_it_does_not_have(tmp_path: Path) -> None:
@@ -324,7 +328,8 @@ def clients_alone(grid: Any, settings: dict[str, Any], *, steps: int = 6, heard:
     answers = federated.enough(answers=steps * job.config.answers, critics=job.config.critics, clients=K)
     terms = {"config": dataclasses.asdict(job.config), "card": CARD.to_dict(), "seed": 0, "answers": answers}
     heard = Heard() if heard is None else heard
-    return Clients(Run(job.config, CARD, Rng(0)), ledger, grid, terms, Waiting(patience=20.0, wait=0.3), heard.append)
+    grid.patience, grid.wait = 20.0, 0.3
+    return Clients(Run(job.config, CARD, Rng(0)), ledger, grid, terms, heard.append)
 
 
 def test_an_answer_is_charged_on_both_sides_before_it_is_asked(tmp_path: Path, four: list[Client]) -> None:
@@ -793,7 +798,7 @@ def test_terms_without_a_reply_are_sent_again() -> None:
             return replies[max(drop, 0) :]
 
     panel = clients_alone(Loses(dict.fromkeys(NAMES, granting(10_000))), TINY)
-    panel.waiting = Waiting(patience=0.05, wait=0.3)
+    panel.grid.patience = 0.05
     assert panel._wait_for_clients().keys() == set(NAMES)
 
 
@@ -979,15 +984,13 @@ def test_a_finished_server_that_is_resumed_serves_who_was_away_and_charges_nothi
     before = on_disk(tmp_path / "run") | on_disk(tmp_path / "book")
     paid = late._run.ledger.used
     heard = Heard()
-    go_on_serving(
-        LocalGrid({NAMES[3]: late.app}), tmp_path / "run", waiting=Waiting(wait=5), process=Process(sink=heard)
-    )
+    go_on_serving(waiting(LocalGrid({NAMES[3]: late.app}), 5), tmp_path / "run", process=Process(sink=heard))
     assert any("1 of 4" in each and "uses no more epsilon" in each for each in heard)
     assert late.folder.finished and verify(late.folder.path).ok
     assert late._run.ledger.used == paid
     assert on_disk(tmp_path / "run") | on_disk(tmp_path / "book") == before
     heard.clear()
-    go_on_serving(LocalGrid({}), tmp_path / "run", waiting=Waiting(wait=5), process=Process(sink=heard))
+    go_on_serving(waiting(LocalGrid({}), 5), tmp_path / "run", process=Process(sink=heard))
     assert "nothing is left to do" in heard[0]
     assert on_disk(tmp_path / "run") | on_disk(tmp_path / "book") == before
 
@@ -1010,9 +1013,7 @@ def test_the_server_goes_on_where_its_ledger_is(tmp_path: Path, four: list[Clien
     with pytest.raises(RequestError, match="gossamer federated"):
         resume(tmp_path / "run")
     before = sum(count for one in four for count in one._run.ledger.used)
-    made = go_on_serving(
-        LocalGrid(apps), tmp_path / "run", process=Process(rng=Rng(0, noise_seed=99)), waiting=Waiting(wait=0.3)
-    )
+    made = go_on_serving(waiting(LocalGrid(apps), 0.3), tmp_path / "run", process=Process(rng=Rng(0, noise_seed=99)))
     ledger = PrivacyLedger.load(tmp_path / "run" / "ledger.jsonl")
     assert sum(ledger.used) == sum(ledger._reserved) == 40
     assert verify(tmp_path / "run").ok
@@ -1078,8 +1079,8 @@ def test_a_federated_run_needs_a_unit_and_a_secret_draw(tmp_path: Path) -> None:
     grid = LocalGrid({})
     alone = dataclasses.replace(CARD, unit="record")
     with pytest.raises(RequestError, match='unit = "client"'):
-        serve(grid, decide(alone, delta=1e-3, **TINY), out=tmp_path / "run", waiting=Waiting(wait=0.1))
+        serve(waiting(grid, 0.1), decide(alone, delta=1e-3, **TINY), out=tmp_path / "run")
     settings = {**TINY, "visits": 1, "draw": "round_robin"}
     with pytest.raises(RequestError, match="in secret"):
-        serve(grid, decide(CARD, delta=1e-3, **settings), out=tmp_path / "run", waiting=Waiting(wait=0.1))
+        serve(waiting(grid, 0.1), decide(CARD, delta=1e-3, **settings), out=tmp_path / "run")
     assert not (tmp_path / "run").exists()

@@ -63,16 +63,12 @@ _BY_NAME: dict[str, dict[str, Any]] = {
     "units": {"metavar": "WHOSE"},
 }
 """What click is told of a parameter wherever it appears."""
-_NO_FLAGS = ("sink", "progress", "process", "waiting", "settings", "rng", "noise_seed")
+_NO_FLAGS = ("sink", "progress", "process", "settings", "rng", "noise_seed")
 _OF_SOURCE = ("images_key", "labels_key", "units", "public_test_data")
 public_share = click.option(
     "--public-share", type=float, metavar="SHARE", help="Share of --data to make public in place of --public, such as 0.02. A "
     "hash picks the units, always the same. They are not protected, and the certificate says so.",
 )  # fmt: skip
-public_keys = [
-    click.option(f"--public-{key}", metavar="KEY", help=f"The same as --{key}, for --public.")
-    for key in ("images-key", "labels-key")
-]
 
 
 def options_of(function: str, *names: str, **changed: dict[str, Any]) -> Callable[[F], F]:
@@ -154,6 +150,14 @@ def _arguments(docstring: str) -> dict[str, str]:
     return {name.strip(): " ".join(about.split()) for name, _, about in entries}
 
 
+def public_flags(callback: F) -> F:
+    """The flags about public records, besides --public."""
+    for key in ("labels-key", "images-key"):
+        about = f"The same as --{key}, for --public."
+        callback = click.option(f"--public-{key}", metavar="KEY", help=about)(callback)
+    return public_share(callback)
+
+
 def take_source(options: dict[str, Any], place: str | None, *, prefix: str = "") -> Any:
     """Return a `Source` of the flags about records, and take these out of the options of a command. None: without a place.
 
@@ -163,6 +167,9 @@ def take_source(options: dict[str, Any], place: str | None, *, prefix: str = "")
         prefix: before the names of these flags, such as "public_".
     """
     fields = {field: options.pop(prefix + field) for field in _OF_SOURCE if prefix + field in options}
+    if place is None and any(value is not None for value in fields.values()):
+        keys = " and ".join(_spelled(prefix + field) for field in fields)
+        raise RequestError(f"{keys} go with --public, which is missing: leave them out.")
     return None if place is None else source.Source(place, **fields)
 
 

@@ -17,7 +17,6 @@ from gossamer.data.card import DataCard
 from gossamer.data.source import Data
 from gossamer.errors import RequestError
 from gossamer.methods.synthesizer import Synthesizer
-from gossamer.run.federated.clients import USUAL, Waiting
 from gossamer.run.federated.grid import NamedGrid
 from gossamer.run.federated.server import decide, go_on_serving, serve
 from gossamer.run.training.progress import DEFAULT, Process
@@ -83,17 +82,18 @@ def read_sites(file: Path, *, most: int) -> dict[bytes, str]:
     return names
 
 
-def train(
+def train(  # noqa: PLR0913 (its arguments are the options of a command)
     grid: Grid,
     *,
     sites: Path,
     resume: bool = False,
+    patience: float = 60.0,
+    wait: float = 600.0,
     card: Path,
     out: Path,
     accounts: Path | None = None,
     public: Data | None = None,
     seed: int = 0,
-    waiting: Waiting = USUAL,
     process: Process = DEFAULT,
     **request: Any,
 ) -> Synthesizer:
@@ -103,12 +103,13 @@ def train(
         grid: of the ServerApp.
         sites: file with the OpenSSH public keys of the SuperNodes, with the name of a site after each.
         resume: continue the unfinished run in `out`, with its own settings.
+        patience: seconds to wait for an answer of a client.
+        wait: seconds to wait for enough clients.
         card: see `run.federated.simulate.simulate`.
         out: see `run.training.fit.fit`.
         accounts: see `run.training.fit.fit`.
         public: see `run.federated.simulate.simulate`.
         seed: see `run.federated.simulate.simulate`.
-        waiting: how long it waits for replies and for clients.
         process: what is shown while it trains.
         request: of `run.federated.server.decide`; a run that is resumed has its own.
 
@@ -118,7 +119,8 @@ def train(
     declared = DataCard.load(card)
     names = read_sites(sites, most=declared.declared_size)
     named = FlowerGrid(grid, names)
-    common: dict[str, Any] = {"accounts": accounts, "waiting": waiting, "process": process}
+    named.patience, named.wait = patience, wait
     if resume:
-        return go_on_serving(named, out, **common)
-    return serve(named, decide(declared, **request), out=out, public=public, seed=seed, **common)
+        return go_on_serving(named, out, accounts=accounts, process=process)
+    decided = decide(declared, **request)
+    return serve(named, decided, out=out, public=public, seed=seed, accounts=accounts, process=process)

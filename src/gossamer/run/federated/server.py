@@ -22,7 +22,7 @@ from gossamer.methods.synthesizer import Synthesizer
 from gossamer.privacy.accounting import federated
 from gossamer.privacy.certificate.statements import NO_UNITS
 from gossamer.privacy.random.noise import Rng
-from gossamer.run.federated.clients import USUAL, Clients, Waiting
+from gossamer.run.federated.clients import Clients
 from gossamer.run.federated.grid import NamedGrid
 from gossamer.run.federated.messages import networks, weights_record
 from gossamer.run.storage.data_sources import DataFacts, DataSources, RawData
@@ -111,20 +111,18 @@ def serve(
     public: Data | None = None,
     seed: int = 0,
     accounts: Accounts = None,
-    waiting: Waiting = USUAL,
     process: Process = DEFAULT,
     simulation: Simulation | None = None,
 ) -> Synthesizer:
     """Train a generator with the clients that a grid brings, and write a RUN folder.
 
     Args:
-        grid: carries the messages.
+        grid: carries the messages, and says how long to wait.
         request: what `decide` gave.
         out: run folder to write: new or empty.
         public: public records of the server, for pre-training. They are not protected.
         seed: number that fixes initial weights and public random choices. Noise and the choice of clients stay random.
         accounts: folder of the budget log. False: none is kept.
-        waiting: how long it waits for replies and for clients.
         process: what is shown, and for tests the noise.
         simulation: of all clients in this process; None: they are elsewhere.
 
@@ -145,7 +143,7 @@ def serve(
     ):  # fmt: skip
         data = _own(sources, card) if simulation is None else simulation.data
         private = {} if simulation is None else simulation.private
-        return _train(grid, waiting, run, sources, data, accounts=accounts, config=role, private=private)
+        return _train(grid, run, sources, data, accounts=accounts, config=role, private=private)
 
 
 def go_on_serving(
@@ -153,7 +151,6 @@ def go_on_serving(
     run: str | Path,
     *,
     accounts: str | Path | None = None,
-    waiting: Waiting = USUAL,
     process: Process = DEFAULT,
     data: RawData | None = None,
 ) -> Synthesizer:
@@ -171,17 +168,15 @@ def go_on_serving(
         raise RunFolderError(f"{folder.path} holds no run of a federated server.")
     with process.shown() as sink, OpenRun.resume(folder, rng=process.rng, sink=sink) as opened:
         if folder.finished:
-            return _serve_again(grid, waiting, opened)
+            return _serve_again(grid, opened)
         sources = DataSources.from_json(folder.source()["sources"])
         data = data or _own(sources, cast(DataCard, opened.job.card))
-        return _train(grid, waiting, opened, sources, data, accounts=accounts)
+        return _train(grid, opened, sources, data, accounts=accounts)
 
 
-def _train(
-    grid: NamedGrid, waiting: Waiting, run: OpenRun, sources: DataSources, data: RawData, **charge: Any
-) -> Synthesizer:
+def _train(grid: NamedGrid, run: OpenRun, sources: DataSources, data: RawData, **charge: Any) -> Synthesizer:
     """Train with the clients that answer, certify, and give the generator to all who took part."""
-    method = Federated(lambda trained, state: _clients(grid, waiting, run, trained, state))
+    method = Federated(lambda trained, state: _clients(grid, run, trained, state))
     job = Job(method, cast(Config, run.job.config), cast(DataCard, run.job.card))
     federated_run = dataclasses.replace(run, job=cast("Job[BaseConfig, Any]", job))
     synthesizer = train_and_certify(federated_run.charge(sources, data.confine(run.ledger), **charge))
@@ -190,7 +185,7 @@ def _train(
     return synthesizer
 
 
-def _serve_again(grid: NamedGrid, waiting: Waiting, run: OpenRun) -> Synthesizer:
+def _serve_again(grid: NamedGrid, run: OpenRun) -> Synthesizer:
     """Give the generator of a finished run to clients that were away at its end and have no certificate yet."""
     folder, card, synthesizer = run.folder, cast(DataCard, run.job.card), Synthesizer.load(run.folder.path)
     lacking = card.declared_size - len(_served(folder))
@@ -199,9 +194,9 @@ def _serve_again(grid: NamedGrid, waiting: Waiting, run: OpenRun) -> Synthesizer
         return synthesizer
     run.log(
         f"{folder.path} is finished and uses no more epsilon. {lacking:,} of {card.declared_size:,} clients do not have its "
-        f"generator; the server waits {waiting.wait:g} s for them."
+        f"generator; the server waits {grid.wait:g} s for them."
     )
-    clients = _clients(grid, waiting, run, Run(cast(Config, run.job.config), card, run.rng))
+    clients = _clients(grid, run, Run(cast(Config, run.job.config), card, run.rng))
     _give(folder, synthesizer, clients, awaited=card.declared_size)
     return synthesizer
 
@@ -221,15 +216,13 @@ def _served(folder: RunFolder) -> set[str]:
     return set(json.loads(file.read_text())) if file.exists() else set()
 
 
-def _clients(
-    grid: NamedGrid, waiting: Waiting, run: OpenRun, trained: Run[Config], state: State | None = None
-) -> Clients:
+def _clients(grid: NamedGrid, run: OpenRun, trained: Run[Config], state: State | None = None) -> Clients:
     """The clients under the terms of a run. state: of the server, whose weights from public records clients begin with."""
     config, card = trained.config, trained.card
     answers = _answers(config, card)
     terms = {"config": dataclasses.asdict(config), "card": card.to_dict(), "seed": run.rng.seed, "answers": answers}
     start = networks(state).state_dict() if state is not None and state.own_fakes else None
-    return Clients(trained, run.ledger, grid, terms, waiting, run.log, start)
+    return Clients(trained, run.ledger, grid, terms, run.log, start)
 
 
 def _answers(config: Config, card: DataCard) -> int:

@@ -12,11 +12,10 @@ from gossamer.methods import METHODS
 from gossamer.run.cli.options import SOURCE, NearestName, flags_of, options_of, take_source
 
 if TYPE_CHECKING:
-    from gossamer.run.federated import clients, flower, service
+    from gossamer.run.federated import flower, service
     from gossamer.run.federated import simulate as simulating
     from gossamer.run.training import progress
 else:
-    clients = Lazy("gossamer.run.federated.clients")
     flower, service = Lazy("gossamer.run.federated.flower"), Lazy("gossamer.run.federated.service")
     simulating = Lazy("gossamer.run.federated.simulate")
     progress = Lazy("gossamer.run.training.progress")
@@ -41,8 +40,8 @@ def simulate(data: str, **options: Any) -> None:
     _need_flower()
     source = take_source(options, data)
     with progress.Terminal() as terminal:
-        process = progress.Process(sink=terminal)
-        synthesizer = simulating.simulate(data=source, process=process, **_given_options(options))
+        options |= {"data": source, "process": progress.Process(sink=terminal)}
+        synthesizer = simulating.simulate(**_given_options(options))
     click.echo(synthesizer.certificate.statement)
 
 
@@ -62,15 +61,13 @@ def serve_records(data: str, **options: Any) -> None:
 
 @click.command("flwr run")
 @options_of("gossamer.run.federated.flower.train")
-@options_of("gossamer.run.federated.clients.Waiting")
 @options_of("gossamer.run.federated.simulate.simulate", "epsilon", "delta", "preset")
 @flags_of(_CONFIG)
 @click.pass_obj
-def flower_app(grid: Any, /, patience: float, wait: float, **options: Any) -> None:
+def flower_app(grid: Any, /, **options: Any) -> None:
     """Train the generator with the sites of a Flower federation. No command: `run_config` of the Flower app gives the flags."""
     with progress.Terminal() as terminal:
-        waiting, process = clients.Waiting(patience=patience, wait=wait), progress.Process(sink=terminal)
-        synthesizer = flower.train(grid, waiting=waiting, process=process, **_given_options(options))
+        synthesizer = flower.train(grid, process=progress.Process(sink=terminal), **_given_options(options))
     click.echo(synthesizer.certificate.statement)
 
 

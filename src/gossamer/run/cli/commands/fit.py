@@ -17,8 +17,7 @@ from gossamer.run.cli.options import (
     PerMethod,
     as_json,
     options_of,
-    public_keys,
-    public_share,
+    public_flags,
     take_source,
 )
 from gossamer.run.training import torchrun
@@ -45,10 +44,6 @@ def _fit(
     **options: Any,
 ) -> None:
     """Run `fit` and say what came of it."""
-    if public is None and (options["public_images_key"], options["public_labels_key"]) != (None, None):
-        raise RequestError(
-            "--public-images-key and --public-labels-key go with --public, which is missing: leave them out."
-        )
     if public_share is not None and public is not None:
         raise RequestError(
             "give --public or --public-share, not both: public records of their own, or a part of --data."
@@ -85,8 +80,7 @@ fit = PerMethod(
                 "records here and take them out of --data: no unit may be in both."
             },
         ),
-        public_share,
-        *public_keys,
+        public_flags,
         options_of(SOURCE, "images_key", "labels_key", "units", "public_test_data"),
         options_of("gossamer.run.training.progress.Process", "tensorboard"),
     ],
