@@ -25,7 +25,6 @@ from pathlib import Path
 from sklearn.datasets import load_digits
 
 import gossamer
-from gossamer.data.source import Source
 
 # %% [markdown]
 # ## Bring your records
@@ -81,7 +80,7 @@ for epsilon in (1, 10):
 # %%
 folder = Path(tempfile.mkdtemp())  # for your own runs, name a private folder that stays
 synthesizer = gossamer.fit(
-    "moments", data=Source(train, public_test_data=True), card=card, epsilon=10, delta=1e-4, out=folder / "run"
+    "moments", data=gossamer.Source(train, public_test_data=True), card=card, epsilon=10, delta=1e-4, out=folder / "run"
 )
 
 # %% [markdown]

@@ -1,6 +1,6 @@
 """A run in progress: the only writer of its settings, its sources and its entry in the budget log.
 
-A run is opened (`create` or `resume`), its records are read with its ledger, it is charged, and it is finished. No record is
+Open a run (`create` or `resume`), read its records with its ledger, `charge` the budget log, train, and `finish`. No record is
 read before the plan is reserved, and nothing trains before the budget log has the run. A crash at any moment leaves the cost in
 the log, or nothing at all.
 """
@@ -52,9 +52,9 @@ class OpenRun:
         tensorboard: whether TensorBoard files are written too.
         ranks: the processes that train together.
         saved: state and public streams of the last checkpoint; None: there is none.
-        sources: where the records are, once the run is charged.
-        data: the records, once the run is charged: the private ones isolated.
-        entry: the run's entry in the budget log; None: it is not charged yet, or no log counts it.
+        sources: where the records are, once the cost is in the budget log.
+        data: the records, the private ones isolated, once the cost is in the budget log.
+        entry: the run's entry in the budget log; None: it has none yet, or no log counts the run.
     """
 
     folder: RunFolder
@@ -75,7 +75,7 @@ class OpenRun:
     def create(
         cls, folder: RunFolder, job: Job[BaseConfig, Any], *, epsilon: float, delta: float, rng: Rng, **more: Any
     ) -> Iterator["OpenRun"]:
-        """Lock a free folder and reserve the plan of a job. Nothing is written before the run is charged.
+        """Lock a free folder and reserve the plan of a job. Nothing is written before `charge`.
 
         Args:
             folder: of the new run.
@@ -214,7 +214,7 @@ class OpenRun:
             raise
 
     def _charge_again(self, sources: DataSources, facts: DataFacts, accounts: Accounts) -> RunEntry | None:
-        """Check that the records are the same, and find the run's entry; a copy of a run is charged once more."""
+        """Check that the records are the same, and find the run's entry; a copy of a run uses its plan once more."""
         folder, config_json, source_json = self.folder, self.folder.config(), self.folder.source()
         facts.refuse_others(config_json, source_json, name=sources.name)
         source_json |= {"mark": facts.identity.mark}
