@@ -433,7 +433,7 @@ def test_what_is_not_built_for_tables_is_refused_in_a_sentence(
         (
             ["fit", "marginals", "--data", data, "--card", card, "--units", "pid", "--epsilon", 1, "--delta", 1e-5, "--out",
              tmp_path / "out", "--labels-key", "income"],
-            "are for pictures, and the card describes a table",
+            "--labels-key: this is for pictures, and the data are a table",
         ),
     ):  # fmt: skip
         answer = gossamer(*command)

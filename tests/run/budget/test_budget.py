@@ -1234,7 +1234,17 @@ def test_the_demo_has_a_book_of_its_own_and_takes_no_other_run(
 ) -> None:
     def small(_method: str, **named: Any) -> None:
         named.pop("threshold")  # of the demo's method
-        fit("dpgan", **{**named, "data": place.data, "public": None, "epsilon": None, **SMALL, "sink": crash_at(1)})
+        fit(
+            "dpgan",
+            **{
+                **named,
+                "data": place.data,
+                "public": None,
+                "epsilon": None,
+                **SMALL,
+                "process": Process(sink=crash_at(1)),
+            },
+        )
 
     monkeypatch.setattr(demo, "CARD", demo.CARD.from_dict({**demo.CARD.to_dict(), "declared_size": 160}))
     monkeypatch.setattr(demo, "fit", small)

@@ -900,6 +900,39 @@ def test_who_is_which_client_follows_from_coins_alone(tmp_path: Path) -> None:
         simulate(**request, resume=True)
 
 
+def test_a_client_of_a_simulation_is_not_served_alone(tmp_path: Path) -> None:
+    """No budget log counts it by itself. Elsewhere it would answer without a cost in any log."""
+    begun = client(tmp_path, 0)
+    assert not ask(begun, messages.TERMS, messages.terms_record(terms())).has_error()
+    begun.close()
+    heard = Heard()
+    alone = client(tmp_path, 0, accounts=None, sink=heard)
+    assert messages.reason_of(ask(alone, messages.TERMS, messages.terms_record(terms()))) == REFUSED
+    assert "is a client of a simulation" in heard[0]
+
+
+def test_a_simulation_goes_on_with_the_same_records_only(tmp_path: Path) -> None:
+    labels = np.arange(12) % 3
+    images = np.random.default_rng(0).integers(0, 256, (12, 28, 28)).astype(np.uint8)
+    np.savez(tmp_path / "d.npz", images=images, labels=labels, units=labels)
+    request: dict[str, Any] = {
+        "data": Source(tmp_path / "d.npz", units=":units"), "card": CARD, "out": tmp_path / "run", "delta": 1e-3,
+        "accounts": tmp_path / "book",
+    }  # fmt: skip
+
+    def stopped(event: Event) -> None:
+        if event.kind == "step" and event.step == 3:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        simulate(**request, **{**TINY, "noise_multiplier": 30.0}, process=Process(sink=stopped))
+    before = (tmp_path / "run" / LEDGER).read_bytes()
+    np.savez(tmp_path / "d.npz", images=255 - images, labels=labels, units=labels)
+    with pytest.raises(DataError, match="d.npz is not what it was when the run began"):
+        simulate(**request, resume=True)
+    assert (tmp_path / "run" / LEDGER).read_bytes() == before
+
+
 def test_the_answers_of_clients_are_checked(tmp_path: Path) -> None:
     """The second guarantee follows from them: fewer than the draw asks of any would make it look better than it is."""
     labels = np.arange(12) % 3

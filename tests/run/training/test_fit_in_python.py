@@ -12,6 +12,7 @@ import gossamer
 from gossamer.data.source import Source
 from gossamer.errors import CardError, Interrupted, RequestError
 from gossamer.events import NOTE, Event
+from gossamer.privacy.budget_log import BudgetLog
 from gossamer.run.release.verify import verify
 from gossamer.run.training.fit import fit
 from gossamer.run.training.progress import Process
@@ -105,6 +106,26 @@ def test_a_resumed_run_of_public_test_data_enters_none_either(tmp_path: Path, mo
     assert verify(tmp_path / "run").ok
     assert not (tmp_path / "state").exists()
     assert json.loads((tmp_path / "run" / "config.json").read_text())["accounts"] is None
+
+
+def test_a_log_that_was_named_later_counts_to_the_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run of public test data has no log of its own. Once one is named, every later resume enters it."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+
+    def stop_at(step: int) -> Process:
+        return Process(sink=lambda event: signal.raise_signal(signal.SIGINT) if event.step == step else None)
+
+    settings = {"noise_multiplier": 1.0, "delta": 1e-4, "steps": 64, "expected_batch_size": 8, "width": 4}
+    data = Source(arrays(), public_test_data=True)
+    with pytest.raises(Interrupted):
+        fit("dpgan", data=data, card=CARD, out=tmp_path / "run", **settings, process=stop_at(20))
+    with pytest.raises(Interrupted):
+        resume(tmp_path / "run", data=data, accounts=tmp_path / "log", process=stop_at(40))
+    (entry,) = BudgetLog(tmp_path / "log").read().entries
+    assert not entry.finished
+    resume(tmp_path / "run", data=data)
+    (entry,) = BudgetLog(tmp_path / "log").read().entries
+    assert entry.finished
 
 
 @pytest.mark.parametrize(

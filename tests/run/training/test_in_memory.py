@@ -185,6 +185,24 @@ def test_resume_takes_the_same_records_again_and_no_others(tmp_path: Path) -> No
         fit("dpgan", data=None, out=tmp_path / "other", **settings)  # type: ignore[arg-type]  # the wrong call under test
 
 
+def test_a_resumed_run_takes_no_other_place(tmp_path: Path) -> None:
+    def stop(event: Event) -> None:
+        if event.kind == "step" and event.step == 20:
+            signal.raise_signal(signal.SIGINT)
+
+    images, labels = arrays()
+    for name in ("data.npz", "other.npz"):
+        np.savez(tmp_path / name, images=images, labels=labels)
+    settings = {**RUN, "steps": 80, "accounts": tmp_path / "log"}
+    with pytest.raises(Interrupted):
+        fit("dpgan", data=tmp_path / "data.npz", out=tmp_path / "run", **settings, process=Process(sink=stop))
+    for wrong in (tmp_path / "other.npz", (images, labels)):
+        with pytest.raises(RequestError, match=r"This run has its data from .*data\.npz\. Leave data out"):
+            resume(tmp_path / "run", data=wrong)
+    resume(tmp_path / "run", data=tmp_path / "data.npz")
+    assert verify(tmp_path / "run").ok
+
+
 def test_units_are_an_array(tmp_path: Path) -> None:
     card = DataCard(shape=(1, 28, 28), classes=2, declared_size=32, unit="patient")
     ids = [f"p{at // 2}" for at in range(64)]
