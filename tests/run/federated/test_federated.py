@@ -928,7 +928,7 @@ def test_a_simulation_goes_on_with_the_same_records_only(tmp_path: Path) -> None
         simulate(**request, **{**TINY, "noise_multiplier": 30.0}, process=Process(sink=stopped))
     before = (tmp_path / "run" / LEDGER).read_bytes()
     np.savez(tmp_path / "d.npz", images=255 - images, labels=labels, units=labels)
-    with pytest.raises(DataError, match="d.npz is not what it was when the run began"):
+    with pytest.raises(DataError, match=r"d\.npz is not what it was when the run began"):
         simulate(**request, resume=True)
     assert (tmp_path / "run" / LEDGER).read_bytes() == before
 

@@ -170,7 +170,7 @@ class Client:
                 raise RunFolderError(f"{self.folder.path} holds another run, or a finished one. Choose another folder.")
             data = self.records(card, opened.ledger)
             self._run = opened.charge(
-                self.sources, data, accounts=self.accounts, config=config, private={"terms": terms}
+                self.sources, data.facts, accounts=self.accounts, config=config, private={"terms": terms}
             )
             if self._run.entry is None and self.accounts is not False:
                 raise RunFolderError(

@@ -179,7 +179,7 @@ def _train(grid: NamedGrid, run: OpenRun, sources: DataSources, data: RawData, *
     method = Federated(lambda trained, state: _clients(grid, run, trained, state))
     job = Job(method, cast(Config, run.job.config), cast(DataCard, run.job.card))
     federated_run = dataclasses.replace(run, job=cast("Job[BaseConfig, Any]", job))
-    synthesizer = train_and_certify(federated_run.charge(sources, data.confine(run.ledger), **charge))
+    synthesizer = train_and_certify(federated_run.charge(sources, data.facts, **charge), data.confine(run.ledger))
     assert method.clients is not None
     _give(run.folder, synthesizer, method.clients)
     return synthesizer

@@ -155,7 +155,7 @@ class DataSources:
         Raises:
             RequestError: if the records cannot be read, contradict the card, or are private and public at once.
         """
-        return self.read_unconfined(card, sink=sink).confine(ledger, ranks)
+        return dataclasses.replace(self.read_unconfined(card, sink=sink).confine(ledger, ranks), sources=self)
 
     def read_unconfined(self, card: AnyCard, *, sink: Sink = silent) -> "RawData":
         """Read the same without isolating it: for a simulation, which splits the records among its clients."""
@@ -269,11 +269,16 @@ class DataFacts:
 
 @dataclass(frozen=True)
 class LoadedData:
-    """What a run has of its data: the public records, or None, the facts, and the records to protect, which are isolated."""
+    """What a run has of its data: the public records, or None, the facts, and the records to protect, which are isolated.
+
+    Args:
+        sources: where the records are, for other ranks; None: other ranks cannot read them.
+    """
 
     public: Records | None
     facts: DataFacts
     private: Confined[Any]
+    sources: DataSources | None = None
 
 
 @dataclass(frozen=True)

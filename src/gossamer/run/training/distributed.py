@@ -33,7 +33,7 @@ from gossamer.privacy.guarantee import NeighboringRelation
 from gossamer.privacy.ledger import PrivacyLedger
 from gossamer.privacy.per_sample_gradients.precision import full_precision
 from gossamer.privacy.random.noise import Rng
-from gossamer.run.storage.data_sources import DataSources
+from gossamer.run.storage.data_sources import DataSources, LoadedData
 from gossamer.run.storage.versions import versions
 from gossamer.run.training import checkpoint
 from gossamer.run.training.memory import fitted, tune_malloc
@@ -119,22 +119,21 @@ class RunSetup:
     key: bytes = field(default_factory=lambda: os.urandom(16), repr=False)
 
 
-def lead(run: OpenRun) -> None:
+def lead(run: OpenRun, data: LoadedData) -> None:
     """Send the other ranks the setup of the run."""
     job, ledger, ranks, saved = run.job, run.ledger, run.ranks, run.saved
     if ranks.count == 1:
         return
-    assert run.data is not None, "a charged run has its records"
-    assert run.sources is not None, "a charged run has its sources"
+    assert data.sources is not None, "records that were read have sources"
     if saved is not None:
         saved = ({name: value for name, value in saved[0].items() if not isinstance(value, Path)}, saved[1])
     setup = RunSetup(
         job=(job.method.name, job.settings, job.card),
         seed=run.rng.seed,
         device=run.device,
-        sources=run.sources,
+        sources=data.sources,
         private=run.folder.private.absolute(),
-        records=(run.data.facts.identity.fingerprint, run.data.facts.public),
+        records=(data.facts.identity.fingerprint, data.facts.public),
         ledger=(ledger.budget, ledger.delta, ledger.relation, ledger.plan, ledger.used),
         saved=saved,
         versions=versions(),

@@ -14,6 +14,7 @@ from gossamer.privacy.guarantee import rounded_up
 from gossamer.privacy.ledger import PrivacyLedger
 from gossamer.privacy.per_sample_gradients.precision import full_precision
 from gossamer.run.report.html import write_report
+from gossamer.run.storage.data_sources import LoadedData
 from gossamer.run.storage.run_folder import EVENTS, TENSORBOARD, WARM, RunFolder
 from gossamer.run.training import checkpoint, disk_space, distributed
 from gossamer.run.training.memory import fitted, tune_malloc
@@ -23,10 +24,12 @@ from gossamer.run.training.signals import stop_on_signal
 from gossamer.run.training.torchrun import local
 
 
-def train_and_certify(run: OpenRun) -> Synthesizer:
-    """Train a charged run from the last checkpoint to the end, then certify, and write the report.
+def train_and_certify(run: OpenRun, data: LoadedData) -> Synthesizer:
+    """Train from the last checkpoint to the end, then certify, and write the report.
 
-    The certificate and the report cannot reach its records.
+    Args:
+        run: with its cost in the budget log.
+        data: its records. The certificate and the report cannot reach them.
 
     Raises:
         Interrupted: after Ctrl-C.
@@ -34,7 +37,7 @@ def train_and_certify(run: OpenRun) -> Synthesizer:
         RunFolderError: if the plan is used up and nothing was trained.
     """
     try:
-        synthesizer = run.finish(train(run))
+        synthesizer = run.finish(train(run, data))
         write_report(run.folder.path, internal=True)
     except Exception as error:  # PyTorch reports a full disk by errors of its own; all others go on
         if isinstance(error, DiskFull) or not is_full(error):
@@ -44,8 +47,12 @@ def train_and_certify(run: OpenRun) -> Synthesizer:
     return synthesizer
 
 
-def train(run: OpenRun) -> State:
+def train(run: OpenRun, data: LoadedData) -> State:
     """Go through the method's phases from the last checkpoint to the end, and return the last state.
+
+    Args:
+        run: the run.
+        data: its records: the private ones isolated, and the public ones.
 
     Raises:
         Interrupted: after Ctrl-C.
@@ -56,7 +63,7 @@ def train(run: OpenRun) -> State:
     job = fitted(run.job, local(run.device), ranks=run.ranks.count)
     training = job.begin(run.rng, local(run.device), run.ranks)
     checkpoint.reserve_disk(run.folder.private, disk_space.state(training.state.released), must=True)
-    distributed.lead(run)
+    distributed.lead(run, data)
     if checks := distributed.check_devices(run.device, job.settings, run.ranks):
         run.ledger.note_device(checks)
     up_to = None
@@ -67,7 +74,7 @@ def train(run: OpenRun) -> State:
         boards = [tensorboard(run.folder.file(TENSORBOARD))] if run.tensorboard else []
         emit = to_all([lines, run.sink, *boards])
         with full_precision():  # of which a method may leave some in passes that bound nothing
-            _drive(run, training, emit)
+            _drive(run, data, training, emit)
         if not training.trained:
             raise untrained(run.folder)
         checkpoint.free_reserve(run.folder.private)
@@ -75,10 +82,8 @@ def train(run: OpenRun) -> State:
     return training.state
 
 
-def _drive(run: OpenRun, training: Training[BaseConfig, State], emit: Sink) -> None:
+def _drive(run: OpenRun, data: LoadedData, training: Training[BaseConfig, State], emit: Sink) -> None:
     """Take every step, send its public values to the sinks, and write a checkpoint when it is due."""
-    assert run.data is not None, "a charged run has its records"
-    data, ranks = run.data, run.ranks
     clock, spent = checkpoint.Clock(), _spent_so_far(run.ledger)
 
     def save() -> float:
@@ -89,7 +94,7 @@ def _drive(run: OpenRun, training: Training[BaseConfig, State], emit: Sink) -> N
     full = False
     try:
         with stop_on_signal() as stop:
-            private = data.private.map(lambda records: distributed.part_of(records, run.job, ranks, run.rng))
+            private = data.private.map(lambda records: distributed.part_of(records, run.job, run.ranks, run.rng))
             for result in training.drive(private, data.public):
                 if result.logs is None and isinstance(result.phase, OnPublic) and not any(run.ledger.used):
                     run.ledger.check_place()
@@ -104,7 +109,7 @@ def _drive(run: OpenRun, training: Training[BaseConfig, State], emit: Sink) -> N
                 paid_for = result.logs is None and result.phase.releases
                 stopping = full or bool(stop)
                 if run.ledger.prepaid == 0 and (stopping or paid_for or clock.due()):
-                    ranks.next(Next.CHECKPOINT_AND_STOP if stopping else Next.CHECKPOINT)
+                    run.ranks.next(Next.CHECKPOINT_AND_STOP if stopping else Next.CHECKPOINT)
                     clock.written(save())
                     if full:
                         raise DiskFull
@@ -114,7 +119,7 @@ def _drive(run: OpenRun, training: Training[BaseConfig, State], emit: Sink) -> N
                             f"`gossamer resume {run.folder.path}`."
                         )
                 else:
-                    ranks.next(Next.STEP)
+                    run.ranks.next(Next.STEP)
             save()
     except Exception as error:  # PyTorch reports a full disk by errors of its own; all others go on
         if not is_full(error):

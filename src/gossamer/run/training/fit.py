@@ -106,14 +106,15 @@ def fit(  # noqa: PLR0913 (its arguments are the options of a command)
         with OpenRun.create(
             folder, request.job, epsilon=request.epsilon, delta=request.delta, rng=process.rng or Rng(seed), device=device,
             sink=events, tensorboard=process.tensorboard, ranks=present(),
-        ) as run:  # fmt: skip
-            loaded = sources.read(card, run.ledger, run.ranks, sink=events)
+        ) as opened:  # fmt: skip
+            loaded = sources.read(card, opened.ledger, opened.ranks, sink=events)
             if loaded.public is not None:
                 request.job.check_public(len(loaded.public))
-            _log_start(run, request, loaded.facts, sources)
+            _log_start(opened, request, loaded.facts, sources)
             if not counted:
                 _refuse_counted(card.data_set or place_of(sources), loaded.facts)
-            return train_and_certify(run.charge(sources, loaded, accounts=accounts if counted else False))
+            run = opened.charge(sources, loaded.facts, accounts=accounts if counted else False)
+            return train_and_certify(run, loaded)
 
 
 def _refuse_counted(name: str, facts: DataFacts) -> None:

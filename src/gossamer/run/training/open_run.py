@@ -29,7 +29,7 @@ from gossamer.privacy.ledger import PrivacyLedger
 from gossamer.privacy.random.noise import Rng
 from gossamer.run.budget.entry import RunEntry, add_entry, budget_log_at, charge_of, new_run_id, resume_entry
 from gossamer.run.report.plots import drawn_by
-from gossamer.run.storage.data_sources import DataFacts, DataSources, LoadedData
+from gossamer.run.storage.data_sources import DataFacts, DataSources
 from gossamer.run.storage.run_folder import SAMPLES, RunFolder, today
 from gossamer.run.storage.versions import versions
 from gossamer.run.training import checkpoint
@@ -40,7 +40,7 @@ Accounts: TypeAlias = str | Path | Literal[False] | None
 
 @dataclass(frozen=True, kw_only=True)
 class OpenRun:
-    """A run in progress, in this process.
+    """A run in progress, in this process: all that training and certification need, except the records.
 
     Args:
         folder: the run folder, locked by this process.
@@ -52,8 +52,6 @@ class OpenRun:
         tensorboard: whether TensorBoard files are written too.
         ranks: the processes that train together.
         saved: state and public streams of the last checkpoint; None: there is none.
-        sources: where the records are, once the cost is in the budget log.
-        data: the records, the private ones isolated, once the cost is in the budget log.
         entry: the run's entry in the budget log; None: it has none yet, or no log counts the run.
     """
 
@@ -66,8 +64,6 @@ class OpenRun:
     tensorboard: bool = False
     ranks: Ranks = ALONE
     saved: checkpoint.Saved | None = None
-    sources: DataSources | None = None
-    data: LoadedData | None = None
     entry: RunEntry | None = None
 
     @classmethod
@@ -139,7 +135,7 @@ class OpenRun:
     def charge(
         self,
         sources: DataSources,
-        data: LoadedData,
+        facts: DataFacts,
         *,
         accounts: Accounts = None,
         config: Mapping[str, Any] | None = None,
@@ -149,13 +145,13 @@ class OpenRun:
 
         Args:
             sources: where the records are.
-            data: the records.
+            facts: what is known of them.
             accounts: the budget log.
             config: further public settings of a new run.
             private: further entries of the private folder of a new run.
 
         Returns:
-            The run with its records and its entry.
+            The run with its entry.
 
         Raises:
             BudgetError: if a limit forbids the run, or a copy of one; nothing is left of a new run then.
@@ -164,12 +160,12 @@ class OpenRun:
             RunFolderError: if the folder cannot be written.
         """
         if self.folder.begun:
-            entry = self._charge_again(sources, data.facts, accounts)
+            entry = self._charge_again(sources, facts, accounts)
         else:
-            entry = self._charge_first(sources, data.facts, accounts, config or {}, private or {})
+            entry = self._charge_first(sources, facts, accounts, config or {}, private or {})
         if entry is not None:
             self.ledger.before_declassify = entry.declassify
-        return dataclasses.replace(self, sources=sources, data=data, entry=entry)
+        return dataclasses.replace(self, entry=entry)
 
     def _charge_first(
         self,

@@ -70,7 +70,7 @@ def resume(
         loaded.facts.refuse_others(settings, folder.source(), name=sources.name)
         if not any(opened.ledger.unused) and (saved is None or not job.paid_for(saved[0])):
             raise untrained(folder)
-        return train_and_certify(opened.charge(sources, loaded, accounts=accounts))
+        return train_and_certify(opened.charge(sources, loaded.facts, accounts=accounts), loaded)
 
 
 def _finished(folder: RunFolder, accounts: str | Path | None, sink: Sink) -> Synthesizer:
