@@ -162,7 +162,7 @@ def test_classes_of_a_card_without_names_are_called_by_their_numbers(
     assert "shape 1 x 28 x 28, 4 classes, label prior uniform" in certificate["assumptions"]
     assert gossamer("sample", tmp_path / "run", "-n", 40, "-o", tmp_path / "s").status == 0
     assert sorted(path.name for path in (tmp_path / "s").iterdir()) == ["0", "1", "2", "3"]
-    read_again = read(str(nasty / "gap"), split="train", **DataCard.load(card).reading)
+    read_again = read(str(nasty / "gap"), DataCard.load(card).reading)
     assert set(read_again.labels.tolist()) == {0, 2, 3}, "as evaluate and attack read them beside the run"
     shutil.copytree(tmp_path / "s", tmp_path / "few", ignore=shutil.ignore_patterns("1"))
     samples = read_samples(tmp_path / "few", DataCard.load(card))
@@ -212,7 +212,7 @@ def test_an_npz_may_name_its_classes(gossamer: Run, nasty: Path, tmp_path: Path,
     """Named the other way round than the card: label 0 is "malignant" here."""
     card, _ = drafted(nasty / "two" / "pictures")
     named, plain = (
-        read(str(nasty / "two" / name), split="train", **DataCard.load(card).reading)
+        read(str(nasty / "two" / name), DataCard.load(card).reading)
         for name in ("named.npz", "plain.npz")
     )
     assert named.labels.tolist() == (1 - plain.labels).tolist()

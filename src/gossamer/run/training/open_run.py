@@ -122,11 +122,9 @@ class OpenRun:
                 folder=folder, job=job, ledger=ledger, rng=rng or Rng(settings["seed"]), device=settings["device"],
                 tensorboard=settings["tensorboard"], **more,
             )  # fmt: skip
-            yield (
-                run
-                if folder.finished
-                else dataclasses.replace(run, saved=checkpoint.load(folder.private, ledger, run.log))
-            )
+            if not folder.finished:
+                run = dataclasses.replace(run, saved=checkpoint.load(folder.private, ledger, run.log))
+            yield run
 
     def log(self, text: str) -> None:
         """Show a note on the terminal."""
