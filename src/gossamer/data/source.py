@@ -22,6 +22,8 @@ class MapStyle(Protocol):
 class Source:
     """Records, and what to read of them. A path or records in memory alone mean `Source(records)`.
 
+    The ids of units may be in memory too: one for each record.
+
     Args:
         records: a path, `digits` or `glyphs`; `:train` or `:test` at its end picks a split. Or records in memory. None: they
             are with others, or were in the memory of an earlier process.
@@ -34,7 +36,7 @@ class Source:
             the columns name (path below DATA) and unit (any id), `folder` (DATA/CLASS/UNIT/picture), a regular
             expression whose first group is the unit in the file name, such as '(P[0-9]+)_', or `dicom:PatientID`.
             Arrays: `FILE.npz:KEY` with one id per record, or `:KEY` in DATA itself; with two splits, the keys are
-            `train_KEY` and `test_KEY`. A table: the column with the ids. From Python also one id per record, in memory.
+            `train_KEY` and `test_KEY`. A table: the column with the ids.
         public_test_data: leave the budget log alone, because the records are public. The certificate says that no
             budget log counts the run.
 

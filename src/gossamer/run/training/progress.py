@@ -298,8 +298,7 @@ class Process:
     Args:
         progress: show notes, a bar, time left and epsilon used, if there is a terminal or a notebook.
         sink: takes the events in place of that.
-        tensorboard: write TensorBoard files into the run folder. Needs the extra `tensorboard`. A run that is resumed goes on
-            as it began.
+        tensorboard: write TensorBoard files into the run folder. Needs the extra "tensorboard". `resume` does as `fit` did.
         rng: for tests: a generator with a fixed noise seed. The run is then not private, and says so.
 
     Raises:
