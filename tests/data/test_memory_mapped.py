@@ -36,7 +36,7 @@ from gossamer.data.readers import decode_workers, idx, npz, parquet_csv
 from gossamer.data.readers.image_files import Decoder, Sizer, read_files
 from gossamer.data.readers.read import read, sizes
 from gossamer.data.records import Records
-from gossamer.data.source import Source
+from gossamer.data.source import Reading, Source
 from gossamer.errors import DataError
 from gossamer.run.storage.data_sources import DataSources
 
@@ -242,9 +242,9 @@ def test_every_conversion_is_the_same_on_the_disk(
     ]  # fmt: skip
     for name, how in ways:
         monkeypatch.setattr(memory_mapped, "SHARE", 0.0)
-        found = read(sources[name], split="train", **how)
+        found = read(sources[name], Reading(**how))
         monkeypatch.setattr(memory_mapped, "SHARE", 0.25)
-        expected = read(sources[name], split="train", **how)
+        expected = read(sources[name], Reading(**how))
         assert memory_mapped.is_nameless(found.images) and not memory_mapped.is_nameless(expected.images), (name, how)
         assert np.array_equal(found.images, expected.images) and np.array_equal(found.labels, expected.labels)
         assert {*found.notes} - {*expected.notes} == {memory_mapped.ON_DISK}
@@ -397,7 +397,7 @@ def test_a_worker_that_is_killed_is_told(tmp_path: Path, monkeypatch: pytest.Mon
 @pytest.mark.usefixtures("many")
 def test_heads_are_counted_here(tmp_path: Path) -> None:
     pictures(tmp_path / "a")
-    looked, _ = sizes(str(tmp_path), split="train")
+    looked, _ = sizes(str(tmp_path))
     assert looked.sizes == {(6, 5): 30}
     assert isinstance(looked, Sizer)
 

@@ -34,7 +34,7 @@ from gossamer.testing.trial_run import Subject
 SHAPE = (1, 12, 12)
 CARD = DataCard(shape=SHAPE, classes=2, declared_size=40)
 SETTINGS: dict[str, Any] = {"drawing": "pictures", "encoder": "sides", "clusters": 4}
-BUDGET: dict[str, Any] = {"delta": 1e-3, "progress": False, **SETTINGS}
+BUDGET: dict[str, Any] = {"delta": 1e-3, "process": Process(progress=False), **SETTINGS}
 
 
 def records(n: int, seed: int = 0, brightest: int = 200) -> Records:

@@ -281,7 +281,8 @@ def test_a_run_is_released_loaded_and_verified(tmp_path: Path) -> None:
 def test_public_pictures_are_needed_and_are_no_share_of_the_records(tmp_path: Path) -> None:
     """The release would publish the share."""
     given: dict[str, Any] = {
-        "data": pictures(300), "card": CARD, "out": tmp_path / "none", "delta": 1e-3, "progress": False, "accounts": None,
+        "data": pictures(300), "card": CARD, "out": tmp_path / "none", "delta": 1e-3, "accounts": None,
+        "process": Process(progress=False),
     }  # fmt: skip
     with pytest.raises(RequestError, match=r"need public records: give public\.$"):
         fit("moments", **given, **SETTINGS)

@@ -178,7 +178,8 @@ def test_refusals(tmp_path: Path) -> None:
     with pytest.raises(RequestError, match="5 public records are too few for 5 principal axes"):
         job(SETTINGS, CARD).check_public(5)
     given: dict[str, Any] = {
-        "data": pictures(200), "card": CARD, "out": tmp_path / "none", "delta": 1e-3, "progress": False, "accounts": None,
+        "data": pictures(200), "card": CARD, "out": tmp_path / "none", "delta": 1e-3, "accounts": None,
+        "process": Process(progress=False),
     }  # fmt: skip
     with pytest.raises(RequestError, match="need public records: give public, or a share as public"):
         fit("moments", **given, **SETTINGS)

@@ -98,7 +98,8 @@ def test_refusals(tmp_path: Path) -> None:
     with pytest.raises(RequestError, match="With encoder it labels public pictures"):
         _ = job({**SETTINGS, "encoder": "lite0"}, CARD).plan
     given: dict[str, Any] = {
-        "data": pictures(200), "card": CARD, "out": tmp_path / "none", "delta": 1e-3, "progress": False, "accounts": None,
+        "data": pictures(200), "card": CARD, "out": tmp_path / "none", "delta": 1e-3, "accounts": None,
+        "process": Process(progress=False),
     }  # fmt: skip
     with pytest.raises(RequestError, match=r"need public records: give public\.$"):
         fit("moments", **given, **SETTINGS)

@@ -386,8 +386,6 @@ def test_units_and_the_card_must_agree_before_a_record_is_read(tmp_path: Path) -
 
 def test_specs_of_units_keep_their_meaning_in_another_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    for name in ("people.csv", "ids.npz"):
-        Path(name).touch()
     assert sources("a.npz", units=":who").data.units == ":who"
     assert sources("a", units="folder").data.units == "folder"
     assert sources("a", units="people.csv").data.units == str(tmp_path / "people.csv")

@@ -113,7 +113,11 @@ def test_a_log_that_was_named_later_counts_to_the_end(tmp_path: Path, monkeypatc
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
 
     def stop_at(step: int) -> Process:
-        return Process(sink=lambda event: signal.raise_signal(signal.SIGINT) if event.step == step else None)
+        def stop(event: Event) -> None:
+            if event.kind == "step" and event.step == step:
+                signal.raise_signal(signal.SIGINT)
+
+        return Process(sink=stop)
 
     settings = {"noise_multiplier": 1.0, "delta": 1e-4, "steps": 64, "expected_batch_size": 8, "width": 4}
     data = Source(arrays(), public_test_data=True)

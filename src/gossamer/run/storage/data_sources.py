@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from gossamer.data.card import DataCard, check, check_units
+from gossamer.data.card import DataCard, Kind, check, check_units
 from gossamer.data.fingerprint import SALT, Identity, fingerprint, identify, made_public, share_a_picture
 from gossamer.data.labels import listed
 from gossamer.data.memory_mapped import remarks
@@ -59,11 +59,13 @@ class DataSources:
     in_memory: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, data: Data, *, public: Data | None = None, share: float | None = None) -> "DataSources":
-        """Return sources that name the same files from any working folder."""
+    def of(
+        cls, data: Data, *, kind: Kind = "pictures", public: Data | None = None, share: float | None = None
+    ) -> "DataSources":
+        """Return sources that name the same files from any working folder. kind: the units of a table may be a column."""
         if data is None:
             raise RequestError(f"data is missing. It is {FORMS}.")
-        private, other = _absolute(data), None if public is None else _absolute(public)
+        private, other = _absolute(data, kind), None if public is None else _absolute(public)
         name = called(private, f"{IN_MEMORY} {secrets.token_hex(4)}")
         return cls(data=private, name=name, public=other, share=share, in_memory=_in_memory(private, other))
 
@@ -368,11 +370,12 @@ def _in_npz(units: str) -> bool:
     return bool(colon) and Path(file).is_file()
 
 
-def _absolute(data: Data) -> Source:
-    """Return a source that names the same files from any working folder. Names of embedded data stay as they are."""
+def _absolute(data: Data, kind: Kind = "pictures") -> Source:
+    """Return a source that names the same files from any working folder. Embedded data and columns keep their names."""
     source = source_of(data)
     units, records = source.units, source.records
-    if isinstance(units, str) and (_in_npz(units) or (matched(units) == "name" and Path(units).is_file())):
+    named = isinstance(units, str) and matched(units) in ("name", "position") and not units.startswith(":")
+    if named and (kind == "pictures" or _in_npz(units)):
         units = str(Path(units).absolute())
     if is_place(source):
         path, split = split_of(str(records))

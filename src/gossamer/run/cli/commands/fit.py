@@ -33,28 +33,25 @@ else:
     fitting, progress = Lazy("gossamer.run.training.fit"), Lazy("gossamer.run.training.progress")
 
 
+PUBLIC = (
+    "Public records for pre-training. They are not protected. To choose who is made public, put their records here and take "
+    "them out of --data: no unit may be in both."
+)
+
+
 def _fit(
-    *,
-    method: str,
-    settings: dict[str, Any],
-    data: str,
-    public: str | None,
-    public_share: float | None,
-    tensorboard: bool,
-    **options: Any,
+    *, method: str, settings: dict[str, Any], data: str, public: str | None, public_share: float | None, **options: Any
 ) -> None:
     """Run `fit` and say what came of it."""
     if public_share is not None and public is not None:
         raise RequestError(
             "give --public or --public-share, not both: public records of their own, or a part of --data."
         )
-    beside = take_source(options, public, prefix="public_")
-    records = take_source(options, data)
+    options |= {"public": take_source(options, public, prefix="public_") or public_share}
+    options |= {"data": take_source(options, data)}
     with progress.Terminal() as terminal:
-        process = progress.Process(sink=terminal, tensorboard=tensorboard)
-        synthesizer = fitting.fit(
-            method, data=records, public=beside or public_share, process=process, **options, **settings
-        )
+        options["process"] = progress.Process(sink=terminal, tensorboard=options.pop("tensorboard"))
+        synthesizer = fitting.fit(method, **options, **settings)
     _finished(synthesizer, options["out"])
 
 
@@ -75,10 +72,7 @@ fit = PerMethod(
             FIT,
             card={"required": True},
             out={"required": True, "help": "Run folder to write. It must be new or empty."},
-            public={
-                "help": "Public records for pre-training. They are not protected. To choose who is made public, put their "
-                "records here and take them out of --data: no unit may be in both."
-            },
+            public={"help": PUBLIC},
         ),
         public_flags,
         options_of(SOURCE, "images_key", "labels_key", "units", "public_test_data"),
