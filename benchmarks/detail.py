@@ -18,9 +18,11 @@ import torch
 import gossamer
 from gossamer.data.card import DataCard
 from gossamer.data.records import Records
+from gossamer.data.source import Source
 from gossamer.metrics.fidelity import mmd
 from gossamer.metrics.neighbours import neighbourhood
 from gossamer.nets.encoders import PluginEncoder
+from gossamer.run.training.progress import Process
 
 
 def parts(path: Path) -> tuple[Records, Records, Records]:
@@ -77,9 +79,16 @@ def main() -> None:
                 kinds[f"moments with {options.autoencoder}"] = {"autoencoder": options.autoencoder}
             for what, more in kinds.items():
                 made = gossamer.fit(
-                    "moments", data=private, public=public, card=card, epsilon=epsilon, delta=1e-5, axes=64,
-                    public_test_data=True, progress=False, **more,
-                )  # fmt: skip
+                    "moments",
+                    data=Source(private, public_test_data=True),
+                    public=public,
+                    card=card,
+                    epsilon=epsilon,
+                    delta=1e-5,
+                    axes=64,
+                    **more,
+                    process=Process(progress=False),
+                )
                 samples = made.sample(options.pictures, seed=seed)
                 report(what, samples.images, epsilon=epsilon, seed=seed)
 

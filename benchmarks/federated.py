@@ -27,12 +27,13 @@ import fed_avg_gan
 from gossamer.data.card import DataCard
 from gossamer.data.readers.read import read
 from gossamer.data.records import Records
+from gossamer.data.source import Source
 from gossamer.methods.gs_wgan import GsWgan
 from gossamer.methods.job import Job
 from gossamer.privacy.accounting import calibrate, cost, events, federated
 from gossamer.run.federated.simulate import simulate
 from gossamer.run.release.verify import verify
-from gossamer.run.training.progress import Terminal
+from gossamer.run.training.progress import Process, Terminal
 
 SHARED = Path(__file__).resolve().parents[2] / "shared" / "data"
 
@@ -62,7 +63,7 @@ class Population:
 
     @property
     def records(self) -> Records:
-        return read(str(self.file), split="train", units=":units", **self.card.reading)
+        return read(Source(str(self.file), units=":units"), self.card.reading)
 
 
 def populations(out: Path) -> dict[str, Population]:
@@ -121,9 +122,17 @@ def gs_wgan(
     """GS-WGAN by `simulate`, with a folder and a certificate for each client."""
     with Terminal() as terminal:
         made = simulate(
-            data=of.file, units=":units", card=of.card, out=out, epsilon=asked.epsilon, delta=asked.delta,
-            public=asked.public or None, seed=asked.seed, accounts=out.parent / f"book-{of.name}", sink=terminal, **settings,
-        )  # fmt: skip
+            data=Source(of.file, units=":units"),
+            card=of.card,
+            out=out,
+            epsilon=asked.epsilon,
+            delta=asked.delta,
+            public=asked.public or None,
+            seed=asked.seed,
+            accounts=out.parent / f"book-{of.name}",
+            **settings,
+            process=Process(sink=terminal),
+        )
     said = {
         "clients": of.card.declared_size, "views": made.certificate.facts.get("views"),
         "noise_multiplier": made.certificate.config["noise_multiplier"],
@@ -140,7 +149,7 @@ def fed_avg_gan_of(
 ) -> tuple[Sampler, dict[str, Any]]:
     """Fed-Avg GAN, with the networks, the critic steps and the public start of the other."""
     config = GsWgan().config_type(**{"noise_multiplier": 0.0, **settings, **FED_AVG_CRITIC})
-    public = read(asked.public, split="train", **of.card.reading) if asked.public else None
+    public = read(asked.public, of.card.reading) if asked.public else None
     net, guarantee, noise = fed_avg_gan.simulate(
         of.records, of.card, public, config, fed_avg_gan.Settings(**fed_avg), epsilon=asked.epsilon, delta=asked.delta,
         seed=asked.seed,

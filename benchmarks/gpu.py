@@ -67,6 +67,7 @@ from gossamer.run.release.verify import verify
 from gossamer.run.storage.data_sources import DataSources
 from gossamer.run.training.fit import fit
 from gossamer.run.training.memory import fitted
+from gossamer.run.training.progress import Process
 from gossamer.run.training.resume import resume
 
 PRECISIONS: tuple[Precision, ...] = ("fp32", "tf32", "bf16")
@@ -347,9 +348,22 @@ def check_fit(bench: Bench) -> str:
 
         common: dict[str, Any] = {"accounts": folder / "accounts"}
         try:
-            fit("dpgan", data=folder / "data.npz", card=card, out=folder / "run", device=str(bench.device), sink=stop, steps=64,
-                noise_multiplier=1.0, delta=1e-4, expected_batch_size=20, width=4, physical_batch_size=32, precision="bf16",
-                **common)  # fmt: skip
+            fit(
+                "dpgan",
+                data=folder / "data.npz",
+                card=card,
+                out=folder / "run",
+                device=str(bench.device),
+                steps=64,
+                noise_multiplier=1.0,
+                delta=1e-4,
+                expected_batch_size=20,
+                width=4,
+                physical_batch_size=32,
+                precision="bf16",
+                **common,
+                process=Process(sink=stop),
+            )
             raise AssertionError("it did not stop")
         except Interrupted:
             pass
@@ -577,7 +591,7 @@ def _records(data: str | None, n: int) -> Records:
     """Records from a folder, or drawn glyphs, some of them often: speed does not care."""
     if data is not None:
         card = DataCard(shape=(1, 28, 28), classes=10, declared_size=N)
-        return DataSources.of(data, public=None, labels_key=None, units=None).read_unconfined(card).private
+        return DataSources.of(data).read_unconfined(card).private
     pool = draw(min(n, 2_000), seed=0)
     chosen = np.random.default_rng(0).integers(len(pool), size=n)
     return Records(pool.images[chosen], pool.labels[chosen])

@@ -25,6 +25,7 @@ from sklearn.linear_model import LogisticRegression
 import gossamer
 from gossamer.data.card import DataCard
 from gossamer.data.records import Records
+from gossamer.data.source import Source
 from gossamer.intervals import proportion
 from gossamer.methods.common.softmax_regression import Classifier, with_features
 from gossamer.methods.common.votes import embedded
@@ -34,6 +35,7 @@ from gossamer.privacy.confined import Confined
 from gossamer.privacy.ledger import PrivacyLedger
 from gossamer.privacy.random.noise import Rng
 from gossamer.run.training.plan import plan
+from gossamer.run.training.progress import Process
 from leaves import leaves
 
 C = 10.0
@@ -142,13 +144,12 @@ def generated(private: Records, classes: int, epsilon: float, seed: int) -> Reco
     card = DataCard(shape=private.shape, classes=classes, declared_size=len(private))
     made = gossamer.fit(
         "moments",
-        data=private,
+        data=Source(private, public_test_data=True),
         card=card,
         epsilon=epsilon,
         delta=1e-5,
         seed=seed,
-        public_test_data=True,
-        progress=False,
+        process=Process(progress=False),
     )
     samples = made.sample(SAMPLES, seed=seed)
     return Records(samples.images, samples.labels)

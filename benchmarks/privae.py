@@ -32,6 +32,7 @@ from benchmarks.reproduce.metrics.latent_codes import codes
 from gossamer.data.card import DataCard
 from gossamer.data.readers.read import read
 from gossamer.data.records import Records
+from gossamer.data.source import Reading
 from gossamer.files import write_atomically
 from gossamer.methods.job import Job
 from gossamer.methods.privae import Config, Privae
@@ -129,8 +130,8 @@ def trained(
 def sparsity(options: argparse.Namespace) -> None:
     """Figure 1, and its numbers as a table."""
     size = 32 if options.network == "conv" else 28
-    data = read(options.data, split="train", shape=(1, size, size))
-    test = read(options.data, split="test", shape=(1, size, size))[: options.test_records]
+    data = read(options.data, Reading(shape=(1, size, size)), split="train")
+    test = read(options.data, Reading(shape=(1, size, size)), split="test")[: options.test_records]
     card = DataCard(shape=data.shape, classes=10, declared_size=len(data))
     results: dict[Run, dict[str, float]] = {}
     for run in runs(options):

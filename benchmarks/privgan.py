@@ -29,6 +29,7 @@ from gossamer.data.card import DataCard
 from gossamer.data.readers.read import read
 from gossamer.data.records import Records
 from gossamer.data.samples.samples import Samples
+from gossamer.data.source import Reading
 from gossamer.files import write_atomically
 from gossamer.intervals import mean
 from gossamer.methods.contract import Run
@@ -87,8 +88,8 @@ def jobs(options: argparse.Namespace) -> Iterator[Model]:
 
 def measured(job: Model, options: argparse.Namespace) -> dict[str, Any]:
     """Train one model and attack it."""
-    whole = read(options.data, split="train", shape=options.shape)
-    held_out = read(options.data, split="test", shape=options.shape)
+    whole = read(options.data, Reading(shape=options.shape), split="train")
+    held_out = read(options.data, Reading(shape=options.shape), split="test")
     order = np.random.default_rng([options.seed, job.repeat]).permutation(len(whole))[: options.records]
     count = round(options.share * len(order))
     members, others = whole[order[:count]], whole[order[count:]]

@@ -28,11 +28,13 @@ import torch
 
 import gossamer
 from gossamer.data.card import DataCard
+from gossamer.data.source import Source
 from gossamer.data.tables.card import TableCard
 from gossamer.data.tables.column import Column
 from gossamer.errors import GossamerError
 from gossamer.methods import METHODS
 from gossamer.privacy.random.noise import Rng
+from gossamer.run.training.progress import Process
 
 MOST: dict[str, int] = {
     "steps": 6, "expected_batch_size": 32, "width": 8, "latent_size": 8, "discriminator_steps": 2, "critic_steps": 2,
@@ -121,9 +123,10 @@ def fitted(method: str, preset: str, public: bool, seed: int, folder: Path) -> d
         given["public"] = stripes(120, 1)
     shape = SHAPES.get(preset, CARD.shape)
     card = TABLE if table else dataclasses.replace(CARD, shape=shape)
+    data = Source(rows(240) if table else stripes(240, 0, shape), public_test_data=True)
     synthesizer = gossamer.fit(
-        method, data=rows(240) if table else stripes(240, 0, shape), card=card, out=folder,
-        preset=preset or None, progress=False, public_test_data=True, rng=Rng(seed, noise_seed=7 + seed), **given, **settings,
+        method, data=data, card=card, out=folder, preset=preset or None,
+        process=Process(progress=False, rng=Rng(seed, noise_seed=7 + seed)), **given, **settings,
     )  # fmt: skip
     samples = synthesizer.sample(48, seed=11)
     arrays = [samples.codes] if table else [samples.images, samples.labels]

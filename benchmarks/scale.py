@@ -101,7 +101,7 @@ def child(folder: str, n: int, method: str, batch: int, threads: int, *, cold: b
     job = Job.of(METHODS[method], settings, card)
     ledger = PrivacyLedger(budget=float("inf"), delta=1e-9)
     ledger.reserve(job.plan)
-    found = DataSources.of(folder, public=None, labels_key=None, units=None).read_unconfined(card)
+    found = DataSources.of(folder).read_unconfined(card)
     tune_malloc()
     steps = job.begin(rng := Rng(0)).drive(Confined(found.private, ledger, rng))
     next(steps)

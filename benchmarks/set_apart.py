@@ -21,6 +21,7 @@ from torch import nn
 from gossamer.data.card import DataCard
 from gossamer.data.readers.read import read
 from gossamer.data.records import Records
+from gossamer.data.source import Reading
 from gossamer.methods.contract import BaseConfig, State
 from gossamer.methods.job import Job
 from gossamer.metrics import classify, fidelity, neighbours
@@ -56,7 +57,7 @@ def main() -> None:
     records = read(asked.data, split="train")
     held, apart = records[: -asked.apart][: asked.records], records[-asked.apart :]
     card = DataCard(shape=records.shape, classes=int(records.labels.max()) + 1, declared_size=len(held))
-    public = None if asked.public is None else read(asked.public, split="train", shape=card.shape)
+    public = None if asked.public is None else read(asked.public, Reading(shape=card.shape), split="train")
     settings = {name: value_of(text) for name, text in (each.split("=", 1) for each in asked.set)}
     features = None if asked.features is None else features_of(asked.features, held, card.classes)
     epsilon = None if "noise_multiplier" in settings else asked.epsilon

@@ -80,13 +80,7 @@ for epsilon in (1, 10):
 # %%
 folder = Path(tempfile.mkdtemp())  # for your own runs, name a private folder that stays
 synthesizer = gossamer.fit(
-    "moments",
-    data=train,
-    card=card,
-    epsilon=10,
-    delta=1e-4,
-    out=folder / "run",
-    public_test_data=True,
+    "moments", data=gossamer.Source(train, public_test_data=True), card=card, epsilon=10, delta=1e-4, out=folder / "run"
 )
 
 # %% [markdown]

@@ -26,6 +26,7 @@ from gossamer.run.evaluation.attack import attack
 from gossamer.run.evaluation.evaluate import evaluate
 from gossamer.run.storage.run_folder import RunFolder
 from gossamer.run.training.fit import fit
+from gossamer.run.training.progress import Process
 from gossamer.run.training.resume import resume
 
 NONE, NOTHING_READ = "none", "nothing read"
@@ -172,11 +173,14 @@ def delete_work(cell: Cell, places: Places) -> None:
 def _trained(cell: Cell, data: str, folder: Path, places: Places, sink: Sink) -> Synthesizer:
     """The release of a cell's run: fitted, resumed, or loaded where it had ended."""
     out = folder / commands.RUN
+    arguments = commands.fit_arguments(cell)
+    if (share := arguments.pop("public_share", None)) is not None:
+        arguments["public"] = share
     if RunFolder(out).begun:
-        return resume(out, sink=sink)
+        return resume(out, process=Process(sink=sink))
     return fit(
         cell.row.method, data=data, card=DataCard.load(folder / commands.CARD), out=out, device=places.device,
-        accounts=folder / ACCOUNTS, sink=sink, **commands.fit_arguments(cell),
+        accounts=folder / ACCOUNTS, process=Process(sink=sink), **arguments,
     )  # fmt: skip
 
 

@@ -26,6 +26,7 @@ if typing.TYPE_CHECKING:
     from gossamer.data.readers.read import read as read
     from gossamer.data.records import Records as Records
     from gossamer.data.samples.samples import Samples as Samples
+    from gossamer.data.source import Source as Source
     from gossamer.data.split import split as split
     from gossamer.data.tables.card import TableCard as TableCard
     from gossamer.data.tables.column import Column as Column
@@ -40,13 +41,16 @@ if typing.TYPE_CHECKING:
     from gossamer.run.release.verify import verify as verify
     from gossamer.run.training.fit import fit as fit
     from gossamer.run.training.plan import plan as plan
+    from gossamer.run.training.progress import Process as Process
     from gossamer.run.training.resume import resume as resume
 else:
     _NAMES = {
         "Column": "gossamer.data.tables.column:Column",
         "DataCard": "gossamer.data.card:DataCard",
+        "Process": "gossamer.run.training.progress:Process",
         "Records": "gossamer.data.records:Records",
         "Samples": "gossamer.data.samples.samples:Samples",
+        "Source": "gossamer.data.source:Source",
         "TableCard": "gossamer.data.tables.card:TableCard",
         "Synthesizer": "gossamer.methods.synthesizer:Synthesizer",
         "attack": "gossamer.run.evaluation.attack:attack",

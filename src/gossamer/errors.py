@@ -37,6 +37,12 @@ CALLS = {"card": "draft_card"} | {name: name for name in (
 _COMMAND_OR_FLAG = re.compile(
     r"`gossamer (?P<command>\w+)(?P<words>[^`]*)`|(?<![\w-])--(?P<no>no-)?(?P<flag>[a-z][\w-]*)"
 )
+_IN_A_VALUE = {
+    "public-share": "a share as public",
+    "public-images-key": "images_key of public",
+    "public-labels-key": "labels_key of public",
+}
+"""Flags that are no argument of a call, and what they are in Python."""
 _COMMAND_LINE = [False]
 """Whether this process is a command: the last entry counts."""
 
@@ -63,7 +69,7 @@ def worded(text: str) -> str:
 def _in_python(found: re.Match[str]) -> str:
     if found["flag"]:
         value = "=False" if found["no"] else "=True" if found["flag"] in ("force", "header") else ""
-        return found["flag"].replace("-", "_") + value
+        return _IN_A_VALUE.get(found["flag"], found["flag"].replace("-", "_") + value)
     if found["command"] not in CALLS:
         return found[0]
     place, *flags = found["words"].strip().split(" --") if found["words"] else [""]

@@ -36,6 +36,7 @@ from gossamer.data.readers import decode_workers, idx, npz, parquet_csv
 from gossamer.data.readers.image_files import Decoder, Sizer, read_files
 from gossamer.data.readers.read import read, sizes
 from gossamer.data.records import Records
+from gossamer.data.source import Reading, Source
 from gossamer.errors import DataError
 from gossamer.run.storage.data_sources import DataSources
 
@@ -82,7 +83,7 @@ def test_a_folder_of_npy_files_is_an_npz_unpacked(tmp_path: Path) -> None:
     folder = as_folder(tmp_path / "arrays", **arrays)
     np.savez(tmp_path / "a.npz", **arrays)
     for source in (folder, str(tmp_path / "a.npz")):
-        found = read(source, split="train", units=":who")
+        found = read(Source(source, units=":who"), split="train")
         assert np.array_equal(found.images, IMAGES) and np.array_equal(found.labels, LABELS)
         assert found.population == 25 and found.class_names == ("a", "b", "c")
         assert np.array_equal(read(f"{source}:test", split="train").images, IMAGES[:4])
@@ -116,7 +117,7 @@ def test_large_plain_arrays_stay_in_their_files(tmp_path: Path, monkeypatch: pyt
             head = struct.pack(f">HBB{array.ndim}I", 0, 8, array.ndim, *array.shape)
             (tmp_path / name).write_bytes(head + array.astype(np.uint8).tobytes())
     card = DataCard(shape=(1, 6, 5), classes=3, declared_size=50)
-    found = DataSources.of(source, public=None, labels_key=None, units=None).read_unconfined(card).private
+    found = DataSources.of(source).read_unconfined(card).private
     assert memory_mapped.is_mapped(found.images) and not memory_mapped.is_nameless(found.images)
     assert memory_mapped.is_mapped(found.labels) == (form != "idx") and found.labels.dtype == np.int64
     drawn = found.take(np.array([3, 17, 49]))
@@ -241,9 +242,9 @@ def test_every_conversion_is_the_same_on_the_disk(
     ]  # fmt: skip
     for name, how in ways:
         monkeypatch.setattr(memory_mapped, "SHARE", 0.0)
-        found = read(sources[name], split="train", **how)
+        found = read(sources[name], Reading(**how))
         monkeypatch.setattr(memory_mapped, "SHARE", 0.25)
-        expected = read(sources[name], split="train", **how)
+        expected = read(sources[name], Reading(**how))
         assert memory_mapped.is_nameless(found.images) and not memory_mapped.is_nameless(expected.images), (name, how)
         assert np.array_equal(found.images, expected.images) and np.array_equal(found.labels, expected.labels)
         assert {*found.notes} - {*expected.notes} == {memory_mapped.ON_DISK}
@@ -257,7 +258,7 @@ def test_a_public_share_of_mapped_records_is_dealt_to_the_disk(
     monkeypatch.setattr(npz, "MAP_FROM", 1)
     folder = as_folder(tmp_path / "arrays", images=IMAGES, labels=LABELS)
     card = DataCard(shape=(1, 6, 5), classes=3, declared_size=40)
-    found = DataSources.of(folder, public=None, labels_key=None, units=None, share=0.3).read_unconfined(card)
+    found = DataSources.of(folder, share=0.3).read_unconfined(card)
     public = made_public(Records(IMAGES, LABELS), share=0.3, salt=SALT)
     assert found.public is not None and 3 < public.sum() < 47
     assert np.array_equal(found.private.images, IMAGES[~public]) and np.array_equal(found.public.images, IMAGES[public])
@@ -396,7 +397,7 @@ def test_a_worker_that_is_killed_is_told(tmp_path: Path, monkeypatch: pytest.Mon
 @pytest.mark.usefixtures("many")
 def test_heads_are_counted_here(tmp_path: Path) -> None:
     pictures(tmp_path / "a")
-    looked, _ = sizes(str(tmp_path), split="train")
+    looked, _ = sizes(str(tmp_path))
     assert looked.sizes == {(6, 5): 30}
     assert isinstance(looked, Sizer)
 
@@ -464,7 +465,7 @@ def data():
 memory_mapped.free_memory = lambda: 4 << 20
 source, rest = sys.argv[1], eval(sys.argv[2])
 card = DataCard(shape=rest.pop("shape", (1, 28, 28)), classes=10, declared_size=100_000, invert=rest.pop("invert", False))
-read = DataSources.of(source, public=None, labels_key=None, units=None, **rest)
+read = DataSources.of(source, **rest)
 limit = data() + (48 << 20)
 resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
 found = read.read_unconfined(card)
@@ -536,7 +537,7 @@ for source in sys.argv[1:]:
     time.sleep(0.02)
     most[0] = anonymous()
     card = DataCard(shape=(1, 28, 28), classes=4, declared_size=100)
-    found = DataSources.of(source, public=None, labels_key=None, units=None).read_unconfined(card).private
+    found = DataSources.of(source).read_unconfined(card).private
     time.sleep(0.02)
     print(len(found), most[0])
     del found

@@ -11,6 +11,7 @@ from PIL import Image
 
 from gossamer.data.problems import Problems, records
 from gossamer.data.readers.read import read
+from gossamer.data.source import Reading, Source
 from gossamer.data.split import split
 from gossamer.errors import DataError
 
@@ -26,7 +27,7 @@ UNREADABLE = "this cannot be read as a picture: mend or remove it"
 def told(source: object, **asked: Any) -> list[str]:
     """The lines of the refusal."""
     with pytest.raises(DataError) as refused:
-        read(str(source), split="train", **asked)
+        read(Source(str(source), units=asked.pop("units", None)), Reading(**asked))
     return str(refused.value).split("\n")
 
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from gossamer.data.class_names import match_labels, wrong_with
+from gossamer.data.labels import match_labels, wrong_with
 from gossamer.data.pixels.polarity import contrast, ground, nearly_constant
 from gossamer.data.pixels.to_uint8 import Form
 from gossamer.data.records import Records

@@ -10,6 +10,7 @@ from PIL import Image
 from gossamer.data.card_draft import draft_text
 from gossamer.data.readers.read import read
 from gossamer.data.records import Records
+from gossamer.data.source import Reading, Source
 from gossamer.data.split import split
 from gossamer.data.units import grouping, matched
 from gossamer.errors import DataError
@@ -65,7 +66,7 @@ def test_a_list_is_matched_by_name_in_whatever_order(tmp_path: Path, rows: str) 
     spec = listed(tmp_path / "people.csv", given, head)
     if rows == "in windows":
         Path(spec).write_bytes(b"\xef\xbb\xbf" + Path(spec).read_bytes().replace(b"\n", b"\r\n"))
-    assert owners(read(str(data), split="train", units=spec)) == TRUE
+    assert owners(read(Source(str(data), units=spec), split="train")) == TRUE
 
 
 def test_a_folder_read_in_another_order_has_the_same_units(tmp_path: Path) -> None:
@@ -73,8 +74,8 @@ def test_a_folder_read_in_another_order_has_the_same_units(tmp_path: Path) -> No
     spec = listed(tmp_path / "people.csv", list(zip(NAMES, OWNERS, strict=True)))
     renamed = [name.replace("0/", "z/") for name in NAMES]
     other = listed(tmp_path / "renamed.csv", list(zip(renamed, OWNERS, strict=True)))
-    first = read(str(folder(tmp_path / "a")), split="train", units=spec)
-    second = read(str(folder(tmp_path / "b", renamed)), split="train", units=other)
+    first = read(Source(str(folder(tmp_path / "a")), units=spec), split="train")
+    second = read(Source(str(folder(tmp_path / "b", renamed)), units=other), split="train")
     assert first.images.tobytes() != second.images.tobytes()
     assert owners(first) == owners(second) == TRUE
 
@@ -82,12 +83,12 @@ def test_a_folder_read_in_another_order_has_the_same_units(tmp_path: Path) -> No
 def test_arrays_have_no_place_in_folders_nor_names_in_arrays(tmp_path: Path) -> None:
     data, ids = folder(tmp_path / "data"), npz(tmp_path / "ids.npz", writer=np.arange(6))
     with pytest.raises(DataError, match=r"pictures in folders have no order.*FILE\.csv"):
-        read(str(data), split="train", units=f"{ids}:writer")
+        read(Source(str(data), units=f"{ids}:writer"), split="train")
     arrays = npz(tmp_path / "a.npz", images=PICTURES, labels=LABELS)
     spec = listed(tmp_path / "people.csv", list(zip(NAMES, OWNERS, strict=True)))
     for wrong in (spec, "folder"):
         with pytest.raises(DataError, match=r"is for pictures in folders.*FILE\.npz:KEY"):
-            read(arrays, split="train", units=wrong)
+            read(Source(arrays, units=wrong), split="train")
 
 
 def test_one_list_serves_both_splits(tmp_path: Path) -> None:
@@ -96,7 +97,7 @@ def test_one_list_serves_both_splits(tmp_path: Path) -> None:
     spec = listed(tmp_path / "people.csv", list(zip(names, OWNERS, strict=True)))
     found = {}
     for side in ("train", "test"):
-        found |= owners(read(f"{data}:{side}", split="train", units=spec))
+        found |= owners(read(Source(f"{data}:{side}", units=spec), split="train"))
     assert found == TRUE
 
 
@@ -138,7 +139,7 @@ def test_a_list_that_does_not_fit_is_refused_by_line(tmp_path: Path, change: Any
     rows = list(zip(NAMES, OWNERS, strict=True))
     spec = listed(tmp_path / "people.csv", change(rows))
     with pytest.raises(DataError, match=says) as caught:
-        read(str(folder(tmp_path / "data")), split="train", units=spec)
+        read(Source(str(folder(tmp_path / "data")), units=spec), split="train")
     assert str(tmp_path / "people.csv") in str(caught.value)
     assert not any(owner in str(caught.value) for owner in ("ann", "bob"))
 
@@ -147,7 +148,10 @@ def test_a_bare_name_that_two_pictures_have_is_refused(tmp_path: Path) -> None:
     names = ["0/a.png", "1/a.png"]
     data = folder(tmp_path / "data", names)
     with pytest.raises(DataError, match="line 2: several pictures have this file name"):
-        read(str(data), split="train", units=listed(tmp_path / "people.csv", [("a.png", "ann"), ("1/a.png", "bob")]))
+        read(
+            Source(str(data), units=listed(tmp_path / "people.csv", [("a.png", "ann"), ("1/a.png", "bob")])),
+            split="train",
+        )
 
 
 @pytest.mark.parametrize(
@@ -164,28 +168,28 @@ def test_a_damaged_list_is_refused(tmp_path: Path, raw: bytes | None, says: str)
     if raw is not None:
         (tmp_path / "people.csv").write_bytes(raw)
     with pytest.raises(DataError, match=says):
-        read(str(folder(tmp_path / "data")), split="train", units=str(tmp_path / "people.csv"))
+        read(Source(str(folder(tmp_path / "data")), units=str(tmp_path / "people.csv")), split="train")
 
 
 def test_a_folder_of_each_unit_below_its_classes(tmp_path: Path) -> None:
     names = [f"{name[0]}/{owner}/{name[2:]}" for name, owner in zip(NAMES, OWNERS, strict=True)]
     data = str(folder(tmp_path / "data", names))
-    records = read(data, split="train", units="folder")
+    records = read(Source(data, units="folder"), split="train")
     assert owners(records) == TRUE
     assert records.population == 3
     assert sorted(records.labels) == sorted(LABELS)
     with pytest.raises(DataError, match=r"0/ann, .*2/cy: .*a folder of each unit only with units folder"):
         read(data, split="train")
-    looked = read(data, split="train", unit_folders=True)
+    looked = read(data, Reading(unit_folders=True), split="train")
     assert looked.units is None
     np.testing.assert_array_equal(looked.images, records.images)
     folder(Path(data), ["0/lost.png"])
     with pytest.raises(DataError, match=r"0/lost\.png: this record has no unit"):
-        read(data, split="train", units="folder")
-    assert read(data, split="train", units="folder", missing_unit="own").population == 4
+        read(Source(data, units="folder"), split="train")
+    assert read(Source(data, units="folder"), Reading(missing_unit="own"), split="train").population == 4
     (Path(data) / "0" / "ann" / "deeper").mkdir()
     with pytest.raises(DataError, match="deeper: a class folder holds"):
-        read(data, split="train", units="folder")
+        read(Source(data, units="folder"), split="train")
 
 
 # Arrays
@@ -200,8 +204,8 @@ def test_ids_are_numbers_or_text_and_a_missing_one_is_refused(tmp_path: Path, id
     with pytest.raises(
         DataError, match=r"index 1 \(counted from 0\), .*index 4 .*: this record has no unit.*missing_unit"
     ):
-        read(data, split="train", units=spec)
-    records = read(data, split="train", units=spec, missing_unit="own")
+        read(Source(data, units=spec), split="train")
+    records = read(Source(data, units=spec), Reading(missing_unit="own"), split="train")
     assert records.units is not None and records.names is not None
     assert records.units.dtype == np.int64
     assert records.units.tolist() == [1, 2, 0, 1, 3, 0]
@@ -212,10 +216,10 @@ def test_ids_are_numbers_or_text_and_a_missing_one_is_refused(tmp_path: Path, id
 def test_a_negative_number_is_an_id(tmp_path: Path) -> None:
     """Half of all signed hashes are negative. They were taken for missing ids, so that each record was a person."""
     data = npz(tmp_path / "a.npz", images=PICTURES, labels=LABELS, who=np.array([-7, -1, -(2**62), -7, -1, 5]))
-    found = read(data, split="train", units=":who")
+    found = read(Source(data, units=":who"), split="train")
     assert (found.population, found.without_id) == (4, 0)
     listing = listed(tmp_path / "people.csv", list(zip(NAMES, ["-7", "-1", "x", "-7.0", " -1", "-7"], strict=True)))
-    assert read(str(folder(tmp_path / "data")), split="train", units=listing).population == 3
+    assert read(Source(str(folder(tmp_path / "data")), units=listing), split="train").population == 3
 
 
 @pytest.mark.parametrize(
@@ -234,13 +238,13 @@ def test_a_negative_number_is_an_id(tmp_path: Path) -> None:
 def test_a_whole_number_is_one_id_with_zeros_in_front_or_behind(tmp_path: Path, texts: list[str], people: int) -> None:
     """As exports and guessed types change them. No more than that is one: two persons of one id would be bounded together."""
     data = npz(tmp_path / "a.npz", images=PICTURES, labels=LABELS, who=np.array(texts))
-    assert read(data, split="train", units=":who").population == people
+    assert read(Source(data, units=":who"), split="train").population == people
 
 
 def test_one_person_in_two_spellings_is_one_unit(tmp_path: Path) -> None:
     ids = np.array(["M\u00fcller", "Mu\u0308ller", " M\u00fcller", "Muller", "muller", "Muller"])
     data = npz(tmp_path / "a.npz", images=PICTURES, labels=LABELS, who=ids)
-    assert read(data, split="train", units=":who").population == 3
+    assert read(Source(data, units=":who"), split="train").population == 3
 
 
 def test_ids_beside_the_pictures_follow_the_split(tmp_path: Path) -> None:
@@ -248,8 +252,8 @@ def test_ids_beside_the_pictures_follow_the_split(tmp_path: Path) -> None:
     data = npz(
         tmp_path / "a.npz", **arrays, train_who=np.array(OWNERS), test_who=np.array(["x", "y"]), who=np.arange(6)
     )
-    assert owners(read(data, split="train", units=":who")) == TRUE
-    assert read(data, split="test", units=f"{data}:who").names.tolist() == ["x", "y"]
+    assert owners(read(Source(data, units=":who"), split="train")) == TRUE
+    assert read(Source(data, units=f"{data}:who"), split="test").names.tolist() == ["x", "y"]
 
 
 def test_arrays_that_do_not_fit_are_refused(tmp_path: Path) -> None:
@@ -275,14 +279,14 @@ def test_arrays_that_do_not_fit_are_refused(tmp_path: Path) -> None:
         ("beyond", "holds what is no text"),
     ):
         with pytest.raises(DataError, match=says):
-            read(data, split="train", units=f"{ids}:{key}")
+            read(Source(data, units=f"{ids}:{key}"), split="train")
     for spec in ("ids.npz", "ids.npz:"):
         with pytest.raises(DataError, match=r"FILE\.npz:KEY"):
-            read(data, split="train", units=spec)
+            read(Source(data, units=spec), split="train")
     with pytest.raises(DataError, match="no such file"):
-        read(data, split="train", units="none.npz:who")
+        read(Source(data, units="none.npz:who"), split="train")
     with pytest.raises(DataError, match=r"FILE\.npz:KEY"):
-        read("digits", split="train", units=":who")
+        read(Source("digits", units=":who"), split="train")
 
 
 # Patterns of file names
@@ -301,7 +305,7 @@ OF_PATIENTS = ["0/P1_a.png", "1/P2_a.png", "2/P1_b.png", "2/P3_a.png", "1/P2_b.p
 )
 def test_a_pattern_names_the_unit_of_each_picture(tmp_path: Path, pattern: str, names: list[str]) -> None:
     data = folder(tmp_path / "data", OF_PATIENTS)
-    found = read(str(data), split="train", units=pattern)
+    found = read(Source(str(data), units=pattern), split="train")
     assert found.names is not None and found.names.tolist() == names
     if "P1" in names:
         whose = [name.partition("/")[2][:2] for name in OF_PATIENTS]
@@ -313,9 +317,9 @@ def test_names_that_a_pattern_does_not_match_are_counted_and_not_told(tmp_path: 
     names = ["0/P1_a.png", "1/Smith.png", "2/P1_b.png", "2/Jones.png", "1/P_.png", "0/P1_c.png"]
     data = folder(tmp_path / "data", names)
     with pytest.raises(DataError, match=r"3 of 6 names of pictures do not match") as refused:
-        read(str(data), split="train", units="P([0-9]*)_")
+        read(Source(str(data), units="P([0-9]*)_"), split="train")
     assert not any(name in str(refused.value) for name in ("Smith", "Jones", "P1"))
-    alone = read(str(data), split="train", units="P([0-9]*)_", missing_unit="own")
+    alone = read(Source(str(data), units="P([0-9]*)_"), Reading(missing_unit="own"), split="train")
     assert alone.names is not None and alone.names.tolist() == ["1", "", "", ""]
 
 
@@ -329,13 +333,13 @@ def test_names_that_a_pattern_does_not_match_are_counted_and_not_told(tmp_path: 
 )
 def test_a_pattern_that_is_none_is_refused(tmp_path: Path, pattern: str, says: str) -> None:
     with pytest.raises(DataError, match=says):
-        read(str(folder(tmp_path / "data", OF_PATIENTS)), split="train", units=pattern)
+        read(Source(str(folder(tmp_path / "data", OF_PATIENTS)), units=pattern), split="train")
 
 
 def test_a_pattern_is_kept_as_it_is_and_names_no_file(tmp_path: Path) -> None:
     for units in ("(P[0-9]+)_", "dicom:PatientID"):
-        sources = DataSources.of(str(folder(tmp_path / "data", OF_PATIENTS)), units=units)
-        assert sources.units == units
+        sources = DataSources.of(Source(str(folder(tmp_path / "data", OF_PATIENTS)), units=units))
+        assert sources.data.units == units
     assert [matched(spec) for spec in ("(a)", "dicom:PatientID", "a (1).csv", "a (1).npz:k", ":k", "folder", None)] == [
         "pattern", "dicom", "name", "position", "position", "folder", "none",
     ]  # fmt: skip
@@ -346,9 +350,9 @@ def test_a_split_by_a_pattern_keeps_people_whole(tmp_path: Path) -> None:
     for name in names:
         (tmp_path / "data" / name).parent.mkdir(parents=True, exist_ok=True)
         Image.fromarray(PICTURES[0]).save(tmp_path / "data" / name)
-    done = split(str(tmp_path / "data"), out=tmp_path / "parts", share=0.4, units="(P[0-9]+)_")
+    done = split(Source(str(tmp_path / "data"), units="(P[0-9]+)_"), out=tmp_path / "parts", share=0.4)
     assert done.spec == "(P[0-9]+)_" and sum(done.units) == 20
-    sides = [read(f"{tmp_path / 'parts'}:{side}", split="train", units=done.spec) for side in ("train", "test")]
+    sides = [read(Source(f"{tmp_path / 'parts'}:{side}", units=done.spec), split="train") for side in ("train", "test")]
     people = [set(side.names.tolist()) for side in sides if side.names is not None]
     assert people[0].isdisjoint(people[1]) and len(people[0] | people[1]) == 20
 
@@ -373,6 +377,6 @@ def test_card_says_that_names_come_in_groups_and_what_units_look_wrong(tmp_path:
     data = str(folder(tmp_path / "data", [name.replace("2/", "1/") for name in OF_PATIENTS]))
     [said] = [hint for hint in draft_text(data)[1] if "groups" in hint]
     assert "add --units '(.+)_' to every command" in said and "P1" not in said
-    assert not [hint for hint in draft_text(data, units="(.+)_")[1] if "groups" in hint or "unit" in hint]
-    assert any("Each record has a unit of its own" in hint for hint in draft_text(data, units="(.+)")[1])
-    assert any("All records belong to one unit" in hint for hint in draft_text(data, units="(P)")[1])
+    assert not [hint for hint in draft_text(Source(data, units="(.+)_"))[1] if "groups" in hint or "unit" in hint]
+    assert any("Each record has a unit of its own" in hint for hint in draft_text(Source(data, units="(.+)"))[1])
+    assert any("All records belong to one unit" in hint for hint in draft_text(Source(data, units="(P)"))[1])

@@ -35,6 +35,7 @@ from gossamer.run.release.release import release
 from gossamer.run.release.verify import verify
 from gossamer.run.training.fit import fit
 from gossamer.run.training.plan import plan
+from gossamer.run.training.progress import Process
 from gossamer.run.training.resume import resume
 
 SHAPE = (3, 6, 10)
@@ -43,7 +44,7 @@ TEACHER: dict[str, Any] = {"steps": 8, "expected_batch_size": 20, "encoder": "to
 EVOLVE: dict[str, Any] = {
     "steps": 2, "candidates": 6, "variations": 1, "embedding": "cosines", "generator": "toy generator",
 }  # fmt: skip
-BUDGET: dict[str, Any] = {"noise_multiplier": 1.0, "delta": 1e-3, "progress": False, "accounts": None}
+BUDGET: dict[str, Any] = {"noise_multiplier": 1.0, "delta": 1e-3, "process": Process(progress=False), "accounts": None}
 
 
 class Corners(nn.Module):
@@ -203,7 +204,7 @@ def test_a_stopped_run_goes_on_with_the_same_plug_in_alone(method: str, tmp_path
             signal.raise_signal(signal.SIGINT)
 
     with pytest.raises(Interrupted):
-        fit(method, data=held, out=tmp_path / "run", sink=stop, **common)
+        fit(method, data=held, out=tmp_path / "run", **{**common, "process": Process(sink=stop)})
     if method == "teacher":
         plugins.add("encoder", "toy encoder", others())
         with pytest.raises(RequestError, match="another SHA-256 of its weights"):

@@ -37,7 +37,11 @@ def stopped() -> Path:
             raise Interrupted("stopped")
 
     with pytest.raises(Interrupted):
-        fit(DPGAN(steps=9, width=4, latent_size=8, expected_batch_size=16), out="stopped", sink=stop)
+        fit(
+            DPGAN(steps=9, width=4, latent_size=8, expected_batch_size=16),
+            out="stopped",
+            process=gossamer.Process(sink=stop),
+        )
     return Path("stopped")
 
 
@@ -49,16 +53,23 @@ CALLS_REFUSED: dict[str, tuple[Callable[[], object], str]] = {
     "no card": (lambda: fit(card=None), "card is missing. Draft one with gossamer.draft_card(data)"),
     "a card that is not there": (lambda: fit(card="card.toml"), "`gossamer.draft_card(DATA)` drafts one"),
     "text for epsilon": (lambda: fit(epsilon="10"), "epsilon must be a number or None, not of type str"),
-    "public twice": (lambda: fit(public="digits", public_share=0.1), "give public or public_share, not both"),
-    "a share of all": (lambda: fit(public_share=1.0), "public_share must lie between 0 and 1"),
-    "keys of nothing": (lambda: fit(public_labels_key="y"), "public_images_key and public_labels_key go with public,"),
+    "a share of all": (lambda: fit(public=1.0), "a share as public must lie between 0 and 1"),
+    "a key that a source has": (
+        lambda: fit(images_key="x"),
+        "fit has no argument 'images_key'. Pass data=gossamer.Source(data, images_key=...).",
+    ),
+    "a key of public records": (
+        lambda: fit(public_labels_key="y"),
+        "fit has no argument 'public_labels_key'. Pass public=gossamer.Source(public, labels_key=...).",
+    ),
+    "what the process has": (lambda: fit(sink=print), "Pass process=gossamer.Process(sink=...)."),
     "public records that help nothing": (
         lambda: fit(PrivGAN(batch_size=16), public="digits", epsilon=None, delta=None),
-        "leave public and public_share out",
+        "leave public and a share as public out",
     ),
     "public records are missing": (
         lambda: fit(DPMEPF()),
-        "give public, or public_share, or start evolve or start moments",
+        "give public, or a share as public, or start evolve or start moments",
     ),
     "no such device": (lambda: fit(device="cudo"), "device cudo cannot be used on this machine"),
     "no ids": (lambda: fit(card=PEOPLE), "Give units: a FILE.csv"),
@@ -68,7 +79,7 @@ CALLS_REFUSED: dict[str, tuple[Callable[[], object], str]] = {
         "public and data name the same records",
     ),
     "a key that is not there": (
-        lambda: fit(data="keyed.npz", labels_key="who"),
+        lambda: fit(data=gossamer.Source("keyed.npz", labels_key="who")),
         "Name another with images_key or labels_key",
     ),
     "a folder that is taken": (lambda: (Path("out").mkdir(), Path("out/notes").touch(), fit()), "Choose another out."),

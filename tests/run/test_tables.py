@@ -19,6 +19,7 @@ from scipy.stats import norm
 
 import gossamer
 from gossamer import Column, TableCard
+from gossamer.data.source import Source
 from gossamer.data.tables.generated import GeneratedColumn
 from gossamer.data.tables.read import read_table
 from gossamer.data.tables.samples import TableSamples
@@ -33,6 +34,7 @@ from gossamer.run.release import contents
 from gossamer.run.report import columns
 from gossamer.run.report.columns import histograms
 from gossamer.run.training.fit import fit
+from gossamer.run.training.progress import Process
 from gossamer.run.training.resume import resume
 
 SECRET = "Xanthippe"
@@ -86,9 +88,14 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def run(place: Path) -> Path:
     """A finished run."""
     fit(
-        "marginals", data=place / "people.csv", card=place / "card.toml", units="pid", epsilon=1.0, delta=1e-5,
-        out=place / "RUN", **SETTINGS,
-    )  # fmt: skip
+        "marginals",
+        data=Source(place / "people.csv", units="pid"),
+        card=place / "card.toml",
+        epsilon=1.0,
+        delta=1e-5,
+        out=place / "RUN",
+        **SETTINGS,
+    )
     return place / "RUN"
 
 
@@ -257,32 +264,37 @@ def redo(release: Path) -> None:
 
 def test_from_a_frame_or_a_dict_in_python(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     frame = pd.DataFrame(rows(), columns=COLUMNS)
-    draft = gossamer.draft_card(frame, units="pid")
+    draft = gossamer.draft_card(Source(frame, units="pid"))
     assert 'name = "age"\nkind = "integer"\n# measured: bounds = [16, 94]' in draft.text
     assert SECRET not in "".join(line for line in draft.text.splitlines() if not line.startswith("# measured"))
     with pytest.raises(CardError, match=r"this is a draft, .* \(4 columns, such as 'age'\)") as caught:
-        gossamer.fit(Marginals(**SETTINGS), data=frame, card=draft, units="pid", epsilon=2.0, delta=1e-5)
+        gossamer.fit(Marginals(**SETTINGS), data=Source(frame, units="pid"), card=draft, epsilon=2.0, delta=1e-5)
     assert "94" not in str(caught.value) + repr(draft), "no measured value"
     assert repr(draft) == "TableDraft(4 columns, to declare: 'age', 'sex', 'bill', 'income')"
     draft.save(tmp_path / "card.toml")
     assert (tmp_path / "card.toml").stat().st_mode & 0o777 == 0o600
     assert (tmp_path / "card.toml").read_text() == draft.text
     with pytest.raises(CardError, match="this is the text of a card") as caught:
-        gossamer.fit(Marginals(**SETTINGS), data=frame, card=draft.text, units="pid", epsilon=2.0, delta=1e-5)
+        gossamer.fit(Marginals(**SETTINGS), data=Source(frame, units="pid"), card=draft.text, epsilon=2.0, delta=1e-5)
     assert "94" not in str(caught.value)
     (tmp_path / "all.csv").write_text(
         "name,kind,values,low,high,missing\nage,integer,,0,120,\nsex,category,f|m,,,\nbill,number,,0,5000,true\n"
         "income,category,low|high,,,\n"
     )
-    whole = gossamer.draft_card(frame, units="pid", dictionary=tmp_path / "all.csv")
+    whole = gossamer.draft_card(Source(frame, units="pid"), dictionary=tmp_path / "all.csv")
     assert whole.measured == () and whole.declared().names == ("age", "sex", "bill", "income")
     ends = []
     for data in (frame, {name: frame[name].to_numpy() for name in COLUMNS}):
         out = tmp_path / type(data).__name__
         synthesizer = gossamer.fit(
-            Marginals(**SETTINGS), data=data, card=CARD, units="pid", epsilon=2.0, delta=1e-5, out=out,
-            rng=Rng(0, noise_seed=1), progress=False,
-        )  # fmt: skip
+            Marginals(**SETTINGS),
+            data=Source(data, units="pid"),
+            card=CARD,
+            epsilon=2.0,
+            delta=1e-5,
+            out=out,
+            process=Process(rng=Rng(0, noise_seed=1), progress=False),
+        )
         ends.append((out / "model.safetensors").read_bytes())
         assert synthesizer.certificate.card["column"][1]["name"] == "age"
     assert ends[0] == ends[1]
@@ -323,9 +335,15 @@ def interrupted_after(count: int) -> Callable[[Event], None]:
 def test_resume_equals_an_unbroken_run(place: Path, tmp_path: Path) -> None:
     def begin(out: str, **more: Any) -> None:
         fit(
-            "marginals", data=place / "people.csv", card=CARD, units="pid", epsilon=1.0, delta=1e-5, out=tmp_path / out,
-            rng=Rng(0, noise_seed=5), **SETTINGS, **more,
-        )  # fmt: skip
+            "marginals",
+            data=Source(place / "people.csv", units="pid"),
+            card=CARD,
+            epsilon=1.0,
+            delta=1e-5,
+            out=tmp_path / out,
+            **SETTINGS,
+            process=Process(rng=Rng(0, noise_seed=5), **more),
+        )
 
     begin("whole", progress=False)
     for count in (1, 3):
@@ -333,7 +351,7 @@ def test_resume_equals_an_unbroken_run(place: Path, tmp_path: Path) -> None:
             begin(f"stopped{count}", sink=interrupted_after(count))
         out = tmp_path / f"stopped{count}"
         assert not (out / "certificate.json").exists()
-        resume(out, progress=False, rng=Rng(0, noise_seed=5))
+        resume(out, process=Process(progress=False, rng=Rng(0, noise_seed=5)))
         assert (out / "model.safetensors").read_bytes() == (tmp_path / "whole" / "model.safetensors").read_bytes()
         assert gossamer.verify(out).problems == gossamer.verify(tmp_path / "whole").problems
 
@@ -343,14 +361,20 @@ def test_a_run_is_not_resumed_on_other_rows(place: Path, tmp_path: Path) -> None
     data.write_text((place / "people.csv").read_text())
     with pytest.raises(Interrupted):
         fit(
-            "marginals", data=data, card=CARD, units="pid", epsilon=1.0, delta=1e-5, out=tmp_path / "out",
-            sink=interrupted_after(2), **SETTINGS,
-        )  # fmt: skip
+            "marginals",
+            data=Source(data, units="pid"),
+            card=CARD,
+            epsilon=1.0,
+            delta=1e-5,
+            out=tmp_path / "out",
+            **SETTINGS,
+            process=Process(sink=interrupted_after(2)),
+        )
     head, first, *rest = data.read_text().splitlines()
     other = "high" if first.endswith(",low") else "low"
     data.write_text("\n".join([head, f"{first.rpartition(',')[0]},{other}", *rest, ""]))
     with pytest.raises(DataError, match="is not what it was when the run began"):
-        resume(tmp_path / "out", progress=False)
+        resume(tmp_path / "out", process=Process(progress=False))
 
 
 def test_a_copy_at_another_place_with_another_card_adds_up(place: Path, tmp_path: Path) -> None:
@@ -360,8 +384,8 @@ def test_a_copy_at_another_place_with_another_card_adds_up(place: Path, tmp_path
     )
     few = dataclasses.replace(CARD, columns=(dataclasses.replace(CARD.columns[0], bins=2), CARD.columns[3]))
     log: dict[str, Any] = {"epsilon": 1.0, "delta": 1e-5, "accounts": tmp_path / "log", **SETTINGS}
-    fit("marginals", data=place / "people.csv", card=CARD, units="pid", out=tmp_path / "1", **log)
-    fit("marginals", data=copy, card=few, units="pid", out=tmp_path / "2", **log)
+    fit("marginals", data=Source(place / "people.csv", units="pid"), card=CARD, out=tmp_path / "1", **log)
+    fit("marginals", data=Source(copy, units="pid"), card=few, out=tmp_path / "2", **log)
     report = budget(str(copy), accounts=tmp_path / "log")
     assert [Path(entry.charge.folder).name for entry in report.account.entries] == ["1", "2"]
 
@@ -410,7 +434,7 @@ def test_what_is_not_built_for_tables_is_refused_in_a_sentence(
         (
             ["fit", "marginals", "--data", data, "--card", card, "--units", "pid", "--epsilon", 1, "--delta", 1e-5, "--out",
              tmp_path / "out", "--labels-key", "income"],
-            "are for pictures, and the card describes a table",
+            "--labels-key: this is for pictures, and the data are a table",
         ),
     ):  # fmt: skip
         answer = gossamer(*command)
@@ -435,7 +459,7 @@ def test_split_of_a_table_is_by_person_and_fit_reads_it(gossamer: Any, place: Pa
     assert answer.status == 0 and f"gossamer fit --data {tmp_path / 'parts'} --units pid" in answer.out
     parts = [pd.read_csv(tmp_path / "parts" / f"{side}.csv") for side in ("train", "test")]
     assert not set(parts[0]["pid"]) & set(parts[1]["pid"]) and sum(map(len, parts)) == 500
-    assert len(read_table(tmp_path / "parts", CARD, units="pid")) == len(parts[0])
+    assert len(read_table(Source(tmp_path / "parts", units="pid"), CARD)) == len(parts[0])
     assert gossamer("card", tmp_path / "parts").status == 0
     (tmp_path / "parts" / "images").mkdir()  # pictures beside a list of them
     assert gossamer("card", tmp_path / "parts").status == 2

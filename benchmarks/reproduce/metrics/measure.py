@@ -145,11 +145,11 @@ def measure(
         RequestError: if a metric does not apply to the run.
     """
     synthesizer = Synthesizer.load(run)
-    reading: dict[str, Any] = dict(synthesizer.card.reading)
+    reading = synthesizer.card.reading
     inputs = Inputs(
         synthesizer=synthesizer,
-        real=read(train, split="train", **reading),
-        tests=read(test, split="test", **reading),
+        real=read(train, reading, split="train"),
+        tests=read(test, reading, split="test"),
         labelled=labelled,
         seed=seed,
         sink=sink,

@@ -18,9 +18,10 @@ from pathlib import Path
 from types import NoneType, UnionType
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, TypeAlias, TypeVar, Union, get_args, get_origin
 
-from gossamer.data import class_names, problems
-from gossamer.data.labels import positions
+from gossamer.data import problems
+from gossamer.data.labels import positions, wrong_with
 from gossamer.data.pixels.to_uint8 import Resize
+from gossamer.data.source import Reading
 from gossamer.data.units import Missing
 from gossamer.errors import CardError, did_you_mean
 from gossamer.files import write_private
@@ -303,7 +304,7 @@ class DataCard(Card):
             raise CardError("shape must be three whole numbers, channels, height and width: for example [1, 28, 28]")
         if self.shape[0] not in (1, 3):
             raise CardError(f"shape must begin with 1 (grey) or 3 (colour) channels, not {self.shape[0]}")
-        if wrong := class_names.wrong_with(self.class_names):
+        if wrong := wrong_with(self.class_names):
             raise CardError(f"class_names: {wrong}")
         if (count := len(self.class_names)) not in (0, self.classes):
             raise CardError(f"class_names must have one name for each class: it has {count} for {self.classes} classes")
@@ -333,21 +334,22 @@ class DataCard(Card):
         return self.label_prior
 
     @property
-    def reading(self) -> dict[str, Any]:
-        """How its records are read: arguments of `readers.read`.
+    def reading(self) -> Reading:
+        """How its records are read.
 
         Classes without names are called by their numbers. If names were numbered by which of them occur, one record in a
         class of its own would renumber all others. A clipped sum would then move by all of them.
         """
-        return {
-            "shape": self.shape,
-            "resize": self.resize,
-            "invert": self.invert,
-            "class_names": self.class_names or tuple(map(str, range(self.classes))),
-            "pixel_range": None if self.pixel_range == STORED else self.pixel_range,
-            "window": self.window,
-            "missing_label": self.missing_label,
-        }
+        return Reading(
+            missing_unit=self.missing_unit,
+            missing_label=self.missing_label,
+            shape=self.shape,
+            resize=self.resize,
+            invert=self.invert,
+            class_names=self.class_names or tuple(map(str, range(self.classes))),
+            pixel_range=None if self.pixel_range == STORED else self.pixel_range,
+            window=self.window,
+        )
 
     @classmethod
     def _arguments(cls, facts: dict[str, Any]) -> dict[str, Any]:
@@ -389,7 +391,7 @@ def check(records: "Records", card: DataCard, *, where: str) -> None:
         )
 
 
-def check_units(card: Card, units: str | None, *, where: str) -> None:
+def check_units(card: Card, units: object, *, where: str) -> None:
     """Refuse a card and a --units that contradict each other. Reads no record. where: the place of the data, for messages."""
     if units is None and card.unit != "record":
         raise CardError(

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,13 +10,12 @@ import numpy as np
 
 from gossamer import notebook
 from gossamer.data.card import STORED, DataCard, check_range, rounded
-from gossamer.data.class_names import absent
 from gossamer.data.pixels.polarity import CROWDED, NEARLY_CONSTANT, crowded, ground, nearly_constant
 from gossamer.data.pixels.to_uint8 import SCALED
 from gossamer.data.readers.class_folders import Listing
-from gossamer.data.readers.in_memory import Data
 from gossamer.data.readers.read import LEFT_OUT, read, sizes
-from gossamer.data.records import Records
+from gossamer.data.records import Records, absent
+from gossamer.data.source import Data, Reading
 from gossamer.data.tables.card import TableDraft
 from gossamer.data.tables.csv_rows import ONLY_TABLES
 from gossamer.data.tables.draft import draft_table_card
@@ -45,9 +45,6 @@ _LARGE = (
 def draft_text(
     data: Data,
     *,
-    images_key: str | None = None,
-    labels_key: str | None = None,
-    units: Data | None = None,
     pixel_range: tuple[float, float] | None = None,
     shape: str | None = None,
     window: bool = False,
@@ -59,13 +56,10 @@ def draft_text(
 
     Args:
         data: the private records. A table without pictures gets the card of a table.
-        images_key: see `data.readers.read.read`.
-        labels_key: see `data.readers.read.read`.
-        units: see `data.readers.read.read`.
-        pixel_range: see `data.readers.read.read`.
+        pixel_range: see `data.source.Reading`.
         shape: height and width of the pictures in the card, as 64x64, or with 1 or 3 channels before them, as 3x64x64. Default:
             the size of your pictures if all have the same and its sides are 28 to 512 pixels, else 32x32.
-        window: see `data.readers.read.read`.
+        window: see `data.source.Reading`.
         dictionary: for a table, a CSV file with the columns name, kind, and values (separated by |) or low and high. The draft
             takes bounds and values from it, in place of comments.
         header: for a table, whether the first line of the file names the columns, whatever it looks like. If it is a row, the
@@ -75,8 +69,6 @@ def draft_text(
     """
     if is_table(data):
         given = {
-            "images_key": images_key,
-            "labels_key": labels_key,
             "pixel_range": pixel_range,
             "shape": shape,
             "window": window or None,
@@ -84,21 +76,19 @@ def draft_text(
         if wrong := [name for name, value in given.items() if value is not None]:
             flags = ", ".join(f"--{name.replace('_', '-')}" for name in wrong)
             raise RequestError(f"{flags}: this is for pictures, and the data are a table. Leave it out.")
-        return draft_table_card(data, units=units, dictionary=dictionary, header=header)  # type: ignore[arg-type]  # the name of a column
+        return draft_table_card(data, dictionary=dictionary, header=header)
     if dictionary is not None:
         raise RequestError("--dictionary describes the columns of a table, and the data are pictures. Leave it out.")
     if header is not None:
         raise RequestError(ONLY_TABLES)
     check_range(pixel_range or STORED)
     wanted = None if shape is None else parsed_shape(shape)
-    keys: dict[str, Any] = {
-        "images_key": images_key, "labels_key": labels_key, "pixel_range": pixel_range, "window": window, "sink": sink,
-    }  # fmt: skip
-    looked, listing = sizes(data, split="train", **keys)
+    how = Reading(missing_unit="own", missing_label="drop", pixel_range=pixel_range, window=window)
+    looked, listing = sizes(data, how, sink=sink)
     form: tuple[int, ...] | None = (looked.channels, *common_size(looked.sizes)) if looked.sizes else None
     if wanted is not None and (looked.sizes or len(wanted) == 3):
         form = (looked.channels, *wanted)[-3:]
-    records = read(data, split="train", units=units, missing_unit="own", missing_label="drop", shape=form, **keys)
+    records = read(data, replace(how, shape=form), sink=sink)
     declared = None if wanted is None else (records.shape[0], *wanted)[-3:]
     has_units = records.units is not None
     text = draft(
@@ -115,9 +105,9 @@ def draft_card(data: Data, **options: Any) -> DataCard | TableDraft:
 
     Args:
         data: the private records, as `fit` takes them.
-        options: `units`, `images_key`, `labels_key`, `pixel_range` and `window`, as `read` takes them. For pictures also
-            `shape`, such as "64x64". For a table, `dictionary`: a CSV file that describes its columns. And `header`: False if
-            the first line of the file is a row, True if it has names that look like values.
+        options: `pixel_range` and `window`, as `Reading` has them. For pictures also `shape`, such as "64x64". For a table,
+            `dictionary`: a CSV file that describes its columns. And `header`: False if the first line of the file is a row,
+            True if it has names that look like values.
 
     Returns:
         A DataCard. For a table, a TableDraft: its measured bounds and values are comments, and `fit` refuses it as long as

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from gossamer.data.labels import listed
 from gossamer.data.memory_mapped import chosen_rows
 from gossamer.data.units import Grouped
 from gossamer.lazy import Lazy
@@ -97,3 +98,12 @@ def sent(tensor: "Tensor", device: "torch.device | str") -> "Tensor":
 def _of_array(array: np.ndarray, device: "torch.device | str") -> "Tensor":
     """An array on a device; a mapped file is copied."""
     return sent(torch.from_numpy(np.require(array, requirements=("C", "W"))), device)
+
+
+def absent(records: Labelled, where: str) -> list[str]:
+    """A note on classes that have a name and no record; empty where there are none."""
+    there = set(records.labels.tolist())
+    gone = [name for number, name in enumerate(records.class_names) if number not in there]
+    if not gone:
+        return []
+    return [f"{where} holds no record of {len(gone)} of its classes: {listed(gone)}. Each keeps its number."]

@@ -21,13 +21,13 @@ from gossamer.data.problems import Problems
 from gossamer.data.readers import class_folders, idx, metadata_csv, npz, shards
 from gossamer.data.readers.class_folders import SPLITS
 from gossamer.data.readers.image_files import Decoder, counted
-from gossamer.data.readers.in_memory import Data, called, is_place
 from gossamer.data.readers.read import CLASS_NAMES, EMBEDDED, IN_PIECES, pictures_of, read, split_of, units_of
 from gossamer.data.records import Records
+from gossamer.data.source import Data, Reading, called, is_place, refuse_keys, source_of
 from gossamer.data.tables.csv_rows import ONLY_TABLES
 from gossamer.data.tables.recognise import is_table
 from gossamer.data.tables.split import split_table
-from gossamer.data.units import FOLDERS, Missing, matched
+from gossamer.data.units import Missing, matched
 from gossamer.errors import DataError, RequestError, RunFolderError
 from gossamer.events import Sink, silent
 
@@ -56,16 +56,13 @@ class SplitResult:
     table: bool = False
 
 
-def split(  # noqa: PLR0913 (its arguments are the options of a command)
+def split(
     data: Data,
     *,
     out: str | Path,
     share: float = 0.2,
     seed: int = 0,
-    units: str | None = None,
     missing_unit: Missing = "refuse",
-    images_key: str | None = None,
-    labels_key: str | None = None,
     pixel_range: tuple[float, float] | None = None,
     window: bool = False,
     header: bool | None = None,
@@ -78,12 +75,9 @@ def split(  # noqa: PLR0913 (its arguments are the options of a command)
         out: a new folder for pictures in folders and for a table, else a new .npz file. It gets both splits.
         share: expected share of test, between 0 and 1.
         seed: number that fixes the split. Another seed gives another split.
-        units: see `data.readers.read.read`.
         missing_unit: a record without an id: `refuse` it as a mistake, or `own`: it is a unit of its own.
-        images_key: see `data.readers.read.read`.
-        labels_key: see `data.readers.read.read`.
-        pixel_range: see `data.readers.read.read`.
-        window: see `data.readers.read.read`.
+        pixel_range: see `data.source.Reading`.
+        window: see `data.source.Reading`.
         header: see `data.card_draft.draft_text`.
         sink: takes the progress of reading pictures without ids.
 
@@ -91,71 +85,66 @@ def split(  # noqa: PLR0913 (its arguments are the options of a command)
         RequestError: a wrong share, a side without records, or a name that does not fit.
         RunFolderError: something is there already, or it cannot be written.
     """
-    out, table = Path(out), is_table(data)
-    if table and (not is_place(data) or (images_key, labels_key, pixel_range, window) != (None, None, None, False)):
+    source = source_of(data)
+    name, units, out, table = called(data, "data"), source.units, Path(out), is_table(data)
+    if table and (not is_place(data) or (pixel_range, window) != (None, False)):
         raise RequestError(
-            "a table is split as a file, and takes no --images-key, --labels-key, --pixel-range and --window. Save it as "
-            ".csv or .parquet, and leave these out."
+            "a table is split as a file, and takes no --pixel-range and --window. Save it as .csv or .parquet, and leave these "
+            "out."
         )
     if not 0 < share < 1:
         raise RequestError(f"--share must lie between 0 and 1, not {share:g}: with 0.2, a fifth goes to test.")
     if out.exists() or out.is_symlink():
         raise RunFolderError(f"{out}: something is there already, and a split replaces nothing. Choose another name.")
     if table:
+        refuse_keys(source)
         rows, owners = split_table(
-            str(data), out=out, share=share, seed=seed, units=units, missing_unit=missing_unit, header=header
+            name, out=out, share=share, seed=seed, units=units, missing_unit=missing_unit, header=header
         )
         return SplitResult(rows, owners, units or "", table=True)
     if header is not None:
         raise RequestError(ONLY_TABLES)
-    if is_place(data) and Path(split_of(str(data))[0]).resolve() in out.resolve().parents:
-        raise RequestError(f"{out} lies in {data}, whose folders are classes or splits. Choose a place beside it.")
+    if is_place(data) and Path(split_of(name)[0]).resolve() in out.resolve().parents:
+        raise RequestError(f"{out} lies in {name}, whose folders are classes or splits. Choose a place beside it.")
     check_range(pixel_range or STORED)
     try:
-        pictures, leaves_out = (
-            (None, False)
-            if not is_place(data)
-            else contents(str(data), images_key, labels_key, unit_folders=isinstance(units, str) and units == FOLDERS)
-        )
+        pictures, leaves_out = (None, False) if not is_place(data) else contents(source)
     except OSError as error:
-        raise DataError(f"{data}: the data cannot be read ({error.strerror or error})") from None
+        raise DataError(f"{name}: the data cannot be read ({error.strerror or error})") from None
     if (pictures is None) != (out.suffix == ".npz"):
         kind = "a new .npz file" if pictures is None else "a new folder, for pictures in folders"
-        raise RequestError(f"{out}: the split of {called(data, 'data')} goes into {kind}. Choose another name.")
+        raise RequestError(f"{out}: the split of {name} goes into {kind}. Choose another name.")
     deal = partial(_falls_to_test, share=share, salt=f"gossamer split {seed}")
     try:
         with tempfile.TemporaryDirectory(prefix=f".{out.name}.", dir=out.parent) as scratch:
             whole = Path(scratch) / f"whole{out.suffix}"
             if pictures is None:
-                records = read(
-                    data, split="train", units=units, missing_unit=missing_unit, images_key=images_key,
-                    labels_key=labels_key, pixel_range=pixel_range, window=window, sink=sink,
-                )  # fmt: skip
+                how = Reading(missing_unit=missing_unit, pixel_range=pixel_range, window=window)
+                records = read(source, how, sink=sink)
                 result = _arrays(records, deal, whole)
             else:
                 decoder = Decoder(pixel_range=pixel_range, window=window)
-                listed = labels_key != NONE and metadata_csv.has_list(pictures.folder)
+                listed = source.labels_key != NONE and metadata_csv.has_list(pictures.folder)
                 result = _pictures(pictures, units, missing_unit, deal, whole, decoder, sink, listed=listed)
             whole.rename(out)
     except OSError as error:
         raise RunFolderError(f"{out}: the split cannot be written ({error.strerror or error}).") from None
     if leaves_out:
         left_out = (
-            f"{data} has a split test already, which is left out. Say {data}:train if that is meant, or use {data} as it "
+            f"{name} has a split test already, which is left out. Say {name}:train if that is meant, or use {name} as it "
             "is: `gossamer fit` and `gossamer attack` take its two splits."
         )
         return replace(result, notes=(*result.notes, left_out))
     return result
 
 
-def contents(
-    data: str, images_key: str | None = None, labels_key: str | None = None, *, unit_folders: bool = False
-) -> tuple[class_folders.Listing | None, bool]:
+def contents(data: Data) -> tuple[class_folders.Listing | None, bool]:
     """The pictures of a folder, None of another form; and whether DATA, without a named split, has a split test too.
 
     No picture and no array is opened. Raises DataError: as `read`.
     """
-    name, named_split = split_of(data)
+    source = source_of(data)
+    name, named_split = split_of(str(source.records))
     path, split = Path(name), named_split or "train"
     unnamed = named_split is None
     if name in EMBEDDED:
@@ -163,14 +152,15 @@ def contents(
     if idx.is_idx_folder(path):
         return None, unnamed and idx.has_split(path, "test")
     if npz.is_arrays(path):
-        both = {f"{side}_{images_key or 'images'}" for side in SPLITS}
+        both = {f"{side}_{source.images_key or 'images'}" for side in SPLITS}
         return None, unnamed and path.exists() and both <= {*npz.keys(path)}
     if not path.is_dir():
         return None, False
     if pieces := shards.endings(path, IN_PIECES):
         _, others = shards.of_split(path, pieces[0], split, must_split=not unnamed)
         return None, unnamed and bool(others)
-    listing = pictures_of(path, split, not unnamed, labels_key=labels_key, unit_folders=unit_folders)
+    unit_folders = matched(source.units) == "folder"
+    listing = pictures_of(path, split, not unnamed, labels_key=source.labels_key, unit_folders=unit_folders)
     return listing, unnamed and bool(listing.others)
 
 

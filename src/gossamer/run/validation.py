@@ -55,12 +55,29 @@ def checked_arguments(function: Callable[P, R]) -> Callable[P, R]:
     return call
 
 
-def refuse_misspelt(settings: Mapping[str, Any], function: Callable[..., Any], method: AnyMethod) -> None:
-    """Refuse a keyword that is neither an argument of the function nor a setting of the method, with a RequestError."""
+def refuse_misspelt(
+    settings: Mapping[str, Any], function: Callable[..., Any], method: AnyMethod, **values: type
+) -> None:
+    """Refuse a keyword that is neither an argument of the function nor a setting of the method, with a RequestError.
+
+    Args:
+        settings: the keywords.
+        function: that takes them.
+        method: whose settings they may be.
+        values: dataclasses that arguments of the function may be, by the names of these arguments.
+    """
     known = [field.name for field in dataclasses.fields(method.config_type)]
     arguments = [name for name in inspect.signature(function).parameters if name not in ("settings", "more")]
     for name in settings:
-        if name not in known and (near := did_you_mean(name, arguments)):
+        if name in known:
+            continue
+        for argument, value in values.items():
+            field = name.removeprefix("public_") if argument == "public" else name
+            if field in [each.name for each in dataclasses.fields(value)]:
+                before = "" if argument == "process" else f"{argument}, "
+                call = f"{argument}=gossamer.{value.__name__}({before}{field}=...)"
+                raise RequestError(f"{function.__name__} has no argument {name!r}. Pass {call}.")
+        if near := did_you_mean(name, arguments):
             raise RequestError(f"{function.__name__} has no argument {name!r}.{near}")
 
 

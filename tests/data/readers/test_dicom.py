@@ -14,6 +14,7 @@ from gossamer.data.pixels.to_uint8 import SCALED, WINDOWED, scaled
 from gossamer.data.readers import decode_workers, dicom, image_files
 from gossamer.data.readers.read import read
 from gossamer.data.records import Records
+from gossamer.data.source import Reading, Source
 from gossamer.errors import DataError, RequestError
 from gossamer.events import Event
 
@@ -29,7 +30,7 @@ def scans(folder: Path, pictures=DEEP, suffix: str = "", **elements) -> str:
 
 def one(folder: Path, pixels: np.ndarray, *, pixel_range=None, window=False, **elements) -> Records:
     in_classes(folder, [dicom_bytes(pixels, **elements)] * 4, ".dcm")
-    return read(str(folder), split="train", pixel_range=pixel_range, window=window)
+    return read(str(folder), Reading(pixel_range=pixel_range, window=window), split="train")
 
 
 # Files without an ending
@@ -37,8 +38,8 @@ def one(folder: Path, pixels: np.ndarray, *, pixel_range=None, window=False, **e
 
 @pytest.mark.parametrize("suffix", ["", ".IMA", ".840.113619"])
 def test_files_without_an_ending_are_dicom_by_their_first_bytes(tmp_path, suffix):
-    found = read(scans(tmp_path / "a", suffix=suffix), split="train", pixel_range=(0, 4095))
-    by_ending = read(scans(tmp_path / "b", suffix=".dcm"), split="train", pixel_range=(0, 4095))
+    found = read(scans(tmp_path / "a", suffix=suffix), Reading(pixel_range=(0, 4095)), split="train")
+    by_ending = read(scans(tmp_path / "b", suffix=".dcm"), Reading(pixel_range=(0, 4095)), split="train")
     np.testing.assert_array_equal(found.images, by_ending.images)
     assert found.labels.tolist() == sorted(LABELS)
 
@@ -46,10 +47,10 @@ def test_files_without_an_ending_are_dicom_by_their_first_bytes(tmp_path, suffix
 def test_the_index_of_an_archive_is_no_picture_and_other_files_are_refused(tmp_path):
     data = scans(tmp_path)
     (tmp_path / "0" / "DICOMDIR").write_bytes(dicom_bytes(GREY[0, 0]))
-    assert len(read(data, split="train", pixel_range=(0, 4095))) == 4
+    assert len(read(data, Reading(pixel_range=(0, 4095)), split="train")) == 4
     (tmp_path / "0" / "README").write_text("x" * 200)
     with pytest.raises(DataError, match=r"README: a class folder holds .*DICOM files without an ending only: move it"):
-        read(data, split="train", pixel_range=(0, 4095))
+        read(data, Reading(pixel_range=(0, 4095)), split="train")
 
 
 def test_an_export_is_read_by_its_list_of_labels(tmp_path):
@@ -60,7 +61,11 @@ def test_an_export_is_read_by_its_list_of_labels(tmp_path):
         (tmp_path / name).write_bytes(dicom_bytes(pixels, **TWELVE))
     with (tmp_path / "labels.csv").open("w", newline="") as file:
         csv.writer(file).writerows([("image", "diagnosis"), *zip(names, "abba", strict=True)])
-    found = read(str(tmp_path), split="train", labels_key="diagnosis", pixel_range=(0, 4095), units="(PAT[0-9]+)/")
+    found = read(
+        Source(str(tmp_path), labels_key="diagnosis", units="(PAT[0-9]+)/"),
+        Reading(pixel_range=(0, 4095)),
+        split="train",
+    )
     assert (found.class_names, found.labels.tolist()) == (("a", "b"), [0, 1, 1, 0])
     assert (found.names.tolist(), found.units.tolist()) == (["PAT0", "PAT1"], [0, 0, 1, 1])
     np.testing.assert_array_equal(found.images[:, 0], scaled(DEEP, (0, 4095)))
@@ -122,7 +127,7 @@ def test_the_window_of_one_file_moves_no_other(tmp_path):
         raws = [dicom_bytes(each, WindowCenter=2048, WindowWidth=4096, **TWELVE) for each in DEEP[:3]]
         raws.append(dicom_bytes(DEEP[3], WindowCenter=2048, WindowWidth=width, **TWELVE))
         in_classes(tmp_path / name, raws, ".dcm")
-        folders.append(read(str(tmp_path / name), split="train", window=True).images)
+        folders.append(read(str(tmp_path / name), Reading(window=True), split="train").images)
     same = [np.array_equal(one, other) for one, other in zip(*folders, strict=True)]
     assert same == [True, False, True, True]  # the last file is the second of class 0
 
@@ -147,7 +152,7 @@ def test_ybr_becomes_rgb(tmp_path):
 
 def test_a_card_says_whether_windows_serve():
     card = DataCard.loads("shape = [1, 28, 28]\nclasses = 2\ndeclared_size = 10\nwindow = true")
-    assert card.reading["window"] is True and "window = true" in card.dumps()
+    assert card.reading.window is True and "window = true" in card.dumps()
     with pytest.raises(Exception, match="window must be true or false"):
         DataCard.loads("shape = [1, 28, 28]\nclasses = 2\ndeclared_size = 10\nwindow = 40")
 
@@ -189,13 +194,13 @@ def patients(folder: Path, ids: list[str | None], **elements) -> str:
 
 def test_patients_are_read_from_the_head_and_only_a_hash_is_kept(tmp_path, monkeypatch):
     data = patients(tmp_path, ["P-77", "P-88", " P-88 ", "P-77"])
-    found = read(data, split="train", units="dicom:PatientID", pixel_range=(0, 4095))
+    found = read(Source(data, units="dicom:PatientID"), Reading(pixel_range=(0, 4095)), split="train")
     assert found.population == 2
     assert (found.units[0] == found.units[1]) and (found.units[2] == found.units[3])  # 0/0, 0/3 and 1/1, 1/2
     kept = [*found.names.tolist(), *map(repr, vars(found).values())]
     assert not any("P-77" in text or "P-88" in text for text in kept)
     assert all(len(name) == 32 for name in found.names)
-    again = read(data, split="train", units="dicom:PatientID", pixel_range=(0, 4095))
+    again = read(Source(data, units="dicom:PatientID"), Reading(pixel_range=(0, 4095)), split="train")
     assert again.names.tolist() == found.names.tolist()  # a public share and a split go by the name
 
 
@@ -203,28 +208,30 @@ def test_patients_are_read_from_the_head_and_only_a_hash_is_kept(tmp_path, monke
 def test_a_missing_patient_is_refused_and_no_id_is_printed(tmp_path, missing):
     data = patients(tmp_path, ["P-77", missing, "P-88", "P-77"])
     with pytest.raises(DataError) as refused:
-        read(data, split="train", units="dicom:PatientID", pixel_range=(0, 4095))
+        read(Source(data, units="dicom:PatientID"), Reading(pixel_range=(0, 4095)), split="train")
     assert "1/1: " in str(refused.value) and "P-" not in str(refused.value)
     if not missing.strip():
-        alone = read(data, split="train", units="dicom:PatientID", pixel_range=(0, 4095), missing_unit="own")
+        alone = read(
+            Source(data, units="dicom:PatientID"), Reading(pixel_range=(0, 4095), missing_unit="own"), split="train"
+        )
         assert alone.population == 3
 
 
 def test_a_patient_with_a_negative_number_is_a_patient(tmp_path):
     """They were taken for missing, and each scan for a patient. Their number was kept as it is."""
     data = patients(tmp_path, ["-7", "P-88", "-7.0", "-7"])
-    found = read(data, split="train", units="dicom:PatientID", pixel_range=(0, 4095))
+    found = read(Source(data, units="dicom:PatientID"), Reading(pixel_range=(0, 4095)), split="train")
     assert found.population == 2 and all(len(name) == 32 for name in found.names)
 
 
 def test_units_from_heads_that_are_not_there(tmp_path):
     data = patients(tmp_path, ["P-77"] * 4)
     with pytest.raises(RequestError, match=r"no element of this name. Did you mean 'PatientID'\?"):
-        read(data, split="train", units="dicom:Patientid", pixel_range=(0, 4095))
+        read(Source(data, units="dicom:Patientid"), Reading(pixel_range=(0, 4095)), split="train")
     for number in range(2):
         (tmp_path / "0" / f"x{number}.png").write_bytes(image_files_png())
     with pytest.raises(DataError, match=r"2 of 6 pictures are no sound DICOM files") as refused:
-        read(data, split="train", units="dicom:PatientID", pixel_range=(0, 4095), shape=(1, 6, 8))
+        read(Source(data, units="dicom:PatientID"), Reading(pixel_range=(0, 4095), shape=(1, 6, 8)), split="train")
     assert "x0" not in str(refused.value)
 
 
@@ -237,7 +244,7 @@ def image_files_png() -> bytes:
 def test_an_element_after_a_long_head_is_found(tmp_path):
     """The head is read first. Where a thumbnail fills it, the rest follows."""
     data = patients(tmp_path, ["P-1", "P-2", "P-1", "P-2"], TextValue="x" * (1 << 17))
-    assert read(data, split="train", units="dicom:PatientID", pixel_range=(0, 4095)).population == 2
+    assert read(Source(data, units="dicom:PatientID"), Reading(pixel_range=(0, 4095)), split="train").population == 2
     assert dicom.size(tmp_path / "0" / "0") == (6, 8)
 
 
@@ -248,7 +255,7 @@ def test_reading_shows_its_progress_in_per_cent(tmp_path, monkeypatch):
     """The number of pictures is not public, and no event says it."""
     monkeypatch.setattr(image_files, "_SILENT", -1.0)
     events: list[Event] = []
-    read(scans(tmp_path), split="train", pixel_range=(0, 4095), sink=events.append)
+    read(scans(tmp_path), Reading(pixel_range=(0, 4095)), split="train", sink=events.append)
     assert [(event.kind, event.phase, event.step, event.values["of"]) for event in events] == [
         ("progress", "reading pictures", done, 100) for done in (0, 25, 50, 75, 100)
     ]
@@ -265,7 +272,7 @@ def test_progress_has_no_event_for_each_picture(monkeypatch):
 
 def test_a_quick_reading_is_silent(tmp_path):
     events: list[Event] = []
-    read(scans(tmp_path), split="train", pixel_range=(0, 4095), sink=events.append)
+    read(scans(tmp_path), Reading(pixel_range=(0, 4095)), split="train", sink=events.append)
     assert events == []
 
 
@@ -274,7 +281,7 @@ def test_workers_begin_when_pictures_take_long(tmp_path, monkeypatch):
     begun = []
     worker = decode_workers._Worker
     monkeypatch.setattr(decode_workers, "_Worker", lambda decoder: begun.append(1) or worker(decoder))
-    found = read(scans(tmp_path), split="train", pixel_range=(0, 4095))
+    found = read(scans(tmp_path), Reading(pixel_range=(0, 4095)), split="train")
     assert begun == [1]
     np.testing.assert_array_equal(found.images[0, 0], scaled(DEEP[0], (0, 4095)))
 
@@ -284,7 +291,7 @@ def test_all_unreadable_files_are_named_at_once(tmp_path):
     for name in ("0/0.dcm", "1/1.dcm", "1/2.dcm"):
         (tmp_path / name).write_bytes(b"no")
     with pytest.raises(DataError, match=r"there are 3 problems with the data") as refused:
-        read(data, split="train", pixel_range=(0, 4095))
+        read(data, Reading(pixel_range=(0, 4095)), split="train")
     assert all(name in str(refused.value) for name in ("0/0.dcm", "1/1.dcm", "1/2.dcm"))
 
 

@@ -4,6 +4,7 @@ import io
 import json
 import os
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import forms
@@ -18,6 +19,7 @@ from gossamer.data.readers import dicom, image_files
 from gossamer.data.readers.read import read
 from gossamer.data.samples.samples import Samples
 from gossamer.data.samples.writers import write_samples
+from gossamer.data.source import Reading, Source
 from gossamer.data.split import contents
 from gossamer.errors import CardError, DataError, RequestError
 from gossamer.run.cli.main import main
@@ -30,7 +32,7 @@ def one(tmp_path: Path, raw: bytes, suffix: str = ".png", **asked: object):
     """The records of class folders whose four pictures are the same one."""
     copies = tmp_path / f"one{suffix}"
     in_classes(copies, [raw] * 4, suffix)
-    return read(str(copies), split="train", **asked)
+    return read(str(copies), Reading(**asked), split="train")
 
 
 def card(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]:
@@ -80,7 +82,7 @@ def test_the_card_of_every_form_is_drafted(tmp_path, capsys, name):
 def test_pixels_and_labels_come_back(tmp_path, name, images, by_class):
     data, flags, _ = FORMS[name](tmp_path)
     key = {"labels_key": flags[1]} if "--labels-key" in flags else {}
-    found = read(data, split="train", pixel_range=(0, 65535) if images is SCALED else None, **key)
+    found = read(Source(data, **key), Reading(pixel_range=(0, 65535) if images is SCALED else None))
     order = BY_CLASS if by_class else np.arange(4)
     np.testing.assert_array_equal(found.images, images[order])
     assert found.labels.tolist() == LABELS[order].tolist()
@@ -96,7 +98,7 @@ def test_samples_of_every_form_are_read_back(tmp_path, suffix, shape):
     write_samples(
         tmp_path / f"s{suffix}", [Samples(images[:200], labels[:200]), Samples(images[200:], labels[200:])], count=300
     )
-    found = read(str(tmp_path / f"s{suffix}"), split="test", shape=shape if suffix == ".csv" else None)
+    found = read(str(tmp_path / f"s{suffix}"), Reading(shape=shape if suffix == ".csv" else None), split="test")
     np.testing.assert_array_equal(found.images, images)
     assert found.labels.tolist() == labels.tolist()
 
@@ -106,7 +108,7 @@ def test_a_csv_without_a_card_holds_square_pictures(tmp_path):
     assert read(data, split="train").shape == (1, 12, 12)
     data, _, _ = forms.samples(tmp_path / "colour.csv", COLOUR)
     assert read(data, split="train").shape == (3, 12, 12)
-    assert read(data, split="train", shape=(1, 28, 28)).shape == (1, 28, 28)
+    assert read(data, Reading(shape=(1, 28, 28)), split="train").shape == (1, 28, 28)
     data, _, _ = forms.samples(tmp_path / "oblong.csv", GREY[:, :, :, :7])
     with pytest.raises(DataError, match=r"84 pixels make no square picture: give a card"):
         read(data, split="train")
@@ -128,12 +130,12 @@ def test_samples_with_names_are_read_back_by_their_names(tmp_path, suffix):
     ]
     order = (1, 2, 0)
     asked = {"class_names": [CALLED[at] for at in order]}
-    again = read(str(tmp_path / f"s{suffix}"), split="train", **asked)
+    again = read(str(tmp_path / f"s{suffix}"), Reading(**asked), split="train")
     assert again.labels.tolist() == [order.index(whose[each.tobytes()]) for each in again.images]
     with pytest.raises(
         DataError, match=r"the card does not name the class of records 100, 101, 102, 103, 104 .* and 95 more"
     ):
-        read(str(tmp_path / f"s{suffix}"), split="train", class_names=[CALLED[0], "bad", CALLED[2]])
+        read(str(tmp_path / f"s{suffix}"), Reading(class_names=[CALLED[0], "bad", CALLED[2]]), split="train")
 
 
 @pytest.mark.parametrize("suffix", [".csv", ".parquet"])
@@ -144,8 +146,8 @@ def test_a_class_without_samples_keeps_the_numbers_of_the_others(tmp_path, suffi
     found = read(str(path), split="train")
     assert found.labels.tolist() == [2, 0, 2, 2]
     assert found.class_names == (CALLED[0], "class 1 (no sample)", CALLED[2])
-    assert read(str(path), split="train", class_names=CALLED).labels.tolist() == [2, 0, 2, 2]
-    assert read(str(path), split="train", class_names=CALLED[::-1]).labels.tolist() == [0, 2, 0, 0]
+    assert read(str(path), Reading(class_names=CALLED), split="train").labels.tolist() == [2, 0, 2, 2]
+    assert read(str(path), Reading(class_names=CALLED[::-1]), split="train").labels.tolist() == [0, 2, 0, 0]
 
 
 def test_a_csv_whose_names_contradict_its_labels(tmp_path):
@@ -186,11 +188,11 @@ def test_every_form_is_inverted_once_and_cut(tmp_path, name):
     data, flags, _ = FORMS[name](tmp_path)
     assert flags == []
     plain = read(data, split="train")
-    np.testing.assert_array_equal(read(data, split="train", invert=True).images, 255 - plain.images)
-    wide = read(data, split="train", shape=(plain.shape[0], 6, 12), resize="crop", invert=True)
+    np.testing.assert_array_equal(read(data, Reading(invert=True), split="train").images, 255 - plain.images)
+    wide = read(data, Reading(shape=(plain.shape[0], 6, 12), resize="crop", invert=True), split="train")
     np.testing.assert_array_equal(wide.images, 255 - plain.images[:, :, 3:9])
     if plain.shape[0] == 1:
-        assert read(data, split="train", shape=(3, 6, 12), resize="pad").shape == (3, 6, 12)
+        assert read(data, Reading(shape=(3, 6, 12), resize="pad"), split="train").shape == (3, 6, 12)
 
 
 def test_names_of_labels_are_matched_with_the_card(tmp_path):
@@ -201,16 +203,16 @@ def test_names_of_labels_are_matched_with_the_card(tmp_path):
     hub, _, _ = forms.parquet_hub(tmp_path / "hub")
     lines, _, _ = forms.metadata_jsonl(tmp_path / "list")
     shards, _, _ = forms.tar(tmp_path / "tar", ["cat", "dog", "dog", "cat"])
-    asked = {"split": "train", "class_names": ("emu", "dog", "cat")}
+    asked = Reading(class_names=("emu", "dog", "cat"))
     for source in (hub, lines, shards):
-        found = read(source, **asked)
+        found = read(source, asked)
         assert found.labels.tolist() == [2, 1, 1, 2]
         assert found.class_names == ("emu", "dog", "cat")
         with pytest.raises(DataError, match=r"does not name the class of records 0, 3 .* It names dog, emu\. "):
-            read(source, split="train", class_names=("dog", "emu"))
+            read(source, Reading(class_names=("dog", "emu")), split="train")
     with pytest.raises(DataError, match=r"no label was found for record 1 "):
-        read(str(tmp_path / "a.npz"), **asked)
-    assert read(str(tmp_path / "a.npz"), **asked, missing_label="drop").labels.tolist() == [2, 1, 2]
+        read(str(tmp_path / "a.npz"), asked)
+    assert read(str(tmp_path / "a.npz"), replace(asked, missing_label="drop")).labels.tolist() == [2, 1, 2]
     np.savez(tmp_path / "a.npz", images=GREY, labels=["cat", "dog", "dog", "cat"], class_names=["dog", "cat"])
     found = read(str(tmp_path / "a.npz"), split="train")
     assert (found.labels.tolist(), found.class_names) == ([1, 0, 0, 1], ("dog", "cat")), "the file's own order"
@@ -222,7 +224,7 @@ def test_nothing_but_pictures_in_folders_is_split_as_files(tmp_path, name):
     pictures = sorted(path for path in Path(data).rglob("*") if path.suffix in image_files.SUFFIXES)
     listing, _ = contents(data)
     assert sorted(() if listing is None else listing.paths) == pictures
-    listing, _ = contents(data, labels_key="none")
+    listing, _ = contents(Source(data, labels_key="none"))
     assert sorted(() if listing is None else listing.paths) == pictures
 
 
@@ -266,9 +268,9 @@ def test_colour_and_grey_follow_the_card(tmp_path, suffix):
         folder = tmp_path / f"{len(images[0])}"
         if suffix == ".png":
             in_classes(folder, [encoded(image, "PNG") for image in images], ".png")
-            return read(str(folder), split="train", shape=(channels, 12, 12))
+            return read(str(folder), Reading(shape=(channels, 12, 12)), split="train")
         np.savez(tmp_path / "a.npz", images=images[BY_CLASS], labels=LABELS)
-        return read(str(tmp_path / "a.npz"), split="train", shape=(channels, 12, 12))
+        return read(str(tmp_path / "a.npz"), Reading(shape=(channels, 12, 12)), split="train")
 
     grey = found(COLOUR, 1)
     red, green, blue = COLOUR[BY_CLASS].astype(float).transpose(1, 0, 2, 3)
@@ -286,7 +288,7 @@ def test_folders_may_mix_grey_and_colour_where_a_card_decides(tmp_path):
     in_classes(tmp_path, [encoded(each, "PNG") for each in (GREY[0], COLOUR[1], GREY[2], COLOUR[3])], ".png")
     with pytest.raises(DataError, match=r"differs .* in size or colour: give a card.*three lines are enough"):
         read(str(tmp_path), split="train")
-    assert read(str(tmp_path), split="train", shape=(1, 12, 12)).shape == (1, 12, 12)
+    assert read(str(tmp_path), Reading(shape=(1, 12, 12)), split="train").shape == (1, 12, 12)
 
 
 @pytest.mark.parametrize(("mode", "ink"), [("RGBA", (10, 20, 30, 0)), ("LA", (10, 0)), ("RGBA", (0, 0, 0, 51))])
@@ -372,7 +374,7 @@ def test_deep_pixels_are_scaled_by_the_declared_range(tmp_path, capsys):
     np.savez(tmp_path / "a.npz", images=np.stack([deep, deep]).astype(np.int32) - 1000, labels=[0, 1])
     with pytest.raises(DataError, match=r"outside 0 to 255: declare .* as pixel_range in the card"):
         read(str(tmp_path / "a.npz"), split="train")
-    found = read(str(tmp_path / "a.npz"), split="train", pixel_range=(0, 2000))
+    found = read(str(tmp_path / "a.npz"), Reading(pixel_range=(0, 2000)), split="train")
     assert found.images[1, 0].tolist() == [[0, 0, 0], [128, 255, 255]]
     status, _, err = card(capsys, str(tmp_path / "a.npz"), "--pixel-range", "3", "3")
     assert status == 2 and "the smaller first" in err
@@ -399,7 +401,7 @@ def test_dicom_reads_pixels_and_no_identifier(tmp_path, monkeypatch):
     read_as, kept = pydicom.dcmread, []
     monkeypatch.setattr(pydicom, "dcmread", lambda *given, **named: kept.append(read_as(*given, **named)) or kept[-1])
     data, _, _ = forms.dicom(tmp_path)
-    found = read(data, split="train", pixel_range=(0, 65535))
+    found = read(data, Reading(pixel_range=(0, 65535)), split="train")
     assert len(kept) == len(found) == 4
     for each in kept:
         assert b"Doe" in Path(data, "0", "0.dcm").read_bytes()
@@ -576,21 +578,17 @@ def test_columns_are_chosen_and_units_may_be_one(tmp_path):
     with pytest.raises(
         DataError, match=r"no column label; the columns are: left, right, eye, who\. Name it with labels_key"
     ):
-        read(source, split="train", images_key="left")
+        read(Source(source, images_key="left"), split="train")
     with pytest.raises(DataError, match=r"the column eye holds no pictures"):
-        read(source, split="train", images_key="eye")
+        read(Source(source, images_key="eye"), split="train")
     with pytest.raises(DataError, match=r"there is no column age; the columns are"):
-        read(source, split="train", images_key="left", labels_key="age")
+        read(Source(source, images_key="left", labels_key="age"), split="train")
     with pytest.raises(DataError, match=r"no label was found for record 1 "):
-        read(source, split="train", images_key="right", labels_key="eye")
+        read(Source(source, images_key="right", labels_key="eye"), split="train")
     found = read(
-        source,
+        Source(source, images_key="right", labels_key="eye", units=":who"),
+        Reading(missing_label="drop", missing_unit="own"),
         split="train",
-        images_key="right",
-        labels_key="eye",
-        missing_label="drop",
-        units=":who",
-        missing_unit="own",
     )
     np.testing.assert_array_equal(found.images, COLOUR[[0, 2, 3]])
     assert found.labels.tolist() == [3, 5, 3]
@@ -598,14 +596,14 @@ def test_columns_are_chosen_and_units_may_be_one(tmp_path):
         "y has no record left, and is no unit"
     )
     with pytest.raises(DataError, match=r"no unit"):
-        read(source, split="train", images_key="left", labels_key="none", units=":who")
-    assert read(source, split="train", images_key="left", labels_key="none").labels.tolist() == [0] * 4
+        read(Source(source, images_key="left", labels_key="none", units=":who"), split="train")
+    assert read(Source(source, images_key="left", labels_key="none"), split="train").labels.tolist() == [0] * 4
     parquet.write_table(pa.table({"image": [left[0], None], "label": [0, 1]}), tmp_path / "b.parquet")
     with pytest.raises(DataError, match=r"row 1 \(counted from 0\): there is no picture in this row"):
         read(str(tmp_path / "b.parquet"), split="train")
     parquet.write_table(table.slice(0, 0).select(["left", "eye"]), tmp_path / "c.parquet")
     with pytest.raises(DataError, match=r"there are no pictures in it"):
-        read(str(tmp_path / "c.parquet"), split="train", labels_key="eye")
+        read(Source(str(tmp_path / "c.parquet"), labels_key="eye"), split="train")
 
 
 def test_what_a_hub_calls_its_labels(tmp_path):
@@ -628,11 +626,11 @@ def test_splits_and_names_of_tars(tmp_path):
     assert (train.labels.tolist(), test.labels.tolist()) == ([1, 2, 2, 1, 1, 1, 1, 1], [0, 1, 2, 2])
     assert train.class_names == ("a", "b", "c")
     one_tar = str(tmp_path / "test-000.tar")
-    assert read(one_tar, split="train", labels_key="none", images_key="png").labels.tolist() == [0] * 4
+    assert read(Source(one_tar, labels_key="none", images_key="png"), split="train").labels.tolist() == [0] * 4
     with pytest.raises(DataError, match=r"the record lacks .txt"):
-        read(one_tar, split="train", labels_key="txt")
+        read(Source(one_tar, labels_key="txt"), split="train")
     with pytest.raises(DataError, match=r"the record lacks .jpg"):
-        read(one_tar, split="train", images_key="jpg")
+        read(Source(one_tar, images_key="jpg"), split="train")
 
 
 def test_a_link_in_a_tar_is_refused(tmp_path):
@@ -696,7 +694,7 @@ def test_labels_csv_beside_pictures_is_taken(tmp_path, column):
         (tmp_path / f"{number}.png").write_bytes(encoded(image, "PNG"))
     rows = [f"{number},{number}.png,{'cat' if label else 'dog'}" for number, label in enumerate(LABELS)]
     (tmp_path / "labels.csv").write_text("\n".join([f"row,{column},diagnosis", *rows]))
-    found = read(str(tmp_path), split="train", labels_key="diagnosis")
+    found = read(Source(str(tmp_path), labels_key="diagnosis"), split="train")
     assert (found.class_names, found.labels.tolist()) == (("cat", "dog"), [1, 0, 0, 1])
     with pytest.raises(DataError, match=rf"labels \(label\), and it names row, {column}, diagnosis\. Rename them"):
         read(str(tmp_path), split="train")
@@ -713,7 +711,7 @@ def test_pictures_beside_another_list_are_told_what_it_is_called(tmp_path):
 def test_a_list_of_something_else_and_stray_pieces(tmp_path):
     in_classes(tmp_path, [encoded(image, "PNG") for image in GREY], ".png")
     (tmp_path / "metadata.csv").write_text("name,unit\n0.png,a\n1.png,b\n2.png,a\n3.png,c\n")
-    found = read(str(tmp_path), split="train", units=str(tmp_path / "metadata.csv"))
+    found = read(Source(str(tmp_path), units=str(tmp_path / "metadata.csv")), split="train")
     assert (found.labels.tolist(), found.units.tolist()) == ([0, 0, 1, 1], [0, 2, 1, 0])
     (tmp_path / "originals.tar").touch()
     with pytest.raises(DataError, match=r"holds \.tar files beside the folder 0: name the file"):
@@ -723,10 +721,10 @@ def test_a_list_of_something_else_and_stray_pieces(tmp_path):
 def test_units_by_name_work_with_lists(tmp_path):
     forms.metadata_csv(tmp_path)
     (tmp_path / "who.csv").write_text("name,unit\n0.png,a\n1.png,b\n2.png,a\n3.png,c\n")
-    assert read(str(tmp_path), split="train", units=str(tmp_path / "who.csv")).units.tolist() == [0, 1, 0, 2]
-    assert read(str(tmp_path), split="train", labels_key="text").class_names == ("x, y",)
+    assert read(Source(str(tmp_path), units=str(tmp_path / "who.csv")), split="train").units.tolist() == [0, 1, 0, 2]
+    assert read(Source(str(tmp_path), labels_key="text"), split="train").class_names == ("x, y",)
     with pytest.raises(DataError, match=r"the columns file_name and age are needed"):
-        read(str(tmp_path), split="train", labels_key="age")
+        read(Source(str(tmp_path), labels_key="age"), split="train")
 
 
 # Labels
@@ -735,13 +733,15 @@ def test_units_by_name_work_with_lists(tmp_path):
 def test_keys_of_an_npz(tmp_path):
     np.savez(tmp_path / "a.npz", train_x=GREY, train_y=LABELS, test_x=GREY[:2], test_y=LABELS[:2], x=COLOUR)
     source = str(tmp_path / "a.npz")
-    np.testing.assert_array_equal(read(source, split="train", images_key="x", labels_key="y").images, GREY)
+    np.testing.assert_array_equal(read(Source(source, images_key="x", labels_key="y"), split="train").images, GREY)
     np.testing.assert_array_equal(
-        read(f"{source}:test", split="train", images_key="x", labels_key="y").images, GREY[:2]
+        read(Source(f"{source}:test", images_key="x", labels_key="y"), split="train").images, GREY[:2]
     )
-    np.testing.assert_array_equal(read(source, split="train", images_key="x", labels_key="none").labels, [0] * 4)
+    np.testing.assert_array_equal(
+        read(Source(source, images_key="x", labels_key="none"), split="train").labels, [0] * 4
+    )
     with pytest.raises(DataError, match=r"no key train_z or z; the keys are"):
-        read(source, split="train", images_key="z")
+        read(Source(source, images_key="z"), split="train")
 
 
 def test_unlabelled_pictures_are_one_class_if_somebody_says_so(tmp_path, capsys):
@@ -751,7 +751,7 @@ def test_unlabelled_pictures_are_one_class_if_somebody_says_so(tmp_path, capsys)
     assert status == 2 and "no class folders" in err and "--labels-key none" in err
     status, out, _ = card(capsys, str(tmp_path), "--labels-key", "none")
     assert status == 0 and DataCard.loads(out).classes == 1
-    np.testing.assert_array_equal(read(str(tmp_path), split="train", labels_key="none").images, GREY)
+    np.testing.assert_array_equal(read(Source(str(tmp_path), labels_key="none"), split="train").images, GREY)
 
 
 def test_names_of_labels_in_an_npz(tmp_path):
@@ -767,16 +767,16 @@ def test_names_of_labels_in_an_npz(tmp_path):
     np.savez(tmp_path / "a.npz", images=GREY, labels=["b", "", "b", "c"])
     with pytest.raises(DataError, match=r'no label was found for record 1 .*missing_label = "drop"'):
         read(str(tmp_path / "a.npz"), split="train")
-    assert read(str(tmp_path / "a.npz"), split="train", missing_label="drop").labels.tolist() == [0, 0, 1]
+    assert read(str(tmp_path / "a.npz"), Reading(missing_label="drop"), split="train").labels.tolist() == [0, 0, 1]
     np.savez(tmp_path / "a.npz", images=GREY, labels=np.full(4, -1))
     with pytest.raises(DataError, match=r"no record has a label"):
-        read(str(tmp_path / "a.npz"), split="train", missing_label="drop")
+        read(str(tmp_path / "a.npz"), Reading(missing_label="drop"), split="train")
 
 
 def test_a_dropped_record_moves_no_other(tmp_path):
     np.savez(tmp_path / "a.npz", images=GREY, labels=[2, -1, 0, 1])
     np.savez(tmp_path / "b.npz", images=GREY[[0, 2, 3]], labels=[2, 0, 1])
-    some, others = (read(str(tmp_path / f"{name}.npz"), split="train", missing_label="drop") for name in "ab")
+    some, others = (read(str(tmp_path / f"{name}.npz"), Reading(missing_label="drop"), split="train") for name in "ab")
     np.testing.assert_array_equal(some.images, others.images)
     np.testing.assert_array_equal(some.labels, others.labels)
     assert some.notes == ("Records without a label were left out, as the card says.",)
@@ -868,4 +868,4 @@ def test_a_request_error_for_pydicom_is_no_data_error(tmp_path, monkeypatch):
     data, _, _ = forms.dicom(tmp_path)
     monkeypatch.setitem(sys.modules, "pydicom", None)
     with pytest.raises(RequestError, match=r"DICOM files need pydicom"):
-        read(data, split="train", pixel_range=(0, 1))
+        read(data, Reading(pixel_range=(0, 1)), split="train")

@@ -18,6 +18,7 @@ from shared_data import SHARED, needs
 from gossamer.data.readers import npz
 from gossamer.data.readers.read import read
 from gossamer.data.records import Records
+from gossamer.data.source import Reading, Source
 from gossamer.data.synthetic import glyphs
 from gossamer.errors import DataError
 
@@ -119,15 +120,15 @@ def test_npz_splits_and_keys(tmp_path):
     )
     same(read(both, split="train"))
     same(read(both, split="test"), IMAGES[:2], LABELS[:2])
-    same(read(both, split="train", labels_key="mood"), IMAGES, LABELS[::-1])
-    same(read(both, split="train", labels_key="train_mood"), IMAGES, LABELS[::-1])
+    same(read(Source(both, labels_key="mood"), split="train"), IMAGES, LABELS[::-1])
+    same(read(Source(both, labels_key="train_mood"), split="train"), IMAGES, LABELS[::-1])
     one = save(tmp_path / "one.npz", images=IMAGES, labels=LABELS, gender=LABELS[::-1])
     same(read(one, split="test"))
-    same(read(one, split="train", labels_key="gender"), IMAGES, LABELS[::-1])
+    same(read(Source(one, labels_key="gender"), split="train"), IMAGES, LABELS[::-1])
     with pytest.raises(DataError, match=r"no key test_images; the keys are: images, labels, gender"):
         read(one + ":test", split="train")
     with pytest.raises(DataError, match=r"no key age"):
-        read(one, split="train", labels_key="age")
+        read(Source(one, labels_key="age"), split="train")
 
 
 @pytest.mark.parametrize("order", ["C", "F"])
@@ -246,16 +247,16 @@ def test_resize(tmp_path):
     half = np.zeros((1, 1, 56, 56), np.uint8)
     half[:, :, :, 28:] = 200
     source = save(tmp_path / "a.npz", images=half, labels=LABELS[:1])
-    image = read(source, split="train", shape=(1, 28, 28)).images[0, 0]
+    image = read(source, Reading(shape=(1, 28, 28)), split="train").images[0, 0]
     assert image.shape == (28, 28)
     assert (image[:, :13] == 0).all()
     assert (image[:, 15:] == 200).all()
     flat = save(tmp_path / "b.npz", images=np.full((2, 40, 50, 3), 9, np.uint8), labels=LABELS[:2])
-    resized = read(flat, split="train", shape=(3, 32, 32))
+    resized = read(flat, Reading(shape=(3, 32, 32)), split="train")
     assert resized.shape == (3, 32, 32)
     assert (resized.images == 9).all()
     sizes = pictures(pictures(tmp_path / "sizes"), RNG.integers(0, 9, (1, 1, 40, 30), dtype=np.uint8), LABELS[:1])
-    assert read(str(sizes), split="train", shape=(1, 32, 32)).shape == (1, 32, 32)
+    assert read(str(sizes), Reading(shape=(1, 32, 32)), split="train").shape == (1, 32, 32)
     pictures(sizes, np.zeros((7, 1, 30, 40), np.uint8), np.zeros(7, int))
     pictures(sizes, IMAGES)
     with pytest.raises(
@@ -307,7 +308,7 @@ def test_missing_and_unknown_sources(tmp_path):
     with pytest.raises(DataError, match=r"test split needs the file t10k-images-idx3-ubyte or"):
         read(str(tmp_path / "mnist"), split="test")
     with pytest.raises(DataError, match="labels_key"):
-        read("digits", split="train", labels_key="gender")
+        read(Source("digits", labels_key="gender"), split="train")
     with pytest.raises(DataError, match="cannot be read"):
         read("x" * 5000, split="train")
 
@@ -499,16 +500,18 @@ def test_real_idx(name):
 
 @needs("cifar10_subset", "lfw")
 def test_real_npz():
-    cifar = read(str(SHARED / "cifar10_subset" / "cifar10_5000_1000.npz"), split="test", shape=(3, 32, 32))
+    cifar = read(str(SHARED / "cifar10_subset" / "cifar10_5000_1000.npz"), Reading(shape=(3, 32, 32)), split="test")
     assert cifar.images.shape == (1000, 3, 32, 32)
     assert np.bincount(cifar.labels).tolist() == [100] * 10
     faces = str(SHARED / "lfw" / "lfwcrop_gray32.npz")
-    people = read(faces, split="train", labels_key="person_id", units=f"{faces}:person_id")
+    people = read(Source(faces, labels_key="person_id", units=f"{faces}:person_id"), split="train")
     assert people.images.shape == (13_233, 1, 32, 32)
     assert people.population == 5_749
     with pytest.raises(DataError, match="it is negative or empty"):
-        read(faces, split="train", labels_key="gender")
-    known = read(faces, split="train", labels_key="gender", missing_label="drop", units=f"{faces}:person_id")
+        read(Source(faces, labels_key="gender"), split="train")
+    known = read(
+        Source(faces, labels_key="gender", units=f"{faces}:person_id"), Reading(missing_label="drop"), split="train"
+    )
     assert sorted(set(known.labels.tolist())) == [0, 1]
     assert 0 < len(known) < len(people)
     assert known.population == len(np.unique(known.units)) == len(known.names)
@@ -519,7 +522,7 @@ def test_real_npz():
 @needs("mnist", "mnist_writers/mnist_writer_ids.npz")
 def test_real_units():
     writers = SHARED / "mnist_writers" / "mnist_writer_ids.npz"
-    records = read(f"{SHARED / 'mnist'}:test", split="train", units=f"{writers}:test_writer")
+    records = read(Source(f"{SHARED / 'mnist'}:test", units=f"{writers}:test_writer"), split="train")
     assert records.population == 297
     with pytest.raises(DataError, match="same split"):
-        read(f"{SHARED / 'mnist'}:test", split="train", units=f"{writers}:train_writer")
+        read(Source(f"{SHARED / 'mnist'}:test", units=f"{writers}:train_writer"), split="train")

@@ -15,6 +15,7 @@ import pytest
 from pyarrow import csv, parquet
 from slowly import slow_among
 
+from gossamer.data.source import Source
 from gossamer.data.tables.card import TableCard
 from gossamer.data.tables.column import Column
 from gossamer.data.tables.draft import draft_table_card
@@ -122,8 +123,8 @@ def with_ids(ids: Any, folder: Path) -> Path:
 def test_a_row_without_an_id_leaves_the_units_of_others(form: str, tmp_path: Path) -> None:
     """300 persons with neighbouring ids of 64 bits. Before, one row more made two persons of them."""
     ids = [LARGE + 1 + number for number in range(300)]
-    whole = read_table(SOURCES[form](ids, tmp_path), CARD, units="id")
-    more = read_table(SOURCES[form]([*ids, None], tmp_path), CARD, units="id")
+    whole = read_table(Source(SOURCES[form](ids, tmp_path), units="id"), CARD)
+    more = read_table(Source(SOURCES[form]([*ids, None], tmp_path), units="id"), CARD)
     assert whole.population == 300 and more.population == 301
     assert more.names is not None and set(map(str, ids)) <= set(more.names.tolist())
 
@@ -137,7 +138,7 @@ def test_what_lies_below_a_mask_is_not_read() -> None:
 def test_a_person_in_two_blocks_is_one(tmp_path: Path) -> None:
     """Blocks of a Parquet file have 16,384 rows, and one of them has a row without an id."""
     ids = [LARGE + 1] * 20_000 + [None]
-    assert read_table(SOURCES["parquet"](ids, tmp_path), CARD, units="id").population == 2
+    assert read_table(Source(SOURCES["parquet"](ids, tmp_path), units="id"), CARD).population == 2
 
 
 @pytest.mark.parametrize("form", ["data", "units", "draft", "split"])
@@ -147,11 +148,11 @@ def test_ids_that_pandas_has_rounded_are_refused(form: str, tmp_path: Path) -> N
     assert frame["id"].nunique() == 1
     with pytest.raises(DataError, match="different ids may have become one") as refused:
         if form == "data":
-            read_table(frame, CARD, units="id")
+            read_table(Source(frame, units="id"), CARD)
         elif form == "units":
-            read_table(frame[["x"]], CARD, units=frame["id"])
+            read_table(Source(frame[["x"]], units=frame["id"]), CARD)
         elif form == "draft":
-            draft_table_card(frame, units="id")
+            draft_table_card(Source(frame, units="id"))
         else:
             frame.to_parquet(tmp_path / "t.parquet")
             split_table(tmp_path / "t.parquet", out=tmp_path / "parts", units="id", missing_unit="own")
@@ -320,7 +321,7 @@ def test_an_odd_id_changes_the_unit_of_no_other(number: int, reader: str) -> Non
         try:
             frame = READERS[reader](written([*ids, *more]))
             table = read_table(
-                frame, replace(CARD, columns=(Column(name="y", kind="integer", bounds=(0, 9)),)), units="x"
+                Source(frame, units="x"), replace(CARD, columns=(Column(name="y", kind="integer", bounds=(0, 9)),))
             )
         except (ValueError, OverflowError, DataError):
             return None

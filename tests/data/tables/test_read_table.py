@@ -13,6 +13,7 @@ import pytest
 from shared_data import SHARED, needs
 
 from gossamer.data.card import check_units
+from gossamer.data.source import Source
 from gossamer.data.tables.card import TableCard
 from gossamer.data.tables.column import Column
 from gossamer.data.tables.csv_rows import LATIN
@@ -35,9 +36,9 @@ NAN = float("nan")
 SECRET = "Mx-Secret-4711"
 
 
-def read(tmp_path: Path, content: str | bytes, card: TableCard = CARD, **options) -> Table:
+def read(tmp_path: Path, content: str | bytes, card: TableCard = CARD, units: object = None) -> Table:
     (tmp_path / "t.csv").write_bytes(content.encode() if isinstance(content, str) else content)
-    return read_table(tmp_path / "t.csv", card, **options)
+    return read_table(Source(tmp_path / "t.csv", units=units), card)
 
 
 @pytest.mark.parametrize(
@@ -205,7 +206,7 @@ def test_units_of_a_column_are_no_column(tmp_path):
     assert read(tmp_path, content, units=[7, 7, 8]).population == 2
     frame = pd.DataFrame({"pid": ["b", "a", None], "age": [1, 2, 3], "city": "", "dose": None})
     own = TableCard(columns=CARD.columns, declared_size=9, unit="patient", missing_unit="own")
-    assert read_table(frame, own, units="pid").names.tolist() == ["a", "b", ""]
+    assert read_table(Source(frame, units="pid"), own).names.tolist() == ["a", "b", ""]
     with pytest.raises(DataError, match="'pid': 2 columns have this name"):
         read(tmp_path, "pid,age,city,dose,pid\nb,1,,,c\n", units="pid")
     with pytest.raises(CardError, match="Give units: the name of the column"):

@@ -5,6 +5,7 @@ import re
 import pandas as pd
 import pytest
 
+from gossamer.data.source import Source
 from gossamer.data.tables.card import TableCard
 from gossamer.data.tables.draft import draft_table_card
 from gossamer.data.tables.read import read_table
@@ -35,7 +36,7 @@ def place(tmp_path):
 
 
 def test_measured_values_are_comments(place):
-    text, hints = draft_table_card(place, units="pid")
+    text, hints = draft_table_card(Source(place, units="pid"))
     facts = "\n".join(line for line in text.splitlines() if not line.startswith("#"))
     assert "p1" not in facts and "39" not in facts and '"f"' not in facts and "2031" not in facts
     for part in (
@@ -57,9 +58,9 @@ def test_measured_values_are_comments(place):
 
 
 def test_a_draft_whose_comments_were_moved_reads_the_table(place):
-    text, _ = draft_table_card(place, units="pid")
+    text, _ = draft_table_card(Source(place, units="pid"))
     card = TableCard.loads(text.replace("# measured: ", ""))
-    table = read_table(place, card, units="pid")
+    table = read_table(Source(place, units="pid"), card)
     assert (len(table), table.population, table.notes) == (60, 30, ())
     assert card.names == ("age", "dose", "sex", "day", "zip")
     assert [column.name for column in card.written] == ["key", *card.names], "a key has its place in the file"

@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from gossamer.data.source import Source
 from gossamer.data.tables.card import TableCard
 from gossamer.data.tables.column import Column
 from gossamer.data.tables.decode import decode, to_numbers
@@ -141,7 +142,7 @@ def test_records_need_no_generated_column_and_may_contradict_it():
 
 def test_the_column_of_units_may_be_a_key():
     records = {"id": ["a", "a", "b"], "city": ["Lyon", "Bonn", "Bonn"], "age": [3, 4, 5]}
-    assert read_table(records, CARD, units="id").population == 2
+    assert read_table(Source(records, units="id"), CARD).population == 2
     assert decode(np.zeros((3, 2), np.int32), CARD, seed=0)["id"].tolist() == ["P-0001", "P-0002", "P-0003"]
 
 

@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from gossamer.data.source import Source
 from gossamer.data.split import split
 from gossamer.data.tables.card import TableCard
 from gossamer.data.tables.column import Column
@@ -142,7 +143,8 @@ def test_splits_that_are_refused(tmp_path):
         ("ragged", {}, DataError, "row 1 .* another number of values"),
     ):
         with pytest.raises(kind, match=words):
-            split(tmp_path / f"{name}.csv", out=tmp_path / "out", **options)
+            units = options.pop("units", None)
+            split(Source(tmp_path / f"{name}.csv", units=units), out=tmp_path / "out", **options)
         assert not (tmp_path / "out").exists()
     (tmp_path / "out").mkdir()
     with pytest.raises(RunFolderError, match="replaces nothing"):

@@ -184,7 +184,7 @@ def test_it_needs_pictures_and_says_what_may_stand_in_their_place(tmp_path: Path
     assert job.needs_public
     assert "--start evolve or --start moments" in job.method.explain(job.config)
     assert not METHODS["dp-mepf"].can_warm_start
-    with pytest.raises(RequestError, match=r"need public records.*public_share, or start evolve or start moments"):
+    with pytest.raises(RequestError, match=r"need public records.*a share as public, or start evolve or start moments"):
         fit("dp-mepf", data="digits", card=CARD, out=tmp_path / "RUN", epsilon=1.0, delta=1e-5)
     assert not (tmp_path / "RUN").exists()
 

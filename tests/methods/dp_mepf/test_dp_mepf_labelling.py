@@ -24,6 +24,7 @@ from gossamer.run.release.release import release
 from gossamer.run.release.verify import verify
 from gossamer.run.training.fit import fit
 from gossamer.run.training.plan import plan
+from gossamer.run.training.progress import Process
 from gossamer.testing import checks
 from gossamer.testing.trial_run import Subject
 
@@ -131,9 +132,17 @@ def test_it_keeps_the_contract_with_a_classifier(question: Any, tmp_path: Path) 
 def test_a_labelled_run_is_released_loaded_and_verified(tmp_path: Path) -> None:
     run, out = tmp_path / "run", tmp_path / "out"
     made = fit(
-        "dp-mepf", data=halves(80), public=halves(60, seed=5), card=CARD, out=run, accounts=None, epsilon=10.0, delta=1e-3,
-        progress=False, **{name: value for name, value in SMALL.items() if name != "noise_multiplier"},
-    )  # fmt: skip
+        "dp-mepf",
+        data=halves(80),
+        public=halves(60, seed=5),
+        card=CARD,
+        out=run,
+        accounts=None,
+        epsilon=10.0,
+        delta=1e-3,
+        **{name: value for name, value in SMALL.items() if name != "noise_multiplier"},
+        process=Process(progress=False),
+    )
     release(run, out, samples=10)
     assert verify(out).problems == []
     samples, again = made.sample(12, seed=1), Synthesizer.load(out).sample(12, seed=1)

@@ -27,6 +27,7 @@ from gossamer.run.release.release import release
 from gossamer.run.release.verify import verify
 from gossamer.run.training.fit import fit
 from gossamer.run.training.plan import plan
+from gossamer.run.training.progress import Process
 from gossamer.testing import checks
 from gossamer.testing.trial_run import Subject
 
@@ -200,9 +201,16 @@ def test_it_keeps_the_contract(question: Any, tmp_path: Path) -> None:
 def test_a_run_is_released_loaded_and_verified(tmp_path: Path) -> None:
     run, out = tmp_path / "run", tmp_path / "out"
     made = fit(
-        "evolve", data=stripes(80), card=CARD, out=run, accounts=None, epsilon=10.0, delta=1e-3, progress=False,
+        "evolve",
+        data=stripes(80),
+        card=CARD,
+        out=run,
+        accounts=None,
+        epsilon=10.0,
+        delta=1e-3,
         **{name: value for name, value in SMALL.items() if name != "noise_multiplier"},
-    )  # fmt: skip
+        process=Process(progress=False),
+    )
     release(run, out, samples=20)
     assert verify(out).problems == []
     samples, again = made.sample(30, seed=1), Synthesizer.load(out).sample(30, seed=1)

@@ -14,6 +14,7 @@ from PIL import Image
 from gossamer import plugins
 from gossamer.data.card import DataCard
 from gossamer.data.records import Records
+from gossamer.data.source import Source
 from gossamer.errors import GossamerError, RequestError
 from gossamer.events import silent
 from gossamer.methods import METHODS
@@ -27,13 +28,14 @@ from gossamer.privacy.random.noise import Rng
 from gossamer.run.release.release import release
 from gossamer.run.release.verify import verify
 from gossamer.run.training.fit import fit
+from gossamer.run.training.progress import Process
 from gossamer.testing import checks
 from gossamer.testing.trial_run import Subject
 
 SHAPE = (1, 12, 12)
 CARD = DataCard(shape=SHAPE, classes=2, declared_size=40)
 SETTINGS: dict[str, Any] = {"drawing": "pictures", "encoder": "sides", "clusters": 4}
-BUDGET: dict[str, Any] = {"delta": 1e-3, "progress": False, **SETTINGS}
+BUDGET: dict[str, Any] = {"delta": 1e-3, "process": Process(progress=False), **SETTINGS}
 
 
 def records(n: int, seed: int = 0, brightest: int = 200) -> Records:
@@ -200,11 +202,11 @@ def asked(folder: Path, *, data: Any = None, **settings: Any) -> str:
         "data": data or records(40),
         "card": CARD,
         "epsilon": 10.0,
-        "sink": silent,
+        "process": Process(sink=silent),
         **settings,
     }
     if isinstance(given.get("public"), Path):
-        given["public_labels_key"] = "none"
+        given["public"] = Source(given["public"], labels_key="none")
     with pytest.raises(GossamerError) as found:
         fit("evolve", out=folder / "run", accounts=folder / "log", **given)
     assert not (folder / "run" / "ledger.jsonl").exists()
@@ -218,7 +220,7 @@ def test_public_pictures_are_needed_with_this_drawing_and_with_no_other(tmp_path
     assert "no use for public records" in asked(
         tmp_path, public=records(9), drawing="patches", clusters=0
     )  # fmt: skip
-    assert "would publish records" in asked(tmp_path, public_share=0.2)
+    assert "would publish records" in asked(tmp_path, public=0.2)
 
 
 def test_private_records_are_no_public_pictures(tmp_path: Path) -> None:
@@ -249,9 +251,15 @@ def test_a_folder_that_misbehaves_is_refused(tmp_path: Path) -> None:
 def test_a_folder_of_copies_is_harmless(tmp_path: Path) -> None:
     same = np.repeat(records(1, seed=5).images, 6, axis=0)
     made = fit(
-        "evolve", data=records(40), public=folder_of(tmp_path / "same", same), card=CARD, out=tmp_path / "run",
-        accounts=None, epsilon=10.0, public_labels_key="none", **BUDGET,
-    )  # fmt: skip
+        "evolve",
+        data=records(40),
+        public=Source(folder_of(tmp_path / "same", same), labels_key="none"),
+        card=CARD,
+        out=tmp_path / "run",
+        accounts=None,
+        epsilon=10.0,
+        **BUDGET,
+    )
     assert len(made.sample(12, seed=0).images) == 12
 
 

@@ -34,6 +34,7 @@ from gossamer.privacy.random.noise import Rng
 from gossamer.run.cli.main import main
 from gossamer.run.training import checkpoint
 from gossamer.run.training.plan import plan
+from gossamer.run.training.progress import Process
 
 CARD = DataCard(shape=(1, 28, 28), classes=3, declared_size=40)
 METHOD = GsWgan()
@@ -676,7 +677,15 @@ def test_a_run_from_end_to_end_verifies(draw: Any, tmp_path: Path) -> None:
     # More than a block of charges, so that a crash before the first checkpoint leaves something to go on with.
     terms: dict[str, Any] = {**TINY, "draw": draw, "warm_steps": 1, "noise_multiplier": 30.0, "steps": 24}
     with pytest.raises(KeyboardInterrupt):
-        fit("gs-wgan", data=tmp_path / "data.npz", card=CARD, out=tmp_path / "run", delta=1e-3, sink=crash, **terms)
+        fit(
+            "gs-wgan",
+            data=tmp_path / "data.npz",
+            card=CARD,
+            out=tmp_path / "run",
+            delta=1e-3,
+            **terms,
+            process=Process(sink=crash),
+        )
     synthesizer = resume(tmp_path / "run")
     verdict = verify(tmp_path / "run")
     assert verdict.ok, verdict.problems

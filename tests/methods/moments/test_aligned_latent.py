@@ -25,6 +25,7 @@ from gossamer.privacy.queries import Bounds
 from gossamer.run.release.release import release
 from gossamer.run.release.verify import verify
 from gossamer.run.training.fit import fit
+from gossamer.run.training.progress import Process
 from gossamer.testing import checks
 from gossamer.testing.trial_run import Subject
 
@@ -241,9 +242,15 @@ def test_refusals() -> None:
 def test_a_run_is_released_loaded_and_verified(tmp_path: Path) -> None:
     run, out = tmp_path / "run", tmp_path / "out"
     made = fit(
-        "moments", data=pictures(200), card=CARD, out=run, delta=1e-3, progress=False, accounts=None,
+        "moments",
+        data=pictures(200),
+        card=CARD,
+        out=run,
+        delta=1e-3,
+        accounts=None,
         **{**SETTINGS, "cells": 2, "threshold": 0.3},
-    )  # fmt: skip
+        process=Process(progress=False),
+    )
     release(run, out)
     assert verify(out).problems == []
     again = Synthesizer.load(out)

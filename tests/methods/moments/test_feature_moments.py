@@ -35,6 +35,7 @@ from gossamer.privacy.random.noise import Rng
 from gossamer.run.release.release import release
 from gossamer.run.release.verify import verify
 from gossamer.run.training.fit import fit
+from gossamer.run.training.progress import Process
 from gossamer.testing import checks
 from gossamer.testing.trial_run import Subject
 
@@ -256,9 +257,16 @@ def test_a_run_is_released_loaded_and_verified(tmp_path: Path) -> None:
     """The release has the public pictures, their labels and the classifier, and no load.py."""
     held, public = pictures(300), pictures(90, seed=1)
     made = fit(
-        "moments", data=held, public=public, card=CARD, out=tmp_path / "run", delta=1e-3, progress=False, accounts=None,
+        "moments",
+        data=held,
+        public=public,
+        card=CARD,
+        out=tmp_path / "run",
+        delta=1e-3,
+        accounts=None,
         **SETTINGS,
-    )  # fmt: skip
+        process=Process(progress=False),
+    )
     release(tmp_path / "run", tmp_path / "out")
     assert verify(tmp_path / "out").problems == []
     assert not (tmp_path / "out" / "load.py").exists()
@@ -275,12 +283,13 @@ def test_a_run_is_released_loaded_and_verified(tmp_path: Path) -> None:
 def test_public_pictures_are_needed_and_are_no_share_of_the_records(tmp_path: Path) -> None:
     """The release would publish the share."""
     given: dict[str, Any] = {
-        "data": pictures(300), "card": CARD, "out": tmp_path / "none", "delta": 1e-3, "progress": False, "accounts": None,
+        "data": pictures(300), "card": CARD, "out": tmp_path / "none", "delta": 1e-3, "accounts": None,
+        "process": Process(progress=False),
     }  # fmt: skip
     with pytest.raises(RequestError, match=r"need public records: give public\.$"):
         fit("moments", **given, **SETTINGS)
     with pytest.raises(RequestError, match="4 public records are too few for 4 principal axes"):
         fit("moments", public=pictures(4, seed=1), **given, **SETTINGS)
-    with pytest.raises(RequestError, match="public_share would publish records"):
-        fit("moments", public_share=0.2, **given, **SETTINGS)
+    with pytest.raises(RequestError, match="a share as public would publish records"):
+        fit("moments", public=0.2, **given, **SETTINGS)
     assert not (tmp_path / "none").exists()

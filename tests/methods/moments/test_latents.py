@@ -31,6 +31,7 @@ from gossamer.privacy.queries import Bounds
 from gossamer.run.release.release import release
 from gossamer.run.release.verify import verify
 from gossamer.run.training.fit import fit
+from gossamer.run.training.progress import Process
 from gossamer.testing import checks
 from gossamer.testing.trial_run import Subject
 
@@ -178,9 +179,10 @@ def test_refusals(tmp_path: Path) -> None:
     with pytest.raises(RequestError, match="5 public records are too few for 5 principal axes"):
         job(SETTINGS, CARD).check_public(5)
     given: dict[str, Any] = {
-        "data": pictures(200), "card": CARD, "out": tmp_path / "none", "delta": 1e-3, "progress": False, "accounts": None,
+        "data": pictures(200), "card": CARD, "out": tmp_path / "none", "delta": 1e-3, "accounts": None,
+        "process": Process(progress=False),
     }  # fmt: skip
-    with pytest.raises(RequestError, match="need public records: give public, or public_share"):
+    with pytest.raises(RequestError, match="need public records: give public, or a share as public"):
         fit("moments", **given, **SETTINGS)
     monstrous = SimpleNamespace(encode=lambda given: torch.rand(len(given), 8), decode=Halved().decode)
     plugins.add("autoencoder", "toy", monstrous)
@@ -193,9 +195,16 @@ def test_a_run_is_released_loaded_and_verified(tmp_path: Path) -> None:
     """The release has no autoencoder and no load.py, its certificate names the autoencoder, and other weights are refused."""
     run, out = tmp_path / "run", tmp_path / "out"
     made = fit(
-        "moments", data=pictures(200), public=pictures(60, seed=1), card=CARD, out=run, delta=1e-3, progress=False,
-        accounts=None, **SETTINGS,
-    )  # fmt: skip
+        "moments",
+        data=pictures(200),
+        public=pictures(60, seed=1),
+        card=CARD,
+        out=run,
+        delta=1e-3,
+        accounts=None,
+        **SETTINGS,
+        process=Process(progress=False),
+    )
     release(run, out)
     assert verify(out).problems == []
     again = Synthesizer.load(out)
@@ -233,9 +242,16 @@ def test_what_it_says_of_a_record_when_it_fails_is_in_no_file(how: Callable[[str
     plugins.add("autoencoder", "toy", Failing())
     with pytest.raises(GossamerError, match="message is withheld") as caught:
         fit(
-            "moments", data=held, public=pictures(60, seed=1), card=CARD, out=tmp_path / "run", delta=1e-3,
-            progress=False, accounts=None, **SETTINGS,
-        )  # fmt: skip
+            "moments",
+            data=held,
+            public=pictures(60, seed=1),
+            card=CARD,
+            out=tmp_path / "run",
+            delta=1e-3,
+            accounts=None,
+            **SETTINGS,
+            process=Process(progress=False),
+        )
     assert "grey level" not in str(caught.value)
     assert not (tmp_path / "run" / "certificate.json").exists()
     files = [file for file in (tmp_path / "run").rglob("*") if file.is_file()]
@@ -259,9 +275,16 @@ def test_weights_that_records_change_end_without_a_certificate(tmp_path: Path) -
     plugins.add("autoencoder", "toy", Normed())
     with pytest.raises(PrivacyError, match="Its weights must not change while it sees records"):
         fit(
-            "moments", data=pictures(200), public=pictures(60, seed=1), card=CARD, out=tmp_path / "run", delta=1e-3,
-            progress=False, accounts=None, **SETTINGS,
-        )  # fmt: skip
+            "moments",
+            data=pictures(200),
+            public=pictures(60, seed=1),
+            card=CARD,
+            out=tmp_path / "run",
+            delta=1e-3,
+            accounts=None,
+            **SETTINGS,
+            process=Process(progress=False),
+        )
     assert not (tmp_path / "run" / "certificate.json").exists()
 
 

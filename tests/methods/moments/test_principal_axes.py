@@ -25,6 +25,7 @@ from gossamer.privacy.queries import Bounds
 from gossamer.run.release.release import release
 from gossamer.run.release.verify import verify
 from gossamer.run.training.fit import fit
+from gossamer.run.training.progress import Process
 from gossamer.testing import checks
 from gossamer.testing.trial_run import Subject
 
@@ -178,9 +179,15 @@ def test_refusals(tmp_path: Path) -> None:
 def test_a_run_is_released_loaded_and_verified(tmp_path: Path) -> None:
     run, out = tmp_path / "run", tmp_path / "out"
     made = fit(
-        "moments", data=pictures(400), card=CARD, out=run, delta=1e-3, progress=False, accounts=None,
+        "moments",
+        data=pictures(400),
+        card=CARD,
+        out=run,
+        delta=1e-3,
+        accounts=None,
         **{**SETTINGS, "cells": 2, "threshold": 0.3},
-    )  # fmt: skip
+        process=Process(progress=False),
+    )
     assert isinstance(made.net, Generator)
     assert float((made.net.latent.basis - Latent(CARD.shape, AXES).basis).abs().max()) > 0.01
     release(run, out)

@@ -25,6 +25,7 @@ from gossamer.privacy.random.noise import Rng
 from gossamer.run.release.release import release
 from gossamer.run.release.verify import verify
 from gossamer.run.training.fit import fit
+from gossamer.run.training.progress import Process
 from gossamer.testing import checks
 from gossamer.testing.trial_run import Subject
 
@@ -98,12 +99,13 @@ def test_refusals(tmp_path: Path) -> None:
     with pytest.raises(RequestError, match="With encoder it labels public pictures"):
         _ = job({**SETTINGS, "encoder": "lite0"}, CARD).plan
     given: dict[str, Any] = {
-        "data": pictures(200), "card": CARD, "out": tmp_path / "none", "delta": 1e-3, "progress": False, "accounts": None,
+        "data": pictures(200), "card": CARD, "out": tmp_path / "none", "delta": 1e-3, "accounts": None,
+        "process": Process(progress=False),
     }  # fmt: skip
     with pytest.raises(RequestError, match=r"need public records: give public\.$"):
         fit("moments", **given, **SETTINGS)
-    with pytest.raises(RequestError, match="public_share would publish records"):
-        fit("moments", public_share=0.2, **given, **SETTINGS)
+    with pytest.raises(RequestError, match="a share as public would publish records"):
+        fit("moments", public=0.2, **given, **SETTINGS)
     assert not (tmp_path / "none").exists()
 
 
@@ -117,9 +119,16 @@ def test_no_record_is_in_the_detail() -> None:
 def test_a_run_is_released_loaded_and_verified(tmp_path: Path) -> None:
     """The release says that it contains the public pictures. Its load.py draws the same samples."""
     made = fit(
-        "moments", data=pictures(200), public=pictures(60, seed=1), card=CARD, out=tmp_path / "run", delta=1e-3,
-        progress=False, accounts=None, **SETTINGS,
-    )  # fmt: skip
+        "moments",
+        data=pictures(200),
+        public=pictures(60, seed=1),
+        card=CARD,
+        out=tmp_path / "run",
+        delta=1e-3,
+        accounts=None,
+        **SETTINGS,
+        process=Process(progress=False),
+    )
     out = tmp_path / "out"
     release(tmp_path / "run", out)
     assert verify(out).problems == []

@@ -26,6 +26,7 @@ from gossamer.privacy.random.noise import Rng
 from gossamer.run.release.release import release
 from gossamer.run.release.verify import verify
 from gossamer.run.training.fit import fit
+from gossamer.run.training.progress import Process
 
 SHAPE = (1, 12, 12)
 CARD = DataCard(shape=SHAPE, classes=2, declared_size=40)
@@ -157,7 +158,7 @@ def test_a_run_is_released_loaded_and_verified(tmp_path: Path) -> None:
     def sink(event: Event) -> None:
         said.append(str(event.values.get("text", "")))
 
-    made = fit("teacher", data=records(40), public=given, card=CARD, out=run, sink=sink, **BUDGET)
+    made = fit("teacher", data=records(40), public=given, card=CARD, out=run, **BUDGET, process=Process(sink=sink))
     assert any("release will contain the public pictures as they are" in text for text in said)
     release(run, out)
     assert verify(out).problems == []
@@ -183,6 +184,6 @@ def test_a_run_is_released_loaded_and_verified(tmp_path: Path) -> None:
 
 
 def test_a_share_of_the_records_is_not_published(tmp_path: Path) -> None:
-    with pytest.raises(RequestError, match="public_share would publish records"):
-        fit("teacher", data=records(40), public_share=0.2, card=CARD, out=tmp_path / "run", **BUDGET)
+    with pytest.raises(RequestError, match="a share as public would publish records"):
+        fit("teacher", data=records(40), public=0.2, card=CARD, out=tmp_path / "run", **BUDGET)
     assert not (tmp_path / "run").exists()

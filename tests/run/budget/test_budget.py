@@ -50,7 +50,7 @@ from gossamer.run.storage.data_sources import DataSources
 from gossamer.run.storage.run_folder import ACCOUNTS, LOCK, PRIVATE, RunFolder
 from gossamer.run.training import checkpoint
 from gossamer.run.training.fit import fit
-from gossamer.run.training.progress import Terminal, to_all
+from gossamer.run.training.progress import Process, Terminal, to_all
 from gossamer.run.training.resume import resume
 
 Run = Callable[..., Any]
@@ -78,10 +78,11 @@ class Place:
     def fit(self, out: Path | None = None, **changed: Any) -> Synthesizer:
         request = {"data": self.data, "card": self.card, "out": out or self.run, "delta": DELTA, **SMALL, **changed}
         sink = to_all([Terminal(self.said), request.pop("sink", silent)])
-        return fit(request.pop("method", "dpgan"), sink=sink, **request)
+        process = Process(sink=sink, rng=request.pop("rng", None))
+        return fit(request.pop("method", "dpgan"), **request, process=process)
 
     def resume(self, run: Path | None = None, **named: Any) -> Synthesizer:
-        return resume(run or self.run, sink=Terminal(self.said), **named)
+        return resume(run or self.run, **named, process=Process(sink=Terminal(self.said)))
 
     def crash(self, step: int, out: Path | None = None, **changed: Any) -> None:
         with pytest.raises(Stopped):
@@ -201,7 +202,7 @@ def test_the_mark_knows_records_in_any_order_split_or_not(place: Place, tmp_path
     order = np.random.default_rng(1).permutation(160)
     np.savez(other, images=arrays["images"][order], labels=1 - arrays["labels"][order])
     place.crash(1)
-    place.crash(1, tmp_path / "second", data=other, public_share=0.25, warm_steps=2)
+    place.crash(1, tmp_path / "second", data=other, public=0.25, warm_steps=2)
     marks = {entry.charge.mark for entry in place.account.entries}
     assert len(place.account.entries) == 2
     assert len(marks) == 1
@@ -258,7 +259,7 @@ def test_a_limit_of_a_place_binds_the_same_records_elsewhere(place: Place, tmp_p
 
 def entered(place: Place, data: Path) -> Charge:
     """What a run on these records would be entered as."""
-    sources = DataSources.of(str(data), public=None, labels_key=None, units=None)
+    sources = DataSources.of(str(data))
     known = budget_log_at(None).read().entries
     return Charge(
         run="r", name="clinic-2026" if known else "another", mark=known[0].charge.mark if known else "m", date="2026-11-24",
@@ -278,7 +279,9 @@ def entered(place: Place, data: Path) -> Charge:
 def test_runs_without_a_guarantee_make_the_sum_infinite_from_then_on(place: Place, changed: dict[str, Any]) -> None:
     if changed.get("method"):
         with pytest.raises(Stopped):
-            fit("privgan", data=place.data, card=place.card, out=place.run, sink=crash_at(1), **PRIVGAN)
+            fit(
+                "privgan", data=place.data, card=place.card, out=place.run, **PRIVGAN, process=Process(sink=crash_at(1))
+            )
     else:
         place.crash(1, **changed)
     assert math.isinf(smallest(place.account.spent(DELTA)).epsilon)
@@ -454,7 +457,7 @@ def test_an_older_state_of_the_folder_counts_as_another_run(place: Place, tmp_pa
     place.crash(3)
     shutil.copytree(place.run, tmp_path / "backup")
     with pytest.raises(Stopped):
-        resume(place.run, sink=crash_at(2))
+        resume(place.run, process=Process(sink=crash_at(2)))
     shutil.rmtree(place.run)
     shutil.copytree(tmp_path / "backup", place.run)
     place.resume()
@@ -540,7 +543,7 @@ def test_a_run_that_the_book_does_not_know_is_entered_and_said(
     place.crash(2, steps=3 * BLOCK)
     shutil.rmtree(state_home / "gossamer")
     with pytest.raises(Stopped):
-        resume(place.run, sink=crash_at(BLOCK + 1))
+        resume(place.run, process=Process(sink=crash_at(BLOCK + 1)))
     assert len(place.account.entries) == 1, "before it trains"
     shutil.rmtree(state_home / "gossamer")
     place.resume()
@@ -570,7 +573,7 @@ def test_a_checkpoint_of_a_copy_that_went_on_is_refused(place: Place, tmp_path: 
     shutil.copytree(place.run, tmp_path / "copy")
     for run in (place.run, tmp_path / "copy"):
         with pytest.raises(Stopped):
-            resume(run, sink=crash_at(2 * BLOCK))
+            resume(run, process=Process(sink=crash_at(2 * BLOCK)))
     state = Path(PRIVATE) / checkpoint.FILE
     shutil.copy(tmp_path / "copy" / state, place.run / state)
     with pytest.raises(LedgerDamaged, match="or of a copy of this one"):
@@ -616,7 +619,7 @@ def test_a_run_that_went_to_another_book_stays_there(place: Place, tmp_path: Pat
     book = tmp_path / "book"
     place.crash(2, steps=3 * BLOCK)
     with pytest.raises(Stopped):
-        resume(place.run, accounts=book, sink=crash_at(2 * BLOCK))
+        resume(place.run, accounts=book, process=Process(sink=crash_at(2 * BLOCK)))
     shutil.copytree(place.run, tmp_path / "copy")
     place.resume()
 
@@ -1058,7 +1061,7 @@ def test_an_untrained_network_is_not_certified(place: Place, noiseless: bool) ->
 
 
 def test_after_a_warm_start_alone_nothing_is_certified_either(place: Place, checkpoints: None) -> None:
-    place.crash(3, steps=BLOCK, public_share=0.25, warm_steps=2)
+    place.crash(3, steps=BLOCK, public=0.25, warm_steps=2)
     assert (place.run / PRIVATE / checkpoint.FILE).is_file()
     with pytest.raises(RunFolderError, match="has used its whole plan"):
         place.resume()
@@ -1085,7 +1088,7 @@ def test_nothing_is_said_where_nothing_was_lost(place: Place, checkpoints: None)
 
 def test_a_method_that_counts_for_itself_begins_again(place: Place) -> None:
     with pytest.raises(Stopped):
-        fit("privgan", data=place.data, card=place.card, out=place.run, sink=crash_at(1), **PRIVGAN)
+        fit("privgan", data=place.data, card=place.card, out=place.run, **PRIVGAN, process=Process(sink=crash_at(1)))
     place.resume()
     assert verify(place.run).ok
 
@@ -1095,7 +1098,7 @@ def test_a_method_that_counts_for_itself_begins_again(place: Place) -> None:
 
 def test_budget_lists_the_runs_and_their_sum(place: Place, gossamer: Run, tmp_path: Path) -> None:
     place.crash(1)
-    place.crash(1, tmp_path / "second", steps=BLOCK, public_share=0.25, warm_steps=2)
+    place.crash(1, tmp_path / "second", steps=BLOCK, public=0.25, warm_steps=2)
     lines = gossamer("budget", place.data).out.splitlines()
     assert lines[0] == str(place.data)
     assert "dpgan  epsilon" in lines[1]
@@ -1231,7 +1234,17 @@ def test_the_demo_has_a_book_of_its_own_and_takes_no_other_run(
 ) -> None:
     def small(_method: str, **named: Any) -> None:
         named.pop("threshold")  # of the demo's method
-        fit("dpgan", **{**named, "data": place.data, "public": None, "epsilon": None, **SMALL, "sink": crash_at(1)})
+        fit(
+            "dpgan",
+            **{
+                **named,
+                "data": place.data,
+                "public": None,
+                "epsilon": None,
+                **SMALL,
+                "process": Process(sink=crash_at(1)),
+            },
+        )
 
     monkeypatch.setattr(demo, "CARD", demo.CARD.from_dict({**demo.CARD.to_dict(), "declared_size": 160}))
     monkeypatch.setattr(demo, "fit", small)

@@ -80,7 +80,7 @@ def test_a_card_of_several_sizes_is_drafted_and_the_choice_is_said(
     seen = []
     for resize in ("squash", "crop", "pad"):
         text = answer.out.replace('resize = "squash"', f'resize = "{resize}"')
-        seen.append(read(str(data), split="train", **DataCard.loads(text).reading).images)
+        seen.append(read(str(data), DataCard.loads(text).reading).images)
     assert all(images.shape == (8, 1, 32, 32) for images in seen)
     assert not np.array_equal(seen[0], seen[1])
     assert not np.array_equal(seen[0], seen[2])

@@ -18,6 +18,7 @@ from PIL import Image
 
 from gossamer.data.card import DataCard
 from gossamer.data.readers.read import read
+from gossamer.data.source import Reading, Source
 from gossamer.methods import METHODS
 from gossamer.run.evaluation.pictures import read_samples
 
@@ -161,7 +162,7 @@ def test_classes_of_a_card_without_names_are_called_by_their_numbers(
     assert "shape 1 x 28 x 28, 4 classes, label prior uniform" in certificate["assumptions"]
     assert gossamer("sample", tmp_path / "run", "-n", 40, "-o", tmp_path / "s").status == 0
     assert sorted(path.name for path in (tmp_path / "s").iterdir()) == ["0", "1", "2", "3"]
-    read_again = read(str(nasty / "gap"), split="train", **DataCard.load(card).reading)
+    read_again = read(str(nasty / "gap"), DataCard.load(card).reading)
     assert set(read_again.labels.tolist()) == {0, 2, 3}, "as evaluate and attack read them beside the run"
     shutil.copytree(tmp_path / "s", tmp_path / "few", ignore=shutil.ignore_patterns("1"))
     samples = read_samples(tmp_path / "few", DataCard.load(card))
@@ -210,10 +211,7 @@ def test_how_an_accent_is_composed_does_not_count(gossamer: Run, nasty: Path, tm
 def test_an_npz_may_name_its_classes(gossamer: Run, nasty: Path, tmp_path: Path, drafted: Any) -> None:
     """Named the other way round than the card: label 0 is "malignant" here."""
     card, _ = drafted(nasty / "two" / "pictures")
-    named, plain = (
-        read(str(nasty / "two" / name), split="train", **DataCard.load(card).reading)
-        for name in ("named.npz", "plain.npz")
-    )
+    named, plain = (read(str(nasty / "two" / name), DataCard.load(card).reading) for name in ("named.npz", "plain.npz"))
     assert named.labels.tolist() == (1 - plain.labels).tolist()
     fitted(gossamer, nasty / "two" / "named.npz", card, tmp_path / "run")
     words = ["fit", "dpgan", "--card", card, "--out", tmp_path / "no", *SMALL, "--data", nasty / "two" / "short.npz"]
@@ -248,7 +246,7 @@ def test_other_writers_are_told_from_members_by_whoever_never_saw_the_run(
     card.write_text("shape = [1, 28, 28]\nclasses = 2\ndeclared_size = 160\nclass_names = ['a', 'b']\n")
     mine, yours = nasty / "writers" / "mine", nasty / "writers" / "yours"
     flat = tmp_path / "mine.npz"
-    records = read(str(mine), split="train", unit_folders=True)
+    records = read(str(mine), Reading(unit_folders=True), split="train")
     np.savez(flat, images=records.images, labels=records.labels)
     fitted(gossamer, flat, card, tmp_path / "run")
     found = gossamer("attack", tmp_path / "run", "--members", mine, "--nonmembers", yours, "-n", 200, "--json").json
@@ -358,7 +356,9 @@ def test_a_split_of_arrays_keeps_units_and_names(gossamer: Run, nasty: Path, tmp
     assert answer.status == 0, answer.err
     assert "--units :unit" in answer.out
     assert (tmp_path / "dealt.npz").stat().st_mode & 0o077 == 0
-    train, test = (read(f"{tmp_path / 'dealt.npz'}:{side}", split="train", units=":unit") for side in ("train", "test"))
+    train, test = (
+        read(Source(f"{tmp_path / 'dealt.npz'}:{side}", units=":unit"), split="train") for side in ("train", "test")
+    )
     assert len(train) + len(test) == 60
     assert train.names is not None
     assert test.names is not None
@@ -374,7 +374,7 @@ def test_a_split_of_pictures_with_a_list_of_units(gossamer: Run, nasty: Path, tm
     answer = gossamer("split", data, "--units", tmp_path / "who.csv", "-o", tmp_path / "dealt", "--share", 0.4)
     assert answer.status == 0, answer.err
     train, test = (
-        read(f"{tmp_path / 'dealt'}:{side}", split="train", units=str(tmp_path / "dealt" / "units.csv"))
+        read(Source(f"{tmp_path / 'dealt'}:{side}", units=str(tmp_path / "dealt" / "units.csv")), split="train")
         for side in ("train", "test")
     )
     assert len(train) + len(test) == 120
@@ -401,7 +401,9 @@ def test_a_split_of_pictures_that_a_list_labels(gossamer: Run, nasty: Path, tmp_
     assert "--labels-key" not in answer.out
     classes, units = {}, {}
     for side in ("train", "test"):
-        found = read(f"{tmp_path / 'parts'}:{side}", split="train", units="(P[0-9]+)_", missing_label="drop")
+        found = read(
+            Source(f"{tmp_path / 'parts'}:{side}", units="(P[0-9]+)_"), Reading(missing_label="drop"), split="train"
+        )
         assert found.class_names == ("benign", "malignant")
         with (tmp_path / "parts" / side / "labels.csv").open(newline="") as file:
             classes |= {row["file_name"]: row["label"] for row in csv.DictReader(file)}
@@ -416,7 +418,9 @@ def test_a_split_of_pictures_without_labels(gossamer: Run, nasty: Path, tmp_path
     answer = gossamer("split", data, "--labels-key", "none", "--share", 0.4, "-o", tmp_path / "parts")
     assert answer.status == 0, answer.err
     assert f"--data {tmp_path / 'parts'} --labels-key none" in answer.out
-    found = [read(f"{tmp_path / 'parts'}:{side}", split="train", labels_key="none") for side in ("train", "test")]
+    found = [
+        read(Source(f"{tmp_path / 'parts'}:{side}", labels_key="none"), split="train") for side in ("train", "test")
+    ]
     assert sum(map(len, found)) == 120
     assert not list((tmp_path / "parts").rglob("*.csv"))
 
@@ -448,16 +452,18 @@ def test_ink_on_white_is_said_and_inverted_everywhere(gossamer: Run, nasty: Path
 
 
 def test_digits_and_glyphs_stay_white_on_black(nasty: Path) -> None:
-    upright, asked = (read("digits:test", split="test", invert=invert) for invert in (False, True))
+    upright, asked = (read("digits:test", Reading(invert=invert), split="test") for invert in (False, True))
     np.testing.assert_array_equal(upright.images, asked.images)
-    plain, inverted = (read(str(nasty / "two" / "plain.npz"), split="train", invert=invert) for invert in (False, True))
+    plain, inverted = (
+        read(str(nasty / "two" / "plain.npz"), Reading(invert=invert), split="train") for invert in (False, True)
+    )
     np.testing.assert_array_equal(inverted.images, 255 - plain.images)
 
 
 def test_a_file_of_samples_is_measured_by_the_card(gossamer: Run, nasty: Path, tmp_path: Path, drafted: Any) -> None:
     card, _ = drafted(nasty / "paper")
     card.write_text(card.read_text().replace("invert = false", "invert = true"))
-    real = read(str(nasty / "paper"), split="train", invert=True)
+    real = read(str(nasty / "paper"), Reading(invert=True), split="train")
     np.savez(tmp_path / "s.npz", images=real.images, labels=real.labels, class_names=np.array(real.class_names))
     asked = [
         "evaluate",

@@ -8,7 +8,7 @@ import click
 import pytest
 
 from gossamer.run.cli.main import cli
-from gossamer.run.cli.options import FIT, options_of
+from gossamer.run.cli.options import FIT, options_of, public_share
 
 FUNCTIONS = [
     FIT,
@@ -50,7 +50,7 @@ def test_flags_have_the_names_and_defaults_of_the_parameters(function: str) -> N
     parameters = inspect.signature(getattr(importlib.import_module(module), name)).parameters
     made = click.command(options_of(function)(lambda **_: None))
     flags = {str(option.name): option for option in made.params}
-    never = {"sink", "progress", "settings", "rng", "noise_seed"}
+    never = {"sink", "progress", "process", "settings", "rng", "noise_seed"}
     keywords = {each for each, about in parameters.items() if about.kind is inspect.Parameter.KEYWORD_ONLY}
     assert set(flags) == keywords - never
     for each, option in flags.items():
@@ -64,6 +64,6 @@ def test_help_takes_the_words_of_another_docstring_and_spells_flags() -> None:
     made = click.command(options_of("gossamer.run.evaluation.attack.attack", "units")(lambda **_: None))
     (units,) = (option for option in made.params if isinstance(option, click.Option))
     assert (units.help or "").startswith("Which records belong together: a unit is a person")
-    made = click.command(options_of(FIT, "public_share")(lambda **_: None))
+    made = click.command(public_share(lambda **_: None))
     (share,) = (option for option in made.params if isinstance(option, click.Option))
     assert "to make public in place of --public," in (share.help or "")

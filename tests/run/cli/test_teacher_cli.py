@@ -31,7 +31,7 @@ def test_a_teacher_is_fitted_verified_sampled_attacked_and_asked(
     assert "white-box" in {entry["attack"] for entry in attacked["attacks"]}
 
     teacher = package.Synthesizer.load(run)
-    images, labels = package.read(str(data), split="train", shape=teacher.card.shape).tensors()
+    images, labels = package.read(str(data), teacher.card.reading).tensors()
     probabilities: Any = teacher.net.probabilities(images)  # type: ignore[operator]
     assert probabilities.shape == (160, 2)
     assert (probabilities.argmax(1) == labels).float().mean() > 0.8

@@ -20,6 +20,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from gossamer.data.source import Source
 from gossamer.data.tables.card import TableCard
 from gossamer.data.tables.read import read_table
 from gossamer.run.cli.main import main
@@ -169,7 +170,7 @@ def test_the_card_of_the_tutorial_with_a_table_takes_every_row(clinic: Path) -> 
     card = TableCard.loads(edited(draft, DECLARED.findall(PAGE_OF_TABLES.read_text(encoding="utf-8"))[:2]))
     assert (len(card.columns), [name for name, _ in card.drop]) == (21, ["note"])
     assert card.written[0].name == "visit_id" and len(card.written) == 22
-    table = read_table("clinic.csv", card, units="patient")
+    table = read_table(Source("clinic.csv", units="patient"), card)
     assert (len(table), len(np.unique(table.units))) == (600, 400)
 
 

@@ -14,12 +14,14 @@ import pytest
 
 import gossamer as package
 from gossamer import Column, TableCard
+from gossamer.data.source import Source
 from gossamer.data.tables.generated import GeneratedColumn
 from gossamer.data.tables.read import read_table
 from gossamer.data.tables.table import Table
 from gossamer.metrics.tables import boosting, registry
 from gossamer.run.storage.run_folder import READINGS
 from gossamer.run.training.fit import fit
+from gossamer.run.training.progress import Process
 
 CARD = TableCard(
     columns=(
@@ -61,9 +63,17 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
             csv.writer(file).writerows([["pid", *CARD.names], *rows(seed)])
     CARD.save(folder / "card.toml")
     fit(
-        "marginals", data=folder / "parts", card=CARD, units="pid", epsilon=2.0, delta=1e-5, out=folder / "RUN",
-        rounds=2, cells=500, iterations=30, progress=False,
-    )  # fmt: skip
+        "marginals",
+        data=Source(folder / "parts", units="pid"),
+        card=CARD,
+        epsilon=2.0,
+        delta=1e-5,
+        out=folder / "RUN",
+        rounds=2,
+        cells=500,
+        iterations=30,
+        process=Process(progress=False),
+    )
     return folder
 
 
@@ -144,7 +154,7 @@ def test_the_figures_are_about_persons_and_not_rows(place: Path) -> None:
     shares = []
     for side in ("train", "test"):
         table = pd.read_csv(place / "parts" / f"{side}.csv")
-        coded = pd.DataFrame(read_table(parts, CARD, split=side, units="pid").codes, columns=[*CARD.names])
+        coded = pd.DataFrame(read_table(Source(parts, units="pid"), CARD, split=side).codes, columns=[*CARD.names])
         weights = 1 / table.groupby("pid")["pid"].transform("size")
         shares.append({name: weights.groupby(coded[name]).sum() / weights.sum() for name in CARD.names})
     apart = [shares[0][name].sub(shares[1][name], fill_value=0).abs().sum() / 2 for name in CARD.names]
@@ -173,7 +183,7 @@ def test_a_release_a_file_and_a_table_in_memory(
         entry["metric"]: entry["value"] for entry in of_file.json["metrics"]
     }
     codes = {
-        side: read_table(str(place / "parts"), CARD, split=side, units="pid")  # type: ignore[arg-type]  # a word
+        side: read_table(Source(str(place / "parts"), units="pid"), CARD, split=side)  # type: ignore[arg-type]  # a word
         for side in ("train", "test")
     }
     assert all(isinstance(table, Table) for table in codes.values())

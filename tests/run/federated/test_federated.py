@@ -8,6 +8,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from inspect import signature
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,7 @@ from torch import Tensor
 from gossamer.data.card import DataCard
 from gossamer.data.fingerprint import NOBODY, identify
 from gossamer.data.records import Records
+from gossamer.data.source import Source
 from gossamer.errors import CardError, DataError, RequestError, RunFolderError, TooFewClients
 from gossamer.events import Event
 from gossamer.methods.common.adversarial import Fakes
@@ -46,6 +48,7 @@ from gossamer.run.budget.entry import charge_of
 from gossamer.run.federated import messages
 from gossamer.run.federated import simulate as module_of_simulation
 from gossamer.run.federated.client import REFUSED, Client, _check_size
+from gossamer.run.federated.clients import Clients
 from gossamer.run.federated.grid import LocalGrid, context
 from gossamer.run.federated.messages import (
     Malformed,
@@ -56,12 +59,12 @@ from gossamer.run.federated.messages import (
     rows_record,
     to_client,
 )
-from gossamer.run.federated.panel import Clients
-from gossamer.run.federated.server import SERVED, go_on_serving, serve
+from gossamer.run.federated.server import SERVED, decide, go_on_serving, serve
 from gossamer.run.federated.simulate import clients_of, simulate
 from gossamer.run.release.verify import verify
 from gossamer.run.storage.data_sources import DataFacts, DataSources, LoadedData, RawData
 from gossamer.run.storage.run_folder import RunFolder
+from gossamer.run.training.progress import Process
 from gossamer.run.training.resume import resume
 
 K = 4
@@ -96,7 +99,7 @@ def client(folder: Path, number: int, held: Records | None = None, *, secret: bo
     if not secret:
         given["rng"] = lambda seed: Rng(seed, noise_seed=number)
     return Client(
-        folder=RunFolder(folder / NAMES[number]), sources=DataSources(data="d"),
+        folder=RunFolder(folder / NAMES[number]), sources=DataSources.of("d"),
         records=lambda _card, ledger, rng: data.confine(ledger, rng), **given,
     )  # fmt: skip
 
@@ -113,10 +116,18 @@ def grid_of(clients: Iterable[Client]) -> LocalGrid:
     return LocalGrid({one.folder.path.name: one.app for one in clients})
 
 
+def waiting(grid: LocalGrid, seconds: float) -> LocalGrid:
+    """The grid of a server that waits so long for its clients."""
+    grid.wait = seconds
+    return grid
+
+
 def run(grid: Any, out: Path, *, secret: bool = False, **named: Any) -> Any:
     rng = None if secret else Rng(0, noise_seed=99)
-    given: dict[str, Any] = {**TINY, "delta": 1e-3, "accounts": False, "wait": 0.3, "patience": 20, "rng": rng, **named}
-    return serve(grid, card=CARD, out=out, **given)
+    given: dict[str, Any] = {"accounts": False, "process": Process(rng=rng), **named}
+    grid.patience, grid.wait = given.pop("patience", 20), given.pop("wait", 0.3)
+    of_serve = {name: given.pop(name) for name in [*given] if name in signature(serve).parameters}
+    return serve(grid, decide(CARD, **{**TINY, "delta": 1e-3, **given}), out=out, **of_serve)
 
 
 def weights(synthesizer: Any) -> Tensor:
@@ -184,7 +195,7 @@ def test_a_server_goes_on_with_the_public_records_that_it_began_with(tmp_path: P
         run(LocalGrid({}), tmp_path / "run", public=tmp_path / "public.npz", public_steps=1)
     np.savez(tmp_path / "public.npz", images=255 - shown.images[:, 0], labels=shown.labels)
     with pytest.raises(DataError, match="not what it was"):
-        go_on_serving(LocalGrid({}), tmp_path / "run", rng=Rng(0, noise_seed=99), wait=0.1)
+        go_on_serving(waiting(LocalGrid({}), 0.1), tmp_path / "run", process=Process(rng=Rng(0, noise_seed=99)))
 
 
 def test_a_server_does_not_speak_of_force_which_it_does_not_have(tmp_path: Path) -> None:
@@ -211,9 +222,13 @@ def test_both_guarantees_stand_in_the_certificate_and_all_folders_verify(tmp_pat
     )  # fmt: skip
     settings = {**TINY, "answers": 1, "noise_multiplier": 4.0}
     made = simulate(
-        data=tmp_path / "d.npz", units=":units", card=CARD, out=tmp_path / "run", delta=1e-3, accounts=tmp_path / "book",
+        data=Source(tmp_path / "d.npz", units=":units"),
+        card=CARD,
+        out=tmp_path / "run",
+        delta=1e-3,
+        accounts=tmp_path / "book",
         **settings,
-    )  # fmt: skip
+    )
     granted = federated.enough(answers=6, critics=K, clients=K)
     s = 4.0 / math.sqrt(4)
     lost = cost.guarantee(
@@ -314,7 +329,8 @@ def clients_alone(grid: Any, settings: dict[str, Any], *, steps: int = 6, heard:
     answers = federated.enough(answers=steps * job.config.answers, critics=job.config.critics, clients=K)
     terms = {"config": dataclasses.asdict(job.config), "card": CARD.to_dict(), "seed": 0, "answers": answers}
     heard = Heard() if heard is None else heard
-    return Clients(Run(job.config, CARD, Rng(0)), ledger, grid, terms, 20.0, 0.3, heard.append)
+    grid.patience, grid.wait = 20.0, 0.3
+    return Clients(Run(job.config, CARD, Rng(0)), ledger, grid, terms, heard.append)
 
 
 def test_an_answer_is_charged_on_both_sides_before_it_is_asked(tmp_path: Path, four: list[Client]) -> None:
@@ -470,7 +486,7 @@ def test_what_fails_at_the_records_is_refused_without_a_word_and_the_client_stay
 
     asked = Round(Fakes(torch.rand(8, 1, 28, 28), torch.zeros(8, dtype=torch.int64)), []) if place == "train" else None
     with monkeypatch.context() as patch:
-        patch.setattr(one._panel, place, fail)
+        patch.setattr(one._critics, place, fail)
         refused = ask(one, messages.ROUND, round_record(asked) if asked else question())
     assert messages.reason_of(refused) == REFUSED
     assert "error in fail" in heard[0] and "17" not in heard[0] and "RuntimeError" not in heard[0]
@@ -594,15 +610,15 @@ def test_a_killed_client_comes_back_with_its_critic_and_its_charges(tmp_path: Pa
     ask(one, messages.ROUND, round_record(train))
     one._save()
     ask(one, messages.ROUND, question())  # paid for, and in no checkpoint
-    before = one._panel._critics
+    before = one._critics._critics
     copies: list[Tensor] = []
     before.update(lambda held: copies.append(held.weights.clone()))
     one._open.close()  # as a kill does: nothing more is saved
     again = client(tmp_path, 0)
     assert not ask(again, messages.TERMS, messages.terms_record(terms())).has_error()
-    again._panel._critics.update(lambda held: copies.append(held.weights.clone()))
+    again._critics._critics.update(lambda held: copies.append(held.weights.clone()))
     assert torch.equal(copies[0], copies[1])
-    assert again._panel.left == 2
+    assert again._critics.left == 2
     assert messages.reason_of(ask(again, messages.ROUND, question(3))) == REFUSED
     again.close()
 
@@ -625,7 +641,7 @@ def test_a_client_whose_folder_was_moved_answers_and_pays_no_more(tmp_path: Path
     moved.rename(one.folder.path)
     again = client(tmp_path, 0)
     assert not ask(again, messages.TERMS, messages.terms_record(terms())).has_error()
-    assert again._panel.left == 3
+    assert again._critics.left == 3
     again.close()
 
 
@@ -783,7 +799,7 @@ def test_terms_without_a_reply_are_sent_again() -> None:
             return replies[max(drop, 0) :]
 
     panel = clients_alone(Loses(dict.fromkeys(NAMES, granting(10_000))), TINY)
-    panel.patience = 0.05
+    panel.grid.patience = 0.05
     assert panel._wait_for_clients().keys() == set(NAMES)
 
 
@@ -831,7 +847,7 @@ def test_a_simulation_goes_on_with_its_clients(tmp_path: Path) -> None:
         units=np.arange(12) % 3,
     )  # fmt: skip
     request: dict[str, Any] = {
-        "data": tmp_path / "d.npz", "units": ":units", "card": CARD, "out": tmp_path / "run", "delta": 1e-3,
+        "data": Source(tmp_path / "d.npz", units=":units"), "card": CARD, "out": tmp_path / "run", "delta": 1e-3,
         "accounts": tmp_path / "book",
     }  # fmt: skip
 
@@ -840,7 +856,7 @@ def test_a_simulation_goes_on_with_its_clients(tmp_path: Path) -> None:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        simulate(**request, sink=stopped, **{**TINY, "steps": 20, "noise_multiplier": 30.0})
+        simulate(**request, **{**TINY, "steps": 20, "noise_multiplier": 30.0}, process=Process(sink=stopped))
     simulate(**request, resume=True)
     folders = [tmp_path / "run", *sorted((tmp_path / "run" / "checkpoint" / "clients").iterdir())]
     assert len(folders) == 1 + K  # one of the declared four has no records, and answers all the same
@@ -858,7 +874,8 @@ def test_who_is_which_client_follows_from_coins_alone(tmp_path: Path) -> None:
     labels = np.arange(12) % 3
     np.savez(tmp_path / "d.npz", images=np.zeros((12, 28, 28), np.uint8), labels=labels, units=labels)
     request: dict[str, Any] = {
-        "data": tmp_path / "d.npz", "units": ":units", "card": CARD, "out": run, "delta": 1e-3, "accounts": tmp_path / "book",
+        "data": Source(tmp_path / "d.npz", units=":units"), "card": CARD, "out": run, "delta": 1e-3,
+        "accounts": tmp_path / "book",
     }  # fmt: skip
 
     @contextmanager
@@ -884,15 +901,52 @@ def test_who_is_which_client_follows_from_coins_alone(tmp_path: Path) -> None:
         simulate(**request, resume=True)
 
 
+def test_a_client_of_a_simulation_is_not_served_alone(tmp_path: Path) -> None:
+    """No budget log counts it by itself. Elsewhere it would answer without a cost in any log."""
+    begun = client(tmp_path, 0)
+    assert not ask(begun, messages.TERMS, messages.terms_record(terms())).has_error()
+    begun.close()
+    heard = Heard()
+    alone = client(tmp_path, 0, accounts=None, sink=heard)
+    assert messages.reason_of(ask(alone, messages.TERMS, messages.terms_record(terms()))) == REFUSED
+    assert "is a client of a simulation" in heard[0]
+
+
+def test_a_simulation_goes_on_with_the_same_records_only(tmp_path: Path) -> None:
+    labels = np.arange(12) % 3
+    images = np.random.default_rng(0).integers(0, 256, (12, 28, 28)).astype(np.uint8)
+    np.savez(tmp_path / "d.npz", images=images, labels=labels, units=labels)
+    request: dict[str, Any] = {
+        "data": Source(tmp_path / "d.npz", units=":units"), "card": CARD, "out": tmp_path / "run", "delta": 1e-3,
+        "accounts": tmp_path / "book",
+    }  # fmt: skip
+
+    def stopped(event: Event) -> None:
+        if event.kind == "step" and event.step == 3:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        simulate(**request, **{**TINY, "noise_multiplier": 30.0}, process=Process(sink=stopped))
+    before = (tmp_path / "run" / LEDGER).read_bytes()
+    np.savez(tmp_path / "d.npz", images=255 - images, labels=labels, units=labels)
+    with pytest.raises(DataError, match=r"d\.npz is not what it was when the run began"):
+        simulate(**request, resume=True)
+    assert (tmp_path / "run" / LEDGER).read_bytes() == before
+
+
 def test_the_answers_of_clients_are_checked(tmp_path: Path) -> None:
     """The second guarantee follows from them: fewer than the draw asks of any would make it look better than it is."""
     labels = np.arange(12) % 3
     np.savez(tmp_path / "d.npz", images=np.zeros((12, 28, 28), np.uint8), labels=labels, units=labels)
     run = tmp_path / "run"
     simulate(
-        data=tmp_path / "d.npz", units=":units", card=CARD, out=run, delta=1e-3, accounts=tmp_path / "book",
+        data=Source(tmp_path / "d.npz", units=":units"),
+        card=CARD,
+        out=run,
+        delta=1e-3,
+        accounts=tmp_path / "book",
         **{**TINY, "noise_multiplier": 30.0},
-    )  # fmt: skip
+    )
     for each in (run, run / "checkpoint" / "clients" / "client-0001"):
         assert verify(each).ok
         stated, ledger = Certificate.load(each), PrivacyLedger.load(each / "ledger.jsonl")
@@ -929,18 +983,18 @@ def test_a_finished_simulation_that_is_resumed_is_left_as_it_is(tmp_path: Path) 
     images, whose = draw.integers(0, 256, (12, 28, 28), np.uint8), np.arange(12) % K
     np.savez(tmp_path / "d.npz", images=images, labels=np.arange(12) % 3, units=whose)
     request: dict[str, Any] = {
-        "data": tmp_path / "d.npz", "units": ":units", "card": CARD, "out": tmp_path / "run", "delta": 1e-3,
+        "data": Source(tmp_path / "d.npz", units=":units"), "card": CARD, "out": tmp_path / "run", "delta": 1e-3,
         "accounts": tmp_path / "book",
     }  # fmt: skip
     simulate(**request, **{**TINY, "noise_multiplier": 30.0})
     before, heard = on_disk(tmp_path), Heard()
-    simulate(**request, resume=True, sink=heard)
+    simulate(**request, resume=True, process=Process(sink=heard))
     assert heard == [f"{tmp_path / 'run'} is finished, and every client has the generator: nothing is left to do."]
     assert on_disk(tmp_path) == before
     (tmp_path / "run" / "checkpoint" / SERVED).unlink()
     heard.clear()
     began = time.monotonic()
-    simulate(**request, resume=True, sink=heard)
+    simulate(**request, resume=True, process=Process(sink=heard))
     assert time.monotonic() - began < 60  # it waits for nobody
     assert len(heard) == 1 and "uses no more epsilon" in heard[0] and "4 of 4" in heard[0]
     assert on_disk(tmp_path) == before
@@ -964,13 +1018,13 @@ def test_a_finished_server_that_is_resumed_serves_who_was_away_and_charges_nothi
     before = on_disk(tmp_path / "run") | on_disk(tmp_path / "book")
     paid = late._run.ledger.used
     heard = Heard()
-    go_on_serving(LocalGrid({NAMES[3]: late.app}), tmp_path / "run", wait=5, sink=heard)
+    go_on_serving(waiting(LocalGrid({NAMES[3]: late.app}), 5), tmp_path / "run", process=Process(sink=heard))
     assert any("1 of 4" in each and "uses no more epsilon" in each for each in heard)
     assert late.folder.finished and verify(late.folder.path).ok
     assert late._run.ledger.used == paid
     assert on_disk(tmp_path / "run") | on_disk(tmp_path / "book") == before
     heard.clear()
-    go_on_serving(LocalGrid({}), tmp_path / "run", wait=5, sink=heard)
+    go_on_serving(waiting(LocalGrid({}), 5), tmp_path / "run", process=Process(sink=heard))
     assert "nothing is left to do" in heard[0]
     assert on_disk(tmp_path / "run") | on_disk(tmp_path / "book") == before
 
@@ -993,7 +1047,7 @@ def test_the_server_goes_on_where_its_ledger_is(tmp_path: Path, four: list[Clien
     with pytest.raises(RequestError, match="gossamer federated"):
         resume(tmp_path / "run")
     before = sum(count for one in four for count in one._run.ledger.used)
-    made = go_on_serving(LocalGrid(apps), tmp_path / "run", rng=Rng(0, noise_seed=99), wait=0.3)
+    made = go_on_serving(waiting(LocalGrid(apps), 0.3), tmp_path / "run", process=Process(rng=Rng(0, noise_seed=99)))
     ledger = PrivacyLedger.load(tmp_path / "run" / "ledger.jsonl")
     assert sum(ledger.used) == sum(ledger._reserved) == 40
     assert verify(tmp_path / "run").ok
@@ -1059,8 +1113,8 @@ def test_a_federated_run_needs_a_unit_and_a_secret_draw(tmp_path: Path) -> None:
     grid = LocalGrid({})
     alone = dataclasses.replace(CARD, unit="record")
     with pytest.raises(RequestError, match='unit = "client"'):
-        serve(grid, card=alone, out=tmp_path / "run", delta=1e-3, wait=0.1, **TINY)
+        serve(waiting(grid, 0.1), decide(alone, delta=1e-3, **TINY), out=tmp_path / "run")
     settings = {**TINY, "visits": 1, "draw": "round_robin"}
     with pytest.raises(RequestError, match="in secret"):
-        serve(grid, card=CARD, out=tmp_path / "run", delta=1e-3, wait=0.1, **settings)
+        serve(waiting(grid, 0.1), decide(CARD, delta=1e-3, **settings), out=tmp_path / "run")
     assert not (tmp_path / "run").exists()

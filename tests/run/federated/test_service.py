@@ -265,7 +265,7 @@ def test_a_killed_service_goes_on_without_new_terms(tmp_path: Path) -> None:
     one._open.close()  # as a kill does: nothing more is saved
     again = client(tmp_path, 0)
     again.go_on()
-    assert again._panel.left == 2
+    assert again._critics.left == 2
     assert "rows" in ask(again, messages.ROUND, question(2)).content
     assert messages.reason_of(ask(again, messages.ROUND, question())) == REFUSED
     again.close()

@@ -3,6 +3,7 @@
 import pytest
 
 from gossamer.data.card_draft import draft_text
+from gossamer.data.source import Source
 from gossamer.data.tables.any_card import load_card
 from gossamer.errors import CardError
 from gossamer.run.page import card_form
@@ -165,7 +166,7 @@ def test_pictures_need_each_measured_fact_accepted(pictures):
 
 def test_units_are_asked_for_where_there_are_units(table, tmp_path):
     path = tmp_path / "draft.toml"
-    path.write_text(draft_text(str(table), units="id")[0])
+    path.write_text(draft_text(Source(str(table), units="id"))[0])
     draft = card_form.draft_of(path)
     assert card_form.stated(draft, {})["unit"] == "person" and card_form.measured(draft) == {"declared_size": "60"}
     form = FACTS | {

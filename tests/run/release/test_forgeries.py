@@ -22,6 +22,7 @@ from safetensors.torch import load_file, save_file
 from gossamer.data.card import DataCard
 from gossamer.data.readers.read import read
 from gossamer.data.samples.writers import write_samples
+from gossamer.data.source import Reading
 from gossamer.errors import GossamerError, RequestError
 from gossamer.methods.synthesizer import Synthesizer
 from gossamer.privacy import ledger as ledgers
@@ -186,7 +187,7 @@ def samples(out: Path, change: Callable[[dict[str, Any]], Any]) -> None:
 
 
 def one_record(arrays: dict[str, Any]) -> None:
-    arrays["images"][7] = read("digits", split="train", shape=(1, 28, 28)).images[0]
+    arrays["images"][7] = read("digits", Reading(shape=(1, 28, 28)), split="train").images[0]
 
 
 def of_another_machine(out: Path, _: SimpleNamespace) -> None:

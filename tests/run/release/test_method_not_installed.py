@@ -14,6 +14,7 @@ from gossamer.run.release.release import release
 from gossamer.run.release.verify import verify
 from gossamer.run.training import checkpoint
 from gossamer.run.training.fit import fit
+from gossamer.run.training.progress import Process
 
 Run = Callable[..., Any]
 SAYS = "was made by the method 'dpgan', which is not installed here"
@@ -61,8 +62,19 @@ def test_an_unfinished_run_is_neither_resumed_nor_discarded(
 
     monkeypatch.setattr(checkpoint.Clock, "due", lambda _: True)
     with pytest.raises(RuntimeError):
-        fit("dpgan", data=data, card=card, out=tmp_path / "run", noise_multiplier=4.0, delta=1e-3, steps=20,
-            expected_batch_size=16, width=4, latent_size=8, sink=crash)  # fmt: skip
+        fit(
+            "dpgan",
+            data=data,
+            card=card,
+            out=tmp_path / "run",
+            noise_multiplier=4.0,
+            delta=1e-3,
+            steps=20,
+            expected_batch_size=16,
+            width=4,
+            latent_size=8,
+            process=Process(sink=crash),
+        )
     without_dpgan(monkeypatch)
     for command in ("resume", "discard"):
         refused(gossamer(command, tmp_path / "run"), tmp_path / "run")

@@ -14,11 +14,13 @@ import gossamer as gossamer_package
 from gossamer.data.card import DataCard, protected_part
 from gossamer.data.fingerprint import SALT, made_public
 from gossamer.data.readers.read import read
+from gossamer.data.source import Source
 from gossamer.errors import CardError, DataError, RequestError
 from gossamer.run.release.verify import verify
 from gossamer.run.storage.data_sources import DataSources
 from gossamer.run.storage.run_folder import WARM
 from gossamer.run.training.fit import fit
+from gossamer.run.training.progress import Process
 from gossamer.run.training.resume import resume
 
 Run = Callable[..., Any]
@@ -32,7 +34,8 @@ SETTINGS: dict[str, Any] = {
 
 
 def sources(data: Path | str, **named: Any) -> DataSources:
-    return DataSources.of(data, **{"public": None, "labels_key": None, "units": None, **named})
+    about = {name: named.pop(name) for name in ("labels_key", "units") if name in named}
+    return DataSources.of(Source(data, **about), **named)
 
 
 def arrays(data: Path) -> dict[str, np.ndarray]:
@@ -105,10 +108,10 @@ def test_neighbours_have_the_same_warm_start_and_the_same_settings(
     data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """End to end: what is made before the first private step, and what is released beside the model, bit for bit."""
-    monkeypatch.setattr("gossamer.run.training.certify.write_report", lambda *_, **__: None)
+    monkeypatch.setattr("gossamer.run.training.driver.write_report", lambda *_, **__: None)
     runs = {"whole": data, "neighbour": without(data, [int(protected(data)[5])], "patients_.npz")}
     for name, path in runs.items():
-        fit("dpgan", data=path, card=CARD, out=tmp_path / name, public_share=SHARE, **SETTINGS)
+        fit("dpgan", data=path, card=CARD, out=tmp_path / name, public=SHARE, **SETTINGS)
     assert (tmp_path / "whole/checkpoint" / WARM).read_bytes() == (
         tmp_path / "neighbour/checkpoint" / WARM
     ).read_bytes()
@@ -123,7 +126,7 @@ def test_neighbours_have_the_same_warm_start_and_the_same_settings(
 def test_a_start_that_votes_chose_is_not_called_free(data: Path, tmp_path: Path) -> None:
     """What `evaluate` shows as the public start alone, at epsilon 0, is kept only where nothing was released before it."""
     few = {"steps": 2, "expected_batch_size": 20, "axes": 4, "width": 8, "multiplicity": 1, "warm_steps": 2}
-    request = {"data": data, "card": CARD, "noise_multiplier": 4.0, "delta": 1e-3, "public_share": SHARE}
+    request = {"data": data, "card": CARD, "noise_multiplier": 4.0, "delta": 1e-3, "public": SHARE}
     for votes in (0.0, 1.0):
         fit("dp-diffusion", out=tmp_path / str(votes), votes_noise=votes, **request, **few)
         assert (tmp_path / str(votes) / "checkpoint" / WARM).is_file() == (votes == 0)
@@ -135,7 +138,7 @@ def test_what_a_run_says_of_those_who_gave_theirs_up(data: Path, tmp_path: Path)
     card = DataCard(shape=(1, 28, 28), classes=2, declared_size=1_000)
     found = sources(data, share=SHARE).read_unconfined(card)
     assert found.public is not None
-    run = fit("dpgan", data=data, card=card, out=tmp_path / "run", public_share=SHARE, **{**SETTINGS, "delta": 1e-4})
+    run = fit("dpgan", data=data, card=card, out=tmp_path / "run", public=SHARE, **{**SETTINGS, "delta": 1e-4})
     config = json.loads((tmp_path / "run" / "config.json").read_text())
     assert config["card"]["declared_size"] == 750
     assert config["public"] == {"kind": "share", "share": SHARE, "salt": SALT}
@@ -210,14 +213,14 @@ def test_nobody_public_is_said_and_nobody_private_is_not(
     data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The first follows from the public part alone. The second would tell that the last protected record is gone."""
-    monkeypatch.setattr("gossamer.run.training.certify.write_report", lambda *_, **__: None)
+    monkeypatch.setattr("gossamer.run.training.driver.write_report", lambda *_, **__: None)
     with pytest.raises(RequestError, match="no unit is in the public part"):
         sources(
             without(data, np.setdiff1d(np.arange(160), protected(data)), "private.npz"), share=SHARE
         ).read_unconfined(CARD)
     lonely = without(data, protected(data), "public.npz")
     assert len(sources(lonely, share=SHARE).read_unconfined(CARD).private) == 0
-    certificate = fit("dpgan", data=lonely, card=CARD, out=tmp_path / "run", public_share=SHARE, **SETTINGS).certificate
+    certificate = fit("dpgan", data=lonely, card=CARD, out=tmp_path / "run", public=SHARE, **SETTINGS).certificate
     assert certificate.statement.startswith("Differentially private: epsilon ")
 
 
@@ -327,7 +330,15 @@ def test_a_resume_checks_the_public_records_again(data: Path, tmp_path: Path, ch
     public = np.random.default_rng(9).integers(0, 256, (40, 28, 28)).astype(np.uint8)
     np.savez(tmp_path / "public.npz", images=public, labels=np.arange(40) % 2)
     with pytest.raises(Stopped):
-        fit("dpgan", data=data, card=CARD, public=tmp_path / "public.npz", out=tmp_path / "run", sink=crash, **SETTINGS)
+        fit(
+            "dpgan",
+            data=data,
+            card=CARD,
+            public=tmp_path / "public.npz",
+            out=tmp_path / "run",
+            **SETTINGS,
+            process=Process(sink=crash),
+        )
     public[3] = arrays(data)["images"][0] if changed == "holds a private record" else 255 - public[3]
     np.savez(tmp_path / "public.npz", images=public, labels=np.arange(40) % 2)
     with pytest.raises(DataError, match=says):
@@ -336,7 +347,7 @@ def test_a_resume_checks_the_public_records_again(data: Path, tmp_path: Path, ch
 
 def test_a_run_that_was_split_by_positions_cannot_go_on(data: Path, tmp_path: Path) -> None:
     with pytest.raises(Stopped):
-        fit("dpgan", data=data, card=CARD, out=tmp_path / "run", sink=crash, **SETTINGS)
+        fit("dpgan", data=data, card=CARD, out=tmp_path / "run", **SETTINGS, process=Process(sink=crash))
     path = tmp_path / "run" / "checkpoint" / "source.json"
     stated = json.loads(path.read_text())
     stated["sources"] = {**stated["sources"], "split": 40, "split_seed": 0}
@@ -350,7 +361,7 @@ def test_a_run_that_was_split_by_positions_cannot_go_on(data: Path, tmp_path: Pa
 
 def test_what_is_said_of_units(data: Path, tmp_path: Path) -> None:
     np.savez(data, **arrays(data), who=np.where(np.arange(160) < 9, np.nan, np.arange(160) % 40))
-    words = {"card": WRITERS, "out": tmp_path / "run", "units": ":who", "data": data, **SETTINGS}
+    words = {"card": WRITERS, "out": tmp_path / "run", "data": Source(data, units=":who"), **SETTINGS}
     with pytest.raises(DataError, match=r"index 0 \(counted from 0\).*: this record has no unit"):
         fit("dpgan", **words)
     assert not (tmp_path / "run").exists()
@@ -375,10 +386,10 @@ def test_units_and_the_card_must_agree_before_a_record_is_read(tmp_path: Path) -
 
 def test_specs_of_units_keep_their_meaning_in_another_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    assert sources("a.npz", units=":who").units == ":who"
-    assert sources("a", units="folder").units == "folder"
-    assert sources("a", units="people.csv").units == str(tmp_path / "people.csv")
-    assert sources("a", units="ids.npz:who").units == f"{tmp_path / 'ids.npz'}:who"
+    assert sources("a.npz", units=":who").data.units == ":who"
+    assert sources("a", units="folder").data.units == "folder"
+    assert sources("a", units="people.csv").data.units == str(tmp_path / "people.csv")
+    assert sources("a", units="ids.npz:who").data.units == f"{tmp_path / 'ids.npz'}:who"
 
 
 def test_records_are_read_without_isolation_in_two_places_only() -> None:

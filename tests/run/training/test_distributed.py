@@ -340,7 +340,7 @@ def test_a_rank_that_is_gone_is_told_of_without_hosts_and_ports(two: Several) ->
 
 def briefed(ranks: Ranks, data: str, change: dict[str, Any]) -> str:
     """Rank 1 is told to begin, by a rank 0 that knows something else."""
-    sources = DataSources.of(data, public=None, labels_key=None, units=None)
+    sources = DataSources.of(data)
     card = DataCard(shape=(1, 28, 28), classes=2, declared_size=160)
     facts = sources.read_unconfined(card).facts
     told = {

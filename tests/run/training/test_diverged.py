@@ -18,6 +18,7 @@ from gossamer.privacy.random.noise import Rng
 from gossamer.run.release.verify import verify
 from gossamer.run.training import checkpoint
 from gossamer.run.training.fit import fit
+from gossamer.run.training.progress import Process
 from gossamer.run.training.resume import resume
 from gossamer.run.training.signals import HEARD
 
@@ -56,10 +57,12 @@ def test_a_training_that_diverges_stops_and_resumes_from_its_last_good_checkpoin
         with pytest.raises(
             Diverged, match=r"at step 48 of the training .* The checkpoint of step 32 of the training is kept"
         ):
-            fit("dpgan", data=data, card=card, out=tmp_path / "run", sink=poison, **SMALL)
+            fit("dpgan", data=data, card=card, out=tmp_path / "run", **SMALL, process=Process(sink=poison))
     assert PrivacyLedger.load(tmp_path / "run" / "ledger.jsonl").charged[0][1] == 48, "the rest of the plan"
     steps: list[int] = []
-    resume(tmp_path / "run", sink=lambda event: steps.append(event.step) if event.kind == "step" else None)
+    resume(
+        tmp_path / "run", process=Process(sink=lambda event: steps.append(event.step) if event.kind == "step" else None)
+    )
     assert steps == list(range(33, 81)), "shorter by the 16 that were lost"
     assert verify(tmp_path / "run").ok
 
@@ -87,8 +90,10 @@ def test_a_polite_kill_is_heard_like_ctrl_c(data: Path, card: Path, tmp_path: Pa
 
     before = signal.signal(signal.SIGHUP, signal.SIG_DFL)  # whoever runs the tests may ignore it
     with pytest.raises(Interrupted, match="nothing is lost"):
-        fit("dpgan", data=data, card=card, out=tmp_path / "run", sink=ask, **{**SMALL, "steps": 40})
+        fit("dpgan", data=data, card=card, out=tmp_path / "run", **{**SMALL, "steps": 40}, process=Process(sink=ask))
     signal.signal(signal.SIGHUP, before)
     steps: list[int] = []
-    resume(tmp_path / "run", sink=lambda event: steps.append(event.step) if event.kind == "step" else None)
+    resume(
+        tmp_path / "run", process=Process(sink=lambda event: steps.append(event.step) if event.kind == "step" else None)
+    )
     assert steps[0] == 33 and steps[-1] == 40

@@ -9,10 +9,13 @@ import numpy as np
 import pytest
 
 import gossamer
+from gossamer.data.source import Source
 from gossamer.errors import CardError, Interrupted, RequestError
 from gossamer.events import NOTE, Event
+from gossamer.privacy.budget_log import BudgetLog
 from gossamer.run.release.verify import verify
 from gossamer.run.training.fit import fit
+from gossamer.run.training.progress import Process
 from gossamer.run.training.resume import resume
 
 CARD = gossamer.DataCard(shape=(1, 28, 28), classes=2, declared_size=64)
@@ -47,7 +50,9 @@ def test_without_a_folder_the_run_is_temporary_and_its_place_is_said(
         if event.kind == NOTE:
             notes.append(str(event.values["text"]))
 
-    synthesizer = fit("moments", data=arrays(), card=CARD, accounts=tmp_path / "log", sink=listen, **RUN)
+    synthesizer = fit(
+        "moments", data=arrays(), card=CARD, accounts=tmp_path / "log", **RUN, process=Process(sink=listen)
+    )
     (place,) = tmp_path.glob("gossamer-*")
     assert place.stat().st_mode & 0o777 == 0o700
     assert any(text.startswith(f"Run folder: {place / 'run'}.") for text in notes)
@@ -60,12 +65,12 @@ def test_without_a_folder_the_run_is_temporary_and_its_place_is_said(
 
 def test_public_test_data_enter_no_budget_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-    synthesizer = fit("moments", data=arrays(), card=CARD, out=tmp_path / "run", public_test_data=True, **RUN)
+    synthesizer = fit("moments", data=Source(arrays(), public_test_data=True), card=CARD, out=tmp_path / "run", **RUN)
     assert "No budget log counts this run." in synthesizer.certificate.adds_up
     assert verify(tmp_path / "run").ok
     assert not (tmp_path / "state").exists()
     with pytest.raises(RequestError, match="contradict each other"):
-        fit("moments", data=arrays(), card=CARD, public_test_data=True, accounts=tmp_path / "log", **RUN)
+        fit("moments", data=Source(arrays(), public_test_data=True), card=CARD, accounts=tmp_path / "log", **RUN)
 
 
 def test_records_that_the_log_counts_are_no_public_test_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -73,11 +78,11 @@ def test_records_that_the_log_counts_are_no_public_test_data(tmp_path: Path, mon
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     fit("moments", data=arrays(), card=CARD, out=tmp_path / "run", **RUN)
     with pytest.raises(RequestError, match="counts or limits these records"):
-        fit("moments", data=arrays(), card=CARD, out=tmp_path / "other", public_test_data=True, **RUN)
+        fit("moments", data=Source(arrays(), public_test_data=True), card=CARD, out=tmp_path / "other", **RUN)
     assert not (tmp_path / "other").exists()
     images, labels = arrays()
     others = 255 - images, labels
-    fit("moments", data=others, card=CARD, out=tmp_path / "third", public_test_data=True, **RUN)
+    fit("moments", data=Source(others, public_test_data=True), card=CARD, out=tmp_path / "third", **RUN)
 
 
 def test_a_resumed_run_of_public_test_data_enters_none_either(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -89,11 +94,42 @@ def test_a_resumed_run_of_public_test_data_enters_none_either(tmp_path: Path, mo
 
     settings = {"noise_multiplier": 1.0, "delta": 1e-4, "steps": 64, "expected_batch_size": 8, "width": 4}
     with pytest.raises(Interrupted):
-        fit("dpgan", data=arrays(), card=CARD, out=tmp_path / "run", public_test_data=True, sink=stop, **settings)
+        fit(
+            "dpgan",
+            data=Source(arrays(), public_test_data=True),
+            card=CARD,
+            out=tmp_path / "run",
+            **settings,
+            process=Process(sink=stop),
+        )
     resume(tmp_path / "run", data=arrays())
     assert verify(tmp_path / "run").ok
     assert not (tmp_path / "state").exists()
     assert json.loads((tmp_path / "run" / "config.json").read_text())["accounts"] is None
+
+
+def test_a_log_that_was_named_later_counts_to_the_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run of public test data has no log of its own. Once one is named, every later resume enters it."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+
+    def stop_at(step: int) -> Process:
+        def stop(event: Event) -> None:
+            if event.kind == "step" and event.step == step:
+                signal.raise_signal(signal.SIGINT)
+
+        return Process(sink=stop)
+
+    settings = {"noise_multiplier": 1.0, "delta": 1e-4, "steps": 64, "expected_batch_size": 8, "width": 4}
+    data = Source(arrays(), public_test_data=True)
+    with pytest.raises(Interrupted):
+        fit("dpgan", data=data, card=CARD, out=tmp_path / "run", **settings, process=stop_at(20))
+    with pytest.raises(Interrupted):
+        resume(tmp_path / "run", data=data, accounts=tmp_path / "log", process=stop_at(40))
+    (entry,) = BudgetLog(tmp_path / "log").read().entries
+    assert not entry.finished
+    resume(tmp_path / "run", data=data)
+    (entry,) = BudgetLog(tmp_path / "log").read().entries
+    assert entry.finished
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,7 @@ from gossamer.run.release.verify import verify
 from gossamer.run.storage import run_folder
 from gossamer.run.training import checkpoint
 from gossamer.run.training.fit import fit
-from gossamer.run.training.progress import JsonLines
+from gossamer.run.training.progress import JsonLines, Process
 from gossamer.run.training.resume import resume
 
 SMALL: dict[str, Any] = {"steps": 60, "expected_batch_size": 8, "width": 4, "latent_size": 8, "discriminator_steps": 4}
@@ -74,7 +74,7 @@ def test_a_full_disk_loses_nothing_that_was_paid_for(
     ledger = PrivacyLedger.load(run / "ledger.jsonl")
     trained = (checkpoint.load(run / "checkpoint", ledger) or ({}, {}))[0]["step"]
     assert ledger.charged[0][1] == trained > 0
-    resume(run, sink=lambda event: steps.append(event.step) if event.kind == "step" else None)
+    resume(run, process=Process(sink=lambda event: steps.append(event.step) if event.kind == "step" else None))
     assert steps == list(range(trained + 1, 61))
     assert verify(run).ok
 
@@ -142,7 +142,7 @@ def test_a_full_disk_at_the_very_end_is_finished_by_resume(data: Path, card: Pat
         raise full_error()
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("gossamer.run.training.certify.drawn_by", fails)
+        patch.setattr("gossamer.run.training.open_run.drawn_by", fails)
         with pytest.raises(DiskFull, match=r"gossamer\.resume"):
             fit("dpgan", data=data, card=card, out=tmp_path / "run", noise_multiplier=4.0, delta=1e-3, **SMALL)
     assert not (tmp_path / "run" / "checkpoint" / checkpoint.RESERVE).exists()

@@ -19,14 +19,16 @@ from gossamer.data.card import DataCard
 from gossamer.data.readers import in_memory
 from gossamer.data.readers.read import read
 from gossamer.data.records import Records
+from gossamer.data.source import Source
 from gossamer.errors import DataError, Interrupted, RequestError, RunFolderError
 from gossamer.events import Event
 from gossamer.privacy.random.noise import Rng
 from gossamer.run.budget.entry import budget_log_at
 from gossamer.run.evaluation.evaluate import evaluate
 from gossamer.run.release.verify import verify
-from gossamer.run.storage.data_sources import DataSources, Held
+from gossamer.run.storage.data_sources import DataSources
 from gossamer.run.training.fit import fit
+from gossamer.run.training.progress import Process
 from gossamer.run.training.resume import resume
 
 CARD = DataCard(shape=(1, 28, 28), classes=2, declared_size=64)
@@ -123,9 +125,16 @@ FORMS = [
 
 def run_of(data: Any, out: Path, **more: Any) -> tuple[str, bytes]:
     """Digest of the records and bytes of the model."""
-    fit("dpgan", data=data, out=out, rng=Rng(0, noise_seed=1), accounts=out.parent / "log", **{**RUN, **more})
-    source = (out / "checkpoint" / "source.json").read_text()
-    return source.split('"records": "')[1].split('"')[0], (out / "model.safetensors").read_bytes()
+    fit(
+        "dpgan",
+        data=data,
+        out=out,
+        accounts=out.parent / "log",
+        **{**RUN, **more},
+        process=Process(rng=Rng(0, noise_seed=1)),
+    )
+    source = json.loads((out / "checkpoint" / "source.json").read_text())
+    return source["records"], (out / "model.safetensors").read_bytes()
 
 
 @pytest.fixture(scope="module")
@@ -152,10 +161,9 @@ def test_a_run_from_memory_is_certified_and_names_no_record(tmp_path: Path) -> N
 
 
 def test_a_column_of_units_may_be_called_as_records_in_memory_are() -> None:
-    sources = DataSources.of("rows.csv", kind="table", units="records in memory")
-    assert (
-        DataSources.from_json(json.loads(json.dumps(sources.to_json()))).with_held(Held()).units == "records in memory"
-    )
+    sources = DataSources.of(Source("rows.csv", units="records in memory"), kind="table")
+    again = DataSources.from_json(json.loads(json.dumps(sources.to_json()))).with_memory(None, None)
+    assert (again.data.units, again.in_memory) == ("records in memory", ())
 
 
 @pytest.mark.parametrize("wrong", [3, ["x"], [["data"]], None])
@@ -171,7 +179,7 @@ def test_resume_takes_the_same_records_again_and_no_others(tmp_path: Path) -> No
 
     settings = {**RUN, "steps": 48, "accounts": tmp_path / "log"}
     with pytest.raises(Interrupted):
-        fit("dpgan", data=arrays(), out=tmp_path / "run", sink=stop, **settings)
+        fit("dpgan", data=arrays(), out=tmp_path / "run", **settings, process=Process(sink=stop))
     with pytest.raises(
         RequestError, match=r"Pass the same records again from Python: gossamer.resume\(run, data=...\)"
     ):
@@ -182,21 +190,39 @@ def test_resume_takes_the_same_records_again_and_no_others(tmp_path: Path) -> No
     with pytest.raises(RequestError, match="This run has its public"):
         resume(tmp_path / "run", data=(images, labels), public=(images, labels))
     steps: list[int] = []
-    resume(tmp_path / "run", data=(images, labels), sink=lambda event: steps.append(event.step))
+    resume(tmp_path / "run", data=(images, labels), process=Process(sink=lambda event: steps.append(event.step)))
     assert max(steps) == 48
     assert verify(tmp_path / "run").ok
     with pytest.raises(RequestError, match="data is missing"):
         fit("dpgan", data=None, out=tmp_path / "other", **settings)  # type: ignore[arg-type]  # the wrong call under test
 
 
+def test_a_resumed_run_takes_no_other_place(tmp_path: Path) -> None:
+    def stop(event: Event) -> None:
+        if event.kind == "step" and event.step == 20:
+            signal.raise_signal(signal.SIGINT)
+
+    images, labels = arrays()
+    for name in ("data.npz", "other.npz"):
+        np.savez(tmp_path / name, images=images, labels=labels)
+    settings = {**RUN, "steps": 80, "accounts": tmp_path / "log"}
+    with pytest.raises(Interrupted):
+        fit("dpgan", data=tmp_path / "data.npz", out=tmp_path / "run", **settings, process=Process(sink=stop))
+    for wrong in (tmp_path / "other.npz", (images, labels)):
+        with pytest.raises(RequestError, match=r"This run has its data from .*data\.npz\. Leave data out"):
+            resume(tmp_path / "run", data=wrong)
+    resume(tmp_path / "run", data=tmp_path / "data.npz")
+    assert verify(tmp_path / "run").ok
+
+
 def test_units_are_an_array(tmp_path: Path) -> None:
     card = DataCard(shape=(1, 28, 28), classes=2, declared_size=32, unit="patient")
     ids = [f"p{at // 2}" for at in range(64)]
-    model = run_of(arrays(), tmp_path / "run", units=ids, card=card)
+    model = run_of(Source(arrays(), units=ids), tmp_path / "run", card=card)
     images, labels = arrays()
     np.savez(tmp_path / "data.npz", images=images, labels=labels, who=np.array(ids))
-    assert run_of(tmp_path / "data.npz", tmp_path / "other", units=":who", card=card)[1] == model[1]
-    records = read(str(tmp_path / "data.npz"), split="train", units=":who")
+    assert run_of(Source(tmp_path / "data.npz", units=":who"), tmp_path / "other", card=card)[1] == model[1]
+    records = read(Source(str(tmp_path / "data.npz"), units=":who"), split="train")
     assert run_of(records, tmp_path / "third", card=card)[1] == model[1]
 
 
@@ -335,8 +361,8 @@ def test_records_hold_units_of_their_own(tmp_path: Path) -> None:
 
 def test_what_holds_the_records_shows_none_of_them() -> None:
     """Debuggers and test tools print the values of a traceback."""
-    sources = DataSources.of(arrays(), units=["Ms X"] * 64)
-    assert repr(sources.held) == "Held(data, units)"
+    sources = DataSources.of(Source(arrays(), units=["Ms X"] * 64))
+    assert sources.in_memory == ("data", "units")
     assert "Ms X" not in repr(sources)
     assert "array" not in repr(sources)
 
@@ -346,17 +372,21 @@ def test_the_budget_log_tells_data_sets_in_memory_apart(tmp_path: Path) -> None:
     for number, data in enumerate([(images, labels), (255 - images, labels), (images.copy(), labels)]):
         said: list[str] = []
         run = fit(
-            "dpgan", data=data, out=tmp_path / f"run{number}", accounts=tmp_path / "log",
-            sink=lambda event, said=said: said.append(str(event)), **RUN,
-        )  # fmt: skip
+            "dpgan",
+            data=data,
+            out=tmp_path / f"run{number}",
+            accounts=tmp_path / "log",
+            **RUN,
+            process=Process(sink=lambda event, said=said: said.append(str(event))),
+        )
         source = json.loads((tmp_path / f"run{number}" / "checkpoint" / "source.json").read_text())
         digests = source["records"], source["mark"]
-        assert not any(digest[:12] in text for digest in digests for text in (*said, source["sources"]["data"]))
+        assert not any(digest[:12] in text for digest in digests for text in (*said, source["sources"]["name"]))
         assert "no earlier run could be recognised by name, and none is counted here" in run.certificate.adds_up, (
             "whether these were seen follows from each record"
         )
         together = (
-            budget_log_at(tmp_path / "log").read().budget_of_names(source["sources"]["data"], mark=source["mark"])
+            budget_log_at(tmp_path / "log").read().budget_of_names(source["sources"]["name"], mark=source["mark"])
         )
         assert len(together.entries) == (1 if number < 2 else 2)
 
@@ -364,7 +394,7 @@ def test_the_budget_log_tells_data_sets_in_memory_apart(tmp_path: Path) -> None:
 def test_a_certificate_says_that_records_in_memory_had_no_name(tmp_path: Path) -> None:
     """Their name in the budget log is random. So "no earlier run under this name" would be true of any number of runs."""
     images, labels = arrays()
-    here: dict[str, Any] = {"progress": False, "accounts": tmp_path / "book", **RUN}
+    here: dict[str, Any] = {"process": Process(progress=False), "accounts": tmp_path / "book", **RUN}
     no_run = "its budget log held no earlier run under this name"
     for out, data in (("first", (images, labels)), ("one less", (images[1:], labels[1:]))):
         said = fit("dpgan", data=data, out=tmp_path / out, **here).certificate

@@ -23,6 +23,7 @@ from gossamer.methods import METHODS
 from gossamer.privacy.random.noise import Rng
 from gossamer.run.training import checkpoint
 from gossamer.run.training.fit import fit
+from gossamer.run.training.progress import Process
 
 CARD = DataCard(shape=(1, 28, 28), classes=2, declared_size=160)
 
@@ -54,7 +55,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
         fit("class-means", data=data, out=folder / "run", **settings)
         patch.setattr(checkpoint.Clock, "due", lambda _: True)
         with pytest.raises(RuntimeError):
-            fit("class-means", data=data, out=folder / "stopped", sink=crash, **settings)
+            fit("class-means", data=data, out=folder / "stopped", **settings, process=Process(sink=crash))
     return folder
 
 

@@ -14,6 +14,7 @@ from gossamer.methods import METHODS
 from gossamer.run.release.release import release
 from gossamer.run.release.verify import verify
 from gossamer.run.training.fit import fit
+from gossamer.run.training.progress import Process
 from gossamer.run.training.resume import resume
 
 
@@ -67,8 +68,18 @@ def test_it_stops_and_goes_on(data: Path, card: Path, tmp_path: Path) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(checkpoint.Clock, "due", lambda _: True)
         with pytest.raises(RuntimeError):
-            fit("class-means", data=data, card=card, out=tmp_path / "run", epsilon=3.0, delta=1e-3, sink=crash)
-    synthesizer = resume(tmp_path / "run", sink=lambda event: kept.append(event.step) if event.kind == "step" else None)
+            fit(
+                "class-means",
+                data=data,
+                card=card,
+                out=tmp_path / "run",
+                epsilon=3.0,
+                delta=1e-3,
+                process=Process(sink=crash),
+            )
+    synthesizer = resume(
+        tmp_path / "run", process=Process(sink=lambda event: kept.append(event.step) if event.kind == "step" else None)
+    )
     assert kept == list(range(30, 51))
     assert synthesizer.certificate.guarantee["epsilon"] <= 3.0
 
@@ -95,7 +106,9 @@ def test_the_certificate_says_that_the_release_contains_the_public_pictures(
         tmp_path / "run",
         "its samples are these pictures with other labels (as the author of the plug-in states)",
     )
-    made = fit("keeper", data=data, card=card, public=public, out=run, epsilon=3.0, delta=1e-3, progress=False)
+    made = fit(
+        "keeper", data=data, card=card, public=public, out=run, epsilon=3.0, delta=1e-3, process=Process(progress=False)
+    )
     stated = f"model.safetensors contains these pictures as they are, and {said}"
     assert stated in made.certificate.not_covered[0]
     assert stated in made.certificate.public_data
@@ -104,5 +117,7 @@ def test_the_certificate_says_that_the_release_contains_the_public_pictures(
     assert f"The file contains the public pictures of the run as they are, and {said}." in page
     assert "are synthetic" not in page.partition("## How to load it")[0]
     assert verify(tmp_path / "out").problems == []
-    plain = fit("keeper", data=data, card=card, out=tmp_path / "plain", epsilon=3.0, delta=1e-3, progress=False)
+    plain = fit(
+        "keeper", data=data, card=card, out=tmp_path / "plain", epsilon=3.0, delta=1e-3, process=Process(progress=False)
+    )
     assert "as they are" not in json.dumps(plain.certificate.not_covered)

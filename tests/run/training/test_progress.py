@@ -154,8 +154,8 @@ def test_fit_evaluate_and_attack_show_themselves_in_a_notebook(
     train, test = (images[:40], labels[:40]), (images[40:], labels[40:])
     card = gossamer.DataCard(shape=(1, 16, 16), classes=2, declared_size=40, data_set="noise")
     run = tmp_path / "run"
-    options: dict[str, Any] = {"card": card, "epsilon": 10, "delta": 1e-3, "axes": 4, "public_test_data": True}
-    gossamer.fit("moments", data=train, out=run, **options)
+    options: dict[str, Any] = {"card": card, "epsilon": 10, "delta": 1e-3, "axes": 4}
+    gossamer.fit("moments", data=gossamer.Source(train, public_test_data=True), out=run, **options)
     assert shown.words().startswith("training 1 of 1 done epsilon used ")
     gossamer.evaluate(run, train=train, test=test, count=40, protocol="reduced")
     assert [shown.words(at) for at in (-2, -1)] == [

@@ -17,6 +17,7 @@ from gossamer.events import Event
 from gossamer.privacy.per_sample_gradients import gradients
 from gossamer.privacy.per_sample_gradients.precision import Precision
 from gossamer.run.training.fit import fit
+from gossamer.run.training.progress import Process
 from gossamer.run.training.resume import resume
 
 PLACES = (torch.backends.cuda.matmul, torch.backends.cudnn.conv)
@@ -48,7 +49,7 @@ def test_a_stopped_run_goes_on_in_its_precision(asked: dict[str, Any], monkeypat
 
     monkeypatch.setattr(gradients, "lowered", noted)
     with pytest.raises(Interrupted):
-        fit("dpgan", precision="bf16", sink=stop, **asked)
+        fit("dpgan", precision="bf16", **asked, process=Process(sink=stop))
     assert json.loads((asked["out"] / "config.json").read_text())["config"]["precision"] == "bf16"
     before = len(seen)
     resume(asked["out"])
@@ -65,5 +66,5 @@ def test_a_run_takes_no_tf32_that_was_not_asked_for(asked: dict[str, Any]) -> No
         if event.kind == "step":
             seen.update(place.fp32_precision for place in PLACES)
 
-    fit("dpgan", sink=look, **asked)
+    fit("dpgan", **asked, process=Process(sink=look))
     assert seen == {"ieee"} and [place.fp32_precision for place in PLACES] == before

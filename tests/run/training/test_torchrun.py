@@ -16,6 +16,7 @@ from several import forks
 from gossamer.privacy.ledger import PrivacyLedger
 from gossamer.run.cli.main import main
 from gossamer.run.release.verify import verify
+from gossamer.run.training.progress import Process
 from gossamer.run.training.resume import resume
 
 SMALL = {
@@ -132,7 +133,7 @@ def test_ctrl_c_stops_all_ranks_and_one_process_goes_on(data: Path, card: Path, 
     process.communicate(timeout=200)
     assert len(list((run / "checkpoint").glob("*.sealed*"))) == 3
     steps: list[int] = []
-    resume(run, sink=lambda event: steps.append(event.step) if event.kind == "step" else None)
+    resume(run, process=Process(sink=lambda event: steps.append(event.step) if event.kind == "step" else None))
     assert steps[-1] == 400
     events = [json.loads(line) for line in (run / "events.jsonl").read_text().splitlines()]
     assert [each["step"] for each in events if each["kind"] == "step"] == list(range(1, 401)), (

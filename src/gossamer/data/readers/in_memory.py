@@ -4,9 +4,8 @@ No library of the user is imported here: each form is recognised by what it can 
 """
 
 import math
-import os
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Protocol, TypeAlias
+from typing import Any
 
 import numpy as np
 from PIL import Image
@@ -15,7 +14,7 @@ from gossamer.data.labels import MISSING, NONE
 from gossamer.data.readers.image_files import Decoder, stacked
 from gossamer.data.readers.stored import Stored
 from gossamer.data.records import Records
-from gossamer.data.units import Grouped
+from gossamer.data.source import Source
 from gossamer.errors import DataError
 
 FORMS = (
@@ -31,51 +30,21 @@ _PAIRS = 20 * _AGAIN
 """Most pairs of readings, where most items do not count."""
 
 
-class MapStyle(Protocol):
-    """Arrays, tensors, pairs of them, Records, and datasets: all that has a length and items."""
-
-    def __len__(self) -> int: ...
-
-    def __getitem__(self, index: Any, /) -> Any: ...
-
-
-Data: TypeAlias = str | os.PathLike[str] | MapStyle
-"""What `fit`, `evaluate`, `attack` and `split` take as records: a path, the name of embedded data, or records in memory."""
-
-
-def is_place(data: object) -> bool:
-    """Return whether data is a path, or the name of embedded data, and no records in memory."""
-    return isinstance(data, str | os.PathLike)
-
-
-def called(data: Data, name: str) -> str:
-    """Return what messages call data: its path, or for records in memory the name of the argument."""
-    return str(data) if is_place(data) else name
-
-
-def own_units(data: Any) -> np.ndarray | None:
-    """Return the ids of units that `Records` or a `Table` bring, [N]; None: there are none."""
-    if not isinstance(data, Grouped) or data.units is None:
-        return None
-    return data.units if data.names is None else data.names[data.units]
-
-
-def stored_in_memory(
-    data: Any, decoder: Decoder, *, where: str, images_key: str | None, labels_key: str | None
-) -> Stored:
+def stored_in_memory(source: Source, decoder: Decoder, *, where: str) -> Stored:
     """Return the images and labels of records in memory. Whole arrays are not copied.
 
     Args:
-        data: a pair (images, labels), images alone, `Records`, or a dataset with a length. Images are [N, H, W], [N, C, H, W]
-            or [N, H, W, C], and labels [N]. Images alone need `labels_key` "none". Items of a dataset are pairs or mappings.
+        source: of a pair (images, labels), images alone, `Records`, or a dataset with a length. Images are [N, H, W],
+            [N, C, H, W] or [N, H, W, C], and labels [N]. Images alone need `labels_key` "none". Items of a dataset are pairs or
+            mappings; a key is an entry of such an item, or a column.
         decoder: brings pictures of Pillow to the card's form.
         where: what the data is called in messages, for example "train".
-        images_key: the entry of an item that is a mapping, or the column. None: the only usual one.
-        labels_key: the same for labels. "none": there are none.
 
     Raises:
         DataError: anything else, and a dataset that returns other pictures when it is read again.
     """
+    data: Any = source.records
+    labels_key = source.labels_key
     if isinstance(data, Records):
         labels = np.zeros_like(data.labels) if labels_key == NONE else data.labels
         return Stored(data.images, labels, class_names=() if labels_key == NONE else data.class_names)
@@ -104,7 +73,7 @@ def stored_in_memory(
     if not hasattr(data, "__getitem__") or not hasattr(data, "__len__"):
         iterable = "an iterable dataset has no length to sample from" if hasattr(data, "__iter__") else "no records"
         raise DataError(f"{where} is of type {type(data).__name__}: {iterable}. It must be {FORMS}.")
-    return _of_dataset(data, decoder, where=where, images_key=images_key, labels_key=labels_key)
+    return _of_dataset(source, decoder, where=where)
 
 
 def array_of(values: Any, *, where: str) -> np.ndarray:
@@ -143,13 +112,14 @@ def _whole(labels: np.ndarray) -> np.ndarray:
     return labels
 
 
-def _of_dataset(data: Any, decoder: Decoder, *, where: str, images_key: str | None, labels_key: str | None) -> Stored:
+def _of_dataset(source: Source, decoder: Decoder, *, where: str) -> Stored:
     """A dataset that is read item by item, in order."""
+    data: Any = source.records
     count = len(data)
     if not count:
         raise DataError(f"{where}: there are no records in it.")
     first = data[0]
-    keys = _keys(data, first, where=where, images_key=images_key, labels_key=labels_key)
+    keys = _keys(source, first, where)
     _check_repeats(data, keys, where)
     labels: list[Any] = []
 
@@ -167,7 +137,7 @@ def _of_dataset(data: Any, decoder: Decoder, *, where: str, images_key: str | No
         )  # fmt: skip
     else:
         images = _stack([(at, _pixels(picture, where, at)) for at, picture in pictures()], where)
-    names = () if labels_key == NONE else _class_names(data, keys)
+    names = () if source.labels_key == NONE else _class_names(data, keys)
     return Stored(images, _labels(labels, where), class_names=names, formed=formed)
 
 
@@ -199,8 +169,9 @@ Keys = tuple[Any, Any]
 """Of the picture and of the label in an item: positions, or names. None for a label: there is none."""
 
 
-def _keys(data: Any, item: Any, *, where: str, images_key: str | None, labels_key: str | None) -> Keys:
+def _keys(source: Source, item: Any, where: str) -> Keys:
     """Return where picture and label are in each item."""
+    images_key, labels_key = source.images_key, source.labels_key
     if not isinstance(item, Mapping):
         if not isinstance(item, Sequence) or isinstance(item, str) or len(item) < 1:
             item = (item,)
@@ -214,7 +185,7 @@ def _keys(data: Any, item: Any, *, where: str, images_key: str | None, labels_ke
         return 0, 1
     names = list(item)
     if images_key is None:
-        features = getattr(data, "features", None) or {}
+        features = getattr(source.records, "features", None) or {}
         usual = [name for name in names if type(features.get(name)).__name__ == "Image"]
         usual = usual or [name for name in _IMAGES if name in names]
         if len(usual) != 1:

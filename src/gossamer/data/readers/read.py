@@ -3,21 +3,21 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 import numpy as np
 
 from gossamer.data import memory_mapped
-from gossamer.data.class_names import match_labels
-from gossamer.data.labels import MISSING, NONE, as_labels, positions, refuse_missing
-from gossamer.data.pixels.to_uint8 import SCALED, Form, Resize, as_images
+from gossamer.data.labels import MISSING, NONE, as_labels, match_labels, positions, refuse_missing
+from gossamer.data.pixels.to_uint8 import SCALED, Form, as_images
 from gossamer.data.problems import FORMS, no_pictures
 from gossamer.data.readers import class_folders, dicom, idx, metadata_csv, npz, parquet_csv, shards, webdataset
 from gossamer.data.readers.columns import unit_ids
 from gossamer.data.readers.image_files import SUFFIXES, Decoder, Sizer, read_files
-from gossamer.data.readers.in_memory import Data, is_place, own_units, stored_in_memory
+from gossamer.data.readers.in_memory import stored_in_memory
 from gossamer.data.readers.stored import Stored
 from gossamer.data.records import Records
+from gossamer.data.source import Data, Reading, Source, is_place, source_of
 from gossamer.data.synthetic.digits import digits
 from gossamer.data.synthetic.glyphs import glyphs
 from gossamer.data.units import (
@@ -45,100 +45,77 @@ CLASS_NAMES = "class_names"
 LEFT_OUT = "Records without a label were left out, as the card says."
 
 IN_PIECES = (".parquet", ".arrow", ".tar")
+_AS_STORED = Reading()
 _FOR_FOLDERS = "FILE.csv (name,unit), `folder` (class/unit/picture), '(PATTERN)' of the name or dicom:PatientID"
 _FOR_ARRAYS = "FILE.npz:KEY, matched by position, or :KEY in the .npz, folder of .npy or .parquet that is read"
 
 
 @dataclass(frozen=True)
 class _Asked:
-    """What is asked of a source, whatever form it has."""
+    """What is asked of a source, whatever form it has.
 
+    Args:
+        source: its keys count here.
+        name: its place without a split.
+        split: the one to read.
+        must_split: whether `source` names the split, so that there has to be one.
+        unit_folders: see `Reading`.
+        decoder: brings pictures to the form of the card.
+        sink: takes the progress of reading.
+    """
+
+    source: Source
     name: str
     split: Split
     must_split: bool
-    images_key: str | None
-    labels_key: str | None
     unit_folders: bool
     decoder: Decoder
     sink: Sink
 
+    @classmethod
+    def of(cls, source: Source, where: str, split: Split, *, unit_folders: bool, decoder: Decoder, sink: Sink) -> Self:
+        """Split the name of a source from what it is called."""
+        name, named = split_of(where)
+        return cls(source, name, named or split, named is not None, unit_folders, decoder, sink)
 
-def read(  # noqa: PLR0913 (its arguments are the options of a command)
-    source: Data,
-    *,
-    split: Split,
-    images_key: str | None = None,
-    labels_key: str | None = None,
-    units: Data | None = None,
-    missing_unit: Missing = "refuse",
-    unit_folders: bool = False,
-    missing_label: Literal["refuse", "drop"] = "refuse",
-    shape: tuple[int, ...] | None = None,
-    resize: Resize = "squash",
-    invert: bool = False,
-    class_names: Sequence[str] = (),
-    pixel_range: tuple[float, float] | None = None,
-    window: bool = False,
-    called: str = "data",
-    sink: Sink = silent,
+
+def read(
+    source: Data, how: Reading = _AS_STORED, *, split: Split = "train", called: str = "data", sink: Sink = silent
 ) -> Records:
-    """Read records. The card's `reading` gives the arguments from `missing_label` to `window`.
+    """Read records.
 
     Args:
-        source: a path, `digits` or `glyphs`; `:train` or `:test` at its end picks a split and overrides `split`.
-        split: the split to read where the source has several. A source without splits is read whole, unless its name
-            ends in a split.
-        images_key: name of the pictures' array (.npz), column (.parquet) or file ending (.tar). Default: `images` or
-            `train_images` in an .npz, else the only one with pictures.
-        labels_key: name of the labels' array (.npz), column (.parquet, metadata.csv) or file ending (.tar). "none":
-            there are no labels, and all records are of one class. Default: `labels`, `label` or `cls`.
-        units: which records belong together: a unit is a person, such as a patient, with all records of that person.
-            Each unit is protected as a whole. Default: one record is protected. Pictures in folders: `FILE.csv` with
-            the columns name (path below DATA) and unit (any id), `folder` (DATA/CLASS/UNIT/picture), a regular
-            expression whose first group is the unit in the file name, such as '(P[0-9]+)_', or `dicom:PatientID`.
-            Arrays: `FILE.npz:KEY` with one id per record, or `:KEY` in DATA itself; with two splits, the keys are
-            `train_KEY` and `test_KEY`. A table: the column with the ids.
-        missing_unit: what a record without an id is, an error or a unit of its own.
-        unit_folders: read pictures in folders of units even without `units`; for evaluation.
-        missing_label: what a record without a label is (a negative number, empty text), an error or left out.
-        shape: the card's channels, height and width, to which images are converted. None: as they are.
-        resize: what becomes of pictures of other proportions, see `data.pixels.to_uint8.resize`.
-        invert: exchange dark and light; `digits` and `glyphs` are white on black, and stay so.
-        class_names: the declared names of the classes, by which records are matched if the source has names of its own.
-            Empty: the names, in the order, of the source.
-        pixel_range: values of black and white in pixels of more than 8 bits, for example 0 4095 for 12 bits.
-        window: scale each DICOM file by its own display window; those without one need `pixel_range`.
+        source: a path, `digits` or `glyphs`, records in memory, or a `Source`, which says what to read of them.
+        how: a card's `reading`. Default: as the records are stored.
+        split: the split to read where the source has several and names none. A source without splits is read whole, unless
+            its name ends in a split.
         called: what messages call records in memory, for example "train".
         sink: takes the progress of reading picture files, in per cent.
 
     Raises:
         DataError: anything that cannot be read as records; names the file and the index, never a value. Or a full disk.
     """
+    source = source_of(source)
     in_memory = not is_place(source)
-    where = called if in_memory else str(source)
-    name, named_split = split_of(where)
-    decoder = Decoder(Form(shape, resize, invert and name not in EMBEDDED), pixel_range, window=window)
-    query = _Asked(
-        name=name, split=named_split or split, must_split=named_split is not None, images_key=images_key,
-        labels_key=labels_key, unit_folders=unit_folders or matched(units) == "folder", decoder=decoder, sink=sink,
-    )  # fmt: skip
-    if in_memory:
-        stored = stored_in_memory(source, decoder, where=where, images_key=images_key, labels_key=labels_key)
-        units = own_units(source) if units is None else units
-    else:
-        stored = _stored(query)
-    pixels = as_images(stored.images, where=where, pixel_range=pixel_range)
-    if pixel_range is not None and stored.images.dtype != np.uint8:
+    where = called if in_memory else str(source.records)
+    form = Form(how.shape, how.resize, how.invert and split_of(where)[0] not in EMBEDDED)
+    decoder = Decoder(form, how.pixel_range, window=how.window)
+    unit_folders = how.unit_folders or matched(source.units) == "folder"
+    query = _Asked.of(source, where, split, unit_folders=unit_folders, decoder=decoder, sink=sink)
+    stored = stored_in_memory(source, decoder, where=where) if in_memory else _stored(query)
+    pixels = as_images(stored.images, where=where, pixel_range=how.pixel_range)
+    if how.pixel_range is not None and stored.images.dtype != np.uint8:
         decoder.notes.add(SCALED)
     labels, label_names = as_labels(stored.labels, count=len(pixels), where=where, others=stored.others)
-    if missing_label == "refuse":
+    if how.missing_label == "refuse":
         refuse_missing(labels, where=where)
     if not stored.formed:
         pixels = decoder.formed(pixels)
     decoder.notes.update(memory_mapped.remarks(pixels))
-    owners = None if units is None else _units(units, query, stored, len(pixels), missing_unit)
+    units = source.ids
+    owners = None if units is None else _units(units, query, stored, len(pixels), how.missing_unit)
     numbers, names = (None, None) if owners is None else (owners.numbers, owners.names)
-    declared = tuple(class_names) or stored.class_names or label_names
+    declared = tuple(how.class_names) or stored.class_names or label_names
     records = Records(pixels, labels, numbers, names, declared, tuple(sorted(decoder.notes)))
     if next(positions(labels, lambda batch: batch == MISSING), None) is not None:
         records = _labelled(records, where)
@@ -162,32 +139,22 @@ def _labelled(records: Records, source: str) -> Records:
 
 
 def sizes(
-    source: Data,
-    *,
-    split: Split,
-    images_key: str | None = None,
-    labels_key: str | None = None,
-    pixel_range: tuple[float, float] | None = None,
-    window: bool = False,
-    sink: Sink = silent,
+    source: Data, how: Reading = _AS_STORED, *, sink: Sink = silent
 ) -> tuple[Sizer, class_folders.Listing | None]:
     """The sizes of the pictures of a source, by their heads, and the list of a folder's pictures. Arrays have neither.
 
     Arguments and errors: as of `read`.
     """
-    sizer, listing = Sizer(pixel_range=pixel_range, window=window), None
+    source = source_of(source)
+    sizer = Sizer(pixel_range=how.pixel_range, window=how.window)
     if not is_place(source):
-        stored_in_memory(source, sizer, where="data", images_key=images_key, labels_key=labels_key)
+        stored_in_memory(source, sizer, where="data")
         return sizer, None
-    name, named_split = split_of(str(source))
-    path = Path(name)
+    query = _Asked.of(source, str(source.records), "train", unit_folders=True, decoder=sizer, sink=sink)
+    path = Path(query.name)
     if (path.is_dir() and not idx.is_idx_folder(path)) or (path.suffix.lower() in IN_PIECES and path.exists()):
-        query = _Asked(
-            name=name, split=named_split or split, must_split=named_split is not None, images_key=images_key,
-            labels_key=labels_key, unit_folders=True, decoder=sizer, sink=sink,
-        )  # fmt: skip
-        listing = _stored(query).listing
-    return sizer, listing
+        return sizer, _stored(query).listing
+    return sizer, None
 
 
 def split_of(source: str) -> tuple[str, Split | None]:
@@ -225,10 +192,10 @@ def _of_file(path: Path, query: _Asked) -> Stored:
     if suffix in IN_PIECES:
         return _of_shards(suffix, [path], [], query)
     if suffix == ".csv":
-        if query.labels_key != NONE:
+        if query.source.labels_key != NONE:
             _refuse_keys(query)
         rows = parquet_csv.read_csv(path, query.decoder.form.shape)
-        return Stored(rows.images, np.zeros_like(rows.labels)) if query.labels_key == NONE else rows
+        return Stored(rows.images, np.zeros_like(rows.labels)) if query.source.labels_key == NONE else rows
     if suffix in SUFFIXES:
         raise DataError(f"{name}: this is a single picture: give the folder that holds the class folders")
     if "-idx" in path.name:
@@ -253,9 +220,9 @@ def _of_folder(path: Path, query: _Asked) -> Stored:
         )
     if pieces:
         return _of_shards(pieces[0], *shards.of_split(path, pieces[0], split, must_split=must_split), query)
-    if query.labels_key != NONE and not metadata_csv.has_list(path):
+    if query.source.labels_key != NONE and not metadata_csv.has_list(path):
         _refuse_keys(query)
-    listing = pictures_of(path, split, must_split, labels_key=query.labels_key, unit_folders=query.unit_folders)
+    listing = pictures_of(path, split, must_split, labels_key=query.source.labels_key, unit_folders=query.unit_folders)
     images = read_files(listing.paths, query.decoder, query.sink)
     return Stored(images, listing.labels, listing, class_names=listing.class_names, formed=True)
 
@@ -273,7 +240,7 @@ def pictures_of(
 
 def _of_shards(suffix: str, paths: list[Path], others: list[Path], query: _Asked) -> Stored:
     """.parquet, .arrow or .tar files of one split."""
-    keys = {"images_key": query.images_key, "labels_key": query.labels_key}
+    keys = {"images_key": query.source.images_key, "labels_key": query.source.labels_key}
     if suffix == ".tar":
         return webdataset.read(paths, others, query.decoder, **keys)
     return parquet_csv.read_arrow(paths, others, query.decoder, **keys)
@@ -281,7 +248,7 @@ def _of_shards(suffix: str, paths: list[Path], others: list[Path], query: _Asked
 
 def _refuse_keys(query: _Asked) -> None:
     """Refuse keys where nothing has one."""
-    for flag, key in (("--images-key", query.images_key), ("--labels-key", query.labels_key)):
+    for flag, key in (("--images-key", query.source.images_key), ("--labels-key", query.source.labels_key)):
         if key is not None:
             raise DataError(
                 f"{query.name}: {flag} names an array of an .npz, a column of a .parquet or metadata.csv, or an ending in a "
@@ -291,7 +258,7 @@ def _refuse_keys(query: _Asked) -> None:
 
 def _npz_arrays(path: Path, query: _Asked) -> Stored:
     """The split's arrays, else the whole file's. A given key is sought with the split before it, then alone."""
-    there, split, images_key = npz.keys(path), query.split, query.images_key or "images"
+    there, split, images_key = npz.keys(path), query.split, query.source.images_key or "images"
     if f"{split}_{images_key}" in there:
         prefix = f"{split}_"
     elif query.must_split or images_key not in there:
@@ -299,7 +266,7 @@ def _npz_arrays(path: Path, query: _Asked) -> Stored:
     else:
         prefix = ""
     images = npz.member(path, f"{prefix}{images_key}")
-    key = query.labels_key
+    key = query.source.labels_key
     if key == NONE:
         return Stored(images, np.zeros(len(images) if images.ndim else 0, np.int64))
     wanted = [prefix + (key or "labels")] + ([key] if key else [])

@@ -14,7 +14,7 @@ from typing import Any
 
 from gossamer.data.card import rounded, toml
 from gossamer.data.readers.columns import unit_ids
-from gossamer.data.readers.in_memory import Data, is_place
+from gossamer.data.source import Data, called, refuse_keys, source_of
 from gossamer.data.tables.card import column_from, column_toml, common_toml
 from gossamer.data.tables.csv_rows import CsvRows, clean_names
 from gossamer.data.tables.encode import MISSING_WORDS, days, texts_of
@@ -45,13 +45,12 @@ _HEADER = """\
 
 
 def draft_table_card(
-    data: Data, *, units: str | None = None, dictionary: str | Path | None = None, header: bool | None = None
+    data: Data, *, dictionary: str | Path | None = None, header: bool | None = None
 ) -> tuple[str, list[str]]:
     """Return a card of a table as TOML text, and what the data owner must decide.
 
     Args:
         data: the private table, as `read_table` takes it.
-        units: the column with the id of each row's unit.
         dictionary: a CSV file with the columns name and kind, and values (separated by |) or low and high. It may have
             missing (true or false) and description. Its bounds and values are no comments in the draft.
         header: whether the first line of a file names the columns, see `TableCard`.
@@ -60,10 +59,11 @@ def draft_table_card(
         DataError: the table or the dictionary cannot be read.
         CardError: the dictionary declares what no column can be.
     """
-    where = str(data) if is_place(data) else "data"
-    source = open_source(data, split="train", where=where, header=header)
+    given, where = source_of(data), called(data, "data")
+    refuse_keys(given)
+    source = open_source(given.records, split="train", where=where, header=header)
     known = {} if dictionary is None else _read_dictionary(Path(dictionary))
-    unit_at = source.unit_column(units, where)
+    unit_at = source.unit_column(given.units, where)
     count, owners = 0, set[str]()
     seen = [Counter[str]() for _ in source.names]
     for numbers, columns in source.blocks([*range(len(source.names))]):
@@ -90,7 +90,8 @@ def draft_table_card(
             drop[name] = reason
         else:
             columns_text.append(found.drafted(name))
-    size, unit = rounded(count if unit_at is None else len(owners)), "record" if units is None else "person"
+    size = rounded(count if unit_at is None else len(owners))
+    unit = "record" if given.units is None else "person"
     facts = {"declared_size": size, "unit": unit, "header": header, "decimal": decimal, "drop": drop}
     hints = _hints(count, source.names, known, keys, drop, asked=dictionary is not None)
     return "\n".join([_HEADER + common_toml(facts), *columns_text]), [*sorted(source.notes), *hints]

@@ -10,8 +10,8 @@ import numpy as np
 from gossamer.data.memory_mapped import Filling, remarks
 from gossamer.data.readers import npz, parquet_csv
 from gossamer.data.readers.columns import column_array, unit_ids
-from gossamer.data.readers.in_memory import is_place
 from gossamer.data.readers.read import split_of
+from gossamer.data.source import Data, is_place, refuse_keys, source_of
 from gossamer.data.tables.card import TableCard
 from gossamer.data.tables.column import NUMBERED, is_numbered
 from gossamer.data.tables.csv_rows import NO_HEADER, READ_AGAIN, SUFFIXES, CsvRows, clean_names, watched
@@ -59,27 +59,26 @@ class Source:
 
 
 def read_table(
-    source: Any,
-    card: TableCard,
-    *,
-    split: Literal["train", "test"] = "train",
-    units: Any = None,
-    called: str = "data",
+    data: Data, card: TableCard, *, split: Literal["train", "test"] = "train", called: str = "data"
 ) -> Table:
     """Read a table.
 
     Args:
-        source: a path; `:train` or `:test` at its end picks a split of a folder, and overrides `split`. Or columns in memory.
+        data: a path; `:train` or `:test` at its end picks a split of a folder, and overrides `split`. Or columns in memory. The
+            units of a `Source` are the column with the id of the unit (such as a person) of each row, which is no column of
+            the table. Or FILE.npz:KEY, or an array, with one id for each row. None: each row is a unit, or the units of a
+            `Table` stay.
         card: declares the columns. Others, and those that it generates, have no code. They are read for the mark alone.
         split: the split to read where the source is a folder.
-        units: the column with the id of the unit (such as a person) of each row, which is no column of the table. Or
-            FILE.npz:KEY, or an array, with one id for each row. None: each row is a unit, or the units of a `Table` stay.
         called: what messages call a table in memory.
 
     Raises:
+        RequestError: the source has keys, which are for pictures.
         DataError: what cannot be read, and all values that the card does not allow. Names columns and rows, never a value.
         CardError: the column of the units is a column of the card too.
     """
+    source, units = source_of(data).records, source_of(data).units
+    refuse_keys(source_of(data))
     where = str(source) if is_place(source) else called
     if isinstance(source, Table):
         return _with_units(_checked(source, card, where), units, card)

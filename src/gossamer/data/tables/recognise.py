@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import Any
 
 from gossamer.data.readers import parquet_csv
-from gossamer.data.readers.in_memory import is_place
 from gossamer.data.readers.read import split_of
+from gossamer.data.source import is_place, source_of
 from gossamer.data.tables.csv_rows import SUFFIXES
 from gossamer.data.tables.read import PARQUET
 from gossamer.data.tables.table import Table
@@ -22,6 +22,7 @@ def is_table(data: Any) -> bool:
     Raises:
         DataError: a .parquet file that cannot be read.
     """
+    data = source_of(data).records
     if not is_place(data):
         return isinstance(data, Table | Mapping) or hasattr(data, "iloc") or hasattr(data, "to_batches")
     path = Path(split_of(str(data))[0])

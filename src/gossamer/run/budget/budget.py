@@ -124,7 +124,7 @@ def budget(
     if (epsilon is None) != (delta is None) or (allow_infinite and epsilon is None):
         raise RequestError("a limit is --epsilon and --delta together, for example --epsilon 10 --delta 1e-5.")
     card_name = load_card(card).data_set if card is not None else ""
-    place = place_of(DataSources.of(data, public=None, labels_key=None, units=None))
+    place = place_of(DataSources.of(data))
     budget_log = budget_log_at(accounts)
     log = budget_log.read()
     names = {

@@ -58,7 +58,7 @@ def _in_a_run(path: Path) -> bool:
 
 def place_of(sources: DataSources) -> str:
     """Where the records come from, as the log writes it: one name for a source and for its training split."""
-    return sources.data.removesuffix(":train")
+    return sources.name.removesuffix(":train")
 
 
 def charge_of(

@@ -16,6 +16,7 @@ from gossamer.run.evaluation.evaluate import evaluate, lines
 from gossamer.run.release.verify import verify
 from gossamer.run.storage.run_folder import ACCOUNTS, REPORT, SUMS, RunFolder
 from gossamer.run.training.fit import fit
+from gossamer.run.training.progress import Process
 
 SAMPLES = 6_000
 CARD = DataCard(shape=(1, 28, 28), classes=10, declared_size=1_437, title="scikit-learn digits")
@@ -33,8 +34,8 @@ def demo(out: Path, sink: Sink) -> list[str]:
     _clear(out)
     sink(note(f"1/4 class moments of {CARD.title} under ({EPSILON:g}, {DELTA:g}), in axes of rendered glyphs"))
     synthesizer = fit(
-        "moments", data="digits", card=CARD, public="glyphs", out=out, epsilon=EPSILON, delta=DELTA, sink=sink, threshold=0.3,
-        accounts=RunFolder(out).private / ACCOUNTS,
+        "moments", data="digits", card=CARD, public="glyphs", out=out, epsilon=EPSILON, delta=DELTA, threshold=0.3,
+        accounts=RunFolder(out).private / ACCOUNTS, process=Process(sink=sink),
     )  # fmt: skip
     sink(
         note(f"2/4 classifiers (reduced protocol), on {SAMPLES:,} samples, on the real records, and on the public ones")

@@ -15,11 +15,17 @@ from typing import Any, TypeVar
 import click
 
 from gossamer.errors import RequestError, did_you_mean
+from gossamer.lazy import Lazy
 from gossamer.methods import METHODS
 from gossamer.methods.common.method_start import StartConfig
 from gossamer.methods.contract import FROM_EPSILON, AnyMethod, BaseConfig
 from gossamer.methods.registry import allow
 from gossamer.run.validation import check_seed
+
+if typing.TYPE_CHECKING:
+    from gossamer.data import source
+else:
+    source = Lazy("gossamer.data.source")
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -40,8 +46,9 @@ def checked_seed(_ctx: click.Context, _option: click.Parameter, seed: int | None
 
 _KINDS = {"bool": bool, "int": int, "float": float, "tuple[float, float]": (float, float), "Path": PATH}
 """The types of flags by those of parameters; all others are text. Of a union, the first of these counts."""
+SOURCE = "gossamer.data.source.Source"
 _NAME_RECORDS = ("data", "public", "train", "test", "members", "nonmembers")
-_NAME_KEYS = ("images_key", "labels_key", "public_images_key", "public_labels_key")
+_NAME_KEYS = ("images_key", "labels_key")
 _BY_NAME: dict[str, dict[str, Any]] = {
     **{name: {"type": str, "metavar": "DATA"} for name in _NAME_RECORDS},
     **{name: {"metavar": "KEY"} for name in _NAME_KEYS},
@@ -52,12 +59,16 @@ _BY_NAME: dict[str, dict[str, Any]] = {
     "pictures": {"metavar": "KIND"},
     "pixel_range": {"metavar": "BLACK WHITE"},
     "preset": {"metavar": "NAME"},
-    "public_share": {"metavar": "SHARE"},
     "seed": {"callback": checked_seed},
     "units": {"metavar": "WHOSE"},
 }
 """What click is told of a parameter wherever it appears."""
-_NO_FLAGS = ("sink", "progress", "settings", "rng", "noise_seed")
+_NO_FLAGS = ("sink", "progress", "process", "settings", "rng", "noise_seed")
+_OF_SOURCE = ("images_key", "labels_key", "units", "public_test_data")
+public_share = click.option(
+    "--public-share", type=float, metavar="SHARE", help="Share of --data to make public in place of --public, such as 0.02. A "
+    "hash picks the units, always the same. They are not protected, and the certificate says so.",
+)  # fmt: skip
 
 
 def options_of(function: str, *names: str, **changed: dict[str, Any]) -> Callable[[F], F]:
@@ -66,17 +77,15 @@ def options_of(function: str, *names: str, **changed: dict[str, Any]) -> Callabl
     The function's source is parsed and not imported, so that help need not wait for PyTorch.
 
     Args:
-        function: its full name, such as `FIT`.
+        function: its full name, such as `FIT`; or that of a dataclass, whose fields become flags.
         names: the parameters that become flags; default: all.
         changed: arguments of `click.option` for a parameter, in place of those that follow from the source.
     """
 
     def decorate(callback: F) -> F:
-        spec = _parsed(function).args
-        for parameter, default in reversed([*zip(spec.kwonlyargs, spec.kw_defaults, strict=True)]):
-            name = parameter.arg
+        for name, (annotation, default) in reversed(_parsed(function)[0].items()):
             if name not in _NO_FLAGS and name in (names or [name]):
-                kinds = ast.unparse(parameter.annotation or ast.Constant(None)).split(" | ")
+                kinds = ast.unparse(annotation or ast.Constant(None)).split(" | ")
                 overrides = _BY_NAME.get(name, {}) | changed.get(name, {})
                 callback = _flag(name, kinds, default, {"help": _help(function, name), **overrides})(callback)
         return callback
@@ -102,10 +111,11 @@ def _flag(name: str, kinds: list[str], default: ast.expr | None, overrides: dict
 
 def _help(function: str, name: str) -> str:
     """The entry of a parameter in the docstring, with flags for the names of parameters in backticks."""
-    about = _arguments(ast.get_docstring(_parsed(function)) or "").get(name, "")
+    parameters, docstring = _parsed(function)
+    about = _arguments(docstring).get(name, "")
     if elsewhere := re.fullmatch(r"see `([\w.]+)`\.", about):
         return _help(f"gossamer.{elsewhere[1]}", name)
-    return _with_flags(about, [parameter.arg for parameter in _parsed(function).args.kwonlyargs])
+    return _with_flags(about, parameters)
 
 
 def _with_flags(text: str, names: Iterable[str]) -> str:
@@ -115,14 +125,22 @@ def _with_flags(text: str, names: Iterable[str]) -> str:
 
 
 @functools.cache
-def _parsed(function: str) -> ast.FunctionDef:
-    """The definition of a function, by its full name."""
+def _parsed(function: str) -> tuple[dict[str, tuple[ast.expr | None, ast.expr | None]], str]:
+    """Annotation and default of each keyword-only parameter of a function, or field of a dataclass, and its docstring."""
     module, _, name = function.rpartition(".")
     spec = importlib.util.find_spec(module)
     assert spec is not None
     assert isinstance(spec.loader, InspectLoader)
-    body = ast.parse(spec.loader.get_source(module) or "").body
-    return next(node for node in body if isinstance(node, ast.FunctionDef) and node.name == name)
+    for node in ast.parse(spec.loader.get_source(module) or "").body:
+        if isinstance(node, ast.FunctionDef) and node.name == name:
+            defaults = zip(node.args.kwonlyargs, node.args.kw_defaults, strict=True)
+            return {each.arg: (each.annotation, default) for each, default in defaults}, ast.get_docstring(node) or ""
+        if isinstance(node, ast.ClassDef) and node.name == name:
+            fields = [each for each in node.body if isinstance(each, ast.AnnAssign)]
+            return {ast.unparse(each.target): (each.annotation, each.value) for each in fields}, ast.get_docstring(
+                node
+            ) or ""
+    raise AssertionError(f"there is no {function}")
 
 
 def _arguments(docstring: str) -> dict[str, str]:
@@ -130,6 +148,29 @@ def _arguments(docstring: str) -> dict[str, str]:
     section = docstring.partition("Args:\n")[2].partition("\n\n")[0]
     entries = (entry.partition(": ") for entry in re.split(r"\n    (?=\w+: )", f"\n{section}") if ": " in entry)
     return {name.strip(): " ".join(about.split()) for name, _, about in entries}
+
+
+def public_flags(callback: F) -> F:
+    """The flags about public records, besides --public."""
+    for key in ("labels-key", "images-key"):
+        about = f"The same as --{key}, for --public."
+        callback = click.option(f"--public-{key}", metavar="KEY", help=about)(callback)
+    return public_share(callback)
+
+
+def take_source(options: dict[str, Any], place: str | None, *, prefix: str = "") -> Any:
+    """Return a `Source` of the flags about records, and take these out of the options of a command. None: without a place.
+
+    Args:
+        options: of the command.
+        place: of the records.
+        prefix: before the names of these flags, such as "public_".
+    """
+    fields = {field: options.pop(prefix + field) for field in _OF_SOURCE if prefix + field in options}
+    if place is None and any(value is not None for value in fields.values()):
+        keys = " and ".join(_spelled(prefix + field) for field in fields)
+        raise RequestError(f"{keys} go with --public, which is missing: leave them out.")
+    return None if place is None else source.Source(place, **fields)
 
 
 def _spelled(name: str) -> str:

@@ -23,6 +23,7 @@ from gossamer.run.release.release import release
 from gossamer.run.release.verify import verify
 from gossamer.run.storage.run_folder import ACCOUNTS, REPORT, SUMS, RunFolder
 from gossamer.run.training.fit import fit
+from gossamer.run.training.progress import Process
 
 if TYPE_CHECKING:
     from sklearn import datasets
@@ -70,8 +71,8 @@ def demo(out: Path, sink: Sink) -> list[str]:
     write_rows(out)
     sink(note(f"2/5 marginals of {CARD.title} under ({EPSILON:g}, {DELTA:g})"))
     synthesizer = fit(
-        "marginals", data=out / TRAIN, card=out / CARD_FILE, out=run, epsilon=EPSILON, delta=DELTA, sink=sink,
-        accounts=RunFolder(run).private / ACCOUNTS,
+        "marginals", data=out / TRAIN, card=out / CARD_FILE, out=run, epsilon=EPSILON, delta=DELTA,
+        accounts=RunFolder(run).private / ACCOUNTS, process=Process(sink=sink),
     )  # fmt: skip
     sink(note("3/5 gradient boosting, trained on synthetic rows and on real ones"))
     evaluation = evaluate(run, train=out / TRAIN, test=out / TEST, count=SAMPLES, sink=sink)

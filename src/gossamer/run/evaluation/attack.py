@@ -15,8 +15,8 @@ from gossamer import notebook
 from gossamer.attacks.control import separability
 from gossamer.attacks.roc import LOW_RATES
 from gossamer.attacks.scores import Attack
-from gossamer.data.readers.in_memory import Data, called
 from gossamer.data.records import Records
+from gossamer.data.source import Data, called
 from gossamer.errors import DataError, RequestError, RunFolderError
 from gossamer.events import Sink, note
 from gossamer.files import write_atomically
@@ -97,9 +97,9 @@ def attack(  # noqa: PLR0913 (its arguments are the options of a command)
         count: number of samples to make from the run.
         limit: the most members to use; as many non-members are used.
         out: file for the figures. Default: RUN/attacks.json for a run folder, else none.
-        images_key: see `data.readers.read.read`.
-        labels_key: see `data.readers.read.read`.
-        units: see `data.readers.read.read`.
+        images_key: see `data.source.Source`.
+        labels_key: see `data.source.Source`.
+        units: see `data.source.Source`.
         seed: number that fixes the samples and the choice of records.
         progress: show notes, if there is a terminal or a notebook.
         sink: takes the events in place of that.

@@ -9,7 +9,7 @@ import numpy as np
 
 from gossamer.attacks.arrays import Array
 from gossamer.attacks.scores import Attack
-from gossamer.data.readers.in_memory import Data
+from gossamer.data.source import Data
 from gossamer.errors import DataError
 from gossamer.methods.contract import BaseConfig, State
 from gossamer.methods.job import Training
@@ -54,7 +54,7 @@ class AttackKind(ABC):
 
     Args:
         card: the public facts of the run.
-        units: see `data.readers.read.read`.
+        units: see `data.source.Source`.
     """
 
     card: Any

@@ -12,8 +12,8 @@ from typing import Any
 
 from gossamer import notebook
 from gossamer.data.card import Kind
-from gossamer.data.readers.in_memory import Data
 from gossamer.data.samples.samples import frame
+from gossamer.data.source import Data
 from gossamer.data.tables.any_card import load_card
 from gossamer.data.tables.recognise import is_table
 from gossamer.errors import RequestError, RunFolderError
@@ -102,8 +102,8 @@ def evaluate(  # noqa: PLR0913 (its arguments are the options of a command)
         out: file for the figures. Default: RUN/metrics.json for a run folder, else none.
         protocol: for pictures: training of the accuracy classifier: `paper`, 10 epochs, or `reduced`, fewer.
         seed: number that fixes samples and training.
-        images_key: see `data.readers.read.read`.
-        labels_key: see `data.readers.read.read`.
+        images_key: see `data.source.Source`.
+        labels_key: see `data.source.Source`.
         cache: private folder for results that depend on the real records only. Default: in the run's private folder.
         inception: for fid: weights file of Inception-V3 and its SHA-256 (needs the extra `fid`). Default: a classifier
             trained on `train`.

@@ -16,9 +16,9 @@ from gossamer.attacks.monte_carlo import instance_attack, set_attack
 from gossamer.attacks.scores import Attack, ranked
 from gossamer.attacks.total_variation import total_variation
 from gossamer.data.fingerprint import digests, fingerprint, shared
-from gossamer.data.readers.in_memory import Data, called
 from gossamer.data.readers.read import check_two_arrays, read
 from gossamer.data.records import Records, at_once
+from gossamer.data.source import Data, called, with_more
 from gossamer.errors import DataError, RequestError
 from gossamer.events import Sink, silent
 from gossamer.methods.contract import BaseConfig, State
@@ -34,8 +34,8 @@ class PictureAttacks(AttackKind):
 
     Args:
         run: where the run is, for messages.
-        images_key: see `data.readers.read.read`.
-        labels_key: see `data.readers.read.read`.
+        images_key: see `data.source.Source`.
+        labels_key: see `data.source.Source`.
         sink: takes the progress of reading.
     """
 
@@ -53,21 +53,17 @@ class PictureAttacks(AttackKind):
 
     def read(self, members: Data, nonmembers: Data) -> tuple[Records, Records]:
         """See `AttackKind.read`."""
-        read_options: dict[str, Any] = {
-            "images_key": self.images_key,
-            "labels_key": self.labels_key,
-            "units": self.units,
-            "missing_unit": self.card.missing_unit,
-            "unit_folders": True,
-            "sink": self.sink,
-            **self.card.reading,
-        }
+        how = dataclasses.replace(self.card.reading, unit_folders=True)
+        members, nonmembers = (
+            with_more(data, images_key=self.images_key, labels_key=self.labels_key, units=self.units)
+            for data in (members, nonmembers)
+        )
         if self.units is not None:
             check_two_arrays(
                 self.units, [(called(members, "members"), "train"), (called(nonmembers, "nonmembers"), "test")]
             )
-        inside = read(members, split="train", called="members", **read_options)
-        outside = read(nonmembers, split="test", called="nonmembers", **read_options)
+        inside = read(members, how, split="train", called="members", sink=self.sink)
+        outside = read(nonmembers, how, split="test", called="nonmembers", sink=self.sink)
         for name, records in (("--members", inside), ("--nonmembers", outside)):
             if len(records) and int(records.labels.max()) >= self.card.classes:
                 raise RequestError(

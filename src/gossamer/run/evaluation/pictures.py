@@ -9,14 +9,15 @@ from typing import Any, TypeVar
 import numpy as np
 
 from gossamer.data.card import MOST_CLASSES, DataCard
-from gossamer.data.class_names import absent, match_labels
+from gossamer.data.labels import match_labels
 from gossamer.data.pixels import polarity
 from gossamer.data.pixels.to_uint8 import Form
 from gossamer.data.readers import npz
 from gossamer.data.readers.read import read
-from gossamer.data.records import Records
+from gossamer.data.records import Records, absent
 from gossamer.data.samples.grid import sample_grid
 from gossamer.data.samples.samples import Samples
+from gossamer.data.source import Reading, with_more
 from gossamer.errors import GossamerError, RequestError
 from gossamer.events import Sink, progress, silent
 from gossamer.files import write_atomically
@@ -61,13 +62,14 @@ class Pictures:
         facts = request.card if isinstance(request.card, DataCard) else None
         synthesizer = request.synthesizer
         given = read_samples(request.synth, facts) if synthesizer is None else None
-        options: dict[str, Any] = {
-            "images_key": request.only["images_key"], "labels_key": request.only["labels_key"], "unit_folders": True,
-            "sink": sink, **_reading(given, facts),
-        }  # fmt: skip
-        real = read(request.train, split="train", called="train", **options)
-        options["class_names"] = options["class_names"] or real.class_names
-        tests = read(request.test, split="test", called="test", **options)
+        how = dataclasses.replace(_reading(given, facts), unit_folders=True)
+        train, test = (
+            with_more(data, images_key=request.only["images_key"], labels_key=request.only["labels_key"])
+            for data in (request.train, request.test)
+        )
+        real = read(train, how, split="train", called="train", sink=sink)
+        how = dataclasses.replace(how, class_names=how.class_names or real.class_names)
+        tests = read(test, how, split="test", called="test", sink=sink)
         if given is None:  # samples are made last: a refusal need not wait for them
             assert synthesizer is not None
             _refuse_other_classes(request, synthesizer, real, tests)
@@ -164,23 +166,23 @@ def read_samples(path: Path, card: DataCard | None) -> Samples:
     with the card, like those of the real records: folders are read in name order, the card may have another.
     """
     shape = card.shape if card is not None and path.suffix.lower() == ".csv" else None  # a .csv does not say
-    records = read(str(path), split="train", shape=shape)
+    records = read(path, Reading(shape=shape))
     labels, names = records.labels, records.class_names
     numbers = [int(name) for name in names if name.isdecimal() and str(int(name)) == name and int(name) < MOST_CLASSES]
     if names and len(numbers) == len(names) and (card is None or numbers == list(range(len(names)))):
         return Samples(records.images, np.array(numbers)[labels])
     if names and card is not None:
-        labels, names = match_labels(labels, names, card.reading["class_names"], where=str(path)), card.class_names
+        labels, names = match_labels(labels, names, card.reading.class_names, where=str(path)), card.class_names
     soft = npz.member(path, SOFT_LABELS) if npz.is_arrays(path) and SOFT_LABELS in npz.keys(path) else None
     return Samples(records.images, labels, names, soft)
 
 
-def _reading(samples: Samples | None, card: DataCard | None) -> dict[str, Any]:
+def _reading(samples: Samples | None, card: DataCard | None) -> Reading:
     """How the real records are read: as the card says, or in the shape and under the names of the samples."""
     if card is not None:
-        return dict(card.reading)
+        return card.reading
     assert samples is not None
-    return {"shape": samples.shape, "class_names": samples.class_names}
+    return Reading(shape=samples.shape, class_names=samples.class_names)
 
 
 def _grid_in(folder: RunFolder, synthesizer: Synthesizer) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from gossamer.data.readers.in_memory import Data, called
+from gossamer.data.source import Data, called
 from gossamer.data.tables.any_card import AnyCard
 from gossamer.errors import RequestError
 from gossamer.events import Sink

@@ -15,7 +15,7 @@ from gossamer.attacks.distances import calibrated, full_black_box, near_copies
 from gossamer.attacks.marginals import MOST_CELLS, frequencies, marginal_ratios
 from gossamer.attacks.rows import most_isolated, row_features
 from gossamer.attacks.scores import Attack
-from gossamer.data.readers.in_memory import Data
+from gossamer.data.source import Data, with_more
 from gossamer.data.tables.identity import identify
 from gossamer.data.tables.read import read_table
 from gossamer.data.tables.table import Table
@@ -42,8 +42,8 @@ class TableAttacks(AttackKind):
 
     def read(self, members: Data, nonmembers: Data) -> tuple[Table, Table]:
         """See `AttackKind.read`."""
-        inside = read_table(members, self.card, split="train", units=self.units, called="members")
-        outside = read_table(nonmembers, self.card, split="test", units=self.units, called="nonmembers")
+        inside = read_table(with_more(members, units=self.units), self.card, split="train", called="members")
+        outside = read_table(with_more(nonmembers, units=self.units), self.card, split="test", called="nonmembers")
         return inside, outside
 
     def apart(self, inside: Table, outside: Table) -> tuple[Table, str]:

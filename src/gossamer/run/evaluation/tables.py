@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from gossamer.data.card import check_units
-from gossamer.data.readers.in_memory import own_units
+from gossamer.data.source import with_more
 from gossamer.data.tables.card import TableCard
 from gossamer.data.tables.decode import to_numbers
 from gossamer.data.tables.read import read_table, read_values
@@ -46,19 +46,18 @@ class Tables:
     def read(cls, request: Request) -> "Tables":
         """Read the real rows, and make or read the samples. Raises CardError, DataError, RequestError."""
         request.refuse_others(OF_PICTURES, kind="pictures", shown="a table")
-        card, units = request.card, request.only["units"]
+        card = request.card
         assert isinstance(card, TableCard)
-        for data, where in zip((request.train, request.test), request.called, strict=True):
-            check_units(card, "units" if own_units(data) is not None else units, where=where)
+        train, test = (with_more(data, units=request.only["units"]) for data in (request.train, request.test))
+        for data, where in zip((train, test), request.called, strict=True):
+            check_units(card, data.ids, where=where)
         chosen_columns(_named(request), card.columns)
         if request.synthesizer is None:
             samples = TableSamples(read_table(request.synth, card).codes, card)
         else:
             samples = request.synthesizer.sample(request.count, seed=request.seed)
-        real = read_table(request.train, card, split="train", units=units, called="train")
-        return cls(
-            request, card, samples, real, read_table(request.test, card, split="test", units=units, called="test")
-        )
+        real = read_table(train, card, split="train", called="train")
+        return cls(request, card, samples, real, read_table(test, card, split="test", called="test"))
 
     @property
     def class_names(self) -> tuple[str, ...]:

@@ -8,16 +8,14 @@ local socket (`service.py`), a simulation in memory.
 import dataclasses
 import math
 from collections.abc import Callable
-from contextlib import ExitStack, closing
-from pathlib import Path
-from typing import Any, Literal, cast
+from contextlib import ExitStack
+from typing import Any, cast
 
 import torch
 from flwr.app import Context, Message, RecordDict
 from flwr.clientapp import ClientApp
 
 from gossamer.data.card import DataCard
-from gossamer.data.records import Records
 from gossamer.errors import GossamerError, RequestError, RunFolderError, UnplannedRelease, withheld
 from gossamer.events import Sink, note, progress, silent
 from gossamer.methods import METHODS
@@ -28,11 +26,9 @@ from gossamer.methods.gs_wgan.loop import State, generator
 from gossamer.methods.gs_wgan.nets import ProjectionCritic
 from gossamer.methods.job import Job, Training
 from gossamer.privacy.accounting import federated
-from gossamer.privacy.certificate.certificate import CONFIG, LEDGER
 from gossamer.privacy.confined import Confined
 from gossamer.privacy.ledger import PrivacyLedger
 from gossamer.privacy.random.noise import Rng
-from gossamer.run.budget.entry import budget_log_at, charge_of, resume_entry
 from gossamer.run.federated import METHOD
 from gossamer.run.federated.messages import (
     LARGEST,
@@ -47,13 +43,11 @@ from gossamer.run.federated.messages import (
     rows_record,
 )
 from gossamer.run.report.html import write_report
-from gossamer.run.storage.data_sources import DataFacts, DataSources, LoadedData
+from gossamer.run.storage.data_sources import DataSources, LoadedData
 from gossamer.run.storage.run_folder import RunFolder
 from gossamer.run.training import checkpoint
-from gossamer.run.training.certify import certify
+from gossamer.run.training.open_run import Accounts, OpenRun
 from gossamer.run.training.plan import checked, checked_delta
-from gossamer.run.training.reserve import reserve
-from gossamer.run.training.training_run import TrainingRun
 
 REFUSED = "the reason is in this client's own log"
 """All that a refusal says, unless the message is malformed. The kind of error could depend on records or on the budget."""
@@ -86,7 +80,7 @@ class Client:
     card: DataCard
     epsilon: float
     delta: float
-    accounts: str | Path | Literal[False] | None = None
+    accounts: Accounts = None
     sink: Sink = silent
     rng: Callable[[int], Rng] = Rng
     clock: checkpoint.Clock = dataclasses.field(default_factory=checkpoint.Clock)
@@ -95,10 +89,9 @@ class Client:
         checked_delta(self.delta, self.epsilon, self.card)
         self._open = ExitStack()
         self._terms: dict[str, Any] | None = None
-        self._run: TrainingRun
-        self._private: Confined[Records]
+        self._run: OpenRun
         self._training: Training[Config, State]
-        self._panel: CriticPool
+        self._critics: CriticPool
         self._config: Config
         self.app = ClientApp()
         self.app.query("terms")(self._answering(self._enlist))
@@ -158,26 +151,40 @@ class Client:
         return grant_record(answers=self._config.steps, noise_multiplier=float(self._config.noise_multiplier))
 
     def _begin(self, terms: dict[str, Any], content: RecordDict) -> None:
+        """Open the run of this client, with the charges that its ledger has. A new one is reserved before a record is read."""
         job, seed = self._own_job(terms)
         queries = job.method.queries(job.config, self.card)
         run = Run(job.config, self.card, self.rng(seed), queries=queries)
         self._training = Training(job, run)
+        state = self._training.state
         # weights to start on need no check beyond their shapes: their effect leaves through the mechanism alone
-        like = networks(self._training.state).state_dict()
-        start = read_weights(content, like, "start") if "start" in content else None
+        start = read_weights(content, networks(state).state_dict(), "start") if "start" in content else None
+        # for the readers: all records here are one unit, so none of them names it
+        card = dataclasses.replace(self.card, unit="record", missing_unit="refuse")
+        config = {"federated": {"role": federated.CLIENT, "answers": job.config.steps}}
+        given: dict[str, Any] = {"rng": run.rng, "sink": self.sink}
         with ExitStack() as stack:
-            stack.enter_context(self.folder.locked())
-            begin = self._go_on if self.folder.begun else self._start
-            self._run, saved = begin(terms, job, run.rng, stack)
-            if saved is not None:
-                checkpoint.restore(self._training.state, saved[0], self.folder.private)
-                run.rng.restore(saved[1])
+            opened = stack.enter_context(
+                OpenRun.resume(self.folder, job, **given) if self.folder.begun
+                else OpenRun.create(self.folder, job, epsilon=self.epsilon, delta=self.delta, **given)
+            )  # fmt: skip
+            if self.folder.begun and (self.folder.finished or self.folder.source().get("terms") != terms):
+                raise RunFolderError(f"{self.folder.path} holds another run, or a finished one. Choose another folder.")
+            data = self.records(card, opened.ledger, opened.rng)
+            self._run = opened.charge(
+                self.sources, data.facts, accounts=self.accounts, config=config, private={"terms": terms}
+            )
+            if self._run.entry is None and self.accounts is not False:
+                raise RunFolderError(
+                    f"{self.folder.path} is a client of a simulation, which counts as a whole. Choose another folder."
+                )
+            if self._run.saved is not None:
+                self._run.restore(state)
             elif start is not None:
-                networks(self._training.state).load_state_dict(start)
-                self._training.state.own_fakes = True
-            private = self._private
-            self._warm_up(private)
-            self._panel = CriticPool(run, self._training.state.confine(run, private))
+                networks(state).load_state_dict(start)
+                state.own_fakes = True
+            self._warm_up(data.private)
+            self._critics = CriticPool(run, state.confine(run, data.private))
             self._save()
             self._open = stack.pop_all()
         self._config, self._terms = job.config, terms
@@ -203,54 +210,6 @@ class Client:
         _check_size(job.config, self.card, at_once=config["answers"])
         return job, seed
 
-    def _start(
-        self, terms: dict[str, Any], job: Job[Config, State], rng: Rng, stack: ExitStack
-    ) -> tuple[TrainingRun, None]:
-        """A new run of this client: reserve, then read, then write down. Raises BudgetExceeded before a record is read."""
-        self.folder.check_free()
-        ledger = PrivacyLedger(budget=self.epsilon, delta=self.delta, relation=job.relation, unit=self.card.unit)
-        stack.enter_context(closing(ledger))
-        ledger.reserve(job.plan)
-        run, facts = self._loaded(job, ledger, rng)
-        config = {"federated": {"role": federated.CLIENT, "answers": job.config.steps}}
-        return reserve(run, self.sources, facts, accounts=self.accounts, config=config, private={"terms": terms}), None
-
-    def _go_on(
-        self, terms: dict[str, Any], job: Job[Config, State], rng: Rng, stack: ExitStack
-    ) -> tuple[TrainingRun, checkpoint.Saved | None]:
-        """The run of this client as its folder has it, with the charges that its ledger has."""
-        source_json = self.folder.source()
-        if self.folder.finished or source_json.get("terms") != terms:
-            raise RunFolderError(f"{self.folder.path} holds another run, or a finished one. Choose another folder.")
-        ledger = stack.enter_context(
-            closing(PrivacyLedger.resume(self.folder.file(LEDGER), settings=self.folder.file(CONFIG)))
-        )
-        run, facts = self._loaded(job, ledger, rng)
-        facts.refuse_others(source_json, self.sources)
-        source_json |= {"mark": facts.identity.mark}
-        charge = charge_of(self.folder, ledger, self.folder.config(), source_json, reproducible=rng.reproducible)
-        if self.accounts is not False:
-            budget_log = budget_log_at(self.accounts or source_json.get("accounts"), beside=self.folder)
-            entry = resume_entry(budget_log, charge, ledger, log=run.log)
-            run = dataclasses.replace(run, budget_entry=entry)
-            if self.accounts is not None:
-                self.folder.note_source({**source_json, "accounts": str(Path(self.accounts).absolute())})
-        saved = checkpoint.load(self.folder.private, ledger, lost=lambda count: run.log(
-            f"{count:,} paid answers came after the last checkpoint; they stay paid."
-        ))  # fmt: skip
-        return run, saved
-
-    def _loaded(self, job: Job[Config, State], ledger: PrivacyLedger, rng: Rng) -> tuple[TrainingRun, DataFacts]:
-        """The run of this client, whose records are read and isolated, and the facts about them."""
-        # for the readers: all records here are one unit, so none of them names it
-        card = dataclasses.replace(self.card, unit="record", missing_unit="refuse")
-        data = self.records(card, ledger, rng)
-        self._private = data.private
-        run = TrainingRun(
-            folder=self.folder, job=cast(Any, job), ledger=ledger, rng=rng, device="cpu", sink=self.sink
-        )  # fmt: skip
-        return run, data.facts
-
     def _warm_up(self, private: Confined[Any]) -> None:
         """The critic's warm start: nothing leaves the client, and nothing comes in."""
         state = self._training.state
@@ -274,23 +233,22 @@ class Client:
             ), rows=config.batch_size,
         )  # fmt: skip
         self._run.ledger.check_place()
-        if len(request.to_answer) > self._panel.left:
+        if len(request.to_answer) > self._critics.left:
             raise UnplannedRelease(
-                f"this client has granted {config.steps:,} answers, {self._panel.left:,} are left, and "
+                f"this client has granted {config.steps:,} answers, {self._critics.left:,} are left, and "
                 f"{len(request.to_answer):,} were asked for at once"
             )
         if request.train is not None:
-            self._panel.train(request.train)
-        rows = [self._panel.release(fakes) for fakes in request.to_answer]
+            self._critics.train(request.train)
+        rows = [self._critics.release(fakes) for fakes in request.to_answer]
         self._training.state.step += 1
         if self.clock.due():
             self._save()
-        self.sink(progress("answers", config.steps - self._panel.left, config.steps))
+        self.sink(progress("answers", config.steps - self._critics.left, config.steps))
         return rows_record(torch.cat(rows)) if rows else None
 
     def _save(self) -> None:
-        state, run = self._training.state, self._run
-        self.clock.written(checkpoint.save(self.folder.private, state.state_dict(), run.rng.state(), run.ledger))
+        self.clock.written(self._run.save(self._training.state))
 
     # ------------------------------------------------------------------ the end
 
@@ -301,7 +259,7 @@ class Client:
         net = self._training.state.released
         net.load_state_dict(read_weights(message.content, net.state_dict()))
         checkpoint.free_reserve(self.folder.private)
-        certify(self._run, self._training.state)
+        self._run.finish(self._training.state)
         write_report(self.folder.path, internal=True)
         self.close()
 

@@ -14,11 +14,12 @@ from flwr.app import Message
 from flwr.serverapp import Grid
 
 from gossamer.data.card import DataCard
+from gossamer.data.source import Data
 from gossamer.errors import RequestError
-from gossamer.events import Sink, silent
 from gossamer.methods.synthesizer import Synthesizer
 from gossamer.run.federated.grid import NamedGrid
-from gossamer.run.federated.server import go_on_serving, serve
+from gossamer.run.federated.server import decide, go_on_serving, serve
+from gossamer.run.training.progress import DEFAULT, Process
 
 
 class FlowerGrid(NamedGrid):
@@ -81,7 +82,7 @@ def read_sites(file: Path, *, most: int) -> dict[bytes, str]:
     return names
 
 
-def train(
+def train(  # noqa: PLR0913 (its arguments are the options of a command)
     grid: Grid,
     *,
     sites: Path,
@@ -91,7 +92,9 @@ def train(
     card: Path,
     out: Path,
     accounts: Path | None = None,
-    sink: Sink = silent,
+    public: Data | None = None,
+    seed: int = 0,
+    process: Process = DEFAULT,
     **request: Any,
 ) -> Synthesizer:
     """Train with the records services of the sites, through their SuperNodes.
@@ -105,15 +108,19 @@ def train(
         card: see `run.federated.simulate.simulate`.
         out: see `run.training.fit.fit`.
         accounts: see `run.training.fit.fit`.
-        sink: takes the events, with notes and progress.
-        request: of `run.federated.server.serve`; a run that is resumed has its own.
+        public: see `run.federated.simulate.simulate`.
+        seed: see `run.federated.simulate.simulate`.
+        process: what is shown while it trains.
+        request: of `run.federated.server.decide`; a run that is resumed has its own.
 
     Raises:
         RequestError: if the request is wrong; nothing has been written then.
     """
     declared = DataCard.load(card)
     names = read_sites(sites, most=declared.declared_size)
-    common: dict[str, Any] = {"accounts": accounts, "patience": patience, "wait": wait, "sink": sink}
+    named = FlowerGrid(grid, names)
+    named.patience, named.wait = patience, wait
     if resume:
-        return go_on_serving(FlowerGrid(grid, names), out, **common)
-    return serve(FlowerGrid(grid, names), card=declared, out=out, **common, **request)
+        return go_on_serving(named, out, accounts=accounts, process=process)
+    decided = decide(declared, **request)
+    return serve(named, decided, out=out, public=public, seed=seed, accounts=accounts, process=process)

@@ -21,6 +21,10 @@ class NamedGrid(ABC):
     """Of Flower's run, in each message."""
     pause = 0.1
     """Seconds between two looks for replies or clients."""
+    patience = 60.0
+    """Seconds that a reply may take."""
+    wait = 600.0
+    """Seconds for which too few clients are waited for."""
 
     @abstractmethod
     def present(self) -> dict[str, int]:

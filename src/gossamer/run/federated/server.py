@@ -3,42 +3,36 @@
 import dataclasses
 import json
 from collections.abc import Callable, Mapping
-from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Any, cast
 
 import numpy as np
 
 from gossamer.data.card import DataCard
 from gossamer.data.fingerprint import NOBODY
 from gossamer.data.records import Records
-from gossamer.errors import DataError, RequestError, RunFolderError
-from gossamer.events import Sink, note, silent
+from gossamer.data.source import Data
+from gossamer.errors import RequestError, RunFolderError
 from gossamer.files import write_atomically
-from gossamer.methods import METHODS
 from gossamer.methods.contract import BaseConfig, OnReleased, Phases, Run
 from gossamer.methods.gs_wgan import Config, GsWgan, loop
 from gossamer.methods.gs_wgan.loop import State
 from gossamer.methods.job import Job
 from gossamer.methods.synthesizer import Synthesizer
 from gossamer.privacy.accounting import federated
-from gossamer.privacy.certificate.certificate import CONFIG, LEDGER
 from gossamer.privacy.certificate.statements import NO_UNITS
-from gossamer.privacy.ledger import PrivacyLedger
 from gossamer.privacy.random.noise import Rng
-from gossamer.run.budget.entry import budget_log_at, charge_of, resume_entry
 from gossamer.run.federated import METHOD
+from gossamer.run.federated.clients import Clients
 from gossamer.run.federated.grid import NamedGrid
 from gossamer.run.federated.messages import networks, weights_record
-from gossamer.run.federated.panel import Clients
-from gossamer.run.storage.data_sources import DataFacts, DataSources, PublicData, RawData
+from gossamer.run.storage.data_sources import DataFacts, DataSources, RawData
 from gossamer.run.storage.run_folder import RunFolder
-from gossamer.run.training import checkpoint
-from gossamer.run.training.certify import train_and_certify
+from gossamer.run.training.driver import train_and_certify
+from gossamer.run.training.open_run import Accounts, OpenRun
 from gossamer.run.training.plan import Request, plan
-from gossamer.run.training.reserve import reserve
-from gossamer.run.training.training_run import TrainingRun
+from gossamer.run.training.progress import DEFAULT, Process
 
 SERVED = "served.json"
 """In the private folder: names of the clients that have the released generator."""
@@ -62,16 +56,21 @@ class Federated(GsWgan):
 
 
 def decide(
-    card: DataCard, settings: dict[str, Any], *, epsilon: float | None, delta: float | None, preset: str | None
+    card: DataCard,
+    *,
+    epsilon: float | None = None,
+    delta: float | None = None,
+    preset: str | None = None,
+    **settings: Any,
 ) -> Request:
     """What a federated run will do and cost, against those who see its release. Reads no record.
 
     Args:
         card: the public facts; its unit is the client, and its declared size the number of clients.
-        settings: fields of the method's Config; `critics` is how many clients must be there at each step (default: all).
         epsilon: the budget, or None.
         delta: of it.
         preset: named settings, or None.
+        settings: fields of the method's Config; `critics` is how many clients must be there at each step (default: all).
 
     Raises:
         RequestError: if the request is wrong, or the card does not protect clients.
@@ -90,63 +89,62 @@ def decide(
     return request
 
 
-def serve(  # noqa: PLR0913 (its arguments are the options of a command)
+@dataclass(frozen=True, kw_only=True)
+class Simulation:
+    """What a server is given where all clients are in its process.
+
+    Args:
+        sources: where all records are.
+        data: the public records, and the facts of all records.
+        private: what the private folder keeps besides.
+    """
+
+    sources: DataSources
+    data: RawData
+    private: Mapping[str, Any]
+
+
+def serve(
     grid: NamedGrid,
+    request: Request,
     *,
-    card: DataCard,
     out: str | Path,
-    epsilon: float | None = None,
-    delta: float | None = None,
-    public: str | Path | None = None,
-    preset: str | None = None,
+    public: Data | None = None,
     seed: int = 0,
-    accounts: str | Path | Literal[False] | None = None,
-    patience: float = 60.0,
-    wait: float = 600.0,
-    sink: Sink = silent,
-    rng: Rng | None = None,
-    sources: DataSources | None = None,
-    public_data: PublicData | None = None,
-    private_entries: Mapping[str, Any] | None = None,
-    **settings: Any,
+    accounts: Accounts = None,
+    process: Process = DEFAULT,
+    simulation: Simulation | None = None,
 ) -> Synthesizer:
     """Train a generator with the clients that a grid brings, and write a RUN folder.
 
-    Args, besides those of `simulate`:
-        grid: carries the messages.
-        accounts: False: no budget log is kept.
-        patience: seconds that a reply may take.
-        wait: seconds for which too few clients are waited for.
-        rng: for tests: a generator with a fixed noise seed.
-        sources: where all records are, in a simulation; None: elsewhere.
-        public_data: the public records and the facts of all records, in a simulation; None: what the server has.
-        private_entries: what the private folder keeps besides, in a simulation.
+    Args:
+        grid: carries the messages, and says how long to wait.
+        request: what `decide` gave.
+        out: run folder to write: new or empty.
+        public: public records of the server, for pre-training. They are not protected.
+        seed: number that fixes initial weights and public random choices. Noise and the choice of clients stay random.
+        accounts: folder of the budget log. False: none is kept.
+        process: what is shown, and for tests the noise.
+        simulation: of all clients in this process; None: they are elsewhere.
 
     Raises:
         RequestError: if the request is wrong; nothing has been written then.
         TooFewClients: if clients stay away; `go_on_serving` goes on.
     """
-    request = decide(card, settings, epsilon=epsilon, delta=delta, preset=preset)
-    config = cast(Config, request.job.config)
-    folder = RunFolder(Path(out))
-    folder.check_free()
-    ledger = PrivacyLedger(
-        budget=request.epsilon, delta=request.delta, relation=request.job.relation, unit=card.unit
-    )  # fmt: skip
-    ledger.reserve(request.plan)
-    rng = rng or Rng(seed)
-    sources = sources or DataSources.elsewhere(card.data_set or card.title or "records of clients", public=public)
-    public_data = public_data or _own(sources, card)
-    with folder.locked(), closing(ledger):
-        folder.check_free()
-        serving = Serving(grid, patience, wait, sink)
-        role = {"federated": {"role": federated.SERVER, "answers": _answers(config, card)}}
-        return _train(
-            serving, folder, ledger, config, card, public_data, rng,
-            enter=lambda run: reserve(
-                run, sources, public_data.facts, accounts=accounts, config=role, private=private_entries
-            ),
-        )  # fmt: skip
+    config, card = cast(Config, request.job.config), cast(DataCard, request.job.card)
+    name = card.data_set or card.title or "records of clients"
+    sources = DataSources.elsewhere(name, public=public) if simulation is None else simulation.sources
+    role = {"federated": {"role": federated.SERVER, "answers": _answers(config, card)}}
+    with (
+        process.shown() as sink,
+        OpenRun.create(
+            RunFolder(Path(out)), request.job, epsilon=request.epsilon, delta=request.delta, rng=process.rng or Rng(seed),
+            sink=sink,
+        ) as run,
+    ):  # fmt: skip
+        data = _own(sources, card) if simulation is None else simulation.data
+        private = {} if simulation is None else simulation.private
+        return _train(grid, run, sources, data, accounts=accounts, config=role, private=private)
 
 
 def go_on_serving(
@@ -154,13 +152,10 @@ def go_on_serving(
     run: str | Path,
     *,
     accounts: str | Path | None = None,
-    patience: float = 60.0,
-    wait: float = 600.0,
-    sink: Sink = silent,
-    rng: Rng | None = None,
-    public_data: PublicData | None = None,
+    process: Process = DEFAULT,
+    data: RawData | None = None,
 ) -> Synthesizer:
-    """Go on with a federated run whose server was stopped or killed; arguments as in `serve`.
+    """Go on with a federated run whose server was stopped or killed; arguments as in `serve`. data: of a simulation.
 
     A finished run uses no more epsilon, and gives its generator to clients that do not have it yet.
 
@@ -170,87 +165,41 @@ def go_on_serving(
         LedgerDamaged: if the ledger was changed, or is shorter than the checkpoint says.
     """
     folder = RunFolder(Path(run))
-    config_json = folder.config()
-    if config_json.get("federated", {}).get("role") != federated.SERVER or not folder.begun:
+    if folder.config().get("federated", {}).get("role") != federated.SERVER or not folder.begun:
         raise RunFolderError(f"{folder.path} holds no run of a federated server.")
-    card = DataCard.from_dict(config_json["card"])
-    config = cast(Config, Job.of(METHODS[METHOD], config_json["config"], card).config)
-    with folder.locked(), closing(PrivacyLedger.resume(folder.file(LEDGER), settings=folder.file(CONFIG))) as ledger:
-        serving = Serving(grid, patience, wait, sink)
+    with process.shown() as sink, OpenRun.resume(folder, rng=process.rng, sink=sink) as opened:
         if folder.finished:
-            return _serve_again(serving, folder, ledger, config, card, config_json["seed"])
-        source_json = folder.source()
-        sources = DataSources.from_json(source_json["sources"])
-        public_data = public_data or _own(sources, card)
-        if public_data.facts.public != config_json["public"]:
-            raise DataError("--public is not what it was when the run began. Restore the records, or start a new run.")
-        rng, entry = rng or Rng(config_json["seed"]), None
-        if config_json["accounts"] is not None:
-            source_json |= {"mark": public_data.facts.identity.mark}
-            charge = charge_of(folder, ledger, config_json, source_json, reproducible=rng.reproducible)
-            log_folder = budget_log_at(accounts or source_json["accounts"], beside=folder)
-            entry = resume_entry(log_folder, charge, ledger, log=_logger(sink))
-            if accounts is not None:
-                folder.note_source({**source_json, "accounts": str(Path(accounts).absolute())})
-        saved = checkpoint.load(folder.private, ledger, lost=lambda count: _logger(sink)(
-            f"{count:,} paid draws came after the last checkpoint; they stay paid, and the run is shorter by them."
-        ))  # fmt: skip
-        return _train(
-            serving, folder, ledger, config, card, public_data, rng, saved=saved,
-            enter=lambda run: dataclasses.replace(run, budget_entry=entry),
-        )  # fmt: skip
+            return _serve_again(grid, opened)
+        sources = DataSources.from_json(folder.source()["sources"])
+        data = data or _own(sources, cast(DataCard, opened.job.card))
+        return _train(grid, opened, sources, data, accounts=accounts)
 
 
-@dataclass(frozen=True)
-class Serving:
-    """The arguments of `serve` that are no part of the run."""
-
-    grid: NamedGrid
-    patience: float
-    wait: float
-    sink: Sink
-
-
-def _train(
-    serving: Serving,
-    folder: RunFolder,
-    ledger: PrivacyLedger,
-    config: Config,
-    card: DataCard,
-    public_data: PublicData,
-    rng: Rng,
-    *,
-    enter: Callable[[TrainingRun], TrainingRun],
-    saved: checkpoint.Saved | None = None,
-) -> Synthesizer:
+def _train(grid: NamedGrid, run: OpenRun, sources: DataSources, data: RawData, **charge: Any) -> Synthesizer:
     """Train with the clients that answer, certify, and give the generator to all who took part."""
-    method = Federated(lambda run, state: _clients(serving, run, ledger, card, state))
-    run = TrainingRun(
-        folder=folder, job=cast("Job[BaseConfig, Any]", Job(method, config, card)), ledger=ledger,
-        rng=rng, device="cpu", sink=serving.sink,
-    )  # fmt: skip
-    no_records = Records(np.zeros((0, *card.shape), np.uint8), np.zeros(0, np.int64))
-    data = RawData(public_data.public, public_data.facts, no_records).confine(ledger, rng)
-    synthesizer = train_and_certify(enter(run), data, saved=saved)
+    method = Federated(lambda trained, state: _clients(grid, run, trained, state))
+    job = Job(method, cast(Config, run.job.config), cast(DataCard, run.job.card))
+    federated_run = dataclasses.replace(run, job=cast("Job[BaseConfig, Any]", job))
+    synthesizer = train_and_certify(
+        federated_run.charge(sources, data.facts, **charge), data.confine(run.ledger, run.rng)
+    )
     assert method.clients is not None
-    _give(folder, synthesizer, method.clients)
+    _give(run.folder, synthesizer, method.clients)
     return synthesizer
 
 
-def _serve_again(
-    serving: Serving, folder: RunFolder, ledger: PrivacyLedger, config: Config, card: DataCard, seed: int
-) -> Synthesizer:
+def _serve_again(grid: NamedGrid, run: OpenRun) -> Synthesizer:
     """Give the generator of a finished run to clients that were away at its end and have no certificate yet."""
-    synthesizer, log = Synthesizer.load(folder.path), _logger(serving.sink)
+    folder, card, synthesizer = run.folder, cast(DataCard, run.job.card), Synthesizer.load(run.folder.path)
     lacking = card.declared_size - len(_served(folder))
     if not lacking:
-        log(f"{folder.path} is finished, and every {card.unit} has the generator: nothing is left to do.")
+        run.log(f"{folder.path} is finished, and every {card.unit} has the generator: nothing is left to do.")
         return synthesizer
-    log(
+    run.log(
         f"{folder.path} is finished and uses no more epsilon. {lacking:,} of {card.declared_size:,} clients do not have its "
-        f"generator; the server waits {serving.wait:g} s for them."
+        f"generator; the server waits {grid.wait:g} s for them."
     )
-    clients = _clients(serving, Run(config, card, Rng(seed)), ledger, card)
+    clients = _clients(grid, run, Run(cast(Config, run.job.config), card, run.rng))
     _give(folder, synthesizer, clients, awaited=card.declared_size)
     return synthesizer
 
@@ -270,14 +219,13 @@ def _served(folder: RunFolder) -> set[str]:
     return set(json.loads(file.read_text())) if file.exists() else set()
 
 
-def _clients(
-    serving: Serving, run: Run[Config], ledger: PrivacyLedger, card: DataCard, state: State | None = None
-) -> Clients:
+def _clients(grid: NamedGrid, run: OpenRun, trained: Run[Config], state: State | None = None) -> Clients:
     """The clients under the terms of a run. state: of the server, whose weights from public records clients begin with."""
-    config, answers = run.config, _answers(run.config, card)
+    config, card = trained.config, trained.card
+    answers = _answers(config, card)
     terms = {"config": dataclasses.asdict(config), "card": card.to_dict(), "seed": run.rng.seed, "answers": answers}
     start = networks(state).state_dict() if state is not None and state.own_fakes else None
-    return Clients(run, ledger, serving.grid, terms, serving.patience, serving.wait, _logger(serving.sink), start)
+    return Clients(trained, run.ledger, grid, terms, run.log, start)
 
 
 def _answers(config: Config, card: DataCard) -> int:
@@ -286,11 +234,12 @@ def _answers(config: Config, card: DataCard) -> int:
     return federated.enough(answers=answers, critics=config.critics, clients=card.declared_size)
 
 
-def _own(sources: DataSources, card: DataCard) -> PublicData:
+def _own(sources: DataSources, card: DataCard) -> RawData:
     """The records of a server: public ones at most."""
     public, stated = sources.read_public(card)
-    return PublicData(public, DataFacts(public=stated, units=NO_UNITS, identity=NOBODY))
+    return RawData(public, DataFacts(public=stated, units=NO_UNITS, identity=NOBODY), no_records(card))
 
 
-def _logger(sink: Sink) -> Callable[[str], None]:
-    return lambda text: sink(note(text))
+def no_records(card: DataCard) -> Records:
+    """The private records of a server: there are none."""
+    return Records(np.zeros((0, *card.shape), np.uint8), np.zeros(0, np.int64))

@@ -17,6 +17,7 @@ from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
 from gossamer.data.card import DataCard
+from gossamer.data.source import Data
 from gossamer.errors import RequestError, withheld
 from gossamer.events import Sink, note, silent
 from gossamer.run.federated.client import Client
@@ -31,17 +32,15 @@ _PATIENCE = 30.0  # seconds in which a messenger has to send, or to take, the ne
 _LOOK = 0.5  # seconds between two looks at whether a stop was requested
 
 
-def serve_records(  # noqa: PLR0913 (its arguments are the options of a command)
+def serve_records(
     *,
-    data: str | Path,
+    data: Data,
     card: DataCard | str | Path,
     epsilon: float,
     delta: float,
     out: str | Path,
     socket: Path,
     group: str | None = None,
-    images_key: str | None = None,
-    labels_key: str | None = None,
     accounts: str | Path | None = None,
     sink: Sink = silent,
 ) -> None:
@@ -55,8 +54,6 @@ def serve_records(  # noqa: PLR0913 (its arguments are the options of a command)
         out: run folder of this site: new, unfinished or finished.
         socket: Unix socket to listen on. Only the user of this process may write to its folder.
         group: group of users who may connect. The default is the user of this process alone.
-        images_key: see `data.readers.read.read`.
-        labels_key: see `data.readers.read.read`.
         accounts: see `run.training.fit.fit`.
         sink: takes notes and progress.
 
@@ -67,7 +64,7 @@ def serve_records(  # noqa: PLR0913 (its arguments are the options of a command)
     folder = RunFolder(Path(out))
     if not folder.begun:
         folder.check_free()
-    sources = DataSources.of(data, public=None, images_key=images_key, labels_key=labels_key, units=None)
+    sources = DataSources.of(data)
     client = Client(
         folder=folder, sources=sources, records=sources.read, card=card, epsilon=epsilon, delta=delta,
         accounts=accounts, sink=sink,

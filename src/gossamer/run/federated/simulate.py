@@ -13,18 +13,19 @@ import numpy as np
 from gossamer.data.card import DataCard
 from gossamer.data.fingerprint import identify
 from gossamer.data.records import Records
+from gossamer.data.source import Data
 from gossamer.errors import RequestError, RunFolderError
-from gossamer.events import Sink, silent
 from gossamer.methods.synthesizer import Synthesizer
 from gossamer.privacy.certificate.statements import NO_PUBLIC, NO_UNITS
 from gossamer.privacy.ledger import PrivacyLedger
 from gossamer.privacy.random.noise import Rng
 from gossamer.run.federated.client import Client
 from gossamer.run.federated.grid import LocalGrid
-from gossamer.run.federated.server import decide, go_on_serving, serve
-from gossamer.run.storage.data_sources import DataFacts, DataSources, LoadedData, PublicData, RawData
+from gossamer.run.federated.server import Simulation, decide, go_on_serving, no_records, serve
+from gossamer.run.storage.data_sources import DataFacts, DataSources, LoadedData, RawData
 from gossamer.run.storage.run_folder import RunFolder
 from gossamer.run.training.checkpoint import Clock
+from gossamer.run.training.progress import DEFAULT, Process
 
 PLACES = "places"
 """In `source.json` of the private folder: the number of the unit that each client is."""
@@ -36,20 +37,17 @@ _FILES, _FILES_BESIDES = 2, 256
 
 def simulate(  # noqa: PLR0913 (its arguments are the options of a command)
     *,
-    data: str | Path,
+    data: Data,
     card: DataCard | str | Path,
     out: str | Path,
-    units: str | None = None,
-    public: str | Path | None = None,
+    public: Data | None = None,
     epsilon: float | None = None,
     delta: float | None = None,
     preset: str | None = None,
-    images_key: str | None = None,
-    labels_key: str | None = None,
     seed: int = 0,
     accounts: str | Path | None = None,
     resume: bool = False,
-    sink: Sink = silent,
+    process: Process = DEFAULT,
     **settings: Any,
 ) -> Synthesizer:
     """Train with a client for each unit of `data`, in this process, over the messages of a real federation.
@@ -58,38 +56,34 @@ def simulate(  # noqa: PLR0913 (its arguments are the options of a command)
         data: the records of all clients: a path.
         card: data card. Its unit is the client, and its declared size is the number of clients.
         out: run folder to write: new or empty. The clients' folders are in its private folder.
-        units: see `data.readers.read.read`.
         public: public records of the server, for pre-training. They are not protected.
         epsilon: privacy budget against everyone who sees the release. The cost against the server follows from it.
         delta: see `run.training.fit.fit`.
         preset: see `run.training.fit.fit`.
-        images_key: see `data.readers.read.read`.
-        labels_key: see `data.readers.read.read`.
         seed: number that fixes initial weights and public random choices. Noise and the choice of clients stay random.
         accounts: see `run.training.fit.fit`.
         resume: continue the unfinished simulation in `out`, with its own settings.
-        sink: takes the events, with notes and progress.
+        process: what is shown while it trains.
         settings: fields of the method's Config.
 
     Raises:
         RequestError: if the request is wrong; nothing has been written then.
     """
     card = card if isinstance(card, DataCard) else DataCard.load(card)
-    sources = DataSources.of(data, public=public, images_key=images_key, labels_key=labels_key, units=units)
-    folder = RunFolder(Path(out))
+    folder, sources = RunFolder(Path(out)), DataSources.of(data, public=public)
     if resume:
         began = DataSources.from_json(folder.source()["sources"])
         raw = dataclasses.replace(sources, public=began.public).read_unconfined(card)
-        answers_delta = float(folder.config()["delta"])
-        with clients_of(folder, raw.private, card, sources, answers_delta, _stored_places(folder, card)) as grid:
-            return go_on_serving(grid, out, accounts=accounts, sink=sink, public_data=PublicData(raw.public, raw.facts))
-    request = decide(card, settings, epsilon=epsilon, delta=delta, preset=preset)
-    raw, places = sources.read_unconfined(card), random_unit_order(card.declared_size)
-    with clients_of(folder, raw.private, card, sources, request.delta, places) as grid:
-        return serve(
-            grid, card=card, out=out, epsilon=epsilon, delta=delta, preset=preset, seed=seed, accounts=accounts, sink=sink,
-            sources=sources, public_data=PublicData(raw.public, raw.facts), private_entries={PLACES: places}, **settings,
-        )  # fmt: skip
+        delta, places = float(folder.config()["delta"]), _stored_places(folder, card)
+    else:
+        request = decide(card, epsilon=epsilon, delta=delta, preset=preset, **settings)
+        raw, places, delta = sources.read_unconfined(card), random_unit_order(card.declared_size), request.delta
+    shared = dataclasses.replace(raw, private=no_records(card))
+    with clients_of(folder, raw.private, card, sources, delta, places) as grid:
+        if resume:
+            return go_on_serving(grid, out, accounts=accounts, process=process, data=shared)
+        simulation = Simulation(sources=sources, data=shared, private={PLACES: places})
+        return serve(grid, request, out=out, seed=seed, accounts=accounts, process=process, simulation=simulation)
 
 
 def random_unit_order(count: int) -> list[int]:

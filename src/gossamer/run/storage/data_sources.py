@@ -6,26 +6,27 @@ The file is long because nothing else holds raw records: they are read and isola
 import dataclasses
 import re
 import secrets
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from gossamer.data.card import DataCard, Kind, check, check_units
-from gossamer.data.class_names import listed
 from gossamer.data.fingerprint import SALT, Identity, fingerprint, identify, made_public, share_a_picture
+from gossamer.data.labels import listed
 from gossamer.data.memory_mapped import remarks
 from gossamer.data.pixels.polarity import CROWDED, contrast, crowded, nearly_constant
 from gossamer.data.pixels.to_uint8 import SCALED
-from gossamer.data.readers.in_memory import FORMS, Data, MapStyle, is_place, own_units
+from gossamer.data.readers.in_memory import FORMS
 from gossamer.data.readers.read import DIGITS, EMBEDDED, read, split_of
 from gossamer.data.records import Records
+from gossamer.data.source import Data, Source, called, is_place, source_of
 from gossamer.data.tables.any_card import AnyCard
 from gossamer.data.tables.card import TableCard
 from gossamer.data.tables.identity import identify as identify_table
 from gossamer.data.tables.read import read_table
-from gossamer.data.units import FOLDERS, Grouped, matched
+from gossamer.data.units import Grouped, matched
 from gossamer.errors import DataError, RequestError, RunFolderError
 from gossamer.events import Sink, silent
 from gossamer.privacy.certificate.statements import NO_PUBLIC
@@ -39,98 +40,108 @@ IN_MEMORY = "records in memory"
 """What a run folder says of records that a program passed to `fit`. `resume` needs them again."""
 
 
-@dataclass(frozen=True, repr=False)
-class Held:
-    """Records in memory, as a program passed them; None: there are none, or they have a path.
-
-    Args:
-        data: the private records.
-        public: the public records.
-        units: the ids of the units of `data`.
-    """
-
-    data: MapStyle | None = None
-    public: MapStyle | None = None
-    units: MapStyle | None = None
-
-    @classmethod
-    def of(cls, **given: Any) -> "Held":
-        """Keep what is in memory. given: paths are left out."""
-        return cls(**{name: value for name, value in given.items() if value is not None and not is_place(value)})
-
-    def __repr__(self) -> str:
-        """Show which are there: a traceback that shows this must not show a record."""
-        return f"Held({', '.join(self.names)})"
-
-    @property
-    def names(self) -> list[str]:
-        """Which of them are in memory."""
-        return [field.name for field in dataclasses.fields(self) if getattr(self, field.name) is not None]
-
-
 @dataclass(frozen=True, kw_only=True)
 class DataSources:
     """Where records come from. Private: kept in the checkpoint folder, never released.
 
-    A field whose records are in memory says `IN_MEMORY`, `in_memory` names it, and `held` has the records.
-
     Args:
-        data: DATA as on the command line.
+        data: the private records.
+        name: what messages and the budget log call them: their path. For records in memory a random name, because a digest
+            would confirm a guess.
         public: public records, or None.
-        labels_key: see `data.readers.read.read`, like all other keys.
-        units: the unit of each record, as --units names it, or None.
         share: the share of `data` that is made public, in place of `public`; None: none of it.
+        in_memory: which of `data`, `public` and `units` were in the memory of the process that began the run.
     """
 
-    data: str
-    public: str | None = None
-    labels_key: str | None = None
-    units: str | None = None
+    data: Source
+    name: str
+    public: Source | None = None
     share: float | None = None
-    images_key: str | None = None
-    public_images_key: str | None = None
-    public_labels_key: str | None = None
     in_memory: tuple[str, ...] = ()
-    held: Held = field(default=Held(), repr=False, compare=False)
+
+    @classmethod
+    def of(
+        cls, data: Data, *, kind: Kind = "pictures", public: Data | None = None, share: float | None = None
+    ) -> "DataSources":
+        """Return sources that name the same files from any working folder. kind: the units of a table may be a column."""
+        if data is None:
+            raise RequestError(f"data is missing. It is {FORMS}.")
+        private, other = _absolute(data, kind), None if public is None else _absolute(public)
+        name = called(private, f"{IN_MEMORY} {secrets.token_hex(4)}")
+        return cls(data=private, name=name, public=other, share=share, in_memory=_in_memory(private, other))
+
+    @classmethod
+    def elsewhere(cls, name: str, *, public: Data | None) -> "DataSources":
+        """Name records that others hold; the public ones are here."""
+        return cls(data=Source(None), name=name, public=None if public is None else _absolute(public))
 
     def to_json(self) -> dict[str, Any]:
-        """Return all fields but `held`."""
-        return {entry.name: getattr(self, entry.name) for entry in dataclasses.fields(self) if entry.name != "held"}
+        """Return where the records are, without what is in memory."""
+        public = None if self.public is None else _to_json(self.public)
+        return {
+            "data": _to_json(self.data), "name": self.name, "public": public, "share": self.share, "in_memory": self.in_memory
+        }  # fmt: skip
 
-    def named(self) -> "DataSources":
-        """Return the same, with a random name for records in memory: messages show it, and a digest would confirm a guess."""
-        return (
-            dataclasses.replace(self, data=f"{IN_MEMORY} {secrets.token_hex(4)}")
-            if self.held.data is not None
-            else self
-        )
+    @classmethod
+    def from_json(cls, stated: dict[str, Any]) -> "DataSources":
+        """Return the sources that a run folder keeps.
 
-    def with_held(self, held: Held) -> "DataSources":
+        Raises:
+            RunFolderError: if they are missing, or of a version that picked public records by their positions.
+        """
+        if not set(stated) <= {field.name for field in dataclasses.fields(cls)}:
+            raise RunFolderError(
+                "this run began under an earlier version, which chose public records in another way. Start a new run."
+            )
+        try:
+            if not isinstance(stated["name"], str) or not isinstance(stated.get("share"), float | None):
+                raise TypeError
+            public = None if stated.get("public") is None else _from_json(stated["public"])
+            kept = {"public": public, "in_memory": tuple(stated["in_memory"])}
+            return cls(**{**stated, "data": _from_json(stated["data"]), **kept})
+        except (KeyError, TypeError):
+            raise RunFolderError(
+                "the private folder of this run does not say where its records are any more. Restore it from a copy, or "
+                "delete an unfinished run with `gossamer discard`."
+            ) from None
+
+    def with_memory(self, data: Data | None, public: Data | None) -> "DataSources":
         """Return the same with the records in memory that a resumed run needs again.
 
         Raises:
             RequestError: if it needs others, or none.
         """
-        wanted = self.in_memory
-        if missing := [name for name in wanted if name not in held.names]:
-            again = ", ".join(f"{name}=..." for name in wanted)
+        given = {name: _absolute(each) for name, each in (("data", data), ("public", public)) if each is not None}
+        here = _in_memory(given.get("data"), given.get("public"))
+        if missing := [name for name in self.in_memory if name not in here]:
+            again = [] if self.in_memory == ("public",) else ["data=..."]
+            if "units" in self.in_memory:
+                again = ["data=gossamer.Source(..., units=...)"]
+            if "public" in self.in_memory:
+                again.append("public=...")
             raise RequestError(
                 f"The {' and '.join(missing)} of this run were in memory. Pass the same records again from Python: "
-                f"gossamer.resume(run, {again})."
+                f"gossamer.resume(run, {', '.join(again)})."
             )
-        if more := [name for name in held.names if name not in wanted]:
-            source = getattr(self, more[0])
-            place = f"from {source}" if source else "nowhere"
-            raise RequestError(f"This run has its {more[0]} {place}. Leave {more[0]} out.")
-        return dataclasses.replace(self, held=held)
+        began = {"data": self.data.records, "units": self.data.units, "public": self.public and self.public.records}
+        others = [name for name in here if name not in self.in_memory]
+        others += [name for name, source in given.items() if is_place(source) and source.records != began[name]]
+        if others:
+            place = f"from {began[others[0]]}" if began[others[0]] is not None else "nowhere"
+            raise RequestError(f"This run has its {others[0]} {place}. Leave {others[0]} out.")
+        private, other = self.data, self.public
+        if "data" in given:
+            units = given["data"].ids if "units" in here else private.units
+            private = dataclasses.replace(private, records=given["data"].records, units=units)
+        if other is not None and "public" in given:
+            other = dataclasses.replace(other, records=given["public"].records)
+        return dataclasses.replace(self, data=private, public=other)
 
     def refuse_gone(self) -> None:
         """Refuse records that are gone, with a DataError that names the place."""
-        for name, source in (("data", self.data), ("public", self.public)):
-            if source is None or name in self.in_memory:
-                continue
-            place, _ = split_of(source)
-            if place not in EMBEDDED and not Path(place).exists():
+        for source in (self.data, self.public):
+            place = split_of(str(source.records))[0] if source is not None and is_place(source) else None
+            if place is not None and place not in EMBEDDED and not Path(place).exists():
                 raise DataError(
                     f"{place}: the records of this run are gone. Put them back (a link will do), and resume again."
                 )
@@ -154,21 +165,19 @@ class DataSources:
 
     def read_unconfined(self, card: AnyCard, *, sink: Sink = silent) -> "RawData":
         """Read the same without isolating it: for a simulation, which splits the records among its clients."""
-        check_units(card, self.units, where=self.data)
-        if isinstance(card, TableCard):
-            return self._read_table(card)
-        if self.public is not None and _one_source(self):
+        check_units(card, self.data.ids, where=self.name)
+        return self._read_table(card) if isinstance(card, TableCard) else self._read_pictures(card, sink)
+
+    def _read_pictures(self, card: DataCard, sink: Sink) -> "RawData":
+        """Read pictures, and the public ones."""
+        if self.public is not None and _one_source(self.data, self.public):
             raise RequestError(
                 "--public and --data name the same records, and public records have no protection. Give records of "
                 "other people, or make a part of --data public with --public-share."
             )
         public, stated = self.read_public(card)
-        records = read(
-            _first(self.held.data, self.data), split="train", images_key=self.images_key, labels_key=self.labels_key,
-            units=_first(self.held.units, self.units), missing_unit=card.missing_unit, sink=sink,
-            **card.reading,
-        )  # fmt: skip
-        check(records, card, where=self.data)
+        records = read(self.data, card.reading, sink=sink)
+        check(records, card, where=self.name)
         private, notes = records, records.notes
         if self.share is not None:
             public, private = split_public(records, self.share, SALT)
@@ -188,7 +197,7 @@ class DataSources:
         different = "" if public is None else contrast("--data", private, "--public", public)
         facts = DataFacts(
             public=stated,
-            units={"matched": matched(self.units)},
+            units={"matched": matched(self.data.ids)},
             identity=identify(records),
             notes=(*notes, different) if different else notes,
             one_shade=nearly_constant(private),
@@ -199,104 +208,37 @@ class DataSources:
         """Read a table."""
         if self.public is not None or self.share is not None:
             raise RequestError("a table has no public part: leave --public and --public-share out.")
-        table = read_table(_first(self.held.data, self.data), card, units=_first(self.held.units, self.units))
-        by_column = self.held.units is None and self.units is not None and not _in_npz(self.units)
-        how = "none" if self.units is None else "column" if by_column else "position"
-        return RawData(
-            None,
-            DataFacts(
-                public=NO_PUBLIC,
-                units={"matched": how},
-                identity=identify_table(table),
-                notes=(*table.notes, *_without_id(table)),
-            ),
-            table,
-        )
+        table, units = read_table(self.data, card), self.data.ids
+        by_column = isinstance(units, str) and not _in_npz(units)
+        how = "none" if units is None else "column" if by_column else "position"
+        notes = (*table.notes, *_without_id(table))
+        return RawData(None, DataFacts(NO_PUBLIC, {"matched": how}, identify_table(table), notes), table)
 
     def read_public(self, card: DataCard) -> tuple[Records | None, dict[str, Any]]:
         """Return the public records, None where there are none, and what the settings say of them.
 
         Raises:
-            RequestError: if they cannot be read, or contradict the card.
+            RequestError: if they cannot be read, or contradict the card. Messages name the --public options.
         """
         if self.public is None:
             return None, NO_PUBLIC
-        _fits_the_classes(self.public, card)
-        public = self._read_public(_first(self.held.public, self.public), card)
-        check(public, card, where=self.public)
-        name, count = Path(self.public).name, len(public)
-        return public, {"kind": "records", "name": name, "count": count, "sha256": fingerprint(public)}
-
-    def _read_public(self, public: Data, card: DataCard) -> Records:
-        """Read the public records. Messages name the --public options in place of those for --data."""
+        where = called(self.public, IN_MEMORY)
+        _fits_the_classes(where, card)
+        how = dataclasses.replace(card.reading, unit_folders=matched(self.data.units) == "folder")
         try:
-            return read(
-                public, split="train", images_key=self.public_images_key, labels_key=self.public_labels_key,
-                unit_folders=self.units == FOLDERS, called="public", **card.reading,
-            )  # fmt: skip
+            public = read(self.public, how, called="public")
         except DataError as error:
             raise DataError(_KEY.sub("--public-", error.args[0])) from None
-
-    @classmethod
-    def of(
-        cls,
-        data: Data,
-        *,
-        kind: Kind = "pictures",
-        public: Data | None = None,
-        units: Data | None = None,
-        **other: Any,
-    ) -> "DataSources":
-        """Return sources that name the same files from any working folder, and hold what is in memory.
-
-        Args:
-            data: the private records.
-            kind: what the card describes. The units of a table may be a column.
-            public: the public records.
-            units: the ids of units.
-            other: further fields.
-        """
-        if data is None:
-            raise RequestError(f"data is missing. It is {FORMS}.")
-        held = Held.of(data=data, public=public, units=own_units(data) if units is None else units)
-        return cls(
-            data=_absolute(data),
-            public=None if public is None else _absolute(public),
-            units=IN_MEMORY if held.units is not None else None if units is None else _absolute_units(str(units), kind),
-            in_memory=tuple(held.names),
-            held=held,
-            **other,
-        )
-
-    @classmethod
-    def elsewhere(cls, name: str, *, public: str | Path | None) -> "DataSources":
-        """Name records that others hold; the public ones are here."""
-        return cls(data=name, public=None if public is None else _absolute(public))
-
-    @classmethod
-    def from_json(cls, stated: dict[str, Any]) -> "DataSources":
-        """Return the sources that a run folder keeps.
-
-        Raises:
-            RunFolderError: if they are missing, or of a version that picked public records by their positions.
-        """
-        texts = {name: value for name, value in stated.items() if name != "in_memory"}
-        held = stated.get("in_memory", [])
-        whole = all(isinstance(value, str | int | float | None) for value in texts.values())
-        whole &= isinstance(held, list | tuple) and all(name in ("data", "public", "units") for name in held)
-        if not whole or not isinstance(stated.get("data"), str):
-            raise RunFolderError(
-                "the private folder of this run does not say where its records are any more. Restore it from a copy, or "
-                "delete an unfinished run with `gossamer discard`."
-            )
-        if not set(stated) <= {entry.name for entry in dataclasses.fields(cls)} - {"held"}:
-            raise RunFolderError(
-                "this run began under an earlier version, which chose public records in another way. Start a new run."
-            )
-        return cls(**texts, in_memory=tuple(held))
+        check(public, card, where=where)
+        return public, {
+            "kind": "records",
+            "name": Path(where).name,
+            "count": len(public),
+            "sha256": fingerprint(public),
+        }
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class DataFacts:
     """What is known of the records besides themselves. Only `public` and `units` go into files that leave.
 
@@ -314,50 +256,44 @@ class DataFacts:
     notes: tuple[str, ...] = ()
     one_shade: bool = False
 
-    def refuse_others(self, source_json: dict[str, Any], sources: DataSources) -> None:
+    def refuse_others(self, config_json: dict[str, Any], source_json: dict[str, Any], *, name: str) -> None:
         """Refuse to go on with other records than those that a run began with.
+
+        Args:
+            config_json: its public settings.
+            source_json: its private sources.
+            name: what messages call the private records.
 
         Raises:
             DataError: if they are others.
-            RunFolderError: if the run began under a version whose digest cannot be compared.
         """
-        if "records" not in source_json:
-            raise RunFolderError(
-                "this run began under an earlier version, so Gossamer cannot check whether its records are still the "
-                "same. Start a new run; the cost of this one stays in the budget log."
-            )
-        if self.identity.fingerprint != source_json["records"]:
-            raise DataError(
-                f"{sources.data} is not what it was when the run began. Restore the records, or start a new run."
-            )
+        if self.identity.fingerprint != source_json.get("records"):
+            raise DataError(f"{name} is not what it was when the run began. Restore the records, or start a new run.")
+        if self.public != config_json["public"]:
+            raise DataError("--public is not what it was when the run began. Restore the records, or start a new run.")
 
 
 @dataclass(frozen=True)
-class PublicData:
-    """The public records, or None, and what is known of all records."""
-
-    public: Records | None
-    facts: DataFacts
-
-
-@dataclass(frozen=True)
-class LoadedData(PublicData):
-    """What a run has of its data: the records to protect are isolated.
+class LoadedData:
+    """What a run has of its data: the public records, or None, the facts, and the records to protect, which are isolated.
 
     Args:
         sources: where the records are, for other ranks; None: other ranks cannot read them.
     """
 
+    public: Records | None
+    facts: DataFacts
     private: Confined[Any]
     sources: DataSources | None = None
 
 
 @dataclass(frozen=True)
-class RawData(PublicData):
-    """The same before the private records are isolated."""
+class RawData:
+    """The same before the private records, or a `Table`, are isolated."""
 
+    public: Records | None
+    facts: DataFacts
     private: Any
-    """Records, or a Table."""
 
     def confine(self, ledger: PrivacyLedger, rng: Rng, ranks: Ranks = ALONE) -> LoadedData:
         """Isolate the private records. See `Confined`."""
@@ -396,12 +332,11 @@ def _fits_the_classes(public: str, card: DataCard) -> None:
     )
 
 
-def _one_source(sources: DataSources) -> bool:
+def _one_source(data: Source, public: Source) -> bool:
     """Whether data and public are one source, also by another path, through a link, or with and without its split."""
-    if sources.held.data is not None or sources.held.public is not None:
-        return sources.held.data is sources.held.public
-    data, public = sources.data, str(sources.public)
-    (one, split), (other, other_split) = split_of(data), split_of(public)
+    if not (is_place(data) and is_place(public)):
+        return data.records is public.records
+    (one, split), (other, other_split) = split_of(str(data.records)), split_of(str(public.records))
     if (split or "train") != (other_split or "train"):
         return False
     if one in EMBEDDED or other in EMBEDDED:
@@ -412,9 +347,25 @@ def _one_source(sources: DataSources) -> bool:
         return False
 
 
-def _first(held: MapStyle | None, place: Any) -> Any:
-    """Return records in memory, or where there are none the place."""
-    return place if held is None else held
+def _in_memory(data: Source | None, public: Source | None) -> tuple[str, ...]:
+    """Which of the records and the units are in memory."""
+    private, ids = (None, None) if data is None else (data.records, data.ids)
+    values = {"data": private, "public": None if public is None else public.records, "units": ids}
+    return tuple(name for name, value in values.items() if value is not None and not is_place(value))
+
+
+def _to_json(source: Source) -> dict[str, Any]:
+    """Return a source as text, without what is in memory."""
+    units = source.units if isinstance(source.units, str) else None
+    place = str(source.records) if is_place(source) else None
+    return {"records": place, "images_key": source.images_key, "labels_key": source.labels_key, "units": units}
+
+
+def _from_json(stated: dict[str, Any]) -> Source:
+    """The inverse of `_to_json`. Raises TypeError."""
+    if not isinstance(stated, dict) or not all(isinstance(value, str | None) for value in stated.values()):
+        raise TypeError
+    return Source(**stated)
 
 
 def _in_npz(units: str) -> bool:
@@ -423,19 +374,15 @@ def _in_npz(units: str) -> bool:
     return bool(colon) and Path(file).is_file()
 
 
-def _absolute_units(units: str, kind: Kind) -> str:
-    """Return a source of units that names the same file from any working folder. A column of a table stays as it is."""
-    if kind == "table" and not _in_npz(units):
-        return units
-    is_place = matched(units) in ("name", "position") and not units.startswith(":")
-    return str(Path(units).absolute()) if is_place else units
-
-
-def _absolute(source: Data) -> str:
-    """Return a source that names the same file from any working folder. Names of embedded data stay as they are."""
-    if not is_place(source):
-        return IN_MEMORY
-    path, split = split_of(str(source))
-    if path in EMBEDDED:
-        return str(source)
-    return f"{Path(path).resolve()}:{split}" if split else str(Path(path).resolve())
+def _absolute(data: Data, kind: Kind = "pictures") -> Source:
+    """Return a source that names the same files from any working folder. Embedded data and columns keep their names."""
+    source = source_of(data)
+    units, records = source.units, source.records
+    named = isinstance(units, str) and matched(units) in ("name", "position") and not units.startswith(":")
+    if named and (kind == "pictures" or _in_npz(units)):
+        units = str(Path(units).absolute())
+    if is_place(source):
+        path, split = split_of(str(records))
+        resolved = path if path in EMBEDDED else str(Path(path).resolve())
+        records = f"{resolved}:{split}" if split else resolved
+    return dataclasses.replace(source, records=records, units=units)

@@ -166,7 +166,7 @@ def free_reserve(folder: Path) -> None:
     (folder / RESERVE).unlink(missing_ok=True)
 
 
-def load(folder: Path, ledger: PrivacyLedger, *, lost: Callable[[int], None] = lambda _count: None) -> Saved | None:
+def load(folder: Path, ledger: PrivacyLedger, log: Callable[[str], None] = lambda _text: None) -> Saved | None:
     """Return the last checkpoint, or None if there is none.
 
     In place of a `Confined` value, the state holds the path of its file, for `Confined.unseal`.
@@ -174,7 +174,7 @@ def load(folder: Path, ledger: PrivacyLedger, *, lost: Callable[[int], None] = l
     Args:
         folder: the private folder of the run.
         ledger: of the run, as it was read from disk.
-        lost: gets the number of charges after the checkpoint, if any: their training is lost.
+        log: shows how many queries came after the checkpoint, if any: their training is lost.
 
     Raises:
         LedgerDamaged: if lines of the ledger were cut, or it is the ledger of another run.
@@ -182,8 +182,7 @@ def load(folder: Path, ledger: PrivacyLedger, *, lost: Callable[[int], None] = l
     """
     path = folder / FILE
     if not path.is_file():
-        if count := ledger.charges_after(0):
-            lost(count)
+        _note_lost(ledger, 0, log)
         return None
     try:
         saved = torch.load(path, map_location="cpu", weights_only=True)
@@ -204,9 +203,16 @@ def load(folder: Path, ledger: PrivacyLedger, *, lost: Callable[[int], None] = l
             f"the right one, or delete the run with `gossamer discard {folder.parent}`."
         )
     sealed = {name: folder / file for name, file in saved["sealed"].items()}
-    if count := ledger.charges_after(saved["ledger_lines"]):
-        lost(count)
+    _note_lost(ledger, saved["ledger_lines"], log)
     return {**saved["state"], **sealed}, saved["rng"]
+
+
+def _note_lost(ledger: PrivacyLedger, lines: int, log: Callable[[str], None]) -> None:
+    """Say how many queries a run is shorter by. lines: of the ledger, at the checkpoint."""
+    if count := ledger.charges_after(lines):
+        log(
+            f"{count:,} noisy queries came after the last checkpoint; their cost stays, and the run is shorter by them."
+        )
 
 
 def restore(state: State, saved: Mapping[str, Any], folder: Path) -> None:

@@ -38,10 +38,11 @@ from gossamer.run.storage.data_sources import DataSources, LoadedData
 from gossamer.run.storage.versions import versions
 from gossamer.run.training import checkpoint
 from gossamer.run.training.memory import fitted, tune_malloc
+from gossamer.run.training.open_run import OpenRun
 from gossamer.run.training.plan import method_named
+from gossamer.run.training.progress import DEFAULT, Process
 from gossamer.run.training.signals import HEARD
 from gossamer.run.training.torchrun import launched, local
-from gossamer.run.training.training_run import TrainingRun
 
 P = ParamSpec("P")
 _joined: list["_NotifyingGroup"] = []
@@ -66,7 +67,7 @@ def on_every_rank(run: Callable[P, Synthesizer]) -> Callable[P, Synthesizer]:
         _joined.append(ranks)
         try:
             if not ranks.first:
-                return follow(ranks, cast("Rng | None", kwargs.get("rng")))
+                return follow(ranks, cast("Process", kwargs.get("process", DEFAULT)).rng)
             synthesizer = run(*args, **kwargs)
             if not ranks.notified:  # the run was finished already
                 ranks.broadcast(synthesizer)
@@ -119,9 +120,9 @@ class RunSetup:
     key: bytes = field(default_factory=lambda: os.urandom(16), repr=False)
 
 
-def lead(run: TrainingRun, data: LoadedData, saved: checkpoint.Saved | None) -> None:
+def lead(run: OpenRun, data: LoadedData) -> None:
     """Send the other ranks the setup of the run."""
-    job, ledger, ranks = run.job, run.ledger, run.ranks
+    job, ledger, ranks, saved = run.job, run.ledger, run.ranks, run.saved
     if ranks.count == 1:
         return
     assert data.sources is not None, "records that were read have sources"

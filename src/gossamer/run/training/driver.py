@@ -8,29 +8,52 @@ from gossamer.errors import DiskFull, Diverged, Interrupted, RunFolderError, is_
 from gossamer.events import Event, Sink, progress
 from gossamer.methods.contract import BaseConfig, OnPublic, State
 from gossamer.methods.job import StepResult, Training
-from gossamer.methods.synthesizer import save_model
+from gossamer.methods.synthesizer import Synthesizer, save_model
 from gossamer.privacy.accounting.cost import Odometer
 from gossamer.privacy.distributed import Next
 from gossamer.privacy.guarantee import rounded_up
 from gossamer.privacy.ledger import PrivacyLedger
 from gossamer.privacy.per_sample_gradients.precision import full_precision
+from gossamer.run.report.html import write_report
 from gossamer.run.storage.data_sources import LoadedData
 from gossamer.run.storage.run_folder import EVENTS, TENSORBOARD, WARM, RunFolder
 from gossamer.run.training import checkpoint, disk_space, distributed
 from gossamer.run.training.memory import fitted, tune_malloc
+from gossamer.run.training.open_run import OpenRun
 from gossamer.run.training.progress import JsonLines, tensorboard, to_all
 from gossamer.run.training.signals import stop_on_signal
 from gossamer.run.training.torchrun import local
-from gossamer.run.training.training_run import TrainingRun
 
 
-def train(run: TrainingRun, data: LoadedData, *, saved: checkpoint.Saved | None = None) -> State:
+def train_and_certify(run: OpenRun, data: LoadedData) -> Synthesizer:
+    """Train from the last checkpoint to the end, then certify, and write the report.
+
+    Args:
+        run: with its cost in the budget log.
+        data: its records. The certificate and the report cannot reach them.
+
+    Raises:
+        Interrupted: after Ctrl-C.
+        DiskFull: if the disk is full; `resume` goes on.
+        RunFolderError: if the plan is used up and nothing was trained.
+    """
+    try:
+        synthesizer = run.finish(train(run, data))
+        write_report(run.folder.path, internal=True)
+    except Exception as error:  # PyTorch reports a full disk by errors of its own; all others go on
+        if isinstance(error, DiskFull) or not is_full(error):
+            raise
+        raise _disk_full(run.folder, "everything that was trained is kept") from None
+    run.ranks.broadcast(synthesizer)
+    return synthesizer
+
+
+def train(run: OpenRun, data: LoadedData) -> State:
     """Go through the method's phases from the last checkpoint to the end, and return the last state.
 
     Args:
         run: the run.
         data: its records: the private ones isolated, and the public ones.
-        saved: state and public streams of the last checkpoint; None: from the start.
 
     Raises:
         Interrupted: after Ctrl-C.
@@ -41,16 +64,15 @@ def train(run: TrainingRun, data: LoadedData, *, saved: checkpoint.Saved | None 
     job = fitted(run.job, local(run.device), ranks=run.ranks.count)
     training = job.begin(run.rng, local(run.device), run.ranks)
     checkpoint.reserve_disk(run.folder.private, disk_space.state(training.state.released), must=True)
-    distributed.lead(run, data, saved)
+    distributed.lead(run, data)
     if checks := distributed.check_devices(run.device, job.settings, run.ranks):
         run.ledger.note_device(checks)
     up_to = None
-    if saved is not None:
-        checkpoint.restore(training.state, saved[0], run.folder.private)
-        run.rng.restore(saved[1])
+    if run.saved is not None:
+        run.restore(training.state)
         up_to = training.state.phase, training.state.step
     with closing(JsonLines(run.folder.file(EVENTS), up_to=up_to)) as lines:
-        boards = [tensorboard(run.folder.file(TENSORBOARD))] if run.with_tensorboard else []
+        boards = [tensorboard(run.folder.file(TENSORBOARD))] if run.tensorboard else []
         emit = to_all([lines, run.sink, *boards])
         with full_precision():  # of which a method may leave some in passes that bound nothing
             _drive(run, data, training, emit)
@@ -61,14 +83,14 @@ def train(run: TrainingRun, data: LoadedData, *, saved: checkpoint.Saved | None 
     return training.state
 
 
-def _drive(run: TrainingRun, data: LoadedData, training: Training[BaseConfig, State], emit: Sink) -> None:
+def _drive(run: OpenRun, data: LoadedData, training: Training[BaseConfig, State], emit: Sink) -> None:
     """Take every step, send its public values to the sinks, and write a checkpoint when it is due."""
     clock, spent = checkpoint.Clock(), _spent_so_far(run.ledger)
 
     def save() -> float:
         if not checkpoint.finite(training.state.state_dict()):
             raise _diverged(run.folder, training.state)
-        return checkpoint.save(run.folder.private, training.state.state_dict(), run.rng.state(), run.ledger, run.ranks)
+        return run.save(training.state)
 
     full = False
     try:
@@ -103,7 +125,7 @@ def _drive(run: TrainingRun, data: LoadedData, training: Training[BaseConfig, St
     except Exception as error:  # PyTorch reports a full disk by errors of its own; all others go on
         if not is_full(error):
             raise
-        raise disk_full(run.folder, _save_to_reserve(run, save)) from None
+        raise _disk_full(run.folder, _save_to_reserve(run, save)) from None
 
 
 def _diverged(folder: RunFolder, state: State) -> Diverged:
@@ -117,7 +139,7 @@ def _diverged(folder: RunFolder, state: State) -> Diverged:
     )
 
 
-def _save_to_reserve(run: TrainingRun, save: Callable[[], float]) -> str:
+def _save_to_reserve(run: OpenRun, save: Callable[[], float]) -> str:
     """Write the last state into the reserved space of a full disk. Returns what is kept, in words."""
     checkpoint.free_reserve(run.folder.private)
     lost = "the last checkpoint is kept, and what was trained after it is lost"
@@ -134,7 +156,7 @@ def _save_to_reserve(run: TrainingRun, save: Callable[[], float]) -> str:
     return "everything that was trained is kept"
 
 
-def disk_full(folder: RunFolder, saved: str) -> DiskFull:
+def _disk_full(folder: RunFolder, saved: str) -> DiskFull:
     """The error for a full disk. saved: says what is kept."""
     return DiskFull(
         f"the disk of {folder.path} is full; {saved}. Free some space, then go on with `gossamer resume {folder.path}`."

@@ -1,16 +1,17 @@
 """From a request to a finished run: check, load, reserve, train and certify."""
 
+import numbers
 import tempfile
 from collections.abc import Iterator
-from contextlib import closing, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, cast
 
 from gossamer import notebook, plugins
 from gossamer.data.card import protected_part
 from gossamer.data.pixels.polarity import NEARLY_CONSTANT
 from gossamer.data.pixels.to_uint8 import SCALED
-from gossamer.data.readers.in_memory import Data
+from gossamer.data.source import Data, Source, source_of
 from gossamer.data.tables.any_card import AnyCard, load_card
 from gossamer.data.tables.card import TableDraft
 from gossamer.errors import CardError, DataError, RequestError
@@ -21,20 +22,18 @@ from gossamer.methods.job import try_out
 from gossamer.methods.registry import asked
 from gossamer.methods.synthesizer import Synthesizer
 from gossamer.privacy.device_check import check_device
-from gossamer.privacy.ledger import PrivacyLedger
 from gossamer.privacy.random.noise import Rng
 from gossamer.run.budget.entry import budget_log_at, place_of
 from gossamer.run.report.wording import remark
 from gossamer.run.storage.data_sources import DataFacts, DataSources
 from gossamer.run.storage.run_folder import RunFolder
 from gossamer.run.training import disk_space
-from gossamer.run.training.certify import train_and_certify
 from gossamer.run.training.distributed import on_every_rank, present
+from gossamer.run.training.driver import train_and_certify
+from gossamer.run.training.open_run import OpenRun
 from gossamer.run.training.plan import Request, check_takes_public, method_named, plan
-from gossamer.run.training.progress import shown, tensorboard_writer
-from gossamer.run.training.reserve import reserve
+from gossamer.run.training.progress import DEFAULT, Process
 from gossamer.run.training.torchrun import local
-from gossamer.run.training.training_run import TrainingRun
 from gossamer.run.validation import checked_arguments, refuse_misspelt
 
 
@@ -48,22 +47,12 @@ def fit(  # noqa: PLR0913 (its arguments are the options of a command)
     out: str | Path | None = None,
     epsilon: float | None = None,
     delta: float | None = None,
-    public: Data | None = None,
-    public_share: float | None = None,
-    public_images_key: str | None = None,
-    public_labels_key: str | None = None,
-    images_key: str | None = None,
-    labels_key: str | None = None,
-    units: Data | None = None,
+    public: Data | float | None = None,
     preset: str | None = None,
     seed: int = 0,
     device: str = "cpu",
     accounts: str | Path | None = None,
-    public_test_data: bool = False,
-    progress: bool = True,
-    sink: Sink | None = None,
-    with_tensorboard: bool = False,
-    rng: Rng | None = None,
+    process: Process = DEFAULT,
     **settings: Any,
 ) -> Synthesizer:
     """Train `method` on private records under a budget and write a RUN folder.
@@ -71,31 +60,20 @@ def fit(  # noqa: PLR0913 (its arguments are the options of a command)
     Args:
         method: a key of METHODS, for example "dpgan", or a Config, such as `gossamer.methods.DPGAN(steps=4_000)`.
         data: the private records: a path, 'digits' or 'glyphs'. Add ':train' or ':test' for a split. From Python also arrays, a
-            DataFrame or a dict of columns.
+            DataFrame, a dict of columns, or a `Source`, which says whose each record is.
         card: data card: the TOML file with the public facts about the data.
         out: run folder to write. It must be new or empty. Default from Python: a temporary folder, which is printed.
         epsilon: privacy budget; smaller is safer. 'inf' trains without privacy. Default: follows from noise multiplier
             and steps.
         delta: chance that the epsilon bound fails, for example 1e-5. It must be below 1 / (declared size).
         public: public records for pre-training. They are not protected. To choose who is made public, put their records
-            here and take them out of `data`: no unit may be in both.
-        public_share: share of `data` to make public in place of `public`, for example 0.02. A hash picks the units,
-            always the same. They are not protected, and the certificate says so.
-        public_images_key: the same as `images_key`, for `public`.
-        public_labels_key: the same as `labels_key`, for `public`.
-        images_key: see `data.readers.read.read`.
-        labels_key: see `data.readers.read.read`.
-        units: see `data.readers.read.read`.
+            here and take them out of `data`: no unit may be in both. A number is the share of `data` to make public in place
+            of them, for example 0.02: a hash picks the units, and the certificate says so.
         preset: named settings to start from; `gossamer presets` lists them. Other options override them.
         seed: number that fixes initial weights and public random choices. Noise and sampling stay random.
         device: device for the networks: cpu or cuda.
         accounts: folder of the budget log, which adds up the cost of all runs. Default: gossamer/ in your state folder.
-        public_test_data: leave the budget log alone, because the records are public. The certificate says that no
-            budget log counts the run.
-        progress: show notes, a bar, time left and epsilon used, if there is a terminal or a notebook.
-        sink: takes the events in place of that.
-        with_tensorboard: write TensorBoard files into the run folder. Needs the extra `tensorboard`.
-        rng: for tests: a generator with a fixed noise seed. The run is then not private, and says so.
+        process: what is shown while it trains, TensorBoard files, and for tests the noise.
         settings: fields of the method's Config. Not with a Config.
 
     Returns:
@@ -105,75 +83,39 @@ def fit(  # noqa: PLR0913 (its arguments are the options of a command)
         RequestError: if the request is wrong, or the data set's limit forbids it; nothing has been written then.
         Interrupted: after Ctrl-C; `resume` goes on.
     """
-    refuse_misspelt(settings, fit, method_named(method))
+    refuse_misspelt(settings, fit, method_named(method), data=Source, public=Source, process=Process)
     if card is None:
         raise CardError(
             "card is missing. Draft one with gossamer.draft_card(data), check every value, and pass it as card."
         )
     card = load_card(card)
-    if public_test_data and accounts is not None:
+    counted = not source_of(data).public_test_data
+    if not counted and accounts is not None:
         raise RequestError("accounts and public_test_data contradict each other. Leave one of them out.")
-    if public_share is not None:
-        if public is not None:
-            raise RequestError(
-                "give --public or --public-share, not both: public records of their own, or a part of --data."
-            )
-        card = protected_part(card, public_share)
-    if card.kind == "table" and (images_key, labels_key) != (None, None):
-        raise RequestError(
-            "--images-key and --labels-key are for pictures, and the card describes a table. Leave them out."
-        )
-    if public is None and (public_images_key, public_labels_key) != (None, None):
-        raise RequestError(
-            "--public-images-key and --public-labels-key go with --public, which is missing: leave them out."
-        )
+    share, beside = None, cast("Data | None", public)
+    if isinstance(public, numbers.Real) and not isinstance(public, bool):
+        share, beside = float(public), None
+        card = protected_part(card, share)
     request = plan(method, card, settings, epsilon=epsilon, delta=delta, preset=preset)
-    sources = DataSources.of(
-        data, kind=card.kind, public=public, images_key=images_key, labels_key=labels_key, units=units, share=public_share,
-        public_images_key=public_images_key, public_labels_key=public_labels_key,
-    )  # fmt: skip
-    if sources.held.names and present().count > 1:
+    sources = DataSources.of(data, kind=card.kind, public=beside, share=share)
+    if sources.in_memory and present().count > 1:
         raise RequestError("Several processes cannot share records in memory. Save them to a file, and pass its path.")
-    if with_tensorboard:
-        tensorboard_writer()
-    with shown(sink, progress=progress) as events, _run_folder(out, sink) as folder:
-        _check(request, folder, public=public is not None or public_share is not None, device=device)
-        if public_share is not None and request.job.releases_public:
-            raise RequestError(
-                f"With these settings, the release of {request.job.method.name} contains the public pictures, so "
-                "--public-share would publish records. Write pictures that may be published into a folder: give it as --public."
-            )
-        if not public_test_data:
+    with process.shown() as events, _run_folder(out, process.sink) as folder:
+        _check(request, sources, folder, device)
+        if counted:
             budget_log_at(accounts, beside=folder)  # refused before a record is read
-        return _fit(
-            request, sources, folder, rng or Rng(seed), device=device, sink=events, with_tensorboard=with_tensorboard,
-            accounts=False if public_test_data else accounts,
-        )  # fmt: skip
-
-
-def _fit(
-    request: Request, sources: DataSources, folder: RunFolder, rng: Rng, *, device: str, sink: Sink, with_tensorboard: bool,
-    accounts: str | Path | Literal[False] | None,
-) -> Synthesizer:  # fmt: skip
-    """Load the records, reserve the run, train and certify it."""
-    card = request.job.card
-    ledger = PrivacyLedger(budget=request.epsilon, delta=request.delta, relation=request.job.relation, unit=card.unit)
-    ledger.reserve(request.plan)
-    with folder.locked(), closing(ledger):
-        folder.check_free()
-        run = TrainingRun(
-            folder=folder, job=request.job, ledger=ledger, rng=rng, device=device, sink=sink,
-            with_tensorboard=with_tensorboard, ranks=present(),
-        )  # fmt: skip
-        loaded = sources.read(card, ledger, rng, present(), sink=sink)
-        if loaded.public is not None:
-            request.job.check_public(len(loaded.public))
-        _log_start(run, request, loaded.facts, sources)
-        named = sources.named()
-        if accounts is False:
-            _refuse_counted(card.data_set or place_of(named), loaded.facts)
-        run = reserve(run, named, loaded.facts, accounts=accounts, private={"counted": accounts is not False})
-        return train_and_certify(run, loaded)
+        with OpenRun.create(
+            folder, request.job, epsilon=request.epsilon, delta=request.delta, rng=process.rng or Rng(seed), device=device,
+            sink=events, tensorboard=process.tensorboard, ranks=present(),
+        ) as opened:  # fmt: skip
+            loaded = sources.read(card, opened.ledger, opened.rng, opened.ranks, sink=events)
+            if loaded.public is not None:
+                request.job.check_public(len(loaded.public))
+            _log_start(opened, request, loaded.facts, sources)
+            if not counted:
+                _refuse_counted(card.data_set or place_of(sources), loaded.facts)
+            run = opened.charge(sources, loaded.facts, accounts=accounts if counted else False)
+            return train_and_certify(run, loaded)
 
 
 def _refuse_counted(name: str, facts: DataFacts) -> None:
@@ -204,8 +146,8 @@ def _run_folder(out: str | Path | None, sink: Sink | None) -> Iterator[RunFolder
             place.rmdir()
 
 
-def _check(request: Request, folder: RunFolder, *, public: bool, device: str) -> None:
-    """Refuse what cannot work, before a record is read. public: whether public records were given.
+def _check(request: Request, sources: DataSources, folder: RunFolder, device: str) -> None:
+    """Refuse what cannot work, before a record is read.
 
     Raises:
         RequestError: naming the option.
@@ -214,13 +156,18 @@ def _check(request: Request, folder: RunFolder, *, public: bool, device: str) ->
     job = request.job
     with asked(job.method.name):
         _ = job.facts  # refused now if they are no words for a certificate
-    if public:
+    if sources.public is not None or sources.share is not None:
         check_takes_public(job)
     elif job.needs_public:
         makers = " or ".join(f"--start {name}" for name in sorted(METHODS) if METHODS[name].can_warm_start)
         instead = f", or {makers}, which make some" if "start" in job.settings else ""
         share = "" if job.releases_public else ", or --public-share"
         raise RequestError(f"these settings of {job.method.name} need public records: give --public{share}{instead}.")
+    if sources.share is not None and job.releases_public:
+        raise RequestError(
+            f"With these settings, the release of {job.method.name} contains the public pictures, so "
+            "--public-share would publish records. Write pictures that may be published into a folder: give it as --public."
+        )
     check_device(local(device), job.settings)
     job.generator()
     place = device if job.pretrained else "cpu"  # a plug-in is checked where it will run
@@ -233,7 +180,7 @@ def _check(request: Request, folder: RunFolder, *, public: bool, device: str) ->
     disk_space.check(folder.path, disk_space.needed(networks, request.plan), remedy="or name another --out")
 
 
-def _log_start(run: TrainingRun, request: Request, facts: DataFacts, sources: DataSources) -> None:
+def _log_start(run: OpenRun, request: Request, facts: DataFacts, sources: DataSources) -> None:
     """Show what is remarkable about the data and the request on the terminal.
 
     Raises:
@@ -249,7 +196,7 @@ def _log_start(run: TrainingRun, request: Request, facts: DataFacts, sources: Da
         run.log("Records and their units are matched by position: the first record has the first unit, and so on.")
     if facts.one_shade and SCALED in facts.notes:
         raise DataError(
-            f"{sources.data}: nearly every picture becomes one shade by pixel_range = {list(card.pixel_range)} of the card, so "
+            f"{sources.name}: nearly every picture becomes one shade by pixel_range = {list(card.pixel_range)} of the card, so "
             "the run has not begun. Declare the values that are black and white in these pictures; "
             "`gossamer card DATA` names those of a DICOM header."
         )
@@ -266,7 +213,7 @@ def _log_start(run: TrainingRun, request: Request, facts: DataFacts, sources: Da
                 f"Caution: it is not known what the {kind} {name!r} was trained on. If private records were among it, no "
                 "epsilon covers them. State it as `trained_on`."
             )
-    if sources.held.data is not None and not run.job.card.data_set:
+    if "data" in sources.in_memory and not run.job.card.data_set:
         run.log(
             "These records have no path. Put a name as data_set on the card: then the budget log also counts runs on changed "
             "versions of them."

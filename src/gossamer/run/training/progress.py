@@ -10,7 +10,8 @@ import os
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, TextIO
 
@@ -20,6 +21,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from gossamer import notebook
 from gossamer.errors import RequestError, is_full
 from gossamer.events import NOTE, PROGRESS, Event, EventLines, Sink, silent
+from gossamer.privacy.random.noise import Rng
 
 PLAIN_EVERY, NOTEBOOK_EVERY = 10.0, 0.2
 """Seconds between two lines, and between two updates of a bar in a notebook."""
@@ -306,6 +308,37 @@ def shown(sink: Sink | None, *, progress: bool) -> Iterator[Sink]:
         return
     with Terminal() as terminal:
         yield terminal if progress and terminal.has_viewer else silent
+
+
+@dataclass(frozen=True, kw_only=True)
+class Process:
+    """What a process shows and writes besides its run, and for tests its noise.
+
+    Args:
+        progress: show notes, a bar, time left and epsilon used, if there is a terminal or a notebook.
+        sink: takes the events in place of that.
+        tensorboard: write TensorBoard files into the run folder. Needs the extra "tensorboard". `resume` does as `fit` did.
+        rng: for tests: a generator with a fixed noise seed. The run is then not private, and says so.
+
+    Raises:
+        RequestError: if the extra is not installed.
+    """
+
+    progress: bool = True
+    sink: Sink | None = None
+    tensorboard: bool = False
+    rng: Rng | None = None
+
+    def __post_init__(self) -> None:
+        if self.tensorboard:
+            tensorboard_writer()
+
+    def shown(self) -> AbstractContextManager[Sink]:
+        """Give what takes the events."""
+        return shown(self.sink, progress=self.progress)
+
+
+DEFAULT = Process()
 
 
 def _minutes(seconds: float) -> str:

@@ -10,7 +10,7 @@ from gossamer.data.card_draft import draft_text
 from gossamer.events import note
 from gossamer.files import write_private
 from gossamer.lazy import Lazy
-from gossamer.run.cli.options import PATH, force, options_of, refuse_taken
+from gossamer.run.cli.options import PATH, SOURCE, force, options_of, refuse_taken, take_source
 
 if TYPE_CHECKING:
     from gossamer.run.training import progress
@@ -21,9 +21,11 @@ else:
 @click.command()
 @click.argument("data")
 @click.option("-o", "--out", type=PATH, help="File for the draft, which only you can read. Default: print it.")
-@options_of("gossamer.data.readers.read.read", "images_key", "labels_key", "units", "pixel_range", "window")
+@options_of(SOURCE, "images_key", "labels_key", "units")
 @options_of(
     "gossamer.data.card_draft.draft_text",
+    "pixel_range",
+    "window",
     "shape",
     "dictionary",
     "header",
@@ -41,7 +43,7 @@ def card(data: str, out: Path | None, pixel_range: tuple[float, float] | None, f
     if out is not None:
         refuse_taken(out, force=force)
     with progress.Terminal() as terminal:
-        text, hints = draft_text(data, pixel_range=pixel_range, sink=terminal, **options)
+        text, hints = draft_text(take_source(options, data), pixel_range=pixel_range, sink=terminal, **options)
         for hint in hints:
             terminal(note(f"Note: {hint}"))
     if out is None:

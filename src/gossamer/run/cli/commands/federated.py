@@ -9,7 +9,7 @@ import click
 from gossamer.errors import RequestError
 from gossamer.lazy import Lazy
 from gossamer.methods import METHODS
-from gossamer.run.cli.options import NearestName, flags_of, options_of
+from gossamer.run.cli.options import SOURCE, NearestName, flags_of, options_of, take_source
 from gossamer.run.federated import METHOD
 
 if TYPE_CHECKING:
@@ -34,36 +34,41 @@ def federated() -> None:
 
 @federated.command()
 @options_of("gossamer.run.federated.simulate.simulate")
+@options_of(SOURCE, "images_key", "labels_key", "units")
 @flags_of(_CONFIG)
-def simulate(**options: Any) -> None:
+def simulate(data: str, **options: Any) -> None:
     """Simulate a federation on one machine, with one client for each unit of DATA. The messages are the real ones."""
     _need_flower()
+    source = take_source(options, data)
     with progress.Terminal() as terminal:
-        synthesizer = simulating.simulate(sink=terminal, **_given_options(options))
+        options |= {"data": source, "process": progress.Process(sink=terminal)}
+        synthesizer = simulating.simulate(**_given_options(options))
     click.echo(synthesizer.certificate.statement)
 
 
 @federated.command("serve-records")
 @options_of("gossamer.run.federated.service.serve_records")
-def serve_records(**options: Any) -> None:
+@options_of(SOURCE, "images_key", "labels_key")
+def serve_records(data: str, **options: Any) -> None:
     """Answer a federation with the records of this site, within its own budget, through a local socket.
 
     A SuperNode of Flower on the same machine passes the messages on. SIGTERM stops the service, and the same command continues.
     """
     _need_flower()
+    source = take_source(options, data)
     with progress.Terminal() as terminal:
-        service.serve_records(sink=terminal, **options)
+        service.serve_records(data=source, sink=terminal, **options)
 
 
 @click.command("flwr run")
 @options_of("gossamer.run.federated.flower.train")
-@options_of("gossamer.run.federated.simulate.simulate", "epsilon", "delta", "public", "preset", "seed")
+@options_of("gossamer.run.federated.simulate.simulate", "epsilon", "delta", "preset")
 @flags_of(_CONFIG)
 @click.pass_obj
 def flower_app(grid: Any, /, **options: Any) -> None:
     """Train the generator with the sites of a Flower federation. No command: `run_config` of the Flower app gives the flags."""
     with progress.Terminal() as terminal:
-        synthesizer = flower.train(grid, sink=terminal, **_given_options(options))
+        synthesizer = flower.train(grid, process=progress.Process(sink=terminal), **_given_options(options))
     click.echo(synthesizer.certificate.statement)
 
 

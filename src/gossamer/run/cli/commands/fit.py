@@ -7,8 +7,19 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from gossamer.errors import RequestError
 from gossamer.lazy import Lazy
-from gossamer.run.cli.options import BUDGET, FIT, PATH, PerMethod, as_json, options_of
+from gossamer.run.cli.options import (
+    BUDGET,
+    FIT,
+    PATH,
+    SOURCE,
+    PerMethod,
+    as_json,
+    options_of,
+    public_flags,
+    take_source,
+)
 from gossamer.run.training import torchrun
 
 if TYPE_CHECKING:
@@ -22,10 +33,25 @@ else:
     fitting, progress = Lazy("gossamer.run.training.fit"), Lazy("gossamer.run.training.progress")
 
 
-def _fit(*, method: str, settings: dict[str, Any], **options: Any) -> None:
+PUBLIC = (
+    "Public records for pre-training. They are not protected. To choose who is made public, put their records here and take "
+    "them out of --data: no unit may be in both."
+)
+
+
+def _fit(
+    *, method: str, settings: dict[str, Any], data: str, public: str | None, public_share: float | None, **options: Any
+) -> None:
     """Run `fit` and say what came of it."""
+    if public_share is not None and public is not None:
+        raise RequestError(
+            "give --public or --public-share, not both: public records of their own, or a part of --data."
+        )
+    options |= {"public": take_source(options, public, prefix="public_") or public_share}
+    options |= {"data": take_source(options, data)}
     with progress.Terminal() as terminal:
-        synthesizer = fitting.fit(method, sink=terminal, **options, **settings)
+        options["process"] = progress.Process(sink=terminal, tensorboard=options.pop("tensorboard"))
+        synthesizer = fitting.fit(method, **options, **settings)
     _finished(synthesizer, options["out"])
 
 
@@ -44,10 +70,13 @@ fit = PerMethod(
     [
         options_of(
             FIT,
-            with_tensorboard={"flags": ["--tensorboard"]},
             card={"required": True},
             out={"required": True, "help": "Run folder to write. It must be new or empty."},
-        )
+            public={"help": PUBLIC},
+        ),
+        public_flags,
+        options_of(SOURCE, "images_key", "labels_key", "units", "public_test_data"),
+        options_of("gossamer.run.training.progress.Process", "tensorboard"),
     ],
 )
 
@@ -61,7 +90,7 @@ def resume(run: Path, accounts: Path | None) -> None:
     With --accounts, a finished run is added to another budget log.
     """
     with progress.Terminal() as terminal:
-        synthesizer = resuming.resume(run, accounts=accounts, sink=terminal)
+        synthesizer = resuming.resume(run, accounts=accounts, process=progress.Process(sink=terminal))
     _finished(synthesizer, run)
 
 

@@ -10,8 +10,9 @@ from gossamer.errors import RequestError, did_you_mean
 from gossamer.lazy import Lazy
 from gossamer.methods import METHODS
 from gossamer.methods.registry import ABOUT, allow
-from gossamer.run.cli.options import BUDGET, FIT, PATH, PerMethod, as_json, options_of
+from gossamer.run.cli.options import BUDGET, PATH, PerMethod, as_json, options_of
 from gossamer.run.cli.options import card as declared
+from gossamer.run.cli.options import public_share as option_public_share
 from gossamer.run.report.wording import release_in_words, remark
 
 if TYPE_CHECKING:
@@ -119,7 +120,7 @@ plan = PerMethod(
         declared,
         options_of("gossamer.run.training.plan.plan"),
         click.option("--public", metavar="DATA", help="Public records for pre-training, as for fit; not read."),
-        options_of(FIT, "public_share"),
+        option_public_share,
         as_json,
     ],
 )

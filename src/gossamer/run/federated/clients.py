@@ -49,10 +49,8 @@ class Clients:
     Args:
         run: the settings, and the source of randomness.
         ledger: of the release; records the cost of every answer.
-        grid: carries the messages.
+        grid: carries the messages, and says how long to wait.
         terms: what clients receive at the start: settings, card, seed, and the answers that each has to grant.
-        patience: seconds that a reply may take.
-        wait: seconds for which too few clients are waited for.
         log: shows a note on the terminal.
         start: weights that clients begin with, from public records; None: fresh ones.
     """
@@ -61,8 +59,6 @@ class Clients:
     ledger: PrivacyLedger
     grid: NamedGrid
     terms: dict[str, Any]
-    patience: float
-    wait: float
     log: Callable[[str], None]
     start: Mapping[str, Tensor] | None = None
     _enlisted: dict[str, int] = field(default_factory=dict, init=False)
@@ -120,7 +116,7 @@ class Clients:
             if name in present
         }  # fmt: skip
         self._training = {}
-        replies = self.grid.exchange(sent, timeout=self.patience)
+        replies = self.grid.exchange(sent, timeout=self.grid.patience)
         for name, answer in replies:
             client_rows = self._rows(name, answer, len(turns.get(name, [])))
             if client_rows is not None:
@@ -131,11 +127,11 @@ class Clients:
             noise = rows[i * B : (i + 1) * B].view(-1)
             self.run.rng.add_gaussian_(noise, config.noise_multiplier * 2 * config.max_norm)
         for name in turns.keys() - dict(replies).keys():
-            self._log_once(name, f"no answer within {self.patience:g} s; its round is lost, and its charge stays")
+            self._log_once(name, f"no answer within {self.grid.patience:g} s; its round is lost, and its charge stays")
         return rows.to(self.run.device)
 
     def _message(self, node: int, kind: str, content: RecordDict) -> Message:
-        return to_client(node, kind, content, run_id=self.grid.run_id, lives=self.patience)
+        return to_client(node, kind, content, run_id=self.grid.run_id, lives=self.grid.patience)
 
     def _rows(self, name: str, answer: Message, answers: int) -> Tensor | None:
         """The rows of a client, checked; None: it sent no rows, or malformed ones."""
@@ -164,7 +160,7 @@ class Clients:
         Raises:
             TooFewClients: when that takes too long.
         """
-        end = time.monotonic() + self.wait
+        end = time.monotonic() + self.grid.wait
         waiting = False
         while True:
             self._enlist()
@@ -175,7 +171,7 @@ class Clients:
             if time.monotonic() > end:
                 raise TooFewClients(
                     f"only {len(reachable):,} of the {self.run.config.critics:,} clients that a draw needs are there, after "
-                    f"{self.wait:g} s. Nothing is lost: bring them back and resume the server."
+                    f"{self.grid.wait:g} s. Nothing is lost: bring them back and resume the server."
                 )
             if not waiting:
                 self.log(f"waiting for clients: {len(reachable):,} of {self.run.config.critics:,} are there")
@@ -196,7 +192,7 @@ class Clients:
             if name not in waiting and name not in self._shut_out and not self._takes_part(name, node):
                 content = terms_record({**self.terms, "client": name}, self.start)
                 for number in filter(None, self.grid.push_messages([self._message(node, TERMS, content)])):
-                    self._pending[number] = name, node, now + self.patience
+                    self._pending[number] = name, node, now + self.grid.patience
         for answer in self.grid.pull_messages(list(self._pending)):
             name, node, _ = self._pending.pop(answer.metadata.reply_to_message_id)
             self._take_in(name, node, answer)
@@ -235,14 +231,14 @@ class Clients:
             keep: writes down which clients have it.
             awaited: how many have to take it; 0: those that took part up to now.
         """
-        end = time.monotonic() + self.wait
+        end = time.monotonic() + self.grid.wait
         awaited = awaited or len(self._enlisted.keys() - self._shut_out)
         while len(served) < awaited and time.monotonic() < end:
             self._enlist()
             present = self.grid.present().items()
             ready = {name: node for name, node in present if name not in served and self._takes_part(name, node)}
             sent = {name: self._message(node, END, content) for name, node in ready.items()}
-            for name, answer in self.grid.exchange(sent, timeout=self.patience):
+            for name, answer in self.grid.exchange(sent, timeout=self.grid.patience):
                 if answer.has_error():
                     self._log_once(name, reason_of(answer))
                 else:

@@ -1,0 +1,131 @@
+"""A source of records: where they are, what to read of it, and whose each record is. And how a card has them read."""
+
+import os
+from collections.abc import Sequence
+from dataclasses import KW_ONLY, dataclass, replace
+from typing import Any, Literal, Protocol, TypeAlias
+
+from gossamer.data.pixels.to_uint8 import Resize
+from gossamer.data.units import Grouped, Missing
+from gossamer.errors import RequestError
+
+
+class MapStyle(Protocol):
+    """Arrays, tensors, pairs of them, Records, and datasets: all that has a length and items."""
+
+    def __len__(self) -> int: ...
+
+    def __getitem__(self, index: Any, /) -> Any: ...
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class Source:
+    """Records, and what to read of them. A path or records in memory alone mean `Source(records)`.
+
+    The ids of units may be in memory too: one for each record.
+
+    Args:
+        records: a path, `digits` or `glyphs`; `:train` or `:test` at its end picks a split. Or records in memory. None: they
+            are with others, or were in the memory of an earlier process.
+        images_key: name of the pictures' array (.npz), column (.parquet) or file ending (.tar). Default: `images` or
+            `train_images` in an .npz, else the only one with pictures.
+        labels_key: name of the labels' array (.npz), column (.parquet, metadata.csv) or file ending (.tar). "none":
+            there are no labels, and all records are of one class. Default: `labels`, `label` or `cls`.
+        units: which records belong together: a unit is a person, such as a patient, with all records of that person.
+            Each unit is protected as a whole. Default: one record is protected. Pictures in folders: `FILE.csv` with
+            the columns name (path below DATA) and unit (any id), `folder` (DATA/CLASS/UNIT/picture), a regular
+            expression whose first group is the unit in the file name, such as '(P[0-9]+)_', or `dicom:PatientID`.
+            Arrays: `FILE.npz:KEY` with one id per record, or `:KEY` in DATA itself; with two splits, the keys are
+            `train_KEY` and `test_KEY`. A table: the column with the ids.
+        public_test_data: leave the budget log alone, because the records are public. The certificate says that no
+            budget log counts the run.
+
+    Raises:
+        RequestError: if a key is no text.
+    """
+
+    records: str | os.PathLike[str] | MapStyle | None
+    _: KW_ONLY
+    images_key: str | None = None
+    labels_key: str | None = None
+    units: Any = None
+    public_test_data: bool = False
+
+    def __post_init__(self) -> None:
+        if isinstance(self.units, os.PathLike):
+            object.__setattr__(self, "units", str(self.units))
+        for name in ("images_key", "labels_key"):
+            if not isinstance(getattr(self, name), str | None):
+                raise RequestError(f"{name} must be text or None, not of type {type(getattr(self, name)).__name__}.")
+
+    def __repr__(self) -> str:
+        """Show where the records are: a traceback that shows this must not show a record."""
+        return f"Source({self.records!r})" if is_place(self.records) else "Source(in memory)"
+
+    @property
+    def ids(self) -> Any:
+        """The units: as they were named, else the ids of units that `Records` or a `Table` bring, [N]; None: there are none."""
+        own = self.records
+        if self.units is not None or not isinstance(own, Grouped) or own.units is None:
+            return self.units
+        return own.units if own.names is None else own.names[own.units]
+
+
+Data: TypeAlias = str | os.PathLike[str] | MapStyle | Source
+"""What `fit`, `evaluate`, `attack` and `split` take as records: a path, the name of embedded data, records in memory, or one of
+these with what to read of it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reading:
+    """How pictures are read; a card says it.
+
+    Args:
+        missing_unit: what a record without an id is, an error or a unit of its own.
+        unit_folders: read pictures in folders of units even without units; for evaluation.
+        missing_label: what a record without a label is (a negative number, empty text), an error or left out.
+        shape: the card's channels, height and width, to which images are converted. None: as they are.
+        resize: what becomes of pictures of other proportions, see `data.pixels.to_uint8.resize`.
+        invert: exchange dark and light; `digits` and `glyphs` are white on black, and stay so.
+        class_names: the declared names of the classes, by which records are matched if the source has names of its own.
+            Empty: the names, in the order, of the source.
+        pixel_range: values of black and white in pixels of more than 8 bits, for example 0 4095 for 12 bits.
+        window: scale each DICOM file by its own display window; those without one need `pixel_range`.
+    """
+
+    missing_unit: Missing = "refuse"
+    unit_folders: bool = False
+    missing_label: Literal["refuse", "drop"] = "refuse"
+    shape: tuple[int, ...] | None = None
+    resize: Resize = "squash"
+    invert: bool = False
+    class_names: Sequence[str] = ()
+    pixel_range: Any = None
+    window: bool = False
+
+
+def source_of(data: Data) -> Source:
+    """Return records as a source."""
+    return data if isinstance(data, Source) else Source(data)
+
+
+def with_more(data: Data, **fields: Any) -> Source:
+    """Return the source with the fields that are not None."""
+    return replace(source_of(data), **{name: value for name, value in fields.items() if value is not None})
+
+
+def refuse_keys(source: Source) -> None:
+    """Refuse keys of pictures where the records are rows of a table, with a RequestError."""
+    keys = {"--images-key": source.images_key, "--labels-key": source.labels_key}
+    if flags := ", ".join(flag for flag, key in keys.items() if key is not None):
+        raise RequestError(f"{flags}: this is for pictures, and the data are a table. Leave it out.")
+
+
+def is_place(data: object) -> bool:
+    """Return whether data is a path, or the name of embedded data, and no records in memory."""
+    return isinstance(data.records if isinstance(data, Source) else data, str | os.PathLike)
+
+
+def called(data: Data, name: str) -> str:
+    """Return what messages call data: its path, or for records in memory the name of the argument."""
+    return str(source_of(data).records) if is_place(data) else name

@@ -1,0 +1,288 @@
+"""A run in progress: the only writer of its settings, its sources and its entry in the budget log.
+
+Open a run (`create` or `resume`), read its records with its ledger, `charge` the budget log, train, and `finish`. No record is
+read before the plan is reserved, and nothing trains before the budget log has the run. A crash at any moment leaves the cost in
+the log, or nothing at all.
+"""
+
+import dataclasses
+import math
+from collections.abc import Iterator, Mapping
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, TypeAlias
+
+from gossamer import plugins
+from gossamer.data.tables.any_card import card_from
+from gossamer.errors import BudgetLogError, PrivacyError, RequestError, RunFolderError, worded
+from gossamer.events import Sink, note, silent
+from gossamer.methods import method_of
+from gossamer.methods.contract import BaseConfig, State
+from gossamer.methods.job import Job, plugins_of
+from gossamer.methods.registry import changed_plugins
+from gossamer.methods.synthesizer import Synthesizer, save_model
+from gossamer.privacy.certificate.certificate import CONFIG, CONFIG_FORMAT, LEDGER, Certificate, sha256
+from gossamer.privacy.certificate.figures import purposes
+from gossamer.privacy.certificate.statements import MODEL
+from gossamer.privacy.distributed import ALONE, Ranks
+from gossamer.privacy.ledger import PrivacyLedger
+from gossamer.privacy.random.noise import Rng
+from gossamer.run.budget.entry import RunEntry, add_entry, budget_log_at, charge_of, new_run_id, resume_entry
+from gossamer.run.report.plots import drawn_by
+from gossamer.run.storage.data_sources import DataFacts, DataSources
+from gossamer.run.storage.run_folder import SAMPLES, RunFolder, today
+from gossamer.run.storage.versions import versions
+from gossamer.run.training import checkpoint
+
+Accounts: TypeAlias = str | Path | Literal[False] | None
+"""Folder of the budget log; None: the log that the run is in, or for a new one the user's state folder; False: no log."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class OpenRun:
+    """A run in progress, in this process: all that training and certification need, except the records.
+
+    Args:
+        folder: the run folder, locked by this process.
+        job: the method, its settings and the card.
+        ledger: open; the plan is reserved in it.
+        rng: source of all randomness.
+        device: where the networks are.
+        sink: receives events, notes and progress.
+        tensorboard: whether TensorBoard files are written too.
+        ranks: the processes that train together.
+        saved: state and public streams of the last checkpoint; None: there is none.
+        entry: the run's entry in the budget log; None: it has none yet, or no log counts the run.
+    """
+
+    folder: RunFolder
+    job: Job[BaseConfig, Any]
+    ledger: PrivacyLedger
+    rng: Rng
+    device: str = "cpu"
+    sink: Sink = silent
+    tensorboard: bool = False
+    ranks: Ranks = ALONE
+    saved: checkpoint.Saved | None = None
+    entry: RunEntry | None = None
+
+    @classmethod
+    @contextmanager
+    def create(
+        cls, folder: RunFolder, job: Job[BaseConfig, Any], *, epsilon: float, delta: float, rng: Rng, **more: Any
+    ) -> Iterator["OpenRun"]:
+        """Lock a free folder and reserve the plan of a job. Nothing is written before `charge`.
+
+        Args:
+            folder: of the new run.
+            job: decided and checked.
+            epsilon: budget of the plan.
+            delta: of the guarantee.
+            rng: source of all randomness.
+            more: further fields.
+
+        Raises:
+            BudgetExceeded: if the plan costs more.
+            RunFolderError: if the folder is taken.
+        """
+        folder.check_free()
+        ledger = PrivacyLedger(budget=epsilon, delta=delta, relation=job.relation, unit=job.card.unit)
+        ledger.reserve(job.plan)
+        with folder.locked(), closing(ledger):
+            folder.check_free()
+            yield cls(folder=folder, job=job, ledger=ledger, rng=rng, **more)
+
+    @classmethod
+    @contextmanager
+    def resume(
+        cls, folder: RunFolder, job: Job[BaseConfig, Any] | None = None, *, rng: Rng | None = None, **more: Any
+    ) -> Iterator["OpenRun"]:
+        """Lock the folder of a run that has begun, with its ledger, settings and last checkpoint.
+
+        Args:
+            folder: of the run, unfinished or finished.
+            job: what it trains; None: what its settings say.
+            rng: source of all randomness; None: a fresh one with the seed of the settings.
+            more: further fields.
+
+        Raises:
+            RequestError: if a plug-in is not the one with which the run began.
+            RunFolderError: if another process uses the folder, or its checkpoint cannot be read.
+            LedgerDamaged: if the ledger was changed, or is shorter than the checkpoint says.
+        """
+        with (
+            folder.locked(),
+            closing(PrivacyLedger.resume(folder.file(LEDGER), settings=folder.file(CONFIG))) as ledger,
+        ):
+            settings = folder.config()
+            job = job or stored_job(folder)
+            if changed := changed_plugins(plugins_of(job), settings.get("plugins", []), "source", "weights"):
+                raise RequestError(f"{changed[0]}, or start a new run.")
+            run = cls(
+                folder=folder, job=job, ledger=ledger, rng=rng or Rng(settings["seed"]), device=settings["device"],
+                tensorboard=settings["tensorboard"], **more,
+            )  # fmt: skip
+            if not folder.finished:
+                run = dataclasses.replace(run, saved=checkpoint.load(folder.private, ledger, run.log))
+            yield run
+
+    def log(self, text: str) -> None:
+        """Show a note on the terminal."""
+        self.sink(note(text))
+
+    def charge(
+        self,
+        sources: DataSources,
+        facts: DataFacts,
+        *,
+        accounts: Accounts = None,
+        config: Mapping[str, Any] | None = None,
+        private: Mapping[str, Any] | None = None,
+    ) -> "OpenRun":
+        """Enter the run in the budget log, before it trains: a new one with its whole plan, a resumed one as it began.
+
+        Args:
+            sources: where the records are.
+            facts: what is known of them.
+            accounts: the budget log.
+            config: further public settings of a new run.
+            private: further entries of the private folder of a new run.
+
+        Returns:
+            The run with its entry.
+
+        Raises:
+            BudgetError: if a limit forbids the run, or a copy of one; nothing is left of a new run then.
+            BudgetLogError: if the budget log cannot be used.
+            DataError: if the records are no longer those that the run began with.
+            RunFolderError: if the folder cannot be written.
+        """
+        if self.folder.begun:
+            entry = self._charge_again(sources, facts, accounts)
+        else:
+            entry = self._charge_first(sources, facts, accounts, config or {}, private or {})
+        if entry is not None:
+            self.ledger.before_declassify = entry.declassify
+        return dataclasses.replace(self, entry=entry)
+
+    def _charge_first(
+        self,
+        sources: DataSources,
+        facts: DataFacts,
+        accounts: Accounts,
+        config: Mapping[str, Any],
+        private: Mapping[str, Any],
+    ) -> RunEntry | None:
+        """Write the folder and the ledger of a new run, and its entry."""
+        folder, ledger = self.folder, self.ledger
+        config_json = {**self._settings(facts), "run": new_run_id(), "accounts": None, **config}
+        source_json = {
+            "sources": sources.to_json(),
+            "records": facts.identity.fingerprint,
+            "mark": facts.identity.mark,
+            "accounts": _absolute(accounts),
+            **private,
+        }
+        unnamed = {"unnamed": True} if "data" in sources.in_memory and not self.job.card.data_set else {}
+
+        def write(log_facts: dict[str, Any] | None, session: str) -> None:
+            log_facts = log_facts and {**log_facts, **unnamed}
+            folder.create({**config_json, "accounts": log_facts}, source_json)
+            ledger.create(folder.file(LEDGER), settings=sha256(folder.file(CONFIG)), session=session)
+
+        if accounts is False:
+            write(None, "")
+            return None
+        charge = charge_of(folder, ledger, config_json, source_json, reproducible=self.rng.reproducible)
+        try:
+            return add_entry(budget_log_at(accounts, beside=folder), charge, write, log=self.log)
+        except BaseException as error:
+            if not folder.finished and (isinstance(error, (BudgetLogError, OSError)) or not folder.begun):
+                ledger.close()  # the disk or the budget log failed before the run was entered
+                folder.clear()
+            if isinstance(error, OSError):
+                raise RunFolderError(
+                    f"{folder.path} cannot be written ({error.strerror}). Nothing has been begun; mend that, or name another "
+                    "--out."
+                ) from None
+            raise
+
+    def _charge_again(self, sources: DataSources, facts: DataFacts, accounts: Accounts) -> RunEntry | None:
+        """Check that the records are the same, and find the run's entry; a copy of a run uses its plan once more."""
+        folder, config_json, source_json = self.folder, self.folder.config(), self.folder.source()
+        facts.refuse_others(config_json, source_json, name=sources.name)
+        source_json |= {"mark": facts.identity.mark}
+        log_folder = accounts or source_json["accounts"]
+        if accounts is False or (log_folder is None and config_json["accounts"] is None):  # public test data
+            return None
+        charge = charge_of(folder, self.ledger, config_json, source_json, reproducible=self.rng.reproducible)
+        entry = resume_entry(budget_log_at(log_folder, beside=folder), charge, self.ledger, log=self.log)
+        if accounts is not None:
+            folder.note_source({**source_json, "accounts": _absolute(accounts)})
+        return entry
+
+    def save(self, state: State) -> float:
+        """Write a checkpoint, on every rank. Returns the seconds it took."""
+        return checkpoint.save(self.folder.private, state.state_dict(), self.rng.state(), self.ledger, self.ranks)
+
+    def restore(self, state: State) -> None:
+        """Load the last checkpoint into a state at its start, and into the public streams."""
+        assert self.saved is not None
+        checkpoint.restore(state, self.saved[0], self.folder.private)
+        self.rng.restore(self.saved[1])
+
+    def finish(self, state: State) -> Synthesizer:
+        """Certify and save. The certificate is written last but for pictures, which can be drawn again.
+
+        Raises:
+            RunFolderError: if the folder is no longer the one in which the run began.
+            PrivacyError: if an encoder or a generator has other weights than when the run began.
+        """
+        folder, settings = self.folder, self.folder.config()
+        self.ledger.check_place()
+        if changed := changed_plugins(self.job.pretrained, settings.get("plugins", []), "weights"):
+            raise PrivacyError(f"{changed[0]}, and start a new run. Its weights must not change while it sees records.")
+        net = state.released.cpu().eval()
+        save_model(folder.file(MODEL), net)
+        model = sha256(folder.file(MODEL))
+        certificate = Certificate.build(self.ledger, settings, model_sha256=model, versions=versions(), created=today())
+        synthesizer = Synthesizer(net, self.job, certificate)
+        folder.file(SAMPLES).write_bytes(drawn_by(synthesizer))
+        if self.entry is not None:
+            self.entry.finish(self.ledger)
+        certificate.save(folder.path)
+        if state.remark:
+            self.log(worded(state.remark))
+        return synthesizer
+
+    def _settings(self, facts: DataFacts) -> dict[str, Any]:
+        """The public settings of a new run."""
+        epsilon, named_plugins = self.ledger.budget, plugins_of(self.job)
+        return {
+            "format": CONFIG_FORMAT,
+            "method": self.job.method.name,
+            "config": self.job.settings,
+            "card": self.job.card.to_dict(),
+            "epsilon": "inf" if math.isinf(epsilon) else epsilon,
+            "delta": self.ledger.delta,
+            "seed": self.rng.seed,
+            "device": self.device,
+            "public": facts.public,
+            "units": facts.units,
+            "tensorboard": self.tensorboard,
+            "methods": self.job.facts,
+            "components": purposes([(phase.name, phase.plan) for phase in self.job.phases]),
+            "versions": versions(),
+            **({"plugins": [plugins.origin(*named).to_json() for named in named_plugins]} if named_plugins else {}),
+        }
+
+
+def stored_job(folder: RunFolder) -> Job[BaseConfig, Any]:
+    """Return what the settings of a run say that it trains."""
+    settings = folder.config()
+    return Job.of(method_of(settings["method"], folder=folder.path), settings["config"], card_from(settings["card"]))
+
+
+def _absolute(accounts: Accounts) -> str | None:
+    return str(Path(accounts).absolute()) if isinstance(accounts, str | Path) else None
