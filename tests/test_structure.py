@@ -1,4 +1,4 @@
-"""`tools/structure.py`, which `make check` runs: the code in privacy/ names no method."""
+"""`tools/structure.py`, which `make check` runs: privacy/ names no method, and nothing above kinds/ asks the kind."""
 
 import importlib.util
 from pathlib import Path
@@ -45,3 +45,23 @@ def test_a_planted_name_is_found(structure: ModuleType, tmp_path: Path, text: st
     places = list(structure.named_methods(tmp_path))
     assert bool(places) == named
     assert all(place.startswith("privacy/certificate/sentences.py, line ") for place in places)
+
+
+@pytest.mark.parametrize(
+    ("text", "asks"),
+    [
+        ('def f(card):\n    return card.kind == "table"\n', True),
+        ("def f(method, other):\n    return method.takes != other\n", True),
+        ("def f(card):\n    return isinstance(card, str | DataCard)\n", True),
+        ("def f(x):\n    return isinstance(x, (Records, int))\n", True),
+        ('def f(column):\n    return column.kind == "category"\n', False),
+        ("def f(card):\n    return isinstance(card, Card)\n", False),
+        ('def f(config):\n    return config.drawing == "pictures"\n', False),
+    ],
+)
+def test_nothing_above_the_kinds_asks_which_it_is(structure: ModuleType, tmp_path: Path, text: str, asks: bool) -> None:
+    assert list(structure.asked_kinds()) == []
+    for folder in ("run", "data", "kinds"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "some.py").write_text(text)
+    assert [place.partition(",")[0] for place in structure.asked_kinds(tmp_path)] == ["run/some.py"] * asks

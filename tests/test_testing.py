@@ -15,6 +15,7 @@ from class_means import ClassMeans
 
 from gossamer.data.records import Records
 from gossamer.errors import GossamerError
+from gossamer.kinds.toys import CARD, garbage, stripes
 from gossamer.methods import METHODS
 from gossamer.methods.common import adversarial
 from gossamer.methods.method import Run
@@ -24,7 +25,7 @@ from gossamer.privacy.queries import Bounds
 from gossamer.privacy.random.noise import Rng
 from gossamer.testing import MethodTests, checks
 from gossamer.testing.neighbours import FixedChoices, _Answer, _Answers, _compared, _Noted
-from gossamer.testing.trial_run import CARD, MECHANISMS, Subject, deaf, garbage, stripes
+from gossamer.testing.trial_run import MECHANISMS, Subject, deaf
 
 loop = importlib.import_module("class_means.loop")
 SMALL = {"noise_multiplier": 1.0, "steps": 21, "warm_steps": 4}

@@ -88,11 +88,23 @@ class Card(ABC):
     """What it describes."""
     units_come: ClassVar[str]
     """How the ids of units are given, for messages."""
+    takes_keys: ClassVar[bool]
+    """Whether `images_key` and `labels_key` tell what of a source is read."""
+    has_public: ClassVar[bool]
+    """Whether a part of the records can be public."""
+
+    @abstractmethod
+    def samples_in_words(self, classes: int) -> str:
+        """What samples are, of so many classes."""
 
     @classmethod
     @abstractmethod
     def from_dict(cls, facts: dict[str, Any], *, where: str = "the card") -> Self:
         """A card from plain values, as `to_dict` gives them. Raises CardError."""
+
+    @abstractmethod
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values, ready for JSON."""
 
     @abstractmethod
     def dumps(self) -> str:
@@ -107,6 +119,11 @@ class Card(ABC):
     def load(cls, path: str | Path) -> Self:
         """The card in a TOML file. Raises CardError: names the file, the key and the remedy."""
         return cls.loads(text_of_card(path), where=str(path))
+
+    @classmethod
+    def given(cls, card: Self | str | Path) -> Self:
+        """The card, or that of its file. Raises CardError."""
+        return card if isinstance(card, cls) else cls.load(str(card))
 
     def save(self, path: str | Path) -> None:
         """Write the card to a file, over what was there. Only you can read it, because the card may be a draft."""
@@ -190,6 +207,8 @@ class DataCard(Card):
     pixel_range: Literal["stored"] | tuple[float, ...] = STORED
     window: bool = False
     kind: ClassVar[Kind] = "pictures"
+    takes_keys: ClassVar[bool] = True
+    has_public: ClassVar[bool] = True
     units_come: ClassVar[str] = (
         "a FILE.csv (columns name,unit), FILE.npz:KEY, `folder`, '(PATTERN)' or dicom:PatientID."
     )
@@ -221,6 +240,10 @@ class DataCard(Card):
             entry for entry in fields(self) if entry.name in _REQUIRED or getattr(self, entry.name) != entry.default
         ]
         return f"DataCard({', '.join(f'{entry.name}={getattr(self, entry.name)!r}' for entry in shown)})"
+
+    def samples_in_words(self, classes: int) -> str:
+        """See `Card.samples_in_words`."""
+        return f"images of {'x'.join(map(str, self.shape))}, {classes} classes"
 
     @property
     def probabilities(self) -> tuple[float, ...]:

@@ -329,6 +329,8 @@ class Method(ABC, Generic[C, S]):
     """Whether its discriminators are critics, whose scores attackers can only rank."""
     samples_on_gpu: ClassVar[bool] = False
     """Whether `sample` goes where the generator is. The others need a GPU for training at most."""
+    one_size: ClassVar[bool] = True
+    """Whether each run releases a model of the same size, so that the weights of two can be compared."""
 
     config_type: type[C]
     """Its settings; the fields are its flags."""

@@ -19,8 +19,8 @@ from PIL import Image
 from gossamer.data.card import DataCard
 from gossamer.data.readers.read import read
 from gossamer.data.source import Reading, Source
+from gossamer.kinds.pictures import read_samples
 from gossamer.methods import METHODS
-from gossamer.run.evaluation.pictures import read_samples
 
 Run = Callable[..., Any]
 SMALL = [
@@ -211,10 +211,7 @@ def test_how_an_accent_is_composed_does_not_count(gossamer: Run, nasty: Path, tm
 def test_an_npz_may_name_its_classes(gossamer: Run, nasty: Path, tmp_path: Path, drafted: Any) -> None:
     """Named the other way round than the card: label 0 is "malignant" here."""
     card, _ = drafted(nasty / "two" / "pictures")
-    named, plain = (
-        read(str(nasty / "two" / name), DataCard.load(card).reading)
-        for name in ("named.npz", "plain.npz")
-    )
+    named, plain = (read(str(nasty / "two" / name), DataCard.load(card).reading) for name in ("named.npz", "plain.npz"))
     assert named.labels.tolist() == (1 - plain.labels).tolist()
     fitted(gossamer, nasty / "two" / "named.npz", card, tmp_path / "run")
     words = ["fit", "dpgan", "--card", card, "--out", tmp_path / "no", *SMALL, "--data", nasty / "two" / "short.npz"]

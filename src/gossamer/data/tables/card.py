@@ -74,6 +74,9 @@ class TableCard(Card):
     drop: tuple[tuple[str, str], ...] = ()
     generated: tuple[GeneratedColumn, ...] = ()
     kind: ClassVar[CardKind] = "table"
+    takes_keys: ClassVar[bool] = False
+    has_public: ClassVar[bool] = False
+    class_names: ClassVar[tuple[str, ...]] = ()
     units_come: ClassVar[str] = "the name of the column that holds the id of each row's unit."
 
     def __post_init__(self) -> None:
@@ -120,6 +123,10 @@ class TableCard(Card):
 
     def __repr__(self) -> str:
         return f"TableCard({len(self.columns)} columns, declared_size={self.declared_size}, unit={self.unit!r})"
+
+    def samples_in_words(self, classes: int) -> str:  # noqa: ARG002 (as every card)
+        """See `Card.samples_in_words`."""
+        return f"rows of {len(self.columns)} columns"
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -133,7 +133,7 @@ def audit(  # noqa: PLR0913 (its arguments are the options of a command)
             f"{method} is a plug-in, for which Gossamer has no canaries, so it cannot be audited. Its author tests it with "
             "gossamer.testing. To attack what it releases, use `gossamer attack`."
         )
-    if final and chosen_method.takes == "table":
+    if final and not chosen_method.one_size:
         raise RequestError(
             f"{method} releases a model of another size in each run, and --final compares weights: leave it out."
         )

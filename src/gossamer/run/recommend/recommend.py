@@ -211,9 +211,7 @@ def recommend(
     data_flags += " --units WHOSE" if facts.unit != "record" else ""
     candidates: list[Recommended] = []
     left_out: dict[str, str] = {}
-    for name, method in METHODS.items():
-        if method.takes != facts.kind:
-            continue
+    for name in METHODS.taking(facts.kind):
         try:
             with asked(name):
                 candidate = _candidate_for(

@@ -4,28 +4,16 @@ import html
 import math
 from typing import Any
 
+from gossamer.kinds import kind_of
 from gossamer.methods import METHODS
 from gossamer.privacy.certificate.certificate import Certificate
 from gossamer.privacy.certificate.declarations import ATTACKS, CHOICES, NOT_DECLARED, QUESTIONS
-from gossamer.privacy.certificate.statements import is_table
 from gossamer.privacy.guarantee import in_full, rounded_up
 from gossamer.run.release.standalone_loader import has_soft_labels
 from gossamer.run.report.wording import release_in_words
 
-_LOAD = """import load  # load.py of this folder, which needs PyTorch and safetensors
-release = load.load()
-images, labels = release.sample(1000, seed=0)  # uint8 [1000, C, H, W] and int64 [1000]"""
-_LOAD_TABLE = """import load  # load.py of this folder, which needs NumPy alone
-release = load.load()
-columns = release.sample(1000, seed=0)  # a dict of arrays [1000] by column, as pandas.DataFrame takes it"""
 _CLASSIFIER = "chances = release.probabilities(images)  # of the released classifier: float [1000, classes]"
 _SOFT = "soft = release.soft_labels(images, labels)  # how likely each class is: float [1000, classes]"
-_WITH_GOSSAMER = """import gossamer  # installed from its source
-release = gossamer.Synthesizer.load(".")
-samples = release.sample(1000, seed=0)  # samples.images: uint8 [1000, C, H, W], samples.labels: int64 [1000]"""
-_TABLE_WITH_GOSSAMER = """import gossamer  # installed from its source
-release = gossamer.Synthesizer.load(".")
-samples = release.sample(1000, seed=0)  # samples.to_pandas() is a DataFrame, samples.columns() a dict of arrays"""
 
 
 def readme(certificate: Certificate, *, samples: int, no_loader: str, classifies: bool = False) -> str:
@@ -58,16 +46,12 @@ def readme(certificate: Certificate, *, samples: int, no_loader: str, classifies
 
 def _description(certificate: Certificate) -> str:
     card, declared = certificate.card, certificate.declared
-    if is_table(card):
-        made, origin = f"rows with {len(card['column'])} columns", "All of its rows are synthetic."
-    else:
-        size = " x ".join(map(str, card["shape"]))
-        made = f"pictures of {size} (channels, height, width) with labels 0 to {card['classes'] - 1}"
-        origin = "All of its pictures are synthetic."
+    kind = kind_of(card)
+    origin = f"All of its {kind.words.records} are synthetic."
     if contains := certificate.facts["contains_public"]:
         origin = f"The file contains the public pictures of the run as they are, and {contains}."
     about = [
-        f"`model.safetensors` is a generator of {made}. It was trained on {certificate.created}. Method: "
+        f"`model.safetensors` is a generator of {kind.described(card)}. It was trained on {certificate.created}. Method: "
         f"{METHODS[certificate.method].title}. {origin} The sections below say how much they may "
         f"reveal about one {card['unit']}.",
         "",
@@ -90,36 +74,26 @@ def _is_pretrained(certificate: Certificate) -> bool:
 
 def _load(card: dict[str, Any], samples: int, no_loader: str, *, classifies: bool, soft: bool) -> str:
     first = f"There is no `load.py`, because {no_loader}. Use Gossamer:" if no_loader else "In Python:"
-    loads, with_gossamer = (_LOAD_TABLE, _TABLE_WITH_GOSSAMER) if is_table(card) else (_LOAD, _WITH_GOSSAMER)
+    kind = kind_of(card)
     lines = (
-        [with_gossamer] if no_loader else [loads, *([_CLASSIFIER] if classifies else []), *([_SOFT] if soft else [])]
+        [kind.words.with_gossamer]
+        if no_loader
+        else [kind.words.loads, *([_CLASSIFIER] if classifies else []), *([_SOFT] if soft else [])]
     )
     text = "\n".join([f"## How to load it\n\n{first}\n\n```python", *lines, "```"])
     if not no_loader:
         text += (
             "\n\n`load.py` is a program, and `import load` runs it. Check the signature first (see below), or read it."
+            f"{kind.words.in_terminal}"
         )
-    if is_table(card):
-        if not no_loader:
-            text += " In a terminal, `python load.py rows.csv 1000` writes 1,000 rows."
-        return text + (
-            f"\n\n`samples.csv` holds {samples:,} synthetic rows, unselected. The generator can make more."
-            if samples
-            else ""
-        )
-    names = [str(name) for name in card.get("class_names") or ()]
     if samples:
-        called = f", and `class_names` text [{len(names)}], from label 0 on" if names else ""
-        text += (
-            f"\n\n`samples.npz` holds {samples:,} synthetic records, unselected: `images` uint8 [{samples}, C, H, W] and "
-            f"`labels` int64 [{samples}]{called}. The generator can make more."
-        )
+        text += f"\n\n{kind.on_samples(card, samples)}"
     if soft:
         text += (
             "\n\nSamples have soft labels: what was drawn, mixed with the answer of a differentially private classifier. "
             "Train on them in place of labels, with the same cross-entropy. `samples.npz` has them as `probabilities`."
         )
-    if names:
+    if names := [str(name) for name in card.get("class_names") or ()]:
         text += "\n\nThe labels: " + ", ".join(f"{number} {_plain(name)}" for number, name in enumerate(names)) + "."
     return text
 

@@ -110,7 +110,7 @@ def _table_loader(method: str) -> str:
     head, tail = _frame("load_table.txt", method)
     collected = _Collected(reserved=_defined(head + tail), allowed=_ALLOWED_FOR_TABLES)
     for module, name in (
-        ("gossamer.methods.synthesizer", "ROWS"),
+        ("gossamer.data.tables.samples", "ROWS"),
         _COLUMN,
         _GENERATED,
         ("gossamer.data.tables.decode", "decode"),
