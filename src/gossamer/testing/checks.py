@@ -306,8 +306,9 @@ def learns_a_toy(subject: Subject) -> None:
     """
     run = TrialRun(subject, stripes(200, card=subject.card), settings=subject.toy, rng=Rng(0))
     net = run.end().released
-    if hasattr(net, "probabilities"):
-        images, labels = stripes(100, seed=1, card=subject.card).tensors()
+    fresh = stripes(100, seed=1, card=subject.card)
+    if hasattr(net, "probabilities") and hasattr(fresh, "tensors"):  # a classifier of pictures
+        images, labels = fresh.tensors()
         assert (net.probabilities(images).argmax(1) == labels).float().mean() > 0.95  # type: ignore[operator]  # it has it
         return
 
