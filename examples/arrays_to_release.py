@@ -105,7 +105,9 @@ samples.to_pandas()
 # protocol `reduced` trains each for four epochs only, so take the figures as an example.
 
 # %%
-evaluation = gossamer.evaluate(folder / "run", train=train, test=test, count=1_400, protocol="reduced")
+evaluation = gossamer.evaluate(
+    folder / "run", train=train, test=test, count=1_400, metrics=gossamer.metrics.Measures(protocol="reduced")
+)
 evaluation.to_frame()[["metric", "value", "low", "high"]]
 
 # %% [markdown]

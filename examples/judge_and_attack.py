@@ -22,7 +22,9 @@ synthesizer = gossamer.fit(
 )
 
 # A classifier learns from the samples, another from the real records; both are held against real test records.
-found = gossamer.evaluate(folder / "run", train="digits", test="digits", count=1_000, protocol="reduced")
+found = gossamer.evaluate(
+    folder / "run", train="digits", test="digits", count=1_000, metrics=gossamer.metrics.Measures(protocol="reduced")
+)
 for figure in found.metrics:
     print(f"{figure['metric']}: {figure['value']:.1%} ({figure['low']:.1%} to {figure['high']:.1%})")
 

@@ -1,4 +1,4 @@
-"""`tools/structure.py`, which `make check` runs: the code above methods/ names no method and no setting of one."""
+"""`tools/structure.py`, which `make check` runs: what code above methods/ and kinds/ does not name and not ask."""
 
 import dataclasses
 import importlib.util
@@ -98,3 +98,23 @@ def write(root: Path, name: str, text: str) -> None:
     ):  # fmt: skip
         (root / path).parent.mkdir(parents=True, exist_ok=True)
         (root / path).write_text(content)
+
+
+@pytest.mark.parametrize(
+    ("text", "asks"),
+    [
+        ('def f(card):\n    return card.kind == "table"\n', True),
+        ("def f(method, other):\n    return method.takes != other\n", True),
+        ("def f(card):\n    return isinstance(card, str | DataCard)\n", True),
+        ("def f(x):\n    return isinstance(x, (Records, int))\n", True),
+        ('def f(column):\n    return column.kind == "category"\n', False),
+        ("def f(card):\n    return isinstance(card, Card)\n", False),
+        ('def f(config):\n    return config.drawing == "pictures"\n', False),
+    ],
+)
+def test_nothing_above_the_kinds_asks_which_it_is(structure: ModuleType, tmp_path: Path, text: str, asks: bool) -> None:
+    assert list(structure.asked_kinds()) == []
+    for folder in ("run", "data", "kinds"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "some.py").write_text(text)
+    assert [place.partition(",")[0] for place in structure.asked_kinds(tmp_path)] == ["run/some.py"] * asks

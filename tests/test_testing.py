@@ -16,6 +16,7 @@ from dp_accounting import GaussianDpEvent
 
 from gossamer.data.records import Records
 from gossamer.errors import GossamerError
+from gossamer.kinds.toys import CARD, garbage, stripes
 from gossamer.methods import METHODS
 from gossamer.methods.common import adversarial
 from gossamer.methods.contract import Run
@@ -26,7 +27,7 @@ from gossamer.privacy.queries import Bounds
 from gossamer.privacy.random.noise import Rng
 from gossamer.testing import MethodTests, checks
 from gossamer.testing.neighbours import FixedChoices, _Answer, _Answers, _compared, _Noted
-from gossamer.testing.trial_run import CARD, Subject, deaf, garbage, stripes
+from gossamer.testing.trial_run import Subject, deaf
 
 loop = importlib.import_module("class_means.loop")
 SMALL = {"noise_multiplier": 1.0, "steps": 21, "warm_steps": 4}

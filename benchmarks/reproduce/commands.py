@@ -31,7 +31,7 @@ def commands(cell: Cell, device: str) -> list[str]:
     program = ["python", "-m", "benchmarks.reproduce.metrics"] if measures.of_papers else ["gossamer", "evaluate"]
     evaluate = [*program, evaluated(cell), "--train", data, "--test", whole]
     card = [] if measures.needs_run else ["--card", CARD]
-    typed.append([*evaluate, *_flags(evaluate_arguments(cell)), *card, "-o", METRICS])
+    typed.append([*evaluate, *_flags(measured(cell) | {"seed": INSTRUMENTS}), *card, "-o", METRICS])
     if row.attack:
         attack = ["gossamer", "attack", RUN, "--members", data, "--nonmembers", whole]
         typed.append([*attack, "--seed", cell.seed, "-o", ATTACKS])
@@ -52,16 +52,14 @@ def evaluated(cell: Cell) -> str:
     return cell.row.samples_of or (RUN if cell.measures.needs_run else SAMPLES)
 
 
-def evaluate_arguments(cell: Cell) -> dict[str, Any]:
-    """What the evaluation is given besides data, card and places."""
+def measured(cell: Cell) -> dict[str, Any]:
+    """What the evaluation measures, and how."""
     measures = cell.measures
     known: dict[str, Any] = {"metrics": ",".join(measures.metrics)}
     if measures.of_papers:
-        return known | {"labelled": measures.labelled, "seed": INSTRUMENTS}
+        return known | {"labelled": measures.labelled}
     known["protocol"] = measures.protocol
-    if "classical" in measures.metrics:
-        known["limit"] = measures.limit
-    return known | {"seed": INSTRUMENTS}
+    return known | ({"limit": measures.limit} if "classical" in measures.metrics else {})
 
 
 def _flags(arguments: dict[str, Any]) -> list[str]:

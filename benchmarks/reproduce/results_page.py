@@ -47,7 +47,7 @@ class Line:
         values = list(dict.fromkeys(entry["value"] for entry in entries)) if self.row.real_of else [
             entry["value"] for entry in entries
         ]  # fmt: skip
-        return over_seeds(values, share=registry.figure(figure).share)
+        return over_seeds(values, share="accuracy" in figure or registry.figure(figure).share)
 
     @property
     def first(self) -> Cell | None:

@@ -18,10 +18,11 @@ from benchmarks.reproduce.metrics.measure import measure
 from benchmarks.reproduce.result_files import SCHEMA
 from benchmarks.reproduce.tables import Cell
 from gossamer.data.card import DataCard
-from gossamer.data.samples.writers import write_samples
+from gossamer.data.samples.samples import Samples
 from gossamer.events import Event, Sink
 from gossamer.files import hold, write_atomically
 from gossamer.methods.synthesizer import Synthesizer
+from gossamer.metrics.metric import Measures
 from gossamer.run.evaluation.attack import attack
 from gossamer.run.evaluation.evaluate import evaluate
 from gossamer.run.storage.run_folder import RunFolder
@@ -117,7 +118,7 @@ def run_cell(cell: Cell, places: Places, *, sink: Sink, training: Sink, about: M
         if not cell.measures.needs_run:
             with clock.of("sample"):
                 count = cell.measures.samples
-                write_samples(
+                Samples.write(
                     folder / commands.SAMPLES, synthesizer.stream(count, seed=cell.seed), count=count, force=True
                 )
     with clock.of("evaluate"):
@@ -125,7 +126,8 @@ def run_cell(cell: Cell, places: Places, *, sink: Sink, training: Sink, about: M
     attacks: list[dict[str, Any]] = []
     if cell.row.attack:
         with clock.of("attack"):
-            attacked = attack(folder / commands.RUN, members=data, nonmembers=whole, seed=cell.seed, sink=timed(sink))
+            process = Process(sink=timed(sink))
+            attacked = attack(folder / commands.RUN, members=data, nonmembers=whole, seed=cell.seed, process=process)
         attacks = [{name: value for name, value in entry.items() if name != "roc"} for entry in attacked.attacks]
     return {
         "schema": SCHEMA,
@@ -159,8 +161,9 @@ def _evaluated(
         ), {}  # fmt: skip
     found = evaluate(
         cell.row.samples_of or folder / commands.evaluated(cell), train=data, test=whole,
-        cache=places.work / BASELINES, sink=sink, out=folder / commands.METRICS,
-        card=None if cell.measures.needs_run else folder / commands.CARD, **commands.evaluate_arguments(cell),
+        process=Process(sink=sink), out=folder / commands.METRICS,
+        card=None if cell.measures.needs_run else folder / commands.CARD,
+        seed=commands.INSTRUMENTS, metrics=Measures(**commands.measured(cell), cache=places.work / BASELINES),
     )  # fmt: skip
     return found.metrics, found.left_out
 

@@ -15,7 +15,7 @@ from benchmarks.reproduce.datasets import data_set
 from benchmarks.reproduce.metrics.measure import PAPER_METRICS
 from gossamer.errors import RequestError, did_you_mean
 from gossamer.methods import METHODS
-from gossamer.metrics.registry import chosen_metrics
+from gossamer.metrics.registry import METRICS
 from gossamer.run.training import presets
 
 Scale = Literal["laptop", "paper"]
@@ -257,7 +257,7 @@ def parse(name: str, text: str) -> Table:
             given = found.pop(scale)
             once[scale] = given.pop("once")
             names = given.pop("metrics")
-            metrics = (names,) if names in PAPER_METRICS else tuple(chosen_metrics(names))
+            metrics = (names,) if names in PAPER_METRICS else tuple(METRICS.chosen(names))
             measures[scale] = Measures(metrics=metrics, **given)
     rows = tuple(map(_row, found.pop("row")))
     names = [row.name for row in rows]

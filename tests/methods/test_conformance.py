@@ -23,13 +23,14 @@ from gossamer.data.tables.any_card import AnyCard
 from gossamer.data.tables.card import TableCard
 from gossamer.data.tables.column import Column
 from gossamer.errors import RequestError
+from gossamer.kinds.toys import CARD, garbage, stripes
 from gossamer.methods import METHODS
 from gossamer.methods.job import Job
 from gossamer.privacy.per_sample_gradients import gradients
 from gossamer.privacy.per_sample_gradients.precision import Precision
 from gossamer.privacy.random.noise import Rng
 from gossamer.testing import MethodTests, checks
-from gossamer.testing.trial_run import CARD, Subject, TrialRun, deaf, garbage, stripes
+from gossamer.testing.trial_run import Subject, TrialRun, deaf
 
 SMALL: dict[str, dict[str, Any]] = {
     "dpgan": {

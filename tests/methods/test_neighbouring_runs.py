@@ -27,6 +27,7 @@ from gossamer.data.records import Records
 from gossamer.data.tables.any_card import AnyCard
 from gossamer.data.tables.card import TableCard
 from gossamer.data.tables.column import Column
+from gossamer.kinds.toys import extremes, stripes
 from gossamer.methods import METHODS
 from gossamer.methods.common import bounded_sum, votes
 from gossamer.methods.job import Job
@@ -38,7 +39,7 @@ from gossamer.privacy.queries import Bounds
 from gossamer.privacy.random.noise import Rng
 from gossamer.testing import neighbours
 from gossamer.testing.neighbours import FixedChoices, Move, moves_of
-from gossamer.testing.trial_run import Subject, extremes, stripes
+from gossamer.testing.trial_run import Subject
 
 ROUNDING = 1e-6
 """By how much a ratio may exceed 1. All bounds of these methods have room for rounding: none has come near 1 + 1e-12."""

@@ -13,11 +13,11 @@ from safetensors import SafetensorError
 from torch import Tensor, nn
 
 from gossamer.data.card import DataCard
-from gossamer.data.samples.samples import Samples
+from gossamer.data.samples.samples import CHUNK, Samples
 from gossamer.errors import RequestError
 from gossamer.methods.contract import BaseConfig, Draw, Method, State
 from gossamer.methods.job import Job
-from gossamer.methods.synthesizer import CHUNK, Synthesizer, model_bytes, save_model
+from gossamer.methods.synthesizer import Synthesizer, model_bytes, save_model
 
 CARD = DataCard(shape=(1, 2, 2), classes=4, declared_size=10, label_prior=(0.1, 0.2, 0.3, 0.4))
 Z = 4.892

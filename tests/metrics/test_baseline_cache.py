@@ -5,13 +5,8 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-import numpy as np
-
-from gossamer.data.records import Records
 from gossamer.intervals import Estimate
 from gossamer.metrics.baseline_cache import Baselines
-
-REAL = Records(np.zeros((4, 1, 2, 2), np.uint8), np.zeros(4, np.int64))
 
 
 def test_who_comes_second_waits_and_takes_what_the_first_has_computed(tmp_path: Path) -> None:
@@ -24,7 +19,7 @@ def test_who_comes_second_waits_and_takes_what_the_first_has_computed(tmp_path: 
         return {"accuracy": Estimate(0.5, 0.4, 0.6, 10, "10 things")}
 
     def evaluation(_: int) -> dict[str, Estimate]:
-        cache = Baselines(tmp_path / "cache", REAL, REAL, 0)
+        cache = Baselines(tmp_path / "cache", "these records")
         asked.wait()
         return cache.estimates("accuracy", compute)
 
@@ -36,7 +31,7 @@ def test_who_comes_second_waits_and_takes_what_the_first_has_computed(tmp_path: 
 
 def test_another_seed_has_baselines_of_its_own(tmp_path: Path) -> None:
     values = [
-        Baselines(tmp_path, REAL, REAL, seed).estimates(
+        Baselines(tmp_path, f"these records {seed}").estimates(
             "accuracy", lambda s=seed: {"a": Estimate(s / 4, 0, 1, 10, "x")}
         )
         for seed in (1, 2, 1)

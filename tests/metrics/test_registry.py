@@ -43,7 +43,7 @@ def inputs(monkeypatch: pytest.MonkeyPatch, **more: Any) -> Inputs:
         tests=TESTS,
         classes=3,
         labelled=True,
-        baselines=Baselines(None, REAL, TESTS, 0),
+        baselines=Baselines(None, ""),
         **more,
     )
 
@@ -76,7 +76,7 @@ def same(found: tuple[Any, ...], train: Labelled, tests: Labelled) -> bool:
 def test_accuracy_trains_on_one_set_and_tests_on_the_real_test_records(monkeypatch: pytest.MonkeyPatch) -> None:
     record, warm, public = Recorder(), dots(*range(50, 70)), dots(*range(70, 90))
     monkeypatch.setattr(classify, "accuracy", record)
-    found = registry.accuracy(inputs(monkeypatch, warm=warm, public=public))
+    found = registry.accuracy(inputs(monkeypatch, warm=lambda: warm, public=lambda: public))
     rows = (
         (ACCURACY, SAMPLES, "synthetic records"), (BASELINE, REAL, "real records"),
         (WARM_ALONE, warm, "samples of the public warm start, before any record was read (epsilon 0)"),

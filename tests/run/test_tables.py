@@ -22,17 +22,15 @@ from gossamer import Column, TableCard
 from gossamer.data.source import Source
 from gossamer.data.tables.generated import GeneratedColumn
 from gossamer.data.tables.read import read_table
-from gossamer.data.tables.samples import TableSamples
+from gossamer.data.tables.samples import ROWS, TableSamples
 from gossamer.errors import CardError, DataError, Interrupted, RequestError
 from gossamer.events import Event
+from gossamer.kinds import histograms, tables
 from gossamer.methods import METHODS, Marginals
 from gossamer.methods.job import Job
-from gossamer.methods.synthesizer import ROWS
 from gossamer.privacy.random.noise import Rng
 from gossamer.run.budget.budget import budget
 from gossamer.run.release import contents
-from gossamer.run.report import columns
-from gossamer.run.report.columns import histograms
 from gossamer.run.training.fit import fit
 from gossamer.run.training.progress import Process
 from gossamer.run.training.resume import resume
@@ -248,8 +246,9 @@ def test_real_rows_in_a_release_are_no_samples(run: Path, tmp_path: Path, monkey
             "equal is equal anywhere"
         )
     with monkeypatch.context() as patch:
-        patch.setattr("gossamer.methods.synthesizer.ROWS", 100)
-        patch.setattr(contents, "_MOST_ROWS", 200)
+        patch.setattr("gossamer.data.tables.samples.ROWS", 100)
+        patch.setattr(tables, "ROWS", 100)
+        patch.setattr(tables, "DRAWN_AGAIN", 200)
         long = gossamer.release(run, tmp_path / "long", samples=400)
         (said,) = (each for each in gossamer.verify(long).not_checked if each.startswith("samples.csv"))
         assert said == "samples.csv: whether the generator drew it beyond the first 200."
@@ -467,11 +466,11 @@ def test_split_of_a_table_is_by_person_and_fit_reads_it(gossamer: Any, place: Pa
 
 def test_a_wide_table_is_drawn_in_part(monkeypatch: pytest.MonkeyPatch) -> None:
     """Names with signs that a drawing library takes for formulas, and with letters that its font lacks."""
-    monkeypatch.setattr(columns, "MOST_DRAWN", 4)
+    monkeypatch.setattr(histograms, "MOST_DRAWN", 4)
     names = [f"$col_{at}^{{$ 列" for at in range(6)]
     card = TableCard(columns=tuple(Column(name=n, kind="category", values=("a", "b")) for n in names), declared_size=40)
     codes = np.random.default_rng(0).integers(2, size=(40, len(names))).astype(np.int32)
-    assert histograms(TableSamples(codes, card)).startswith(b"\x89PNG")
+    assert histograms.png(TableSamples(codes, card)).startswith(b"\x89PNG")
 
 
 def test_the_card_of_the_documentation_is_one() -> None:

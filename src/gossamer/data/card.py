@@ -163,6 +163,14 @@ class Card(ABC):
     """The same, for messages."""
     units_come: ClassVar[str]
     """How the ids of units are given, for messages."""
+    takes_keys: ClassVar[bool]
+    """Whether `images_key` and `labels_key` tell what of a source is read."""
+    has_public: ClassVar[bool]
+    """Whether a part of the records can be public."""
+
+    @abstractmethod
+    def samples_in_words(self, classes: int) -> str:
+        """What samples are, of so many classes."""
 
     @abstractmethod
     def problem_of_samples(self, samples: "Tensor", labels: "Tensor", n: int) -> str:
@@ -180,6 +188,10 @@ class Card(ABC):
             return cls(**cls._arguments(facts))
         except CardError as error:
             raise CardError(f"{where}: {error}") from None
+
+    @abstractmethod
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values, ready for JSON."""
 
     @abstractmethod
     def dumps(self) -> str:
@@ -206,6 +218,11 @@ class Card(ABC):
     def load(cls, path: str | Path) -> Self:
         """The card in a TOML file. Raises CardError: names the file, the key and the remedy."""
         return cls.loads(text_of_card(path), where=str(path))
+
+    @classmethod
+    def given(cls, card: Self | str | Path) -> Self:
+        """The card, or that of its file. Raises CardError."""
+        return card if isinstance(card, cls) else cls.load(str(card))
 
     def save(self, path: str | Path) -> None:
         """Write the card to a file, over what was there. Only you can read it, because the card may be a draft."""
@@ -294,6 +311,8 @@ class DataCard(Card):
     )
     kind: ClassVar[Kind] = "pictures"
     in_words: ClassVar[str] = "pictures"
+    takes_keys: ClassVar[bool] = True
+    has_public: ClassVar[bool] = True
     units_come: ClassVar[str] = (
         "a FILE.csv (columns name,unit), FILE.npz:KEY, `folder`, '(PATTERN)' or dicom:PatientID."
     )
@@ -325,6 +344,10 @@ class DataCard(Card):
             if samples.isfinite().all()
             else "pixels are not all finite numbers"
         )
+
+    def samples_in_words(self, classes: int) -> str:
+        """See `Card.samples_in_words`."""
+        return f"images of {'x'.join(map(str, self.shape))}, {classes} classes"
 
     @property
     def probabilities(self) -> tuple[float, ...]:

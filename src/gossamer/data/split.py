@@ -46,14 +46,12 @@ class SplitResult:
         units: how many units they belong to.
         spec: --units for the new place; empty: there are no units.
         notes: what was converted on the way into an .npz, in words; and whether a split of DATA was left out.
-        table: whether the records are rows of a table.
     """
 
     records: tuple[int, int]
     units: tuple[int, int]
     spec: str
     notes: tuple[str, ...] = ()
-    table: bool = False
 
 
 def split(
@@ -96,29 +94,30 @@ def split(
         raise RequestError(f"--share must lie between 0 and 1, not {share:g}: with 0.2, a fifth goes to test.")
     if out.exists() or out.is_symlink():
         raise RunFolderError(f"{out}: something is there already, and a split replaces nothing. Choose another name.")
+    salt, pictures, leaves_out = f"gossamer split {seed}", None, False
     if table:
         refuse_keys(source)
-        rows, owners = split_table(
-            name, out=out, share=share, seed=seed, units=units, missing_unit=missing_unit, header=header
-        )
-        return SplitResult(rows, owners, units or "", table=True)
-    if header is not None:
-        raise RequestError(ONLY_TABLES)
-    if is_place(data) and Path(split_of(name)[0]).resolve() in out.resolve().parents:
-        raise RequestError(f"{out} lies in {name}, whose folders are classes or splits. Choose a place beside it.")
-    check_range(pixel_range or STORED)
-    try:
-        pictures, leaves_out = (None, False) if not is_place(data) else contents(source)
-    except OSError as error:
-        raise DataError(f"{name}: the data cannot be read ({error.strerror or error})") from None
-    if (pictures is None) != (out.suffix == ".npz"):
-        kind = "a new .npz file" if pictures is None else "a new folder, for pictures in folders"
-        raise RequestError(f"{out}: the split of {name} goes into {kind}. Choose another name.")
-    deal = partial(_falls_to_test, share=share, salt=f"gossamer split {seed}")
+    else:
+        if header is not None:
+            raise RequestError(ONLY_TABLES)
+        if is_place(data) and Path(split_of(name)[0]).resolve() in out.resolve().parents:
+            raise RequestError(f"{out} lies in {name}, whose folders are classes or splits. Choose a place beside it.")
+        check_range(pixel_range or STORED)
+        try:
+            pictures, leaves_out = (None, False) if not is_place(data) else contents(source)
+        except OSError as error:
+            raise DataError(f"{name}: the data cannot be read ({error.strerror or error})") from None
+        if (pictures is None) != (out.suffix == ".npz"):
+            kind = "a new .npz file" if pictures is None else "a new folder, for pictures in folders"
+            raise RequestError(f"{out}: the split of {name} goes into {kind}. Choose another name.")
+    deal = partial(_falls_to_test, share=share, salt=salt)
     try:
         with tempfile.TemporaryDirectory(prefix=f".{out.name}.", dir=out.parent) as scratch:
-            whole = Path(scratch) / f"whole{out.suffix}"
-            if pictures is None:
+            whole = Path(scratch) / f"whole{'' if table else out.suffix}"
+            if table:
+                names, test = split_table(name, whole, share, salt, units, missing_unit, header=header)
+                result = _counted(names, test, units or "")
+            elif pictures is None:
                 how = Reading(missing_unit=missing_unit, pixel_range=pixel_range, window=window)
                 records = read(source, how, sink=sink)
                 result = _arrays(records, deal, whole)

@@ -390,6 +390,8 @@ class Method(ABC, Generic[C, S]):
 
     draws_with: ClassVar[str | None] = None
     """The setting that says what a program draws as its first pictures: "digits", "letters". None: no program draws any."""
+    one_size: ClassVar[bool] = True
+    """Whether each run releases a model of the same size, so that the weights of two can be compared."""
     trial: ClassVar[TrialConfig | None] = None
     """How an audit tries it; None: it cannot be audited."""
 

@@ -99,6 +99,10 @@ class Registry(MutableMapping[str, AnyMethod]):
     def __repr__(self) -> str:
         return f"METHODS({', '.join(self)})"
 
+    def taking(self, kind: str) -> dict[str, AnyMethod]:
+        """The methods that take records of this kind."""
+        return {name: method for name, method in self.items() if method.takes == kind}
+
     def _looked_at(self) -> dict[str, str]:
         """Each plug-in by its name, and why it cannot be used; empty: it can."""
         return {name: self._problem(name) for name in plugins.names("method")}

@@ -2,7 +2,6 @@
 
 import errno
 import json
-import math
 import os
 import re
 import secrets
@@ -21,10 +20,7 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from gossamer.data.memory_mapped import free_memory
-from gossamer.data.records import at_once
-from gossamer.data.samples.samples import MOST_SHOWN, Samples
-from gossamer.data.tables.any_card import card_from
-from gossamer.data.tables.samples import SHOWN, TableSamples
+from gossamer.data.tables.any_card import SAMPLES, card_from
 from gossamer.errors import GossamerError, RequestError, RunFolderError
 from gossamer.files import replaced
 from gossamer.methods import method_of
@@ -34,12 +30,6 @@ from gossamer.methods.registry import changed_plugins
 from gossamer.privacy.certificate.certificate import CERTIFICATE, CONFIG, Certificate
 from gossamer.privacy.certificate.statements import MODEL
 from gossamer.privacy.device_check import present
-
-CHUNK = 1_000
-"""Pictures that are made at once; fewer where they are large (`at_once`)."""
-ROWS = 20_000
-"""Rows of a table that are made at once: within them, the shares of values are nearly exact."""
-
 
 _MOST_BEYOND, _MOST_TIMES = 1 << 28, 16
 """Bytes of all tensors that are made with a generator before it is loaded: so many, and so many times the size of its file."""
@@ -88,19 +78,11 @@ class Synthesizer:
     certificate: Certificate
 
     def __repr__(self) -> str:
-        if self.card.kind == "table":
-            return (
-                f"Synthesizer({self.job.method.name}, rows of {len(self.card.columns)} columns; {self.certificate!r})"
-            )
-        shape = "x".join(map(str, self.card.shape))
-        return f"Synthesizer({self.job.method.name}, images of {shape}, {self.classes} classes; {self.certificate!r})"
+        return f"Synthesizer({self.job.method.name}, {self.card.samples_in_words(self.classes)}; {self.certificate!r})"
 
     def _repr_html_(self) -> str:
         """Show some samples and the certificate, in a notebook. The samples have a fixed seed."""
-        if self.card.kind == "table":
-            return str(self.sample(SHOWN, seed=0)._repr_html_()) + self.certificate._repr_html_()
-        labels = np.repeat(np.arange(min(self.classes, MOST_SHOWN)), 10)
-        return str(self.sample(len(labels), labels=labels, seed=0)._repr_html_()) + self.certificate._repr_html_()
+        return str(self.samples.preview(self)._repr_html_()) + self.certificate._repr_html_()
 
     @property
     def config(self) -> BaseConfig:
@@ -113,6 +95,11 @@ class Synthesizer:
         return self.job.card
 
     @property
+    def samples(self) -> type[Any]:
+        """The class of its samples: `Samples` or `TableSamples`."""
+        return SAMPLES[self.card.kind]
+
+    @property
     def classes(self) -> int:
         """The labels that the generator knows: those of the card, or one where it is unconditional or has no label column."""
         return int(self.net.classes)  # type: ignore[arg-type]  # every generator states it
@@ -120,10 +107,8 @@ class Synthesizer:
     @property
     def class_names(self) -> tuple[str, ...]:
         """What the labels of its samples are called; empty where the card says nothing, or the generator is unconditional."""
-        if self.card.kind == "table":
-            return ()
-        names: tuple[str, ...] = self.card.class_names if self.classes == self.card.classes else ()
-        return names
+        names: tuple[str, ...] = self.card.class_names
+        return names if len(names) == self.classes else ()
 
     def sample(self, n: int, *, labels: Sequence[int] | np.ndarray | None = None, seed: int | None = None) -> Any:
         """Draw samples: `Samples` with uint8 images [n, C, H, W] and int64 labels [n], or the `TableSamples` of a table.
@@ -137,24 +122,13 @@ class Synthesizer:
         Raises:
             RequestError: as `stream`; or if so many take more than the memory that is free.
         """
-        table = self.card.kind == "table"
-        size = _counted(n) * (4 * len(self.card.columns) if table else math.prod(self.card.shape) + 8)
+        size = _counted(n) * self.samples.sizes(self.card)[1]
         if size > free_memory():
             raise RequestError(
                 f"n: {n:,} samples take {size / 1e9:,.0f} GB, and {free_memory() / 1e9:,.1f} GB of memory are free. Take them "
                 "in pieces, with `stream`."
             )
-        if table:
-            pieces = [*self.stream(n, labels=labels, seed=seed)]
-            codes = [np.empty((0, len(self.card.columns)), np.int32), *(piece.codes for piece in pieces)]
-            return TableSamples(np.concatenate(codes), self.card, pieces[0].seed if pieces else 0)
-        images, drawn_labels = np.empty((n, *self.card.shape), np.uint8), np.empty(n, np.int64)
-        done, soft = 0, []
-        for chunk in self.stream(n, labels=labels, seed=seed):
-            images[done : done + len(chunk)], drawn_labels[done : done + len(chunk)] = chunk.images, chunk.labels
-            done += len(chunk)
-            soft += [] if chunk.probabilities is None else [chunk.probabilities]
-        return Samples(images, drawn_labels, self.class_names, np.concatenate(soft) if soft else None)
+        return self.samples.joined(self.stream(n, labels=labels, seed=seed), n, self.card, self.class_names)
 
     def stream(
         self, n: int, *, labels: Sequence[int] | np.ndarray | None = None, seed: int | None = None
@@ -168,20 +142,13 @@ class Synthesizer:
         wanted = None if labels is None else self._checked(labels, n)
         stream = torch.Generator()
         _ = stream.seed() if seed is None else stream.manual_seed(seed)
-        table = self.card.kind == "table"
-        most = ROWS if table else at_once(self.card.shape, CHUNK)
+        most, _ = self.samples.sizes(self.card)
         values_seed = secrets.randbits(62) if seed is None else seed
         sizes = [min(most, n - start) for start in range(0, n, most)]
-        start = 0
-        for images, drawn_labels, probabilities in self.job.chunks(self.net, sizes, wanted, stream):
-            if table:  # its images are codes
-                positions = np.arange(start, start + len(images))
-                yield TableSamples(images.numpy().astype(np.int32), self.card, values_seed, positions)
-                start += len(images)
-                continue
-            pixels = images.mul(255).round_().clamp_(0, 255).byte().numpy()
-            soft = None if probabilities is None else probabilities.numpy()
-            yield Samples(pixels, drawn_labels.numpy(), self.class_names, soft)
+        first = 0
+        for size, drawn in zip(sizes, self.job.chunks(self.net, sizes, wanted, stream), strict=True):
+            yield self.samples.piece(self.card, self.class_names, values_seed, first, drawn)
+            first += size
 
     def _checked(self, labels: Sequence[int] | np.ndarray, n: int) -> Tensor:
         array = np.asarray(labels)

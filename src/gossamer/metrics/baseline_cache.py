@@ -11,10 +11,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import IO
 
-from gossamer.data.fingerprint import fingerprint
-from gossamer.data.records import Records
-from gossamer.data.tables.identity import identify
-from gossamer.data.tables.table import Table
 from gossamer.files import hold, write_atomically
 from gossamer.intervals import Estimate
 from gossamer.metrics.features import ClassifierFeatures
@@ -25,14 +21,11 @@ class Baselines:
 
     Args:
         folder: where they are kept; None keeps nothing.
-        train: the real training records, pictures or a table.
-        tests: the real test records.
-        seed: of the trainings.
+        about: what all of them depend on: the fingerprints of both sets, and the seed of the trainings.
     """
 
-    def __init__(self, folder: Path | None, train: Records | Table, tests: Records | Table, seed: int) -> None:
-        self._folder = folder
-        self._about = "" if folder is None else f"{_fingerprint(train)} {_fingerprint(tests)} {seed}"
+    def __init__(self, folder: Path | None, about: str) -> None:
+        self._folder, self._about = folder, about
         if folder is not None:
             folder.mkdir(parents=True, exist_ok=True)
             folder.chmod(0o700)
@@ -70,10 +63,6 @@ class Baselines:
             return None
         digest = hashlib.sha256(f"{self._about} {key}".encode()).hexdigest()[:24]
         return self._folder / f"{digest}{suffix}"
-
-
-def _fingerprint(records: Records | Table) -> str:
-    return identify(records).fingerprint if isinstance(records, Table) else fingerprint(records)
 
 
 def _hold_lock(path: Path) -> IO[bytes]:

@@ -4,21 +4,20 @@ Names of figures are the keys of metrics.json. A name says what a figure was com
 "... of the real-data baseline" is the same figure on real records.
 The help of the command line reads this module, so numpy, scipy and PyTorch are loaded only when a metric is measured.
 
-To add a metric: its figures, its function, and `@_metric` with a name. The file is long because all metrics of pictures are in
-it. Those of tables are in `metrics.tables.registry`.
+To add a metric: its figures, its function, and `@METRICS.metric` with a name. The file is long because all metrics of pictures
+are in it. Those of tables are in `metrics.tables.registry`.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
-from gossamer.errors import DataError, RequestError, did_you_mean
-from gossamer.events import Sink, progress, silent
+from gossamer.errors import RequestError
 from gossamer.intervals import Estimate
 from gossamer.lazy import Lazy
-from gossamer.metrics.metric import OF_BASELINE, Figure, Figures, Metric, declared, of_baseline
+from gossamer.metrics import metric
+from gossamer.metrics.metric import OF_BASELINE, Figure, Figures, Registry, of_baseline
 from gossamer.metrics.tables import registry as tables
 
 if TYPE_CHECKING:
@@ -29,7 +28,6 @@ if TYPE_CHECKING:
     from gossamer.data.records import Labelled, Records
     from gossamer.data.samples.samples import Samples
     from gossamer.metrics import classical, classify, features, fidelity, neighbours, per_class
-    from gossamer.metrics.baseline_cache import Baselines
 else:
     np, intervals = Lazy("numpy"), Lazy("gossamer.intervals")
     classical, classify = Lazy("gossamer.metrics.classical"), Lazy("gossamer.metrics.classify")
@@ -43,59 +41,36 @@ NEIGHBOURS = 10_000
 KERNEL = 5_000
 """Samples and records at most in an MMD."""
 
-_OF_CLASS, _LOOKS = "samples of class ", " that look like it"
-_LISTED = "accuracy, "
-_IN_WORDS = {"pictures": "pictures", "table": "tables"}
 _PERCENT = "\N{NO-BREAK SPACE}%"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Inputs:
-    """What is measured, and against what.
+class Inputs(metric.Inputs):
+    """Pictures that are measured.
 
     Args:
-        samples: of the release.
-        real: real training records.
-        tests: real test records.
         classes: number of classes.
-        labelled: whether the samples carry labels.
-        baselines: the cache of what depends on real records alone.
         protocol: one of PROTOCOLS.
-        seed: of all trainings and draws.
-        warm: samples of the public warm start alone, or None.
-        public: the public records of the run, or None.
+        warm: draws samples of the public warm start alone; None: there was none.
+        public: reads the public records of the run. It gives None where they cannot be read.
         limit: training records of the classical classifiers.
         inception: weights of Inception-V3 and their SHA-256, or None.
         grid: draws the sample grid of a RUN; None for a file of samples.
         show_pairs: stores the picture of the grid (images, then labels) in the private folder of a RUN.
-        sink: takes progress.
     """
 
     samples: "Samples"
     real: "Records"
     tests: "Records"
     classes: int
-    labelled: bool
-    baselines: "Baselines"
     protocol: str = "paper"
-    seed: int = 0
-    warm: "Samples | None" = None
-    public: "Records | None" = None
+    warm: "Callable[[], Samples] | None" = None
+    public: "Callable[[], Records | None] | None" = None
     limit: int = 10_000
     inception: tuple[Path, str] | None = None
     grid: "Callable[[], Samples] | None" = None
     show_pairs: "Callable[[np.ndarray, np.ndarray], None] | None" = None
-    sink: Sink = silent
     _cache: "dict[str, features.ClassifierFeatures]" = field(default_factory=dict)
-    kind: "ClassVar[Kind]" = "pictures"
-
-    def progress(self, label: str) -> Callable[..., None]:
-        """Return a progress function for one training: done and all.
-
-        It gets the accuracy on held-out samples too and does not show it: beside the result it would look like one. For the
-        same reason a label names the training, not the figure: "accuracy 100 %" beside a full bar would look like a result.
-        """
-        return lambda done, total, _held_out=None: self.sink(progress(label, done, total))
 
     def features(self) -> "features.ClassifierFeatures":
         """The classifier trained on the real training records whose features measure distances."""
@@ -117,9 +92,7 @@ class Inputs:
         return np.asarray(records.images[indices])
 
 
-METRICS: dict[str, Metric] = {}
-"""Those of pictures, by their names on the command line."""
-_metric = partial(declared, METRICS)
+METRICS = Registry("pictures")
 
 # ---------------------------------------------------------------------- accuracy
 
@@ -148,11 +121,10 @@ PUBLIC_ITSELF = Figure(
     "a release is worth begins above that.",
     share=True,
     bar="the public records",
-    of_public=True,
 )
 
 
-@_metric("accuracy", ACCURACY, BASELINE, WARM_ALONE, PUBLIC_ITSELF, needs_labels=True)
+@METRICS.metric("accuracy", ACCURACY, BASELINE, WARM_ALONE, PUBLIC_ITSELF, needs_labels=True)
 def accuracy(inputs: Inputs) -> Figures:
     """Train on samples, test on real records: the CNN of Bie et al., beside its baselines. Soft labels are used, if given."""
     protocol = classify.PROTOCOLS[inputs.protocol]
@@ -172,9 +144,9 @@ def accuracy(inputs: Inputs) -> Figures:
     )
     if inputs.warm is not None:
         before = "samples of the public warm start, before any record was read (epsilon 0)"
-        found |= of(WARM_ALONE, inputs.warm, before)
-    if inputs.public is not None:
-        found |= of(PUBLIC_ITSELF, inputs.public, "public records as they are (epsilon 0)")
+        found |= of(WARM_ALONE, inputs.warm(), before)
+    if inputs.public is not None and (public := inputs.public()) is not None:
+        found |= of(PUBLIC_ITSELF, public, "public records as they are (epsilon 0)")
     return found
 
 
@@ -192,12 +164,23 @@ AVERAGE_BASELINE = Figure(
     share=True,
     bar="the real records, many classifiers",
 )
+ONE_OF_LIST = Figure("accuracy, {}", share=True)
+ONE_OF_LIST_BASELINE = Figure(of_baseline(ONE_OF_LIST.name), share=True)
 CALIBRATED = Figure(
     "calibrated accuracy", "The list reaches {value} of what it reaches on real records ({range}).", share=True
 )
 
 
-@_metric("classical", AVERAGE, AVERAGE_BASELINE, CALIBRATED, needs_labels=True, in_all=False)
+@METRICS.metric(
+    "classical",
+    AVERAGE,
+    AVERAGE_BASELINE,
+    CALIBRATED,
+    ONE_OF_LIST,
+    ONE_OF_LIST_BASELINE,
+    needs_labels=True,
+    in_all=False,
+)
 def classical_list(inputs: Inputs) -> Figures:
     """GS-WGAN's list of classifiers, their average, and the average of accuracy / accuracy on real records."""
 
@@ -211,8 +194,8 @@ def classical_list(inputs: Inputs) -> Figures:
     synthetic = of(inputs.samples, "synthetic records")
     real = inputs.baselines.estimates(f"classical {inputs.limit}", lambda: of(inputs.real, "real records"))
     return {
-        **{_LISTED + name: estimate for name, estimate in synthetic.items()},
-        **{of_baseline(_LISTED + name): estimate for name, estimate in real.items()},
+        **{ONE_OF_LIST.of(name): estimate for name, estimate in synthetic.items()},
+        **{ONE_OF_LIST_BASELINE.of(name): estimate for name, estimate in real.items()},
         AVERAGE.name: classical.average(synthetic),
         AVERAGE_BASELINE.name: classical.average(real),
         CALIBRATED.name: classical.calibrated(synthetic, real),
@@ -228,7 +211,7 @@ INCEPTION = Figure(
 INCEPTION_OF_REAL = Figure("Inception score of real test records", "Real test records score {value} ({range}).")
 
 
-@_metric("inception-score", INCEPTION, INCEPTION_OF_REAL)
+@METRICS.metric("inception-score", INCEPTION, INCEPTION_OF_REAL)
 def inception(inputs: Inputs) -> Figures:
     """Inception score by the classifier trained on real records, beside that of the real test records."""
     probabilities = inputs.features().probabilities
@@ -260,7 +243,7 @@ FID = Figure(
 )
 
 
-@_metric("fid", CLASSIFIER_FID, floor(CLASSIFIER_FID.name), FID, floor(FID.name))
+@METRICS.metric("fid", CLASSIFIER_FID, floor(CLASSIFIER_FID.name), FID, floor(FID.name))
 def frechet_distance(inputs: Inputs) -> Figures:
     """Frechet distance of samples to real test records, beside its floor: that of real training records."""
     seen = inputs.features() if inputs.inception is None else features.InceptionFeatures(*inputs.inception)
@@ -296,7 +279,7 @@ COVERAGE = Figure(
 )
 
 
-@_metric("neighbours", PRECISION, RECALL, DENSITY, COVERAGE)
+@METRICS.metric("neighbours", PRECISION, RECALL, DENSITY, COVERAGE)
 def neighbourhood(inputs: Inputs) -> Figures:
     """Precision, recall, density and coverage on the features of the classifier."""
     seen = inputs.features()
@@ -314,7 +297,7 @@ def neighbourhood(inputs: Inputs) -> Figures:
 MMD = Figure("MMD", "Maximum mean discrepancy {value} ({range}): 0 where samples and records are alike.")
 
 
-@_metric("mmd", MMD)
+@METRICS.metric("mmd", MMD)
 def discrepancy(inputs: Inputs) -> Figures:
     """Maximum mean discrepancy on the features of the classifier."""
     seen = inputs.features()
@@ -326,9 +309,10 @@ def discrepancy(inputs: Inputs) -> Figures:
 
 AMBIGUITY = Figure("ambiguity", "Ambiguity {value} ({range}): how unsure a classifier is about a sample; 0 is clear.")
 DIVERSITY = Figure("class diversity", "Class diversity {value} ({range}): how evenly samples spread over the classes.")
+OF_CLASS = Figure("samples of class {} that look like it", share=True)
 
 
-@_metric("per-class", AMBIGUITY, DIVERSITY)
+@METRICS.metric("per-class", AMBIGUITY, DIVERSITY, OF_CLASS)
 def by_class(inputs: Inputs) -> Figures:
     """Ambiguity and diversity of samples (privGAN, section 6.3), and how often a sample is what its label says, by class."""
     probabilities = inputs.features().probabilities(inputs.samples.images)
@@ -339,7 +323,7 @@ def by_class(inputs: Inputs) -> Figures:
     }
     if inputs.labelled:
         shares = per_class.shares_recognised(inputs.samples.labels, predicted)
-        found |= {f"{_OF_CLASS}{label}{_LOOKS}": share for label, share in shares.items()}
+        found |= {OF_CLASS.of(label): share for label, share in shares.items()}
     return found
 
 
@@ -352,7 +336,7 @@ COPIES = Figure(
 )
 
 
-@_metric("nearest", COPIES, in_all=False)
+@METRICS.metric("nearest", COPIES, in_all=False)
 def copies(inputs: Inputs) -> Figures:
     """How many samples of the grid are exact copies of a training record; their neighbours go into the private folder."""
     if inputs.grid is None or inputs.show_pairs is None:
@@ -366,91 +350,39 @@ def copies(inputs: Inputs) -> Figures:
     return {COPIES.name: intervals.proportion(int((closest.distance == 0).sum()), len(grid), description)}
 
 
-# ---------------------------------------------------------------------- asking for metrics
+# ---------------------------------------------------------------------- both kinds
 
-OF_KIND: "Mapping[Kind, Mapping[str, Metric]]" = {"pictures": METRICS, "table": tables.METRICS}
+OF_KIND: "Mapping[Kind, Registry]" = {"pictures": METRICS, "table": tables.METRICS}
 """The metrics of each kind of records."""
 
 
-def in_all(kind: "Kind") -> tuple[str, ...]:
-    """The metrics that `--metrics all` asks for."""
-    return tuple(name for name, metric in OF_KIND[kind].items() if metric.in_all)
-
-
-def chosen_metrics(text: str, kind: "Kind" = "pictures") -> list[str]:
-    """The metrics of a comma-separated list; "all" means the quick ones.
-
-    Raises:
-        RequestError: if there is no such metric for this kind of records; names the nearest.
-    """
-    names: list[str] = []
-    known = OF_KIND[kind]
-    for name in (part.strip() for part in text.split(",")):
-        if name != "all" and name not in known:
-            other = any(name in metrics for metrics in OF_KIND.values())
-            problem = f"{name!r} does not measure {_IN_WORDS[kind]}" if other else f"there is no metric {name!r}"
-            near = "" if other else did_you_mean(name, known)
-            raise RequestError(f"{problem}.{near} {'Fit' if other else 'Known'}: all, {', '.join(known)}.")
-        names += [metric for metric in (in_all(kind) if name == "all" else (name,)) if metric not in names]
-    return names
-
-
-def measured(inputs: "Inputs | tables.Inputs", names: list[str]) -> Iterator[tuple[str, Figures, str]]:
-    """Name of the metric, its figures, and why there are none where it does not apply to these records.
-
-    Raises:
-        DataError, RequestError: if the only metric asked for does not apply.
-    """
-    metrics = OF_KIND[inputs.kind]
-    for name in names:
-        try:
-            if metrics[name].needs_labels and not inputs.labelled:
-                raise RequestError(
-                    f"{name}: the samples carry no labels (an unconditional generator), so nothing can be trained on them. "
-                    "Take fid, inception-score or neighbours."
-                )
-            yield name, metrics[name].compute(inputs), ""
-        except (DataError, RequestError) as error:
-            if len(names) == 1:
-                raise
-            yield name, {}, str(error)
-
-
-# ---------------------------------------------------------------------- names of figures
-
-
-def figure(name: str, kind: "Kind" = "pictures") -> Figure:
-    """The figure of that name. One without a sentence of its own, such as that of a single classifier, gets a plain one.
+def declared(name: str, kind: "Kind" = "pictures") -> tuple[Figure, str]:
+    """The figure of that name and "", or its family and the member that it is about. One that is not declared is plain.
 
     kind: of the records; it decides where both kinds have a figure of this name, which is a share of both or of none.
     """
-    for metrics in (OF_KIND[kind], *OF_KIND.values()):
-        for metric in metrics.values():
-            for declared_figure in metric.figures:
-                if declared_figure.name == name:
-                    return declared_figure
-    share = not stands_alone(name)
-    return Figure(name, (name[:1].upper() + name[1:] if share else name) + ": {value} ({range}).", share=share)
+    figures = [
+        each for metrics in (OF_KIND[kind], *OF_KIND.values()) for one in metrics.values() for each in one.figures
+    ]
+    found = [(each, member) for each in figures if (member := each.member(name)) is not None]
+    return min(found, key=lambda each: len(each[1]), default=(Figure(name), ""))
 
 
-def classifier_of(name: str) -> str | None:
-    """Which classifier of a list a figure is the accuracy of, the baseline's too; None: of none."""
-    return name[len(_LISTED) :].removesuffix(OF_BASELINE) if name.startswith(_LISTED) else None
-
-
-def class_of(name: str) -> str | None:
-    """Which class's samples a figure is about; None: those of all."""
-    return name[len(_OF_CLASS) : -len(_LOOKS)] if name.startswith(_OF_CLASS) else None
+def figure(name: str, kind: "Kind" = "pictures") -> Figure:
+    """The figure of that name, see `declared`. One without a sentence of its own gets a plain one."""
+    found, _ = declared(name, kind)
+    if found.sentence:
+        return found
+    title = name[:1].upper() + name[1:] if found.share else name
+    return Figure(name, title + ": {value} ({range}).", share=found.share)
 
 
 def shown(name: str, class_names: Sequence[str]) -> str:
     """A figure's name for people: a class is called what the card calls it."""
-    number = class_of(name)
-    if number is None or int(number) >= len(class_names):
-        return name
-    return f"{_OF_CLASS}{class_names[int(number)]}{_LOOKS}"
+    number = OF_CLASS.member(name)
+    return name if number is None or int(number) >= len(class_names) else OF_CLASS.of(class_names[int(number)])
 
 
 def stands_alone(name: str) -> bool:
     """Whether a figure is more than a row of a table of classes, classifiers or subgroups."""
-    return class_of(name) is None and classifier_of(name) is None and tables.group_of(name) is None
+    return not declared(name)[1]

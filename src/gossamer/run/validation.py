@@ -91,6 +91,13 @@ def check_type(name: str, value: object, kinds: tuple[type, ...]) -> None:
         )
 
 
+def check_fields(value: Any) -> None:
+    """Refuse a dataclass with a field of another type than it declares, with a RequestError."""
+    declared: Callable[..., Any] = type(value)
+    for name, kinds in _hints(declared).items():
+        check_type(name, getattr(value, name), kinds)
+
+
 def check_seed(name: str, seed: Any) -> None:
     """Refuse a seed that some random generator does not take, with a RequestError; None is no seed."""
     if seed is not None and not 0 <= seed < 2**63:

@@ -7,10 +7,11 @@ from typing import Any, ClassVar
 import pytest
 
 from gossamer.data.tables.any_card import AnyCard
+from gossamer.kinds.toys import CARD
 from gossamer.methods.contract import AnyMethod
 from gossamer.run.training.plan import method_named
 from gossamer.testing import checks
-from gossamer.testing.trial_run import CARD, Subject, TrialRun
+from gossamer.testing.trial_run import Subject, TrialRun
 
 
 class MethodTests:

@@ -2,20 +2,16 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 from unittest import mock
 
-import numpy as np
 import torch
 from torch import Tensor
 
-from gossamer.data.card import DataCard
-from gossamer.data.records import Records
 from gossamer.data.tables.any_card import AnyCard
-from gossamer.data.tables.card import TableCard
-from gossamer.data.tables.table import Table
+from gossamer.kinds.toys import CARD
 from gossamer.methods.contract import AnyMethod, State
 from gossamer.methods.job import Job, StepResult
 from gossamer.privacy.confined import Confined
@@ -23,9 +19,6 @@ from gossamer.privacy.ledger import PrivacyLedger
 from gossamer.privacy.mechanisms.sampling import Mechanism
 from gossamer.privacy.random.noise import Rng
 from gossamer.run.training import checkpoint
-
-CARD = DataCard(shape=(1, 28, 28), classes=2, declared_size=200)
-"""The public facts of the records of a check, unless the author gives others."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,61 +36,6 @@ class Subject:
     small: Mapping[str, Any]
     toy: Mapping[str, Any] = field(default_factory=dict)
     card: AnyCard = CARD
-
-
-def stripes(n: int, seed: int = 0, card: AnyCard = CARD) -> Any:
-    """Records of which class 0 is bright on the left, and class 1 on the right.
-
-    Rows of a table have the first value of each column in class 0, and the last in class 1; one value in ten is another.
-    """
-    draw = np.random.default_rng(seed)
-    if isinstance(card, TableCard):
-        labels, sizes = draw.integers(2, size=(n, 1)), np.array(card.domain)
-        codes = np.where(
-            draw.random((n, len(sizes))) < 0.1, draw.integers(sizes, size=(n, len(sizes))), labels * (sizes - 1)
-        )
-        codes[:, card.label_index or 0] = labels[:, 0]
-        return Table(codes.astype(np.int32))
-    middle = card.shape[2] // 2
-    labels = draw.integers(2, size=n)
-    images = draw.integers(0, 40, size=(n, *card.shape))
-    images[labels == 0, :, :, :middle] += 200
-    images[labels == 1, :, :, middle:] += 200
-    return Records(images.astype(np.uint8), labels)
-
-
-def garbage(n: int, seed: int = 1, card: AnyCard = CARD) -> Any:
-    """Records of which every pixel is random, all of class 0. Rows of a table have random values."""
-    draw = np.random.default_rng(seed)
-    if isinstance(card, TableCard):
-        return Table(draw.integers(card.domain, size=(n, len(card.domain))).astype(np.int32))
-    return Records(draw.integers(0, 256, size=(n, *card.shape)).astype(np.uint8), np.zeros(n, dtype=np.int64))
-
-
-def extremes(n: int, card: AnyCard = CARD, *, several: bool = False) -> Any:
-    """Records that move answers as far as records can: the first is white, the last black, all others are noise.
-
-    Rows of a table have the last values of all columns, the first ones, and random ones.
-
-    Args:
-        n: number of records.
-        card: the public facts of them.
-        several: with units. The first unit has a third of the records, all white and of one class. One in the middle has four.
-    """
-    records, units = garbage(n, card=card), np.arange(n)
-    if several:
-        counts = np.array([n // 3] + [1] * (n // 9) + [4] * (n // 9) + [1] * (n // 9))
-        units = np.resize(np.repeat(np.arange(len(counts)), counts), n)
-    first, last = units == 0, units == units.max()
-    if isinstance(card, TableCard):
-        records.codes[first], records.codes[last] = np.array(card.domain) - 1, 0
-    else:
-        records.images[first], records.images[last] = 255, 0
-        records.labels[:] = np.where(first, 0, np.arange(n) % card.classes)
-    if not several:
-        return records
-    order = np.random.default_rng(0).permutation(n)
-    return replace(records[order], units=units[order])
 
 
 class TrialRun:

@@ -18,7 +18,6 @@ from gossamer.data.card import DataCard
 from gossamer.data.readers import dicom, image_files
 from gossamer.data.readers.read import read
 from gossamer.data.samples.samples import Samples
-from gossamer.data.samples.writers import write_samples
 from gossamer.data.source import Reading, Source
 from gossamer.data.split import contents
 from gossamer.errors import CardError, DataError, RequestError
@@ -95,7 +94,7 @@ def test_pixels_and_labels_come_back(tmp_path, name, images, by_class):
 def test_samples_of_every_form_are_read_back(tmp_path, suffix, shape):
     images = np.random.default_rng(1).integers(0, 256, (300, *shape), dtype=np.uint8)
     labels = np.arange(300) // 150
-    write_samples(
+    Samples.write(
         tmp_path / f"s{suffix}", [Samples(images[:200], labels[:200]), Samples(images[200:], labels[200:])], count=300
     )
     found = read(str(tmp_path / f"s{suffix}"), Reading(shape=shape if suffix == ".csv" else None), split="test")
@@ -122,7 +121,7 @@ def test_samples_with_names_are_read_back_by_their_names(tmp_path, suffix):
     """Folders come in the order of their names, all else in that of the labels: the card's names decide."""
     images = np.random.default_rng(1).integers(0, 256, (300, 1, 8, 8), dtype=np.uint8)
     labels = np.arange(300) // 100
-    write_samples(tmp_path / f"s{suffix}", [Samples(images, labels, CALLED)], count=300)
+    Samples.write(tmp_path / f"s{suffix}", [Samples(images, labels, CALLED)], count=300)
     found = read(str(tmp_path / f"s{suffix}"), split="train")
     whose = {image.tobytes(): label for image, label in zip(images, labels, strict=True)}
     assert [found.class_names[label] for label in found.labels] == [
@@ -142,7 +141,7 @@ def test_samples_with_names_are_read_back_by_their_names(tmp_path, suffix):
 def test_a_class_without_samples_keeps_the_numbers_of_the_others(tmp_path, suffix):
     """Nothing says how it is called."""
     path = tmp_path / f"s{suffix}"
-    write_samples(path, [Samples(GREY[:, :, :8, :8], np.array([2, 0, 2, 2]), CALLED)], count=4)
+    Samples.write(path, [Samples(GREY[:, :, :8, :8], np.array([2, 0, 2, 2]), CALLED)], count=4)
     found = read(str(path), split="train")
     assert found.labels.tolist() == [2, 0, 2, 2]
     assert found.class_names == (CALLED[0], "class 1 (no sample)", CALLED[2])
@@ -152,7 +151,7 @@ def test_a_class_without_samples_keeps_the_numbers_of_the_others(tmp_path, suffi
 
 def test_a_csv_whose_names_contradict_its_labels(tmp_path):
     path = tmp_path / "s.csv"
-    write_samples(path, [Samples(GREY, LABELS, ("a", "b"))], count=4)
+    Samples.write(path, [Samples(GREY, LABELS, ("a", "b"))], count=4)
     sound = path.read_text()
     for old, new, says in (
         ('\n0,"a",', '\n0,"b",', "columns label and class contradict each other"),

@@ -11,7 +11,6 @@ import pytest
 
 from gossamer.data.readers.read import read
 from gossamer.data.samples.samples import Samples
-from gossamer.data.samples.writers import write_samples
 from gossamer.errors import RequestError, RunFolderError
 
 RNG = np.random.default_rng(0)
@@ -28,20 +27,20 @@ def chunks(images=GREY, labels=LABELS, size=3):
 
 @pytest.mark.parametrize("images", [GREY, COLOUR])
 def test_npz(tmp_path, images):
-    write_samples(tmp_path / "s.npz", chunks(images), count=7)
+    Samples.write(tmp_path / "s.npz", chunks(images), count=7)
     records = read(str(tmp_path / "s.npz"), split="train")
     np.testing.assert_array_equal(records.images, images)
     np.testing.assert_array_equal(records.labels, LABELS)
     with np.load(tmp_path / "s.npz") as arrays:
         assert sorted(arrays) == ["images", "labels"]
         np.testing.assert_array_equal(arrays["images"], images)
-    write_samples(tmp_path / "again.npz", [Samples(images, LABELS)], count=7)
+    Samples.write(tmp_path / "again.npz", [Samples(images, LABELS)], count=7)
     assert (tmp_path / "again.npz").read_bytes() == (tmp_path / "s.npz").read_bytes(), "the chunking leaves no trace"
 
 
 @pytest.mark.parametrize("images", [GREY, COLOUR])
 def test_pictures(tmp_path, images):
-    write_samples(tmp_path / "s", chunks(images), count=7)
+    Samples.write(tmp_path / "s", chunks(images), count=7)
     records = read(str(tmp_path / "s"), split="train")
     order = np.argsort(LABELS, kind="stable")
     np.testing.assert_array_equal(records.images, images[order])
@@ -50,7 +49,7 @@ def test_pictures(tmp_path, images):
 
 
 def test_csv(tmp_path):
-    write_samples(tmp_path / "s.csv", chunks(COLOUR), count=7)
+    Samples.write(tmp_path / "s.csv", chunks(COLOUR), count=7)
     with (tmp_path / "s.csv").open(newline="") as file:
         header, *rows = csv.reader(file)
     assert header[:2] == ["label", "pixel0"]
@@ -62,7 +61,7 @@ def test_csv(tmp_path):
 
 def test_parquet(tmp_path):
     parquet = pytest.importorskip("pyarrow.parquet")
-    write_samples(tmp_path / "s.parquet", chunks(COLOUR), count=7)
+    Samples.write(tmp_path / "s.parquet", chunks(COLOUR), count=7)
     table = parquet.read_table(tmp_path / "s.parquet")
     assert table["label"].to_pylist() == LABELS.tolist()
     np.testing.assert_array_equal(np.array(table["pixels"].to_pylist()), COLOUR.reshape(7, -1))
@@ -79,17 +78,17 @@ def test_parquet_without_pyarrow(tmp_path, monkeypatch):
 
     monkeypatch.setattr(builtins, "__import__", refuse)
     with pytest.raises(RequestError, match=r"pip install 'gossamer\[parquet\]'"):
-        write_samples(tmp_path / "s.parquet", chunks(), count=7)
+        Samples.write(tmp_path / "s.parquet", chunks(), count=7)
     assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("name", FORMS)
 def test_what_is_there_stays_unless_forced(tmp_path, name):
     path = tmp_path / name
-    write_samples(path, chunks(), count=7)
+    Samples.write(path, chunks(), count=7)
     with pytest.raises(RunFolderError, match="force=True"):
-        write_samples(path, chunks(GREY[:2], LABELS[:2]), count=2)
-    write_samples(path, chunks(GREY[:2], LABELS[:2]), count=2, force=True)
+        Samples.write(path, chunks(GREY[:2], LABELS[:2]), count=2)
+    Samples.write(path, chunks(GREY[:2], LABELS[:2]), count=2, force=True)
     assert [entry.name for entry in tmp_path.iterdir()] == [name]
     if name in ("s", "s.npz"):
         assert len(read(str(path), split="train")) == 2
@@ -100,7 +99,7 @@ def test_what_is_there_stays_unless_forced(tmp_path, name):
 def test_a_failure_leaves_nothing_half_written(tmp_path, name, there):
     path = tmp_path / name
     if there:
-        write_samples(path, chunks(), count=7)
+        Samples.write(path, chunks(), count=7)
     before = {entry: entry.is_file() and entry.read_bytes() for entry in tmp_path.rglob("*")}
 
     def broken():
@@ -108,7 +107,7 @@ def test_a_failure_leaves_nothing_half_written(tmp_path, name, there):
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        write_samples(path, broken(), count=7, force=True)
+        Samples.write(path, broken(), count=7, force=True)
     assert {entry: entry.is_file() and entry.read_bytes() for entry in tmp_path.rglob("*")} == before
 
 
@@ -116,22 +115,22 @@ def test_force_does_not_delete_other_peoples_folders(tmp_path):
     (tmp_path / "home" / "0").mkdir(parents=True)
     (tmp_path / "home" / "0" / "thesis.tex").write_text("years of work")
     with pytest.raises(RunFolderError, match="more than samples"):
-        write_samples(tmp_path / "home", chunks(), count=7, force=True)
+        Samples.write(tmp_path / "home", chunks(), count=7, force=True)
     (tmp_path / "file").write_text("x")
     with pytest.raises(RunFolderError, match="do not replace each other"):
-        write_samples(tmp_path / "file", chunks(), count=7, force=True)
+        Samples.write(tmp_path / "file", chunks(), count=7, force=True)
     (tmp_path / "empty").mkdir()
-    write_samples(tmp_path / "empty", chunks(), count=7)
+    Samples.write(tmp_path / "empty", chunks(), count=7)
     assert len(read(str(tmp_path / "empty"), split="train")) == 7
 
 
 def test_bad_requests(tmp_path):
     with pytest.raises(RequestError, match=r"written as \.npz, \.csv"):
-        write_samples(tmp_path / "s.zip", chunks(), count=7)
+        Samples.write(tmp_path / "s.zip", chunks(), count=7)
     with pytest.raises(RequestError, match="nothing to write"):
-        write_samples(tmp_path / "s.npz", [], count=0)
+        Samples.write(tmp_path / "s.npz", [], count=0)
     with pytest.raises(RunFolderError, match="make it first"):
-        write_samples(tmp_path / "no" / "s.npz", chunks(), count=7)
+        Samples.write(tmp_path / "no" / "s.npz", chunks(), count=7)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -149,7 +148,7 @@ def test_memory_stays_bounded(tmp_path):
             assert len(alive) <= 2
             yield Samples(images, np.zeros(50, np.int64))
 
-    write_samples(tmp_path / "s.npz", stream(), count=2000)
+    Samples.write(tmp_path / "s.npz", stream(), count=2000)
     assert read(str(tmp_path / "s.npz"), split="train").images.shape == (2000, 1, 28, 28)
 
 
@@ -165,10 +164,10 @@ def test_more_than_the_disk_holds_is_refused_at_the_first_chunk(tmp_path, monkey
         yield Samples(np.zeros((1, 1, 9, 8), np.uint8), np.zeros(1, np.int64))
         asked += 1
 
-    write_samples(tmp_path / f"fits_{name}", chunks(), count=fits)
+    Samples.write(tmp_path / f"fits_{name}", chunks(), count=fits)
     assert asked == 2
     if fits < 10**6:
         with pytest.raises(RunFolderError, match=r"samples need .* GB, and there are .* GB left: ask for fewer"):
-            write_samples(tmp_path / name, chunks(), count=fits + 1)
+            Samples.write(tmp_path / name, chunks(), count=fits + 1)
         assert asked == 3, "nothing more was drawn"
     assert [entry.name for entry in tmp_path.iterdir()] == [f"fits_{name}"]

@@ -16,11 +16,11 @@ from pyarrow import csv, parquet
 from slowly import slow_among
 
 from gossamer.data.source import Source
+from gossamer.data.split import split
 from gossamer.data.tables.card import TableCard
 from gossamer.data.tables.column import Column
 from gossamer.data.tables.draft import draft_table_card
 from gossamer.data.tables.read import read_table
-from gossamer.data.tables.split import split_table
 from gossamer.errors import DataError
 
 LARGE = 2**62
@@ -155,7 +155,7 @@ def test_ids_that_pandas_has_rounded_are_refused(form: str, tmp_path: Path) -> N
             draft_table_card(Source(frame, units="id"))
         else:
             frame.to_parquet(tmp_path / "t.parquet")
-            split_table(tmp_path / "t.parquet", out=tmp_path / "parts", units="id", missing_unit="own")
+            split(Source(tmp_path / "t.parquet", units="id"), out=tmp_path / "parts", missing_unit="own")
     assert str(LARGE)[:6] not in str(refused.value)
 
 

@@ -10,12 +10,12 @@ import pytest
 from shared_data import SHARED, needs
 
 import gossamer
+from gossamer.data.split import split
 from gossamer.data.tables.card import TableCard
 from gossamer.data.tables.column import Column
 from gossamer.data.tables.csv_rows import CsvRows, _is_value
 from gossamer.data.tables.draft import draft_table_card
 from gossamer.data.tables.read import open_source, read_table
-from gossamer.data.tables.split import split_table
 from gossamer.errors import CardError, DataError
 
 FIRST = ["64.5", "Male", "1896-04-12", "yes", "Zanzibar"]
@@ -168,7 +168,7 @@ def test_a_file_without_names_is_read_as_the_card_says_in_all_its_forms(tmp_path
     )
     assert np.array_equal(codes, read_table(named, TableCard(columns=columns, declared_size=200)).codes)
     assert np.array_equal(codes, read_table(pd.read_csv(place, header=None, dtype=str), card).codes)
-    counts, _ = split_table(place, out=tmp_path / "parts", header=False)
+    counts = split(place, out=tmp_path / "parts", header=False).records
     parts = [read_table(tmp_path / "parts", card, split=side).codes for side in ("train", "test")]
     assert tuple(map(len, parts)) == counts and sum(counts) == len(rows)
     assert sorted(np.concatenate(parts).tolist()) == sorted(codes.tolist())

@@ -12,7 +12,7 @@ from gossamer.data.tables.card import TableCard
 from gossamer.data.tables.column import Column
 from gossamer.data.tables.decode import decode
 from gossamer.data.tables.read import read_table
-from gossamer.data.tables.samples import TableSamples, write_table_samples
+from gossamer.data.tables.samples import TableSamples
 from gossamer.errors import CardError, DataError, RequestError, RunFolderError
 
 CARD = TableCard(
@@ -48,7 +48,7 @@ def test_files_are_read_back_as_the_same_codes(tmp_path, ending, decimal):
 def test_chunks_make_the_same_file(tmp_path):
     whole = samples()
     whole.save(tmp_path / "a.csv")
-    write_table_samples(tmp_path / "b.csv", [whole[:99], whole[99:100], whole[100:]])
+    TableSamples.write(tmp_path / "b.csv", [whole[:99], whole[99:100], whole[100:]], count=len(whole))
     assert (tmp_path / "a.csv").read_bytes() == (tmp_path / "b.csv").read_bytes()
     assert (tmp_path / "a.csv").read_text().splitlines()[0] == "age,sum,day,dose,n"
 

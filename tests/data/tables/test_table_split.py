@@ -15,7 +15,6 @@ from gossamer.data.tables.column import Column
 from gossamer.data.tables.identity import identify, sides, unit_side
 from gossamer.data.tables.raw_rows import RawRows
 from gossamer.data.tables.read import read_table
-from gossamer.data.tables.split import split_table
 from gossamer.data.tables.table import Table
 from gossamer.errors import DataError, RequestError, RunFolderError
 
@@ -107,7 +106,8 @@ def test_a_split_writes_every_row_once_as_it_is(tmp_path):
     rows = [[f"p{n // 2}", f"{n},5", 'a "b"\n'] for n in range(400)]
     with (tmp_path / "t.csv").open("w", newline="") as file:
         csv.writer(file, delimiter=";").writerows([["id", "x", "text"], *rows])
-    counts, units = split_table(tmp_path / "t.csv", out=tmp_path / "out", units="id")
+    found = split(Source(tmp_path / "t.csv", units="id"), out=tmp_path / "out")
+    counts, units = found.records, found.units
     train, test = _rows(tmp_path / "out/train.csv"), _rows(tmp_path / "out/test.csv")
     assert train[0] == test[0] == ["id", "x", "text"]
     assert sorted(train[1:] + test[1:]) == sorted(rows)
@@ -116,14 +116,15 @@ def test_a_split_writes_every_row_once_as_it_is(tmp_path):
     assert {row[0] for row in train[1:]}.isdisjoint(row[0] for row in test[1:])
     assert (tmp_path / "out/train.csv").stat().st_mode & 0o777 == 0o600
     assert (tmp_path / "out").stat().st_mode & 0o777 == 0o700
-    split_table(tmp_path / "t.csv", out=tmp_path / "again", units="id", seed=1)
+    split(Source(tmp_path / "t.csv", units="id"), out=tmp_path / "again", seed=1)
     assert _rows(tmp_path / "again/test.csv") != test
 
 
 def test_a_parquet_file_is_split_into_parquet_files(tmp_path):
     frame = pd.DataFrame({"x": range(300), "y": pd.Categorical(["a", None, "b"] * 100)})
     frame.to_parquet(tmp_path / "t.parquet")
-    counts, units = split_table(tmp_path / "t.parquet", out=tmp_path / "out", share=0.3)
+    found = split(tmp_path / "t.parquet", out=tmp_path / "out", share=0.3)
+    counts, units = found.records, found.units
     parts = [pd.read_parquet(tmp_path / f"out/{side}.parquet") for side in ("train", "test")]
     assert counts == units == tuple(map(len, parts)) and 60 < counts[1] < 120
     assert (
@@ -138,13 +139,12 @@ def test_splits_that_are_refused(tmp_path):
     for name, options, kind, words in (
         ("t", {"share": 1.0}, RequestError, "between 0 and 1"),
         ("t", {"units": "who"}, DataError, "no column 'who'"),
-        ("t", {"units": "id"}, RequestError, "no row fell to"),
-        ("one", {}, RequestError, "no row fell to"),
+        ("t", {"units": "id"}, RequestError, "no unit fell to"),
+        ("one", {}, RequestError, "no unit fell to"),
         ("ragged", {}, DataError, "row 1 .* another number of values"),
     ):
         with pytest.raises(kind, match=words):
-            units = options.pop("units", None)
-            split(Source(tmp_path / f"{name}.csv", units=units), out=tmp_path / "out", **options)
+            split(Source(tmp_path / f"{name}.csv", units=options.pop("units", None)), out=tmp_path / "out", **options)
         assert not (tmp_path / "out").exists()
     (tmp_path / "out").mkdir()
     with pytest.raises(RunFolderError, match="replaces nothing"):

@@ -40,7 +40,7 @@ SAMPLES, REAL, TESTS = rows(400, 0, 0.7), rows(300, 1, 0.9), rows(200, 2, 0.95)
 def inputs(**more: Any) -> Inputs:
     real, tests = Table(REAL), Table(TESTS)
     given = {"samples": TableSamples(SAMPLES, CARD), "real": real, "tests": tests}
-    return Inputs(**{**given, "baselines": Baselines(None, real, tests, 0), **more})
+    return Inputs(**{**given, "baselines": Baselines(None, ""), **more})
 
 
 def test_marginals_are_against_the_training_rows() -> None:
@@ -91,12 +91,12 @@ def test_a_label_of_many_bins_is_a_number() -> None:
 def test_a_table_without_a_label_has_the_other_figures() -> None:
     card = TableCard(columns=COLUMNS, declared_size=100)
     given = inputs(samples=TableSamples(SAMPLES, card), subgroups=("a",))
-    found = {name: (figures, reason) for name, figures, reason in registry.measured(given, [*METRICS])}
+    found = {name: (figures, reason) for name, figures, reason in METRICS.measured(given, [*METRICS])}
     assert [name for name, (_, reason) in found.items() if reason] == ["accuracy"]
     assert "the card names no label column" in found["accuracy"][1]
     assert set(found["subgroups"][0]) == {"share difference, a = x", "share difference, a = y"}
     with pytest.raises(RequestError, match="no label column"):
-        [*registry.measured(given, ["accuracy"])]
+        [*METRICS.measured(given, ["accuracy"])]
 
 
 def test_ranges_and_correlations_have_their_floor() -> None:
@@ -123,18 +123,17 @@ def test_few_units_are_refused() -> None:
 def test_what_depends_on_real_rows_alone_is_computed_once(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     few = functools.partial(boosting.HistGradientBoostingClassifier, max_iter=5)
     monkeypatch.setattr(boosting, "HistGradientBoostingClassifier", few)
-    real, tests = Table(REAL), Table(TESTS)
-    first = METRICS["accuracy"].compute(inputs(baselines=Baselines(tmp_path, real, tests, 0)))
+    first = METRICS["accuracy"].compute(inputs(baselines=Baselines(tmp_path, "these rows")))
     trained: list[str] = []
     predictions = Inputs.predictions
     monkeypatch.setattr(
         Inputs, "predictions", lambda self, name, **form: trained.append(name) or predictions(self, name, **form)
     )
-    again = METRICS["accuracy"].compute(inputs(baselines=Baselines(tmp_path, real, tests, 0)))
+    again = METRICS["accuracy"].compute(inputs(baselines=Baselines(tmp_path, "these rows")))
     assert (again, trained) == (first, ["samples"])
     card = TableCard(columns=COLUMNS, declared_size=100, label="a")  # the same rows, another label
     METRICS["accuracy"].compute(
-        inputs(samples=TableSamples(SAMPLES, card), baselines=Baselines(tmp_path, real, tests, 0))
+        inputs(samples=TableSamples(SAMPLES, card), baselines=Baselines(tmp_path, "these rows"))
     )
     assert trained == ["samples", "samples", "real"]
 

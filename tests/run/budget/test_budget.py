@@ -29,6 +29,7 @@ from gossamer.errors import (
 )
 from gossamer.events import Event, Sink, silent
 from gossamer.methods.synthesizer import Synthesizer
+from gossamer.metrics.registry import METRICS
 from gossamer.privacy import ledger
 from gossamer.privacy.accounting import cost
 from gossamer.privacy.accounting.cost import smallest
@@ -647,9 +648,7 @@ def test_figures_of_a_run_that_was_replaced_are_written_nowhere(
     data = str(place.data)
     with pytest.raises(RunFolderError, match="was replaced by another run"):
         if asked == "evaluate":
-            monkeypatch.setattr(
-                "gossamer.run.evaluation.evaluate.measured", lambda *_given: iter([("x", {}, str(replace()))])
-            )
+            monkeypatch.setattr(METRICS, "measured", lambda *_given: iter([("x", {}, str(replace()))]))
             evaluate(place.run, train=data, test=data, count=20)
         elif asked == "attack":
             monkeypatch.setattr("gossamer.run.evaluation.attack.separability", replace)
@@ -661,13 +660,15 @@ def test_figures_of_a_run_that_was_replaced_are_written_nowhere(
                 lambda value: {} if isinstance(value, SimpleNamespace) else asdict(value),
             )
             kind = SimpleNamespace(
-                sets=lambda *_given: (Records(), Records(), ""),
+                sets=lambda *_given, **_named: (Records(), Records()),
                 attacks=lambda _target: [],
-                array=len,
-                limits=(),
-                sampled=lambda *_given: None,
+                array=lambda *_given: None,
+                limits=lambda _card: (),
+                drawn=lambda *_given, **_named: None,
+                has_discriminators=lambda *_given: False,
             )
-            monkeypatch.setattr("gossamer.run.evaluation.attack._kind", lambda *_given, **_named: kind)
+            monkeypatch.setattr("gossamer.run.evaluation.attack.kind_of", lambda _card: kind)
+            monkeypatch.setattr("gossamer.run.evaluation.attack._told_apart", lambda *_given, **_named: (Records(), ""))
             monkeypatch.setattr("gossamer.run.evaluation.attack._target", lambda *_given: Target())
             attack(place.run, members=data, nonmembers=data)
         else:

@@ -17,7 +17,6 @@ from gossamer.data.pixels import to_uint8
 from gossamer.data.readers import image_files
 from gossamer.data.readers.read import read
 from gossamer.data.samples.samples import Samples
-from gossamer.data.samples.writers import write_samples
 
 Run = Callable[..., Any]
 
@@ -151,7 +150,7 @@ def test_samples_are_measured_in_the_order_of_the_card(gossamer: Run, tmp_path: 
     images = draw.integers(0, 60, (120, 1, 12, 10), np.uint8)
     images[labels == 1, :, :6] += 180
     np.savez(tmp_path / "real.npz", images=images, labels=labels, class_names=["b", "a"])
-    write_samples(tmp_path / name, [Samples(images[::-1], labels[::-1], ("b", "a"))], count=120)
+    Samples.write(tmp_path / name, [Samples(images[::-1], labels[::-1], ("b", "a"))], count=120)
     DataCard(shape=(1, 12, 10), classes=2, class_names=("b", "a"), declared_size=120).save(tmp_path / "card.toml")
     real = tmp_path / "real.npz"
     asked = ["evaluate", tmp_path / name, "--train", real, "--test", real, "--card", tmp_path / "card.toml"]

@@ -19,8 +19,8 @@ from PIL import Image
 from gossamer.data.card import DataCard
 from gossamer.data.readers.read import read
 from gossamer.data.source import Reading, Source
+from gossamer.kinds.pictures import read_samples
 from gossamer.methods import METHODS
-from gossamer.run.evaluation.pictures import read_samples
 
 Run = Callable[..., Any]
 SMALL = [

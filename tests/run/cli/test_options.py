@@ -61,9 +61,9 @@ def test_flags_have_the_names_and_defaults_of_the_parameters(function: str) -> N
 
 
 def test_help_takes_the_words_of_another_docstring_and_spells_flags() -> None:
-    made = click.command(options_of("gossamer.run.evaluation.attack.attack", "units")(lambda **_: None))
-    (units,) = (option for option in made.params if isinstance(option, click.Option))
-    assert (units.help or "").startswith("Which records belong together: a unit is a person")
+    made = click.command(options_of("gossamer.data.split.split", "window")(lambda **_: None))
+    (window,) = (option for option in made.params if isinstance(option, click.Option))
+    assert (window.help or "").startswith("Scale each DICOM file by its own display window")
     made = click.command(public_share(lambda **_: None))
     (share,) = (option for option in made.params if isinstance(option, click.Option))
     assert "to make public in place of --public," in (share.help or "")

@@ -12,10 +12,10 @@ import pytest
 from gossamer.data.tables.read import read_table
 from gossamer.errors import Interrupted, PrivacyError
 from gossamer.events import Event, silent
+from gossamer.kinds import histograms
 from gossamer.privacy.budget_log import BudgetLog
 from gossamer.run.cli import table_demo
 from gossamer.run.release.verify import verify
-from gossamer.run.report import columns
 from gossamer.run.storage.run_folder import ACCOUNTS, PRIVATE
 from gossamer.run.training.fit import fit
 
@@ -23,7 +23,7 @@ from gossamer.run.training.fit import fit
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """A small model without its picture, in a folder of its own."""
-    monkeypatch.setattr(columns, "histograms", lambda _: b"\x89PNG")
+    monkeypatch.setattr(histograms, "png", lambda _: b"\x89PNG")
     monkeypatch.setattr(table_demo, "fit", functools.partial(fit, rounds=1, cells=300, iterations=5))
     monkeypatch.chdir(tmp_path)
 

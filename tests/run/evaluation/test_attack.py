@@ -14,11 +14,11 @@ from gossamer.data.card import DataCard
 from gossamer.data.pixels.to_uint8 import MADE_GREY
 from gossamer.data.records import Records
 from gossamer.data.samples.samples import Samples
+from gossamer.kinds.pictures import PICTURES, on_discriminators
 from gossamer.methods.dpgan import loop as dpgan
 from gossamer.methods.synthesizer import Synthesizer
 from gossamer.privacy.random.noise import Rng
 from gossamer.run.evaluation import attack as attacking
-from gossamer.run.evaluation import picture_attacks
 from gossamer.run.report.wording import attack_rows, attacks_in_words, verdict
 
 Run = Callable[..., Any]
@@ -259,19 +259,16 @@ def test_the_sets_are_apart(gossamer: Run, run: Path, data: Path, strangers: Pat
 
 def test_large_pictures_are_attacked_at_64_pixels() -> None:
     """Brightness stays, size does not; samples are never in memory in their own size; the verdict says so."""
-    large, small = (
-        picture_attacks.PictureAttacks(DataCard(shape=(1, side, side), classes=1, declared_size=9), None)
-        for side in (128, 64)
-    )
+    large, small = (DataCard(shape=(1, side, side), classes=1, declared_size=9) for side in (128, 64))
     pieces = [Samples(np.full((2, 1, 128, 128), value, np.uint8), np.full(2, value)) for value in (3, 200)]
     made: Any = SimpleNamespace(stream=lambda count, seed: pieces[: count // 2], class_names=())
-    drawn = large.sampled(made, 4, 0)
+    drawn = PICTURES.drawn(made, 4, 0)
     assert drawn.images.shape == (4, 1, 64, 64)
     assert drawn.images[:, 0, 5, 60].tolist() == drawn.labels.tolist() == [3, 3, 200, 200]
     records = Records(np.concatenate([piece.images for piece in pieces]), np.zeros(4, int))
-    assert np.array_equal(large.array(records), drawn.images)
-    assert small.limits == ()
-    assert "at 64 pixels" in large.limits[0]
+    assert np.array_equal(PICTURES.array(records, large), drawn.images)
+    assert PICTURES.limits(small) == ()
+    assert "at 64 pixels" in PICTURES.limits(large)[0]
 
 
 @pytest.mark.parametrize("discriminators", [1, 2])
@@ -293,7 +290,7 @@ def test_a_discriminator_that_knows_the_members_is_caught(
     target = attacking._target(
         synthesizer, synthesizer.sample(100), inside, outside, synthesizer.job.begin(Rng(0)), 500, seed=3
     )
-    found = [attacking._entry(each) for each in picture_attacks.on_discriminators(target)]
+    found = [attacking._entry(each) for each in on_discriminators(target)]
     assert found[0]["value"] == 1.0
     assert found[-1]["value"] > 0.95  # 500 non-members: enough to be sure of a rate of 1 %
     told = verdict(found, INFINITE)

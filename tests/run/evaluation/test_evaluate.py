@@ -17,7 +17,7 @@ from gossamer.intervals import proportion
 from gossamer.methods.synthesizer import Synthesizer
 from gossamer.metrics import classify
 from gossamer.metrics.features import ClassifierFeatures
-from gossamer.metrics.registry import Inputs, figure
+from gossamer.metrics.registry import METRICS, Inputs, figure
 from gossamer.run import validation
 from gossamer.run.evaluation import evaluate as running
 from gossamer.run.report.wording import sentences, tables
@@ -309,7 +309,7 @@ def test_evaluate_reads_each_set_from_its_own_file(monkeypatch: pytest.MonkeyPat
     for name, images in sets.items():
         np.savez(tmp_path / f"{name}.npz", images=images, labels=np.arange(len(images)) % 3)
     seen: list[Inputs] = []
-    monkeypatch.setattr(running, "measured", lambda inputs, names: seen.append(inputs) or [])
+    monkeypatch.setattr(METRICS, "measured", lambda inputs, names: seen.append(inputs) or [])
     running.evaluate(tmp_path / "s.npz", train=str(tmp_path / "a.npz"), test=str(tmp_path / "b.npz"))
     assert isinstance(seen[0].samples, Samples)
     assert (seen[0].samples.images == sets["s"]).all()
@@ -360,7 +360,7 @@ def test_pictures_above_64_pixels_are_compared_at_64(
     for name, pictures in images.items():
         np.savez(tmp_path / f"{name}.npz", images=pictures, labels=np.arange(12) % 3)
     seen: list[Inputs] = []
-    monkeypatch.setattr(running, "measured", lambda inputs, names: seen.append(inputs) or [])
+    monkeypatch.setattr(METRICS, "measured", lambda inputs, names: seen.append(inputs) or [])
     answer = gossamer("evaluate", tmp_path / "s.npz", "--train", tmp_path / "a.npz", "--test", tmp_path / "b.npz")
     assert answer.status == 0, answer.err
     assert (said in answer.err, "are compared at" in answer.err) == (True, bool(said))
@@ -379,7 +379,7 @@ def test_samples_of_a_large_model_are_reduced_in_pieces(
     words = ["--data", tmp_path / "large.npz", "--card", tmp_path / "card.toml", "--epsilon", 10, "--delta", 1e-3]
     assert gossamer("fit", "moments", *words, "--axes", 8, "--out", tmp_path / "run").status == 0
     seen: list[Inputs] = []
-    monkeypatch.setattr(running, "measured", lambda inputs, names: seen.append(inputs) or [])
+    monkeypatch.setattr(METRICS, "measured", lambda inputs, names: seen.append(inputs) or [])
     running.evaluate(tmp_path / "run", train=str(tmp_path / "large.npz"), test=str(tmp_path / "large.npz"), count=1_100)
     whole = Synthesizer.load(tmp_path / "run").sample(1_100, seed=0)
     assert seen[0].samples.shape == (1, 64, 64)

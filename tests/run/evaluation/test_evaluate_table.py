@@ -14,14 +14,12 @@ import pytest
 
 import gossamer as package
 from gossamer import Column, TableCard
-from gossamer.data.source import Source
 from gossamer.data.tables.generated import GeneratedColumn
 from gossamer.data.tables.read import read_table
 from gossamer.data.tables.table import Table
 from gossamer.metrics.tables import boosting, registry
 from gossamer.run.storage.run_folder import READINGS
 from gossamer.run.training.fit import fit
-from gossamer.run.training.progress import Process
 
 CARD = TableCard(
     columns=(
@@ -39,6 +37,7 @@ CARD = TableCard(
     ),
 )
 SECRET = "Xanthippe"
+QUIET = package.Process(progress=False)
 
 
 def rows(seed: int) -> list[list[Any]]:
@@ -63,17 +62,9 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
             csv.writer(file).writerows([["pid", *CARD.names], *rows(seed)])
     CARD.save(folder / "card.toml")
     fit(
-        "marginals",
-        data=Source(folder / "parts", units="pid"),
-        card=CARD,
-        epsilon=2.0,
-        delta=1e-5,
-        out=folder / "RUN",
-        rounds=2,
-        cells=500,
-        iterations=30,
-        process=Process(progress=False),
-    )
+        "marginals", data=package.Source(folder / "parts", units="pid"), card=CARD, epsilon=2.0, delta=1e-5,
+        out=folder / "RUN", rounds=2, cells=500, iterations=30, process=QUIET,
+    )  # fmt: skip
     return folder
 
 
@@ -144,9 +135,9 @@ def test_all_metrics_of_a_run(gossamer: Any, place: Path, asked: list[object], t
 
 def test_the_figures_are_about_persons_and_not_rows(place: Path) -> None:
     """Real rows weigh 1/m: the share of a value is that of persons, counted here with pandas."""
-    parts = str(place / "parts")
+    parts = package.Source(str(place / "parts"), units="pid")
     found = package.evaluate(
-        place / "RUN", train=parts, test=parts, units="pid", count=400, seed=3, metrics="marginals", progress=False
+        place / "RUN", train=parts, test=parts, count=400, seed=3, metrics="marginals", process=QUIET
     )
     (floor,) = [
         entry["value"] for entry in found.metrics if entry["metric"] == "largest 1-way TV of the real-data baseline"
@@ -154,7 +145,7 @@ def test_the_figures_are_about_persons_and_not_rows(place: Path) -> None:
     shares = []
     for side in ("train", "test"):
         table = pd.read_csv(place / "parts" / f"{side}.csv")
-        coded = pd.DataFrame(read_table(Source(parts, units="pid"), CARD, split=side).codes, columns=[*CARD.names])
+        coded = pd.DataFrame(read_table(parts, CARD, split=side).codes, columns=[*CARD.names])
         weights = 1 / table.groupby("pid")["pid"].transform("size")
         shares.append({name: weights.groupby(coded[name]).sum() / weights.sum() for name in CARD.names})
     apart = [shares[0][name].sub(shares[1][name], fill_value=0).abs().sum() / 2 for name in CARD.names]
@@ -178,16 +169,17 @@ def test_a_release_a_file_and_a_table_in_memory(
     assert "accuracy on values" in names and not any("which" in entry for entry in of_file.json["metrics"])
 
     frames = {side: pd.read_csv(place / "parts" / f"{side}.csv") for side in ("train", "test")}
-    in_memory = package.evaluate(asked[1], card=place / "card.toml", units="pid", progress=False, **frames)
+    with_units = {side: package.Source(frame, units="pid") for side, frame in frames.items()}
+    in_memory = package.evaluate(asked[1], card=place / "card.toml", process=QUIET, **with_units)
     assert {entry["metric"]: entry["value"] for entry in in_memory.metrics} == {
         entry["metric"]: entry["value"] for entry in of_file.json["metrics"]
     }
     codes = {
-        side: read_table(Source(str(place / "parts"), units="pid"), CARD, split=side)  # type: ignore[arg-type]  # a word
+        side: read_table(package.Source(str(place / "parts"), units="pid"), CARD, split=side)  # type: ignore[arg-type]  # a word
         for side in ("train", "test")
     }
     assert all(isinstance(table, Table) for table in codes.values())
-    tables = package.evaluate(asked[1], card=place / "card.toml", progress=False, **codes)  # with units of their own
+    tables = package.evaluate(asked[1], card=place / "card.toml", process=QUIET, **codes)  # with units of their own
     assert [entry["metric"] for entry in tables.metrics] == [name for name in names if "on values" not in name]
 
 
@@ -211,13 +203,14 @@ def test_requests_that_do_not_fit_are_refused_in_a_sentence(
     for words, told in (
         (
             [*asked, "--metrics", "fid"],
-            "'fid' does not measure tables. Fit: all, marginals, correlations, ranges, accuracy",
+            "there is no metric 'fid' for tables. Known: all, marginals, correlations, ranges, accuracy",
         ),
         (
             [*asked, "--metrics", "marginal"],
-            "there is no metric 'marginal'. Did you mean 'marginals'? Known: all, marginals",
+            "there is no metric 'marginal' for tables. Did you mean 'marginals'? Known: all, marginals",
         ),
-        ([*asked, "--protocol", "reduced", "--labels-key", "x"], "--labels-key and --protocol are for pictures, and"),
+        ([*asked, "--protocol", "reduced", "--limit", 50], "--protocol and --limit are for pictures, and"),
+        ([*asked, "--labels-key", "x"], "--labels-key: this is for pictures, and the data are a table"),
         (without_units, "Give --units: the name of the column"),
         ([*asked, "--subgroups", "sexx"], "there is no column 'sexx'. Did you mean 'sex'?"),
         ([*asked, "--metrics", "subgroups"], "no columns are named. Name them with --subgroups"),
@@ -238,7 +231,10 @@ def test_arguments_for_tables_are_refused_of_pictures(gossamer: Any, tmp_path: P
         True,
     )
     answer = gossamer(*words, "--metrics", "tell-apart")
-    assert (answer.status, "'tell-apart' does not measure pictures. Fit: all, accuracy, classical" in answer.err) == (
+    assert (
+        answer.status,
+        "there is no metric 'tell-apart' for pictures. Known: all, accuracy, classical" in answer.err,
+    ) == (
         2,
         True,
     )

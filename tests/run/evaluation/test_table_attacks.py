@@ -15,9 +15,9 @@ from gossamer.attacks.marginals import frequencies
 from gossamer.data.tables.generated import GeneratedColumn
 from gossamer.data.tables.table import Table
 from gossamer.errors import DataError
+from gossamer.kinds.kind import Target
+from gossamer.kinds.tables import TABLES, _by_generator
 from gossamer.methods.marginals.nets import MarkovField
-from gossamer.run.evaluation.attack_kind import Target
-from gossamer.run.evaluation.table_attacks import TableAttacks, _by_generator
 from gossamer.run.report.wording import attacks_in_words
 
 Run = Callable[..., Any]
@@ -82,7 +82,7 @@ def test_sets_that_cannot_be_used(gossamer: Run, place: Path, tmp_path: Path) ->
         ((members, members), "all of these records are among the members"),
         ((others, members), "the run was trained on these records"),
         ((members, write(tmp_path / "few.csv", 3, 39)), "300 members and 39 non-members are too few"),
-        ((members, others, "--units", "person", "--labels-key", "a"), "are for pictures, and"),
+        ((members, others, "--units", "person", "--labels-key", "a"), "this is for pictures, and the data are a table"),
         ((members, members, "--units", "person"), "all of these records are among the members"),
         ((members, write(tmp_path / "id.csv", 3, 78, 150), "--units", "person"), "counted by unit, are too few"),
     ):
@@ -90,15 +90,11 @@ def test_sets_that_cannot_be_used(gossamer: Run, place: Path, tmp_path: Path) ->
         assert (answer.status, answer.out, told in answer.err) == (2, "", True), answer.err
 
 
-def kind() -> TableAttacks:
-    return TableAttacks(CARD, None)
-
-
 def test_people_of_the_members_are_no_non_members() -> None:
     names = np.array(["p", "q", "r"])
     inside = Table(np.zeros((3, 4), np.int32), np.array([0, 1, 2]), names)
     outside = Table(np.ones((4, 4), np.int32), np.array([0, 1, 1, 2]), np.array(["r", "s", ""]))
-    left, said = kind().apart(inside, outside)
+    left, said = TABLES.apart(inside, outside)
     assert left.units is not None and left.units.tolist() == [1, 1, 2]
     assert said == "Rows of units that are among the members were left out of the non-members: 1."
 
@@ -107,10 +103,10 @@ def test_equal_rows_are_left_in_unless_all_come_from_the_members() -> None:
     draw = np.random.default_rng(0)
     rare, common = (draw.integers(size, size=(n, 4)).astype(np.int32) for size, n in ((6, 100), (2, 100)))
     with pytest.raises(DataError, match="among the members"):
-        kind().apart(Table(rare), Table(rare[:40]))
+        TABLES.apart(Table(rare), Table(rare[:40]))
     with pytest.raises(DataError, match="among the members"):
-        kind().apart(Table(common), Table(common[::-1]))
-    left, said = kind().apart(Table(common), Table(common[:40]))  # 16 cells: equal rows are no sign
+        TABLES.apart(Table(common), Table(common[::-1]))
+    left, said = TABLES.apart(Table(common), Table(common[:40]))  # 16 cells: equal rows are no sign
     assert len(left) == 40
     assert said.startswith("100.0 % of the non-members equal a member in all columns, and 99.0 % of the members")
 

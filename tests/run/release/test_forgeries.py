@@ -21,7 +21,7 @@ from safetensors.torch import load_file, save_file
 
 from gossamer.data.card import DataCard
 from gossamer.data.readers.read import read
-from gossamer.data.samples.writers import write_samples
+from gossamer.data.samples.samples import Samples
 from gossamer.data.source import Reading
 from gossamer.errors import GossamerError, RequestError
 from gossamer.methods.synthesizer import Synthesizer
@@ -29,7 +29,7 @@ from gossamer.privacy import ledger as ledgers
 from gossamer.privacy.certificate.certificate import CERTIFICATE, CONFIG, LEDGER, Certificate, sealed, sha256
 from gossamer.privacy.certificate.statements import MODEL
 from gossamer.privacy.ledger import PrivacyLedger
-from gossamer.run.release.contents import SAMPLE_SET, samples_seed
+from gossamer.run.release.contents import samples_seed
 from gossamer.run.release.readme import readme
 from gossamer.run.release.release import release, sign
 from gossamer.run.release.verify import LOADER, README, verify
@@ -154,7 +154,7 @@ def draw_samples(out: Path) -> None:
     """What the model draws with the seed that follows from it."""
     generator = Synthesizer.load(out)
     drawn = generator.stream(SAMPLES, seed=samples_seed(generator.certificate))
-    write_samples(out / SAMPLE_SET, drawn, count=SAMPLES, force=True)
+    Samples.write(out / Samples.file, drawn, count=SAMPLES, force=True)
 
 
 def save(out: Path, more: dict[str, Any], metadata: dict[str, str] | None = None) -> None:
@@ -180,10 +180,10 @@ def wordy(out: Path, _: SimpleNamespace) -> None:
 
 def samples(out: Path, change: Callable[[dict[str, Any]], Any]) -> None:
     """Other samples."""
-    with np.load(out / SAMPLE_SET) as file:
+    with np.load(out / Samples.file) as file:
         arrays = dict(file)
     change(arrays)
-    np.savez(out / SAMPLE_SET, **arrays)
+    np.savez(out / Samples.file, **arrays)
 
 
 def one_record(arrays: dict[str, Any]) -> None:
@@ -303,7 +303,7 @@ REDONE: dict[str, Edit] = {
     "samples.npz with one real record among the samples": lambda out, _: samples(out, one_record),
     "samples.npz with one more array": lambda out, _: samples(out, lambda arrays: arrays.update(rows=np.arange(3))),
     "samples.npz with one real record, and the certificate names another machine": of_another_machine,
-    "samples.npz of another run": lambda out, made: shutil.copy(made.free / SAMPLE_SET, out / SAMPLE_SET),
+    "samples.npz of another run": lambda out, made: shutil.copy(made.free / Samples.file, out / Samples.file),
     "model.safetensors of another run, its hash in the certificate": other_model,
     "the same, with samples that it draws": other_model_and_samples,
     "model.safetensors with one more tensor": lambda out, _: save(out, {"rows": torch.arange(3)}),
@@ -407,7 +407,7 @@ def test_a_release_without_its_readme_or_its_loader_is_refused(made: SimpleNames
 def test_samples_that_cannot_be_counted_are_refused(made: SimpleNamespace, tmp_path: Path) -> None:
     out = tmp_path / "out"
     shutil.copytree(made.honest, out)
-    (out / SAMPLE_SET).write_bytes(b"no archive")
+    (out / Samples.file).write_bytes(b"no archive")
     redo(out)
     assert verify(out).problems == ["samples.npz does not hold samples."]
 

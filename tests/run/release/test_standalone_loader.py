@@ -13,11 +13,12 @@ import torch
 from gossamer.data.tables.card import TableCard
 from gossamer.data.tables.column import Column
 from gossamer.data.tables.generated import GeneratedColumn
+from gossamer.data.tables.samples import ROWS
 from gossamer.methods import METHODS
 from gossamer.methods.job import Job
 from gossamer.methods.marginals.nets import MarkovField
 from gossamer.methods.marginals.tree import JunctionTree
-from gossamer.methods.synthesizer import ROWS, Synthesizer, model_bytes
+from gossamer.methods.synthesizer import Synthesizer, model_bytes
 from gossamer.privacy.certificate.certificate import sha256
 from gossamer.run.release.standalone_loader import loader
 

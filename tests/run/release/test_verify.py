@@ -18,13 +18,15 @@ import pytest
 import torch
 from safetensors.torch import save
 
+from gossamer.data.samples.samples import Samples
 from gossamer.errors import GossamerError, LedgerDamaged, RequestError, RunFolderError
 from gossamer.files import held_folder
 from gossamer.intervals import Estimate
 from gossamer.methods.synthesizer import Synthesizer, _Bounded
+from gossamer.metrics.registry import METRICS
 from gossamer.privacy import ledger as ledgers
 from gossamer.privacy.certificate.certificate import sealed, sha256
-from gossamer.run.release.contents import SAMPLE_SET, model_tensors
+from gossamer.run.release.contents import model_tensors
 from gossamer.run.release.release import _clear_up, release
 from gossamer.run.release.verify import INTERNAL, verify
 from gossamer.run.report.audit_record import audited
@@ -306,9 +308,9 @@ def with_samples(made: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_samples_of_a_stranger_are_not_inflated(with_samples: Path, tmp_path: Path, where: str) -> None:
     """64 MB of zeros in 65 kB, and as they are. Before, all of them were read."""
     out, size = Path(shutil.copytree(with_samples, tmp_path / "out")), 1 << 26
-    pictures = np.load(out / SAMPLE_SET)["images"]
+    pictures = np.load(out / Samples.file)["images"]
     how = zipfile.ZIP_STORED if where == "stored" else zipfile.ZIP_DEFLATED
-    with zipfile.ZipFile(out / SAMPLE_SET, "w", how, compresslevel=1) as archive:
+    with zipfile.ZipFile(out / Samples.file, "w", how, compresslevel=1) as archive:
         with archive.open("images.npy", "w") as member:
             np.lib.format.write_array(member, pictures)
         with archive.open("labels.npy", "w") as member:
@@ -333,8 +335,8 @@ def test_samples_of_a_stranger_are_not_inflated(with_samples: Path, tmp_path: Pa
 @pytest.mark.parametrize("shape", [(10**15,), (20, 10**9), (-1,), ()], ids=["long", "wide", "negative", "a number"])
 def test_samples_of_an_absurd_shape_are_refused(with_samples: Path, tmp_path: Path, shape: tuple[int, ...]) -> None:
     out = Path(shutil.copytree(with_samples, tmp_path / "out"))
-    pictures = np.load(out / SAMPLE_SET)["images"]
-    with zipfile.ZipFile(out / SAMPLE_SET, "w") as archive:
+    pictures = np.load(out / Samples.file)["images"]
+    with zipfile.ZipFile(out / Samples.file, "w") as archive:
         with archive.open("images.npy", "w") as member:
             np.lib.format.write_array(member, pictures)
         with archive.open("labels.npy", "w") as member:
@@ -626,9 +628,7 @@ def test_internal_figures_are_private_whatever_was_there(
     gossamer: Run, run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     figure = Estimate(value=0.5, low=0.4, high=0.6, n=160, computed_on="160 records")
-    monkeypatch.setattr(
-        "gossamer.run.evaluation.evaluate.measured", lambda inputs, names: [("accuracy", {"accuracy": figure}, "")]
-    )
+    monkeypatch.setattr(METRICS, "measured", lambda inputs, names: [("accuracy", {"accuracy": figure}, "")])
     draw = np.random.default_rng(1)
     for name in ("inside", "outside"):
         images = draw.integers(0, 256, (160, 28, 28), dtype=np.uint8)

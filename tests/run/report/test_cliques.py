@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 import torch
 
+from gossamer.kinds.cliques import cramers_v, described, path
 from gossamer.methods.marginals.nets import MarkovField
 from gossamer.methods.marginals.tree import JunctionTree
-from gossamer.run.report.cliques import cramers_v, described, path
 
 NAMES = ("a", "b", "c", "d", "e")
 

@@ -8,7 +8,8 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from gossamer.data.tables.any_card import card_from
 from gossamer.data.tables.card import TableCard
 from gossamer.data.tables.samples import TableSamples
-from gossamer.run.report.columns import MOST_DRAWN, _drawn, apart
+from gossamer.kinds.histograms import MOST_DRAWN, _drawn
+from gossamer.run.report.html import apart
 
 CARD = {"column": [{"name": "id", "kind": "key"}, *({"name": name, "kind": "category"} for name in "cab")]}
 

@@ -186,7 +186,7 @@ def test_any_command_on_a_full_disk_says_so(
     shutil.copytree(made, run)
     monkeypatch.setattr(np, "savez", lambda *_, **__: (_ for _ in ()).throw(full_error()))
     monkeypatch.setattr(
-        "gossamer.run.cli.commands.sample.write_samples", lambda *_, **__: (_ for _ in ()).throw(full_error())
+        "gossamer.data.samples.samples.Samples.write", lambda *_, **__: (_ for _ in ()).throw(full_error())
     )
     answer = gossamer("sample", run, "-n", 3, "-o", tmp_path / "s.npz")
     assert answer.status == 1

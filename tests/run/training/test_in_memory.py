@@ -22,6 +22,7 @@ from gossamer.data.records import Records
 from gossamer.data.source import Source
 from gossamer.errors import DataError, Interrupted, RequestError, RunFolderError
 from gossamer.events import Event
+from gossamer.metrics.metric import Measures
 from gossamer.privacy.random.noise import Rng
 from gossamer.run.budget.entry import budget_log_at
 from gossamer.run.evaluation.evaluate import evaluate
@@ -156,7 +157,9 @@ def test_a_run_from_memory_is_certified_and_names_no_record(tmp_path: Path) -> N
     assert len(synthesizer.sample(3, seed=0)) == 3
     for name in ("certificate.json", "config.json", "report.html", "events.jsonl"):
         assert "records in memory" not in (tmp_path / "run" / name).read_text(encoding="utf-8")
-    result = evaluate(tmp_path / "run", train=arrays(), test=arrays(30), count=200, protocol="reduced")
+    result = evaluate(
+        tmp_path / "run", train=arrays(), test=arrays(30), count=200, metrics=Measures(protocol="reduced")
+    )
     assert "accuracy" in [entry["metric"] for entry in result.metrics]
 
 

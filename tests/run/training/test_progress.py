@@ -157,13 +157,20 @@ def test_fit_evaluate_and_attack_show_themselves_in_a_notebook(
     options: dict[str, Any] = {"card": card, "epsilon": 10, "delta": 1e-3, "axes": 4}
     gossamer.fit("moments", data=gossamer.Source(train, public_test_data=True), out=run, **options)
     assert shown.words().startswith("training 1 of 1 done epsilon used ")
-    gossamer.evaluate(run, train=train, test=test, count=40, protocol="reduced")
+    gossamer.evaluate(run, train=train, test=test, count=40, metrics=gossamer.metrics.Measures(protocol="reduced"))
     assert [shown.words(at) for at in (-2, -1)] == [
         "classifier trained on synthetic records 4 of 4 done",
         "classifier trained on real records 4 of 4 done",
     ]
     before = len(shown.cells)
-    gossamer.evaluate(run, train=train, test=test, count=40, protocol="reduced", progress=False)
+    gossamer.evaluate(
+        run,
+        train=train,
+        test=test,
+        count=40,
+        metrics=gossamer.metrics.Measures(protocol="reduced"),
+        process=gossamer.Process(progress=False),
+    )
     assert len(shown.cells) == before
     capsys.readouterr()
     gossamer.attack(run, members=train, nonmembers=test, count=40)

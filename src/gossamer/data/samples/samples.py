@@ -2,17 +2,18 @@
 
 import base64
 import io
-from collections.abc import Iterator
+import math
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any, ClassVar, Self, overload
 
 import numpy as np
 from PIL import Image
 
-from gossamer.data.records import Labelled
+from gossamer.data.records import Labelled, at_once
 from gossamer.data.samples.grid import sample_grid
-from gossamer.data.samples.writers import write_samples
+from gossamer.data.samples.synthetic_records import SyntheticRecords
+from gossamer.data.samples.writers import PICTURES, Form
 from gossamer.errors import RequestError
 from gossamer.lazy import Lazy
 
@@ -23,6 +24,8 @@ else:
     torch = Lazy("torch")
 
 
+CHUNK = 1_000
+"""Pictures that are made at once; fewer where they are large (`at_once`)."""
 MOST_SHOWN = 20
 """Classes that a notebook shows without being asked for more."""
 
@@ -37,7 +40,7 @@ def frame(rows: Any) -> Any:
 
 
 @dataclass(frozen=True, repr=False)
-class Samples(Labelled):
+class Samples(Labelled, SyntheticRecords):
     """Synthetic images with labels: the output of a generator. They belong to no unit.
 
     `images, labels = samples` unpacks them. `samples[3]` is one image with its label, so samples are also a map-style dataset
@@ -54,6 +57,43 @@ class Samples(Labelled):
     labels: np.ndarray
     class_names: tuple[str, ...] = ()
     probabilities: np.ndarray | None = None
+    file: ClassVar[str] = "samples.npz"
+    written_as: ClassVar[str] = "samples are written as .npz, .csv, .parquet, or a folder (no ending) of .png"
+    forms: ClassVar[Mapping[str, Form]] = PICTURES
+
+    @classmethod
+    def sizes(cls, card: Any) -> tuple[int, int]:
+        """Fewer are made at once where they are large."""
+        return at_once(card.shape, CHUNK), int(math.prod(card.shape)) + 8
+
+    @classmethod
+    def piece(cls, card: Any, class_names: tuple[str, ...], seed: int, first: int, drawn: Any) -> Self:
+        """Pixels in 0 to 255."""
+        images, labels, probabilities = drawn
+        pixels = images.mul(255).round_().clamp_(0, 255).byte().numpy()
+        return cls(pixels, labels.numpy(), class_names, None if probabilities is None else probabilities.numpy())
+
+    @classmethod
+    def joined(cls, pieces: Iterable[Self], n: int, card: Any, class_names: tuple[str, ...]) -> Self:
+        """Memory holds all samples once, and one piece more."""
+        images, labels = np.empty((n, *card.shape), np.uint8), np.empty(n, np.int64)
+        done, soft = 0, []
+        for piece in pieces:
+            images[done : done + len(piece)], labels[done : done + len(piece)] = piece.images, piece.labels
+            done += len(piece)
+            soft += [] if piece.probabilities is None else [piece.probabilities]
+        return cls(images, labels, class_names, np.concatenate(soft) if soft else None)
+
+    @classmethod
+    def preview(cls, generator: Any) -> Any:
+        """Ten samples of each class, of the first 20."""
+        return cls.grid_of(generator, min(generator.classes, MOST_SHOWN))
+
+    @staticmethod
+    def grid_of(generator: Any, classes: int, per_class: int = 10) -> Any:
+        """So many samples of each of the first classes, with seed 0."""
+        labels = np.repeat(np.arange(classes), per_class)
+        return generator.sample(len(labels), labels=labels, seed=0)
 
     def __iter__(self) -> Iterator[np.ndarray]:
         """Yield images, then labels."""
@@ -95,15 +135,6 @@ class Samples(Labelled):
         flat = self.images.reshape(len(self), -1)
         named = {"class": np.array(self.class_names, dtype=object)[self.labels]} if self.class_names else {}
         return frame({"label": self.labels, **named, **{f"pixel{at}": flat[:, at] for at in range(flat.shape[1])}})
-
-    def save(self, path: str | Path, *, force: bool = False) -> None:
-        """Write the samples to a .npz, .csv or .parquet file, or to a folder (no ending) with a .png for each.
-
-        Raises:
-            RequestError: another ending, or no samples.
-            RunFolderError: the path is taken and `force` is not set, cannot be written, or its disk is too full.
-        """
-        write_samples(path, [self], count=len(self), force=force)
 
     def plot(self, columns: int = 10) -> Image.Image:
         """Return a picture with one row for each class and its first samples in it. Notebooks show it.

@@ -3,10 +3,10 @@
 import shutil
 import tempfile
 import zipfile
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from PIL import Image
@@ -17,17 +17,26 @@ from gossamer.errors import RequestError, RunFolderError
 _NUMERALS = [str(value) for value in range(256)]
 
 
-def write_samples(path: str | Path, chunks: Iterable[Labelled], *, count: int, force: bool = False) -> None:
-    """Write samples; memory holds one chunk of images at a time. `readers.read` reads them back.
+Form: TypeAlias = tuple[Callable[[Path, Iterator[Any], int], object], Callable[[Any], int]]
+"""Writes so many samples, in chunks, to a path; and the bytes that one of a chunk takes there, at least."""
 
-    The ending of the path picks the form. A .npz has the keys images and labels, uncompressed, class_names if classes have
-    names, and probabilities if the samples have them. A .csv has the columns label, class and C x H x W pixels. A .parquet has
-    label, class and pixels, and the shape in its metadata. Without an ending, it is a
-    folder with a folder of .png for each class.
+
+def write_samples(
+    path: str | Path,
+    chunks: Iterable[Any],
+    forms: Mapping[str, Form],
+    written_as: str,
+    *,
+    count: int,
+    force: bool = False,
+) -> None:
+    """Write samples; memory holds one chunk at a time. The readers read them back.
 
     Args:
         path: the file or folder to write. It appears under its name only when it is whole.
         chunks: the samples, in order, all of one shape.
+        forms: by the ending of the path.
+        written_as: the endings, for messages.
         count: number of samples in all chunks together.
         force: replace what is there (a folder only if it holds samples and nothing else).
 
@@ -36,17 +45,17 @@ def write_samples(path: str | Path, chunks: Iterable[Labelled], *, count: int, f
         RunFolderError: something is there already, the place cannot be written, or its disk is too full.
     """
     path = Path(path)
-    if path.suffix.lower() not in _FORMS:
-        raise RequestError(f"{path}: samples are written as .npz, .csv, .parquet, or a folder (no ending) of .png")
+    if path.suffix.lower() not in forms:
+        raise RequestError(f"{path}: {written_as}")
     if count < 1:
         raise RequestError(f"{path}: there is nothing to write, the number of samples is {count}: ask for at least 1")
-    writer, least = _FORMS[path.suffix.lower()]
-    with new_place(path, force=force) as whole:
+    writer, least = forms[path.suffix.lower()]
+    with _new_place(path, force=force) as whole:
         writer(whole, _with_room(path, iter(chunks), count, least), count)
 
 
 @contextmanager
-def new_place(path: Path, *, force: bool) -> Iterator[Path]:
+def _new_place(path: Path, *, force: bool) -> Iterator[Path]:
     """A place to write samples to. They appear at `path` when they are whole.
 
     Raises:
@@ -66,10 +75,10 @@ def new_place(path: Path, *, force: bool) -> Iterator[Path]:
         ) from None
 
 
-def _with_room(path: Path, chunks: Iterator[Labelled], count: int, least: Callable[[int], int]) -> Iterator[Labelled]:
+def _with_room(path: Path, chunks: Iterator[Any], count: int, least: Callable[[Any], int]) -> Iterator[Any]:
     """The chunks. Raises RunFolderError at the first one: all of them cannot fit on the disk."""
     first = next(chunks)
-    needed, free = count * least(first.images[0].size), shutil.disk_usage(path.parent).free
+    needed, free = count * least(first), shutil.disk_usage(path.parent).free
     if needed > free:
         raise RunFolderError(
             f"{path}: {count:,} samples need {needed / 1e9:,.1f} GB, and there are {free / 1e9:,.1f} GB left: ask for fewer"
@@ -185,10 +194,15 @@ def _write_pngs(path: Path, chunks: Iterator[Labelled], count: int) -> None:
         (path / name).mkdir(exist_ok=True)
 
 
-_FORMS: dict[str, tuple[Callable[[Path, Iterator[Labelled], int], None], Callable[[int], int]]] = {
-    ".npz": (_write_npz, lambda pixels: pixels + 8),
-    ".csv": (_write_csv, lambda pixels: 2 * pixels + 2),
+PICTURES: dict[str, Form] = {
+    ".npz": (_write_npz, lambda chunk: chunk.images[0].size + 8),
+    ".csv": (_write_csv, lambda chunk: 2 * chunk.images[0].size + 2),
     ".parquet": (_write_parquet, lambda _: 0),
     "": (_write_pngs, lambda _: 64),
 }
-"""How each form is written, and the bytes that a sample of so many pixels takes at least."""
+"""Forms of pictures.
+
+A .npz has the keys images and labels, uncompressed, class_names if classes have names, and probabilities if the samples have
+them. A .csv has the columns label, class and C x H x W pixels. A .parquet has label, class and pixels, and the shape in its
+metadata. Without an ending, it is a folder with a folder of .png for each class.
+"""

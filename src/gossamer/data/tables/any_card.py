@@ -1,18 +1,29 @@
 """The kind of a card: `[[column]]` entries tell the card of a table from that of pictures."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from gossamer.data.card import DataCard, parsed, text_of_card
+from gossamer.data.card import DataCard, Kind, parsed, text_of_card
+from gossamer.data.samples.samples import Samples
+from gossamer.data.samples.synthetic_records import SyntheticRecords
 from gossamer.data.tables.card import TableCard, TableDraft
+from gossamer.data.tables.samples import TableSamples
 
 AnyCard: TypeAlias = DataCard | TableCard
+CARDS: dict[Kind, type[AnyCard]] = {"pictures": DataCard, "table": TableCard}
+SAMPLES: dict[Kind, type[SyntheticRecords]] = {"pictures": Samples, "table": TableSamples}
+"""The card and the samples of each kind of records."""
+
+
+def card_class(facts: Mapping[str, Any]) -> type[AnyCard]:
+    """The class of a card that is plain values."""
+    return TableCard if "column" in facts else DataCard
 
 
 def card_from(facts: dict[str, Any], *, where: str = "the card") -> AnyCard:
     """A card of either kind from plain values, as `to_dict` gives them. Raises CardError."""
-    kind = TableCard if "column" in facts else DataCard
-    return kind.from_dict(facts, where=where)
+    return card_class(facts).from_dict(facts, where=where)
 
 
 def load_card(card: AnyCard | TableDraft | str | Path) -> AnyCard:

@@ -82,6 +82,9 @@ class TableCard(Card):
     """Columns that samples have and no run learns."""
     kind: ClassVar[CardKind] = "table"
     in_words: ClassVar[str] = "a table"
+    takes_keys: ClassVar[bool] = False
+    has_public: ClassVar[bool] = False
+    class_names: ClassVar[tuple[str, ...]] = ()
     units_come: ClassVar[str] = "the name of the column that holds the id of each row's unit."
 
     def __post_init__(self) -> None:
@@ -124,6 +127,10 @@ class TableCard(Card):
         if not ((samples >= 0) & (samples < domain)).all():
             return "a code is none of its column"
         return problem_of_labels(labels, n, 1 if self.label_index is None else self.domain[self.label_index])
+
+    def samples_in_words(self, classes: int) -> str:  # noqa: ARG002 (as every card)
+        """See `Card.samples_in_words`."""
+        return f"rows of {len(self.columns)} columns"
 
     @property
     def names(self) -> tuple[str, ...]:

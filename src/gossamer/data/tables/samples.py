@@ -2,30 +2,33 @@
 
 import csv
 import html
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
 from gossamer.data.samples.samples import frame
-from gossamer.data.samples.writers import new_place, parquet_file
+from gossamer.data.samples.synthetic_records import SyntheticRecords
+from gossamer.data.samples.writers import parquet_file
 from gossamer.data.tables.card import TableCard
 from gossamer.data.tables.column import Column
 from gossamer.data.tables.decode import decode, texts
 from gossamer.data.tables.generated import AnyColumn
-from gossamer.errors import RequestError
 
+ROWS = 20_000
+"""Rows that are made at once: within them, the shares of values are nearly exact."""
 SHOWN = 10
 """Rows that a notebook shows."""
 FORMULAS = ("=", "+", "-", "@")
 """A spreadsheet may run a text that begins with one of these."""
-_ROWS = 1 << 14
+_WRITTEN = 1 << 14
+"""Rows that are written at once."""
 
 
 @dataclass(frozen=True, repr=False)
-class TableSamples:
+class TableSamples(SyntheticRecords):
     """Synthetic rows: the output of a generator. They belong to no unit.
 
     `samples.columns()` and `samples.to_pandas()` have the values. A slice, positions or a mask gives TableSamples with the same
@@ -42,6 +45,31 @@ class TableSamples:
     card: TableCard
     seed: int = 0
     numbers: np.ndarray | None = None
+    file: ClassVar[str] = "samples.csv"
+    written_as: ClassVar[str] = "samples of a table are written as .csv or .parquet"
+
+    @classmethod
+    def sizes(cls, card: TableCard) -> tuple[int, int]:
+        """Rows of codes."""
+        return ROWS, 4 * len(card.columns)
+
+    @classmethod
+    def piece(cls, card: TableCard, class_names: tuple[str, ...], seed: int, first: int, drawn: Any) -> Self:
+        """Codes, and the numbers of their rows."""
+        codes, *_ = drawn
+        return cls(codes.numpy().astype(np.int32), card, seed, np.arange(first, first + len(codes)))
+
+    @classmethod
+    def joined(cls, pieces: Iterable[Self], n: int, card: TableCard, class_names: tuple[str, ...]) -> Self:
+        """The values stay those of the pieces."""
+        made = [*pieces]
+        codes = [np.empty((0, len(card.columns)), np.int32), *(piece.codes for piece in made)]
+        return cls(np.concatenate(codes), card, made[0].seed if made else 0)
+
+    @classmethod
+    def preview(cls, generator: Any) -> Any:
+        """The first rows."""
+        return generator.sample(SHOWN, seed=0)
 
     def __len__(self) -> int:
         return len(self.codes)
@@ -73,15 +101,6 @@ class TableSamples:
         whole = {c.name: "Int64" for c in self.card.columns if c.kind == "integer" and values[c.name].dtype.kind == "f"}
         return table.astype(whole)
 
-    def save(self, path: str | Path, *, force: bool = False) -> None:
-        """Write the samples to a .csv or .parquet file. `read_table` reads them back.
-
-        Raises:
-            RequestError: another ending, no samples, or .parquet without pyarrow.
-            RunFolderError: the path is taken and `force` is not set, or cannot be written.
-        """
-        write_table_samples(path, [self], force=force)
-
     @property
     def notes(self) -> tuple[str, ...]:
         """What the reader of a file of these samples should know."""
@@ -109,20 +128,8 @@ def _said(column: AnyColumn) -> Iterable[str]:
     return column.values if isinstance(column, Column) else (column.prefix, *dict(column.mapping).values())
 
 
-def write_table_samples(path: str | Path, chunks: Iterable[TableSamples], *, force: bool = False) -> None:
-    """Write samples chunk by chunk, all or nothing. With a decimal comma in the card, a .csv has semicolons.
-
-    Raises:
-        RequestError: an ending other than .csv and .parquet, no samples, or .parquet without pyarrow.
-        RunFolderError: something is there already and `force` is not set, or the place cannot be written.
-    """
-    path = Path(path)
-    writer = {".csv": write_csv, ".parquet": _write_parquet}.get(path.suffix.lower())
-    if writer is None:
-        raise RequestError(f"{path}: samples of a table are written as .csv or .parquet")
-    with new_place(path, force=force) as whole:
-        if not writer(whole, (chunk[at : at + _ROWS] for chunk in chunks for at in range(0, len(chunk), _ROWS))):
-            raise RequestError(f"{path}: there is nothing to write, the number of samples is 0: ask for at least 1")
+def _in_parts(chunks: Iterator[TableSamples]) -> Iterator[TableSamples]:
+    return (chunk[at : at + _WRITTEN] for chunk in chunks for at in range(0, len(chunk), _WRITTEN))
 
 
 def write_csv(path: Path, chunks: Iterable[TableSamples]) -> int:
@@ -140,9 +147,8 @@ def write_csv(path: Path, chunks: Iterable[TableSamples]) -> int:
     return count
 
 
-def _write_parquet(path: Path, chunks: Iterable[TableSamples]) -> int:
-    """Return the number of rows that were written. A column of numbers with "other" is written as text."""
-    count = 0
+def _write_parquet(path: Path, chunks: Iterable[TableSamples]) -> None:
+    """Write chunks. A column of numbers with "other" is written as text."""
     with parquet_file(path) as (pa, write):
         for chunk in chunks:
             arrays = {}
@@ -154,5 +160,9 @@ def _write_parquet(path: Path, chunks: Iterable[TableSamples]) -> int:
                     whole = pa.int64() if column.kind == "integer" else None
                     arrays[column.name] = pa.array(values, whole, from_pandas=True)
             write(pa.table(arrays))
-            count += len(chunk)
-    return count
+
+
+TableSamples.forms = {
+    ".csv": (lambda path, chunks, _: write_csv(path, _in_parts(chunks)), lambda _: 0),
+    ".parquet": (lambda path, chunks, _: _write_parquet(path, _in_parts(chunks)), lambda _: 0),
+}

@@ -145,6 +145,7 @@ class Marginals(Method[Config, "loop.State"]):
     name = "marginals"
     title = "Noisy marginals on a junction tree (after McKenna et al. 2022)"
     takes = "table"
+    one_size = False
     takes_public = False
     config_type = Config
     loop = loop

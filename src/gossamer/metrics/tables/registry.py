@@ -10,22 +10,20 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 from gossamer.errors import RequestError
-from gossamer.events import Sink, progress, silent
 from gossamer.intervals import Estimate
 from gossamer.lazy import Lazy
-from gossamer.metrics.metric import Figure, Figures, Metric, declared, of_baseline
+from gossamer.metrics import metric
+from gossamer.metrics.metric import Figure, Figures, Registry, of_baseline
 
 if TYPE_CHECKING:
     import numpy as np
 
     from gossamer import intervals
-    from gossamer.data.card import Kind
     from gossamer.data.tables.samples import TableSamples
     from gossamer.data.tables.table import Table
-    from gossamer.metrics.baseline_cache import Baselines
     from gossamer.metrics.tables import boosting, distances, subgroups
     from gossamer.metrics.tables import rows as weighted
 else:
@@ -38,23 +36,16 @@ PAIRS, TRIPLES = 2_000, 400
 QUERIES = 1_000
 
 ON_VALUES = " on values"
-_SHARE, _ACCURACY = "share difference, ", "accuracy difference, "
 
 
 @dataclass(frozen=True, kw_only=True)
-class Inputs:
-    """What is measured, and against what.
+class Inputs(metric.Inputs):
+    """Rows that are measured.
 
     Args:
-        samples: of the release.
-        real: real training rows.
-        tests: real test rows.
         values: the values of "samples", "real" and "tests" as numbers, float64 [N, columns]; see `decode.to_numbers`. Empty:
             there are only codes.
-        baselines: the cache of what depends on real rows alone.
         subgroups: names of columns.
-        seed: of all trainings.
-        sink: takes progress.
 
     Raises:
         RequestError: a set has fewer units than the jackknife has groups.
@@ -63,15 +54,10 @@ class Inputs:
     samples: "TableSamples"
     real: "Table"
     tests: "Table"
-    baselines: "Baselines"
     values: "Mapping[str, Callable[[], np.ndarray]]" = field(default_factory=dict)
     subgroups: tuple[str, ...] = ()
-    seed: int = 0
-    sink: Sink = silent
     rows: "dict[str, weighted.Rows]" = field(init=False, default_factory=dict)
     _cache: "dict[tuple[str, bool], np.ndarray]" = field(init=False, default_factory=dict)
-    kind: "ClassVar[Kind]" = "table"
-    labelled: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         for name, part in (("samples", self.samples), ("real", self.real), ("tests", self.tests)):
@@ -88,10 +74,6 @@ class Inputs:
         """Figures of real rows alone, from the cache or computed. key: what they depend on besides rows, card and seed."""
         facts = json.dumps(self.card.to_dict(), default=str)
         return self.baselines.estimates(f"{key} {facts}", lambda: dict(compute()))
-
-    def progress(self, label: str) -> Callable[[int, int], None]:
-        """Return a function that shows how many of how many are done."""
-        return lambda done, total: self.sink(progress(label, done, total))
 
     def against(self, name: str) -> str:
         """In words, what is compared with the training rows: "samples" or "tests"."""
@@ -122,9 +104,7 @@ class Inputs:
 
 _IN_WORDS = {"samples": "samples", "real": "real training rows", "tests": "real test rows"}
 
-METRICS: dict[str, Metric] = {}
-"""Those of tables, by their names on the command line."""
-_metric = partial(declared, METRICS)
+METRICS = Registry("tables")
 
 
 @dataclass(frozen=True)
@@ -179,7 +159,7 @@ def _variation(order: int) -> tuple[Figure, ...]:
     )
 
 
-@_metric("marginals", *_variation(1), *_variation(2), *_variation(3))
+@METRICS.metric("marginals", *_variation(1), *_variation(2), *_variation(3))
 def marginals(inputs: Inputs) -> Figures:
     """Total variation of 1-, 2- and 3-way marginals against the training rows, beside that of real test rows."""
     found: dict[str, Estimate] = {}
@@ -190,7 +170,7 @@ def marginals(inputs: Inputs) -> Figures:
     return found
 
 
-@_metric(
+@METRICS.metric(
     "correlations",
     *_mean_and_largest(
         "difference of correlations",
@@ -209,18 +189,13 @@ def correlations(inputs: Inputs) -> Figures:
 
 def _compared(inputs: Inputs, name: str, sets: Sequence[Sequence[int]], distance: Callable[..., Any]) -> Figures:
     """Mean and largest distance over sets of columns, of samples and of test rows from the training rows."""
-    columns, show = inputs.card.columns, inputs.progress(name)
+    columns = inputs.card.columns
+    words = [" with ".join(repr(columns[at].name) for at in each) for each in sets]
 
     def of(rows: str) -> dict[str, Estimate]:
-        found = []
-        for at, each in enumerate(sets):
-            if at % 50 == 0:
-                show(at, len(sets))
-            found.append(distance(inputs.rows[rows], inputs.rows["real"], each, inputs.card.domain))
-        show(len(sets), len(sets))
-        words = [" with ".join(repr(columns[at].name) for at in each) for each in sets]
+        found = _each(inputs, rows, name, sets, lambda *asked: distance(*asked, inputs.card.domain))
         on = f"{inputs.against(rows)}; {len(sets):,} {_SETS[len(sets[0])]}"
-        figures = _summary(name, np.array(found), inputs.rows[rows].units, on, words)
+        figures = _summary(name, found, inputs.rows[rows].units, on, words)
         if name == PAIRWISE:
             pairs = [
                 (columns[a].name, columns[b].name, round(float(each[0]), 4))
@@ -230,6 +205,17 @@ def _compared(inputs: Inputs, name: str, sets: Sequence[Sequence[int]], distance
         return figures
 
     return _beside_real(inputs, name, of("samples"), lambda: of("tests"))
+
+
+def _each(inputs: Inputs, rows: str, label: str, asked: Sequence[Any], distance: Callable[..., Any]) -> "np.ndarray":
+    """The distance of rows from the training rows by each of what is asked: float64 [len(asked), 1 + groups]."""
+    show, found = inputs.progress(label), []
+    for at, each in enumerate(asked):
+        if at % 50 == 0:
+            show(at, len(asked))
+        found.append(distance(inputs.rows[rows], inputs.rows["real"], each))
+    show(len(asked), len(asked))
+    return np.array(found)
 
 
 def _summary(name: str, found: "np.ndarray", units: int, on: str, words: Sequence[str]) -> dict[str, Estimate]:
@@ -260,7 +246,7 @@ def _beside_real(inputs: Inputs, key: str, found: Figures, compute: Callable[[],
 # ---------------------------------------------------------------------- range queries
 
 
-@_metric(
+@METRICS.metric(
     "ranges",
     *_mean_and_largest(
         "error of range queries",
@@ -273,18 +259,13 @@ def ranges(inputs: Inputs) -> Figures:
     """Errors of random range queries against the training rows, as shares of all records, beside those of test rows."""
     if sum(size > 1 for size in inputs.card.domain) < 2:
         raise RequestError("ranges: fewer than two columns have several values. Take marginals.")
-    queries, show = distances.random_queries(inputs.card, QUERIES), inputs.progress("range queries")
+    queries = distances.random_queries(inputs.card, QUERIES)
+    words = [", ".join(repr(inputs.card.columns[at].name) for at in query) for query in queries]
 
     def of(rows: str) -> dict[str, Estimate]:
-        found = []
-        for at, query in enumerate(queries):
-            if at % 50 == 0:
-                show(at, len(queries))
-            found.append(distances.query_error(inputs.rows[rows], inputs.rows["real"], query))
-        show(len(queries), len(queries))
-        words = [", ".join(repr(inputs.card.columns[at].name) for at in query) for query in queries]
+        found = _each(inputs, rows, "range queries", queries, distances.query_error)
         on = f"{inputs.against(rows)}; {len(queries):,} queries"
-        return _summary("error of range queries", np.array(found), inputs.rows[rows].units, on, words)
+        return _summary("error of range queries", found, inputs.rows[rows].units, on, words)
 
     return _beside_real(inputs, "ranges", of("samples"), lambda: of("tests"))
 
@@ -327,7 +308,7 @@ def _learnt(suffix: str, form: str) -> tuple[Figure, ...]:
     )
 
 
-@_metric("accuracy", *_learnt("", "as codes"), *_learnt(ON_VALUES, "as values"))
+@METRICS.metric("accuracy", *_learnt("", "as codes"), *_learnt(ON_VALUES, "as values"))
 def accuracy(inputs: Inputs) -> Figures:
     """Train on samples, test on real rows: gradient boosting on codes, and on values where there are any."""
     task = boosting.task_of(inputs.card)
@@ -356,7 +337,7 @@ APART = Figure(
 )
 
 
-@_metric("tell-apart", APART)
+@METRICS.metric("tell-apart", APART)
 def tell_apart(inputs: Inputs) -> Figures:
     """The AUC of a model that tells samples from real test rows."""
     show = inputs.progress("boosting that tells samples from real rows")
@@ -368,7 +349,11 @@ def tell_apart(inputs: Inputs) -> Figures:
 # ---------------------------------------------------------------------- subgroups
 
 
-@_metric("subgroups", in_all=False)
+OF_SHARE, OF_ACCURACY = Figure("share difference, {}", share=True), Figure("accuracy difference, {}", share=True)
+"""Of a subgroup."""
+
+
+@METRICS.metric("subgroups", OF_SHARE, OF_ACCURACY, in_all=False)
 def by_subgroup(inputs: Inputs) -> Figures:
     """For each value of named columns: differences of shares and, where classes are predicted, of accuracies."""
     if not inputs.subgroups:
@@ -382,15 +367,7 @@ def by_subgroup(inputs: Inputs) -> Figures:
     found: dict[str, Estimate] = {}
     for at, code, group in subgroups.named_groups(columns, chosen):
         if (share := subgroups.share_difference(rows["samples"], rows["real"], at, code)) is not None:
-            found[_SHARE + group] = share
+            found[OF_SHARE.of(group)] = share
         if right and (less := subgroups.accuracy_difference(right, rows["tests"], at, code)) is not None:
-            found[_ACCURACY + group] = less
+            found[OF_ACCURACY.of(group)] = less
     return found
-
-
-def group_of(name: str) -> tuple[str, str] | None:
-    """What a figure is of a subgroup, "share" or "accuracy", and which one; None: it is of no subgroup."""
-    for prefix in (_SHARE, _ACCURACY):
-        if name.startswith(prefix):
-            return prefix.partition(" ")[0], name[len(prefix) :]
-    return None

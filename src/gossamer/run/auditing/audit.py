@@ -141,7 +141,7 @@ def audit(  # noqa: PLR0913 (its arguments are the options of a command)
             f"{method} declares no trial, so it cannot be audited. Its author adds one, and tests it with gossamer.testing. "
             "To attack what it releases, use `gossamer attack`."
         )
-    if final and chosen_method.takes == "table":
+    if final and not chosen_method.one_size:
         raise RequestError(
             f"{method} releases a model of another size in each run, and --final compares weights: leave it out."
         )

@@ -7,9 +7,10 @@ half of these digits: this is a demonstration, not a result. The classifiers use
 import shutil
 from pathlib import Path
 
-from gossamer.data.card import DataCard
+from gossamer.data.card import Card, DataCard
 from gossamer.errors import PrivacyError, RequestError
 from gossamer.events import Sink, note
+from gossamer.metrics.metric import Measures
 from gossamer.privacy.certificate.certificate import CONFIG
 from gossamer.run.evaluation.attack import attack
 from gossamer.run.evaluation.evaluate import evaluate, lines
@@ -31,16 +32,25 @@ def demo(out: Path, sink: Sink) -> list[str]:
     Raises:
         RequestError: if `out` holds something other than a run of the demo, or another process trains there.
     """
-    _clear(out)
+    run = RunFolder(out)
+    if out.exists() and not is_own(run, CARD):
+        raise RequestError(
+            f"{out} holds something other than a run of the demo, which replaces its own folder only. Name another: --out DIR."
+        )
+    if out.exists():
+        clear(run)
+    process = Process(sink=sink)
     sink(note(f"1/4 class moments of {CARD.title} under ({EPSILON:g}, {DELTA:g}), in axes of rendered glyphs"))
     synthesizer = fit(
         "moments", data="digits", card=CARD, public="glyphs", out=out, epsilon=EPSILON, delta=DELTA, threshold=0.3,
-        accounts=RunFolder(out).private / ACCOUNTS, process=Process(sink=sink),
+        accounts=run.private / ACCOUNTS, process=process,
     )  # fmt: skip
     sink(
         note(f"2/4 classifiers (reduced protocol), on {SAMPLES:,} samples, on the real records, and on the public ones")
     )
-    evaluation = evaluate(out, train="digits", test="digits", count=SAMPLES, protocol="reduced", sink=sink)
+    evaluation = evaluate(
+        out, train="digits", test="digits", count=SAMPLES, metrics=Measures(protocol="reduced"), process=process
+    )
     sink(note("3/4 attacks: can the training records be recognised?"))
     attacked = attack(out, members="digits", nonmembers="digits", count=SAMPLES)
     sink(note("4/4 recomputing the guarantee from the ledger"))
@@ -51,19 +61,18 @@ def demo(out: Path, sink: Sink) -> list[str]:
     return [*sentences, f"verified; the report is {out / REPORT}"]
 
 
-def _clear(out: Path) -> None:
-    folder = RunFolder(out)
-    if not out.exists():
-        return
-    own = (
-        folder.file(CONFIG).is_file()
-        and folder.config().get("card") == CARD.to_dict()
-        and not folder.file(SUMS).exists()
+def is_own(run: RunFolder, card: Card) -> bool:
+    """Whether a folder is blank, or holds a run of a demo with this card."""
+    return run.blank or (
+        run.file(CONFIG).is_file()
+        and run.config().get("card") == card.to_dict()
+        and not run.file(SUMS).exists()
+        and not run.shared
     )
-    if not folder.blank and (not own or folder.shared):
-        raise RequestError(
-            f"{out} holds something other than a run of the demo, which replaces its own folder only. Name another: --out DIR."
-        )
-    with folder.locked():
-        folder.clear()
-        shutil.rmtree(folder.private / ACCOUNTS, ignore_errors=True)
+
+
+def clear(run: RunFolder) -> None:
+    """Delete an earlier run of a demo, with its budget log."""
+    with run.locked():
+        run.clear()
+        shutil.rmtree(run.private / ACCOUNTS, ignore_errors=True)

@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 
 import click
 
+from gossamer.data.tables.any_card import CARDS
 from gossamer.errors import RequestError, did_you_mean
 from gossamer.lazy import Lazy
 from gossamer.methods import METHODS
@@ -173,6 +174,12 @@ def take_source(options: dict[str, Any], place: str | None, *, prefix: str = "")
     return None if place is None else source.Source(place, **fields)
 
 
+def take_sources(options: dict[str, Any], *names: str) -> None:
+    """Make a `Source` of the place that each of these options names, all with the flags about records."""
+    fields = {field: options.pop(field) for field in _OF_SOURCE if field in options}
+    options |= {name: source.Source(options[name], **fields) for name in names}
+
+
 def _spelled(name: str) -> str:
     return "--" + name.replace("_", "-")
 
@@ -277,7 +284,7 @@ def _refused(method: AnyMethod, flag: str | None) -> bool:
     if flag in ("epsilon", "delta"):
         return bool(method.without_guarantee)
     if flag in ("images_key", "labels_key"):
-        return method.takes == "table"
+        return not CARDS[method.takes].takes_keys
     return flag is not None and flag.startswith("public") and not method.takes_public
 
 

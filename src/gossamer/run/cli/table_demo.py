@@ -5,7 +5,6 @@ bounds of the card are rounded by hand. So this is a demonstration, not a result
 """
 
 import csv
-import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,15 +12,15 @@ import numpy as np
 
 from gossamer.data.tables.card import TableCard
 from gossamer.data.tables.column import Column
+from gossamer.data.tables.samples import TableSamples
 from gossamer.errors import PrivacyError, RequestError
 from gossamer.events import Sink, note
 from gossamer.lazy import Lazy
-from gossamer.privacy.certificate.certificate import CONFIG
+from gossamer.run.cli.demo import clear, is_own
 from gossamer.run.evaluation.evaluate import evaluate, lines
-from gossamer.run.release.contents import TABLE_SET
 from gossamer.run.release.release import release
 from gossamer.run.release.verify import verify
-from gossamer.run.storage.run_folder import ACCOUNTS, REPORT, SUMS, RunFolder
+from gossamer.run.storage.run_folder import ACCOUNTS, REPORT, RunFolder
 from gossamer.run.training.fit import fit
 from gossamer.run.training.progress import Process
 
@@ -65,17 +64,18 @@ def demo(out: Path, sink: Sink) -> list[str]:
     """
     run, released = out / RUN, out / RELEASE
     _clear(out)
+    process = Process(sink=sink)
     sink(note(f"1/5 a table of {_TRAIN} rows and its card, in {out}"))
     out.mkdir(parents=True, exist_ok=True)
     CARD.save(out / CARD_FILE)
     write_rows(out)
     sink(note(f"2/5 marginals of {CARD.title} under ({EPSILON:g}, {DELTA:g})"))
     synthesizer = fit(
-        "marginals", data=out / TRAIN, card=out / CARD_FILE, out=run, epsilon=EPSILON, delta=DELTA,
-        accounts=RunFolder(run).private / ACCOUNTS, process=Process(sink=sink),
+        "marginals", data=out / TRAIN, card=out / CARD_FILE, out=run, epsilon=EPSILON, delta=DELTA, process=process,
+        accounts=RunFolder(run).private / ACCOUNTS,
     )  # fmt: skip
     sink(note("3/5 gradient boosting, trained on synthetic rows and on real ones"))
-    evaluation = evaluate(run, train=out / TRAIN, test=out / TEST, count=SAMPLES, sink=sink)
+    evaluation = evaluate(run, train=out / TRAIN, test=out / TEST, count=SAMPLES, process=process)
     sink(note(f"4/5 a release with {SAMPLES:,} synthetic rows"))
     release(run, released, samples=SAMPLES, force=True)
     sink(note("5/5 recomputing the guarantee of the release from its ledger"))
@@ -85,7 +85,7 @@ def demo(out: Path, sink: Sink) -> list[str]:
     return [
         synthesizer.certificate.statement,
         *lines(evaluation.metrics),
-        f"synthetic rows: {released / TABLE_SET}",
+        f"synthetic rows: {released / TableSamples.file}",
         f"verified; the report is {released / REPORT}",
     ]
 
@@ -109,17 +109,9 @@ def _clear(out: Path) -> None:
     run, card = RunFolder(out / RUN), out / CARD_FILE
     held = {path.name for path in out.iterdir()} if out.is_dir() else {""}
     of_demo = card.is_file() and card.read_text(encoding="utf-8") == CARD.dumps()
-    own_run = run.blank or (
-        run.file(CONFIG).is_file()
-        and run.config().get("card") == CARD.to_dict()
-        and not run.file(SUMS).exists()
-        and not run.shared
-    )
-    if held and not (held <= {TRAIN, TEST, CARD_FILE, RUN, RELEASE} and of_demo and own_run):
+    if held and not (held <= {TRAIN, TEST, CARD_FILE, RUN, RELEASE} and of_demo and is_own(run, CARD)):
         raise RequestError(
             f"{out} holds something other than a run of this demo, which replaces its own folder only. Name another: --out DIR."
         )
     if run.path.exists():
-        with run.locked():
-            run.clear()
-            shutil.rmtree(run.private / ACCOUNTS, ignore_errors=True)
+        clear(run)

@@ -15,28 +15,29 @@ from gossamer import notebook
 from gossamer.attacks.control import separability
 from gossamer.attacks.roc import LOW_RATES
 from gossamer.attacks.scores import Attack
-from gossamer.data.records import Records
-from gossamer.data.source import Data, called
-from gossamer.errors import DataError, RequestError, RunFolderError
-from gossamer.events import Sink, note
+from gossamer.data.source import Data, called, source_of
+from gossamer.data.tables.any_card import AnyCard
+from gossamer.errors import DataError, RunFolderError
+from gossamer.events import note
 from gossamer.files import write_atomically
+from gossamer.kinds import kind_of
+from gossamer.kinds.kind import Kind, Target
 from gossamer.methods.contract import BaseConfig, State
 from gossamer.methods.job import Training
 from gossamer.methods.synthesizer import Synthesizer
 from gossamer.privacy.certificate.certificate import LEDGER
 from gossamer.privacy.ledger import PrivacyLedger
 from gossamer.privacy.random.noise import Rng
-from gossamer.run.evaluation.attack_kind import AttackKind, Target
 from gossamer.run.evaluation.evaluate import note_reading
-from gossamer.run.evaluation.picture_attacks import PictureAttacks
-from gossamer.run.evaluation.table_attacks import TableAttacks
 from gossamer.run.report import wording
 from gossamer.run.report.html import write_report
 from gossamer.run.storage.run_folder import ATTACKS, RunFolder
 from gossamer.run.training import checkpoint
-from gossamer.run.training.progress import shown
+from gossamer.run.training.progress import DEFAULT, Process
 from gossamer.run.validation import check_own_place, check_place, checked_arguments
 
+FEWEST = 20
+"""Members, and non-members, below which no attack is tried."""
 HELD_OUT = 5_000
 """Held-out records at most: principal components of more would cost much and change little."""
 
@@ -69,7 +70,7 @@ class AttackReport:
 
 
 @checked_arguments
-def attack(  # noqa: PLR0913 (its arguments are the options of a command)
+def attack(
     run: str | Path,
     *,
     members: Data,
@@ -77,12 +78,8 @@ def attack(  # noqa: PLR0913 (its arguments are the options of a command)
     count: int = 20_000,
     limit: int = 2_000,
     out: str | Path | None = None,
-    images_key: str | None = None,
-    labels_key: str | None = None,
-    units: str | None = None,
     seed: int = 0,
-    progress: bool = True,
-    sink: Sink | None = None,
+    process: Process = DEFAULT,
 ) -> AttackReport:
     """Attack a run, or a release, with members and non-members that are known.
 
@@ -97,12 +94,8 @@ def attack(  # noqa: PLR0913 (its arguments are the options of a command)
         count: number of samples to make from the run.
         limit: the most members to use; as many non-members are used.
         out: file for the figures. Default: RUN/attacks.json for a run folder, else none.
-        images_key: see `data.source.Source`.
-        labels_key: see `data.source.Source`.
-        units: see `data.source.Source`.
         seed: number that fixes the samples and the choice of records.
-        progress: show notes, if there is a terminal or a notebook.
-        sink: takes the events in place of that.
+        process: what is shown meanwhile.
 
     Raises:
         RunFolderError: if `run` is no finished run, or another took its place meanwhile.
@@ -114,13 +107,17 @@ def attack(  # noqa: PLR0913 (its arguments are the options of a command)
         check_own_place(folder.path)
     unchanged = folder.unchanged()
     synthesizer = Synthesizer.load(run)
-    with shown(sink, progress=progress) as events:
-        kind = _kind(synthesizer, run, units, images_key=images_key, labels_key=labels_key, sink=events)
-        inside, outside, on = kind.sets(folder, members, nonmembers)
+    with process.shown() as events:
+        card = synthesizer.card
+        kind = kind_of(card)
+        sources = source_of(members), source_of(nonmembers)
+        with_units = any(source.units is not None for source in sources)
+        inside, every = kind.sets(*sources, card, run=run, sink=events)
+        outside, on = _told_apart(kind, folder, inside, every, card, with_units=with_units)
         for text in dict.fromkeys((*inside.notes, *outside.notes)):
             events(note(text))
-        training, reason = _private_state(folder, synthesizer)
-        samples = kind.sampled(synthesizer, count, seed)
+        training, reason = _private_state(folder, synthesizer, kind)
+        samples = kind.drawn(synthesizer, count, seed, sink=events)
         target = _target(synthesizer, samples, inside, outside, training, limit, seed)
         on += (
             f" {len(target.members):,} of {len(inside):,} members and {len(target.nonmembers):,} of {len(outside):,} "
@@ -135,9 +132,9 @@ def attack(  # noqa: PLR0913 (its arguments are the options of a command)
             except DataError as error:
                 left_out[name] = str(error)
         events(note("the control: a classifier that never saw the run"))
-        control = separability(kind.array(target.members), kind.array(target.nonmembers), seed=seed)
-    verdict = wording.control(control, units=units is not None, unit=synthesizer.card.unit)
-    verdict += [*wording.verdict(entries, synthesizer.certificate.guarantee), *kind.limits]
+        control = separability(*(kind.array(part, card) for part in (target.members, target.nonmembers)), seed=seed)
+    verdict = wording.control(control, units=with_units, unit=card.unit)
+    verdict += [*wording.verdict(entries, synthesizer.certificate.guarantee), *kind.limits(card)]
     report = AttackReport(entries, left_out, verdict, on, dataclasses.asdict(control))
     unchanged()
     path = Path(out) if out is not None else (folder.file(ATTACKS) if folder.private.is_dir() else None)
@@ -160,28 +157,43 @@ def lines(report: AttackReport) -> list[str]:
     return [line.replace(wording.PERCENT, " %") for line in (*figures, report.on, " ".join(report.verdict), closing)]
 
 
-def _kind(
-    synthesizer: Synthesizer,
-    run: str | Path,
-    units: str | None,
-    *,
-    images_key: str | None,
-    labels_key: str | None,
-    sink: Sink,
-) -> AttackKind:
-    """The attacks on the kind of records that a run has. Raises RequestError: keys of pictures with a table."""
-    card = synthesizer.card
-    if card.kind == "pictures":
-        return PictureAttacks(card, units, run, images_key, labels_key, sink)
-    if (images_key, labels_key) != (None, None):
-        raise RequestError(f"--images-key and --labels-key are for pictures, and {run} is of a table. Leave them out.")
-    return TableAttacks(card, units)
+def _told_apart(
+    kind: Kind[Any, Any], folder: RunFolder, inside: Any, every: Any, card: AnyCard, *, with_units: bool
+) -> tuple[Any, str]:
+    """The non-members that are no members; and in words what was found about both sets.
+
+    Raises:
+        DataError: if the sets are too small, do not fit the run, or are not apart.
+    """
+    outside, copies = kind.apart(inside, every)
+    on = "Whether the members are the run's own records was not checked."
+    if folder.private.is_dir():
+        trained_on = folder.source().get("records")  # a run of an older version has another digest of them
+        if trained_on in kind.fingerprints(every):
+            raise DataError("--nonmembers: the run was trained on these records; give records that it never saw.")
+        if trained_on in kind.fingerprints(inside):
+            on = "The members are the run's own records."
+    counts = _count_units(inside), _count_units(outside)
+    if counts[0] < FEWEST or counts[1] < 2 * FEWEST:
+        of = f", counted by {card.unit if card.unit != 'record' else 'unit'}," if with_units else ""
+        raise DataError(
+            f"{counts[0]:,} members and {counts[1]:,} non-members{of} are too few: attacks need at least {FEWEST} members "
+            f"and {2 * FEWEST} non-members, half of them to be held out."
+        )
+    return outside, f"{on} {copies}".strip()
 
 
-def _private_state(folder: RunFolder, synthesizer: Synthesizer) -> tuple[Training[BaseConfig, State] | None, str]:
+def _count_units(records: Any) -> int:
+    """Units of which there is a record."""
+    return len(records) if records.units is None else len(np.unique(records.units))
+
+
+def _private_state(
+    folder: RunFolder, synthesizer: Synthesizer, kind: Kind[Any, Any]
+) -> tuple[Training[BaseConfig, State] | None, str]:
     """The run as its checkpoint has it, or None and the reason."""
     training = synthesizer.job.begin(Rng(0))
-    if not _has_discriminators(synthesizer, training):
+    if not kind.has_discriminators(synthesizer, training):
         return None, f"{synthesizer.certificate.method} keeps no discriminator that could be asked"
     if not folder.private.is_dir():
         return None, "the private checkpoint with the discriminators is not here: this is a release"
@@ -193,14 +205,6 @@ def _private_state(folder: RunFolder, synthesizer: Synthesizer) -> tuple[Trainin
     except RunFolderError as error:
         return None, str(error)
     return training, ""
-
-
-def _has_discriminators(synthesizer: Synthesizer, training: Training[BaseConfig, State]) -> bool:
-    """Whether the method keeps discriminators: it is asked about a sample in place of a record. Those of tables keep none."""
-    if synthesizer.card.kind == "table":
-        return False
-    one = synthesizer.sample(1)
-    return training.state.scores(Records(one.images, one.labels)) is not None
 
 
 def _target(

@@ -7,30 +7,31 @@ import dataclasses
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from gossamer import notebook
-from gossamer.data.card import Kind
 from gossamer.data.samples.samples import frame
-from gossamer.data.source import Data
-from gossamer.data.tables.any_card import load_card
-from gossamer.data.tables.recognise import is_table
-from gossamer.errors import RequestError, RunFolderError
-from gossamer.events import Sink, note
+from gossamer.data.source import Data, called, source_of
+from gossamer.data.tables.any_card import card_from, load_card
+from gossamer.errors import GossamerError, RequestError, RunFolderError
+from gossamer.events import note
 from gossamer.files import write_atomically
 from gossamer.intervals import Estimate
+from gossamer.kinds import all_kinds, kind_of, kind_of_records
+from gossamer.kinds.kind import Comparison
 from gossamer.methods.synthesizer import Synthesizer
 from gossamer.metrics import registry
-from gossamer.metrics.registry import chosen_metrics, measured
-from gossamer.run.evaluation.pictures import Pictures
-from gossamer.run.evaluation.request import Compared, Request
-from gossamer.run.evaluation.tables import Tables
+from gossamer.metrics.metric import Measures
 from gossamer.run.report.html import write_report
-from gossamer.run.storage.run_folder import METRICS, READINGS, RunFolder, today
-from gossamer.run.training.progress import shown
-from gossamer.run.validation import check_own_place, check_place, checked_arguments
+from gossamer.run.storage.data_sources import DataSources
+from gossamer.run.storage.run_folder import METRICS, READINGS, WARM, RunFolder, today
+from gossamer.run.training.progress import DEFAULT, Process
+from gossamer.run.validation import check_fields, check_own_place, check_place, checked_arguments
 
+CACHE = "baselines"
+"""In the private folder of a RUN: what depends on the real records alone."""
 PRIVATE_FIGURES = "private figures: do not publish them"
 
 
@@ -70,49 +71,30 @@ class Evaluation:
 
 
 @checked_arguments
-def evaluate(  # noqa: PLR0913 (its arguments are the options of a command)
+def evaluate(
     synth: str | Path,
     *,
     train: Data,
     test: Data,
-    metrics: str = "accuracy",
+    metrics: str | Measures = "accuracy",
     count: int = 60_000,
     out: str | Path | None = None,
-    protocol: str = "paper",
     seed: int = 0,
-    images_key: str | None = None,
-    labels_key: str | None = None,
-    cache: str | Path | None = None,
-    inception: tuple[Path, str] | None = None,
-    limit: int = 10_000,
     card: str | Path | None = None,
-    units: str | None = None,
-    subgroups: str | None = None,
-    progress: bool = True,
-    sink: Sink | None = None,
+    process: Process = DEFAULT,
 ) -> Evaluation:
     """Measure a release on real records, pictures or a table.
 
     Args:
         synth: a RUN or a release (samples afresh; a RUN gets its metrics.json) or a file of samples.
         train: real training records, to compare with and to learn features from (split train, unless you name one).
-        test: real test records (split test, unless you name one).
-        metrics: names of metrics with commas between, or "all". `metrics.registry.OF_KIND` has them.
+        test: real test records (split test, unless you name one). With units, each unit of a table counts once.
+        metrics: names of metrics with commas between, or "all", or `Measures`, which also say how to measure.
         count: number of samples to make from a run or a release.
         out: file for the figures. Default: RUN/metrics.json for a run folder, else none.
-        protocol: for pictures: training of the accuracy classifier: `paper`, 10 epochs, or `reduced`, fewer.
         seed: number that fixes samples and training.
-        images_key: see `data.source.Source`.
-        labels_key: see `data.source.Source`.
-        cache: private folder for results that depend on the real records only. Default: in the run's private folder.
-        inception: for fid: weights file of Inception-V3 and its SHA-256 (needs the extra `fid`). Default: a classifier
-            trained on `train`.
-        limit: for classical: the most training records to use.
         card: data card of the real records, if SYNTH is a file of samples. A run folder has its own.
-        units: for tables: the column with the id of each real row's unit, or FILE.npz:KEY. Each unit then counts once.
-        subgroups: for tables: names of columns with commas between. Each of their values gets figures of its own.
-        progress: show notes, a bar and time left, if there is a terminal or a notebook.
-        sink: takes the events in place of that.
+        process: what is shown meanwhile.
 
     Raises:
         RequestError: if there is no such metric, or the only one asked for does not apply; or a card is given for a RUN.
@@ -133,28 +115,27 @@ def evaluate(  # noqa: PLR0913 (its arguments are the options of a command)
     if synthesizer is not None and card is not None:
         raise RequestError(f"{synth} is a run and has its own card: --card is for a file of samples. Leave it out.")
     given = None if card is None else load_card(card)
-    request = Request(
-        synth=synth, folder=folder, own=own, synthesizer=synthesizer, card=given if synthesizer is None else synthesizer.card,
-        train=train, test=test, count=count, seed=seed, cache=None if cache is None else Path(cache),
-        only={
-            "images_key": images_key, "labels_key": labels_key, "protocol": protocol, "inception": inception, "limit": limit,
-            "units": units, "subgroups": subgroups,
-        },
-    )  # fmt: skip
-    if request.card is None and is_table(synth):
-        raise RequestError(f"{synth} is a table: give its card with --card. `gossamer card` drafts one.")
-    kind: Kind = "pictures" if request.card is None else request.card.kind
-    names = chosen_metrics(metrics, kind)
-    if subgroups is not None and "subgroups" not in names:
+    facts = given if synthesizer is None else synthesizer.card
+    kind = kind_of_records(synth) if facts is None else kind_of(facts)
+    measures = Measures(metrics=metrics) if isinstance(metrics, str) else metrics
+    check_fields(measures)
+    kind.refuse_others(measures, all_kinds().values(), of=synth)
+    names = kind.metrics.chosen(measures.metrics)
+    if measures.subgroups is not None and "subgroups" not in names:
         names.append("subgroups")
-    with shown(sink, progress=progress) as events:
-        compared: Compared = Tables.read(request) if kind == "table" else Pictures.read(request, sink=events)
-        for remark in dict.fromkeys(compared.remarks):
-            if remark:
-                events(note(remark))
-        inputs = compared.inputs(events)
-        evaluation = Evaluation([], {}, compared.class_names)
-        for name, figures, reason in measured(inputs, names):
+    private, warm, cache = folder.private, folder.private / WARM, measures.cache
+    asked = Comparison(
+        synth=synth, synthesizer=synthesizer, card=facts, train=source_of(train), test=source_of(test), count=count, seed=seed,
+        measures=measures, keep=partial(_keep, private) if own else None,
+        cache=Path(cache) if cache is not None else private / CACHE if own else None,
+        warm=warm if own and warm.is_file() else None, public=lambda: public_records(folder) if own else None,
+    )  # fmt: skip
+    with process.shown() as events:
+        inputs = kind.compare(asked, events)
+        for remark in filter(None, dict.fromkeys(inputs.remarks)):
+            events(note(remark))
+        evaluation = Evaluation([], {}, inputs.class_names)
+        for name, figures, reason in kind.metrics.measured(inputs, names):
             evaluation.metrics.extend(_entry(title, estimate) for title, estimate in figures.items())
             if reason:
                 evaluation.left_out[name] = reason
@@ -167,9 +148,26 @@ def evaluate(  # noqa: PLR0913 (its arguments are the options of a command)
     if target is not None:
         write_atomically(target, json.dumps(entries, indent=2) + "\n", private=True)
     if own:
-        note_reading(folder, {"evaluate": names, **dict(zip(("train", "test"), request.called, strict=True))})
+        note_reading(folder, {"evaluate": names, "train": called(train, "train"), "test": called(test, "test")})
         write_report(folder.path, internal=True)
     return evaluation
+
+
+def _keep(private: Path, name: str, content: bytes) -> None:
+    write_atomically(private / name, content, private=True)
+
+
+def public_records(folder: RunFolder) -> Any:
+    """The public records that a run had, where they can still be read: a classifier may learn from them as they are.
+
+    None: there are none, or they were moved or changed since.
+    """
+    try:
+        sources = DataSources.from_json(folder.source()["sources"])
+        card: Any = card_from(folder.config()["card"])
+        return sources.read_public(card)[0] if sources.share is None else sources.read_unconfined(card).public
+    except GossamerError:
+        return None
 
 
 def lines(metrics: list[dict[str, Any]], class_names: Sequence[str] = ()) -> list[str]:

@@ -60,7 +60,7 @@ def serve_records(
     Raises:
         RequestError: if the request is wrong; nothing listens then.
     """
-    card = card if isinstance(card, DataCard) else DataCard.load(card)
+    card = DataCard.given(card)
     folder = RunFolder(Path(out))
     if not folder.begun:
         folder.check_free()

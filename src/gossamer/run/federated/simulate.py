@@ -69,7 +69,7 @@ def simulate(  # noqa: PLR0913 (its arguments are the options of a command)
     Raises:
         RequestError: if the request is wrong; nothing has been written then.
     """
-    card = card if isinstance(card, DataCard) else DataCard.load(card)
+    card = DataCard.given(card)
     folder, sources = RunFolder(Path(out)), DataSources.of(data, public=public)
     if resume:
         began = DataSources.from_json(folder.source()["sources"])

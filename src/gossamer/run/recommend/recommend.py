@@ -172,12 +172,10 @@ def recommend(
     )
     candidates: list[Recommended] = []
     left_out: dict[str, str] = {}
-    for name, method in METHODS.items():
-        if method.takes != facts.kind:
-            continue
+    for name in METHODS.taking(facts.kind):
         try:
             with asked(name):
-                candidates.append(_candidate(method, request))
+                candidates.append(_candidate(METHODS[name], request))
         except RequestError as error:
             left_out[name] = str(error)
     candidates.sort(key=lambda candidate: candidate.place)

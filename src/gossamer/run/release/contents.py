@@ -4,42 +4,33 @@ The folder may be a stranger's. So sizes are compared before anything is read or
 files as they are on disk.
 """
 
-import itertools
 import json
 import platform
-import tempfile
 import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
-from gossamer.data.readers import npz
-from gossamer.data.tables.csv_rows import rows_of
+from gossamer.data.tables.any_card import SAMPLES, card_class
 from gossamer.errors import DataError, LedgerDamaged, RunFolderError
+from gossamer.kinds import kind_of
 from gossamer.lazy import Lazy
 from gossamer.privacy.certificate.certificate import Certificate
-from gossamer.privacy.certificate.statements import MODEL, is_table
+from gossamer.privacy.certificate.statements import MODEL
 from gossamer.run.storage.versions import versions, with_source
 
 if TYPE_CHECKING:
     import torch
 
-    from gossamer.data.tables import samples as table_samples
     from gossamer.methods import synthesizer
 else:
     torch, synthesizer = Lazy("torch"), Lazy("gossamer.methods.synthesizer")
-    table_samples = Lazy("gossamer.data.tables.samples")
 
-SAMPLE_SET = "samples.npz"
-TABLE_SET = "samples.csv"
-"""The samples in the release of a table."""
+SAMPLE_SETS = tuple(samples.file for samples in SAMPLES.values())
+"""The files of samples that a release may have: it has that of its kind of records."""
 RELEASED_BY, DRAWN_ON = "release", "samples"
 """Keys in the versions of a certificate: the Gossamer that wrote the release, and the machine that drew its samples."""
 MOST_HEADER = 2**22
 """Bytes of the header of a model, which names its tensors."""
-_MOST_ROWS = 100_000
-"""Rows of a table that are drawn again. Of pictures it is the first piece."""
 _TYPES = {"float": "F", "bfloat": "BF", "int": "I", "uint": "U", "bool": "BOOL", "complex": "C"}
 """How safetensors calls a type, before the number of its bits."""
 
@@ -112,11 +103,9 @@ def of_model(folder: Path, certificate: Certificate) -> "tuple[synthesizer.Synth
     return generator, [], []
 
 
-def count_samples(folder: Path, certificate: Certificate) -> int:
-    """The number of samples in a release that has some. Raises DataError: the file does not hold samples."""
-    if is_table(certificate.card):
-        return rows_of(folder / TABLE_SET)
-    return npz.head(folder / SAMPLE_SET, "labels", 0, (), np.dtype(np.int64))[0]
+def sample_set(certificate: Certificate) -> str:
+    """The file of samples in a release, if it has one."""
+    return SAMPLES[card_class(certificate.card).kind].file
 
 
 def of_samples(
@@ -126,7 +115,7 @@ def of_samples(
 
     Samples may differ in their last digits between machines. So they are refused only if the same version drew them here.
     """
-    name = TABLE_SET if is_table(certificate.card) else SAMPLE_SET
+    name = sample_set(certificate)
     unknown = f"{name}: whether the generator drew it"
     if generator is None:
         return [], [f"{unknown}, because the generator cannot be made here."]
@@ -134,7 +123,7 @@ def of_samples(
         return [], [f"{unknown}, because drawing again takes long."]
     pieces = generator.stream(count, seed=samples_seed(certificate))
     try:
-        drawn, same = (_same_rows if name == TABLE_SET else _same_pictures)(folder / name, pieces, count)
+        drawn, same = kind_of(generator.card).same_samples(folder / name, pieces, count)
     except DataError as error:
         return [str(error)], []
     if same:
@@ -143,33 +132,3 @@ def of_samples(
     if certificate.versions.get(RELEASED_BY) == with_source() and machine == drawn_on():
         return [f"{name} is not what the generator draws with the seed of this release."], []
     return [], [f"{unknown}. It differs from what is drawn here, which may be rounding. It was drawn by: {machine}."]
-
-
-def _same_rows(path: Path, pieces: Any, count: int) -> tuple[int, bool]:
-    """How many rows were drawn again, and whether the file begins with them, and ends with them if they are all."""
-    few = list(itertools.islice(pieces, _MOST_ROWS // synthesizer.ROWS))
-    drawn = sum(map(len, few))
-    with tempfile.TemporaryDirectory() as scratch, path.open("rb") as file:
-        again = Path(scratch) / TABLE_SET
-        table_samples.write_csv(again, few)
-        expected = again.read_bytes()
-        return drawn, file.read(len(expected)) == expected and (drawn < count or not file.read(1))
-
-
-def _same_pictures(path: Path, pieces: Any, count: int) -> tuple[int, bool]:
-    """How many pictures were drawn again, and whether the file begins with them. Raises DataError: it holds other arrays."""
-    piece = next(pieces)
-    arrays = {"images": piece.images, "labels": piece.labels, "probabilities": piece.probabilities}
-    arrays = {key: array for key, array in arrays.items() if array is not None}
-    lengths = dict.fromkeys(arrays, count)
-    if piece.class_names:
-        arrays["class_names"], lengths["class_names"] = np.array(piece.class_names), len(piece.class_names)
-    if sorted(npz.keys(path)) != sorted(arrays):
-        raise DataError(f"{path.name} holds other arrays than {', '.join(arrays)}.")
-    same = True
-    for key, array in arrays.items():
-        length, first = npz.head(path, key, len(array), array.shape[1:], array.dtype)
-        if length != lengths[key]:
-            raise DataError(f"{path.name} holds arrays of different lengths.")
-        same = same and np.array_equal(first, array)
-    return len(piece), same

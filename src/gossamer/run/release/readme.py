@@ -6,11 +6,12 @@ from functools import partial
 
 from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 
+from gossamer.kinds import kind_of
 from gossamer.methods import METHODS
 from gossamer.privacy.certificate.certificate import Certificate
 from gossamer.privacy.certificate.declarations import ATTACKS, CHOICES, NOT_DECLARED, QUESTIONS
-from gossamer.privacy.certificate.statements import is_table
 from gossamer.privacy.guarantee import in_full, rounded_up
+from gossamer.run.release.standalone_loader import has_soft_labels
 from gossamer.run.report.wording import release_in_words
 
 
@@ -24,13 +25,8 @@ def readme(certificate: Certificate, *, samples: int, no_loader: str, classifies
         classifies: whether the release has a classifier, whose probabilities load.py returns.
     """
     card, declared, facts = certificate.card, certificate.declared, certificate.facts
-    table = is_table(card)
-    if table:
-        made = f"rows with {len(card['column'])} columns"
-    else:
-        size = " x ".join(map(str, card["shape"]))
-        made = f"pictures of {size} (channels, height, width) with labels 0 to {card['classes'] - 1}"
-    contained = f"All of its {'rows' if table else 'pictures'} are synthetic."
+    kind = kind_of(card)
+    contained = f"All of its {kind.words.records} are synthetic."
     if contains := facts["contains_public"]:
         contained = f"The file contains the public pictures of the run as they are, and {contains}."
     pretrained = declared["pretrained"] != NOT_DECLARED or any("weights" in each for each in facts["public_inputs"])
@@ -39,17 +35,16 @@ def readme(certificate: Certificate, *, samples: int, no_loader: str, classifies
         certificate=certificate,
         card=card,
         facts=facts,
-        table=table,
+        kind=kind,
         title=str(card.get("title") or card.get("data_set") or ""),
-        made=made,
         contained=contained,
         method=METHODS[certificate.method].title,
         answers=[(name, CHOICES.get(name, {}).get(declared[name], declared[name])) for name in asked],
         no_loader=no_loader,
         classifies=classifies,
-        soft=float(certificate.config.get("own_label", 1.0)) < 1,
+        soft=has_soft_labels(certificate),
         samples=samples,
-        class_names=[] if table else list(map(str, card.get("class_names") or ())),
+        class_names=list(map(str, card.get("class_names") or ())),
         finite=math.isfinite(float(certificate.guarantee["epsilon"])),
         uncounted=CHOICES["settings_chosen"]["uncounted"],
         attacks=ATTACKS,

@@ -8,21 +8,20 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from gossamer.data.samples import writers
-from gossamer.data.tables import samples as table_samples
 from gossamer.errors import LedgerDamaged, RequestError, RunFolderError
 from gossamer.files import begun, held_folder, write_atomically
+from gossamer.kinds import kind_of
 from gossamer.methods import synthesizer
-from gossamer.metrics import registry
+from gossamer.metrics.registry import PUBLIC_ITSELF
 from gossamer.privacy.certificate.certificate import CERTIFICATE, Certificate, sha256
 from gossamer.privacy.certificate.declarations import declare
 from gossamer.privacy.ledger import PrivacyLedger
 from gossamer.run.release import contents, signing
-from gossamer.run.release.contents import RELEASED_BY, SAMPLE_SET, TABLE_SET
+from gossamer.run.release.contents import RELEASED_BY
 from gossamer.run.release.readme import readme
 from gossamer.run.release.standalone_loader import loadable
 from gossamer.run.release.verify import LOADER, MAY_HAVE, README, Verdict, is_release, read_sums, to_sign, verify
-from gossamer.run.report import html, plots
+from gossamer.run.report import html
 from gossamer.run.report.audit_record import audited
 from gossamer.run.storage.run_folder import EVENTS, RELEASED, REPORT, SAMPLES, SIGNATURE, SUMS, RunFolder, today
 from gossamer.run.storage.versions import with_source
@@ -169,7 +168,7 @@ def _answers(folder: Path, declared: str | Path | Mapping[str, Any] | None) -> d
         answers["attacked"] = {"membership_inference": ATTACKED, **answers.get("attacked", {})}
     if statement := audited(folder):
         answers = {"audited": statement, **answers}
-    if any(registry.figure(entry["metric"]).of_public for entry in RunFolder(folder).metrics()):
+    if any(entry["metric"] == PUBLIC_ITSELF.name for entry in RunFolder(folder).metrics()):
         answers = {"baseline": MEASURED, **answers}
     return declare(answers, where=where)
 
@@ -191,21 +190,19 @@ def _fill(folder: Path, partial: Path, answers: dict[str, Any], samples: int) ->
         shutil.copyfile(folder / EVENTS, partial / EVENTS)
     try:
         generator = synthesizer.Synthesizer.load(partial)
-        write_atomically(partial / SAMPLES, plots.drawn_by(generator))  # whatever lies under that name in the RUN
+        picture = kind_of(generator.card).picture(generator)
+        write_atomically(partial / SAMPLES, picture)  # whatever lies under that name in the RUN
         html.write_report(partial, internal=False)
     except RunFolderError as error:
         raise RunFolderError(str(error).replace(str(partial), str(folder))) from None
     (partial / EVENTS).unlink(missing_ok=True)
     more = [README]
     if samples:
-        name = TABLE_SET if generator.card.kind == "table" else SAMPLE_SET
         drawn = generator.stream(samples, seed=contents.samples_seed(certificate))
-        if name == TABLE_SET:
-            table_samples.write_table_samples(partial / name, drawn)
-        else:
-            writers.write_samples(partial / name, drawn, count=samples)
-        (partial / name).chmod(0o644)
-        more.append(name)
+        target = partial / generator.samples.file
+        generator.samples.write(target, drawn, count=samples)
+        target.chmod(0o644)
+        more.append(target.name)
     text, cannot = loadable(certificate)
     if text:
         write_atomically(partial / LOADER, text)

@@ -91,6 +91,11 @@ def loadable(certificate: Certificate) -> tuple[str, str]:
         return "", str(error)
 
 
+def has_soft_labels(certificate: Certificate) -> bool:
+    """Whether samples come with the answers of a released classifier, mixed with what was drawn."""
+    return float(certificate.config.get("own_label", 1.0)) < 1
+
+
 @dataclass(frozen=True)
 class _Needed:
     """What the file holds: lines by the names that they define, by module. allowed: packages that it may import."""

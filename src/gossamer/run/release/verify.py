@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, cast
 from gossamer import notebook, plugins
 from gossamer.data.tables.any_card import card_from
 from gossamer.errors import DataError, GossamerError, LedgerDamaged, RequestError, RunFolderError
+from gossamer.kinds import kind_of
 from gossamer.methods import METHODS, method_of
 from gossamer.methods.job import Job, plugins_of
 from gossamer.privacy.accounting import federated
@@ -23,11 +24,11 @@ from gossamer.privacy.certificate.certificate import CERTIFICATE, CONFIG, LEDGER
 from gossamer.privacy.certificate.declarations import is_past
 from gossamer.privacy.certificate.figures import purposes
 from gossamer.privacy.certificate.json_diff import difference
-from gossamer.privacy.certificate.statements import MODEL, is_table, plugin
+from gossamer.privacy.certificate.statements import MODEL, plugin
 from gossamer.privacy.guarantee import RELATION_NAMES, Guarantee
 from gossamer.privacy.ledger import PrivacyLedger, merge
 from gossamer.run.release import contents, signing
-from gossamer.run.release.contents import RELEASED_BY, SAMPLE_SET, TABLE_SET
+from gossamer.run.release.contents import RELEASED_BY, SAMPLE_SETS
 from gossamer.run.release.readme import readme
 from gossamer.run.release.standalone_loader import loadable
 from gossamer.run.report.audit_record import audited, refuted, said_by
@@ -54,7 +55,7 @@ if TYPE_CHECKING:
     from gossamer.methods.synthesizer import Synthesizer
 
 README, LOADER = "README.md", "load.py"
-MAY_HAVE = (README, LOADER, SAMPLE_SET, TABLE_SET)
+MAY_HAVE = (README, LOADER, *SAMPLE_SETS)
 """What a release may hold besides."""
 NOT_CHECKED = {
     MODEL: "whether it came from the queries in the ledger. For this, you rely on the signer.",
@@ -280,13 +281,12 @@ def _pages(folder: Path, certificate: Certificate, generator: "Synthesizer | Non
             )
     elif text:
         problems.append(f"{LOADER} is missing.")
-    table = is_table(certificate.card)
-    if (foreign := SAMPLE_SET if table else TABLE_SET) in listed:
-        problems.append(f"{foreign} is not part of this release, which is of {'a table' if table else 'pictures'}.")
-    samples, name = 0, TABLE_SET if table else SAMPLE_SET
+    samples, name, kind = 0, contents.sample_set(certificate), kind_of(certificate.card)
+    for foreign in {*SAMPLE_SETS} & {*listed} - {name}:
+        problems.append(f"{foreign} is not part of this release, which is of {kind.in_words}.")
     if name in listed:
         try:
-            samples = contents.count_samples(folder, certificate)
+            samples = kind.sample_count(folder / name)
         except DataError:
             return [*problems, f"{name} does not hold samples."], not_compared
         wrong, not_drawn = contents.of_samples(folder, certificate, generator, samples)

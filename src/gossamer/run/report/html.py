@@ -10,26 +10,21 @@ import functools
 import json
 import math
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined, UndefinedError
 from markupsafe import Markup
 
-from gossamer.data.tables.samples import SHOWN
 from gossamer.errors import RunFolderError
 from gossamer.files import write_atomically
-from gossamer.lazy import Lazy
+from gossamer.kinds import kind_of
+from gossamer.kinds.histograms import MOST_DRAWN
+from gossamer.methods.synthesizer import Synthesizer
 from gossamer.privacy.certificate.certificate import CERTIFICATE
-from gossamer.privacy.certificate.statements import is_table
 from gossamer.privacy.guarantee import rounded_up
-from gossamer.run.report import cliques, columns, plots, promise, wording
+from gossamer.run.report import plots, promise, wording
 from gossamer.run.report.audit_record import audited, said_by
 from gossamer.run.storage.run_folder import ATTACKS, EVENTS, METRICS, REPORT, SAMPLES, RunFolder
-
-if TYPE_CHECKING:
-    from gossamer.methods import synthesizer
-else:
-    synthesizer = Lazy("gossamer.methods.synthesizer")
 
 _REQUIRED = (
     "statement", "method", "guarantee", "guarantees", "plan", "assumptions", "covered", "not_covered", "adds_up", "public_data",
@@ -49,6 +44,10 @@ _CURVES = {
 _SPENT = "epsilon_spent"
 _POINTS = 600
 """A curve is thinned to about this many points."""
+_NAMED = 5
+"""Pairs that are written out."""
+_LEAST_FULL = 0.05
+"""Total variation of full colour, at least: so noise alone has little colour."""
 
 
 def write_report(folder: Path, *, internal: bool) -> Path:
@@ -77,7 +76,7 @@ def write_report(folder: Path, *, internal: bool) -> Path:
             together=_together(certificate.get("facts", {}).get("all_runs")),
             accountants=[_accountant(entry) for entry in certificate["guarantees"]],
             grid=_grid(folder / SAMPLES),
-            **_table(folder, certificate),
+            **kind_of(certificate["card"]).page(lambda: Synthesizer.load(folder)),
             internal=internal,
             metrics=metrics,
             attacks=attacks,
@@ -120,9 +119,9 @@ def _metrics(folder: RunFolder, card: dict[str, Any]) -> dict[str, Any]:
     entries = folder.metrics()
     try:
         return {
-            "sentences": wording.sentences(entries, "table" if is_table(card) else "pictures"),
+            "sentences": wording.sentences(entries, kind_of(card).name),
             "tables": wording.tables(entries, card.get("class_names", [])),
-            "apart": columns.apart(entries, card) if is_table(card) else None,
+            "apart": apart(entries, card),
         }
     except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
         raise RunFolderError(
@@ -185,12 +184,31 @@ def _grid(path: Path) -> str:
     return "data:image/png;base64," + base64.b64encode(path.read_bytes()).decode()
 
 
-def _table(folder: Path, certificate: dict[str, Any]) -> dict[str, Any]:
-    """What the page shows of a table: rows, the names of the columns and the first samples with seed 0; and the model."""
-    if not is_table(certificate["card"]):
-        return {"rows": [], "model": None}
-    generator = synthesizer.Synthesizer.load(folder)
-    return {"rows": columns.first_rows(generator.sample(SHOWN, seed=0)), "model": cliques.described(generator)}
+def apart(metrics: list[dict[str, Any]], card: dict[str, Any]) -> dict[str, Any] | None:
+    """How far samples are from records, for each pair of columns. Private: for the internal report.
+
+    Args:
+        metrics: entries of metrics.json.
+        card: of the certificate.
+
+    Returns:
+        names: of the first 60 columns that were measured. pairs: (row, column, total variation) of the heat map, row after
+        column. full: the value of full colour. worst: the largest in words. None: there are none.
+    """
+    found = {(a, b): float(value) for entry in metrics for a, b, value in entry.get("pairs", ())}
+    measured = {name for pair in found for name in pair}
+    names = [column["name"] for column in card.get("column", ()) if column["name"] in measured][:MOST_DRAWN]
+    place = {name: at for at, name in enumerate(names)}
+    shown = {(a, b): value for (a, b), value in found.items() if a in place and b in place}
+    if not shown:
+        return None
+    worst = sorted(shown, key=lambda pair: -shown[pair])[:_NAMED]
+    return {
+        "names": names,
+        "pairs": [(*sorted((place[a], place[b]), reverse=True), value) for (a, b), value in shown.items()],
+        "full": max(_LEAST_FULL, *shown.values()),
+        "worst": [f"{a} and {b} {shown[a, b]:.3f}" for a, b in worst],
+    }
 
 
 def _title(certificate: dict[str, Any]) -> str:

@@ -1,4 +1,4 @@
-"""Plots: the sample grid as a PNG, curves as SVG that takes its colours and fonts from the page around it."""
+"""Plots: curves as SVG that takes its colours and fonts from the page around it."""
 
 import html
 import io
@@ -7,7 +7,6 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import matplotlib
 import numpy as np
@@ -15,33 +14,13 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator, NullLocator
 
-from gossamer.data.samples.grid import sample_grid
 from gossamer.privacy.guarantee import rounded_up
-from gossamer.run.report import columns
-
-if TYPE_CHECKING:
-    from gossamer.methods.synthesizer import Synthesizer
-
-_PER_CLASS, _ALONE = 10, 100
-"""Samples of each class on the grid of a generator, and of one without labels."""
 
 # Placeholders that matplotlib accepts; `_for_page` replaces them by the colours of the page.
 _INK, _ACCENT = "#010203", "#040506"
 _LETTERS = 8.5
 _WIDTH, _LEFT, _RIGHT, _TOP, _BOTTOM = 3.5, 0.7, 0.2, 0.1, 0.46
 """Inches. Equal margins align the axes of all curves; a layout fitted to the letters would draw each figure twice."""
-
-
-def drawn_by(synthesizer: "Synthesizer") -> bytes:
-    """A PNG of the samples that a generator draws with seed 0: the same for a RUN and for its release.
-
-    It has pictures, or the histograms of the columns of a table.
-    """
-    if synthesizer.card.kind == "table":
-        return columns.histograms(synthesizer.sample(columns.DRAWN, seed=0))
-    labels = np.repeat(np.arange(synthesizer.classes), _PER_CLASS if synthesizer.classes > 1 else _ALONE)
-    grid = synthesizer.sample(len(labels), labels=labels, seed=0)
-    return sample_grid(grid.images, grid.labels, columns=_PER_CLASS, names=grid.class_names)
 
 
 def curve(x: Sequence[float], y: Sequence[float], *, x_label: str, title: str) -> str:

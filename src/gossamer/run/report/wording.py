@@ -8,8 +8,8 @@ from typing import Any
 from gossamer.data.card import Kind
 from gossamer.intervals import Estimate
 from gossamer.metrics import registry
-from gossamer.metrics.metric import OF_BASELINE, of_baseline
-from gossamer.metrics.tables.registry import group_of
+from gossamer.metrics.metric import Figure
+from gossamer.metrics.tables.registry import OF_ACCURACY, OF_SHARE
 
 PERCENT = "\N{NO-BREAK SPACE}%"
 NOTHING = 20.0
@@ -29,43 +29,39 @@ def sentences(entries: list[dict[str, Any]], kind: Kind = "pictures") -> list[di
 def tables(entries: list[dict[str, Any]], class_names: Sequence[str] = ()) -> list[dict[str, Any]]:
     """The figures that come one per class, classifier or subgroup: title, head, rows of words. Classes by their names."""
     sections = []
-    classes = [(name, entry) for entry in entries if (name := registry.class_of(entry["metric"])) is not None]
-    if classes:
+    families: dict[Figure, dict[str, dict[str, Any]]] = {}
+    for entry in entries:
+        family, member = registry.declared(entry["metric"])
+        families.setdefault(family, {})[member] = entry
+    if classes := families.get(registry.OF_CLASS):
         rows = [
             [
                 class_names[int(name)] if class_names else name,
                 percent(entry["value"]),
                 f"{percent(entry['low'])} to {percent(entry['high'])}",
             ]
-            for name, entry in classes
+            for name, entry in classes.items()
         ]
         title = "Samples that a classifier trained on real records takes for what their label says"
         sections.append({"title": title, "head": ["class", "share", "interval"], "rows": rows})
-    values = {entry["metric"]: entry["value"] for entry in entries}
-    own = [name for name in values if registry.classifier_of(name) is not None and not name.endswith(OF_BASELINE)]
-    if own:
-        baselines = {name: values.get(of_baseline(name)) for name in own}
+    if own := families.get(registry.ONE_OF_LIST):
+        baselines = families.get(registry.ONE_OF_LIST_BASELINE, {})
         rows = [
-            [
-                str(registry.classifier_of(name)),
-                percent(values[name]),
-                "" if baseline is None else percent(baseline),
-            ]
-            for name, baseline in baselines.items()
+            [name, percent(entry["value"]), percent(baselines[name]["value"]) if name in baselines else ""]
+            for name, entry in own.items()
         ]
         head = ["classifier", "trained on synthetic records", "trained on real records"]
         sections.append(
             {"title": "Share of real test records that each classifier gets right", "head": head, "rows": rows}
         )
-    groups: dict[str, dict[str, str]] = {}
-    for entry in entries:
-        if (found := group_of(entry["metric"])) is not None:
-            what, group = found
-            groups.setdefault(group, {})[what] = _points(entry)
+    of_groups = [families.get(family, {}) for family in (OF_SHARE, OF_ACCURACY)]
+    groups = dict.fromkeys(group for family in of_groups for group in family)
     if groups:
         title = "Subgroups: samples compared with real records, in percentage points"
         head = ["subgroup", "share of the samples, difference", "accuracy after training on samples, difference"]
-        rows = [[group, *(words.get(what, NONE) for what in ("share", "accuracy"))] for group, words in groups.items()]
+        rows = [
+            [group, *(_points(family[group]) if group in family else NONE for family in of_groups)] for group in groups
+        ]
         sections.append({"title": title, "head": head, "rows": rows})
     return sections
 

@@ -17,6 +17,7 @@ from gossamer import plugins
 from gossamer.data.tables.any_card import card_from
 from gossamer.errors import BudgetLogError, PrivacyError, RequestError, RunFolderError, worded
 from gossamer.events import Sink, note, silent
+from gossamer.kinds import kind_of
 from gossamer.methods import method_of
 from gossamer.methods.contract import BaseConfig, State
 from gossamer.methods.job import Job, plugins_of
@@ -29,7 +30,6 @@ from gossamer.privacy.distributed import ALONE, Ranks
 from gossamer.privacy.ledger import PrivacyLedger
 from gossamer.privacy.random.noise import Rng
 from gossamer.run.budget.entry import RunEntry, add_entry, budget_log_at, charge_of, new_run_id, resume_entry
-from gossamer.run.report.plots import drawn_by
 from gossamer.run.storage.data_sources import DataFacts, DataSources
 from gossamer.run.storage.run_folder import SAMPLES, RunFolder, today
 from gossamer.run.storage.versions import versions
@@ -248,7 +248,7 @@ class OpenRun:
         model = sha256(folder.file(MODEL))
         certificate = Certificate.build(self.ledger, settings, model_sha256=model, versions=versions(), created=today())
         synthesizer = Synthesizer(net, self.job, certificate)
-        folder.file(SAMPLES).write_bytes(drawn_by(synthesizer))
+        folder.file(SAMPLES).write_bytes(kind_of(synthesizer.card).picture(synthesizer))
         if self.entry is not None:
             self.entry.finish(self.ledger)
         certificate.save(folder.path)

@@ -201,8 +201,8 @@ def _without_guarantee(
         flags = " or ".join(
             f"--{name}" for name, value in {"epsilon": epsilon, "delta": delta}.items() if value is not None
         )
-        able = [other for other in METHODS.values() if not other.without_guarantee and other.takes == method.takes]
-        meeting = ", ".join(other.name for other in able)
+        able = METHODS.taking(method.takes).items()
+        meeting = ", ".join(name for name, other in able if not other.without_guarantee)
         raise BudgetError(
             f"{method.name} has no formal guarantee, so it takes no {flags}: its epsilon is infinity. "
             f"Leave it out, or take a method that meets a budget: {meeting}."

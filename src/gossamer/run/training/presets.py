@@ -87,10 +87,10 @@ def for_card(card: AnyCard, *, method: str | None = None) -> list[Scaled]:
     """
     if method is not None:
         refuse_other_kind(METHODS[method], card)
-    scaled_presets = []
+    scaled_presets, able = [], METHODS.taking(card.kind)
     for name, entries in all_presets().items():
         for preset, entry in entries.items():
-            if method not in (None, name) or METHODS[name].takes != card.kind:
+            if method not in (None, name) or name not in able:
                 continue
             preset_settings = settings(name, preset)
             full = {**defaults(name), **preset_settings}

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from gossamer.lazy import Lazy
-from gossamer.metrics.registry import OF_KIND, PROTOCOLS, in_all, stands_alone
-from gossamer.run.cli.options import PATH, as_json, force, options_of, refuse_taken
+from gossamer.metrics.metric import Measures
+from gossamer.metrics.registry import OF_KIND, PROTOCOLS, stands_alone
+from gossamer.run.cli.options import PATH, SOURCE, as_json, force, options_of, refuse_taken, take_sources
 from gossamer.run.report import wording
 
 if TYPE_CHECKING:
@@ -19,6 +20,7 @@ else:
     comparison, evaluation = Lazy("gossamer.run.evaluation.compare"), Lazy("gossamer.run.evaluation.evaluate")
     progress = Lazy("gossamer.run.training.progress")
 
+MEASURES = "gossamer.metrics.metric.Measures"
 WIDEST = 120
 """Letters of a line; a table that is wider is turned: a line for each figure, a column for each run."""
 
@@ -27,12 +29,23 @@ WIDEST = 120
 @click.argument("synth", type=PATH)
 @options_of(
     "gossamer.run.evaluation.evaluate.evaluate",
+    "train",
+    "test",
+    "count",
+    "out",
+    "seed",
+    "card",
     count={"type": click.IntRange(min=1)},
+)
+@options_of(SOURCE, "images_key", "labels_key", "units")
+@options_of(
+    MEASURES,
     protocol={"type": click.Choice(PROTOCOLS)},
     metrics={
-        "help": "Metrics to compute, with commas between. "
-        f"For pictures: {', '.join(OF_KIND['pictures'])}; all means {', '.join(in_all('pictures'))}. "
-        f"For tables: {', '.join(OF_KIND['table'])}; all means {', '.join(in_all('table'))}."
+        "help": "Metrics to compute, with commas between."
+        + "".join(
+            f" For {each.records}: {', '.join(each)}; all means {', '.join(each.in_all)}." for each in OF_KIND.values()
+        )
     },
     subgroups={"metavar": "COLUMNS"},
     limit={"type": click.IntRange(min=10)},
@@ -48,8 +61,12 @@ def evaluate(synth: Path, out: Path | None, as_json: bool, **options: Any) -> No
 
     Do not publish the figures: they are computed on real records, and the guarantee does not cover them.
     """
+    take_sources(options, "train", "test")
+    measures = Measures(**{name: options.pop(name) for name in vars(Measures())})
     with progress.Terminal() as terminal:
-        result = evaluation.evaluate(synth, out=out, sink=terminal, **options)
+        result = evaluation.evaluate(
+            synth, out=out, metrics=measures, process=progress.Process(sink=terminal), **options
+        )
     if as_json:
         click.echo(json.dumps({"metrics": result.metrics, "left_out": result.left_out}))
         return

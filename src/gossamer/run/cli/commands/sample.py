@@ -6,8 +6,6 @@ from typing import Any
 
 import click
 
-from gossamer.data.samples.writers import write_samples
-from gossamer.data.tables.samples import write_table_samples
 from gossamer.events import Sink, progress
 from gossamer.methods.synthesizer import Synthesizer
 from gossamer.run.cli.options import PATH, checked_seed, force
@@ -34,10 +32,7 @@ def sample(run: Path, count: int, out: Path, seed: int | None, device: str, forc
     synthesizer = Synthesizer.load(run).on(device)
     with Terminal() as terminal:
         chunks = _counted(synthesizer.stream(count, seed=seed), terminal, count)
-        if synthesizer.card.kind == "table":
-            write_table_samples(out, chunks, force=force)
-        else:
-            write_samples(out, chunks, count=count, force=force)
+        synthesizer.samples.write(out, chunks, count=count, force=force)
     click.echo(f"{count:,} samples in {out}", err=True)
 
 

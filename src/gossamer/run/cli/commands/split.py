@@ -35,13 +35,13 @@ def split(data: str, out: Path, **options: Any) -> None:
         click.echo(f"{side}: {records:,} records" + (f" of {people:,} units" if result.spec else ""))
     whose = ""
     if result.spec:
-        in_file = result.spec.endswith(".csv") and not result.table
+        in_file = result.spec == splitting.UNITS_FILE
         whose = f" --units {shlex.quote(str(out / result.spec) if in_file else result.spec)}"
     if source.labels_key == "none" and out.suffix != ".npz":
         whose += " --labels-key none"
     place = shlex.quote(str(out))
-    attack = "" if result.table else f" and `gossamer attack --members {place} --nonmembers {place}{whose}`"
-    click.echo(f"Use `gossamer fit --data {place}{whose}`{attack}.")
+    attack = f"gossamer attack --members {place} --nonmembers {place}{whose}"
+    click.echo(f"Use `gossamer fit --data {place}{whose}` and `{attack}`.")
     click.echo(
         f"Note: {place} is a new data set to the budget log: runs and limits on {shlex.quote(data)} do not count. To count "
         "both, write the same data_set on all cards of these people before the first run.",

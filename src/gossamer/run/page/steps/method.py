@@ -33,7 +33,7 @@ def show(data_set: DataSet, query: QueryParams) -> Mapping[str, Any]:
         "candidates": [*map(_row, (*advice.ranked, *advice.labels))],
         "left_out": advice.left_out,
         "pictures": query.get("pictures", ""),
-        "shown": SHOWN if card.kind == "pictures" else (),
+        "shown": SHOWN if card.has_public else (),
     }
 
 

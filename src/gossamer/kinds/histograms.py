@@ -1,4 +1,4 @@
-"""The samples of a table for a report: a histogram of each column as a picture, and the first rows."""
+"""A histogram of each column of a table, as a picture."""
 
 import io
 import math
@@ -10,8 +10,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from gossamer.data.tables.column import Column
-from gossamer.data.tables.decode import texts
-from gossamer.data.tables.samples import SHOWN, TableSamples
+from gossamer.data.tables.samples import TableSamples
 
 DRAWN = 10_000
 """Rows of the histograms."""
@@ -23,15 +22,11 @@ _HEIGHT = 1.7
 _LABELLED = 8
 """Values of a category that have their names on the axis."""
 _LETTERS = 14
-_NAMED = 5
-"""Pairs that are written out."""
-_LEAST_FULL = 0.05
-"""Total variation of full colour, at least: so noise alone has little colour."""
 _BESIDE = 26
 """Letters that fit along an axis. Names that are longer than the space between them are turned."""
 
 
-def histograms(samples: TableSamples) -> bytes:
+def png(samples: TableSamples) -> bytes:
     """A PNG with a histogram of the codes of each column, of the first 60 columns."""
     plain: Any = {"text.parse_math": False, "font.family": "DejaVu Sans", "font.size": 8, "axes.titlesize": 8}
     with matplotlib.rc_context(plain), warnings.catch_warnings():
@@ -60,40 +55,6 @@ def _drawn(samples: TableSamples) -> Figure:
     for axes in grid[len(columns) :]:
         axes.set_visible(False)
     return figure
-
-
-def first_rows(samples: TableSamples) -> list[list[str]]:
-    """The names of the columns, then ten rows, as text."""
-    columns = samples[:SHOWN].columns()
-    cells = [texts(column, columns[column.name]) for column in samples.card.written]
-    return [list(columns), *map(list, zip(*cells, strict=True))]
-
-
-def apart(metrics: list[dict[str, Any]], card: dict[str, Any]) -> dict[str, Any] | None:
-    """How far samples are from records, for each pair of columns. Private: for the internal report.
-
-    Args:
-        metrics: entries of metrics.json.
-        card: of the certificate.
-
-    Returns:
-        names: of the first 60 columns that were measured. pairs: (row, column, total variation) of the heat map, row after
-        column. full: the value of full colour. worst: the largest in words. None: there are none.
-    """
-    found = {(a, b): float(value) for entry in metrics for a, b, value in entry.get("pairs", ())}
-    measured = {name for pair in found for name in pair}
-    names = [column["name"] for column in card["column"] if column["name"] in measured][:MOST_DRAWN]
-    place = {name: at for at, name in enumerate(names)}
-    shown = {(a, b): value for (a, b), value in found.items() if a in place and b in place}
-    if not shown:
-        return None
-    worst = sorted(shown, key=lambda pair: -shown[pair])[:_NAMED]
-    return {
-        "names": names,
-        "pairs": [(*sorted((place[a], place[b]), reverse=True), value) for (a, b), value in shown.items()],
-        "full": max(_LEAST_FULL, *shown.values()),
-        "worst": [f"{a} and {b} {shown[a, b]:.3f}" for a, b in worst],
-    }
 
 
 def _ticks(column: Column) -> tuple[list[int], list[str]]:

@@ -7,10 +7,10 @@ from typing import Any
 
 from torch import Tensor
 
+from gossamer.kinds.histograms import MOST_DRAWN
 from gossamer.methods.marginals.nets import MarkovField
 from gossamer.methods.marginals.tree import JunctionTree
 from gossamer.methods.synthesizer import Synthesizer
-from gossamer.run.report.columns import MOST_DRAWN
 
 _NAMED = 5
 """Pairs that are written out."""

@@ -1,0 +1,261 @@
+"""Tables of values, the kind `TABLES`."""
+
+import dataclasses
+import itertools
+import math
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from gossamer.attacks.arrays import Array
+from gossamer.attacks.density import domias
+from gossamer.attacks.distances import calibrated, full_black_box, near_copies
+from gossamer.attacks.marginals import MOST_CELLS, frequencies, marginal_ratios
+from gossamer.attacks.rows import most_isolated, row_features
+from gossamer.attacks.scores import Attack
+from gossamer.data.card import check_units
+from gossamer.data.fingerprint import Identity
+from gossamer.data.source import Source
+from gossamer.data.tables.card import TableCard
+from gossamer.data.tables.csv_rows import rows_of
+from gossamer.data.tables.decode import texts, to_numbers
+from gossamer.data.tables.identity import identify
+from gossamer.data.tables.read import read_table, read_values
+from gossamer.data.tables.samples import ROWS, SHOWN, TableSamples, write_csv
+from gossamer.data.tables.table import Table
+from gossamer.errors import DataError, RequestError
+from gossamer.events import Sink, silent
+from gossamer.kinds import cliques, histograms
+from gossamer.kinds.kind import NONE_LEFT, Comparison, Kind, Named, Target, Words
+from gossamer.methods.marginals.nets import MarkovField
+from gossamer.methods.synthesizer import Synthesizer
+from gossamer.metrics.tables import registry
+from gossamer.metrics.tables.subgroups import chosen_columns
+
+ISOLATED = "the most isolated tenth"
+_OF_ISOLATED = "The same attack on the tenth of the records that are least like other records."
+DRAWN_AGAIN = 100_000
+"""Rows of a release that are drawn again, at most."""
+
+
+class Tables(Kind[Table, TableCard]):
+    """Rows of codes int32 [N, columns], as a card declares them."""
+
+    name = "table"
+    in_words = "a table"
+    metrics = registry.METRICS
+    options = ("subgroups",)
+    words = Words(
+        records="rows",
+        loads="""import load  # load.py of this folder, which needs NumPy alone
+release = load.load()
+columns = release.sample(1000, seed=0)  # a dict of arrays [1000] by column, as pandas.DataFrame takes it""",
+        with_gossamer="""import gossamer  # installed from its source
+release = gossamer.Synthesizer.load(".")
+samples = release.sample(1000, seed=0)  # samples.to_pandas() is a DataFrame, samples.columns() a dict of arrays""",
+        in_terminal=" In a terminal, `python load.py rows.csv 1000` writes 1,000 rows.",
+    )
+
+    def read(
+        self, source: Source, card: TableCard, *, split: Any = "train", name: str = "data", sink: Sink = silent
+    ) -> Table:
+        """Rows as codes of the card's columns."""
+        return read_table(source, card, split=split, called=name)
+
+    def identify(self, records: Table) -> Identity:
+        """By codes and units."""
+        return identify(records)
+
+    # ------------------------------------------------------------------ evaluate
+
+    def compare(self, asked: Comparison, sink: Sink) -> registry.Inputs:
+        """All encoded by one card. Values are read again as numbers, unless real rows are codes in memory."""
+        card: TableCard | None = asked.card
+        if card is None:
+            raise RequestError(f"{asked.synth} is a table: give its card with --card. `gossamer card` drafts one.")
+        sets = {"train": asked.train, "test": asked.test}
+        for source, where in zip(sets.values(), asked.called, strict=True):
+            check_units(card, source.ids, where=where)
+        named = asked.measures.subgroups
+        subgroups = () if named is None else tuple(name.strip() for name in named.split(","))
+        chosen_columns(subgroups, card.columns)
+        if asked.synthesizer is None:
+            samples = TableSamples(read_table(Source(asked.synth), card).codes, card)
+        else:
+            samples = self.drawn(asked.synthesizer, asked.count, asked.seed)
+        real, tests = (self.read(source, card, split=name, name=name) for name, source in sets.items())
+        values: dict[str, Callable[[], np.ndarray]] = {}
+        if not any(isinstance(source.records, Table) for source in sets.values()):
+            values = {
+                "samples": partial(read_values, asked.synth, card, split="train", called="samples")
+                if asked.synthesizer is None
+                else partial(to_numbers, samples.codes, card, seed=samples.seed, rows=samples.numbers),
+                "real": partial(read_values, asked.train.records, card, split="train", called="train"),
+                "tests": partial(read_values, asked.test.records, card, split="test", called="test"),
+            }
+        return registry.Inputs(
+            samples=samples, real=real, tests=tests, values=values, seed=asked.seed, sink=sink, subgroups=subgroups,
+            remarks=(*real.notes, *tests.notes),
+            baselines=self.baselines(asked, real, tests),
+        )  # fmt: skip
+
+    # ------------------------------------------------------------------ attack
+
+    def limits(self, card: TableCard) -> tuple[str, ...]:
+        """What distances cannot show."""
+        return (
+            "The distance to the closest record shows nothing by itself. Attacks by densities find members where distances "
+            "find none (Yao et al. 2025, The DCR Delusion).",
+        )
+
+    def sets(
+        self, members: Source, nonmembers: Source, card: TableCard, *, run: object, sink: Sink
+    ) -> tuple[Table, Table]:
+        """Both as codes of the card's columns."""
+        inside = self.read(members, card, name="members")
+        return inside, self.read(nonmembers, card, split="test", name="nonmembers")
+
+    def apart(self, inside: Table, outside: Table) -> tuple[Table, str]:
+        """Rows of units that are among the members are left out.
+
+        Without units, equal rows tell nothing of who is a member: they need not be of the same person, so they take part. Sets
+        are refused where each non-member equals a member, and members seldom equal one another.
+        """
+        if inside.names is not None and outside.names is not None and outside.units is not None:
+            known = np.isin(outside.names[outside.units], inside.names[inside.names != ""])
+            if known.all():
+                raise DataError(NONE_LEFT)
+            said = f"Rows of units that are among the members were left out of the non-members: {known.sum():,}."
+            return outside[np.flatnonzero(~known)], said if known.any() else ""
+        rows, counts = np.unique(inside.codes, axis=0, return_counts=True)
+        own = {row.tobytes() for row in rows}
+        among = np.mean([row.tobytes() in own for row in np.ascontiguousarray(outside.codes)])
+        twins = counts[counts > 1].sum() / max(1, len(inside))
+        if among == 1 and (twins < 0.5 or identify(inside).mark == identify(outside).mark):
+            raise DataError(NONE_LEFT)
+        return outside, (
+            f"{among:.1%} of the non-members equal a member in all columns, and {twins:.1%} of the members equal another "
+            "member. They took part, because equal rows need not be the same record."
+        ).replace("%", " %")
+
+    def array(self, records: Any, card: TableCard) -> Array:
+        """Features [n, D]."""
+        return row_features(records.codes, card.domain, [column.in_order for column in card.columns])
+
+    def drawn(self, synthesizer: Synthesizer, count: int, seed: int, *, sink: Sink = silent) -> TableSamples:
+        """Rows as they are."""
+        samples: TableSamples = synthesizer.sample(count, seed=seed)
+        return samples
+
+    def attacks(self, target: Target) -> Iterator[Named]:
+        """By distances, by densities, and by the marginals that a generator was fitted to.
+
+        Densities and marginals also on the most isolated records, which an average hides.
+        """
+        card = target.synthesizer.card
+        sets = [target.samples, target.members, target.nonmembers, target.held_out]
+        samples, members, nonmembers, held_out = (self.array(each, card) for each in sets)
+        rank = int(np.linalg.matrix_rank(held_out - held_out.mean(axis=0)))
+        few = min(10, len(held_out) // 4, rank)
+
+        def density(inside: Array, outside: Array) -> Attack:
+            return domias(samples, inside, outside, held_out, components=few)
+
+        yield "GAN-Leaks, full black-box", lambda: [full_black_box(samples, members, nonmembers)]
+        yield "GAN-Leaks, calibrated", lambda: [calibrated(samples, members, nonmembers, held_out)]
+        yield "near-copies", lambda: [near_copies(samples, members, nonmembers).excess]
+        apart = most_isolated(members, nonmembers, held_out)
+        yield "DOMIAS", lambda: _both(density, members, nonmembers, apart)
+        codes = target.members.codes, target.nonmembers.codes
+        yield "marginals of samples", lambda: _both(_by_samples(card, target), *codes, apart)
+        if isinstance(target.synthesizer.net, MarkovField):
+            field = target.synthesizer.net
+            yield "marginals of the generator", lambda: _both(_by_generator(field, target), *codes, apart)
+
+    # ------------------------------------------------------------------ what leaves
+
+    def picture(self, synthesizer: Synthesizer) -> bytes:
+        """A histogram of each column."""
+        return histograms.png(synthesizer.sample(histograms.DRAWN, seed=0))
+
+    def page(self, synthesizer: Callable[[], Synthesizer]) -> dict[str, Any]:
+        """The first samples with seed 0, and the cliques of the model."""
+        generator = synthesizer()
+        first: TableSamples = generator.sample(SHOWN, seed=0)
+        columns = first.columns()
+        cells = [texts(column, columns[column.name]) for column in first.card.written]
+        rows = [list(columns), *map(list, zip(*cells, strict=True))]
+        return {"rows": rows, "model": cliques.described(generator)}
+
+    def sample_count(self, path: Path) -> int:
+        """The number of lines below the names."""
+        return rows_of(path)
+
+    def same_samples(self, path: Path, pieces: Iterator[Any], count: int) -> tuple[int, bool]:
+        """The first rows are compared as text, and the end of the file if they are all."""
+        few = list(itertools.islice(pieces, DRAWN_AGAIN // ROWS))
+        drawn = sum(map(len, few))
+        with tempfile.TemporaryDirectory() as scratch, path.open("rb") as file:
+            again = Path(scratch) / path.name
+            write_csv(again, few)
+            expected = again.read_bytes()
+            return drawn, file.read(len(expected)) == expected and (drawn < count or not file.read(1))
+
+    def described(self, card: Mapping[str, Any]) -> str:
+        """The number of columns."""
+        return f"rows with {len(card['column'])} columns"
+
+    def on_samples(self, card: Mapping[str, Any], samples: int) -> str:
+        """How many there are."""
+        return f"`samples.csv` holds {samples:,} synthetic rows, unselected. The generator can make more."
+
+
+TABLES = Tables()
+
+Guess = Callable[[Array, Array], Attack]
+"""From members and non-members to an attack on them."""
+
+
+def _by_samples(card: TableCard, target: Target) -> Guess:
+    """Ratios over all pairs of columns, as the samples have them; with one column, over that."""
+    sizes = card.domain
+    every = list(itertools.combinations(range(len(sizes)), min(2, len(sizes))))
+    pairs = [pair for pair in every if math.prod(sizes[column] for column in pair) <= MOST_CELLS]
+    if not pairs:
+        raise DataError(f"each pair of columns has more than {MOST_CELLS:,} cells.")
+    tables = [frequencies(target.samples.codes, pair, sizes) for pair in pairs]
+    return lambda inside, outside: marginal_ratios(
+        tables, inside, outside, target.held_out.codes, cliques=pairs, sizes=sizes, name="marginals of samples",
+        needs="samples, the records in question, and reference records of the population",
+        about="The attacker accuses rows whose values are more frequent in the samples than in other real rows.",
+    )  # fmt: skip
+
+
+def _by_generator(field: MarkovField, target: Target) -> Guess:
+    """Ratios over the released cliques, as the released generator has them, in its merged values."""
+    maps = [each.numpy() for each in field.maps]
+
+    def merged(codes: Array) -> Array:
+        return np.stack([each[codes[:, column]] for column, each in enumerate(maps)], axis=1)
+
+    reference = merged(target.held_out.codes)
+    tables, cliques = [table.flatten().numpy() for table in field.tables], field.tree.cliques
+    return lambda inside, outside: marginal_ratios(
+        tables, merged(inside), merged(outside), reference, cliques=cliques, sizes=field.sizes,
+        name="marginals of the generator",
+        needs="the generator, the records in question, and reference records of the population",
+        about="The attacker accuses rows whose values are more frequent in the generator than elsewhere.",
+    )  # fmt: skip
+
+
+def _both(guess: Guess, inside: Array, outside: Array, apart: Sequence[np.ndarray]) -> list[Attack]:
+    """The attack on all records, and on the most isolated ones where there are enough."""
+    found = [guess(inside, outside)]
+    if min(mask.sum() for mask in apart) > 1:
+        isolated = guess(inside[apart[0]], outside[apart[1]])
+        found.append(dataclasses.replace(isolated, name=f"{isolated.name}, {ISOLATED}", about=_OF_ISOLATED))
+    return found
