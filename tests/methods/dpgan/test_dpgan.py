@@ -259,7 +259,7 @@ def test_training_ends_with_the_plan_and_counts() -> None:
     *told, (end, last, left) = drive(Config(**QUIET))
     assert (last.step, left, last.n_D) == (7, 0, 3)
     assert (end.step, end.logs) == (7, None)
-    assert Dpgan().plan(Config(**QUIET), CARD) == [(poisson_gaussian(sampling_rate=1.0, noise_multiplier=1e-9), 7)]
+    assert Job(Dpgan(), Config(**QUIET), CARD).plan == [(poisson_gaussian(sampling_rate=1.0, noise_multiplier=1e-9), 7)]
     kept = [reached.step for reached, _, _ in told if reached.phase.worth_keeping(reached.step)]
     assert kept == [1, 2, 3, 4, 5, 6, 7]
     assert {reached.logs["n_D"] for reached, _, _ in told if reached.logs is not None} == {3}

@@ -1,5 +1,6 @@
 """Aligned pictures: codes of one record alone, back to the picture, black on white as white on black, and what is released."""
 
+import functools
 import math
 from pathlib import Path
 from typing import Any
@@ -229,7 +230,7 @@ def test_it_reads_no_record_but_through_the_mechanism() -> None:
 
 
 def test_refusals() -> None:
-    job = METHODS["moments"].job
+    job = functools.partial(Job.of, METHODS["moments"])
     for more in ({"autoencoder": "toy"}, {"public_detail": True}):
         with pytest.raises(RequestError, match="align is for codes of pixels"):
             job({**SETTINGS, **more}, CARD).check()

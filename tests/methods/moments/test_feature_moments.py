@@ -1,5 +1,6 @@
 """Moments of an encoder's features: what is asked, how much a record moves it, and the classifier that the answer makes."""
 
+import functools
 import json
 import math
 from collections.abc import Iterator
@@ -228,7 +229,7 @@ def test_an_encoder_that_looks_at_other_pictures_is_refused() -> None:
 
 
 def test_refusals() -> None:
-    job = METHODS["moments"].job
+    job = functools.partial(Job.of, METHODS["moments"])
     assert job(SETTINGS, CARD).needs_public
     assert not job({"noise_multiplier": 1.0}, CARD).needs_public
     for setting in ({"cells": 2}, {"threshold": 0.3}):

@@ -1,5 +1,6 @@
 """Moments in the latents of an autoencoder: codes of one record alone, what is released, and what is refused."""
 
+import functools
 import json
 import sys
 from collections.abc import Callable, Iterator
@@ -169,7 +170,7 @@ def test_it_reads_no_record_but_through_the_mechanism() -> None:
 
 
 def test_refusals(tmp_path: Path) -> None:
-    job = METHODS["moments"].job
+    job = functools.partial(Job.of, METHODS["moments"])
     assert job(SETTINGS, CARD).needs_public
     for more in ({"encoder": "lite0"}, {"public_detail": True}):
         with pytest.raises(RequestError, match="draws pictures from its own latents"):

@@ -1,5 +1,6 @@
 """Detail of public pictures: what is added, what is held, what a release says of it, and that no record is in it."""
 
+import functools
 import json
 import math
 import runpy
@@ -94,7 +95,7 @@ def test_a_state_holds_as_many_pictures_as_it_was_saved_with() -> None:
 
 def test_refusals(tmp_path: Path) -> None:
     """Detail needs public pictures, which the release contains: so they are no share of the records."""
-    job = METHODS["moments"].job
+    job = functools.partial(Job.of, METHODS["moments"])
     assert job(SETTINGS, CARD).needs_public
     with pytest.raises(RequestError, match="With encoder it labels public pictures"):
         _ = job({**SETTINGS, "encoder": "lite0"}, CARD).plan
