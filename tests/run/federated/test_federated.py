@@ -863,6 +863,21 @@ def test_a_simulation_goes_on_with_its_clients(tmp_path: Path) -> None:
     assert all(verify(each).ok for each in folders)
 
 
+def test_the_server_of_a_simulation_has_no_records(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those of the clients are in the same process. The server would confine them with a ledger of its own."""
+    labels = np.arange(12) % 3
+    np.savez(tmp_path / "d.npz", images=np.zeros((12, 28, 28), np.uint8), labels=labels, units=labels)
+    held: list[int] = []
+    monkeypatch.setattr(
+        module_of_simulation, "serve", lambda *_, simulation, **_more: held.append(len(simulation.data.private))
+    )
+    simulate(
+        data=Source(tmp_path / "d.npz", units=":units"), card=CARD, out=tmp_path / "run", delta=1e-3,
+        accounts=tmp_path / "book", **{**TINY, "noise_multiplier": 30.0},
+    )  # fmt: skip
+    assert held == [0]
+
+
 def test_who_is_which_client_follows_from_coins_alone(tmp_path: Path) -> None:
     """Turns go by the names of clients, so these may not follow the ids of units. The order is kept, for `resume`.
 
