@@ -671,6 +671,18 @@ def test_a_killed_client_does_not_go_on_with_other_settings(tmp_path: Path) -> N
     again.close()
 
 
+def test_a_killed_client_does_not_go_on_with_other_terms(tmp_path: Path) -> None:
+    """They were agreed on with one server. Another seed trains another critic, at the cost of the first."""
+    one = client(tmp_path, 0)
+    ask(one, messages.TERMS, messages.terms_record(terms()))
+    one._open.close()
+    heard = Heard()
+    again = client(tmp_path, 0, sink=heard)
+    assert messages.reason_of(ask(again, messages.TERMS, messages.terms_record(terms(seed=1)))) == REFUSED
+    assert "holds another run" in heard[0]
+    again.close()
+
+
 # ---------------------------------------------------------------------- what the server refuses
 
 
