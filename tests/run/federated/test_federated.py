@@ -61,6 +61,7 @@ from gossamer.run.federated.messages import (
 )
 from gossamer.run.federated.server import SERVED, decide, go_on_serving, serve
 from gossamer.run.federated.simulate import clients_of, simulate
+from gossamer.run.release import verify as module_of_verification
 from gossamer.run.release.verify import verify
 from gossamer.run.storage.data_sources import DataFacts, DataSources, LoadedData, RawData
 from gossamer.run.storage.run_folder import RunFolder
@@ -262,6 +263,10 @@ def test_both_guarantees_stand_in_the_certificate_and_all_folders_verify(tmp_pat
     for one in clients:
         assert verify(one).ok
         assert Certificate.load(one).guarantee["epsilon"] == pytest.approx(against_server.epsilon)
+    fewer = folder.config()
+    fewer["federated"]["answers"] = granted - 1  # the loss against the server would look smaller
+    problems = module_of_verification._settings(fewer, PrivacyLedger.load(folder.file(LEDGER)), stated.guarantees)
+    assert problems == [f"config.json: 'answers' says {granted - 1}; these settings lead to {granted}."]
 
 
 def test_a_client_grants_what_the_draw_may_ask(tmp_path: Path) -> None:
