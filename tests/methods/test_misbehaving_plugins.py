@@ -16,13 +16,14 @@ from installed import on_path, write_dist_info
 from gossamer import plugins
 from gossamer.errors import RequestError
 from gossamer.methods import METHODS, registry
+from gossamer.methods.contract import presets_of
 from gossamer.privacy.confined import Confined
 
 HEAD = """
 from dataclasses import dataclass
 import class_means.loop
 from class_means import ClassMeans, Config, loop
-from gossamer.methods.contract import BaseConfig, Method
+from gossamer.methods.contract import presets_of, BaseConfig, Method
 from gossamer.privacy.accounting import events
 """
 WORKS = HEAD + 'class Mine(ClassMeans):\n    "Mine."\n    name, title = "mine", "Mine"\n'
@@ -184,7 +185,7 @@ def test_settings_that_commands_need_are_all_refused() -> None:
 def test_the_settings_of_gossamers_own_methods_would_be_accepted() -> None:
     for method in METHODS.values():
         assert registry._problem_of(method.config_type, promises=not method.without_guarantee) == "", method.name
-        registry._check_presets(method.presets(), method.config_type)
+        registry._check_presets(presets_of(method), method.config_type)
 
 
 SAMPLE = WORKS + "    def sample(self, *given):\n        x, y = super().sample(*given)\n        return "

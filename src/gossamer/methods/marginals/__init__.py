@@ -145,7 +145,6 @@ class Marginals(Method[Config, "loop.State"]):
     name = "marginals"
     title = "Noisy marginals on a junction tree (after McKenna et al. 2022)"
     takes = "table"
-    one_size = False
     takes_public = False
     config_type = Config
     loop = loop
@@ -155,6 +154,7 @@ class Marginals(Method[Config, "loop.State"]):
         ordinary=500,
         settings={"rounds": 1, "iterations": 1},
         of_a_run=("columns_share", "errors_share"),
+        one_size=False,
     )
 
     def queries(self, config: Config, card: Any) -> list[Query]:
