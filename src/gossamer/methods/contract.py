@@ -262,14 +262,14 @@ class Draw(Generic[C]):
 
     Args:
         config: the settings of its run.
-        card: has the prior of the labels.
+        card: of the kind that the method takes; a DataCard has the prior of the labels.
         n: how many samples.
         labels: int64 [n]; None: drawn.
         stream: fixes the samples.
     """
 
     config: C
-    card: "DataCard"
+    card: Any
     n: int
     labels: "Tensor | None"
     stream: "torch.Generator"

@@ -214,5 +214,5 @@ class Marginals(Method[Config, "loop.State"]):
     def sample(self, net: "nn.Module", draw: Draw[Config]) -> "tuple[Tensor, Tensor]":
         """Codes int64 [n, columns], and the label of each row; zeros where there is no label column. card: a TableCard."""
         codes: Tensor = net.sample(draw.n, draw.labels, draw.stream)  # type: ignore[operator]  # a MarkovField
-        own = draw.card.label_index  # type: ignore[attr-defined]  # a TableCard
+        own = draw.card.label_index
         return codes, torch.zeros(draw.n, dtype=torch.int64) if own is None else codes[:, own]
