@@ -23,7 +23,7 @@ HEAD = """
 from dataclasses import dataclass
 import class_means.loop
 from class_means import ClassMeans, Config, loop
-from gossamer.methods.contract import presets_of, BaseConfig, Method
+from gossamer.methods.contract import BaseConfig, Method
 from gossamer.privacy.accounting import events
 """
 WORKS = HEAD + 'class Mine(ClassMeans):\n    "Mine."\n    name, title = "mine", "Mine"\n'
@@ -80,11 +80,6 @@ UNUSABLE = {
         "class Mine(ClassMeans): name, title, config_type = 'mine', 'M', Own",
         "it has no noise_multiplier, which follows from epsilon",
     ),
-    "presets raise": (WORKS + "    def presets(self): raise KeyError('lost')", "has presets that cannot be read (KeyError"),
-    "presets of no form": (WORKS + "    def presets(self): return {'a': {'steps': 1}}", "a has no text `about`"),
-    "presets of no setting": (
-        WORKS + "    def presets(self): return {'a': {'about': 'x', 'stepz': 1}}", "a has stepz, which is no setting",
-    ),
 }  # fmt: skip
 
 
@@ -109,14 +104,22 @@ def test_a_method_that_cannot_be_used_is_named_and_harms_no_other(
         assert gossamer("presets", "dpgan").err == ""
 
 
-def test_a_damaged_file_of_presets(gossamer: Callable[..., Any], tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("[quick\n", "has presets that cannot be read (TOMLDecodeError"),
+        ("[a]\nsteps = 1\n", "a has no text `about`"),
+        ("[a]\nabout = 'x'\nstepz = 1\n", "a has stepz, which is no setting"),
+    ],
+)
+def test_a_damaged_file_of_presets(gossamer: Callable[..., Any], tmp_path: Path, text: str, message: str) -> None:
     folder = tmp_path / "site" / "damaged_presets"
     write_dist_info(tmp_path / "site", "damaged", {"gossamer.methods": {"mine": "damaged_presets:Mine"}})
     folder.mkdir()
     (folder / "__init__.py").write_text(WORKS)
-    (folder / "presets.toml").write_text("[quick\n")
+    (folder / "presets.toml").write_text(text)
     with on_path(tmp_path / "site"):
-        assert "has presets that cannot be read (TOMLDecodeError" in METHODS.broken()["mine"]
+        assert message in METHODS.broken()["mine"]
         assert gossamer("presets").status == 0
 
 
