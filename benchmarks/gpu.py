@@ -50,6 +50,7 @@ from gossamer.methods import METHODS
 from gossamer.methods.common import votes
 from gossamer.methods.common.features import Features
 from gossamer.methods.common.learners import Learner, adam
+from gossamer.methods.contract import presets_of
 from gossamer.methods.dp_diffusion.nets import UNet
 from gossamer.methods.job import Job
 from gossamer.nets.dcgan import Discriminator, Generator
@@ -405,7 +406,7 @@ def _begun(bench: Bench, method: str, settings: dict[str, Any], records: Records
 
 def dpgan(bench: Bench) -> None:
     about = {"about", "records"}
-    preset = {k: v for k, v in METHODS["dpgan"].presets()["paper-eps10-adaptive"].items() if k not in about}
+    preset = {k: v for k, v in presets_of(METHODS["dpgan"])["paper-eps10-adaptive"].items() if k not in about}
     if bench.tiny:
         preset.update(width=4, expected_batch_size=16, physical_batch_size=32)
     _timed_prefixes(bench, "dpgan", "dpgan", preset, at_once=bench.size(5, 1))

@@ -33,6 +33,7 @@ from gossamer.data.tables.card import TableCard
 from gossamer.data.tables.column import Column
 from gossamer.errors import GossamerError
 from gossamer.methods import METHODS
+from gossamer.methods.contract import presets_of
 from gossamer.privacy.random.noise import Rng
 from gossamer.run.training.progress import Process
 
@@ -103,7 +104,7 @@ def cases() -> Iterator[tuple[str, tuple[str, str, bool, int]]]:
             yield f"{method} default seed {seed}", (method, "", False, seed)
         if METHODS[method].takes_public:
             yield f"{method} public", (method, "", True, 0)
-        for preset in METHODS[method].presets():
+        for preset in presets_of(METHODS[method]):
             yield f"{method} {preset}", (method, preset, False, 0)
             if METHODS[method].takes_public:
                 yield f"{method} {preset} public", (method, preset, True, 0)
@@ -111,7 +112,7 @@ def cases() -> Iterator[tuple[str, tuple[str, str, bool, int]]]:
 
 def fitted(method: str, preset: str, public: bool, seed: int, folder: Path) -> dict[str, Any]:
     """What one small fit released: digests, and what the certificate states of the cost."""
-    held = METHODS[method].presets().get(preset, {})
+    held = presets_of(METHODS[method]).get(preset, {})
     settings = capped(method, held)
     free = method == "privgan" or held.get("noise_multiplier") == 0.0
     if not free:

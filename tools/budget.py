@@ -46,9 +46,9 @@ class Budget:
 
 
 BUDGET = Budget(
-    lines=32_739,
+    lines=31_869,
     characters=44.0,
-    silenced={"noqa": 84, "fmt: skip": 90, "type: ignore": 29, "pragma: no cover": 0},
+    silenced={"noqa": 82, "fmt: skip": 63, "type: ignore": 29, "pragma: no cover": 0},
 )
 """The one place of these numbers. Lower them with the source.
 

@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 import numpy as np
 import pytest
 
+from gossamer import plugins
 from gossamer.data.card import DataCard
 from gossamer.methods import METHODS
 from gossamer.methods.contract import AnyMethod, Method
@@ -73,6 +74,7 @@ def test_it_is_fitted_sampled_and_verified(
     (query,) = synthesizer.job.queries
     assert [query.cost] == synthesizer.job.plan
     assert query.cost[1] == synthesizer.certificate.plan[0]["count"] == 1
+    plugins.remove("method", "tiny")
 
 
 def names(kind: type) -> set[str]:

@@ -461,6 +461,7 @@ from gossamer.data.card import DataCard
 from gossamer.data.tables.card import TableCard
 from gossamer.data.tables.column import Column
 from gossamer.methods import METHODS
+from gossamer.methods.contract import presets_of
 from gossamer.methods.job import Job
 pictures = DataCard(shape=(1, 28, 28), classes=10, declared_size=60_000)
 table = TableCard(columns=(Column(name="age", kind="integer", bounds=(0, 99)),), declared_size=60_000)
@@ -470,7 +471,7 @@ for name, method in METHODS.items():
     card = table if method.takes == "table" else pictures
     job = Job.of(method, {"noise_multiplier": 4.0} if "noise_multiplier" in fields else {}, card)
     assert job.plan and job.phases and job.relation and job.settings
-    job.needs_public, method.explain(job.config), method.presets()
+    job.needs_public, method.explain(job.config), presets_of(method)
     print(name)
 print("torch" in sys.modules)
 """

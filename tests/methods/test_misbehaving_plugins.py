@@ -16,6 +16,7 @@ from installed import on_path, write_dist_info
 from gossamer import plugins
 from gossamer.errors import RequestError
 from gossamer.methods import METHODS, registry
+from gossamer.methods.contract import presets_of
 from gossamer.privacy.confined import Confined
 
 HEAD = """
@@ -79,11 +80,6 @@ UNUSABLE = {
         "class Mine(ClassMeans): name, title, config_type = 'mine', 'M', Own",
         "it has no noise_multiplier, which follows from epsilon",
     ),
-    "presets raise": (WORKS + "    def presets(self): raise KeyError('lost')", "has presets that cannot be read (KeyError"),
-    "presets of no form": (WORKS + "    def presets(self): return {'a': {'steps': 1}}", "a has no text `about`"),
-    "presets of no setting": (
-        WORKS + "    def presets(self): return {'a': {'about': 'x', 'stepz': 1}}", "a has stepz, which is no setting",
-    ),
 }  # fmt: skip
 
 
@@ -108,14 +104,22 @@ def test_a_method_that_cannot_be_used_is_named_and_harms_no_other(
         assert gossamer("presets", "dpgan").err == ""
 
 
-def test_a_damaged_file_of_presets(gossamer: Callable[..., Any], tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("[quick\n", "has presets that cannot be read (TOMLDecodeError"),
+        ("[a]\nsteps = 1\n", "a has no text `about`"),
+        ("[a]\nabout = 'x'\nstepz = 1\n", "a has stepz, which is no setting"),
+    ],
+)
+def test_a_damaged_file_of_presets(gossamer: Callable[..., Any], tmp_path: Path, text: str, message: str) -> None:
     folder = tmp_path / "site" / "damaged_presets"
     write_dist_info(tmp_path / "site", "damaged", {"gossamer.methods": {"mine": "damaged_presets:Mine"}})
     folder.mkdir()
     (folder / "__init__.py").write_text(WORKS)
-    (folder / "presets.toml").write_text("[quick\n")
+    (folder / "presets.toml").write_text(text)
     with on_path(tmp_path / "site"):
-        assert "has presets that cannot be read (TOMLDecodeError" in METHODS.broken()["mine"]
+        assert message in METHODS.broken()["mine"]
         assert gossamer("presets").status == 0
 
 
@@ -184,7 +188,7 @@ def test_settings_that_commands_need_are_all_refused() -> None:
 def test_the_settings_of_gossamers_own_methods_would_be_accepted() -> None:
     for method in METHODS.values():
         assert registry._problem_of(method.config_type, promises=not method.without_guarantee) == "", method.name
-        registry._check_presets(method.presets(), method.config_type)
+        registry._check_presets(presets_of(method), method.config_type)
 
 
 SAMPLE = WORKS + "    def sample(self, *given):\n        x, y = super().sample(*given)\n        return "

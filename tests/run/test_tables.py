@@ -393,11 +393,7 @@ def test_a_card_of_the_other_kind_is_refused_by_every_method(gossamer: Any, plac
     pictures = tmp_path / "pictures.toml"
     pictures.write_text("shape = [1, 28, 28]\nclasses = 2\ndeclared_size = 300\n")
     for name, method in METHODS.items():
-        card, takes, other = (
-            (place / "card.toml", "pictures", "a table")
-            if method.takes == "pictures"
-            else (pictures, "a table", "pictures")
-        )
+        card, other = (place / "card.toml", "a table") if method.takes == "pictures" else (pictures, "pictures")
         budget = [] if method.without_guarantee else ["--epsilon", 1, "--delta", 1e-5]
         for command in (
             ["plan", name, "--card", card, *budget],
@@ -406,9 +402,8 @@ def test_a_card_of_the_other_kind_is_refused_by_every_method(gossamer: Any, plac
         ):
             answer = gossamer(*command)
             assert (answer.status, answer.out) == (2, "")
-            assert answer.err.startswith(
-                f"gossamer: {name} takes {takes}, and the card describes {other}: choose a method"
-            )
+            assert answer.err.startswith(f"gossamer: {name} does not take {other}, which the card describes. Choose")
+            assert ("such as marginals" in answer.err) == (other == "a table")
             assert answer.err.count("\n") == 1
     assert not (tmp_path / "never").exists()
     with pytest.raises(CardError, match="moments does not take a table, which the card describes"):

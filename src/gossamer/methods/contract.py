@@ -98,9 +98,12 @@ def refuse_unknown(settings: Iterable[str], kind: type[BaseConfig], owner: str) 
 
 SHARED_SETTINGS = frozenset({
     "noise_multiplier", "steps", "max_norm", "average_decay", "expected_batch_size", "physical_batch_size", "precision",
-    "start",
+    "start", "multiplicity", "drawing",
 })  # fmt: skip
-"""Settings that mean the same in every method that has them. Code outside methods/ names no other setting."""
+"""Settings that mean the same in every method that has them. Code outside methods/ names no other setting.
+
+`multiplicity`: rows of a batch that a record makes. `drawing`: what a program draws as the first pictures.
+"""
 
 LARGEST_BATCH = 4_096
 """The batch of a step where nothing else is asked for: beyond it, more steps buy more than more records do."""
@@ -259,14 +262,14 @@ class Draw(Generic[C]):
 
     Args:
         config: the settings of its run.
-        card: has the prior of the labels.
+        card: of the kind that the method takes; a DataCard has the prior of the labels.
         n: how many samples.
         labels: int64 [n]; None: drawn.
         stream: fixes the samples.
     """
 
     config: C
-    card: "DataCard"
+    card: Any
     n: int
     labels: "Tensor | None"
     stream: "torch.Generator"
@@ -348,6 +351,8 @@ class TrialConfig:
         ordinary: number of records beside the canaries.
         of_a_run: settings that say where noise goes. The audit of a finished run takes over its values.
         revealed: whether the run makes public which of its queries had the canary.
+        one_size: whether each run releases a model of the same size, so that the weights of two can be compared.
+        adjust: what changes where its settings call for another canary.
     """
 
     canary: Literal["gradients", "record", "row", "critic", "terms"]
@@ -360,6 +365,13 @@ class TrialConfig:
     ordinary: int = 60
     of_a_run: tuple[str, ...] = ("max_norm",)
     revealed: bool = False
+    one_size: bool = True
+    adjust: "Callable[[TrialConfig], TrialConfig] | None" = None
+
+    def given(self, settings: Mapping[str, Setting]) -> "TrialConfig":
+        """The trial with these settings in place of its own."""
+        trial = dataclasses.replace(self, settings={**self.settings, **settings})
+        return trial if self.adjust is None else self.adjust(trial)
 
 
 class Method(ABC, Generic[C, S]):
@@ -388,10 +400,6 @@ class Method(ABC, Generic[C, S]):
     suits_dark_background: ClassVar[tuple[str, ...]] = ()
     """Settings whose tuned values suit pictures on a black ground, such as digits, and are not advised for others."""
 
-    draws_with: ClassVar[str | None] = None
-    """The setting that says what a program draws as its first pictures: "digits", "letters". None: no program draws any."""
-    one_size: ClassVar[bool] = True
-    """Whether each run releases a model of the same size, so that the weights of two can be compared."""
     trial: ClassVar[TrialConfig | None] = None
     """How an audit tries it; None: it cannot be audited."""
 
@@ -402,14 +410,6 @@ class Method(ABC, Generic[C, S]):
 
     def __repr__(self) -> str:
         return f"METHODS[{self.name!r}]"
-
-    def presets(self) -> dict[str, dict[str, Any]]:
-        """Named settings, from `presets.toml` in its folder: {name: {"about": ..., settings ...}}."""
-        package = getattr(sys.modules.get(type(self).__module__), "__package__", "")
-        if not package:  # a file of its own, or a notebook: it has no folder
-            return {}
-        file = resources.files(package).joinpath("presets.toml")
-        return tomllib.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
 
     @abstractmethod
     def queries(self, config: C, card: "DataCard") -> Sequence[Query]:
@@ -507,17 +507,9 @@ class Method(ABC, Generic[C, S]):
         """A line for `gossamer plan`; empty: none."""
         return ""
 
-    def rows_of_record(self, config: C) -> int:  # noqa: ARG002 (for methods that need it)
-        """How many rows of a batch a record makes."""
-        return 1
-
     def outlook(self, config: C, card: Any) -> Sequence[str]:  # noqa: ARG002 (for methods that need it)
         """What the noise leaves of such records, as far as the card alone tells it: sentences for `gossamer recommend`."""
         return ()
-
-    def trial_with(self, settings: Mapping[str, Setting]) -> TrialConfig | None:
-        """`trial` with these settings in place of its own. Overridden where they call for another canary."""
-        return self.trial and dataclasses.replace(self.trial, settings={**self.trial.settings, **settings})
 
     def sample(self, net: "nn.Module", draw: Draw[C]) -> "tuple[Tensor, Tensor]":
         """Images [n, C, H, W] in [0, 1] and their labels [n]: one call of the net. Overridden where a sampler iterates.
@@ -546,3 +538,12 @@ class Method(ABC, Generic[C, S]):
 
 
 AnyMethod: TypeAlias = Method[Any, Any]
+
+
+def presets_of(method: AnyMethod) -> dict[str, dict[str, Any]]:
+    """Named settings, from `presets.toml` in the folder of a method: {name: {"about": ..., settings ...}}."""
+    package = getattr(sys.modules.get(type(method).__module__), "__package__", "")
+    if not package:  # a file of its own, or a notebook: it has no folder
+        return {}
+    file = resources.files(package).joinpath("presets.toml")
+    return tomllib.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}

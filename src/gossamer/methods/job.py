@@ -52,7 +52,8 @@ def refuse_other_kind(method: AnyMethod, card: Any) -> None:
     """Refuse a card of what the method does not take. Raises CardError."""
     if card.kind != method.takes:
         raise CardError(
-            f"{method.name} does not take {card.in_words}, which the card describes. Choose another method, or another card."
+            f"{method.name} does not take {card.in_words}, which the card describes. Choose a method that does, such as "
+            f"{', '.join(METHODS.taking(card.kind))}, or another card."
         )
 
 
@@ -150,9 +151,9 @@ class Job(Generic[C_co, S_co]):
 
     @property
     def draws(self) -> str:
-        """What a program draws as the first pictures of the run or of its start; empty: nothing. See `Method.draws_with`."""
-        if self.method.draws_with is not None and self.method.use_of_public(self.config) != "required":
-            return str(self.settings[self.method.draws_with])
+        """What a program draws as the first pictures of the run or of its start; empty: nothing."""
+        if "drawing" in self.settings and self.method.use_of_public(self.config) != "required":
+            return str(self.settings["drawing"])
         return "" if self.first is None else self.first.draws
 
     @property

@@ -18,6 +18,7 @@ from gossamer.methods.contract import (
     Generator,
     MaybeZero,
     Method,
+    presets_of,
 )
 
 if TYPE_CHECKING:
@@ -210,7 +211,7 @@ def _checked(name: str, value: object) -> AnyMethod:
     if problem := _problem_of(config, promises=not method.without_guarantee):
         raise RequestError(f"{what} has a Config that cannot become options: {problem}.")
     try:
-        _check_presets(method.presets(), config)
+        _check_presets(presets_of(method), config)
     except Exception as error:  # a damaged file, or the code of others
         raise RequestError(f"{what} has presets that cannot be read ({plugins.described(error)}).") from error
     return method

@@ -22,7 +22,7 @@ from benchmarks.reproduce.pinwheel import EXTENT, as_points, pinwheel
 from gossamer.data.card import DataCard
 from gossamer.data.records import Records
 from gossamer.errors import RequestError
-from gossamer.methods.contract import Run
+from gossamer.methods.contract import Run, presets_of
 from gossamer.methods.job import Job
 from gossamer.methods.privae import Config, Privae, mechanism_for, objective
 from gossamer.methods.privae.divergences import SCALES, kl_from_prior, mmd
@@ -513,7 +513,7 @@ def test_settings_that_contradict_each_other_are_refused(settings: dict[str, Any
         _ = Job(PRIVAE, Config(**TINY, **settings), CARD).plan
 
 
-@pytest.mark.parametrize("name", PRIVAE.presets())
+@pytest.mark.parametrize("name", presets_of(PRIVAE))
 def test_every_preset_makes_a_plan_and_a_network(name: str) -> None:
     """On the card that it is meant for."""
     shape = (1, 1, 2) if "pinwheel" in name else (1, 28, 28) if "mnist" in name else (1, 32, 32)

@@ -432,7 +432,7 @@ WRONG_START = {"critic.out.bias": torch.zeros(7)}
 FAILURES: dict[str, Any] = {
     "a class that the card does not declare": CardError("the card declares 3 classes"),
     "damaged records": DataError("mine.npz is damaged"),
-    "an error of a library": ValueError("invalid literal: 'patient 17'"),
+    "an error of a library": ValueError("invalid literal: 'patient 4711'"),
     "too many records for the memory": MemoryError(),
 }
 
@@ -443,21 +443,21 @@ def test_a_refusal_does_not_tell_what_is_wrong_with_the_records(tmp_path: Path, 
     heard, broke = Heard(), client(tmp_path, 0, epsilon=5.0)
     failing = client(tmp_path, 1, sink=heard)
 
-    def fail(_card: DataCard, _ledger: PrivacyLedger) -> LoadedData:
+    def fail(_card: DataCard, _ledger: PrivacyLedger, _rng: Rng) -> LoadedData:
         raise FAILURES[what]
 
     failing.records = fail
     replies = [ask(one, messages.TERMS, messages.terms_record(terms())).error for one in (failing, broke)]
     assert [(each.code, each.reason) for each in replies] == [(messages.REFUSED, REFUSED)] * 2
     assert len(heard) == 1
-    assert "17" not in heard[0]
+    assert "4711" not in heard[0]
     assert str(FAILURES[what]) in heard[0] or "could hold a record" in heard[0]
 
 
 def test_terms_are_checked_before_records_and_budget(tmp_path: Path) -> None:
     """A server that sends a start of another shape learns the same from all: that it is malformed."""
 
-    def fail(_card: DataCard, _ledger: PrivacyLedger) -> LoadedData:
+    def fail(_card: DataCard, _ledger: PrivacyLedger, _rng: Rng) -> LoadedData:
         raise CardError("the card declares 3 classes")
 
     clients = [client(tmp_path, 0), client(tmp_path, 1, epsilon=5.0), client(tmp_path, 2)]
@@ -487,14 +487,14 @@ def test_what_fails_at_the_records_is_refused_without_a_word_and_the_client_stay
     ask(one, messages.TERMS, messages.terms_record(terms()))
 
     def fail(*_: Any) -> None:
-        raise RuntimeError("patient 17")
+        raise RuntimeError("patient 4711")
 
     asked = Round(Fakes(torch.rand(8, 1, 28, 28), torch.zeros(8, dtype=torch.int64)), []) if place == "train" else None
     with monkeypatch.context() as patch:
         patch.setattr(one._critics, place, fail)
         refused = ask(one, messages.ROUND, round_record(asked) if asked else question())
     assert messages.reason_of(refused) == REFUSED
-    assert "error in fail" in heard[0] and "17" not in heard[0] and "RuntimeError" not in heard[0]
+    assert "error in fail" in heard[0] and "4711" not in heard[0] and "RuntimeError" not in heard[0]
     assert "rows" in ask(one, messages.ROUND, question()).content
     one.close()
 

@@ -10,7 +10,9 @@ import torch
 
 from gossamer import Column, TableCard
 from gossamer.errors import RequestError
+from gossamer.methods import METHODS
 from gossamer.methods.contract import Run
+from gossamer.methods.job import Job
 from gossamer.methods.marginals import Config, Noise, counts_label, measurements, precision
 from gossamer.methods.marginals.counts import Counts
 from gossamer.methods.marginals.loop import a_bound_each, first_cliques, generator
@@ -47,9 +49,10 @@ def percent(share: float) -> str:
 )
 def test_the_precision_of_counts_is_that_of_the_first_query(facts: TableCard) -> None:
     config = config_of(facts)
-    net, run = generator(config, facts), Run(config=config, card=facts, rng=Rng(0, noise_seed=0), public=None)
+    run = Run(config, facts, Rng(0, noise_seed=0), queries=Job(METHODS["marginals"], config, facts).queries)
+    net = generator(config, facts)
     query = Counts(net.maps, first_cliques(run), facts.max_rows)
-    release = a_bound_each(run, query, Noise.of(config).columns, equal=True)
+    release = a_bound_each(run.query("columns"), query)
     _, deviation = measurements.of_column(measurements.released(query, torch.zeros(query.dimension), release), 0)
     count = precision(config, facts, with_label=counts_label(config, facts))
     assert count == pytest.approx(2 * deviation / 30_000, rel=1e-6)

@@ -403,5 +403,5 @@ def test_records_are_read_without_isolation_in_two_places_only() -> None:
     assert callers == {
         "run/storage/data_sources.py",
         "run/federated/simulate.py",
-        "run/evaluation/pictures.py",
+        "run/evaluation/evaluate.py",
     }

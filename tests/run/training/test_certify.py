@@ -9,7 +9,7 @@ import pytest
 
 from gossamer.data.records import Records
 from gossamer.privacy.confined import Confined
-from gossamer.run.training import certify
+from gossamer.run.training.open_run import OpenRun
 
 
 def reachable(start: object) -> Iterator[object]:
@@ -49,7 +49,7 @@ def test_a_run_that_is_certified_leads_to_no_record(
 ) -> None:
     """Neither to `Records` nor to the `Confined` that isolates them."""
     runs = []
-    whole = certify.certify
+    whole = OpenRun.finish
 
     def watched(run: Any, state: Any) -> Any:
         runs.append(run)
@@ -57,7 +57,7 @@ def test_a_run_that_is_certified_leads_to_no_record(
         assert held == []
         return whole(run, state)
 
-    monkeypatch.setattr(certify, "certify", watched)
+    monkeypatch.setattr(OpenRun, "finish", watched)
     answer = gossamer(*fit_words)
     assert answer.status == 0, answer.err
     assert len(runs) == 1 and runs[0].folder.path == tmp_path / "run"

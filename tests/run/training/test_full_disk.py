@@ -142,7 +142,7 @@ def test_a_full_disk_at_the_very_end_is_finished_by_resume(data: Path, card: Pat
         raise full_error()
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("gossamer.run.training.open_run.drawn_by", fails)
+        patch.setattr("gossamer.kinds.pictures.Pictures.picture", fails)
         with pytest.raises(DiskFull, match=r"gossamer\.resume"):
             fit("dpgan", data=data, card=card, out=tmp_path / "run", noise_multiplier=4.0, delta=1e-3, **SMALL)
     assert not (tmp_path / "run" / "checkpoint" / checkpoint.RESERVE).exists()

@@ -7,6 +7,7 @@ import pytest
 from gossamer.data.card import DataCard
 from gossamer.errors import BudgetError, RequestError
 from gossamer.methods import METHODS
+from gossamer.methods.contract import presets_of
 from gossamer.run.cli.calculator import rate_of
 from gossamer.run.training import presets
 from gossamer.run.training.plan import plan
@@ -150,7 +151,7 @@ def test_the_batch_of_a_preset_is_not_changed_but_refused() -> None:
 NAMED = [
     (method.name, preset)
     for method in METHODS.values()
-    for preset, entry in method.presets().items()
+    for preset, entry in presets_of(method).items()
     if re.search(r"eps\d", preset)
 ]
 
@@ -158,7 +159,7 @@ NAMED = [
 @pytest.mark.parametrize(("method", "preset"), NAMED)
 def test_a_preset_costs_the_epsilon_of_its_name_at_the_records_that_it_names(method: str, preset: str) -> None:
     """Noise that stands in it was computed for these records. Other presets take their noise from --epsilon."""
-    entry = METHODS[method].presets()[preset]
+    entry = presets_of(METHODS[method])[preset]
     named = float(re.findall(r"eps([\d.]+)", preset)[0])
     assert f"epsilon {named:g}" in entry["about"]
     if "noise_multiplier" in entry:

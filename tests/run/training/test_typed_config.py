@@ -15,6 +15,7 @@ from class_means import Config as ClassMeansConfig
 import gossamer
 from gossamer.errors import BudgetError, RequestError
 from gossamer.methods import DPGAN, METHODS, BaseConfig, Evolve, Moments, PrivGAN, Teacher
+from gossamer.methods.contract import presets_of
 from gossamer.methods.job import Job
 
 CARD = gossamer.DataCard(shape=(1, 28, 28), classes=2, declared_size=160)
@@ -57,7 +58,7 @@ def test_what_is_given_is_kept_also_where_it_equals_the_default() -> None:
     with pytest.raises(BudgetError, match="512 is more than the declared size 160"):
         gossamer.plan(DPGAN(width=4, expected_batch_size=512), CARD, **BUDGET)
     preset, about = next(
-        (preset, entry) for preset, entry in METHODS["evolve"].presets().items() if entry.get("steps", 2) != 2
+        (preset, entry) for preset, entry in presets_of(METHODS["evolve"]).items() if entry.get("steps", 2) != 2
     )
     card = dataclasses.replace(CARD, classes=10)
     assert gossamer.plan(Evolve(), card, preset=preset, **BUDGET).job.settings["steps"] == about["steps"]

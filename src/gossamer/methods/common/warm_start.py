@@ -1,5 +1,6 @@
 """A method that trains on public records before the first private step. No PyTorch is loaded here."""
 
+import dataclasses
 from typing import Any, Generic
 
 from gossamer.methods.contract import C, Method, OnPublic, Phases, S
@@ -10,7 +11,7 @@ class WarmStarted(Method[C, S], Generic[C, S]):
 
     def phases(self, config: C, card: Any) -> Phases[C, S]:
         """A free warm start, then the training."""
-        steps = config.warm_steps  # type: ignore[attr-defined]
+        steps = dataclasses.asdict(config)["warm_steps"]
         warm: OnPublic[C, S] = OnPublic(
             name="warm start", steps=steps, body=lambda *given: self.loop.warm_start(*given)
         )

@@ -141,10 +141,6 @@ class DpDiffusion(Method[Config, "loop.State"]):
             return ""
         return "No public records, no pre-training: --start moments or --start evolve cost little and help much."
 
-    def rows_of_record(self, config: Config) -> int:
-        """A row for each noise level."""
-        return config.multiplicity
-
     def check(self, config: Config, card: "DataCard") -> None:
         """Refuse settings that contradict each other."""
         for name in ("label_dropout", "churn", "threshold"):

@@ -148,7 +148,6 @@ class Evolve(LabelsPublic[Config, "loop.State"], LabelsSamples[Config, "loop.Sta
         },
     )  # fmt: skip
     can_warm_start = True
-    draws_with = "drawing"
 
     def queries(self, config: Config, card: "DataCard") -> list[Query]:  # noqa: ARG002 (what every method is asked)
         """One Gaussian per round over all units."""

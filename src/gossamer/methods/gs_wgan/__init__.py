@@ -4,7 +4,6 @@ The critics are in `critics.py`, and their mathematics in `stacked_critics.py`.
 """
 
 import dataclasses
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
@@ -19,7 +18,6 @@ from gossamer.methods.contract import (
     OnPublic,
     Phases,
     Query,
-    Setting,
     TrialConfig,
 )
 
@@ -95,6 +93,14 @@ class Config(StartConfig):
         return -(-self.critics // self.warm_stack) * self.warm_steps
 
 
+def _public_draws(trial: TrialConfig) -> TrialConfig:
+    """The loop of the paper asks one critic a step, and its draws are public."""
+    if trial.settings.get("draw") != "paper":
+        return trial
+    steps = int(trial.settings["steps"]) * int(trial.settings["answers"])
+    return dataclasses.replace(trial, settings={**trial.settings, "steps": steps, "answers": 1}, revealed=True)
+
+
 class GsWgan(Method[Config, "loop.State"]):
     """GS-WGAN: gradient-sanitised Wasserstein GAN (Chen, Orekondy, Fritz; NeurIPS 2020), all records in one place.
 
@@ -134,6 +140,7 @@ class GsWgan(Method[Config, "loop.State"]):
             "width": 2, "latent_size": 2, "warm_steps": 0, "generator": "dcgan",
         },
         of_a_run=("max_norm", "draw"),
+        adjust=_public_draws,
     )  # fmt: skip
     ranks_take = "all records"
 
@@ -156,14 +163,6 @@ class GsWgan(Method[Config, "loop.State"]):
             OnPrivate(name="warm start", steps=config.warm_visits, body=lambda *given: loop.warm_start(*given)),
             self.training(config, card, steps=config.steps),
         ]
-
-    def trial_with(self, settings: Mapping[str, Setting]) -> TrialConfig | None:
-        """The loop of the paper asks one critic a step, and its draws are public."""
-        trial = super().trial_with(settings)
-        if trial is None or trial.settings.get("draw") != "paper":
-            return trial
-        steps = int(trial.settings["steps"]) * int(trial.settings["answers"])
-        return dataclasses.replace(trial, settings={**trial.settings, "steps": steps, "answers": 1}, revealed=True)
 
     def bounds_units(self, card: "DataCard") -> str:  # noqa: ARG002 (what every method is asked)
         """They are in one shard."""

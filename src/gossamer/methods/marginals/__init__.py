@@ -145,7 +145,6 @@ class Marginals(Method[Config, "loop.State"]):
     name = "marginals"
     title = "Noisy marginals on a junction tree (after McKenna et al. 2022)"
     takes = "table"
-    one_size = False
     takes_public = False
     config_type = Config
     loop = loop
@@ -155,6 +154,7 @@ class Marginals(Method[Config, "loop.State"]):
         ordinary=500,
         settings={"rounds": 1, "iterations": 1},
         of_a_run=("columns_share", "errors_share"),
+        one_size=False,
     )
 
     def queries(self, config: Config, card: Any) -> list[Query]:
@@ -214,5 +214,5 @@ class Marginals(Method[Config, "loop.State"]):
     def sample(self, net: "nn.Module", draw: Draw[Config]) -> "tuple[Tensor, Tensor]":
         """Codes int64 [n, columns], and the label of each row; zeros where there is no label column. card: a TableCard."""
         codes: Tensor = net.sample(draw.n, draw.labels, draw.stream)  # type: ignore[operator]  # a MarkovField
-        own = draw.card.label_index  # type: ignore[attr-defined]  # a TableCard
+        own = draw.card.label_index
         return codes, torch.zeros(draw.n, dtype=torch.int64) if own is None else codes[:, own]

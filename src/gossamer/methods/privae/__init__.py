@@ -1,7 +1,6 @@
 """PriVAE: what a run promises and costs. `loop.py` trains, `objective.py` has the two terms, `nets.py` the networks."""
 
 import dataclasses
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
@@ -9,7 +8,7 @@ from gossamer.errors import RequestError
 from gossamer.lazy import Lazy
 from gossamer.methods.common.method_start import StartConfig
 from gossamer.methods.common.warm_start import WarmStarted
-from gossamer.methods.contract import FROM_EPSILON, MaybeZero, Query, Setting, TrialConfig
+from gossamer.methods.contract import FROM_EPSILON, MaybeZero, Query, TrialConfig
 
 if TYPE_CHECKING:
     from gossamer.data.card import DataCard
@@ -83,6 +82,11 @@ class Config(StartConfig):
     physical_batch_size: int = 512
 
 
+def _of_gradients(trial: TrialConfig) -> TrialConfig:
+    """Without a batch-wise term, the canaries are of gradients alone."""
+    return trial if trial.settings["divergence"] != "none" else dataclasses.replace(trial, canary="gradients", about="")
+
+
 class Privae(WarmStarted[Config, "loop.State"]):
     """PriVAE: variational autoencoders with term-wise DP-SGD (Takahashi, Takagi, Ono, Komatsu 2020).
 
@@ -118,18 +122,12 @@ class Privae(WarmStarted[Config, "loop.State"]):
             "steps": 1, "width": 4, "latent_size": 2, "divergence": "mmd", "partitions": 1, "average_decay": 0.0,
         },
         of_a_run=("max_norm", "max_norm_batch", "split", "divergence"),
+        adjust=_of_gradients,
     )  # fmt: skip
 
     def queries(self, config: Config, card: "DataCard") -> list[Query]:
         """One joint Gaussian per step, whatever the terms."""
         return [Query("gradients", mechanism_for(config, card), config.steps)]
-
-    def trial_with(self, settings: Mapping[str, Setting]) -> TrialConfig | None:
-        """Without a batch-wise term, the canaries are of gradients alone."""
-        trial = super().trial_with(settings)
-        if trial is None or trial.settings["divergence"] != "none":
-            return trial
-        return dataclasses.replace(trial, canary="gradients", about="")
 
     def check_ranks(self, config: Config, count: int) -> None:
         """Refuse what ranks cannot share: groups that do not divide evenly, or one clipped answer."""

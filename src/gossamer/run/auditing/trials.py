@@ -321,8 +321,8 @@ class TrialRunner:
 
     @property
     def _revealed(self) -> bool:
-        trial = self.job.method.trial_with(self.job.settings)
-        return trial is not None and trial.revealed
+        trial = self.job.method.trial
+        return trial is not None and trial.given(self.job.settings).revealed
 
     @property
     def _shape(self) -> tuple[int, ...]:

@@ -227,7 +227,7 @@ def _candidate(method: AnyMethod, request: _Request) -> Recommended:
     base = {**presets.defaults(name), **(presets.settings(name, preset) if preset else {})}
     full = {**base, **({} if like is None else like.settings)}
     light = {} if like is None or like.pictures == request.pictures else _for_any_ground(method, full)
-    full |= light | ({str(method.draws_with): request.pictures} if drawn else {})
+    full |= light | ({"drawing": request.pictures} if drawn else {})
     full |= presets.scaled(full, card, made_for=made_for, in_proportion=presets.in_proportion(name, preset))
     job = checked(Job.of(method, {**presets.any_noise(name), **full}, card))
     presets.check_net(job)
@@ -281,9 +281,8 @@ def _outlook(method: AnyMethod, settings: dict[str, Any], request: _Request) -> 
 
 def _drawn(method: AnyMethod) -> tuple[str, ...]:
     """What pictures may show for which the method draws its own; empty: it draws none."""
-    if method.draws_with is None:
-        return ()
-    return tuple(kind for kind in get_args(get_type_hints(method.config_type)[method.draws_with]) if kind != "pictures")
+    drawings = get_args(get_type_hints(method.config_type).get("drawing"))
+    return tuple(kind for kind in drawings if kind != "pictures")
 
 
 def _for_any_ground(method: AnyMethod, settings: dict[str, Any]) -> dict[str, Any]:

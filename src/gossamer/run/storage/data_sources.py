@@ -97,6 +97,12 @@ class DataSources:
             if not isinstance(stated["name"], str) or not isinstance(stated.get("share"), float | None):
                 raise TypeError
             public = None if stated.get("public") is None else _from_json(stated["public"])
+            if not isinstance(stated["in_memory"], list | tuple) or {*stated["in_memory"]} - {
+                "data",
+                "public",
+                "units",
+            }:
+                raise TypeError
             kept = {"public": public, "in_memory": tuple(stated["in_memory"])}
             return cls(**{**stated, "data": _from_json(stated["data"]), **kept})
         except (KeyError, TypeError):

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from gossamer.methods.contract import batch_of
+from gossamer.methods.job import Job
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
     from gossamer.methods.contract import BaseConfig, State
-    from gossamer.methods.job import Job
 
 _PASSES = 5
 """A batch, in sizes of the generator's activations: forward and backward, through two networks."""
@@ -60,7 +60,7 @@ def fitted(job: "Job[BaseConfig, State]", device: str, *, ranks: int = 1) -> "Jo
     with torch.random.fork_rng(devices=[]):
         net: Any = job.generator()
     record = max(_activation_size(job, net), 4 * math.prod(job.card.shape))
-    size = _PASSES * job.method.rows_of_record(job.config) * record
+    size = _PASSES * int(settings.get("multiplicity", 1)) * record
     free, _ = torch.cuda.mem_get_info(where)
     holds = max(1, int(_SHARE * free / size))
     expected = batch_of(int(settings["expected_batch_size"]), job.card) / ranks

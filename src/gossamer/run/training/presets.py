@@ -15,7 +15,7 @@ from gossamer.data.tables.any_card import AnyCard
 from gossamer.errors import RequestError, did_you_mean
 from gossamer.lazy import Lazy
 from gossamer.methods import METHODS
-from gossamer.methods.contract import FROM_EPSILON, BaseConfig, State
+from gossamer.methods.contract import FROM_EPSILON, BaseConfig, State, presets_of
 from gossamer.methods.job import Job, refuse_other_kind
 from gossamer.methods.registry import ABOUT, asked
 
@@ -54,7 +54,7 @@ class Scaled:
 
 def all_presets() -> dict[str, dict[str, dict[str, Any]]]:
     """{method: {name: {"about": ..., settings...}}}."""
-    return {name: method.presets() for name, method in METHODS.items()}
+    return {name: presets_of(method) for name, method in METHODS.items()}
 
 
 def settings(method: str, name: str) -> dict[str, Any]:
@@ -154,7 +154,7 @@ def flags(values: Mapping[str, Any]) -> list[str]:
 
 
 def _entry(method: str, name: str) -> dict[str, Any]:
-    presets = METHODS[method].presets()
+    presets = presets_of(METHODS[method])
     if name not in presets:
         raise RequestError(
             f"{method} has no preset {name!r}.{did_you_mean(name, presets)} Known: {', '.join(presets) or 'none'}."
