@@ -166,7 +166,11 @@ def test_any_facts_make_a_card_or_a_card_error(facts, entries):
         ([[17, 2, 15, 17], [0, 0, 0, 0]], [2, 0], "a code is none of its column"),
         ([[16, 2, 15, 17], [0, -1, 0, 0]], [2, 0], "a code is none of its column"),
         ([[16, 2, 15, 17]], [2], "codes are torch.int64 [1, 4] and not int64 [2, 4]"),
-        ([[16.0, 2.0, 15.0, 17.0], [0.0, 0.0, 0.0, 0.0]], [2, 0], "codes are torch.float32 [2, 4] and not int64 [2, 4]"),
+        (
+            [[16.0, 2.0, 15.0, 17.0], [0.0, 0.0, 0.0, 0.0]],
+            [2, 0],
+            "codes are torch.float32 [2, 4] and not int64 [2, 4]",
+        ),
         ([[16, 2, 15, 17], [0, 0, 0, 0]], [3, 0], "labels are not all from 0 to 2"),
     ],
 )
