@@ -22,6 +22,7 @@ from torch.overrides import TorchFunctionMode
 from gossamer.data.memory_mapped import free_memory
 from gossamer.data.tables.any_card import SAMPLES, card_from
 from gossamer.errors import GossamerError, RequestError, RunFolderError
+from gossamer.events import Sink, progress, silent
 from gossamer.files import replaced
 from gossamer.methods import method_of
 from gossamer.methods.contract import BaseConfig, State
@@ -131,9 +132,16 @@ class Synthesizer:
         return self.samples.joined(self.stream(n, labels=labels, seed=seed), n, self.card, self.class_names)
 
     def stream(
-        self, n: int, *, labels: Sequence[int] | np.ndarray | None = None, seed: int | None = None
+        self,
+        n: int,
+        *,
+        labels: Sequence[int] | np.ndarray | None = None,
+        seed: int | None = None,
+        sink: Sink = silent,
     ) -> Iterator[Any]:
         """The same samples in pieces, at most 1,000 pictures or 20,000 rows, so that memory stays bounded.
+
+        sink: takes the progress.
 
         Raises:
             RequestError: if n is negative or no whole number, or labels do not fit n and the declared classes.
@@ -149,6 +157,7 @@ class Synthesizer:
         for size, drawn in zip(sizes, self.job.chunks(self.net, sizes, wanted, stream), strict=True):
             yield self.samples.piece(self.card, self.class_names, values_seed, first, drawn)
             first += size
+            sink(progress("samples", first, n))
 
     def _checked(self, labels: Sequence[int] | np.ndarray, n: int) -> Tensor:
         array = np.asarray(labels)
