@@ -20,7 +20,9 @@ from torch import nn
 
 from gossamer.data.card import DataCard
 from gossamer.data.records import Records
-from gossamer.errors import RequestError
+from gossamer.data.tables.card import TableCard
+from gossamer.data.tables.column import Column
+from gossamer.errors import CardError, GossamerError, RequestError
 from gossamer.methods import METHODS
 from gossamer.methods.common.learners import InTraining, Learner, adam
 from gossamer.methods.contract import (
@@ -436,6 +438,19 @@ def test_a_job_says_what_its_method_does() -> None:
 def test_a_plan_is_made_of_settings_that_were_checked() -> None:
     with pytest.raises(RequestError, match="sketches must not be above counts"):
         _ = Job.of(Toy(), {"sketches": 9}, CARD).plan
+
+
+def test_a_phase_that_declares_no_such_query_gives_no_other() -> None:
+    asked = Run(Config(), CARD, Rng(0), queries=[query(1)])
+    assert asked.query("sums").event == RELEASE
+    with pytest.raises(GossamerError, match="declares no query 'votes'"):
+        asked.query("votes")
+
+
+def test_a_job_takes_no_card_of_the_other_kind() -> None:
+    table = TableCard(columns=(Column(name="age", kind="integer", bounds=(0, 99)),), declared_size=100)
+    with pytest.raises(CardError, match="toy does not take a table, which the card describes"):
+        Job(Toy(), Config(), table)
 
 
 def test_no_pytorch_is_loaded_for_plans_relations_and_presets() -> None:

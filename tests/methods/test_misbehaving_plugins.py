@@ -246,6 +246,18 @@ def test_a_run_that_could_not_end_is_refused_before_it_uses_a_budget(
     assert not list(state_home.rglob("*.jsonl"))
 
 
+def test_words_of_a_method_for_the_certificate_are_asked_for_before_a_record_is_read(
+    gossamer: Callable[..., Any], card: Path, tmp_path: Path
+) -> None:
+    """The records are not there: who reads them first would say so."""
+    words = WORKS + "    def bounds_units(self, card): return 'two\\nlines'"
+    with installed(tmp_path, words):
+        budget = ("--epsilon", 3, "--delta", 1e-3)
+        gone = tmp_path / "gone.npz"
+        refused = gossamer("fit", "mine", "--data", gone, "--card", card, *budget, "--out", tmp_path / "run")
+    assert (refused.status, "bounds_units of mine is not one line of text" in refused.err) == (2, True), refused.err
+
+
 LOOP = HEAD + (
     "import types\nown = types.SimpleNamespace(**vars(loop))\n{train}\nown.train = train\n"
     'class Mine(ClassMeans):\n    "Mine."\n    name, title, loop = "mine", "Mine", own\n'

@@ -290,6 +290,20 @@ def test_a_damaged_book_is_refused_and_left_as_it_is(book: BudgetLog, damage: An
     assert text(book) == lines
 
 
+def test_a_cost_with_an_entry_too_few_or_too_many_is_damage(book: BudgetLog) -> None:
+    """A default in its place could say that the run was finite."""
+    enter(book, charge())
+    stated = charge().to_json()
+    fewer = {name: value for name, value in stated.items() if name != "infinite"}
+    for wrong in (fewer, {**stated, "more": 1}):
+        lines = text(book)[:1]
+        body = {"charge": wrong, "session": "s0"}
+        lines.append(json.dumps({**body, "hash": chain(json.loads(lines[0])["hash"], body)}) + "\n")
+        book._path.write_text("".join(lines))
+        with pytest.raises(BudgetLogError, match="damaged: line 2,"):
+            book.read()
+
+
 @pytest.mark.parametrize("head", [{"format": 2}, {"format": 0}, {"format": 1, "more": 1}])
 def test_a_book_of_another_format_is_refused_and_left_as_it_is(book: BudgetLog, head: dict[str, int]) -> None:
     enter(book, charge())

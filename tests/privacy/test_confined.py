@@ -2,6 +2,7 @@ import copy
 import pickle
 import sys
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pytest
@@ -150,6 +151,27 @@ def test_a_fixed_noise_seed_turns_the_guarantee_to_infinity() -> None:
     private.release(mechanism, Total())
     assert ledger.reasons == [FIXED_SEED]
     assert ledger.promise().epsilon == float("inf")
+
+
+def test_a_mechanism_gets_the_rng_of_its_confined() -> None:
+    """Also of what was computed inside. Sampling or noise from elsewhere would not be that of the run."""
+    given: list[Rng] = []
+
+    class Watched(PoissonGaussianSum):
+        def exact(self, records: Any, query: Any, rng: Rng, /) -> Tensor:
+            given.append(rng)
+            return super().exact(records, query, rng)
+
+        def noised(self, total: Tensor, query: object, rng: Rng, /) -> Tensor:
+            given.append(rng)
+            return super().noised(total, query, rng)
+
+    rng = Rng()
+    private, _, mechanism = confined(rng=rng)
+    watched = Watched(**vars(mechanism))
+    private.release(watched, Total())
+    private.map(lambda held: held).release(watched, Total())
+    assert len(given) == 4 and all(each is rng for each in given)
 
 
 def test_a_release_carries_no_graph() -> None:

@@ -5,6 +5,7 @@ from contextlib import suppress
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -156,3 +157,22 @@ def test_any_facts_make_a_card_or_a_card_error(facts, entries):
     column = {"name": "x", "kind": "integer", "bounds": [0, 99]} | entries
     with suppress(CardError):
         TableCard.from_dict({"declared_size": 9, "column": [column]} | facts).dumps()
+
+
+@pytest.mark.parametrize(
+    ("codes", "label", "problem"),
+    [
+        ([[16, 2, 15, 17], [0, 0, 0, 0]], [2, 0], ""),
+        ([[17, 2, 15, 17], [0, 0, 0, 0]], [2, 0], "a code is none of its column"),
+        ([[16, 2, 15, 17], [0, -1, 0, 0]], [2, 0], "a code is none of its column"),
+        ([[16, 2, 15, 17]], [2], "codes are torch.int64 [1, 4] and not int64 [2, 4]"),
+        (
+            [[16.0, 2.0, 15.0, 17.0], [0.0, 0.0, 0.0, 0.0]],
+            [2, 0],
+            "codes are torch.float32 [2, 4] and not int64 [2, 4]",
+        ),
+        ([[16, 2, 15, 17], [0, 0, 0, 0]], [3, 0], "labels are not all from 0 to 2"),
+    ],
+)
+def test_what_is_no_sample_of_the_card_is_said(codes, label, problem):
+    assert CARD.problem_of_samples(torch.tensor(codes), torch.tensor(label), 2) == problem

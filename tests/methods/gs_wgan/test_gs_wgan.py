@@ -589,6 +589,14 @@ def test_settings_that_contradict_each_other_are_refused() -> None:
         _ = Job(METHOD, Config(**TINY, draw="paper", answers=2), CARD).plan
 
 
+def test_a_trial_of_the_papers_draw_asks_one_critic_a_step_and_shows_which() -> None:
+    """So many answers as the run asks for: an audit with fewer would bound less than the run reveals."""
+    given = [{"draw": draw, "steps": 5, "answers": 3} for draw in ("paper", "round_robin")]
+    trials = [GsWgan.trial.given(settings) for settings in given]
+    found = [(trial.settings["steps"], trial.settings["answers"], trial.revealed) for trial in trials]
+    assert found == [(15, 1, True), (5, 3, False)]
+
+
 @pytest.mark.parametrize("draw", ["secret", "round_robin", "paper"])
 def test_noise_and_relation_of_a_request(draw: Any) -> None:
     card = DataCard(shape=(1, 28, 28), classes=10, declared_size=60_000)

@@ -61,6 +61,7 @@ from gossamer.run.federated.messages import (
 )
 from gossamer.run.federated.server import SERVED, decide, go_on_serving, serve
 from gossamer.run.federated.simulate import clients_of, simulate
+from gossamer.run.release import verify as module_of_verification
 from gossamer.run.release.verify import verify
 from gossamer.run.storage.data_sources import DataFacts, DataSources, LoadedData, RawData
 from gossamer.run.storage.run_folder import RunFolder
@@ -262,6 +263,10 @@ def test_both_guarantees_stand_in_the_certificate_and_all_folders_verify(tmp_pat
     for one in clients:
         assert verify(one).ok
         assert Certificate.load(one).guarantee["epsilon"] == pytest.approx(against_server.epsilon)
+    fewer = folder.config()
+    fewer["federated"]["answers"] = granted - 1  # the loss against the server would look smaller
+    problems = module_of_verification._settings(fewer, PrivacyLedger.load(folder.file(LEDGER)), stated.guarantees)
+    assert problems == [f"config.json: 'answers' says {granted - 1}; these settings lead to {granted}."]
 
 
 def test_a_client_grants_what_the_draw_may_ask(tmp_path: Path) -> None:
@@ -671,6 +676,18 @@ def test_a_killed_client_does_not_go_on_with_other_settings(tmp_path: Path) -> N
     again.close()
 
 
+def test_a_killed_client_does_not_go_on_with_other_terms(tmp_path: Path) -> None:
+    """They were agreed on with one server. Another seed trains another critic, at the cost of the first."""
+    one = client(tmp_path, 0)
+    ask(one, messages.TERMS, messages.terms_record(terms()))
+    one._open.close()
+    heard = Heard()
+    again = client(tmp_path, 0, sink=heard)
+    assert messages.reason_of(ask(again, messages.TERMS, messages.terms_record(terms(seed=1)))) == REFUSED
+    assert "holds another run" in heard[0]
+    again.close()
+
+
 # ---------------------------------------------------------------------- what the server refuses
 
 
@@ -861,6 +878,21 @@ def test_a_simulation_goes_on_with_its_clients(tmp_path: Path) -> None:
     folders = [tmp_path / "run", *sorted((tmp_path / "run" / "checkpoint" / "clients").iterdir())]
     assert len(folders) == 1 + K  # one of the declared four has no records, and answers all the same
     assert all(verify(each).ok for each in folders)
+
+
+def test_the_server_of_a_simulation_has_no_records(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those of the clients are in the same process. The server would confine them with a ledger of its own."""
+    labels = np.arange(12) % 3
+    np.savez(tmp_path / "d.npz", images=np.zeros((12, 28, 28), np.uint8), labels=labels, units=labels)
+    held: list[int] = []
+    monkeypatch.setattr(
+        module_of_simulation, "serve", lambda *_, simulation, **_more: held.append(len(simulation.data.private))
+    )
+    simulate(
+        data=Source(tmp_path / "d.npz", units=":units"), card=CARD, out=tmp_path / "run", delta=1e-3,
+        accounts=tmp_path / "book", **{**TINY, "noise_multiplier": 30.0},
+    )  # fmt: skip
+    assert held == [0]
 
 
 def test_who_is_which_client_follows_from_coins_alone(tmp_path: Path) -> None:

@@ -250,6 +250,14 @@ def test_settings_that_lead_elsewhere_than_the_ledger(run: Path, path: tuple[str
     assert any(says in problem for problem in verify(run).problems)
 
 
+def test_settings_that_are_left_out_are_missed(run: Path) -> None:
+    """The method has a default for each of them. With another default in a later version, the run would be another."""
+    settings = json.loads((run / "config.json").read_text())
+    del settings["config"]["physical_batch_size"]
+    forge(run, settings)
+    assert any("'config'" in problem and "these settings lead to" in problem for problem in verify(run).problems)
+
+
 @pytest.mark.slow
 def test_garbage_in_any_setting_is_a_problem_and_never_a_traceback(run: Path) -> None:
     right = json.loads((run / "config.json").read_text())
