@@ -29,7 +29,7 @@ from gossamer.data.samples.grid import sample_grid
 from gossamer.data.samples.samples import Samples
 from gossamer.data.source import Reading, Source, called
 from gossamer.errors import DataError, RequestError
-from gossamer.events import Sink, silent
+from gossamer.events import Sink, progress, silent
 from gossamer.kinds.kind import NONE_LEFT, Comparison, Kind, Named, Target, Words
 from gossamer.methods.contract import BaseConfig, State
 from gossamer.methods.job import Training
@@ -167,7 +167,8 @@ samples = release.sample(1000, seed=0)  # samples.images: uint8 [1000, C, H, W],
 
     def drawn(self, synthesizer: Synthesizer, count: int, seed: int, *, sink: Sink = silent) -> Samples:
         """Samples at the size at which they are compared. Large ones are never in memory together. sink: of progress."""
-        pieces = [reduced(piece) for piece in synthesizer.stream(count, seed=seed, sink=sink)]
+        drawn = synthesizer.stream(count, seed=seed, made=lambda done: sink(progress("samples", done, count)))
+        pieces = [reduced(piece) for piece in drawn]
         soft = [piece.probabilities for piece in pieces if piece.probabilities is not None]
         images, labels = (np.concatenate([getattr(piece, name) for piece in pieces]) for name in ("images", "labels"))
         return Samples(images, labels, synthesizer.class_names, np.concatenate(soft) if soft else None)

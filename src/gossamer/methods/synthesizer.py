@@ -6,7 +6,7 @@ import os
 import re
 import secrets
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,7 +22,6 @@ from torch.overrides import TorchFunctionMode
 from gossamer.data.memory_mapped import free_memory
 from gossamer.data.tables.any_card import SAMPLES, card_from
 from gossamer.errors import GossamerError, RequestError, RunFolderError
-from gossamer.events import Sink, progress, silent
 from gossamer.files import replaced
 from gossamer.methods import method_of
 from gossamer.methods.contract import BaseConfig, State
@@ -137,11 +136,11 @@ class Synthesizer:
         *,
         labels: Sequence[int] | np.ndarray | None = None,
         seed: int | None = None,
-        sink: Sink = silent,
+        made: Callable[[int], object] = lambda _: None,
     ) -> Iterator[Any]:
         """The same samples in pieces, at most 1,000 pictures or 20,000 rows, so that memory stays bounded.
 
-        sink: takes the progress.
+        made: is called with the number of samples after each piece, for progress. Default: nothing is shown.
 
         Raises:
             RequestError: if n is negative or no whole number, or labels do not fit n and the declared classes.
@@ -157,7 +156,7 @@ class Synthesizer:
         for size, drawn in zip(sizes, self.job.chunks(self.net, sizes, wanted, stream), strict=True):
             yield self.samples.piece(self.card, self.class_names, values_seed, first, drawn)
             first += size
-            sink(progress("samples", first, n))
+            made(first)
 
     def _checked(self, labels: Sequence[int] | np.ndarray, n: int) -> Tensor:
         array = np.asarray(labels)

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from gossamer import events
 from gossamer.lazy import Lazy
 from gossamer.run.cli.options import PATH, checked_seed, force
 
@@ -26,14 +27,12 @@ else:
     help="File (.npz, .csv or .parquet), or a folder for .png. Of a table: .csv or .parquet.",
 )
 @click.option("--seed", type=int, callback=checked_seed, help="Number that fixes the samples. Default: random.")
-@click.option(
-    "--device", default="cpu", show_default=True, help="Device that makes them: cpu, or cuda if the method can."
-)
+@click.option("--device", default="cpu", show_default=True, help="Device to use: cpu, or cuda if the method can.")
 @force
 def sample(run: Path, count: int, out: Path, seed: int | None, device: str, force: bool) -> None:
     """Write synthetic records from RUN, the folder of a finished run or a release. Samples use no epsilon, however many."""
     made = synthesizer.Synthesizer.load(run).on(device)
     with progress.Terminal() as terminal:
-        chunks = made.stream(count, seed=seed, sink=terminal)
+        chunks = made.stream(count, seed=seed, made=lambda done: terminal(events.progress("samples", done, count)))
         made.samples.write(out, chunks, count=count, force=force)
     click.echo(f"{count:,} samples in {out}", err=True)
