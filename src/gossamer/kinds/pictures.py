@@ -167,11 +167,8 @@ samples = release.sample(1000, seed=0)  # samples.images: uint8 [1000, C, H, W],
 
     def drawn(self, synthesizer: Synthesizer, count: int, seed: int, *, sink: Sink = silent) -> Samples:
         """Samples at the size at which they are compared. Large ones are never in memory together. sink: of progress."""
-        pieces, done = [], 0
-        for piece in synthesizer.stream(count, seed=seed):
-            pieces.append(reduced(piece))
-            done += len(piece)
-            sink(progress("samples", done, count))
+        drawn = synthesizer.stream(count, seed=seed, made=lambda done: sink(progress("samples", done, count)))
+        pieces = [reduced(piece) for piece in drawn]
         soft = [piece.probabilities for piece in pieces if piece.probabilities is not None]
         images, labels = (np.concatenate([getattr(piece, name) for piece in pieces]) for name in ("images", "labels"))
         return Samples(images, labels, synthesizer.class_names, np.concatenate(soft) if soft else None)

@@ -6,7 +6,7 @@ import os
 import re
 import secrets
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -131,9 +131,16 @@ class Synthesizer:
         return self.samples.joined(self.stream(n, labels=labels, seed=seed), n, self.card, self.class_names)
 
     def stream(
-        self, n: int, *, labels: Sequence[int] | np.ndarray | None = None, seed: int | None = None
+        self,
+        n: int,
+        *,
+        labels: Sequence[int] | np.ndarray | None = None,
+        seed: int | None = None,
+        made: Callable[[int], object] = lambda _: None,
     ) -> Iterator[Any]:
         """The same samples in pieces, at most 1,000 pictures or 20,000 rows, so that memory stays bounded.
+
+        made: is called with the number of samples after each piece, for progress. Default: nothing is shown.
 
         Raises:
             RequestError: if n is negative or no whole number, or labels do not fit n and the declared classes.
@@ -149,6 +156,7 @@ class Synthesizer:
         for size, drawn in zip(sizes, self.job.chunks(self.net, sizes, wanted, stream), strict=True):
             yield self.samples.piece(self.card, self.class_names, values_seed, first, drawn)
             first += size
+            made(first)
 
     def _checked(self, labels: Sequence[int] | np.ndarray, n: int) -> Tensor:
         array = np.asarray(labels)

@@ -374,6 +374,9 @@ def test_mnist_by_its_folder(gossamer: Run, tmp_path: Path) -> None:
         ["fit", "--help"],
         ["fit", "gs-wgan", "--help"],
         ["plan", "privae", "--help"],
+        ["card", "--help"],
+        ["sample", "--help"],
+        ["audit", "--help"],
     ],
 )
 def test_help_loads_neither_torch_nor_the_accountants(words: list[str]) -> None:

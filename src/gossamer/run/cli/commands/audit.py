@@ -9,12 +9,13 @@ from click.core import ParameterSource
 
 from gossamer.lazy import Lazy
 from gossamer.run.cli.options import PATH, PerMethod, as_json, options_of
-from gossamer.run.report.audit_record import REFUTED
 
 if TYPE_CHECKING:
     from gossamer.run.auditing import audit as auditing
+    from gossamer.run.report import audit_record
     from gossamer.run.training import progress
 else:
+    audit_record = Lazy("gossamer.run.report.audit_record")
     auditing, progress = Lazy("gossamer.run.auditing.audit"), Lazy("gossamer.run.training.progress")
 
 TRIALS = {"type": click.IntRange(min=20)}
@@ -51,7 +52,7 @@ def _show(report: "auditing.AuditReport", *, as_json: bool) -> None:
     """The result; exit status 1 where the claim is refuted."""
     for line in [json.dumps(report.to_json())] if as_json else auditing.lines(report):
         click.echo(line)
-    click.get_current_context().exit(int(report.verdict == REFUTED))
+    click.get_current_context().exit(int(report.verdict == audit_record.REFUTED))
 
 
 audit = PerMethod(

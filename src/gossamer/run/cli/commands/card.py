@@ -6,16 +6,16 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from gossamer.data.card import STORED, check_range
-from gossamer.data.card_draft import draft_text
 from gossamer.events import note
 from gossamer.files import write_private
 from gossamer.lazy import Lazy
 from gossamer.run.cli.options import PATH, SOURCE, force, options_of, refuse_taken, take_source
 
 if TYPE_CHECKING:
+    from gossamer.data import card_draft
     from gossamer.run.training import progress
 else:
-    progress = Lazy("gossamer.run.training.progress")
+    card_draft, progress = Lazy("gossamer.data.card_draft"), Lazy("gossamer.run.training.progress")
 
 
 @click.command()
@@ -43,7 +43,8 @@ def card(data: str, out: Path | None, pixel_range: tuple[float, float] | None, f
     if out is not None:
         refuse_taken(out, force=force)
     with progress.Terminal() as terminal:
-        text, hints = draft_text(take_source(options, data), pixel_range=pixel_range, sink=terminal, **options)
+        source = take_source(options, data)
+        text, hints = card_draft.draft_text(source, pixel_range=pixel_range, sink=terminal, **options)
         for hint in hints:
             terminal(note(f"Note: {hint}"))
     if out is None:

@@ -61,9 +61,8 @@ def _plan(
     if public_share is not None:
         facts = card_facts.protected_part(facts, public_share)
     request = planning.plan(method, facts, settings, preset=preset, **budget)
-    if public is not None or public_share is not None:
+    if has_public := public is not None or public_share is not None:
         planning.check_takes_public(request.job)
-    has_public = public is not None or public_share is not None
     measured = advising.measured_elsewhere(
         request.job.method.name, facts, epsilon=request.promise.epsilon, public=has_public
     )

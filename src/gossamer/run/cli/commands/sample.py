@@ -1,15 +1,19 @@
 """`gossamer sample`."""
 
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import click
 
-from gossamer.events import Sink, progress
-from gossamer.methods.synthesizer import Synthesizer
+from gossamer import events
+from gossamer.lazy import Lazy
 from gossamer.run.cli.options import PATH, checked_seed, force
-from gossamer.run.training.progress import Terminal
+
+if TYPE_CHECKING:
+    from gossamer.methods import synthesizer
+    from gossamer.run.training import progress
+else:
+    synthesizer, progress = Lazy("gossamer.methods.synthesizer"), Lazy("gossamer.run.training.progress")
 
 
 @click.command()
@@ -23,22 +27,12 @@ from gossamer.run.training.progress import Terminal
     help="File (.npz, .csv or .parquet), or a folder for .png. Of a table: .csv or .parquet.",
 )
 @click.option("--seed", type=int, callback=checked_seed, help="Number that fixes the samples. Default: random.")
-@click.option(
-    "--device", default="cpu", show_default=True, help="Device that makes them: cpu, or cuda if the method can."
-)
+@click.option("--device", default="cpu", show_default=True, help="Device to use: cpu, or cuda if the method can.")
 @force
 def sample(run: Path, count: int, out: Path, seed: int | None, device: str, force: bool) -> None:
     """Write synthetic records from RUN, the folder of a finished run or a release. Samples use no epsilon, however many."""
-    synthesizer = Synthesizer.load(run).on(device)
-    with Terminal() as terminal:
-        chunks = _counted(synthesizer.stream(count, seed=seed), terminal, count)
-        synthesizer.samples.write(out, chunks, count=count, force=force)
+    made = synthesizer.Synthesizer.load(run).on(device)
+    with progress.Terminal() as terminal:
+        chunks = made.stream(count, seed=seed, made=lambda done: terminal(events.progress("samples", done, count)))
+        made.samples.write(out, chunks, count=count, force=force)
     click.echo(f"{count:,} samples in {out}", err=True)
-
-
-def _counted(chunks: Iterator[Any], sink: Sink, total: int) -> Iterator[Any]:
-    done = 0
-    for chunk in chunks:
-        yield chunk
-        done += len(chunk)
-        sink(progress("samples", done, total))
