@@ -261,7 +261,7 @@ def test_large_pictures_are_attacked_at_64_pixels() -> None:
     """Brightness stays, size does not; samples are never in memory in their own size; the verdict says so."""
     large, small = (DataCard(shape=(1, side, side), classes=1, declared_size=9) for side in (128, 64))
     pieces = [Samples(np.full((2, 1, 128, 128), value, np.uint8), np.full(2, value)) for value in (3, 200)]
-    made: Any = SimpleNamespace(stream=lambda count, seed: pieces[: count // 2], class_names=())
+    made: Any = SimpleNamespace(stream=lambda count, seed, made: pieces[: count // 2], class_names=())
     drawn = PICTURES.drawn(made, 4, 0)
     assert drawn.images.shape == (4, 1, 64, 64)
     assert drawn.images[:, 0, 5, 60].tolist() == drawn.labels.tolist() == [3, 3, 200, 200]
