@@ -45,7 +45,6 @@ ASK_THE_KIND = (
     "run/recommend/measured_runs.py",  # pictures alone have been measured
     "run/release/standalone_loader.py",  # its program for tables is another text
     "run/storage/data_sources.py",  # what public records are is a question of pictures alone
-    "run/training/memory.py",
 )
 """Files besides `data/` and `kinds/` that may ask of which kind records are. The list only gets shorter."""
 

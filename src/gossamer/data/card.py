@@ -3,7 +3,7 @@
 A run may use these facts freely, because they are known without looking at the records. That is an assumption, so the
 certificate lists them. A card is a short TOML file, which `draft` proposes and the data owner declares.
 
-The file is long because what every card shares, the card of pictures and its draft must agree.
+The file is long because what every card shares and the card of pictures must agree.
 """
 
 import datetime

@@ -33,8 +33,9 @@ class Source:
             there are no labels, and all records are of one class. Default: `labels`, `label` or `cls`.
         units: which records belong together: a unit is a person, such as a patient, with all records of that person.
             Each unit is protected as a whole. Default: one record is protected. Pictures in folders: `FILE.csv` with
-            the columns name (path below DATA) and unit (any id), `folder` (DATA/CLASS/UNIT/picture), a regular
-            expression whose first group is the unit in the file name, such as '(P[0-9]+)_', or `dicom:PatientID`.
+            the columns name (path below DATA) and unit (any id), `folder` (DATA/CLASS/UNIT/picture), or
+            `dicom:PatientID`. Or a regular expression: its first group is the unit in the file name, such as
+            '(P[0-9]+)_'.
             Arrays: `FILE.npz:KEY` with one id per record, or `:KEY` in DATA itself; with two splits, the keys are
             `train_KEY` and `test_KEY`. A table: the column with the ids.
         public_test_data: leave the budget log alone, because the records are public. The certificate says that no
@@ -72,8 +73,7 @@ class Source:
 
 
 Data: TypeAlias = str | os.PathLike[str] | MapStyle | Source
-"""What `fit`, `evaluate`, `attack` and `split` take as records: a path, the name of embedded data, records in memory, or one of
-these with what to read of it."""
+"""Records: a path, the name of embedded data, or records in memory. A `Source` adds what to read of them."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -2,7 +2,7 @@
 
 A method is one object in one folder: `__init__.py` says what it promises and costs, `loop.py` trains. To write one, subclass
 `Method`. `job.py` has a method with its settings, and the way through its phases. No PyTorch is loaded here: help texts and
-checks of certificates need none.
+checks of certificates need none. The file is long because an author needs all of it at once, and nothing else.
 """
 
 import dataclasses

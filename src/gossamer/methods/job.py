@@ -1,4 +1,7 @@
-"""A method with its settings and a card (`Job`), and a run of it in memory (`Training`). No PyTorch is loaded here."""
+"""A method with its settings and a card (`Job`), and a run of it in memory (`Training`). No PyTorch is loaded here.
+
+The file is long because the phases of a job and the way through them must agree.
+"""
 
 import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
