@@ -4,7 +4,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import ROUND_CEILING, Context, Decimal
-from typing import TypeAlias
+from typing import Required, TypeAlias, TypedDict
 
 import dp_accounting
 from dp_accounting import DpEvent
@@ -18,6 +18,14 @@ RELATIONS = {name: relation for relation, name in RELATION_NAMES.items()}
 
 Plan: TypeAlias = Sequence[tuple[DpEvent, int]]
 """What a run may release, and how often."""
+
+
+class Terms(TypedDict, total=False):
+    """What a bound on epsilon is stated for; see `Guarantee`. Without more, one record is added or removed."""
+
+    delta: Required[float]
+    relation: NeighboringRelation
+    unit: str
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -5,67 +5,32 @@ import itertools
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Unpack
 
 from gossamer.errors import BudgetError
-from gossamer.privacy.accounting.accountants import (
-    ACCOUNTANTS,
-    SCOUTS,
-    Accountant,
-    accountants_for,
-    bound,
-    flatten,
-    refuse_unknown,
-)
+from gossamer.privacy.accounting import accountants
 from gossamer.privacy.accounting.cost import check_delta
-from gossamer.privacy.guarantee import ADD_OR_REMOVE_ONE, NeighboringRelation, Plan
+from gossamer.privacy.guarantee import ADD_OR_REMOVE_ONE, NeighboringRelation, Plan, Terms
 
 _CLOSE = 1e-3  # a search ends where the printed epsilon is at most this part below the target
-_NOISE = (1e-2, 1e4)  # the least noise multiplier that is returned, and the most that is tried
 _MOST_STEPS = 10**9
-_LEAST_RATE = 1e-9
 
 
-def calibrate_noise(
-    plan_for: Callable[[float], Plan],
-    *,
-    epsilon: float,
-    delta: float,
-    relation: NeighboringRelation = ADD_OR_REMOVE_ONE,
-    unit: str = "record",
-) -> float:
+def calibrate_noise(plan_for: Callable[[float], Plan], *, epsilon: float, **terms: Unpack[Terms]) -> float:
     """Return the smallest noise multiplier whose printed guarantee meets epsilon, rounded up to 6 digits.
 
     Args:
         plan_for: the plan at a value; here it must cost less the higher the noise.
         epsilon: the target, above 0. For infinity the answer is 0.
-        delta: in (0, 1).
-        relation: which data sets are neighbours.
-        unit: whose contribution is protected, for the message.
+        terms: delta, in (0, 1); which data sets are neighbours; whose contribution is protected, for the message.
 
     Raises:
         BudgetError: epsilon or delta is out of range, or no noise multiplier up to 10,000 meets the budget.
     """
-    if epsilon == math.inf:
-        return 0.0
-    low, high = _NOISE
-    costs = _Costs(plan_for, epsilon, delta, relation)
-    noise = _solve(costs, _Axis(high, low, start=1.0, slope=1.5, snap=functools.partial(_six_digits, up=True)))
-    if noise is None:
-        raise BudgetError(
-            f"no noise multiplier up to {high:g} brings this plan to epsilon {epsilon:g} at delta {delta:g} per {unit}. "
-            "Allow a larger epsilon or delta, fewer steps, or a smaller sampling rate."
-        )
-    return noise
+    return _solve(_NOISE, plan_for, epsilon, **terms)
 
 
-def calibrate_steps(
-    plan_for: Callable[[int], Plan],
-    *,
-    epsilon: float,
-    delta: float,
-    relation: NeighboringRelation = ADD_OR_REMOVE_ONE,
-    unit: str = "record",
-) -> int:
+def calibrate_steps(plan_for: Callable[[int], Plan], *, epsilon: float, **terms: Unpack[Terms]) -> int:
     """Return the most steps whose printed guarantee meets epsilon (to within 0.1 % of epsilon, or to the step).
 
     The arguments are those of `calibrate_noise`.
@@ -73,29 +38,15 @@ def calibrate_steps(
     Raises:
         BudgetError: epsilon or delta is out of range, one step already costs more, or a thousand million cost less.
     """
-    costs = _Costs(lambda steps: plan_for(int(steps)), epsilon, delta, relation)
-    axis = _Axis(1, _MOST_STEPS, start=1000, slope=0.5, snap=math.floor, unit=1)
-    steps = _MOST_STEPS if epsilon == math.inf else _solve(costs, axis)
-    if steps is None:
-        raise BudgetError(
-            f"a single step already costs more than epsilon {epsilon:g} at delta {delta:g} per {unit}. Allow a larger epsilon "
-            "or delta, a higher noise multiplier, or a smaller sampling rate."
-        )
+    steps = int(_solve(_STEPS, lambda value: plan_for(int(value)), epsilon, **terms))
     if steps >= _MOST_STEPS:
         raise BudgetError(
             f"even {_MOST_STEPS:,} steps cost less than epsilon {epsilon:g}. Give the number of steps, or a smaller epsilon."
         )
-    return int(steps)
+    return steps
 
 
-def calibrate_rate(
-    plan_for: Callable[[float], Plan],
-    *,
-    epsilon: float,
-    delta: float,
-    relation: NeighboringRelation = ADD_OR_REMOVE_ONE,
-    unit: str = "record",
-) -> float:
+def calibrate_rate(plan_for: Callable[[float], Plan], *, epsilon: float, **terms: Unpack[Terms]) -> float:
     """Return the largest sampling rate whose printed guarantee meets epsilon, rounded down to 6 digits; at most 1.
 
     The arguments are those of `calibrate_noise`. For epsilon infinity the answer is 1.
@@ -103,40 +54,10 @@ def calibrate_rate(
     Raises:
         BudgetError: epsilon or delta is out of range, or no sampling rate down to 1e-9 meets the budget.
     """
-    costs = _Costs(plan_for, epsilon, delta, relation)
-    axis = _Axis(_LEAST_RATE, 1.0, start=1e-2, slope=1.0, snap=functools.partial(_six_digits, up=False))
-    rate = 1.0 if epsilon == math.inf else _solve(costs, axis)
-    if rate is None:
-        raise BudgetError(
-            f"no sampling rate down to {_LEAST_RATE:g} brings this plan to epsilon {epsilon:g} at delta {delta:g} per {unit}. "
-            "Allow a larger epsilon or delta, fewer steps, or a higher noise multiplier."
-        )
-    return rate
+    return _solve(_RATE, plan_for, epsilon, **terms)
 
 
-@dataclass(frozen=True)
-class _Costs:
-    """What the plan at a value costs; by all accountants, the figure that is printed."""
-
-    plan_for: Callable[[float], Plan]
-    target: float
-    delta: float
-    relation: NeighboringRelation
-
-    def __post_init__(self) -> None:
-        check_delta(self.delta)
-        if not self.target > 0:
-            raise BudgetError(f"epsilon must be above 0, not {self.target}: 1 is a strong promise, 10 a common one")
-
-    def at(self, value: float, among: Sequence[Accountant]) -> float:
-        flat = flatten(self.plan_for(value))
-        refuse_unknown(flat, self.relation)
-        accountants = accountants_for(flat, self.relation, among)
-        costs = (bound(accountant, flat, delta=self.delta, relation=self.relation) for accountant in accountants)
-        return min(costs, default=math.inf)
-
-
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class _Axis:
     """What a search may vary, from cheapest to dearest. Its place is its logarithm, signed so that epsilon grows with it.
 
@@ -145,6 +66,9 @@ class _Axis:
         start: the first value to try.
         slope: first guess at d log(epsilon) / d place.
         snap: rounds a value towards the cheapest, to a value that may be returned.
+        unlimited: the value for epsilon infinity.
+        none: says that no value meets the budget.
+        instead: what else would bring the plan to the budget.
         unit: the least distance of two values; 0 where they are dense.
     """
 
@@ -153,6 +77,9 @@ class _Axis:
     start: float
     slope: float
     snap: Callable[[float], float]
+    unlimited: float
+    none: str
+    instead: str
     unit: int = 0
 
     def place(self, value: float) -> float:
@@ -174,12 +101,69 @@ class _Axis:
         return here - height / slope
 
 
-def _solve(costs: _Costs, axis: _Axis) -> float | None:
-    """The dearest value whose printed epsilon meets the target, or None. `SCOUTS` find where to begin."""
+_NOISE = _Axis(
+    cheapest=1e4,
+    dearest=1e-2,
+    start=1.0,
+    slope=1.5,
+    snap=lambda value: _six_digits(value, up=True),
+    unlimited=0.0,
+    none="no noise multiplier up to 10000 brings this plan to",
+    instead="fewer steps, or a smaller sampling rate",
+)
+_STEPS = _Axis(
+    cheapest=1,
+    dearest=_MOST_STEPS,
+    start=1000,
+    slope=0.5,
+    snap=math.floor,
+    unlimited=_MOST_STEPS,
+    none="a single step already costs more than",
+    instead="a higher noise multiplier, or a smaller sampling rate",
+    unit=1,
+)
+_RATE = _Axis(
+    cheapest=1e-9,
+    dearest=1.0,
+    start=1e-2,
+    slope=1.0,
+    snap=lambda value: _six_digits(value, up=False),
+    unlimited=1.0,
+    none="no sampling rate down to 1e-09 brings this plan to",
+    instead="fewer steps, or a higher noise multiplier",
+)
+
+
+def _solve(
+    axis: _Axis,
+    plan_for: Callable[[float], Plan],
+    epsilon: float,
+    *,
+    delta: float,
+    relation: NeighboringRelation = ADD_OR_REMOVE_ONE,
+    unit: str = "record",
+) -> float:
+    """The dearest value whose printed epsilon meets the target. `SCOUTS` find where to begin."""
+    check_delta(delta)
+    if not epsilon > 0:
+        raise BudgetError(f"epsilon must be above 0, not {epsilon}: 1 is a strong promise, 10 a common one")
+    if epsilon == math.inf:
+        return axis.unlimited
+
+    def cost(value: float, among: Sequence[accountants.Accountant]) -> float:
+        flat = accountants.flatten(plan_for(value))
+        accountants.refuse_unknown(flat, relation)
+        able = accountants.accountants_for(flat, relation, among)
+        return min((accountants.bound(each, flat, delta=delta, relation=relation) for each in able), default=math.inf)
+
     solution: float | None = axis.start
-    for among, close in [*zip(SCOUTS, (0.05, _CLOSE), strict=True), (ACCOUNTANTS, _CLOSE)]:
-        cost = functools.partial(costs.at, among=among)
-        solution = _edge(cost, costs.target, axis, start=axis.cheapest if solution is None else solution, close=close)
+    for among, close in [*zip(accountants.SCOUTS, (0.05, _CLOSE), strict=True), (accountants.ACCOUNTANTS, _CLOSE)]:
+        spent, start = functools.partial(cost, among=among), axis.cheapest if solution is None else solution
+        solution = _edge(spent, epsilon, axis, start=start, close=close)
+    if solution is None:
+        raise BudgetError(
+            f"{axis.none} epsilon {epsilon:g} at delta {delta:g} per {unit}. Allow a larger epsilon or delta, {axis.instead}."
+        )
     return solution
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Unpack
 
 from gossamer.errors import BudgetError
 from gossamer.privacy.accounting.accountants import (
@@ -13,7 +14,7 @@ from gossamer.privacy.accounting.accountants import (
     flatten,
     refuse_unknown,
 )
-from gossamer.privacy.guarantee import ADD_OR_REMOVE_ONE, Guarantee, NeighboringRelation, Plan
+from gossamer.privacy.guarantee import ADD_OR_REMOVE_ONE, Guarantee, NeighboringRelation, Plan, Terms
 
 
 @dataclass(frozen=True)
@@ -38,20 +39,14 @@ def bounds(
     if delta_left(flat, delta) <= 0:
         raise _too_small(delta, delta - delta_left(flat, delta))
 
-    def guarantee(epsilon: float) -> Guarantee:
-        return Guarantee(epsilon=epsilon, delta=delta, relation=relation, unit=unit)
-
-    return tuple(
-        Bound(accountant.name, guarantee(bound(accountant, flat, delta=delta, relation=relation)))
-        for accountant in accountants_for(flat, relation)
-    )
+    found = [(each.name, bound(each, flat, delta=delta, relation=relation)) for each in accountants_for(flat, relation)]
+    terms = Terms(delta=delta, relation=relation, unit=unit)
+    return tuple(Bound(name, Guarantee(epsilon=epsilon, **terms)) for name, epsilon in found)
 
 
-def guarantee(
-    plan: Plan, *, delta: float, relation: NeighboringRelation = ADD_OR_REMOVE_ONE, unit: str = "record"
-) -> Guarantee:
+def guarantee(plan: Plan, **terms: Unpack[Terms]) -> Guarantee:
     """Return the smallest of `bounds`: what the certificate prints, and what `--epsilon` must meet."""
-    return smallest(bounds(plan, delta=delta, relation=relation, unit=unit))
+    return smallest(bounds(plan, **terms))
 
 
 def smallest(bounds: Sequence[Bound]) -> Guarantee:
