@@ -24,10 +24,7 @@ session that this log lacks. Then the session before it counts.
 Processes wait for one another. A crash may leave an incomplete last line. Its run had not begun, so the line is overwritten.
 """
 
-import errno
-import json
 import math
-import os
 import shlex
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -39,26 +36,23 @@ from gossamer.errors import BudgetError, BudgetLogError, LedgerDamaged
 from gossamer.files import hold, sync_folder
 from gossamer.privacy.accounting.composition import RunCost, together
 from gossamer.privacy.accounting.cost import Bound, smallest
-from gossamer.privacy.guarantee import RELATION_NAMES, RELATIONS, NeighboringRelation, Plan
-from gossamer.privacy.ledger import START, chain, plan_from_json, plan_to_json, read_line
+from gossamer.privacy.guarantee import RELATION_NAMES, RELATIONS, Guarantee
+from gossamer.privacy.ledger import START, chained, plan_from_json, plan_to_json, read_line, write_synced
 
 FILE = "accounts.jsonl"
 _FORMAT = 1
 
 
 @dataclass(frozen=True, kw_only=True)
-class Charge:
-    """The cost of one run, and the facts that identify the run.
+class Charge(RunCost):
+    """The cost of one run, its whole reserved plan, and the facts that identify the run.
 
     Args:
         run: the random word in the run's settings.
         name: of the data set: from the card, or where the records come from.
-        mark: digest of the records; empty where it is not known.
-        plan: the whole reserved plan.
-        infinite: the run has no guarantee, whatever its plan says.
+        mark: digest of the records.
         given_up: share of the units that the user made public; the total cost does not cover them.
         place: path of the records.
-        by_client: its answers were drawn among clients; see `composition.RunCost`.
     """
 
     run: str
@@ -67,21 +61,14 @@ class Charge:
     date: str
     method: str
     folder: str
-    plan: Plan
-    relation: NeighboringRelation
-    unit: str
     delta: float
-    infinite: bool = False
     given_up: float = 0.0
     place: str = ""
-    by_client: bool = False
 
     @property
-    def run_cost(self) -> RunCost:
-        """The cost in the form that `composition.together` adds up."""
-        return RunCost(
-            plan=self.plan, relation=self.relation, unit=self.unit, infinite=self.infinite, by_client=self.by_client
-        )  # fmt: skip
+    def cost(self) -> Guarantee:
+        """What the run costs by itself."""
+        return smallest(together([self], delta=self.delta))
 
     def to_json(self) -> dict[str, Any]:
         """Return the object of a line."""
@@ -158,7 +145,7 @@ class DataSetBudget:
 
     def spent(self, delta: float, *more: Charge) -> tuple[Bound, ...]:
         """Return bounds on the cost of its runs and `more` runs together; empty without runs."""
-        runs = [charge.run_cost for charge in (*(entry.charge for entry in self.entries), *more)]
+        runs = [*(entry.charge for entry in self.entries), *more]
         return together(runs, delta=delta) if runs else ()
 
     def refuse_beyond_limit(self, charge: Charge) -> None:
@@ -170,12 +157,11 @@ class DataSetBudget:
         for limit in self.limits:
             if math.isinf(limit.epsilon) or (limit.allow_infinite and charge.infinite):
                 continue
-            runs = [
-                entry.charge.run_cost for entry in self.entries if not (limit.allow_infinite and entry.charge.infinite)
-            ]
-            total = smallest(together([*runs, charge.run_cost], delta=limit.delta))
+            charges = [entry.charge for entry in self.entries]
+            runs = [each for each in charges if not (limit.allow_infinite and each.infinite)]
+            total = smallest(together([*runs, charge], delta=limit.delta))
             if total.epsilon > limit.epsilon:
-                names = [entry.charge.name for entry in self.entries]  # no run may have the name of the limit
+                names = [each.name for each in charges]  # no run may have the name of the limit
                 there = charge.name if charge.name in names else next(iter(names), limit.name)
                 raise BudgetError(
                     f"{limit.name} may spend epsilon {limit.epsilon:g} at delta {limit.delta:g} in all, and this run and the "
@@ -295,14 +281,11 @@ class OpenBudgetLog:
         """Append a line and sync it. An incomplete last line, left by a crash, is overwritten."""
         if self._file is None:
             raise ValueError("this budget log was opened for reading only")
-        last_hash = chain(self._last_hash, body)
-        line = json.dumps({**body, "hash": last_hash}).encode() + b"\n"
+        line, last_hash = chained([body], self._last_hash)
         try:
             self._file.seek(self._end)
             self._file.truncate()
-            if self._file.write(line) != len(line):
-                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-            os.fsync(self._file.fileno())
+            write_synced(self._file, line)
         except OSError as error:
             raise _unusable(self.where, "written", error) from None
         self._end += len(line)

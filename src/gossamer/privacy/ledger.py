@@ -340,28 +340,17 @@ class PrivacyLedger:
         most = BLOCK if often else 1
         return min(most, self._reserved[number] - self._charged[number])
 
-    def _append(self, bodies: Iterable[dict[str, Any]]) -> None:
-        """Write lines and sync them: after this they survive a crash. A failed write (a full disk) leaves no trace.
+    def _append(self, bodies: Sequence[dict[str, Any]]) -> None:
+        """Write lines, of which a session is written alone, and sync them: after this they survive a crash.
 
         Raises:
             OSError: if it cannot be written. Nothing has been charged then.
         """
-        text, last_hash, settled, lines = b"", self.last_hash, self.settled, self.lines
-        for body in bodies:
-            last_hash, lines = chain(last_hash, body), lines + 1
-            settled = settled if "session" in body else last_hash
-            text += json.dumps({**body, "hash": last_hash}).encode() + b"\n"
+        text, last_hash = chained(bodies, self.last_hash)
         if self._file is not None:
-            end = self._file.tell()
-            try:
-                if self._file.write(text) != len(text):  # unbuffered: a disk that fills up takes a part of it
-                    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-                os.fsync(self._file.fileno())
-            except OSError:
-                self._file.seek(end)
-                self._file.truncate()
-                raise
-        self.last_hash, self.settled, self.lines = last_hash, settled, lines
+            write_synced(self._file, text)
+        self.last_hash, self.lines = last_hash, self.lines + len(bodies)
+        self.settled = self.settled if "session" in bodies[0] else last_hash
 
     def _note_reserve(self, plan: Plan) -> None:
         for event, count in plan:
@@ -471,6 +460,32 @@ def plan_from_json(data: list[dict[str, Any]]) -> list[tuple[DpEvent, int]]:
 def chain(last_hash: str, body: dict[str, Any]) -> str:
     """The hash of a line, which covers all lines before it."""
     return hashlib.sha256((last_hash + json.dumps(body, sort_keys=True)).encode()).hexdigest()[:_HASH_LENGTH]
+
+
+def chained(bodies: Iterable[dict[str, Any]], last_hash: str) -> tuple[bytes, str]:
+    """The text of lines after the line with this hash, and the hash of the last of them."""
+    text = b""
+    for body in bodies:
+        last_hash = chain(last_hash, body)
+        text += json.dumps({**body, "hash": last_hash}).encode() + b"\n"
+    return text, last_hash
+
+
+def write_synced(file: IO[bytes], text: bytes) -> None:
+    """Write at the place of an unbuffered file, and sync it. A failed write leaves no trace: a full disk takes a part of it.
+
+    Raises:
+        OSError: if it cannot be written.
+    """
+    start = file.tell()
+    try:
+        if file.write(text) != len(text):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        os.fsync(file.fileno())
+    except OSError:
+        file.seek(start)
+        file.truncate()
+        raise
 
 
 def read_line(raw: bytes, last_hash: str, where: str) -> tuple[dict[str, Any], str]:

@@ -171,7 +171,7 @@ def test_the_book_knows_whose_draws_were_among_clients() -> None:
         (Charge.from_json(here.to_json()), ADD_OR_REMOVE_ONE),
     ):
         others = dataclasses.replace(adding, unit=charge.unit)
-        assert smallest(together([charge.run_cost, others], delta=DELTA)).relation is relation
+        assert smallest(together([charge, others], delta=DELTA)).relation is relation
     for name in here.to_json():
         with pytest.raises((KeyError, ValueError)):
             Charge.from_json({key: value for key, value in here.to_json().items() if key != name})

@@ -14,7 +14,7 @@ from gossamer.privacy.accounting.cost import Bound, smallest
 from gossamer.privacy.budget_log import BudgetEntry, BudgetLimit, Charge, DataSetBudget, OpenBudgetLog
 from gossamer.privacy.certificate.certificate import CONFIG, LEDGER, sha256
 from gossamer.privacy.ledger import PrivacyLedger
-from gossamer.run.budget.entry import budget_log_at, charge_of, cost_of, new_log_note, place_of
+from gossamer.run.budget.entry import budget_log_at, charge_of, new_log_note, place_of
 from gossamer.run.storage.data_sources import DataSources
 from gossamer.run.storage.run_folder import RunFolder, today
 
@@ -49,7 +49,7 @@ class BudgetReport:
                     "folder": entry.charge.folder,
                     "status": entry.status,
                     "public_share": entry.charge.given_up,
-                    **cost_of(entry.charge).to_json(),
+                    **entry.charge.cost.to_json(),
                 }
                 for entry in self.account.entries
             ],
@@ -65,9 +65,7 @@ class BudgetReport:
         for entry in self.account.entries:
             charge = entry.charge
             share = f", {charge.given_up:.3g} made public" if charge.given_up else ""
-            sentences.append(
-                f"{charge.date}  {charge.method}  {cost_of(charge)}{share}  {entry.status}  {charge.folder}"
-            )
+            sentences.append(f"{charge.date}  {charge.method}  {charge.cost}{share}  {entry.status}  {charge.folder}")
         count = len(self.account.entries)
         if not count:
             sentences.append("no run yet")
@@ -308,5 +306,5 @@ def _discard_summary(folder: RunFolder, ledger: PrivacyLedger, charge: Charge) -
     paid, reserved = sum(count for _, count in ledger.charged), sum(count for _, count in ledger.plan)
     return [
         f"{folder.path}: deleted after {paid:,} of {reserved:,} noisy queries, {ledger.spent()}.",
-        f"The budget log keeps its whole plan under {charge.name}: {cost_of(charge)}.",
+        f"The budget log keeps its whole plan under {charge.name}: {charge.cost}.",
     ]

@@ -18,7 +18,6 @@ from gossamer.methods import method_of
 from gossamer.privacy.accounting.cost import smallest
 from gossamer.privacy.budget_log import BudgetEntry, BudgetLog, Charge, DataSetBudget, OpenBudgetLog
 from gossamer.privacy.certificate.certificate import LEDGER
-from gossamer.privacy.guarantee import Guarantee
 from gossamer.privacy.ledger import PrivacyLedger
 from gossamer.run.storage.data_sources import DataSources
 from gossamer.run.storage.run_folder import ACCOUNTS, PRIVATE, RunFolder, today
@@ -257,7 +256,7 @@ def _log_charge(open_log: OpenBudgetLog, account: DataSetBudget, charge: Charge,
             f"{new_log_note(open_log)} If you keep a budget log in another FOLDER, add this run there, "
             "too, once it has ended or stopped: `gossamer resume RUN --accounts FOLDER`."
         )
-    message = f"Budget log: this run uses {cost_of(charge)}, of the budget of {charge.name}. A stop changes nothing."
+    message = f"Budget log: this run uses {charge.cost}, of the budget of {charge.name}. A stop changes nothing."
     if count := len(account.entries):
         sum_ = smallest(account.spent(charge.delta, charge))
         message += f" With the {count} earlier run{'s' if count > 1 else ''} on these records: {sum_}."
@@ -273,8 +272,3 @@ def _log_charge(open_log: OpenBudgetLog, account: DataSetBudget, charge: Charge,
 def new_log_note(open_log: OpenBudgetLog) -> str:
     """Say that the log is new: its folder may be mistyped, or a disk missing."""
     return f"A new budget log begins in {open_log.where}: it has no earlier run and no limit."
-
-
-def cost_of(charge: Charge) -> Guarantee:
-    """Return what one run costs by itself."""
-    return smallest(DataSetBudget((), (charge.name,), ()).spent(charge.delta, charge))
