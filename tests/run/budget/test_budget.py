@@ -715,17 +715,6 @@ def test_an_unfinished_run_is_not_replaced(place: Place) -> None:
     assert held_bytes(place.run) == before
 
 
-@pytest.mark.parametrize("name", ["replaced", "put back"])
-def test_a_finished_run_that_an_earlier_version_set_aside_is_not_deleted(place: Place, name: str) -> None:
-    """Its `fit --force` moved the finished run into the private folder, and was killed."""
-    place.crash(BLOCK + 1)
-    backup = place.run / PRIVATE / name
-    backup.mkdir()
-    (backup / "model.safetensors").write_bytes(b"the finished run")
-    discard(place.run)
-    assert (backup / "model.safetensors").read_bytes() == b"the finished run"
-
-
 def test_a_run_that_another_process_has_is_not_deleted(place: Place) -> None:
     """A process that trains holds the folder, and its ledger."""
     place.crash(BLOCK + 1)
@@ -1159,11 +1148,7 @@ def test_a_finished_run_is_entered_in_the_book_that_did_not_know_it(place: Place
     before = held_bytes(tmp_path / "mistyped")
     place.resume()
     assert place.account.entries == (), "nobody asked"
-    source = place.run / "checkpoint" / "source.json"
-    source.write_text(
-        json.dumps({name: value for name, value in json.loads(source.read_text()).items() if name != "mark"})
-    )
-    for _ in range(2):  # as of an earlier version, which kept the digest of the records in its book alone
+    for _ in range(2):
         place.resume(accounts=budget_log_at(None)._path.parent)
     (entry,) = place.account.entries
     assert entry.status == "finished"

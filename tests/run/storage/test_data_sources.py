@@ -345,17 +345,6 @@ def test_a_resume_checks_the_public_records_again(data: Path, tmp_path: Path, ch
         resume(tmp_path / "run")
 
 
-def test_a_run_that_was_split_by_positions_cannot_go_on(data: Path, tmp_path: Path) -> None:
-    with pytest.raises(Stopped):
-        fit("dpgan", data=data, card=CARD, out=tmp_path / "run", **SETTINGS, process=Process(sink=crash))
-    path = tmp_path / "run" / "checkpoint" / "source.json"
-    stated = json.loads(path.read_text())
-    stated["sources"] = {**stated["sources"], "split": 40, "split_seed": 0}
-    path.write_text(json.dumps(stated))
-    with pytest.raises(RequestError, match="chose public records in another way"):
-        resume(tmp_path / "run")
-
-
 # --units
 
 

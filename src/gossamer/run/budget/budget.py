@@ -11,7 +11,7 @@ from gossamer.data.readers.read import EMBEDDED
 from gossamer.data.tables.any_card import load_card
 from gossamer.errors import GossamerError, LedgerDamaged, RequestError, RunFolderError, did_you_mean
 from gossamer.privacy.accounting.cost import Bound, smallest
-from gossamer.privacy.budget_log import BudgetEntry, BudgetLimit, Charge, DataSetBudget, OpenBudgetLog
+from gossamer.privacy.budget_log import BudgetEntry, BudgetLimit, DataSetBudget, OpenBudgetLog
 from gossamer.privacy.certificate.certificate import CONFIG, LEDGER, sha256
 from gossamer.privacy.ledger import PrivacyLedger
 from gossamer.run.budget.entry import budget_log_at, charge_of, new_log_note, place_of
@@ -130,7 +130,8 @@ def budget(
         *(identifier for entry in log.entries for identifier in (entry.charge.name, entry.charge.place) if identifier),
     }
     base = place.removesuffix(":test")
-    is_place = data not in names and (place in names or base in EMBEDDED or Path(base).exists())
+    exists = base in EMBEDDED or Path(base).exists()
+    is_place = data not in names and (place in names or exists)
     name = card_name or (place if is_place else data)
     if epsilon is not None and delta is not None:
         limit = BudgetLimit(name=name, epsilon=epsilon, delta=delta, allow_infinite=allow_infinite, date=today())
@@ -141,13 +142,12 @@ def budget(
             f"the budget log {log.where} has no data set {name!r}.{did_you_mean(name, names)} Known: "
             f"{', '.join(sorted(names)) or 'none'}. If your card names a data_set, give --card."
         )
-    account, exists = log.budget_of_names(name), bool(card_name) or base in EMBEDDED or Path(base).exists()
+    account = log.budget_of_names(name)
     deltas = [limit.delta for limit in account.limits if not math.isinf(limit.epsilon)] or [
         entry.charge.delta for entry in account.entries
     ]
-    return BudgetReport(
-        account, account.spent(max(deltas)) if deltas else (), exists, new_log_note(log) if log.new else ""
-    )
+    bounds = account.spent(max(deltas)) if deltas else ()
+    return BudgetReport(account, bounds, bool(card_name) or exists, new_log_note(log) if log.new else "")
 
 
 def discard(run: str | Path, *, accounts: str | Path | None = None) -> list[str]:
@@ -173,7 +173,7 @@ def discard(run: str | Path, *, accounts: str | Path | None = None) -> list[str]
         except RunFolderError:
             log_folder = None
         with budget_log_at(accounts or log_folder, beside=folder).opened() as log:
-            sentences = _discard_entry(folder, log) if _is_intact(folder) else _discard_remains(folder, log)
+            sentences = _discard(folder, log)
         folder.remove()
     return sentences
 
@@ -190,13 +190,20 @@ def _is_intact(folder: RunFolder) -> bool:
         return False
 
 
-def _discard_entry(folder: RunFolder, log: OpenBudgetLog) -> list[str]:
-    """Mark a run as deleted in the log, and say what is lost."""
-    run, where = folder.config().get("run", ""), str(folder.path.absolute())
+def _discard(folder: RunFolder, log: OpenBudgetLog) -> list[str]:
+    """Mark a run as deleted in the log, and say what is lost.
+
+    Settings or sources may be gone or changed, also because a kill came while the run was deleted. Its log must know it then.
+    """
+    where, intact = str(folder.path.absolute()), _is_intact(folder)
+    run = folder.config().get("run", "") if intact else ""
+    remains = f"{folder.path}: what was left of a run is deleted. Its cost stays in the budget log."
     try:
         ledger = PrivacyLedger.resume(folder.file(LEDGER))
     except LedgerDamaged:
-        own_entries = [own_entry for own_entry in log.entries if run and own_entry.charge.run == run]
+        if not intact and any(entry.discarded and entry.charge.folder == where for entry in log.entries):
+            return [remains]
+        own_entries = [entry for entry in log.entries if run and entry.charge.run == run]
         if not own_entries:
             raise _unknown_run(folder, log, "its ledger cannot be read") from None
         for own_entry in own_entries:
@@ -204,51 +211,37 @@ def _discard_entry(folder: RunFolder, log: OpenBudgetLog) -> list[str]:
                 log.discard(own_entry, today())
         return [f"{folder.path}: deleted; its ledger could not be read. Its cost stays in the budget log."]
     with closing(ledger):
-        charge, new = charge_of(folder, ledger, folder.config(), folder.source()), []
-        entry = _find_entry(ledger, log)
-        if entry is not None and _is_elsewhere(run, entry.charge.folder, folder):
-            return [_copy_note(folder, entry)]
-        if entry is None and not _is_counted(run, ledger, folder, log):
-            entry = log.add_run(charge, _discard_token(ledger))  # no other folder records its queries
-            new = [f"The budget log {log.where} did not know the queries of this folder: its whole plan was added now."]
-        if entry is not None:
-            log.discard(entry, today())
-        return [*_discard_summary(folder, ledger, charge), *new]
-
-
-def _discard_remains(folder: RunFolder, log: OpenBudgetLog) -> list[str]:
-    """The same where settings or sources are gone or changed, or a kill came while the run was deleted."""
-    sentence = f"{folder.path}: what was left of a run is deleted. Its cost stays in the budget log."
-    try:
-        ledger = PrivacyLedger.resume(folder.file(LEDGER))
-    except LedgerDamaged:
-        if any(entry.discarded and entry.charge.folder == str(folder.path.absolute()) for entry in log.entries):
-            return [sentence]
-        raise _unknown_run(folder, log, "its ledger cannot be read") from None
-    with closing(ledger):
-        entry = _find_entry(ledger, log)
-        if entry is None and not _is_discarded(ledger, log):
-            raise _unknown_run(folder, log, "its settings or its sources are gone or changed")
+        entry, sentences = _find_entry(ledger, log), [remains]
         if entry is not None and _is_elsewhere(entry.charge.run, entry.charge.folder, folder):
-            return [_copy_note(folder, entry)]
+            original = entry.charge.folder
+            return [f"{folder.path}: a copy of the run in {original}, deleted. That run and its cost stay as they are."]
+        if intact:
+            charge = charge_of(folder, ledger, folder.config(), folder.source())
+            paid, reserved = (sum(count for _, count in plan) for plan in (ledger.charged, ledger.plan))
+            sentences = [
+                f"{folder.path}: deleted after {paid:,} of {reserved:,} noisy queries, {ledger.spent()}.",
+                f"The budget log keeps its whole plan under {charge.name}: {charge.cost}.",
+            ]
+            if entry is None and not _is_counted(run, ledger, folder, log):
+                entry = log.add_run(charge, _discard_token(ledger))  # no other folder records its queries
+                sentences.append(
+                    f"The budget log {log.where} did not know the queries of this folder: its whole plan was added now."
+                )
+        elif entry is None and not _is_discarded(ledger, log):
+            raise _unknown_run(folder, log, "its settings or its sources are gone or changed")
         if entry is not None:
             log.discard(entry, today())
-    return [sentence]
+        return sentences
 
 
 def _find_entry(ledger: PrivacyLedger, log: OpenBudgetLog) -> BudgetEntry | None:
-    """Return the entry of this ledger's folder. After a kill it may be one that `_discard_entry` has added."""
+    """Return the entry of this ledger's folder. After a kill it may be one that `_discard` has added."""
     return log.resumable_entry([*ledger.sessions, _discard_token(ledger)], ledger.last_hash, ledger.settled)
 
 
 def _discard_token(ledger: PrivacyLedger) -> str:
     """Return a session for a run that is added and deleted at once. No ledger has it, so no folder can resume it."""
     return f"given up at {ledger.settled}"
-
-
-def _copy_note(folder: RunFolder, entry: BudgetEntry) -> str:
-    original = entry.charge.folder
-    return f"{folder.path}: a copy of the run in {original}, deleted. That run and its cost stay as they are."
 
 
 def _unknown_run(folder: RunFolder, log: OpenBudgetLog, why: str) -> RunFolderError:
@@ -300,11 +293,3 @@ def _check_unfinished(folder: RunFolder) -> None:
         raise RunFolderError(
             f"{folder.path} holds a finished run. To remove it, delete the folder; the budget log keeps its cost."
         )
-
-
-def _discard_summary(folder: RunFolder, ledger: PrivacyLedger, charge: Charge) -> list[str]:
-    paid, reserved = sum(count for _, count in ledger.charged), sum(count for _, count in ledger.plan)
-    return [
-        f"{folder.path}: deleted after {paid:,} of {reserved:,} noisy queries, {ledger.spent()}.",
-        f"The budget log keeps its whole plan under {charge.name}: {charge.cost}.",
-    ]

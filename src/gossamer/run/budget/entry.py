@@ -7,7 +7,6 @@ That count is for the data owner's terminal and the limit: in a release it would
 import math
 import secrets
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -74,7 +73,7 @@ def charge_of(
         folder: of the run.
         ledger: holds its plan.
         config_json: its public settings.
-        source_json: its private sources. Earlier versions kept no digest of the records: `mark` is empty there.
+        source_json: its private sources.
         reproducible: whether its noise has a fixed seed, so that its epsilon is infinity.
     """
     card, method = card_from(config_json["card"]), method_of(config_json["method"], folder=folder.path)
@@ -218,9 +217,6 @@ def enter_finished(folder: RunFolder, accounts: str | Path, *, log: Log) -> None
         )
     ledger, source_json = PrivacyLedger.load(folder.file(LEDGER)), folder.source()
     charge = charge_of(folder, ledger, folder.config(), source_json)
-    with suppress(BudgetLogError):  # its own log knows the digest of the records, even for a run of an earlier version
-        entries = budget_log_at(source_json["accounts"]).read().entries
-        charge = next((entry.charge for entry in entries if charge.run and entry.charge.run == charge.run), charge)
     sessions = ledger.sessions or [f"ended at {ledger.settled}"]  # of a run without a log
     with budget_log_at(accounts, beside=folder).opened() as open_log:
         entry = open_log.resumable_entry(sessions, ledger.last_hash, ledger.settled)

@@ -168,7 +168,7 @@ def _told_apart(
     outside, copies = kind.apart(inside, every)
     on = "Whether the members are the run's own records was not checked."
     if folder.private.is_dir():
-        trained_on = folder.source().get("records")  # a run of an older version has another digest of them
+        trained_on = folder.source().get("records")
         if trained_on in kind.fingerprints(every):
             raise DataError("--nonmembers: the run was trained on these records; give records that it never saw.")
         if trained_on in kind.fingerprints(inside):

@@ -87,24 +87,15 @@ class DataSources:
         """Return the sources that a run folder keeps.
 
         Raises:
-            RunFolderError: if they are missing, or of a version that picked public records by their positions.
+            RunFolderError: if they are missing or damaged.
         """
-        if not set(stated) <= {field.name for field in dataclasses.fields(cls)}:
-            raise RunFolderError(
-                "this run began under an earlier version, which chose public records in another way. Start a new run."
-            )
         try:
-            if not isinstance(stated["name"], str) or not isinstance(stated.get("share"), float | None):
+            public, memory = stated["public"], tuple(stated["in_memory"])
+            known = all(each in ("data", "public", "units") for each in memory)
+            if not known or not isinstance(stated["name"], str) or not isinstance(stated["share"], float | None):
                 raise TypeError
-            public = None if stated.get("public") is None else _from_json(stated["public"])
-            if not isinstance(stated["in_memory"], list | tuple) or {*stated["in_memory"]} - {
-                "data",
-                "public",
-                "units",
-            }:
-                raise TypeError
-            kept = {"public": public, "in_memory": tuple(stated["in_memory"])}
-            return cls(**{**stated, "data": _from_json(stated["data"]), **kept})
+            sources = {"data": _from_json(stated["data"]), "public": None if public is None else _from_json(public)}
+            return cls(**{**stated, **sources, "in_memory": memory})
         except (KeyError, TypeError):
             raise RunFolderError(
                 "the private folder of this run does not say where its records are any more. Restore it from a copy, or "

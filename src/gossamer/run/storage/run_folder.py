@@ -29,8 +29,6 @@ LOCK = "lock"
 """In the private folder: locked by the process that fits, resumes or discards the run."""
 ACCOUNTS = "accounts"
 """In the private folder: a budget log of the run's own, where `--accounts` names this folder (as the demo does)."""
-_NEVER_DELETED = (LOCK, ACCOUNTS, "replaced", "put back")
-"""In the private folder. The last two hold a finished run that an earlier version set aside and did not put back."""
 WARM = "warm.safetensors"
 """In the private folder: the generator after public pre-training, before any record was read."""
 AUDIT = "audit.json"
@@ -179,7 +177,7 @@ class RunFolder:
         """Return the files of the run without its ledger. Settings and sources, which identify the run, are last."""
         inside = self.private.iterdir() if self.private.is_dir() else ()
         paths = [
-            *(path for path in inside if path.name not in _NEVER_DELETED),
+            *(path for path in inside if path.name not in (LOCK, ACCOUNTS)),
             *(path for path in self.path.iterdir() if path.name != LEDGER and self._is_ours(path.name)),
         ]
         return sorted(paths, key=lambda path: path.name in (SOURCE, CONFIG))
@@ -215,9 +213,9 @@ class RunFolder:
 
     def source(self) -> dict[str, Any]:
         """Return where records and budget log are. Raises RunFolderError if the file is missing or damaged."""
-        entries = {"accounts": None, "mark": "", **self._json(self.private / SOURCE)}
+        entries = self._json(self.private / SOURCE)
         kinds = {"sources": dict, "accounts": str | None, "mark": str}
-        if not all(isinstance(entries.get(name), kind) for name, kind in kinds.items()):
+        if not all(isinstance(entries.get(name, ...), kind) for name, kind in kinds.items()):
             raise RunFolderError(f"{self.private / SOURCE} does not say where records are any more; {_COPY}")
         return entries
 
@@ -226,36 +224,34 @@ class RunFolder:
         """Whether an attack on the run was measured, wherever its figures were written."""
         noted = self.private / READINGS
         lines = noted.read_text(encoding="utf-8").splitlines() if noted.is_file() else []
-        try:
-            attacks = [line for line in lines if "attack" in json.loads(line)]
-        except ValueError as error:
-            raise RunFolderError(f"{noted} is not JSON any more ({error}). Restore it from a copy.") from error
+        attacks = [line for line in lines if "attack" in _parsed(line, noted, _COPY)]
         return self.file(ATTACKS).is_file() or bool(attacks)
 
     def metrics(self) -> list[dict[str, Any]]:
         """Return the figures of its evaluations. Raises RunFolderError if metrics.json holds something else."""
-        if not self.file(METRICS).is_file():
+        path = self.file(METRICS)
+        if not path.is_file():
             return []
-        try:
-            entries = json.loads(self.file(METRICS).read_text(encoding="utf-8"))
-        except ValueError as error:
-            raise RunFolderError(f"{self.file(METRICS)} is not JSON any more ({error}); {_ANEW}") from error
-        if not isinstance(entries, list) or not all(
-            isinstance(entry, dict) and isinstance(entry.get("metric"), str) for entry in entries
-        ):
-            raise RunFolderError(f"{self.file(METRICS)} does not hold a list of metrics; {_ANEW}")
-        return entries
+        entries = _parsed(path.read_text(encoding="utf-8"), path, _ANEW)
+        listed: list[Any] = entries if isinstance(entries, list) else [None]
+        if not all(isinstance(entry, dict) and isinstance(entry.get("metric"), str) for entry in listed):
+            raise RunFolderError(f"{path} does not hold a list of metrics; {_ANEW}")
+        return listed
 
     def _json(self, path: Path) -> dict[str, Any]:
         if not path.is_file():
             raise RunFolderError(f"{self.path} is not a run: it has no {path.relative_to(self.path)}.")
-        try:
-            content = json.loads(path.read_text(encoding="utf-8"))
-        except ValueError as error:
-            raise RunFolderError(f"{path} is not JSON any more ({error}); {_COPY}") from error
+        content = _parsed(path.read_text(encoding="utf-8"), path, _COPY)
         if not isinstance(content, dict):
             raise RunFolderError(f"{path} is damaged; {_COPY}")
         return content
+
+
+def _parsed(text: str, path: Path, remedy: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError as error:
+        raise RunFolderError(f"{path} is not JSON any more ({error}); {remedy}") from error
 
 
 def today() -> str:
