@@ -243,7 +243,7 @@ def _pld_epsilon(plan: FlatPlan, delta: float, grid: float) -> float:
     left = delta - _FFT_ROUNDING * steps
     if left <= 0 or grid > _LOOSEST_GRID or steps > _MOST_STEPS:
         return math.inf
-    if any(_rate_and_noise(event)[1] == 0 < _rate_and_noise(event)[0] for event, _ in plan):
+    if any(rate_and_noise(event)[1] == 0 < rate_and_noise(event)[0] for event, _ in plan):
         return math.inf
     try:
         with np.errstate(over="raise", invalid="raise"):
@@ -263,7 +263,7 @@ def _whole(plan: FlatPlan, grid: float) -> loss.PrivacyLossDistribution:
 
 def _losses(event: DpEvent, count: int, grid: float) -> loss.PrivacyLossDistribution:
     """The privacy losses of `count` releases, as a dominating pair."""
-    rate, noise = _rate_and_noise(event)
+    rate, noise = rate_and_noise(event)
     if rate == 0:
         return loss.identity(value_discretization_interval=grid)
     if isinstance(event, GaussianDpEvent):  # a composition of plain Gaussians is one Gaussian
@@ -274,7 +274,7 @@ def _losses(event: DpEvent, count: int, grid: float) -> loss.PrivacyLossDistribu
     return poisson_draw.distribution(rate, noise, grid).self_compose(count)
 
 
-def _rate_and_noise(event: DpEvent) -> tuple[float, float]:
+def rate_and_noise(event: DpEvent) -> tuple[float, float]:
     """Probability with which a record takes part in a release, and the noise multiplier; noise 0 where nothing is private."""
     match event:
         case PoissonSampledDpEvent(sampling_probability=rate, event=GaussianDpEvent(noise_multiplier=noise)):
@@ -283,6 +283,8 @@ def _rate_and_noise(event: DpEvent) -> tuple[float, float]:
             source_dataset_size=whole, sample_size=drawn, event=GaussianDpEvent(noise_multiplier=noise)
         ):
             return drawn / whole, noise
+        case RevealedDrawGaussianDpEvent(population=parts, noise_multiplier=noise):
+            return 1 / parts, noise
         case GaussianDpEvent(noise_multiplier=noise):
             return 1.0, noise
         case _:
@@ -305,7 +307,7 @@ def _rule_and_width(event: DpEvent, count: int) -> tuple[float, float]:
     The cells cover the losses of one step between -10 and 10 standard deviations of noise. Of the composition they cover what
     the accountant's Chernoff bounds (orders k / range for k up to 20, tail 1e-15) cannot exclude.
     """
-    rate, sigma = _rate_and_noise(event)
+    rate, sigma = rate_and_noise(event)
     if sigma == 0 or rate == 0:
         return _COARSEST_GRID, 0.0
     if isinstance(event, GaussianDpEvent):  # a composition of plain Gaussians is one Gaussian

@@ -8,12 +8,11 @@ from collections.abc import Sequence
 from decimal import Decimal
 from typing import Any
 
-from dp_accounting import DpEvent, GaussianDpEvent, PoissonSampledDpEvent, SampledWithoutReplacementDpEvent
+from dp_accounting import GaussianDpEvent
 
 from gossamer.errors import LedgerDamaged
 from gossamer.privacy.accounting import cost
-from gossamer.privacy.accounting.accountants import CURVES, delta_left, flatten
-from gossamer.privacy.accounting.revealed_draw import RevealedDrawGaussianDpEvent
+from gossamer.privacy.accounting.accountants import CURVES, delta_left, flatten, rate_and_noise
 from gossamer.privacy.guarantee import Plan
 from gossamer.privacy.ledger import PrivacyLedger, merge, plan_from_json, plan_to_json
 
@@ -62,12 +61,10 @@ def gdp(ledger: PrivacyLedger) -> dict[str, Any]:
     release that samples it is an upper bound, because to tell the attacker who was sampled can only help. No smaller number
     holds: where e^-epsilon is below the sampling rate, its trade-off curve falls like that of the Gaussian.
     """
-    square = 0.0
-    sampled = False
-    for event, count in flatten(ledger.plan):
-        noise = _noise(event)
-        square += count / noise**2 if noise > 0 else math.inf
-        sampled = sampled or not isinstance(event, GaussianDpEvent)
+    plan = flatten(ledger.plan)
+    noises = [(rate_and_noise(event)[1], count) for event, count in plan]
+    square = sum(count / noise**2 if noise > 0 else math.inf for noise, count in noises)
+    sampled = not all(isinstance(event, GaussianDpEvent) for event, _ in plan)
     if ledger.reasons or math.isinf(square):
         return {"mu": "inf", "about": _NO_MU}
     return {"mu": math.sqrt(square), "about": _NOT_TIGHT if sampled else _TIGHT}
@@ -116,17 +113,6 @@ def _cost(ledger: PrivacyLedger, plan: Plan, delta: float) -> dict[str, Any]:
         return {"epsilon": "inf", "delta": delta}
     spent = cost.guarantee(plan, delta=delta, relation=ledger.relation, unit=ledger.unit)
     return {"epsilon": _as_json(spent.epsilon), "delta": delta}
-
-
-def _noise(event: DpEvent) -> float:
-    """The noise multiplier of a release whose draw, if it has one, is known; 0 where there is none."""
-    match event:
-        case GaussianDpEvent(noise_multiplier=noise) | RevealedDrawGaussianDpEvent(noise_multiplier=noise):
-            return float(noise)
-        case PoissonSampledDpEvent(event=inner) | SampledWithoutReplacementDpEvent(event=inner):
-            return _noise(inner)
-        case _:
-            return 0.0
 
 
 def _as_json(value: float) -> float | str:

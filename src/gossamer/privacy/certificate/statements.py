@@ -222,15 +222,10 @@ def statement(ledger: PrivacyLedger, settings: dict[str, Any], best: dict[str, A
     for entry in _plugins(settings, "method"):
         second += f" This bound assumes that {plugin(entry)} is right. Gossamer did not review it."
     return (
-        f"{headline(guarantee)} {_CHANGE[best['relation']].format(unit=unit)} changes the probability of any outcome by at "
-        f"most a factor of e^epsilon, plus delta.{made_public} The {best['accountant']} accountant computed this bound, for "
-        f"all planned queries.{second}"
+        f"Differentially private: {guarantee}. {_CHANGE[best['relation']].format(unit=unit)} changes the probability of any "
+        f"outcome by at most a factor of e^epsilon, plus delta.{made_public} The {best['accountant']} accountant computed "
+        f"this bound, for all planned queries.{second}"
     )
-
-
-def headline(guarantee: Guarantee) -> str:
-    """Write the first sentence of the statement with a finite epsilon."""
-    return f"Differentially private: {guarantee}."
 
 
 def covered(best: dict[str, Any], settings: dict[str, Any]) -> list[str]:
@@ -253,31 +248,23 @@ def covered(best: dict[str, Any], settings: dict[str, Any]) -> list[str]:
 def not_covered(settings: dict[str, Any]) -> list[str]:
     """List what the guarantee does not cover; first those who are not protected."""
     public = settings["public"]
-    match public["kind"]:
-        case "records":
-            whose = [
-                f"the public records, {public['name']}, and whether someone in them is also in the private records"
-                f"{_contained(settings)}"
-            ]
-        case "share":
-            whose = [f"{_made_public(settings)}. The generator may reveal anything about them"]
-        case _:
-            whose = []
-    return [*whose, *_NOT_COVERED]
+    if public["kind"] == "none":
+        return [*_NOT_COVERED]
+    if public["kind"] == "share":
+        return [f"{_made_public(settings)}. The generator may reveal anything about them", *_NOT_COVERED]
+    whose = f"the public records, {public['name']}, and whether someone in them is also in the private records"
+    return [whose + _contained(settings), *_NOT_COVERED]
 
 
 def public_data(settings: dict[str, Any]) -> str:
     """Name the public records of the run, in one phrase."""
     public = settings["public"]
-    pretrained = [f"{plugin(entry)}, trained on: {entry['trained_on']}" for entry in _plugins(settings, *_PRETRAINED)]
-    match public["kind"]:
-        case "records":
-            named = [f"{public['name']} ({public['count']:,} records, not protected){_contained(settings)}"]
-        case "share":
-            named = [f"{_made_public(settings)}; not protected"]
-        case _:
-            named = []
-    return "; ".join([*named, *pretrained]) or "none"
+    named = [f"{plugin(entry)}, trained on: {entry['trained_on']}" for entry in _plugins(settings, *_PRETRAINED)]
+    if public["kind"] == "records":
+        named.insert(0, f"{public['name']} ({public['count']:,} records, not protected){_contained(settings)}")
+    if public["kind"] == "share":
+        named.insert(0, f"{_made_public(settings)}; not protected")
+    return "; ".join(named) or "none"
 
 
 def adds_up(settings: dict[str, Any]) -> str:
