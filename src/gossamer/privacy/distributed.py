@@ -16,7 +16,7 @@ run/training/distributed.py). All else that ranks send one another has been rele
 import hashlib
 from collections.abc import Callable, Sequence
 from enum import IntEnum
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from gossamer.errors import RanksDisagree
 from gossamer.lazy import Lazy
@@ -29,6 +29,8 @@ else:
     torch, dist = Lazy("torch"), Lazy("torch.distributed")
 
 _FAILED = 0  # what a rank sends that cannot go on
+
+Result = TypeVar("Result")
 
 
 class Next(IntEnum):
@@ -112,13 +114,7 @@ class Group(Ranks):
     def release(
         self, exact: "Callable[[], Tensor]", noised: "Callable[[Tensor], Tensor]", belief: Callable[[], str]
     ) -> "Tensor":
-        try:
-            part = exact()
-            token = _token(f"{belief()}; {tuple(part.shape)}, {part.dtype}")
-        except BaseException:
-            self._gather_tokens(_FAILED)
-            raise
-        self._agree(token)
+        part = self._agreed(exact, lambda part: f"{belief()}; {tuple(part.shape)}, {part.dtype}")
         total = part.double()  # so that adding up the ranks rounds nothing that the noise does not cover
         _on_wire(lambda: dist.reduce(total, 0))
         answer = noised(total).to(part.dtype) if self.first else torch.empty_like(part)
@@ -143,24 +139,25 @@ class Group(Ranks):
         return Next(int(sent))
 
     def run_on_all(self, act: Callable[[], None]) -> None:
-        try:
-            act()
-        except BaseException:
-            self._gather_tokens(_FAILED)
-            raise
-        self._agree(_token(""))
+        self._agreed(act, lambda _: "")
 
     def broadcast(self, state: Any) -> Any:
         box = [state if self.first else None]
         _on_wire(lambda: dist.broadcast_object_list(box, 0, device=torch.device("cpu")))
         return box[0]
 
-    def _agree(self, token: int) -> None:
-        """Stop, unless all ranks say the same.
+    def _agreed(self, act: Callable[[], Result], belief: Callable[[Result], str]) -> Result:
+        """Run a function that all ranks run, and stop unless all of them succeed and say the same of its result.
 
         Raises:
             RanksDisagree: naming the ranks.
         """
+        try:
+            result = act()
+            token = _token(belief(result))
+        except BaseException:
+            self._gather_tokens(_FAILED)
+            raise
         tokens = self._gather_tokens(token)
         if failed := [rank for rank, other in enumerate(tokens) if other == _FAILED]:
             raise RanksDisagree(f"{_listed(failed)} could not go on, and says why. Nothing has left; resume the run.")
@@ -169,6 +166,7 @@ class Group(Ranks):
                 f"{_listed(others)} and rank 0 disagree about the release: its cost, its bounds, its size or what is left of "
                 "the plan. Nothing has left. All ranks need the same version of Gossamer and of PyTorch."
             )
+        return result
 
     def _gather_tokens(self, token: int) -> list[int]:
         own = torch.tensor([token], dtype=torch.int64)

@@ -21,36 +21,69 @@ _BLOCKS = 1 << 31  # of ChaCha20 under one key: half of what a counter of 32 bit
 _CONSTANTS = np.frombuffer(b"expand 32-byte k", dtype="<i4").tolist()
 
 
-class Keystream:
-    """The bytes that AES-128 in counter mode gives under one key.
+class _Stream:
+    """What both keystreams keep to: one thread asks, and no key serves two processes, or for ever.
 
-    Without a fixed key, the key is operating-system entropy that only the cipher holds. A forked process draws its own, so
-    parent and child never share noise. Every 2^35 bytes have a key of their own. If AES is sound, the stream differs from true
-    random bits only in that no block comes twice under one key. That shows after about 2^64 blocks, and 2^31 are used.
-    Where the processor has AVX-512, the cipher is GCM: also counter mode, and OpenSSL is twice as fast there, elsewhere half.
-    key: 16 bytes, for tests; None draws a fresh key.
+    Without a fixed key, the key is operating-system entropy that only the stream holds. A forked process draws its own, so
+    parent and child never share noise. A key that has given its most is replaced.
+    key: for tests; None draws a fresh key.
     """
 
     def __init__(self, key: bytes | None) -> None:
         self._fixed = key
-        self._buffer = np.empty(0, dtype=np.uint8)
-        self._zeros = b""
-        self._encryptor: CipherContext
         self.seek(0)
 
     def seek(self, position: int) -> None:
-        """Go to a byte of the stream of a fixed key; without one, to the start of a fresh stream."""
+        """Go to a place of the stream of a fixed key; without one, to the start of a fresh stream."""
         self._process, self._thread = os.getpid(), 0
+        self.position = 0 if self._fixed is None else position
+        self._begin()
+
+    def _begin(self) -> None:
+        """Take the fixed key, or a fresh one, and go to `position`."""
+        raise NotImplementedError
+
+    def _prepare(self, size: int, most: int) -> None:
+        """Get ready for the next `size` places, where one key gives `most`.
+
+        Raises:
+            RequestError: if another thread has asked. Buffers are shared, so two would spoil each other's noise.
+        """
+        if self._fixed is None and (self._process != os.getpid() or self.position > most - size):
+            self.seek(0)
+        here = threading.get_ident()
+        if self._thread not in (0, here):  # 0: none has asked yet
+            raise RequestError(
+                "two threads take random numbers from one Rng, which spoils them. Give each thread an Rng of its own."
+            )
+        self._thread = here
+
+
+class Keystream(_Stream):
+    """The bytes that AES-128 in counter mode gives under one key.
+
+    Every 2^35 bytes have a key of their own. If AES is sound, the stream differs from true random bits only in that no block
+    comes twice under one key. That shows after about 2^64 blocks, and 2^31 are used.
+    Where the processor has AVX-512, the cipher is GCM: also counter mode, and OpenSSL is twice as fast there, elsewhere half.
+    A place is a byte, and a key has 16 bytes.
+    """
+
+    _encryptor: CipherContext
+
+    def __init__(self, key: bytes | None) -> None:
+        self._buffer = np.empty(0, dtype=np.uint8)
+        self._zeros = b""
+        super().__init__(key)
+
+    def _begin(self) -> None:
         if self._fixed is None:
             mode = modes.GCM(os.urandom(12)) if _wide_registers() else modes.CTR(os.urandom(_BLOCK))
             self._encryptor = Cipher(algorithms.AES(os.urandom(16)), mode).encryptor()
-            self.position = 0
             return
-        block, skip = divmod(position, _BLOCK)
+        block, skip = divmod(self.position, _BLOCK)
         counter = modes.CTR(block.to_bytes(_BLOCK, "big"))
         self._encryptor = Cipher(algorithms.AES(self._fixed), counter).encryptor()
         self._encryptor.update(bytes(skip))
-        self.position = position
 
     def take(self, size: int) -> np.ndarray:
         """The next bytes. uint8 [size], a buffer that the next call overwrites."""
@@ -61,9 +94,7 @@ class Keystream:
 
     def write(self, buffer: memoryview, size: int) -> None:
         """The next bytes, into a buffer that holds `SPARE` more."""
-        if self._fixed is None and (self._process != os.getpid() or self.position > _ONE_KEY - size):
-            self.seek(0)
-        self._thread = _same_thread(self._thread)
+        self._prepare(size, _ONE_KEY)
         if len(self._zeros) != size:
             self._zeros = bytes(size)
         self._encryptor.update_into(self._zeros, buffer)
@@ -74,52 +105,29 @@ class Keystream:
         return self.take(8 * count).view(np.uint64)
 
 
-def _same_thread(first: int) -> int:
-    """The thread that asks, which must be the first that asked: buffers are shared, so two would spoil each other's noise.
-
-    first: 0 where none has asked yet. Raises RequestError.
-    """
-    here = threading.get_ident()
-    if first not in (0, here):
-        raise RequestError(
-            "two threads take random numbers from one Rng, which spoils them. Give each thread an Rng of its own."
-        )
-    return here
-
-
 def _wide_registers() -> bool:
     """Whether the processor has AVX-512, for which OpenSSL has code for GCM alone. It decides about speed only."""
     return torch.backends.cpu.get_cpu_capability() == "AVX512"
 
 
-class DeviceKeystream:
+class DeviceKeystream(_Stream):
     """The bytes that ChaCha20 gives under one key (RFC 8439, section 2.3), made where they are wanted.
 
     Plain operations on tensors of 32-bit integers, which wrap around as the algorithm asks. The bits are the same on every
     device. The counter has 64 bits, as in Bernstein's original: the words that the RFC calls counter and first word of the
-    nonce. The rest of the nonce is zero, because no two streams share a key. Without a fixed key, the key is 32 bytes of
-    operating-system entropy. A forked process draws its own, and so does every 2^31st block.
-    key: 32 bytes, for tests; None draws a fresh key.
+    nonce. The rest of the nonce is zero, because no two streams share a key. Every 2^31 blocks have a key of their own.
+    A place is a block, and a key has 32 bytes.
     """
 
-    def __init__(self, key: bytes | None) -> None:
-        self._fixed = key
-        self.seek(0)
-
-    def seek(self, position: int) -> None:
-        """Go to a block of the stream of a fixed key; without one, to the start of a fresh stream."""
-        self._process, self._thread = os.getpid(), 0
+    def _begin(self) -> None:
         key = np.frombuffer(os.urandom(32) if self._fixed is None else self._fixed, dtype="<i4")
         self._head = torch.tensor([*_CONSTANTS, *key.tolist()], dtype=torch.int32)[:, None]
         self._sent = self._head  # the same, where it was last wanted
-        self.position = 0 if self._fixed is None else position
 
     def write(self, out: Tensor) -> None:
         """Write the next blocks. out: int32 [WORDS, blocks], contiguous; word by word, block beside block."""
         blocks = out.shape[1]
-        if self._fixed is None and (self._process != os.getpid() or self.position > _BLOCKS - blocks):
-            self.seek(0)
-        self._thread = _same_thread(self._thread)
+        self._prepare(blocks, _BLOCKS)
         if self._sent.device != out.device:
             self._sent = self._head.to(out.device)
         counter = torch.arange(self.position, self.position + blocks, device=out.device)  # int64
