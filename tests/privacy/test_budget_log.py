@@ -290,6 +290,34 @@ def test_a_damaged_book_is_refused_and_left_as_it_is(book: BudgetLog, damage: An
     assert text(book) == lines
 
 
+@pytest.mark.parametrize("body", [{"open": {"format": 1}}, {"paid": 5}, {"entry": 0}, {"infinite": False, "entry": 0}])
+def test_a_second_head_and_an_unknown_line_are_damage_under_a_good_chain(book: BudgetLog, body: dict[str, Any]) -> None:
+    enter(book, charge())
+    lines = text(book)
+    lines.append(json.dumps({**body, "hash": chain(json.loads(lines[-1])["hash"], body)}) + "\n")
+    book._path.write_text("".join(lines))
+    with pytest.raises(BudgetLogError, match="damaged: line 3,"):
+        book.read()
+
+
+def test_a_run_that_declassified_has_no_guarantee_from_there_on(book: BudgetLog) -> None:
+    """Also where it never ends, and also for a process that reads the log again."""
+    with book.opened() as pages:
+        entry = pages.add_run(charge(), "s0")
+        pages.add_run(charge(), "s1")
+        pages.declassify(entry)
+        assert [each.charge.infinite for each in pages.entries] == [True, False]
+    assert [each.charge for each in book.read().entries] == [charge(infinite=True), charge()]
+    assert [each.status for each in book.read().entries] == ["unfinished", "unfinished"]
+    assert math.isinf(smallest(book.read().budget_of_names("clinic").spent(DELTA)).epsilon)
+
+
+def test_a_book_that_cannot_be_read_is_refused(book: BudgetLog) -> None:
+    book._path.mkdir(parents=True)
+    with pytest.raises(BudgetLogError, match=r"cannot be read \(Is a directory\), and no run is started"):
+        book.read()
+
+
 def test_a_cost_with_an_entry_too_few_or_too_many_is_damage(book: BudgetLog) -> None:
     """A default in its place could say that the run was finite."""
     enter(book, charge())

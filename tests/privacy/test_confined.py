@@ -2,6 +2,7 @@ import copy
 import pickle
 import sys
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -182,3 +183,17 @@ def test_a_release_carries_no_graph() -> None:
             return torch.ones(1, requires_grad=True) * 2
 
     assert not private.release(mechanism, WithGraph()).requires_grad
+
+
+def test_what_could_not_be_sealed_leaves_no_file_and_says_nothing_of_the_record(tmp_path: Path) -> None:
+    class Broken:
+        def state_dict(self) -> dict[str, Any]:
+            raise ValueError(f"the record is {SECRET}")
+
+        def load_state_dict(self, saved: dict[str, Any], /) -> None: ...
+
+    ledger = PrivacyLedger(budget=float("inf"), delta=1e-5)
+    with pytest.raises(ConfinedError) as failure:
+        Confined(Broken(), ledger, Rng()).seal(tmp_path / "sealed")
+    assert str(SECRET) not in str(failure.value)
+    assert not (tmp_path / "sealed").exists()

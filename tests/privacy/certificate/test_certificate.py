@@ -19,6 +19,7 @@ from gossamer.privacy.certificate.certificate import (
     FORMAT,
     LEDGER,
     Certificate,
+    broken_seal,
     check,
     sealed,
     sha256,
@@ -619,3 +620,61 @@ def test_records_without_a_name_are_not_said_to_have_no_earlier_run() -> None:
     assert "held no earlier run" not in unnamed
     assert "These records had no name: they were in memory, and the card has no data_set." in unnamed
     assert "So no earlier run could be recognised by name, and none is counted here." in unnamed
+
+
+def test_a_seal_has_a_digest_for_every_line(tmp_path: Path) -> None:
+    write(tmp_path)
+    lines = (tmp_path / CERTIFICATE).read_text().split("\n")
+    assert broken_seal("\n".join(lines)) == ""
+    sealed_lines = len(lines) - 3
+    cut = [*lines[:-3], lines[-3].rpartition(" ")[0] + '"', *lines[-2:]]
+    assert broken_seal("\n".join(cut)) == f"{CERTIFICATE}, line {sealed_lines}: lines were added or cut."
+    added = [*lines[:-3], lines[-3][:-1] + ' 01234567"', *lines[-2:]]
+    assert broken_seal("\n".join(added)) == f"{CERTIFICATE}, line {sealed_lines + 1}: lines were added or cut."
+
+
+def test_how_pictures_were_converted_is_assumed() -> None:
+    converted = {
+        "class_names": ["well", "ill"], "resize": "pad", "invert": True, "window": True, "pixel_range": [0, 4095.5],
+        "missing_label": "drop",
+    }  # fmt: skip
+    plain = statements.assumptions(SETTINGS, proved=False)
+    for name, value in converted.items():
+        facts = [
+            fact
+            for fact in statements.assumptions({**SETTINGS, "card": {**CARD, name: value}}, proved=False)
+            if fact not in plain
+        ]
+        said_of = {
+            "class_names": "the names of the classes reveal nothing about any one record",
+            "resize": "pictures of other proportions were made to fit the shape: pad",
+            "invert": "dark and light were exchanged when the records were read, and the samples have them exchanged",
+            "window": "each DICOM file was scaled by the display window that it declares, and by no other file",
+            "pixel_range": "pixels that are not of 8 bits were scaled: 0 became black, 4095.5 became white",
+            "missing_label": "records without a label were left out, which depends on each record alone",
+        }[name]
+        assert [fact for fact in facts if fact.startswith(said_of)] == facts[-1:], name
+
+
+def test_a_table_names_what_was_left_out_of_it() -> None:
+    column = {"name": "age", "kind": "integer", "bounds": [0, 99], "bins": 10, "outside": "clip"}
+    card = {"declared_size": 50, "unit": "record", "column": [column], "label": "", "drop": {}}
+    kept = statements.assumptions({**SETTINGS, "card": card}, proved=False)
+    assert (
+        "column age: integer from 0 to 99 in at most 10 bins; a value beyond the bounds became the nearer bound" in kept
+    )
+    less = statements.assumptions({**SETTINGS, "card": {**card, "drop": {"name": "it names people"}}}, proved=False)
+    assert [fact for fact in less if fact not in kept] == ["left out of the table: name (it names people)"]
+
+
+def test_who_was_made_public_is_decided_by_what_is_hashed() -> None:
+    share = {"kind": "share", "share": 0.02, "salt": "x"}
+    for changed, hashed in (
+        ({}, "each record's own pixels"),
+        ({"unit": "patient"}, "each patient's own id"),
+        ({"unit": "patient", "missing_unit": "own"}, "each patient's own id (of the pixels, where there is none)"),
+    ):
+        settings = {**SETTINGS, "public": share, "card": {**CARD, **changed}}
+        assert statements.public_data(settings).endswith(f"(20 expected), picked by a hash of {hashed}; not protected")
+        assert statements.not_covered(settings)[0].endswith(f"{hashed}. The generator may reveal anything about them")
+        assert any(f"on the hash of {hashed} under" in fact for fact in statements.assumptions(settings, proved=True))

@@ -38,6 +38,16 @@ def test_no_entry_may_lack() -> None:
         assert what_is_wrong(lacks) == "the declared entries are not those of a certificate", name
 
 
+def test_no_attack_may_lack_and_none_be_added() -> None:
+    for attacked in (
+        dict.fromkeys([*ATTACKS][1:], NOT_RUN),
+        {**dict.fromkeys(ATTACKS, NOT_RUN), "more": NOT_RUN},
+        "all",
+    ):
+        declared = {**nothing_declared(), "attacked": attacked}
+        assert what_is_wrong(declared) == "the attacks are not those that a certificate names"
+
+
 def test_the_five_attacks_of_the_data_protection_board_are_asked_for() -> None:
     words = ("membership", "attribute", "exfiltration", "reconstruction", "inversion", "regurgitation")
     assert all(any(word in name for name in ATTACKS) for word in words)

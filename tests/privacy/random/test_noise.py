@@ -871,3 +871,16 @@ def test_ranks_draw_alike_by_a_key_and_apart_without() -> None:
     assert not np.array_equal(drawn, other.common_integers(100, 1000))
     assert not np.array_equal(first.integers(100, 1000), second.integers(100, 1000))
     assert not torch.equal(normals(first, 100), normals(second, 100))
+
+
+def test_buffers_are_forgotten_and_the_noise_is_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sums of many lengths: no more than so many buffers are kept, and those of a full pass always."""
+    lengths = [2 * noise._PAIRS, 3, 5, 9, 3, 2 * noise._PAIRS, 17]
+    many, few = Rng(noise_seed=1), Rng(noise_seed=1)
+    expected = [many.add_gaussian_(torch.zeros(n), 1.0) for n in lengths]
+    assert len(many._passes) == 5
+    monkeypatch.setattr(noise, "_KEPT", 2)
+    for n, before in zip(lengths, expected, strict=True):
+        assert torch.equal(few.add_gaussian_(torch.zeros(n), 1.0), before)
+        assert len(few._passes) <= 2
+    assert (torch.device("cpu"), noise._PAIRS) in few._passes

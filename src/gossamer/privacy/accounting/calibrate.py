@@ -1,7 +1,6 @@
 """The noise, the steps or the sampling rate for a budget: `cost.guarantee` solved for one of them, to the last digit."""
 
 import functools
-import itertools
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -176,7 +175,9 @@ def _edge(cost: Callable[[float], float], target: float, axis: _Axis, *, start: 
     bad: float | None = None
     value = start
     seen: list[tuple[float, float]] = []
-    for turn in itertools.count(1):
+    turn = 0
+    while True:
+        turn += 1
         spent = cost(value)
         if spent <= target:
             good = value

@@ -34,7 +34,6 @@ RECORD = "record"
 """The smallest unit: every other one is made of records."""
 MOST_FOR_PLD = 24
 """Different events beyond which the privacy loss distributions (0.2 s each) are left to one side; Renyi bounds remain."""
-_TURNS = 60
 _LEAST = 1e-300
 
 
@@ -163,13 +162,12 @@ def _part(family: _Family, delta: float) -> float:
     """
     quick = _quick(family.plan, family.relation)
     log_part = math.log(delta / family.steps)
-    for _ in range(_TURNS):
-        if log_part < math.log(_LEAST):
-            return 0.0
+    while log_part >= math.log(_LEAST):
         part = math.exp(log_part)
         epsilon = min(bound(accountant, family.plan, delta=part, relation=family.relation) for accountant in quick)
         grown = float(logsumexp([step * epsilon for step in range(family.steps)]))
         if log_part + grown <= math.log(delta):
             return part
-        log_part = math.log(delta) - grown - math.log(2)  # half of what this epsilon allows: the next one is larger
+        # Half of what this epsilon allows, because the next one is larger. So each turn at least halves the delta.
+        log_part = math.log(delta) - grown - math.log(2)
     return 0.0

@@ -3,8 +3,8 @@
 Three kinds of random numbers, never mixed:
 
 - Secret: `add_gaussian_`, `poisson_sample`, and the choices inside queries (`uniform`, `integers`, `normals`,
-  `secret_generator`). The guarantee rests on them. They come from keystreams under keys of operating-system entropy
-  (`keystream.py`).
+  `common_integers`, `secret_generator`). The guarantee rests on them. They come from keystreams under keys of
+  operating-system entropy (`keystream.py`).
 - Public: `public(name)`, a seeded torch generator per name, for initialisation, latents and labels. No record can change
   the place of a public number in its stream.
 - With a fixed `noise_seed` the secret numbers repeat. For tests only: the run is then reproducible, and not private.
@@ -29,8 +29,8 @@ Three kinds of random numbers, never mixed:
 - Beyond, a record that moves a pair of normals may be seen. This adds less than 2^-100 to delta for each query of at most
   2^32 numbers, at noise multipliers from 0.05. Every figure has it taken off delta (`accountants.NOISE_END`).
 
-Version 1 of the noise took u from 52 bits and the angle from 32. The same section says what this means for its runs. The
-ledger of a run names the versions that it used (`ledger.NOISE_VERSION`).
+This is version 2 of the noise. The ledger of a run names the version, one for the whole run (`ledger.NOISE_VERSION`). A ledger
+that names another is not read. The same section says what version 1 was.
 
 **Precision of sampling.** `poisson_sample` samples each unit with probability exactly `rate` (the float64). No step rounds:
 
