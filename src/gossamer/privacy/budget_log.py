@@ -36,7 +36,7 @@ from gossamer.errors import BudgetError, BudgetLogError, LedgerDamaged
 from gossamer.files import hold, sync_folder
 from gossamer.privacy.accounting.composition import RunCost, together
 from gossamer.privacy.accounting.cost import Bound, smallest
-from gossamer.privacy.guarantee import RELATION_NAMES, RELATIONS, Guarantee
+from gossamer.privacy.guarantee import RELATION_NAMES, RELATIONS, Guarantee, as_json
 from gossamer.privacy.ledger import START, chained, plan_from_json, plan_to_json, read_line, write_synced
 
 FILE = "accounts.jsonl"
@@ -131,8 +131,8 @@ class BudgetLimit:
         return stricter and self.allow_infinite <= other.allow_infinite
 
     def to_json(self) -> dict[str, Any]:
-        """Return the object of a line; JSON has no infinity, so it is a string."""
-        return {**vars(self), "epsilon": "inf" if math.isinf(self.epsilon) else self.epsilon}
+        """Return the object of a line."""
+        return {**vars(self), "epsilon": as_json(self.epsilon)}
 
 
 @dataclass(frozen=True)

@@ -65,9 +65,9 @@ class Guarantee:
         return f"epsilon {epsilon} at delta {delta}, {RELATION_NAMES[self.relation]} {self.unit}"
 
     def to_json(self) -> dict[str, float | str]:
-        """The four parts, infinity as the string "inf" (JSON has no infinity)."""
+        """The four parts."""
         return {
-            "epsilon": "inf" if math.isinf(self.epsilon) else self.epsilon,
+            "epsilon": as_json(self.epsilon),
             "delta": self.delta,
             "relation": RELATION_NAMES[self.relation],
             "unit": self.unit,
@@ -82,6 +82,11 @@ class Guarantee:
             relation=RELATIONS[str(data["relation"])],
             unit=str(data["unit"]),
         )
+
+
+def as_json(bound: float) -> float | str:
+    """A bound as JSON can hold it: infinity as the string "inf". `float` is the inverse."""
+    return "inf" if math.isinf(bound) else float(bound)
 
 
 def rounded_up(bound: float, digits: int = 3) -> str:

@@ -44,6 +44,7 @@ from gossamer.privacy.guarantee import (
     Guarantee,
     NeighboringRelation,
     Plan,
+    as_json,
 )
 
 BLOCK = 16
@@ -109,7 +110,6 @@ class PrivacyLedger:
                     f"the plan costs {needed}, more than the budget of epsilon {self.budget:g}. No record has been read. Take "
                     "fewer steps, a smaller expected batch or a larger noise multiplier."
                 )
-        self._note_reserve(plan)
         self._append([{"reserve": plan_to_json(plan)}])
 
     def charge(self, event: DpEvent) -> None:
@@ -134,7 +134,6 @@ class PrivacyLedger:
             if block <= 0:
                 raise UnplannedRelease(f"all {self._reserved[number]:,} reserved releases of {event} are used up.")
             self._append([{"charge": number}] * block)
-            self._charged[number] += block
             self._prepaid[number] = block
         self._prepaid[number] -= 1
 
@@ -168,13 +167,11 @@ class PrivacyLedger:
             if self.before_declassify is not None:
                 self.before_declassify()
             self._append([{"declassify": reason}])
-            self.reasons.append(reason)
 
     def note_device(self, text: str) -> None:
         """Record a GPU and the checks that it passed, once."""
         if text not in self.devices:
             self._append([{"device": text}])
-            self.devices.append(text)
 
     @property
     def plan(self) -> list[tuple[DpEvent, int]]:
@@ -226,14 +223,14 @@ class PrivacyLedger:
         self.lines, self.last_hash, self.settled, self.settings = 0, START, START, settings
         head = {
             "format": _FORMAT,
-            "budget": "inf" if math.isinf(self.budget) else self.budget,
+            "budget": as_json(self.budget),
             "delta": self.delta,
             "relation": RELATION_NAMES[self.relation],
             "unit": self.unit,
             "settings": settings,
             "noise": NOISE_VERSION,
         }
-        self._append([{"open": head}, {"reserve": plan_to_json(self.plan)}])
+        self._write([{"open": head}, {"reserve": plan_to_json(self.plan)}])
         if session:
             self.begin_session(session)
         sync_folder(path.parent)
@@ -283,21 +280,16 @@ class PrivacyLedger:
         file.truncate(len(path.read_bytes()) - torn)
         file.seek(0, os.SEEK_END)
         ledger._file = file
-        if torn:
-            for number in range(len(ledger._events)):
-                block = ledger._block(number)
-                ledger._charge_lines += range(ledger.lines + 1, ledger.lines + block + 1)
-                ledger._append([{"charge": number}] * block)
-                ledger._charged[number] += block
+        for number in range(len(ledger._events)) if torn else ():
+            ledger._append([{"charge": number}] * ledger._block(number))
         return ledger
 
     def begin_session(self, session: str) -> None:
         """Write the session token. The budget log gets the same token after this."""
         self._append([{"session": session}])
-        self.sessions.append(session)
 
     def charges_after(self, line: int) -> int:
-        """How many charges the file held beyond a line when it was read: lost to a crash."""
+        """How many charges the file holds beyond a line: when it was just read, they were lost to a crash."""
         return len(self._charge_lines) - bisect.bisect_right(self._charge_lines, line)
 
     def hash_at(self, line: int) -> str:
@@ -341,16 +333,19 @@ class PrivacyLedger:
         return min(most, self._reserved[number] - self._charged[number])
 
     def _append(self, bodies: Sequence[dict[str, Any]]) -> None:
-        """Write lines, of which a session is written alone, and sync them: after this they survive a crash.
+        """Write lines, then do what they say. Raises OSError: they cannot be written, and nothing has been charged."""
+        first = self.lines + 1
+        self._write(bodies)
+        for line, body in enumerate(bodies, start=first):
+            self._apply(body, line)
 
-        Raises:
-            OSError: if it cannot be written. Nothing has been charged then.
-        """
+    def _write(self, bodies: Sequence[dict[str, Any]]) -> None:
+        """Write lines, of which a session is written alone, and sync them: after this they survive a crash."""
         text, last_hash = chained(bodies, self.last_hash)
         if self._file is not None:
             write_synced(self._file, text)
         self.last_hash, self.lines = last_hash, self.lines + len(bodies)
-        self.settled = self.settled if "session" in bodies[0] else last_hash
+        self.settled = last_hash if bodies and "session" not in bodies[0] else self.settled
 
     def _note_reserve(self, plan: Plan) -> None:
         for event, count in plan:
@@ -377,7 +372,7 @@ class PrivacyLedger:
                 body, last_hash = read_line(raw, last_hash, where)
                 try:
                     ledger = cls._from_head(body["open"], where) if ledger is None else ledger
-                    ledger._apply(body, first=index == 1)
+                    ledger._apply(body, index)
                 except (KeyError, TypeError, ValueError, IndexError, OverflowError, RecursionError) as error:
                     raise LedgerDamaged(f"{where}: not a line of a ledger.") from error
                 ledger.lines, ledger.last_hash = index, last_hash
@@ -410,7 +405,8 @@ class PrivacyLedger:
         ledger.settings = head["settings"]
         return ledger
 
-    def _apply(self, body: dict[str, Any], *, first: bool) -> None:
+    def _apply(self, body: dict[str, Any], line: int) -> None:
+        """Do what a line says, when it is written and when it is read."""
         if len(body) != 1:
             raise ValueError("a line says one thing")
         if "reserve" in body:
@@ -421,14 +417,14 @@ class PrivacyLedger:
             if not known or self._charged[number] >= self._reserved[number]:
                 raise ValueError("a charge beyond the plan")
             self._charged[number] += 1
-            self._charge_lines.append(self.lines + 1)
+            self._charge_lines.append(line)
         elif "session" in body:
             self.sessions.append(str(body["session"]))
         elif "device" in body:
             self.devices.append(str(body["device"]))
         elif "declassify" in body:
             self.reasons.append(str(body["declassify"]))
-        elif not first:
+        elif line > 1:
             raise ValueError("an unknown line, or a second opening")
 
 

@@ -13,7 +13,7 @@ from dp_accounting import GaussianDpEvent
 from gossamer.errors import LedgerDamaged
 from gossamer.privacy.accounting import cost
 from gossamer.privacy.accounting.accountants import CURVES, delta_left, flatten, rate_and_noise
-from gossamer.privacy.guarantee import Plan
+from gossamer.privacy.guarantee import Plan, as_json
 from gossamer.privacy.ledger import PrivacyLedger, merge, plan_from_json, plan_to_json
 
 SMALLER = (0, 2, 4)
@@ -82,7 +82,7 @@ def renyi_curve(ledger: PrivacyLedger) -> dict[str, Any] | None:
     return {
         "accountant": accountant.name,
         "orders": [float(order) for order in curve],
-        "epsilon": [_as_json(value) for value in curve.values()],
+        "epsilon": [as_json(value) for value in curve.values()],
     }
 
 
@@ -112,8 +112,4 @@ def _cost(ledger: PrivacyLedger, plan: Plan, delta: float) -> dict[str, Any]:
     if ledger.reasons or delta_left(flatten(plan), delta) <= 0:
         return {"epsilon": "inf", "delta": delta}
     spent = cost.guarantee(plan, delta=delta, relation=ledger.relation, unit=ledger.unit)
-    return {"epsilon": _as_json(spent.epsilon), "delta": delta}
-
-
-def _as_json(value: float) -> float | str:
-    return "inf" if math.isinf(value) else float(value)
+    return {"epsilon": as_json(spent.epsilon), "delta": delta}
