@@ -37,25 +37,17 @@ def short(value: Any) -> str:
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
 
 
-def settled(stated: Any, expected: Any) -> Any:
+def settled(stated: Any, expected: Any, *, figure: bool = False) -> Any:
     """The stated value with the recomputed figures in the places where they are the same but for `TOLERANCE`.
 
     Figures are the values of "epsilon" and "mu", one number or a list. All else stays as it is stated.
     """
     if isinstance(stated, list) and isinstance(expected, list) and len(stated) == len(expected):
-        return [settled(one, other) for one, other in zip(stated, expected, strict=True)]
-    if not isinstance(stated, dict) or not isinstance(expected, dict):
-        return stated
-    return {
-        name: _near(value, expected.get(name)) if name in ("epsilon", "mu") else settled(value, expected.get(name))
-        for name, value in stated.items()
-    }
-
-
-def _near(stated: Any, expected: Any) -> Any:
-    if isinstance(stated, list) and isinstance(expected, list) and len(stated) == len(expected):
-        return [_near(one, other) for one, other in zip(stated, expected, strict=True)]
-    return expected if within(stated, expected) else stated
+        return [settled(one, other, figure=figure) for one, other in zip(stated, expected, strict=True)]
+    if isinstance(stated, dict) and isinstance(expected, dict):
+        pairs = [(name, value, expected.get(name)) for name, value in stated.items()]
+        return {name: settled(value, other, figure=name in ("epsilon", "mu")) for name, value, other in pairs}
+    return expected if figure and within(stated, expected) else stated
 
 
 def within(stated: Any, expected: Any) -> bool:
