@@ -167,7 +167,7 @@ class Deployment:
         """`flwr run`, which streams the log of the ServerApp."""
         values = {
             "sites": str(self.out / "sites.pub"), "card": str(self.out / "card.toml"), "out": str(self.out / run / "server"),
-            "delta": 1e-3, "accounts": str(self.out / run / "book-server"), "patience": PATIENCE, "wait": 1200.0,
+            "delta": 1e-3, "accounts": str(self.out / run / "book-server"), "reply-timeout": PATIENCE, "wait": 1200.0,
             **{name.replace("_", "-"): value for name, value in settings.items()},
         }  # fmt: skip
         file = self.out / f"{run}.toml"

@@ -48,7 +48,6 @@ from gossamer.run.budget.entry import charge_of
 from gossamer.run.federated import messages
 from gossamer.run.federated import simulate as module_of_simulation
 from gossamer.run.federated.client import REFUSED, Client, _check_size
-from gossamer.run.federated.clients import Clients
 from gossamer.run.federated.grid import LocalGrid, context
 from gossamer.run.federated.messages import (
     Malformed,
@@ -59,6 +58,7 @@ from gossamer.run.federated.messages import (
     rows_record,
     to_client,
 )
+from gossamer.run.federated.rounds import Clients
 from gossamer.run.federated.server import SERVED, decide, go_on_serving, serve
 from gossamer.run.federated.simulate import clients_of, simulate
 from gossamer.run.release import verify as module_of_verification
@@ -126,7 +126,7 @@ def waiting(grid: LocalGrid, seconds: float) -> LocalGrid:
 def run(grid: Any, out: Path, *, secret: bool = False, **named: Any) -> Any:
     rng = None if secret else Rng(0, noise_seed=99)
     given: dict[str, Any] = {"accounts": False, "process": Process(rng=rng), **named}
-    grid.patience, grid.wait = given.pop("patience", 20), given.pop("wait", 0.3)
+    grid.reply_timeout, grid.wait = given.pop("reply_timeout", 20), given.pop("wait", 0.3)
     of_serve = {name: given.pop(name) for name in [*given] if name in signature(serve).parameters}
     return serve(grid, decide(CARD, **{**TINY, "delta": 1e-3, **given}), out=out, **of_serve)
 
@@ -334,8 +334,8 @@ def clients_alone(grid: Any, settings: dict[str, Any], *, steps: int = 6, heard:
     answers = federated.enough(answers=steps * job.config.answers, critics=job.config.critics, clients=K)
     terms = {"config": dataclasses.asdict(job.config), "card": CARD.to_dict(), "seed": 0, "answers": answers}
     heard = Heard() if heard is None else heard
-    grid.patience, grid.wait = 20.0, 0.3
-    return Clients(Run(job.config, CARD, Rng(0)), ledger, grid, terms, heard.append)
+    grid.reply_timeout, grid.wait = 20.0, 0.3
+    return Clients(Run(job.config, CARD, Rng(0), queries=job.queries), ledger, grid, terms, heard.append)
 
 
 def test_an_answer_is_charged_on_both_sides_before_it_is_asked(tmp_path: Path, four: list[Client]) -> None:
@@ -816,7 +816,7 @@ def test_terms_without_a_reply_are_sent_again() -> None:
             return replies[max(drop, 0) :]
 
     panel = clients_alone(Loses(dict.fromkeys(NAMES, granting(10_000))), TINY)
-    panel.grid.patience = 0.05
+    panel.grid.reply_timeout = 0.05
     assert panel._wait_for_clients().keys() == set(NAMES)
 
 

@@ -87,7 +87,7 @@ def train(  # noqa: PLR0913 (its arguments are the options of a command)
     *,
     sites: Path,
     resume: bool = False,
-    patience: float = 60.0,
+    reply_timeout: float = 60.0,
     wait: float = 600.0,
     card: Path,
     out: Path,
@@ -103,7 +103,7 @@ def train(  # noqa: PLR0913 (its arguments are the options of a command)
         grid: of the ServerApp.
         sites: file with the OpenSSH public keys of the SuperNodes, with the name of a site after each.
         resume: continue the unfinished run in `out`, with its own settings.
-        patience: seconds to wait for an answer of a client.
+        reply_timeout: seconds to wait for an answer of a client.
         wait: seconds to wait for enough clients.
         card: see `run.federated.simulate.simulate`.
         out: see `run.training.fit.fit`.
@@ -119,7 +119,7 @@ def train(  # noqa: PLR0913 (its arguments are the options of a command)
     declared = DataCard.load(card)
     names = read_sites(sites, most=declared.declared_size)
     named = FlowerGrid(grid, names)
-    named.patience, named.wait = patience, wait
+    named.reply_timeout, named.wait = reply_timeout, wait
     if resume:
         return go_on_serving(named, out, accounts=accounts, process=process)
     decided = decide(declared, **request)

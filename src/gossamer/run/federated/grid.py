@@ -21,8 +21,8 @@ class NamedGrid(ABC):
     """Of Flower's run, in each message."""
     pause = 0.1
     """Seconds between two looks for replies or clients."""
-    patience = 60.0
-    """Seconds that a reply may take."""
+    reply_timeout = 60.0
+    """Seconds that the reply of a client may take in a round."""
     wait = 600.0
     """Seconds for which too few clients are waited for."""
 

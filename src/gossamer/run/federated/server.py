@@ -22,11 +22,10 @@ from gossamer.methods.job import Job
 from gossamer.methods.synthesizer import Synthesizer
 from gossamer.privacy.accounting import federated
 from gossamer.privacy.certificate.statements import NO_UNITS
-from gossamer.privacy.random.noise import Rng
 from gossamer.run.federated import METHOD
-from gossamer.run.federated.clients import Clients
 from gossamer.run.federated.grid import NamedGrid
 from gossamer.run.federated.messages import networks, weights_record
+from gossamer.run.federated.rounds import Clients
 from gossamer.run.storage.data_sources import DataFacts, DataSources, RawData
 from gossamer.run.storage.run_folder import RunFolder
 from gossamer.run.training.driver import train_and_certify
@@ -135,16 +134,11 @@ def serve(
     name = card.data_set or card.title or "records of clients"
     sources = DataSources.elsewhere(name, public=public) if simulation is None else simulation.sources
     role = {"federated": {"role": federated.SERVER, "answers": _answers(config, card)}}
-    with (
-        process.shown() as sink,
-        OpenRun.create(
-            RunFolder(Path(out)), request.job, epsilon=request.epsilon, delta=request.delta, rng=process.rng or Rng(seed),
-            sink=sink,
-        ) as run,
-    ):  # fmt: skip
-        data = _own(sources, card) if simulation is None else simulation.data
-        private = {} if simulation is None else simulation.private
-        return _train(grid, run, sources, data, accounts=accounts, config=role, private=private)
+    with OpenRun.create(
+        RunFolder(Path(out)), request, seed=seed, process=process, accounts=accounts, public_facts=role,
+        private_facts={} if simulation is None else simulation.private,
+    ) as run:  # fmt: skip
+        return _train(grid, run, sources, _own(sources, card) if simulation is None else simulation.data)
 
 
 def go_on_serving(
@@ -167,22 +161,19 @@ def go_on_serving(
     folder = RunFolder(Path(run))
     if folder.config().get("federated", {}).get("role") != federated.SERVER or not folder.begun:
         raise RunFolderError(f"{folder.path} holds no run of a federated server.")
-    with process.shown() as sink, OpenRun.resume(folder, rng=process.rng, sink=sink) as opened:
+    with OpenRun.resume(folder, process=process, accounts=accounts) as opened:
         if folder.finished:
             return _serve_again(grid, opened)
         sources = DataSources.from_json(folder.source()["sources"])
-        data = data or _own(sources, cast(DataCard, opened.job.card))
-        return _train(grid, opened, sources, data, accounts=accounts)
+        return _train(grid, opened, sources, data or _own(sources, cast(DataCard, opened.job.card)))
 
 
-def _train(grid: NamedGrid, run: OpenRun, sources: DataSources, data: RawData, **charge: Any) -> Synthesizer:
+def _train(grid: NamedGrid, run: OpenRun, sources: DataSources, data: RawData) -> Synthesizer:
     """Train with the clients that answer, certify, and give the generator to all who took part."""
     method = Federated(lambda trained, state: _clients(grid, run, trained, state))
     job = Job(method, cast(Config, run.job.config), cast(DataCard, run.job.card))
-    federated_run = dataclasses.replace(run, job=cast("Job[BaseConfig, Any]", job))
-    synthesizer = train_and_certify(
-        federated_run.charge(sources, data.facts, **charge), data.confine(run.ledger, run.rng)
-    )
+    charged = dataclasses.replace(run, job=cast("Job[BaseConfig, Any]", job)).charge(sources, data.facts)
+    synthesizer = train_and_certify(charged, data.confine(run.ledger, run.rng))
     assert method.clients is not None
     _give(run.folder, synthesizer, method.clients)
     return synthesizer
@@ -222,8 +213,12 @@ def _served(folder: RunFolder) -> set[str]:
 def _clients(grid: NamedGrid, run: OpenRun, trained: Run[Config], state: State | None = None) -> Clients:
     """The clients under the terms of a run. state: of the server, whose weights from public records clients begin with."""
     config, card = trained.config, trained.card
-    answers = _answers(config, card)
-    terms = {"config": dataclasses.asdict(config), "card": card.to_dict(), "seed": run.rng.seed, "answers": answers}
+    terms = {
+        "config": dataclasses.asdict(config),
+        "card": card.to_dict(),
+        "seed": run.rng.seed,
+        "answers": _answers(config, card),
+    }
     start = networks(state).state_dict() if state is not None and state.own_fakes else None
     return Clients(trained, run.ledger, grid, terms, run.log, start)
 

@@ -28,7 +28,7 @@ from gossamer.run.storage.run_folder import RunFolder
 from gossamer.run.training.signals import stop_on_signal
 
 _LENGTH = 8  # bytes that hold the length of a message
-_PATIENCE = 30.0  # seconds in which a messenger has to send, or to take, the next bytes
+_TIMEOUT = 30.0  # seconds in which a messenger has to send, or to take, the next bytes
 _LOOK = 0.5  # seconds between two looks at whether a stop was requested
 
 
@@ -83,7 +83,7 @@ def serve_records(
 
 def answer(client: Client, connection: socket.socket) -> None:
     """Read one message and send the reply. Whatever else comes is dropped, with a note on the terminal of this site."""
-    connection.settimeout(_PATIENCE)
+    connection.settimeout(_TIMEOUT)
     try:
         with connection.makefile("rwb") as stream:
             length = int.from_bytes(stream.read(_LENGTH))

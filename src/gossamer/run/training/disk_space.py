@@ -34,17 +34,12 @@ def state(net: "nn.Module") -> int:
     )
 
 
-def of(private: Path) -> int:
-    """Estimate the bytes that a resumed run needs: a new checkpoint beside the old one, and the rest."""
-    return sum(file.stat().st_size for file in private.glob("*") if file.is_file()) + _REST
-
-
-def check(folder: Path, needed: int, *, remedy: str) -> None:
-    """Refuse a disk with less free space than needed, with a RunFolderError. remedy: what to do after that, in words."""
+def check(folder: Path, needed: int) -> None:
+    """Refuse a disk with less free space than needed, with a RunFolderError."""
     existing = next(parent for parent in (folder.absolute(), *folder.absolute().parents) if parent.exists())
     free = shutil.disk_usage(existing).free
     if free < needed:
         raise RunFolderError(
             f"{folder}: the disk has {free / 1e6:,.0f} MB free, and a run needs about {needed / 1e6:,.0f} MB. Free "
-            f"some space, {remedy}; nothing has been written."
+            f"some space, or name another --out; nothing has been written."
         )

@@ -6,6 +6,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 import torch
+from torch.nn.modules.module import register_module_forward_hook
 
 from gossamer.methods.contract import batch_of
 from gossamer.methods.job import Job
@@ -75,11 +76,9 @@ def _activation_size(job: "Job[BaseConfig, State]", net: "nn.Module") -> float:
     sizes: dict[nn.Module, int] = {}
 
     def note(layer: "nn.Module", _inputs: object, output: "Tensor") -> None:
-        sizes[layer] = output.numel() * output.element_size()
+        if not list(layer.children()):
+            sizes[layer] = output.nbytes
 
-    layers = [module for module in net.modules() if not list(module.children())]
-    hooks = [module.register_forward_hook(note) for module in layers]
-    job.sample(net, _FEW, None, torch.Generator())
-    for hook in hooks:
-        hook.remove()
+    with register_module_forward_hook(note):
+        job.sample(net, _FEW, None, torch.Generator())
     return sum(sizes.values()) / _FEW

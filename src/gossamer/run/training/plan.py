@@ -34,14 +34,14 @@ class Request:
         epsilon: the budget; where none was given, what noise and steps cost.
         delta: of the guarantee.
         plan: the noisy queries, and how often each is made.
-        bounds: their cost, by every accountant that knows the events.
+        bounds: their cost, by every accountant that knows the events; empty: nobody has computed it.
     """
 
     job: Job[BaseConfig, State]
     epsilon: float
     delta: float
     plan: Plan
-    bounds: tuple[cost.Bound, ...]
+    bounds: tuple[cost.Bound, ...] = ()
 
     @property
     def promise(self) -> Guarantee:

@@ -1,4 +1,4 @@
-"""The clients as the loop sees them: they train, and they answer. What they send is checked here."""
+"""The rounds of a federated run, on the server: clients train and answer, within a time-out. What they send is checked here."""
 
 import math
 import time
@@ -14,24 +14,11 @@ from gossamer.errors import TooFewClients
 from gossamer.methods.common.adversarial import Fakes
 from gossamer.methods.contract import Run
 from gossamer.methods.gs_wgan import Config
-from gossamer.privacy.accounting import events
 from gossamer.privacy.confined import FIXED_SEED
 from gossamer.privacy.ledger import PrivacyLedger
+from gossamer.run.federated import messages
 from gossamer.run.federated.grid import NamedGrid
-from gossamer.run.federated.messages import (
-    END,
-    ROUND,
-    TERMS,
-    Malformed,
-    Round,
-    read_grant,
-    read_rows,
-    reason_of,
-    refused,
-    round_record,
-    terms_record,
-    to_client,
-)
+from gossamer.run.federated.messages import Malformed, reason_of
 
 LONGEST_NOISE = 9.0
 """Standard deviations. A number of honest noise is larger with probability 1 in 4e18."""
@@ -70,17 +57,7 @@ class Clients:
     @property
     def left(self) -> int:
         """How many more steps the plan holds."""
-        return self.ledger.remaining(self._event) // self.run.config.answers
-
-    @property
-    def _event(self) -> Any:
-        config = self.run.config
-        return events.event_of(
-            draw="secret",
-            critics=config.critics,
-            batch_size=config.batch_size,
-            noise_multiplier=config.noise_multiplier,
-        )
+        return self.ledger.remaining(self.run.query("answers").paid) // self.run.config.answers
 
     def train(self, fakes: Fakes) -> None:
         """Visit each client whose turn it is; a client that is away misses its turn."""
@@ -98,7 +75,7 @@ class Clients:
         if self.run.rng.reproducible:
             self.ledger.declassify(FIXED_SEED)
         for _ in range(config.answers):
-            self.ledger.charge(self._event)
+            self.ledger.charge(self.run.query("answers").paid)
         names = sorted(present)
         drawn = [names[i] for i in self.run.rng.integers(config.answers, len(names))]
         return self._ask(present, drawn, fakes)
@@ -109,14 +86,14 @@ class Clients:
         turns = {name: [i for i, drawn_name in enumerate(drawn) if drawn_name == name] for name in dict.fromkeys(drawn)}
         rows, lost = torch.zeros(len(drawn) * B, *self.run.card.shape), set(range(len(drawn)))
         sent = {
-            name: self._message(present[name], ROUND, round_record(Round(
+            name: self._message(present[name], messages.ROUND, messages.round_record(messages.Round(
                 self._training.get(name), [fakes[i * B : (i + 1) * B] for i in turns.get(name, [])]
             )))
             for name in dict.fromkeys([*self._training, *turns])
             if name in present
         }  # fmt: skip
         self._training = {}
-        replies = self.grid.exchange(sent, timeout=self.grid.patience)
+        replies = self.grid.exchange(sent, timeout=self.grid.reply_timeout)
         for name, answer in replies:
             client_rows = self._rows(name, answer, len(turns.get(name, [])))
             if client_rows is not None:
@@ -127,11 +104,13 @@ class Clients:
             noise = rows[i * B : (i + 1) * B].view(-1)
             self.run.rng.add_gaussian_(noise, config.noise_multiplier * 2 * config.max_norm)
         for name in turns.keys() - dict(replies).keys():
-            self._log_once(name, f"no answer within {self.grid.patience:g} s; its round is lost, and its charge stays")
+            self._log_once(
+                name, f"no answer within {self.grid.reply_timeout:g} s; its round is lost, and its charge stays"
+            )
         return rows.to(self.run.device)
 
     def _message(self, node: int, kind: str, content: RecordDict) -> Message:
-        return to_client(node, kind, content, run_id=self.grid.run_id, lives=self.grid.patience)
+        return messages.to_client(node, kind, content, run_id=self.grid.run_id, lives=self.grid.reply_timeout)
 
     def _rows(self, name: str, answer: Message, answers: int) -> Tensor | None:
         """The rows of a client, checked; None: it sent no rows, or malformed ones."""
@@ -147,7 +126,7 @@ class Clients:
         noise = config.noise_multiplier * 2 * config.max_norm * LONGEST_NOISE * math.sqrt(math.prod(shape[1:]))
         largest = math.inf if config.noise_multiplier == 0 else config.max_norm + noise
         try:
-            return read_rows(answer.content, shape=shape, largest=largest)
+            return messages.read_rows(answer.content, shape=shape, largest=largest)
         except Malformed as error:
             self._shut(name, str(error))
             return None
@@ -163,9 +142,7 @@ class Clients:
         end = time.monotonic() + self.grid.wait
         waiting = False
         while True:
-            self._enlist()
-            present = self.grid.present().items()
-            reachable = {name: node for name, node in present if self._takes_part(name, node)}
+            reachable = self._reachable()
             if len(reachable) >= self.run.config.critics:
                 return reachable
             if time.monotonic() > end:
@@ -177,6 +154,11 @@ class Clients:
                 self.log(f"waiting for clients: {len(reachable):,} of {self.run.config.critics:,} are there")
                 waiting = True
             time.sleep(self.grid.pause)
+
+    def _reachable(self) -> dict[str, int]:
+        """Name and node of each client that takes part and can be reached now."""
+        self._enlist()
+        return {name: node for name, node in self.grid.present().items() if self._takes_part(name, node)}
 
     def _enlist(self) -> None:
         """Send the terms to new clients, and take in those that have granted enough. Terms without a reply are sent again.
@@ -190,9 +172,9 @@ class Clients:
         waiting = {name for name, _, _ in self._pending.values()}
         for name, node in sorted(present.items()):
             if name not in waiting and name not in self._shut_out and not self._takes_part(name, node):
-                content = terms_record({**self.terms, "client": name}, self.start)
-                for number in filter(None, self.grid.push_messages([self._message(node, TERMS, content)])):
-                    self._pending[number] = name, node, now + self.grid.patience
+                content = messages.terms_record({**self.terms, "client": name}, self.start)
+                for number in filter(None, self.grid.push_messages([self._message(node, messages.TERMS, content)])):
+                    self._pending[number] = name, node, now + self.grid.reply_timeout
         for answer in self.grid.pull_messages(list(self._pending)):
             name, node, _ = self._pending.pop(answer.metadata.reply_to_message_id)
             self._take_in(name, node, answer)
@@ -203,13 +185,13 @@ class Clients:
 
     def _take_in(self, name: str, node: int, answer: Message) -> None:
         if answer.has_error():
-            if refused(answer):
+            if messages.refused(answer):
                 self._shut(name, f"refused the terms: {reason_of(answer)}")
             else:
                 self._log_once(name, f"no reply to the terms, which are sent again: {reason_of(answer)}")
             return
         try:
-            answers, noise = read_grant(answer.content)
+            answers, noise = messages.read_grant(answer.content)
         except Malformed as error:
             self._shut(name, str(error))
             return
@@ -234,11 +216,9 @@ class Clients:
         end = time.monotonic() + self.grid.wait
         awaited = awaited or len(self._enlisted.keys() - self._shut_out)
         while len(served) < awaited and time.monotonic() < end:
-            self._enlist()
-            present = self.grid.present().items()
-            ready = {name: node for name, node in present if name not in served and self._takes_part(name, node)}
-            sent = {name: self._message(node, END, content) for name, node in ready.items()}
-            for name, answer in self.grid.exchange(sent, timeout=self.grid.patience):
+            ready = {name: node for name, node in self._reachable().items() if name not in served}
+            sent = {name: self._message(node, messages.END, content) for name, node in ready.items()}
+            for name, answer in self.grid.exchange(sent, timeout=self.grid.reply_timeout):
                 if answer.has_error():
                     self._log_once(name, reason_of(answer))
                 else:
