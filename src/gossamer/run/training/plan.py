@@ -112,7 +112,8 @@ def _decided(
     epsilon, delta = plain(epsilon), plain(delta)
     merged |= overrides
     if chosen_method.without_guarantee:
-        return _without_guarantee(chosen_method, card, merged, epsilon=epsilon, delta=delta)
+        _refuse_budget(chosen_method, epsilon=epsilon, delta=delta)
+        epsilon = math.inf
     if epsilon is not None and not epsilon > 0:
         raise BudgetError(
             f"--epsilon must be above 0, not {epsilon:g}: at epsilon 0 the output would not depend on the records."
@@ -125,9 +126,12 @@ def _decided(
     def job(**decided: Any) -> Job[BaseConfig, State]:
         return checked(Job.of(chosen_method, {**merged, **decided}, card))
 
-    trial = _allowed(job(noise_multiplier=1.0))
+    trial = _allowed(job(**presets.any_noise(name)))
     presets.check_net(trial)
     terms: dict[str, Any] = {"delta": delta, "relation": trial.relation, "unit": card.unit}
+    if chosen_method.without_guarantee:
+        nothing = cost.Bound("none", Guarantee(epsilon=math.inf, **terms))
+        return Request(job=trial, epsilon=math.inf, delta=delta, plan=trial.plan, bounds=(nothing,))
     if epsilon is None and noise is None:
         raise BudgetError(
             "give --epsilon (the budget) or --noise-multiplier; together with --delta they decide the run."
@@ -193,26 +197,15 @@ def method_named(method: str | BaseConfig) -> AnyMethod:
     return METHODS[method]
 
 
-def _without_guarantee(
-    method: AnyMethod, card: AnyCard, settings: Mapping[str, Any], *, epsilon: float | None, delta: float | None
-) -> Request:
-    """The request of a method whose epsilon is infinity: no budget to meet."""
-    if epsilon is not None or delta is not None:
-        flags = " or ".join(
-            f"--{name}" for name, value in {"epsilon": epsilon, "delta": delta}.items() if value is not None
-        )
+def _refuse_budget(method: AnyMethod, **given: float | None) -> None:
+    """Refuse epsilon or delta of a method whose epsilon is infinity, with a BudgetError."""
+    if flags := " or ".join(f"--{name}" for name, value in given.items() if value is not None):
         able = METHODS.taking(method.takes).items()
         meeting = ", ".join(name for name, other in able if not other.without_guarantee)
         raise BudgetError(
             f"{method.name} has no formal guarantee, so it takes no {flags}: its epsilon is infinity. "
             f"Leave it out, or take a method that meets a budget: {meeting}."
         )
-    job = _allowed(checked(Job.of(method, settings, card)))
-    presets.check_net(job)
-    delta = checked_delta(None, math.inf, card)
-    nothing = Guarantee(epsilon=math.inf, delta=delta, relation=job.relation, unit=card.unit)
-    bounds = (cost.Bound("none", nothing),)
-    return Request(job=job, epsilon=math.inf, delta=delta, plan=job.plan, bounds=bounds)
 
 
 def checked_delta(delta: float | None, epsilon: float | None, card: Card) -> float:
@@ -260,10 +253,8 @@ def checked(job: Job[BaseConfig, State]) -> Job[BaseConfig, State]:
 def _check_noise(settings: Mapping[str, Any]) -> None:
     """Refuse noise that cannot be drawn, before it costs anything."""
     noise = float(settings.get("noise_multiplier", 0.0))
-    for name in {"max_norm": 1.0, **settings}:
-        if not name.startswith("max_norm"):  # a method may have a second bound, such as max_norm_batch
-            continue
-        bound = float(settings.get(name, 1.0))
+    bounds = {"max_norm": 1.0} | {name: float(value) for name, value in settings.items() if name.startswith("max_norm")}
+    for name, bound in bounds.items():  # a method may have a second one, such as max_norm_batch
         if noise > 0 and bound > 0 and not _LEAST_NOISE <= noise * bound <= _MOST_NOISE:
             raise BudgetError(
                 f"--{name.replace('_', '-')} {bound:g} with a noise multiplier of {noise:.3g} asks for noise of "
