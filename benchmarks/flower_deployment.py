@@ -35,7 +35,7 @@ from gossamer.privacy.ledger import PrivacyLedger
 from gossamer.privacy.random import noise
 from gossamer.run.cli.main import main as gossamer
 from gossamer.run.federated import messages, service
-from gossamer.run.federated.grid import from_bytes, to_bytes
+from gossamer.run.federated.messages import from_bytes, to_bytes
 from gossamer.run.release.verify import verify
 
 ROOT = Path(__file__).resolve().parents[1]

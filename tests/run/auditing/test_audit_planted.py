@@ -18,7 +18,6 @@ from gossamer.data.fingerprint import SALT
 from gossamer.data.records import Records
 from gossamer.methods import METHODS
 from gossamer.methods.job import Job
-from gossamer.methods.marginals import Noise
 from gossamer.methods.marginals import loop as marginals
 from gossamer.methods.marginals.counts import Counts, Errors
 from gossamer.privacy.ledger import PrivacyLedger
@@ -56,7 +55,7 @@ def columns_counted_twice(monkeypatch: pytest.MonkeyPatch) -> None:
 
     def twice(run: Any, state: Any, private: Any) -> Iterator[Any]:
         query = Counts(state.net.maps, marginals.first_cliques(run))
-        private.release(marginals.a_bound_each(run, query, Noise.of(run.config).columns, equal=True), query)
+        private.release(marginals.a_bound_each(run.query("columns"), query), query)
         yield from once(run, state, private)
 
     monkeypatch.setattr("gossamer.methods.marginals.loop.columns", twice)

@@ -103,7 +103,7 @@ def found(ranks: Ranks, plant: Patch, noise: float, steps: int, share: float) ->
         runs = TrialRunner(Job.of(METHODS["teacher"], settings, card), DELTA, 0, 7, ranks)
         inside, outside = runs.observations(TRIALS)
     declared, lower = inside.declared, lower_bound(inside, outside, delta=DELTA, confidence=0.95)
-    return declared.epsilon(declared.noise, DELTA), max(lower.epsilon, lower.counted)
+    return declared.epsilon(declared.noise, DELTA), max(lower.lower_bound, lower.counted)
 
 
 CASES: dict[str, tuple[Patch, float, int, float]] = {

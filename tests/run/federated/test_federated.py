@@ -10,7 +10,8 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from inspect import signature
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -48,22 +49,22 @@ from gossamer.run.budget.entry import charge_of
 from gossamer.run.federated import messages
 from gossamer.run.federated import simulate as module_of_simulation
 from gossamer.run.federated.client import REFUSED, Client, _check_size
-from gossamer.run.federated.grid import LocalGrid, context
 from gossamer.run.federated.messages import (
     Malformed,
     Round,
+    context,
     read_round,
     read_rows,
     round_record,
     rows_record,
     to_client,
 )
-from gossamer.run.federated.rounds import Clients
-from gossamer.run.federated.server import SERVED, decide, go_on_serving, serve
+from gossamer.run.federated.rounds import Clients, LocalGrid
+from gossamer.run.federated.server import SERVED, decide, serve
 from gossamer.run.federated.simulate import clients_of, simulate
 from gossamer.run.release import verify as module_of_verification
 from gossamer.run.release.verify import verify
-from gossamer.run.storage.data_sources import DataFacts, DataSources, LoadedData, RawData
+from gossamer.run.storage.data_sources import DataFacts, DataSources, RawData
 from gossamer.run.storage.run_folder import RunFolder
 from gossamer.run.training.progress import Process
 from gossamer.run.training.resume import resume
@@ -101,8 +102,13 @@ def client(folder: Path, number: int, held: Records | None = None, *, secret: bo
         given["rng"] = lambda seed: Rng(seed, noise_seed=number)
     return Client(
         folder=RunFolder(folder / NAMES[number]), sources=DataSources.of("d"),
-        records=lambda _card, ledger, rng: data.confine(ledger, rng), **given,
+        raw=data, **given,
     )  # fmt: skip
+
+
+def read_by(one: Client, read: Callable[[DataCard], object]) -> None:
+    """Let a client read its records in this way."""
+    one.raw, one.sources = None, cast(DataSources, SimpleNamespace(read_unconfined=read))
 
 
 @pytest.fixture
@@ -196,7 +202,7 @@ def test_a_server_goes_on_with_the_public_records_that_it_began_with(tmp_path: P
         run(LocalGrid({}), tmp_path / "run", public=tmp_path / "public.npz", public_steps=1)
     np.savez(tmp_path / "public.npz", images=255 - shown.images[:, 0], labels=shown.labels)
     with pytest.raises(DataError, match="not what it was"):
-        go_on_serving(waiting(LocalGrid({}), 0.1), tmp_path / "run", process=Process(rng=Rng(0, noise_seed=99)))
+        serve(waiting(LocalGrid({}), 0.1), None, out=tmp_path / "run", process=Process(rng=Rng(0, noise_seed=99)))
 
 
 def test_a_server_does_not_speak_of_force_which_it_does_not_have(tmp_path: Path) -> None:
@@ -416,10 +422,10 @@ def test_a_client_refuses_rounds_beyond_its_ledger_whatever_the_server_says(tmp_
 
 
 def test_a_client_refuses_terms_that_cost_more_than_it_gives(tmp_path: Path) -> None:
-    read: list[int] = []
+    read: list[DataCard] = []
     heard = Heard()
     one = client(tmp_path, 0, epsilon=5.0, sink=heard)
-    one.records = lambda _card: read.append(1)  # type: ignore[assignment, func-returns-value]  # to see that it is not called
+    read_by(one, read.append)  # to see that it is not called
     for cheap in (terms(), terms(config={"noise_multiplier": 0.0}), terms(answers=10**6)):
         refused = ask(one, messages.TERMS, messages.terms_record(cheap))
         assert messages.reason_of(refused) == REFUSED
@@ -443,10 +449,10 @@ def test_a_refusal_does_not_tell_what_is_wrong_with_the_records(tmp_path: Path, 
     heard, broke = Heard(), client(tmp_path, 0, epsilon=5.0)
     failing = client(tmp_path, 1, sink=heard)
 
-    def fail(_card: DataCard, _ledger: PrivacyLedger, _rng: Rng) -> LoadedData:
+    def fail(_card: DataCard) -> RawData:
         raise FAILURES[what]
 
-    failing.records = fail
+    read_by(failing, fail)
     replies = [ask(one, messages.TERMS, messages.terms_record(terms())).error for one in (failing, broke)]
     assert [(each.code, each.reason) for each in replies] == [(messages.REFUSED, REFUSED)] * 2
     assert len(heard) == 1
@@ -457,11 +463,11 @@ def test_a_refusal_does_not_tell_what_is_wrong_with_the_records(tmp_path: Path, 
 def test_terms_are_checked_before_records_and_budget(tmp_path: Path) -> None:
     """A server that sends a start of another shape learns the same from all: that it is malformed."""
 
-    def fail(_card: DataCard, _ledger: PrivacyLedger, _rng: Rng) -> LoadedData:
+    def fail(_card: DataCard) -> RawData:
         raise CardError("the card declares 3 classes")
 
     clients = [client(tmp_path, 0), client(tmp_path, 1, epsilon=5.0), client(tmp_path, 2)]
-    clients[2].records = fail
+    read_by(clients[2], fail)
     asked = messages.terms_record(terms(), WRONG_START)
     (said,) = {messages.reason_of(ask(one, messages.TERMS, asked)) for one in clients}
     assert "start does not hold the arrays" in said
@@ -1050,13 +1056,13 @@ def test_a_finished_server_that_is_resumed_serves_who_was_away_and_charges_nothi
     before = on_disk(tmp_path / "run") | on_disk(tmp_path / "book")
     paid = late._run.ledger.used
     heard = Heard()
-    go_on_serving(waiting(LocalGrid({NAMES[3]: late.app}), 5), tmp_path / "run", process=Process(sink=heard))
+    serve(waiting(LocalGrid({NAMES[3]: late.app}), 5), None, out=tmp_path / "run", process=Process(sink=heard))
     assert any("1 of 4" in each and "uses no more epsilon" in each for each in heard)
     assert late.folder.finished and verify(late.folder.path).ok
     assert late._run.ledger.used == paid
     assert on_disk(tmp_path / "run") | on_disk(tmp_path / "book") == before
     heard.clear()
-    go_on_serving(waiting(LocalGrid({}), 5), tmp_path / "run", process=Process(sink=heard))
+    serve(waiting(LocalGrid({}), 5), None, out=tmp_path / "run", process=Process(sink=heard))
     assert "nothing is left to do" in heard[0]
     assert on_disk(tmp_path / "run") | on_disk(tmp_path / "book") == before
 
@@ -1079,7 +1085,7 @@ def test_the_server_goes_on_where_its_ledger_is(tmp_path: Path, four: list[Clien
     with pytest.raises(RequestError, match="gossamer federated"):
         resume(tmp_path / "run")
     before = sum(count for one in four for count in one._run.ledger.used)
-    made = go_on_serving(waiting(LocalGrid(apps), 0.3), tmp_path / "run", process=Process(rng=Rng(0, noise_seed=99)))
+    made = serve(waiting(LocalGrid(apps), 0.3), None, out=tmp_path / "run", process=Process(rng=Rng(0, noise_seed=99)))
     ledger = PrivacyLedger.load(tmp_path / "run" / "ledger.jsonl")
     assert sum(ledger.used) == sum(ledger._reserved) == 40
     assert verify(tmp_path / "run").ok

@@ -39,29 +39,40 @@ _FINAL = 500
 
 
 @dataclass(frozen=True, kw_only=True)
-class AuditReport:
+class AuditBound:
+    """The best bound of several statistics.
+
+    Args:
+        lower_bound: on epsilon, if the noisy queries are of the declared kind, with any noise.
+        counted: lower bound from the two errors alone, for any mechanism.
+        noise_at_most: the most that the errors allow.
+        statistic: which one gave the bound.
+    """
+
+    lower_bound: float
+    counted: float
+    noise_at_most: float
+    statistic: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class AuditReport(AuditBound):
     """The result of an audit.
 
     Args:
         claim: epsilon of the run, as a certificate would print it.
-        lower_bound: on epsilon, if the noisy queries are of the declared kind, with any noise.
-        counted: lower bound from the two errors alone, for any mechanism.
         delta: of both bounds, like the confidence.
         trials: number of canaries that took part.
         without: number of canaries that did not.
         releases: number of noisy queries in one trial.
         sampling_rate: of each noisy query.
         noise_multiplier: declared by the loop.
-        noise_at_most: the most that the errors allow.
         canary: what the attacker looked for.
-        statistic: which one gave the bound.
         settings: of the small runs.
     """
 
     method: str
     claim: float
-    lower_bound: float
-    counted: float
     delta: float
     confidence: float
     trials: int
@@ -69,10 +80,8 @@ class AuditReport:
     releases: int
     sampling_rate: float
     noise_multiplier: float
-    noise_at_most: float
     seconds: float
     canary: str
-    statistic: str
     settings: Mapping[str, Any]
 
     @property
@@ -124,7 +133,7 @@ def audit(  # noqa: PLR0913 (its arguments are the options of a command)
     """
     chosen_method = method_named(method)
     method = chosen_method.name
-    if chosen_method.without_guarantee:
+    if chosen_method.without_guarantee or math.isinf(epsilon):
         raise RequestError(
             f"{method} claims nothing, so there is nothing to refute: its epsilon is infinity. Use `gossamer attack` instead."
         )
@@ -172,16 +181,6 @@ def audit(  # noqa: PLR0913 (its arguments are the options of a command)
         canary=trial.about or canary_trials.ABOUT[kind],
         settings=request.job.settings,
     )
-
-
-@dataclass(frozen=True, kw_only=True)
-class AuditBound:
-    """The best bound of several statistics: lower bounds on epsilon, and the upper bound on noise, as in `AuditReport`."""
-
-    lower_bound: float
-    counted: float
-    noise_at_most: float
-    statistic: str
 
 
 def lower_bound(inside: Observations, outside: Observations, *, delta: float, confidence: float) -> AuditBound:
@@ -250,8 +249,6 @@ def audit_run(run: str | Path, *, trials: int | None = None, seed: int = 0, sink
     if is_release(folder.path):
         raise RequestError(f"{folder.path} is a release, which holds what it was made with: audit its RUN.")
     epsilon, delta = (float(certificate.guarantee[name]) for name in ("epsilon", "delta"))
-    if math.isinf(epsilon):
-        raise RequestError(f"{folder.path} claims nothing, so there is nothing to refute: its epsilon is infinity.")
     method = method_of(certificate.method, folder=folder.path)
     of_a_run = () if method.trial is None else method.trial.of_a_run
     run_settings = {name: certificate.config[name] for name in of_a_run if name in certificate.config}

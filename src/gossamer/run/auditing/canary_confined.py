@@ -37,7 +37,7 @@ T = TypeVar("T")
 U = TypeVar("U")
 
 
-@dataclass
+@dataclass(kw_only=True)
 class CanaryObserver(ABC):
     """What the attacker keeps of the noisy queries of one run.
 
@@ -98,7 +98,7 @@ class CanaryConfined(Confined[T]):
         return self._inner.remaining(event)
 
 
-@dataclass
+@dataclass(kw_only=True)
 class GradientCanaries(CanaryObserver):
     """Many canaries in one run, each with a gradient on a weight of its own; half of them are among the records.
 
@@ -107,7 +107,7 @@ class GradientCanaries(CanaryObserver):
         steered: the one canary has a gradient on all weights of the network, for attackers who see only these.
     """
 
-    count: int = 0
+    count: int
     steered: bool = False
     cached: dict[int, tuple[Any, Any, WithCanaries]] = field(default_factory=dict)
 
@@ -186,11 +186,11 @@ def _in_units(tail: Scores, mechanism: Any) -> Scores:
     return np.asarray((squares / norms) @ tail)
 
 
-@dataclass
+@dataclass(kw_only=True)
 class RecordCanary(CanaryObserver):
     """One canary, a record of its own, in a query over all records."""
 
-    canary: Records | None = None
+    canary: Records
 
     def mapped(self, fn: Callable[[Any], Any]) -> "RecordCanary":
         """Return an observer with fn(canary). What it keeps goes to the same lists; who takes part is that of now."""
@@ -198,7 +198,6 @@ class RecordCanary(CanaryObserver):
 
     def release(self, inner: Confined[Any], mechanism: Any, query: Any) -> Tensor:
         """See `CanaryObserver`."""
-        assert self.canary is not None
         if not isinstance(mechanism, PoissonGaussianSum) or mechanism.sampling_rate != 1:
             raise RequestError("one record is looked for in releases over all records")
         wrapped_query = canaries.Alone(query, self.canary)
@@ -209,7 +208,7 @@ class RecordCanary(CanaryObserver):
         return released
 
 
-@dataclass
+@dataclass(kw_only=True)
 class RowCanary(CanaryObserver):
     """One canary, the last row of a table, in queries over all rows. They need not be sums over rows.
 
@@ -221,7 +220,7 @@ class RowCanary(CanaryObserver):
         rows: the table, with the canary.
     """
 
-    rows: Table | None = None
+    rows: Table
 
     def present_records(self, inner: Confined[Any]) -> Confined[Any]:
         """Return the rows, without the last where it does not take part."""
@@ -229,7 +228,6 @@ class RowCanary(CanaryObserver):
 
     def release(self, inner: Confined[Any], mechanism: Any, query: Any) -> Tensor:
         """See `CanaryObserver`."""
-        assert self.rows is not None
         if not isinstance(mechanism, PoissonGaussianSum | GroupedGaussianSum) or mechanism.sampling_rate != 1:
             raise RequestError("a row of a table is looked for in releases over all rows")
         released = self.present_records(inner).release(mechanism, query)
@@ -242,7 +240,7 @@ class RowCanary(CanaryObserver):
         return released
 
 
-@dataclass
+@dataclass(kw_only=True)
 class CriticCanary(CanaryObserver):
     """One canary, the last record, whose shard turns its critic around.
 
@@ -267,7 +265,7 @@ class CriticCanary(CanaryObserver):
         return released
 
 
-@dataclass
+@dataclass(kw_only=True)
 class TwoTermCanary(CanaryObserver):
     """One canary that adds to the sample-wise sum, and turns the gradient of its group around.
 

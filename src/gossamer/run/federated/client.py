@@ -27,12 +27,11 @@ from gossamer.methods.gs_wgan.nets import ProjectionCritic
 from gossamer.methods.job import Job, Training
 from gossamer.privacy.accounting import federated
 from gossamer.privacy.confined import Confined
-from gossamer.privacy.ledger import PrivacyLedger
 from gossamer.privacy.random.noise import Rng
 from gossamer.run.federated import METHOD, messages
 from gossamer.run.federated.messages import LARGEST, Malformed, networks
 from gossamer.run.report.html import write_report
-from gossamer.run.storage.data_sources import DataSources, LoadedData
+from gossamer.run.storage.data_sources import DataSources, RawData
 from gossamer.run.storage.run_folder import RunFolder
 from gossamer.run.training import checkpoint
 from gossamer.run.training.open_run import Accounts, OpenRun
@@ -54,10 +53,10 @@ class Client:
     Args:
         folder: its RUN, new or unfinished.
         sources: where its records are; they all belong to one unit.
-        records: reads them, and isolates them with the ledger that records their cost and the source of noise.
         card: the public facts, which all clients and the server have beforehand.
         epsilon: what all its answers may cost together, against the server; infinity: no limit.
         delta: of that.
+        raw: its records, where they have been read already (a simulation).
         accounts: folder of its budget log; None: the user's state folder; False: it keeps none (a simulation).
         sink: takes notes and progress.
         rng: from the seed of the run to all its randomness.
@@ -66,10 +65,10 @@ class Client:
 
     folder: RunFolder
     sources: DataSources
-    records: Callable[[DataCard, PrivacyLedger, Rng], LoadedData]
     card: DataCard
     epsilon: float
     delta: float
+    raw: RawData | None = None
     accounts: Accounts = None
     sink: Sink = silent
     rng: Callable[[int], Rng] = Rng
@@ -164,7 +163,7 @@ class Client:
             )  # fmt: skip
             if self.folder.begun and (self.folder.finished or self.folder.source().get("terms") != terms):
                 raise RunFolderError(f"{self.folder.path} holds another run, or a finished one. Choose another folder.")
-            data = self.records(card, opened.ledger, opened.rng)
+            data = (self.raw or self.sources.read_unconfined(card)).confine(opened.ledger, opened.rng)
             self._run = opened.charge(self.sources, data.facts)
             if self._run.entry is None and self.accounts is not False:
                 raise RunFolderError(

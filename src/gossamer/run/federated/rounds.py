@@ -1,13 +1,19 @@
-"""The rounds of a federated run, on the server: clients train and answer, within a time-out. What they send is checked here."""
+"""The rounds of a federated run, on the server: clients train and answer, within a time-out. What they send is checked here.
+
+Flower's own simulation runs each message in a process of a Ray pool. A client would have to load its critic and its ledger from
+disk for every round. Here all clients stay in memory, one after the other. The bytes of the messages are those on a network.
+"""
 
 import math
 import time
-from collections.abc import Callable, Mapping
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 from flwr.app import Message, RecordDict
+from flwr.clientapp import ClientApp
 from torch import Tensor
 
 from gossamer.errors import TooFewClients
@@ -17,11 +23,77 @@ from gossamer.methods.gs_wgan import Config
 from gossamer.privacy.confined import FIXED_SEED
 from gossamer.privacy.ledger import PrivacyLedger
 from gossamer.run.federated import messages
-from gossamer.run.federated.grid import NamedGrid
 from gossamer.run.federated.messages import Malformed, reason_of
 
 LONGEST_NOISE = 9.0
 """Standard deviations. A number of honest noise is larger with probability 1 in 4e18."""
+
+
+class NamedGrid(ABC):
+    """The clients that can be reached now, each under the name that it has proved. The methods are those of Flower's `Grid`."""
+
+    run_id = 0
+    """Of Flower's run, in each message."""
+    pause = 0.1
+    """Seconds between two looks for replies or clients."""
+    reply_timeout = 60.0
+    """Seconds that the reply of a client may take in a round."""
+    wait = 600.0
+    """Seconds for which too few clients are waited for."""
+
+    @abstractmethod
+    def present(self) -> dict[str, int]:
+        """Name and node of each client that can be reached now."""
+
+    @abstractmethod
+    def push_messages(self, sent: Iterable[Message]) -> list[str]:
+        """Send. Gives the ids of the messages, in order; an empty one for a message that could not be sent."""
+
+    @abstractmethod
+    def pull_messages(self, message_ids: Iterable[str]) -> list[Message]:
+        """The replies that have come to these, each once."""
+
+    def exchange(self, sent: Mapping[str, Message], *, timeout: float) -> list[tuple[str, Message]]:
+        """Send a message to each client, and wait for the replies, at most `timeout` seconds. Both go by clients' names.
+
+        A reply belongs to the client that was sent the message. Its own metadata do not count.
+        """
+        missing = dict(zip(self.push_messages(sent.values()), sent, strict=True))
+        missing.pop("", None)
+        replies: list[tuple[str, Message]] = []
+        end = time.monotonic() + timeout
+        while missing:
+            new = self.pull_messages(missing)
+            replies += [(missing.pop(reply.metadata.reply_to_message_id), reply) for reply in new]
+            if time.monotonic() >= end:
+                break
+            if missing and not new:
+                time.sleep(self.pause)
+        return replies
+
+
+class LocalGrid(NamedGrid):
+    """A grid of ClientApps in memory, by the names of the clients. Each answers before the next one is asked."""
+
+    def __init__(self, apps: Mapping[str, ClientApp]) -> None:
+        self._nodes = {name: number for number, name in enumerate(sorted(apps), start=2)}
+        self._apps = {self._nodes[name]: app for name, app in apps.items()}
+        self._replies: dict[str, Message] = {}
+
+    def present(self) -> dict[str, int]:
+        return dict(self._nodes)
+
+    def push_messages(self, sent: Iterable[Message]) -> list[str]:
+        numbers = []
+        for message in sent:
+            node = message.metadata.dst_node_id
+            answer = self._apps[node](messages.from_bytes(messages.to_bytes(message)), messages.context(node))
+            numbers.append(message.metadata.message_id)
+            self._replies[numbers[-1]] = messages.from_bytes(messages.to_bytes(answer))
+        return numbers
+
+    def pull_messages(self, message_ids: Iterable[str]) -> list[Message]:
+        return [self._replies.pop(number) for number in set(message_ids) if number in self._replies]
 
 
 @dataclass
@@ -117,19 +189,18 @@ class Clients:
         if answer.has_error():
             self._log_once(name, reason_of(answer))
             return None
-        if not answers:
-            if answer.content:
-                self._shut(name, "sent what was not asked for")
-            return None
         config = self.run.config
         shape = (answers * config.batch_size, *self.run.card.shape)
         noise = config.noise_multiplier * 2 * config.max_norm * LONGEST_NOISE * math.sqrt(math.prod(shape[1:]))
         largest = math.inf if config.noise_multiplier == 0 else config.max_norm + noise
         try:
-            return messages.read_rows(answer.content, shape=shape, largest=largest)
+            if answers:
+                return messages.read_rows(answer.content, shape=shape, largest=largest)
+            if answer.content:
+                raise Malformed("sent what was not asked for")
         except Malformed as error:
             self._shut(name, str(error))
-            return None
+        return None
 
     # ------------------------------------------------------------------ who is there
 
@@ -192,26 +263,24 @@ class Clients:
             return
         try:
             answers, noise = messages.read_grant(answer.content)
+            if noise != self.run.config.noise_multiplier:
+                raise Malformed("claims another noise multiplier than the terms say")
+            if answers < self.terms["answers"]:
+                raise Malformed(f"grants fewer answers than the {self.terms['answers']:,} that the draw may ask for")
+            self._enlisted[name] = node
         except Malformed as error:
             self._shut(name, str(error))
-            return
-        if noise != self.run.config.noise_multiplier:
-            self._shut(name, "claims another noise multiplier than the terms say")
-        elif answers < self.terms["answers"]:
-            self._shut(name, f"grants fewer answers than the {self.terms['answers']:,} that the draw may ask for")
-        else:
-            self._enlisted[name] = node
 
-    def dismiss(
-        self, content: RecordDict, *, served: set[str], keep: Callable[[set[str]], None], awaited: int = 0
-    ) -> None:
+    def dismiss(self, content: RecordDict, *, served: set[str], awaited: int = 0) -> Iterator[set[str]]:
         """Give the released generator to all that take part, for `wait` seconds at most.
 
         Args:
             content: its weights.
             served: the clients that have it already.
-            keep: writes down which clients have it.
             awaited: how many have to take it; 0: those that took part up to now.
+
+        Yields:
+            The clients that have it, after each round.
         """
         end = time.monotonic() + self.grid.wait
         awaited = awaited or len(self._enlisted.keys() - self._shut_out)
@@ -224,7 +293,7 @@ class Clients:
                 else:
                     served.add(name)
             if ready:
-                keep(served)
+                yield served
             else:
                 time.sleep(self.grid.pause)
         if len(served) < awaited:

@@ -23,9 +23,8 @@ from gossamer.methods.synthesizer import Synthesizer
 from gossamer.privacy.accounting import federated
 from gossamer.privacy.certificate.statements import NO_UNITS
 from gossamer.run.federated import METHOD
-from gossamer.run.federated.grid import NamedGrid
 from gossamer.run.federated.messages import networks, weights_record
-from gossamer.run.federated.rounds import Clients
+from gossamer.run.federated.rounds import Clients, NamedGrid
 from gossamer.run.storage.data_sources import DataFacts, DataSources, RawData
 from gossamer.run.storage.run_folder import RunFolder
 from gossamer.run.training.driver import train_and_certify
@@ -47,11 +46,12 @@ class Federated(GsWgan):
     def phases(self, config: Config, card: DataCard) -> Phases[Config, State]:
         """A start on the server's public records, and training; clients warm their critics up by themselves."""
         public, _, training = super().phases(config, card)
-        return [public, OnReleased(name=training.name, steps=training.steps, queries=training.queries, body=self._play)]
 
-    def _play(self, run: Run[Config], state: State) -> Any:
-        self.clients = self._begin(run, state)
-        return loop.play(run, state, self.clients)
+        def play(run: Run[Config], state: State) -> Any:
+            self.clients = self._begin(run, state)
+            return loop.play(run, state, self.clients)
+
+        return [public, OnReleased(name=training.name, steps=training.steps, queries=training.queries, body=play)]
 
 
 def decide(
@@ -105,7 +105,7 @@ class Simulation:
 
 def serve(
     grid: NamedGrid,
-    request: Request,
+    request: Request | None,
     *,
     out: str | Path,
     public: Data | None = None,
@@ -114,11 +114,13 @@ def serve(
     process: Process = DEFAULT,
     simulation: Simulation | None = None,
 ) -> Synthesizer:
-    """Train a generator with the clients that a grid brings, and write a RUN folder.
+    """Train a generator with the clients that a grid brings, and write a RUN folder; or go on with one.
+
+    A finished run uses no more epsilon, and gives its generator to clients that do not have it yet.
 
     Args:
         grid: carries the messages, and says how long to wait.
-        request: what `decide` gave.
+        request: what `decide` gave; None: go on with a run whose server was stopped or killed, with its own settings.
         out: run folder to write: new or empty.
         public: public records of the server, for pre-training. They are not protected.
         seed: number that fixes initial weights and public random choices. Noise and the choice of clients stay random.
@@ -128,44 +130,29 @@ def serve(
 
     Raises:
         RequestError: if the request is wrong; nothing has been written then.
-        TooFewClients: if clients stay away; `go_on_serving` goes on.
-    """
-    config, card = cast(Config, request.job.config), cast(DataCard, request.job.card)
-    name = card.data_set or card.title or "records of clients"
-    sources = DataSources.elsewhere(name, public=public) if simulation is None else simulation.sources
-    role = {"federated": {"role": federated.SERVER, "answers": _answers(config, card)}}
-    with OpenRun.create(
-        RunFolder(Path(out)), request, seed=seed, process=process, accounts=accounts, public_facts=role,
-        private_facts={} if simulation is None else simulation.private,
-    ) as run:  # fmt: skip
-        return _train(grid, run, sources, _own(sources, card) if simulation is None else simulation.data)
-
-
-def go_on_serving(
-    grid: NamedGrid,
-    run: str | Path,
-    *,
-    accounts: str | Path | None = None,
-    process: Process = DEFAULT,
-    data: RawData | None = None,
-) -> Synthesizer:
-    """Go on with a federated run whose server was stopped or killed; arguments as in `serve`. data: of a simulation.
-
-    A finished run uses no more epsilon, and gives its generator to clients that do not have it yet.
-
-    Raises:
-        RunFolderError: if the folder holds no run of a federated server.
+        TooFewClients: if clients stay away; without a request, it goes on.
+        RunFolderError: if there is no request, and the folder holds no run of a federated server.
         DataError: if the public records are no longer those that the run began with.
         LedgerDamaged: if the ledger was changed, or is shorter than the checkpoint says.
     """
-    folder = RunFolder(Path(run))
-    if folder.config().get("federated", {}).get("role") != federated.SERVER or not folder.begun:
-        raise RunFolderError(f"{folder.path} holds no run of a federated server.")
-    with OpenRun.resume(folder, process=process, accounts=accounts) as opened:
-        if folder.finished:
-            return _serve_again(grid, opened)
+    folder, data = RunFolder(Path(out)), None if simulation is None else simulation.data
+    if request is None:
+        if folder.config().get("federated", {}).get("role") != federated.SERVER or not folder.begun:
+            raise RunFolderError(f"{folder.path} holds no run of a federated server.")
         sources = DataSources.from_json(folder.source()["sources"])
-        return _train(grid, opened, sources, data or _own(sources, cast(DataCard, opened.job.card)))
+        opening = OpenRun.resume(folder, process=process, accounts=accounts)
+    else:
+        config, card = cast(Config, request.job.config), cast(DataCard, request.job.card)
+        sources = DataSources.elsewhere(card.data_set or card.title or "records of clients", public=public)
+        sources, kept = (sources, {}) if simulation is None else (simulation.sources, simulation.private)
+        role = {"federated": {"role": federated.SERVER, "answers": _answers(config, card)}}
+        opening = OpenRun.create(
+            folder, request, seed=seed, process=process, accounts=accounts, public_facts=role, private_facts=kept
+        )
+    with opening as run:
+        if folder.finished:
+            return _serve_again(grid, run)
+        return _train(grid, run, sources, data or _own(sources, cast(DataCard, run.job.card)))
 
 
 def _train(grid: NamedGrid, run: OpenRun, sources: DataSources, data: RawData) -> Synthesizer:
@@ -197,12 +184,9 @@ def _serve_again(grid: NamedGrid, run: OpenRun) -> Synthesizer:
 
 def _give(folder: RunFolder, synthesizer: Synthesizer, clients: Clients, *, awaited: int = 0) -> None:
     """Give the generator to clients, and write down which have it."""
-
-    def keep(served: set[str]) -> None:
-        write_atomically(folder.private / SERVED, json.dumps(sorted(served)), private=True)
-
     content = weights_record(synthesizer.net.state_dict())
-    clients.dismiss(content, served=_served(folder), keep=keep, awaited=awaited)
+    for served in clients.dismiss(content, served=_served(folder), awaited=awaited):
+        write_atomically(folder.private / SERVED, json.dumps(sorted(served)), private=True)
 
 
 def _served(folder: RunFolder) -> set[str]:

@@ -21,8 +21,7 @@ from gossamer.data.source import Data
 from gossamer.errors import RequestError, withheld
 from gossamer.events import Sink, note, silent
 from gossamer.run.federated.client import Client
-from gossamer.run.federated.grid import context, from_bytes, to_bytes
-from gossamer.run.federated.messages import LARGEST
+from gossamer.run.federated.messages import LARGEST, context, from_bytes, to_bytes
 from gossamer.run.storage.data_sources import DataSources
 from gossamer.run.storage.run_folder import RunFolder
 from gossamer.run.training.signals import stop_on_signal
@@ -64,9 +63,8 @@ def serve_records(
     folder = RunFolder(Path(out))
     if not folder.begun:
         folder.check_free()
-    sources = DataSources.of(data)
     client = Client(
-        folder=folder, sources=sources, records=sources.read, card=card, epsilon=epsilon, delta=delta,
+        folder=folder, sources=DataSources.of(data), card=card, epsilon=epsilon, delta=delta,
         accounts=accounts, sink=sink,
     )  # fmt: skip
     with closing(client), private_files(), stop_on_signal() as stop, listening(socket, group) as listener:

@@ -2,14 +2,11 @@
 
 import shutil
 from pathlib import Path
-from typing import TYPE_CHECKING
+
+from torch import nn
 
 from gossamer.errors import RunFolderError
-
-if TYPE_CHECKING:
-    from torch import nn
-
-    from gossamer.privacy.guarantee import Plan
+from gossamer.privacy.guarantee import Plan
 
 _CHARGE = 64
 """Bytes of a charge in the ledger, about."""
@@ -21,12 +18,12 @@ _REST = 24 << 20
 """Bytes of events, pictures and report."""
 
 
-def needed(net: "nn.Module", plan: "Plan") -> int:
+def needed(net: nn.Module, plan: Plan) -> int:
     """Estimate the bytes of a run: three checkpoints (old, new, reserved), and the rest. Many critics take more."""
     return 3 * state(net) + _CHARGE * sum(count for _, count in plan) + _REST
 
 
-def state(net: "nn.Module") -> int:
+def state(net: nn.Module) -> int:
     """Estimate the bytes of a checkpoint before there is one."""
     return (
         _NETWORKS * sum(tensor.numel() * tensor.element_size() for tensor in (*net.parameters(), *net.buffers()))

@@ -126,7 +126,8 @@ class OpenRun:
             closing(PrivacyLedger.resume(folder.file(LEDGER), settings=folder.file(CONFIG))) as ledger,
         ):
             settings = folder.config()
-            job = job or stored_job(folder)
+            method = method_of(settings["method"], folder=folder.path)
+            job = job or Job.of(method, settings["config"], card_from(settings["card"]))
             if changed := changed_plugins(plugins_of(job), settings.get("plugins", []), "source", "weights"):
                 raise RequestError(f"{changed[0]}, or start a new run.")
             run = cls(
@@ -270,12 +271,6 @@ class OpenRun:
             "versions": versions(),
             **({"plugins": [plugins.origin(*named).to_json() for named in named_plugins]} if named_plugins else {}),
         }
-
-
-def stored_job(folder: RunFolder) -> Job[BaseConfig, Any]:
-    """Return what the settings of a run say that it trains."""
-    settings = folder.config()
-    return Job.of(method_of(settings["method"], folder=folder.path), settings["config"], card_from(settings["card"]))
 
 
 def _absolute(accounts: Accounts) -> str | None:

@@ -126,7 +126,11 @@ def _decided(
     def job(**decided: Any) -> Job[BaseConfig, State]:
         return checked(Job.of(chosen_method, {**merged, **decided}, card))
 
-    trial = _allowed(job(**presets.any_noise(name)))
+    trial = job(**presets.any_noise(name))
+    for kind, reference in trial.pretrained:
+        if ":" in reference:  # the user has named a module:object
+            plugins.allow(reference)
+        plugins.load(kind, reference)
     presets.check_net(trial)
     terms: dict[str, Any] = {"delta": delta, "relation": trial.relation, "unit": card.unit}
     if chosen_method.without_guarantee:
@@ -170,15 +174,6 @@ def check_takes_public(job: Job[BaseConfig, State]) -> None:
         raise RequestError(
             f"{job.method.name} has no use for public records with these settings: leave --public and --public-share out."
         )
-
-
-def _allowed(job: Job[BaseConfig, State]) -> Job[BaseConfig, State]:
-    """The same, after the import of each `module:object` that the user has named in the settings."""
-    for kind, name in job.pretrained:
-        if ":" in name:
-            plugins.allow(name)
-        plugins.load(kind, name)
-    return job
 
 
 def method_named(method: str | BaseConfig) -> AnyMethod:

@@ -10,7 +10,7 @@ import os
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TextIO
@@ -120,7 +120,7 @@ class _Screen(Console):
         raise BrokenPipeError(errno.EPIPE, os.strerror(errno.EPIPE))
 
 
-class Terminal:
+class Terminal(AbstractContextManager["Terminal"]):
     """A sink for the terminal or a notebook: notes, and a bar with the time left and epsilon used; plain lines when piped.
 
     In a job of the page, stderr takes events, and gets these.
@@ -135,9 +135,6 @@ class Terminal:
         self._display = notebook.displayer() if stream is None else None
         self._view: _View | None = None
         self._closed = False
-
-    def __enter__(self) -> "Terminal":
-        return self
 
     def __exit__(self, *_error: object) -> None:
         self.stop()

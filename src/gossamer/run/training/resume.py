@@ -4,7 +4,7 @@ from pathlib import Path
 
 from gossamer.data.source import Data
 from gossamer.errors import RequestError, RunFolderError
-from gossamer.events import Sink, note
+from gossamer.events import note
 from gossamer.methods.synthesizer import Synthesizer
 from gossamer.run.budget.entry import enter_finished
 from gossamer.run.storage.data_sources import DataSources
@@ -45,8 +45,11 @@ def resume(
     folder = RunFolder(Path(run))
     settings = folder.config()
     if folder.finished:
-        with process.shown() as events:
-            return _finished(folder, accounts, events)
+        synthesizer = Synthesizer.load(folder.path)
+        if accounts is not None:
+            with process.shown() as events, folder.locked():
+                enter_finished(folder, accounts, log=lambda text: events(note(text)))
+        return synthesizer
     if not folder.begun:
         raise RunFolderError(
             f"{folder.path} was cut off before its ledger was written; no budget is used. Start a new run."
@@ -68,12 +71,3 @@ def resume(
             raise untrained(folder)
         loaded = sources.read(job.card, opened.ledger, opened.rng, opened.ranks, sink=opened.sink)
         return train_and_certify(opened.charge(sources, loaded.facts), loaded)
-
-
-def _finished(folder: RunFolder, accounts: str | Path | None, sink: Sink) -> Synthesizer:
-    """Load a finished run, and enter it in a budget log that was named."""
-    synthesizer = Synthesizer.load(folder.path)
-    if accounts is not None:
-        with folder.locked():
-            enter_finished(folder, accounts, log=lambda text: sink(note(text)))
-    return synthesizer
