@@ -270,12 +270,11 @@ class TrialRunner:
             return canary_confined.RowCanary(rows=rows), rows
         canary = canaries.out_of_distribution(self.job.card.shape)
         observers: dict[str, CanaryObserver] = {
-            "gradients": GradientCanaries(count=1, steered=steered),
             "record": canary_confined.RecordCanary(canary=canary),
             "critic": canary_confined.CriticCanary(),
-            "terms": canary_confined.TwoTermCanary(steered=steered),
         }
-        return observers[self.trial.canary], planted(self._ordinary, canary)
+        of_gradients = GradientCanaries(count=1, steered=steered)
+        return observers.get(self.trial.canary, of_gradients), planted(self._ordinary, canary)
 
     def _random_members(self, count: int) -> NDArray[np.bool_]:
         return np.random.default_rng(self.noise_seed).random(count) < 0.5

@@ -9,7 +9,7 @@ import dataclasses
 import math
 from collections.abc import Callable
 from contextlib import ExitStack
-from typing import Any, cast
+from typing import Any
 
 import torch
 from flwr.app import Context, Message, RecordDict
@@ -18,9 +18,8 @@ from flwr.clientapp import ClientApp
 from gossamer.data.card import DataCard
 from gossamer.errors import GossamerError, RequestError, RunFolderError, UnplannedRelease, withheld
 from gossamer.events import Sink, note, progress, silent
-from gossamer.methods import METHODS
 from gossamer.methods.contract import Run
-from gossamer.methods.gs_wgan import Config
+from gossamer.methods.gs_wgan import Config, GsWgan
 from gossamer.methods.gs_wgan.critic_pool import CriticPool
 from gossamer.methods.gs_wgan.loop import State, generator
 from gossamer.methods.gs_wgan.nets import ProjectionCritic
@@ -28,7 +27,7 @@ from gossamer.methods.job import Job, Training
 from gossamer.privacy.accounting import federated
 from gossamer.privacy.confined import Confined
 from gossamer.privacy.random.noise import Rng
-from gossamer.run.federated import METHOD, messages
+from gossamer.run.federated import messages
 from gossamer.run.federated.messages import LARGEST, Malformed, networks
 from gossamer.run.report.html import write_report
 from gossamer.run.storage.data_sources import DataSources, RawData
@@ -195,7 +194,8 @@ class Client:
         try:
             if any(type(number) is not int or number.bit_length() > _BITS for number in numbers):
                 raise TypeError
-            job = cast("Job[Config, State]", checked(Job.of(METHODS[METHOD], own, self.card)))
+            job = Job.of(GsWgan(), own, self.card)
+            checked(job)
         except (TypeError, RequestError):
             raise Malformed("the settings of the run are none of this method") from None
         _check_size(job.config, self.card, at_once=config["answers"])

@@ -2,7 +2,7 @@
 
 import dataclasses
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
@@ -37,39 +37,30 @@ SERVED = "served.json"
 
 
 class Federated(GsWgan):
-    """The method with clients in place of critics. clients: makes them, once, when training begins."""
+    """The method with clients in place of critics, which begin on the weights of a start on public records."""
 
-    def __init__(self, clients: Callable[[Run[Config], State], Clients]) -> None:
-        self._begin = clients
-        self.clients: Clients | None = None
+    def __init__(self, clients: Clients) -> None:
+        self._clients = clients
 
     def phases(self, config: Config, card: DataCard) -> Phases[Config, State]:
         """A start on the server's public records, and training; clients warm their critics up by themselves."""
         public, _, training = super().phases(config, card)
 
         def play(run: Run[Config], state: State) -> Any:
-            self.clients = self._begin(run, state)
-            return loop.play(run, state, self.clients)
+            if state.own_fakes:
+                self._clients.start = networks(state).state_dict()
+            return loop.play(run, state, self._clients)
 
         return [public, OnReleased(name=training.name, steps=training.steps, queries=training.queries, body=play)]
 
 
-def decide(
-    card: DataCard,
-    *,
-    epsilon: float | None = None,
-    delta: float | None = None,
-    preset: str | None = None,
-    **settings: Any,
-) -> Request:
+def decide(card: DataCard, *, critics: int | None = None, **request: Any) -> Request:
     """What a federated run will do and cost, against those who see its release. Reads no record.
 
     Args:
         card: the public facts; its unit is the client, and its declared size the number of clients.
-        epsilon: the budget, or None.
-        delta: of it.
-        preset: named settings, or None.
-        settings: fields of the method's Config; `critics` is how many clients must be there at each step (default: all).
+        critics: how many clients must be there at each step; None: all.
+        request: epsilon, delta, preset and fields of the method's Config, as `plan` takes them.
 
     Raises:
         RequestError: if the request is wrong, or the card does not protect clients.
@@ -79,13 +70,12 @@ def decide(
             'a federated run protects each client with all its records. Set unit = "client" (or writer, hospital ...) in the '
             "card, and declared_size to the number of clients."
         )
-    merged = {**settings, "critics": settings.get("critics") or card.declared_size}
-    request = plan(METHOD, card, merged, epsilon=epsilon, delta=delta, preset=preset)
-    config = cast(Config, request.job.config)
+    planned = plan(METHOD, card, critics=critics or card.declared_size, **request)
+    config = cast(Config, planned.job.config)
     if config.draw != "secret":
         raise RequestError(f"--draw {config.draw}: a federated run draws its clients in secret.")
     _answers(config, card)
-    return request
+    return planned
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -157,12 +147,11 @@ def serve(
 
 def _train(grid: NamedGrid, run: OpenRun, sources: DataSources, data: RawData) -> Synthesizer:
     """Train with the clients that answer, certify, and give the generator to all who took part."""
-    method = Federated(lambda trained, state: _clients(grid, run, trained, state))
-    job = Job(method, cast(Config, run.job.config), cast(DataCard, run.job.card))
+    clients = _clients(grid, run)
+    job = Job(Federated(clients), cast(Config, run.job.config), cast(DataCard, run.job.card))
     charged = dataclasses.replace(run, job=cast("Job[BaseConfig, Any]", job)).charge(sources, data.facts)
     synthesizer = train_and_certify(charged, data.confine(run.ledger, run.rng))
-    assert method.clients is not None
-    _give(run.folder, synthesizer, method.clients)
+    _give(run.folder, synthesizer, clients)
     return synthesizer
 
 
@@ -177,8 +166,7 @@ def _serve_again(grid: NamedGrid, run: OpenRun) -> Synthesizer:
         f"{folder.path} is finished and uses no more epsilon. {lacking:,} of {card.declared_size:,} clients do not have its "
         f"generator; the server waits {grid.wait:g} s for them."
     )
-    clients = _clients(grid, run, Run(cast(Config, run.job.config), card, run.rng))
-    _give(folder, synthesizer, clients, awaited=card.declared_size)
+    _give(folder, synthesizer, _clients(grid, run), awaited=card.declared_size)
     return synthesizer
 
 
@@ -194,17 +182,13 @@ def _served(folder: RunFolder) -> set[str]:
     return set(json.loads(file.read_text())) if file.exists() else set()
 
 
-def _clients(grid: NamedGrid, run: OpenRun, trained: Run[Config], state: State | None = None) -> Clients:
-    """The clients under the terms of a run. state: of the server, whose weights from public records clients begin with."""
-    config, card = trained.config, trained.card
-    terms = {
-        "config": dataclasses.asdict(config),
-        "card": card.to_dict(),
-        "seed": run.rng.seed,
-        "answers": _answers(config, card),
-    }
-    start = networks(state).state_dict() if state is not None and state.own_fakes else None
-    return Clients(trained, run.ledger, grid, terms, run.log, start)
+def _clients(grid: NamedGrid, run: OpenRun) -> Clients:
+    """The clients under the terms of a run."""
+    config, card = cast(Config, run.job.config), cast(DataCard, run.job.card)
+    answers = _answers(config, card)
+    terms = {"config": dataclasses.asdict(config), "card": card.to_dict(), "seed": run.rng.seed, "answers": answers}
+    trained = Run(config, card, run.rng, run.device, queries=run.job.queries)
+    return Clients(trained, run.ledger, grid, terms, run.log)
 
 
 def _answers(config: Config, card: DataCard) -> int:

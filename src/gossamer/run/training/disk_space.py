@@ -6,21 +6,18 @@ from pathlib import Path
 from torch import nn
 
 from gossamer.errors import RunFolderError
-from gossamer.privacy.guarantee import Plan
 
-_CHARGE = 64
-"""Bytes of a charge in the ledger, about."""
 _NETWORKS = 12
 """State of a run, in sizes of its generator: other networks, optimisers, averages."""
 _HEAD = 1 << 20
 """Bytes of a checkpoint besides networks."""
 _REST = 24 << 20
-"""Bytes of events, pictures and report."""
+"""Bytes of ledger, events, pictures and report."""
 
 
-def needed(net: nn.Module, plan: Plan) -> int:
+def needed(net: nn.Module) -> int:
     """Estimate the bytes of a run: three checkpoints (old, new, reserved), and the rest. Many critics take more."""
-    return 3 * state(net) + _CHARGE * sum(count for _, count in plan) + _REST
+    return 3 * state(net) + _REST
 
 
 def state(net: nn.Module) -> int:

@@ -175,7 +175,7 @@ def _check(request: Request, sources: DataSources, folder: RunFolder, device: st
         if METHODS.is_plugin(job.method.name):
             try_out(job, state)
         networks = state.released
-    disk_space.check(folder.path, disk_space.needed(networks, request.plan))
+    disk_space.check(folder.path, disk_space.needed(networks))
 
 
 def _log_start(run: OpenRun, request: Request, facts: DataFacts, sources: DataSources) -> None:
