@@ -154,7 +154,7 @@ class Client:
         role = {"federated": {"role": federated.CLIENT, "answers": job.config.steps}}
         with ExitStack() as stack:
             opened = stack.enter_context(
-                OpenRun.resume(self.folder, job, process=process, accounts=self.accounts) if self.folder.begun
+                OpenRun.resume(self.folder, process=process, accounts=self.accounts) if self.folder.begun
                 else OpenRun.create(
                     self.folder, request, seed=seed, process=process, accounts=self.accounts, public_facts=role,
                     private_facts={"terms": terms},

@@ -104,14 +104,11 @@ class OpenRun:
 
     @classmethod
     @contextmanager
-    def resume(
-        cls, folder: RunFolder, job: Job[BaseConfig, Any] | None = None, *, process: Process = DEFAULT, **more: Any
-    ) -> Iterator["OpenRun"]:
+    def resume(cls, folder: RunFolder, *, process: Process = DEFAULT, **more: Any) -> Iterator["OpenRun"]:
         """Lock the folder of a run that has begun, with its ledger, settings and last checkpoint.
 
         Args:
             folder: of the run, unfinished or finished.
-            job: what it trains; None: what its settings say.
             process: what it shows, and for tests the noise.
             more: further fields.
 
@@ -127,16 +124,14 @@ class OpenRun:
         ):
             settings = folder.config()
             method = method_of(settings["method"], folder=folder.path)
-            job = job or Job.of(method, settings["config"], card_from(settings["card"]))
+            job = Job.of(method, settings["config"], card_from(settings["card"]))
             if changed := changed_plugins(plugins_of(job), settings.get("plugins", []), "source", "weights"):
                 raise RequestError(f"{changed[0]}, or start a new run.")
-            run = cls(
+            saved = None if folder.finished else checkpoint.load(folder.private, ledger, lambda text: sink(note(text)))
+            yield cls(
                 folder=folder, job=job, ledger=ledger, rng=process.rng or Rng(settings["seed"]), device=settings["device"],
-                sink=sink, tensorboard=settings["tensorboard"], **more,
+                sink=sink, tensorboard=settings["tensorboard"], saved=saved, **more,
             )  # fmt: skip
-            if not folder.finished:
-                run = dataclasses.replace(run, saved=checkpoint.load(folder.private, ledger, run.log))
-            yield run
 
     def log(self, text: str) -> None:
         """Show a note on the terminal."""

@@ -118,9 +118,9 @@ def _decided(
         raise BudgetError(
             f"--epsilon must be above 0, not {epsilon:g}: at epsilon 0 the output would not depend on the records."
         )
-    if epsilon is not None and "noise_multiplier" not in overrides:
-        merged.pop("noise_multiplier", None)
     noise = merged.pop("noise_multiplier", None)
+    if epsilon is not None:
+        noise = overrides.get("noise_multiplier")
     delta = checked_delta(delta, epsilon, card)
 
     def job(**decided: Any) -> Job[BaseConfig, State]:
@@ -136,31 +136,26 @@ def _decided(
     if chosen_method.without_guarantee:
         nothing = cost.Bound("none", Guarantee(epsilon=math.inf, **terms))
         return Request(job=trial, epsilon=math.inf, delta=delta, plan=trial.plan, bounds=(nothing,))
-    if epsilon is None and noise is None:
+    if noise is None and epsilon is None:
         raise BudgetError(
             "give --epsilon (the budget) or --noise-multiplier; together with --delta they decide the run."
         )
-    if epsilon is not None and noise is None:
-        noise = 0.0 if math.isinf(epsilon) else calibrate.calibrate_noise(
-            lambda value: job(noise_multiplier=value).plan, epsilon=epsilon, **terms
+    budget = math.inf if epsilon is None else epsilon
+    if noise is None:
+        noise = 0.0 if math.isinf(budget) else calibrate.calibrate_noise(
+            lambda value: job(noise_multiplier=value).plan, epsilon=budget, **terms
         )  # fmt: skip
-    elif epsilon is not None and not math.isinf(epsilon) and "steps" not in trial.settings:
+    elif not math.isinf(budget) and "steps" not in trial.settings:
         raise BudgetError(
             f"{name} has no steps that could follow from both --epsilon and --noise-multiplier: give one of the two."
         )
-    elif epsilon is not None and "steps" not in overrides and not math.isinf(epsilon):
+    elif not math.isinf(budget) and "steps" not in overrides:
         merged["steps"] = calibrate.calibrate_steps(
-            lambda value: job(noise_multiplier=noise, steps=value).plan, epsilon=epsilon, **terms
+            lambda value: job(noise_multiplier=noise, steps=value).plan, epsilon=budget, **terms
         )
     decided = job(noise_multiplier=float(noise))
     bounds = cost.bounds(decided.plan, **terms)
-    request = Request(
-        job=decided,
-        epsilon=math.inf if epsilon is None else epsilon,
-        delta=delta,
-        plan=decided.plan,
-        bounds=bounds,
-    )
+    request = Request(job=decided, epsilon=budget, delta=delta, plan=decided.plan, bounds=bounds)
     if epsilon is None:
         return dataclasses.replace(request, epsilon=request.promise.epsilon)
     if "noise_multiplier" in overrides:
