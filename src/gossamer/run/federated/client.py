@@ -141,8 +141,7 @@ class Client:
     def _begin(self, terms: dict[str, Any], content: RecordDict) -> None:
         """Open the run of this client, with the charges that its ledger has. A new one is reserved before a record is read."""
         job, seed = self._own_job(terms)
-        queries = job.method.queries(job.config, self.card)
-        run = Run(job.config, self.card, self.rng(seed), queries=queries)
+        run = Run(job.config, self.card, self.rng(seed), queries=job.queries)
         self._training = Training(job, run)
         state = self._training.state
         # weights to start on need no check beyond their shapes: their effect leaves through the mechanism alone

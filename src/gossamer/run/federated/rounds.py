@@ -53,15 +53,15 @@ class NamedGrid(ABC):
     def pull_messages(self, message_ids: Iterable[str]) -> list[Message]:
         """The replies that have come to these, each once."""
 
-    def exchange(self, sent: Mapping[str, Message], *, timeout: float) -> list[tuple[str, Message]]:
-        """Send a message to each client, and wait for the replies, at most `timeout` seconds. Both go by clients' names.
+    def exchange(self, sent: Mapping[str, Message]) -> list[tuple[str, Message]]:
+        """Send a message to each client, and wait for the replies, at most `reply_timeout` seconds. Both go by clients' names.
 
         A reply belongs to the client that was sent the message. Its own metadata do not count.
         """
         missing = dict(zip(self.push_messages(sent.values()), sent, strict=True))
         missing.pop("", None)
         replies: list[tuple[str, Message]] = []
-        end = time.monotonic() + timeout
+        end = time.monotonic() + self.reply_timeout
         while missing:
             new = self.pull_messages(missing)
             replies += [(missing.pop(reply.metadata.reply_to_message_id), reply) for reply in new]
@@ -165,7 +165,7 @@ class Clients:
             if name in present
         }  # fmt: skip
         self._training = {}
-        replies = self.grid.exchange(sent, timeout=self.grid.reply_timeout)
+        replies = self.grid.exchange(sent)
         for name, answer in replies:
             client_rows = self._rows(name, answer, len(turns.get(name, [])))
             if client_rows is not None:
@@ -210,21 +210,18 @@ class Clients:
         Raises:
             TooFewClients: when that takes too long.
         """
-        end = time.monotonic() + self.grid.wait
-        waiting = False
-        while True:
-            reachable = self._reachable()
-            if len(reachable) >= self.run.config.critics:
-                return reachable
+        end, told = time.monotonic() + self.grid.wait, False
+        while len(reachable := self._reachable()) < self.run.config.critics:
             if time.monotonic() > end:
                 raise TooFewClients(
                     f"only {len(reachable):,} of the {self.run.config.critics:,} clients that a draw needs are there, after "
                     f"{self.grid.wait:g} s. Nothing is lost: bring them back and resume the server."
                 )
-            if not waiting:
+            if not told:
                 self.log(f"waiting for clients: {len(reachable):,} of {self.run.config.critics:,} are there")
-                waiting = True
+            told = True
             time.sleep(self.grid.pause)
+        return reachable
 
     def _reachable(self) -> dict[str, int]:
         """Name and node of each client that takes part and can be reached now."""
@@ -287,7 +284,7 @@ class Clients:
         while len(served) < awaited and time.monotonic() < end:
             ready = {name: node for name, node in self._reachable().items() if name not in served}
             sent = {name: self._message(node, messages.END, content) for name, node in ready.items()}
-            for name, answer in self.grid.exchange(sent, timeout=self.grid.reply_timeout):
+            for name, answer in self.grid.exchange(sent):
                 if answer.has_error():
                     self._log_once(name, reason_of(answer))
                 else:
