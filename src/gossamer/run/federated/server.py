@@ -15,7 +15,7 @@ from gossamer.data.records import Records
 from gossamer.data.source import Data
 from gossamer.errors import RequestError, RunFolderError
 from gossamer.files import write_atomically
-from gossamer.methods.contract import BaseConfig, OnReleased, Phases, Run
+from gossamer.methods.contract import OnReleased, Phases, Run
 from gossamer.methods.gs_wgan import Config, GsWgan, loop
 from gossamer.methods.gs_wgan.loop import State
 from gossamer.methods.job import Job
@@ -132,7 +132,7 @@ def serve(
         sources = DataSources.from_json(folder.source()["sources"])
         opening = OpenRun.resume(folder, process=process, accounts=accounts)
     else:
-        config, card = cast(Config, request.job.config), cast(DataCard, request.job.card)
+        config, card = cast(Config, request.job.config), request.job.card
         sources = DataSources.elsewhere(card.data_set or card.title or "records of clients", public=public)
         sources, kept = (sources, {}) if simulation is None else (simulation.sources, simulation.private)
         role = {"federated": {"role": federated.SERVER, "answers": _answers(config, card)}}
@@ -142,14 +142,14 @@ def serve(
     with opening as run:
         if folder.finished:
             return _serve_again(grid, run)
-        return _train(grid, run, sources, data or _own(sources, cast(DataCard, run.job.card)))
+        return _train(grid, run, sources, data or _own(sources, run.job.card))
 
 
 def _train(grid: NamedGrid, run: OpenRun, sources: DataSources, data: RawData) -> Synthesizer:
     """Train with the clients that answer, certify, and give the generator to all who took part."""
     clients = _clients(grid, run)
-    job = Job(Federated(clients), cast(Config, run.job.config), cast(DataCard, run.job.card))
-    charged = dataclasses.replace(run, job=cast("Job[BaseConfig, Any]", job)).charge(sources, data.facts)
+    job = Job(Federated(clients), cast(Config, run.job.config), run.job.card)
+    charged = dataclasses.replace(run, job=job).charge(sources, data.facts)
     synthesizer = train_and_certify(charged, data.confine(run.ledger, run.rng))
     _give(run.folder, synthesizer, clients)
     return synthesizer
@@ -157,7 +157,7 @@ def _train(grid: NamedGrid, run: OpenRun, sources: DataSources, data: RawData) -
 
 def _serve_again(grid: NamedGrid, run: OpenRun) -> Synthesizer:
     """Give the generator of a finished run to clients that were away at its end and have no certificate yet."""
-    folder, card, synthesizer = run.folder, cast(DataCard, run.job.card), Synthesizer.load(run.folder.path)
+    folder, card, synthesizer = run.folder, run.job.card, Synthesizer.load(run.folder.path)
     lacking = card.declared_size - len(_served(folder))
     if not lacking:
         run.log(f"{folder.path} is finished, and every {card.unit} has the generator: nothing is left to do.")
@@ -184,7 +184,7 @@ def _served(folder: RunFolder) -> set[str]:
 
 def _clients(grid: NamedGrid, run: OpenRun) -> Clients:
     """The clients under the terms of a run."""
-    config, card = cast(Config, run.job.config), cast(DataCard, run.job.card)
+    config, card = cast(Config, run.job.config), run.job.card
     answers = _answers(config, card)
     terms = {"config": dataclasses.asdict(config), "card": card.to_dict(), "seed": run.rng.seed, "answers": answers}
     trained = Run(config, card, run.rng, run.device, queries=run.job.queries)

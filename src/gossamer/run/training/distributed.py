@@ -114,7 +114,7 @@ class RunSetup:
     records: tuple[str, dict[str, Any]]
     ledger: tuple[float, float, NeighboringRelation, list[tuple[DpEvent, int]], list[int]]
     saved: checkpoint.Saved | None
-    versions: dict[str, str]
+    versions: dict[str, str] = field(default_factory=versions)
     key: bytes = field(default_factory=lambda: os.urandom(16), repr=False)
 
 
@@ -135,7 +135,6 @@ def lead(run: OpenRun, data: LoadedData) -> None:
         records=(data.facts.identity.fingerprint, data.facts.public),
         ledger=(ledger.budget, ledger.delta, ledger.relation, ledger.plan, ledger.used),
         saved=saved,
-        versions=versions(),
     )
     ranks.broadcast(setup)
     run.rng.draw_alike(setup.key)
