@@ -891,9 +891,7 @@ def test_the_server_of_a_simulation_has_no_records(tmp_path: Path, monkeypatch: 
     labels = np.arange(12) % 3
     np.savez(tmp_path / "d.npz", images=np.zeros((12, 28, 28), np.uint8), labels=labels, units=labels)
     held: list[int] = []
-    monkeypatch.setattr(
-        module_of_simulation, "serve", lambda *_, simulation, **_more: held.append(len(simulation.data.private))
-    )
+    monkeypatch.setattr(module_of_simulation, "serve", lambda *_, data, **_more: held.append(len(data.private)))
     simulate(
         data=Source(tmp_path / "d.npz", units=":units"), card=CARD, out=tmp_path / "run", delta=1e-3,
         accounts=tmp_path / "book", **{**TINY, "noise_multiplier": 30.0},

@@ -3,7 +3,6 @@
 import dataclasses
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
@@ -78,21 +77,6 @@ def decide(card: DataCard, *, critics: int | None = None, **request: Any) -> Req
     return planned
 
 
-@dataclass(frozen=True, kw_only=True)
-class Simulation:
-    """What a server is given where all clients are in its process.
-
-    Args:
-        sources: where all records are.
-        data: the public records, and the facts of all records.
-        private: what the private folder keeps besides.
-    """
-
-    sources: DataSources
-    data: RawData
-    private: Mapping[str, Any]
-
-
 def serve(
     grid: NamedGrid,
     request: Request | None,
@@ -102,7 +86,9 @@ def serve(
     seed: int = 0,
     accounts: Accounts = None,
     process: Process = DEFAULT,
-    simulation: Simulation | None = None,
+    sources: DataSources | None = None,
+    data: RawData | None = None,
+    private: Mapping[str, Any] | None = None,
 ) -> Synthesizer:
     """Train a generator with the clients that a grid brings, and write a RUN folder; or go on with one.
 
@@ -116,7 +102,9 @@ def serve(
         seed: number that fixes initial weights and public random choices. Noise and the choice of clients stay random.
         accounts: folder of the budget log. False: none is kept.
         process: what is shown, and for tests the noise.
-        simulation: of all clients in this process; None: they are elsewhere.
+        sources: where all records are, if all clients are in this process; None: they are elsewhere.
+        data: the public records then, and the facts of all records.
+        private: what the private folder keeps besides.
 
     Raises:
         RequestError: if the request is wrong; nothing has been written then.
@@ -125,20 +113,17 @@ def serve(
         DataError: if the public records are no longer those that the run began with.
         LedgerDamaged: if the ledger was changed, or is shorter than the checkpoint says.
     """
-    folder, data = RunFolder(Path(out)), None if simulation is None else simulation.data
+    folder, given = RunFolder(Path(out)), dict[str, Any](process=process, accounts=accounts)
     if request is None:
         if folder.config().get("federated", {}).get("role") != federated.SERVER or not folder.begun:
             raise RunFolderError(f"{folder.path} holds no run of a federated server.")
         sources = DataSources.from_json(folder.source()["sources"])
-        opening = OpenRun.resume(folder, process=process, accounts=accounts)
+        opening = OpenRun.resume(folder, **given)
     else:
         config, card = cast(Config, request.job.config), request.job.card
-        sources = DataSources.elsewhere(card.data_set or card.title or "records of clients", public=public)
-        sources, kept = (sources, {}) if simulation is None else (simulation.sources, simulation.private)
+        sources = sources or DataSources.elsewhere(card.data_set or card.title or "records of clients", public=public)
         role = {"federated": {"role": federated.SERVER, "answers": _answers(config, card)}}
-        opening = OpenRun.create(
-            folder, request, seed=seed, process=process, accounts=accounts, public_facts=role, private_facts=kept
-        )
+        opening = OpenRun.create(folder, request, seed=seed, public_facts=role, private_facts=private or {}, **given)
     with opening as run:
         if folder.finished:
             return _serve_again(grid, run)
@@ -149,8 +134,8 @@ def _train(grid: NamedGrid, run: OpenRun, sources: DataSources, data: RawData) -
     """Train with the clients that answer, certify, and give the generator to all who took part."""
     clients = _clients(grid, run)
     job = Job(Federated(clients), cast(Config, run.job.config), run.job.card)
-    charged = dataclasses.replace(run, job=job).charge(sources, data.facts)
-    synthesizer = train_and_certify(charged, data.confine(run.ledger, run.rng))
+    loaded = run.read(sources, data)
+    synthesizer = train_and_certify(dataclasses.replace(run, job=job).charge(sources, loaded.facts), loaded)
     _give(run.folder, synthesizer, clients)
     return synthesizer
 

@@ -19,7 +19,7 @@ from gossamer.methods.synthesizer import Synthesizer
 from gossamer.privacy.certificate.statements import NO_PUBLIC, NO_UNITS
 from gossamer.run.federated.client import Client
 from gossamer.run.federated.rounds import LocalGrid
-from gossamer.run.federated.server import Simulation, decide, no_records, serve
+from gossamer.run.federated.server import decide, no_records, serve
 from gossamer.run.storage.data_sources import DataFacts, DataSources, RawData
 from gossamer.run.storage.run_folder import RunFolder
 from gossamer.run.training.checkpoint import Clock
@@ -77,9 +77,9 @@ def simulate(  # noqa: PLR0913 (its arguments are the options of a command)
         request = decide(card, epsilon=epsilon, delta=delta, preset=preset, **settings)
         raw, places, delta = sources.read_unconfined(card), random_unit_order(card.declared_size), request.delta
     shared = dataclasses.replace(raw, private=no_records(card))
-    simulation = Simulation(sources=sources, data=shared, private={PLACES: places})
+    given: dict[str, Any] = {"out": out, "seed": seed, "accounts": accounts, "process": process}
     with clients_of(folder, raw.private, card, sources, delta, places) as grid:
-        return serve(grid, request, out=out, seed=seed, accounts=accounts, process=process, simulation=simulation)
+        return serve(grid, request, sources=sources, data=shared, private={PLACES: places}, **given)
 
 
 def random_unit_order(count: int) -> list[int]:

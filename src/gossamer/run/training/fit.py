@@ -108,7 +108,7 @@ def fit(  # noqa: PLR0913 (its arguments are the options of a command)
             folder, request, seed=seed, process=process, device=device, ranks=present(),
             accounts=accounts if counted else False,
         ) as opened:  # fmt: skip
-            loaded = sources.read(card, opened.ledger, opened.rng, opened.ranks, sink=opened.sink)
+            loaded = opened.read(sources)
             if loaded.public is not None:
                 request.job.check_public(len(loaded.public))
             _log_start(opened, request, loaded.facts, sources)

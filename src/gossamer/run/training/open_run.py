@@ -1,8 +1,8 @@
 """A run in progress: the only writer of its settings, its sources and its entry in the budget log.
 
-Open a run (`create` or `resume`), read its records with its ledger, `charge` the budget log, train, and `finish`. No record is
-read before the plan is reserved, and nothing trains before the budget log has the run. A crash at any moment leaves the cost in
-the log, or nothing at all.
+Open a run (`create` or `resume`), `read` its records with its ledger, `charge` the budget log, train, and `finish`. No record
+is read before the plan is reserved, and nothing trains before the budget log has the run. A crash at any moment leaves the cost
+in the log, or nothing at all.
 """
 
 import dataclasses
@@ -30,7 +30,7 @@ from gossamer.privacy.distributed import ALONE, Ranks
 from gossamer.privacy.ledger import PrivacyLedger
 from gossamer.privacy.random.noise import Rng
 from gossamer.run.budget.entry import RunEntry, add_entry, budget_log_at, charge_of, new_run_id, resume_entry
-from gossamer.run.storage.data_sources import DataFacts, DataSources
+from gossamer.run.storage.data_sources import DataFacts, DataSources, LoadedData, RawData
 from gossamer.run.storage.run_folder import SAMPLES, RunFolder, today
 from gossamer.run.storage.versions import versions
 from gossamer.run.training import checkpoint
@@ -137,6 +137,22 @@ class OpenRun:
         """Show a note on the terminal."""
         self.sink(note(text))
 
+    def read(self, sources: DataSources, raw: RawData | None = None) -> LoadedData:
+        """Return the records, isolated, with the ledger that records the cost of every query to them.
+
+        Args:
+            sources: where they are.
+            raw: what was read of them already; None: nothing.
+
+        Raises:
+            RequestError: if they cannot be read, contradict the card, or are private and public at once.
+            DataError: if they are no longer those that the run began with.
+        """
+        raw = raw or sources.read_unconfined(self.job.card, sink=self.sink)
+        if self.folder.begun:
+            raw.facts.refuse_others(self.folder.config(), self.folder.source(), name=sources.name)
+        return dataclasses.replace(raw.confine(self.ledger, self.rng, self.ranks), sources=sources)
+
     def charge(self, sources: DataSources, facts: DataFacts) -> "OpenRun":
         """Enter the run in the budget log, before it trains: a new one with its whole plan, a resumed one as it began.
 
@@ -150,10 +166,9 @@ class OpenRun:
         Raises:
             BudgetError: if a limit forbids the run, or a copy of one; nothing is left of a new run then.
             BudgetLogError: if the budget log cannot be used.
-            DataError: if the records are no longer those that the run began with.
             RunFolderError: if the folder cannot be written.
         """
-        entry = (self._charge_again if self.folder.begun else self._charge_first)(sources, facts)
+        entry = self._charge_again(facts) if self.folder.begun else self._charge_first(sources, facts)
         if entry is not None:
             self.ledger.before_declassify = entry.declassify
         return dataclasses.replace(self, entry=entry)
@@ -193,15 +208,14 @@ class OpenRun:
                 ) from None
             raise
 
-    def _charge_again(self, sources: DataSources, facts: DataFacts) -> RunEntry | None:
-        """Check that the records are the same, and find the run's entry; a copy of a run uses its plan once more."""
+    def _charge_again(self, facts: DataFacts) -> RunEntry | None:
+        """Find the run's entry; a copy of a run uses its plan once more."""
         folder, accounts, config_json, source_json = (
             self.folder,
             self.accounts,
             self.folder.config(),
             self.folder.source(),
         )
-        facts.refuse_others(config_json, source_json, name=sources.name)
         source_json |= {"mark": facts.identity.mark}
         log_folder = accounts or source_json["accounts"]
         if accounts is False or (log_folder is None and config_json["accounts"] is None):  # public test data

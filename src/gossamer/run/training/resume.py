@@ -67,7 +67,7 @@ def resume(
         sources.refuse_gone()
         if reason := job.method.without_guarantee:
             opened.log(f"No formal guarantee: epsilon is infinity, because {reason}.")
+        loaded = opened.read(sources)
         if not any(opened.ledger.unused) and (saved is None or not job.paid_for(saved[0])):
             raise untrained(folder)
-        loaded = sources.read(job.card, opened.ledger, opened.rng, opened.ranks, sink=opened.sink)
         return train_and_certify(opened.charge(sources, loaded.facts), loaded)
