@@ -106,9 +106,9 @@ def client(folder: Path, number: int, held: Records | None = None, *, secret: bo
     )  # fmt: skip
 
 
-def read_by(one: Client, read: Callable[[DataCard], object]) -> None:
+def read_by(one: Client, read: Callable[..., object]) -> None:
     """Let a client read its records in this way."""
-    one.raw, one.sources = None, cast(DataSources, SimpleNamespace(read_unconfined=read))
+    one.raw, one.sources = None, cast(DataSources, SimpleNamespace(read=read))
 
 
 @pytest.fixture
@@ -422,10 +422,10 @@ def test_a_client_refuses_rounds_beyond_its_ledger_whatever_the_server_says(tmp_
 
 
 def test_a_client_refuses_terms_that_cost_more_than_it_gives(tmp_path: Path) -> None:
-    read: list[DataCard] = []
+    read: list[int] = []
     heard = Heard()
     one = client(tmp_path, 0, epsilon=5.0, sink=heard)
-    read_by(one, read.append)  # to see that it is not called
+    read_by(one, lambda *_given, **_more: read.append(1))  # to see that it is not called
     for cheap in (terms(), terms(config={"noise_multiplier": 0.0}), terms(answers=10**6)):
         refused = ask(one, messages.TERMS, messages.terms_record(cheap))
         assert messages.reason_of(refused) == REFUSED
@@ -449,7 +449,7 @@ def test_a_refusal_does_not_tell_what_is_wrong_with_the_records(tmp_path: Path, 
     heard, broke = Heard(), client(tmp_path, 0, epsilon=5.0)
     failing = client(tmp_path, 1, sink=heard)
 
-    def fail(_card: DataCard) -> RawData:
+    def fail(*_given: object, **_more: object) -> RawData:
         raise FAILURES[what]
 
     read_by(failing, fail)
@@ -463,7 +463,7 @@ def test_a_refusal_does_not_tell_what_is_wrong_with_the_records(tmp_path: Path, 
 def test_terms_are_checked_before_records_and_budget(tmp_path: Path) -> None:
     """A server that sends a start of another shape learns the same from all: that it is malformed."""
 
-    def fail(_card: DataCard) -> RawData:
+    def fail(*_given: object, **_more: object) -> RawData:
         raise CardError("the card declares 3 classes")
 
     clients = [client(tmp_path, 0), client(tmp_path, 1, epsilon=5.0), client(tmp_path, 2)]

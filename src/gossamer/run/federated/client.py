@@ -161,7 +161,7 @@ class Client:
             )  # fmt: skip
             if self.folder.begun and (self.folder.finished or self.folder.source().get("terms") != terms):
                 raise RunFolderError(f"{self.folder.path} holds another run, or a finished one. Choose another folder.")
-            data = opened.read(self.sources, self.raw or self.sources.read_unconfined(card))
+            data = opened.read(self.sources, self.raw, card=card)
             self._run = opened.charge(self.sources, data.facts)
             if self._run.entry is None and self.accounts is not False:
                 raise RunFolderError(

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
 from gossamer import plugins
-from gossamer.data.tables.any_card import card_from
+from gossamer.data.tables.any_card import AnyCard, card_from
 from gossamer.errors import BudgetLogError, PrivacyError, RequestError, RunFolderError, worded
 from gossamer.events import Sink, note, silent
 from gossamer.kinds import kind_of
@@ -137,21 +137,23 @@ class OpenRun:
         """Show a note on the terminal."""
         self.sink(note(text))
 
-    def read(self, sources: DataSources, raw: RawData | None = None) -> LoadedData:
+    def read(self, sources: DataSources, raw: RawData | None = None, *, card: AnyCard | None = None) -> LoadedData:
         """Return the records, isolated, with the ledger that records the cost of every query to them.
 
         Args:
             sources: where they are.
             raw: what was read of them already; None: nothing.
+            card: what the readers have to know of them; None: what the run knows.
 
         Raises:
             RequestError: if they cannot be read, contradict the card, or are private and public at once.
             DataError: if they are no longer those that the run began with.
         """
-        raw = raw or sources.read_unconfined(self.job.card, sink=self.sink)
+        parts = self.ledger, self.rng, self.ranks
+        loaded = sources.read(card or self.job.card, *parts, sink=self.sink) if raw is None else raw.confine(*parts)
         if self.folder.begun:
-            raw.facts.refuse_others(self.folder.config(), self.folder.source(), name=sources.name)
-        return dataclasses.replace(raw.confine(self.ledger, self.rng, self.ranks), sources=sources)
+            loaded.facts.refuse_others(self.folder.config(), self.folder.source(), name=sources.name)
+        return loaded
 
     def charge(self, sources: DataSources, facts: DataFacts) -> "OpenRun":
         """Enter the run in the budget log, before it trains: a new one with its whole plan, a resumed one as it began.
