@@ -37,7 +37,7 @@ def train_and_certify(run: OpenRun, data: LoadedData) -> Synthesizer:
         DiskFull: if the disk is full; `resume` goes on.
         RunFolderError: if the plan is used up and nothing was trained.
     """
-    with _disk_full(run.folder, lambda: "everything that was trained is kept"):
+    with _disk_full(run.folder, lambda: "everything that was trained is kept", said=DiskFull):
         synthesizer = run.finish(train(run, data))
         write_report(run.folder.path, internal=True)
     return synthesizer
@@ -147,12 +147,12 @@ def _save_to_reserve(run: OpenRun, save: Callable[[], float]) -> str:
 
 
 @contextmanager
-def _disk_full(folder: RunFolder, kept: Callable[[], str]) -> Iterator[None]:
-    """Turn the error of a full disk into a DiskFull. kept: saves what it can, and says what is kept."""
+def _disk_full(folder: RunFolder, kept: Callable[[], str], *, said: tuple[()] | type[DiskFull] = ()) -> Iterator[None]:
+    """Turn the error of a full disk into a DiskFull. kept: saves what it can, and says what is kept. said: goes on as it is."""
     try:
         yield
     except Exception as error:  # PyTorch reports a full disk by errors of its own; all others go on
-        if isinstance(error, DiskFull) or not is_full(error):
+        if isinstance(error, said) or not is_full(error):
             raise
         raise DiskFull(
             f"the disk of {folder.path} is full; {kept()}. Free some space, then go on with `gossamer resume {folder.path}`."
