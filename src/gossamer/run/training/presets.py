@@ -8,17 +8,21 @@ import dataclasses
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
-
-import torch
+from typing import TYPE_CHECKING, Any
 
 from gossamer.data.card import Card
 from gossamer.data.tables.any_card import AnyCard
 from gossamer.errors import RequestError, did_you_mean
+from gossamer.lazy import Lazy
 from gossamer.methods import METHODS
 from gossamer.methods.contract import FROM_EPSILON, BaseConfig, State, presets_of
 from gossamer.methods.job import Job, refuse_other_kind
 from gossamer.methods.registry import ABOUT, asked
+
+if TYPE_CHECKING:
+    import torch
+else:
+    torch = Lazy("torch")
 
 NEAR = 1.25
 """Two numbers whose ratio is no larger count as equal: signal-to-noise, numbers of records, sides of pictures."""
