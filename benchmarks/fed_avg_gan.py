@@ -41,8 +41,8 @@ from gossamer.privacy.mechanisms.gaussian import PoissonGaussianSum, clipped_to,
 from gossamer.privacy.mechanisms.sanitized_rows import clipped
 from gossamer.privacy.queries import Bounds
 from gossamer.privacy.random.noise import Rng
-from gossamer.run.federated.grid import LocalGrid, NamedGrid
 from gossamer.run.federated.messages import ROUND, read_weights, reply, to_client, weights_record
+from gossamer.run.federated.rounds import LocalGrid, NamedGrid
 
 
 @dataclass(frozen=True, kw_only=True)

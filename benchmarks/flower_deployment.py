@@ -35,7 +35,7 @@ from gossamer.privacy.ledger import PrivacyLedger
 from gossamer.privacy.random import noise
 from gossamer.run.cli.main import main as gossamer
 from gossamer.run.federated import messages, service
-from gossamer.run.federated.grid import from_bytes, to_bytes
+from gossamer.run.federated.messages import from_bytes, to_bytes
 from gossamer.run.release.verify import verify
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -167,7 +167,7 @@ class Deployment:
         """`flwr run`, which streams the log of the ServerApp."""
         values = {
             "sites": str(self.out / "sites.pub"), "card": str(self.out / "card.toml"), "out": str(self.out / run / "server"),
-            "delta": 1e-3, "accounts": str(self.out / run / "book-server"), "patience": PATIENCE, "wait": 1200.0,
+            "delta": 1e-3, "accounts": str(self.out / run / "book-server"), "reply-timeout": PATIENCE, "wait": 1200.0,
             **{name.replace("_", "-"): value for name, value in settings.items()},
         }  # fmt: skip
         file = self.out / f"{run}.toml"

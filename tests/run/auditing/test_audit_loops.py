@@ -26,7 +26,7 @@ from gossamer.privacy.certificate.certificate import Certificate
 from gossamer.run.auditing import audit as auditing
 from gossamer.run.auditing.audit import AuditReport, audit, audit_run, lines
 from gossamer.run.auditing.canary_confined import steered
-from gossamer.run.auditing.trials import TrialRunner, card_of
+from gossamer.run.auditing.canary_trials import TrialRunner, card_of
 from gossamer.run.cli.main import cli
 from gossamer.run.release.release import release
 from gossamer.run.release.verify import verify
@@ -85,7 +85,7 @@ def test_a_canary_adds_one_among_the_declared_noise(case: str) -> None:
     if many or small.canary == "terms":
         settings["expected_batch_size"] = card.declared_size // 2
     runs = TrialRunner(Job.of(METHODS[method], settings, card), 1e-5, seed=0, noise_seed=1)
-    inside, outside = runs.shared_runs(trials) if many else runs.single_trials(small.canary, trials)
+    inside, outside = runs.observations(trials)
     rate, steps = inside.declared.rate, inside.declared.count
     assert inside.x.shape[0] == outside.x.shape[0] == steps
     assert inside.x.shape[1] + outside.x.shape[1] == 2 * trials
@@ -110,7 +110,7 @@ def test_where_everyone_knows_who_answers_the_canary_s_critic_alone_is_listened_
     settings = {**GsWgan.trial.settings, "noise_multiplier": 0.01, "draw": draw, "answers": answers}
     job = Job.of(METHODS["gs-wgan"], {**settings, "steps": 6 // answers}, card)
     runs = TrialRunner(job, 1e-5, seed=0, noise_seed=1)
-    inside, outside = runs.single_trials("critic", 10)
+    inside, outside = runs.observations(10)
     assert inside.x.shape[0] == own
     says = inside.x != 0.5
     assert inside.x[says] == pytest.approx(1, abs=0.05)
@@ -128,7 +128,7 @@ def test_a_coin_decides_before_each_trial_whether_the_canary_takes_part() -> Non
     card = DataCard(shape=(1, 2, 2), classes=2, declared_size=61)
     settings = {**Privae.trial.settings, "steps": 2, "noise_multiplier": 1e-3, "expected_batch_size": 61}
     runs = TrialRunner(Job.of(METHODS["privae"], settings, card), 1e-5, seed=0, noise_seed=3)
-    inside, outside = runs.single_trials("terms", 7)
+    inside, outside = runs.observations(7)
     assert inside.x.shape[1] == np.random.default_rng(3).random(14).__lt__(0.5).sum()
     assert inside.x.shape[0] == outside.x.shape[0] == 2
     assert inside.x == pytest.approx(1, abs=0.02)
@@ -141,7 +141,7 @@ def test_trials_are_dealt_to_processes_with_coins_and_noise_of_their_own() -> No
     runs = TrialRunner(
         Job.of(METHODS["moments"], {"axes": 4, "noise_multiplier": 1.0}, card), 1e-5, seed=0, noise_seed=1
     )
-    inside, outside = runs.parallel_trials("record", 20, 2)
+    inside, outside = runs.observations(20, 2)
     assert inside.x.shape[1] + outside.x.shape[1] == 40
     assert len(np.unique(np.concatenate([inside.x, outside.x], axis=1))) == 40
     assert dataclasses.astuple(inside.declared) == pytest.approx(dataclasses.astuple(outside.declared))

@@ -18,7 +18,6 @@ from gossamer.data.fingerprint import SALT
 from gossamer.data.records import Records
 from gossamer.methods import METHODS
 from gossamer.methods.job import Job
-from gossamer.methods.marginals import Noise
 from gossamer.methods.marginals import loop as marginals
 from gossamer.methods.marginals.counts import Counts, Errors
 from gossamer.privacy.ledger import PrivacyLedger
@@ -29,7 +28,7 @@ from gossamer.privacy.per_sample_gradients import clipping, ghost, rounding
 from gossamer.privacy.per_sample_gradients.gradients import PerRecordGradient, Tensors
 from gossamer.privacy.random.noise import Rng
 from gossamer.run.auditing.audit import lower_bound
-from gossamer.run.auditing.trials import Observations, TrialRunner, card_of
+from gossamer.run.auditing.canary_trials import Observations, TrialRunner, card_of
 from gossamer.run.storage import data_sources
 
 DELTA = 1e-5
@@ -56,7 +55,7 @@ def columns_counted_twice(monkeypatch: pytest.MonkeyPatch) -> None:
 
     def twice(run: Any, state: Any, private: Any) -> Iterator[Any]:
         query = Counts(state.net.maps, marginals.first_cliques(run))
-        private.release(marginals.a_bound_each(run, query, Noise.of(run.config).columns, equal=True), query)
+        private.release(marginals.a_bound_each(run.query("columns"), query), query)
         yield from once(run, state, private)
 
     monkeypatch.setattr("gossamer.methods.marginals.loop.columns", twice)
@@ -105,10 +104,10 @@ def lower(
         settings["expected_batch_size"] = round(share * card.declared_size)
     job = Job.of(METHODS[method], {**small.settings, "noise_multiplier": noise, **settings}, card)
     runs = TrialRunner(job, DELTA, 0, seed)
-    inside, outside = runs.shared_runs(trials) if many else runs.single_trials(small.canary, trials)
+    inside, outside = runs.observations(trials)
     declared = inside.declared
     found = lower_bound(inside, outside, delta=DELTA, confidence=0.95)
-    return declared.epsilon(declared.noise, DELTA), max(found.epsilon, found.counted)
+    return declared.epsilon(declared.noise, DELTA), max(found.lower_bound, found.counted)
 
 
 CASES: dict[str, tuple[Plant, dict[str, Any]]] = {
@@ -205,7 +204,7 @@ def test_the_guard_on_norms(shielded: bool, monkeypatch: pytest.MonkeyPatch) -> 
     found = lower_bound(
         Observations(x(worst), ones, noise), Observations(x(worst[:0]), ones, noise), delta=DELTA, confidence=0.95
     )
-    assert (max(found.epsilon, found.counted) <= bounds.gaussian_epsilon(1.0, DELTA)) == shielded
+    assert (max(found.lower_bound, found.counted) <= bounds.gaussian_epsilon(1.0, DELTA)) == shielded
 
 
 @pytest.mark.parametrize("by_position", [False, True])

@@ -19,7 +19,7 @@ from gossamer.privacy.mechanisms.sampling import PoissonSampled
 from gossamer.privacy.per_sample_gradients import clipping
 from gossamer.privacy.random.noise import Rng
 from gossamer.run.auditing.audit import lower_bound
-from gossamer.run.auditing.trials import TrialRunner
+from gossamer.run.auditing.canary_trials import TrialRunner
 
 DELTA, TRIALS = 1e-5, 300
 Patch = Callable[[pytest.MonkeyPatch, Ranks], None]
@@ -101,9 +101,9 @@ def found(ranks: Ranks, plant: Patch, noise: float, steps: int, share: float) ->
     with pytest.MonkeyPatch.context() as patch:
         plant(patch, ranks)
         runs = TrialRunner(Job.of(METHODS["teacher"], settings, card), DELTA, 0, 7, ranks)
-        inside, outside = runs.shared_runs(TRIALS)
+        inside, outside = runs.observations(TRIALS)
     declared, lower = inside.declared, lower_bound(inside, outside, delta=DELTA, confidence=0.95)
-    return declared.epsilon(declared.noise, DELTA), max(lower.epsilon, lower.counted)
+    return declared.epsilon(declared.noise, DELTA), max(lower.lower_bound, lower.counted)
 
 
 CASES: dict[str, tuple[Patch, float, int, float]] = {

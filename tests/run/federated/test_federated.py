@@ -10,7 +10,8 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from inspect import signature
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -48,22 +49,22 @@ from gossamer.run.budget.entry import charge_of
 from gossamer.run.federated import messages
 from gossamer.run.federated import simulate as module_of_simulation
 from gossamer.run.federated.client import REFUSED, Client, _check_size
-from gossamer.run.federated.clients import Clients
-from gossamer.run.federated.grid import LocalGrid, context
 from gossamer.run.federated.messages import (
     Malformed,
     Round,
+    context,
     read_round,
     read_rows,
     round_record,
     rows_record,
     to_client,
 )
-from gossamer.run.federated.server import SERVED, decide, go_on_serving, serve
+from gossamer.run.federated.rounds import Clients, LocalGrid
+from gossamer.run.federated.server import SERVED, decide, serve
 from gossamer.run.federated.simulate import clients_of, simulate
 from gossamer.run.release import verify as module_of_verification
 from gossamer.run.release.verify import verify
-from gossamer.run.storage.data_sources import DataFacts, DataSources, LoadedData, RawData
+from gossamer.run.storage.data_sources import DataFacts, DataSources, RawData
 from gossamer.run.storage.run_folder import RunFolder
 from gossamer.run.training.progress import Process
 from gossamer.run.training.resume import resume
@@ -101,8 +102,13 @@ def client(folder: Path, number: int, held: Records | None = None, *, secret: bo
         given["rng"] = lambda seed: Rng(seed, noise_seed=number)
     return Client(
         folder=RunFolder(folder / NAMES[number]), sources=DataSources.of("d"),
-        records=lambda _card, ledger, rng: data.confine(ledger, rng), **given,
+        raw=data, **given,
     )  # fmt: skip
+
+
+def read_by(one: Client, read: Callable[..., object]) -> None:
+    """Let a client read its records in this way."""
+    one.raw, one.sources = None, cast(DataSources, SimpleNamespace(read=read))
 
 
 @pytest.fixture
@@ -126,7 +132,7 @@ def waiting(grid: LocalGrid, seconds: float) -> LocalGrid:
 def run(grid: Any, out: Path, *, secret: bool = False, **named: Any) -> Any:
     rng = None if secret else Rng(0, noise_seed=99)
     given: dict[str, Any] = {"accounts": False, "process": Process(rng=rng), **named}
-    grid.patience, grid.wait = given.pop("patience", 20), given.pop("wait", 0.3)
+    grid.reply_timeout, grid.wait = given.pop("reply_timeout", 20), given.pop("wait", 0.3)
     of_serve = {name: given.pop(name) for name in [*given] if name in signature(serve).parameters}
     return serve(grid, decide(CARD, **{**TINY, "delta": 1e-3, **given}), out=out, **of_serve)
 
@@ -196,7 +202,7 @@ def test_a_server_goes_on_with_the_public_records_that_it_began_with(tmp_path: P
         run(LocalGrid({}), tmp_path / "run", public=tmp_path / "public.npz", public_steps=1)
     np.savez(tmp_path / "public.npz", images=255 - shown.images[:, 0], labels=shown.labels)
     with pytest.raises(DataError, match="not what it was"):
-        go_on_serving(waiting(LocalGrid({}), 0.1), tmp_path / "run", process=Process(rng=Rng(0, noise_seed=99)))
+        serve(waiting(LocalGrid({}), 0.1), None, out=tmp_path / "run", process=Process(rng=Rng(0, noise_seed=99)))
 
 
 def test_a_server_does_not_speak_of_force_which_it_does_not_have(tmp_path: Path) -> None:
@@ -334,8 +340,8 @@ def clients_alone(grid: Any, settings: dict[str, Any], *, steps: int = 6, heard:
     answers = federated.enough(answers=steps * job.config.answers, critics=job.config.critics, clients=K)
     terms = {"config": dataclasses.asdict(job.config), "card": CARD.to_dict(), "seed": 0, "answers": answers}
     heard = Heard() if heard is None else heard
-    grid.patience, grid.wait = 20.0, 0.3
-    return Clients(Run(job.config, CARD, Rng(0)), ledger, grid, terms, heard.append)
+    grid.reply_timeout, grid.wait = 20.0, 0.3
+    return Clients(Run(job.config, CARD, Rng(0), queries=job.queries), ledger, grid, terms, heard.append)
 
 
 def test_an_answer_is_charged_on_both_sides_before_it_is_asked(tmp_path: Path, four: list[Client]) -> None:
@@ -419,7 +425,7 @@ def test_a_client_refuses_terms_that_cost_more_than_it_gives(tmp_path: Path) -> 
     read: list[int] = []
     heard = Heard()
     one = client(tmp_path, 0, epsilon=5.0, sink=heard)
-    one.records = lambda _card: read.append(1)  # type: ignore[assignment, func-returns-value]  # to see that it is not called
+    read_by(one, lambda *_given, **_more: read.append(1))  # to see that it is not called
     for cheap in (terms(), terms(config={"noise_multiplier": 0.0}), terms(answers=10**6)):
         refused = ask(one, messages.TERMS, messages.terms_record(cheap))
         assert messages.reason_of(refused) == REFUSED
@@ -443,10 +449,10 @@ def test_a_refusal_does_not_tell_what_is_wrong_with_the_records(tmp_path: Path, 
     heard, broke = Heard(), client(tmp_path, 0, epsilon=5.0)
     failing = client(tmp_path, 1, sink=heard)
 
-    def fail(_card: DataCard, _ledger: PrivacyLedger, _rng: Rng) -> LoadedData:
+    def fail(*_given: object, **_more: object) -> RawData:
         raise FAILURES[what]
 
-    failing.records = fail
+    read_by(failing, fail)
     replies = [ask(one, messages.TERMS, messages.terms_record(terms())).error for one in (failing, broke)]
     assert [(each.code, each.reason) for each in replies] == [(messages.REFUSED, REFUSED)] * 2
     assert len(heard) == 1
@@ -457,11 +463,11 @@ def test_a_refusal_does_not_tell_what_is_wrong_with_the_records(tmp_path: Path, 
 def test_terms_are_checked_before_records_and_budget(tmp_path: Path) -> None:
     """A server that sends a start of another shape learns the same from all: that it is malformed."""
 
-    def fail(_card: DataCard, _ledger: PrivacyLedger, _rng: Rng) -> LoadedData:
+    def fail(*_given: object, **_more: object) -> RawData:
         raise CardError("the card declares 3 classes")
 
     clients = [client(tmp_path, 0), client(tmp_path, 1, epsilon=5.0), client(tmp_path, 2)]
-    clients[2].records = fail
+    read_by(clients[2], fail)
     asked = messages.terms_record(terms(), WRONG_START)
     (said,) = {messages.reason_of(ask(one, messages.TERMS, asked)) for one in clients}
     assert "start does not hold the arrays" in said
@@ -816,7 +822,7 @@ def test_terms_without_a_reply_are_sent_again() -> None:
             return replies[max(drop, 0) :]
 
     panel = clients_alone(Loses(dict.fromkeys(NAMES, granting(10_000))), TINY)
-    panel.grid.patience = 0.05
+    panel.grid.reply_timeout = 0.05
     assert panel._wait_for_clients().keys() == set(NAMES)
 
 
@@ -885,9 +891,7 @@ def test_the_server_of_a_simulation_has_no_records(tmp_path: Path, monkeypatch: 
     labels = np.arange(12) % 3
     np.savez(tmp_path / "d.npz", images=np.zeros((12, 28, 28), np.uint8), labels=labels, units=labels)
     held: list[int] = []
-    monkeypatch.setattr(
-        module_of_simulation, "serve", lambda *_, simulation, **_more: held.append(len(simulation.data.private))
-    )
+    monkeypatch.setattr(module_of_simulation, "serve", lambda *_, data, **_more: held.append(len(data.private)))
     simulate(
         data=Source(tmp_path / "d.npz", units=":units"), card=CARD, out=tmp_path / "run", delta=1e-3,
         accounts=tmp_path / "book", **{**TINY, "noise_multiplier": 30.0},
@@ -1050,13 +1054,13 @@ def test_a_finished_server_that_is_resumed_serves_who_was_away_and_charges_nothi
     before = on_disk(tmp_path / "run") | on_disk(tmp_path / "book")
     paid = late._run.ledger.used
     heard = Heard()
-    go_on_serving(waiting(LocalGrid({NAMES[3]: late.app}), 5), tmp_path / "run", process=Process(sink=heard))
+    serve(waiting(LocalGrid({NAMES[3]: late.app}), 5), None, out=tmp_path / "run", process=Process(sink=heard))
     assert any("1 of 4" in each and "uses no more epsilon" in each for each in heard)
     assert late.folder.finished and verify(late.folder.path).ok
     assert late._run.ledger.used == paid
     assert on_disk(tmp_path / "run") | on_disk(tmp_path / "book") == before
     heard.clear()
-    go_on_serving(waiting(LocalGrid({}), 5), tmp_path / "run", process=Process(sink=heard))
+    serve(waiting(LocalGrid({}), 5), None, out=tmp_path / "run", process=Process(sink=heard))
     assert "nothing is left to do" in heard[0]
     assert on_disk(tmp_path / "run") | on_disk(tmp_path / "book") == before
 
@@ -1079,7 +1083,7 @@ def test_the_server_goes_on_where_its_ledger_is(tmp_path: Path, four: list[Clien
     with pytest.raises(RequestError, match="gossamer federated"):
         resume(tmp_path / "run")
     before = sum(count for one in four for count in one._run.ledger.used)
-    made = go_on_serving(waiting(LocalGrid(apps), 0.3), tmp_path / "run", process=Process(rng=Rng(0, noise_seed=99)))
+    made = serve(waiting(LocalGrid(apps), 0.3), None, out=tmp_path / "run", process=Process(rng=Rng(0, noise_seed=99)))
     ledger = PrivacyLedger.load(tmp_path / "run" / "ledger.jsonl")
     assert sum(ledger.used) == sum(ledger._reserved) == 40
     assert verify(tmp_path / "run").ok

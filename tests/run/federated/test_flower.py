@@ -23,7 +23,7 @@ from gossamer.errors import RequestError
 from gossamer.run.cli.commands.federated import flower_app
 from gossamer.run.cli.flower_app import serve
 from gossamer.run.federated.flower import FlowerGrid, read_sites
-from gossamer.run.federated.grid import LocalGrid
+from gossamer.run.federated.rounds import LocalGrid
 
 EXAMPLE = Path(__file__).parents[3] / "examples" / "flower"
 

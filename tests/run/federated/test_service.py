@@ -45,7 +45,7 @@ from gossamer.errors import RequestError, RunFolderError
 from gossamer.privacy.ledger import PrivacyLedger
 from gossamer.run.federated import messages, service
 from gossamer.run.federated.client import REFUSED, Client
-from gossamer.run.federated.grid import NamedGrid
+from gossamer.run.federated.rounds import NamedGrid
 from gossamer.run.federated.service import answer, listening, serve_records
 
 __all__ = ["central", "four", "off_the_grid"]  # fixtures

@@ -20,7 +20,8 @@ from gossamer.privacy.ledger import PrivacyLedger
 from gossamer.privacy.random.noise import Rng
 from gossamer.run.release.verify import verify
 from gossamer.run.storage import run_folder
-from gossamer.run.training import checkpoint
+from gossamer.run.storage.run_folder import RunFolder
+from gossamer.run.training import checkpoint, driver
 from gossamer.run.training.fit import fit
 from gossamer.run.training.progress import JsonLines, Process
 from gossamer.run.training.resume import resume
@@ -214,6 +215,23 @@ def test_no_room_is_kept_where_there_is_none(tmp_path: Path, monkeypatch: pytest
     monkeypatch.setattr(os, "posix_fallocate", lambda *_: (_ for _ in ()).throw(full_error()))
     checkpoint.save(tmp_path, {"step": 4}, {}, ledger)
     assert not (tmp_path / checkpoint.RESERVE).exists()
+
+
+def test_a_full_disk_under_sealed_state_is_told_with_what_is_kept_and_once(tmp_path: Path) -> None:
+    """`Confined.seal` raises a DiskFull of its own, which does not say how to go on."""
+    kept: list[str] = []
+
+    def save() -> str:
+        kept.append("the state")
+        return "saved"
+
+    with (
+        pytest.raises(DiskFull, match=r"is full; saved\. Free some space"),
+        driver._disk_full(RunFolder(tmp_path), save, said=DiskFull),
+        driver._disk_full(RunFolder(tmp_path), save),
+    ):
+        raise DiskFull(f"the disk of {tmp_path} is full.")
+    assert kept == ["the state"]
 
 
 def test_only_a_full_disk_is_full() -> None:

@@ -1,6 +1,6 @@
 """`gossamer audit`: a lower bound on epsilon, measured through a method's own loop, next to its claim.
 
-Loop, sampling, clipping, noise and ledger are those of a run, on small nets (`trials.py`). `canary_confined.py` inserts
+Loop, sampling, clipping, noise and ledger are those of a run, on small nets (`canary_trials.py`). `canary_confined.py` inserts
 canaries and keeps what their queries return. The attacker knows every record but the canary, and sees every noisy query, or
 with `final` the released model alone. A bound above the claim refutes it. A bound below proves nothing.
 """
@@ -12,7 +12,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from gossamer.attacks import audit as bounds
 from gossamer.attacks.arrays import Scores
@@ -22,16 +22,8 @@ from gossamer.files import write_atomically
 from gossamer.methods import method_of
 from gossamer.privacy.certificate.certificate import Certificate
 from gossamer.privacy.guarantee import in_full, rounded_up
-from gossamer.run.auditing.trials import (
-    ABOUT,
-    IN_A_RUN,
-    ORDINARY,
-    Observations,
-    ReleaseProfile,
-    TrialRunner,
-    card_of,
-    usual_trials,
-)
+from gossamer.run.auditing import canary_trials
+from gossamer.run.auditing.canary_trials import Observations, ReleaseProfile, TrialRunner
 from gossamer.run.release.verify import is_release
 from gossamer.run.report.audit_record import CONSISTENT, LOW_VALUE, REFUTED
 from gossamer.run.report.html import write_report
@@ -41,34 +33,46 @@ from gossamer.run.validation import checked_arguments
 
 _RATES = {"gradients": 0.25, "terms": 0.5}
 """Sampling rate of the small runs, by the kind of canary, unless --expected-batch-size says another."""
+_Errors: TypeAlias = bounds.AuditErrors | bounds.MeanError
 _FINAL = 500
 """Models with the canary, and about as many without, where only models are looked at."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class AuditReport:
+class AuditBound:
+    """The best bound of several statistics.
+
+    Args:
+        lower_bound: on epsilon, if the noisy queries are of the declared kind, with any noise.
+        counted: lower bound from the two errors alone, for any mechanism.
+        noise_at_most: the most that the errors allow.
+        statistic: which one gave the bound.
+    """
+
+    lower_bound: float
+    counted: float
+    noise_at_most: float
+    statistic: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class AuditReport(AuditBound):
     """The result of an audit.
 
     Args:
         claim: epsilon of the run, as a certificate would print it.
-        lower_bound: on epsilon, if the noisy queries are of the declared kind, with any noise.
-        counted: lower bound from the two errors alone, for any mechanism.
         delta: of both bounds, like the confidence.
         trials: number of canaries that took part.
         without: number of canaries that did not.
         releases: number of noisy queries in one trial.
         sampling_rate: of each noisy query.
         noise_multiplier: declared by the loop.
-        noise_at_most: the most that the errors allow.
         canary: what the attacker looked for.
-        statistic: which one gave the bound.
         settings: of the small runs.
     """
 
     method: str
     claim: float
-    lower_bound: float
-    counted: float
     delta: float
     confidence: float
     trials: int
@@ -76,10 +80,8 @@ class AuditReport:
     releases: int
     sampling_rate: float
     noise_multiplier: float
-    noise_at_most: float
     seconds: float
     canary: str
-    statistic: str
     settings: Mapping[str, Any]
 
     @property
@@ -131,7 +133,7 @@ def audit(  # noqa: PLR0913 (its arguments are the options of a command)
     """
     chosen_method = method_named(method)
     method = chosen_method.name
-    if chosen_method.without_guarantee:
+    if chosen_method.without_guarantee or math.isinf(epsilon):
         raise RequestError(
             f"{method} claims nothing, so there is nothing to refute: its epsilon is infinity. Use `gossamer attack` instead."
         )
@@ -147,31 +149,27 @@ def audit(  # noqa: PLR0913 (its arguments are the options of a command)
             f"{method} releases a model of another size in each run, and --final compares weights: leave it out."
         )
     kind, began = trial.canary, time.monotonic()
-    shared = kind == "gradients" and not final
-    trials = trials or (_FINAL if final else usual_trials(trial, epsilon))
-    in_a_run = min(trials, IN_A_RUN, int(0.9 / delta) - ORDINARY) if shared else 1  # delta is below 1 / declared size
-    card, merged = card_of(trial, in_a_run), dict(trial.settings)
+    trials = trials or (_FINAL if final else canary_trials.usual_canaries(trial, epsilon))
+    in_a_run = 1
+    if kind == "gradients" and not final:  # delta is below 1 / declared size
+        in_a_run = min(trials, canary_trials.CANARIES_IN_A_RUN, int(0.9 / delta) - canary_trials.ORDINARY)
+    card, merged = canary_trials.card_of(trial, in_a_run), dict(trial.settings)
     if "expected_batch_size" in {field.name for field in dataclasses.fields(chosen_method.config_type)}:
         merged.setdefault("expected_batch_size", max(1, round(_RATES[kind] * card.declared_size)))
     request = plan(method, card, merged, epsilon=epsilon, delta=delta)
     runner = TrialRunner(request.job, delta, seed, noise_seed)
     if final:
-        declared, scores_with, scores_without = runner.models(kind, trials, sink)
-        bound = _bound_from(
-            "weights of the model", scores_with, scores_without, declared, delta=delta, confidence=confidence
-        )
-        counts = [len(scores_with), len(scores_without)]
+        declared, members, others = runner.models(trials, sink)
+        errors = {"weights of the model": _errors(members, others, confidence)}
+        bound, counts = _best_bound(errors, declared, delta), [len(members), len(others)]
     else:
-        inside, outside = (
-            runner.shared_runs(trials, sink) if shared else runner.parallel_trials(kind, trials, jobs, sink)
-        )
+        inside, outside = runner.observations(trials, jobs, sink)
         declared, counts = inside.declared, [inside.x.shape[1], outside.x.shape[1]]
         bound = lower_bound(inside, outside, delta=delta, confidence=confidence)
     return AuditReport(
         method=method,
         claim=float(rounded_up(request.promise.epsilon)),
-        lower_bound=bound.epsilon,
-        counted=bound.counted,
+        **dataclasses.asdict(bound),
         delta=delta,
         confidence=confidence,
         trials=counts[0],
@@ -179,22 +177,10 @@ def audit(  # noqa: PLR0913 (its arguments are the options of a command)
         releases=declared.count,
         sampling_rate=declared.rate,
         noise_multiplier=declared.noise,
-        noise_at_most=bound.noise,
         seconds=time.monotonic() - began,
-        canary=trial.about or ABOUT[kind],
-        statistic=bound.statistic,
+        canary=trial.about or canary_trials.ABOUT[kind],
         settings=request.job.settings,
     )
-
-
-@dataclass(frozen=True, kw_only=True)
-class AuditBound:
-    """The best bound of several statistics: lower bounds on epsilon, and the upper bound on noise, as in `AuditReport`."""
-
-    epsilon: float
-    counted: float
-    noise: float
-    statistic: str
 
 
 def lower_bound(inside: Observations, outside: Observations, *, delta: float, confidence: float) -> AuditBound:
@@ -205,38 +191,33 @@ def lower_bound(inside: Observations, outside: Observations, *, delta: float, co
     are counted together.
     """
     declared, wrong = inside.declared, 1 - confidence
-    level, name = 1 - 0.95 * wrong, "log-likelihood ratio"
-    if declared.rate == 1:
-        mean_error = bounds.mean_error_at(inside.ratio, outside.ratio, 0.0, confidence=level)
-        candidates = [_bound_of(name, mean_error, declared, delta=delta)]
-    else:
-        candidates = [_bound_from(name, inside.ratio, outside.ratio, declared, delta=delta, confidence=level)]
+    exact, level = (inside.ratio, outside.ratio), 1 - 0.95 * wrong
+    errors: dict[str, _Errors] = {
+        "log-likelihood ratio": bounds.mean_error_at(*exact, 0.0, confidence=level)
+        if declared.rate == 1
+        else _errors(*exact, level)
+    }
     if declared.count > 1:
-        candidates.append(
-            _bound_from(
-                "spread of the releases", inside.spread, outside.spread, declared,
-                delta=delta, confidence=1 - 0.05 * wrong,
-            )
-        )  # fmt: skip
-    return max(candidates, key=lambda candidate: (candidate.epsilon, candidate.counted))
+        errors["spread of the releases"] = _errors(inside.spread, outside.spread, 1 - 0.05 * wrong)
+    return _best_bound(errors, declared, delta)
 
 
-def _bound_from(
-    name: str, inside: Scores, outside: Scores, declared: ReleaseProfile, *, delta: float, confidence: float
-) -> AuditBound:
+def _errors(inside: Scores, outside: Scores, confidence: float) -> bounds.AuditErrors:
+    """Return the errors at a threshold that a part of the scores has chosen."""
     threshold, with_canary, without = bounds.split(inside, outside)
-    errors = bounds.errors_at(with_canary, without, threshold, confidence=confidence)
-    return _bound_of(name, errors, declared, delta=delta)
+    return bounds.errors_at(with_canary, without, threshold, confidence=confidence)
 
 
-def _bound_of(
-    name: str, errors: bounds.AuditErrors | bounds.MeanError, declared: ReleaseProfile, *, delta: float
-) -> AuditBound:
-    noise = bounds.most_noise(errors, declared.profile, claimed=declared.noise)
-    epsilon = 0.0 if math.isinf(noise) else declared.epsilon(noise, delta)
-    return AuditBound(
-        epsilon=epsilon, counted=bounds.epsilon_from_errors(errors, delta=delta), noise=noise, statistic=name
-    )
+def _best_bound(errors: Mapping[str, _Errors], declared: ReleaseProfile, delta: float) -> AuditBound:
+    """Return the best bound of statistics, from the errors of each."""
+
+    def of(statistic: str) -> AuditBound:
+        noise = bounds.most_noise(errors[statistic], declared.profile, claimed=declared.noise)
+        epsilon = 0.0 if math.isinf(noise) else declared.epsilon(noise, delta)
+        counted = bounds.epsilon_from_errors(errors[statistic], delta=delta)
+        return AuditBound(lower_bound=epsilon, counted=counted, noise_at_most=noise, statistic=statistic)
+
+    return max(map(of, errors), key=lambda bound: (bound.lower_bound, bound.counted))
 
 
 @checked_arguments
@@ -268,8 +249,6 @@ def audit_run(run: str | Path, *, trials: int | None = None, seed: int = 0, sink
     if is_release(folder.path):
         raise RequestError(f"{folder.path} is a release, which holds what it was made with: audit its RUN.")
     epsilon, delta = (float(certificate.guarantee[name]) for name in ("epsilon", "delta"))
-    if math.isinf(epsilon):
-        raise RequestError(f"{folder.path} claims nothing, so there is nothing to refute: its epsilon is infinity.")
     method = method_of(certificate.method, folder=folder.path)
     of_a_run = () if method.trial is None else method.trial.of_a_run
     run_settings = {name: certificate.config[name] for name in of_a_run if name in certificate.config}

@@ -37,7 +37,7 @@ T = TypeVar("T")
 U = TypeVar("U")
 
 
-@dataclass
+@dataclass(kw_only=True)
 class CanaryObserver(ABC):
     """What the attacker keeps of the noisy queries of one run.
 
@@ -98,39 +98,41 @@ class CanaryConfined(Confined[T]):
         return self._inner.remaining(event)
 
 
-@dataclass
+@dataclass(kw_only=True)
 class GradientCanaries(CanaryObserver):
     """Many canaries in one run, each with a gradient on a weight of its own; half of them are among the records.
+
+    Where a query has a batch-wise term too, one canary adds to the sample-wise sum, and turns the gradient of its group around.
 
     Args:
         count: number of canaries.
         steered: the one canary has a gradient on all weights of the network, for attackers who see only these.
     """
 
-    count: int = 0
+    count: int
     steered: bool = False
     cached: dict[int, tuple[Any, Any, WithCanaries]] = field(default_factory=dict)
 
     def release(self, inner: Confined[Any], mechanism: Any, query: Any) -> Tensor:
         """See `CanaryObserver`. A query for no gradients (a quantile) stays as it is."""
-        if isinstance(mechanism, TermwiseGaussianSum) and mechanism.max_norm_batch > 0:
-            raise RequestError("a batch-wise term takes one canary a run")
-        gradient = query.phi if isinstance(mechanism, TermwiseGaussianSum) else query
+        termwise = isinstance(mechanism, TermwiseGaussianSum)
+        gradient = query.phi if termwise else query
         if not isinstance(gradient, PerRecordGradient | PenaltyGradient):
             return inner.release(mechanism, query)
         groups = len(mechanism.bounds.norms) if isinstance(mechanism, GroupedGaussianSum) else 1
         canary_query, tables = self._with_canaries(gradient, groups)
-        if gradient is not query:
+        if termwise:
             canary_query = dataclasses.replace(query, phi=canary_query)
+        if _has_batch_term(mechanism):
+            if self.count > 1:
+                raise RequestError("a batch-wise term takes one canary a run")
+            canary_query = canaries.TurnedGroup(canary_query)
         released = self.present_records(inner).release(_widened(mechanism, gradient, groups), canary_query)
         size = released.shape[-1] - tables.size
         own, canary_part = released[..., :size].contiguous(), released[..., size:]
         pulls = canary_part.reshape(-1, groups, self.count + 1)[:, :, 1:]
-        self.keep(
-            _in_units(pulls[0].double().numpy(), mechanism),
-            rate=mechanism.sampling_rate,
-            noise=mechanism.noise_multiplier,
-        )
+        x = _in_units(pulls.double().numpy(), mechanism)
+        self.keep(x, rate=mechanism.sampling_rate, noise=mechanism.noise_multiplier)
         if not self.steered:
             return own
         of_tensor = (mechanism.bounds.groups if groups > 1 else None) or (0,) * len(gradient.sizes)
@@ -177,20 +179,28 @@ def _widened(mechanism: Any, gradient: Any, groups: int) -> Any:
     return dataclasses.replace(mechanism, bounds=Bounds(mechanism.bounds.norms, (*own, *range(groups))))
 
 
+def _has_batch_term(mechanism: Any) -> bool:
+    return isinstance(mechanism, TermwiseGaussianSum) and mechanism.max_norm_batch > 0
+
+
 def _in_units(tail: Scores, mechanism: Any) -> Scores:
-    """Return what each canary added, as a share of the most that it may. tail: [groups, canaries]; result: [canaries]."""
+    """Return what each canary added, as a share of the most that it may. tail: [rows, groups, canaries]; result: [canaries]."""
+    if _has_batch_term(mechanism):
+        first, second = mechanism.weights or (0.5**0.5, 0.5**0.5)
+        batches = tail[1, 0] / (2 * mechanism.max_norm_batch) + mechanism.partitions / 2
+        return np.asarray(first**2 * tail[0, 0] / mechanism.max_norm + second**2 * batches)
     if not isinstance(mechanism, GroupedGaussianSum):
-        return np.asarray(tail[0] / mechanism.max_norm)
+        return np.asarray(tail[0, 0] / mechanism.max_norm)
     norms = np.array(mechanism.bounds.norms)
     squares = np.full(len(norms), 1 / len(norms)) if mechanism.weights is None else np.square(mechanism.weights)
-    return np.asarray((squares / norms) @ tail)
+    return np.asarray((squares / norms) @ tail[0])
 
 
-@dataclass
+@dataclass(kw_only=True)
 class RecordCanary(CanaryObserver):
     """One canary, a record of its own, in a query over all records."""
 
-    canary: Records | None = None
+    canary: Records
 
     def mapped(self, fn: Callable[[Any], Any]) -> "RecordCanary":
         """Return an observer with fn(canary). What it keeps goes to the same lists; who takes part is that of now."""
@@ -198,7 +208,6 @@ class RecordCanary(CanaryObserver):
 
     def release(self, inner: Confined[Any], mechanism: Any, query: Any) -> Tensor:
         """See `CanaryObserver`."""
-        assert self.canary is not None
         if not isinstance(mechanism, PoissonGaussianSum) or mechanism.sampling_rate != 1:
             raise RequestError("one record is looked for in releases over all records")
         wrapped_query = canaries.Alone(query, self.canary)
@@ -209,7 +218,7 @@ class RecordCanary(CanaryObserver):
         return released
 
 
-@dataclass
+@dataclass(kw_only=True)
 class RowCanary(CanaryObserver):
     """One canary, the last row of a table, in queries over all rows. They need not be sums over rows.
 
@@ -221,7 +230,7 @@ class RowCanary(CanaryObserver):
         rows: the table, with the canary.
     """
 
-    rows: Table | None = None
+    rows: Table
 
     def present_records(self, inner: Confined[Any]) -> Confined[Any]:
         """Return the rows, without the last where it does not take part."""
@@ -229,7 +238,6 @@ class RowCanary(CanaryObserver):
 
     def release(self, inner: Confined[Any], mechanism: Any, query: Any) -> Tensor:
         """See `CanaryObserver`."""
-        assert self.rows is not None
         if not isinstance(mechanism, PoissonGaussianSum | GroupedGaussianSum) or mechanism.sampling_rate != 1:
             raise RequestError("a row of a table is looked for in releases over all rows")
         released = self.present_records(inner).release(mechanism, query)
@@ -242,7 +250,7 @@ class RowCanary(CanaryObserver):
         return released
 
 
-@dataclass
+@dataclass(kw_only=True)
 class CriticCanary(CanaryObserver):
     """One canary, the last record, whose shard turns its critic around.
 
@@ -265,31 +273,3 @@ class CriticCanary(CanaryObserver):
             elif mechanism.draw == "paper":
                 self.keep(0.5, rate=rate, noise=joint)
         return released
-
-
-@dataclass
-class TwoTermCanary(CanaryObserver):
-    """One canary that adds to the sample-wise sum, and turns the gradient of its group around.
-
-    steered: see `GradientCanaries`.
-    """
-
-    steered: bool = False
-    cached: tuple[Any, Any, int] | None = None
-
-    def release(self, inner: Confined[Any], mechanism: Any, query: Any) -> Tensor:
-        """See `CanaryObserver`."""
-        if not isinstance(mechanism, TermwiseGaussianSum) or mechanism.max_norm_batch == 0:
-            raise RequestError("there is no batch-wise term: take canaries of gradients")
-        if self.cached is None or self.cached[0] is not query:
-            phi, tables = canaries.pulling(query.phi, 1)
-            self.cached = query, canaries.TurnedGroup(dataclasses.replace(query, phi=phi)), tables.size
-        released = self.present_records(inner).release(mechanism, self.cached[1])
-        first, second = mechanism.weights or (0.5**0.5, 0.5**0.5)
-        samples = float(released[0, -1]) / mechanism.max_norm
-        batches = float(released[1, -1]) / (2 * mechanism.max_norm_batch) + mechanism.partitions / 2
-        self.keep(
-            first**2 * samples + second**2 * batches, rate=mechanism.sampling_rate, noise=mechanism.noise_multiplier
-        )
-        own = released[:, : -self.cached[2]].contiguous()
-        return steered(own, released[:, -1:], query.phi.sizes, (0,) * len(query.phi.sizes)) if self.steered else own

@@ -9,7 +9,7 @@ import dataclasses
 import math
 from collections.abc import Callable
 from contextlib import ExitStack
-from typing import Any, cast
+from typing import Any
 
 import torch
 from flwr.app import Context, Message, RecordDict
@@ -18,36 +18,24 @@ from flwr.clientapp import ClientApp
 from gossamer.data.card import DataCard
 from gossamer.errors import GossamerError, RequestError, RunFolderError, UnplannedRelease, withheld
 from gossamer.events import Sink, note, progress, silent
-from gossamer.methods import METHODS
 from gossamer.methods.contract import Run
-from gossamer.methods.gs_wgan import Config
+from gossamer.methods.gs_wgan import Config, GsWgan
 from gossamer.methods.gs_wgan.critic_pool import CriticPool
 from gossamer.methods.gs_wgan.loop import State, generator
 from gossamer.methods.gs_wgan.nets import ProjectionCritic
 from gossamer.methods.job import Job, Training
 from gossamer.privacy.accounting import federated
 from gossamer.privacy.confined import Confined
-from gossamer.privacy.ledger import PrivacyLedger
 from gossamer.privacy.random.noise import Rng
-from gossamer.run.federated import METHOD
-from gossamer.run.federated.messages import (
-    LARGEST,
-    Malformed,
-    grant_record,
-    networks,
-    read_round,
-    read_terms,
-    read_weights,
-    refusal,
-    reply,
-    rows_record,
-)
+from gossamer.run.federated import messages
+from gossamer.run.federated.messages import LARGEST, Malformed, networks
 from gossamer.run.report.html import write_report
-from gossamer.run.storage.data_sources import DataSources, LoadedData
+from gossamer.run.storage.data_sources import DataSources, RawData
 from gossamer.run.storage.run_folder import RunFolder
 from gossamer.run.training import checkpoint
 from gossamer.run.training.open_run import Accounts, OpenRun
-from gossamer.run.training.plan import checked, checked_delta
+from gossamer.run.training.plan import Request, checked, checked_delta
+from gossamer.run.training.progress import Process
 
 REFUSED = "the reason is in this client's own log"
 """All that a refusal says, unless the message is malformed. The kind of error could depend on records or on the budget."""
@@ -64,10 +52,10 @@ class Client:
     Args:
         folder: its RUN, new or unfinished.
         sources: where its records are; they all belong to one unit.
-        records: reads them, and isolates them with the ledger that records their cost and the source of noise.
         card: the public facts, which all clients and the server have beforehand.
         epsilon: what all its answers may cost together, against the server; infinity: no limit.
         delta: of that.
+        raw: its records, where they have been read already (a simulation).
         accounts: folder of its budget log; None: the user's state folder; False: it keeps none (a simulation).
         sink: takes notes and progress.
         rng: from the seed of the run to all its randomness.
@@ -76,10 +64,10 @@ class Client:
 
     folder: RunFolder
     sources: DataSources
-    records: Callable[[DataCard, PrivacyLedger, Rng], LoadedData]
     card: DataCard
     epsilon: float
     delta: float
+    raw: RawData | None = None
     accounts: Accounts = None
     sink: Sink = silent
     rng: Callable[[int], Rng] = Rng
@@ -92,7 +80,6 @@ class Client:
         self._run: OpenRun
         self._training: Training[Config, State]
         self._critics: CriticPool
-        self._config: Config
         self.app = ClientApp()
         self.app.query("terms")(self._answering(self._enlist))
         self.app.train("round")(self._answering(self._round))
@@ -126,14 +113,14 @@ class Client:
         def answer(message: Message, context: Context) -> Message:
             del context  # Flower's own memory of a client; ours is on disk
             try:
-                return reply(message, act(message))
+                return messages.reply(message, act(message))
             except Malformed as error:
                 reason_text = f"the message is malformed: {error}"
             except Exception as error:  # all others alike: an error that ended the client would be seen too
                 reason = str(error) if isinstance(error, GossamerError) else withheld(error)
                 self.sink(note(f"{message.metadata.message_type} is refused: {reason}"))
                 reason_text = REFUSED
-            return refusal(message, reason_text)
+            return messages.refusal(message, reason_text)
 
         return answer
 
@@ -141,39 +128,41 @@ class Client:
 
     def _enlist(self, message: Message) -> RecordDict:
         """Begin or go on, if the terms fit this client's budget. A finished run repeats what it granted."""
-        terms = read_terms(message.content)
-        if self._terms is None and self.folder.finished and self.folder.source().get("terms") == terms:
-            return grant_record(answers=terms["answers"], noise_multiplier=float(terms["config"]["noise_multiplier"]))
+        terms = messages.read_terms(message.content)
         if self._terms is None:
-            self._begin(terms, message.content)
+            if not self.folder.finished or self.folder.source().get("terms") != terms:
+                self._begin(terms, message.content)
         elif terms != self._terms:
             raise Malformed("these are not the terms that this client took part under")
-        return grant_record(answers=self._config.steps, noise_multiplier=float(self._config.noise_multiplier))
+        return messages.grant_record(
+            answers=terms["answers"], noise_multiplier=float(terms["config"]["noise_multiplier"])
+        )
 
     def _begin(self, terms: dict[str, Any], content: RecordDict) -> None:
         """Open the run of this client, with the charges that its ledger has. A new one is reserved before a record is read."""
         job, seed = self._own_job(terms)
-        queries = job.method.queries(job.config, self.card)
-        run = Run(job.config, self.card, self.rng(seed), queries=queries)
+        run = Run(job.config, self.card, self.rng(seed), queries=job.queries)
         self._training = Training(job, run)
         state = self._training.state
         # weights to start on need no check beyond their shapes: their effect leaves through the mechanism alone
-        start = read_weights(content, networks(state).state_dict(), "start") if "start" in content else None
+        start = messages.read_weights(content, networks(state).state_dict(), "start") if "start" in content else None
         # for the readers: all records here are one unit, so none of them names it
         card = dataclasses.replace(self.card, unit="record", missing_unit="refuse")
-        config = {"federated": {"role": federated.CLIENT, "answers": job.config.steps}}
-        given: dict[str, Any] = {"rng": run.rng, "sink": self.sink}
+        process = Process(sink=self.sink, rng=run.rng)
+        request = Request(job=job, epsilon=self.epsilon, delta=self.delta, plan=job.plan)
+        role = {"federated": {"role": federated.CLIENT, "answers": job.config.steps}}
         with ExitStack() as stack:
             opened = stack.enter_context(
-                OpenRun.resume(self.folder, job, **given) if self.folder.begun
-                else OpenRun.create(self.folder, job, epsilon=self.epsilon, delta=self.delta, **given)
+                OpenRun.resume(self.folder, process=process, accounts=self.accounts) if self.folder.begun
+                else OpenRun.create(
+                    self.folder, request, seed=seed, process=process, accounts=self.accounts, public_facts=role,
+                    private_facts={"terms": terms},
+                )
             )  # fmt: skip
             if self.folder.begun and (self.folder.finished or self.folder.source().get("terms") != terms):
                 raise RunFolderError(f"{self.folder.path} holds another run, or a finished one. Choose another folder.")
-            data = self.records(card, opened.ledger, opened.rng)
-            self._run = opened.charge(
-                self.sources, data.facts, accounts=self.accounts, config=config, private={"terms": terms}
-            )
+            data = opened.read(self.sources, self.raw, card=card)
+            self._run = opened.charge(self.sources, data.facts)
             if self._run.entry is None and self.accounts is not False:
                 raise RunFolderError(
                     f"{self.folder.path} is a client of a simulation, which counts as a whole. Choose another folder."
@@ -187,7 +176,7 @@ class Client:
             self._critics = CriticPool(run, state.confine(run, data.private))
             self._save()
             self._open = stack.pop_all()
-        self._config, self._terms = job.config, terms
+        self._terms = terms
 
     def _own_job(self, terms: dict[str, Any]) -> tuple[Job[Config, State], int]:
         """The method with the one critic of this client, which grants as many answers as the run may ask of it."""
@@ -204,7 +193,8 @@ class Client:
         try:
             if any(type(number) is not int or number.bit_length() > _BITS for number in numbers):
                 raise TypeError
-            job = cast("Job[Config, State]", checked(Job.of(METHODS[METHOD], own, self.card)))
+            job = Job.of(GsWgan(), own, self.card)
+            checked(job)
         except (TypeError, RequestError):
             raise Malformed("the settings of the run are none of this method") from None
         _check_size(job.config, self.card, at_once=config["answers"])
@@ -226,8 +216,8 @@ class Client:
         """Train, then answer, as asked. Every answer is recorded in the ledger before the records are read."""
         if self._terms is None:
             raise Malformed("the run has not sent its terms yet")
-        config = self._config
-        request = read_round(
+        config = self._training.job.config
+        request = messages.read_round(
             message.content, shape=self.card.shape, classes=self.card.classes, trains=max(
                 config.critic_batch_size, config.batch_size * int(self._terms["config"]["answers"])
             ), rows=config.batch_size,
@@ -245,7 +235,7 @@ class Client:
         if self.clock.due():
             self._save()
         self.sink(progress("answers", config.steps - self._critics.left, config.steps))
-        return rows_record(torch.cat(rows)) if rows else None
+        return messages.rows_record(torch.cat(rows)) if rows else None
 
     def _save(self) -> None:
         self.clock.written(self._run.save(self._training.state))
@@ -257,7 +247,7 @@ class Client:
         if self._terms is None or self.folder.finished:
             return
         net = self._training.state.released
-        net.load_state_dict(read_weights(message.content, net.state_dict()))
+        net.load_state_dict(messages.read_weights(message.content, net.state_dict()))
         checkpoint.free_reserve(self.folder.private)
         self._run.finish(self._training.state)
         write_report(self.folder.path, internal=True)

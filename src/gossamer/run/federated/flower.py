@@ -17,8 +17,8 @@ from gossamer.data.card import DataCard
 from gossamer.data.source import Data
 from gossamer.errors import RequestError
 from gossamer.methods.synthesizer import Synthesizer
-from gossamer.run.federated.grid import NamedGrid
-from gossamer.run.federated.server import decide, go_on_serving, serve
+from gossamer.run.federated.rounds import NamedGrid
+from gossamer.run.federated.server import decide, serve
 from gossamer.run.training.progress import DEFAULT, Process
 
 
@@ -36,8 +36,8 @@ class FlowerGrid(NamedGrid):
         nodes = self._grid.get_nodes()
         return {self._names[node.public_key]: node.node_id for node in nodes if node.public_key in self._names}
 
-    def push_messages(self, messages: Iterable[Message]) -> list[str]:
-        listed = list(messages)
+    def push_messages(self, sent: Iterable[Message]) -> list[str]:
+        listed = list(sent)
         return list(self._grid.push_messages(listed)) if listed else []
 
     def pull_messages(self, message_ids: Iterable[str]) -> list[Message]:
@@ -87,7 +87,7 @@ def train(  # noqa: PLR0913 (its arguments are the options of a command)
     *,
     sites: Path,
     resume: bool = False,
-    patience: float = 60.0,
+    reply_timeout: float = 60.0,
     wait: float = 600.0,
     card: Path,
     out: Path,
@@ -103,7 +103,7 @@ def train(  # noqa: PLR0913 (its arguments are the options of a command)
         grid: of the ServerApp.
         sites: file with the OpenSSH public keys of the SuperNodes, with the name of a site after each.
         resume: continue the unfinished run in `out`, with its own settings.
-        patience: seconds to wait for an answer of a client.
+        reply_timeout: seconds to wait for an answer of a client.
         wait: seconds to wait for enough clients.
         card: see `run.federated.simulate.simulate`.
         out: see `run.training.fit.fit`.
@@ -119,8 +119,6 @@ def train(  # noqa: PLR0913 (its arguments are the options of a command)
     declared = DataCard.load(card)
     names = read_sites(sites, most=declared.declared_size)
     named = FlowerGrid(grid, names)
-    named.patience, named.wait = patience, wait
-    if resume:
-        return go_on_serving(named, out, accounts=accounts, process=process)
-    decided = decide(declared, **request)
+    named.reply_timeout, named.wait = reply_timeout, wait
+    decided = None if resume else decide(declared, **request)
     return serve(named, decided, out=out, public=public, seed=seed, accounts=accounts, process=process)

@@ -18,8 +18,10 @@ from typing import Any
 
 import numpy as np
 import torch
-from flwr.app import Array, ArrayRecord, ConfigRecord, Error, Message, Metadata, RecordDict
+from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Error, Message, Metadata, RecordDict
 from flwr.app.message import make_message
+from flwr.common.serde import message_from_proto, message_to_proto
+from flwr.proto.message_pb2 import Message as ProtoMessage
 from torch import Tensor, nn
 
 from gossamer.errors import GossamerError
@@ -85,6 +87,21 @@ def reason_of(message: Message) -> str:
     """Why a client refused, or why no reply came: one short printable line."""
     reason = message.error.reason or "no reason given"
     return "".join(letter if letter.isprintable() else " " for letter in reason[:_SHORT])
+
+
+def context(node: int) -> Context:
+    """Flower's memory of a client: none, ours is in its folder."""
+    return Context(run_id=0, node_id=node, node_config={}, state=RecordDict(), run_config={})
+
+
+def to_bytes(message: Message) -> bytes:
+    """A message as it goes over the wire: Flower's protobuf."""
+    return bytes(message_to_proto(message).SerializeToString())
+
+
+def from_bytes(data: bytes) -> Message:
+    """The inverse of `to_bytes`."""
+    return message_from_proto(ProtoMessage.FromString(data))
 
 
 # ---------------------------------------------------------------------- what is in them

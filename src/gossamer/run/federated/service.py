@@ -21,14 +21,13 @@ from gossamer.data.source import Data
 from gossamer.errors import RequestError, withheld
 from gossamer.events import Sink, note, silent
 from gossamer.run.federated.client import Client
-from gossamer.run.federated.grid import context, from_bytes, to_bytes
-from gossamer.run.federated.messages import LARGEST
+from gossamer.run.federated.messages import LARGEST, context, from_bytes, to_bytes
 from gossamer.run.storage.data_sources import DataSources
 from gossamer.run.storage.run_folder import RunFolder
 from gossamer.run.training.signals import stop_on_signal
 
 _LENGTH = 8  # bytes that hold the length of a message
-_PATIENCE = 30.0  # seconds in which a messenger has to send, or to take, the next bytes
+_TIMEOUT = 30.0  # seconds in which a messenger has to send, or to take, the next bytes
 _LOOK = 0.5  # seconds between two looks at whether a stop was requested
 
 
@@ -64,9 +63,8 @@ def serve_records(
     folder = RunFolder(Path(out))
     if not folder.begun:
         folder.check_free()
-    sources = DataSources.of(data)
     client = Client(
-        folder=folder, sources=sources, records=sources.read, card=card, epsilon=epsilon, delta=delta,
+        folder=folder, sources=DataSources.of(data), card=card, epsilon=epsilon, delta=delta,
         accounts=accounts, sink=sink,
     )  # fmt: skip
     with closing(client), private_files(), stop_on_signal() as stop, listening(socket, group) as listener:
@@ -83,7 +81,7 @@ def serve_records(
 
 def answer(client: Client, connection: socket.socket) -> None:
     """Read one message and send the reply. Whatever else comes is dropped, with a note on the terminal of this site."""
-    connection.settimeout(_PATIENCE)
+    connection.settimeout(_TIMEOUT)
     try:
         with connection.makefile("rwb") as stream:
             length = int.from_bytes(stream.read(_LENGTH))

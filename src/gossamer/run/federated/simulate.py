@@ -3,7 +3,7 @@
 import dataclasses
 import random
 import resource
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -17,12 +17,10 @@ from gossamer.data.source import Data
 from gossamer.errors import RequestError, RunFolderError
 from gossamer.methods.synthesizer import Synthesizer
 from gossamer.privacy.certificate.statements import NO_PUBLIC, NO_UNITS
-from gossamer.privacy.ledger import PrivacyLedger
-from gossamer.privacy.random.noise import Rng
 from gossamer.run.federated.client import Client
-from gossamer.run.federated.grid import LocalGrid
-from gossamer.run.federated.server import Simulation, decide, go_on_serving, no_records, serve
-from gossamer.run.storage.data_sources import DataFacts, DataSources, LoadedData, RawData
+from gossamer.run.federated.rounds import LocalGrid
+from gossamer.run.federated.server import decide, no_records, serve
+from gossamer.run.storage.data_sources import DataFacts, DataSources, RawData
 from gossamer.run.storage.run_folder import RunFolder
 from gossamer.run.training.checkpoint import Clock
 from gossamer.run.training.progress import DEFAULT, Process
@@ -74,16 +72,14 @@ def simulate(  # noqa: PLR0913 (its arguments are the options of a command)
     if resume:
         began = DataSources.from_json(folder.source()["sources"])
         raw = dataclasses.replace(sources, public=began.public).read_unconfined(card)
-        delta, places = float(folder.config()["delta"]), _stored_places(folder, card)
+        request, delta, places = None, float(folder.config()["delta"]), _stored_places(folder, card)
     else:
         request = decide(card, epsilon=epsilon, delta=delta, preset=preset, **settings)
         raw, places, delta = sources.read_unconfined(card), random_unit_order(card.declared_size), request.delta
     shared = dataclasses.replace(raw, private=no_records(card))
+    given: dict[str, Any] = {"out": out, "seed": seed, "accounts": accounts, "process": process}
     with clients_of(folder, raw.private, card, sources, delta, places) as grid:
-        if resume:
-            return go_on_serving(grid, out, accounts=accounts, process=process, data=shared)
-        simulation = Simulation(sources=sources, data=shared, private={PLACES: places})
-        return serve(grid, request, out=out, seed=seed, accounts=accounts, process=process, simulation=simulation)
+        return serve(grid, request, sources=sources, data=shared, private={PLACES: places}, **given)
 
 
 def random_unit_order(count: int) -> list[int]:
@@ -126,7 +122,7 @@ def clients_of(
         own = _of(records, unit)
         facts = DataFacts(public=NO_PUBLIC, units=NO_UNITS, identity=identify(own))
         clients[name] = Client(
-            folder=RunFolder(folder.private / CLIENTS / name), sources=sources, records=_confining(RawData(None, facts, own)),
+            folder=RunFolder(folder.private / CLIENTS / name), sources=sources, raw=RawData(None, facts, own),
             card=card, epsilon=float("inf"), delta=delta, accounts=False, clock=clock,
         )  # fmt: skip
     try:
@@ -147,10 +143,6 @@ def _allow_files(count: int) -> None:
             "(ulimit -n), or take fewer clients."
         )
     resource.setrlimit(resource.RLIMIT_NOFILE, (count, hard))
-
-
-def _confining(data: RawData) -> Callable[[DataCard, PrivacyLedger, Rng], LoadedData]:
-    return lambda _card, ledger, rng: data.confine(ledger, rng)
 
 
 def _of(records: Records, unit: int) -> Records:

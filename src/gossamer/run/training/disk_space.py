@@ -2,31 +2,25 @@
 
 import shutil
 from pathlib import Path
-from typing import TYPE_CHECKING
+
+from torch import nn
 
 from gossamer.errors import RunFolderError
 
-if TYPE_CHECKING:
-    from torch import nn
-
-    from gossamer.privacy.guarantee import Plan
-
-_CHARGE = 64
-"""Bytes of a charge in the ledger, about."""
 _NETWORKS = 12
 """State of a run, in sizes of its generator: other networks, optimisers, averages."""
 _HEAD = 1 << 20
 """Bytes of a checkpoint besides networks."""
 _REST = 24 << 20
-"""Bytes of events, pictures and report."""
+"""Bytes of ledger, events, pictures and report."""
 
 
-def needed(net: "nn.Module", plan: "Plan") -> int:
+def needed(net: nn.Module) -> int:
     """Estimate the bytes of a run: three checkpoints (old, new, reserved), and the rest. Many critics take more."""
-    return 3 * state(net) + _CHARGE * sum(count for _, count in plan) + _REST
+    return 3 * state(net) + _REST
 
 
-def state(net: "nn.Module") -> int:
+def state(net: nn.Module) -> int:
     """Estimate the bytes of a checkpoint before there is one."""
     return (
         _NETWORKS * sum(tensor.numel() * tensor.element_size() for tensor in (*net.parameters(), *net.buffers()))
@@ -34,17 +28,12 @@ def state(net: "nn.Module") -> int:
     )
 
 
-def of(private: Path) -> int:
-    """Estimate the bytes that a resumed run needs: a new checkpoint beside the old one, and the rest."""
-    return sum(file.stat().st_size for file in private.glob("*") if file.is_file()) + _REST
-
-
-def check(folder: Path, needed: int, *, remedy: str) -> None:
-    """Refuse a disk with less free space than needed, with a RunFolderError. remedy: what to do after that, in words."""
+def check(folder: Path, needed: int) -> None:
+    """Refuse a disk with less free space than needed, with a RunFolderError."""
     existing = next(parent for parent in (folder.absolute(), *folder.absolute().parents) if parent.exists())
     free = shutil.disk_usage(existing).free
     if free < needed:
         raise RunFolderError(
             f"{folder}: the disk has {free / 1e6:,.0f} MB free, and a run needs about {needed / 1e6:,.0f} MB. Free "
-            f"some space, {remedy}; nothing has been written."
+            f"some space, or name another --out; nothing has been written."
         )

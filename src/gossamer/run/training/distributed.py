@@ -6,7 +6,6 @@ Rank 0 is the run: it reserves the plan, keeps ledger, budget log and folder, an
 other ranks a `RunSetup`. They read the same records, keep a part of them, and write nothing but sealed state.
 """
 
-import dataclasses
 import datetime
 import functools
 import os
@@ -46,7 +45,7 @@ from gossamer.run.training.torchrun import launched, local
 
 P = ParamSpec("P")
 _joined: list["_NotifyingGroup"] = []
-PATIENCE = datetime.timedelta(minutes=30)
+TIMEOUT = datetime.timedelta(minutes=30)
 """How long a rank waits for another, which may be reading records. A rank that is gone is noticed at once."""
 
 
@@ -62,15 +61,14 @@ def on_every_rank(run: Callable[P, Synthesizer]) -> Callable[P, Synthesizer]:
     def started(*args: P.args, **kwargs: P.kwargs) -> Synthesizer:
         if not launched():
             return run(*args, **kwargs)
-        dist.init_process_group("cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo", timeout=PATIENCE)
+        dist.init_process_group("cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo", timeout=TIMEOUT)
         ranks = _NotifyingGroup()
         _joined.append(ranks)
         try:
             if not ranks.first:
                 return follow(ranks, cast("Process", kwargs.get("process", DEFAULT)).rng)
             synthesizer = run(*args, **kwargs)
-            if not ranks.notified:  # the run was finished already
-                ranks.broadcast(synthesizer)
+            ranks.broadcast(synthesizer)
             return synthesizer
         except BaseException:
             if ranks.first and not ranks.notified:
@@ -116,7 +114,7 @@ class RunSetup:
     records: tuple[str, dict[str, Any]]
     ledger: tuple[float, float, NeighboringRelation, list[tuple[DpEvent, int]], list[int]]
     saved: checkpoint.Saved | None
-    versions: dict[str, str]
+    versions: dict[str, str] = field(default_factory=versions)
     key: bytes = field(default_factory=lambda: os.urandom(16), repr=False)
 
 
@@ -137,7 +135,6 @@ def lead(run: OpenRun, data: LoadedData) -> None:
         records=(data.facts.identity.fingerprint, data.facts.public),
         ledger=(ledger.budget, ledger.delta, ledger.relation, ledger.plan, ledger.used),
         saved=saved,
-        versions=versions(),
     )
     ranks.broadcast(setup)
     run.rng.draw_alike(setup.key)
@@ -218,11 +215,6 @@ def part_of(records: Records, job: Job[BaseConfig, State], ranks: Ranks, rng: Rn
     if job.method.ranks_take != "units by place":
         return records.take(np.flatnonzero(rng.common_integers(records.population, ranks.count) == ranks.number))
     shard = ranks.shard(records.population)
-    if records.units is None:
-        own_records = records[shard]
-        return (
-            own_records
-            if is_mapped(records.images)
-            else dataclasses.replace(own_records, images=own_records.images.copy())
-        )
+    if records.units is None and is_mapped(records.images):
+        return records[shard]
     return records.take(np.arange(shard.start, shard.stop))

@@ -1,8 +1,8 @@
 """The driver of a run: it writes events and checkpoints, shows progress, and stops at Ctrl-C."""
 
 import math
-from collections.abc import Callable
-from contextlib import closing
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
 
 from gossamer.errors import DiskFull, Diverged, Interrupted, RunFolderError, is_full
 from gossamer.events import Event, Sink, progress
@@ -37,14 +37,9 @@ def train_and_certify(run: OpenRun, data: LoadedData) -> Synthesizer:
         DiskFull: if the disk is full; `resume` goes on.
         RunFolderError: if the plan is used up and nothing was trained.
     """
-    try:
+    with _disk_full(run.folder, lambda: "everything that was trained is kept", said=DiskFull):
         synthesizer = run.finish(train(run, data))
         write_report(run.folder.path, internal=True)
-    except Exception as error:  # PyTorch reports a full disk by errors of its own; all others go on
-        if isinstance(error, DiskFull) or not is_full(error):
-            raise
-        raise _disk_full(run.folder, "everything that was trained is kept") from None
-    run.ranks.broadcast(synthesizer)
     return synthesizer
 
 
@@ -92,40 +87,35 @@ def _drive(run: OpenRun, data: LoadedData, training: Training[BaseConfig, State]
             raise _diverged(run.folder, training.state)
         return run.save(training.state)
 
-    full = False
-    try:
-        with stop_on_signal() as stop:
-            private = data.private.map(lambda records: distributed.part_of(records, run.job, run.ranks, run.rng))
-            for result in training.drive(private, data.public):
-                if result.logs is None and isinstance(result.phase, OnPublic) and not any(run.ledger.used):
-                    run.ledger.check_place()
-                    save_model(run.folder.private / WARM, training.state.released)
-                try:
-                    _emit_step(result, emit, spent)
-                except OSError as error:
-                    full = is_full(error)  # stop at the end of the block, as after Ctrl-C
-                    if not full:
-                        raise
-                # A phase that is over cannot be repeated: its queries are used.
-                paid_for = result.logs is None and result.phase.releases
-                stopping = full or bool(stop)
-                if run.ledger.prepaid == 0 and (stopping or paid_for or clock.due()):
-                    run.ranks.next(Next.CHECKPOINT_AND_STOP if stopping else Next.CHECKPOINT)
-                    clock.written(save())
-                    if full:
-                        raise DiskFull
-                    if stopping:
-                        raise Interrupted(
-                            f"stopped at step {result.step:,} of the {result.phase.name}; nothing is lost. Go on with "
-                            f"`gossamer resume {run.folder.path}`."
-                        )
-                else:
-                    run.ranks.next(Next.STEP)
-            save()
-    except Exception as error:  # PyTorch reports a full disk by errors of its own; all others go on
-        if not is_full(error):
-            raise
-        raise _disk_full(run.folder, _save_to_reserve(run, save)) from None
+    full: OSError | None = None
+    with _disk_full(run.folder, lambda: _save_to_reserve(run, save)), stop_on_signal() as stop:
+        private = data.private.map(lambda records: distributed.part_of(records, run.job, run.ranks, run.rng))
+        for result in training.drive(private, data.public):
+            if result.logs is None and isinstance(result.phase, OnPublic) and not any(run.ledger.used):
+                run.ledger.check_place()
+                save_model(run.folder.private / WARM, training.state.released)
+            try:
+                _emit_step(result, emit, spent)
+            except OSError as error:
+                if not is_full(error):
+                    raise
+                full = error  # stop at the end of the block, as after Ctrl-C
+            # A phase that is over cannot be repeated: its queries are used.
+            paid_for = result.logs is None and result.phase.releases
+            stopping = bool(full or stop)
+            if run.ledger.prepaid == 0 and (stopping or paid_for or clock.due()):
+                run.ranks.next(Next.CHECKPOINT_AND_STOP if stopping else Next.CHECKPOINT)
+                clock.written(save())
+                if full:
+                    raise full
+                if stopping:
+                    raise Interrupted(
+                        f"stopped at step {result.step:,} of the {result.phase.name}; nothing is lost. Go on with "
+                        f"`gossamer resume {run.folder.path}`."
+                    )
+            else:
+                run.ranks.next(Next.STEP)
+        save()
 
 
 def _diverged(folder: RunFolder, state: State) -> Diverged:
@@ -156,11 +146,17 @@ def _save_to_reserve(run: OpenRun, save: Callable[[], float]) -> str:
     return "everything that was trained is kept"
 
 
-def _disk_full(folder: RunFolder, saved: str) -> DiskFull:
-    """The error for a full disk. saved: says what is kept."""
-    return DiskFull(
-        f"the disk of {folder.path} is full; {saved}. Free some space, then go on with `gossamer resume {folder.path}`."
-    )
+@contextmanager
+def _disk_full(folder: RunFolder, kept: Callable[[], str], *, said: tuple[()] | type[DiskFull] = ()) -> Iterator[None]:
+    """Turn the error of a full disk into a DiskFull. kept: saves what it can, and says what is kept. said: goes on as it is."""
+    try:
+        yield
+    except Exception as error:  # PyTorch reports a full disk by errors of its own; all others go on
+        if isinstance(error, said) or not is_full(error):
+            raise
+        raise DiskFull(
+            f"the disk of {folder.path} is full; {kept()}. Free some space, then go on with `gossamer resume {folder.path}`."
+        ) from None
 
 
 def _emit_step(result: StepResult, emit: Sink, spent: Callable[[], float]) -> None:

@@ -100,22 +100,21 @@ def fit(  # noqa: PLR0913 (its arguments are the options of a command)
     sources = DataSources.of(data, kind=card.kind, public=beside, share=share)
     if sources.in_memory and present().count > 1:
         raise RequestError("Several processes cannot share records in memory. Save them to a file, and pass its path.")
-    with process.shown() as events, _run_folder(out, process.sink) as folder:
+    with _run_folder(out, process.sink) as folder:
         _check(request, sources, folder, device)
         if counted:
             budget_log_at(accounts, beside=folder)  # refused before a record is read
         with OpenRun.create(
-            folder, request.job, epsilon=request.epsilon, delta=request.delta, rng=process.rng or Rng(seed), device=device,
-            sink=events, tensorboard=process.tensorboard, ranks=present(),
+            folder, request, seed=seed, process=process, device=device, ranks=present(),
+            accounts=accounts if counted else False,
         ) as opened:  # fmt: skip
-            loaded = sources.read(card, opened.ledger, opened.rng, opened.ranks, sink=events)
+            loaded = opened.read(sources)
             if loaded.public is not None:
                 request.job.check_public(len(loaded.public))
             _log_start(opened, request, loaded.facts, sources)
             if not counted:
                 _refuse_counted(card.data_set or place_of(sources), loaded.facts)
-            run = opened.charge(sources, loaded.facts, accounts=accounts if counted else False)
-            return train_and_certify(run, loaded)
+            return train_and_certify(opened.charge(sources, loaded.facts), loaded)
 
 
 def _refuse_counted(name: str, facts: DataFacts) -> None:
@@ -176,8 +175,7 @@ def _check(request: Request, sources: DataSources, folder: RunFolder, device: st
         if METHODS.is_plugin(job.method.name):
             try_out(job, state)
         networks = state.released
-    folder.check_free()
-    disk_space.check(folder.path, disk_space.needed(networks, request.plan), remedy="or name another --out")
+    disk_space.check(folder.path, disk_space.needed(networks))
 
 
 def _log_start(run: OpenRun, request: Request, facts: DataFacts, sources: DataSources) -> None:

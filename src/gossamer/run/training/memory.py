@@ -3,17 +3,14 @@
 import ctypes
 import math
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
+from torch import Tensor, nn
+from torch.nn.modules.module import register_module_forward_hook
 
-from gossamer.methods.contract import batch_of
+from gossamer.methods.contract import BaseConfig, State, batch_of
 from gossamer.methods.job import Job
-
-if TYPE_CHECKING:
-    from torch import Tensor, nn
-
-    from gossamer.methods.contract import BaseConfig, State
 
 _PASSES = 5
 """A batch, in sizes of the generator's activations: forward and backward, through two networks."""
@@ -44,7 +41,7 @@ def tune_malloc() -> None:
         mallopt(_TOP_PAD, _HEAP_STEP)
 
 
-def fitted(job: "Job[BaseConfig, State]", device: str, *, ranks: int = 1) -> "Job[BaseConfig, State]":
+def fitted(job: Job[BaseConfig, State], device: str, *, ranks: int = 1) -> Job[BaseConfig, State]:
     """Return the job with a `physical_batch_size` that fits on its GPU, where the settings leave it open (0).
 
     A batch is processed at once where it fits, else in equal parts. Results are the same but for rounding.
@@ -70,16 +67,14 @@ def fitted(job: "Job[BaseConfig, State]", device: str, *, ranks: int = 1) -> "Jo
     return Job.of(job.method, {**settings, "physical_batch_size": fitting}, job.card)
 
 
-def _activation_size(job: "Job[BaseConfig, State]", net: "nn.Module") -> float:
+def _activation_size(job: Job[BaseConfig, State], net: nn.Module) -> float:
     """Return the bytes of a generator's activations for one picture. A layer that is called again counts once."""
     sizes: dict[nn.Module, int] = {}
 
-    def note(layer: "nn.Module", _inputs: object, output: "Tensor") -> None:
-        sizes[layer] = output.numel() * output.element_size()
+    def note(layer: nn.Module, _inputs: object, output: Tensor) -> None:
+        if not list(layer.children()):
+            sizes[layer] = output.nbytes
 
-    layers = [module for module in net.modules() if not list(module.children())]
-    hooks = [module.register_forward_hook(note) for module in layers]
-    job.sample(net, _FEW, None, torch.Generator())
-    for hook in hooks:
-        hook.remove()
+    with register_module_forward_hook(note):
+        job.sample(net, _FEW, None, torch.Generator())
     return sum(sizes.values()) / _FEW

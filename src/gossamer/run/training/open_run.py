@@ -1,20 +1,20 @@
 """A run in progress: the only writer of its settings, its sources and its entry in the budget log.
 
-Open a run (`create` or `resume`), read its records with its ledger, `charge` the budget log, train, and `finish`. No record is
-read before the plan is reserved, and nothing trains before the budget log has the run. A crash at any moment leaves the cost in
-the log, or nothing at all.
+Open a run (`create` or `resume`), `read` its records with its ledger, `charge` the budget log, train, and `finish`. No record
+is read before the plan is reserved, and nothing trains before the budget log has the run. A crash at any moment leaves the cost
+in the log, or nothing at all.
 """
 
 import dataclasses
 import math
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
 from gossamer import plugins
-from gossamer.data.tables.any_card import card_from
+from gossamer.data.tables.any_card import AnyCard, card_from
 from gossamer.errors import BudgetLogError, PrivacyError, RequestError, RunFolderError, worded
 from gossamer.events import Sink, note, silent
 from gossamer.kinds import kind_of
@@ -30,10 +30,12 @@ from gossamer.privacy.distributed import ALONE, Ranks
 from gossamer.privacy.ledger import PrivacyLedger
 from gossamer.privacy.random.noise import Rng
 from gossamer.run.budget.entry import RunEntry, add_entry, budget_log_at, charge_of, new_run_id, resume_entry
-from gossamer.run.storage.data_sources import DataFacts, DataSources
+from gossamer.run.storage.data_sources import DataFacts, DataSources, LoadedData, RawData
 from gossamer.run.storage.run_folder import SAMPLES, RunFolder, today
 from gossamer.run.storage.versions import versions
 from gossamer.run.training import checkpoint
+from gossamer.run.training.plan import Request
+from gossamer.run.training.progress import DEFAULT, Process
 
 Accounts: TypeAlias = str | Path | Literal[False] | None
 """Folder of the budget log; None: the log that the run is in, or for a new one the user's state folder; False: no log."""
@@ -53,6 +55,9 @@ class OpenRun:
         tensorboard: whether TensorBoard files are written too.
         ranks: the processes that train together.
         saved: state and public streams of the last checkpoint; None: there is none.
+        accounts: the budget log.
+        public_facts: further public settings of a new run.
+        private_facts: further entries of the private folder of a new run.
         entry: the run's entry in the budget log; None: it has none yet, or no log counts the run.
     """
 
@@ -65,21 +70,23 @@ class OpenRun:
     tensorboard: bool = False
     ranks: Ranks = ALONE
     saved: checkpoint.Saved | None = None
+    accounts: Accounts = None
+    public_facts: Mapping[str, Any] = field(default_factory=dict)
+    private_facts: Mapping[str, Any] = field(default_factory=dict)
     entry: RunEntry | None = None
 
     @classmethod
     @contextmanager
     def create(
-        cls, folder: RunFolder, job: Job[BaseConfig, Any], *, epsilon: float, delta: float, rng: Rng, **more: Any
+        cls, folder: RunFolder, request: Request, *, seed: int, process: Process = DEFAULT, **more: Any
     ) -> Iterator["OpenRun"]:
         """Lock a free folder and reserve the plan of a job. Nothing is written before `charge`.
 
         Args:
             folder: of the new run.
-            job: decided and checked.
-            epsilon: budget of the plan.
-            delta: of the guarantee.
-            rng: source of all randomness.
+            request: decided and checked.
+            seed: of the public random choices.
+            process: what it shows and writes besides, and for tests the noise.
             more: further fields.
 
         Raises:
@@ -87,23 +94,22 @@ class OpenRun:
             RunFolderError: if the folder is taken.
         """
         folder.check_free()
-        ledger = PrivacyLedger(budget=epsilon, delta=delta, relation=job.relation, unit=job.card.unit)
-        ledger.reserve(job.plan)
-        with folder.locked(), closing(ledger):
+        job, delta = request.job, request.delta
+        ledger = PrivacyLedger(budget=request.epsilon, delta=delta, relation=job.relation, unit=job.card.unit)
+        ledger.reserve(request.plan)
+        rng, tensorboard = process.rng or Rng(seed), process.tensorboard
+        with process.shown() as sink, folder.locked(), closing(ledger):
             folder.check_free()
-            yield cls(folder=folder, job=job, ledger=ledger, rng=rng, **more)
+            yield cls(folder=folder, job=job, ledger=ledger, rng=rng, sink=sink, tensorboard=tensorboard, **more)
 
     @classmethod
     @contextmanager
-    def resume(
-        cls, folder: RunFolder, job: Job[BaseConfig, Any] | None = None, *, rng: Rng | None = None, **more: Any
-    ) -> Iterator["OpenRun"]:
+    def resume(cls, folder: RunFolder, *, process: Process = DEFAULT, **more: Any) -> Iterator["OpenRun"]:
         """Lock the folder of a run that has begun, with its ledger, settings and last checkpoint.
 
         Args:
             folder: of the run, unfinished or finished.
-            job: what it trains; None: what its settings say.
-            rng: source of all randomness; None: a fresh one with the seed of the settings.
+            process: what it shows, and for tests the noise.
             more: further fields.
 
         Raises:
@@ -112,42 +118,49 @@ class OpenRun:
             LedgerDamaged: if the ledger was changed, or is shorter than the checkpoint says.
         """
         with (
+            process.shown() as sink,
             folder.locked(),
             closing(PrivacyLedger.resume(folder.file(LEDGER), settings=folder.file(CONFIG))) as ledger,
         ):
             settings = folder.config()
-            job = job or stored_job(folder)
+            method = method_of(settings["method"], folder=folder.path)
+            job = Job.of(method, settings["config"], card_from(settings["card"]))
             if changed := changed_plugins(plugins_of(job), settings.get("plugins", []), "source", "weights"):
                 raise RequestError(f"{changed[0]}, or start a new run.")
-            run = cls(
-                folder=folder, job=job, ledger=ledger, rng=rng or Rng(settings["seed"]), device=settings["device"],
-                tensorboard=settings["tensorboard"], **more,
+            saved = None if folder.finished else checkpoint.load(folder.private, ledger, lambda text: sink(note(text)))
+            yield cls(
+                folder=folder, job=job, ledger=ledger, rng=process.rng or Rng(settings["seed"]), device=settings["device"],
+                sink=sink, tensorboard=settings["tensorboard"], saved=saved, **more,
             )  # fmt: skip
-            if not folder.finished:
-                run = dataclasses.replace(run, saved=checkpoint.load(folder.private, ledger, run.log))
-            yield run
 
     def log(self, text: str) -> None:
         """Show a note on the terminal."""
         self.sink(note(text))
 
-    def charge(
-        self,
-        sources: DataSources,
-        facts: DataFacts,
-        *,
-        accounts: Accounts = None,
-        config: Mapping[str, Any] | None = None,
-        private: Mapping[str, Any] | None = None,
-    ) -> "OpenRun":
+    def read(self, sources: DataSources, raw: RawData | None = None, *, card: AnyCard | None = None) -> LoadedData:
+        """Return the records, isolated, with the ledger that records the cost of every query to them.
+
+        Args:
+            sources: where they are.
+            raw: what was read of them already; None: nothing.
+            card: what the readers have to know of them; None: what the run knows.
+
+        Raises:
+            RequestError: if they cannot be read, contradict the card, or are private and public at once.
+            DataError: if they are no longer those that the run began with.
+        """
+        parts = self.ledger, self.rng, self.ranks
+        loaded = sources.read(card or self.job.card, *parts, sink=self.sink) if raw is None else raw.confine(*parts)
+        if self.folder.begun:
+            loaded.facts.refuse_others(self.folder.config(), self.folder.source(), name=sources.name)
+        return loaded
+
+    def charge(self, sources: DataSources, facts: DataFacts) -> "OpenRun":
         """Enter the run in the budget log, before it trains: a new one with its whole plan, a resumed one as it began.
 
         Args:
             sources: where the records are.
             facts: what is known of them.
-            accounts: the budget log.
-            config: further public settings of a new run.
-            private: further entries of the private folder of a new run.
 
         Returns:
             The run with its entry.
@@ -155,34 +168,23 @@ class OpenRun:
         Raises:
             BudgetError: if a limit forbids the run, or a copy of one; nothing is left of a new run then.
             BudgetLogError: if the budget log cannot be used.
-            DataError: if the records are no longer those that the run began with.
             RunFolderError: if the folder cannot be written.
         """
-        if self.folder.begun:
-            entry = self._charge_again(sources, facts, accounts)
-        else:
-            entry = self._charge_first(sources, facts, accounts, config or {}, private or {})
+        entry = self._charge_again(facts) if self.folder.begun else self._charge_first(sources, facts)
         if entry is not None:
             self.ledger.before_declassify = entry.declassify
         return dataclasses.replace(self, entry=entry)
 
-    def _charge_first(
-        self,
-        sources: DataSources,
-        facts: DataFacts,
-        accounts: Accounts,
-        config: Mapping[str, Any],
-        private: Mapping[str, Any],
-    ) -> RunEntry | None:
+    def _charge_first(self, sources: DataSources, facts: DataFacts) -> RunEntry | None:
         """Write the folder and the ledger of a new run, and its entry."""
         folder, ledger = self.folder, self.ledger
-        config_json = {**self._settings(facts), "run": new_run_id(), "accounts": None, **config}
+        config_json = {**self._settings(facts), "run": new_run_id(), "accounts": None, **self.public_facts}
         source_json = {
             "sources": sources.to_json(),
             "records": facts.identity.fingerprint,
             "mark": facts.identity.mark,
-            "accounts": _absolute(accounts),
-            **private,
+            "accounts": _absolute(self.accounts),
+            **self.private_facts,
         }
         unnamed = {"unnamed": True} if "data" in sources.in_memory and not self.job.card.data_set else {}
 
@@ -191,12 +193,12 @@ class OpenRun:
             folder.create({**config_json, "accounts": log_facts}, source_json)
             ledger.create(folder.file(LEDGER), settings=sha256(folder.file(CONFIG)), session=session)
 
-        if accounts is False:
+        if self.accounts is False:
             write(None, "")
             return None
         charge = charge_of(folder, ledger, config_json, source_json, reproducible=self.rng.reproducible)
         try:
-            return add_entry(budget_log_at(accounts, beside=folder), charge, write, log=self.log)
+            return add_entry(budget_log_at(self.accounts, beside=folder), charge, write, log=self.log)
         except BaseException as error:
             if not folder.finished and (isinstance(error, (BudgetLogError, OSError)) or not folder.begun):
                 ledger.close()  # the disk or the budget log failed before the run was entered
@@ -208,10 +210,14 @@ class OpenRun:
                 ) from None
             raise
 
-    def _charge_again(self, sources: DataSources, facts: DataFacts, accounts: Accounts) -> RunEntry | None:
-        """Check that the records are the same, and find the run's entry; a copy of a run uses its plan once more."""
-        folder, config_json, source_json = self.folder, self.folder.config(), self.folder.source()
-        facts.refuse_others(config_json, source_json, name=sources.name)
+    def _charge_again(self, facts: DataFacts) -> RunEntry | None:
+        """Find the run's entry; a copy of a run uses its plan once more."""
+        folder, accounts, config_json, source_json = (
+            self.folder,
+            self.accounts,
+            self.folder.config(),
+            self.folder.source(),
+        )
         source_json |= {"mark": facts.identity.mark}
         log_folder = accounts or source_json["accounts"]
         if accounts is False or (log_folder is None and config_json["accounts"] is None):  # public test data
@@ -276,12 +282,6 @@ class OpenRun:
             "versions": versions(),
             **({"plugins": [plugins.origin(*named).to_json() for named in named_plugins]} if named_plugins else {}),
         }
-
-
-def stored_job(folder: RunFolder) -> Job[BaseConfig, Any]:
-    """Return what the settings of a run say that it trains."""
-    settings = folder.config()
-    return Job.of(method_of(settings["method"], folder=folder.path), settings["config"], card_from(settings["card"]))
 
 
 def _absolute(accounts: Accounts) -> str | None:

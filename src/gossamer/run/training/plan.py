@@ -34,14 +34,14 @@ class Request:
         epsilon: the budget; where none was given, what noise and steps cost.
         delta: of the guarantee.
         plan: the noisy queries, and how often each is made.
-        bounds: their cost, by every accountant that knows the events.
+        bounds: their cost, by every accountant that knows the events; empty: nobody has computed it.
     """
 
     job: Job[BaseConfig, State]
     epsilon: float
     delta: float
     plan: Plan
-    bounds: tuple[cost.Bound, ...]
+    bounds: tuple[cost.Bound, ...] = ()
 
     @property
     def promise(self) -> Guarantee:
@@ -112,47 +112,50 @@ def _decided(
     epsilon, delta = plain(epsilon), plain(delta)
     merged |= overrides
     if chosen_method.without_guarantee:
-        return _without_guarantee(chosen_method, card, merged, epsilon=epsilon, delta=delta)
+        _refuse_budget(chosen_method, epsilon=epsilon, delta=delta)
+        epsilon = math.inf
     if epsilon is not None and not epsilon > 0:
         raise BudgetError(
             f"--epsilon must be above 0, not {epsilon:g}: at epsilon 0 the output would not depend on the records."
         )
-    if epsilon is not None and "noise_multiplier" not in overrides:
-        merged.pop("noise_multiplier", None)
     noise = merged.pop("noise_multiplier", None)
+    if epsilon is not None:
+        noise = overrides.get("noise_multiplier")
     delta = checked_delta(delta, epsilon, card)
 
     def job(**decided: Any) -> Job[BaseConfig, State]:
         return checked(Job.of(chosen_method, {**merged, **decided}, card))
 
-    trial = _allowed(job(noise_multiplier=1.0))
+    trial = job(**presets.any_noise(name))
+    for kind, reference in trial.pretrained:
+        if ":" in reference:  # the user has named a module:object
+            plugins.allow(reference)
+        plugins.load(kind, reference)
     presets.check_net(trial)
     terms: dict[str, Any] = {"delta": delta, "relation": trial.relation, "unit": card.unit}
-    if epsilon is None and noise is None:
+    if chosen_method.without_guarantee:
+        nothing = cost.Bound("none", Guarantee(epsilon=math.inf, **terms))
+        return Request(job=trial, epsilon=math.inf, delta=delta, plan=trial.plan, bounds=(nothing,))
+    if noise is None and epsilon is None:
         raise BudgetError(
             "give --epsilon (the budget) or --noise-multiplier; together with --delta they decide the run."
         )
-    if epsilon is not None and noise is None:
-        noise = 0.0 if math.isinf(epsilon) else calibrate.calibrate_noise(
-            lambda value: job(noise_multiplier=value).plan, epsilon=epsilon, **terms
+    budget = math.inf if epsilon is None else epsilon
+    if noise is None:
+        noise = 0.0 if math.isinf(budget) else calibrate.calibrate_noise(
+            lambda value: job(noise_multiplier=value).plan, epsilon=budget, **terms
         )  # fmt: skip
-    elif epsilon is not None and not math.isinf(epsilon) and "steps" not in trial.settings:
+    elif not math.isinf(budget) and "steps" not in trial.settings:
         raise BudgetError(
             f"{name} has no steps that could follow from both --epsilon and --noise-multiplier: give one of the two."
         )
-    elif epsilon is not None and "steps" not in overrides and not math.isinf(epsilon):
+    elif not math.isinf(budget) and "steps" not in overrides:
         merged["steps"] = calibrate.calibrate_steps(
-            lambda value: job(noise_multiplier=noise, steps=value).plan, epsilon=epsilon, **terms
+            lambda value: job(noise_multiplier=noise, steps=value).plan, epsilon=budget, **terms
         )
     decided = job(noise_multiplier=float(noise))
     bounds = cost.bounds(decided.plan, **terms)
-    request = Request(
-        job=decided,
-        epsilon=math.inf if epsilon is None else epsilon,
-        delta=delta,
-        plan=decided.plan,
-        bounds=bounds,
-    )
+    request = Request(job=decided, epsilon=budget, delta=delta, plan=decided.plan, bounds=bounds)
     if epsilon is None:
         return dataclasses.replace(request, epsilon=request.promise.epsilon)
     if "noise_multiplier" in overrides:
@@ -166,15 +169,6 @@ def check_takes_public(job: Job[BaseConfig, State]) -> None:
         raise RequestError(
             f"{job.method.name} has no use for public records with these settings: leave --public and --public-share out."
         )
-
-
-def _allowed(job: Job[BaseConfig, State]) -> Job[BaseConfig, State]:
-    """The same, after the import of each `module:object` that the user has named in the settings."""
-    for kind, name in job.pretrained:
-        if ":" in name:
-            plugins.allow(name)
-        plugins.load(kind, name)
-    return job
 
 
 def method_named(method: str | BaseConfig) -> AnyMethod:
@@ -193,26 +187,15 @@ def method_named(method: str | BaseConfig) -> AnyMethod:
     return METHODS[method]
 
 
-def _without_guarantee(
-    method: AnyMethod, card: AnyCard, settings: Mapping[str, Any], *, epsilon: float | None, delta: float | None
-) -> Request:
-    """The request of a method whose epsilon is infinity: no budget to meet."""
-    if epsilon is not None or delta is not None:
-        flags = " or ".join(
-            f"--{name}" for name, value in {"epsilon": epsilon, "delta": delta}.items() if value is not None
-        )
+def _refuse_budget(method: AnyMethod, **given: float | None) -> None:
+    """Refuse epsilon or delta of a method whose epsilon is infinity, with a BudgetError."""
+    if flags := " or ".join(f"--{name}" for name, value in given.items() if value is not None):
         able = METHODS.taking(method.takes).items()
         meeting = ", ".join(name for name, other in able if not other.without_guarantee)
         raise BudgetError(
             f"{method.name} has no formal guarantee, so it takes no {flags}: its epsilon is infinity. "
             f"Leave it out, or take a method that meets a budget: {meeting}."
         )
-    job = _allowed(checked(Job.of(method, settings, card)))
-    presets.check_net(job)
-    delta = checked_delta(None, math.inf, card)
-    nothing = Guarantee(epsilon=math.inf, delta=delta, relation=job.relation, unit=card.unit)
-    bounds = (cost.Bound("none", nothing),)
-    return Request(job=job, epsilon=math.inf, delta=delta, plan=job.plan, bounds=bounds)
 
 
 def checked_delta(delta: float | None, epsilon: float | None, card: Card) -> float:
@@ -260,10 +243,8 @@ def checked(job: Job[BaseConfig, State]) -> Job[BaseConfig, State]:
 def _check_noise(settings: Mapping[str, Any]) -> None:
     """Refuse noise that cannot be drawn, before it costs anything."""
     noise = float(settings.get("noise_multiplier", 0.0))
-    for name in {"max_norm": 1.0, **settings}:
-        if not name.startswith("max_norm"):  # a method may have a second bound, such as max_norm_batch
-            continue
-        bound = float(settings.get(name, 1.0))
+    bounds = {"max_norm": 1.0} | {name: float(value) for name, value in settings.items() if name.startswith("max_norm")}
+    for name, bound in bounds.items():  # a method may have a second one, such as max_norm_batch
         if noise > 0 and bound > 0 and not _LEAST_NOISE <= noise * bound <= _MOST_NOISE:
             raise BudgetError(
                 f"--{name.replace('_', '-')} {bound:g} with a noise multiplier of {noise:.3g} asks for noise of "

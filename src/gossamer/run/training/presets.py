@@ -87,24 +87,20 @@ def for_card(card: AnyCard, *, method: str | None = None) -> list[Scaled]:
     """
     if method is not None:
         refuse_other_kind(METHODS[method], card)
-    scaled_presets, able = [], METHODS.taking(card.kind)
-    for name, entries in all_presets().items():
-        for preset, entry in entries.items():
-            if method not in (None, name) or name not in able:
-                continue
-            preset_settings = settings(name, preset)
-            full = {**defaults(name), **preset_settings}
+    found = []
+    for name in (name for name in METHODS.taking(card.kind) if method in (None, name)):
+        for preset, entry in presets_of(METHODS[name]).items():
+            own = settings(name, preset)
+            full = {**defaults(name), **own}
             changed = scaled(full, card, made_for=entry.get("records"), in_proportion=entry.get("in_proportion", ()))
+            refused = ""
             try:
                 with asked(name):
-                    check_net(Job.of(METHODS[name], {**any_noise(name), **preset_settings, **changed}, card))
-                refused = ""
+                    check_net(Job.of(METHODS[name], {**any_noise(name), **own, **changed}, card))
             except RequestError as error:
                 refused = str(error)
-            scaled_presets.append(
-                Scaled(method=name, name=preset, about=entry["about"], changed=changed, refused=refused)
-            )
-    return scaled_presets
+            found.append(Scaled(method=name, name=preset, about=entry["about"], changed=changed, refused=refused))
+    return found
 
 
 def scaled(

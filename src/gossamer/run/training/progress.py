@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol, TextIO
+from typing import Any, TextIO
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
@@ -120,7 +120,7 @@ class _Screen(Console):
         raise BrokenPipeError(errno.EPIPE, os.strerror(errno.EPIPE))
 
 
-class Terminal:
+class Terminal(AbstractContextManager["Terminal"]):
     """A sink for the terminal or a notebook: notes, and a bar with the time left and epsilon used; plain lines when piped.
 
     In a job of the page, stderr takes events, and gets these.
@@ -134,10 +134,7 @@ class Terminal:
         self._console = _Screen(file=out, soft_wrap=True, highlight=False)
         self._display = notebook.displayer() if stream is None else None
         self._view: _View | None = None
-        self._label, self._done, self._closed = "", 0, False
-
-    def __enter__(self) -> "Terminal":
-        return self
+        self._closed = False
 
     def __exit__(self, *_error: object) -> None:
         self.stop()
@@ -147,22 +144,14 @@ class Terminal:
         if self._closed:
             return
         try:
-            self._show(event)
+            if event.kind == NOTE:
+                self._note(event)
+            if event.kind == PROGRESS:
+                self._progress(event)
         except OSError as error:
             if is_full(error):
                 raise
             self._closed, self._view = True, None
-
-    def _show(self, event: Event) -> None:
-        if event.kind == NOTE:
-            self._note(event)
-        if event.kind == PROGRESS:
-            label, done, of = event.phase, event.step, int(event.values["of"])
-            if self._view is None or label != self._label or done < self._done:
-                self.stop()
-                self._label, self._view = label, self._begin(label, done, of)
-            self._done = done
-            self._view.show(done, str(event.values["note"]))
 
     @property
     def has_viewer(self) -> bool:
@@ -184,6 +173,12 @@ class Terminal:
         else:
             notebook.say(text)
 
+    def _progress(self, event: Event) -> None:
+        if self._view is None or event.phase != self._view.label or event.step < self._view.done:
+            self.stop()
+            self._view = self._begin(event.phase, event.step, int(event.values["of"]))
+        self._view.show(event.step, str(event.values["note"]))
+
     def _begin(self, label: str, done: int, of: int) -> "_View":
         if self._display is not None:
             return _NotebookBar(self._display, label, done, of)
@@ -192,122 +187,96 @@ class Terminal:
         return (_Bar if self._console.is_terminal else _Lines)(self._console, label, done, of)
 
 
-class _View(Protocol):
-    """How far one thing is, for somebody who looks on."""
+class _View:
+    """How far one thing is, for somebody who looks on. out: what shows it, now and then, with the speed since it began."""
 
-    def show(self, done: int, note: str) -> None: ...
-
-    def stop(self) -> None: ...
-
-
-class _Bar:
-    """A bar in a terminal."""
-
-    def __init__(self, console: Console, label: str, done: int, of: int) -> None:
-        columns = (
-            TextColumn("{task.description}"),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TimeRemainingColumn(),
-            TextColumn("{task.fields[note]}"),
-        )
-        self._bar = Progress(*columns, console=console)
-        self._task = self._bar.add_task(label, total=of, completed=done, note="")
-        self._bar.start()
-
-    def show(self, done: int, note: str) -> None:
-        self._bar.update(self._task, completed=done, note=note)
-
-    def stop(self) -> None:
-        self._bar.stop()
-
-
-class _Lines:
-    """A line now and then, for a file or a pipe."""
+    every = PLAIN_EVERY
 
     def __init__(self, out: Any, label: str, done: int, of: int) -> None:
-        self._out, self._label, self._of = out, label, of
-        self._pace = _Pace(done, of)
-        self._last = time.monotonic()
+        self._out, self.label, self._first, self.done, self._of, self._note = out, label, done, done, of, ""
+        self._began = self._last = time.monotonic()
 
     def show(self, done: int, note: str) -> None:
+        self.done, self._note = done, note
         now = time.monotonic()
-        if now - self._last < PLAIN_EVERY and done < self._of:
-            return
-        self._last = now
-        self._say(done, note)
-
-    def _say(self, done: int, note: str) -> None:
-        rate = self._pace.rate(done)
-        speed = f" ({rate:.2f} per s, {self._pace.left(done)})" if rate else ""
-        self._out.print(f"{self._label}: {done:,} of {self._of:,}{speed} {note}".rstrip(), markup=False)
+        if now - self._last >= self.every or done >= self._of:
+            self._last = now
+            self._draw()
 
     def stop(self) -> None:
         """Nothing is left open."""
 
+    def _draw(self) -> None: ...
 
-class _Events(_Lines):
+    @property
+    def _rate(self) -> float:
+        """Steps in a second; 0: not known yet."""
+        return max(self.done - self._first, 0) / max(time.monotonic() - self._began, 1e-9)
+
+    @property
+    def _left(self) -> str:
+        """The time left in words; empty: not known yet."""
+        if not self._rate:
+            return ""
+        seconds = (self._of - self.done) / self._rate
+        return f"{seconds:.0f} s left" if seconds < 100 else f"{seconds / 60:.0f} min left"
+
+
+class _Bar(_View):
+    """A bar in a terminal."""
+
+    every = 0.0
+
+    def __init__(self, out: Any, label: str, done: int, of: int) -> None:
+        super().__init__(out, label, done, of)
+        text, note = TextColumn("{task.description}"), TextColumn("{task.fields[note]}")
+        self._bar = Progress(text, BarColumn(), MofNCompleteColumn(), TimeRemainingColumn(), note, console=out)
+        self._task = self._bar.add_task(label, total=of, completed=done, note="")
+        self._bar.start()
+
+    def stop(self) -> None:
+        self._bar.stop()
+
+    def _draw(self) -> None:
+        self._bar.update(self._task, completed=self.done, note=self._note)
+
+
+class _Lines(_View):
+    """A line now and then, for a file or a pipe."""
+
+    def _draw(self) -> None:
+        speed = f" ({self._rate:.2f} per s, {self._left})" if self._rate else ""
+        self._out.print(f"{self.label}: {self.done:,} of {self._of:,}{speed} {self._note}".rstrip(), markup=False)
+
+
+class _Events(_View):
     """An event now and then, with the time left, for a job of the page."""
 
-    def _say(self, done: int, note: str) -> None:
-        values: dict[str, int | str] = {"of": self._of, "note": note, "left": self._pace.left(done)}
-        self._out.put(Event(PROGRESS, done, values, self._label))
+    def _draw(self) -> None:
+        values: dict[str, int | str] = {"of": self._of, "note": self._note, "left": self._left}
+        self._out.put(Event(PROGRESS, self.done, values, self.label))
 
 
-class _NotebookBar:
+class _NotebookBar(_View):
     """A bar in the output of a notebook's cell, updated in place by IPython."""
 
-    def __init__(self, display: Callable[..., Any], label: str, done: int, of: int) -> None:
-        self._label, self._done, self._of, self._note = label, done, of, ""
-        self._pace = _Pace(done, of)
-        self._handle = display(self._drawn(""), raw=True, display_id=True)
-        self._last = time.monotonic()
+    every = NOTEBOOK_EVERY
 
-    def show(self, done: int, note: str) -> None:
-        self._done, self._note = done, note
-        if done >= self._of:
-            self._update("done")
-        elif time.monotonic() - self._last >= NOTEBOOK_EVERY:
-            self._update(self._pace.left(done))
+    def __init__(self, display: Callable[..., Any], label: str, done: int, of: int) -> None:
+        super().__init__(None, label, done, of)
+        self._out = display(self._bar(""), raw=True, display_id=True)
 
     def stop(self) -> None:
         """Show the final state, without the clock."""
-        if self._done < self._of:
-            self._update("stopped")
+        if self.done < self._of:
+            self._out.update(self._bar("stopped"), raw=True)
 
-    def _update(self, state: str) -> None:
-        self._handle.update(self._drawn(state), raw=True)
-        self._last = time.monotonic()
+    def _draw(self) -> None:
+        self._out.update(self._bar("done" if self.done >= self._of else self._left), raw=True)
 
-    def _drawn(self, state: str) -> dict[str, str]:
-        share = self._done / max(self._of, 1)
-        return notebook.bar(self._label, share, (f"{self._done:,} of {self._of:,}", state, self._note))
-
-
-class _Pace:
-    """Speed since the first event of a bar."""
-
-    def __init__(self, done: int, of: int) -> None:
-        self._first, self._of, self._started = done, of, time.monotonic()
-
-    def rate(self, done: int) -> float:
-        """Steps in a second; 0: not known yet."""
-        return max(done - self._first, 0) / max(time.monotonic() - self._started, 1e-9)
-
-    def left(self, done: int) -> str:
-        """The time left in words; empty: not known yet."""
-        rate = self.rate(done)
-        return f"{_minutes((self._of - done) / rate)} left" if rate > 0 else ""
-
-
-@contextmanager
-def shown(sink: Sink | None, *, progress: bool) -> Iterator[Sink]:
-    """Give the sink; without one, a `Terminal` where there is a terminal or a notebook and progress is wanted."""
-    if sink is not None:
-        yield sink
-        return
-    with Terminal() as terminal:
-        yield terminal if progress and terminal.has_viewer else silent
+    def _bar(self, state: str) -> dict[str, str]:
+        share = self.done / max(self._of, 1)
+        return notebook.bar(self.label, share, (f"{self.done:,} of {self._of:,}", state, self._note))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -333,13 +302,12 @@ class Process:
         if self.tensorboard:
             tensorboard_writer()
 
-    def shown(self) -> AbstractContextManager[Sink]:
-        """Give what takes the events."""
-        return shown(self.sink, progress=self.progress)
+    @contextmanager
+    def shown(self) -> Iterator[Sink]:
+        """Give the sink; without one, a `Terminal` where there is a terminal or a notebook and progress is wanted."""
+        with Terminal() as terminal:
+            default = terminal if self.progress and terminal.has_viewer else silent
+            yield default if self.sink is None else self.sink
 
 
 DEFAULT = Process()
-
-
-def _minutes(seconds: float) -> str:
-    return f"{seconds:.0f} s" if seconds < 100 else f"{seconds / 60:.0f} min"

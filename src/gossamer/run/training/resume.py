@@ -4,12 +4,11 @@ from pathlib import Path
 
 from gossamer.data.source import Data
 from gossamer.errors import RequestError, RunFolderError
-from gossamer.events import Sink, note
+from gossamer.events import note
 from gossamer.methods.synthesizer import Synthesizer
 from gossamer.run.budget.entry import enter_finished
 from gossamer.run.storage.data_sources import DataSources
 from gossamer.run.storage.run_folder import RunFolder
-from gossamer.run.training import disk_space
 from gossamer.run.training.distributed import on_every_rank, present
 from gossamer.run.training.driver import train_and_certify, untrained
 from gossamer.run.training.open_run import OpenRun
@@ -46,14 +45,16 @@ def resume(
     folder = RunFolder(Path(run))
     settings = folder.config()
     if folder.finished:
-        with process.shown() as events:
-            return _finished(folder, accounts, events)
+        synthesizer = Synthesizer.load(folder.path)
+        if accounts is not None:
+            with process.shown() as events, folder.locked():
+                enter_finished(folder, accounts, log=lambda text: events(note(text)))
+        return synthesizer
     if not folder.begun:
         raise RunFolderError(
             f"{folder.path} was cut off before its ledger was written; no budget is used. Start a new run."
         )
-    disk_space.check(folder.path, disk_space.of(folder.private), remedy="then resume again")
-    with process.shown() as events, OpenRun.resume(folder, rng=process.rng, sink=events, ranks=present()) as opened:
+    with OpenRun.resume(folder, process=process, ranks=present(), accounts=accounts) as opened:
         if folder.finished:  # by the process that held it a moment ago
             return Synthesizer.load(folder.path)
         if "federated" in settings:
@@ -66,17 +67,7 @@ def resume(
         sources.refuse_gone()
         if reason := job.method.without_guarantee:
             opened.log(f"No formal guarantee: epsilon is infinity, because {reason}.")
-        loaded = sources.read(job.card, opened.ledger, opened.rng, present(), sink=events)
-        loaded.facts.refuse_others(settings, folder.source(), name=sources.name)
+        loaded = opened.read(sources)
         if not any(opened.ledger.unused) and (saved is None or not job.paid_for(saved[0])):
             raise untrained(folder)
-        return train_and_certify(opened.charge(sources, loaded.facts, accounts=accounts), loaded)
-
-
-def _finished(folder: RunFolder, accounts: str | Path | None, sink: Sink) -> Synthesizer:
-    """Load a finished run, and enter it in a budget log that was named."""
-    synthesizer = Synthesizer.load(folder.path)
-    if accounts is not None:
-        with folder.locked():
-            enter_finished(folder, accounts, log=lambda text: sink(note(text)))
-    return synthesizer
+        return train_and_certify(opened.charge(sources, loaded.facts), loaded)

@@ -5,42 +5,29 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from types import FrameType
 
-HANGUP = getattr(signal, "SIGHUP", None)
-"""Of a terminal that is closed, or a connection that is lost. None: this system has no such signal."""
-HEARD = (signal.SIGINT, signal.SIGTERM, *([] if HANGUP is None else [HANGUP]))
-"""Schedulers, containers and torchrun send SIGTERM."""
-
-
-class Stop:
-    """Whether a stop was requested."""
-
-    requested = False
-
-    def __bool__(self) -> bool:
-        return self.requested
+HEARD = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+"""Schedulers, containers and torchrun send SIGTERM. SIGHUP: a terminal was closed, or a connection is lost."""
 
 
 @contextmanager
-def stop_on_signal() -> Iterator[Stop]:
-    """Turn the first Ctrl-C, SIGTERM or SIGHUP into a flag; a second Ctrl-C or SIGTERM stops at once.
+def stop_on_signal() -> Iterator[list[int]]:
+    """Collect the first Ctrl-C, SIGTERM or SIGHUP in a list; a second Ctrl-C or SIGTERM stops at once.
 
     A second SIGHUP does not, because shell and system may both send it. After `nohup`, SIGHUP stays ignored.
     """
-    stop = Stop()
+    requested: list[int] = []
 
     def request(signum: int, _frame: FrameType | None) -> None:
-        if stop.requested and signum != HANGUP:
+        if requested and signum != signal.SIGHUP:
             raise KeyboardInterrupt
-        stop.requested = True
+        requested.append(signum)
 
-    heard = [signum for signum in HEARD if signum != HANGUP or not _ignored(signum)]
-    try:
+    heard = [signum for signum in HEARD if signum != signal.SIGHUP or not _hangup_ignored()]
+    before = {}
+    with suppress(ValueError):  # not in the main thread: the caller handles signals
         before = {signum: signal.signal(signum, request) for signum in heard}
-    except ValueError:  # not in the main thread: the caller handles signals
-        yield stop
-        return
     try:
-        yield stop
+        yield requested
     finally:
         for signum, handler in before.items():
             signal.signal(signum, handler)
@@ -48,10 +35,10 @@ def stop_on_signal() -> Iterator[Stop]:
 
 def stop_at_hangup(stop: Callable[[int, FrameType | None], object]) -> None:
     """Call `stop` at SIGHUP, for a server that handles Ctrl-C and SIGTERM itself. After `nohup`, SIGHUP stays ignored."""
-    if HANGUP is not None and not _ignored(HANGUP):
+    if not _hangup_ignored():
         with suppress(ValueError):  # not in the main thread: the caller handles signals
-            signal.signal(HANGUP, stop)
+            signal.signal(signal.SIGHUP, stop)
 
 
-def _ignored(signum: int) -> bool:
-    return signal.getsignal(signum) == signal.SIG_IGN
+def _hangup_ignored() -> bool:
+    return signal.getsignal(signal.SIGHUP) == signal.SIG_IGN

@@ -8,10 +8,10 @@ state that earlier trials left. So the guarantee bounds the two errors of each t
 import dataclasses
 import math
 import multiprocessing
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import torch
@@ -37,19 +37,12 @@ from gossamer.privacy.confined import Confined
 from gossamer.privacy.distributed import ALONE, Ranks
 from gossamer.privacy.ledger import PrivacyLedger
 from gossamer.privacy.random.noise import Rng
-from gossamer.run.auditing.canary_confined import (
-    CanaryConfined,
-    CanaryObserver,
-    CriticCanary,
-    GradientCanaries,
-    RecordCanary,
-    RowCanary,
-    TwoTermCanary,
-)
+from gossamer.run.auditing import canary_confined
+from gossamer.run.auditing.canary_confined import CanaryObserver, GradientCanaries
 
 ORDINARY = 60
 """Records beside the canaries."""
-IN_A_RUN = 60_000
+CANARIES_IN_A_RUN = 60_000
 """Canaries that share a run, at most: with a delta of 1e-5, a data set must have fewer than 100,000 records."""
 _IN_A_TRAINING = 500
 """Trials of one training, where its number of steps is free."""
@@ -81,10 +74,10 @@ def card_of(trial: TrialConfig, canaries: int) -> AnyCard:
     return TableCard(columns=tuple(columns), declared_size=size, label=columns[-1].name)
 
 
-def usual_trials(trial: TrialConfig, epsilon: float) -> int:
+def usual_canaries(trial: TrialConfig, epsilon: float) -> int:
     """Return the default number of canaries that take part; about as many do not."""
     if trial.canary == "gradients":
-        return IN_A_RUN * (3 if epsilon < 2 else 1)
+        return CANARIES_IN_A_RUN * (3 if epsilon < 2 else 1)
     hundreds: int = round(trial.max_trials / 100 * max(1.0, epsilon) ** -0.8)
     return 100 * hundreds
 
@@ -133,9 +126,21 @@ class Observations:
     revealed: bool = False
 
     @classmethod
+    def of(cls, observer: CanaryObserver, trials: int = 1, *, revealed: bool = False) -> "Observations":
+        """Return what an observer has kept of so many trials, one after the other."""
+        seen = np.stack(observer.observed)
+        seen = seen.reshape(trials, -1, seen.shape[1])
+        rates, noise = (np.reshape(kept, seen.shape[:2]) for kept in (observer.rates, observer.noise))
+        return cls(np.concatenate(seen, axis=1), rates[0], np.mean(noise**2, axis=0) ** 0.5, revealed)
+
+    @classmethod
     def joined(cls, parts: Sequence["Observations"]) -> "Observations":
         """Join trials of the same kind."""
         return dataclasses.replace(parts[0], x=np.concatenate([part.x for part in parts], axis=1))
+
+    def split(self, members: NDArray[np.bool_]) -> "Split":
+        """Return the trials of the members, and the others."""
+        return dataclasses.replace(self, x=self.x[:, members]), dataclasses.replace(self, x=self.x[:, ~members])
 
     @property
     def declared(self) -> ReleaseProfile:
@@ -157,6 +162,15 @@ class Observations:
         return np.asarray(np.ptp(self.x, axis=0))
 
 
+Split: TypeAlias = tuple[Observations, Observations]
+"""Trials with a canary, and without."""
+
+
+def _joined(results: Iterable[Split]) -> Split:
+    with_canary, without = (Observations.joined(parts) for parts in zip(*results, strict=True))
+    return with_canary, without
+
+
 @dataclass(frozen=True)
 class TrialRunner:
     """Runs of one job, in memory.
@@ -175,65 +189,55 @@ class TrialRunner:
     noise_seed: int | None = None
     ranks: Ranks = ALONE
 
-    def shared_runs(self, trials: int, sink: Sink = silent) -> tuple[Observations, Observations]:
+    @property
+    def trial(self) -> TrialConfig:
+        """How its method is tried with these settings."""
+        trial = self.job.method.trial
+        assert trial is not None
+        return trial.given(self.job.settings)
+
+    def observations(self, trials: int, jobs: int = 1, sink: Sink = silent) -> Split:
+        """Make trials with canaries, and about as many without. jobs: processes, where there is one canary at a time."""
+        if self.trial.canary == "gradients":
+            return self._shared_runs(trials, sink)
+        return self._single_trials(trials, sink) if jobs == 1 else self._parallel_trials(trials, jobs, sink)
+
+    def _shared_runs(self, trials: int, sink: Sink) -> Split:
         """Make runs with many canaries, each with a weight of its own; as many weights have no canary."""
         per_run = self.job.card.declared_size - ORDINARY
         results = []
         for first in range(0, trials, per_run):
-            results.append(self._shared_run(min(per_run, trials - first), first))
-            sink(progress("audit", min(first + per_run, trials), trials))
-        with_canary, without = (Observations.joined(parts) for parts in zip(*results, strict=True))
-        return with_canary, without
+            count = min(per_run, trials - first)
+            observer = GradientCanaries(count=2 * count)
+            records = planted(self._ordinary, canaries.blank(count, self.job.card.shape))
+            self._drive(self.job, records, observer, [True], noise_seed=self._later_seed(first))
+            results.append(Observations.of(observer).split(np.arange(2 * count) < count))
+            sink(progress("audit", first + count, trials))
+        return _joined(results)
 
-    def _shared_run(self, trials: int, first: int) -> tuple[Observations, Observations]:
-        """Make one such run."""
-        observer = GradientCanaries(count=2 * trials)
-        self._drive(
-            self.job,
-            planted(self._ordinary, canaries.blank(trials, self._shape)),
-            observer,
-            [True],
-            noise_seed=None if self.noise_seed is None else self.noise_seed + first,
-        )
-        x, rates, noise = np.stack(observer.observed), np.array(observer.rates), np.array(observer.noise)
-        return Observations(x[:, :trials], rates, noise), Observations(x[:, trials:], rates, noise)
-
-    def single_trials(self, kind: str, trials: int, sink: Sink = silent) -> tuple[Observations, Observations]:
+    def _single_trials(self, trials: int, sink: Sink) -> Split:
         """Make twice so many trials, each with or without the canary, at random."""
-        observer, records = self._observer_and_records(kind)
+        observer, records = self._observer_and_records()
         members = self._random_members(2 * trials)
         size = _IN_A_TRAINING if self._repeats else 1
         for first in range(0, len(members), size):
-            chunk = members[first : first + size]
-            noise_seed = None if self.noise_seed is None else self.noise_seed + first
-            self._drive(self._lengthened(len(chunk)), records, observer, list(chunk), noise_seed=noise_seed)
+            chunk = list(members[first : first + size])
+            self._drive(self._lengthened(len(chunk)), records, observer, chunk, noise_seed=self._later_seed(first))
             sink(progress("audit", first + len(chunk), len(members)))
-        x, noise, rates = (
-            np.reshape(rows, (len(members), -1)).T for rows in (observer.observed, observer.noise, observer.rates)
-        )
-        noise, rates = np.mean(noise**2, axis=1) ** 0.5, rates[:, 0]
-        return Observations(x[:, members], rates, noise, self._revealed), Observations(
-            x[:, ~members], rates, noise, self._revealed
-        )
+        return Observations.of(observer, len(members), revealed=self.trial.revealed).split(members)
 
-    def parallel_trials(
-        self, kind: str, trials: int, jobs: int, sink: Sink = silent
-    ) -> tuple[Observations, Observations]:
+    def _parallel_trials(self, trials: int, jobs: int, sink: Sink) -> Split:
         """Make the same trials in several processes, each with random choices and noise of its own."""
-        if jobs == 1:
-            return self.single_trials(kind, trials, sink)
-        terms = self.job, self.delta, self.seed
-        seeds = [None if self.noise_seed is None else self.noise_seed + (part << 20) for part in range(jobs)]
+        parts = [dataclasses.replace(self, noise_seed=self._later_seed(part << 20)) for part in range(jobs)]
         results = []
         with ProcessPoolExecutor(jobs, mp_context=multiprocessing.get_context("spawn")) as pool:
-            futures = [pool.submit(_part, *terms, seed, kind, -(-trials // jobs)) for seed in seeds]
-            for part in as_completed(futures):
-                results.append(part.result())
+            futures = [pool.submit(part._single_trials, -(-trials // jobs), _while_awaited) for part in parts]
+            for future in as_completed(futures):
+                results.append(future.result())
                 sink(progress("audit", len(results), jobs))
-        with_canary, without = (Observations.joined(parts) for parts in zip(*results, strict=True))
-        return with_canary, without
+        return _joined(results)
 
-    def models(self, kind: str, trials: int, sink: Sink = silent) -> tuple[ReleaseProfile, Scores, Scores]:
+    def models(self, trials: int, sink: Sink = silent) -> tuple[ReleaseProfile, Scores, Scores]:
         """Train twice so many models with one canary or without, at random, and look at the released models only.
 
         Returns:
@@ -241,44 +245,42 @@ class TrialRunner:
         """
         members = self._random_members(2 * trials)
         shadows = [
-            [self._model(kind, present, noise_seed=_SHADOWS_SEED + pair)[1] for pair in range(_SHADOWS)]
+            np.stack([self._model(present, _SHADOWS_SEED + pair)[1] for pair in range(_SHADOWS)])
             for present in (True, False)
         ]
-        direction, scores = fisher_direction(*map(np.stack, shadows)), []
+        direction, scores = fisher_direction(*shadows), np.zeros(len(members))
         for number, present in enumerate(members):
-            noise_seed = None if self.noise_seed is None else self.noise_seed + number
-            observer, weights = self._model(kind, bool(present), noise_seed=noise_seed)
-            scores.append(float(direction @ weights))
+            observer, weights = self._model(bool(present), self._later_seed(number))
+            scores[number] = direction @ weights
             sink(progress("audit", number + 1, len(members)))
-        declared = Observations(
-            np.stack(observer.observed), np.array(observer.rates), np.array(observer.noise), self._revealed
-        ).declared
-        values = np.array(scores)
-        return declared, values[members], values[~members]
+        declared = Observations.of(observer, revealed=self.trial.revealed).declared
+        return declared, scores[members], scores[~members]
 
-    def _model(self, kind: str, present: bool, *, noise_seed: int | None) -> tuple[CanaryObserver, NDArray[np.float32]]:
+    def _model(self, present: bool, noise_seed: int | None) -> tuple[CanaryObserver, NDArray[np.float32]]:
         """Train one model, and return its weights."""
-        observer, records = self._observer_and_records(kind, steered=True)
+        observer, records = self._observer_and_records(steered=True)
         training = self._drive(self.job, records, observer, [present], noise_seed=noise_seed)
         tensors = [tensor.detach().flatten() for tensor in training.state.released.state_dict().values()]
         return observer, torch.cat([tensor.float() for tensor in tensors if tensor.is_floating_point()]).cpu().numpy()
 
-    def _observer_and_records(self, kind: str, *, steered: bool = False) -> tuple[CanaryObserver, Planted | Table]:
-        """Return an observer for one canary of a kind, and the records with the canary as the last."""
-        if kind == "row":
+    def _observer_and_records(self, *, steered: bool = False) -> tuple[CanaryObserver, Planted | Table]:
+        """Return an observer for one canary, and the records with the canary as the last."""
+        if self.trial.canary == "row":
             rows = self._rows
-            return RowCanary(rows=rows), rows
-        canary = canaries.out_of_distribution(self._shape)
+            return canary_confined.RowCanary(rows=rows), rows
+        canary = canaries.out_of_distribution(self.job.card.shape)
         observers: dict[str, CanaryObserver] = {
-            "gradients": GradientCanaries(count=1, steered=steered),
-            "record": RecordCanary(canary=canary),
-            "critic": CriticCanary(),
-            "terms": TwoTermCanary(steered=steered),
+            "record": canary_confined.RecordCanary(canary=canary),
+            "critic": canary_confined.CriticCanary(),
         }
-        return observers[kind], planted(self._ordinary, canary)
+        of_gradients = GradientCanaries(count=1, steered=steered)
+        return observers.get(self.trial.canary, of_gradients), planted(self._ordinary, canary)
 
     def _random_members(self, count: int) -> NDArray[np.bool_]:
         return np.random.default_rng(self.noise_seed).random(count) < 0.5
+
+    def _later_seed(self, offset: int) -> int | None:
+        return None if self.noise_seed is None else self.noise_seed + offset
 
     @property
     def _repeats(self) -> bool:
@@ -313,21 +315,13 @@ class TrialRunner:
         *_, last = job.phases
         observer.present = members[0]
         public = self._ordinary if job.needs_public else None  # pictures of no unit
-        for result in training.drive(CanaryConfined(Confined(shard, ledger, rng, self.ranks), observer), public):
+        for result in training.drive(
+            canary_confined.CanaryConfined(Confined(shard, ledger, rng, self.ranks), observer), public
+        ):
             trial, remainder = divmod(result.step * len(members), last.steps)
             if result.phase.name == last.name and not remainder and trial < len(members):
                 observer.present = members[trial]
         return training
-
-    @property
-    def _revealed(self) -> bool:
-        trial = self.job.method.trial
-        return trial is not None and trial.given(self.job.settings).revealed
-
-    @property
-    def _shape(self) -> tuple[int, ...]:
-        shape: tuple[int, ...] = self.job.card.shape
-        return shape
 
     @property
     def _ordinary(self) -> Records:
@@ -342,13 +336,6 @@ class TrialRunner:
         draw, domain = np.random.default_rng(self.seed), np.array(self.job.card.domain)
         ordinary = draw.integers(domain - 1, size=(self.job.card.declared_size - 1, len(domain)))
         return Table(np.concatenate([ordinary, domain[None] - 1]).astype(np.int32))
-
-
-def _part(
-    job: Job[BaseConfig, State], delta: float, seed: int, noise_seed: int | None, kind: str, trials: int
-) -> tuple[Observations, Observations]:
-    """Run the trials of one process, until its parent ends."""
-    return TrialRunner(job, delta, seed, noise_seed).single_trials(kind, trials, _while_awaited)
 
 
 def _while_awaited(_event: Event) -> None:
