@@ -1,10 +1,12 @@
-"""Sums over all records of a vector for each, at most 1 long; and symmetric matrices as such vectors."""
+"""Sums over all records of a vector for each, at most 1 long; records as codes, and symmetric matrices as such vectors."""
 
+import dataclasses
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import ClassVar, Generic, TypeVar
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -73,6 +75,18 @@ class BoundedSum(ABC, Generic[Z]):
         """Codes and blocks of some records at a time; see `_codes`."""
         step = at_once(records.images.shape[1:], self.most)
         return (self._codes(records[lo : lo + step]) for lo in range(0, len(records), step))
+
+
+def coded(records: Records, code: Callable[[Tensor], Tensor], size: int, device: torch.device) -> Records:
+    """The same records with codes in place of images: float64 [n, size]. Each code follows from its own record.
+
+    code: images float32 [n, C, H, W] in [0, 1], on the device, to codes [n, size].
+    """
+    codes, step = np.empty((len(records), size)), at_once(records.shape, MOST)
+    for lo in range(0, len(records), step):
+        images, _ = records[lo : lo + step].tensors(device)
+        codes[lo : lo + step] = code(images).cpu().numpy()
+    return dataclasses.replace(records, images=codes)
 
 
 def svec(matrix: Tensor) -> Tensor:

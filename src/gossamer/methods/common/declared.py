@@ -1,4 +1,4 @@
-"""Noisy queries that several methods declare: gradients of DP-SGD, and votes. No PyTorch is loaded here."""
+"""Noisy queries that several methods declare: gradients of DP-SGD, votes and moments. No PyTorch is loaded here."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -33,3 +33,10 @@ def ballot(*, noise_multiplier: float, rounds: int) -> Query:
     """A histogram of votes in each round: a Gaussian over all units."""
     sums = gaussian.clipping_sum(sampling_rate=1.0, max_norm=MAX_NORM, noise_multiplier=noise_multiplier)
     return Query("votes", sums, rounds)
+
+
+def once(name: str, noise_multiplier: float) -> Query:
+    """A sum of sensitivity 1 over all records, see `BoundedSum`. It is asked once."""
+    return Query(
+        name, gaussian.PoissonGaussianSum(sampling_rate=1.0, max_norm=1.0, noise_multiplier=noise_multiplier), 1
+    )

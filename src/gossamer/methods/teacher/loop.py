@@ -11,9 +11,10 @@ from gossamer.data.card import DataCard
 from gossamer.data.records import Records
 from gossamer.methods import contract
 from gossamer.methods.common import softmax_regression
+from gossamer.methods.common.labelled import PublicPictures
 from gossamer.methods.common.learners import Average, Learner
 from gossamer.methods.common.softmax_regression import Classifier, InTraining, losses, with_features
-from gossamer.methods.contract import Logs, Run, StatefulDataclass
+from gossamer.methods.contract import Logs, Run
 from gossamer.methods.teacher import PARTS, Config, descent
 from gossamer.nets.initialised import initialised_by
 from gossamer.privacy.confined import Confined
@@ -29,22 +30,8 @@ def describe(run: Run[Config], state: "State", public: Records) -> Iterator[Logs
     del run
     parts, pictures = np.array_split(np.arange(len(public)), PARTS), state.public
     for part in parts[state.step :]:
-        pictures.add(state.W.net, public[part])
+        pictures.add(public[part], torch.from_numpy(with_features(state.W.net, public[part]).images))
         yield {}
-
-
-@dataclass
-class PublicPictures(StatefulDataclass):
-    """The pictures that the classifier labels: uint8 [m, C, H, W], and their features [m, features], float16."""
-
-    images: Tensor
-    features: Tensor
-
-    def add(self, net: Classifier, pictures: Records) -> None:
-        """Take pictures with their features."""
-        described = torch.from_numpy(with_features(net, pictures).images)
-        self.images = torch.cat([self.images, torch.from_numpy(np.ascontiguousarray(pictures.images))])
-        self.features = torch.cat([self.features, described])
 
 
 @dataclass
