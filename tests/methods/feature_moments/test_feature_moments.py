@@ -70,7 +70,8 @@ def axes(d: int = 4) -> PublicAxes:
 
 
 def codes_of(made: PublicAxes, held: Records) -> np.ndarray:
-    return coded(held, made, 4, torch.device("cpu")).images
+    codes: np.ndarray = coded(held, made, 4, torch.device("cpu")).images
+    return codes
 
 
 def of_codes(codes: Tensor, labels: list[int], units: list[int] | None = None) -> Records:
