@@ -80,7 +80,8 @@ def of_codes(codes: Tensor, labels: list[int], units: list[int] | None = None) -
 
 def random_codes(n: int) -> Tensor:
     drawn = torch.randn(n, 4, generator=torch.Generator().manual_seed(3), dtype=torch.float64)
-    return drawn / drawn.norm(dim=1, keepdim=True)
+    unit: Tensor = drawn / drawn.norm(dim=1, keepdim=True)
+    return unit
 
 
 def test_the_query_by_hand() -> None:

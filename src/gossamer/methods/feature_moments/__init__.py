@@ -3,11 +3,10 @@
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from gossamer.errors import RequestError
 from gossamer.lazy import Lazy
-from gossamer.methods.common.declared import once
+from gossamer.methods.common.declared import AsksMoments
 from gossamer.methods.common.labels_public import LabelsPublic
-from gossamer.methods.contract import FROM_EPSILON, BaseConfig, Encoder, OnPublic, Phases, Query, TrialConfig
+from gossamer.methods.contract import FROM_EPSILON, BaseConfig, Encoder, OnPublic, Phases, TrialConfig
 
 if TYPE_CHECKING:
     from gossamer.data.card import DataCard
@@ -32,7 +31,7 @@ class Config(BaseConfig):
     encoder: Encoder = "lite0"
 
 
-class FeatureMoments(LabelsPublic[Config, "loop.State"]):
+class FeatureMoments(AsksMoments[Config, "loop.State"], LabelsPublic[Config, "loop.State"]):
     """Moments of features: class sums and second moments of an encoder's features, released once. A classifier follows from
     them, and labels public pictures.
 
@@ -51,10 +50,6 @@ class FeatureMoments(LabelsPublic[Config, "loop.State"]):
     loop = loop
     trial = TrialConfig(canary="record", shape=(1, 8, 8), settings={"axes": 4, "encoder": ""})
 
-    def queries(self, config: Config, card: "DataCard") -> list[Query]:  # noqa: ARG002 (what every method is asked)
-        """One Gaussian over all records."""
-        return [once("moments", config.noise_multiplier)]
-
     def phases(self, config: Config, card: "DataCard") -> "Phases[Config, loop.State]":
         """Free axes from public pictures, then one Gaussian over all records."""
         axes: OnPublic[Config, loop.State] = OnPublic(name="axes", steps=1, body=lambda *given: loop.axes(*given))
@@ -63,10 +58,3 @@ class FeatureMoments(LabelsPublic[Config, "loop.State"]):
     def use_of_public(self, config: Config) -> Literal["required"]:  # noqa: ARG002 (what every method is asked)
         """Features need pictures for their axes, and the classifier pictures to label."""
         return "required"
-
-    def check_public(self, config: Config, card: "DataCard", count: int) -> None:  # noqa: ARG002 (what every method is asked)
-        """Refuse too few pictures for principal axes of their features."""
-        if count <= config.axes:
-            raise RequestError(
-                f"{count:,} public records are too few for {config.axes} principal axes: give more, or fewer --axes."
-            )

@@ -6,17 +6,15 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from gossamer.errors import RequestError
 from gossamer.lazy import Lazy
-from gossamer.methods.common.declared import once
+from gossamer.methods.common.declared import AsksMoments, once
 from gossamer.methods.contract import (
     FROM_EPSILON,
     Autoencoder,
     BaseConfig,
-    Method,
     OnPrivate,
     OnPublic,
     OnReleased,
     Phases,
-    Query,
     TrialConfig,
 )
 
@@ -70,7 +68,7 @@ class Config(BaseConfig):
     public_detail: bool = False
 
 
-class ClassMoments(Method[Config, "loop.State"]):
+class ClassMoments(AsksMoments[Config, "loop.State"]):
     """Class moments: count, mean and covariance of each class in a public latent, released once; or of cells of each class.
 
     Guarantee: (epsilon, delta)-DP for one unit, add-or-remove-one. One Gaussian over all records. What a record adds to the
@@ -129,10 +127,6 @@ class ClassMoments(Method[Config, "loop.State"]):
                 f"--threshold is a share of a sample's brightest pixel, at most 1, not {config.threshold:g}."
             )
 
-    def queries(self, config: Config, card: "DataCard") -> list[Query]:  # noqa: ARG002 (what every method is asked)
-        """One Gaussian over all records."""
-        return [once("moments", config.noise_multiplier)]
-
     def phases(self, config: Config, card: "DataCard") -> "Phases[Config, loop.State]":
         """Free axes from public pictures, then one Gaussian over all records; where there are cells, another before it.
 
@@ -165,10 +159,3 @@ class ClassMoments(Method[Config, "loop.State"]):
     def releases_public(cls, settings: Mapping[str, Any]) -> str:
         """Their detail is taken from them as they are."""
         return "each sample has the fine detail of one of them" if settings.get("public_detail") else ""
-
-    def check_public(self, config: Config, card: "DataCard", count: int) -> None:  # noqa: ARG002 (what every method is asked)
-        """Refuse too few pictures for principal axes of their latents."""
-        if config.autoencoder and count <= config.axes:
-            raise RequestError(
-                f"{count:,} public records are too few for {config.axes} principal axes: give more, or fewer --axes."
-            )
