@@ -9,6 +9,7 @@ from torch.nn import functional as F
 from gossamer.data.card import DataCard
 from gossamer.methods.common.softmax_regression import Classifier
 from gossamer.methods.common.votes import pick
+from gossamer.methods.dp_mepf import Config
 from gossamer.nets import dcgan
 
 TURN, STRETCH, SLANT, SHIFT, WAVE = 0.12, 0.06, 0.10, 0.03, 0.03
@@ -27,27 +28,16 @@ class Generator(nn.Module):
     """Latents [n, latent_size] and labels [n] to pictures [n, C, H, W] in [0, 1], bent before the tanh, so that nothing blurs.
 
     The DCGAN's own latent has `inner_size` numbers; those that bend come after it. `bends` is in units of the constants above.
-    With `learnt`, a small network adds what it makes of the whole latent and the class: at first nothing.
+    With `learnt_bends`, a small network adds what it makes of the whole latent and the class: at first nothing.
     """
 
-    def __init__(
-        self,
-        shape: tuple[int, ...],
-        classes: int,
-        *,
-        width: int,
-        inner_size: int,
-        bends: float,
-        learnt: bool = False,
-        black: float = 0.0,
-        white: float = 0.0,
-    ) -> None:
+    def __init__(self, shape: tuple[int, ...], classes: int, config: Config) -> None:
         super().__init__()
-        self.net = dcgan.Generator(shape, classes, width=width, latent_size=inner_size)
-        self.classes, self.inner_size, self.bends = classes, inner_size, bends
-        self.black, self.white = black, white
-        self.latent_size = inner_size + BENDS
-        self.learnt = learnt_bends(self.latent_size + classes) if learnt else None
+        self.net = dcgan.Generator(shape, classes, width=config.width, latent_size=config.latent_size)
+        self.classes, self.inner_size, self.bends = classes, config.latent_size, config.bends
+        self.black, self.white = config.black, config.white
+        self.latent_size = self.inner_size + BENDS
+        self.learnt = learnt_bends(self.latent_size + classes) if config.learnt_bends else None
 
     def forward(self, latents: Tensor, labels: Tensor) -> Tensor:
         """See the class."""

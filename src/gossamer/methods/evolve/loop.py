@@ -161,7 +161,10 @@ def start(run: Run[Config]) -> State:
         return State(None, embedding, pictures.Candidates.of(G, run.device))
     if isinstance(G.program, PluginGenerator):
         G.program.check(card.classes)
-    labelling = _labelling(run, G)
+    labelling = None
+    if G.labeller is not None:
+        labelling = InTraining.started(run, descent(config, card), G.labeller)
+        G.labeller = labelling.mean.released
     G.parents = G.program.random(_noise(run, "candidates", len(G.labels), G.program.normals), G.labels)  # Alg. 1, l. 1
     if encoder is not None:
         return State(G, encoder, labelling=labelling)
@@ -169,15 +172,6 @@ def start(run: Run[Config]) -> State:
         return State(G, Cosines.of(_drawn(G, G.parents, G.labels)).to(run.device), labelling=labelling)
     with initialised_by(run.rng.public("initialisation")):
         return State(G, features.learner(card.shape, card.classes, run.device), labelling=labelling)
-
-
-def _labelling(run: Run[Config], G: Evolved) -> InTraining | None:
-    """The classifier of a run at its start. G releases the mean of its weights."""
-    if G.labeller is None:
-        return None
-    training = InTraining.started(run, descent(run.config, run.card), G.labeller)
-    G.labeller = training.mean.released
-    return training
 
 
 def generator(config: Config, card: DataCard) -> Evolved | VotedPictures:
