@@ -626,7 +626,7 @@ def test_variations_of_normal_latents_are_normal_and_as_far_away_as_asked() -> N
     fresh = torch.randn(2_000, 7, generator=stream)
     for degree, expected in ((0.0, 1.0), (0.6, 0.8), (1.0, 0.0)):
         each.degree.fill_(degree)
-        parents = each.latents[nets.pick(each.weights, each.labels, labels, torch.special.ndtr(fresh[:, 0]))]
+        parents = each.latents[nets.votes.pick(each.weights, each.labels, labels, torch.special.ndtr(fresh[:, 0]))]
         found = each.varied(fresh, labels)
         assert float(found.std()) == pytest.approx(1, abs=0.03)
         assert float((found * parents).mean()) == pytest.approx(expected, abs=0.05)

@@ -105,5 +105,17 @@ def smat(vectors: Tensor, d: int) -> Tensor:
     return matrices
 
 
+def with_eigenvalues(matrix: Tensor, change: Callable[[Tensor], Tensor]) -> Tensor:
+    """A symmetric matrix [d, d] with other eigenvalues."""
+    values, vectors = torch.linalg.eigh(matrix)
+    changed: Tensor = vectors @ torch.diag(change(values)) @ vectors.t()
+    return changed
+
+
+def signal_share(signal: Tensor, noise: Tensor) -> Tensor:
+    """Of what is seen, how much is signal: signal / (signal + noise); all of it where there is no noise. Both are squares."""
+    return torch.where(noise > 0, signal / (signal + noise).clamp(min=1e-300), torch.ones(()).double())
+
+
 def _scale(i: Tensor, j: Tensor) -> Tensor:
     return (1 + (i != j).double()).sqrt()

@@ -21,7 +21,7 @@ from gossamer.methods.common.softmax_regression import InTraining, classifier
 from gossamer.methods.common.votes import Cosines
 from gossamer.methods.contract import Logs, Run
 from gossamer.methods.evolve import Config, candidates_of, clusters_of, descent, pictures
-from gossamer.methods.evolve.nets import Evolved, per_class
+from gossamer.methods.evolve.nets import Evolved
 from gossamer.methods.evolve.pictures import VotedPictures
 from gossamer.nets.encoders import PluginEncoder
 from gossamer.nets.initialised import initialised_by
@@ -77,7 +77,7 @@ def lookahead(run: Run[Config], state: "State") -> Tensor:
 
 def clustered(run: Run[Config], positions: Tensor, G: Evolved) -> Clusters:
     """The candidates in clusters, of which each has one count of votes; where records are many, each in its own."""
-    counts = per_class(clusters_of(run.config, run.card), run.card).to(positions.device)
+    counts = votes.per_class(clusters_of(run.config, run.card), run.card).to(positions.device)
     return within_classes(positions, G.labels, counts, run.rng.public("clusters"))
 
 

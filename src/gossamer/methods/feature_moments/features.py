@@ -17,7 +17,7 @@ from torch.nn import functional as F
 from gossamer.data.card import DataCard
 from gossamer.data.records import Records, at_once
 from gossamer.errors import RequestError
-from gossamer.methods.common.bounded_sum import MOST, BoundedSum, smat, svec
+from gossamer.methods.common.bounded_sum import MOST, BoundedSum, signal_share, smat, svec, with_eigenvalues
 from gossamer.methods.common.labelled import LabelledPictures, PictureGenerator
 from gossamer.nets.encoders import PluginEncoder
 from gossamer.privacy.per_sample_gradients.rounding import shortened
@@ -128,10 +128,9 @@ def regression(sums: Tensor, second: Tensor, public: Tensor, prior: Tensor, nois
     variance = (noise / SHARES[1]) ** 2 * (1 + torch.eye(d, dtype=torch.float64)) / 2
     apart = second - count * public
     signal = (apart.square() - variance).mean().clamp(min=0)
-    drawn = count * public + apart * torch.where(variance > 0, signal / (signal + variance).clamp(min=1e-300), 1.0)
-    values, vectors = torch.linalg.eigh(drawn)
+    drawn = count * public + apart * signal_share(signal, variance)
     ridge = _RIDGE * noise / SHARES[0] * math.sqrt(d) + 1e-6 * float(count)
-    inverse = vectors @ torch.diag(1 / (values.clamp(min=0) + ridge)) @ vectors.t()
+    inverse = with_eigenvalues(drawn, lambda values: 1 / (values.clamp(min=0) + ridge))
     weights: Tensor = inverse @ (sums - prior[:, None] * sums.sum(0)).t()
     return weights
 

@@ -155,13 +155,10 @@ def triangulated(cliques: Iterable[Clique], sizes: Sequence[int]) -> list[Clique
 def _spanning_tree(cliques: Sequence[Clique], first: int) -> tuple[tuple[Clique, ...], tuple[int, ...]]:
     """A maximum spanning tree by the number of shared columns: cliques from the first on, and their parents. Prim 1957."""
     sets = [set(clique) for clique in cliques]
-    order, parents = [first], [-1]
-    best = {k: (len(each & sets[first]), 0) for k, each in enumerate(sets) if k != first}
-    while best:
-        k = max(best, key=lambda each: (best[each][0], -each))
-        parents.append(best.pop(k)[1])
-        order.append(k)
-        for other, (shared, _) in list(best.items()):
-            if len(sets[other] & sets[k]) > shared:
-                best[other] = (len(sets[other] & sets[k]), len(order) - 1)
+    order, parents, rest = [first], [-1], set(range(len(cliques))) - {first}
+    while rest:
+        _, k, parent = max((len(sets[k] & sets[order[p]]), -k, -p) for k in rest for p in range(len(order)))
+        order.append(-k)
+        parents.append(-parent)
+        rest.remove(-k)
     return tuple(cliques[k] for k in order), tuple(parents)
