@@ -4,8 +4,7 @@ The data are LFW's faces, or an .npz with train_images, train_labels, test_image
 or "leaves": 5,000 and 1,000 computer-drawn pictures of `leaves.py` in 10 classes of shapes, with `--side` pixels on a side.
 In all measures but "classifier", every second training record stands for a public picture without a label, and only the others
 are private. The accuracies are computed on real records, so no guarantee covers them. "voted" is `evolve --drawing pictures`,
-and "moments" is `moments --encoder`. "generated", on request only, is `moments` without an encoder: a regression on the
-features of 1,000 samples.
+and "moments" is `feature-moments`. "generated", on request only, is `moments`: a regression on the features of 1,000 samples.
 
     python benchmarks/pretrained.py ../shared/data/cifar10_subset/cifar10_5000_1000.npz --out results.jsonl --features lite0.npy
     python benchmarks/pretrained.py leaves --side 128 --measures classifier labelled moments generated
@@ -27,9 +26,9 @@ from gossamer.data.card import DataCard
 from gossamer.data.records import Records
 from gossamer.data.source import Source
 from gossamer.intervals import proportion
+from gossamer.methods.common.labelled import PublicPictures
 from gossamer.methods.common.softmax_regression import Classifier, with_features
 from gossamer.methods.common.votes import embedded
-from gossamer.methods.teacher.loop import PublicPictures
 from gossamer.nets.encoders import PluginEncoder
 from gossamer.privacy.confined import Confined
 from gossamer.privacy.ledger import PrivacyLedger
@@ -109,7 +108,7 @@ def on_public(
     method: str, settings: dict[str, Any], private: Records, images: np.ndarray, public: Records, classes: int,
     epsilon: float, seed: int,
 ) -> tuple[Any, Any, dict[str, Any]]:  # fmt: skip
-    """The same of `evolve` and `moments` over public pictures. private, public: with features in place of images."""
+    """The same of `evolve` and `feature-moments` over public pictures. private, public: with features in place of images."""
     card = DataCard(shape=images.shape[1:], classes=classes, declared_size=len(private))
     request = plan(method, card, settings, epsilon=epsilon, delta=1e-5)
     ledger = PrivacyLedger(budget=request.epsilon, delta=request.delta, relation=request.job.relation)
@@ -128,7 +127,7 @@ def on_public(
         state.net.axes.encoder = as_they_are
     for _ in training.drive(Confined(private, ledger, training.run.rng), public):
         pass
-    if method == "moments":
+    if method == "feature-moments":
         state.net.labelled.images = torch.from_numpy(images)
     facts = {"noise_multiplier": request.job.settings["noise_multiplier"], "processor_s": time.process_time() - begun}
     return request.job, state.released, facts
@@ -140,7 +139,7 @@ def as_they_are(features: torch.Tensor) -> torch.Tensor:
 
 
 def generated(private: Records, classes: int, epsilon: float, seed: int) -> Records:
-    """Samples of `moments` as it is, without an encoder. private: with images."""
+    """Samples of `moments`. private: with images."""
     card = DataCard(shape=private.shape, classes=classes, declared_size=len(private))
     made = gossamer.fit(
         "moments",
@@ -228,7 +227,7 @@ def main() -> None:
                 if measure == "labelled":
                     job, net, facts = trained(learning[~public], shape, classes, settings, epsilon, seed, folder)
                 else:
-                    method = {"voted": "evolve", "moments": "moments"}[measure]
+                    method = {"voted": "evolve", "moments": "feature-moments"}[measure]
                     chosen = {**settings, "drawing": "pictures"} if measure == "voted" else settings
                     given = (learning[~public], train.images[public], learning[public], classes, epsilon, seed)
                     job, net, facts = on_public(method, chosen, *given)

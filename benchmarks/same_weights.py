@@ -48,7 +48,11 @@ MOST: dict[str, int] = {
 }  # fmt: skip
 """No setting is larger than this, so that a fit takes seconds."""
 LARGEST_BATCH = {"privgan": {"batch_size": 8}, "gs-wgan": {"batch_size": 3}, "dp-mepf": {"batch_size": 20}}
-MORE: dict[str, dict[str, Any]] = {"moments": {"cells": 2}, "dp-diffusion": {"precision": "fp32"}}
+MORE: dict[str, dict[str, Any]] = {
+    "moments": {"cells": 2},
+    "feature-moments": {"encoder": ""},
+    "dp-diffusion": {"precision": "fp32"},
+}
 """Settings of a method besides."""
 CARD = DataCard(shape=(1, 28, 28), classes=10, declared_size=240)
 SHAPES = {"paper-cifar10": (3, 32, 32)}

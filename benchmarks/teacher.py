@@ -18,7 +18,7 @@ from gossamer.data.readers.read import read
 from gossamer.data.records import Records
 from gossamer.intervals import proportion
 from gossamer.methods.common.softmax_regression import Classifier, with_features
-from gossamer.methods.teacher import Config, descent
+from gossamer.methods.teacher import Config
 from gossamer.privacy.confined import Confined
 from gossamer.privacy.ledger import PrivacyLedger
 from gossamer.privacy.random.noise import Rng
@@ -87,7 +87,7 @@ def main() -> None:
                     own = right(net, held[:count]) / count
                     given = request.job.settings
                     noise, taken = given["noise_multiplier"], given["steps"]
-                    used = descent(Config(**given)).step_size(card)
+                    used = Config(**given).step_size(card)
                     row = f"| {epsilon:g} | {noise:.4f} | {taken} | {used:.3g} | {seed} |"
                     shares = f" {apart.value:.2%} ({apart.low:.2%} to {apart.high:.2%}) | {own:.2%} | {seconds:.0f} |"
                     print(row + shares, flush=True)

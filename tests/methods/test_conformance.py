@@ -69,6 +69,7 @@ SMALL: dict[str, dict[str, Any]] = {
         "start_records": 40, "learnt_bends": True,
     },
     "moments": {"noise_multiplier": 1.0, "axes": 8, "cells": 2},
+    "feature-moments": {"noise_multiplier": 1.0, "axes": 8, "encoder": ""},
     "evolve": {
         "noise_multiplier": 1.0, "steps": 12, "drawing": "letters", "embedding": "cosines", "candidates": 6, "variations": 2,
         "shrink": 0.9,
@@ -111,6 +112,7 @@ TOY: dict[str, dict[str, Any]] = {
         "start_settings": "axes=8", "start_records": 200,
     },
     "moments": {"noise_multiplier": 0.3, "axes": 8, "cells": 2},
+    "feature-moments": {"noise_multiplier": 0.3, "axes": 8, "encoder": ""},
     "evolve": {
         "noise_multiplier": 0.1, "steps": 4, "drawing": "patches", "embedding": "cosines", "candidates": 100, "variations": 2,
     },

@@ -489,7 +489,7 @@ DETAIL = "each sample has the fine detail of one of them"
     [
         ("dpgan", {}, "", ""),
         ("moments", {}, "", ""),
-        ("moments", {"encoder": "any"}, LABELLED, ""),
+        ("feature-moments", {"encoder": "any"}, LABELLED, ""),
         ("moments", {"public_detail": True}, DETAIL, ""),
         ("teacher", {}, LABELLED, "digits and letters"),
         ("evolve", {"drawing": "letters"}, LABELLED, "with the setting drawing = letters"),

@@ -33,7 +33,7 @@ PLANE = torch.randint(-9, 9, (144, 5), generator=torch.Generator().manual_seed(0
 PATHS: dict[str, tuple[object, ...]] = {
     "teacher": ("teacher", "--steps", 3, "--encoder", "toy"),
     "teacher that labels": ("teacher", "--steps", 3, "--encoder", "toy", "--public", "PUBLIC"),
-    "moments": ("moments", "--axes", 3, "--encoder", "toy", "--public", "PUBLIC"),
+    "feature-moments": ("feature-moments", "--axes", 3, "--encoder", "toy", "--public", "PUBLIC"),
     "evolve": ("evolve", "--drawing", "patches", "--candidates", 3, "--steps", 1, "--encoder", "toy"),
     "evolve with pictures": ("evolve", "--drawing", "pictures", "--encoder", "toy", "--public", "PUBLIC"),
 }

@@ -14,13 +14,13 @@ from gossamer import plugins
 from gossamer.data.card import DataCard
 from gossamer.data.records import Records
 from gossamer.methods import METHODS
+from gossamer.methods.common import bounded_sum, votes
 from gossamer.methods.common import softmax_regression as of_teacher
-from gossamer.methods.common import votes
+from gossamer.methods.common.bounded_sum import coded
 from gossamer.methods.common.softmax_regression import Classifier, with_features
 from gossamer.methods.common.votes import Votes
+from gossamer.methods.feature_moments.features import PublicAxes
 from gossamer.methods.job import Job
-from gossamer.methods.moments import features as of_moments
-from gossamer.methods.moments.features import PublicAxes, coded
 from gossamer.nets.encoders import PluginEncoder
 from gossamer.privacy.confined import Confined
 from gossamer.privacy.ledger import PrivacyLedger
@@ -50,7 +50,7 @@ def encoder(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
         return projected(given)
 
     vars(toy)["batch"] = request.param
-    for module, name in ((of_teacher, "PIECE"), (of_moments, "MOST"), (votes, "_CHUNK")):
+    for module, name in ((of_teacher, "PIECE"), (bounded_sum, "MOST"), (votes, "_CHUNK")):
         monkeypatch.setattr(module, name, PIECE)
     plugins.add("encoder", "toy", toy)
     made = PluginEncoder("toy", SHAPE)
@@ -73,11 +73,11 @@ def test_features_of_the_teacher(encoder: PluginEncoder) -> None:
     assert_others_keep_their_bits(lambda records: with_features(net, records).images)
 
 
-def test_features_of_moments(encoder: PluginEncoder) -> None:
-    axes = PublicAxes(encoder, 4)
-    axes.fit(axes.features(pictures(30, 2)))
-    assert_others_keep_their_bits(lambda records: axes.features(records).numpy())
-    assert_others_keep_their_bits(lambda records: coded(axes, records).images)
+def test_codes_of_feature_moments(encoder: PluginEncoder) -> None:
+    axes, cpu = PublicAxes(encoder, SHAPE, 4), torch.device("cpu")
+    axes.fit(torch.from_numpy(coded(pictures(30, 2), encoder, encoder.size, cpu).images))
+    assert_others_keep_their_bits(lambda records: coded(records, encoder, encoder.size, cpu).images)
+    assert_others_keep_their_bits(lambda records: coded(records, axes, 4, cpu).images)
 
 
 @pytest.fixture(params=[{"encoder": "toy"}, {"embedding": "cosines"}], ids=["encoder", "cosines"])

@@ -35,6 +35,7 @@ SMALL: dict[str, dict[str, Any]] = {
         "learnt_bends": True,
     },
     "moments": {"axes": 8, "cells": 2, "axes_noise": 2.0},
+    "feature-moments": {"axes": 8, "encoder": ""},
     "evolve": {"drawing": "letters", "embedding": "cosines", "candidates": 6, "variations": 2},
     "teacher": {"expected_batch_size": 12},
 }  # fmt: skip
@@ -47,7 +48,7 @@ WAITS: dict[str, set[str]] = {
 }
 """Where steps wait: for what a generator step shows and the schedule needs, as dp-mepf's matching begins, where GS-WGAN's
 chosen critics are picked, and in privGAN, whose epochs pass through lists of positions."""
-ONE_SHOT = ("moments", "evolve")
+ONE_SHOT = ("moments", "feature-moments", "evolve")
 OTHER_THREADS = ("teacher",)
 """Its features are made in threads of their own, where the pretended device is not."""
 WARM, STEPS = 4, 8

@@ -22,6 +22,7 @@ TAKES = {
     "dp-diffusion": SIDES,
     "dp-mepf": (28, 32),
     "moments": SIDES,
+    "feature-moments": SIDES,
     "evolve": SIDES,
     "teacher": SIDES,
 }

@@ -120,6 +120,11 @@ def moments(draw: np.random.Generator, _card: DataCard) -> dict[str, Any]:
     }  # fmt: skip
 
 
+def feature_moments(draw: np.random.Generator, _card: DataCard) -> dict[str, Any]:
+    """One query of all units."""
+    return {"noise_multiplier": float(draw.uniform(0.5, 20)), "axes": int(draw.integers(2, 30)), "encoder": ""}
+
+
 def evolve(draw: np.random.Generator, card: DataCard) -> dict[str, Any]:
     """Votes of all units, a few times."""
     return {"noise_multiplier": float(draw.uniform(0.7, 12)), "steps": int(draw.integers(1, 9)), "drawing": "letters"}
@@ -132,6 +137,7 @@ SETTINGS: dict[str, Callable[[np.random.Generator, DataCard], dict[str, Any]]] =
     "dp-diffusion": dp_diffusion,
     "dp-mepf": dp_mepf,
     "moments": moments,
+    "feature-moments": feature_moments,
     "evolve": evolve,
     "gs-wgan secret": gs_wgan("secret"),
     "gs-wgan round_robin": gs_wgan("round_robin"),

@@ -38,7 +38,7 @@ _MEASURED = 64
 """The longest side of pictures on which most methods were measured."""
 _LARGE = (
     "Of these, only moments was run on pictures above 64 pixels. It shows no more detail there, because it has 64 numbers for "
-    "each picture at any size. With an encoder and public pictures, moments and teacher release a classifier instead."
+    "each picture at any size. With an encoder and public pictures, feature-moments and teacher release a classifier instead."
 )
 
 

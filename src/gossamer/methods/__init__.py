@@ -11,6 +11,7 @@ from gossamer.methods import (
     dp_wgan,
     dpgan,
     evolve,
+    feature_moments,
     gs_wgan,
     marginals,
     moments,
@@ -23,7 +24,7 @@ from gossamer.methods.registry import METHODS as METHODS
 
 METHODS.fill([
     dpgan.Dpgan(), dp_wgan.DpWgan(), gs_wgan.GsWgan(), privae.Privae(), privgan.Privgan(), dp_diffusion.DpDiffusion(),
-    dp_mepf.DpMepf(), moments.ClassMoments(), evolve.Evolve(), teacher.Teacher(),
+    dp_mepf.DpMepf(), moments.ClassMoments(), evolve.Evolve(), teacher.Teacher(), feature_moments.FeatureMoments(),
     marginals.Marginals(),
 ])  # fmt: skip
 
@@ -48,6 +49,7 @@ if typing.TYPE_CHECKING:
     DPWGAN = dp_wgan.Config
     DPDiffusion = dp_diffusion.Config
     Evolve = evolve.Config
+    FeatureMoments = feature_moments.Config
     GSWGAN = gs_wgan.Config
     Marginals = marginals.Config
     Moments = moments.Config
@@ -67,6 +69,7 @@ else:
         "DPMEPF": "gossamer.methods.dp_mepf:Config",
         "DPWGAN": "gossamer.methods.dp_wgan:Config",
         "Evolve": "gossamer.methods.evolve:Config",
+        "FeatureMoments": "gossamer.methods.feature_moments:Config",
         "GSWGAN": "gossamer.methods.gs_wgan:Config",
         "Marginals": "gossamer.methods.marginals:Config",
         "Moments": "gossamer.methods.moments:Config",

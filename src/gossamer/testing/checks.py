@@ -26,17 +26,15 @@ from gossamer.privacy.random.noise import Rng
 from gossamer.run.cli.options import documentation
 from gossamer.run.storage.data_sources import split_public
 from gossamer.testing.neighbours import moves_of
-from gossamer.testing.trial_run import Subject, TrialRun, deaf
+from gossamer.testing.trial_run import N, Subject, TrialRun, deaf, public_of
 
-N = 180
-"""Records of a check: another number than the card declares."""
 ROUNDING = 1e-4
 """By how much a move may exceed its bound: sums in single precision are rounded."""
 
 
 def finished_run(subject: Subject) -> TrialRun:
     """A run with fresh noise at its end, for the checks that only look at it."""
-    run = TrialRun(subject, stripes(N, card=subject.card), rng=Rng())
+    run = TrialRun(subject)
     with TestCase().assertNoLogs(mixing.__name__):  # a loss that could not be asked about made-up records
         run.end()
     return run
@@ -58,21 +56,21 @@ def says_what_it_promises(subject: Subject) -> None:
     assert [field.name for field in dataclasses.fields(method.config_type) if not documented.get(field.name)] == []
 
 
-def spends_its_plan(run: TrialRun) -> None:
+def spends_its_plan(finished: TrialRun) -> None:
     """A finished run has made each query as often as planned, and promises a finite epsilon."""
-    if reason := run.job.method.without_guarantee:
-        says_infinity(run.ledger, reason)
+    plan, ledger = finished.plan, finished.ledger
+    if reason := finished.job.method.without_guarantee:
+        says_infinity(ledger, reason)
         return
-    assert list(zip([event for event, _ in run.plan], run.ledger.used, strict=True)) == list(run.plan)
-    assert run.ledger.promise().epsilon < float("inf")
+    assert list(zip([event for event, _ in plan], ledger.used, strict=True)) == list(plan)
+    assert ledger.promise().epsilon < float("inf")
 
 
 def non_private_run_says_infinity(subject: Subject) -> None:
     """Without noise the guarantee is infinity."""
     if subject.method.without_guarantee:
         raise SkipTest("it has no private form")
-    settings = {**subject.small, "noise_multiplier": 0.0}
-    run = TrialRun(subject, stripes(N, card=subject.card), settings=settings, rng=Rng())
+    run = TrialRun(subject, settings={**subject.small, "noise_multiplier": 0.0})
     run.end()
     assert run.ledger.promise().epsilon == float("inf")
 
@@ -96,7 +94,7 @@ def non_interference(subject: Subject, *, warm: bool) -> None:
         warm: with public records.
     """
     if reason := subject.method.without_guarantee:
-        for held in ("no records", None):
+        for held in ("no records", object()):
             run = TrialRun(subject, held, rng=Rng(3))  # nothing that could be read
             try:
                 next(run.steps())
@@ -106,18 +104,23 @@ def non_interference(subject: Subject, *, warm: bool) -> None:
                 raise AssertionError("it has trained without records")
             says_infinity(run.ledger, reason)
         return
-    card = subject.card
-    public = stripes(30, seed=5, card=card) if warm else None
     with deaf():
-        runs = [
-            TrialRun(subject, records, rng=Rng(3, noise_seed=4), public=public)
-            for records in (stripes(N, card=card), garbage(260, card=card))
-        ]
-        artefacts = [model_bytes(run.end().released) for run in runs]
-    assert artefacts[0] == artefacts[1]
-    assert runs[0].events == runs[1].events
-    gone_through = [phase for phase in runs[0].job.phases if warm or not isinstance(phase, OnPublic)]
-    assert len(runs[0].events) == sum(phase.steps + 1 for phase in gone_through)
+        first, second = _on_other_records(subject, 260, public=public_of(subject) if warm else None)
+    assert first.model == second.model
+    assert first.events == second.events
+    gone_through = [phase for phase in first.job.phases if first.public is not None or not isinstance(phase, OnPublic)]
+    assert len(first.events) == sum(phase.steps + 1 for phase in gone_through)
+
+
+def _on_other_records(subject: Subject, n: int, public: Any = None) -> list[TrialRun]:
+    """Finished runs with the same seeds, on `stripes` and on so many records of garbage."""
+    runs = [
+        TrialRun(subject, records, rng=Rng(3, noise_seed=4), public=public)
+        for records in (None, garbage(n, card=subject.card))
+    ]
+    for run in runs:
+        run.end()
+    return runs
 
 
 def removing_a_protected_record_changes_nothing_public(subject: Subject, *, share: float | None) -> None:
@@ -149,11 +152,9 @@ def removing_a_protected_record_changes_nothing_public(subject: Subject, *, shar
     streams, starts = [], []
     for held in (private, private[1:]):
         run = TrialRun(subject, held, settings={**subject.small, **_few(subject)}, rng=Rng(3), public=public)
-        starts.append([model_bytes(run.training.state.released)])
+        starts.append([run.model])
         starts[-1] += [
-            model_bytes(run.training.state.released)
-            for step in run.steps()
-            if isinstance(step.phase, OnPublic) and not any(run.ledger.used)
+            run.model for step in run.steps() if isinstance(step.phase, OnPublic) and not any(run.ledger.used)
         ]
         streams.append({name: state.tolist() for name, state in run.rng.state()["public"].items()})
     assert starts[0] == starts[1]
@@ -207,91 +208,87 @@ def trains_without_records(subject: Subject) -> None:
     """A run without a record ends like any other. An error would tell that the last protected record is gone."""
     if subject.method.without_guarantee:
         raise SkipTest("its parts need records, and it promises nothing")
-    run = TrialRun(subject, stripes(N, card=subject.card)[:0], rng=Rng())
+    run = TrialRun(subject, stripes(0, card=subject.card))
     run.end()
     assert run.ledger.used == [count for _, count in run.plan]
 
 
 def learns_through_the_mechanism(subject: Subject) -> None:
     """The counterpart of non-interference: with mechanisms that are not deaf, other data give another artefact."""
-    runs = [
-        TrialRun(subject, records, rng=Rng(3, noise_seed=4))
-        for records in (stripes(N, card=subject.card), garbage(N, card=subject.card))
-    ]
-    assert model_bytes(runs[0].end().released) != model_bytes(runs[1].end().released)
+    first, second = _on_other_records(subject, N)
+    assert first.model != second.model
 
 
-def saves_only_the_generator(run: TrialRun) -> None:
+def saves_only_the_generator(finished: TrialRun) -> None:
     """The released file of a finished run has the tensors of the generator, and no other."""
-    saved = load(model_bytes(run.training.state.released))
-    fresh = run.job.generator()
+    saved, fresh = load(finished.model), finished.job.generator()
     assert saved.keys() == fresh.state_dict().keys()
     fresh.load_state_dict(saved)  # refuses other shapes, except where the generator takes any
-    assert model_bytes(fresh) == model_bytes(run.training.state.released)
+    assert model_bytes(fresh) == finished.model
 
 
-def events_are_public_json(run: TrialRun) -> None:
+def events_are_public_json(finished: TrialRun) -> None:
     """What a finished run has shown can be written as JSON: finite numbers and text."""
-    for event in run.events:
+    for event in finished.events:
         json.dumps(event, allow_nan=False)
 
 
 def _repeatable(subject: Subject) -> TrialRun:
     """A run with public records, whose noise is fixed."""
-    public = stripes(30, seed=5, card=subject.card)
-    return TrialRun(subject, stripes(N, card=subject.card), rng=Rng(1, noise_seed=2), public=public)
+    return TrialRun(subject, rng=Rng(1, noise_seed=2), public=public_of(subject))
 
 
-def resume_equals_an_unbroken_run(subject: Subject, folder: Path, *, at: int) -> None:
+def resume_equals_an_unbroken_run(subject: Subject, tmp_path: Path, *, at: int) -> None:
     """A run that is stopped and resumed ends as an unbroken run does, where tests fix the noise.
 
     Args:
         subject: the method.
-        folder: an empty one.
+        tmp_path: an empty folder.
         at: steps before the stop.
     """
     whole = _repeatable(subject)
-    expected = model_bytes(whole.end().released)
-    _resumed_like(whole, expected, _repeatable(subject), _repeatable(subject), folder, at=at)
+    whole.end()
+    _resumed_like(whole, subject, tmp_path, at)
 
 
-def resume_at_the_ends_of_phases(subject: Subject, folder: Path) -> None:
-    """At the last step of a phase and at its end: what its body does last is done once."""
+def resume_at_the_ends_of_phases(subject: Subject, tmp_path: Path) -> None:
+    """At the last step of a phase and at its end: what its body does last is done once. tmp_path: an empty folder."""
     whole = _repeatable(subject)
     ends = [number for number, reached in enumerate(whole.steps(), start=1) if reached.logs is None]
-    expected = model_bytes(whole.training.state.released)
     for at in [number - before for number in ends[:-1] for before in (1, 0)]:
-        (folder / str(at)).mkdir()
-        _resumed_like(whole, expected, _repeatable(subject), _repeatable(subject), folder / str(at), at=at)
+        (tmp_path / str(at)).mkdir()
+        _resumed_like(whole, subject, tmp_path / str(at), at)
 
 
-def _resumed_like(
-    whole: TrialRun, expected: bytes, first: TrialRun, second: TrialRun, folder: Path, *, at: int
-) -> None:
+def _resumed_like(whole: TrialRun, subject: Subject, folder: Path, at: int) -> None:
+    first, second = _repeatable(subject), _repeatable(subject)
     for _ in itertools.islice(first.steps(), at):
         pass
     first.save(folder)
     second.continue_as(first, folder)
-    assert model_bytes(second.end().released) == expected
+    second.end()
+    assert second.model == whole.model
     assert first.ledger.used == whole.ledger.used
 
 
-def checkpoint_holds_no_noise_state(subject: Subject, folder: Path) -> None:
-    """Without a fixed noise seed a resumed run draws fresh noise: two resumes of one checkpoint differ."""
+def checkpoint_holds_no_noise_state(subject: Subject, tmp_path: Path) -> None:
+    """Without a fixed noise seed a resumed run draws fresh noise: two resumes of one checkpoint differ.
+
+    tmp_path: an empty folder.
+    """
     if subject.method.without_guarantee:
         raise SkipTest("it draws no noise")
-    records = stripes(N, card=subject.card)
-    run = TrialRun(subject, records, rng=Rng(1))
+    run = TrialRun(subject, rng=Rng(1))
     steps, last = run.steps(), [phase for phase in run.job.phases if phase.releases][-1]
     while run.training.state.phase != last.name or run.training.state.step < min(5, last.steps - 1):
         next(steps)
-    run.save(folder)
+    run.save(tmp_path)
     results = []
     for _ in range(2):
-        again = TrialRun(subject, records, rng=Rng(1))
-        again.continue_from(folder, run.ledger)
+        again = TrialRun(subject, rng=Rng(1))
+        again.continue_from(tmp_path, run.ledger)
         next(reached for reached in again.steps() if reached.phase.name == run.job.phases[-1].name)
-        results.append(model_bytes(again.training.state.released))
+        results.append(again.model)
     assert results[0] != results[1]
 
 

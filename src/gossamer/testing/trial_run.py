@@ -11,14 +11,20 @@ import torch
 from torch import Tensor
 
 from gossamer.data.tables.any_card import AnyCard
-from gossamer.kinds.toys import CARD
+from gossamer.kinds.toys import CARD, stripes
 from gossamer.methods.contract import AnyMethod, State
 from gossamer.methods.job import Job, StepResult
+from gossamer.methods.synthesizer import model_bytes
 from gossamer.privacy.confined import Confined
 from gossamer.privacy.ledger import PrivacyLedger
 from gossamer.privacy.mechanisms.sampling import Mechanism
 from gossamer.privacy.random.noise import Rng
 from gossamer.run.training import checkpoint
+
+N = 180
+"""Records of a trial run: another number than the card declares."""
+PUBLIC = 30
+"""Its public records."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,23 +44,28 @@ class Subject:
     card: AnyCard = CARD
 
 
+def public_of(subject: Subject) -> Any:
+    """Made-up public records."""
+    return stripes(PUBLIC, seed=5, card=subject.card)
+
+
 class TrialRun:
     """One training in memory.
 
     Args:
         subject: the method under test.
-        records: the private records.
-        rng: all randomness. With a fixed noise seed, two runs can be compared bit for bit.
+        records: the private records; None: `stripes`.
+        rng: all randomness; None: fresh. With a fixed noise seed, two runs can be compared bit for bit.
         settings: of the run; default: the small ones of the subject.
-        public: the public records.
+        public: the public records; None: made-up ones where the settings need some, else none.
     """
 
     def __init__(
         self,
         subject: Subject,
-        records: Any,
+        records: Any = None,
         *,
-        rng: Rng,
+        rng: Rng | None = None,
         settings: Mapping[str, Any] | None = None,
         public: Any = None,
     ) -> None:
@@ -62,9 +73,11 @@ class TrialRun:
         self.plan = self.job.plan
         self.ledger = PrivacyLedger(budget=float("inf"), delta=1e-5, relation=self.job.relation)
         self.ledger.reserve(self.plan)
-        self.private, self._records = Confined(records, self.ledger, rng), records
-        self.rng, self.public = rng, public
-        self.training = self.job.begin(rng)
+        self.rng = Rng() if rng is None else rng
+        self._records = stripes(N, card=subject.card) if records is None else records
+        self.private = Confined(self._records, self.ledger, self.rng)
+        self.public = public_of(subject) if public is None and self.job.needs_public else public
+        self.training = self.job.begin(self.rng)
         self.events: list[dict[str, Any]] = []
 
     def steps(self) -> Iterator[StepResult]:
@@ -80,6 +93,11 @@ class TrialRun:
             pass
         state: State = self.training.state
         return state
+
+    @property
+    def model(self) -> bytes:
+        """The file that it would release now."""
+        return model_bytes(self.training.state.released)
 
     def save(self, folder: Path) -> None:
         """Write a checkpoint into a folder."""

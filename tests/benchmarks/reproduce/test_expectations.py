@@ -79,6 +79,9 @@ ROWS = (
     Expected("dpgan", "", "none", at("bie-table2", "mnist-eps{}-adaptive", "1", "10")),
     Expected("dp-wgan", "at epsilon 4", "none", {"10": ("dp-gan-table1", "mnist-scratch")}),
     Expected("gs-wgan", "", DRAWING, at("gs-wgan-table1", "mnist-corrected", "10"), note=REPLACED),
+    Expected(
+        "feature-moments", "labels of photographs, [other figures](encoders.md#what-to-expect)", "public pictures"
+    ),
     Expected("", "computer-drawn digits alone, no record read", "", everywhere=("pictures", "mnist-public"), note=FULL),
     Expected("", "real records", "", everywhere=("curves", "mnist-real")),
     Expected("privgan", "", "none", page=dict.fromkeys(BUDGETS, "no guarantee")),

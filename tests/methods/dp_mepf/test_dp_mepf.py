@@ -476,12 +476,12 @@ def standing(*bends: float) -> Tensor:
 
 
 def test_pictures_that_do_not_bend_are_those_of_the_dcgan() -> None:
-    G = nets.Generator((1, 28, 28), 3, width=4, inner_size=6, bends=0.0)
+    G = nets.Generator((1, 28, 28), 3, Config(width=4, latent_size=6, bends=0.0))
     latents, labels = torch.randn(5, G.latent_size), torch.arange(5) % 3
     plain = G.net(latents[:, :6], labels)
     assert torch.equal(G(latents, labels), plain)
     assert G.learnt is None
-    bent = nets.Generator((1, 28, 28), 3, width=4, inner_size=6, bends=1.0)
+    bent = nets.Generator((1, 28, 28), 3, Config(width=4, latent_size=6, bends=1.0))
     bent.net = G.net
     latents[:, 6:] = 0
     torch.testing.assert_close(bent(latents, labels), plain, atol=1e-5, rtol=0)
@@ -524,7 +524,7 @@ def test_what_bends_a_picture_is_random_and_learnt_in_sum() -> None:
 
 def test_bends_are_learnt_from_the_whole_latent_and_the_class() -> None:
     """At first they are nothing, and the loss reaches them. Later each number of a latent and the class moves them."""
-    G = nets.Generator((1, 28, 28), 3, width=4, inner_size=6, bends=1.0, learnt=True)
+    G = nets.Generator((1, 28, 28), 3, Config(width=4, latent_size=6, bends=1.0, learnt_bends=True))
     latents, labels = torch.randn(5, G.latent_size), torch.arange(5) % 3
     without = dcgan.to_pixels(nets.warped(G.net.logits(latents[:, :6], labels), latents[:, 6:]))
     torch.testing.assert_close(G(latents, labels), without, atol=1e-5, rtol=0)
@@ -560,7 +560,7 @@ def test_bends_are_learnt_where_a_run_asks_for_it(asked: bool) -> None:
 
 def test_almost_black_is_black_and_almost_white_is_white_in_what_is_released_and_voted_on() -> None:
     """10 % of the range at the dark end and 30 % at the bright one; what lies between is spread evenly over all of it."""
-    G = nets.Generator((1, 28, 28), 3, width=4, inner_size=6, bends=0.0, black=0.1, white=0.3)
+    G = nets.Generator((1, 28, 28), 3, Config(width=4, latent_size=6, bends=0.0, black=0.1, white=0.3))
     tones = torch.tensor([0.001, 0.05, 0.1, 0.25, 0.4, 0.55, 0.7, 0.9, 0.999])
     logits = torch.atanh(2 * tones - 1)
     G.net.logits = lambda latents, labels: logits  # type: ignore[method-assign,assignment]  # a net that draws this
@@ -599,7 +599,7 @@ def test_a_quarter_turn_a_mirror_and_a_ripple() -> None:
 
 def test_bending_blurs_nothing() -> None:
     """Black and white stay so, where bent pixels would be grey: the logits of a step are as steep between as before."""
-    G = nets.Generator((1, 28, 28), 3, width=4, inner_size=6, bends=1.0)
+    G = nets.Generator((1, 28, 28), 3, Config(width=4, latent_size=6, bends=1.0))
     logits = torch.where(torch.rand(40, 1, 7, 7) > 0.5, 40.0, -40.0).repeat_interleave(4, 2).repeat_interleave(4, 3)
     G.net.logits = lambda latents, labels: logits  # type: ignore[method-assign,assignment]  # a net that draws this
     sharp = G(torch.randn(40, G.latent_size), torch.zeros(40, dtype=torch.int64))
@@ -626,7 +626,7 @@ def test_variations_of_normal_latents_are_normal_and_as_far_away_as_asked() -> N
     fresh = torch.randn(2_000, 7, generator=stream)
     for degree, expected in ((0.0, 1.0), (0.6, 0.8), (1.0, 0.0)):
         each.degree.fill_(degree)
-        parents = each.latents[nets.pick(each.weights, each.labels, labels, torch.special.ndtr(fresh[:, 0]))]
+        parents = each.latents[nets.votes.pick(each.weights, each.labels, labels, torch.special.ndtr(fresh[:, 0]))]
         found = each.varied(fresh, labels)
         assert float(found.std()) == pytest.approx(1, abs=0.03)
         assert float((found * parents).mean()) == pytest.approx(expected, abs=0.05)

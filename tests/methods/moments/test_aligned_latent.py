@@ -15,9 +15,9 @@ from gossamer.data.card import DataCard
 from gossamer.data.records import Records
 from gossamer.errors import RequestError
 from gossamer.methods import METHODS
+from gossamer.methods.common import bounded_sum
 from gossamer.methods.job import Job
 from gossamer.methods.moments import aligned_latent
-from gossamer.methods.moments import latents as of_moments
 from gossamer.methods.moments.aligned_latent import POSE, AlignedLatent
 from gossamer.methods.moments.latents import with_codes
 from gossamer.methods.moments.loop import Generator, asked
@@ -157,7 +157,7 @@ def test_no_pose_is_farther_than_it_may_be() -> None:
 
 
 def test_without_one_record_all_other_codes_have_the_same_bits(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(of_moments, "MOST", PIECE)
+    monkeypatch.setattr(bounded_sum, "MOST", PIECE)
     latent = AlignedLatent((1, SIDE, SIDE), 30)
     whole = with_codes(None, latent, pictures(N)).images
     assert whole.dtype == np.float64
@@ -234,8 +234,6 @@ def test_refusals() -> None:
     for more in ({"autoencoder": "toy"}, {"public_detail": True}):
         with pytest.raises(RequestError, match="align is for codes of pixels"):
             job({**SETTINGS, **more}, CARD).check()
-    with pytest.raises(RequestError, match="are for pictures that moments draws"):
-        job({**SETTINGS, "encoder": "lite0"}, CARD).check()
     with pytest.raises(RequestError, match="axes 257 is more than the 256 numbers of a picture"):
         job({**SETTINGS, "axes": 257}, CARD).generator()
 

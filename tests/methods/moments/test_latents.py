@@ -20,8 +20,9 @@ from gossamer.data.card import DataCard
 from gossamer.data.records import Records
 from gossamer.errors import GossamerError, PrivacyError, RequestError, RunFolderError
 from gossamer.methods import METHODS
+from gossamer.methods.common import bounded_sum
 from gossamer.methods.job import Job
-from gossamer.methods.moments import latents as of_moments
+from gossamer.methods.moments import latents
 from gossamer.methods.moments.class_moments import Moments
 from gossamer.methods.moments.latents import axes_of, with_codes
 from gossamer.methods.moments.loop import Generator
@@ -89,7 +90,7 @@ def trained(public: Records, held: Records, **more: Any) -> Generator:
 @pytest.mark.parametrize("batch", [1, 8, 32])
 def test_without_one_record_all_other_codes_have_the_same_bits(batch: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Several pieces of the method, of which the last gets smaller or vanishes. Axes are unequal to any record's."""
-    monkeypatch.setattr(of_moments, "MOST", PIECE)
+    monkeypatch.setattr(bounded_sum, "MOST", PIECE)
     plugins.add("autoencoder", "toy", Halved(batch))
     autoencoder = PluginAutoencoder("toy", SHAPE)
     autoencoder.check("cpu")
@@ -172,9 +173,8 @@ def test_it_reads_no_record_but_through_the_mechanism() -> None:
 def test_refusals(tmp_path: Path) -> None:
     job = functools.partial(Job.of, METHODS["moments"])
     assert job(SETTINGS, CARD).needs_public
-    for more in ({"encoder": "lite0"}, {"public_detail": True}):
-        with pytest.raises(RequestError, match="draws pictures from its own latents"):
-            job({**SETTINGS, **more}, CARD).check()
+    with pytest.raises(RequestError, match="draws pictures from its own latents"):
+        job({**SETTINGS, "public_detail": True}, CARD).check()
     with pytest.raises(RequestError, match="axes 49 is more than the 48 numbers of a latent"):
         job({**SETTINGS, "axes": 49}, CARD).generator()
     with pytest.raises(RequestError, match="5 public records are too few for 5 principal axes"):
@@ -291,4 +291,4 @@ def test_weights_that_records_change_end_without_a_certificate(tmp_path: Path) -
 
 def test_the_bound_of_a_record_has_one_home() -> None:
     """The query of latents is that of pixels: no other class bounds a code."""
-    assert not hasattr(of_moments, "shortened") and not hasattr(of_moments, "BoundedSum")
+    assert not hasattr(latents, "shortened") and not hasattr(latents, "BoundedSum")

@@ -165,7 +165,7 @@ def test_many_axes_are_found_in_more_waves() -> None:
 
 
 def test_refusals(tmp_path: Path) -> None:
-    for more in ({"encoder": "lite0"}, {"autoencoder": "toy"}, {"public_detail": True}):
+    for more in ({"autoencoder": "toy"}, {"public_detail": True}):
         with pytest.raises(RequestError, match="finds axes of pixels in the records, without public pictures"):
             Job.of(METHODS["moments"], {**SETTINGS, **more}, CARD).check()
     with pytest.raises(RequestError, match="has no use for public records with these settings"):

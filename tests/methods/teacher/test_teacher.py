@@ -22,7 +22,7 @@ from gossamer.methods.common.softmax_regression import Classifier, features_in_m
 from gossamer.methods.contract import Draw, Run
 from gossamer.methods.job import Job
 from gossamer.methods.synthesizer import model_bytes
-from gossamer.methods.teacher import Config, Teacher, descent, loop, shapes
+from gossamer.methods.teacher import Config, Teacher, loop, shapes
 from gossamer.nets.scattering import SMALLEST
 from gossamer.privacy.accounting.events import poisson_gaussian
 from gossamer.privacy.confined import Confined
@@ -224,12 +224,10 @@ def test_the_step_size_is_worked_out_where_none_is_given() -> None:
         (6.72, 2, 2),
     ]
     for noise, given, rate in asked:
-        assert descent(Config(noise_multiplier=noise, learning_rate=given)).step_size(mnist) == pytest.approx(
-            rate, rel=1e-3
-        )
+        assert Config(noise_multiplier=noise, learning_rate=given).step_size(mnist) == pytest.approx(rate, rel=1e-3)
     settings = Config(noise_multiplier=6.72, momentum=0.95, max_norm=0.2, steps=117)
     by_hand = 1.5 * (4096 * 117**0.5 / 6.72) ** 0.75 * 0.05 / (0.2 * 117)
-    assert descent(settings).step_size(mnist) == pytest.approx(by_hand)
+    assert settings.step_size(mnist) == pytest.approx(by_hand)
 
 
 def test_settings_that_make_no_sense_are_refused() -> None:

@@ -41,7 +41,7 @@ def test_every_method_that_claims_something_is_audited() -> None:
 WITH_SETTINGS: dict[str, tuple[str, dict[str, Any]]] = {
     **{method: (method, {}) for method, each in METHODS.items() if each.trial is not None},
     "votes for clusters of pictures": ("evolve", {"drawing": "pictures", "clusters": 4}),
-    "moments of features": ("moments", {"encoder": "blocks"}),
+    "moments of features of an encoder": ("feature-moments", {"encoder": "blocks"}),
     "moments of latents": ("moments", {"autoencoder": "halved"}),
 }
 

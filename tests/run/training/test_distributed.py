@@ -72,6 +72,7 @@ METHODS_ON_RANKS: dict[str, dict[str, Any]] = {
         "latent_size": 8, "warm_learning_rate": 1e-2, "learning_rate": 1e-2, "candidates": 10, "votes_noise": 1.0,
     },
     "moments": {"noise_multiplier": 1.0, "axes": 8},
+    "feature-moments": {"noise_multiplier": 1.0, "axes": 8, "encoder": ""},
     "evolve": {
         "noise_multiplier": 1.0, "steps": STEPS, "drawing": "letters", "embedding": "cosines", "candidates": 6,
         "variations": 2,
@@ -467,7 +468,7 @@ def test_units_are_dealt_to_ranks_by_even_coins_alike_on_all() -> None:
 def test_methods_that_say_so_add_units_up() -> None:
     """Whoever adds a method has to say it, and to look at its releases before."""
     sums = {name for name, method in METHODS.items() if method.ranks_take == "units by place"}
-    assert sums == {"dpgan", "dp-wgan", "dp-diffusion", "teacher", "moments", "evolve", "dp-mepf"}
+    assert sums == {"dpgan", "dp-wgan", "dp-diffusion", "teacher", "moments", "feature-moments", "evolve", "dp-mepf"}
 
 
 def test_settings_that_ranks_cannot_share_are_refused() -> None:

@@ -1,10 +1,12 @@
-"""Sums over all records of a vector for each, at most 1 long; and symmetric matrices as such vectors."""
+"""Sums over all records of a vector for each, at most 1 long; records as codes, and symmetric matrices as such vectors."""
 
+import dataclasses
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import ClassVar, Generic, TypeVar
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -75,6 +77,18 @@ class BoundedSum(ABC, Generic[Z]):
         return (self._codes(records[lo : lo + step]) for lo in range(0, len(records), step))
 
 
+def coded(records: Records, code: Callable[[Tensor], Tensor], size: int, device: torch.device) -> Records:
+    """The same records with codes in place of images: float64 [n, size]. Each code follows from its own record.
+
+    code: images float32 [n, C, H, W] in [0, 1], on the device, to codes [n, size].
+    """
+    codes, step = np.empty((len(records), size)), at_once(records.shape, MOST)
+    for lo in range(0, len(records), step):
+        images, _ = records[lo : lo + step].tensors(device)
+        codes[lo : lo + step] = code(images).cpu().numpy()
+    return dataclasses.replace(records, images=codes)
+
+
 def svec(matrix: Tensor) -> Tensor:
     """A symmetric matrix [d, d] as a vector of the same length: [d (d + 1) / 2], the upper triangle, times sqrt 2 off the
     diagonal. So |svec(z z^T)| = |z z^T| = |z|^2 (Alizadeh, Haeberly, Overton 1998).
@@ -89,6 +103,18 @@ def smat(vectors: Tensor, d: int) -> Tensor:
     matrices = vectors.new_zeros(*vectors.shape[:-1], d, d)
     matrices[..., i, j] = matrices[..., j, i] = vectors / _scale(i, j)
     return matrices
+
+
+def with_eigenvalues(matrix: Tensor, change: Callable[[Tensor], Tensor]) -> Tensor:
+    """A symmetric matrix [d, d] with other eigenvalues."""
+    values, vectors = torch.linalg.eigh(matrix)
+    changed: Tensor = vectors @ torch.diag(change(values)) @ vectors.t()
+    return changed
+
+
+def signal_share(signal: Tensor, noise: Tensor) -> Tensor:
+    """Of what is seen, how much is signal: signal / (signal + noise); all of it where there is no noise. Both are squares."""
+    return torch.where(noise > 0, signal / (signal + noise).clamp(min=1e-300), torch.ones(()).double())
 
 
 def _scale(i: Tensor, j: Tensor) -> Tensor:

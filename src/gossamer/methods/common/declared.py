@@ -1,9 +1,10 @@
-"""Noisy queries that several methods declare: gradients of DP-SGD, and votes. No PyTorch is loaded here."""
+"""Noisy queries that several methods declare: gradients of DP-SGD, votes and moments. No PyTorch is loaded here."""
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic, cast
 
+from gossamer.errors import RequestError
 from gossamer.lazy import Lazy
-from gossamer.methods.contract import Query
+from gossamer.methods.contract import C, Method, Query, S
 
 if TYPE_CHECKING:
     from gossamer.data.card import DataCard
@@ -33,3 +34,26 @@ def ballot(*, noise_multiplier: float, rounds: int) -> Query:
     """A histogram of votes in each round: a Gaussian over all units."""
     sums = gaussian.clipping_sum(sampling_rate=1.0, max_norm=MAX_NORM, noise_multiplier=noise_multiplier)
     return Query("votes", sums, rounds)
+
+
+def once(name: str, noise_multiplier: float) -> Query:
+    """A sum of sensitivity 1 over all records, see `BoundedSum`. It is asked once."""
+    return Query(
+        name, gaussian.PoissonGaussianSum(sampling_rate=1.0, max_norm=1.0, noise_multiplier=noise_multiplier), 1
+    )
+
+
+class AsksMoments(Method[C, S], Generic[C, S]):
+    """A method whose training asks for moments of all records, once."""
+
+    def queries(self, config: C, card: "DataCard") -> list[Query]:  # noqa: ARG002 (what every method is asked)
+        """One Gaussian over all records."""
+        return [once("moments", cast("Any", config).noise_multiplier)]
+
+    def check_public(self, config: C, card: "DataCard", count: int) -> None:  # noqa: ARG002 (what every method is asked)
+        """Refuse too few pictures for principal axes, where these have to be of public pictures."""
+        axes = cast("Any", config).axes
+        if self.use_of_public(config) == "required" and count <= axes:
+            raise RequestError(
+                f"{count:,} public records are too few for {axes} principal axes: give more, or fewer --axes."
+            )

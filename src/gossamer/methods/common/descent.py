@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from gossamer.methods.common.declared import gradients
-from gossamer.methods.contract import AT_ONCE, Query, batch_of
+from gossamer.methods.contract import AT_ONCE, MaybeZero, Query, batch_of
 
 if TYPE_CHECKING:
     from gossamer.data.card import DataCard
@@ -30,7 +30,7 @@ class Descent:
 
     noise_multiplier: float
     steps: int
-    expected_batch_size: int = 0
+    expected_batch_size: MaybeZero = 0
     max_norm: float = 0.1
     learning_rate: float = 0.0
     momentum: float = 0.9

@@ -1,13 +1,17 @@
 """Public pictures with labels that the records gave them: which come as samples, and with which labels."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from gossamer.data.card import DataCard
+from gossamer.data.records import Records
+from gossamer.methods.contract import StatefulDataclass
 
 
 class LabelledPictures(nn.Module):
@@ -26,25 +30,48 @@ class LabelledPictures(nn.Module):
         self.register_buffer("images", images)
         self.register_buffer("probabilities", probabilities)
 
-    @torch.no_grad()
-    def drawn(self, latents: Tensor, labels: Tensor) -> Tensor:
-        """Standard normals [n, 1] and labels [n] to pictures [n, C, H, W] in [0, 1], each by how likely it has the label.
-
-        `chunks` draws samples without repeating a picture.
-        """
-        uniform, chosen = torch.special.ndtr(latents[:, 0].double()), torch.zeros_like(labels)
-        for y in labels.unique().tolist():
-            up_to = (self.probabilities[:, y].double() + 1e-12).cumsum(0)
-            wanted = torch.nonzero(labels == y)[:, 0]
-            chosen[wanted] = torch.searchsorted(up_to, uniform[wanted] * up_to[-1]).clamp(max=len(up_to) - 1)
-        return self.images[chosen].float() / 255
-
     def _load_from_state_dict(self, state_dict: Mapping[str, Any], prefix: str, *others: Any) -> None:
         """Take as many pictures as the state has."""
         for name in ("images", "probabilities"):
             if isinstance(given := state_dict.get(f"{prefix}{name}"), Tensor):
                 setattr(self, name, torch.empty_like(given))
         super()._load_from_state_dict(state_dict, prefix, *others)
+
+
+class PictureGenerator(nn.Module):
+    """Labelled public pictures as a generator: standard normals [n, 1] and labels [n] to pictures [n, C, H, W] in [0, 1].
+
+    Each picture is drawn by how likely it has the label. `chunks` draws samples without repeating a picture.
+    """
+
+    def __init__(self, card: DataCard) -> None:
+        super().__init__()
+        self.classes, self.latent_size = card.classes, 1
+        none = torch.zeros(1, *card.shape, dtype=torch.uint8)
+        self.labelled = LabelledPictures(none, torch.full((1, card.classes), 1 / card.classes))
+
+    @torch.no_grad()
+    def forward(self, latents: Tensor, labels: Tensor) -> Tensor:
+        """See the class."""
+        uniform, chosen = torch.special.ndtr(latents[:, 0].double()), torch.zeros_like(labels)
+        for y in labels.unique().tolist():
+            up_to = (self.labelled.probabilities[:, y].double() + 1e-12).cumsum(0)
+            wanted = torch.nonzero(labels == y)[:, 0]
+            chosen[wanted] = torch.searchsorted(up_to, uniform[wanted] * up_to[-1]).clamp(max=len(up_to) - 1)
+        return self.labelled.images[chosen].float() / 255
+
+
+@dataclass
+class PublicPictures(StatefulDataclass):
+    """The pictures that a classifier labels: uint8 [m, C, H, W], and what it reads of each, [m, features]."""
+
+    images: Tensor
+    features: Tensor
+
+    def add(self, pictures: Records, features: Tensor) -> None:
+        """Take pictures with their features."""
+        self.images = torch.cat([self.images, torch.from_numpy(np.ascontiguousarray(pictures.images))])
+        self.features = torch.cat([self.features, features])
 
 
 def chunks(

@@ -1,4 +1,4 @@
-"""What `evolve`, `moments` and `teacher` have in common: with some settings, their samples are labelled public pictures.
+"""What `evolve`, `feature-moments` and `teacher` have in common: their samples may be labelled public pictures.
 
 `evolve` and `teacher` also share a drawing program.
 """

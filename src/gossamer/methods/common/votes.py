@@ -143,6 +143,30 @@ def pick(weights: Tensor, groups: Tensor, labels: Tensor, uniform: Tensor) -> Te
     return order[torch.minimum(torch.maximum(positions, (ends - counts)[labels]), ends[labels] - 1)]
 
 
+def per_class(average: int, card: DataCard) -> Tensor:
+    """How many of each class, by the declared prior; at least one. int64 [classes]. average: over the classes."""
+    return torch.tensor([max(1, round(average * card.classes * share)) for share in card.probabilities])
+
+
+class WeightedCandidates(nn.Module):
+    """Candidates with weights by votes. A class has so many on average. A variation of one is as strong as `degree` says."""
+
+    labels: Tensor
+    weights: Tensor
+    degree: Tensor
+
+    def __init__(self, card: DataCard, average: int, degree: float) -> None:
+        super().__init__()
+        labels = torch.repeat_interleave(torch.arange(card.classes), per_class(average, card))
+        self.register_buffer("labels", labels, persistent=False)
+        self.register_buffer("weights", torch.ones(len(labels)))
+        self.register_buffer("degree", torch.tensor(degree))
+
+    def positions(self, latents: Tensor, labels: Tensor) -> Tensor:
+        """Candidates of these classes, chosen by their weights and the first number of each latent. int64 [n]"""
+        return pick(self.weights, self.labels, labels, torch.special.ndtr(latents[:, 0]))
+
+
 def draw_preferred(candidates: Records, weights: Tensor, n: int, card: DataCard, stream: torch.Generator) -> Tensor:
     """Positions of public pictures that the votes prefer, some several times. Post-processing.
 

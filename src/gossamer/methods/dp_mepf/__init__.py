@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Literal
 
 from gossamer.errors import RequestError
 from gossamer.lazy import Lazy
-from gossamer.methods.common.declared import ballot
+from gossamer.methods.common.declared import ballot, once
 from gossamer.methods.common.descent import Descent
 from gossamer.methods.common.labelling import LabellingConfig, LabelsSamples, descent_of
 from gossamer.methods.common.method_start import StartConfig
@@ -27,9 +27,8 @@ from gossamer.methods.job import Job
 if TYPE_CHECKING:
     from gossamer.data.card import DataCard
     from gossamer.methods.dp_mepf import loop
-    from gossamer.privacy.mechanisms import gaussian
 else:
-    loop, gaussian = Lazy("gossamer.methods.dp_mepf.loop"), Lazy("gossamer.privacy.mechanisms.gaussian")
+    loop = Lazy("gossamer.methods.dp_mepf.loop")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -195,8 +194,7 @@ class DpMepf(LabelsSamples[Config, "loop.State"]):
 def own_queries(config: Config) -> tuple[Query, Query]:
     """The release of moments, and the rounds of votes."""
     noise = config.noise_multiplier
-    moments = gaussian.PoissonGaussianSum(sampling_rate=1.0, max_norm=1.0, noise_multiplier=noise)
-    return Query("moments", moments, 1), ballot(noise_multiplier=config.votes_noise * noise, rounds=config.rounds)
+    return once("moments", noise), ballot(noise_multiplier=config.votes_noise * noise, rounds=config.rounds)
 
 
 def descent(config: Config, card: "DataCard") -> Descent:

@@ -198,6 +198,7 @@ def start(run: Run[Config]) -> State:
         )
         codes = by_channels(codes).to(run.device)
         alike = features.learner(card.shape, card.classes, run.device, width=LIKENESS)
+    started, labeller = softmax_regression.InTraining.started, released.labeller
     return State(
         codes,
         adam(FEATURES_RATE, (0.9, 0.999))(list(codes.net.parameters())),
@@ -206,29 +207,13 @@ def start(run: Run[Config]) -> State:
         InTraining(released.generator, _adam(config.warm_learning_rate), config.average_decay),
         Targets(card.classes, codes.axes).to(run.device),
         released.candidates,
-        _labelling(run, released),
+        None if labeller is None else started(run, descent(config, card), labeller),
     )
-
-
-def _labelling(run: Run[Config], released: Released) -> softmax_regression.InTraining | None:
-    """The classifier of a run at its start; None: it has none."""
-    if released.labeller is None:
-        return None
-    return softmax_regression.InTraining.started(run, descent(run.config, run.card), released.labeller)
 
 
 def generator(config: Config, card: DataCard) -> Released:
     """The network that a run releases, with fresh weights."""
-    G = Generator(
-        card.shape,
-        card.classes,
-        width=config.width,
-        inner_size=config.latent_size,
-        bends=config.bends,
-        learnt=config.learnt_bends,
-        black=config.black,
-        white=config.white,
-    )
+    G = Generator(card.shape, card.classes, config)
     labeller = softmax_regression.classifier(card, encoder="") if config.own_label < 1 else None
     return Released(G, Candidates(card, config.candidates if config.rounds else 1, G.latent_size), labeller)
 

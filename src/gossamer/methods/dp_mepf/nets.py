@@ -7,8 +7,9 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from gossamer.data.card import DataCard
+from gossamer.methods.common import votes
 from gossamer.methods.common.softmax_regression import Classifier
-from gossamer.methods.common.votes import pick
+from gossamer.methods.dp_mepf import Config
 from gossamer.nets import dcgan
 
 TURN, STRETCH, SLANT, SHIFT, WAVE = 0.12, 0.06, 0.10, 0.03, 0.03
@@ -27,27 +28,16 @@ class Generator(nn.Module):
     """Latents [n, latent_size] and labels [n] to pictures [n, C, H, W] in [0, 1], bent before the tanh, so that nothing blurs.
 
     The DCGAN's own latent has `inner_size` numbers; those that bend come after it. `bends` is in units of the constants above.
-    With `learnt`, a small network adds what it makes of the whole latent and the class: at first nothing.
+    With `learnt_bends`, a small network adds what it makes of the whole latent and the class: at first nothing.
     """
 
-    def __init__(
-        self,
-        shape: tuple[int, ...],
-        classes: int,
-        *,
-        width: int,
-        inner_size: int,
-        bends: float,
-        learnt: bool = False,
-        black: float = 0.0,
-        white: float = 0.0,
-    ) -> None:
+    def __init__(self, shape: tuple[int, ...], classes: int, config: Config) -> None:
         super().__init__()
-        self.net = dcgan.Generator(shape, classes, width=width, latent_size=inner_size)
-        self.classes, self.inner_size, self.bends = classes, inner_size, bends
-        self.black, self.white = black, white
-        self.latent_size = inner_size + BENDS
-        self.learnt = learnt_bends(self.latent_size + classes) if learnt else None
+        self.net = dcgan.Generator(shape, classes, width=config.width, latent_size=config.latent_size)
+        self.classes, self.inner_size, self.bends = classes, config.latent_size, config.bends
+        self.black, self.white = config.black, config.white
+        self.latent_size = self.inner_size + BENDS
+        self.learnt = learnt_bends(self.latent_size + classes) if config.learnt_bends else None
 
     def forward(self, latents: Tensor, labels: Tensor) -> Tensor:
         """See the class."""
@@ -130,31 +120,22 @@ class Released(nn.Module):
         return self.generator.finished(self.candidates.varied(latents, labels), labels)
 
 
-class Candidates(nn.Module):
+class Candidates(votes.WeightedCandidates):
     """Latents of candidates with their weights. Before any vote the degree is 1, and samples do not depend on candidates.
 
     A class has `count` candidates on average, by the prior of the card. A latent has `size` numbers.
     """
 
-    labels: Tensor
     latents: Tensor
-    weights: Tensor
-    degree: Tensor
 
     def __init__(self, card: DataCard, count: int, size: int) -> None:
-        super().__init__()
-        counts = [max(1, round(count * card.classes * share)) for share in card.probabilities]
-        labels = torch.repeat_interleave(torch.arange(card.classes), torch.tensor(counts))
-        self.register_buffer("labels", labels, persistent=False)
+        super().__init__(card, count, 1.0)
         self.register_buffer("latents", torch.zeros(len(self.labels), size))
-        self.register_buffer("weights", torch.ones(len(self.labels)))
-        self.register_buffer("degree", torch.tensor(1.0))
 
     def varied(self, latents: Tensor, labels: Tensor) -> Tensor:
         """sqrt(1 - degree^2) of a candidate's latent and degree of a new one: standard normals stay such. [n, size]
 
         latents: standard normals [n, 1 + size].
         """
-        positions = pick(self.weights, self.labels, labels, torch.special.ndtr(latents[:, 0]))
         scale = (1 - self.degree.square()).clamp(min=0).sqrt()
-        return scale * self.latents[positions] + self.degree * latents[:, 1:]
+        return scale * self.latents[self.positions(latents, labels)] + self.degree * latents[:, 1:]

@@ -21,7 +21,7 @@ from gossamer.methods.common.softmax_regression import InTraining, classifier
 from gossamer.methods.common.votes import Cosines
 from gossamer.methods.contract import Logs, Run
 from gossamer.methods.evolve import Config, candidates_of, clusters_of, descent, pictures
-from gossamer.methods.evolve.nets import Evolved, per_class
+from gossamer.methods.evolve.nets import Evolved
 from gossamer.methods.evolve.pictures import VotedPictures
 from gossamer.nets.encoders import PluginEncoder
 from gossamer.nets.initialised import initialised_by
@@ -77,7 +77,7 @@ def lookahead(run: Run[Config], state: "State") -> Tensor:
 
 def clustered(run: Run[Config], positions: Tensor, G: Evolved) -> Clusters:
     """The candidates in clusters, of which each has one count of votes; where records are many, each in its own."""
-    counts = per_class(clusters_of(run.config, run.card), run.card).to(positions.device)
+    counts = votes.per_class(clusters_of(run.config, run.card), run.card).to(positions.device)
     return within_classes(positions, G.labels, counts, run.rng.public("clusters"))
 
 
@@ -161,7 +161,10 @@ def start(run: Run[Config]) -> State:
         return State(None, embedding, pictures.Candidates.of(G, run.device))
     if isinstance(G.program, PluginGenerator):
         G.program.check(card.classes)
-    labelling = _labelling(run, G)
+    labelling = None
+    if G.labeller is not None:
+        labelling = InTraining.started(run, descent(config, card), G.labeller)
+        G.labeller = labelling.mean.released
     G.parents = G.program.random(_noise(run, "candidates", len(G.labels), G.program.normals), G.labels)  # Alg. 1, l. 1
     if encoder is not None:
         return State(G, encoder, labelling=labelling)
@@ -169,15 +172,6 @@ def start(run: Run[Config]) -> State:
         return State(G, Cosines.of(_drawn(G, G.parents, G.labels)).to(run.device), labelling=labelling)
     with initialised_by(run.rng.public("initialisation")):
         return State(G, features.learner(card.shape, card.classes, run.device), labelling=labelling)
-
-
-def _labelling(run: Run[Config], G: Evolved) -> InTraining | None:
-    """The classifier of a run at its start. G releases the mean of its weights."""
-    if G.labeller is None:
-        return None
-    training = InTraining.started(run, descent(run.config, run.card), G.labeller)
-    G.labeller = training.mean.released
-    return training
 
 
 def generator(config: Config, card: DataCard) -> Evolved | VotedPictures:

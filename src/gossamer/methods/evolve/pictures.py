@@ -12,26 +12,19 @@ from typing import Self
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from gossamer.data.card import DataCard
 from gossamer.data.records import Records
 from gossamer.methods.common import votes
 from gossamer.methods.common.clusters import grouped
-from gossamer.methods.common.labelled import LabelledPictures
+from gossamer.methods.common.labelled import LabelledPictures, PictureGenerator
 from gossamer.methods.contract import Logs, Run, State, StatefulDataclass
 from gossamer.methods.evolve import PARTS, Config, clusters_of
 from gossamer.privacy.confined import Confined
 
 
-class VotedPictures(nn.Module):
-    """The pictures that got votes, as a generator: see `LabelledPictures.drawn`."""
-
-    def __init__(self, card: DataCard) -> None:
-        super().__init__()
-        self.classes, self.latent_size = card.classes, 1
-        none = torch.zeros(1, *card.shape, dtype=torch.uint8)
-        self.labelled = LabelledPictures(none, torch.full((1, card.classes), 1 / card.classes))
+class VotedPictures(PictureGenerator):
+    """The pictures that got votes."""
 
     def take(self, images: Tensor, weights: Tensor) -> None:
         """Keep the pictures that have votes; all, if none has. images: uint8 [m, C, H, W]; weights: [m, classes]."""
@@ -39,10 +32,6 @@ class VotedPictures(nn.Module):
         kept = total > 0 if bool((total > 0).any()) else torch.ones_like(total, dtype=torch.bool)
         shares = torch.where(total[:, None] > 0, weights / total[:, None], 1 / self.classes)
         self.labelled = LabelledPictures(images[kept], shares[kept].float())
-
-    def forward(self, latents: Tensor, labels: Tensor) -> Tensor:
-        """See the class."""
-        return self.labelled.drawn(latents, labels)
 
 
 @dataclass

@@ -110,11 +110,6 @@ def counts_label(config: Config, card: Any) -> bool:
     return precision(config, card, with_label=True) <= CLEAR
 
 
-def most_cells(config: Config, round_: int) -> int:
-    """Largest number of cells of the tree after a round, counted from 0."""
-    return config.cells * (round_ + 1) // config.rounds
-
-
 def tables(name: str, bound: float, noise_multiplier: float, times: int) -> Query:
     """Counts of some tables, of which each moves by at most the bound."""
     counts = gaussian.GroupedGaussianSum(

@@ -119,9 +119,7 @@ def _counted(rows: Table, query: Counts) -> Iterator[Tensor]:
         for column in {column for clique in query.cliques for column in clique}
     }
     for clique, shape in zip(query.cliques, query.shapes, strict=True):
-        cells = np.zeros(len(rows.codes), dtype=np.int64)
-        for column, size in zip(clique, shape, strict=True):
-            cells = cells * size + merged[column]
+        cells = np.ravel_multi_index([merged[column] for column in clique], shape)
         if weights is None:
             counted: np.ndarray = np.bincount(cells, minlength=math.prod(shape)).astype(np.float64) * GRID
         else:

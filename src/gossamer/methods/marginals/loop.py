@@ -15,7 +15,7 @@ from torch import Tensor
 
 from gossamer.methods import contract
 from gossamer.methods.contract import Logs, Run
-from gossamer.methods.marginals import Config, Noise, counts_label, measurements, most_cells, selection
+from gossamer.methods.marginals import Config, Noise, counts_label, measurements, selection
 from gossamer.methods.marginals.counts import Counts, Errors
 from gossamer.methods.marginals.fit import fit
 from gossamer.methods.marginals.measurements import Measurement
@@ -32,7 +32,8 @@ def train(run: Run[Config], state: "State", private: Confined[Any]) -> Iterator[
         round_ = state.step // 2
         candidates = open_candidates(run.config, state, round_)
         if state.step % 2 == 0:
-            query = Errors(counts(run, state, candidates), expected_counts(state, candidates))
+            expected = selection.expected(candidates, state.net.tree, state.net.tables)
+            query = Errors(counts(run, state, candidates), [each * state.total for each in expected])
             release = one_bound(run.query("errors"), query.bound)
             if not private.remaining(release.event):
                 return
@@ -81,12 +82,6 @@ def open_candidates(config: Config, state: "State", round_: int) -> list[Clique]
     return selection.candidates(state.net.sizes, triples=triples, most_cells=config.clique_cells)
 
 
-def expected_counts(state: "State", candidates: Sequence[Clique]) -> list[Tensor]:
-    """What the model expects of each candidate."""
-    net = state.net
-    return [each * state.total for each in selection.expected(candidates, net.tree, net.tables)]
-
-
 def chosen(run: Run[Config], state: "State", candidates: Sequence[Clique], round_: int) -> list[Clique]:
     """What a round measures; the first cliques again where no candidate promises more than its noise costs."""
     config, net = run.config, state.net
@@ -99,7 +94,7 @@ def chosen(run: Run[Config], state: "State", candidates: Sequence[Clique], round
         deviation=Noise.of(config).marginals * card.max_rows,
         held=[clique for clique, _, _ in state.measured],
         sizes=net.sizes,
-        most_cells=most_cells(config, round_),
+        most_cells=config.cells * (round_ + 1) // config.rounds,
         most=math.ceil(1.5 * len(net.domain)),
     ) or first_cliques(run)
 
@@ -171,6 +166,6 @@ def start(run: Run[Config]) -> State:
     return State(generator(run.config, run.card), float(run.card.declared_size))
 
 
-def generator(config: Config, card: Any) -> MarkovField:  # noqa: ARG001 (what every method is asked)
+def generator(_config: Config, card: Any) -> MarkovField:
     """The network that a run releases, with uniform rows. card: a TableCard."""
     return MarkovField(card.domain, card.label_index)

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from gossamer.methods.marginals.tree import Clique, JunctionTree, cells_of, summed, triangulated
+from gossamer.methods.marginals.tree import Clique, JunctionTree, cells_of, spread, summed, triangulated
 
 HALF_NORMAL = math.sqrt(2 / math.pi)
 """Mean size of a standard normal number."""
@@ -51,14 +51,12 @@ def expected(cliques: Sequence[Clique], tree: JunctionTree, marginals: Sequence[
 
 
 def _chained(clique: Clique, pairs: dict[Clique, Tensor], dependence: dict[Clique, float]) -> Tensor:
-    a, b, c = clique
-    weakest = min(((a, b), (a, c), (b, c)), key=lambda pair: dependence[pair])
-    ab, ac, bc = pairs[a, b], pairs[a, c], pairs[b, c]
-    if weakest == (a, b):
-        return ac[:, None, :] * (bc / bc.sum(0).clamp(min=1e-300))[None, :, :]
-    if weakest == (a, c):
-        return ab[:, :, None] * (bc / bc.sum(1, keepdim=True).clamp(min=1e-300))[None, :, :]
-    return ab[:, :, None] * (ac / ac.sum(1, keepdim=True).clamp(min=1e-300))[:, None, :]
+    pairs_of = list(itertools.combinations(clique, 2))
+    pairs_of.remove(min(pairs_of, key=lambda pair: dependence[pair]))
+    first, second = pairs_of
+    (shared,) = set(first) & set(second)
+    below = spread(summed(pairs[second], second, (shared,)), (shared,), second).clamp(min=1e-300)
+    return spread(pairs[first], first, clique) * spread(pairs[second] / below, second, clique)
 
 
 def _mutual_information(table: Tensor) -> float:

@@ -93,44 +93,37 @@ class JunctionTree:
             start = self.home((first,))
             assert start is not None
             alone = torch.eye(self.sizes[first], dtype=marginals[0].dtype)
-            waiting = [(start, -1, marginals[start] * _beside(alone, (first,), self.cliques[start]))]
+            waiting = [(start, -1, marginals[start] * spread(alone, (first,), self.cliques[start]))]
             while waiting:
                 k, before, joint = waiting.pop()
                 clique = self.cliques[k]
                 for second in clique:
                     if second > first and (first, second) not in found:
-                        found[first, second] = _kept(joint, clique, (second,))
+                        found[first, second] = summed(joint, clique, (second,))
                 for neighbour, shared in neighbours[k]:
                     if neighbour != before:
                         there, there_clique = marginals[neighbour], self.cliques[neighbour]
                         below = spread(summed(there, there_clique, shared), shared, there_clique).clamp(min=1e-300)
-                        message = _beside(_kept(joint, clique, shared), shared, there_clique)
+                        message = spread(summed(joint, clique, shared), shared, there_clique)
                         waiting.append((neighbour, k, there / below * message))
         return found
 
 
 def summed(table: Tensor, clique: Clique, columns: Clique) -> Tensor:
-    """The marginal of some columns of a clique, from the table of the clique."""
-    gone = [axis for axis, column in enumerate(clique) if column not in columns]
+    """The marginal of some columns of a clique, from the table of the clique. Axes before those of the clique are kept."""
+    gone = [axis - len(clique) for axis, column in enumerate(clique) if column not in columns]
     return table.sum(gone) if gone else table
 
 
 def spread(table: Tensor, columns: Clique, clique: Clique) -> Tensor:
-    """The table of some columns with the axes of a clique that holds them; the other axes have length 1."""
-    lengths = iter(table.shape)
-    return table.reshape([next(lengths) if column in columns else 1 for column in clique])
+    """The table of some columns with the axes of a clique that holds them; the other axes have length 1.
 
-
-def _beside(table: Tensor, columns: Clique, clique: Clique) -> Tensor:
-    """`spread`, behind a first axis that is kept."""
-    lengths = iter(table.shape[1:])
-    return table.reshape([len(table), *(next(lengths) if column in columns else 1 for column in clique)])
-
-
-def _kept(table: Tensor, clique: Clique, columns: Clique) -> Tensor:
-    """`summed`, behind a first axis that is kept."""
-    gone = [axis + 1 for axis, column in enumerate(clique) if column not in columns]
-    return table.sum(gone) if gone else table
+    Axes before those of the columns are kept.
+    """
+    before = table.ndim - len(columns)
+    lengths = iter(table.shape[before:])
+    sizes = [next(lengths) if column in columns else 1 for column in clique]
+    return table.reshape([*table.shape[:before], *sizes])
 
 
 def cells_of(cliques: Iterable[Clique], sizes: Sequence[int]) -> int:
@@ -162,13 +155,10 @@ def triangulated(cliques: Iterable[Clique], sizes: Sequence[int]) -> list[Clique
 def _spanning_tree(cliques: Sequence[Clique], first: int) -> tuple[tuple[Clique, ...], tuple[int, ...]]:
     """A maximum spanning tree by the number of shared columns: cliques from the first on, and their parents. Prim 1957."""
     sets = [set(clique) for clique in cliques]
-    order, parents = [first], [-1]
-    best = {k: (len(each & sets[first]), 0) for k, each in enumerate(sets) if k != first}
-    while best:
-        k = max(best, key=lambda each: (best[each][0], -each))
-        parents.append(best.pop(k)[1])
-        order.append(k)
-        for other, (shared, _) in list(best.items()):
-            if len(sets[other] & sets[k]) > shared:
-                best[other] = (len(sets[other] & sets[k]), len(order) - 1)
+    order, parents, rest = [first], [-1], set(range(len(cliques))) - {first}
+    while rest:
+        _, k, parent = max((len(sets[k] & sets[order[p]]), -k, -p) for k in rest for p in range(len(order)))
+        order.append(-k)
+        parents.append(-parent)
+        rest.remove(-k)
     return tuple(cliques[k] for k in order), tuple(parents)

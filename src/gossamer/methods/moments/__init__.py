@@ -1,7 +1,4 @@
-"""Class moments: what a run promises and costs. `loop.py` releases them, `class_moments.py` has the mathematics.
-
-With an encoder, `features.py` has both.
-"""
+"""Class moments: what a run promises and costs. `loop.py` releases them, `class_moments.py` has the mathematics."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -9,26 +6,23 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from gossamer.errors import RequestError
 from gossamer.lazy import Lazy
-from gossamer.methods.common.labels_public import LabelsPublic
+from gossamer.methods.common.declared import AsksMoments, once
 from gossamer.methods.contract import (
     FROM_EPSILON,
     Autoencoder,
     BaseConfig,
-    Encoder,
     OnPrivate,
     OnPublic,
     OnReleased,
     Phases,
-    Query,
     TrialConfig,
 )
 
 if TYPE_CHECKING:
     from gossamer.data.card import DataCard
     from gossamer.methods.moments import loop
-    from gossamer.privacy.mechanisms import gaussian
 else:
-    loop, gaussian = Lazy("gossamer.methods.moments.loop"), Lazy("gossamer.privacy.mechanisms.gaussian")
+    loop = Lazy("gossamer.methods.moments.loop")
 
 
 CUT_BY = 2_000
@@ -55,9 +49,6 @@ class Config(BaseConfig):
             `align`, pixels that differ from the ground by less than this share of the largest difference become ground.
         align: move, size and slant each picture to one frame before it is coded. It sharpens single shapes on a plain ground,
             such as digits. The code has five numbers more for what was moved, and one for the ground of each channel.
-        encoder: pre-trained network whose features replace pixels: lite0, onnx:FILE, the name of a plug-in, or module:object.
-            The run releases a classifier, and the pictures in `public` with its labels. Only `axes` and `noise_multiplier` have
-            a meaning then. Empty: none.
         autoencoder: pre-trained network whose latents replace pixels: diffusers:FOLDER, the name of a plug-in, or
             module:object. Axes are those of the latents of public pictures, and each sample is decoded. Empty: none.
         public_detail: give each sample the fine detail of the public picture with the nearest code. It needs public pictures.
@@ -73,12 +64,11 @@ class Config(BaseConfig):
     classes_noise: float = 4.0
     threshold: float = 0.0
     align: bool = False
-    encoder: Encoder = ""
     autoencoder: Autoencoder = ""
     public_detail: bool = False
 
 
-class ClassMoments(LabelsPublic[Config, "loop.State"]):
+class ClassMoments(AsksMoments[Config, "loop.State"]):
     """Class moments: count, mean and covariance of each class in a public latent, released once; or of cells of each class.
 
     Guarantee: (epsilon, delta)-DP for one unit, add-or-remove-one. One Gaussian over all records. What a record adds to the
@@ -89,16 +79,11 @@ class ClassMoments(LabelsPublic[Config, "loop.State"]):
     With `axes_noise`, two more come first. They give the mean of the records, and the sum of products whose eigenvectors are
     the axes (Dwork et al. 2014, "Analyze Gauss"). To each a record adds a vector that is at most 1 long.
 
-    With an encoder, a code is made of its features: their principal axes are those of public features, and its length is 1. A
-    record adds its code to the sum of its class, and the products of its numbers to the second moments of all. Together they
-    are at most 1 long. The release is a classifier, by ridge regression on these sums, and the public pictures that it labels.
-    The encoder is assumed to have learnt from no record. A test on public pictures refuses one whose features depend on other
-    pictures.
-
     With `align`, a code is made of one picture by formulas, and a pose is part of it. It is clipped as any code is.
 
     With an autoencoder, a code is made of its latents in the same way, and all else stays. It is assumed to have learnt from no
-    record, and passes the same test. Nothing is drawn at random between a picture and its code.
+    record. A test on public pictures refuses an autoencoder whose latents depend on other pictures. Nothing is drawn at random
+    between a picture and its code.
 
     The generator draws a code from a Gaussian of its class and decodes it: blurred pictures, in seconds, whose classes a
     classifier can tell. With `public_detail`, what a code does not hold comes from a public picture. The code decides which, so
@@ -117,40 +102,30 @@ class ClassMoments(LabelsPublic[Config, "loop.State"]):
     def check(self, config: Config, card: "DataCard") -> None:  # noqa: ARG002 (what every method is asked)
         """Refuse a radius of zero, more cells than there are codes to cut them by, and a threshold above the brightest pixel.
 
-        With an encoder, also refuse cells, a threshold, alignment and detail: then no pictures are drawn. An autoencoder
-        replaces pixels, and detail is that of public pictures where they stand: neither goes with alignment.
+        An autoencoder replaces pixels, and detail is that of public pictures where they stand: neither goes with alignment.
         """
         for flag, radius in (("--radius", config.radius), ("--cells-radius", config.cells_radius)):
             if radius == 0:
                 raise RequestError(f"{flag} must be above 0: with 0 every record would be its own class's middle.")
         if config.cells > CUT_BY:
             raise RequestError(f"--cells must be at most {CUT_BY:,} a class, not {config.cells:,}.")
-        if config.encoder and (config.cells > 1 or config.threshold or config.align or config.public_detail):
-            raise RequestError(
-                "--cells, --threshold, --align and --public-detail are for pictures that moments draws. With --encoder it "
-                "labels public pictures: leave them out."
-            )
         if config.align and (config.autoencoder or config.public_detail):
             raise RequestError(
                 "--align is for codes of pixels. Leave --autoencoder and --public-detail out, or --align."
             )
         if config.axes_noise and self.use_of_public(config) == "required":
             raise RequestError(
-                "--axes-noise finds axes of pixels in the records, without public pictures. Leave --encoder, --autoencoder and "
+                "--axes-noise finds axes of pixels in the records, without public pictures. Leave --autoencoder and "
                 "--public-detail out, or --axes-noise."
             )
-        if config.autoencoder and (config.encoder or config.public_detail):
+        if config.autoencoder and config.public_detail:
             raise RequestError(
-                "--autoencoder draws pictures from its own latents. Leave --encoder and --public-detail out, or --autoencoder."
+                "--autoencoder draws pictures from its own latents. Leave --public-detail out, or --autoencoder."
             )
         if config.threshold > 1:
             raise RequestError(
                 f"--threshold is a share of a sample's brightest pixel, at most 1, not {config.threshold:g}."
             )
-
-    def queries(self, config: Config, card: "DataCard") -> list[Query]:  # noqa: ARG002 (what every method is asked)
-        """One Gaussian over all records."""
-        return [once("moments", config.noise_multiplier)]
 
     def phases(self, config: Config, card: "DataCard") -> "Phases[Config, loop.State]":
         """Free axes from public pictures, then one Gaussian over all records; where there are cells, another before it.
@@ -175,33 +150,12 @@ class ClassMoments(LabelsPublic[Config, "loop.State"]):
         return [*axes, *before, self.training(config, card)]
 
     def use_of_public(self, config: Config) -> Literal["none", "optional", "required"]:
-        """Features and latents need pictures for their axes, and a classifier pictures to label. Detail is that of pictures.
-
-        None where the records give the axes.
-        """
-        if config.encoder or config.autoencoder or config.public_detail:
+        """Latents need pictures for their axes, and detail is that of pictures. None where the records give the axes."""
+        if config.autoencoder or config.public_detail:
             return "required"
         return "none" if config.axes_noise else "optional"
 
     @classmethod
-    def labels_public(cls, settings: Mapping[str, Any]) -> bool:
-        """With an encoder."""
-        return bool(settings.get("encoder"))
-
-    @classmethod
     def releases_public(cls, settings: Mapping[str, Any]) -> str:
-        """With an encoder they are the samples. Their detail is taken from them as they are."""
-        detail = "each sample has the fine detail of one of them" if settings.get("public_detail") else ""
-        return super().releases_public(settings) or detail
-
-    def check_public(self, config: Config, card: "DataCard", count: int) -> None:  # noqa: ARG002 (what every method is asked)
-        """Refuse too few pictures for principal axes of their features or latents."""
-        if (config.encoder or config.autoencoder) and count <= config.axes:
-            raise RequestError(
-                f"{count:,} public records are too few for {config.axes} principal axes: give more, or fewer --axes."
-            )
-
-
-def once(name: str, noise: float) -> Query:
-    """A query of sensitivity 1 over all records, that is asked once."""
-    return Query(name, gaussian.PoissonGaussianSum(sampling_rate=1.0, max_norm=1.0, noise_multiplier=noise), 1)
+        """Their detail is taken from them as they are."""
+        return "each sample has the fine detail of one of them" if settings.get("public_detail") else ""

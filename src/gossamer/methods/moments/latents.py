@@ -1,13 +1,12 @@
 """Codes that are made one record at a time: in the latents of an autoencoder, or of aligned pictures."""
 
 import copy
-import dataclasses
 
-import numpy as np
 import torch
+from torch import Tensor
 
-from gossamer.data.records import Records, at_once
-from gossamer.methods.common.bounded_sum import MOST
+from gossamer.data.records import Records
+from gossamer.methods.common.bounded_sum import coded
 from gossamer.nets.autoencoders import PluginAutoencoder
 from gossamer.nets.latent import Latent
 
@@ -26,13 +25,11 @@ def with_codes(autoencoder: PluginAutoencoder | None, latent: Latent, records: R
     Each row is computed by itself, so that no other row changes how its sums are rounded. Without an autoencoder the latent
     takes the pictures as they are.
     """
-    step = at_once(records.shape, MOST)
-    codes = np.empty((len(records), latent.axes))
     if latent.basis.numel() <= _FEW:
         latent = copy.deepcopy(latent).double()
-    for lo in range(0, len(records), step):
-        images, _ = records[lo : lo + step].tensors(latent.basis.device)
+
+    def code(images: Tensor) -> Tensor:
         latents = images if autoencoder is None else autoencoder(images)
-        for i, row in enumerate(latents.split(1), start=lo):
-            codes[i] = latent.wide_code(row)[0].cpu().numpy()
-    return dataclasses.replace(records, images=codes)
+        return torch.cat([latent.wide_code(row) for row in latents.split(1)])
+
+    return coded(records, code, latent.axes, latent.basis.device)

@@ -18,15 +18,6 @@ from gossamer.methods.contract import Logs, Run
 from gossamer.methods.moments import CUT_BY, Config
 from gossamer.methods.moments.aligned_latent import AlignedLatent
 from gossamer.methods.moments.class_moments import Moments
-from gossamer.methods.moments.features import (
-    CodedPictures,
-    FeatureMoments,
-    Labeller,
-    coded,
-    labeller,
-    regression,
-    seen,
-)
 from gossamer.methods.moments.latents import axes_of, with_codes
 from gossamer.methods.moments.mixture import Mixture
 from gossamer.methods.moments.principal_axes import Mean, Products, SumInWaves, waves_of
@@ -40,11 +31,8 @@ PUBLIC, _BYTES, _FEWEST = 20_000, 1 << 29, 4
 
 
 def train(run: Run[Config], state: "State", private: Confined[Records]) -> Iterator[Logs]:
-    """One release, and the Gaussians that it makes; with an encoder, the classifier."""
-    if isinstance(state.net, Labeller):
-        yield from of_features(run, state, state.net, private)
-        return
-    config, net = run.config, state.pictures
+    """One release, and the Gaussians that it makes."""
+    config, net = run.config, state.net
     query = asked(net, config.radius)
     if config.cells > 1:
         centres = net.mixture.means.double().cpu().view(run.card.classes, config.cells, -1)
@@ -54,7 +42,7 @@ def train(run: Run[Config], state: "State", private: Confined[Records]) -> Itera
 
 def mean(run: Run[Config], state: "State", private: Confined[Records]) -> Iterator[Logs]:
     """The mean of the records becomes the centre of the latent, with `--axes-noise`."""
-    net = state.pictures
+    net = state.net
     size = run.card.declared_size
     query = Mean(waves_of(net.latent), run.config.radius, net.codes_one_by_one, declared_size=size)
     yield from released(run, state, "mean", query, private, into_latent(net.latent, query))
@@ -62,7 +50,7 @@ def mean(run: Run[Config], state: "State", private: Confined[Records]) -> Iterat
 
 def principal_axes(run: Run[Config], state: "State", private: Confined[Records]) -> Iterator[Logs]:
     """The principal axes of the records replace cosine waves, with `--axes-noise`."""
-    net = state.pictures
+    net = state.net
     query = Products(waves_of(net.latent), run.config.cells_radius, net.codes_one_by_one)
     yield from released(run, state, "principal axes", query, private, into_latent(net.latent, query))
 
@@ -70,21 +58,8 @@ def principal_axes(run: Run[Config], state: "State", private: Confined[Records])
 def whole_classes(run: Run[Config], state: "State", private: Confined[Records]) -> Iterator[Logs]:
     """The moments of whole classes, with more noise: only to know where they may be cut."""
     assert state.whole is not None
-    query = asked(state.pictures, run.config.radius)
+    query = asked(state.net, run.config.radius)
     yield from released(run, state, "whole classes", query, private, into(state.whole, query))
-
-
-def of_features(run: Run[Config], state: "State", net: Labeller, private: Confined[Records]) -> Iterator[Logs]:
-    """One release of the moments of features, and the classifier that it makes."""
-    query, release = FeatureMoments(run.config.axes, run.card.classes), run.query("moments")
-    if state.step == 0 and private.remaining(release.event):
-        answer = private.map(lambda records: coded(net.axes, records)).release(release, query)
-        assert state.public is not None
-        codes = state.public.codes.double().cpu()
-        public = codes.t() @ codes / len(codes)
-        noise = release.noise_multiplier
-        net.learn(regression(*query.parts(answer), public, net.prior, noise), state.public.images, state.public.codes)
-        yield {"released_norm": answer.norm()}
 
 
 def asked(net: "Generator", radius: float, centres: Tensor | None = None) -> Moments:
@@ -104,7 +79,7 @@ def released(
     release = run.query(name)
     if state.step == 0 and private.remaining(release.event):  # a phase before this may have the same event
         if query.coded:
-            private = private.map(lambda records: with_codes(state.pictures.autoencoder, query.latent, records))
+            private = private.map(lambda records: with_codes(state.net.autoencoder, query.latent, records))
         answer = private.release(release, query)
         take(answer, release.noise_multiplier)
         yield {"released_norm": answer.norm()}
@@ -124,7 +99,7 @@ def cut(run: Run[Config], state: "State") -> Iterator[Logs]:
     """Centres of cells: of codes that the released Gaussians draw, by k-means. Costs nothing."""
     assert state.whole is not None
     if state.step == 0:
-        stream, mixture = run.rng.public("cells"), state.pictures.mixture
+        stream, mixture = run.rng.public("cells"), state.net.mixture
         for label in range(run.card.classes):
             normals = torch.randn(CUT_BY, 1 + mixture.axes, generator=stream).to(mixture.means.device)
             codes = state.whole(normals, torch.full((CUT_BY,), label, device=normals.device))
@@ -137,15 +112,10 @@ def cut(run: Run[Config], state: "State") -> Iterator[Logs]:
 def axes(run: Run[Config], state: "State", public: Records) -> Iterator[Logs]:
     """Principal axes of public pictures replace cosine waves, with their Gaussians until others come. Costs nothing.
 
-    With an encoder, those of their features, and with an autoencoder, those of their latents. The pictures themselves are kept
-    where they are labelled, or have the detail.
+    With an autoencoder, those of their latents. The pictures themselves are kept where they have the detail.
     """
-    if isinstance(state.net, Labeller):
-        if state.step == 0:
-            state.public = seen(state.net.axes, public)
-            yield {}
-    elif state.step == 0:
-        some, net = subset(public, largest_fit(run.card.shape, run.config.axes)), state.pictures
+    if state.step == 0:
+        some, net = subset(public, largest_fit(run.card.shape, run.config.axes)), state.net
         images, labels = some.tensors(run.device)
         coordinates = images if net.autoencoder is None else net.autoencoder(images)
         net.latent.fit(coordinates)
@@ -205,43 +175,22 @@ class Generator(nn.Module):
 
 
 @dataclass
-class State(contract.State):
-    """The Gaussians have seen records through releases only. `whole` has those of whole classes, where there are cells.
+class State(contract.NetState):
+    """The Gaussians have seen records through releases only. `whole` has those of whole classes, where there are cells."""
 
-    `public` has the pictures of a run with an encoder.
-    """
-
-    net: Generator | Labeller
+    net: Generator
     whole: Mixture | None
-    public: CodedPictures | None = None
-
-    @property
-    def released(self) -> Generator | Labeller:
-        """The generator that the run hands out."""
-        return self.net
-
-    @property
-    def pictures(self) -> Generator:
-        """The generator of a run without an encoder."""
-        assert isinstance(self.net, Generator)
-        return self.net
 
 
 def start(run: Run[Config]) -> State:
-    """Cosine waves, and one Gaussian for all; with an encoder, a head of zeros."""
-    if run.config.encoder:
-        labels = labeller(run.config, run.card, run.device).to(run.device)
-        no_codes = torch.empty(0, run.config.axes, device=run.device)
-        return State(labels, None, CodedPictures(labels.labelled.images[:0], no_codes))
-    net = Generator(run.config, run.card.shape, run.card.classes).to(run.device)
+    """Cosine waves, and one Gaussian for all."""
+    net = generator(run.config, run.card).to(run.device)
     if net.autoencoder is not None:
         net.autoencoder.check(run.device)
     several = run.config.cells > 1
     return State(net, Mixture(run.card.classes, 1, net.latent.axes).to(run.device) if several else None)
 
 
-def generator(config: Config, card: DataCard) -> Generator | Labeller:
+def generator(config: Config, card: DataCard) -> Generator:
     """The network that a run releases."""
-    if config.encoder:
-        return labeller(config, card)
     return Generator(config, card.shape, card.classes)

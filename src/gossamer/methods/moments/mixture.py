@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from gossamer.methods.common.bounded_sum import smat
+from gossamer.methods.common.bounded_sum import signal_share, smat, with_eigenvalues
 from gossamer.methods.common.votes import pick
 from gossamer.methods.moments.class_moments import WEIGHTS, Moments
 
@@ -125,10 +125,8 @@ class Noisy:
     def cleaned(self) -> Tensor:
         """The first covariance, of which eigenvalues that the noise alone would give are at the floor. [d, d]"""
         covariance = self.covariances[0]
-        values, vectors = torch.linalg.eigh(covariance)
-        edge = float(self.noise[0] / WEIGHTS[2] / self.counts[0]) * math.sqrt(2 * len(values))
-        cleaned: Tensor = vectors @ torch.diag(torch.where(values > max(edge, _FLOOR), values, _FLOOR)) @ vectors.t()
-        return cleaned
+        edge = float(self.noise[0] / WEIGHTS[2] / self.counts[0]) * math.sqrt(2 * len(covariance))
+        return with_eigenvalues(covariance, lambda values: torch.where(values > max(edge, _FLOOR), values, _FLOOR))
 
     def offsets(self, origin: Tensor) -> Tensor:
         """Means; of what is too small to be seen, an origin [d]. [c, d]"""
@@ -153,20 +151,8 @@ class Noisy:
         level = [band.mean().clamp(min=0).repeat(band.shape[1]) for band in beyond.tensor_split(bands, dim=1)]
         signal = torch.zeros_like(common)
         signal[i, j] = signal[j, i] = torch.cat(level)
-        drawn = common + axes @ (apart * _share(signal, noise)) @ axes.t()
-        return torch.stack([_positive(matrix) for matrix in drawn])
-
-
-def _share(signal: Tensor, noise: Tensor) -> Tensor:
-    """Of what is seen, how much is signal: signal / (signal + noise); all of it where there is no noise."""
-    return torch.where(noise > 0, signal / (signal + noise).clamp(min=1e-300), torch.ones(()).double())
-
-
-def _positive(covariance: Tensor) -> Tensor:
-    """The same with eigenvalues of at least the floor. [d, d]"""
-    values, vectors = torch.linalg.eigh(covariance)
-    raised: Tensor = vectors @ torch.diag(values.clamp(min=_FLOOR)) @ vectors.t()
-    return raised
+        drawn = common + axes @ (apart * signal_share(signal, noise)) @ axes.t()
+        return torch.stack([with_eigenvalues(matrix, lambda values: values.clamp(min=_FLOOR)) for matrix in drawn])
 
 
 def _root(covariance: Tensor) -> Tensor:

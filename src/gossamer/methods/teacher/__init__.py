@@ -2,7 +2,6 @@
 and `common/labelled.py` what it labels.
 """
 
-import dataclasses
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +15,6 @@ from gossamer.methods.contract import (
     BaseConfig,
     Draw,
     Encoder,
-    MaybeZero,
     OnPublic,
     Phases,
     Query,
@@ -38,7 +36,7 @@ PARTS = 100
 
 
 @dataclass(frozen=True, kw_only=True)
-class Config(BaseConfig):
+class Config(Descent, BaseConfig):
     """Settings of one run.
 
     Args:
@@ -55,18 +53,7 @@ class Config(BaseConfig):
 
     noise_multiplier: float = FROM_EPSILON
     steps: int = 468
-    expected_batch_size: MaybeZero = 0
-    max_norm: float = 0.1
-    learning_rate: float = 0.0
-    momentum: float = 0.9
-    physical_batch_size: int = 512
     encoder: Encoder = ""
-
-
-def descent(config: Config) -> Descent:
-    """Its training."""
-    names = [field.name for field in dataclasses.fields(Descent)]
-    return Descent(**{name: getattr(config, name) for name in names})
 
 
 class Teacher(LabelsPublic[Config, "loop.State"]):
@@ -99,7 +86,7 @@ class Teacher(LabelsPublic[Config, "loop.State"]):
 
     def queries(self, config: Config, card: "DataCard") -> list[Query]:
         """One Poisson-sampled Gaussian per step."""
-        return [descent(config).query(card)]
+        return [config.query(card)]
 
     def phases(self, config: Config, card: "DataCard") -> "Phases[Config, loop.State]":
         """The features of the public pictures, free; then the training."""

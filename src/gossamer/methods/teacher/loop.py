@@ -11,17 +11,18 @@ from gossamer.data.card import DataCard
 from gossamer.data.records import Records
 from gossamer.methods import contract
 from gossamer.methods.common import softmax_regression
+from gossamer.methods.common.labelled import PublicPictures
 from gossamer.methods.common.learners import Average, Learner
 from gossamer.methods.common.softmax_regression import Classifier, InTraining, losses, with_features
-from gossamer.methods.contract import Logs, Run, StatefulDataclass
-from gossamer.methods.teacher import PARTS, Config, descent
+from gossamer.methods.contract import Logs, Run
+from gossamer.methods.teacher import PARTS, Config
 from gossamer.nets.initialised import initialised_by
 from gossamer.privacy.confined import Confined
 
 
 def train(run: Run[Config], state: "State", private: Confined[Records]) -> Iterator[Logs]:
     """Algorithm 1, one step per yield. Ends when the ledger holds no further release."""
-    yield from softmax_regression.descend(run, state, InTraining(state.W, state.mean), descent(run.config), private)
+    yield from softmax_regression.descend(run, state, InTraining(state.W, state.mean), run.config, private)
 
 
 def describe(run: Run[Config], state: "State", public: Records) -> Iterator[Logs]:
@@ -29,22 +30,8 @@ def describe(run: Run[Config], state: "State", public: Records) -> Iterator[Logs
     del run
     parts, pictures = np.array_split(np.arange(len(public)), PARTS), state.public
     for part in parts[state.step :]:
-        pictures.add(state.W.net, public[part])
+        pictures.add(public[part], torch.from_numpy(with_features(state.W.net, public[part]).images))
         yield {}
-
-
-@dataclass
-class PublicPictures(StatefulDataclass):
-    """The pictures that the classifier labels: uint8 [m, C, H, W], and their features [m, features], float16."""
-
-    images: Tensor
-    features: Tensor
-
-    def add(self, net: Classifier, pictures: Records) -> None:
-        """Take pictures with their features."""
-        described = torch.from_numpy(with_features(net, pictures).images)
-        self.images = torch.cat([self.images, torch.from_numpy(np.ascontiguousarray(pictures.images))])
-        self.features = torch.cat([self.features, described])
 
 
 @dataclass
@@ -73,7 +60,7 @@ def start(run: Run[Config]) -> State:
     """Weights of zero, which give every class the same probability."""
     with initialised_by(run.rng.public("initialisation")):
         net = generator(run.config, run.card).to(run.device)
-    training = InTraining.started(run, descent(run.config), net)
+    training = InTraining.started(run, run.config, net)
     none = PublicPictures(
         torch.empty(0, *run.card.shape, dtype=torch.uint8), torch.empty(0, net.features.size, dtype=torch.float16)
     )

@@ -7,11 +7,9 @@ of length 1 at most. One Gaussian covers all.
 The head is ridge regression on the class, by the released sums. What it labels are the public pictures of the run.
 """
 
-import dataclasses
 import math
 from dataclasses import dataclass
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -19,10 +17,8 @@ from torch.nn import functional as F
 from gossamer.data.card import DataCard
 from gossamer.data.records import Records, at_once
 from gossamer.errors import RequestError
-from gossamer.methods.common.bounded_sum import MOST, BoundedSum, smat, svec
-from gossamer.methods.common.labelled import LabelledPictures
-from gossamer.methods.contract import StatefulDataclass
-from gossamer.methods.moments import Config
+from gossamer.methods.common.bounded_sum import MOST, BoundedSum, signal_share, smat, svec, with_eigenvalues
+from gossamer.methods.common.labelled import LabelledPictures, PictureGenerator
 from gossamer.nets.encoders import PluginEncoder
 from gossamer.privacy.per_sample_gradients.rounding import shortened
 
@@ -37,31 +33,24 @@ _SHARPNESS = 8.0
 class PublicAxes(nn.Module):
     """Features of pictures on principal axes of public features: codes float64 [n, axes], each of length 1.
 
-    The encoder is no part of the state.
+    The encoder is no part of the state. Without one, the pixels are the features.
     """
 
     centre: Tensor
     basis: Tensor
 
-    def __init__(self, encoder: PluginEncoder, axes: int) -> None:
+    def __init__(self, encoder: PluginEncoder | None, shape: tuple[int, ...], axes: int) -> None:
         super().__init__()
-        if axes > encoder.size:
-            raise RequestError(
-                f"--axes {axes} is more than the {encoder.size:,} features of the encoder. Take fewer axes."
-            )
-        self.encoder, self.axes = encoder, axes
-        self.register_buffer("centre", torch.zeros(encoder.size))
-        self.register_buffer("basis", torch.eye(encoder.size, axes))
+        self.encoder = nn.Flatten() if encoder is None else encoder
+        size = math.prod(shape) if encoder is None else encoder.size
+        if axes > size:
+            raise RequestError(f"--axes {axes} is more than the {size:,} features of the encoder. Take fewer axes.")
+        self.register_buffer("centre", torch.zeros(size))
+        self.register_buffer("basis", torch.eye(size, axes))
 
     def forward(self, images: Tensor) -> Tensor:
         """images: float32 [n, C, H, W] in [0, 1]. See the class."""
         return self.code(self.encoder(images))
-
-    def features(self, records: Records) -> Tensor:
-        """Features of all public pictures, some at a time, float32 [n, size]."""
-        step = at_once(records.shape, MOST)
-        parts = (records[lo : lo + step].tensors(self.centre.device)[0] for lo in range(0, len(records), step))
-        return torch.cat([self.encoder(part) for part in parts])
 
     def code(self, features: Tensor) -> Tensor:
         """Codes of features. What is not finite, or has no direction, is zero."""
@@ -75,15 +64,15 @@ class PublicAxes(nn.Module):
         wide = features.double()
         centre = wide.mean(0)
         _, vectors = torch.linalg.eigh((wide - centre).t() @ (wide - centre))
-        axes = vectors[:, -self.axes :].flip(1)
+        axes = vectors[:, -self.basis.shape[1] :].flip(1)
         signs = torch.sign(axes.gather(0, axes.abs().argmax(0, keepdim=True)))  # an axis has two directions: take one
         self.centre.copy_(centre)
         self.basis.copy_(axes * signs)
 
 
 @dataclass(frozen=True)
-class FeatureMoments(BoundedSum[Tensor]):
-    """The query. Its records have codes in place of images, see `coded`.
+class SumsAndProducts(BoundedSum[Tensor]):
+    """The query. Its records have codes in place of images, see `bounded_sum.coded`.
 
     Args:
         axes: d, numbers of a code.
@@ -139,16 +128,15 @@ def regression(sums: Tensor, second: Tensor, public: Tensor, prior: Tensor, nois
     variance = (noise / SHARES[1]) ** 2 * (1 + torch.eye(d, dtype=torch.float64)) / 2
     apart = second - count * public
     signal = (apart.square() - variance).mean().clamp(min=0)
-    drawn = count * public + apart * torch.where(variance > 0, signal / (signal + variance).clamp(min=1e-300), 1.0)
-    values, vectors = torch.linalg.eigh(drawn)
+    drawn = count * public + apart * signal_share(signal, variance)
     ridge = _RIDGE * noise / SHARES[0] * math.sqrt(d) + 1e-6 * float(count)
-    inverse = vectors @ torch.diag(1 / (values.clamp(min=0) + ridge)) @ vectors.t()
+    inverse = with_eigenvalues(drawn, lambda values: 1 / (values.clamp(min=0) + ridge))
     weights: Tensor = inverse @ (sums - prior[:, None] * sums.sum(0)).t()
     return weights
 
 
-class Labeller(nn.Module):
-    """A classifier on features, and the public pictures that it has labelled. As a generator: see `LabelledPictures.drawn`.
+class Labeller(PictureGenerator):
+    """A classifier on features, and the public pictures that it has labelled.
 
     Args:
         axes: of the features.
@@ -158,19 +146,15 @@ class Labeller(nn.Module):
     weights: Tensor
 
     def __init__(self, axes: PublicAxes, card: DataCard) -> None:
-        super().__init__()
-        self.axes, self.classes, self.latent_size = axes, card.classes, 1
-        self.prior = torch.tensor(card.probabilities, dtype=torch.float64)
-        self.register_buffer("weights", torch.zeros(axes.axes, card.classes))
-        self.labelled = LabelledPictures(
-            torch.zeros(1, *card.shape, dtype=torch.uint8), torch.full((1, card.classes), 1 / card.classes)
-        )
+        super().__init__(card)
+        self.axes, self.prior = axes, torch.tensor(card.probabilities, dtype=torch.float64)
+        self.register_buffer("weights", torch.zeros(axes.basis.shape[1], card.classes))
 
     @torch.no_grad()
     def learn(self, weights: Tensor, images: Tensor, codes: Tensor) -> None:
         """Take other weights [axes, classes], and label pictures. images: uint8 [m, C, H, W]; codes: [m, axes]."""
         self.weights.copy_(weights)
-        self.labelled = LabelledPictures(images, self.of_codes(codes))
+        self.labelled = LabelledPictures(images, self.of_codes(codes).cpu())
 
     @torch.no_grad()
     def probabilities(self, images: Tensor) -> Tensor:
@@ -182,40 +166,3 @@ class Labeller(nn.Module):
         """The same from codes [n, axes]."""
         scores = self.prior.to(self.weights) + codes.to(self.weights) @ self.weights
         return F.softmax(_SHARPNESS * scores, dim=1)
-
-    def forward(self, latents: Tensor, labels: Tensor) -> Tensor:
-        """See the class."""
-        return self.labelled.drawn(latents, labels)
-
-
-@dataclass
-class CodedPictures(StatefulDataclass):
-    """The pictures that the classifier will label, uint8 [m, C, H, W], and their codes [m, axes]."""
-
-    images: Tensor
-    codes: Tensor
-
-
-def seen(axes: PublicAxes, public: Records) -> CodedPictures:
-    """Take the principal axes of the features of public pictures, in place, and the pictures themselves."""
-    features = axes.features(public)
-    axes.fit(features)
-    return CodedPictures(torch.from_numpy(np.array(public.images)).to(features.device), axes.code(features))
-
-
-def coded(axes: PublicAxes, records: Records) -> Records:
-    """The same records with codes in place of images: float64 [n, axes]. Each code follows from its own record."""
-    step = at_once(records.shape, MOST)
-    codes = np.empty((len(records), axes.axes))
-    for lo in range(0, len(records), step):
-        images, _ = records[lo : lo + step].tensors(axes.centre.device)
-        codes[lo : lo + step] = axes(images).cpu().numpy()
-    return dataclasses.replace(records, images=codes)
-
-
-def labeller(config: Config, card: DataCard, device: str | None = None) -> Labeller:
-    """The classifier that a run releases, before it has learnt. device: where its encoder is checked first; None: not now."""
-    encoder = PluginEncoder(config.encoder, card.shape)
-    if device is not None:
-        encoder.check(device)
-    return Labeller(PublicAxes(encoder, config.axes), card)

@@ -17,16 +17,10 @@ from gossamer.data.card import DataCard
 from gossamer.data.records import Records
 from gossamer.errors import PrivacyError, RequestError
 from gossamer.methods import METHODS
+from gossamer.methods.common.bounded_sum import coded
+from gossamer.methods.feature_moments import loop
+from gossamer.methods.feature_moments.features import SHARES, Labeller, PublicAxes, SumsAndProducts, regression
 from gossamer.methods.job import Job, Training
-from gossamer.methods.moments.features import (
-    SHARES,
-    FeatureMoments,
-    Labeller,
-    PublicAxes,
-    coded,
-    labeller,
-    regression,
-)
 from gossamer.methods.synthesizer import Synthesizer
 from gossamer.nets.encoders import PluginEncoder
 from gossamer.privacy.confined import Confined
@@ -69,9 +63,15 @@ def pictures(n: int, *, seed: int = 0) -> Records:
 
 
 def axes(d: int = 4) -> PublicAxes:
-    made = PublicAxes(PluginEncoder("rows", SHAPE), d)
-    made.fit(made.features(pictures(60, seed=1)))
+    encoder = PluginEncoder("rows", SHAPE)
+    made = PublicAxes(encoder, SHAPE, d)
+    made.fit(encoder(pictures(60, seed=1).tensors()[0]))
     return made
+
+
+def codes_of(made: PublicAxes, held: Records) -> np.ndarray:
+    codes: np.ndarray = coded(held, made, 4, torch.device("cpu")).images
+    return codes
 
 
 def of_codes(codes: Tensor, labels: list[int], units: list[int] | None = None) -> Records:
@@ -80,7 +80,8 @@ def of_codes(codes: Tensor, labels: list[int], units: list[int] | None = None) -
 
 def random_codes(n: int) -> Tensor:
     drawn = torch.randn(n, 4, generator=torch.Generator().manual_seed(3), dtype=torch.float64)
-    return drawn / drawn.norm(dim=1, keepdim=True)
+    unit: Tensor = drawn / drawn.norm(dim=1, keepdim=True)
+    return unit
 
 
 def test_the_query_by_hand() -> None:
@@ -93,7 +94,7 @@ def test_the_query_by_hand() -> None:
             [c * code[i] * code[j] * (1.0 if i == j else math.sqrt(2)) for i in range(4) for j in range(i, 4)]
         )
     expected = torch.cat([sums.flatten(), torch.tensor(second).double().sum(0)])
-    query = FeatureMoments(4, CLASSES)
+    query = SumsAndProducts(4, CLASSES)
     found = query.clipped_sum(of_codes(z, labels), ONE)
     torch.testing.assert_close(found, expected, atol=1e-4, rtol=0)
     assert len(found) == query.dimension
@@ -105,14 +106,14 @@ def test_the_query_by_hand() -> None:
 @pytest.mark.parametrize(("length", "bound"), [(1.0, 1.0), (50.0, 1.0), (1.0, 0.5)])
 def test_a_record_moves_the_answer_by_the_bound(length: float, bound: float) -> None:
     """A code of length 1 fills the bound of 1, and a longer one is no more. A smaller bound holds too."""
-    query, z, labels, bounds = FeatureMoments(4, CLASSES), random_codes(21), [0] * 21, Bounds(norms=(bound,))
+    query, z, labels, bounds = SumsAndProducts(4, CLASSES), random_codes(21), [0] * 21, Bounds(norms=(bound,))
     z[0] *= length
     moved = query.clipped_sum(of_codes(z, labels), bounds) - query.clipped_sum(of_codes(z[1:], labels[1:]), bounds)
     assert bound - 1e-4 < float(moved.norm()) <= bound
 
 
 def test_a_unit_moves_the_answer_by_one() -> None:
-    query, z = FeatureMoments(4, CLASSES), random_codes(30)
+    query, z = SumsAndProducts(4, CLASSES), random_codes(30)
     z[1:10] = z[0]
     labels, units = [1] * 30, [0] * 10 + [*range(1, 21)]
     whole = query.clipped_sum(of_codes(z, labels, units), ONE)
@@ -123,7 +124,7 @@ def test_a_unit_moves_the_answer_by_one() -> None:
 
 
 def test_codes_that_are_not_finite_or_zero_add_nothing() -> None:
-    query = FeatureMoments(4, CLASSES)
+    query = SumsAndProducts(4, CLASSES)
     z = torch.tensor([[math.nan] * 4, [0.0] * 4, [math.inf, 0, 0, 0]])
     for units in (None, [0, 0, 0]):
         assert not query.clipped_sum(of_codes(z, [0, 1, 2], units), ONE).any()
@@ -132,16 +133,16 @@ def test_codes_that_are_not_finite_or_zero_add_nothing() -> None:
 def test_a_code_follows_from_its_own_record() -> None:
     """The same bits alone, in another order, and among others; each of length 1."""
     made, held = axes(), pictures(25)
-    codes = coded(made, held).images
+    codes = codes_of(made, held)
     assert codes.dtype == np.float64
     np.testing.assert_allclose(np.linalg.norm(codes, axis=1), 1, atol=1e-5)
-    alone = np.concatenate([coded(made, held[i : i + 1]).images for i in range(25)])
+    alone = np.concatenate([codes_of(made, held[i : i + 1]) for i in range(25)])
     np.testing.assert_allclose(codes, alone, atol=1e-12)
 
 
 def test_axes_are_those_of_public_features() -> None:
     made = axes(3)
-    features = made.features(pictures(60, seed=1)).double()
+    features = PluginEncoder("rows", SHAPE)(pictures(60, seed=1).tensors()[0]).double()
     _, _, expected = torch.linalg.svd(features - features.mean(0), full_matrices=False)
     overlap = (made.basis.double().t() @ expected[:3].t()).abs()
     torch.testing.assert_close(overlap, torch.eye(3).double(), atol=1e-4, rtol=0)
@@ -171,7 +172,7 @@ def test_second_moments_below_the_noise_are_those_of_public_pictures() -> None:
 
 
 def trained(n: int = 300, public: Records | None = None) -> Labeller:
-    job = Job.of(METHODS["moments"], SETTINGS, CARD)
+    job = Job.of(METHODS["feature-moments"], SETTINGS, CARD)
     ledger = PrivacyLedger(budget=math.inf, delta=1e-5, relation=job.relation)
     ledger.reserve(job.plan)
     training = job.begin(Rng(0))
@@ -203,7 +204,7 @@ def test_samples_are_public_pictures_with_labels_in_the_declared_shares() -> Non
     net, public = trained(), pictures(90, seed=1)
     place = {image.tobytes(): at for at, image in enumerate(public.images)}
     stream = torch.Generator().manual_seed(0)
-    drawn = [*Job.of(METHODS["moments"], SETTINGS, CARD).chunks(net, [50, 40, 90], None, stream)]
+    drawn = [*Job.of(METHODS["feature-moments"], SETTINGS, CARD).chunks(net, [50, 40, 90], None, stream)]
     images, labels, probabilities = (torch.cat(part) for part in zip(*drawn, strict=True))
     chosen = torch.tensor([place[image.mul(255).round().byte().numpy().tobytes()] for image in images])
     assert [len(part[0]) for part in drawn] == [50, 40, 90]
@@ -214,7 +215,7 @@ def test_samples_are_public_pictures_with_labels_in_the_declared_shares() -> Non
 
 
 def test_a_state_holds_as_many_pictures_as_it_was_saved_with() -> None:
-    net, other = trained(), labeller(Job.of(METHODS["moments"], SETTINGS, CARD).config, CARD)
+    net, other = trained(), loop.generator(Job.of(METHODS["feature-moments"], SETTINGS, CARD).config, CARD)
     other.load_state_dict(net.state_dict())
     assert torch.equal(other.labelled.images, net.labelled.images)
     assert torch.equal(other.labelled.probabilities, net.labelled.probabilities)
@@ -229,23 +230,17 @@ def test_an_encoder_that_looks_at_other_pictures_is_refused() -> None:
 
 
 def test_refusals() -> None:
-    job = functools.partial(Job.of, METHODS["moments"])
+    job = functools.partial(Job.of, METHODS["feature-moments"])
     assert job(SETTINGS, CARD).needs_public
-    assert not job({"noise_multiplier": 1.0}, CARD).needs_public
-    for setting in ({"cells": 2}, {"threshold": 0.3}):
-        with pytest.raises(RequestError, match="With encoder it labels public pictures"):
-            _ = job({**SETTINGS, **setting}, CARD).plan
     with pytest.raises(RequestError, match=r"axes 40 is more than the 12 features"):
         job({**SETTINGS, "axes": 40}, CARD).generator()
     with pytest.raises(RequestError, match="4 public records are too few for 4 principal axes"):
         job(SETTINGS, CARD).check_public(4)
-    start = {"start": "moments", "start_settings": "encoder=rows,axes=4", "noise_multiplier": 1.0, "steps": 2}
-    assert Job.of(METHODS["dp-diffusion"], start, CARD).needs_public
 
 
 def test_what_a_run_learns_comes_through_the_mechanism() -> None:
     """Unrelated records and a mechanism that answers with noise alone: the same bits. And one record changes no public draw."""
-    whole = Subject(method=METHODS["moments"], small={**SETTINGS, "noise_multiplier": 1.0})
+    whole = Subject(method=METHODS["feature-moments"], small={**SETTINGS, "noise_multiplier": 1.0})
     checks.non_interference(whole, warm=True)
     checks.removing_a_protected_record_changes_nothing_public(whole, share=0.25)
 
@@ -258,7 +253,7 @@ def test_a_run_is_released_loaded_and_verified(tmp_path: Path) -> None:
     """The release has the public pictures, their labels and the classifier, and no load.py."""
     held, public = pictures(300), pictures(90, seed=1)
     made = fit(
-        "moments",
+        "feature-moments",
         data=held,
         public=public,
         card=CARD,
@@ -288,9 +283,9 @@ def test_public_pictures_are_needed_and_are_no_share_of_the_records(tmp_path: Pa
         "process": Process(progress=False),
     }  # fmt: skip
     with pytest.raises(RequestError, match=r"need public records: give public\.$"):
-        fit("moments", **given, **SETTINGS)
+        fit("feature-moments", **given, **SETTINGS)
     with pytest.raises(RequestError, match="4 public records are too few for 4 principal axes"):
-        fit("moments", public=pictures(4, seed=1), **given, **SETTINGS)
+        fit("feature-moments", public=pictures(4, seed=1), **given, **SETTINGS)
     with pytest.raises(RequestError, match="a share as public would publish records"):
-        fit("moments", public=0.2, **given, **SETTINGS)
+        fit("feature-moments", public=0.2, **given, **SETTINGS)
     assert not (tmp_path / "none").exists()
