@@ -59,13 +59,13 @@ SMALL: dict[str, dict[str, Any]] = {
     "dp-diffusion": {
         "noise_multiplier": 1.0, "steps": 12, "expected_batch_size": 20, "multiplicity": 2, "axes": 8, "width": 16, "depth": 1,
         "warm_steps": 4, "warm_batch_size": 8, "label_dropout": 0.2, "sampler_steps": 3, "physical_batch_size": 16,
-        "average_decay": 0.5, "start": "moments", "start_settings": "axes=8,cells=2", "start_noise": 2.0, "start_records": 40,
+        "average_decay": 0.5, "start": {"method": "moments", "axes": 8, "cells": 2}, "start_noise": 2.0, "start_records": 40,
     },
     "dp-mepf": {
         "noise_multiplier": 1.0, "axes": 8, "pixel_axes": 10, "features_steps": 3, "features_batch_size": 8,
         "features_width": 2, "warm_steps": 4, "warm_batch_size": 8, "matching_steps": 6,
         "likeness_steps": 2, "batch_size": 8, "average_decay": 0.5,
-        "width": 4, "latent_size": 8, "candidates": 6, "start": "moments", "start_settings": "axes=8", "start_noise": 2.0,
+        "width": 4, "latent_size": 8, "candidates": 6, "start": {"method": "moments", "axes": 8}, "start_noise": 2.0,
         "start_records": 40, "learnt_bends": True,
     },
     "moments": {"noise_multiplier": 1.0, "axes": 8, "cells": 2},
@@ -107,8 +107,8 @@ TOY: dict[str, dict[str, Any]] = {
         "noise_multiplier": 0.3, "axes": 8, "pixel_axes": 8, "features_steps": 30, "features_batch_size": 32,
         "features_width": 4, "warm_steps": 0, "matching_steps": 100,
         "likeness_steps": 30, "batch_size": 32, "width": 8, "latent_size": 8,
-        "learning_rate": 5e-3, "floor": 1.0, "candidates": 100, "votes_noise": 1.0, "start": "moments",
-        "start_settings": "axes=8", "start_records": 200,
+        "learning_rate": 5e-3, "floor": 1.0, "candidates": 100, "votes_noise": 1.0,
+        "start": {"method": "moments", "axes": 8}, "start_records": 200,
     },
     "moments": {"noise_multiplier": 0.3, "axes": 8, "cells": 2},
     "evolve": {

@@ -509,7 +509,7 @@ def test_a_method_says_what_its_release_contains_and_what_it_brings(
 
 
 def test_a_run_with_a_start_says_both() -> None:
-    start = {"start": "evolve", "start_settings": "drawing=letters"}
+    start = {"start": {"method": "evolve", "drawing": "letters"}}
     own, first = Job.of(METHODS["dp-diffusion"], {"noise_multiplier": 1.0, **start}, CARD).facts
     assert (own["name"], own["releases_public"], own["own_input"]) == ("dp-diffusion", "", {})
     assert first["name"] == "evolve"

@@ -50,6 +50,8 @@ else:
 
 Setting: TypeAlias = bool | int | float | str
 """A value in a Config, as JSON and the command line know it."""
+Start: TypeAlias = str | Mapping[str, Any]
+"""The method of a start: its name, or a mapping with its name as `method` and its settings. Empty: there is no start."""
 Logs: TypeAlias = "Mapping[str, float | Tensor]"
 """Figures that may be shown, each one number: released values and what fakes give, never a loss on records."""
 MaybeZero = Annotated[int, "may be zero"]

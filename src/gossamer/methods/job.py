@@ -26,7 +26,6 @@ from gossamer.methods.contract import (
     Phase,
     Query,
     Run,
-    Setting,
     State,
     refuse_unknown,
 )
@@ -90,7 +89,7 @@ class Job(Generic[C_co, S_co]):
         return Job(method, method.config_type(**settings), card)
 
     @property
-    def settings(self) -> dict[str, Setting]:
+    def settings(self) -> dict[str, Any]:
         """The same as JSON."""
         return dataclasses.asdict(self.config)
 
@@ -207,23 +206,21 @@ class Job(Generic[C_co, S_co]):
         ]
 
     def check(self) -> None:
-        """See `Method.check`."""
+        """See `Method.check`; the same of a start, which is of the same relation. Raises RequestError."""
         self.method.check(self.config, self.card)
+        if (first := self.first) is not None:
+            first.check()
+            method_start.refuse(self.method.name, self.relation, first)
 
     @property
     def first(self) -> "Job[BaseConfig, State] | None":
         """What makes the pictures that a run starts on; None: there is no start.
 
         Raises:
-            RequestError: if there is no such method or setting, or its plan is of another relation.
+            RequestError: if there is no such method or setting.
         """
         named = method_start.named(self.config)
-        if named is None:
-            return None
-        job: Job[BaseConfig, State] = Job.of(*named, self.card)
-        job.check()
-        method_start.refuse(self.method.name, self.relation, job)
-        return job
+        return None if named is None else Job.of(*named, self.card)
 
     def generator(self) -> "nn.Module":
         """The network that a run releases, see `Method.net`. Settings that contradict each other are refused first."""

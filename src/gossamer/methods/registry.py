@@ -18,6 +18,7 @@ from gossamer.methods.contract import (
     Generator,
     MaybeZero,
     Method,
+    Start,
     presets_of,
 )
 
@@ -229,7 +230,7 @@ def _problem_of(config: type[BaseConfig], *, promises: bool) -> str:
         if not _FIELD.fullmatch(name) or name in TAKEN:
             return f"{name} is no name for a setting, because a command has an option or a word of this name"
         kinds = set(map(type, get_args(hint))) if get_origin(hint) is Literal else {hint}
-        if not kinds <= {bool, int, float, str, MaybeZero, Encoder, Autoencoder, Generator}:
+        if not kinds <= {bool, int, float, str, MaybeZero, Encoder, Autoencoder, Generator, Start}:
             return f"{name} is not a bool, an int, a float, a str or a Literal of texts"
         if name == "noise_multiplier":
             if default not in (dataclasses.MISSING, FROM_EPSILON):

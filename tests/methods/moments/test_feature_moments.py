@@ -239,7 +239,7 @@ def test_refusals() -> None:
         job({**SETTINGS, "axes": 40}, CARD).generator()
     with pytest.raises(RequestError, match="4 public records are too few for 4 principal axes"):
         job(SETTINGS, CARD).check_public(4)
-    start = {"start": "moments", "start_settings": "encoder=rows,axes=4", "noise_multiplier": 1.0, "steps": 2}
+    start = {"start": {"method": "moments", "encoder": "rows", "axes": 4}, "noise_multiplier": 1.0, "steps": 2}
     assert Job.of(METHODS["dp-diffusion"], start, CARD).needs_public
 
 

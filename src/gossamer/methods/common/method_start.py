@@ -6,11 +6,10 @@ they made, once. They are used as public records would be: post-processing of a 
 
 import copy
 import dataclasses
-import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Any
 
 from gossamer.errors import RequestError, did_you_mean
 from gossamer.lazy import Lazy
@@ -23,6 +22,7 @@ from gossamer.methods.contract import (
     OnReleased,
     Phases,
     Run,
+    Start,
     State,
     StatefulDataclass,
 )
@@ -46,14 +46,13 @@ class StartConfig(BaseConfig):
     """What a run starts on.
 
     Args:
-        start: method that runs first, within the budget: evolve or moments. Its samples replace public records. Empty: none.
-        start_settings: settings of the method in `start`, for example "drawing=letters,candidates=500". Empty: its defaults.
+        start: method that runs first, within the budget, and its settings: moments, or "evolve --steps 1". Its samples replace
+            public records. In Python a mapping, such as {"method": "evolve", "steps": 1}. Empty: none.
         start_noise: noise multiplier of the method in `start`, divided by `noise_multiplier`.
         start_records: number of samples of the method in `start`.
     """
 
-    start: str = ""
-    start_settings: str = ""
+    start: Start = ""
     start_noise: float = 1.0
     start_records: int = 20_000
 
@@ -106,24 +105,20 @@ def named(config: BaseConfig) -> tuple[AnyMethod, dict[str, Any]] | None:
     """The method that a run starts on, and its settings; None: there is no start.
 
     Raises:
-        RequestError: if there is no such method or setting.
+        RequestError: if there is no such method, or its noise is given twice.
     """
-    if not isinstance(config, StartConfig):
+    if not isinstance(config, StartConfig) or not config.start:
         return None
-    if not config.start:
-        if config.start_settings:
-            raise RequestError("--start-settings are those of a start: give --start as well, such as --start evolve.")
-        return None
-    able = {name: method for name, method in METHODS.items() if method.can_warm_start}
-    if config.start not in able:
-        raise RequestError(
-            f"{config.start!r} is no start.{did_you_mean(config.start, able)} Starts are: {', '.join(able)}."
-        )
+    settings = {"method": config.start} if isinstance(config.start, str) else dict(config.start)
+    name, able = settings.pop("method", ""), {name: each for name, each in METHODS.items() if each.can_warm_start}
+    if name not in able:
+        raise RequestError(f"{name!r} is no start.{did_you_mean(str(name), able)} Starts are: {', '.join(able)}.")
+    if "noise_multiplier" in settings:
+        raise RequestError("--start has a noise_multiplier, which follows from --start-noise. Leave it out.")
     training = float(config.noise_multiplier)  # type: ignore[attr-defined]  # who can start has one
     if config.start_noise == 0 and training > 0:
         raise RequestError("--start-noise 0 releases the start without privacy: give more than 0.")
-    method = able[config.start]
-    return method, settings_of(method, config.start_settings, config.start_noise * training)
+    return able[name], {**settings, "noise_multiplier": config.start_noise * training}
 
 
 def refuse(name: str, relation: object, first: Any) -> None:
@@ -135,54 +130,11 @@ def refuse(name: str, relation: object, first: Any) -> None:
         first: the Job of the start.
     """
     if first.settings.get("own_label", 1.0) != 1:
-        raise RequestError(
-            "--start-settings: own_label gives soft labels, which a start has no use for. Leave own_label out."
-        )
+        raise RequestError("--start: own_label gives soft labels, which a start has no use for. Leave own_label out.")
     if first.relation != relation:
         raise RequestError(
             f"--start {first.method.name} protects under another relation than {name} with these settings: take no start."
         )
-
-
-def settings_of(method: AnyMethod, text: str, noise: float) -> dict[str, Any]:
-    """Settings out of "name=value,name=value", of the types of the method's Config, with this noise multiplier.
-
-    Raises:
-        RequestError: if a name or a value is none.
-    """
-    kinds, settings = get_type_hints(method.config_type, include_extras=True), {}
-    kinds.pop("noise_multiplier")
-    for entry in filter(None, (part.strip() for part in text.split(","))):
-        name, equals, value = (part.strip() for part in entry.partition("="))
-        if not equals or name not in kinds:
-            raise RequestError(
-                f"--start-settings {text!r}: {entry!r} is no setting of {method.name}.{did_you_mean(name, kinds)} It is "
-                f"name=value, with commas between, and the names are: {', '.join(kinds)}."
-            )
-        settings[name] = _value(name, value, kinds[name])
-    return {**settings, "noise_multiplier": noise}
-
-
-def _value(name: str, text: str, kind: Any) -> Any:
-    if get_origin(kind) is Annotated and get_args(kind)[0] is str:  # the name of a plug-in
-        return text
-    if get_origin(kind) is Literal:
-        if text not in get_args(kind):
-            raise RequestError(f"--start-settings: {name} is one of {', '.join(get_args(kind))}, not {text!r}.")
-        return text
-    if kind is bool:
-        if text.lower() not in ("true", "false"):
-            raise RequestError(f"--start-settings: {name} is true or false, and {text!r} is neither.")
-        return text.lower() == "true"
-    least = 1 if kind is int else 0
-    try:
-        number = float(text) if kind is float else int(text)
-    except ValueError:
-        number = math.nan
-    if not least <= number < math.inf:
-        kind_name = "a number" if kind is float else "a whole number"
-        raise RequestError(f"--start-settings: {name} is {kind_name} of at least {least}, and {text!r} is not.")
-    return number
 
 
 def _before(phase: AnyPhase[Any, Any], config: BaseConfig, later: Sequence[AnyPhase[Any, Any]]) -> AnyPhase[Any, Any]:

@@ -6,6 +6,7 @@ import functools
 import importlib.util
 import inspect
 import re
+import shlex
 import typing
 from collections.abc import Callable, Iterable
 from importlib.abc import InspectLoader
@@ -19,7 +20,7 @@ from gossamer.errors import RequestError, did_you_mean
 from gossamer.lazy import Lazy
 from gossamer.methods import METHODS
 from gossamer.methods.common.method_start import StartConfig
-from gossamer.methods.contract import FROM_EPSILON, AnyMethod, BaseConfig
+from gossamer.methods.contract import FROM_EPSILON, AnyMethod, BaseConfig, Start
 from gossamer.methods.registry import allow
 from gossamer.run.validation import check_seed
 
@@ -280,6 +281,25 @@ def flags_of(config: type[BaseConfig]) -> Callable[[F], F]:
     return decorate
 
 
+class StartType(click.ParamType):
+    """A METHOD with flags of its own, such as "evolve --steps 1", as a mapping. Its noise has a flag of the run."""
+
+    name = "text"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """A METHOD without flags stays as it is."""
+        try:
+            method, *words = shlex.split(value) or [""]
+        except ValueError as error:
+            self.fail(f"{value!r} cannot be read ({error}).", param, ctx)
+        if not words or method not in METHODS:
+            return value
+        command = flags_of(METHODS[method].config_type)(click.Command(method))
+        command.params = [each for each in command.params if each.name != "noise_multiplier"]
+        given = command.make_context(method, words, parent=ctx and ctx.parent).params.items()
+        return {"method": method, **{name: each for name, each in given if each is not None}}
+
+
 def _refused(method: AnyMethod, flag: str | None) -> bool:
     if flag in ("epsilon", "delta"):
         return bool(method.without_guarantee)
@@ -296,6 +316,8 @@ def _option(field: "dataclasses.Field[Any]", config: type) -> Callable[[F], F]:
         flag = f"{flag}/--no-{flag[2:]}"
     elif typing.get_origin(kind) is typing.Literal:
         kind = click.Choice([str(choice) for choice in typing.get_args(kind)])
+    elif kind == Start:
+        kind = StartType()
     shown = "computed from epsilon" if field.default in (dataclasses.MISSING, FROM_EPSILON) else _plain(field.default)
     entries = documentation(config)
     text = f"{_with_flags(entries.get(field.name, ''), entries)} [default: {shown}]"

@@ -198,7 +198,7 @@ class Client:
             raise Malformed("the terms lack settings, card, seed or answers") from None
         if server_card != self.card:
             raise Malformed("the card of the run is not the one that this client was given")
-        alone = {"critics": 1, "draw": "round_robin", "answers": 1, "visits": 1, "start": "", "start_settings": ""}
+        alone = {"critics": 1, "draw": "round_robin", "answers": 1, "visits": 1, "start": ""}
         own = {**config, **alone, "steps": answers}
         numbers = [config.get("answers"), *(value for value in own.values() if type(value) is int)]
         try:
