@@ -13,6 +13,7 @@ import ast
 import copy
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch

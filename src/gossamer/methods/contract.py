@@ -12,18 +12,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import resources
-from typing import (
-    TYPE_CHECKING,
-    Annotated,
-    Any,
-    ClassVar,
-    Generic,
-    Literal,
-    Self,
-    TypeAlias,
-    TypeVar,
-    cast,
-)
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Generic, Literal, Self, TypeAlias, TypeVar, cast
 
 from gossamer.errors import GossamerError, RequestError, did_you_mean
 from gossamer.lazy import Lazy
@@ -31,18 +20,19 @@ from gossamer.privacy.distributed import ALONE, Ranks
 
 if TYPE_CHECKING:
     import torch
-    from dp_accounting import DpEvent
     from torch import Tensor, nn
 
     from gossamer.data import card as data_card
-    from gossamer.data.card import DataCard
     from gossamer.data.records import Records
     from gossamer.nets import initialised
     from gossamer.privacy import guarantee
     from gossamer.privacy.confined import Confined
     from gossamer.privacy.guarantee import NeighboringRelation, Plan
     from gossamer.privacy.random.noise import Rng
+
+    DataCard: TypeAlias = data_card.DataCard
 else:
+    DataCard = Any  # for annotations alone: the module itself needs NumPy
     torch = Lazy("torch")
     data_card = Lazy("gossamer.data.card")
     guarantee = Lazy("gossamer.privacy.guarantee")
@@ -118,6 +108,14 @@ def batch_of(requested: int, card: "DataCard") -> int:
 
 AT_ONCE = 512
 """Records whose gradients are computed at once where nothing else is asked for, and no memory of a GPU decides it."""
+
+
+class Loop(Lazy):
+    """The functions of a module `loop.py`. It is imported when one is called, so that a plan needs no PyTorch."""
+
+    def __getattr__(self, name: str) -> Any:
+        found = super().__getattr__
+        return found(name) if name.startswith("__") else lambda *given: found(name)(*given)
 
 
 class StatefulDataclass:
@@ -222,11 +220,6 @@ class Query:
     mechanism: Any
     times: int
 
-    @property
-    def cost(self) -> "tuple[DpEvent, int]":
-        """Its entry of a plan."""
-        return self.mechanism.event, self.times
-
 
 @dataclass(frozen=True)
 class Run(Generic[C]):
@@ -278,23 +271,27 @@ class Draw(Generic[C]):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Phase:
-    """A stretch of a run, and what it may release. Pure: known before a record is read.
+class Phase(Generic[C, S]):
+    """A stretch of a run, and what it may release. Pure: known before a record is read. One of the three classes below.
 
     Args:
         name: what is counted, for progress and events: "warm start", "training".
         steps: how often its body yields; fewer, where a crash has used up releases.
         queries: what it may ask of the records; empty: nothing.
+        body: called with the run, its state and the records that it gets, yields once per step what may be shown. Entered again
+            after a stop, it goes on at `state.step`; every run executes the code after its last yield, once. The last phase
+            has no such code.
     """
 
     name: str
     steps: int
     queries: Sequence[Query] = ()
+    body: Callable[..., Iterator[Logs]]
 
     @property
     def plan(self) -> "Plan":
         """What it may release, and how often."""
-        return [query.cost for query in self.queries]
+        return [(query.mechanism.event, query.times) for query in self.queries]
 
     @property
     def releases(self) -> bool:
@@ -306,33 +303,19 @@ class Phase:
         return step % max(1, self.steps // (400 if self.queries else 40)) == 0 or (step == 1 and self.releases)
 
 
-@dataclass(frozen=True, kw_only=True)
-class OnPublic(Phase, Generic[C, S]):
-    """A phase that sees public records only; left out where there are none.
-
-    Args:
-        body: yields once per step what may be shown. Entered again after a stop, it goes on at `state.step`; every run
-            executes the code after its last yield, once. The last phase has no such code.
-    """
-
-    body: "Callable[[Run[C], S, Records], Iterator[Logs]]"
+class OnPublic(Phase[C, S]):
+    """A phase that sees public records only, `Records`; left out where there are none."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class OnPrivate(Phase, Generic[C, S]):
-    """A phase that has the private records, inside `Confined`. Its body is as that of `OnPublic`."""
-
-    body: "Callable[[Run[C], S, Confined[Records]], Iterator[Logs]]"
+class OnPrivate(Phase[C, S]):
+    """A phase that has the private records, `Confined[Records]`."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class OnReleased(Phase, Generic[C, S]):
-    """A phase that sees no records: it goes on with what has been released. Its body is as that of `OnPublic`."""
-
-    body: "Callable[[Run[C], S], Iterator[Logs]]"
+class OnReleased(Phase[C, S]):
+    """A phase that sees no records: it goes on with what has been released."""
 
 
-AnyPhase: TypeAlias = OnPublic[C, S] | OnPrivate[C, S] | OnReleased[C, S]
+AnyPhase: TypeAlias = Phase[C, S]
 Phases: TypeAlias = Sequence[AnyPhase[C, S]]
 """The phases of a run, in order."""
 
@@ -408,7 +391,8 @@ class Method(ABC, Generic[C, S]):
     config_type: type[C]
     """Its settings; the fields are its flags."""
     loop: Any = None
-    """The module `loop.py`, with the functions `generator`, `start` and `train`. None: `net` and `train` are written below."""
+    """`Loop("package.loop")`, a module with the functions `generator`, `start` and `train`. None: `net` and `train` are written
+    below."""
 
     def __repr__(self) -> str:
         return f"METHODS[{self.name!r}]"
@@ -449,7 +433,7 @@ class Method(ABC, Generic[C, S]):
             name="training",
             steps=queries[0].times if steps is None else steps,
             queries=queries,
-            body=lambda run, state, private: self.train(run, state, private),
+            body=self.train,
         )
 
     def check(self, config: C, card: "DataCard") -> None:

@@ -106,7 +106,7 @@ class Job(Generic[C_co, S_co]):
             raise RequestError(
                 f"{self.method.name} has phases that cannot be run: {problem}. This is a fault of the method."
             )
-        return [query.cost for phase in phases for query in phase.queries]
+        return [cost for phase in phases for cost in phase.plan]
 
     @property
     def queries(self) -> list[Query]:
@@ -307,7 +307,7 @@ def _problem_of(stages: object) -> str:
 class StepResult:
     """Where a run is: the steps of a phase that are done, and what the last one may show. `logs` is None as the phase ends."""
 
-    phase: Phase
+    phase: Phase[Any, Any]
     step: int
     logs: "Logs | None"
 
@@ -368,13 +368,9 @@ class Training(Generic[C_co, S_co]):
     def _steps(
         self, phase: AnyPhase[C_co, S_co], private: "Confined[Records]", public: "Records | None"
     ) -> Iterator[Logs]:
+        seen = [private] if isinstance(phase, OnPrivate) else [public] if isinstance(phase, OnPublic) else []
         run = dataclasses.replace(self.run, public=public, queries=phase.queries)
-        if isinstance(phase, OnPrivate):
-            return phase.body(run, self.state, private)
-        if isinstance(phase, OnReleased):
-            return phase.body(run, self.state)
-        assert public is not None
-        return phase.body(run, self.state, public)
+        return phase.body(run, self.state, *seen)
 
 
 def plugins_of(job: "Job[Any, Any]") -> list[tuple[plugins.PluginKind, str]]:

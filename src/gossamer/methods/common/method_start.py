@@ -1,7 +1,8 @@
-"""A run that starts on what another method releases, within the same budget, instead of public records.
+"""Starts: on public records, or on what another method releases, within the same budget.
 
-Its first phases are those of that method, with their cost in the same ledger. Then samples are drawn from the generator that
-they made, once. They are used as public records would be: post-processing of a release costs nothing more.
+The first phases of a run of the second kind are those of that method, with their cost in the same ledger. Then samples are
+drawn from the generator that they made, once. They are used as public records would be: post-processing of a release costs
+nothing more.
 """
 
 import copy
@@ -9,23 +10,12 @@ import dataclasses
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic
 
 from gossamer.errors import RequestError, did_you_mean
 from gossamer.lazy import Lazy
-from gossamer.methods.contract import (
-    AnyMethod,
-    AnyPhase,
-    BaseConfig,
-    Logs,
-    OnPublic,
-    OnReleased,
-    Phases,
-    Run,
-    Start,
-    State,
-    StatefulDataclass,
-)
+from gossamer.methods import contract
+from gossamer.methods.contract import BaseConfig, C, Logs, OnPublic, OnReleased, Phase, Phases, Run, S, State
 from gossamer.methods.registry import METHODS
 
 if TYPE_CHECKING:
@@ -52,13 +42,23 @@ class StartConfig(BaseConfig):
         start_records: number of samples of the method in `start`.
     """
 
-    start: Start = ""
+    start: contract.Start = ""
     start_noise: float = 1.0
     start_records: int = 20_000
 
 
+class WarmStarted(contract.Method[C, S], Generic[C, S]):
+    """One whose loop has `warm_start`, and whose Config says how many steps that takes: `warm_steps`."""
+
+    def phases(self, config: C, card: Any) -> Phases[C, S]:
+        """A free warm start, then the training."""
+        asked: Any = config
+        warm: OnPublic[C, S] = OnPublic(name="warm start", steps=asked.warm_steps, body=self.loop.warm_start)
+        return [warm, self.training(config, card)]
+
+
 @dataclass
-class StartState(StatefulDataclass):
+class StartState(contract.StatefulDataclass):
     """The state of the method that a run starts on, and samples of it: images uint8 [n, C, H, W], labels int64 [n]."""
 
     state: State
@@ -101,7 +101,7 @@ def staged(own: Phases[Any, Any], first: Any, config: StartConfig) -> Phases[Any
     ]
 
 
-def named(config: BaseConfig) -> tuple[AnyMethod, dict[str, Any]] | None:
+def named(config: BaseConfig) -> tuple[contract.Method[Any, Any], dict[str, Any]] | None:
     """The method that a run starts on, and its settings; None: there is no start.
 
     Raises:
@@ -137,7 +137,7 @@ def refuse(name: str, relation: object, first: Any) -> None:
         )
 
 
-def _before(phase: AnyPhase[Any, Any], config: BaseConfig, later: Sequence[AnyPhase[Any, Any]]) -> AnyPhase[Any, Any]:
+def _before(phase: Phase[Any, Any], config: BaseConfig, later: Sequence[Phase[Any, Any]]) -> Phase[Any, Any]:
     """A phase of the start as one of the whole run. config: of the start.
 
     Its loop ends where the ledger holds no more of its event, and a later phase may release the same event. So it is stopped
@@ -165,29 +165,19 @@ def _before(phase: AnyPhase[Any, Any], config: BaseConfig, later: Sequence[AnyPh
             if over(state, seen):
                 return
 
-    wrapped: Any = body
-    return dataclasses.replace(phase, name=f"start: {phase.name}", body=wrapped)
+    return dataclasses.replace(phase, name=f"start: {phase.name}", body=body)
 
 
-def _after(phase: AnyPhase[Any, Any]) -> AnyPhase[Any, Any]:
+def _after(phase: Phase[Any, Any]) -> Phase[Any, Any]:
     """A phase of the method itself, for which the drawn records are public."""
-    if isinstance(phase, OnPublic):
-        of_public = phase.body
 
-        def on_drawn(run: Run[Any], state: State) -> Iterator[Logs]:
-            run = _with_drawn(run, state)
-            assert run.public is not None
-            return of_public(run, state, run.public)
+    def body(run: Run[Any], state: State, *seen: Any) -> Iterator[Logs]:
+        assert isinstance(state.begun, StartState)
+        run = dataclasses.replace(run, public=state.begun.drawn)
+        return phase.body(run, state, *([run.public] if isinstance(phase, OnPublic) else seen))
 
-        return OnReleased(name=phase.name, steps=phase.steps, body=on_drawn)
-    body: Any = phase.body
-    wrapped: Any = lambda run, state, *seen: body(_with_drawn(run, state), state, *seen)  # noqa: E731 (its type is the phase's)
-    return dataclasses.replace(phase, body=wrapped)
-
-
-def _with_drawn(run: Run[Any], state: State) -> Run[Any]:
-    assert isinstance(state.begun, StartState)
-    return dataclasses.replace(run, public=state.begun.drawn)
+    kind = OnReleased if isinstance(phase, OnPublic) else type(phase)
+    return kind(name=phase.name, steps=phase.steps, queries=phase.queries, body=body)
 
 
 def _draw(run: Run[Any], state: State, first: Any) -> Iterator[Logs]:

@@ -1,36 +1,19 @@
-"""DP diffusion: what a run promises and costs. `loop.py` trains, `nets.py` has the denoisers, `sampler.py` draws, and
-`refined.py` has the start whose samples are refined.
-"""
+"""DP diffusion: what a run promises and costs. `loop.py` trains, `nets.py` has the denoisers, `sampler.py` draws."""
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import Any, Literal
 
 from gossamer.errors import RequestError
 from gossamer.lazy import Lazy
+from gossamer.methods import contract
 from gossamer.methods.common.declared import ballot, gradients
 from gossamer.methods.common.method_start import StartConfig
-from gossamer.methods.contract import (
-    FROM_EPSILON,
-    AnyPhase,
-    Draw,
-    MaybeZero,
-    Method,
-    OnPrivate,
-    OnPublic,
-    Phases,
-    Query,
-    TrialConfig,
-    batch_of,
-)
+from gossamer.methods.contract import FROM_EPSILON, DataCard, Loop, MaybeZero, Phases, Query, TrialConfig, batch_of
 from gossamer.methods.job import Job
 
-if TYPE_CHECKING:
-    from torch import Tensor, nn
-
-    from gossamer.data.card import DataCard
-    from gossamer.methods.dp_diffusion import loop, sampler
-else:
-    loop, sampler = Lazy("gossamer.methods.dp_diffusion.loop"), Lazy("gossamer.methods.dp_diffusion.sampler")
+sampler: Any = Lazy("gossamer.methods.dp_diffusion.sampler")
+SIGMA_MAX, SIGMA_MIN = 20.0, 0.02
+"""The noise levels between which the sampler goes."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,7 +73,7 @@ class Config(StartConfig):
     precision: Literal["fp32", "tf32", "bf16"] = "fp32"
 
 
-class DpDiffusion(Method[Config, "loop.State"]):
+class DpDiffusion(contract.Method[Config, Any]):
     """Diffusion in a public latent, trained by DP-SGD (after Karras et al. 2022, EDM; Dockhorn et al. 2023, DPDM).
 
     Guarantee: (epsilon, delta)-DP for one unit, add-or-remove-one. Each training step is one Poisson-sampled Gaussian. The
@@ -110,23 +93,23 @@ class DpDiffusion(Method[Config, "loop.State"]):
     title = "DP diffusion in a public latent (after Karras et al. 2022; Dockhorn et al. 2023)"
     ranks_take = "units by place"
     config_type = Config
-    loop = loop
+    loop = Loop("gossamer.methods.dp_diffusion.loop")
     trial = TrialConfig(
         canary="gradients",
         shape=(1, 8, 8),
         settings={"steps": 10, "axes": 4, "width": 4, "depth": 1, "multiplicity": 2},
     )
 
-    def queries(self, config: Config, card: "DataCard") -> list[Query]:
+    def queries(self, config: Config, card: DataCard) -> list[Query]:
         """One Poisson-sampled Gaussian per step."""
         return [gradients(config, card, batch_of(config.expected_batch_size, card))]
 
-    def phases(self, config: Config, card: "DataCard") -> "Phases[Config, loop.State]":
+    def phases(self, config: Config, card: DataCard) -> Phases[Config, Any]:
         """Votes, a start on pictures, then the training."""
         voting = ballot(noise_multiplier=config.votes_noise * config.noise_multiplier, rounds=1)
-        phases: list[AnyPhase[Config, loop.State]] = [
-            OnPrivate(name="votes", steps=1, queries=[voting], body=lambda *given: loop.votes_on_public(*given)),
-            OnPublic(name="warm start", steps=config.warm_steps, body=lambda *given: loop.warm_start(*given)),
+        phases: Phases[Config, Any] = [
+            contract.OnPrivate(name="votes", steps=1, queries=[voting], body=self.loop.votes_on_public),
+            contract.OnPublic(name="warm start", steps=config.warm_steps, body=self.loop.warm_start),
             self.training(config, card),
         ]
         return phases if config.votes_noise > 0 else phases[1:]
@@ -141,7 +124,7 @@ class DpDiffusion(Method[Config, "loop.State"]):
             return ""
         return "No public records, no pre-training: --start moments or --start evolve cost little and help much."
 
-    def check(self, config: Config, card: "DataCard") -> None:
+    def check(self, config: Config, card: DataCard) -> None:
         """Refuse settings that contradict each other."""
         for name in ("label_dropout", "churn", "threshold"):
             if getattr(config, name) > 1:
@@ -154,17 +137,22 @@ class DpDiffusion(Method[Config, "loop.State"]):
             raise RequestError(
                 f"--refine {config.refine:g} gives detail to samples of a start, and there is none: give --start moments."
             )
-        if config.refine > 0 and not sampler.SIGMA_MIN <= config.refine <= sampler.SIGMA_MAX:
-            raise RequestError(
-                f"--refine is a noise level from {sampler.SIGMA_MIN:g} to {sampler.SIGMA_MAX:g}, not {config.refine:g}."
-            )
-        first = Job(self, config, card).first if config.refine > 0 else None
+        if config.refine > 0 and not SIGMA_MIN <= config.refine <= SIGMA_MAX:
+            raise RequestError(f"--refine is a noise level from {SIGMA_MIN:g} to {SIGMA_MAX:g}, not {config.refine:g}.")
+        first = refined_start(config, card) if config.refine > 0 else None
         if first is not None and (first.pretrained or (first.releases_public and first.takes_public)):
             raise RequestError(
                 "--refine puts the generator of the start into the release. Take a start that holds no public pictures and "
                 "needs no other network: leave drawing=pictures, public_detail, encoder, autoencoder and generator out."
             )
 
-    def sample(self, net: "nn.Module", draw: Draw[Config]) -> "tuple[Tensor, Tensor]":
+    def sample(self, net: Any, draw: contract.Draw[Config]) -> Any:
         """The sampler iterates: see `sampler.draw`."""
-        return sampler.draw(net, draw.config, draw.card, draw.n, draw.labels, draw.stream)
+        return sampler.draw(net, draw)
+
+
+def refined_start(config: Config, card: DataCard) -> Job[Any, Any]:
+    """The start whose samples are refined: another method, with a generator of its own."""
+    start = Job(DpDiffusion(), config, card).first
+    assert start is not None  # `check` refuses to refine nothing
+    return start

@@ -13,9 +13,8 @@ from gossamer.methods.common import votes
 from gossamer.methods.common.learners import Average, Learner, adam, subset
 from gossamer.methods.common.method_start import StartState
 from gossamer.methods.contract import AT_ONCE, Logs, Run, batch_of
-from gossamer.methods.dp_diffusion import Config
+from gossamer.methods.dp_diffusion import Config, refined_start
 from gossamer.methods.dp_diffusion.nets import Denoiser, Generator
-from gossamer.methods.dp_diffusion.refined import start_generator
 from gossamer.nets.flat import gradient
 from gossamer.nets.initialised import initialised_by
 from gossamer.privacy.confined import Confined
@@ -165,5 +164,5 @@ def generator(config: Config, card: DataCard) -> Generator:
     """The network that a run releases, with fresh weights."""
     return Generator(
         card.shape, card.classes, network=config.network, axes=config.axes, width=config.width, depth=config.depth,
-        start=start_generator(config, card) if config.refine > 0 else None,
+        start=refined_start(config, card).generator() if config.refine > 0 else None,
     )  # fmt: skip

@@ -281,23 +281,19 @@ def flags_of(config: type[BaseConfig]) -> Callable[[F], F]:
     return decorate
 
 
-class StartType(click.ParamType):
-    """A METHOD with flags of its own, such as "evolve --steps 1", as a mapping. Its noise has a flag of the run."""
+def start(text: str) -> Any:
+    """A METHOD with flags of its own, such as "evolve --steps 1", as a mapping. Without flags it stays as it is.
 
-    name = "text"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """A METHOD without flags stays as it is."""
-        try:
-            method, *words = shlex.split(value) or [""]
-        except ValueError as error:
-            self.fail(f"{value!r} cannot be read ({error}).", param, ctx)
-        if not words or method not in METHODS:
-            return value
-        command = flags_of(METHODS[method].config_type)(click.Command(method))
-        command.params = [each for each in command.params if each.name != "noise_multiplier"]
-        given = command.make_context(method, words, parent=ctx and ctx.parent).params.items()
-        return {"method": method, **{name: each for name, each in given if each is not None}}
+    The noise of a start has a flag of the run. Raises ValueError: a quote is not closed.
+    """
+    method, *words = shlex.split(text) or [""]
+    if not words or method not in METHODS:
+        return text
+    command, around = click.Command(method), click.get_current_context(silent=True)
+    flags_of(METHODS[method].config_type)(command)
+    command.params = [each for each in command.params if each.name != "noise_multiplier"]
+    given = command.make_context(method, words, parent=around and around.parent).params.items()
+    return {"method": method, **{name: value for name, value in given if value is not None}}
 
 
 def _refused(method: AnyMethod, flag: str | None) -> bool:
@@ -317,7 +313,7 @@ def _option(field: "dataclasses.Field[Any]", config: type) -> Callable[[F], F]:
     elif typing.get_origin(kind) is typing.Literal:
         kind = click.Choice([str(choice) for choice in typing.get_args(kind)])
     elif kind == Start:
-        kind = StartType()
+        kind = start
     shown = "computed from epsilon" if field.default in (dataclasses.MISSING, FROM_EPSILON) else _plain(field.default)
     entries = documentation(config)
     text = f"{_with_flags(entries.get(field.name, ''), entries)} [default: {shown}]"
