@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from gossamer.nets import initialised
     from gossamer.privacy import guarantee
     from gossamer.privacy.confined import Confined
-    from gossamer.privacy.guarantee import NeighboringRelation, Plan
     from gossamer.privacy.random.noise import Rng
 
     DataCard: TypeAlias = data_card.DataCard
@@ -56,6 +55,11 @@ Generator = Annotated[str, "generator"]
 
 FROM_EPSILON: Any = None
 """The default of a `noise_multiplier`: it may be left open. A plan computes it from epsilon, and each `Job` has it."""
+
+
+def fault(what: str, kind: type[GossamerError] = RequestError) -> GossamerError:
+    """The error for what a user cannot mend."""
+    return kind(f"{what}. This is a fault of the method.")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -248,7 +252,7 @@ class Run(Generic[C]):
         for query in self.queries:
             if query.name == name:
                 return query.mechanism
-        raise GossamerError(f"the phase declares no query {name!r}. This is a fault of the method.")
+        raise fault(f"the phase declares no query {name!r}", GossamerError)
 
 
 @dataclass(frozen=True)
@@ -289,7 +293,7 @@ class Phase(Generic[C, S]):
     body: Callable[..., Iterator[Logs]]
 
     @property
-    def plan(self) -> "Plan":
+    def plan(self) -> "guarantee.Plan":
         """What it may release, and how often."""
         return [(query.mechanism.event, query.times) for query in self.queries]
 
@@ -450,7 +454,7 @@ class Method(ABC, Generic[C, S]):
             RequestError: naming the flag.
         """
 
-    def relation(self, config: C) -> "NeighboringRelation":  # noqa: ARG002 (for methods that need it)
+    def relation(self, config: C) -> "guarantee.NeighboringRelation":  # noqa: ARG002 (for methods that need it)
         """Under which relation its plan is accounted."""
         return guarantee.ADD_OR_REMOVE_ONE
 

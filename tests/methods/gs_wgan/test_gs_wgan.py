@@ -19,9 +19,8 @@ from gossamer.data.records import Records
 from gossamer.errors import ConfinedError, RequestError
 from gossamer.methods.contract import Run
 from gossamer.methods.gs_wgan import Config, GsWgan, loop
-from gossamer.methods.gs_wgan.critic_pool import CriticPool
 from gossamer.methods.gs_wgan.critics import Answers, Critics, CriticSettings
-from gossamer.methods.gs_wgan.loop import State, start
+from gossamer.methods.gs_wgan.loop import CriticPool, State, start
 from gossamer.methods.gs_wgan.nets import DcganGenerator, ProjectionCritic
 from gossamer.methods.gs_wgan.stacked_critics import Batch, Layout, adam, penalised, rounded
 from gossamer.methods.job import Job, Training

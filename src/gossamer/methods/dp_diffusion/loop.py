@@ -10,7 +10,7 @@ from gossamer.data.card import DataCard
 from gossamer.data.records import Records, sent
 from gossamer.methods import contract
 from gossamer.methods.common import votes
-from gossamer.methods.common.learners import Average, Learner, adam, subset
+from gossamer.methods.common.learners import Average, Learner, adam, drawn_from, subset
 from gossamer.methods.common.method_start import StartState
 from gossamer.methods.contract import AT_ONCE, Logs, Run, batch_of
 from gossamer.methods.dp_diffusion import Config, refined_start
@@ -116,9 +116,9 @@ def warm_start(run: Run[Config], state: "State", public: Records) -> Iterator[Lo
     for step in range(state.step, config.warm_steps):
         late = step >= 3 / 4 * config.warm_steps
         state.D.optimiser.param_groups[0]["lr"] = config.warm_learning_rate * (0.2 if late else 1.0)
-        rows = torch.randint(len(public), (config.warm_batch_size,), generator=run.rng.public("warm start")).numpy()
+        batch = drawn_from(public, config.warm_batch_size, run.rng.public("warm start"))
         with lowered(config.precision, run.device):
-            mean = loss.of_records(state.D.net, public[rows]).sum() / len(rows)
+            mean = loss.of_records(state.D.net, batch).sum() / len(batch)
             g = gradient(mean, state.D.net)
         state.D.step(g)
         yield {"loss": mean.detach()}

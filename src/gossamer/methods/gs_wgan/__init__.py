@@ -1,4 +1,4 @@
-"""GS-WGAN: what a run promises and costs. `loop.py` trains, `critic_pool.py` picks critics, `nets.py` has the nets.
+"""GS-WGAN: what a run promises and costs. `loop.py` picks critics and trains, `nets.py` has the nets.
 
 The critics are in `critics.py`, and their mathematics in `stacked_critics.py`.
 """

@@ -13,6 +13,7 @@ from gossamer.data.records import Records
 from gossamer.errors import DataError
 from gossamer.methods import contract
 from gossamer.methods.common import adversarial
+from gossamer.methods.common.learners import drawn_from
 from gossamer.methods.contract import Logs, Run, StatefulDataclass
 from gossamer.methods.privgan import REASON, Config, groups, length, nets
 from gossamer.nets.initialised import initialised_by
@@ -222,8 +223,7 @@ def _adam(module: nn.Module, config: Config) -> torch.optim.Adam:
 
 def _batch(run: Run[Config], records: Records, size: int) -> tuple[Tensor, Tensor]:
     """Images and labels of records drawn with replacement."""
-    positions = torch.randint(len(records), (size,), generator=run.rng.public("records")).numpy()
-    return records[positions].tensors(run.device)
+    return drawn_from(records, size, run.rng.public("records")).tensors(run.device)
 
 
 def _numbers(images: list[Tensor]) -> Tensor:

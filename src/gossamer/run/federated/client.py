@@ -21,8 +21,7 @@ from gossamer.events import Sink, note, progress, silent
 from gossamer.methods import METHODS
 from gossamer.methods.contract import Run
 from gossamer.methods.gs_wgan import Config
-from gossamer.methods.gs_wgan.critic_pool import CriticPool
-from gossamer.methods.gs_wgan.loop import State, generator
+from gossamer.methods.gs_wgan.loop import CriticPool, State, generator
 from gossamer.methods.gs_wgan.nets import ProjectionCritic
 from gossamer.methods.job import Job, Training
 from gossamer.privacy.accounting import federated
