@@ -23,15 +23,16 @@ if TYPE_CHECKING:
     from torch import Tensor, nn
 
     from gossamer.data import card as data_card
-    from gossamer.data.records import Records
+    from gossamer.data import records
     from gossamer.nets import initialised
     from gossamer.privacy import guarantee
     from gossamer.privacy.confined import Confined
     from gossamer.privacy.random.noise import Rng
 
     DataCard: TypeAlias = data_card.DataCard
+    Records: TypeAlias = records.Records
 else:
-    DataCard = Any  # for annotations alone: the module itself needs NumPy
+    DataCard = Records = Any  # for annotations alone: their modules need NumPy
     torch = Lazy("torch")
     data_card = Lazy("gossamer.data.card")
     guarantee = Lazy("gossamer.privacy.guarantee")
@@ -45,6 +46,10 @@ Logs: TypeAlias = "Mapping[str, float | Tensor]"
 """Figures that may be shown, each one number: released values and what fakes give, never a loss on records."""
 MaybeZero = Annotated[int, "may be zero"]
 """A count of which there may be none; every other int in a Config is at least 1."""
+Share = Annotated[float, "is a share, at most 1"]
+"""A number from 0 to 1."""
+BelowOne = Annotated[float, "must be below 1"]
+"""A decay: a number from 0 to 1, and not 1."""
 Encoder = Annotated[str, "encoder"]
 """The name of an encoder that a package adds, or its `module:object`; empty: the method's own features."""
 Autoencoder = Annotated[str, "autoencoder"]
@@ -105,7 +110,7 @@ LARGEST_BATCH = 4_096
 """The batch of a step where nothing else is asked for: beyond it, more steps buy more than more records do."""
 
 
-def batch_of(requested: int, card: "DataCard") -> int:
+def batch_of(requested: int, card: DataCard) -> int:
     """How many records a step expects: what was asked for or, where that is 0, 4,096, or all where fewer are declared."""
     return requested or min(LARGEST_BATCH, card.declared_size)
 
@@ -189,7 +194,7 @@ class State(StatefulDataclass, ABC):
         """What released values say about the result, for the terminal; empty: nothing."""
         return ""
 
-    def scores(self, records: "Records") -> "Tensor | None":  # noqa: ARG002 (for methods that need it)
+    def scores(self, records: Records) -> "Tensor | None":  # noqa: ARG002 (for methods that need it)
         """How real the discriminators find records, for white-box attacks: [D, n]; None: there are none."""
         return None
 
@@ -240,10 +245,10 @@ class Run(Generic[C]):
     """
 
     config: C
-    card: "DataCard"
+    card: DataCard
     rng: "Rng"
     device: str = "cpu"
-    public: "Records | None" = None
+    public: Records | None = None
     ranks: Ranks = ALONE
     queries: Sequence[Query] = ()
 
@@ -402,10 +407,10 @@ class Method(ABC, Generic[C, S]):
         return f"METHODS[{self.name!r}]"
 
     @abstractmethod
-    def queries(self, config: C, card: "DataCard") -> Sequence[Query]:
+    def queries(self, config: C, card: DataCard) -> Sequence[Query]:
         """The noisy queries of the training, each declared once. Another phase holds its own. Pure."""
 
-    def net(self, config: C, card: "DataCard") -> "nn.Module":
+    def net(self, config: C, card: DataCard) -> "nn.Module":
         """The network that a run releases, with fresh weights. It states `classes`, the number of labels that it knows.
 
         One with `samples_on_gpu` draws samples where it is. The others need a GPU for training at most.
@@ -426,11 +431,11 @@ class Method(ABC, Generic[C, S]):
         yields: Iterator[Logs] = self.loop.train(run, state, private)
         return yields
 
-    def phases(self, config: C, card: "DataCard") -> Phases[C, S]:
+    def phases(self, config: C, card: DataCard) -> Phases[C, S]:
         """The phases of a run, in order: the training alone, unless a method has more. Pure."""
         return [self.training(config, card)]
 
-    def training(self, config: C, card: "DataCard", *, steps: int | None = None) -> OnPrivate[C, S]:
+    def training(self, config: C, card: DataCard, *, steps: int | None = None) -> OnPrivate[C, S]:
         """The phase of `train`, the last one of most methods. steps: None: as often as its first query is asked."""
         queries = self.queries(config, card)
         return OnPrivate(
@@ -440,7 +445,7 @@ class Method(ABC, Generic[C, S]):
             body=self.train,
         )
 
-    def check(self, config: C, card: "DataCard") -> None:
+    def check(self, config: C, card: DataCard) -> None:
         """Refuse settings that contradict each other. Pure.
 
         Raises:
@@ -462,7 +467,7 @@ class Method(ABC, Generic[C, S]):
         """Whether these settings have a use for public records. A start takes their place."""
         return "optional" if self.takes_public else "none"
 
-    def check_public(self, config: C, card: "DataCard", count: int) -> None:
+    def check_public(self, config: C, card: DataCard, count: int) -> None:
         """Refuse so many public records, before any budget is used.
 
         Raises:
@@ -482,7 +487,7 @@ class Method(ABC, Generic[C, S]):
         """
         return "its samples are these pictures with other labels" if cls.labels_public(settings) else ""
 
-    def bounds_units(self, card: "DataCard") -> str:  # noqa: ARG002 (for methods that need it)
+    def bounds_units(self, card: DataCard) -> str:  # noqa: ARG002 (for methods that need it)
         """How a query bounds what the records of one unit add together. The certificate says so; of a plug-in it does not."""
         return "they are sampled together, and their joint contribution to a query is bounded"
 

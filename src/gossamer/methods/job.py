@@ -6,7 +6,7 @@ The file is long because the phases of a job and the way through them must agree
 import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any, Generic, TypeVar, cast, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, Generic, TypeVar, cast, get_args, get_type_hints
 
 from gossamer import plugins
 from gossamer.errors import CardError, GossamerError, RequestError
@@ -17,6 +17,7 @@ from gossamer.methods.contract import (
     AnyMethod,
     AnyPhase,
     BaseConfig,
+    BelowOne,
     Draw,
     Logs,
     Method,
@@ -25,7 +26,9 @@ from gossamer.methods.contract import (
     OnReleased,
     Phase,
     Query,
+    Records,
     Run,
+    Share,
     State,
     fault,
     refuse_unknown,
@@ -37,7 +40,6 @@ if TYPE_CHECKING:
     import torch
     from torch import Tensor, nn
 
-    from gossamer.data.records import Records
     from gossamer.privacy import confined, guarantee
     from gossamer.privacy.random.noise import Rng
 else:
@@ -198,11 +200,23 @@ class Job(Generic[C_co, S_co]):
         ]
 
     def check(self) -> None:
-        """See `Method.check`; the same of a start, which is of the same relation. Raises RequestError."""
+        """Refuse a number beyond its limit; see `Method.check`. The same of a start. Raises RequestError."""
+        for name, hint in get_type_hints(type(self.config), include_extras=True).items():
+            value = getattr(self.config, name)
+            if (hint == Share and value > 1) or (hint == BelowOne and value >= 1):
+                raise RequestError(f"--{name.replace('_', '-')} {get_args(hint)[1]}, not {value:g}.")
         self.method.check(self.config, self.card)
         if (first := self.first) is not None:
             first.check()
-            method_start.refuse(self.method.name, self.relation, first)
+            if first.settings.get("own_label", 1.0) != 1:
+                raise RequestError(
+                    "--start: own_label gives soft labels, which a start has no use for. Leave own_label out."
+                )
+            if first.relation != self.relation:
+                raise RequestError(
+                    f"--start {first.method.name} protects under another relation than {self.method.name} with these settings: "
+                    "take no start."
+                )
 
     @property
     def first(self) -> "Job[BaseConfig, State] | None":
@@ -327,7 +341,7 @@ class Training(Generic[C_co, S_co]):
         """See `Job.trained`."""
         return self.job.trained({"phase": self.state.phase, "step": self.state.step})
 
-    def drive(self, private: "confined.Confined[Records]", public: "Records | None" = None) -> Iterator[StepResult]:
+    def drive(self, private: "confined.Confined[Records]", public: Records | None = None) -> Iterator[StepResult]:
         """Go through the phases, from where the state is: one `StepResult` for each step, and one as each phase ends."""
         state = self.state
         phases = [stage for stage in self.job.phases if public is not None or not isinstance(stage, OnPublic)]
@@ -363,7 +377,7 @@ class Training(Generic[C_co, S_co]):
             self.state.load_state_dict({**shared, **inside})
 
     def _steps(
-        self, phase: AnyPhase[C_co, S_co], private: "confined.Confined[Records]", public: "Records | None"
+        self, phase: AnyPhase[C_co, S_co], private: "confined.Confined[Records]", public: Records | None
     ) -> Iterator[Logs]:
         seen = [private] if isinstance(phase, OnPrivate) else [public] if isinstance(phase, OnPublic) else []
         run = dataclasses.replace(self.run, public=public, queries=phase.queries)

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from gossamer.data.card import DataCard
+from gossamer.methods.contract import DataCard
 
 
 class LabelledPictures(nn.Module):

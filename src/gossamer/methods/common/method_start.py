@@ -121,22 +121,6 @@ def named(config: BaseConfig) -> tuple[contract.Method[Any, Any], dict[str, Any]
     return able[name], {**settings, "noise_multiplier": config.start_noise * training}
 
 
-def refuse(name: str, relation: object, first: Any) -> None:
-    """Refuse a start that a method cannot use, with a RequestError.
-
-    Args:
-        name: of the method.
-        relation: under which its plan is accounted.
-        first: the Job of the start.
-    """
-    if first.settings.get("own_label", 1.0) != 1:
-        raise RequestError("--start: own_label gives soft labels, which a start has no use for. Leave own_label out.")
-    if first.relation != relation:
-        raise RequestError(
-            f"--start {first.method.name} protects under another relation than {name} with these settings: take no start."
-        )
-
-
 def _before(phase: Phase[Any, Any], config: BaseConfig, later: Sequence[Phase[Any, Any]]) -> Phase[Any, Any]:
     """A phase of the start as one of the whole run. config: of the start.
 

@@ -63,12 +63,12 @@ class Config(StartConfig):
     warm_steps: MaybeZero = 3_000
     warm_batch_size: int = 512
     warm_learning_rate: float = 1e-3
-    label_dropout: float = 0.0
+    label_dropout: contract.Share = 0.0
     sampler_steps: int = 24
     guidance: float = 0.0
     refine: float = 0.0
-    churn: float = 0.0
-    threshold: float = 0.08
+    churn: contract.Share = 0.0
+    threshold: contract.Share = 0.08
     physical_batch_size: MaybeZero = 0
     precision: Literal["fp32", "tf32", "bf16"] = "fp32"
 
@@ -126,9 +126,6 @@ class DpDiffusion(contract.Method[Config, Any]):
 
     def check(self, config: Config, card: DataCard) -> None:
         """Refuse settings that contradict each other."""
-        for name in ("label_dropout", "churn", "threshold"):
-            if getattr(config, name) > 1:
-                raise RequestError(f"--{name.replace('_', '-')} is a share, at most 1, not {getattr(config, name):g}.")
         if config.guidance > 0 and config.label_dropout == 0:
             raise RequestError(
                 f"--guidance {config.guidance:g} needs a net that has also learnt without labels: give --label-dropout 0.1."

@@ -6,19 +6,17 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from gossamer.data.card import DataCard
 from gossamer.data.records import Records, sent
 from gossamer.methods import contract
 from gossamer.methods.common import votes
 from gossamer.methods.common.learners import Average, Learner, adam, drawn_from, subset
 from gossamer.methods.common.method_start import StartState
-from gossamer.methods.contract import AT_ONCE, Logs, Run, batch_of
+from gossamer.methods.contract import AT_ONCE, DataCard, Logs, Run, batch_of
 from gossamer.methods.dp_diffusion import Config, refined_start
 from gossamer.methods.dp_diffusion.nets import Denoiser, Generator
 from gossamer.nets.flat import gradient
 from gossamer.nets.initialised import initialised_by
-from gossamer.privacy.confined import Confined
-from gossamer.privacy.per_sample_gradients.gradients import PerRecordGradient
+from gossamer.privacy import Confined, PerRecordGradient
 from gossamer.privacy.per_sample_gradients.precision import lowered
 
 PUBLIC = 20_000

@@ -6,7 +6,7 @@ from typing import Any, Literal
 from gossamer.errors import RequestError
 from gossamer.methods.common.declared import gaussian
 from gossamer.methods.common.method_start import StartConfig, WarmStarted
-from gossamer.methods.contract import FROM_EPSILON, DataCard, Loop, MaybeZero, Query, TrialConfig
+from gossamer.methods.contract import FROM_EPSILON, BelowOne, DataCard, Loop, MaybeZero, Query, TrialConfig
 from gossamer.privacy.queries import Bounds
 
 
@@ -56,7 +56,7 @@ class Config(StartConfig):
     conditional: bool = True
     critic_learning_rate: float = 2e-4
     generator_learning_rate: float = 2e-4
-    beta1: float = 0.5
+    beta1: BelowOne = 0.5
     average_decay: float = 0.0
     warm_steps: MaybeZero = 4_000
     warm_batch_size: int = 64
@@ -125,8 +125,6 @@ class DpWgan(WarmStarted[Config, Any]):
             raise RequestError(
                 "--quantile-noise-multiplier must differ from --noise-multiplier: the ledger tells them apart by it."
             )
-        if config.beta1 >= 1:
-            raise RequestError(f"--beta1 must be below 1, not {config.beta1:g}.")
         if config.grouping == "cluster":
             self.loop.check_groups(config, card)
 

@@ -8,21 +8,19 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from gossamer.data.card import DataCard
 from gossamer.data.records import Records, sent
 from gossamer.errors import RequestError
 from gossamer.methods.common.learners import Adversaries, InTraining, Learner, Optimiser, adam, drawn_from
-from gossamer.methods.contract import Logs, Run
+from gossamer.methods.contract import DataCard, Logs, Run
 from gossamer.methods.dp_wgan import Config, grouping
 from gossamer.methods.dp_wgan.nets import Critic, Generator
 from gossamer.nets.initialised import initialised_by
-from gossamer.privacy.confined import Confined
+from gossamer.privacy import Bounds, Confined
 from gossamer.privacy.mechanisms.gaussian import clipped_to
 from gossamer.privacy.mechanisms.quantiles import SharesBelow, moved
 from gossamer.privacy.per_sample_gradients.answers import norms
 from gossamer.privacy.per_sample_gradients.penalty import PenaltyGradient
 from gossamer.privacy.per_sample_gradients.tangents import Points
-from gossamer.privacy.queries import Bounds
 
 PENALTY = 10.0
 """lambda, section 5.1."""

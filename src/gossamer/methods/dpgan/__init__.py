@@ -3,10 +3,9 @@
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from gossamer.errors import RequestError
 from gossamer.methods.common.declared import gradients
 from gossamer.methods.common.method_start import StartConfig, WarmStarted
-from gossamer.methods.contract import FROM_EPSILON, DataCard, Loop, MaybeZero, Query, TrialConfig
+from gossamer.methods.contract import FROM_EPSILON, BelowOne, DataCard, Loop, MaybeZero, Query, Share, TrialConfig
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,8 +40,8 @@ class Config(StartConfig):
     max_norm: float = 1.0
     discriminator_steps: int = 10
     adaptive: bool = False
-    accuracy_floor: float = 0.6
-    accuracy_decay: float = 0.99
+    accuracy_floor: Share = 0.6
+    accuracy_decay: BelowOne = 0.99
     width: int = 32
     latent_size: int = 128
     discriminator_learning_rate: float = 2e-4
@@ -84,10 +83,3 @@ class Dpgan(WarmStarted[Config, Any]):
     def queries(self, config: Config, card: DataCard) -> list[Query]:
         """One Poisson-sampled Gaussian per discriminator step."""
         return [gradients(config, card, config.expected_batch_size)]
-
-    def check(self, config: Config, card: DataCard) -> None:  # noqa: ARG002 (what every method is asked)
-        """Refuse settings of the adaptive schedule that make no sense."""
-        if config.accuracy_decay >= 1:
-            raise RequestError(f"--accuracy-decay must be below 1, not {config.accuracy_decay:g}.")
-        if config.accuracy_floor > 1:
-            raise RequestError(f"--accuracy-floor is a share, at most 1, not {config.accuracy_floor:g}.")

@@ -7,18 +7,14 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from gossamer.data.card import DataCard
-from gossamer.data.records import Records
 from gossamer.methods.common import adversarial
 from gossamer.methods.common.learners import Adversaries, InTraining, Learner, Optimiser, adam, warm_step
-from gossamer.methods.contract import AT_ONCE, Logs, Run
+from gossamer.methods.contract import AT_ONCE, DataCard, Logs, Records, Run
 from gossamer.methods.dpgan import Config
 from gossamer.nets.dcgan import Discriminator, Generator
 from gossamer.nets.initialised import initialised_by
-from gossamer.privacy.confined import Confined
-from gossamer.privacy.per_sample_gradients.gradients import PerRecordGradient
+from gossamer.privacy import Bounds, Confined, PerRecordGradient
 from gossamer.privacy.per_sample_gradients.precision import lowered
-from gossamer.privacy.queries import Bounds
 
 FREQUENCIES = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000)
 """The discriminator steps per generator step that the adaptive schedule goes through. Section 6.2."""

@@ -10,18 +10,16 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from gossamer.data.card import DataCard
-from gossamer.data.records import Records
 from gossamer.methods import contract
 from gossamer.methods.common.adversarial import Fakes
 from gossamer.methods.common.learners import InTraining, Optimiser, adam
-from gossamer.methods.contract import Logs, Run
+from gossamer.methods.contract import DataCard, Logs, Records, Run
 from gossamer.methods.gs_wgan import Config
-from gossamer.methods.gs_wgan.critics import Answers, Critics, CriticSettings
+from gossamer.methods.gs_wgan.critics import Answers, Critics
 from gossamer.methods.gs_wgan.nets import DcganGenerator, ProjectionCritic, ResNetGenerator
 from gossamer.methods.gs_wgan.stacked_critics import BETAS
 from gossamer.nets.initialised import initialised_by
-from gossamer.privacy.confined import Confined
+from gossamer.privacy import Confined
 from gossamer.privacy.mechanisms.sanitized_rows import SanitizedRows
 
 Generator: TypeAlias = ResNetGenerator | DcganGenerator
@@ -182,10 +180,8 @@ class State(contract.State):
             shards = (
                 run.rng.common_integers(units, config.critics) if sealed is None else np.zeros(units, dtype=np.int64)
             )
-            settings = CriticSettings(config.critic_batch_size, config.critic_steps, config.critic_learning_rate)
-            storage = getattr(torch, config.storage)
             part = run.ranks.number, run.ranks.count
-            return Critics(records, shards, self.critic, self.throwaway, config.critics, settings, storage, part)
+            return Critics(records, shards, self.critic, self.throwaway, config, part)
 
         self.critics = private.map(deal)
         if sealed is not None:
@@ -196,10 +192,10 @@ class State(contract.State):
         """One critic with all public records; that of a checkpoint goes on."""
         if isinstance(self.public_critic, Critics):
             return self.public_critic
-        config, saved = run.config, self.public_critic
+        rate, saved = run.config.public_learning_rate, self.public_critic
+        alone = dataclasses.replace(run.config, critics=1, critic_learning_rate=rate, storage="float32")
         shards = np.zeros(public.population, dtype=np.int64)
-        settings = CriticSettings(config.critic_batch_size, config.critic_steps, config.public_learning_rate)
-        self.public_critic = Critics(public, shards, self.critic, self.throwaway, 1, settings)
+        self.public_critic = Critics(public, shards, self.critic, self.throwaway, alone)
         if saved is not None:
             self.public_critic.load_state_dict(saved)
         return self.public_critic

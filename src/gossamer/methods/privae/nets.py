@@ -168,9 +168,7 @@ class ConvEncoder(nn.Module):
 
     def __init__(self, shape: tuple[int, ...], classes: int, width: int, latent_size: int) -> None:
         super().__init__()
-        channels, side = channels_and_side(
-            shape, tuple(_INNER_KERNEL), "the nets of --network conv, unlike those of dense,"
-        )
+        channels, side = _channels_and_side(shape)
         self.image_in = nn.Conv2d(channels, width, 4, stride=2, padding=1)
         self.label_in = nn.Conv2d(classes, width, 4, stride=2, padding=1, bias=False) if classes > 1 else None
         self.down1 = nn.Conv2d(width, 2 * width, 4, stride=2, padding=1)
@@ -194,9 +192,7 @@ class ConvDecoder(nn.Module):
 
     def __init__(self, shape: tuple[int, ...], classes: int, width: int, latent_size: int, outputs: int) -> None:
         super().__init__()
-        channels, side = channels_and_side(
-            shape, tuple(_INNER_KERNEL), "the nets of --network conv, unlike those of dense,"
-        )
+        channels, side = _channels_and_side(shape)
         self.latent_in = nn.Linear(latent_size + (classes if classes > 1 else 0), 64 * width)
         self.up1 = nn.ConvTranspose2d(4 * width, 2 * width, _INNER_KERNEL[side], stride=2, padding=1)
         self.up2 = nn.ConvTranspose2d(2 * width, width, 4, stride=2, padding=1)
@@ -240,6 +236,11 @@ class DenseDecoder(nn.Module):
 def log_normal(x: Tensor, mean: Tensor, scale: Tensor) -> Tensor:
     """log N(x; mean, scale^2), element by element."""
     return -0.5 * ((x - mean) / scale).square() - scale.log() - 0.5 * math.log(2 * math.pi)
+
+
+def _channels_and_side(shape: tuple[int, ...]) -> tuple[int, int]:
+    """Of the images of the convolutional pair."""
+    return channels_and_side(shape, tuple(_INNER_KERNEL), "the nets of --network conv, unlike those of dense,")
 
 
 def _normal(uniform: Tensor) -> Tensor:

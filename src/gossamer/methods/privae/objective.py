@@ -15,12 +15,10 @@ from torch import Tensor
 from gossamer.data.records import Records, sent
 from gossamer.methods.privae import Config, divergences
 from gossamer.methods.privae.nets import Autoencoder, log_normal
+from gossamer.privacy import Bounds, PerRecordGradient, Rng
 from gossamer.privacy.mechanisms.gaussian import clipped_to
 from gossamer.privacy.per_sample_gradients.answers import norms
 from gossamer.privacy.per_sample_gradients.clipping import ordinary_gradient
-from gossamer.privacy.per_sample_gradients.gradients import PerRecordGradient
-from gossamer.privacy.queries import Bounds
-from gossamer.privacy.random.noise import Rng
 
 Coins: TypeAlias = Callable[[Records, int], Tensor]
 """Standard normals [n, k] for n records: k random numbers that belong to each of them."""

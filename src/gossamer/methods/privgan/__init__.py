@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from gossamer.errors import RequestError
 from gossamer.methods.common.declared import events
-from gossamer.methods.contract import BaseConfig, DataCard, Loop, MaybeZero, Method, OnPrivate, Phases, Query
+from gossamer.methods.contract import BaseConfig, BelowOne, DataCard, Loop, MaybeZero, Method, OnPrivate, Phases, Query
 
 REASON = (
     "privGAN (Mukherjee et al. 2021) trains on the records without clipping and without noise; what it protects is measured by "
@@ -52,7 +52,7 @@ class Config(BaseConfig):
     width: int = 512
     latent_size: int = 101
     learning_rate: float = 2e-4
-    beta1: float = 0.5
+    beta1: BelowOne = 0.5
     real_target: float = 0.95
 
 
@@ -108,8 +108,6 @@ class Privgan(Method[Config, Any]):
             raise RequestError("--latent-size must be at least 2: the last number picks the generator.")
         if not 0.5 < config.real_target <= 1:
             raise RequestError(f"--real-target must be above 0.5 and at most 1, not {config.real_target:g}.")
-        if config.beta1 >= 1:
-            raise RequestError(f"--beta1 must be below 1, not {config.beta1:g}.")
         part = card.declared_size // (groups(config, card) * config.pairs)
         if part < config.batch_size:
             raise RequestError(

@@ -9,15 +9,14 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from gossamer.data.card import DataCard, draw_labels
-from gossamer.data.records import Records
 from gossamer.errors import DataError
 from gossamer.methods import contract
 from gossamer.methods.common import adversarial
 from gossamer.methods.common.learners import drawn_from
-from gossamer.methods.contract import Logs, Run, StatefulDataclass
+from gossamer.methods.contract import Logs, Records, Run, StatefulDataclass
 from gossamer.methods.privgan import REASON, Config, groups, length, nets
 from gossamer.nets.initialised import initialised_by
-from gossamer.privacy.confined import Confined
+from gossamer.privacy import Confined
 
 
 def train(run: Run[Config], state: "State", private: Confined[Records]) -> Iterator[Logs]:
