@@ -12,7 +12,8 @@ if TYPE_CHECKING:
     from gossamer.privacy.accounting import events
     from gossamer.privacy.mechanisms import gaussian, sanitized_rows, two_term
 else:
-    events, gaussian = Lazy("gossamer.privacy.accounting.events"), Lazy("gossamer.privacy.mechanisms.gaussian")
+    events = Lazy("gossamer.privacy.accounting.events")
+    gaussian = Lazy("gossamer.privacy.mechanisms.gaussian")
     sanitized_rows = Lazy("gossamer.privacy.mechanisms.sanitized_rows")
     two_term = Lazy("gossamer.privacy.mechanisms.two_term")
 

@@ -25,7 +25,8 @@ if TYPE_CHECKING:
     from gossamer.data import records
     from gossamer.data.records import Records
 else:
-    torch, records = Lazy("torch"), Lazy("gossamer.data.records")
+    torch = Lazy("torch")
+    records = Lazy("gossamer.data.records")
 
 _AT_ONCE = 1_000
 """Records that are drawn in a step; fewer where they are large (`at_once`)."""
@@ -110,7 +111,8 @@ def named(config: BaseConfig) -> tuple[contract.Method[Any, Any], dict[str, Any]
     if not isinstance(config, StartConfig) or not config.start:
         return None
     settings = {"method": config.start} if isinstance(config.start, str) else dict(config.start)
-    name, able = settings.pop("method", ""), {name: each for name, each in METHODS.items() if each.can_warm_start}
+    able = {name: each for name, each in METHODS.items() if each.can_warm_start}
+    name = settings.pop("method", "")
     if name not in able:
         raise RequestError(f"{name!r} is no start.{did_you_mean(str(name), able)} Starts are: {', '.join(able)}.")
     if "noise_multiplier" in settings:

@@ -40,7 +40,8 @@ def train(run: Run[Config], state: "State", private: Confined[Records]) -> Itera
 
     while left := private.remaining(gradients.event):  # l. 3
         g = private.release(gradients, query)  # l. 4-8
-        state.D.optimiser.param_groups[0]["lr"] = config.learning_rate * min(1.0, left / (FALLING * config.steps))
+        rate = config.learning_rate * min(1.0, left / (FALLING * config.steps))
+        state.D.optimiser.param_groups[0]["lr"] = rate
         state.D.step(g.div_(B))  # l. 9
         t = state.step + 1
         state.average.follow(at_most=t / (t + 9))
@@ -70,7 +71,8 @@ class Loss:
         """The same for codes [n, ...]. [K n]"""
         K, dropout = self.multiplicity, self.config.label_dropout
         z = codes.repeat(K, *(1,) * (codes.dim() - 1))
-        level, label, noise = sent(self.normals(2 * len(z) + z.numel()), z.device).split([len(z), len(z), z.numel()])
+        sizes = [len(z), len(z), z.numel()]
+        level, label, noise = sent(self.normals(sum(sizes)), z.device).split(sizes)
         sigma, noise = (LOG_SIGMA[0] + LOG_SIGMA[1] * level).exp(), noise.view_as(z)
         conditions = labels.repeat(K)
         if dropout > 0:

@@ -108,8 +108,10 @@ class DpWgan(WarmStarted[Config, Any]):
         shares = gaussian.PoissonGaussianSum(
             sampling_rate=rate, noise_multiplier=config.quantile_noise_multiplier, max_norm=1.0
         )
-        asked = [Query("shares below", shares, -(-config.steps // config.quantile_every))] if config.asks else []
-        return [Query("gradients", gradients, config.steps), *asked]
+        queries = [Query("gradients", gradients, config.steps)]
+        if config.asks:
+            queries.append(Query("shares below", shares, -(-config.steps // config.quantile_every)))
+        return queries
 
     def check(self, config: Config, card: DataCard) -> None:
         """Refuse settings that contradict each other, and more groups than the critic has tensors."""

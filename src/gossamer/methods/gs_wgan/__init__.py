@@ -135,7 +135,8 @@ class GsWgan(contract.Method[Config, Any]):
             noise_multiplier=config.noise_multiplier,
         )
         answers = config.steps * config.answers
-        return [Query("answers", rows, events.charges_of(draw=config.draw, critics=config.critics, answers=answers))]
+        charges = events.charges_of(draw=config.draw, critics=config.critics, answers=answers)
+        return [Query("answers", rows, charges)]
 
     def phases(self, config: Config, card: DataCard) -> Phases[Config, Any]:
         """A public start, free; a warm start, of which nothing leaves; then the training."""

@@ -59,10 +59,12 @@ class Critics:
         part: tuple[int, int] = (0, 1),
     ) -> None:
         self.config, self.layout, self.part = config, Layout.of(template), part
-        count, start = len(range(part[0], config.critics, part[1])), self.layout.flat(template)
+        count = len(range(part[0], config.critics, part[1]))
+        start = self.layout.flat(template)
         self.device = start.device
         self.weights = start.to(getattr(torch, config.storage)).expand(count, -1).clone()
-        self.mean, self.square = torch.zeros_like(self.weights), torch.zeros_like(self.weights)
+        self.mean = torch.zeros_like(self.weights)
+        self.square = torch.zeros_like(self.weights)
         self.visits = torch.zeros(count, dtype=torch.int64)
         self.directions = self.layout.flat_directions(template).expand(count, -1).clone()
         self.throwaway: WarmupGenerator | None = None
@@ -110,7 +112,8 @@ class Critics:
             adam(flat, g, mean, square, steps, self.config.critic_learning_rate)
         trained = which[holds]
         self.weights[trained] = rounded(flat, self.weights.dtype, streams)[holds]
-        self.mean[trained], self.square[trained] = mean[holds].to(self.mean.dtype), square[holds].to(self.square.dtype)
+        self.mean[trained] = mean[holds].to(self.mean.dtype)
+        self.square[trained] = square[holds].to(self.square.dtype)
         self.directions[trained] = directions[holds]
         self.visits[trained] += 1
 
@@ -122,7 +125,8 @@ class Critics:
         """
         image_gradients = torch.zeros_like(images)
         if here := [i for i, critic in enumerate(critics) if critic % self.part[1] == self.part[0]]:
-            image_gradients[here] = self._gradients(self._rows([critics[i] for i in here]), images[here], labels[here])
+            which = self._rows([critics[i] for i in here])
+            image_gradients[here] = self._gradients(which, images[here], labels[here])
         return image_gradients
 
     def _gradients(self, which: Tensor, images: Tensor, labels: Tensor) -> Tensor:

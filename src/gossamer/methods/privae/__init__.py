@@ -75,7 +75,9 @@ class Config(StartConfig):
 
 def _of_gradients(trial: TrialConfig) -> TrialConfig:
     """Without a batch-wise term, the canaries are of gradients alone."""
-    return trial if trial.settings["divergence"] != "none" else dataclasses.replace(trial, canary="gradients", about="")
+    if trial.settings["divergence"] != "none":
+        return trial
+    return dataclasses.replace(trial, canary="gradients", about="")
 
 
 class Privae(WarmStarted[Config, Any]):

@@ -120,14 +120,17 @@ class Autoencoder(nn.Module):
         self.likelihood, self.low, self.span = likelihood, -extent, 2 * extent or 1.0
         self.prior = Prior(prior, latent_size)
         self.outputs = 2 if likelihood == "normal" else 1
-        make_encoder, make_decoder = (ConvEncoder, ConvDecoder) if network == "conv" else (DenseEncoder, DenseDecoder)
+        make_decoder = ConvDecoder if network == "conv" else DenseDecoder
+        make_encoder = ConvEncoder if network == "conv" else DenseEncoder
         self.decoder = make_decoder(shape, classes, width, latent_size, self.outputs)
         self.encoder = make_encoder(shape, classes, width, latent_size) if encoder else None
 
     def forward(self, latents: Tensor, labels: Tensor) -> Tensor:
         """latents: float [n, latent_size], standard normal; labels: int64 [n]. Returns mean images [n, C, H, W] in [0, 1]."""
         out = self.decode(self.prior.from_normal(latents), labels)[:, 0]
-        return torch.sigmoid(out) if self.likelihood == "bernoulli" else ((out - self.low) / self.span).clamp(0, 1)
+        if self.likelihood == "bernoulli":
+            return torch.sigmoid(out)
+        return ((out - self.low) / self.span).clamp(0, 1)
 
     def encode(self, images: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
         """Mean and standard deviation of q(z|x), each [n, latent_size]. images: [n, C, H, W] in [0, 1]; labels: int64 [n].

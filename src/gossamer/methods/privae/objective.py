@@ -114,7 +114,8 @@ def sample_wise(vae: Autoencoder, records: Records, config: Config, coins: Coins
     n, L = len(records), config.codes_per_record
     images, labels = records.tensors(next(vae.parameters()).device)
     images, labels = images.repeat(L, 1, 1, 1), labels.repeat(L)
-    noise = sent(coins(records, L * vae.latent_size).view(n, L, -1).transpose(0, 1).reshape(L * n, -1), images.device)
+    of_records = coins(records, L * vae.latent_size).view(n, L, -1)
+    noise = sent(of_records.transpose(0, 1).reshape(L * n, -1), images.device)
     mean, scale = vae.encode(images, labels)
     z = mean + scale * noise
     reconstruction = -vae.log_likelihood(images, z, labels)
