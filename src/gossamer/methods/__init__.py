@@ -53,11 +53,13 @@ METHODS.fill([
     marginals.Marginals(),
 ])  # fmt: skip
 
-_NAMES = (
-    "Autoencoder BaseConfig DPDiffusion DPGAN DPMEPF DPWGAN Encoder Evolve FROM_EPSILON GSWGAN Generator Loop METHODS "
-    "Marginals MaybeZero Method Moments NetState OnPrivate OnPublic OnReleased PrivAE PrivGAN Query Run State Teacher"
+_CONTRACT = (
+    "Autoencoder BaseConfig Encoder FROM_EPSILON Generator Loop MaybeZero Method NetState OnPrivate OnPublic OnReleased Query "
+    "Run State"
 )
-__all__, __getattr__, __dir__ = exported(__name__, dict.fromkeys(_NAMES.split(), ""))
+_CONFIGS = "DPDiffusion DPGAN DPMEPF DPWGAN Evolve GSWGAN Marginals Moments PrivAE PrivGAN Teacher"
+_NAMES = ["METHODS", *_CONTRACT.split(), *_CONFIGS.split()]
+__all__, __getattr__, __dir__ = exported(__name__, dict.fromkeys(_NAMES, ""))
 
 
 def method_of(name: str, *, folder: Path) -> AnyMethod:

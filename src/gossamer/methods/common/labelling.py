@@ -94,11 +94,8 @@ class LabelsSamples(Method[C, S], Generic[C, S]):
 
     def chunks(self, net: "nn.Module", draw: Draw[C], sizes: Sequence[int]) -> "Iterator[tuple[Tensor, ...]]":
         """With probabilities, where a classifier gives them."""
+        labeller: Any = getattr(net, "labeller", None)
         for images, given, *more in super().chunks(net, draw, sizes):
-            labeller: Any = getattr(net, "labeller", None)
-            soft = (
-                []
-                if labeller is None
-                else [softmax_regression.softened(labeller, images, given, draw.config.own_label)]
-            )
-            yield images, given, *more, *soft
+            if labeller is not None:
+                more.append(softmax_regression.softened(labeller, images, given, draw.config.own_label))
+            yield images, given, *more

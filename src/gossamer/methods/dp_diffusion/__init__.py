@@ -1,7 +1,7 @@
 """DP diffusion: what a run promises and costs. `loop.py` trains, `nets.py` has the denoisers, `sampler.py` draws."""
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from gossamer.errors import RequestError
 from gossamer.lazy import Lazy
@@ -9,11 +9,11 @@ from gossamer.methods import contract
 from gossamer.methods.common.declared import ballot, gradients
 from gossamer.methods.common.method_start import StartConfig
 from gossamer.methods.contract import FROM_EPSILON, DataCard, Loop, MaybeZero, Phases, Query, TrialConfig, batch_of
-from gossamer.methods.job import Job
 
-sampler: Any = Lazy("gossamer.methods.dp_diffusion.sampler")
-SIGMA_MAX, SIGMA_MIN = 20.0, 0.02
-"""The noise levels between which the sampler goes."""
+if TYPE_CHECKING:
+    from gossamer.methods.dp_diffusion import sampler
+else:
+    sampler = Lazy("gossamer.methods.dp_diffusion.sampler")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -134,9 +134,11 @@ class DpDiffusion(contract.Method[Config, Any]):
             raise RequestError(
                 f"--refine {config.refine:g} gives detail to samples of a start, and there is none: give --start moments."
             )
-        if config.refine > 0 and not SIGMA_MIN <= config.refine <= SIGMA_MAX:
-            raise RequestError(f"--refine is a noise level from {SIGMA_MIN:g} to {SIGMA_MAX:g}, not {config.refine:g}.")
-        first = refined_start(config, card) if config.refine > 0 else None
+        if config.refine > 0 and not sampler.SIGMA_MIN <= config.refine <= sampler.SIGMA_MAX:
+            raise RequestError(
+                f"--refine is a noise level from {sampler.SIGMA_MIN:g} to {sampler.SIGMA_MAX:g}, not {config.refine:g}."
+            )
+        first = sampler.refined_start(config, card) if config.refine > 0 else None
         if first is not None and (first.pretrained or (first.releases_public and first.takes_public)):
             raise RequestError(
                 "--refine puts the generator of the start into the release. Take a start that holds no public pictures and "
@@ -146,10 +148,3 @@ class DpDiffusion(contract.Method[Config, Any]):
     def sample(self, net: Any, draw: contract.Draw[Config]) -> Any:
         """The sampler iterates: see `sampler.draw`."""
         return sampler.draw(net, draw)
-
-
-def refined_start(config: Config, card: DataCard) -> Job[Any, Any]:
-    """The start whose samples are refined: another method, with a generator of its own."""
-    start = Job(DpDiffusion(), config, card).first
-    assert start is not None  # `check` refuses to refine nothing
-    return start

@@ -12,8 +12,9 @@ from gossamer.methods.common import votes
 from gossamer.methods.common.learners import Average, Learner, adam, drawn_from, subset
 from gossamer.methods.common.method_start import StartState
 from gossamer.methods.contract import AT_ONCE, DataCard, Logs, Run, batch_of
-from gossamer.methods.dp_diffusion import Config, refined_start
+from gossamer.methods.dp_diffusion import Config
 from gossamer.methods.dp_diffusion.nets import Denoiser, Generator
+from gossamer.methods.dp_diffusion.sampler import refined_start
 from gossamer.nets.flat import gradient
 from gossamer.nets.initialised import initialised_by
 from gossamer.privacy import Confined, PerRecordGradient

@@ -11,11 +11,20 @@ import torch
 from torch import Tensor, nn
 
 from gossamer.data.card import draw_labels
-from gossamer.methods.contract import Draw
-from gossamer.methods.dp_diffusion import SIGMA_MAX, SIGMA_MIN, Config, refined_start
+from gossamer.methods.contract import BaseConfig, DataCard, Draw, State
+from gossamer.methods.dp_diffusion import Config
 from gossamer.methods.dp_diffusion.nets import Denoiser, Generator
+from gossamer.methods.job import Job
+from gossamer.methods.registry import METHODS
 
-RHO = 7.0
+SIGMA_MAX, SIGMA_MIN, RHO = 20.0, 0.02, 7.0
+
+
+def refined_start(config: Config, card: DataCard) -> Job[BaseConfig, State]:
+    """The start whose samples are refined: another method, with a generator of its own."""
+    start = Job(METHODS["dp-diffusion"], config, card).first
+    assert start is not None  # `check` refuses to refine nothing
+    return start
 
 
 @torch.no_grad()
@@ -23,7 +32,8 @@ def draw(net: nn.Module, asked: Draw[Config]) -> tuple[Tensor, Tensor]:
     """Images [n, C, H, W] in [0, 1] and their labels [n], see `Method.sample`."""
     assert isinstance(net, Generator)
     config, n, labels, stream = asked.config, asked.n, asked.labels, asked.stream
-    device, begun = next(net.denoiser.parameters()).device, None
+    device = next(net.denoiser.parameters()).device
+    begun = None
     if net.start is not None:
         start = copy.deepcopy(net.start).cpu()  # samples come from the processor, wherever it has learnt
         images, labels = refined_start(config, asked.card).sample(start, n, labels, stream)
