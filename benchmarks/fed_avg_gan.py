@@ -18,6 +18,7 @@ have batch normalisation and no labels, and 6.6 million weights in the critic, w
 """
 
 import copy
+import dataclasses
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -32,7 +33,7 @@ from gossamer.data.card import DataCard, draw_labels
 from gossamer.data.records import Records
 from gossamer.methods.contract import Run
 from gossamer.methods.gs_wgan import Config, loop
-from gossamer.methods.gs_wgan.critics import Critics, CriticSettings
+from gossamer.methods.gs_wgan.critics import Critics
 from gossamer.privacy.accounting import calibrate
 from gossamer.privacy.confined import Confined
 from gossamer.privacy.guarantee import ADD_OR_REMOVE_ONE, Guarantee, Plan
@@ -113,9 +114,8 @@ class Client:
 
 def critic_of(records: Records, config: Config, state: loop.State) -> Critics:
     """One critic with all these records, with the weights that every critic begins with."""
-    settings = CriticSettings(config.critic_batch_size, config.critic_steps, config.critic_learning_rate)
     shards = np.zeros(len(records), dtype=np.int64)
-    return Critics(records, shards, state.critic, state.throwaway, 1, settings)
+    return Critics(records, shards, state.critic, state.throwaway, dataclasses.replace(config, critics=1))
 
 
 def sent(critic: Critics, generator: torch.nn.Module) -> dict[str, Tensor]:

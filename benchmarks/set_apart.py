@@ -13,6 +13,7 @@ import ast
 import copy
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -120,13 +121,13 @@ def features_of(path: Path, held: Records, classes: int) -> ClassifierFeatures:
     return ClassifierFeatures.load(path)
 
 
-def value_of(text: str) -> bool | int | float | str:
+def value_of(text: str) -> Any:
     """A setting as its Config has it: 2 is a whole number, 2.0 is not."""
     try:
         value = ast.literal_eval(text)
     except (ValueError, SyntaxError):
         return text
-    assert isinstance(value, bool | int | float)
+    assert isinstance(value, bool | int | float | dict)
     return value
 
 

@@ -122,5 +122,7 @@ def _pairs(values: Mapping[str, Any]) -> Iterator[str]:
     for name, value in values.items():
         if isinstance(value, float) and math.isinf(value):
             yield f"{name} = inf"
+        elif isinstance(value, Mapping):
+            yield f"{name} = {{ {', '.join(_pairs(value))} }}"
         else:
             yield f"{name} = {f'{value:_}' if type(value) is int else json.dumps(value)}"

@@ -179,7 +179,7 @@ class Cell:
         for name, left_out in _LATER.items():
             if settings.get(name) == left_out:
                 del settings[name]
-        return dict(sorted(settings.items()))
+        return dict(sorted(_as_recorded(settings).items()))
 
     @cached_property
     def digest(self) -> str:
@@ -193,6 +193,15 @@ class Cell:
         of = row.data + ("" if not row.records else f"-{row.records}")
         budget = "" if self.epsilon is None else f"-eps{self.epsilon:g}"
         return f"{row.method or row.samples_of}-{of}{budget}-{self.digest[:10]}-seed{self.seed}"
+
+
+def _as_recorded(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """The start as cells have it: its method, and its settings in one text."""
+    if "start" not in settings:
+        return dict(settings)
+    start = settings["start"] if isinstance(settings["start"], Mapping) else {"method": settings["start"]}
+    text = ",".join(f"{name}={value}" for name, value in start.items() if name != "method")
+    return {**settings, "start": start["method"], "start_settings": text}
 
 
 def digest_of(resolved: Mapping[str, Any]) -> str:

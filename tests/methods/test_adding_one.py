@@ -72,8 +72,8 @@ def test_it_is_fitted_sampled_and_verified(
     bright = samples.images.reshape(20, -1).mean(1)
     assert bright[1::2].mean() > bright[::2].mean() + 50
     (query,) = synthesizer.job.queries
-    assert [query.cost] == synthesizer.job.plan
-    assert query.cost[1] == synthesizer.certificate.plan[0]["count"] == 1
+    assert [(query.mechanism.event, query.times)] == synthesizer.job.plan
+    assert query.times == synthesizer.certificate.plan[0]["count"] == 1
     plugins.remove("method", "tiny")
 
 

@@ -228,7 +228,7 @@ def test_two_trainings_of_a_job_share_nothing() -> None:
 @pytest.mark.parametrize("steps", [1, 7, 39, 40, 41, 399, 400, 401, 799, 800, 1_000, 4_000, 123_456])
 @pytest.mark.parametrize("releases", [True, False])
 def test_about_400_events_of_a_phase_that_releases_are_kept_and_40_of_another(steps: int, releases: bool) -> None:
-    phase = Phase(name="any", steps=steps, queries=[query(steps)] if releases else ())
+    phase: Phase[Any, Any] = Phase(name="any", steps=steps, queries=[query(steps)] if releases else (), body=iter)
     most = 400 if releases else 40
     kept = [step for step in range(1, steps + 1) if phase.worth_keeping(step)]
     every = max(1, steps // most)
@@ -509,7 +509,7 @@ def test_a_method_says_what_its_release_contains_and_what_it_brings(
 
 
 def test_a_run_with_a_start_says_both() -> None:
-    start = {"start": "evolve", "start_settings": "drawing=letters"}
+    start = {"start": {"method": "evolve", "drawing": "letters"}}
     own, first = Job.of(METHODS["dp-diffusion"], {"noise_multiplier": 1.0, **start}, CARD).facts
     assert (own["name"], own["releases_public"], own["own_input"]) == ("dp-diffusion", "", {})
     assert first["name"] == "evolve"

@@ -120,13 +120,10 @@ CASES = {
         {
             **MEPF,
             **LABELS,
-            "start": "evolve",
-            "start_settings": "drawing=letters,embedding=cosines,candidates=6,steps=2",
+            "start": {"method": "evolve", "drawing": "letters", "embedding": "cosines", "candidates": 6, "steps": 2},
         },
     ),
-    "dp-mepf, start moments, 2 cells": Case(
-        "dp-mepf", {**MEPF, "start": "moments", "start_settings": "axes=8,cells=2"}
-    ),
+    "dp-mepf, start moments, 2 cells": Case("dp-mepf", {**MEPF, "start": {"method": "moments", "axes": 8, "cells": 2}}),
     "dp-mepf, public pictures": Case("dp-mepf", {**MEPF, "learnt_bends": True}, public=True),
     "dpgan": Case("dpgan", {**BATCH, **GAN}, tiny=True),
     "dpgan, adaptive": Case("dpgan", {**BATCH, **GAN, "adaptive": True}, public=True),
@@ -147,7 +144,7 @@ CASES = {
     "dp-diffusion, unet": Case("dp-diffusion", {**DIFFUSION, "network": "unet"}),
     "dp-diffusion, votes on public pictures": Case("dp-diffusion", {**DIFFUSION, "votes_noise": 2.0}, public=True),
     "dp-diffusion, start moments": Case(
-        "dp-diffusion", {**DIFFUSION, "start": "moments", "start_settings": "axes=8", "start_records": 40}
+        "dp-diffusion", {**DIFFUSION, "start": {"method": "moments", "axes": 8}, "start_records": 40}
     ),
     "gs-wgan, secret, 2 answers": Case("gs-wgan", {**CRITICS, "answers": 2}),
     "gs-wgan, round robin": Case("gs-wgan", {**CRITICS, "draw": "round_robin"}),

@@ -104,12 +104,12 @@ def test_a_method_on_a_device(method: str, monkeypatch: pytest.MonkeyPatch) -> N
 @pytest.mark.parametrize("start", ["moments", "evolve"])
 def test_a_start_draws_on_the_processor(start: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is a generator's last call before other steps, and its samples are the same on every device."""
-    few = {"moments": "axes=4", "evolve": "drawing=letters,embedding=cosines,candidates=6,steps=1,variations=0"}
+    letters = {"drawing": "letters", "embedding": "cosines", "candidates": 6, "steps": 1, "variations": 0}
+    few: dict[str, dict[str, Any]] = {"moments": {"axes": 4}, "evolve": letters}
     settings = {
         "width": 4,
         "expected_batch_size": 12,
-        "start": start,
-        "start_settings": few[start],
+        "start": {"method": start, **few[start]},
         "start_records": 40,
     }
     monkeypatch.setitem(SMALL, "dpgan", {**settings, "warm_steps": 1, "discriminator_steps": 2})

@@ -188,7 +188,7 @@ def test_evolve_keeps_what_its_generator_varied_towards_the_records() -> None:
 def test_a_start_may_take_a_generator() -> None:
     job = Job.of(
         METHODS["dp-mepf"],
-        {"noise_multiplier": 1.0, "start": "evolve", "start_settings": "generator=my:pictures,embedding=cosines"},
+        {"noise_multiplier": 1.0, "start": {"method": "evolve", "generator": "my:pictures", "embedding": "cosines"}},
         CARD,
     )
     assert job.pretrained == [("generator", "my:pictures")]

@@ -114,8 +114,8 @@ CALLS_REFUSED: dict[str, tuple[Callable[[], object], str]] = {
     "settings of another choice": (lambda: plan(DPWGAN(groups=3)), "groups 3 goes with grouping cluster, not none."),
     "visits of another draw": (lambda: plan(GSWGAN(draw="paper", visits=2)), "visits 2 goes with draw secret alone."),
     "a start without its name": (
-        lambda: plan(DPGAN(start_settings="axes=4")),
-        "start_settings are those of a start: give start as well",
+        lambda: plan(DPGAN(start={"axes": 4})),
+        "'' is no start.",
     ),
     "a momentum of one": (lambda: plan(Teacher(momentum=1.0)), "momentum must be below 1, not 1."),
     "drawn digits": (lambda: plan(Evolve()), "drawing digits draws the digits 0 to 9, and the card has 2 classes."),

@@ -1,6 +1,5 @@
 """The methods, one folder per paper. To add one: the folder, one line here, one page in docs/methods/."""
 
-import typing
 from pathlib import Path
 
 from gossamer.errors import RunFolderError
@@ -19,8 +18,36 @@ from gossamer.methods import (
     privgan,
     teacher,
 )
+from gossamer.methods.contract import FROM_EPSILON as FROM_EPSILON
 from gossamer.methods.contract import AnyMethod
+from gossamer.methods.contract import Autoencoder as Autoencoder
+from gossamer.methods.contract import BaseConfig as BaseConfig
+from gossamer.methods.contract import Encoder as Encoder
+from gossamer.methods.contract import Generator as Generator
+from gossamer.methods.contract import Loop as Loop
+from gossamer.methods.contract import MaybeZero as MaybeZero
+from gossamer.methods.contract import Method as Method
+from gossamer.methods.contract import NetState as NetState
+from gossamer.methods.contract import OnPrivate as OnPrivate
+from gossamer.methods.contract import OnPublic as OnPublic
+from gossamer.methods.contract import OnReleased as OnReleased
+from gossamer.methods.contract import Query as Query
+from gossamer.methods.contract import Run as Run
+from gossamer.methods.contract import State as State
 from gossamer.methods.registry import METHODS as METHODS
+
+DPGAN = dpgan.Config
+DPMEPF = dp_mepf.Config
+DPWGAN = dp_wgan.Config
+DPDiffusion = dp_diffusion.Config
+Evolve = evolve.Config
+FeatureMoments = feature_moments.Config
+GSWGAN = gs_wgan.Config
+Marginals = marginals.Config
+Moments = moments.Config
+PrivAE = privae.Config
+PrivGAN = privgan.Config
+Teacher = teacher.Config
 
 METHODS.fill([
     dpgan.Dpgan(), dp_wgan.DpWgan(), gs_wgan.GsWgan(), privae.Privae(), privgan.Privgan(), dp_diffusion.DpDiffusion(),
@@ -28,56 +55,13 @@ METHODS.fill([
     marginals.Marginals(),
 ])  # fmt: skip
 
-if typing.TYPE_CHECKING:
-    from gossamer.methods.contract import FROM_EPSILON as FROM_EPSILON
-    from gossamer.methods.contract import Autoencoder as Autoencoder
-    from gossamer.methods.contract import BaseConfig as BaseConfig
-    from gossamer.methods.contract import Encoder as Encoder
-    from gossamer.methods.contract import Generator as Generator
-    from gossamer.methods.contract import MaybeZero as MaybeZero
-    from gossamer.methods.contract import Method as Method
-    from gossamer.methods.contract import NetState as NetState
-    from gossamer.methods.contract import OnPrivate as OnPrivate
-    from gossamer.methods.contract import OnPublic as OnPublic
-    from gossamer.methods.contract import OnReleased as OnReleased
-    from gossamer.methods.contract import Query as Query
-    from gossamer.methods.contract import Run as Run
-    from gossamer.methods.contract import State as State
-
-    DPGAN = dpgan.Config
-    DPMEPF = dp_mepf.Config
-    DPWGAN = dp_wgan.Config
-    DPDiffusion = dp_diffusion.Config
-    Evolve = evolve.Config
-    FeatureMoments = feature_moments.Config
-    GSWGAN = gs_wgan.Config
-    Marginals = marginals.Config
-    Moments = moments.Config
-    PrivAE = privae.Config
-    PrivGAN = privgan.Config
-    Teacher = teacher.Config
-else:
-    _CONTRACT = (
-        "Autoencoder BaseConfig Encoder FROM_EPSILON Generator MaybeZero Method NetState OnPrivate OnPublic OnReleased Query "
-        "Run State"
-    )
-    _NAMES = {
-        **{name: f"gossamer.methods.contract:{name}" for name in _CONTRACT.split()},
-        "METHODS": "gossamer.methods.registry:METHODS",
-        "DPDiffusion": "gossamer.methods.dp_diffusion:Config",
-        "DPGAN": "gossamer.methods.dpgan:Config",
-        "DPMEPF": "gossamer.methods.dp_mepf:Config",
-        "DPWGAN": "gossamer.methods.dp_wgan:Config",
-        "Evolve": "gossamer.methods.evolve:Config",
-        "FeatureMoments": "gossamer.methods.feature_moments:Config",
-        "GSWGAN": "gossamer.methods.gs_wgan:Config",
-        "Marginals": "gossamer.methods.marginals:Config",
-        "Moments": "gossamer.methods.moments:Config",
-        "PrivAE": "gossamer.methods.privae:Config",
-        "PrivGAN": "gossamer.methods.privgan:Config",
-        "Teacher": "gossamer.methods.teacher:Config",
-    }
-    __all__, __getattr__, __dir__ = exported(__name__, _NAMES)
+_CONTRACT = (
+    "Autoencoder BaseConfig Encoder FROM_EPSILON Generator Loop MaybeZero Method NetState OnPrivate OnPublic OnReleased Query "
+    "Run State"
+)
+_CONFIGS = "DPDiffusion DPGAN DPMEPF DPWGAN Evolve FeatureMoments GSWGAN Marginals Moments PrivAE PrivGAN Teacher"
+_NAMES = ["METHODS", *_CONTRACT.split(), *_CONFIGS.split()]
+__all__, __getattr__, __dir__ = exported(__name__, dict.fromkeys(_NAMES, ""))
 
 
 def method_of(name: str, *, folder: Path) -> AnyMethod:

@@ -12,18 +12,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import resources
-from typing import (
-    TYPE_CHECKING,
-    Annotated,
-    Any,
-    ClassVar,
-    Generic,
-    Literal,
-    Self,
-    TypeAlias,
-    TypeVar,
-    cast,
-)
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Generic, Literal, Self, TypeAlias, TypeVar, cast
 
 from gossamer.errors import GossamerError, RequestError, did_you_mean
 from gossamer.lazy import Lazy
@@ -31,18 +20,19 @@ from gossamer.privacy.distributed import ALONE, Ranks
 
 if TYPE_CHECKING:
     import torch
-    from dp_accounting import DpEvent
     from torch import Tensor, nn
 
     from gossamer.data import card as data_card
-    from gossamer.data.card import DataCard
-    from gossamer.data.records import Records
+    from gossamer.data import records
     from gossamer.nets import initialised
     from gossamer.privacy import guarantee
     from gossamer.privacy.confined import Confined
-    from gossamer.privacy.guarantee import NeighboringRelation, Plan
     from gossamer.privacy.random.noise import Rng
+
+    DataCard: TypeAlias = data_card.DataCard
+    Records: TypeAlias = records.Records
 else:
+    DataCard = Records = Any  # for annotations alone: their modules need NumPy
     torch = Lazy("torch")
     data_card = Lazy("gossamer.data.card")
     guarantee = Lazy("gossamer.privacy.guarantee")
@@ -50,10 +40,16 @@ else:
 
 Setting: TypeAlias = bool | int | float | str
 """A value in a Config, as JSON and the command line know it."""
+Start: TypeAlias = str | Mapping[str, Any]
+"""The method of a start: its name, or a mapping with its name as `method` and its settings. Empty: there is no start."""
 Logs: TypeAlias = "Mapping[str, float | Tensor]"
 """Figures that may be shown, each one number: released values and what fakes give, never a loss on records."""
 MaybeZero = Annotated[int, "may be zero"]
 """A count of which there may be none; every other int in a Config is at least 1."""
+Share = Annotated[float, "is a share, at most 1"]
+"""A number from 0 to 1."""
+BelowOne = Annotated[float, "must be below 1"]
+"""A decay: a number from 0 to 1, and not 1."""
 Encoder = Annotated[str, "encoder"]
 """The name of an encoder that a package adds, or its `module:object`; empty: the method's own features."""
 Autoencoder = Annotated[str, "autoencoder"]
@@ -64,6 +60,11 @@ Generator = Annotated[str, "generator"]
 
 FROM_EPSILON: Any = None
 """The default of a `noise_multiplier`: it may be left open. A plan computes it from epsilon, and each `Job` has it."""
+
+
+def fault(what: str, kind: type[GossamerError] = RequestError) -> GossamerError:
+    """The error for what a user cannot mend."""
+    return kind(f"{what}. This is a fault of the method.")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -109,13 +110,21 @@ LARGEST_BATCH = 4_096
 """The batch of a step where nothing else is asked for: beyond it, more steps buy more than more records do."""
 
 
-def batch_of(requested: int, card: "DataCard") -> int:
+def batch_of(requested: int, card: DataCard) -> int:
     """How many records a step expects: what was asked for or, where that is 0, 4,096, or all where fewer are declared."""
     return requested or min(LARGEST_BATCH, card.declared_size)
 
 
 AT_ONCE = 512
 """Records whose gradients are computed at once where nothing else is asked for, and no memory of a GPU decides it."""
+
+
+class Loop(Lazy):
+    """The functions of a module `loop.py`. It is imported when one is called, so that a plan needs no PyTorch."""
+
+    def __getattr__(self, name: str) -> Any:
+        found = super().__getattr__
+        return found(name) if name.startswith("__") else lambda *given: found(name)(*given)
 
 
 class StatefulDataclass:
@@ -185,7 +194,7 @@ class State(StatefulDataclass, ABC):
         """What released values say about the result, for the terminal; empty: nothing."""
         return ""
 
-    def scores(self, records: "Records") -> "Tensor | None":  # noqa: ARG002 (for methods that need it)
+    def scores(self, records: Records) -> "Tensor | None":  # noqa: ARG002 (for methods that need it)
         """How real the discriminators find records, for white-box attacks: [D, n]; None: there are none."""
         return None
 
@@ -220,11 +229,6 @@ class Query:
     mechanism: Any
     times: int
 
-    @property
-    def cost(self) -> "tuple[DpEvent, int]":
-        """Its entry of a plan."""
-        return self.mechanism.event, self.times
-
 
 @dataclass(frozen=True)
 class Run(Generic[C]):
@@ -241,10 +245,10 @@ class Run(Generic[C]):
     """
 
     config: C
-    card: "DataCard"
+    card: DataCard
     rng: "Rng"
     device: str = "cpu"
-    public: "Records | None" = None
+    public: Records | None = None
     ranks: Ranks = ALONE
     queries: Sequence[Query] = ()
 
@@ -253,7 +257,7 @@ class Run(Generic[C]):
         for query in self.queries:
             if query.name == name:
                 return query.mechanism
-        raise GossamerError(f"the phase declares no query {name!r}. This is a fault of the method.")
+        raise fault(f"the phase declares no query {name!r}", GossamerError)
 
 
 @dataclass(frozen=True)
@@ -276,23 +280,27 @@ class Draw(Generic[C]):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Phase:
-    """A stretch of a run, and what it may release. Pure: known before a record is read.
+class Phase(Generic[C, S]):
+    """A stretch of a run, and what it may release. Pure: known before a record is read. One of the three classes below.
 
     Args:
         name: what is counted, for progress and events: "warm start", "training".
         steps: how often its body yields; fewer, where a crash has used up releases.
         queries: what it may ask of the records; empty: nothing.
+        body: called with the run, its state and the records that it gets, yields once per step what may be shown. Entered again
+            after a stop, it goes on at `state.step`; every run executes the code after its last yield, once. The last phase
+            has no such code.
     """
 
     name: str
     steps: int
     queries: Sequence[Query] = ()
+    body: Callable[..., Iterator[Logs]]
 
     @property
-    def plan(self) -> "Plan":
+    def plan(self) -> "guarantee.Plan":
         """What it may release, and how often."""
-        return [query.cost for query in self.queries]
+        return [(query.mechanism.event, query.times) for query in self.queries]
 
     @property
     def releases(self) -> bool:
@@ -304,33 +312,19 @@ class Phase:
         return step % max(1, self.steps // (400 if self.queries else 40)) == 0 or (step == 1 and self.releases)
 
 
-@dataclass(frozen=True, kw_only=True)
-class OnPublic(Phase, Generic[C, S]):
-    """A phase that sees public records only; left out where there are none.
-
-    Args:
-        body: yields once per step what may be shown. Entered again after a stop, it goes on at `state.step`; every run
-            executes the code after its last yield, once. The last phase has no such code.
-    """
-
-    body: "Callable[[Run[C], S, Records], Iterator[Logs]]"
+class OnPublic(Phase[C, S]):
+    """A phase that sees public records only, `Records`; left out where there are none."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class OnPrivate(Phase, Generic[C, S]):
-    """A phase that has the private records, inside `Confined`. Its body is as that of `OnPublic`."""
-
-    body: "Callable[[Run[C], S, Confined[Records]], Iterator[Logs]]"
+class OnPrivate(Phase[C, S]):
+    """A phase that has the private records, `Confined[Records]`."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class OnReleased(Phase, Generic[C, S]):
-    """A phase that sees no records: it goes on with what has been released. Its body is as that of `OnPublic`."""
-
-    body: "Callable[[Run[C], S], Iterator[Logs]]"
+class OnReleased(Phase[C, S]):
+    """A phase that sees no records: it goes on with what has been released."""
 
 
-AnyPhase: TypeAlias = OnPublic[C, S] | OnPrivate[C, S] | OnReleased[C, S]
+AnyPhase: TypeAlias = Phase[C, S]
 Phases: TypeAlias = Sequence[AnyPhase[C, S]]
 """The phases of a run, in order."""
 
@@ -406,16 +400,17 @@ class Method(ABC, Generic[C, S]):
     config_type: type[C]
     """Its settings; the fields are its flags."""
     loop: Any = None
-    """The module `loop.py`, with the functions `generator`, `start` and `train`. None: `net` and `train` are written below."""
+    """`Loop("package.loop")`, a module with the functions `generator`, `start` and `train`. None: `net` and `train` are written
+    below."""
 
     def __repr__(self) -> str:
         return f"METHODS[{self.name!r}]"
 
     @abstractmethod
-    def queries(self, config: C, card: "DataCard") -> Sequence[Query]:
+    def queries(self, config: C, card: DataCard) -> Sequence[Query]:
         """The noisy queries of the training, each declared once. Another phase holds its own. Pure."""
 
-    def net(self, config: C, card: "DataCard") -> "nn.Module":
+    def net(self, config: C, card: DataCard) -> "nn.Module":
         """The network that a run releases, with fresh weights. It states `classes`, the number of labels that it knows.
 
         One with `samples_on_gpu` draws samples where it is. The others need a GPU for training at most.
@@ -436,21 +431,21 @@ class Method(ABC, Generic[C, S]):
         yields: Iterator[Logs] = self.loop.train(run, state, private)
         return yields
 
-    def phases(self, config: C, card: "DataCard") -> Phases[C, S]:
+    def phases(self, config: C, card: DataCard) -> Phases[C, S]:
         """The phases of a run, in order: the training alone, unless a method has more. Pure."""
         return [self.training(config, card)]
 
-    def training(self, config: C, card: "DataCard", *, steps: int | None = None) -> OnPrivate[C, S]:
+    def training(self, config: C, card: DataCard, *, steps: int | None = None) -> OnPrivate[C, S]:
         """The phase of `train`, the last one of most methods. steps: None: as often as its first query is asked."""
         queries = self.queries(config, card)
         return OnPrivate(
             name="training",
             steps=queries[0].times if steps is None else steps,
             queries=queries,
-            body=lambda run, state, private: self.train(run, state, private),
+            body=self.train,
         )
 
-    def check(self, config: C, card: "DataCard") -> None:
+    def check(self, config: C, card: DataCard) -> None:
         """Refuse settings that contradict each other. Pure.
 
         Raises:
@@ -464,7 +459,7 @@ class Method(ABC, Generic[C, S]):
             RequestError: naming the flag.
         """
 
-    def relation(self, config: C) -> "NeighboringRelation":  # noqa: ARG002 (for methods that need it)
+    def relation(self, config: C) -> "guarantee.NeighboringRelation":  # noqa: ARG002 (for methods that need it)
         """Under which relation its plan is accounted."""
         return guarantee.ADD_OR_REMOVE_ONE
 
@@ -472,7 +467,7 @@ class Method(ABC, Generic[C, S]):
         """Whether these settings have a use for public records. A start takes their place."""
         return "optional" if self.takes_public else "none"
 
-    def check_public(self, config: C, card: "DataCard", count: int) -> None:
+    def check_public(self, config: C, card: DataCard, count: int) -> None:
         """Refuse so many public records, before any budget is used.
 
         Raises:
@@ -492,7 +487,7 @@ class Method(ABC, Generic[C, S]):
         """
         return "its samples are these pictures with other labels" if cls.labels_public(settings) else ""
 
-    def bounds_units(self, card: "DataCard") -> str:  # noqa: ARG002 (for methods that need it)
+    def bounds_units(self, card: DataCard) -> str:  # noqa: ARG002 (for methods that need it)
         """How a query bounds what the records of one unit add together. The certificate says so; of a plug-in it does not."""
         return "they are sampled together, and their joint contribution to a query is bounded"
 

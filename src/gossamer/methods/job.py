@@ -6,7 +6,7 @@ The file is long because the phases of a job and the way through them must agree
 import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any, Generic, TypeVar, cast, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, Generic, TypeVar, cast, get_args, get_type_hints
 
 from gossamer import plugins
 from gossamer.errors import CardError, GossamerError, RequestError
@@ -17,6 +17,7 @@ from gossamer.methods.contract import (
     AnyMethod,
     AnyPhase,
     BaseConfig,
+    BelowOne,
     Draw,
     Logs,
     Method,
@@ -25,9 +26,11 @@ from gossamer.methods.contract import (
     OnReleased,
     Phase,
     Query,
+    Records,
     Run,
-    Setting,
+    Share,
     State,
+    fault,
     refuse_unknown,
 )
 from gossamer.methods.registry import METHODS
@@ -37,10 +40,7 @@ if TYPE_CHECKING:
     import torch
     from torch import Tensor, nn
 
-    from gossamer.data.records import Records
     from gossamer.privacy import confined, guarantee
-    from gossamer.privacy.confined import Confined
-    from gossamer.privacy.guarantee import NeighboringRelation, Plan
     from gossamer.privacy.random.noise import Rng
 else:
     torch = Lazy("torch")
@@ -90,12 +90,12 @@ class Job(Generic[C_co, S_co]):
         return Job(method, method.config_type(**settings), card)
 
     @property
-    def settings(self) -> dict[str, Setting]:
+    def settings(self) -> dict[str, Any]:
         """The same as JSON."""
         return dataclasses.asdict(self.config)
 
     @property
-    def plan(self) -> "Plan":
+    def plan(self) -> "guarantee.Plan":
         """What a run may release, over all phases. Pure: reads no record.
 
         Raises:
@@ -104,10 +104,8 @@ class Job(Generic[C_co, S_co]):
         self.check()
         phases = self.phases
         if problem := _problem_of(phases):
-            raise RequestError(
-                f"{self.method.name} has phases that cannot be run: {problem}. This is a fault of the method."
-            )
-        return [query.cost for phase in phases for query in phase.queries]
+            raise fault(f"{self.method.name} has phases that cannot be run: {problem}")
+        return [cost for phase in phases for cost in phase.plan]
 
     @property
     def queries(self) -> list[Query]:
@@ -122,13 +120,13 @@ class Job(Generic[C_co, S_co]):
         return own if first is None else method_start.staged(own, first, cast("Any", self.config))
 
     @property
-    def relation(self) -> "NeighboringRelation":
+    def relation(self) -> "guarantee.NeighboringRelation":
         """See `Method.relation`. Raises RequestError: there is no such relation."""
         relation = self.method.relation(self.config)
         if relation not in guarantee.RELATION_NAMES:
-            raise RequestError(
-                f"{self.method.name} is accounted for under the relation {relation!r}, and not under one of "
-                f"{', '.join(guarantee.RELATION_NAMES.values())}. This is a fault of the method."
+            known = ", ".join(guarantee.RELATION_NAMES.values())
+            raise fault(
+                f"{self.method.name} is accounted for under the relation {relation!r}, and not under one of {known}"
             )
         return relation
 
@@ -171,28 +169,23 @@ class Job(Generic[C_co, S_co]):
         Raises:
             RequestError: if a fact is not one line of text.
         """
-        own: dict[str, Any] = {
-            "name": self.method.name,
-            "releases_public": self.releases_public,
-            "bounds_units": self.method.bounds_units(self.card),
-            "own_input": dict(self.method.own_input(self.config)),
-        }
-        words = {**own, **own["own_input"]}
-        if set(own["own_input"]) not in (set(), {"what", "tuned"}):
-            raise RequestError(
-                f"own_input of {self.method.name} needs `what` and `tuned`. This is a fault of the method."
-            )
-        for fact in (name for name in words if name != "own_input"):
-            if not isinstance(words[fact], str) or words[fact] != plugins.one_line(words[fact]):
-                raise RequestError(
-                    f"{fact} of {self.method.name} is not one line of text. This is a fault of the method."
-                )
-        return [own, *([] if self.first is None else self.first.facts)]
+        return [job._own_facts() for job in self.jobs]
+
+    def _own_facts(self) -> dict[str, Any]:
+        name, own_input = self.method.name, dict(self.method.own_input(self.config))
+        facts = {"name": name, "releases_public": self.releases_public}
+        facts["bounds_units"] = self.method.bounds_units(self.card)
+        if own_input and set(own_input) != {"what", "tuned"}:
+            raise fault(f"own_input of {name} needs `what` and `tuned`")
+        for fact, text in {**facts, **own_input}.items():
+            if not isinstance(text, str) or text != plugins.one_line(text):
+                raise fault(f"{fact} of {name} is not one line of text")
+        return {**facts, "own_input": own_input}
 
     @property
     def pretrained(self) -> "list[tuple[plugins.PluginKind, str]]":
         """Kind and name of each encoder, autoencoder and generator that the settings name, those of a start included."""
-        return [*self.own_pretrained, *([] if self.first is None else self.first.pretrained)]
+        return [named for job in self.jobs for named in job.own_pretrained]
 
     @property
     def own_pretrained(self) -> "list[tuple[plugins.PluginKind, str]]":
@@ -207,23 +200,38 @@ class Job(Generic[C_co, S_co]):
         ]
 
     def check(self) -> None:
-        """See `Method.check`."""
+        """Refuse a number beyond its limit; see `Method.check`. The same of a start. Raises RequestError."""
+        for name, hint in get_type_hints(type(self.config), include_extras=True).items():
+            value = getattr(self.config, name)
+            if (hint == Share and value > 1) or (hint == BelowOne and value >= 1):
+                raise RequestError(f"--{name.replace('_', '-')} {get_args(hint)[1]}, not {value:g}.")
         self.method.check(self.config, self.card)
+        if (first := self.first) is not None:
+            first.check()
+            if first.settings.get("own_label", 1.0) != 1:
+                raise RequestError(
+                    "--start: own_label gives soft labels, which a start has no use for. Leave own_label out."
+                )
+            if first.relation != self.relation:
+                raise RequestError(
+                    f"--start {first.method.name} protects under another relation than {self.method.name} with these settings: "
+                    "take no start."
+                )
 
     @property
     def first(self) -> "Job[BaseConfig, State] | None":
         """What makes the pictures that a run starts on; None: there is no start.
 
         Raises:
-            RequestError: if there is no such method or setting, or its plan is of another relation.
+            RequestError: if there is no such method or setting.
         """
         named = method_start.named(self.config)
-        if named is None:
-            return None
-        job: Job[BaseConfig, State] = Job.of(*named, self.card)
-        job.check()
-        method_start.refuse(self.method.name, self.relation, job)
-        return job
+        return None if named is None else Job.of(*named, self.card)
+
+    @property
+    def jobs(self) -> "list[Job[Any, Any]]":
+        """This one, and after it that of a start."""
+        return [self] if self.first is None else [self, self.first]
 
     def generator(self) -> "nn.Module":
         """The network that a run releases, see `Method.net`. Settings that contradict each other are refused first."""
@@ -251,10 +259,10 @@ class Job(Generic[C_co, S_co]):
     def _proper(self, pair: object, n: int) -> "tuple[Tensor, Tensor]":
         """What a method has drawn, if these are n samples of the card. Raises GossamerError: they are not."""
         if not isinstance(pair, tuple) or len(pair) != 2 or not all(isinstance(part, torch.Tensor) for part in pair):
-            raise GossamerError(f"{self.method.name} draws no pair of tensors. This is a fault of the method.")
+            raise fault(f"{self.method.name} draws no pair of tensors", GossamerError)
         images, drawn = pair
         if wrong := self.card.problem_of_samples(images, drawn, n):
-            raise GossamerError(f"{self.method.name} draws no proper samples: {wrong}. This is a fault of the method.")
+            raise fault(f"{self.method.name} draws no proper samples: {wrong}", GossamerError)
         return images, drawn
 
     def paid_for(self, saved: Mapping[str, Any]) -> bool:
@@ -310,7 +318,7 @@ def _problem_of(stages: object) -> str:
 class StepResult:
     """Where a run is: the steps of a phase that are done, and what the last one may show. `logs` is None as the phase ends."""
 
-    phase: Phase
+    phase: Phase[Any, Any]
     step: int
     logs: "Logs | None"
 
@@ -333,7 +341,7 @@ class Training(Generic[C_co, S_co]):
         """See `Job.trained`."""
         return self.job.trained({"phase": self.state.phase, "step": self.state.step})
 
-    def drive(self, private: "Confined[Records]", public: "Records | None" = None) -> Iterator[StepResult]:
+    def drive(self, private: "confined.Confined[Records]", public: Records | None = None) -> Iterator[StepResult]:
         """Go through the phases, from where the state is: one `StepResult` for each step, and one as each phase ends."""
         state = self.state
         phases = [stage for stage in self.job.phases if public is not None or not isinstance(stage, OnPublic)]
@@ -369,21 +377,17 @@ class Training(Generic[C_co, S_co]):
             self.state.load_state_dict({**shared, **inside})
 
     def _steps(
-        self, phase: AnyPhase[C_co, S_co], private: "Confined[Records]", public: "Records | None"
+        self, phase: AnyPhase[C_co, S_co], private: "confined.Confined[Records]", public: Records | None
     ) -> Iterator[Logs]:
+        seen = [private] if isinstance(phase, OnPrivate) else [public] if isinstance(phase, OnPublic) else []
         run = dataclasses.replace(self.run, public=public, queries=phase.queries)
-        if isinstance(phase, OnPrivate):
-            return phase.body(run, self.state, private)
-        if isinstance(phase, OnReleased):
-            return phase.body(run, self.state)
-        assert public is not None
-        return phase.body(run, self.state, public)
+        return phase.body(run, self.state, *seen)
 
 
 def plugins_of(job: "Job[Any, Any]") -> list[tuple[plugins.PluginKind, str]]:
     """Kind and name of each plug-in of a run: methods, then encoders, autoencoders and generators."""
-    methods = [job.method.name, *([] if job.first is None else [job.first.method.name])]
-    own: list[tuple[plugins.PluginKind, str]] = [("method", name) for name in methods if METHODS.is_plugin(name)]
+    names: list[str] = [each.method.name for each in job.jobs]
+    own: list[tuple[plugins.PluginKind, str]] = [("method", name) for name in names if METHODS.is_plugin(name)]
     return list(dict.fromkeys([*own, *job.pretrained]))
 
 

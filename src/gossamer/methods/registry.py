@@ -4,22 +4,12 @@ import dataclasses
 import re
 from collections.abc import Iterable, Iterator, Mapping, MutableMapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Literal, get_args, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Literal, get_args, get_origin, get_type_hints
 
 from gossamer import plugins
 from gossamer.errors import GossamerError, RequestError
 from gossamer.lazy import Lazy
-from gossamer.methods.contract import (
-    FROM_EPSILON,
-    AnyMethod,
-    Autoencoder,
-    BaseConfig,
-    Encoder,
-    Generator,
-    MaybeZero,
-    Method,
-    presets_of,
-)
+from gossamer.methods.contract import FROM_EPSILON, AnyMethod, BaseConfig, Method, Start, presets_of
 
 if TYPE_CHECKING:
     import torch
@@ -56,7 +46,7 @@ class Registry(MutableMapping[str, AnyMethod]):
 
     def broken(self) -> dict[str, str]:
         """Installed plug-ins that cannot be used, and why."""
-        return {name: error for name, error in self._looked_at().items() if error}
+        return {name: error for name in plugins.names("method") if (error := self._problem(name))}
 
     def __getitem__(self, name: str) -> AnyMethod:
         """The method of this name. Raises KeyError: there is none; RequestError: the plug-in cannot be used."""
@@ -91,7 +81,7 @@ class Registry(MutableMapping[str, AnyMethod]):
     def __iter__(self) -> Iterator[str]:
         """The names of the methods that can be used."""
         yield from self._own
-        yield from (name for name, error in self._looked_at().items() if not error)
+        yield from (name for name in plugins.names("method") if not self._problem(name))
 
     def __len__(self) -> int:
         """How many can be used."""
@@ -104,11 +94,8 @@ class Registry(MutableMapping[str, AnyMethod]):
         """The methods that take records of this kind."""
         return {name: method for name, method in self.items() if method.takes == kind}
 
-    def _looked_at(self) -> dict[str, str]:
-        """Each plug-in by its name, and why it cannot be used; empty: it can."""
-        return {name: self._problem(name) for name in plugins.names("method")}
-
     def _problem(self, name: str) -> str:
+        """Why the plug-in of this name cannot be used; empty: it can."""
         try:
             self.check(name)
         except RequestError as error:
@@ -225,11 +212,12 @@ def _problem_of(config: type[BaseConfig], *, promises: bool) -> str:
         return f"its types cannot be read ({plugins.described(error)})"
     fields = {field.name: field for field in dataclasses.fields(config)}
     for name, field in fields.items():
-        hint, default = hints[name], field.default
+        kind, default = hints[name], field.default
         if not _FIELD.fullmatch(name) or name in TAKEN:
             return f"{name} is no name for a setting, because a command has an option or a word of this name"
+        hint = get_args(kind)[0] if get_origin(kind) is Annotated else kind
         kinds = set(map(type, get_args(hint))) if get_origin(hint) is Literal else {hint}
-        if not kinds <= {bool, int, float, str, MaybeZero, Encoder, Autoencoder, Generator}:
+        if not kinds <= {bool, int, float, str, Start}:
             return f"{name} is not a bool, an int, a float, a str or a Literal of texts"
         if name == "noise_multiplier":
             if default not in (dataclasses.MISSING, FROM_EPSILON):

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
 
+import click
 import numpy as np
 import pytest
 import torch
@@ -15,20 +16,29 @@ from gossamer.data.card import DataCard
 from gossamer.data.records import Records
 from gossamer.errors import RequestError
 from gossamer.methods import METHODS
-from gossamer.methods.common import method_start as start_of_runs
+from gossamer.methods.common import method_start
 from gossamer.methods.contract import BaseConfig, OnPrivate, OnPublic, Query, Run, State
 from gossamer.methods.job import Job, StepResult, Training
 from gossamer.methods.synthesizer import model_bytes
 from gossamer.privacy.confined import Confined
 from gossamer.privacy.ledger import PrivacyLedger, merge
 from gossamer.privacy.random.noise import Rng
+from gossamer.run.cli import options
+from gossamer.run.training import presets
+from gossamer.run.training.plan import checked
 
 CARD = DataCard(shape=(1, 28, 28), classes=2, declared_size=180)
 LETTERS = {
-    "start": "evolve",
-    "start_settings": "drawing=letters, embedding=cosines, candidates=6, steps=2, variations=0",
+    "start": {
+        "method": "evolve",
+        "drawing": "letters",
+        "embedding": "cosines",
+        "candidates": 6,
+        "steps": 2,
+        "variations": 0,
+    },
 }
-MOMENTS = {"start": "moments", "start_settings": "axes=8,cells=2", "start_noise": 2.0}
+MOMENTS = {"start": {"method": "moments", "axes": 8, "cells": 2}, "start_noise": 2.0}
 DIFFUSION = {
     "noise_multiplier": 1.0, "steps": 5, "expected_batch_size": 20, "multiplicity": 2, "axes": 6, "width": 8, "depth": 1,
     "warm_steps": 3, "warm_batch_size": 4, "start_records": 1_500, "sampler_steps": 3,
@@ -168,10 +178,29 @@ def test_goes_on_wherever_it_was_cut_off(stop: tuple[str, int], more: dict[str, 
     assert model_bytes(state.released) == model_bytes(end.released)
 
 
-def test_settings_of_a_start_are_read_as_what_they_are() -> None:
-    given = start_of_runs.settings_of(METHODS["moments"], "align=true, cells=2,axes_noise=1.5", 3.0)
-    assert given == {"align": True, "cells": 2, "axes_noise": 1.5, "noise_multiplier": 3.0}
-    assert start_of_runs.settings_of(METHODS["moments"], "align=False", 3.0)["align"] is False
+def test_a_start_of_the_command_line_has_the_flags_of_its_method() -> None:
+    """It is given as a mapping, so that what checks the settings of a method checks these too."""
+    given = options.start("moments --align --cells 2 --axes-noise 1.5")
+    assert given == {"method": "moments", "align": True, "cells": 2, "axes_noise": 1.5}
+    assert presets.flags({"start": given}) == ["--start 'moments --align --cells 2 --axes-noise 1.5'"]
+    assert options.start("moments") == "moments"
+    assert options.start("moments --no-align") == {"method": "moments", "align": False}
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("moments --cell 2", "No such option '--cell'"),
+        ("moments cells", "unexpected extra argument"),
+        ("moments --noise-multiplier 2", "No such option '--noise-multiplier'"),
+        ("moments --cells 1.5", "'1.5' is not a valid integer"),
+        ("evolve --drawing cats", "'cats' is not one of 'digits'"),
+    ],
+)
+def test_flags_of_a_start_are_refused_as_those_of_its_method(text: str, says: str) -> None:
+    with pytest.raises(click.UsageError) as refused:
+        options.start(text)
+    assert says in refused.value.format_message()
 
 
 def test_a_start_makes_public_records_needless() -> None:
@@ -190,24 +219,20 @@ def test_a_start_makes_public_records_needless() -> None:
     [
         ({"start": "evolv"}, "'evolv' is no start. Did you mean 'evolve'\\? Starts are: moments, evolve."),
         ({"start": "dpgan"}, "'dpgan' is no start."),
-        ({"start_settings": "cells=2"}, "give start as well"),
+        ({"start": {"cells": 2}}, "'' is no start."),
+        ({"start": {"method": "moments", "cell": 2}}, "moments has no setting 'cell'. Did you mean 'cells'\\?"),
+        ({"start": {"method": "moments", "noise_multiplier": 2.0}}, "which follows from start_noise"),
+        ({"start": {"method": "moments", "cells": 0}}, "start moments: cells must be at least 1"),
+        ({"start": {"method": "moments", "cells": 1.5}}, "cells must be a whole number"),
+        ({"start": {"method": "moments", "align": 1}}, "align must be True or False"),
         (
-            {"start": "moments", "start_settings": "cell=2"},
-            "'cell=2' is no setting of moments. Did you mean 'cells'\\?",
-        ),
-        ({"start": "moments", "start_settings": "cells"}, "It is name=value"),
-        ({"start": "moments", "start_settings": "noise_multiplier=2"}, "no setting of moments"),
-        ({"start": "moments", "start_settings": "cells=0"}, "cells is a whole number of at least 1, and '0' is not"),
-        ({"start": "moments", "start_settings": "cells=1.5"}, "cells is a whole number"),
-        ({"start": "moments", "start_settings": "align=1"}, "align is true or false, and '1' is neither"),
-        (
-            {"start": "evolve", "start_settings": "drawing=letters,own_label=0.5"},
+            {"start": {"method": "evolve", "drawing": "letters", "own_label": 0.5}},
             "soft labels, which a start has no use for",
         ),
-        ({"start": "moments", "start_settings": "radius=nan"}, "radius is a number of at least 0"),
+        ({"start": {"method": "moments", "radius": math.nan}}, "radius must be a finite number of zero or more"),
         (
-            {"start": "evolve", "start_settings": "drawing=cats"},
-            "drawing is one of digits, letters, patches, pictures, not 'cats'",
+            {"start": {"method": "evolve", "drawing": "cats"}},
+            "drawing must be one of digits, letters, patches, pictures",
         ),
         ({"start": "moments", "start_noise": 0.0}, "start_noise 0 releases the start without privacy"),
         ({"start": "evolve"}, "drawing digits draws the digits 0 to 9, and the card has 2 classes"),
@@ -215,12 +240,12 @@ def test_a_start_makes_public_records_needless() -> None:
 )
 def test_refusals(settings: dict[str, Any], says: str) -> None:
     with pytest.raises(RequestError, match=says):
-        _ = job("dpgan", DPGAN, settings).plan
+        _ = checked(job("dpgan", DPGAN, settings)).plan
 
 
 def test_a_start_of_which_no_net_is_made_is_refused_before_anything_is_charged() -> None:
     with pytest.raises(RequestError, match="axes 2000 is more than"):
-        job("dpgan", DPGAN, {"start": "moments", "start_settings": "axes=2000"}).generator()
+        job("dpgan", DPGAN, {"start": {"method": "moments", "axes": 2000}}).generator()
 
 
 def test_what_is_composed_is_of_one_relation() -> None:
@@ -237,7 +262,7 @@ MEPF = {
     "warm_steps": 4, "warm_batch_size": 8, "matching_steps": 6, "rounds": 0, "batch_size": 8, "width": 4, "latent_size": 8,
     "start_records": 40,
 }  # fmt: skip
-SAME = {"start": "moments", "start_noise": 1.0, "start_settings": "axes=8, cells=2, classes_noise=1.0"}
+SAME = {"start": {"method": "moments", "axes": 8, "cells": 2, "classes_noise": 1.0}, "start_noise": 1.0}
 """Both releases of the start, and that of the method, are of one event."""
 
 
@@ -280,7 +305,7 @@ def test_a_phase_of_a_start_ends_after_its_steps_whatever_the_ledger_holds(at: i
         while True:
             yield {}
 
-    phase = start_of_runs._before(
+    phase = method_start._before(
         OnPrivate(name="training", steps=3, queries=[Query("all", SimpleNamespace(event=event), 3)], body=endless),
         job("moments", {"noise_multiplier": 9.0}).config,
         [],
@@ -289,7 +314,7 @@ def test_a_phase_of_a_start_ends_after_its_steps_whatever_the_ledger_holds(at: i
     ledger.reserve([(event, 100)])
     inner: Any = SimpleNamespace()
     nothing = torch.zeros(0)
-    state: Any = SimpleNamespace(step=at, begun=start_of_runs.StartState(inner, nothing, nothing))
+    state: Any = SimpleNamespace(step=at, begun=method_start.StartState(inner, nothing, nothing))
     taken = 0
     run = Run(job("dpgan", DPGAN).config, CARD, Rng(0))
     for _ in phase.body(run, state, Confined(records(2), ledger, run.rng)):

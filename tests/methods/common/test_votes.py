@@ -137,7 +137,7 @@ def test_the_noise_is_on_every_cell_of_every_class_and_charged_once() -> None:
     """
     ledger = PrivacyLedger(budget=math.inf, delta=1e-5, relation=ADD_OR_REMOVE_ONE)
     declared = ballot(noise_multiplier=3.0, rounds=400)
-    ledger.reserve([declared.cost])
+    ledger.reserve([(declared.mechanism.event, declared.times)])
     private = Confined(greys([0] * 8 + [10, 90], [0] * 9 + [1]), ledger, Rng())
     query = Votes.on(CANDIDATES, by_brightness, 2)
     found = torch.stack([private.release(declared.mechanism, query) for _ in range(400)])
@@ -174,7 +174,7 @@ def test_public_pictures_are_chosen_for_another_method() -> None:
     records = greys([30] * 50 + [200] * 50, [0] * 50 + [1] * 50)
     ledger = PrivacyLedger(budget=math.inf, delta=1e-5, relation=ADD_OR_REMOVE_ONE)
     declared = ballot(noise_multiplier=2.0, rounds=1)
-    ledger.reserve([declared.cost])
+    ledger.reserve([(declared.mechanism.event, declared.times)])
     private = Confined(records, ledger, Rng(noise_seed=1))
     votes = private.release(declared.mechanism, Votes.on(public, by_brightness, 3))
     card = DataCard(shape=(1, 2, 2), classes=3, declared_size=100, label_prior=(0.25, 0.5, 0.25))

@@ -234,21 +234,21 @@ def test_all_records_are_a_batch_where_there_are_few() -> None:
 @pytest.mark.parametrize(
     ("start", "settings"),
     [
-        ("evolve", "drawing=pictures,embedding=cosines"),
-        ("moments", "public_detail=true"),
-        ("moments", "autoencoder=diffusers:folder"),
-        ("evolve", "drawing=letters,encoder=lite0"),
+        ("evolve", {"drawing": "pictures", "embedding": "cosines"}),
+        ("moments", {"public_detail": True}),
+        ("moments", {"autoencoder": "diffusers:folder"}),
+        ("evolve", {"drawing": "letters", "encoder": "lite0"}),
     ],
 )
-def test_a_release_holds_no_pictures_of_a_start(start: str, settings: str) -> None:
+def test_a_release_holds_no_pictures_of_a_start(start: str, settings: dict[str, Any]) -> None:
     """Refined samples come from the start's generator, so one that holds public pictures would be released with them."""
-    asked = {"noise_multiplier": 1.0, "start": start, "start_settings": settings}
+    asked = {"noise_multiplier": 1.0, "start": {"method": start, **settings}}
     assert Job.of(METHODS["dp-diffusion"], asked, CARD).check() is None
     with pytest.raises(RequestError, match="puts the generator of the start into the release"):
         Job.of(METHODS["dp-diffusion"], {**asked, "refine": 1.0}, CARD).check()
 
 
-@pytest.mark.parametrize(("start", "settings"), [("evolve", "drawing=letters"), ("moments", "cells=2")])
-def test_other_starts_can_be_refined(start: str, settings: str) -> None:
-    asked = {"noise_multiplier": 1.0, "start": start, "start_settings": settings, "refine": 1.0}
+@pytest.mark.parametrize(("start", "settings"), [("evolve", {"drawing": "letters"}), ("moments", {"cells": 2})])
+def test_other_starts_can_be_refined(start: str, settings: dict[str, Any]) -> None:
+    asked = {"noise_multiplier": 1.0, "start": {"method": start, **settings}, "refine": 1.0}
     Job.of(METHODS["dp-diffusion"], asked, CARD).check()

@@ -35,7 +35,7 @@ SMALL: dict[str, Any] = {
     "warm_steps": 2, "warm_batch_size": 8, "matching_steps": 3, "likeness_steps": 2, "batch_size": 8, "width": 4,
     "latent_size": 4, "candidates": 5, "own_label": 0.5, "labelling_steps": 4,
 }  # fmt: skip
-START: dict[str, Any] = {"start": "moments", "start_settings": "axes=8", "start_noise": 2.0, "start_records": 40}
+START: dict[str, Any] = {"start": {"method": "moments", "axes": 8}, "start_noise": 2.0, "start_records": 40}
 SUBJECT = Subject(method=METHODS["dp-mepf"], small={**SMALL, **START}, card=CARD)
 
 
@@ -71,7 +71,7 @@ def test_the_share_of_labelling_follows_from_all_other_queries() -> None:
     started = 40.0 / math.sqrt(1 + 2 / 1.75**2 + 2 / 9)
     unit = 0.42 * math.sqrt(234) * 4_096 / 60_000
     assert descent(Config(**settings), MNIST).noise_multiplier == pytest.approx(unit * alone)
-    config = Config(**settings, start="evolve", start_settings="steps=2", start_noise=3.0)
+    config = Config(**settings, start={"method": "evolve", "steps": 2}, start_noise=3.0)
     assert descent(config, MNIST).noise_multiplier == pytest.approx(unit * started)
 
 

@@ -6,7 +6,7 @@ import math
 import stat
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pytest
@@ -19,9 +19,8 @@ from gossamer.data.records import Records
 from gossamer.errors import ConfinedError, RequestError
 from gossamer.methods.contract import Run
 from gossamer.methods.gs_wgan import Config, GsWgan, loop
-from gossamer.methods.gs_wgan.critic_pool import CriticPool
-from gossamer.methods.gs_wgan.critics import Answers, Critics, CriticSettings
-from gossamer.methods.gs_wgan.loop import State, start
+from gossamer.methods.gs_wgan.critics import Answers, Critics
+from gossamer.methods.gs_wgan.loop import CriticPool, State, start
 from gossamer.methods.gs_wgan.nets import DcganGenerator, ProjectionCritic
 from gossamer.methods.gs_wgan.stacked_critics import Batch, Layout, adam, penalised, rounded
 from gossamer.methods.job import Job, Training
@@ -60,7 +59,15 @@ def critics(
 ) -> Critics:
     torch.manual_seed(0)
     template, throwaway = (kind((1, 28, 28), 3, width=width) for kind in (ProjectionCritic, DcganGenerator))
-    return Critics(held, np.array(shards), template, throwaway, count, CriticSettings(4, steps, 1e-3), storage)
+    config = settings_of(count, steps, "bfloat16" if storage is torch.bfloat16 else "float32")
+    return Critics(held, np.array(shards), template, throwaway, config)
+
+
+def settings_of(count: int, steps: int, storage: Literal["float32", "bfloat16"] = "float32") -> Config:
+    return Config(
+        critics=count, critic_batch_size=4, critic_steps=steps, critic_learning_rate=1e-3, storage=storage,
+        noise_multiplier=1.0,
+    )  # fmt: skip
 
 
 def coins(*seeds: int) -> list[torch.Generator]:
@@ -173,7 +180,7 @@ def test_colour_records_train_critics_that_answer(count: int) -> None:
     held = Records(draw.integers(0, 256, (20, 3, 28, 28)).astype(np.uint8), draw.integers(3, size=20))
     torch.manual_seed(0)
     template, throwaway = (kind((3, 28, 28), 3, width=4) for kind in (ProjectionCritic, DcganGenerator))
-    panel = Critics(held, np.arange(20) % count, template, throwaway, count, CriticSettings(4, 2, 1e-3), torch.float32)
+    panel = Critics(held, np.arange(20) % count, template, throwaway, settings_of(count, 2))
     x, y = torch.rand(6, 3, 28, 28, generator=torch.Generator().manual_seed(1)), torch.arange(6) % 3
     x = x.contiguous(memory_format=torch.channels_last)  # as the generator gives them
     panel.learn([count - 1], x, y, coins(1))

@@ -137,6 +137,7 @@ def test_log_weights_average_to_the_likelihood_that_integration_gives() -> None:
     ],
 )
 def test_networks_of_every_size(shape: tuple[int, ...], network: str, classes: int, likelihood: str) -> None:
+    torch.manual_seed(2)  # of some weights, all hidden units of so small a net are off
     vae = Autoencoder(shape, classes, network=network, width=4, latent_size=3, likelihood=likelihood)
     draw = torch.Generator().manual_seed(0)
     labels = torch.tensor([0, classes - 1])

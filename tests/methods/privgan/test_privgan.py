@@ -146,7 +146,7 @@ def test_generator_loss_adds_lambda_times_what_the_adversary_sees():
     )
     for weight in (0.0, 1.0, 10.0):
         config = Config(privacy_weight=weight, **FEW)
-        loss, shown = loop.generator_loss(run_of(config), model, images, labels)
+        loss, shown = loop.generator_loss(run_of(config), model, list(zip(images, labels, strict=True)))
         torch.testing.assert_close(loss, deceive + weight * mislead, rtol=1e-4, atol=1e-5)
     assert shown["generator_loss"] == pytest.approx(float(deceive.detach()) / 2, rel=1e-4)
 
@@ -158,8 +158,8 @@ def test_discriminators_learn_from_their_own_part_and_their_own_fakes():
         config = Config(labels="none", **FEW)
         [model] = fresh(config).models
         one = records(20, seed=1)
-        fakes, labels = [torch.full((10, 1, 6, 6), 0.5)] * 2, [torch.zeros(10, dtype=torch.int64)] * 2
-        loss = loop.discriminator_loss(run_of(config), model, [one, second_part], fakes, labels)
+        fakes = [(torch.full((10, 1, 6, 6), 0.5), torch.zeros(10, dtype=torch.int64))] * 2
+        loss = loop.discriminator_loss(run_of(config), model, [one, second_part], fakes)
         return torch.autograd.grad(loss, list(model.discriminators.parameters()))
 
     first, second = moved(records(20, seed=2)), moved(records(20, seed=3))
@@ -242,10 +242,10 @@ def test_one_pair_is_the_plain_gan():
 
 
 def test_shared_latents_are_the_same_for_all_and_separate_ones_differ():
-    z, y = loop.draw_latents(run_of(Config(pairs=3, **FEW)))
+    z, y = zip(*loop.draw_latents(run_of(Config(pairs=3, **FEW))), strict=True)
     assert all(torch.equal(each, z[0]) for each in z)
     assert all(torch.equal(each, y[0]) for each in y)
-    z, _ = loop.draw_latents(run_of(Config(pairs=3, shared_latents=False, **FEW)))
+    z, _ = zip(*loop.draw_latents(run_of(Config(pairs=3, shared_latents=False, **FEW))), strict=True)
     assert not torch.equal(z[0], z[1])
 
 

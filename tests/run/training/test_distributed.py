@@ -58,7 +58,7 @@ METHODS_ON_RANKS: dict[str, dict[str, Any]] = {
     "dp-diffusion": {
         "noise_multiplier": 0.1, "steps": STEPS, "expected_batch_size": 21, "multiplicity": 2, "axes": 8, "width": 16,
         "depth": 1, "warm_steps": 3, "warm_batch_size": 8, "physical_batch_size": 1, "average_decay": 0.5,
-        "start": "moments", "start_settings": "axes=8", "start_noise": 2.0, "start_records": 40,
+        "start": {"method": "moments", "axes": 8}, "start_noise": 2.0, "start_records": 40,
     },
     "gs-wgan": {
         "noise_multiplier": 4.0, "steps": STEPS, "critics": 5, "answers": 2, "batch_size": 3, "critic_steps": 1,

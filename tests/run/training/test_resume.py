@@ -136,7 +136,7 @@ def test_a_one_shot_release_is_kept_at_once(data: Path, card: Path, tmp_path: Pa
         "multiplicity": 2,
         "warm_steps": 4,
     }
-    few |= {"start": "moments", "start_settings": "axes=8", "start_records": 30}
+    few |= {"start": {"method": "moments", "axes": 8}, "start_records": 30}
     with pytest.raises(Stopped):
         fit(
             "dp-diffusion",

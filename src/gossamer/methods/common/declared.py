@@ -1,22 +1,30 @@
-"""Noisy queries that several methods declare: gradients of DP-SGD, votes and moments. No PyTorch is loaded here."""
+"""Noisy queries that several methods declare: gradients of DP-SGD, votes and moments. No PyTorch is loaded here.
+
+Methods import the modules of mechanisms from here: `Lazy` ones, because these load the accountants.
+"""
 
 from typing import TYPE_CHECKING, Any, Generic, cast
 
 from gossamer.errors import RequestError
 from gossamer.lazy import Lazy
-from gossamer.methods.contract import C, Method, Query, S
+from gossamer.methods.contract import C, DataCard, Method, Query, S
 
 if TYPE_CHECKING:
-    from gossamer.data.card import DataCard
-    from gossamer.privacy.mechanisms import gaussian
+    from gossamer.privacy.accounting import events
+    from gossamer.privacy.mechanisms import gaussian, sanitized_rows, two_term
 else:
+    events = Lazy("gossamer.privacy.accounting.events")
     gaussian = Lazy("gossamer.privacy.mechanisms.gaussian")
+    sanitized_rows = Lazy("gossamer.privacy.mechanisms.sanitized_rows")
+    two_term = Lazy("gossamer.privacy.mechanisms.two_term")
+
+__all__ = ["ballot", "events", "gaussian", "gradients", "sanitized_rows", "two_term"]
 
 MAX_NORM = 1.0
 """L2 bound on the votes of one unit. Another would scale votes and noise alike."""
 
 
-def gradients(config: Any, card: "DataCard", batch: int) -> Query:
+def gradients(config: Any, card: DataCard, batch: int) -> Query:
     """The clipped sum of gradients over a Poisson sample, in each step. Abadi et al. 2016, Algorithm 1.
 
     Args:

@@ -2,13 +2,9 @@
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from gossamer.methods.common.declared import gradients
-from gossamer.methods.contract import AT_ONCE, MaybeZero, Query, batch_of
-
-if TYPE_CHECKING:
-    from gossamer.data.card import DataCard
+from gossamer.methods.contract import AT_ONCE, DataCard, MaybeZero, Query, batch_of
 
 FASTEST = 16.0
 """The largest step size that is worked out."""
@@ -36,11 +32,11 @@ class Descent:
     momentum: float = 0.9
     physical_batch_size: int = AT_ONCE
 
-    def query(self, card: "DataCard") -> Query:
+    def query(self, card: DataCard) -> Query:
         """The clipped sum of a step."""
         return gradients(self, card, batch_of(self.expected_batch_size, card))
 
-    def step_size(self, card: "DataCard") -> float:
+    def step_size(self, card: DataCard) -> float:
         """The step size: it lets the weights go 1.5 s^(3/4) far in all. s = B sqrt(T) / sigma is the signal-to-noise ratio.
 
         A rule of thumb, found on MNIST and on scikit-learn's digits (`docs/methods/teacher.md`). All that it reads is public.

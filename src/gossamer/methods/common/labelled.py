@@ -9,9 +9,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from gossamer.data.card import DataCard
 from gossamer.data.records import Records
-from gossamer.methods.contract import StatefulDataclass
+from gossamer.methods.contract import DataCard, StatefulDataclass
 
 
 class LabelledPictures(nn.Module):

@@ -12,12 +12,11 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from gossamer.errors import RequestError
 from gossamer.lazy import Lazy
 from gossamer.methods.common.descent import Descent
-from gossamer.methods.contract import BaseConfig, Draw, Method, OnPrivate, Query, S, batch_of
+from gossamer.methods.contract import BaseConfig, DataCard, Draw, Method, OnPrivate, Query, S, Share, batch_of
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
-    from gossamer.data.card import DataCard
     from gossamer.methods.common import softmax_regression
 else:
     softmax_regression = Lazy("gossamer.methods.common.softmax_regression")
@@ -42,14 +41,12 @@ class LabellingConfig(BaseConfig):
         labelling_steps: steps of that classifier. Each step is one noisy query.
     """
 
-    own_label: float = 1.0
+    own_label: Share = 1.0
     labelling_noise: float = 0.0
     labelling_steps: int = 234
 
 
-def descent_of(
-    config: LabellingConfig, card: "DataCard", *, noise_multiplier: float, others: Sequence[Query]
-) -> Descent:
+def descent_of(config: LabellingConfig, card: DataCard, *, noise_multiplier: float, others: Sequence[Query]) -> Descent:
     """The training of the classifier.
 
     By default it gets a fixed share of the budget, but no more than helps. Costs of Gaussians add up as 1 / sigma^2.
@@ -77,7 +74,7 @@ C = TypeVar("C", bound=LabellingConfig)
 class LabelsSamples(Method[C, S], Generic[C, S]):
     """A method whose network may hold a classifier that has learnt from the records, as `labeller`."""
 
-    def labelling(self, config: C, card: "DataCard", descent: Descent) -> list[OnPrivate[C, S]]:
+    def labelling(self, config: C, card: DataCard, descent: Descent) -> list[OnPrivate[C, S]]:
         """The phase in which it learns; empty: no classifier. descent: see `descent_of`."""
         if config.own_label == 1:
             return []
@@ -87,10 +84,8 @@ class LabelsSamples(Method[C, S], Generic[C, S]):
 
         return [OnPrivate(name="labelling", steps=descent.steps, queries=[descent.query(card)], body=body)]
 
-    def check_labelling(self, config: C, card: "DataCard", encoder: str) -> None:
-        """Refuse a share that is none, and pictures that scattering cannot read. encoder: its name, or empty."""
-        if config.own_label > 1:
-            raise RequestError(f"--own-label is a share, at most 1, not {config.own_label:g}.")
+    def check_labelling(self, config: C, card: DataCard, encoder: str) -> None:
+        """Refuse pictures that scattering cannot read. encoder: its name, or empty."""
         if config.own_label < 1 and not encoder and min(card.shape[1:]) < SMALLEST:
             raise RequestError(
                 f"--own-label needs a classifier, which reads pictures of at least {SMALLEST}x{SMALLEST}. The card declares "
@@ -99,11 +94,8 @@ class LabelsSamples(Method[C, S], Generic[C, S]):
 
     def chunks(self, net: "nn.Module", draw: Draw[C], sizes: Sequence[int]) -> "Iterator[tuple[Tensor, ...]]":
         """With probabilities, where a classifier gives them."""
+        labeller: Any = getattr(net, "labeller", None)
         for images, given, *more in super().chunks(net, draw, sizes):
-            labeller: Any = getattr(net, "labeller", None)
-            soft = (
-                []
-                if labeller is None
-                else [softmax_regression.softened(labeller, images, given, draw.config.own_label)]
-            )
-            yield images, given, *more, *soft
+            if labeller is not None:
+                more.append(softmax_regression.softened(labeller, images, given, draw.config.own_label))
+            yield images, given, *more

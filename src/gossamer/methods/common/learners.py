@@ -2,7 +2,7 @@
 
 import copy
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Generic, TypeAlias, TypeVar
 
 import torch
@@ -12,7 +12,7 @@ from gossamer.data.card import draw_labels
 from gossamer.data.records import Records, sent
 from gossamer.methods.common import adversarial
 from gossamer.methods.common.adversarial import Fakes
-from gossamer.methods.contract import BaseConfig, Run, StatefulDataclass
+from gossamer.methods.contract import BaseConfig, Run, State, StatefulDataclass
 from gossamer.nets.flat import flatten, gradient
 from gossamer.privacy.distributed import ALONE, Ranks
 
@@ -54,36 +54,29 @@ class Average(Generic[N]):
 
     def __init__(self, net: N, decay: float) -> None:
         self._net, self._decay = net, decay
-        self._mean = copy.deepcopy(net) if decay else None
+        self.released = copy.deepcopy(net) if decay else net
+        """The average, or the network itself."""
 
     @torch.no_grad()
     def follow(self, *, at_most: float = 1.0) -> None:
         """average <- decay * average + (1 - decay) * weights; `at_most` is the decay of a young average."""
-        if self._mean is None:
-            return
-        for mean, value in zip(self._mean.parameters(), self._net.parameters(), strict=True):
+        for mean, value in zip(self.released.parameters(), self._net.parameters(), strict=True):
             mean.lerp_(value, 1 - min(at_most, self._decay))
-        for mine, theirs in zip(self._mean.buffers(), self._net.buffers(), strict=True):
+        for mine, theirs in zip(self.released.buffers(), self._net.buffers(), strict=True):
             mine.copy_(theirs)
 
     def restart(self) -> None:
         """Start the average again from the present weights."""
-        if self._mean is not None:
-            self._mean.load_state_dict(self._net.state_dict())
-
-    @property
-    def released(self) -> N:
-        """The average, or the network itself."""
-        return self._net if self._mean is None else self._mean
+        self.released.load_state_dict(self._net.state_dict())
 
     def state_dict(self) -> dict[str, Any]:
         """Its weights."""
-        return {} if self._mean is None else dict(self._mean.state_dict())
+        return dict(self.released.state_dict()) if self._decay else {}
 
     def load_state_dict(self, saved: Mapping[str, Any]) -> None:
         """The inverse, in place."""
-        if self._mean is not None:
-            self._mean.load_state_dict(saved)
+        if self._decay:
+            self.released.load_state_dict(saved)
 
 
 @dataclass(init=False, eq=False)
@@ -126,12 +119,43 @@ class InTraining(StatefulDataclass, Generic[N]):
         return Fakes(self.net(latents, labels), labels)
 
 
+@dataclass(kw_only=True)
+class Adversaries(State):
+    """A discriminator and a generator. They have seen records through releases only.
+
+    Args:
+        since: discriminator steps since the last generator step.
+        shown: figures of the last generator step.
+    """
+
+    D: Learner[Any]
+    G: InTraining[Any]
+    since: int = 0
+    shown: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def released(self) -> nn.Module:
+        """The generator that the run hands out."""
+        net: nn.Module = self.G.average.released
+        return net
+
+    def renew(self, of_D: Optimiser, of_G: Optimiser) -> None:
+        """Fresh optimisers: after a warm start, their moments belong to gradients without noise."""
+        self.D.renew(of_D)
+        self.G.renew(of_G)
+
+
 def warm_step(run: Run[C], D: Learner[N], G: InTraining[Any], public: Records, n: int) -> None:
     """One step of a discriminator without privacy, on n public records and as many fakes."""
-    positions = torch.randint(len(public), (n,), generator=run.rng.public("warm start")).numpy()
-    loss = adversarial.loss_on_records(D.net, public[positions]).mean()
+    batch = drawn_from(public, n, run.rng.public("warm start"))
+    loss = adversarial.loss_on_records(D.net, batch).mean()
     loss = loss + adversarial.loss_on_fakes(D.net, G.fakes(run, n)).mean()
     D.step(gradient(loss / 2, D.net))
+
+
+def drawn_from(records: Records, n: int, stream: torch.Generator) -> Records:
+    """n of the records, with replacement."""
+    return records[torch.randint(len(records), (n,), generator=stream).numpy()]
 
 
 def subset(records: Records, n: int) -> Records:

@@ -15,17 +15,15 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from gossamer.data.card import DataCard
 from gossamer.data.records import Records, at_once, sent
 from gossamer.methods.common.descent import Descent
 from gossamer.methods.common.labelled import LabelledPictures
 from gossamer.methods.common.learners import Average, Learner
-from gossamer.methods.contract import Logs, Run, State, StatefulDataclass, batch_of
+from gossamer.methods.contract import DataCard, Logs, Run, State, StatefulDataclass, batch_of
 from gossamer.nets.encoders import PluginEncoder
 from gossamer.nets.scattering import Scattering
-from gossamer.privacy.confined import Confined
+from gossamer.privacy import Confined, PerRecordGradient
 from gossamer.privacy.per_sample_gradients.answers import filled
-from gossamer.privacy.per_sample_gradients.gradients import PerRecordGradient
 from gossamer.privacy.per_sample_gradients.precision import one_size
 
 PIECE = 512

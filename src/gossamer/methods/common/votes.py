@@ -213,7 +213,9 @@ class Cosines(nn.Module):
         channels, height, width = shape
         down, across = torch.meshgrid(torch.arange(height), torch.arange(width), indexing="ij")
         order = torch.argsort((down**2 + across**2).flatten(), stable=True)[:size]
-        waves = _waves(height)[down.flatten()[order]][:, :, None] * _waves(width)[across.flatten()[order]][:, None, :]
+        vertical = _waves(height)[down.flatten()[order]]
+        horizontal = _waves(width)[across.flatten()[order]]
+        waves = vertical[:, :, None] * horizontal[:, None, :]
         self.register_buffer("waves", on_grid(waves.flatten(1)))
         self.register_buffer("scale", torch.ones(channels * len(order), dtype=torch.float64))
 
@@ -232,7 +234,7 @@ class Cosines(nn.Module):
 
 def _waves(length: int) -> Tensor:
     """Cosine waves of rising frequency, orthonormal. [length, length]"""
-    at, frequency = torch.arange(length, dtype=torch.float64) + 0.5, torch.arange(length, dtype=torch.float64)
-    waves = torch.cos(math.pi / length * frequency[:, None] * at) * math.sqrt(2 / length)
+    frequency = torch.arange(length, dtype=torch.float64)
+    waves = torch.cos(math.pi / length * frequency[:, None] * (frequency + 0.5)) * math.sqrt(2 / length)
     waves[0] /= math.sqrt(2)
     return waves

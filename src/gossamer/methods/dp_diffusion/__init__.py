@@ -1,36 +1,19 @@
-"""DP diffusion: what a run promises and costs. `loop.py` trains, `nets.py` has the denoisers, `sampler.py` draws, and
-`refined.py` has the start whose samples are refined.
-"""
+"""DP diffusion: what a run promises and costs. `loop.py` trains, `nets.py` has the denoisers, `sampler.py` draws."""
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from gossamer.errors import RequestError
 from gossamer.lazy import Lazy
+from gossamer.methods import contract
 from gossamer.methods.common.declared import ballot, gradients
 from gossamer.methods.common.method_start import StartConfig
-from gossamer.methods.contract import (
-    FROM_EPSILON,
-    AnyPhase,
-    Draw,
-    MaybeZero,
-    Method,
-    OnPrivate,
-    OnPublic,
-    Phases,
-    Query,
-    TrialConfig,
-    batch_of,
-)
-from gossamer.methods.job import Job
+from gossamer.methods.contract import FROM_EPSILON, DataCard, Loop, MaybeZero, Phases, Query, TrialConfig, batch_of
 
 if TYPE_CHECKING:
-    from torch import Tensor, nn
-
-    from gossamer.data.card import DataCard
-    from gossamer.methods.dp_diffusion import loop, sampler
+    from gossamer.methods.dp_diffusion import sampler
 else:
-    loop, sampler = Lazy("gossamer.methods.dp_diffusion.loop"), Lazy("gossamer.methods.dp_diffusion.sampler")
+    sampler = Lazy("gossamer.methods.dp_diffusion.sampler")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,17 +63,17 @@ class Config(StartConfig):
     warm_steps: MaybeZero = 3_000
     warm_batch_size: int = 512
     warm_learning_rate: float = 1e-3
-    label_dropout: float = 0.0
+    label_dropout: contract.Share = 0.0
     sampler_steps: int = 24
     guidance: float = 0.0
     refine: float = 0.0
-    churn: float = 0.0
-    threshold: float = 0.08
+    churn: contract.Share = 0.0
+    threshold: contract.Share = 0.08
     physical_batch_size: MaybeZero = 0
     precision: Literal["fp32", "tf32", "bf16"] = "fp32"
 
 
-class DpDiffusion(Method[Config, "loop.State"]):
+class DpDiffusion(contract.Method[Config, Any]):
     """Diffusion in a public latent, trained by DP-SGD (after Karras et al. 2022, EDM; Dockhorn et al. 2023, DPDM).
 
     Guarantee: (epsilon, delta)-DP for one unit, add-or-remove-one. Each training step is one Poisson-sampled Gaussian. The
@@ -110,23 +93,23 @@ class DpDiffusion(Method[Config, "loop.State"]):
     title = "DP diffusion in a public latent (after Karras et al. 2022; Dockhorn et al. 2023)"
     ranks_take = "units by place"
     config_type = Config
-    loop = loop
+    loop = Loop("gossamer.methods.dp_diffusion.loop")
     trial = TrialConfig(
         canary="gradients",
         shape=(1, 8, 8),
         settings={"steps": 10, "axes": 4, "width": 4, "depth": 1, "multiplicity": 2},
     )
 
-    def queries(self, config: Config, card: "DataCard") -> list[Query]:
+    def queries(self, config: Config, card: DataCard) -> list[Query]:
         """One Poisson-sampled Gaussian per step."""
         return [gradients(config, card, batch_of(config.expected_batch_size, card))]
 
-    def phases(self, config: Config, card: "DataCard") -> "Phases[Config, loop.State]":
+    def phases(self, config: Config, card: DataCard) -> Phases[Config, Any]:
         """Votes, a start on pictures, then the training."""
         voting = ballot(noise_multiplier=config.votes_noise * config.noise_multiplier, rounds=1)
-        phases: list[AnyPhase[Config, loop.State]] = [
-            OnPrivate(name="votes", steps=1, queries=[voting], body=lambda *given: loop.votes_on_public(*given)),
-            OnPublic(name="warm start", steps=config.warm_steps, body=lambda *given: loop.warm_start(*given)),
+        phases: Phases[Config, Any] = [
+            contract.OnPrivate(name="votes", steps=1, queries=[voting], body=self.loop.votes_on_public),
+            contract.OnPublic(name="warm start", steps=config.warm_steps, body=self.loop.warm_start),
             self.training(config, card),
         ]
         return phases if config.votes_noise > 0 else phases[1:]
@@ -141,11 +124,8 @@ class DpDiffusion(Method[Config, "loop.State"]):
             return ""
         return "No public records, no pre-training: --start moments or --start evolve cost little and help much."
 
-    def check(self, config: Config, card: "DataCard") -> None:
+    def check(self, config: Config, card: DataCard) -> None:
         """Refuse settings that contradict each other."""
-        for name in ("label_dropout", "churn", "threshold"):
-            if getattr(config, name) > 1:
-                raise RequestError(f"--{name.replace('_', '-')} is a share, at most 1, not {getattr(config, name):g}.")
         if config.guidance > 0 and config.label_dropout == 0:
             raise RequestError(
                 f"--guidance {config.guidance:g} needs a net that has also learnt without labels: give --label-dropout 0.1."
@@ -158,13 +138,13 @@ class DpDiffusion(Method[Config, "loop.State"]):
             raise RequestError(
                 f"--refine is a noise level from {sampler.SIGMA_MIN:g} to {sampler.SIGMA_MAX:g}, not {config.refine:g}."
             )
-        first = Job(self, config, card).first if config.refine > 0 else None
+        first = sampler.refined_start(config, card) if config.refine > 0 else None
         if first is not None and (first.pretrained or (first.releases_public and first.takes_public)):
             raise RequestError(
                 "--refine puts the generator of the start into the release. Take a start that holds no public pictures and "
                 "needs no other network: leave drawing=pictures, public_detail, encoder, autoencoder and generator out."
             )
 
-    def sample(self, net: "nn.Module", draw: Draw[Config]) -> "tuple[Tensor, Tensor]":
+    def sample(self, net: Any, draw: contract.Draw[Config]) -> Any:
         """The sampler iterates: see `sampler.draw`."""
-        return sampler.draw(net, draw.config, draw.card, draw.n, draw.labels, draw.stream)
+        return sampler.draw(net, draw)

@@ -6,20 +6,18 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from gossamer.data.card import DataCard
 from gossamer.data.records import Records, sent
 from gossamer.methods import contract
 from gossamer.methods.common import votes
-from gossamer.methods.common.learners import Average, Learner, adam, subset
+from gossamer.methods.common.learners import Average, Learner, adam, drawn_from, subset
 from gossamer.methods.common.method_start import StartState
-from gossamer.methods.contract import AT_ONCE, Logs, Run, batch_of
+from gossamer.methods.contract import AT_ONCE, DataCard, Logs, Run, batch_of
 from gossamer.methods.dp_diffusion import Config
 from gossamer.methods.dp_diffusion.nets import Denoiser, Generator
-from gossamer.methods.dp_diffusion.refined import start_generator
+from gossamer.methods.dp_diffusion.sampler import refined_start
 from gossamer.nets.flat import gradient
 from gossamer.nets.initialised import initialised_by
-from gossamer.privacy.confined import Confined
-from gossamer.privacy.per_sample_gradients.gradients import PerRecordGradient
+from gossamer.privacy import Confined, PerRecordGradient
 from gossamer.privacy.per_sample_gradients.precision import lowered
 
 PUBLIC = 20_000
@@ -43,7 +41,8 @@ def train(run: Run[Config], state: "State", private: Confined[Records]) -> Itera
 
     while left := private.remaining(gradients.event):  # l. 3
         g = private.release(gradients, query)  # l. 4-8
-        state.D.optimiser.param_groups[0]["lr"] = config.learning_rate * min(1.0, left / (FALLING * config.steps))
+        rate = config.learning_rate * min(1.0, left / (FALLING * config.steps))
+        state.D.optimiser.param_groups[0]["lr"] = rate
         state.D.step(g.div_(B))  # l. 9
         t = state.step + 1
         state.average.follow(at_most=t / (t + 9))
@@ -73,7 +72,8 @@ class Loss:
         """The same for codes [n, ...]. [K n]"""
         K, dropout = self.multiplicity, self.config.label_dropout
         z = codes.repeat(K, *(1,) * (codes.dim() - 1))
-        level, label, noise = sent(self.normals(2 * len(z) + z.numel()), z.device).split([len(z), len(z), z.numel()])
+        sizes = [len(z), len(z), z.numel()]
+        level, label, noise = sent(self.normals(sum(sizes)), z.device).split(sizes)
         sigma, noise = (LOG_SIGMA[0] + LOG_SIGMA[1] * level).exp(), noise.view_as(z)
         conditions = labels.repeat(K)
         if dropout > 0:
@@ -117,9 +117,9 @@ def warm_start(run: Run[Config], state: "State", public: Records) -> Iterator[Lo
     for step in range(state.step, config.warm_steps):
         late = step >= 3 / 4 * config.warm_steps
         state.D.optimiser.param_groups[0]["lr"] = config.warm_learning_rate * (0.2 if late else 1.0)
-        rows = torch.randint(len(public), (config.warm_batch_size,), generator=run.rng.public("warm start")).numpy()
+        batch = drawn_from(public, config.warm_batch_size, run.rng.public("warm start"))
         with lowered(config.precision, run.device):
-            mean = loss.of_records(state.D.net, public[rows]).sum() / len(rows)
+            mean = loss.of_records(state.D.net, batch).sum() / len(batch)
             g = gradient(mean, state.D.net)
         state.D.step(g)
         yield {"loss": mean.detach()}
@@ -165,5 +165,5 @@ def generator(config: Config, card: DataCard) -> Generator:
     """The network that a run releases, with fresh weights."""
     return Generator(
         card.shape, card.classes, network=config.network, axes=config.axes, width=config.width, depth=config.depth,
-        start=start_generator(config, card) if config.refine > 0 else None,
+        start=refined_start(config, card).generator() if config.refine > 0 else None,
     )  # fmt: skip

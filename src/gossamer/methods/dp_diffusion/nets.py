@@ -102,7 +102,8 @@ class UNet(nn.Module):
             self.grow.append(nn.Conv2d(before, size, 3, padding=1))
             self.up.append(_blocks(size + above, above, conditions, depth))
             before = above
-        self.norm, self.last = nn.GroupNorm(8, width), nn.Conv2d(width, channels, 3, padding=1)
+        self.norm = nn.GroupNorm(8, width)
+        self.last = nn.Conv2d(width, channels, 3, padding=1)
         nn.init.zeros_(self.last.weight)
         nn.init.zeros_(self.last.bias)  # type: ignore[arg-type]  # a convolution has one by default
 
@@ -128,8 +129,10 @@ class _Block(nn.Module):
 
     def __init__(self, inside: int, outside: int, conditions: int) -> None:
         super().__init__()
-        self.norm1, self.conv1 = nn.GroupNorm(8, inside), nn.Conv2d(inside, outside, 3, padding=1)
-        self.norm2, self.conv2 = nn.GroupNorm(8, outside), nn.Conv2d(outside, outside, 3, padding=1)
+        self.norm1 = nn.GroupNorm(8, inside)
+        self.conv1 = nn.Conv2d(inside, outside, 3, padding=1)
+        self.norm2 = nn.GroupNorm(8, outside)
+        self.conv2 = nn.Conv2d(outside, outside, 3, padding=1)
         self.shift = nn.Linear(conditions, outside)
         self.past = nn.Conv2d(inside, outside, 1) if inside != outside else nn.Identity()
 

@@ -1,38 +1,45 @@
 """From noise to pictures: the stochastic Heun sampler of Karras et al. (2022), Algorithm 2, with guidance.
 
-It can begin with noisy samples of another generator in place of noise (Meng et al. 2022, SDEdit).
+It can begin with noisy samples of another generator in place of noise (Meng et al. 2022, SDEdit): of the start, another method.
 """
 
+import copy
 import math
 from itertools import pairwise
-from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
 
-from gossamer.data.card import DataCard, draw_labels
+from gossamer.data.card import draw_labels
+from gossamer.methods.contract import BaseConfig, DataCard, Draw, State
+from gossamer.methods.dp_diffusion import Config
 from gossamer.methods.dp_diffusion.nets import Denoiser, Generator
-from gossamer.methods.dp_diffusion.refined import start_samples
-
-if TYPE_CHECKING:
-    from gossamer.methods.dp_diffusion import Config
+from gossamer.methods.job import Job
+from gossamer.methods.registry import METHODS
 
 SIGMA_MAX, SIGMA_MIN, RHO = 20.0, 0.02, 7.0
 
 
+def refined_start(config: Config, card: DataCard) -> Job[BaseConfig, State]:
+    """The start whose samples are refined: another method, with a generator of its own."""
+    start = Job(METHODS["dp-diffusion"], config, card).first
+    assert start is not None  # `check` refuses to refine nothing
+    return start
+
+
 @torch.no_grad()
-def draw(
-    net: nn.Module, config: "Config", card: DataCard, n: int, labels: Tensor | None, stream: torch.Generator
-) -> tuple[Tensor, Tensor]:
+def draw(net: nn.Module, asked: Draw[Config]) -> tuple[Tensor, Tensor]:
     """Images [n, C, H, W] in [0, 1] and their labels [n], see `Method.sample`."""
     assert isinstance(net, Generator)
+    config, n, labels, stream = asked.config, asked.n, asked.labels, asked.stream
     device = next(net.denoiser.parameters()).device
     begun = None
     if net.start is not None:
-        images, labels = start_samples(net.start, config, card, n, labels, stream)
+        start = copy.deepcopy(net.start).cpu()  # samples come from the processor, wherever it has learnt
+        images, labels = refined_start(config, asked.card).sample(start, n, labels, stream)
         begun = net.code(images.to(device))
     elif labels is None:
-        labels = draw_labels(n, card, stream)
+        labels = draw_labels(n, asked.card, stream)
     codes = heun(net.denoiser, config, (n, *net.code_shape), labels.to(device), stream, begun)
     images = net.decode(codes).clamp(0, 1)
     return torch.where(images < config.threshold, 0.0, images).cpu(), labels
@@ -40,7 +47,7 @@ def draw(
 
 def heun(
     denoiser: Denoiser,
-    config: "Config",
+    config: Config,
     shape: tuple[int, ...],
     labels: Tensor,
     stream: torch.Generator,
@@ -68,7 +75,7 @@ def heun(
     return x  # l. 12
 
 
-def denoised(denoiser: Denoiser, config: "Config", x: Tensor, sigma: float, labels: Tensor) -> Tensor:
+def denoised(denoiser: Denoiser, config: Config, x: Tensor, sigma: float, labels: Tensor) -> Tensor:
     """D(x; sigma, y), pushed away from the prediction without a label. Ho and Salimans 2022, equation 6."""
     sigmas = x.new_full((len(x),), sigma)
     conditional: Tensor = denoiser(x, sigmas, labels)

@@ -1,21 +1,13 @@
 """dp-GAN: what a run promises and costs. `loop.py` trains, `grouping.py` groups tensors, `nets.py` has the networks."""
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import Any, Literal
 
 from gossamer.errors import RequestError
-from gossamer.lazy import Lazy
-from gossamer.methods.common.method_start import StartConfig
-from gossamer.methods.common.warm_start import WarmStarted
-from gossamer.methods.contract import FROM_EPSILON, MaybeZero, Query, TrialConfig
+from gossamer.methods.common.declared import gaussian
+from gossamer.methods.common.method_start import StartConfig, WarmStarted
+from gossamer.methods.contract import FROM_EPSILON, BelowOne, DataCard, Loop, MaybeZero, Query, TrialConfig
 from gossamer.privacy.queries import Bounds
-
-if TYPE_CHECKING:
-    from gossamer.data.card import DataCard
-    from gossamer.methods.dp_wgan import loop
-    from gossamer.privacy.mechanisms import gaussian
-else:
-    loop, gaussian = Lazy("gossamer.methods.dp_wgan.loop"), Lazy("gossamer.privacy.mechanisms.gaussian")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,7 +56,7 @@ class Config(StartConfig):
     conditional: bool = True
     critic_learning_rate: float = 2e-4
     generator_learning_rate: float = 2e-4
-    beta1: float = 0.5
+    beta1: BelowOne = 0.5
     average_decay: float = 0.0
     warm_steps: MaybeZero = 4_000
     warm_batch_size: int = 64
@@ -77,7 +69,7 @@ class Config(StartConfig):
         return self.bounds == "private-quantile" and self.noise_multiplier > 0
 
 
-class DpWgan(WarmStarted[Config, "loop.State"]):
+class DpWgan(WarmStarted[Config, Any]):
     """dp-GAN: WGAN-GP with grouped, adaptive clipping and a warm start (Zhang, Ji, Wang 2018).
 
     Guarantee: (epsilon, delta)-DP for one unit, add-or-remove-one. Each critic step is one Poisson-sampled Gaussian.
@@ -99,7 +91,7 @@ class DpWgan(WarmStarted[Config, "loop.State"]):
     title = "dp-GAN (Zhang, Ji, Wang 2018)"
     ranks_take = "units by place"
     config_type = Config
-    loop = loop
+    loop = Loop("gossamer.methods.dp_wgan.loop")
     trial = TrialConfig(
         canary="gradients",
         about="records whose clipped gradient points along a weight that no other record moves, in every group",
@@ -107,7 +99,7 @@ class DpWgan(WarmStarted[Config, "loop.State"]):
         of_a_run=("max_norm", "grouping"),
     )
 
-    def queries(self, config: Config, card: "DataCard") -> list[Query]:
+    def queries(self, config: Config, card: DataCard) -> list[Query]:
         """One joint Gaussian per critic step and, for private quantiles, one per question. The loop moves their bounds."""
         rate = config.expected_batch_size / card.declared_size
         gradients = gaussian.GroupedGaussianSum(
@@ -116,10 +108,12 @@ class DpWgan(WarmStarted[Config, "loop.State"]):
         shares = gaussian.PoissonGaussianSum(
             sampling_rate=rate, noise_multiplier=config.quantile_noise_multiplier, max_norm=1.0
         )
-        asked = [Query("shares below", shares, -(-config.steps // config.quantile_every))] if config.asks else []
-        return [Query("gradients", gradients, config.steps), *asked]
+        queries = [Query("gradients", gradients, config.steps)]
+        if config.asks:
+            queries.append(Query("shares below", shares, -(-config.steps // config.quantile_every)))
+        return queries
 
-    def check(self, config: Config, card: "DataCard") -> None:
+    def check(self, config: Config, card: DataCard) -> None:
         """Refuse settings that contradict each other, and more groups than the critic has tensors."""
         if config.grouping != "cluster" and config.groups != 1:
             raise RequestError(f"--groups {config.groups} goes with --grouping cluster, not {config.grouping}.")
@@ -133,10 +127,8 @@ class DpWgan(WarmStarted[Config, "loop.State"]):
             raise RequestError(
                 "--quantile-noise-multiplier must differ from --noise-multiplier: the ledger tells them apart by it."
             )
-        if config.beta1 >= 1:
-            raise RequestError(f"--beta1 must be below 1, not {config.beta1:g}.")
         if config.grouping == "cluster":
-            loop.check_groups(config, card)
+            self.loop.check_groups(config, card)
 
     def use_of_public(self, config: Config) -> Literal["optional", "required"]:
         """A warm start, and bounds."""

@@ -3,27 +3,24 @@
 import dataclasses
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from gossamer.data.card import DataCard
 from gossamer.data.records import Records, sent
 from gossamer.errors import RequestError
-from gossamer.methods import contract
-from gossamer.methods.common.learners import InTraining, Learner, Optimiser, adam
-from gossamer.methods.contract import Logs, Run
+from gossamer.methods.common.learners import Adversaries, InTraining, Learner, Optimiser, adam, drawn_from
+from gossamer.methods.contract import DataCard, Logs, Run
 from gossamer.methods.dp_wgan import Config, grouping
 from gossamer.methods.dp_wgan.nets import Critic, Generator
 from gossamer.nets.initialised import initialised_by
-from gossamer.privacy.confined import Confined
+from gossamer.privacy import Bounds, Confined
 from gossamer.privacy.mechanisms.gaussian import clipped_to
 from gossamer.privacy.mechanisms.quantiles import SharesBelow, moved
 from gossamer.privacy.per_sample_gradients.answers import norms
 from gossamer.privacy.per_sample_gradients.penalty import PenaltyGradient
 from gossamer.privacy.per_sample_gradients.tangents import Points
-from gossamer.privacy.queries import Bounds
 
 PENALTY = 10.0
 """lambda, section 5.1."""
@@ -96,7 +93,7 @@ def public_norms(run: Run[Config], state: "State", public: Records) -> list[floa
     """The mean gradient norm of each group before clustering, over a fresh batch of public records."""
     stream = run.rng.public("bounds")
     query = critic_gradient(run, state, lambda: stream)
-    batch = _batch(public, run.config.warm_batch_size, stream)
+    batch = drawn_from(public, min(run.config.warm_batch_size, len(public)), stream)
     mean = norms(query, Records(batch.images, batch.labels), state.groups).nan_to_num(0, 0, 0).mean(0)
     return [max(SMALLEST_BOUND, float(norm)) for norm in mean]
 
@@ -129,48 +126,32 @@ def warm_start(run: Run[Config], state: "State", public: Records) -> Iterator[Lo
     config, B = run.config, min(run.config.warm_batch_size, len(public))
     query = critic_gradient(run, state, lambda: run.rng.public("warm pairs"))
     if state.step == 0:
-        state.renew(config, config.warm_learning_rate, config.warm_learning_rate)
+        state.renew(_adam(config, config.warm_learning_rate), _adam(config, config.warm_learning_rate))
     for _ in range(state.step, config.warm_steps):
-        batch = _batch(public, B, run.rng.public("warm start"))
+        batch = drawn_from(public, B, run.rng.public("warm start"))
         state.D.step(query.summed(batch).div_(B))
         state.since += 1
         if state.since >= config.critic_steps:
             generator_step(run, state, B)
         yield state.shown
-    state.renew(config, config.critic_learning_rate, config.generator_learning_rate)
+    state.renew(_adam(config, config.critic_learning_rate), _adam(config, config.generator_learning_rate))
     state.G.average.restart()
     state.since = 0
 
 
-@dataclass
-class State(contract.State):
-    """The networks and optimisers have seen records through releases only.
+@dataclass(kw_only=True)
+class State(Adversaries):
+    """Where a run is.
 
     Args:
         groups: the group of each tensor of the critic, before clustering.
         norms: the bound of each of these groups.
-        since: critic steps since the last generator step.
-        shown: figures of the last generator step.
     """
 
     scores_have_no_scale = True
 
-    D: Learner[Critic]
-    G: InTraining[Generator]
     groups: tuple[int, ...]
     norms: list[float]
-    since: int = 0
-    shown: dict[str, float] = field(default_factory=dict)
-
-    def renew(self, config: Config, rate_D: float, rate_G: float) -> None:
-        """Fresh optimisers: after a warm start, their moments belong to gradients without noise."""
-        self.D.renew(_adam(config, rate_D))
-        self.G.renew(_adam(config, rate_G))
-
-    @property
-    def released(self) -> Generator:
-        """The generator that the run hands out."""
-        return self.G.average.released
 
     def scores(self, records: Records) -> Tensor:
         """What the critic says of records: numbers without a scale, larger for those that look more real. [1, n]"""
@@ -187,10 +168,10 @@ def start(run: Run[Config]) -> State:
         D = critic(config, card).to(run.device)
     groups = grouping.START[config.grouping](D)
     return State(
-        Learner(D, _adam(config, config.critic_learning_rate)),
-        InTraining(G, _adam(config, config.generator_learning_rate), config.average_decay),
-        groups,
-        [config.max_norm] * (max(groups) + 1),
+        D=Learner(D, _adam(config, config.critic_learning_rate)),
+        G=InTraining(G, _adam(config, config.generator_learning_rate), config.average_decay),
+        groups=groups,
+        norms=[config.max_norm] * (max(groups) + 1),
     )
 
 
@@ -220,8 +201,3 @@ def _adam(config: Config, rate: float) -> Optimiser:
 
 def _classes(config: Config, card: DataCard) -> int:
     return card.classes if config.conditional else 1
-
-
-def _batch(records: Records, size: int, stream: torch.Generator) -> Records:
-    positions = torch.randint(len(records), (min(size, len(records)),), generator=stream).numpy()
-    return records[positions]

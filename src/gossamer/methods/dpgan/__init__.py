@@ -1,20 +1,11 @@
 """DPGAN: what a run promises and costs. `loop.py` trains, `gossamer.nets.dcgan` has the networks."""
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import Any, Literal
 
-from gossamer.errors import RequestError
-from gossamer.lazy import Lazy
 from gossamer.methods.common.declared import gradients
-from gossamer.methods.common.method_start import StartConfig
-from gossamer.methods.common.warm_start import WarmStarted
-from gossamer.methods.contract import FROM_EPSILON, MaybeZero, Query, TrialConfig
-
-if TYPE_CHECKING:
-    from gossamer.data.card import DataCard
-    from gossamer.methods.dpgan import loop
-else:
-    loop = Lazy("gossamer.methods.dpgan.loop")
+from gossamer.methods.common.method_start import StartConfig, WarmStarted
+from gossamer.methods.contract import FROM_EPSILON, BelowOne, DataCard, Loop, MaybeZero, Query, Share, TrialConfig
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,8 +40,8 @@ class Config(StartConfig):
     max_norm: float = 1.0
     discriminator_steps: int = 10
     adaptive: bool = False
-    accuracy_floor: float = 0.6
-    accuracy_decay: float = 0.99
+    accuracy_floor: Share = 0.6
+    accuracy_decay: BelowOne = 0.99
     width: int = 32
     latent_size: int = 128
     discriminator_learning_rate: float = 2e-4
@@ -64,7 +55,7 @@ class Config(StartConfig):
     precision: Literal["fp32", "tf32", "bf16"] = "fp32"
 
 
-class Dpgan(WarmStarted[Config, "loop.State"]):
+class Dpgan(WarmStarted[Config, Any]):
     """DPGAN with frequent and adaptive discriminator steps (Bie, Kamath, Zhang; "Private GANs, Revisited", TMLR 2023).
 
     Guarantee: (epsilon, delta)-DP for one unit, add-or-remove-one. Each discriminator step is one Poisson-sampled Gaussian
@@ -84,18 +75,11 @@ class Dpgan(WarmStarted[Config, "loop.State"]):
     title = "DPGAN (Bie, Kamath, Zhang 2023)"
     ranks_take = "units by place"
     config_type = Config
-    loop = loop
+    loop = Loop("gossamer.methods.dpgan.loop")
     trial = TrialConfig(
         canary="gradients", settings={"steps": 10, "width": 2, "latent_size": 4, "discriminator_steps": 2}
     )
 
-    def queries(self, config: Config, card: "DataCard") -> list[Query]:
+    def queries(self, config: Config, card: DataCard) -> list[Query]:
         """One Poisson-sampled Gaussian per discriminator step."""
         return [gradients(config, card, config.expected_batch_size)]
-
-    def check(self, config: Config, card: "DataCard") -> None:  # noqa: ARG002 (what every method is asked)
-        """Refuse settings of the adaptive schedule that make no sense."""
-        if config.accuracy_decay >= 1:
-            raise RequestError(f"--accuracy-decay must be below 1, not {config.accuracy_decay:g}.")
-        if config.accuracy_floor > 1:
-            raise RequestError(f"--accuracy-floor is a share, at most 1, not {config.accuracy_floor:g}.")

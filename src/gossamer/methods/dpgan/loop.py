@@ -2,24 +2,19 @@
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from gossamer.data.card import DataCard
-from gossamer.data.records import Records
-from gossamer.methods import contract
 from gossamer.methods.common import adversarial
-from gossamer.methods.common.learners import InTraining, Learner, Optimiser, adam, warm_step
-from gossamer.methods.contract import AT_ONCE, Logs, Run
+from gossamer.methods.common.learners import Adversaries, InTraining, Learner, Optimiser, adam, warm_step
+from gossamer.methods.contract import AT_ONCE, DataCard, Logs, Records, Run
 from gossamer.methods.dpgan import Config
 from gossamer.nets.dcgan import Discriminator, Generator
 from gossamer.nets.initialised import initialised_by
-from gossamer.privacy.confined import Confined
-from gossamer.privacy.per_sample_gradients.gradients import PerRecordGradient
+from gossamer.privacy import Bounds, Confined, PerRecordGradient
 from gossamer.privacy.per_sample_gradients.precision import lowered
-from gossamer.privacy.queries import Bounds
 
 FREQUENCIES = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000)
 """The discriminator steps per generator step that the adaptive schedule goes through. Section 6.2."""
@@ -80,46 +75,30 @@ def warm_start(run: Run[Config], state: "State", public: Records) -> Iterator[Lo
     """Train both networks on public records, without privacy, one step of each per yield. Costs nothing."""
     config, B = run.config, min(run.config.warm_batch_size, len(public))
     if state.step == 0:
-        state.renew(config.warm_learning_rate / 2, config.warm_learning_rate)
+        state.renew(_adam(config.warm_learning_rate / 2), _adam(config.warm_learning_rate))
     for _ in range(state.step, config.warm_steps):
         warm_step(run, state.D, state.G, public, B)
         generator_step(run, state, B)
         yield state.shown
-    state.renew(config.discriminator_learning_rate, config.generator_learning_rate)
+    state.renew(_adam(config.discriminator_learning_rate), _adam(config.generator_learning_rate))
     state.G.average.restart()
     state.generator_steps = state.since = 0
 
 
-@dataclass
-class State(contract.State):
-    """The networks and optimisers have seen records through releases only.
+@dataclass(kw_only=True)
+class State(Adversaries):
+    """Where a run is.
 
     Args:
         n_D: discriminator steps per generator step, at present.
-        since: discriminator steps since the last generator step.
         grace: generator steps since n_D was raised.
         accuracy: the running accuracy on fakes.
-        shown: figures of the last generator step.
     """
 
-    D: Learner[Discriminator]
-    G: InTraining[Generator]
     n_D: int
     generator_steps: int = 0
-    since: int = 0
     grace: int = 0
     accuracy: float | None = None
-    shown: dict[str, float] = field(default_factory=dict)
-
-    def renew(self, rate_D: float, rate_G: float) -> None:
-        """Fresh optimisers: after a warm start, their moments belong to gradients without noise."""
-        self.D.renew(_adam(rate_D))
-        self.G.renew(_adam(rate_G))
-
-    @property
-    def released(self) -> Generator:
-        """The generator that the run hands out."""
-        return self.G.average.released
 
     def scores(self, records: Records) -> Tensor:
         """What the discriminator says of records: probabilities. [1, n]"""
@@ -134,9 +113,9 @@ def start(run: Run[Config]) -> State:
         G = generator(config, card).to(run.device)
         D = Discriminator(card.shape, card.classes, width=config.width).to(run.device)
     return State(
-        Learner(D, _adam(config.discriminator_learning_rate)),
-        InTraining(G, _adam(config.generator_learning_rate), config.average_decay),
-        config.discriminator_steps,
+        D=Learner(D, _adam(config.discriminator_learning_rate)),
+        G=InTraining(G, _adam(config.generator_learning_rate), config.average_decay),
+        n_D=config.discriminator_steps,
     )
 
 

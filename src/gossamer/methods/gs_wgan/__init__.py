@@ -1,36 +1,17 @@
-"""GS-WGAN: what a run promises and costs. `loop.py` trains, `critic_pool.py` picks critics, `nets.py` has the nets.
+"""GS-WGAN: what a run promises and costs. `loop.py` picks critics and trains, `nets.py` has the nets.
 
 The critics are in `critics.py`, and their mathematics in `stacked_critics.py`.
 """
 
 import dataclasses
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import Any, Literal
 
 from gossamer.errors import RequestError
-from gossamer.lazy import Lazy
+from gossamer.methods import contract
+from gossamer.methods.common.declared import events, gaussian, sanitized_rows
 from gossamer.methods.common.method_start import StartConfig
-from gossamer.methods.contract import (
-    FROM_EPSILON,
-    MaybeZero,
-    Method,
-    OnPrivate,
-    OnPublic,
-    Phases,
-    Query,
-    TrialConfig,
-)
-
-if TYPE_CHECKING:
-    from gossamer.data.card import DataCard
-    from gossamer.methods.gs_wgan import loop
-    from gossamer.privacy.accounting import events
-    from gossamer.privacy.guarantee import NeighboringRelation
-    from gossamer.privacy.mechanisms import gaussian, sanitized_rows
-else:
-    loop, gaussian = Lazy("gossamer.methods.gs_wgan.loop"), Lazy("gossamer.privacy.mechanisms.gaussian")
-    events = Lazy("gossamer.privacy.accounting.events")
-    sanitized_rows = Lazy("gossamer.privacy.mechanisms.sanitized_rows")
+from gossamer.methods.contract import FROM_EPSILON, DataCard, Loop, MaybeZero, Phases, Query, TrialConfig
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -101,7 +82,7 @@ def _public_draws(trial: TrialConfig) -> TrialConfig:
     return dataclasses.replace(trial, settings={**trial.settings, "steps": steps, "answers": 1}, revealed=True)
 
 
-class GsWgan(Method[Config, "loop.State"]):
+class GsWgan(contract.Method[Config, Any]):
     """GS-WGAN: gradient-sanitised Wasserstein GAN (Chen, Orekondy, Fritz; NeurIPS 2020), all records in one place.
 
     Guarantee: (epsilon, delta)-DP for one unit. The records are split among K critics that train without noise and never leave
@@ -132,7 +113,7 @@ class GsWgan(Method[Config, "loop.State"]):
     name = "gs-wgan"
     title = "GS-WGAN (Chen, Orekondy, Fritz 2020)"
     config_type = Config
-    loop = loop
+    loop = Loop("gossamer.methods.gs_wgan.loop")
     trial = TrialConfig(
         canary="critic",
         settings={
@@ -144,7 +125,7 @@ class GsWgan(Method[Config, "loop.State"]):
     )  # fmt: skip
     ranks_take = "all records"
 
-    def queries(self, config: Config, card: "DataCard") -> list[Query]:  # noqa: ARG002 (it has no sampling rate)
+    def queries(self, config: Config, card: DataCard) -> list[Query]:  # noqa: ARG002 (it has no sampling rate)
         """One charge for each answer, or for each pass in turns. The loop asks for all answers of a step at once."""
         rows = sanitized_rows.SanitizedRows(
             draw=config.draw,
@@ -154,17 +135,18 @@ class GsWgan(Method[Config, "loop.State"]):
             noise_multiplier=config.noise_multiplier,
         )
         answers = config.steps * config.answers
-        return [Query("answers", rows, events.charges_of(draw=config.draw, critics=config.critics, answers=answers))]
+        charges = events.charges_of(draw=config.draw, critics=config.critics, answers=answers)
+        return [Query("answers", rows, charges)]
 
-    def phases(self, config: Config, card: "DataCard") -> "Phases[Config, loop.State]":
+    def phases(self, config: Config, card: DataCard) -> Phases[Config, Any]:
         """A public start, free; a warm start, of which nothing leaves; then the training."""
         return [
-            OnPublic(name="public start", steps=config.public_steps, body=lambda *given: loop.public_start(*given)),
-            OnPrivate(name="warm start", steps=config.warm_visits, body=lambda *given: loop.warm_start(*given)),
+            contract.OnPublic(name="public start", steps=config.public_steps, body=self.loop.public_start),
+            contract.OnPrivate(name="warm start", steps=config.warm_visits, body=self.loop.warm_start),
             self.training(config, card, steps=config.steps),
         ]
 
-    def bounds_units(self, card: "DataCard") -> str:  # noqa: ARG002 (what every method is asked)
+    def bounds_units(self, card: DataCard) -> str:  # noqa: ARG002 (what every method is asked)
         """They are in one shard."""
         return "they all go to one critic, which is sampled as a whole, and no other critic sees them"
 
@@ -173,7 +155,7 @@ class GsWgan(Method[Config, "loop.State"]):
         if config.critics < count:
             raise RequestError(f"--critics {config.critics} cannot be shared out among {count} ranks: each needs one.")
 
-    def check(self, config: Config, card: "DataCard") -> None:  # noqa: ARG002 (what every method is asked)
+    def check(self, config: Config, card: DataCard) -> None:  # noqa: ARG002 (what every method is asked)
         """Refuse settings that do not go with the draw."""
         if config.visits > 1 and config.draw != "secret":
             raise RequestError(f"--visits {config.visits} goes with --draw secret alone.")
@@ -183,7 +165,7 @@ class GsWgan(Method[Config, "loop.State"]):
             if not 1 <= (count := getattr(config, name)) <= config.critics:
                 raise RequestError(f"--{name} {count} is not between 1 and the {config.critics} critics.")
 
-    def relation(self, config: Config) -> "NeighboringRelation":
+    def relation(self, config: Config) -> Any:
         """Replace-one for the secret draw, add-or-remove-one for the others."""
         return events.relation_of(config.draw)
 

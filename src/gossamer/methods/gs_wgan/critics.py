@@ -14,6 +14,7 @@ from torch.func import functional_call, vmap
 from torch.nn.grad import conv2d_input
 
 from gossamer.data.records import Records, sent
+from gossamer.methods.gs_wgan import Config
 from gossamer.methods.gs_wgan.nets import ProjectionCritic
 from gossamer.methods.gs_wgan.stacked_critics import (
     BETAS,
@@ -29,24 +30,10 @@ from gossamer.methods.gs_wgan.stacked_critics import (
 )
 from gossamer.nets.flat import assign
 
-
-@dataclass(frozen=True)
-class CriticSettings:
-    """The settings with which critics train.
-
-    Args:
-        batch_size: records, fakes and points between them in one step (M).
-        steps: critic steps in a visit (n_critic).
-        rate: Adam's step size.
-    """
-
-    batch_size: int
-    steps: int
-    rate: float
-    penalty: float = 10.0
-    """Weight of the gradient penalty (lambda of equation 12)."""
-    drift: float = 0.001
-    """Weight of D(real)^2, which keeps a critic's level near zero. The authors' code has it, the paper does not."""
+PENALTY = 10.0
+"""Weight of the gradient penalty (lambda of equation 12)."""
+DRIFT = 0.001
+"""Weight of D(real)^2, which keeps a critic's level near zero. The authors' code has it, the paper does not."""
 
 
 class Critics:
@@ -57,9 +44,8 @@ class Critics:
         shards: int64 [units], the critic of each unit: drawn once, in secret.
         template: its weights are what every critic begins with.
         throwaway: the generator that each critic is warmed up with begins with its weights.
-        count: K.
-        settings: as they train.
-        storage: dtype in which weights and Adam's moments are kept between visits; bfloat16 takes half the memory.
+        config: how many they are, and how they train. Weights and Adam's moments are kept between visits as its `storage` says;
+            bfloat16 takes half the memory.
         part: (r, R): of R ranks this is rank r, and has critics r, r + R, r + 2R ... and their records.
     """
 
@@ -69,19 +55,18 @@ class Critics:
         shards: np.ndarray,
         template: ProjectionCritic,
         throwaway: nn.Module,
-        count: int,
-        settings: CriticSettings,
-        storage: torch.dtype = torch.float32,
+        config: Config,
         part: tuple[int, int] = (0, 1),
     ) -> None:
-        self.settings, self.layout, self.part = settings, Layout.of(template), part
-        self.numbers = np.arange(part[0], count, part[1])
+        self.config, self.layout, self.part = config, Layout.of(template), part
+        count = len(range(part[0], config.critics, part[1]))
         start = self.layout.flat(template)
         self.device = start.device
-        self.weights = start.to(storage).expand(len(self.numbers), -1).clone()
-        self.mean, self.square = torch.zeros_like(self.weights), torch.zeros_like(self.weights)
-        self.visits = torch.zeros(len(self.numbers), dtype=torch.int64)
-        self.directions = self.layout.flat_directions(template).expand(len(self.numbers), -1).clone()
+        self.weights = start.to(getattr(torch, config.storage)).expand(count, -1).clone()
+        self.mean = torch.zeros_like(self.weights)
+        self.square = torch.zeros_like(self.weights)
+        self.visits = torch.zeros(count, dtype=torch.int64)
+        self.directions = self.layout.flat_directions(template).expand(count, -1).clone()
         self.throwaway: WarmupGenerator | None = None
         self._records, self._net = records, throwaway
         self._deal(shards)
@@ -102,7 +87,7 @@ class Critics:
 
     @torch.no_grad()
     def learn(self, critics: Sequence[int], fakes: Tensor, labels: Tensor, streams: Sequence[torch.Generator]) -> None:
-        """One visit to each chosen critic: `settings.steps` steps on its shard.
+        """One visit to each chosen critic: `critic_steps` steps on its shard.
 
         A critic with an empty shard takes its steps with a blank image and stays as it is. To leave it out would change the
         shape of the stack, and with it the last digits of the others.
@@ -122,11 +107,13 @@ class Critics:
         for turn, batch in enumerate(self._batches(critics, fakes, labels, streams), start=1):
             directions = self.layout.iterate(flat, directions)
             net = self.layout.network(flat, directions)
-            g = self.layout.gradient(flat, net, penalised(net, batch, self.settings.penalty, self.settings.drift))
-            adam(flat, g, mean, square, (self.visits[which] * self.settings.steps + turn).to(flat), self.settings.rate)
+            g = self.layout.gradient(flat, net, penalised(net, batch, PENALTY, DRIFT))
+            steps = (self.visits[which] * self.config.critic_steps + turn).to(flat)
+            adam(flat, g, mean, square, steps, self.config.critic_learning_rate)
         trained = which[holds]
         self.weights[trained] = rounded(flat, self.weights.dtype, streams)[holds]
-        self.mean[trained], self.square[trained] = mean[holds].to(self.mean.dtype), square[holds].to(self.square.dtype)
+        self.mean[trained] = mean[holds].to(self.mean.dtype)
+        self.square[trained] = square[holds].to(self.square.dtype)
         self.directions[trained] = directions[holds]
         self.visits[trained] += 1
 
@@ -138,7 +125,8 @@ class Critics:
         """
         image_gradients = torch.zeros_like(images)
         if here := [i for i, critic in enumerate(critics) if critic % self.part[1] == self.part[0]]:
-            image_gradients[here] = self._gradients(self._rows([critics[i] for i in here]), images[here], labels[here])
+            which = self._rows([critics[i] for i in here])
+            image_gradients[here] = self._gradients(which, images[here], labels[here])
         return image_gradients
 
     def _gradients(self, which: Tensor, images: Tensor, labels: Tensor) -> Tensor:
@@ -154,7 +142,7 @@ class Critics:
         self, critics: Sequence[int], fakes: Tensor, labels: Tensor, streams: Sequence[torch.Generator]
     ) -> "list[Batch]":
         """The batches of one visit, for all chosen critics. A fake has the label of its record, where one of them has it."""
-        count, M, turns = len(critics), self.settings.batch_size, self.settings.steps
+        count, M, turns = len(critics), self.config.critic_batch_size, self.config.critic_steps
         drawn = torch.stack([torch.rand(turns, 3, M, generator=stream, dtype=torch.float64) for stream in streams], 1)
         u = sent(drawn, self.device)  # [turns, critics, 3, M]
         rows = self._rows(critics).numpy()
@@ -183,7 +171,7 @@ class Critics:
 
     def begin_warm(self, count: int) -> None:
         """A fresh throw-away generator for each of `count` critics."""
-        self.throwaway = WarmupGenerator(self._net, count, self.settings.rate)
+        self.throwaway = WarmupGenerator(self._net, count, self.config.critic_learning_rate)
 
     def warm_round(
         self, critics: Sequence[int], latents: Tensor, labels: Tensor, streams: Sequence[torch.Generator]

@@ -1,26 +1,26 @@
 """GS-WGAN's training: section 4 of Chen, Orekondy, Fritz (2020), the critics' warm-up, and a start on public records."""
 
+import dataclasses
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 import torch
+from torch import Tensor
 
-from gossamer.data.card import DataCard
-from gossamer.data.records import Records
 from gossamer.methods import contract
 from gossamer.methods.common.adversarial import Fakes
 from gossamer.methods.common.learners import InTraining, Optimiser, adam
-from gossamer.methods.contract import Logs, Run
+from gossamer.methods.contract import DataCard, Logs, Records, Run
 from gossamer.methods.gs_wgan import Config
-from gossamer.methods.gs_wgan.critic_pool import CriticPool, CriticProtocol, turns_here
-from gossamer.methods.gs_wgan.critics import Critics, CriticSettings
+from gossamer.methods.gs_wgan.critics import Answers, Critics
 from gossamer.methods.gs_wgan.nets import DcganGenerator, ProjectionCritic, ResNetGenerator
 from gossamer.methods.gs_wgan.stacked_critics import BETAS
 from gossamer.nets.initialised import initialised_by
-from gossamer.privacy.confined import Confined
+from gossamer.privacy import Confined
+from gossamer.privacy.mechanisms.sanitized_rows import SanitizedRows
 
 Generator: TypeAlias = ResNetGenerator | DcganGenerator
 
@@ -30,7 +30,7 @@ def train(run: Run[Config], state: "State", private: Confined[Records]) -> Itera
     return play(run, state, CriticPool(run, state.confine(run, private)))
 
 
-def play(run: Run[Config], state: "State", critics: CriticProtocol) -> Iterator[Logs]:
+def play(run: Run[Config], state: "State", critics: "CriticProtocol") -> Iterator[Logs]:
     """Section 4 of the paper, one generator step per yield, central and federated: only the critics differ."""
     n = run.config.answers * run.config.batch_size
 
@@ -95,6 +95,63 @@ def public_start(run: Run[Config], state: "State", public: Records) -> Iterator[
     state.public_critic, state.own_fakes = None, True
 
 
+class CriticProtocol(Protocol):
+    """The critics that answer the generator: a `CriticPool` in one process, or clients that each hold their own records."""
+
+    @property
+    def left(self) -> int: ...
+    def train(self, fakes: Fakes) -> None: ...
+    def release(self, fakes: Fakes) -> Tensor: ...
+
+
+class CriticPool:
+    """Critics whose records are all in this process. A new pool begins a new pass of the round robin."""
+
+    def __init__(self, run: Run[Config], critics: Confined[Critics]) -> None:
+        self._run, self._critics = run, critics
+        self._mechanism: SanitizedRows = dataclasses.replace(run.query("answers"), answers=run.config.answers)
+
+    @property
+    def left(self) -> int:
+        """How many more steps the plan holds."""
+        return self._answers_left // self._run.config.answers
+
+    def train(self, fakes: Fakes) -> None:
+        """One visit to each critic whose turn it is. Equations 8 and 12."""
+        here, streams = turns_here(self._run, self._turns())
+        images = fakes.images.detach()
+        if here:
+            self._critics.update(lambda value: value.learn(here, images, fakes.labels, streams))
+
+    def release(self, fakes: Fakes) -> Tensor:
+        """Sanitised gradients of critics at the first images: left factor of equation 11. [answers x B, C, H, W]"""
+        shape = (self._run.config.answers, self._run.config.batch_size)
+        batch = fakes[: shape[0] * shape[1]]
+        query = Answers(batch.images.detach().unflatten(0, shape), batch.labels.view(shape))
+        return self._critics.release(self._mechanism, query)
+
+    def _turns(self) -> list[int]:
+        """Who trains now: for the secret draw in turns, which no draw moves; else those that will answer."""
+        config, answering = self._run.config, self._mechanism.next_critic(self._run.rng)
+        if answering is not None:
+            return [(answering + i) % config.critics for i in range(config.answers)]
+        answered = config.steps * config.answers - self._answers_left
+        first = answered // config.answers * config.visits
+        return [(first + i) % config.critics for i in range(config.visits)]
+
+    @property
+    def _answers_left(self) -> int:
+        config, mechanism = self._run.config, self._mechanism
+        return mechanism.answers_left(self._critics.remaining(mechanism.paid), config.steps * config.answers)
+
+
+def turns_here(run: Run[Config], critics: Sequence[int]) -> tuple[list[int], list[torch.Generator]]:
+    """The critics that train and are on this rank, and a secret stream of random numbers for each. No record decides which."""
+    drawn = [(critic, run.rng.secret_generator()) for critic in critics]
+    here = [(critic, stream) for critic, stream in drawn if critic % run.ranks.count == run.ranks.number]
+    return [critic for critic, _ in here], [stream for _, stream in here]
+
+
 @dataclass
 class State(contract.State):
     """The generator has seen private records through releases only; the critics stay inside.
@@ -123,10 +180,8 @@ class State(contract.State):
             shards = (
                 run.rng.common_integers(units, config.critics) if sealed is None else np.zeros(units, dtype=np.int64)
             )
-            settings = CriticSettings(config.critic_batch_size, config.critic_steps, config.critic_learning_rate)
-            storage = getattr(torch, config.storage)
             part = run.ranks.number, run.ranks.count
-            return Critics(records, shards, self.critic, self.throwaway, config.critics, settings, storage, part)
+            return Critics(records, shards, self.critic, self.throwaway, config, part)
 
         self.critics = private.map(deal)
         if sealed is not None:
@@ -137,10 +192,10 @@ class State(contract.State):
         """One critic with all public records; that of a checkpoint goes on."""
         if isinstance(self.public_critic, Critics):
             return self.public_critic
-        config, saved = run.config, self.public_critic
+        rate, saved = run.config.public_learning_rate, self.public_critic
+        alone = dataclasses.replace(run.config, critics=1, critic_learning_rate=rate, storage="float32")
         shards = np.zeros(public.population, dtype=np.int64)
-        settings = CriticSettings(config.critic_batch_size, config.critic_steps, config.public_learning_rate)
-        self.public_critic = Critics(public, shards, self.critic, self.throwaway, 1, settings)
+        self.public_critic = Critics(public, shards, self.critic, self.throwaway, alone)
         if saved is not None:
             self.public_critic.load_state_dict(saved)
         return self.public_critic

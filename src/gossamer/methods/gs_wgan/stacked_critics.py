@@ -195,7 +195,8 @@ def penalised(
     slopes = backward(net, uses, weights)
 
     points = batch.images[between]
-    J = conv2d_input(points.shape, net.kernels[0], slopes[0][between], STRIDE, PADDING, 1, count).reshape(M, count, -1)
+    J = conv2d_input(points.shape, net.kernels[0], slopes[0][between], STRIDE, PADDING, 1, count)
+    J = J.reshape(M, count, -1)
     length = torch.linalg.vector_norm(J, dim=2, keepdim=True)
     v = (J * (2 * penalty / M * (1 - 1 / length.clamp(min=_TINY)))).reshape(points.shape)
     kernels = []

@@ -2,21 +2,12 @@
 
 import dataclasses
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import Any, Literal
 
 from gossamer.errors import RequestError
-from gossamer.lazy import Lazy
-from gossamer.methods.common.method_start import StartConfig
-from gossamer.methods.common.warm_start import WarmStarted
-from gossamer.methods.contract import FROM_EPSILON, MaybeZero, Query, TrialConfig
-
-if TYPE_CHECKING:
-    from gossamer.data.card import DataCard
-    from gossamer.methods.privae import loop
-    from gossamer.privacy.mechanisms import gaussian, two_term
-else:
-    loop, gaussian = Lazy("gossamer.methods.privae.loop"), Lazy("gossamer.privacy.mechanisms.gaussian")
-    two_term = Lazy("gossamer.privacy.mechanisms.two_term")
+from gossamer.methods.common.declared import gaussian, two_term
+from gossamer.methods.common.method_start import StartConfig, WarmStarted
+from gossamer.methods.contract import FROM_EPSILON, DataCard, Loop, MaybeZero, Query, TrialConfig
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,10 +75,12 @@ class Config(StartConfig):
 
 def _of_gradients(trial: TrialConfig) -> TrialConfig:
     """Without a batch-wise term, the canaries are of gradients alone."""
-    return trial if trial.settings["divergence"] != "none" else dataclasses.replace(trial, canary="gradients", about="")
+    if trial.settings["divergence"] != "none":
+        return trial
+    return dataclasses.replace(trial, canary="gradients", about="")
 
 
-class Privae(WarmStarted[Config, "loop.State"]):
+class Privae(WarmStarted[Config, Any]):
     """PriVAE: variational autoencoders with term-wise DP-SGD (Takahashi, Takagi, Ono, Komatsu 2020).
 
     Guarantee: (epsilon, delta)-DP for one unit, add-or-remove-one. Each step is one Poisson-sampled Gaussian. The sample-wise
@@ -113,7 +106,7 @@ class Privae(WarmStarted[Config, "loop.State"]):
     name = "privae"
     title = "PriVAE (Takahashi, Takagi, Ono, Komatsu 2020)"
     config_type = Config
-    loop = loop
+    loop = Loop("gossamer.methods.privae.loop")
     trial = TrialConfig(
         canary="terms",
         shape=(1, 2, 2),
@@ -125,7 +118,7 @@ class Privae(WarmStarted[Config, "loop.State"]):
         adjust=_of_gradients,
     )  # fmt: skip
 
-    def queries(self, config: Config, card: "DataCard") -> list[Query]:
+    def queries(self, config: Config, card: DataCard) -> list[Query]:
         """One joint Gaussian per step, whatever the terms."""
         return [Query("gradients", mechanism_for(config, card), config.steps)]
 
@@ -138,7 +131,7 @@ class Privae(WarmStarted[Config, "loop.State"]):
                 f"--partitions {config.partitions} cannot be shared out among {count} ranks: give a multiple of {count}."
             )
 
-    def check(self, config: Config, card: "DataCard") -> None:  # noqa: ARG002 (what every method is asked)
+    def check(self, config: Config, card: DataCard) -> None:  # noqa: ARG002 (what every method is asked)
         """Refuse a split that gives one term nothing, and a baseline without the term that it is a baseline for."""
         if not 0 < config.split < 1:
             raise RequestError(f"--split must lie between 0 and 1, not {config.split:g}: it shares out one budget.")
@@ -148,7 +141,7 @@ class Privae(WarmStarted[Config, "loop.State"]):
             )
 
 
-def mechanism_for(config: Config, card: "DataCard") -> "two_term.TermwiseGaussianSum | two_term.WholeGaussian":
+def mechanism_for(config: Config, card: DataCard) -> "two_term.TermwiseGaussianSum | two_term.WholeGaussian":
     """The release of one step. Without noise nothing is clipped: the non-private run."""
     B, sigma = config.expected_batch_size, config.noise_multiplier
     rate = B / card.declared_size

@@ -8,16 +8,14 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from gossamer.data.card import DataCard
-from gossamer.data.records import Records
 from gossamer.methods import contract
-from gossamer.methods.common.learners import Average, Learner, Optimiser, adam
-from gossamer.methods.contract import Logs, Run
+from gossamer.methods.common.learners import Average, Learner, Optimiser, adam, drawn_from
+from gossamer.methods.contract import DataCard, Logs, Records, Run
 from gossamer.methods.privae import Config
 from gossamer.methods.privae.nets import Autoencoder
 from gossamer.methods.privae.objective import Objective, secret_coins
 from gossamer.nets.initialised import initialised_by
-from gossamer.privacy.confined import Confined
+from gossamer.privacy import Confined
 
 
 def train(run: Run[Config], state: "State", private: Confined[Records]) -> Iterator[Logs]:
@@ -57,7 +55,7 @@ def warm_start(run: Run[Config], state: "State", public: Records) -> Iterator[Lo
     if state.step == 0:
         state.vae.renew(_optimiser(config, config.warm_learning_rate))
     for _ in range(state.step, config.warm_steps):
-        batch = public[torch.randint(len(public), (B,), generator=run.rng.public("warm start")).numpy()]
+        batch = drawn_from(public, B, run.rng.public("warm start"))
         g = query.phi.summed(batch) / B
         if config.divergence != "none":
             g = g + query.group_gradient(batch)

@@ -120,14 +120,17 @@ class Autoencoder(nn.Module):
         self.likelihood, self.low, self.span = likelihood, -extent, 2 * extent or 1.0
         self.prior = Prior(prior, latent_size)
         self.outputs = 2 if likelihood == "normal" else 1
-        make_encoder, make_decoder = (ConvEncoder, ConvDecoder) if network == "conv" else (DenseEncoder, DenseDecoder)
+        make_decoder = ConvDecoder if network == "conv" else DenseDecoder
+        make_encoder = ConvEncoder if network == "conv" else DenseEncoder
         self.decoder = make_decoder(shape, classes, width, latent_size, self.outputs)
         self.encoder = make_encoder(shape, classes, width, latent_size) if encoder else None
 
     def forward(self, latents: Tensor, labels: Tensor) -> Tensor:
         """latents: float [n, latent_size], standard normal; labels: int64 [n]. Returns mean images [n, C, H, W] in [0, 1]."""
         out = self.decode(self.prior.from_normal(latents), labels)[:, 0]
-        return torch.sigmoid(out) if self.likelihood == "bernoulli" else ((out - self.low) / self.span).clamp(0, 1)
+        if self.likelihood == "bernoulli":
+            return torch.sigmoid(out)
+        return ((out - self.low) / self.span).clamp(0, 1)
 
     def encode(self, images: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
         """Mean and standard deviation of q(z|x), each [n, latent_size]. images: [n, C, H, W] in [0, 1]; labels: int64 [n].
@@ -168,9 +171,7 @@ class ConvEncoder(nn.Module):
 
     def __init__(self, shape: tuple[int, ...], classes: int, width: int, latent_size: int) -> None:
         super().__init__()
-        channels, side = channels_and_side(
-            shape, tuple(_INNER_KERNEL), "the nets of --network conv, unlike those of dense,"
-        )
+        channels, side = _channels_and_side(shape)
         self.image_in = nn.Conv2d(channels, width, 4, stride=2, padding=1)
         self.label_in = nn.Conv2d(classes, width, 4, stride=2, padding=1, bias=False) if classes > 1 else None
         self.down1 = nn.Conv2d(width, 2 * width, 4, stride=2, padding=1)
@@ -194,9 +195,7 @@ class ConvDecoder(nn.Module):
 
     def __init__(self, shape: tuple[int, ...], classes: int, width: int, latent_size: int, outputs: int) -> None:
         super().__init__()
-        channels, side = channels_and_side(
-            shape, tuple(_INNER_KERNEL), "the nets of --network conv, unlike those of dense,"
-        )
+        channels, side = _channels_and_side(shape)
         self.latent_in = nn.Linear(latent_size + (classes if classes > 1 else 0), 64 * width)
         self.up1 = nn.ConvTranspose2d(4 * width, 2 * width, _INNER_KERNEL[side], stride=2, padding=1)
         self.up2 = nn.ConvTranspose2d(2 * width, width, 4, stride=2, padding=1)
@@ -240,6 +239,11 @@ class DenseDecoder(nn.Module):
 def log_normal(x: Tensor, mean: Tensor, scale: Tensor) -> Tensor:
     """log N(x; mean, scale^2), element by element."""
     return -0.5 * ((x - mean) / scale).square() - scale.log() - 0.5 * math.log(2 * math.pi)
+
+
+def _channels_and_side(shape: tuple[int, ...]) -> tuple[int, int]:
+    """Of the images of the convolutional pair."""
+    return channels_and_side(shape, tuple(_INNER_KERNEL), "the nets of --network conv, unlike those of dense,")
 
 
 def _normal(uniform: Tensor) -> Tensor:

@@ -15,12 +15,10 @@ from torch import Tensor
 from gossamer.data.records import Records, sent
 from gossamer.methods.privae import Config, divergences
 from gossamer.methods.privae.nets import Autoencoder, log_normal
+from gossamer.privacy import Bounds, PerRecordGradient, Rng
 from gossamer.privacy.mechanisms.gaussian import clipped_to
 from gossamer.privacy.per_sample_gradients.answers import norms
 from gossamer.privacy.per_sample_gradients.clipping import ordinary_gradient
-from gossamer.privacy.per_sample_gradients.gradients import PerRecordGradient
-from gossamer.privacy.queries import Bounds
-from gossamer.privacy.random.noise import Rng
 
 Coins: TypeAlias = Callable[[Records, int], Tensor]
 """Standard normals [n, k] for n records: k random numbers that belong to each of them."""
@@ -116,7 +114,8 @@ def sample_wise(vae: Autoencoder, records: Records, config: Config, coins: Coins
     n, L = len(records), config.codes_per_record
     images, labels = records.tensors(next(vae.parameters()).device)
     images, labels = images.repeat(L, 1, 1, 1), labels.repeat(L)
-    noise = sent(coins(records, L * vae.latent_size).view(n, L, -1).transpose(0, 1).reshape(L * n, -1), images.device)
+    of_records = coins(records, L * vae.latent_size).view(n, L, -1)
+    noise = sent(of_records.transpose(0, 1).reshape(L * n, -1), images.device)
     mean, scale = vae.encode(images, labels)
     z = mean + scale * noise
     reconstruction = -vae.log_likelihood(images, z, labels)

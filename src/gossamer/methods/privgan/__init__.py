@@ -2,18 +2,11 @@
 
 from dataclasses import dataclass
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Literal
+from typing import Any, Literal
 
 from gossamer.errors import RequestError
-from gossamer.lazy import Lazy
-from gossamer.methods.contract import BaseConfig, MaybeZero, Method, OnPrivate, Phases, Query
-
-if TYPE_CHECKING:
-    from gossamer.data.card import DataCard
-    from gossamer.methods.privgan import loop
-    from gossamer.privacy.accounting import events
-else:
-    loop, events = Lazy("gossamer.methods.privgan.loop"), Lazy("gossamer.privacy.accounting.events")
+from gossamer.methods.common.declared import events
+from gossamer.methods.contract import BaseConfig, BelowOne, DataCard, Loop, MaybeZero, Method, OnPrivate, Phases, Query
 
 REASON = (
     "privGAN (Mukherjee et al. 2021) trains on the records without clipping and without noise; what it protects is measured by "
@@ -59,11 +52,11 @@ class Config(BaseConfig):
     width: int = 512
     latent_size: int = 101
     learning_rate: float = 2e-4
-    beta1: float = 0.5
+    beta1: BelowOne = 0.5
     real_target: float = 0.95
 
 
-class Privgan(Method[Config, "loop.State"]):
+class Privgan(Method[Config, Any]):
     """privGAN (Mukherjee, Xu, Trivedi, Patowary, Lavista Ferres; "privGAN: Protecting GANs from membership inference attacks").
 
     Guarantee: none. Epsilon is infinity, and every run says so first. The networks learn from the records without
@@ -88,17 +81,17 @@ class Privgan(Method[Config, "loop.State"]):
     without_guarantee = REASON
     takes_public = False
     config_type = Config
-    loop = loop
+    loop = Loop("gossamer.methods.privgan.loop")
 
-    def queries(self, config: Config, card: "DataCard") -> list[Query]:  # noqa: ARG002 (what every method is asked)
+    def queries(self, config: Config, card: DataCard) -> list[Query]:  # noqa: ARG002 (what every method is asked)
         """One event without privacy, which says infinity even where the reason gets lost."""
         return [Query("the records as they are", SimpleNamespace(event=events.without_privacy()), 1)]
 
-    def phases(self, config: Config, card: "DataCard") -> "Phases[Config, loop.State]":
+    def phases(self, config: Config, card: DataCard) -> Phases[Config, Any]:
         """The privacy discriminator's warm-up, where there is one, and the training: both read the records as they are."""
         warm, steps = length(config, card)
-        both: Phases[Config, loop.State] = [
-            OnPrivate(name="warm start", steps=warm, body=lambda *given: loop.warm_up(*given)),
+        both: Phases[Config, Any] = [
+            OnPrivate(name="warm start", steps=warm, body=self.loop.warm_up),
             self.training(config, card, steps=steps),
         ]
         return both if config.pairs > 1 else both[1:]
@@ -107,7 +100,7 @@ class Privgan(Method[Config, "loop.State"]):
         """Refuse ranks: the method needs all records in one process."""
         raise RequestError(f"privgan trains in one process, not on {count} ranks: start it without torchrun.")
 
-    def check(self, config: Config, card: "DataCard") -> None:
+    def check(self, config: Config, card: DataCard) -> None:
         """Refuse settings that contradict each other, and a declared size that is too small for them."""
         if config.release > config.pairs:
             raise RequestError(f"--release {config.release} is more than the {config.pairs} generators of --pairs.")
@@ -115,8 +108,6 @@ class Privgan(Method[Config, "loop.State"]):
             raise RequestError("--latent-size must be at least 2: the last number picks the generator.")
         if not 0.5 < config.real_target <= 1:
             raise RequestError(f"--real-target must be above 0.5 and at most 1, not {config.real_target:g}.")
-        if config.beta1 >= 1:
-            raise RequestError(f"--beta1 must be below 1, not {config.beta1:g}.")
         part = card.declared_size // (groups(config, card) * config.pairs)
         if part < config.batch_size:
             raise RequestError(
@@ -125,17 +116,17 @@ class Privgan(Method[Config, "loop.State"]):
             )
 
 
-def length(config: Config, card: "DataCard") -> tuple[int, int]:
+def length(config: Config, card: DataCard) -> tuple[int, int]:
     """Batches of the privacy discriminator's warm-up, which takes from all parts at once, and of the training."""
     warm = config.adversary_warm_epochs * _batches(config, card, parts=1) if config.pairs > 1 else 0
     return warm, config.epochs * _batches(config, card, parts=config.pairs)
 
 
-def groups(config: Config, card: "DataCard") -> int:
+def groups(config: Config, card: DataCard) -> int:
     """How many models there are: one, or one per class."""
     return card.classes if config.labels == "per-class" else 1
 
 
-def _batches(config: Config, card: "DataCard", *, parts: int) -> int:
+def _batches(config: Config, card: DataCard, *, parts: int) -> int:
     """Batches in an epoch of a model whose share of the declared size is cut into so many parts."""
     return max(1, card.declared_size // (groups(config, card) * parts * config.batch_size))

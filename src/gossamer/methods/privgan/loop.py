@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import numpy as np
 import torch
@@ -9,14 +10,17 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from gossamer.data.card import DataCard, draw_labels
-from gossamer.data.records import Records
 from gossamer.errors import DataError
 from gossamer.methods import contract
 from gossamer.methods.common import adversarial
-from gossamer.methods.contract import Logs, Run, StatefulDataclass
+from gossamer.methods.common.learners import drawn_from
+from gossamer.methods.contract import Logs, Records, Run, StatefulDataclass
 from gossamer.methods.privgan import REASON, Config, groups, length, nets
 from gossamer.nets.initialised import initialised_by
-from gossamer.privacy.confined import Confined
+from gossamer.privacy import Confined
+
+Batch: TypeAlias = tuple[Tensor, Tensor]
+"""Images, or latents, and their labels int64."""
 
 
 def train(run: Run[Config], state: "State", private: Confined[Records]) -> Iterator[Logs]:
@@ -28,13 +32,12 @@ def train(run: Run[Config], state: "State", private: Confined[Records]) -> Itera
         epoch = step * config.epochs // steps
         logs = []
         for model, own_parts in zip(state.models, parts, strict=True):
-            latents, labels = draw_latents(run)
-            fakes = [G(z, y) for G, z, y in zip(model.generators, latents, labels, strict=True)]  # l. 9
-            loss = discriminator_loss(run, model, own_parts, fakes, labels)  # l. 8, 11-13
+            fakes = [(G(z, y), y) for G, (z, y) in zip(model.generators, draw_latents(run), strict=True)]  # l. 9
+            loss = discriminator_loss(run, model, own_parts, fakes)  # l. 8, 11-13
             adversarial.descend(model.opt_D, loss, model.discriminators)  # l. 14
             if model.adversary is not None and epoch >= config.adversary_delay_epochs:  # l. 17
-                model.adversary.learn(fakes, labels)  # l. 18
-            loss, figures = generator_loss(run, model, fakes, labels)  # l. 10, 15-16
+                model.adversary.learn(fakes)  # l. 18
+            loss, figures = generator_loss(run, model, fakes)  # l. 10, 15-16
             adversarial.descend(model.opt_G, loss, model.generators)  # l. 20
             logs.append(figures)
         yield {name: sum(figures[name] for figures in logs) / len(logs) for name in logs[0]}
@@ -48,8 +51,7 @@ def warm_up(run: Run[Config], state: "State", private: Confined[Records]) -> Ite
         for model, own_parts in zip(state.models, parts, strict=True):
             assert model.adversary is not None, "a single pair has no warm-up"
             share = -(-run.config.batch_size // len(own_parts))
-            batches = [_batch(run, part, share) for part in own_parts]
-            model.adversary.learn([images for images, _ in batches], [labels for _, labels in batches])  # l. 5
+            model.adversary.learn([_batch(run, part, share) for part in own_parts])  # l. 5
         yield {}
 
 
@@ -81,46 +83,40 @@ def partition(records: Records, config: Config, card: DataCard, seed: int) -> li
     return splits
 
 
-def draw_latents(run: Run[Config]) -> tuple[list[Tensor], list[Tensor]]:
+def draw_latents(run: Run[Config]) -> list[Batch]:
     """For each generator latents [B, latent_size - 1] and labels [B]: the same for all, or each its own."""
     config, B = run.config, run.config.batch_size
 
-    def draw() -> tuple[Tensor, Tensor]:
+    def draw() -> Batch:
         z = torch.randn(B, config.latent_size - 1, generator=run.rng.public("latents"))
         y = torch.zeros(B, dtype=torch.int64)
         if config.labels == "conditional":
             y = draw_labels(B, run.card, run.rng.public("labels"))
         return z.to(run.device), y.to(run.device)
 
-    drawn = [draw()] * config.pairs if config.shared_latents else [draw() for _ in range(config.pairs)]
-    return [z for z, _ in drawn], [y for _, y in drawn]
+    return [draw()] * config.pairs if config.shared_latents else [draw() for _ in range(config.pairs)]
 
 
-def discriminator_loss(
-    run: Run[Config], model: "Model", parts: list[Records], fakes: list[Tensor], labels: list[Tensor]
-) -> Tensor:
+def discriminator_loss(run: Run[Config], model: "Model", parts: list[Records], fakes: list[Batch]) -> Tensor:
     """Lines 11 to 13: discriminate a batch of each part from the fakes of its generator. Summed over the pairs."""
     total = torch.zeros((), device=run.device)
-    for D, part, fake, label in zip(model.discriminators, parts, fakes, labels, strict=True):
-        images, real_labels = _batch(run, part, run.config.batch_size)
-        real = D(images, real_labels)
+    for D, part, (fake, label) in zip(model.discriminators, parts, fakes, strict=True):
+        real = D(*_batch(run, part, run.config.batch_size))
         on_records = F.binary_cross_entropy_with_logits(real, torch.full_like(real, run.config.real_target))
         total = total + (on_records + F.softplus(D(fake.detach(), label)).mean()) / 2
     return total
 
 
-def generator_loss(
-    run: Run[Config], model: "Model", fakes: list[Tensor], labels: list[Tensor]
-) -> tuple[Tensor, dict[str, float]]:
+def generator_loss(run: Run[Config], model: "Model", fakes: list[Batch]) -> tuple[Tensor, dict[str, float]]:
     """Lines 10, 15 and 16: deceive the own discriminator and mislead the adversary. The loss, and figures on fakes to show."""
-    logits = [D(fake, label) for D, fake, label in zip(model.discriminators, fakes, labels, strict=True)]
+    logits = [D(*fake) for D, fake in zip(model.discriminators, fakes, strict=True)]
     deceive = torch.stack([adversarial.non_saturating_losses(logit).mean() for logit in logits]).sum()
     figures = {"generator_loss": float(deceive.detach()) / len(fakes)}
     figures["accuracy_on_fakes"] = float((torch.cat(logits).detach() < 0).float().mean())
     if model.adversary is None:
         return deceive, figures
-    answers = model.adversary.net(torch.cat(fakes), torch.cat(labels))
-    own = _numbers(fakes)
+    (images, labels), own = _joined(fakes), _numbers(fakes)
+    answers = model.adversary.net(images, labels)
     mislead = misleading(run, answers, own) * len(fakes)
     figures["adversary_accuracy"] = float((answers.detach().argmax(1) == own).float().mean())
     return deceive + run.config.privacy_weight * mislead, figures
@@ -142,10 +138,11 @@ class Adversary(StatefulDataclass):
     net: nn.Module
     optimiser: torch.optim.Adam
 
-    def learn(self, images: list[Tensor], labels: list[Tensor]) -> None:
+    def learn(self, batches: list[Batch]) -> None:
         """Lines 5 and 18: one step on -log of the probability of the right part, or generator, averaged over all images."""
-        logits = self.net(torch.cat(images).detach(), torch.cat(labels))
-        adversarial.descend(self.optimiser, F.cross_entropy(logits, _numbers(images)), self.net)
+        images, labels = _joined(batches)
+        loss = F.cross_entropy(self.net(images.detach(), labels), _numbers(batches))
+        adversarial.descend(self.optimiser, loss, self.net)
 
 
 @dataclass
@@ -220,12 +217,16 @@ def _adam(module: nn.Module, config: Config) -> torch.optim.Adam:
     return torch.optim.Adam(module.parameters(), lr=config.learning_rate, betas=(config.beta1, 0.999), fused=True)
 
 
-def _batch(run: Run[Config], records: Records, size: int) -> tuple[Tensor, Tensor]:
+def _batch(run: Run[Config], records: Records, size: int) -> Batch:
     """Images and labels of records drawn with replacement."""
-    positions = torch.randint(len(records), (size,), generator=run.rng.public("records")).numpy()
-    return records[positions].tensors(run.device)
+    return drawn_from(records, size, run.rng.public("records")).tensors(run.device)
 
 
-def _numbers(images: list[Tensor]) -> Tensor:
+def _joined(batches: list[Batch]) -> Batch:
+    images, labels = zip(*batches, strict=True)
+    return torch.cat(images), torch.cat(labels)
+
+
+def _numbers(batches: list[Batch]) -> Tensor:
     """The number of its part or generator for each image: int64 [n]."""
-    return torch.cat([torch.full((len(batch),), number, device=batch.device) for number, batch in enumerate(images)])
+    return torch.cat([torch.full_like(labels, number) for number, (_, labels) in enumerate(batches)])

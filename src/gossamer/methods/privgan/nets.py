@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from gossamer.data.card import DataCard
+from gossamer.methods.contract import DataCard
 from gossamer.methods.privgan import Config, conv, dense
 
 

@@ -6,6 +6,7 @@ import functools
 import importlib.util
 import inspect
 import re
+import shlex
 import typing
 from collections.abc import Callable, Iterable
 from importlib.abc import InspectLoader
@@ -19,7 +20,7 @@ from gossamer.errors import RequestError, did_you_mean
 from gossamer.lazy import Lazy
 from gossamer.methods import METHODS
 from gossamer.methods.common.method_start import StartConfig
-from gossamer.methods.contract import FROM_EPSILON, AnyMethod, BaseConfig
+from gossamer.methods.contract import FROM_EPSILON, AnyMethod, BaseConfig, Start
 from gossamer.methods.registry import allow
 from gossamer.run.validation import check_seed
 
@@ -280,6 +281,21 @@ def flags_of(config: type[BaseConfig]) -> Callable[[F], F]:
     return decorate
 
 
+def start(text: str) -> Any:
+    """A METHOD with flags of its own, such as "evolve --steps 1", as a mapping. Without flags it stays as it is.
+
+    The noise of a start has a flag of the run. Raises ValueError: a quote is not closed.
+    """
+    method, *words = shlex.split(text) or [""]
+    if not words or method not in METHODS:
+        return text
+    command, around = click.Command(method), click.get_current_context(silent=True)
+    flags_of(METHODS[method].config_type)(command)
+    command.params = [each for each in command.params if each.name != "noise_multiplier"]
+    given = command.make_context(method, words, parent=around and around.parent).params.items()
+    return {"method": method, **{name: value for name, value in given if value is not None}}
+
+
 def _refused(method: AnyMethod, flag: str | None) -> bool:
     if flag in ("epsilon", "delta"):
         return bool(method.without_guarantee)
@@ -296,6 +312,8 @@ def _option(field: "dataclasses.Field[Any]", config: type) -> Callable[[F], F]:
         flag = f"{flag}/--no-{flag[2:]}"
     elif typing.get_origin(kind) is typing.Literal:
         kind = click.Choice([str(choice) for choice in typing.get_args(kind)])
+    elif kind == Start:
+        kind = start
     shown = "computed from epsilon" if field.default in (dataclasses.MISSING, FROM_EPSILON) else _plain(field.default)
     entries = documentation(config)
     text = f"{_with_flags(entries.get(field.name, ''), entries)} [default: {shown}]"

@@ -20,8 +20,7 @@ from gossamer.errors import GossamerError, RequestError, RunFolderError, Unplann
 from gossamer.events import Sink, note, progress, silent
 from gossamer.methods.contract import Run
 from gossamer.methods.gs_wgan import Config, GsWgan
-from gossamer.methods.gs_wgan.critic_pool import CriticPool
-from gossamer.methods.gs_wgan.loop import State, generator
+from gossamer.methods.gs_wgan.loop import CriticPool, State, generator
 from gossamer.methods.gs_wgan.nets import ProjectionCritic
 from gossamer.methods.job import Job, Training
 from gossamer.privacy.accounting import federated
@@ -187,7 +186,7 @@ class Client:
             raise Malformed("the terms lack settings, card, seed or answers") from None
         if server_card != self.card:
             raise Malformed("the card of the run is not the one that this client was given")
-        alone = {"critics": 1, "draw": "round_robin", "answers": 1, "visits": 1, "start": "", "start_settings": ""}
+        alone = {"critics": 1, "draw": "round_robin", "answers": 1, "visits": 1, "start": ""}
         own = {**config, **alone, "steps": answers}
         numbers = [config.get("answers"), *(value for value in own.values() if type(value) is int)]
         try:

@@ -243,4 +243,6 @@ def setting_in_words(value: Any) -> str:
         return "yes" if value else "no"
     if isinstance(value, int):
         return f"{value:,}"
+    if isinstance(value, dict):
+        return ", ".join(f"{name} {setting_in_words(each)}" for name, each in value.items())
     return f"{value:.6g}" if isinstance(value, float) else str(value)

@@ -11,7 +11,7 @@ from gossamer.data.card import Card
 from gossamer.data.tables.any_card import AnyCard
 from gossamer.errors import BudgetError, RequestError, did_you_mean
 from gossamer.methods import METHODS
-from gossamer.methods.contract import AnyMethod, BaseConfig, MaybeZero, State
+from gossamer.methods.contract import AnyMethod, BaseConfig, MaybeZero, Start, State
 from gossamer.methods.job import Job, refuse_other_kind
 from gossamer.methods.registry import allow, asked, method_of_config
 from gossamer.privacy.accounting import calibrate, cost
@@ -237,6 +237,11 @@ def checked(job: Job[BaseConfig, State]) -> Job[BaseConfig, State]:
         raise BudgetError(
             f"--expected-batch-size {batch:,} is more than the declared size {job.card.declared_size:,}. Take a smaller batch."
         )
+    if (first := job.first) is not None:
+        try:
+            checked(first)
+        except RequestError as error:
+            raise type(error)(f"--start {first.method.name}: {error}") from None
     return job
 
 
@@ -257,6 +262,8 @@ def _check_setting(flag: str, value: object, hint: Any) -> None:
     if get_origin(hint) is Literal:
         if value not in get_args(hint):
             raise RequestError(f"{flag} must be one of {', '.join(map(str, get_args(hint)))}.")
+    elif hint == Start:
+        check_type(flag, value, (str, Mapping))
     else:
         check_type(flag, value, (get_args(hint)[0] if get_origin(hint) is Annotated else hint,))
 

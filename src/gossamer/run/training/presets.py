@@ -145,7 +145,11 @@ def flags(values: Mapping[str, Any]) -> list[str]:
     arguments = []
     for name, value in values.items():
         flag = name.replace("_", "-")
-        arguments.append(f"--{'' if value else 'no-'}{flag}" if isinstance(value, bool) else f"--{flag} {value}")
+        if isinstance(value, Mapping):  # a start: its METHOD, and flags of it
+            own = flags({key: each for key, each in value.items() if key != "method"})
+            arguments.append(f"--{flag} {shlex.quote(' '.join([value['method'], *own]))}")
+        else:
+            arguments.append(f"--{'' if value else 'no-'}{flag}" if isinstance(value, bool) else f"--{flag} {value}")
     return arguments
 
 
