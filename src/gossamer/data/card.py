@@ -25,15 +25,10 @@ from gossamer.data.source import Reading
 from gossamer.data.units import Missing
 from gossamer.errors import CardError, did_you_mean
 from gossamer.files import write_private
-from gossamer.lazy import Lazy
+from gossamer.lazy import torch
 
 if TYPE_CHECKING:
-    import torch
-    from torch import Tensor
-
     from gossamer.data.records import Records
-else:
-    torch = Lazy("torch")
 
 Kind: TypeAlias = Literal["pictures", "table"]
 """What a card describes, and what a method takes."""
@@ -173,7 +168,7 @@ class Card(ABC):
         """What samples are, of so many classes."""
 
     @abstractmethod
-    def problem_of_samples(self, samples: "Tensor", labels: "Tensor", n: int) -> str:
+    def problem_of_samples(self, samples: "torch.Tensor", labels: "torch.Tensor", n: int) -> str:
         """Why what a generator has drawn are no n samples that the card describes; empty: they are."""
 
     @classmethod
@@ -335,7 +330,7 @@ class DataCard(Card):
         shown = ", ".join(f"{entry.name}={getattr(self, entry.name)!r}" for entry in changed(self))
         return f"DataCard({shown})"
 
-    def problem_of_samples(self, samples: "Tensor", labels: "Tensor", n: int) -> str:
+    def problem_of_samples(self, samples: "torch.Tensor", labels: "torch.Tensor", n: int) -> str:
         """See `Card`. samples: pictures [n, C, H, W]."""
         if tuple(samples.shape) != (n, *self.shape) or not samples.is_floating_point():
             return f"images are {samples.dtype} {list(samples.shape)} and not floating-point {[n, *self.shape]}"
@@ -500,7 +495,7 @@ def protected_part(card: CardType, share: float) -> CardType:
     return replace(card, declared_size=stays)  # type: ignore[type-var]  # each card is a dataclass
 
 
-def problem_of_labels(labels: "Tensor", n: int, classes: int) -> str:
+def problem_of_labels(labels: "torch.Tensor", n: int, classes: int) -> str:
     """Why these are no n labels from 0 to `classes` - 1; empty: they are."""
     if tuple(labels.shape) != (n,) or labels.dtype != torch.int64:
         return f"labels are {labels.dtype} {list(labels.shape)} and not int64 [{n}]"
@@ -509,7 +504,7 @@ def problem_of_labels(labels: "Tensor", n: int, classes: int) -> str:
     return ""
 
 
-def draw_labels(n: int, card: DataCard, stream: "torch.Generator") -> "Tensor":
+def draw_labels(n: int, card: DataCard, stream: "torch.Generator") -> "torch.Tensor":
     """Labels from the declared prior, never a measured one. int64 [n]."""
     if card.label_prior == "uniform":
         return torch.randint(card.classes, (n,), generator=stream)

@@ -5,7 +5,7 @@ import io
 import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Self, overload
+from typing import Any, ClassVar, Self, overload
 
 import numpy as np
 from PIL import Image
@@ -15,14 +15,7 @@ from gossamer.data.samples.grid import sample_grid
 from gossamer.data.samples.synthetic_records import SyntheticRecords
 from gossamer.data.samples.writers import PICTURES, Form
 from gossamer.errors import RequestError
-from gossamer.lazy import Lazy
-
-if TYPE_CHECKING:
-    import torch
-    from torch import Tensor
-else:
-    torch = Lazy("torch")
-
+from gossamer.lazy import torch
 
 CHUNK = 1_000
 """Pictures that are made at once; fewer where they are large (`at_once`)."""
@@ -111,7 +104,9 @@ class Samples(Labelled, SyntheticRecords):
         probabilities = None if self.probabilities is None else self.probabilities[which]
         return Samples(self.images[which], self.labels[which], self.class_names, probabilities)
 
-    def to_torch(self, device: "torch.device | str" = "cpu", *, soft_labels: bool = False) -> "tuple[Tensor, Tensor]":
+    def to_torch(
+        self, device: "torch.device | str" = "cpu", *, soft_labels: bool = False
+    ) -> "tuple[torch.Tensor, torch.Tensor]":
         """Return images as float32 [n, C, H, W] in [0, 1], and labels as int64 [n].
 
         soft_labels: return `probabilities`, float32 [n, classes], in place of labels. `torch.nn.functional.cross_entropy`

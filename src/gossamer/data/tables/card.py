@@ -6,7 +6,7 @@ It is a TOML file like the card of pictures. `[[column]]` entries tell the two a
 import re
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 from gossamer.data.card import (
     DATA_SET,
@@ -28,13 +28,7 @@ from gossamer.data.tables.generated import AnyColumn, GeneratedColumn, in_order
 from gossamer.data.units import Missing
 from gossamer.errors import CardError, did_you_mean
 from gossamer.files import write_private
-from gossamer.lazy import Lazy
-
-if TYPE_CHECKING:
-    import torch
-    from torch import Tensor
-else:
-    torch = Lazy("torch")
+from gossamer.lazy import torch
 
 MEASURED = "measured_"
 """Before the name of an entry of a column that a draft has as a comment."""
@@ -119,7 +113,7 @@ class TableCard(Card):
     def __repr__(self) -> str:
         return f"TableCard({len(self.columns)} columns, declared_size={self.declared_size}, unit={self.unit!r})"
 
-    def problem_of_samples(self, samples: "Tensor", labels: "Tensor", n: int) -> str:
+    def problem_of_samples(self, samples: "torch.Tensor", labels: "torch.Tensor", n: int) -> str:
         """See `Card`. samples: codes int64 [n, columns]. labels: the codes of the label column."""
         domain = torch.tensor(self.domain)
         if tuple(samples.shape) != (n, len(domain)) or samples.dtype != torch.int64:
