@@ -37,15 +37,6 @@ STORED: Literal["stored"] = "stored"
 MOST_CLASSES = 10_000
 """The nets have a part for each class."""
 
-DATA_SET = 'the name under which all runs on these records are counted together; "": the place they are read from'
-"""What `data_set` means, on each card."""
-_IN_FILE = (
-    "title", "data_set", "shape", "resize", "invert", "classes", "class_names", "declared_size", "label_prior", "unit",
-    "missing_unit", "missing_label", "window", "pixel_range",
-)  # fmt: skip
-"""The order of the facts in a card's file."""
-
-
 CardType = TypeVar("CardType", bound="Card")
 
 
@@ -144,14 +135,24 @@ def check_keys(kind: type, facts: Iterable[str], what: str, *, known: Collection
             raise CardError(f"{what} lacks {entry.name} ({means[entry.name]}); add a line {entry.name} = ...")
 
 
+@dataclass(frozen=True, kw_only=True, repr=False)
 class Card(ABC):
     """What the cards of pictures and of tables have in common: the facts that a guarantee needs, and a TOML file."""
 
-    declared_size: int
-    unit: str
-    missing_unit: Missing
-    title: str
-    data_set: str
+    title: str = fact("", "what the data set is called in reports and on the certificate")
+    data_set: str = fact(
+        "", 'the name under which all runs on these records are counted together; "": the place they are read from'
+    )
+    declared_size: int = field(
+        metadata=meaning("number of records, or of units where the unit is not the record; rates are computed from it")
+    )
+    unit: str = fact(
+        "record",
+        'whose contribution is protected: "record", or "patient", "client" ... (then the data come with --units)',
+    )
+    missing_unit: Missing = fact(
+        "refuse", 'a record without a unit: "refuse" it as a mistake, or "own": it is a unit of its own'
+    )
     kind: ClassVar[Kind]
     """What it describes."""
     in_words: ClassVar[str]
@@ -184,25 +185,27 @@ class Card(ABC):
         except CardError as error:
             raise CardError(f"{where}: {error}") from None
 
-    @abstractmethod
     def to_dict(self) -> dict[str, Any]:
         """Plain values, ready for JSON."""
+        values = {key: getattr(self, key) for key in meanings(type(self))}
+        return {key: list(value) if isinstance(value, tuple) else value for key, value in values.items()}
 
-    @abstractmethod
     def dumps(self) -> str:
-        """The card as TOML."""
+        """The card as TOML, each line with a comment that says what is declared."""
+        return "\n".join(self.lines(vars(self)))
 
     @classmethod
-    def lines(cls, facts: Mapping[str, Any], keys: Iterable[str]) -> list[str]:
+    def lines(cls, facts: Mapping[str, Any], left_out: Collection[str] = ()) -> list[str]:
         """The lines of its file, each with a comment that says what is declared.
 
         Args:
             facts: those that are not the default. Where the default is None, the file has empty text.
-            keys: the facts that the file has, in order.
+            left_out: the facts that the file does not have.
         """
-        means, values = meanings(cls), {entry.name: entry.default for entry in fields(cls)} | dict(facts)  # type: ignore[arg-type]  # each card is a dataclass
-        texts = {key: toml("" if values[key] is None else values[key]) for key in keys}
-        return [f"# declared public: {means[key]}\n{key} = {text}\n" for key, text in texts.items()]
+        values = {entry.name: entry.default for entry in fields(cls)} | dict(facts)
+        means = {key: text for key, text in meanings(cls).items() if key not in left_out}
+        stated = {key: toml("" if values[key] is None else values[key]) for key in means}
+        return [f"# declared public: {text}\n{key} = {stated[key]}\n" for key, text in means.items()]
 
     @classmethod
     def loads(cls, text: str, *, where: str = "the card") -> Self:
@@ -223,8 +226,7 @@ class Card(ABC):
         """Write the card to a file, over what was there. Only you can read it, because the card may be a draft."""
         write_private(Path(path), self.dumps())
 
-    def _check_common(self) -> None:
-        """Refuse facts of another type, and common ones that make no sense. Raises CardError."""
+    def __post_init__(self) -> None:
         check_facts(self, lambda key, problem: CardError(f"{key} {problem}"))
         if not self.unit.strip():
             raise CardError(f"unit must be a line of text in quotes: {meanings(type(self))['unit']}")
@@ -268,25 +270,6 @@ class DataCard(Card):
     """
 
     shape: tuple[int, ...] = field(metadata=meaning("channels, height and width of an image; the readers resize to it"))
-    classes: int = field(metadata=meaning("number of labels; they run from 0 to classes - 1", high=MOST_CLASSES))
-    declared_size: int = field(
-        metadata=meaning("number of records, or of units where the unit is not the record; rates are computed from it")
-    )
-    label_prior: Literal["uniform"] | tuple[float, ...] = fact(
-        UNIFORM, '"uniform", or the share of each class, known from elsewhere and not counted in these records'
-    )
-    unit: str = fact(
-        "record",
-        'whose contribution is protected: "record", or "writer", "client" ... (then the data come with --units)',
-    )
-    missing_unit: Missing = fact(
-        "refuse", 'a record without a unit: "refuse" it as a mistake, or "own": it is a unit of its own'
-    )
-    title: str = fact("", "what the data set is called in reports and on the certificate")
-    data_set: str = fact("", DATA_SET)
-    class_names: tuple[str, ...] = fact(
-        (), "what the labels are called, label 0 first, or []: name no class that is there because of one person"
-    )
     resize: Resize = fact(
         "squash",
         'pictures of other proportions are made to fit: "squash", "crop" to the middle, or "pad" with black bars',
@@ -294,15 +277,22 @@ class DataCard(Card):
     invert: bool = fact(
         False, "true: dark and light are exchanged as the data are read, so that ink on white becomes white on black"
     )
+    classes: int = field(metadata=meaning("number of labels; they run from 0 to classes - 1", high=MOST_CLASSES))
+    class_names: tuple[str, ...] = fact(
+        (), "what the labels are called, label 0 first, or []: name no class that is there because of one person"
+    )
+    label_prior: Literal["uniform"] | tuple[float, ...] = fact(
+        UNIFORM, '"uniform", or the share of each class, known from elsewhere and not counted in these records'
+    )
     missing_label: Literal["refuse", "drop"] = fact(
         "refuse", 'a record without a label: "refuse" it as a mistake, or "drop": it is left out, and not declared'
+    )
+    window: bool = fact(
+        False, "true: black and white of each DICOM file are those of its own display window, in place of pixel_range"
     )
     pixel_range: Literal["stored"] | tuple[float, ...] = fact(
         STORED,
         '"stored": pixels of 8 bits; or the values of black and white in deeper ones, such as [0, 4095] for 12 bits',
-    )
-    window: bool = fact(
-        False, "true: black and white of each DICOM file are those of its own display window, in place of pixel_range"
     )
     kind: ClassVar[Kind] = "pictures"
     in_words: ClassVar[str] = "pictures"
@@ -313,7 +303,7 @@ class DataCard(Card):
     )
 
     def __post_init__(self) -> None:
-        self._check_common()
+        super().__post_init__()
         if len(self.shape) != 3 or not all(is_whole(side) and side >= 1 for side in self.shape):
             raise CardError("shape must be three whole numbers, channels, height and width: for example [1, 28, 28]")
         if self.shape[0] not in (1, 3):
@@ -377,14 +367,6 @@ class DataCard(Card):
             )
         check_keys(cls, facts, "the card")
         return facts
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain values, ready for JSON."""
-        return {key: list(value) if isinstance(value, tuple) else value for key, value in vars(self).items()}
-
-    def dumps(self) -> str:
-        """The card as TOML, each line with a comment that says what is declared."""
-        return "\n".join(self.lines(vars(self), _IN_FILE))
 
 
 document(DataCard)
@@ -492,7 +474,7 @@ def protected_part(card: CardType, share: float) -> CardType:
         raise CardError(
             f"--public-share must lie between 0 and 1 and leave some units on both sides, not {share:g}: 0.02 makes 2 % public."
         )
-    return replace(card, declared_size=stays)  # type: ignore[type-var]  # each card is a dataclass
+    return replace(card, declared_size=stays)
 
 
 def problem_of_labels(labels: "torch.Tensor", n: int, classes: int) -> str:
