@@ -163,6 +163,18 @@ class Card(ABC):
     """Whether `images_key` and `labels_key` tell what of a source is read."""
     has_public: ClassVar[bool]
     """Whether a part of the records can be public."""
+    whose: ClassVar[str]
+    """What stands for `units` in a command."""
+
+    @classmethod
+    def suits(cls, method: Any) -> bool:
+        """Whether a method takes such records."""
+        return bool(method.takes == cls.kind)
+
+    @property
+    @abstractmethod
+    def breadth(self) -> str:
+        """The number of classes, or of columns."""
 
     @abstractmethod
     def samples_in_words(self, classes: int) -> str:
@@ -298,6 +310,7 @@ class DataCard(Card):
     in_words: ClassVar[str] = "pictures"
     takes_keys: ClassVar[bool] = True
     has_public: ClassVar[bool] = True
+    whose: ClassVar[str] = "WHOSE"
     units_come: ClassVar[str] = (
         "a FILE.csv (columns name,unit), FILE.npz:KEY, `folder`, '(PATTERN)' or dicom:PatientID."
     )
@@ -333,6 +346,11 @@ class DataCard(Card):
     def samples_in_words(self, classes: int) -> str:
         """See `Card.samples_in_words`."""
         return f"images of {'x'.join(map(str, self.shape))}, {classes} classes"
+
+    @property
+    def breadth(self) -> str:
+        """See `Card.breadth`."""
+        return f"{self.classes} classes"
 
     @property
     def probabilities(self) -> tuple[float, ...]:

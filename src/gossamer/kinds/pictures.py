@@ -21,13 +21,14 @@ from gossamer.data.card import MOST_CLASSES, DataCard, check
 from gossamer.data.fingerprint import Identity, identify, shared
 from gossamer.data.labels import match_labels
 from gossamer.data.pixels import polarity
-from gossamer.data.pixels.to_uint8 import Form
+from gossamer.data.pixels.to_uint8 import SCALED, Form
 from gossamer.data.readers import npz
 from gossamer.data.readers.read import check_two_arrays, read
 from gossamer.data.records import Records, absent, at_once
 from gossamer.data.samples.grid import sample_grid
 from gossamer.data.samples.samples import Samples
 from gossamer.data.source import Reading, Source, called
+from gossamer.data.units import matched
 from gossamer.errors import DataError, RequestError
 from gossamer.events import Sink, progress, silent
 from gossamer.kinds.kind import NONE_LEFT, Comparison, Kind, Named, Target, Words
@@ -75,6 +76,21 @@ samples = release.sample(1000, seed=0)  # samples.images: uint8 [1000, C, H, W],
     def identify(self, records: Records) -> Identity:
         """By pixels, labels and units."""
         return identify(records)
+
+    def matched(self, units: Any) -> str:
+        """By name, folder, position, pattern or a DICOM element."""
+        return matched(units)
+
+    def doubts(self, private: Records, public: Records | None) -> Iterator[str]:
+        """A range that the pixels do not fill, and public pictures on another ground."""
+        if SCALED in private.notes and polarity.crowded(private):
+            yield polarity.CROWDED
+        if public is not None and (different := polarity.contrast("--data", private, "--public", public)):
+            yield different
+
+    def is_one_shade(self, records: Records) -> bool:
+        """By the darkest and the brightest pixel of each."""
+        return polarity.nearly_constant(records)
 
     # ------------------------------------------------------------------ evaluate
 

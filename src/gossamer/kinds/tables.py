@@ -27,6 +27,7 @@ from gossamer.data.tables.identity import identify
 from gossamer.data.tables.read import read_table, read_values
 from gossamer.data.tables.samples import ROWS, SHOWN, TableSamples, write_csv
 from gossamer.data.tables.table import Table
+from gossamer.data.units import names_a_file
 from gossamer.errors import DataError, RequestError
 from gossamer.events import Sink, silent
 from gossamer.kinds import cliques, histograms
@@ -69,6 +70,12 @@ samples = release.sample(1000, seed=0)  # samples.to_pandas() is a DataFrame, sa
     def identify(self, records: Table) -> Identity:
         """By codes and units."""
         return identify(records)
+
+    def matched(self, units: Any) -> str:
+        """By a column, or by position."""
+        return (
+            "none" if units is None else "column" if isinstance(units, str) and not names_a_file(units) else "position"
+        )
 
     # ------------------------------------------------------------------ evaluate
 

@@ -53,6 +53,7 @@ class Samples(Labelled, SyntheticRecords):
     file: ClassVar[str] = "samples.npz"
     written_as: ClassVar[str] = "samples are written as .npz, .csv, .parquet, or a folder (no ending) of .png"
     forms: ClassVar[Mapping[str, Form]] = PICTURES
+    loader: ClassVar[tuple[str, ...]] = ("load.py.txt", "torch", "safetensors")
 
     @classmethod
     def sizes(cls, card: Any) -> tuple[int, int]:

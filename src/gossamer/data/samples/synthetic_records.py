@@ -17,6 +17,8 @@ class SyntheticRecords(ABC):
     """How samples are written, by the ending of the path."""
     written_as: ClassVar[str]
     """These endings, for messages."""
+    loader: ClassVar[tuple[str, ...]]
+    """The frame of `load.py` in a release, and the packages that it needs."""
 
     @classmethod
     @abstractmethod

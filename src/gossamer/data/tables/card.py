@@ -63,7 +63,9 @@ class TableCard(Card):
     in_words: ClassVar[str] = "a table"
     takes_keys: ClassVar[bool] = False
     has_public: ClassVar[bool] = False
+    whose: ClassVar[str] = "COLUMN"
     class_names: ClassVar[tuple[str, ...]] = ()
+    shape: ClassVar[tuple[int, ...]] = ()
     units_come: ClassVar[str] = "the name of the column that holds the id of each row's unit."
 
     def __post_init__(self) -> None:
@@ -109,7 +111,12 @@ class TableCard(Card):
 
     def samples_in_words(self, classes: int) -> str:  # noqa: ARG002 (as every card)
         """See `Card.samples_in_words`."""
-        return f"rows of {len(self.columns)} columns"
+        return f"rows of {self.breadth}"
+
+    @property
+    def breadth(self) -> str:
+        """See `Card.breadth`."""
+        return f"{len(self.columns)} columns"
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -47,6 +47,7 @@ class TableSamples(SyntheticRecords):
     numbers: np.ndarray | None = None
     file: ClassVar[str] = "samples.csv"
     written_as: ClassVar[str] = "samples of a table are written as .csv or .parquet"
+    loader: ClassVar[tuple[str, ...]] = ("load_table.txt", "numpy")
 
     @classmethod
     def sizes(cls, card: TableCard) -> tuple[int, int]:

@@ -8,7 +8,6 @@ from starlette.datastructures import QueryParams
 
 from gossamer.data import source
 from gossamer.data import split as splitting
-from gossamer.data.card import Kind
 from gossamer.data.tables import read as tables
 from gossamer.data.tables import recognise
 from gossamer.errors import GossamerError
@@ -82,8 +81,7 @@ def _reading(opened: Opened, data_set: DataSet, form: QueryParams) -> DataSet:
     """Keep how the records are read. Paths become absolute: a job works in a folder of its own."""
     given = {name: form[name].strip() for name in READING if name in form}
     data = source.Source(data_set.data, units=given.get("units") or None)
-    kind: Kind = "table" if recognise.is_table(data_set.data) else "pictures"
-    sources = data_sources.DataSources.of(data, kind=kind, public=given.get("public") or None)
+    sources = data_sources.DataSources.of(data, public=given.get("public") or None)
     found = {"units": sources.data.units, "public": sources.public and str(sources.public.records)}
     changed = given | {name: place for name, place in found.items() if place}
     if given.get("dictionary"):
