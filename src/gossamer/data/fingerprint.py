@@ -131,24 +131,18 @@ def made_public(records: Records, *, share: float, salt: str) -> np.ndarray:
 
 def share_a_picture(records: Records, others: Records) -> bool:
     """Whether any picture is in both sets, pixel by pixel. Labels are left out."""
-    fewer, more = sorted((records, others), key=len)
-    return not set(_digests(fewer)).isdisjoint(_digests(more))
+    return bool(shared(records, others).any())
 
 
 def shared(records: Records, others: Records) -> np.ndarray:
     """Which of `records` have the picture of one of the others, pixel by pixel. bool [n]. Either may be larger than memory."""
-    other_digests = set(_digests(others))
-    return np.fromiter((digest in other_digests for digest in _digests(records)), dtype=bool, count=len(records))
+    own, theirs = (digests(each.images).view("S32").ravel() for each in (records, others))
+    return np.isin(own, theirs)
 
 
 def hash_number(identity: bytes, key: bytes, kind: bytes) -> int:
     """A keyed hash in 0 ... 2^64 - 1. Ids and pixels have hash functions of their own."""
     return int.from_bytes(hashlib.blake2b(identity, digest_size=8, key=key, person=kind).digest(), "big")
-
-
-def _digests(records: Records) -> Iterator[bytes]:
-    """BLAKE2b of the pixels of each record, 16 bytes."""
-    return (hashlib.blake2b(image.tobytes(), digest_size=16).digest() for image in _images(records))
 
 
 def _images(records: Records) -> Iterator[np.ndarray]:

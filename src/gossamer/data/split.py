@@ -18,14 +18,14 @@ from gossamer.data.card import STORED, check_range
 from gossamer.data.fingerprint import made_public
 from gossamer.data.labels import NONE
 from gossamer.data.problems import Problems
-from gossamer.data.readers import class_folders, idx, metadata_csv, npz, shards
-from gossamer.data.readers.class_folders import SPLITS
+from gossamer.data.readers import idx, npz, shards
 from gossamer.data.readers.image_files import Decoder, counted
-from gossamer.data.readers.read import CLASS_NAMES, EMBEDDED, IN_PIECES, pictures_of, read, split_of, units_of
+from gossamer.data.readers.picture_folders import LABELS_CSV, SPLITS, Listing, has_list, list_pictures
+from gossamer.data.readers.read import CLASS_NAMES, EMBEDDED, IN_PIECES, read, split_of, units_of
 from gossamer.data.records import Records
 from gossamer.data.source import Data, Reading, called, is_place, refuse_keys, source_of
 from gossamer.data.tables.csv_rows import ONLY_TABLES
-from gossamer.data.tables.recognise import is_table
+from gossamer.data.tables.read import is_table
 from gossamer.data.tables.split import split_table
 from gossamer.data.units import Missing, matched
 from gossamer.errors import DataError, RequestError, RunFolderError
@@ -123,7 +123,7 @@ def split(
                 result = _arrays(records, deal, whole)
             else:
                 decoder = Decoder(pixel_range=pixel_range, window=window)
-                listed = source.labels_key != NONE and metadata_csv.has_list(pictures.folder)
+                listed = source.labels_key != NONE and has_list(pictures.folder)
                 result = _pictures(pictures, units, missing_unit, deal, whole, decoder, sink, listed=listed)
             whole.rename(out)
     except OSError as error:
@@ -137,7 +137,7 @@ def split(
     return result
 
 
-def contents(data: Data) -> tuple[class_folders.Listing | None, bool]:
+def contents(data: Data) -> tuple[Listing | None, bool]:
     """The pictures of a folder, None of another form; and whether DATA, without a named split, has a split test too.
 
     No picture and no array is opened. Raises DataError: as `read`.
@@ -159,7 +159,9 @@ def contents(data: Data) -> tuple[class_folders.Listing | None, bool]:
         _, others = shards.of_split(path, pieces[0], split, must_split=not unnamed)
         return None, unnamed and bool(others)
     unit_folders = matched(source.units) == "folder"
-    listing = pictures_of(path, split, not unnamed, labels_key=source.labels_key, unit_folders=unit_folders)
+    listing = list_pictures(
+        path, split, must_split=not unnamed, labels_key=source.labels_key, unit_folders=unit_folders
+    )
     return listing, unnamed and bool(listing.others)
 
 
@@ -187,7 +189,7 @@ def _arrays(records: Records, deal: Deal, path: Path) -> SplitResult:
 
 
 def _pictures(
-    listing: class_folders.Listing,
+    listing: Listing,
     units: str | None,
     missing: Missing,
     deal: Deal,
@@ -239,7 +241,7 @@ def _pictures(
         places = [Path(*source.parts[below:]).as_posix() for source in listing.paths]
         for number, side in enumerate(SPLITS):
             rows = [row for row, there in zip(zip(places, labels, strict=True), test, strict=True) if there == number]
-            _write(path / side / metadata_csv.LABELS_CSV, [("file_name", "label"), *rows])
+            _write(path / side / LABELS_CSV, [("file_name", "label"), *rows])
     return result
 
 

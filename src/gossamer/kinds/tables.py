@@ -23,10 +23,9 @@ from gossamer.data.source import Source
 from gossamer.data.tables.card import TableCard
 from gossamer.data.tables.csv_rows import rows_of
 from gossamer.data.tables.decode import texts, to_numbers
-from gossamer.data.tables.identity import identify
 from gossamer.data.tables.read import read_table, read_values
 from gossamer.data.tables.samples import ROWS, SHOWN, TableSamples, write_csv
-from gossamer.data.tables.table import Table
+from gossamer.data.tables.table import Table, identify
 from gossamer.data.units import names_a_file
 from gossamer.errors import DataError, RequestError
 from gossamer.events import Sink, silent

@@ -12,10 +12,10 @@ from gossamer.data.source import Source
 from gossamer.data.split import split
 from gossamer.data.tables.card import TableCard
 from gossamer.data.tables.column import Column
-from gossamer.data.tables.identity import identify, sides, unit_side
 from gossamer.data.tables.raw_rows import RawRows
 from gossamer.data.tables.read import read_table
-from gossamer.data.tables.table import Table
+from gossamer.data.tables.split import sides, unit_side
+from gossamer.data.tables.table import Table, identify
 from gossamer.errors import DataError, RequestError, RunFolderError
 
 CODES = np.random.default_rng(0).integers(0, 3, (4000, 2)).astype(np.int32)

@@ -11,10 +11,11 @@ from gossamer.data import memory_mapped
 from gossamer.data.labels import MISSING, NONE, as_labels, match_labels, positions, refuse_missing
 from gossamer.data.pixels.to_uint8 import SCALED, Form, as_images
 from gossamer.data.problems import FORMS, no_pictures
-from gossamer.data.readers import class_folders, dicom, idx, metadata_csv, npz, parquet_csv, shards, webdataset
+from gossamer.data.readers import dicom, idx, npz, parquet_csv, shards, webdataset
 from gossamer.data.readers.columns import unit_ids
 from gossamer.data.readers.image_files import SUFFIXES, Decoder, Sizer, read_files
 from gossamer.data.readers.in_memory import stored_in_memory
+from gossamer.data.readers.picture_folders import Listing, has_list, list_pictures
 from gossamer.data.readers.stored import Stored
 from gossamer.data.records import Records
 from gossamer.data.source import Data, Reading, Source, is_place, source_of
@@ -138,9 +139,7 @@ def _labelled(records: Records, source: str) -> Records:
     return replace(labelled, units=units.astype(np.int64), names=names, notes=notes)
 
 
-def sizes(
-    source: Data, how: Reading = _AS_STORED, *, sink: Sink = silent
-) -> tuple[Sizer, class_folders.Listing | None]:
+def sizes(source: Data, how: Reading = _AS_STORED, *, sink: Sink = silent) -> tuple[Sizer, Listing | None]:
     """The sizes of the pictures of a source, by their heads, and the list of a folder's pictures. Arrays have neither.
 
     Arguments and errors: as of `read`.
@@ -220,22 +219,12 @@ def _of_folder(path: Path, query: _Asked) -> Stored:
         )
     if pieces:
         return _of_shards(pieces[0], *shards.of_split(path, pieces[0], split, must_split=must_split), query)
-    if query.source.labels_key != NONE and not metadata_csv.has_list(path):
+    labels_key = query.source.labels_key
+    if labels_key != NONE and not has_list(path):
         _refuse_keys(query)
-    listing = pictures_of(path, split, must_split, labels_key=query.source.labels_key, unit_folders=query.unit_folders)
+    listing = list_pictures(path, split, must_split=must_split, labels_key=labels_key, unit_folders=query.unit_folders)
     images = read_files(listing.paths, query.decoder, query.sink)
     return Stored(images, listing.labels, listing, class_names=listing.class_names, formed=True)
-
-
-def pictures_of(
-    folder: Path, split: Split, must_split: bool, *, labels_key: str | None, unit_folders: bool
-) -> class_folders.Listing:
-    """The pictures in a folder, none of them opened: without labels, by a list, or in class folders. Raises DataError."""
-    if labels_key == NONE:
-        return metadata_csv.unlabelled(folder, split, must_split=must_split)
-    if metadata_csv.has_list(folder):
-        return metadata_csv.read_list(folder, split, must_split=must_split, labels_key=labels_key)
-    return class_folders.list_folder(folder, split, must_split=must_split, unit_folders=unit_folders)
 
 
 def _of_shards(suffix: str, paths: list[Path], others: list[Path], query: _Asked) -> Stored:
@@ -304,7 +293,7 @@ def _units(spec: Any, query: _Asked, stored: Stored, count: int, missing: Missin
     return from_array(unit_ids(npz.member(Path(file), key), where), count, missing, where=where)
 
 
-def units_of(listing: class_folders.Listing, spec: str, missing: Missing) -> Units:
+def units_of(listing: Listing, spec: str, missing: Missing) -> Units:
     """The units of pictures in folders. Only the heads of DICOM files are opened. Raises DataError, RequestError."""
     if matched(spec) == "folder":
         if missing == "refuse" and not any(listing.units):

@@ -142,6 +142,11 @@ class Column:
         """The code of a missing value; None: there is none."""
         return self.size - 1 if self.missing else None
 
+    @property
+    def no_values(self) -> list[int]:
+        """The codes of what is not declared and of a missing value."""
+        return [code for code in (self.other_code, self.missing_code) if code is not None]
+
     def to_dict(self) -> dict[str, Any]:
         """Plain values, ready for JSON: name, kind, outside, bins where there are bounds, and what is not the default."""
         always = {"outside", *(["bins"] if self.bounds else [])}

@@ -1,19 +1,21 @@
 """Split the file of a table into train and test, by whole units. No card is needed, and values are written as they are."""
 
 import csv
+import hashlib
 import json
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
 import numpy as np
 
+from gossamer.data.fingerprint import hash_number
 from gossamer.data.readers import parquet_csv
-from gossamer.data.readers.class_folders import SPLITS
 from gossamer.data.readers.columns import unit_ids
+from gossamer.data.readers.picture_folders import SPLITS
 from gossamer.data.tables.csv_rows import CsvRows
 from gossamer.data.tables.encode import Faults, texts_of
-from gossamer.data.tables.identity import sides, unit_side
 from gossamer.data.tables.read import PARQUET, open_source
 from gossamer.data.units import Missing, numbered
 
@@ -68,6 +70,25 @@ def split_table(
     else:
         _write_csv(CsvRows(path, header=header is not False), path.name.lower(), out, test)
     return ids, test
+
+
+def unit_side(name: str, *, share: float, salt: str) -> bool:
+    """Whether a split takes the unit with this id into a share. salt: the public key of the hash, at most 64 bytes."""
+    return hash_number(name.encode(errors="surrogatepass"), salt.encode(), b"unit") < int(share * 2.0**64)
+
+
+def sides(rows: Iterable[bytes], *, share: float, salt: str) -> Iterator[bool]:
+    """Whether a share takes each row, by its content and its number among equal rows.
+
+    By the content alone, all equal rows would be on one side. A table has few different rows, so the sides would then differ.
+    A row that is added or removed moves no other: equal rows are interchangeable.
+    """
+    below, key = int(share * 2.0**64), salt.encode()
+    seen: Counter[bytes] = Counter()
+    for row in rows:
+        digest = hashlib.blake2b(row, digest_size=16).digest()
+        yield hash_number(digest + seen[digest].to_bytes(8, "big"), key, b"row") < below
+        seen[digest] += 1
 
 
 def _write_csv(rows: CsvRows, name: str, folder: Path, test: np.ndarray) -> None:
