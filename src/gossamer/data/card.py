@@ -16,19 +16,17 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import MISSING, Field, dataclass, field, fields, replace
 from pathlib import Path
 from types import NoneType, UnionType
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, TypeAlias, TypeVar, Union, get_args, get_origin
+from typing import Any, ClassVar, Literal, Self, TypeAlias, TypeVar, Union, get_args, get_origin
 
 from gossamer.data import problems
 from gossamer.data.labels import positions, wrong_with
 from gossamer.data.pixels.to_uint8 import Resize
+from gossamer.data.records import Records
 from gossamer.data.source import Reading
 from gossamer.data.units import Missing
 from gossamer.errors import CardError, did_you_mean
 from gossamer.files import write_private
 from gossamer.lazy import torch
-
-if TYPE_CHECKING:
-    from gossamer.data.records import Records
 
 Kind: TypeAlias = Literal["pictures", "table"]
 """What a card describes, and what a method takes."""
@@ -199,8 +197,7 @@ class Card(ABC):
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, ready for JSON."""
-        values = {key: getattr(self, key) for key in meanings(type(self))}
-        return {key: list(value) if isinstance(value, tuple) else value for key, value in values.items()}
+        return {key: plain(getattr(self, key)) for key in meanings(type(self))}
 
     def dumps(self) -> str:
         """The card as TOML, each line with a comment that says what is declared."""
@@ -337,11 +334,9 @@ class DataCard(Card):
         """See `Card`. samples: pictures [n, C, H, W]."""
         if tuple(samples.shape) != (n, *self.shape) or not samples.is_floating_point():
             return f"images are {samples.dtype} {list(samples.shape)} and not floating-point {[n, *self.shape]}"
-        return (
-            problem_of_labels(labels, n, self.classes)
-            if samples.isfinite().all()
-            else "pixels are not all finite numbers"
-        )
+        if not samples.isfinite().all():
+            return "pixels are not all finite numbers"
+        return problem_of_labels(labels, n, self.classes)
 
     def samples_in_words(self, classes: int) -> str:
         """See `Card.samples_in_words`."""
@@ -366,16 +361,9 @@ class DataCard(Card):
         Classes without names are called by their numbers. If names were numbered by which of them occur, one record in a
         class of its own would renumber all others. A clipped sum would then move by all of them.
         """
-        return Reading(
-            missing_unit=self.missing_unit,
-            missing_label=self.missing_label,
-            shape=self.shape,
-            resize=self.resize,
-            invert=self.invert,
-            class_names=self.class_names or tuple(map(str, range(self.classes))),
-            pixel_range=None if self.pixel_range == STORED else self.pixel_range,
-            window=self.window,
-        )
+        facts = {each.name: getattr(self, each.name) for each in fields(Reading) if each.name in meanings(DataCard)}
+        facts["class_names"] = self.class_names or tuple(map(str, range(self.classes)))
+        return Reading(**facts | {"pixel_range": None if self.pixel_range == STORED else self.pixel_range})
 
     @classmethod
     def _arguments(cls, facts: dict[str, Any]) -> dict[str, Any]:
@@ -390,7 +378,7 @@ class DataCard(Card):
 document(DataCard)
 
 
-def check(records: "Records", card: DataCard, *, where: str) -> None:
+def check(records: Records, card: DataCard, *, where: str) -> None:
     """Refuse records that contradict their card. Call it before the records are isolated. where: their place.
 
     Raises:
@@ -455,6 +443,13 @@ def toml(value: object) -> str:
     if isinstance(value, dict):
         return "{ " + ", ".join(f"{toml(key)} = {toml(each)}" for key, each in value.items()) + " }"
     return value.isoformat() if isinstance(value, datetime.date) else json.dumps(value, ensure_ascii=False)
+
+
+def plain(value: object) -> Any:
+    """A value of a fact for JSON: lists in place of tuples, dates as text."""
+    if isinstance(value, tuple):
+        return [*map(plain, value)]
+    return value.isoformat() if isinstance(value, datetime.date) else value
 
 
 def is_whole(value: object) -> bool:

@@ -68,13 +68,8 @@ def draft_text(
         sink: takes the progress of reading pictures.
     """
     if is_table(data):
-        given = {
-            "pixel_range": pixel_range,
-            "shape": shape,
-            "window": window or None,
-        }
-        if wrong := [name for name, value in given.items() if value is not None]:
-            flags = ", ".join(f"--{name.replace('_', '-')}" for name in wrong)
+        given = {"--pixel-range": pixel_range, "--shape": shape, "--window": window or None}
+        if flags := ", ".join(flag for flag, value in given.items() if value is not None):
             raise RequestError(f"{flags}: this is for pictures, and the data are a table. Leave it out.")
         return draft_table_card(data, dictionary=dictionary, header=header)
     if dictionary is not None:

@@ -46,8 +46,9 @@ NOBODY = Identity("", "")
 
 def identify(records: Records) -> Identity:
     """One pass over the pixels for both. Raises DataError: the digests are too many for the memory, and the disk is full."""
-    record_digests = digests(records.images)
-    return Identity(fingerprint(records, record_digests), mark(records.shape, record_digests))
+    found, sizes = digests(records.images), [len(records), records.shape]
+    whole = fingerprint_of("records 2", sizes, found, [records.labels], records.units, records.names)
+    return Identity(whole, mark(records.shape, found))
 
 
 def digests(array: np.ndarray) -> np.ndarray:
@@ -60,13 +61,6 @@ def digests(array: np.ndarray) -> np.ndarray:
             b"".join(hashlib.sha256(row_bytes[at : at + size]).digest() for at in range(0, len(row_bytes), size))
         )
     return filling.array((-1, 32))
-
-
-def fingerprint(records: Records, record_digests: np.ndarray | None = None) -> str:
-    """See `Identity`. record_digests: those of its records, where they are computed already. Raises DataError as `digests`."""
-    record_digests = digests(records.images) if record_digests is None else record_digests
-    sizes = [len(records), records.shape]
-    return fingerprint_of("records 2", sizes, record_digests, [records.labels], records.units, records.names)
 
 
 def fingerprint_of(
@@ -116,16 +110,15 @@ def made_public(records: Records, *, share: float, salt: str) -> np.ndarray:
     """
     if records.units is not None and records.names is None:
         raise ValueError("units without names have no identity: give Records their names")
-    below, key = int(share * 2.0**64), salt.encode()  # the product is exact: a power of two only moves the exponent
     public = np.zeros(records.population, bool)
     names = np.empty(0, np.str_) if records.names is None or records.units is None else records.names
     for start in range(0, len(names), _PIECE):
         for owner, name in enumerate(names[start : start + _PIECE].tolist(), start):
-            public[owner] = name != "" and hash_number(name.encode(errors="surrogatepass"), key, b"unit") < below
+            public[owner] = name != "" and is_taken(name, share=share, salt=salt)
     for position, image in enumerate(_images(records)):
         owner = position if records.units is None else records.units[position]
         if not len(names) or names[owner] == "":
-            public[owner] = hash_number(image.tobytes(), key, b"record") < below
+            public[owner] = is_taken("", image.tobytes(), share=share, salt=salt)
     return public
 
 
@@ -140,9 +133,14 @@ def shared(records: Records, others: Records) -> np.ndarray:
     return np.isin(own, theirs)
 
 
-def hash_number(identity: bytes, key: bytes, kind: bytes) -> int:
-    """A keyed hash in 0 ... 2^64 - 1. Ids and pixels have hash functions of their own."""
-    return int.from_bytes(hashlib.blake2b(identity, digest_size=8, key=key, person=kind).digest(), "big")
+def is_taken(name: str, content: bytes = b"", *, share: float, salt: str, kind: bytes = b"record") -> bool:
+    """Whether a share takes a unit, by its id, or, if that is "", by the content of its record: the keyed hash decides.
+
+    Ids, pixels and rows have hash functions of their own. salt: the public key of the hash, at most 64 bytes.
+    """
+    identity, kind = (name.encode(errors="surrogatepass"), b"unit") if name else (content, kind)
+    number = hashlib.blake2b(identity, digest_size=8, key=salt.encode(), person=kind).digest()
+    return int.from_bytes(number, "big") < int(share * 2.0**64)  # exact: a power of two only moves the exponent
 
 
 def _images(records: Records) -> Iterator[np.ndarray]:

@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from gossamer.data.card import STORED, check_range
-from gossamer.data.fingerprint import made_public
+from gossamer.data.fingerprint import is_taken
 from gossamer.data.labels import NONE
 from gossamer.data.problems import Problems
 from gossamer.data.readers import idx, npz, shards
@@ -33,8 +33,8 @@ from gossamer.events import Sink, silent
 
 UNIT_KEY, UNITS_FILE = "unit", "units.csv"
 """The key of the units' ids in an .npz, and their file in a folder."""
-Deal = Callable[[str, np.ndarray], bool]
-"""Whether a record goes to test, by the id of its unit and its pixels."""
+Deal = Callable[[str, bytes], bool]
+"""Whether a record goes to test, by the id of its unit, or if that is "" by its pixels."""
 
 
 @dataclass(frozen=True)
@@ -110,7 +110,7 @@ def split(
         if (pictures is None) != (out.suffix == ".npz"):
             kind = "a new .npz file" if pictures is None else "a new folder, for pictures in folders"
             raise RequestError(f"{out}: the split of {name} goes into {kind}. Choose another name.")
-    deal = partial(_falls_to_test, share=share, salt=salt)
+    deal = partial(is_taken, share=share, salt=salt)
     try:
         with tempfile.TemporaryDirectory(prefix=f".{out.name}.", dir=out.parent) as scratch:
             whole = Path(scratch) / f"whole{'' if table else out.suffix}"
@@ -165,18 +165,12 @@ def contents(data: Data) -> tuple[Listing | None, bool]:
     return listing, unnamed and bool(listing.others)
 
 
-def _falls_to_test(name: str, image: np.ndarray, *, share: float, salt: str) -> bool:
-    """Whether a record goes to test, by the id of its unit, or if that is "" by its pixels, uint8 [C, H, W]."""
-    one = Records(image[None], np.zeros(1, np.int64), np.zeros(1, np.int64), np.array([name]))
-    return bool(made_public(one, share=share, salt=salt)[0])
-
-
 def _arrays(records: Records, deal: Deal, path: Path) -> SplitResult:
     """One .npz with the keys of two splits."""
     names = [""] * len(records)
     if records.units is not None and records.names is not None:
         names = records.names[records.units].tolist()
-    test = np.array([deal(name, image) for name, image in zip(names, records.images, strict=True)], bool)
+    test = np.array([deal(name, image.tobytes()) for name, image in zip(names, records.images, strict=True)], bool)
     arrays: dict[str, np.ndarray] = {CLASS_NAMES: np.array(records.class_names)} if records.class_names else {}
     for side, mask in zip(SPLITS, (~test, test), strict=True):
         arrays |= {f"{side}_images": records.images[mask], f"{side}_labels": records.labels[mask]}
@@ -207,17 +201,16 @@ def _pictures(
     if units is not None:
         unit_ids = units_of(listing, units, missing)
         names = unit_ids.names[unit_ids.numbers].tolist()
-    named = np.zeros((1, 1, 1), np.uint8)  # no pixel counts beside an id, so none is decoded
     test, problems = np.zeros(len(names), bool), Problems()
     nameless = [source for source, name in zip(listing.paths, names, strict=True) if not name]
     sources = ((str(source), source) for source in nameless)
     found = decoder.read_all(counted(sources, len(nameless), decoder.doing, sink))
     for at, (source, name) in enumerate(zip(listing.paths, names, strict=True)):
-        image = named if name else next(found)[1]
+        image = b"" if name else next(found)[1]  # no pixel counts beside an id, so none is decoded
         if isinstance(image, DataError):
             problems.add(source, image)
         else:
-            test[at] = deal(name, image)
+            test[at] = deal(name, bytes(image))
     problems.refuse()
     how = matched(units)
     result = _counted(names, test, UNITS_FILE if how == "name" else units or "")

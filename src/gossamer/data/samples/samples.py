@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Self, overload
 import numpy as np
 from PIL import Image
 
-from gossamer.data.records import Labelled, at_once
+from gossamer.data.records import Labelled, at_once, on_device
 from gossamer.data.samples.grid import sample_grid
 from gossamer.data.samples.synthetic_records import SyntheticRecords
 from gossamer.data.samples.writers import PICTURES, Form
@@ -116,11 +116,12 @@ class Samples(Labelled, SyntheticRecords):
         Raises:
             RequestError: the samples have no soft labels.
         """
-        if soft_labels and self.probabilities is None:
+        images, labels = self.tensors(device)
+        if not soft_labels:
+            return images, labels
+        if self.probabilities is None:
             raise RequestError("These samples have no soft labels. Leave soft_labels out.")
-        labels = self.probabilities if soft_labels else self.labels
-        images = torch.from_numpy(np.ascontiguousarray(self.images)).to(device)
-        return images.float().div_(255), torch.from_numpy(np.ascontiguousarray(labels)).to(device)
+        return images, on_device(self.probabilities, device)
 
     def to_pandas(self) -> Any:
         """Return a DataFrame: label, class if classes have names, then pixel0, pixel1 ... as uint8, row by row of an image.

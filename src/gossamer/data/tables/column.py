@@ -16,7 +16,18 @@ from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
-from gossamer.data.card import changed, check_facts, check_keys, document, fact, is_text, is_whole, meaning, meanings
+from gossamer.data.card import (
+    changed,
+    check_facts,
+    check_keys,
+    document,
+    fact,
+    is_text,
+    is_whole,
+    meaning,
+    meanings,
+    plain,
+)
 from gossamer.errors import CardError
 
 Kind = Literal["category", "integer", "number", "date"]
@@ -151,13 +162,7 @@ class Column:
         """Plain values, ready for JSON: name, kind, outside, bins where there are bounds, and what is not the default."""
         always = {"outside", *(["bins"] if self.bounds else [])}
         keys = {entry.name for entry in changed(self)} | always
-        stated = {key: getattr(self, key) for key in meanings(Column) if key in keys}
-        return {
-            key: [str(part) if isinstance(part, datetime.date) else part for part in value]
-            if isinstance(value, tuple)
-            else value
-            for key, value in stated.items()
-        }
+        return {key: plain(getattr(self, key)) for key in meanings(Column) if key in keys}
 
     @classmethod
     def from_dict(cls, facts: object) -> "Column":

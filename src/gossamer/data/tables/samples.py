@@ -102,6 +102,11 @@ class TableSamples(SyntheticRecords):
         whole = {c.name: "Int64" for c in self.card.columns if c.kind == "integer" and values[c.name].dtype.kind == "f"}
         return table.astype(whole)
 
+    def as_texts(self) -> Iterator[tuple[str, ...]]:
+        """Yield each row as a file has it."""
+        values, decimal = self.columns(), self.card.decimal
+        return zip(*(texts(each, values[each.name], decimal=decimal) for each in self.card.written), strict=True)
+
     @property
     def notes(self) -> tuple[str, ...]:
         """What the reader of a file of these samples should know."""
@@ -115,11 +120,8 @@ class TableSamples(SyntheticRecords):
 
     def _repr_html_(self) -> str:
         """Show the first rows, in a notebook."""
-        first = self[:SHOWN]
-        columns = first.columns()
-        cells = [texts(column, columns[column.name]) for column in self.card.written]
-        head = "".join(f"<th>{html.escape(name)}</th>" for name in columns)
-        rows = ["".join(f"<td>{html.escape(cell)}</td>" for cell in row) for row in zip(*cells, strict=True)]
+        head = "".join(f"<th>{html.escape(column.name)}</th>" for column in self.card.written)
+        rows = ["".join(f"<td>{html.escape(cell)}</td>" for cell in row) for row in self[:SHOWN].as_texts()]
         body = "".join(f"<tr>{row}</tr>" for row in rows)
         return f"<table><tr>{head}</tr>{body}</table><p>{html.escape(repr(self))}</p>"
 
@@ -138,12 +140,10 @@ def write_csv(path: Path, chunks: Iterable[TableSamples]) -> int:
     count = 0
     with path.open("w", encoding="utf-8", newline="") as file:
         for chunk in chunks:
-            card, values = chunk.card, chunk.columns()
-            writer = csv.writer(file, delimiter=";" if card.decimal == "," else ",", lineterminator="\n")
+            writer = csv.writer(file, delimiter=";" if chunk.card.decimal == "," else ",", lineterminator="\n")
             if not count:
-                writer.writerow(values)
-            cells = [texts(column, values[column.name], decimal=card.decimal) for column in card.written]
-            writer.writerows(zip(*cells, strict=True))
+                writer.writerow(column.name for column in chunk.card.written)
+            writer.writerows(chunk.as_texts())
             count += len(chunk)
     return count
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from gossamer.data.fingerprint import hash_number
+from gossamer.data.fingerprint import is_taken
 from gossamer.data.readers import parquet_csv
 from gossamer.data.readers.columns import unit_ids
 from gossamer.data.readers.picture_folders import SPLITS
@@ -61,7 +61,7 @@ def split_table(
     faults.refuse()
     if at is not None:
         owners = numbered(ids, missing, lambda row: f"{where}, row {row} (counted from 0)")
-        of_unit = np.array([name != "" and unit_side(name, share=share, salt=salt) for name in owners.names.tolist()])
+        of_unit = np.array([name != "" and is_taken(name, share=share, salt=salt) for name in owners.names.tolist()])
         ids = owners.names[owners.numbers].tolist()
         test = np.where(owners.names[owners.numbers] == "", test, of_unit[owners.numbers])
     out.mkdir(mode=0o700)
@@ -72,22 +72,16 @@ def split_table(
     return ids, test
 
 
-def unit_side(name: str, *, share: float, salt: str) -> bool:
-    """Whether a split takes the unit with this id into a share. salt: the public key of the hash, at most 64 bytes."""
-    return hash_number(name.encode(errors="surrogatepass"), salt.encode(), b"unit") < int(share * 2.0**64)
-
-
 def sides(rows: Iterable[bytes], *, share: float, salt: str) -> Iterator[bool]:
     """Whether a share takes each row, by its content and its number among equal rows.
 
     By the content alone, all equal rows would be on one side. A table has few different rows, so the sides would then differ.
     A row that is added or removed moves no other: equal rows are interchangeable.
     """
-    below, key = int(share * 2.0**64), salt.encode()
     seen: Counter[bytes] = Counter()
     for row in rows:
         digest = hashlib.blake2b(row, digest_size=16).digest()
-        yield hash_number(digest + seen[digest].to_bytes(8, "big"), key, b"row") < below
+        yield is_taken("", digest + seen[digest].to_bytes(8, "big"), share=share, salt=salt, kind=b"row")
         seen[digest] += 1
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from gossamer.data.card import DataCard, check, check_units
-from gossamer.data.fingerprint import SALT, Identity, fingerprint, made_public, share_a_picture
+from gossamer.data.fingerprint import SALT, Identity, identify, made_public, share_a_picture
 from gossamer.data.labels import listed
 from gossamer.data.memory_mapped import remarks
 from gossamer.data.readers.in_memory import FORMS
@@ -218,7 +218,7 @@ class DataSources:
             "kind": "records",
             "name": Path(where).name,
             "count": len(public),
-            "sha256": fingerprint(public),
+            "sha256": identify(public).fingerprint,
         }
 
 
