@@ -112,9 +112,8 @@ def made_public(records: Records, *, share: float, salt: str) -> np.ndarray:
         raise ValueError("units without names have no identity: give Records their names")
     public = np.zeros(records.population, bool)
     names = np.empty(0, np.str_) if records.names is None or records.units is None else records.names
-    for start in range(0, len(names), _PIECE):
-        for owner, name in enumerate(names[start : start + _PIECE].tolist(), start):
-            public[owner] = name != "" and is_taken(name, share=share, salt=salt)
+    for owner, name in enumerate(map(str, names)):
+        public[owner] = name != "" and is_taken(name, share=share, salt=salt)
     for position, image in enumerate(_images(records)):
         owner = position if records.units is None else records.units[position]
         if not len(names) or names[owner] == "":

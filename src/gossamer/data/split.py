@@ -20,8 +20,8 @@ from gossamer.data.labels import NONE
 from gossamer.data.problems import Problems
 from gossamer.data.readers import idx, npz, shards
 from gossamer.data.readers.image_files import Decoder, counted
-from gossamer.data.readers.picture_folders import LABELS_CSV, SPLITS, Listing, has_list, list_pictures
-from gossamer.data.readers.read import CLASS_NAMES, EMBEDDED, IN_PIECES, read, split_of, units_of
+from gossamer.data.readers.picture_folders import LABELS_CSV, SPLITS, Listing, has_list, list_pictures, owners_of
+from gossamer.data.readers.read import CLASS_NAMES, EMBEDDED, IN_PIECES, read, split_of
 from gossamer.data.records import Records
 from gossamer.data.source import Data, Reading, called, is_place, refuse_keys, source_of
 from gossamer.data.tables.csv_rows import ONLY_TABLES
@@ -199,7 +199,7 @@ def _pictures(
     """
     names = [""] * len(listing.paths)
     if units is not None:
-        unit_ids = units_of(listing, units, missing)
+        unit_ids = owners_of(listing, units, missing)
         names = unit_ids.names[unit_ids.numbers].tolist()
     test, problems = np.zeros(len(names), bool), Problems()
     nameless = [source for source, name in zip(listing.paths, names, strict=True) if not name]

@@ -2,7 +2,7 @@
 
 import copy
 import dataclasses
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
@@ -123,10 +123,11 @@ samples = release.sample(1000, seed=0)  # samples.images: uint8 [1000, C, H, W],
         labelled = max(int(part.labels.max()) for part in (samples, real, tests)) + 1
         soft = 0 if samples.probabilities is None else samples.probabilities.shape[-1]
         more: dict[str, Any] = {}
-        if generator is not None and asked.keep is not None:
+        if generator is not None and (keep := asked.keep) is not None:
+            show = partial(sample_grid, columns=20, names=generator.class_names)
             more = {
                 "grid": partial(Samples.grid_of, generator, generator.classes),
-                "show_pairs": partial(_show_pairs, generator, asked.keep),
+                "show_pairs": lambda images, labels: keep(NEIGHBOURS, show(images, labels)),
             }
         return registry.Inputs(
             samples=samples, real=real, tests=tests, labelled=generator is None or generator.classes > 1,
@@ -305,14 +306,6 @@ def read_samples(path: Path, card: DataCard | None) -> Samples:
         labels, names = match_labels(labels, names, card.reading.class_names, where=str(path)), card.class_names
     soft = npz.member(path, SOFT_LABELS) if npz.is_arrays(path) and SOFT_LABELS in npz.keys(path) else None
     return Samples(records.images, labels, names, soft)
-
-
-def _show_pairs(
-    synthesizer: Synthesizer, keep: Callable[[str, bytes], None], images: np.ndarray, labels: np.ndarray
-) -> None:
-    """Store the picture of neighbours."""
-    picture = sample_grid(images, labels, columns=20, names=synthesizer.class_names)
-    keep(NEIGHBOURS, picture)
 
 
 def on_discriminators(target: Target) -> list[Attack]:

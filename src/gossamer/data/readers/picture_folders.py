@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from gossamer.data import units
 from gossamer.data.labels import NONE, numbered
 from gossamer.data.problems import SHOWN, TABLES, TEXTS, Problems, no_pictures
 from gossamer.data.readers import dicom
@@ -20,6 +21,8 @@ from gossamer.data.readers.image_files import KINDS, SUFFIXES, is_picture
 from gossamer.errors import DataError
 
 SPLITS = ("train", "test")
+FOR_FOLDERS = "FILE.csv (name,unit), `folder` (class/unit/picture), '(PATTERN)' of the name or dicom:PatientID"
+"""What --units says of pictures in folders."""
 _LIKE_SPLITS = {*SPLITS, "training", "testing", "val", "valid", "validation", "dev", "eval", "holdout"}
 """Usual names of splits, in small letters."""
 _PASSED_OVER = ("thumbs.db", "ehthumbs.db", "desktop.ini", dicom.INDEX)
@@ -58,6 +61,25 @@ class Listing:
     def names(self, paths: Sequence[Path]) -> list[str]:
         """Paths below the folder, with slashes."""
         return [path.relative_to(self.folder).as_posix() for path in paths]
+
+
+def owners_of(listing: Listing, spec: str, missing: units.Missing) -> units.Units:
+    """The units of pictures in folders. Only the heads of DICOM files are opened. Raises DataError, RequestError."""
+    if units.matched(spec) == "folder":
+        if missing == "refuse" and not any(listing.units):
+            raise DataError(
+                f"{listing.folder}: --units folder needs a folder of each unit, DATA/CLASS/UNIT/picture, and there is none. "
+                "Give --units a FILE.csv with the columns name,unit"
+            )
+        return units.numbered(listing.units, missing, lambda at: str(listing.paths[at]))
+    if units.matched(spec) == "pattern":
+        return units.from_pattern(spec, listing.names(listing.paths), missing)
+    if units.matched(spec) == "dicom":
+        ids = dicom.texts(listing.paths, spec.removeprefix(units.DICOM))  # only a hash of each is kept
+        return units.numbered([units.pseudonym(text) for text in ids], missing, lambda at: str(listing.paths[at]))
+    if units.matched(spec) == "position":
+        raise DataError(f"{spec}: pictures in folders have no order, as an array needs: give --units {FOR_FOLDERS}")
+    return units.from_csv(Path(spec), listing.names(listing.paths), listing.names(listing.others), missing)
 
 
 def list_pictures(
@@ -119,8 +141,9 @@ def _in_classes(folder: Path, root: Path, rest: list[Path], unit_folders: bool) 
     if not files:
         raise DataError(f"{root}: the class folders hold no {KINDS}")
     paths = [path for path, _ in files]
-    units = [path.parent.name if path.parent.parent != root else "" for path in paths]
-    return Listing(folder, root, paths, np.array([label for _, label in files], np.int64), units, others, tuple(names))
+    labels = np.array([label for _, label in files], np.int64)
+    own = [path.parent.name if path.parent.parent != root else "" for path in paths]
+    return Listing(folder, root, paths, labels, own, others, tuple(names))
 
 
 def _no_classes(folder: Path) -> DataError:
@@ -178,8 +201,8 @@ def _pictures(folder: Path, unit_folders: bool, problems: Problems) -> list[Path
         elif is_picture(path):
             pictures.append(path)
         elif path.name.casefold() not in _PASSED_OVER:
-            units = ", and a folder of each unit only with --units folder" if path.is_dir() else ""
-            problems.add(path, f"a class folder holds {KINDS} only{units}: move it away")
+            more = ", and a folder of each unit only with --units folder" if path.is_dir() else ""
+            problems.add(path, f"a class folder holds {KINDS} only{more}: move it away")
     return pictures
 
 

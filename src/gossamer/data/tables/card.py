@@ -8,17 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
-from gossamer.data.card import (
-    Card,
-    check_keys,
-    document,
-    fact,
-    is_line,
-    meanings,
-    parsed,
-    problem_of_labels,
-    toml,
-)
+from gossamer.data.card import Card, check_keys, document, fact, is_line, meanings, parsed, problem_of_labels, toml
 from gossamer.data.card import Kind as CardKind
 from gossamer.data.tables.column import Column, is_numbered, same_name
 from gossamer.data.tables.generated import KINDS as GENERATED
