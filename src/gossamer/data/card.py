@@ -414,7 +414,7 @@ def _check_prior(prior: object, classes: int) -> None:
     """Refuse anything but "uniform" or one finite probability per class with sum 1."""
     if prior == UNIFORM:
         return
-    if not isinstance(prior, tuple) or not all(_is_share(share) for share in prior):
+    if not isinstance(prior, tuple) or not all(_is_within(share, 0, 1) for share in prior):
         raise CardError('label_prior must be "uniform" or a list of one probability per class')
     if len(prior) != classes:
         raise CardError(f"label_prior must have one probability per class: it has {len(prior)} for {classes} classes")
@@ -422,18 +422,17 @@ def _check_prior(prior: object, classes: int) -> None:
         raise CardError(f"label_prior must have sum 1, and has {sum(prior):.6g}: divide each entry by that sum")
 
 
-def check_range(values: object) -> None:
+def check_range(values: Any) -> None:
     """Refuse anything but "stored" or two finite numbers, the first the smaller. Raises CardError."""
     if values == STORED:
         return
-    ends = values if isinstance(values, tuple) and len(values) == 2 else ()
-    numbers = [end for end in ends if isinstance(end, int | float) and not isinstance(end, bool) and abs(end) <= 2**53]
-    if len(numbers) != 2 or not numbers[0] < numbers[1]:
+    exact = isinstance(values, tuple) and len(values) == 2 and all(_is_within(end, -(2**53), 2**53) for end in values)
+    if not exact or not values[0] < values[1]:
         raise CardError('pixel_range must be "stored", or black and white, the smaller first: for example [0, 65535]')
 
 
-def _is_share(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= 1
+def _is_within(value: object, low: int, high: int) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and low <= value <= high
 
 
 def toml(value: object) -> str:

@@ -65,19 +65,20 @@ class Listing:
 
 def owners_of(listing: Listing, spec: str, missing: units.Missing) -> units.Units:
     """The units of pictures in folders. Only the heads of DICOM files are opened. Raises DataError, RequestError."""
-    if units.matched(spec) == "folder":
+    how = units.matched(spec)
+    if how == "folder":
         if missing == "refuse" and not any(listing.units):
             raise DataError(
                 f"{listing.folder}: --units folder needs a folder of each unit, DATA/CLASS/UNIT/picture, and there is none. "
                 "Give --units a FILE.csv with the columns name,unit"
             )
         return units.numbered(listing.units, missing, lambda at: str(listing.paths[at]))
-    if units.matched(spec) == "pattern":
+    if how == "pattern":
         return units.from_pattern(spec, listing.names(listing.paths), missing)
-    if units.matched(spec) == "dicom":
+    if how == "dicom":
         ids = dicom.texts(listing.paths, spec.removeprefix(units.DICOM))  # only a hash of each is kept
         return units.numbered([units.pseudonym(text) for text in ids], missing, lambda at: str(listing.paths[at]))
-    if units.matched(spec) == "position":
+    if how == "position":
         raise DataError(f"{spec}: pictures in folders have no order, as an array needs: give --units {FOR_FOLDERS}")
     return units.from_csv(Path(spec), listing.names(listing.paths), listing.names(listing.others), missing)
 

@@ -49,8 +49,22 @@ _OF_NUMBERS = ("integer", "number", "date")
 _OF_SIZES = ("integer", "number")
 
 
+class Declared:
+    """What columns of both sorts have in common: messages that name the column and the entry."""
+
+    name: str
+
+    def _check_facts(self) -> None:
+        if not is_text(self.name):
+            raise CardError("the name of a column must be a line of text in quotes, without space around it")
+        check_facts(self, lambda key, problem: self._wrong(key, f"it {problem}"))
+
+    def _wrong(self, key: str, problem: str) -> CardError:
+        return CardError(f"column {self.name!r}, {key}: {problem}")
+
+
 @dataclass(frozen=True, kw_only=True)
-class Column:
+class Column(Declared):
     """The public facts about a column of a table. Each field says what it declares.
 
     Raises:
@@ -83,10 +97,9 @@ class Column:
     )
 
     def __post_init__(self) -> None:
-        check_name(self.name)
         if self.kind in ("key", "derived"):
             raise self._wrong("kind", f'"{self.kind}" in Python is a GeneratedColumn of gossamer.data.tables.generated')
-        check_facts(self, lambda key, problem: self._wrong(key, f"it {problem}"))
+        self._check_facts()
         if self.outside == "clip" and self.kind == "category":
             raise self._wrong("outside", 'a category has no bounds to clip to: say "refuse" or "other"')
         if self.format and not _reads_dates(self.format):
@@ -172,9 +185,6 @@ class Column:
         hint = " Facts about the whole table come before the first [[column]]."
         check_keys(cls, facts, entry_of(facts), hint=hint)
         return cls(**facts)
-
-    def _wrong(self, key: str, problem: str) -> CardError:
-        return CardError(f"column {self.name!r}, {key}: {problem}")
 
     def _check_values(self) -> None:
         """Refuse anything but a list of different texts. Whole numbers become text."""
@@ -288,12 +298,6 @@ def _reads_dates(form: object) -> bool:
         return isinstance(form, str) and datetime.datetime.strptime(day.strftime(form), form) == day
     except ValueError:
         return False
-
-
-def check_name(name: object) -> None:
-    """Refuse what cannot be the name of a column, with a CardError."""
-    if not is_text(name):
-        raise CardError("the name of a column must be a line of text in quotes, without space around it")
 
 
 def entry_of(facts: dict[str, Any]) -> str:
