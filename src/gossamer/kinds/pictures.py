@@ -101,9 +101,7 @@ samples = release.sample(1000, seed=0)  # samples.images: uint8 [1000, C, H, W],
         card, generator = asked.card, asked.synthesizer
         if generator is None:
             given = read_samples(asked.synth, card)
-            how = Reading(shape=given.shape, class_names=given.class_names) if card is None else card.reading
-        else:
-            how = card.reading
+        how = card.reading if card is not None else Reading(shape=given.shape, class_names=given.class_names)
         how = dataclasses.replace(how, unit_folders=True)
         real = read(asked.train, how, split="train", called="train", sink=sink)
         how = dataclasses.replace(how, class_names=how.class_names or real.class_names)

@@ -232,11 +232,7 @@ def _by_samples(card: TableCard, target: Target) -> Guess:
     if not pairs:
         raise DataError(f"each pair of columns has more than {MOST_CELLS:,} cells.")
     tables = [frequencies(target.samples.codes, pair, sizes) for pair in pairs]
-    return lambda inside, outside: marginal_ratios(
-        tables, inside, outside, target.held_out.codes, cliques=pairs, sizes=sizes, name="marginals of samples",
-        needs="samples, the records in question, and reference records of the population",
-        about="The attacker accuses rows whose values are more frequent in the samples than in other real rows.",
-    )  # fmt: skip
+    return _by_ratios("samples", tables, target, lambda codes: codes, cliques=pairs, sizes=sizes)
 
 
 def _by_generator(field: MarkovField, target: Target) -> Guess:
@@ -246,13 +242,19 @@ def _by_generator(field: MarkovField, target: Target) -> Guess:
     def merged(codes: Array) -> Array:
         return np.stack([each[codes[:, column]] for column, each in enumerate(maps)], axis=1)
 
-    reference = merged(target.held_out.codes)
     tables, cliques = [table.flatten().numpy() for table in field.tables], field.tree.cliques
+    return _by_ratios("the generator", tables, target, merged, cliques=cliques, sizes=field.sizes)
+
+
+def _by_ratios(
+    what: str, tables: list[Array], target: Target, values: Callable[[Array], Array], **of: Sequence[Any]
+) -> Guess:
+    """Ratios of what has leaked to other real rows. values: what the tables count, from codes. of: cliques and sizes."""
+    reference = values(target.held_out.codes)
     return lambda inside, outside: marginal_ratios(
-        tables, merged(inside), merged(outside), reference, cliques=cliques, sizes=field.sizes,
-        name="marginals of the generator",
-        needs="the generator, the records in question, and reference records of the population",
-        about="The attacker accuses rows whose values are more frequent in the generator than elsewhere.",
+        tables, values(inside), values(outside), reference, **of, name=f"marginals of {what}",
+        needs=f"{what}, the records in question, and reference records of the population",
+        about=f"The attacker accuses rows whose values are more frequent in {what} than in other real rows.",
     )  # fmt: skip
 
 
