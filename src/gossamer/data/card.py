@@ -361,9 +361,16 @@ class DataCard(Card):
         Classes without names are called by their numbers. If names were numbered by which of them occur, one record in a
         class of its own would renumber all others. A clipped sum would then move by all of them.
         """
-        facts = {each.name: getattr(self, each.name) for each in fields(Reading) if each.name in meanings(DataCard)}
-        facts["class_names"] = self.class_names or tuple(map(str, range(self.classes)))
-        return Reading(**facts | {"pixel_range": None if self.pixel_range == STORED else self.pixel_range})
+        return Reading(
+            missing_unit=self.missing_unit,
+            missing_label=self.missing_label,
+            shape=self.shape,
+            resize=self.resize,
+            invert=self.invert,
+            class_names=self.class_names or tuple(map(str, range(self.classes))),
+            pixel_range=None if self.pixel_range == STORED else self.pixel_range,
+            window=self.window,
+        )
 
     @classmethod
     def _arguments(cls, facts: dict[str, Any]) -> dict[str, Any]:

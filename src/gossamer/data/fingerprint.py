@@ -12,6 +12,7 @@ import numpy as np
 
 from gossamer.data.memory_mapped import Filling
 from gossamer.data.records import Records
+from gossamer.data.units import Grouped
 
 SALT = "gossamer public share 1"
 """The public key of the hash. It is the same for all runs, so that every run makes the same people public. A larger share
@@ -47,7 +48,7 @@ NOBODY = Identity("", "")
 def identify(records: Records) -> Identity:
     """One pass over the pixels for both. Raises DataError: the digests are too many for the memory, and the disk is full."""
     found, sizes = digests(records.images), [len(records), records.shape]
-    whole = fingerprint_of("records 2", sizes, found, [records.labels], records.units, records.names)
+    whole = fingerprint_of(records, "records 2", sizes, found, [records.labels])
     return Identity(whole, mark(records.shape, found))
 
 
@@ -64,16 +65,11 @@ def digests(array: np.ndarray) -> np.ndarray:
 
 
 def fingerprint_of(
-    kind: str,
-    sizes: list[object],
-    record_digests: np.ndarray,
-    numbers: list[np.ndarray],
-    units: np.ndarray | None,
-    names: np.ndarray | None,
+    records: Grouped, kind: str, sizes: list[object], record_digests: np.ndarray, numbers: list[np.ndarray]
 ) -> str:
     """SHA-256 of records in their order. kind: of the records, with the version of this format. numbers: int [N] each."""
-    ids = np.empty(0, np.str_) if names is None else names
-    stated = [*sizes, units is not None, names is not None, len(ids)]
+    units, ids = records.units, np.empty(0, np.str_) if records.names is None else records.names
+    stated = [*sizes, units is not None, records.names is not None, len(ids)]
     digest = hashlib.sha256(f"gossamer {kind} {json.dumps(stated)}".encode())
     digest.update(record_digests.data)
     for column in [*numbers, *([] if units is None else [units])]:

@@ -16,11 +16,10 @@ import numpy as np
 
 from gossamer.data.card import STORED, check_range
 from gossamer.data.fingerprint import is_taken
-from gossamer.data.labels import NONE
 from gossamer.data.problems import Problems
 from gossamer.data.readers import idx, npz, shards
 from gossamer.data.readers.image_files import Decoder, counted
-from gossamer.data.readers.picture_folders import LABELS_CSV, SPLITS, Listing, has_list, list_pictures, owners_of
+from gossamer.data.readers.picture_folders import LABELS_CSV, SPLITS, Listing, list_pictures, owners_of
 from gossamer.data.readers.read import CLASS_NAMES, EMBEDDED, IN_PIECES, read, split_of
 from gossamer.data.records import Records
 from gossamer.data.source import Data, Reading, called, is_place, refuse_keys, source_of
@@ -123,8 +122,7 @@ def split(
                 result = _arrays(records, deal, whole)
             else:
                 decoder = Decoder(pixel_range=pixel_range, window=window)
-                listed = source.labels_key != NONE and has_list(pictures.folder)
-                result = _pictures(pictures, units, missing_unit, deal, whole, decoder, sink, listed=listed)
+                result = _pictures(pictures, units, missing_unit, deal, whole, decoder, sink)
             whole.rename(out)
     except OSError as error:
         raise RunFolderError(f"{out}: the split cannot be written ({error.strerror or error}).") from None
@@ -183,15 +181,7 @@ def _arrays(records: Records, deal: Deal, path: Path) -> SplitResult:
 
 
 def _pictures(
-    listing: Listing,
-    units: str | None,
-    missing: Missing,
-    deal: Deal,
-    path: Path,
-    decoder: Decoder,
-    sink: Sink,
-    *,
-    listed: bool,
+    listing: Listing, units: str | None, missing: Missing, deal: Deal, path: Path, decoder: Decoder, sink: Sink
 ) -> SplitResult:
     """Copies of the pictures below train and test, readable by the owner.
 
@@ -219,7 +209,7 @@ def _pictures(
     path.mkdir(mode=0o700)
     for side in SPLITS:
         (path / side).mkdir()
-        for name in () if listed else listing.class_names:  # an empty class is one all the same
+        for name in () if listing.by_list else listing.class_names:  # an empty class is one all the same
             (path / side / name).mkdir()
     for source, side, name in zip(listing.paths, test, names, strict=True):
         target = Path(SPLITS[int(side)], *source.parts[below:])
@@ -228,7 +218,7 @@ def _pictures(
         lines.append((target.as_posix(), name))
     if how == "name":
         _write(path / UNITS_FILE, lines)
-    if listed:
+    if listing.by_list:
         words = dict(enumerate(listing.class_names or range(listing.labels.max() + 1)))
         labels = [str(words.get(at, "")) for at in listing.labels]  # "": the label is missing
         places = [Path(*source.parts[below:]).as_posix() for source in listing.paths]

@@ -21,6 +21,7 @@ LARGEST = 1 << 28
 """Bytes of a file."""
 
 BURNED_IN = "Some DICOM files say that text is burnt into the picture. If it names anybody, crop it first."
+FIRST_FRAME = "Of files with several frames the first was read."
 INDEX = "dicomdir"
 """The name of the list of files that archives write beside them, in small letters. It holds no picture."""
 
@@ -108,7 +109,7 @@ def read(path: Path, *, check_size: Callable[[int, int], None]) -> Pixels:
         raise DataError(f"{path}: only grey pictures and RGB of 8 bits are read of DICOM files: export it as PNG")
     notes = [BURNED_IN] if str(dataset.get("BurnedInAnnotation", "")).upper() == "YES" else []
     if int(dataset.get("NumberOfFrames") or 1) > 1:
-        notes.append("Of files with several frames the first was read.")
+        notes.append(FIRST_FRAME)
     rescale = _rescale(dataset)
     if not np.isfinite(rescale).all():
         raise DataError(f"{path}: its rescale is not finite: mend or remove it")

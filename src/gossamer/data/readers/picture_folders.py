@@ -48,6 +48,7 @@ class Listing:
         units: the name of the folder between class and picture; "": there is none. [N]
         others: the pictures of the other split.
         class_names: what the labels are called, label 0 first; empty where labels are numbers.
+        by_list: whether a list gave the labels.
     """
 
     folder: Path
@@ -57,6 +58,7 @@ class Listing:
     units: list[str]
     others: list[Path]
     class_names: tuple[str, ...] = ()
+    by_list: bool = False
 
     def names(self, paths: Sequence[Path]) -> list[str]:
         """Paths below the folder, with slashes."""
@@ -224,7 +226,7 @@ def _listed(folder: Path, root: Path, rest: list[Path], key: str) -> Listing:
     own = listed.pop(root)
     others = {path: label for rows in listed.values() for path, label in rows.items()}
     labels, names = numbered([*own.values()], [*others.values()], where=str(folder))
-    return Listing(folder, root, [*own], labels, [""] * len(own), [*others], names)
+    return Listing(folder, root, [*own], labels, [""] * len(own), [*others], names, by_list=True)
 
 
 def _refuse_unlisted(folder: Path, listed: Container[Path]) -> None:

@@ -57,6 +57,6 @@ def identify(table: Table) -> Identity:
     rows = digests(table.codes)
     width = table.codes.shape[1]
     return Identity(
-        fingerprint_of("table 1", [len(table), width], rows, [], table.units, table.names),
+        fingerprint_of(table, "table 1", [len(table), width], rows, []),
         table.mark or mark(f"table {width}", rows),
     )
