@@ -24,7 +24,7 @@ from gossamer.data.tables.card import TableCard
 from gossamer.data.tables.csv_rows import rows_of
 from gossamer.data.tables.decode import to_numbers
 from gossamer.data.tables.read import read_table, read_values
-from gossamer.data.tables.samples import ROWS, SHOWN, TableSamples, write_csv
+from gossamer.data.tables.samples import ROWS, SHOWN, TableSamples, row_texts, write_csv
 from gossamer.data.tables.table import Table, identify
 from gossamer.data.units import names_a_file
 from gossamer.errors import DataError, RequestError
@@ -192,7 +192,7 @@ samples = release.sample(1000, seed=0)  # samples.to_pandas() is a DataFrame, sa
         """The first samples with seed 0, and the cliques of the model."""
         generator = synthesizer()
         first: TableSamples = generator.sample(SHOWN, seed=0)
-        rows = [[column.name for column in first.card.written], *map(list, first.as_texts())]
+        rows = [[column.name for column in first.card.written], *map(list, row_texts(first))]
         return {"rows": rows, "model": cliques.described(generator)}
 
     def sample_count(self, path: Path) -> int:

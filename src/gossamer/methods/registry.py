@@ -4,11 +4,9 @@ import dataclasses
 import re
 from collections.abc import Iterable, Iterator, Mapping, MutableMapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Literal, get_args, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Any, Literal, get_args, get_origin, get_type_hints
 
 from gossamer import plugins
-from gossamer.data.card import Kind
-from gossamer.data.tables.any_card import CARDS
 from gossamer.errors import GossamerError, RequestError
 from gossamer.lazy import Lazy
 from gossamer.methods.contract import (
@@ -27,6 +25,7 @@ if TYPE_CHECKING:
     import torch
 else:
     torch = Lazy("torch")
+any_card: Any = Lazy("gossamer.data.tables.any_card")
 
 ABOUT = ("about", "records", "in_proportion")
 """Keys of a preset that are no settings."""
@@ -102,9 +101,9 @@ class Registry(MutableMapping[str, AnyMethod]):
     def __repr__(self) -> str:
         return f"METHODS({', '.join(self)})"
 
-    def taking(self, kind: Kind) -> dict[str, AnyMethod]:
+    def taking(self, kind: str) -> dict[str, AnyMethod]:
         """The methods that take records of this kind."""
-        return {name: method for name, method in self.items() if CARDS[kind].suits(method)}
+        return {name: method for name, method in self.items() if any_card.CARDS[kind].suits(method)}
 
     def _looked_at(self) -> dict[str, str]:
         """Each plug-in by its name, and why it cannot be used; empty: it can."""

@@ -102,11 +102,6 @@ class TableSamples(SyntheticRecords):
         whole = {c.name: "Int64" for c in self.card.columns if c.kind == "integer" and values[c.name].dtype.kind == "f"}
         return table.astype(whole)
 
-    def as_texts(self) -> Iterator[tuple[str, ...]]:
-        """Yield each row as a file has it."""
-        values, decimal = self.columns(), self.card.decimal
-        return zip(*(texts(each, values[each.name], decimal=decimal) for each in self.card.written), strict=True)
-
     @property
     def notes(self) -> tuple[str, ...]:
         """What the reader of a file of these samples should know."""
@@ -121,9 +116,15 @@ class TableSamples(SyntheticRecords):
     def _repr_html_(self) -> str:
         """Show the first rows, in a notebook."""
         head = "".join(f"<th>{html.escape(column.name)}</th>" for column in self.card.written)
-        rows = ["".join(f"<td>{html.escape(cell)}</td>" for cell in row) for row in self[:SHOWN].as_texts()]
+        rows = ["".join(f"<td>{html.escape(cell)}</td>" for cell in row) for row in row_texts(self[:SHOWN])]
         body = "".join(f"<tr>{row}</tr>" for row in rows)
         return f"<table><tr>{head}</tr>{body}</table><p>{html.escape(repr(self))}</p>"
+
+
+def row_texts(samples: TableSamples) -> Iterator[tuple[str, ...]]:
+    """Each row as a file has it."""
+    card, values = samples.card, samples.columns()
+    return zip(*(texts(each, values[each.name], decimal=card.decimal) for each in card.written), strict=True)
 
 
 def _said(column: AnyColumn) -> Iterable[str]:
@@ -143,7 +144,7 @@ def write_csv(path: Path, chunks: Iterable[TableSamples]) -> int:
             writer = csv.writer(file, delimiter=";" if chunk.card.decimal == "," else ",", lineterminator="\n")
             if not count:
                 writer.writerow(column.name for column in chunk.card.written)
-            writer.writerows(chunk.as_texts())
+            writer.writerows(row_texts(chunk))
             count += len(chunk)
     return count
 
