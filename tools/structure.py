@@ -38,15 +38,6 @@ ALLOWED = {
     "run/cli/calculator.py": "its own options are called like settings",
 }
 """Where a method or a setting may be named, and why."""
-ASK_THE_KIND = (
-    "methods/registry.py",  # which methods take a kind: `takes` is compared here
-    "methods/job.py",  # the same for one method
-    "run/recommend/recommend.py",  # its flags for tables are others
-    "run/recommend/measured_runs.py",  # pictures alone have been measured
-    "run/release/standalone_loader.py",  # its program for tables is another text
-    "run/storage/data_sources.py",  # what public records are is a question of pictures alone
-)
-"""Files besides `data/` and `kinds/` that may ask of which kind records are. The list only gets shorter."""
 
 
 def modules() -> dict[str, Path]:
@@ -183,12 +174,12 @@ def _looked_up(node: ast.AST) -> list[ast.AST]:
 
 
 def asked_kinds(root: Path = ROOT) -> Iterator[str]:
-    """Each place above `data/` and `kinds/` that asks which kind of records it has, in a file that may not."""
+    """Each place above `data/` and `kinds/` that asks which kind of records it has."""
     types = {"DataCard", "TableCard", "Records", "Table", "Samples", "TableSamples"}
     kinds = {"pictures", "table"}
     for path in sorted(root.rglob("*.py")):
         name = path.relative_to(root).as_posix()
-        if name.startswith(("data/", "kinds/")) or name in ASK_THE_KIND:
+        if name.startswith(("data/", "kinds/")):
             continue
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             asks = False

@@ -7,10 +7,10 @@ time of a step: both depend on which records were sampled.
 import io
 import json
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from dataclasses import dataclass, field
-from typing import Protocol, TextIO
+from typing import TextIO, TypeAlias
 
 from gossamer.errors import worded
 
@@ -44,10 +44,8 @@ class Event:
         return json.dumps(fields) + "\n"
 
 
-class Sink(Protocol):
-    """Anything that takes an event."""
-
-    def __call__(self, event: Event, /) -> None: ...
+Sink: TypeAlias = Callable[[Event], None]
+"""Anything that takes an event."""
 
 
 def silent(event: Event, /) -> None:

@@ -6,7 +6,7 @@ import re
 import stat
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import IO
 
@@ -63,20 +63,14 @@ def sync_folder(folder: Path) -> None:
 @contextmanager
 def held_folder(path: Path) -> Iterator[bool]:
     """Lock a folder, also if it is renamed. Gives False if it cannot be opened or another process holds it."""
-    try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
-    except OSError:
-        yield False
-        return
-    try:
-        try:
+    mine = False
+    with ExitStack() as stack:
+        with suppress(OSError):
+            descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+            stack.callback(os.close, descriptor)
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             mine = True
-        except OSError:
-            mine = False
         yield mine
-    finally:
-        os.close(descriptor)
 
 
 def hold(path: Path, *, wait: bool) -> IO[bytes]:

@@ -3,15 +3,12 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import Any
 
 from gossamer.lazy import Lazy
 
-if TYPE_CHECKING:
-    import numpy as np
-    from scipy import stats
-else:
-    np, stats = Lazy("numpy"), Lazy("scipy.stats")
+np: Any = Lazy("numpy")
+stats: Any = Lazy("scipy.stats")
 
 LEVEL = 0.95
 """Nominal coverage of every interval."""

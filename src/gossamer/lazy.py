@@ -3,9 +3,11 @@
 import importlib
 import pkgutil
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from gossamer.errors import did_you_mean
+
+__all__ = ["Lazy", "exported", "modules_of", "torch"]
 
 
 class Lazy:
@@ -18,6 +20,13 @@ class Lazy:
         if name.startswith("__"):  # Python asks every class attribute for these
             raise AttributeError(name)
         return getattr(importlib.import_module(self.__name), name)
+
+
+if TYPE_CHECKING:
+    import torch
+else:
+    torch = Lazy("torch")
+"""PyTorch, for modules that a help text imports."""
 
 
 def exported(package: str, names: Mapping[str, str]) -> tuple[list[str], Callable[[str], Any], Callable[[], list[str]]]:

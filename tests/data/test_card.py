@@ -57,7 +57,7 @@ def test_defaults_and_prior():
     ("text", "words"),
     [
         (TEXT.replace("classes", "clases"), "no entry 'clases'. Did you mean 'classes'"),
-        (TEXT + "zzz = 1", "no entry 'zzz'. Known: shape, classes"),
+        (TEXT + "zzz = 1", "no entry 'zzz'. Known: title, data_set"),
         (TEXT.replace("declared_size = 100", ""), "lacks declared_size"),
         ("shape = [", "not TOML"),
         (TEXT.replace("[1, 28, 28]", "[28, 28]"), "shape must be three"),

@@ -459,6 +459,7 @@ import resource, sys
 import numpy as np
 from gossamer.data import memory_mapped
 from gossamer.data.card import DataCard
+from gossamer.kinds import pictures, tables
 from gossamer.run.storage.data_sources import DataSources
 def data():
     return next(1024 * int(line.split()[1]) for line in open("/proc/self/status") if line.startswith("VmData"))
@@ -522,6 +523,7 @@ import sys, threading, time
 from pathlib import Path
 from gossamer.data import memory_mapped
 from gossamer.data.card import DataCard
+from gossamer.kinds import pictures, tables
 from gossamer.run.storage.data_sources import DataSources
 def anonymous():
     lines = Path("/proc/self/status").read_text().splitlines()

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from gossamer.data.records import Records
-from gossamer.data.source import Source, called, is_place, refuse_keys, source_of, with_more
+from gossamer.data.source import Source, called, is_place, refuse_keys, source_of
 from gossamer.errors import RequestError
 
 RECORDS = Records(
@@ -20,11 +20,6 @@ def test_a_path_alone_is_a_source_and_a_source_stays_what_it_is() -> None:
     assert source_of("scans").records == "scans"
     assert [is_place(data) for data in (source, Path("scans"), RECORDS, Source(RECORDS))] == [True, True, False, False]
     assert [called(data, "train") for data in (source, Path("a/b"), RECORDS)] == ["scans", "a/b", "train"]
-
-
-def test_what_is_not_given_stays() -> None:
-    changed = with_more(Source("scans", labels_key="eye"), labels_key=None, units="folder")
-    assert (changed.records, changed.labels_key, changed.units) == ("scans", "eye", "folder")
 
 
 def test_records_bring_the_ids_of_their_units_unless_others_are_named() -> None:

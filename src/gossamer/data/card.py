@@ -16,24 +16,17 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import MISSING, Field, dataclass, field, fields, replace
 from pathlib import Path
 from types import NoneType, UnionType
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, TypeAlias, TypeVar, Union, get_args, get_origin
+from typing import Any, ClassVar, Literal, Self, TypeAlias, TypeVar, Union, get_args, get_origin
 
 from gossamer.data import problems
 from gossamer.data.labels import positions, wrong_with
 from gossamer.data.pixels.to_uint8 import Resize
+from gossamer.data.records import Records
 from gossamer.data.source import Reading
 from gossamer.data.units import Missing
 from gossamer.errors import CardError, did_you_mean
 from gossamer.files import write_private
-from gossamer.lazy import Lazy
-
-if TYPE_CHECKING:
-    import torch
-    from torch import Tensor
-
-    from gossamer.data.records import Records
-else:
-    torch = Lazy("torch")
+from gossamer.lazy import torch
 
 Kind: TypeAlias = Literal["pictures", "table"]
 """What a card describes, and what a method takes."""
@@ -41,15 +34,6 @@ UNIFORM: Literal["uniform"] = "uniform"
 STORED: Literal["stored"] = "stored"
 MOST_CLASSES = 10_000
 """The nets have a part for each class."""
-
-DATA_SET = 'the name under which all runs on these records are counted together; "": the place they are read from'
-"""What `data_set` means, on each card."""
-_IN_FILE = (
-    "title", "data_set", "shape", "resize", "invert", "classes", "class_names", "declared_size", "label_prior", "unit",
-    "missing_unit", "missing_label", "window", "pixel_range",
-)  # fmt: skip
-"""The order of the facts in a card's file."""
-
 
 CardType = TypeVar("CardType", bound="Card")
 
@@ -149,14 +133,24 @@ def check_keys(kind: type, facts: Iterable[str], what: str, *, known: Collection
             raise CardError(f"{what} lacks {entry.name} ({means[entry.name]}); add a line {entry.name} = ...")
 
 
+@dataclass(frozen=True, kw_only=True, repr=False)
 class Card(ABC):
     """What the cards of pictures and of tables have in common: the facts that a guarantee needs, and a TOML file."""
 
-    declared_size: int
-    unit: str
-    missing_unit: Missing
-    title: str
-    data_set: str
+    title: str = fact("", "what the data set is called in reports and on the certificate")
+    data_set: str = fact(
+        "", 'the name under which all runs on these records are counted together; "": the place they are read from'
+    )
+    declared_size: int = field(
+        metadata=meaning("number of records, or of units where the unit is not the record; rates are computed from it")
+    )
+    unit: str = fact(
+        "record",
+        'whose contribution is protected: "record", or "patient", "client" ... (then the data come with --units)',
+    )
+    missing_unit: Missing = fact(
+        "refuse", 'a record without a unit: "refuse" it as a mistake, or "own": it is a unit of its own'
+    )
     kind: ClassVar[Kind]
     """What it describes."""
     in_words: ClassVar[str]
@@ -167,13 +161,25 @@ class Card(ABC):
     """Whether `images_key` and `labels_key` tell what of a source is read."""
     has_public: ClassVar[bool]
     """Whether a part of the records can be public."""
+    whose: ClassVar[str]
+    """What stands for `units` in a command."""
+
+    @classmethod
+    def suits(cls, method: Any) -> bool:
+        """Whether a method takes such records."""
+        return bool(method.takes == cls.kind)
+
+    @property
+    @abstractmethod
+    def breadth(self) -> str:
+        """The number of classes, or of columns."""
 
     @abstractmethod
     def samples_in_words(self, classes: int) -> str:
         """What samples are, of so many classes."""
 
     @abstractmethod
-    def problem_of_samples(self, samples: "Tensor", labels: "Tensor", n: int) -> str:
+    def problem_of_samples(self, samples: "torch.Tensor", labels: "torch.Tensor", n: int) -> str:
         """Why what a generator has drawn are no n samples that the card describes; empty: they are."""
 
     @classmethod
@@ -189,25 +195,26 @@ class Card(ABC):
         except CardError as error:
             raise CardError(f"{where}: {error}") from None
 
-    @abstractmethod
     def to_dict(self) -> dict[str, Any]:
         """Plain values, ready for JSON."""
+        return {key: plain(getattr(self, key)) for key in meanings(type(self))}
 
-    @abstractmethod
     def dumps(self) -> str:
-        """The card as TOML."""
+        """The card as TOML, each line with a comment that says what is declared."""
+        return "\n".join(self.lines(vars(self)))
 
     @classmethod
-    def lines(cls, facts: Mapping[str, Any], keys: Iterable[str]) -> list[str]:
+    def lines(cls, facts: Mapping[str, Any], left_out: Collection[str] = ()) -> list[str]:
         """The lines of its file, each with a comment that says what is declared.
 
         Args:
             facts: those that are not the default. Where the default is None, the file has empty text.
-            keys: the facts that the file has, in order.
+            left_out: the facts that the file does not have.
         """
-        means, values = meanings(cls), {entry.name: entry.default for entry in fields(cls)} | dict(facts)  # type: ignore[arg-type]  # each card is a dataclass
-        texts = {key: toml("" if values[key] is None else values[key]) for key in keys}
-        return [f"# declared public: {means[key]}\n{key} = {text}\n" for key, text in texts.items()]
+        values = {entry.name: entry.default for entry in fields(cls)} | dict(facts)
+        means = {key: text for key, text in meanings(cls).items() if key not in left_out}
+        stated = {key: toml("" if values[key] is None else values[key]) for key in means}
+        return [f"# declared public: {text}\n{key} = {stated[key]}\n" for key, text in means.items()]
 
     @classmethod
     def loads(cls, text: str, *, where: str = "the card") -> Self:
@@ -228,8 +235,7 @@ class Card(ABC):
         """Write the card to a file, over what was there. Only you can read it, because the card may be a draft."""
         write_private(Path(path), self.dumps())
 
-    def _check_common(self) -> None:
-        """Refuse facts of another type, and common ones that make no sense. Raises CardError."""
+    def __post_init__(self) -> None:
         check_facts(self, lambda key, problem: CardError(f"{key} {problem}"))
         if not self.unit.strip():
             raise CardError(f"unit must be a line of text in quotes: {meanings(type(self))['unit']}")
@@ -273,25 +279,6 @@ class DataCard(Card):
     """
 
     shape: tuple[int, ...] = field(metadata=meaning("channels, height and width of an image; the readers resize to it"))
-    classes: int = field(metadata=meaning("number of labels; they run from 0 to classes - 1", high=MOST_CLASSES))
-    declared_size: int = field(
-        metadata=meaning("number of records, or of units where the unit is not the record; rates are computed from it")
-    )
-    label_prior: Literal["uniform"] | tuple[float, ...] = fact(
-        UNIFORM, '"uniform", or the share of each class, known from elsewhere and not counted in these records'
-    )
-    unit: str = fact(
-        "record",
-        'whose contribution is protected: "record", or "writer", "client" ... (then the data come with --units)',
-    )
-    missing_unit: Missing = fact(
-        "refuse", 'a record without a unit: "refuse" it as a mistake, or "own": it is a unit of its own'
-    )
-    title: str = fact("", "what the data set is called in reports and on the certificate")
-    data_set: str = fact("", DATA_SET)
-    class_names: tuple[str, ...] = fact(
-        (), "what the labels are called, label 0 first, or []: name no class that is there because of one person"
-    )
     resize: Resize = fact(
         "squash",
         'pictures of other proportions are made to fit: "squash", "crop" to the middle, or "pad" with black bars',
@@ -299,26 +286,34 @@ class DataCard(Card):
     invert: bool = fact(
         False, "true: dark and light are exchanged as the data are read, so that ink on white becomes white on black"
     )
+    classes: int = field(metadata=meaning("number of labels; they run from 0 to classes - 1", high=MOST_CLASSES))
+    class_names: tuple[str, ...] = fact(
+        (), "what the labels are called, label 0 first, or []: name no class that is there because of one person"
+    )
+    label_prior: Literal["uniform"] | tuple[float, ...] = fact(
+        UNIFORM, '"uniform", or the share of each class, known from elsewhere and not counted in these records'
+    )
     missing_label: Literal["refuse", "drop"] = fact(
         "refuse", 'a record without a label: "refuse" it as a mistake, or "drop": it is left out, and not declared'
+    )
+    window: bool = fact(
+        False, "true: black and white of each DICOM file are those of its own display window, in place of pixel_range"
     )
     pixel_range: Literal["stored"] | tuple[float, ...] = fact(
         STORED,
         '"stored": pixels of 8 bits; or the values of black and white in deeper ones, such as [0, 4095] for 12 bits',
     )
-    window: bool = fact(
-        False, "true: black and white of each DICOM file are those of its own display window, in place of pixel_range"
-    )
     kind: ClassVar[Kind] = "pictures"
     in_words: ClassVar[str] = "pictures"
     takes_keys: ClassVar[bool] = True
     has_public: ClassVar[bool] = True
+    whose: ClassVar[str] = "WHOSE"
     units_come: ClassVar[str] = (
         "a FILE.csv (columns name,unit), FILE.npz:KEY, `folder`, '(PATTERN)' or dicom:PatientID."
     )
 
     def __post_init__(self) -> None:
-        self._check_common()
+        super().__post_init__()
         if len(self.shape) != 3 or not all(is_whole(side) and side >= 1 for side in self.shape):
             raise CardError("shape must be three whole numbers, channels, height and width: for example [1, 28, 28]")
         if self.shape[0] not in (1, 3):
@@ -335,19 +330,22 @@ class DataCard(Card):
         shown = ", ".join(f"{entry.name}={getattr(self, entry.name)!r}" for entry in changed(self))
         return f"DataCard({shown})"
 
-    def problem_of_samples(self, samples: "Tensor", labels: "Tensor", n: int) -> str:
+    def problem_of_samples(self, samples: "torch.Tensor", labels: "torch.Tensor", n: int) -> str:
         """See `Card`. samples: pictures [n, C, H, W]."""
         if tuple(samples.shape) != (n, *self.shape) or not samples.is_floating_point():
             return f"images are {samples.dtype} {list(samples.shape)} and not floating-point {[n, *self.shape]}"
-        return (
-            problem_of_labels(labels, n, self.classes)
-            if samples.isfinite().all()
-            else "pixels are not all finite numbers"
-        )
+        if not samples.isfinite().all():
+            return "pixels are not all finite numbers"
+        return problem_of_labels(labels, n, self.classes)
 
     def samples_in_words(self, classes: int) -> str:
         """See `Card.samples_in_words`."""
         return f"images of {'x'.join(map(str, self.shape))}, {classes} classes"
+
+    @property
+    def breadth(self) -> str:
+        """See `Card.breadth`."""
+        return f"{self.classes} classes"
 
     @property
     def probabilities(self) -> tuple[float, ...]:
@@ -383,19 +381,11 @@ class DataCard(Card):
         check_keys(cls, facts, "the card")
         return facts
 
-    def to_dict(self) -> dict[str, Any]:
-        """Plain values, ready for JSON."""
-        return {key: list(value) if isinstance(value, tuple) else value for key, value in vars(self).items()}
-
-    def dumps(self) -> str:
-        """The card as TOML, each line with a comment that says what is declared."""
-        return "\n".join(self.lines(vars(self), _IN_FILE))
-
 
 document(DataCard)
 
 
-def check(records: "Records", card: DataCard, *, where: str) -> None:
+def check(records: Records, card: DataCard, *, where: str) -> None:
     """Refuse records that contradict their card. Call it before the records are isolated. where: their place.
 
     Raises:
@@ -431,7 +421,7 @@ def _check_prior(prior: object, classes: int) -> None:
     """Refuse anything but "uniform" or one finite probability per class with sum 1."""
     if prior == UNIFORM:
         return
-    if not isinstance(prior, tuple) or not all(_is_share(share) for share in prior):
+    if not isinstance(prior, tuple) or not all(_is_within(share, 0, 1) for share in prior):
         raise CardError('label_prior must be "uniform" or a list of one probability per class')
     if len(prior) != classes:
         raise CardError(f"label_prior must have one probability per class: it has {len(prior)} for {classes} classes")
@@ -439,18 +429,17 @@ def _check_prior(prior: object, classes: int) -> None:
         raise CardError(f"label_prior must have sum 1, and has {sum(prior):.6g}: divide each entry by that sum")
 
 
-def check_range(values: object) -> None:
+def check_range(values: Any) -> None:
     """Refuse anything but "stored" or two finite numbers, the first the smaller. Raises CardError."""
     if values == STORED:
         return
-    ends = values if isinstance(values, tuple) and len(values) == 2 else ()
-    numbers = [end for end in ends if isinstance(end, int | float) and not isinstance(end, bool) and abs(end) <= 2**53]
-    if len(numbers) != 2 or not numbers[0] < numbers[1]:
+    exact = isinstance(values, tuple) and len(values) == 2 and all(_is_within(end, -(2**53), 2**53) for end in values)
+    if not exact or not values[0] < values[1]:
         raise CardError('pixel_range must be "stored", or black and white, the smaller first: for example [0, 65535]')
 
 
-def _is_share(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= 1
+def _is_within(value: object, low: int, high: int) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and low <= value <= high
 
 
 def toml(value: object) -> str:
@@ -460,6 +449,13 @@ def toml(value: object) -> str:
     if isinstance(value, dict):
         return "{ " + ", ".join(f"{toml(key)} = {toml(each)}" for key, each in value.items()) + " }"
     return value.isoformat() if isinstance(value, datetime.date) else json.dumps(value, ensure_ascii=False)
+
+
+def plain(value: object) -> Any:
+    """A value of a fact for JSON: lists in place of tuples, dates as text."""
+    if isinstance(value, tuple):
+        return [*map(plain, value)]
+    return value.isoformat() if isinstance(value, datetime.date) else value
 
 
 def is_whole(value: object) -> bool:
@@ -497,10 +493,10 @@ def protected_part(card: CardType, share: float) -> CardType:
         raise CardError(
             f"--public-share must lie between 0 and 1 and leave some units on both sides, not {share:g}: 0.02 makes 2 % public."
         )
-    return replace(card, declared_size=stays)  # type: ignore[type-var]  # each card is a dataclass
+    return replace(card, declared_size=stays)
 
 
-def problem_of_labels(labels: "Tensor", n: int, classes: int) -> str:
+def problem_of_labels(labels: "torch.Tensor", n: int, classes: int) -> str:
     """Why these are no n labels from 0 to `classes` - 1; empty: they are."""
     if tuple(labels.shape) != (n,) or labels.dtype != torch.int64:
         return f"labels are {labels.dtype} {list(labels.shape)} and not int64 [{n}]"
@@ -509,7 +505,7 @@ def problem_of_labels(labels: "Tensor", n: int, classes: int) -> str:
     return ""
 
 
-def draw_labels(n: int, card: DataCard, stream: "torch.Generator") -> "Tensor":
+def draw_labels(n: int, card: DataCard, stream: "torch.Generator") -> "torch.Tensor":
     """Labels from the declared prior, never a measured one. int64 [n]."""
     if card.label_prior == "uniform":
         return torch.randint(card.classes, (n,), generator=stream)

@@ -12,14 +12,14 @@ from gossamer import notebook
 from gossamer.data.card import STORED, DataCard, check_range, rounded
 from gossamer.data.pixels.polarity import CROWDED, NEARLY_CONSTANT, crowded, ground, nearly_constant
 from gossamer.data.pixels.to_uint8 import SCALED
-from gossamer.data.readers.class_folders import Listing
+from gossamer.data.readers.picture_folders import Listing
 from gossamer.data.readers.read import LEFT_OUT, read, sizes
 from gossamer.data.records import Records, absent
 from gossamer.data.source import Data, Reading
 from gossamer.data.tables.card import TableDraft
 from gossamer.data.tables.csv_rows import ONLY_TABLES
 from gossamer.data.tables.draft import draft_table_card
-from gossamer.data.tables.recognise import is_table
+from gossamer.data.tables.read import is_table
 from gossamer.data.units import grouping
 from gossamer.errors import DataError, RequestError, worded
 from gossamer.events import Sink, silent
@@ -68,13 +68,8 @@ def draft_text(
         sink: takes the progress of reading pictures.
     """
     if is_table(data):
-        given = {
-            "pixel_range": pixel_range,
-            "shape": shape,
-            "window": window or None,
-        }
-        if wrong := [name for name, value in given.items() if value is not None]:
-            flags = ", ".join(f"--{name.replace('_', '-')}" for name in wrong)
+        given = {"--pixel-range": pixel_range, "--shape": shape, "--window": window or None}
+        if flags := ", ".join(flag for flag, value in given.items() if value is not None):
             raise RequestError(f"{flags}: this is for pictures, and the data are a table. Leave it out.")
         return draft_table_card(data, dictionary=dictionary, header=header)
     if dictionary is not None:

@@ -12,6 +12,7 @@ import numpy as np
 
 from gossamer.data.memory_mapped import Filling
 from gossamer.data.records import Records
+from gossamer.data.units import Grouped
 
 SALT = "gossamer public share 1"
 """The public key of the hash. It is the same for all runs, so that every run makes the same people public. A larger share
@@ -46,8 +47,9 @@ NOBODY = Identity("", "")
 
 def identify(records: Records) -> Identity:
     """One pass over the pixels for both. Raises DataError: the digests are too many for the memory, and the disk is full."""
-    record_digests = digests(records.images)
-    return Identity(fingerprint(records, record_digests), mark(records.shape, record_digests))
+    found, sizes = digests(records.images), [len(records), records.shape]
+    whole = fingerprint_of(records, "records 2", sizes, found, [records.labels])
+    return Identity(whole, mark(records.shape, found))
 
 
 def digests(array: np.ndarray) -> np.ndarray:
@@ -62,24 +64,12 @@ def digests(array: np.ndarray) -> np.ndarray:
     return filling.array((-1, 32))
 
 
-def fingerprint(records: Records, record_digests: np.ndarray | None = None) -> str:
-    """See `Identity`. record_digests: those of its records, where they are computed already. Raises DataError as `digests`."""
-    record_digests = digests(records.images) if record_digests is None else record_digests
-    sizes = [len(records), records.shape]
-    return fingerprint_of("records 2", sizes, record_digests, [records.labels], records.units, records.names)
-
-
 def fingerprint_of(
-    kind: str,
-    sizes: list[object],
-    record_digests: np.ndarray,
-    numbers: list[np.ndarray],
-    units: np.ndarray | None,
-    names: np.ndarray | None,
+    records: Grouped, kind: str, sizes: list[object], record_digests: np.ndarray, numbers: list[np.ndarray]
 ) -> str:
     """SHA-256 of records in their order. kind: of the records, with the version of this format. numbers: int [N] each."""
-    ids = np.empty(0, np.str_) if names is None else names
-    stated = [*sizes, units is not None, names is not None, len(ids)]
+    units, ids = records.units, np.empty(0, np.str_) if records.names is None else records.names
+    stated = [*sizes, units is not None, records.names is not None, len(ids)]
     digest = hashlib.sha256(f"gossamer {kind} {json.dumps(stated)}".encode())
     digest.update(record_digests.data)
     for column in [*numbers, *([] if units is None else [units])]:
@@ -116,39 +106,36 @@ def made_public(records: Records, *, share: float, salt: str) -> np.ndarray:
     """
     if records.units is not None and records.names is None:
         raise ValueError("units without names have no identity: give Records their names")
-    below, key = int(share * 2.0**64), salt.encode()  # the product is exact: a power of two only moves the exponent
     public = np.zeros(records.population, bool)
     names = np.empty(0, np.str_) if records.names is None or records.units is None else records.names
-    for start in range(0, len(names), _PIECE):
-        for owner, name in enumerate(names[start : start + _PIECE].tolist(), start):
-            public[owner] = name != "" and hash_number(name.encode(errors="surrogatepass"), key, b"unit") < below
+    for owner, name in enumerate(map(str, names)):
+        public[owner] = name != "" and is_taken(name, share=share, salt=salt)
     for position, image in enumerate(_images(records)):
         owner = position if records.units is None else records.units[position]
         if not len(names) or names[owner] == "":
-            public[owner] = hash_number(image.tobytes(), key, b"record") < below
+            public[owner] = is_taken("", image.tobytes(), share=share, salt=salt)
     return public
 
 
 def share_a_picture(records: Records, others: Records) -> bool:
     """Whether any picture is in both sets, pixel by pixel. Labels are left out."""
-    fewer, more = sorted((records, others), key=len)
-    return not set(_digests(fewer)).isdisjoint(_digests(more))
+    return bool(shared(records, others).any())
 
 
 def shared(records: Records, others: Records) -> np.ndarray:
     """Which of `records` have the picture of one of the others, pixel by pixel. bool [n]. Either may be larger than memory."""
-    other_digests = set(_digests(others))
-    return np.fromiter((digest in other_digests for digest in _digests(records)), dtype=bool, count=len(records))
+    own, theirs = (digests(each.images).view("S32").ravel() for each in (records, others))
+    return np.isin(own, theirs)
 
 
-def hash_number(identity: bytes, key: bytes, kind: bytes) -> int:
-    """A keyed hash in 0 ... 2^64 - 1. Ids and pixels have hash functions of their own."""
-    return int.from_bytes(hashlib.blake2b(identity, digest_size=8, key=key, person=kind).digest(), "big")
+def is_taken(name: str, content: bytes = b"", *, share: float, salt: str, kind: bytes = b"record") -> bool:
+    """Whether a share takes a unit, by its id, or, if that is "", by the content of its record: the keyed hash decides.
 
-
-def _digests(records: Records) -> Iterator[bytes]:
-    """BLAKE2b of the pixels of each record, 16 bytes."""
-    return (hashlib.blake2b(image.tobytes(), digest_size=16).digest() for image in _images(records))
+    Ids, pixels and rows have hash functions of their own. salt: the public key of the hash, at most 64 bytes.
+    """
+    identity, kind = (name.encode(errors="surrogatepass"), b"unit") if name else (content, kind)
+    number = hashlib.blake2b(identity, digest_size=8, key=salt.encode(), person=kind).digest()
+    return int.from_bytes(number, "big") < int(share * 2.0**64)  # exact: a power of two only moves the exponent
 
 
 def _images(records: Records) -> Iterator[np.ndarray]:

@@ -3,21 +3,13 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from gossamer.data.labels import listed
 from gossamer.data.memory_mapped import chosen_rows
 from gossamer.data.units import Grouped
-from gossamer.lazy import Lazy
-
-if TYPE_CHECKING:
-    import torch
-    from torch import Tensor
-else:
-    torch = Lazy("torch")
-
+from gossamer.lazy import torch
 
 _BLOCK = 1 << 26
 """Bytes of pictures, in single precision, that are processed at once."""
@@ -52,6 +44,10 @@ class Labelled:
         """Number and shape, without a pixel or a label."""
         return f"{len(self):,} images of {'x'.join(map(str, self.shape))}"
 
+    def tensors(self, device: "torch.device | str" = "cpu") -> "tuple[torch.Tensor, torch.Tensor]":
+        """Images as float32 [N, C, H, W] in [0, 1], and labels as int64 [N]."""
+        return on_device(self.images, device).float().div_(255), on_device(self.labels, device)
+
 
 @dataclass(frozen=True, repr=False)
 class Records(Labelled, Grouped):
@@ -83,19 +79,15 @@ class Records(Labelled, Grouped):
         units = None if self.units is None else self.units[which]
         return Records(images, self.labels[which], units, self.names, self.class_names, self.notes)
 
-    def tensors(self, device: "torch.device | str" = "cpu") -> "tuple[Tensor, Tensor]":
-        """Images as float32 [N, C, H, W] in [0, 1], and labels as int64 [N]."""
-        return _of_array(self.images, device).float().div_(255), _of_array(self.labels, device)
 
-
-def sent(tensor: "Tensor", device: "torch.device | str") -> "Tensor":
+def sent(tensor: "torch.Tensor", device: "torch.device | str") -> "torch.Tensor":
     """A tensor of the processor on a device. To a GPU it goes by pinned memory, while the processor goes on."""
     if torch.device(device).type == tensor.device.type:
         return tensor
     return tensor.pin_memory().to(device, non_blocking=True)
 
 
-def _of_array(array: np.ndarray, device: "torch.device | str") -> "Tensor":
+def on_device(array: np.ndarray, device: "torch.device | str") -> "torch.Tensor":
     """An array on a device; a mapped file is copied."""
     return sent(torch.from_numpy(np.require(array, requirements=("C", "W"))), device)
 

@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Sequence
-from dataclasses import KW_ONLY, dataclass, replace
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, Literal, Protocol, TypeAlias
 
 from gossamer.data.pixels.to_uint8 import Resize
@@ -107,11 +107,6 @@ class Reading:
 def source_of(data: Data) -> Source:
     """Return records as a source."""
     return data if isinstance(data, Source) else Source(data)
-
-
-def with_more(data: Data, **fields: Any) -> Source:
-    """Return the source with the fields that are not None."""
-    return replace(source_of(data), **{name: value for name, value in fields.items() if value is not None})
 
 
 def refuse_keys(source: Source) -> None:

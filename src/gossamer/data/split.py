@@ -15,17 +15,16 @@ from pathlib import Path
 import numpy as np
 
 from gossamer.data.card import STORED, check_range
-from gossamer.data.fingerprint import made_public
-from gossamer.data.labels import NONE
+from gossamer.data.fingerprint import is_taken
 from gossamer.data.problems import Problems
-from gossamer.data.readers import class_folders, idx, metadata_csv, npz, shards
-from gossamer.data.readers.class_folders import SPLITS
+from gossamer.data.readers import idx, npz, shards
 from gossamer.data.readers.image_files import Decoder, counted
-from gossamer.data.readers.read import CLASS_NAMES, EMBEDDED, IN_PIECES, pictures_of, read, split_of, units_of
+from gossamer.data.readers.picture_folders import LABELS_CSV, SPLITS, Listing, list_pictures, owners_of
+from gossamer.data.readers.read import CLASS_NAMES, EMBEDDED, IN_PIECES, read, split_of
 from gossamer.data.records import Records
 from gossamer.data.source import Data, Reading, called, is_place, refuse_keys, source_of
 from gossamer.data.tables.csv_rows import ONLY_TABLES
-from gossamer.data.tables.recognise import is_table
+from gossamer.data.tables.read import is_table
 from gossamer.data.tables.split import split_table
 from gossamer.data.units import Missing, matched
 from gossamer.errors import DataError, RequestError, RunFolderError
@@ -33,8 +32,8 @@ from gossamer.events import Sink, silent
 
 UNIT_KEY, UNITS_FILE = "unit", "units.csv"
 """The key of the units' ids in an .npz, and their file in a folder."""
-Deal = Callable[[str, np.ndarray], bool]
-"""Whether a record goes to test, by the id of its unit and its pixels."""
+Deal = Callable[[str, bytes], bool]
+"""Whether a record goes to test, by the id of its unit, or if that is "" by its pixels."""
 
 
 @dataclass(frozen=True)
@@ -110,7 +109,7 @@ def split(
         if (pictures is None) != (out.suffix == ".npz"):
             kind = "a new .npz file" if pictures is None else "a new folder, for pictures in folders"
             raise RequestError(f"{out}: the split of {name} goes into {kind}. Choose another name.")
-    deal = partial(_falls_to_test, share=share, salt=salt)
+    deal = partial(is_taken, share=share, salt=salt)
     try:
         with tempfile.TemporaryDirectory(prefix=f".{out.name}.", dir=out.parent) as scratch:
             whole = Path(scratch) / f"whole{'' if table else out.suffix}"
@@ -123,8 +122,7 @@ def split(
                 result = _arrays(records, deal, whole)
             else:
                 decoder = Decoder(pixel_range=pixel_range, window=window)
-                listed = source.labels_key != NONE and metadata_csv.has_list(pictures.folder)
-                result = _pictures(pictures, units, missing_unit, deal, whole, decoder, sink, listed=listed)
+                result = _pictures(pictures, units, missing_unit, deal, whole, decoder, sink)
             whole.rename(out)
     except OSError as error:
         raise RunFolderError(f"{out}: the split cannot be written ({error.strerror or error}).") from None
@@ -137,7 +135,7 @@ def split(
     return result
 
 
-def contents(data: Data) -> tuple[class_folders.Listing | None, bool]:
+def contents(data: Data) -> tuple[Listing | None, bool]:
     """The pictures of a folder, None of another form; and whether DATA, without a named split, has a split test too.
 
     No picture and no array is opened. Raises DataError: as `read`.
@@ -159,14 +157,10 @@ def contents(data: Data) -> tuple[class_folders.Listing | None, bool]:
         _, others = shards.of_split(path, pieces[0], split, must_split=not unnamed)
         return None, unnamed and bool(others)
     unit_folders = matched(source.units) == "folder"
-    listing = pictures_of(path, split, not unnamed, labels_key=source.labels_key, unit_folders=unit_folders)
+    listing = list_pictures(
+        path, split, must_split=not unnamed, labels_key=source.labels_key, unit_folders=unit_folders
+    )
     return listing, unnamed and bool(listing.others)
-
-
-def _falls_to_test(name: str, image: np.ndarray, *, share: float, salt: str) -> bool:
-    """Whether a record goes to test, by the id of its unit, or if that is "" by its pixels, uint8 [C, H, W]."""
-    one = Records(image[None], np.zeros(1, np.int64), np.zeros(1, np.int64), np.array([name]))
-    return bool(made_public(one, share=share, salt=salt)[0])
 
 
 def _arrays(records: Records, deal: Deal, path: Path) -> SplitResult:
@@ -174,7 +168,7 @@ def _arrays(records: Records, deal: Deal, path: Path) -> SplitResult:
     names = [""] * len(records)
     if records.units is not None and records.names is not None:
         names = records.names[records.units].tolist()
-    test = np.array([deal(name, image) for name, image in zip(names, records.images, strict=True)], bool)
+    test = np.array([deal(name, image.tobytes()) for name, image in zip(names, records.images, strict=True)], bool)
     arrays: dict[str, np.ndarray] = {CLASS_NAMES: np.array(records.class_names)} if records.class_names else {}
     for side, mask in zip(SPLITS, (~test, test), strict=True):
         arrays |= {f"{side}_images": records.images[mask], f"{side}_labels": records.labels[mask]}
@@ -187,15 +181,7 @@ def _arrays(records: Records, deal: Deal, path: Path) -> SplitResult:
 
 
 def _pictures(
-    listing: class_folders.Listing,
-    units: str | None,
-    missing: Missing,
-    deal: Deal,
-    path: Path,
-    decoder: Decoder,
-    sink: Sink,
-    *,
-    listed: bool,
+    listing: Listing, units: str | None, missing: Missing, deal: Deal, path: Path, decoder: Decoder, sink: Sink
 ) -> SplitResult:
     """Copies of the pictures below train and test, readable by the owner.
 
@@ -203,19 +189,18 @@ def _pictures(
     """
     names = [""] * len(listing.paths)
     if units is not None:
-        unit_ids = units_of(listing, units, missing)
+        unit_ids = owners_of(listing, units, missing)
         names = unit_ids.names[unit_ids.numbers].tolist()
-    named = np.zeros((1, 1, 1), np.uint8)  # no pixel counts beside an id, so none is decoded
     test, problems = np.zeros(len(names), bool), Problems()
     nameless = [source for source, name in zip(listing.paths, names, strict=True) if not name]
     sources = ((str(source), source) for source in nameless)
     found = decoder.read_all(counted(sources, len(nameless), decoder.doing, sink))
     for at, (source, name) in enumerate(zip(listing.paths, names, strict=True)):
-        image = named if name else next(found)[1]
+        image = b"" if name else next(found)[1]  # no pixel counts beside an id, so none is decoded
         if isinstance(image, DataError):
             problems.add(source, image)
         else:
-            test[at] = deal(name, image)
+            test[at] = deal(name, bytes(image))
     problems.refuse()
     how = matched(units)
     result = _counted(names, test, UNITS_FILE if how == "name" else units or "")
@@ -224,7 +209,7 @@ def _pictures(
     path.mkdir(mode=0o700)
     for side in SPLITS:
         (path / side).mkdir()
-        for name in () if listed else listing.class_names:  # an empty class is one all the same
+        for name in () if listing.by_list else listing.class_names:  # an empty class is one all the same
             (path / side / name).mkdir()
     for source, side, name in zip(listing.paths, test, names, strict=True):
         target = Path(SPLITS[int(side)], *source.parts[below:])
@@ -233,13 +218,13 @@ def _pictures(
         lines.append((target.as_posix(), name))
     if how == "name":
         _write(path / UNITS_FILE, lines)
-    if listed:
+    if listing.by_list:
         words = dict(enumerate(listing.class_names or range(listing.labels.max() + 1)))
         labels = [str(words.get(at, "")) for at in listing.labels]  # "": the label is missing
         places = [Path(*source.parts[below:]).as_posix() for source in listing.paths]
         for number, side in enumerate(SPLITS):
             rows = [row for row, there in zip(zip(places, labels, strict=True), test, strict=True) if there == number]
-            _write(path / side / metadata_csv.LABELS_CSV, [("file_name", "label"), *rows])
+            _write(path / side / LABELS_CSV, [("file_name", "label"), *rows])
     return result
 
 

@@ -122,6 +122,12 @@ def matched(spec: Any) -> Matched:
     return "pattern" if has_group else "position"
 
 
+def names_a_file(units: Any) -> bool:
+    """Whether units are FILE.csv or FILE.npz:KEY, and neither a column nor ids in memory."""
+    file = units.rpartition(":")[0] if matched(units) == "position" and isinstance(units, str) else ""
+    return matched(units) == "name" or (file != "" and (file.endswith(".npz") or Path(file).exists()))
+
+
 def numbered(ids: Sequence[str], missing: Missing, place: Callable[[int], str]) -> Units:
     """Units from one id per record, [N], spelled as `spelled` says. An empty id is missing, and no other.
 

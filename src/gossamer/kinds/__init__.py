@@ -10,15 +10,14 @@ from typing import TYPE_CHECKING, Any
 from gossamer.data.card import Card
 from gossamer.data.source import Data
 from gossamer.data.tables.any_card import card_class
-from gossamer.data.tables.recognise import is_table
+from gossamer.data.tables.read import is_table
 from gossamer.lazy import Lazy
 
 if TYPE_CHECKING:
-    from gossamer.kinds import pictures as _pictures
-    from gossamer.kinds import tables as _tables
     from gossamer.kinds.kind import Kind
-else:
-    _pictures, _tables = Lazy("gossamer.kinds.pictures"), Lazy("gossamer.kinds.tables")
+
+_pictures: Any = Lazy("gossamer.kinds.pictures")
+_tables: Any = Lazy("gossamer.kinds.tables")
 
 
 def all_kinds() -> "dict[str, Kind[Any, Any]]":
@@ -33,4 +32,4 @@ def kind_of(card: Card | Mapping[str, Any]) -> "Kind[Any, Any]":
 
 def kind_of_records(data: Data) -> "Kind[Any, Any]":
     """The kind that records are of, by their form alone. Raises DataError: a .parquet file that cannot be read."""
-    return _tables.TABLES if is_table(data) else _pictures.PICTURES
+    return all_kinds()["table" if is_table(data) else "pictures"]

@@ -130,6 +130,18 @@ class Kind(ABC, Generic[R, K]):
     def identify(self, records: R) -> Identity:
         """What identifies a set of records."""
 
+    @abstractmethod
+    def matched(self, units: Any) -> str:
+        """How ids of units are matched with the records, as the settings of a run say it."""
+
+    def doubts(self, private: R, public: R | None) -> Iterator[str]:
+        """What looks wrong with the records of a run. For the terminal only."""
+        yield from ()
+
+    def is_one_shade(self, records: R) -> bool:
+        """Whether nearly every record has one shade. For the terminal only."""
+        return False
+
     def refuse_others(self, given: Measures, others: "Iterable[Kind[Any, Any]]", *, of: object) -> None:
         """Refuse fields that are for other kinds, with a RequestError. of: what is of this kind, for messages."""
         left_out = Measures()

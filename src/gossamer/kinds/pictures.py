@@ -2,7 +2,7 @@
 
 import copy
 import dataclasses
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
@@ -21,13 +21,14 @@ from gossamer.data.card import MOST_CLASSES, DataCard, check
 from gossamer.data.fingerprint import Identity, identify, shared
 from gossamer.data.labels import match_labels
 from gossamer.data.pixels import polarity
-from gossamer.data.pixels.to_uint8 import Form
+from gossamer.data.pixels.to_uint8 import SCALED, Form
 from gossamer.data.readers import npz
 from gossamer.data.readers.read import check_two_arrays, read
 from gossamer.data.records import Records, absent, at_once
 from gossamer.data.samples.grid import sample_grid
 from gossamer.data.samples.samples import Samples
 from gossamer.data.source import Reading, Source, called
+from gossamer.data.units import matched
 from gossamer.errors import DataError, RequestError
 from gossamer.events import Sink, progress, silent
 from gossamer.kinds.kind import NONE_LEFT, Comparison, Kind, Named, Target, Words
@@ -76,6 +77,21 @@ samples = release.sample(1000, seed=0)  # samples.images: uint8 [1000, C, H, W],
         """By pixels, labels and units."""
         return identify(records)
 
+    def matched(self, units: Any) -> str:
+        """By name, folder, position, pattern or a DICOM element."""
+        return matched(units)
+
+    def doubts(self, private: Records, public: Records | None) -> Iterator[str]:
+        """A range that the pixels do not fill, and public pictures on another ground."""
+        if SCALED in private.notes and polarity.crowded(private):
+            yield polarity.CROWDED
+        if public is not None and (different := polarity.contrast("--data", private, "--public", public)):
+            yield different
+
+    def is_one_shade(self, records: Records) -> bool:
+        """By the darkest and the brightest pixel of each."""
+        return polarity.nearly_constant(records)
+
     # ------------------------------------------------------------------ evaluate
 
     def compare(self, asked: Comparison, sink: Sink) -> registry.Inputs:
@@ -85,9 +101,7 @@ samples = release.sample(1000, seed=0)  # samples.images: uint8 [1000, C, H, W],
         card, generator = asked.card, asked.synthesizer
         if generator is None:
             given = read_samples(asked.synth, card)
-            how = Reading(shape=given.shape, class_names=given.class_names) if card is None else card.reading
-        else:
-            how = card.reading
+        how = card.reading if card is not None else Reading(shape=given.shape, class_names=given.class_names)
         how = dataclasses.replace(how, unit_folders=True)
         real = read(asked.train, how, split="train", called="train", sink=sink)
         how = dataclasses.replace(how, class_names=how.class_names or real.class_names)
@@ -107,10 +121,11 @@ samples = release.sample(1000, seed=0)  # samples.images: uint8 [1000, C, H, W],
         labelled = max(int(part.labels.max()) for part in (samples, real, tests)) + 1
         soft = 0 if samples.probabilities is None else samples.probabilities.shape[-1]
         more: dict[str, Any] = {}
-        if generator is not None and asked.keep is not None:
+        if generator is not None and (keep := asked.keep) is not None:
+            show = partial(sample_grid, columns=20, names=generator.class_names)
             more = {
                 "grid": partial(Samples.grid_of, generator, generator.classes),
-                "show_pairs": partial(_show_pairs, generator, asked.keep),
+                "show_pairs": lambda images, labels: keep(NEIGHBOURS, show(images, labels)),
             }
         return registry.Inputs(
             samples=samples, real=real, tests=tests, labelled=generator is None or generator.classes > 1,
@@ -289,14 +304,6 @@ def read_samples(path: Path, card: DataCard | None) -> Samples:
         labels, names = match_labels(labels, names, card.reading.class_names, where=str(path)), card.class_names
     soft = npz.member(path, SOFT_LABELS) if npz.is_arrays(path) and SOFT_LABELS in npz.keys(path) else None
     return Samples(records.images, labels, names, soft)
-
-
-def _show_pairs(
-    synthesizer: Synthesizer, keep: Callable[[str, bytes], None], images: np.ndarray, labels: np.ndarray
-) -> None:
-    """Store the picture of neighbours."""
-    picture = sample_grid(images, labels, columns=20, names=synthesizer.class_names)
-    keep(NEIGHBOURS, picture)
 
 
 def on_discriminators(target: Target) -> list[Attack]:

@@ -22,11 +22,11 @@ from gossamer.data.fingerprint import Identity
 from gossamer.data.source import Source
 from gossamer.data.tables.card import TableCard
 from gossamer.data.tables.csv_rows import rows_of
-from gossamer.data.tables.decode import texts, to_numbers
-from gossamer.data.tables.identity import identify
+from gossamer.data.tables.decode import to_numbers
 from gossamer.data.tables.read import read_table, read_values
-from gossamer.data.tables.samples import ROWS, SHOWN, TableSamples, write_csv
-from gossamer.data.tables.table import Table
+from gossamer.data.tables.samples import ROWS, SHOWN, TableSamples, row_texts, write_csv
+from gossamer.data.tables.table import Table, identify
+from gossamer.data.units import names_a_file
 from gossamer.errors import DataError, RequestError
 from gossamer.events import Sink, silent
 from gossamer.kinds import cliques, histograms
@@ -69,6 +69,12 @@ samples = release.sample(1000, seed=0)  # samples.to_pandas() is a DataFrame, sa
     def identify(self, records: Table) -> Identity:
         """By codes and units."""
         return identify(records)
+
+    def matched(self, units: Any) -> str:
+        """By a column, or by position."""
+        return (
+            "none" if units is None else "column" if isinstance(units, str) and not names_a_file(units) else "position"
+        )
 
     # ------------------------------------------------------------------ evaluate
 
@@ -186,9 +192,7 @@ samples = release.sample(1000, seed=0)  # samples.to_pandas() is a DataFrame, sa
         """The first samples with seed 0, and the cliques of the model."""
         generator = synthesizer()
         first: TableSamples = generator.sample(SHOWN, seed=0)
-        columns = first.columns()
-        cells = [texts(column, columns[column.name]) for column in first.card.written]
-        rows = [list(columns), *map(list, zip(*cells, strict=True))]
+        rows = [[column.name for column in first.card.written], *map(list, row_texts(first))]
         return {"rows": rows, "model": cliques.described(generator)}
 
     def sample_count(self, path: Path) -> int:
@@ -228,11 +232,7 @@ def _by_samples(card: TableCard, target: Target) -> Guess:
     if not pairs:
         raise DataError(f"each pair of columns has more than {MOST_CELLS:,} cells.")
     tables = [frequencies(target.samples.codes, pair, sizes) for pair in pairs]
-    return lambda inside, outside: marginal_ratios(
-        tables, inside, outside, target.held_out.codes, cliques=pairs, sizes=sizes, name="marginals of samples",
-        needs="samples, the records in question, and reference records of the population",
-        about="The attacker accuses rows whose values are more frequent in the samples than in other real rows.",
-    )  # fmt: skip
+    return _by_ratios("samples", tables, target, lambda codes: codes, cliques=pairs, sizes=sizes)
 
 
 def _by_generator(field: MarkovField, target: Target) -> Guess:
@@ -242,13 +242,19 @@ def _by_generator(field: MarkovField, target: Target) -> Guess:
     def merged(codes: Array) -> Array:
         return np.stack([each[codes[:, column]] for column, each in enumerate(maps)], axis=1)
 
-    reference = merged(target.held_out.codes)
     tables, cliques = [table.flatten().numpy() for table in field.tables], field.tree.cliques
+    return _by_ratios("the generator", tables, target, merged, cliques=cliques, sizes=field.sizes)
+
+
+def _by_ratios(
+    what: str, tables: list[Array], target: Target, values: Callable[[Array], Array], **of: Sequence[Any]
+) -> Guess:
+    """Ratios of what has leaked to other real rows. values: what the tables count, from codes. of: cliques and sizes."""
+    reference = values(target.held_out.codes)
     return lambda inside, outside: marginal_ratios(
-        tables, merged(inside), merged(outside), reference, cliques=cliques, sizes=field.sizes,
-        name="marginals of the generator",
-        needs="the generator, the records in question, and reference records of the population",
-        about="The attacker accuses rows whose values are more frequent in the generator than elsewhere.",
+        tables, values(inside), values(outside), reference, **of, name=f"marginals of {what}",
+        needs=f"{what}, the records in question, and reference records of the population",
+        about=f"The attacker accuses rows whose values are more frequent in {what} than in other real rows.",
     )  # fmt: skip
 
 

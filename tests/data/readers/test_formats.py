@@ -355,7 +355,7 @@ def test_the_first_frame_is_read(tmp_path, kind, suffix):
     raw = encoded(frames[0], kind, save_all=True, append_images=[Image.fromarray(frames[1][0])], **options)
     found = one(tmp_path, raw, suffix)
     assert set(found.images.ravel().tolist()) == {40}
-    assert found.notes == (image_files.FIRST_FRAME,)
+    assert found.notes == (dicom.FIRST_FRAME,)
 
 
 def test_deep_pixels_are_scaled_by_the_declared_range(tmp_path, capsys):
@@ -464,7 +464,7 @@ def test_dicom_frames_and_words_in_the_picture_are_said(tmp_path):
     two = forms.dicom_bytes(GREY[0, 0], NumberOfFrames=2, PixelData=GREY[:2, 0].tobytes(), BurnedInAnnotation="YES")
     found = one(tmp_path, two, ".dcm")
     np.testing.assert_array_equal(found.images[0, 0], GREY[0, 0])
-    assert found.notes == tuple(sorted([image_files.FIRST_FRAME, dicom.BURNED_IN]))
+    assert found.notes == tuple(sorted([dicom.FIRST_FRAME, dicom.BURNED_IN]))
 
 
 def test_dicom_that_is_not_read(tmp_path):

@@ -8,14 +8,15 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from gossamer.data.fingerprint import is_taken
 from gossamer.data.source import Source
 from gossamer.data.split import split
 from gossamer.data.tables.card import TableCard
 from gossamer.data.tables.column import Column
-from gossamer.data.tables.identity import identify, sides, unit_side
 from gossamer.data.tables.raw_rows import RawRows
 from gossamer.data.tables.read import read_table
-from gossamer.data.tables.table import Table
+from gossamer.data.tables.split import sides
+from gossamer.data.tables.table import Table, identify
 from gossamer.errors import DataError, RequestError, RunFolderError
 
 CODES = np.random.default_rng(0).integers(0, 3, (4000, 2)).astype(np.int32)
@@ -94,7 +95,7 @@ def test_a_row_that_joins_moves_no_other():
 
 
 def test_the_share_of_units_is_what_was_asked():
-    assert 0.25 < np.mean([unit_side(f"p{n}", share=0.3, salt="s") for n in range(2000)]) < 0.35
+    assert 0.25 < np.mean([is_taken(f"p{n}", share=0.3, salt="s") for n in range(2000)]) < 0.35
 
 
 def _rows(path: Path) -> list[list[str]]:

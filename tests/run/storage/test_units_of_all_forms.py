@@ -127,7 +127,7 @@ DATA: dict[str, tuple[TableCard | DataCard, Callable[[Path], Any]]] = {
 
 
 def read(data: Any, units: Any, card: TableCard | DataCard) -> RawData:
-    return DataSources.of(Source(data, units=units), kind=card.kind).read_unconfined(card)
+    return DataSources.of(Source(data, units=units)).read_unconfined(card)
 
 
 def people(found: RawData) -> list[int]:
@@ -250,7 +250,7 @@ def test_a_patient_with_a_negative_id_moves_no_count_by_more_than_the_bound(data
             frame.assign(id=owners[which]).to_csv(source, index=False)
         elif data == "codes":
             source = Table(rows[which].astype(np.int32))
-        table = DataSources.of(Source(source, units=units), kind="table").read_unconfined(card).private
+        table = DataSources.of(Source(source, units=units)).read_unconfined(card).private
         return table.population, query.clipped_sum(table, Bounds(norms=(1.0,) * 3, groups=(0, 1, 2)))
 
     (population, whole), (less, others) = counted(np.arange(len(owners))), counted(np.flatnonzero(owners != heavy))

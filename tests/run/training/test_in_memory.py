@@ -164,7 +164,7 @@ def test_a_run_from_memory_is_certified_and_names_no_record(tmp_path: Path) -> N
 
 
 def test_a_column_of_units_may_be_called_as_records_in_memory_are() -> None:
-    sources = DataSources.of(Source("rows.csv", units="records in memory"), kind="table")
+    sources = DataSources.of(Source("rows.csv", units="records in memory"))
     again = DataSources.from_json(json.loads(json.dumps(sources.to_json()))).with_memory(None, None)
     assert (again.data.units, again.in_memory) == ("records in memory", ())
 

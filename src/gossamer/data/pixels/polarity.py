@@ -3,7 +3,7 @@
 The answers come from the records. They are for the data owner's terminal, and for nothing that is released.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Literal
 
 import numpy as np
@@ -32,29 +32,21 @@ CROWDED = (
 
 def ground(records: Labelled) -> Literal["light", "dark", "neither"]:
     """The ground of nine in ten pictures; of many, 2,000 are looked at."""
-    if len(records) == 0:
-        return "neither"
-    edges = np.array([_edge(image) for image in _some(records)])
-    if (edges > _LIGHT).mean() >= _MOST:
+    edges = [_edge(image) for image in _some(records)]
+    if _mostly(edge > _LIGHT for edge in edges):
         return "light"
-    return "dark" if (edges < _DARK).mean() >= _MOST else "neither"
+    return "dark" if _mostly(edge < _DARK for edge in edges) else "neither"
 
 
 def nearly_constant(records: Labelled) -> bool:
     """Whether nine in ten pictures show one shade; of many, 2,000 are looked at. No pictures: False."""
-    if len(records) == 0:
-        return False
-    flat = [int(np.ptp(image, axis=(1, 2)).max()) <= _SHADES for image in _some(records)]
-    return bool(np.mean(flat) >= _MOST)
+    return _mostly(np.ptp(image, axis=(1, 2)).max() <= _SHADES for image in _some(records))
 
 
 def crowded(records: Labelled) -> bool:
     """Whether nine in ten pictures fill a quarter of the range, at one end of it; of many, 2,000 are looked at."""
-    if len(records) == 0:
-        return False
-    dark = [float((image < _CORNER).mean()) for image in _some(records)]
-    bright = [float((image >= 256 - _CORNER).mean()) for image in _some(records)]
-    return bool(np.mean(np.maximum(dark, bright) >= _NEARLY_ALL) >= _MOST)
+    corners = ((image < _CORNER, image >= 256 - _CORNER) for image in _some(records))
+    return _mostly(max(dark.mean(), bright.mean()) >= _NEARLY_ALL for dark, bright in corners)
 
 
 def contrast(first: str, first_pictures: Labelled, second: str, second_pictures: Labelled) -> str:
@@ -67,6 +59,12 @@ def contrast(first: str, first_pictures: Labelled, second: str, second_pictures:
         f"{first}: nearly all look like {ink[one]}, and those of {second} like {ink[other]}. A model finds nothing in common. "
         "`invert` in the card exchanges dark and light as data are read (digits and glyphs stay white on black)."
     )
+
+
+def _mostly(found: Iterable[bool]) -> bool:
+    """Whether nine in ten pictures agree. No pictures: False."""
+    agree = [*found]
+    return bool(agree) and bool(np.mean(agree) >= _MOST)
 
 
 def _some(records: Labelled) -> Iterator[np.ndarray]:

@@ -21,6 +21,7 @@ LARGEST = 1 << 28
 """Bytes of a file."""
 
 BURNED_IN = "Some DICOM files say that text is burnt into the picture. If it names anybody, crop it first."
+FIRST_FRAME = "Of files with several frames the first was read."
 INDEX = "dicomdir"
 """The name of the list of files that archives write beside them, in small letters. It holds no picture."""
 
@@ -108,7 +109,7 @@ def read(path: Path, *, check_size: Callable[[int, int], None]) -> Pixels:
         raise DataError(f"{path}: only grey pictures and RGB of 8 bits are read of DICOM files: export it as PNG")
     notes = [BURNED_IN] if str(dataset.get("BurnedInAnnotation", "")).upper() == "YES" else []
     if int(dataset.get("NumberOfFrames") or 1) > 1:
-        notes.append("Of files with several frames the first was read.")
+        notes.append(FIRST_FRAME)
     rescale = _rescale(dataset)
     if not np.isfinite(rescale).all():
         raise DataError(f"{path}: its rescale is not finite: mend or remove it")
@@ -167,30 +168,31 @@ def _pydicom(where: object) -> Any:
 
 def _opened(path: Path) -> Any:
     """What is read of a file, not decoded yet."""
-    pydicom = _pydicom(path)
     if path.stat().st_size > LARGEST:
         raise DataError(f"{path}: the file is larger than {LARGEST >> 20} MiB: export the frames one by one")
     raw = path.read_bytes()  # pydicom asks a file for as many bytes as a damaged header declares
+    return _dataset(path, raw, _TAGS, stop_before_pixels=False)
+
+
+def _dataset(path: Path, raw: bytes, keywords: Sequence[str], *, stop_before_pixels: bool = True) -> Any:
+    """Elements of a file, from its bytes."""
+    pydicom = _pydicom(path)
     if _DEFLATED in raw[:_HEAD]:  # pydicom would inflate all of it, however much that is, before it tells
         raise DataError(f"{path}: deflated DICOM is not read: write the file anew in another transfer syntax")
-    return pydicom.dcmread(io.BytesIO(raw), specific_tags=_tags(*_TAGS))
+    return pydicom.dcmread(io.BytesIO(raw), stop_before_pixels=stop_before_pixels, specific_tags=_tags(*keywords))
 
 
 def _head_of(path: Path, tags: list[str]) -> Any:
     """A few elements before the pixels. The first bytes suffice, except where long elements come before them."""
-    pydicom = _pydicom(path)
     with path.open("rb") as file:
         raw = file.read(_HEAD)
-        if _DEFLATED in raw:
-            raise DataError(f"{path}: deflated DICOM is not read: write the file anew in another transfer syntax")
         with suppress(Exception):  # what pydicom raises on half a file is open-ended
-            found = pydicom.dcmread(io.BytesIO(raw), stop_before_pixels=True, specific_tags=_tags(*tags, _LATER))
-            if (
-                _LATER in found and max(_tags(*tags)) < _tags(_LATER)[0]
-            ):  # elements are in rising order, so none is cut off
+            found = _dataset(path, raw, [*tags, _LATER])
+            # elements are in rising order, so none is cut off
+            if _LATER in found and max(_tags(*tags)) < _tags(_LATER)[0]:
                 return found
         rest = file.read(LARGEST - len(raw))
-    return pydicom.dcmread(io.BytesIO(raw + rest), stop_before_pixels=True, specific_tags=_tags(*tags))
+    return _dataset(path, raw + rest, tags)
 
 
 @lru_cache

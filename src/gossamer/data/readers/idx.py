@@ -34,13 +34,11 @@ def has_split(folder: Path, split: str) -> bool:
 
 def read_folder(folder: Path, split: str) -> tuple[np.ndarray, np.ndarray]:
     """Images uint8 [N, H, W] and labels uint8 [N] of one split. Raises DataError."""
-    paths = []
-    for name in NAMES[split]:
-        path = _find(folder, name)
-        if path is None:
-            raise DataError(f"{folder}: the {split} split needs the file {name} or {name}.gz: copy it there")
-        paths.append(path)
-    return read_file(paths[0], dimensions=3), read_file(paths[1], dimensions=1)
+    images, labels = (_find(folder, name) for name in NAMES[split])
+    if images is None or labels is None:
+        name = NAMES[split][images is not None]
+        raise DataError(f"{folder}: the {split} split needs the file {name} or {name}.gz: copy it there")
+    return read_file(images, dimensions=3), read_file(labels, dimensions=1)
 
 
 def read_file(path: Path, *, dimensions: int) -> np.ndarray:

@@ -10,7 +10,7 @@ import time
 import warnings
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ClassVar, TypeGuard
@@ -40,7 +40,6 @@ MOST_PIXELS = 1 << 25
 ON_WHITE = "Pictures with an alpha channel or a transparent colour were laid on white."
 FROM_CMYK = "CMYK pictures were converted to RGB without a colour profile."
 UPRIGHT = "Pictures were turned as their EXIF orientation says."
-FIRST_FRAME = "Of files with several frames the first was read."
 
 logging.getLogger("PIL").addHandler(logging.NullHandler())  # else its remarks on damaged files go to the terminal
 
@@ -114,7 +113,7 @@ class Decoder:
         """A picture that Pillow has opened, upright."""
         _check_size(*picture.size)
         if getattr(picture, "is_animated", False):
-            self.notes.add(FIRST_FRAME)
+            self.notes.add(dicom.FIRST_FRAME)
         if picture.getexif().get(_ORIENTATION, 1) in range(2, 9):
             self.notes.add(UPRIGHT)
         with _quiet() if picture.format == "TIFF" else nullcontext():
@@ -222,18 +221,13 @@ def _check_size(width: int, height: int) -> None:
 @contextmanager
 def _quiet() -> Iterator[None]:
     """Without file descriptor 2, on which libtiff prints, past Python, what it finds in a damaged file."""
-    try:
-        saved_stderr = os.dup(2)
-    except OSError:  # there is none
-        yield
-        return
-    try:
-        with Path(os.devnull).open("wb") as nothing:
+    with ExitStack() as stack:
+        with suppress(OSError), Path(os.devnull).open("wb") as nothing:  # there may be none
+            saved_stderr = os.dup(2)
+            stack.callback(os.close, saved_stderr)
+            stack.callback(os.dup2, saved_stderr, 2)
             os.dup2(nothing.fileno(), 2)
         yield
-    finally:
-        os.dup2(saved_stderr, 2)
-        os.close(saved_stderr)
 
 
 @dataclass

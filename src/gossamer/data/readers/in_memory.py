@@ -52,9 +52,8 @@ def stored_in_memory(source: Source, decoder: Decoder, *, where: str) -> Stored:
         raise DataError(
             f"{where} is a table, and the card describes pictures. Give the card of a table, which `gossamer card DATA` drafts."
         )
-    if isinstance(data, tuple | list) and len(data) == 2:
-        return _of_pair(*data, where=where, labels_key=labels_key)
-    if isinstance(pair := getattr(data, "tensors", None), tuple) and len(pair) == 2:  # a TensorDataset
+    pair = data if isinstance(data, tuple | list) else getattr(data, "tensors", None)  # of a TensorDataset
+    if isinstance(pair, tuple | list) and len(pair) == 2:
         return _of_pair(*pair, where=where, labels_key=labels_key)
     if hasattr(data, "__array__"):
         if labels_key != NONE:

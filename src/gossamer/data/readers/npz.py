@@ -45,14 +45,14 @@ def member(path: Path, key: str) -> np.ndarray:
         DataError: no such key (the message lists the keys), a damaged file, or a full disk.
     """
     try:
-        if path.is_dir():
-            if key not in keys(path):
-                raise missing(path, key)
-            return _of_file(path / f"{key}.npy")
-        with _open(path) as archive:
-            if f"{key}.npy" not in archive.namelist():
-                raise missing(path, key)
-            return _of_archive(archive, archive.getinfo(f"{key}.npy"), path)
+        if key not in keys(path):
+            raise missing(path, key)
+        if not path.is_dir():
+            with _open(path) as archive:
+                return _of_archive(archive, archive.getinfo(f"{key}.npy"), path)
+        with (single := path / f"{key}.npy").open("rb") as file:
+            size = single.stat().st_size
+            return _array(file, size, single, single.name, 0 if size >= MAP_FROM else None)
     except DataError:
         raise
     except Exception as error:  # what zipfile, zlib and numpy's header parser raise on damaged bytes is open-ended
@@ -127,13 +127,6 @@ def _of_archive(archive: zipfile.ZipFile, info: zipfile.ZipInfo, path: Path) -> 
         begins = _offset(path, info)
     with archive.open(info) as file:
         return _array(file, info.file_size, path, info.filename, begins)
-
-
-def _of_file(path: Path) -> np.ndarray:
-    """Read or map one .npy file."""
-    size = path.stat().st_size
-    with path.open("rb") as file:
-        return _array(file, size, path, path.name, 0 if size >= MAP_FROM else None)
 
 
 def _array(file: IO[bytes], size: int, path: Path, name: str, begins: int | None) -> np.ndarray:

@@ -11,26 +11,17 @@ from gossamer.data import memory_mapped
 from gossamer.data.labels import MISSING, NONE, as_labels, match_labels, positions, refuse_missing
 from gossamer.data.pixels.to_uint8 import SCALED, Form, as_images
 from gossamer.data.problems import FORMS, no_pictures
-from gossamer.data.readers import class_folders, dicom, idx, metadata_csv, npz, parquet_csv, shards, webdataset
+from gossamer.data.readers import idx, npz, parquet_csv, shards, webdataset
 from gossamer.data.readers.columns import unit_ids
 from gossamer.data.readers.image_files import SUFFIXES, Decoder, Sizer, read_files
 from gossamer.data.readers.in_memory import stored_in_memory
+from gossamer.data.readers.picture_folders import FOR_FOLDERS, Listing, has_list, list_pictures, owners_of
 from gossamer.data.readers.stored import Stored
 from gossamer.data.records import Records
 from gossamer.data.source import Data, Reading, Source, is_place, source_of
 from gossamer.data.synthetic.digits import digits
 from gossamer.data.synthetic.glyphs import glyphs
-from gossamer.data.units import (
-    DICOM,
-    Missing,
-    Units,
-    from_array,
-    from_csv,
-    from_pattern,
-    matched,
-    numbered,
-    pseudonym,
-)
+from gossamer.data.units import Missing, Units, from_array, matched
 from gossamer.errors import DataError
 from gossamer.events import Sink, silent
 
@@ -46,7 +37,6 @@ LEFT_OUT = "Records without a label were left out, as the card says."
 
 IN_PIECES = (".parquet", ".arrow", ".tar")
 _AS_STORED = Reading()
-_FOR_FOLDERS = "FILE.csv (name,unit), `folder` (class/unit/picture), '(PATTERN)' of the name or dicom:PatientID"
 _FOR_ARRAYS = "FILE.npz:KEY, matched by position, or :KEY in the .npz, folder of .npy or .parquet that is read"
 
 
@@ -138,9 +128,7 @@ def _labelled(records: Records, source: str) -> Records:
     return replace(labelled, units=units.astype(np.int64), names=names, notes=notes)
 
 
-def sizes(
-    source: Data, how: Reading = _AS_STORED, *, sink: Sink = silent
-) -> tuple[Sizer, class_folders.Listing | None]:
+def sizes(source: Data, how: Reading = _AS_STORED, *, sink: Sink = silent) -> tuple[Sizer, Listing | None]:
     """The sizes of the pictures of a source, by their heads, and the list of a folder's pictures. Arrays have neither.
 
     Arguments and errors: as of `read`.
@@ -220,22 +208,12 @@ def _of_folder(path: Path, query: _Asked) -> Stored:
         )
     if pieces:
         return _of_shards(pieces[0], *shards.of_split(path, pieces[0], split, must_split=must_split), query)
-    if query.source.labels_key != NONE and not metadata_csv.has_list(path):
+    labels_key = query.source.labels_key
+    if labels_key != NONE and not has_list(path):
         _refuse_keys(query)
-    listing = pictures_of(path, split, must_split, labels_key=query.source.labels_key, unit_folders=query.unit_folders)
+    listing = list_pictures(path, split, must_split=must_split, labels_key=labels_key, unit_folders=query.unit_folders)
     images = read_files(listing.paths, query.decoder, query.sink)
     return Stored(images, listing.labels, listing, class_names=listing.class_names, formed=True)
-
-
-def pictures_of(
-    folder: Path, split: Split, must_split: bool, *, labels_key: str | None, unit_folders: bool
-) -> class_folders.Listing:
-    """The pictures in a folder, none of them opened: without labels, by a list, or in class folders. Raises DataError."""
-    if labels_key == NONE:
-        return metadata_csv.unlabelled(folder, split, must_split=must_split)
-    if metadata_csv.has_list(folder):
-        return metadata_csv.read_list(folder, split, must_split=must_split, labels_key=labels_key)
-    return class_folders.list_folder(folder, split, must_split=must_split, unit_folders=unit_folders)
 
 
 def _of_shards(suffix: str, paths: list[Path], others: list[Path], query: _Asked) -> Stored:
@@ -284,10 +262,10 @@ def _units(spec: Any, query: _Asked, stored: Stored, count: int, missing: Missin
     name, split = query.name, query.split
     if not isinstance(spec, str):
         if stored.listing is not None:
-            raise DataError(f"units: pictures in folders have no order, as an array of ids needs. Pass {_FOR_FOLDERS}.")
+            raise DataError(f"units: pictures in folders have no order, as an array of ids needs. Pass {FOR_FOLDERS}.")
         return from_array(unit_ids(spec, "units"), count, missing, where="units")
     if stored.listing is not None:
-        return units_of(stored.listing, spec, missing)
+        return owners_of(stored.listing, spec, missing)
     if matched(spec) != "position":
         raise DataError(
             f"{spec}: this form of --units is for pictures in folders, and {name} has none. Give {_FOR_ARRAYS}."
@@ -302,25 +280,6 @@ def _units(spec: Any, query: _Asked, stored: Stored, count: int, missing: Missin
         key = of_split
     where = f"{file}:{key}"
     return from_array(unit_ids(npz.member(Path(file), key), where), count, missing, where=where)
-
-
-def units_of(listing: class_folders.Listing, spec: str, missing: Missing) -> Units:
-    """The units of pictures in folders. Only the heads of DICOM files are opened. Raises DataError, RequestError."""
-    if matched(spec) == "folder":
-        if missing == "refuse" and not any(listing.units):
-            raise DataError(
-                f"{listing.folder}: --units folder needs a folder of each unit, DATA/CLASS/UNIT/picture, and there is none. "
-                "Give --units a FILE.csv with the columns name,unit"
-            )
-        return numbered(listing.units, missing, lambda at: str(listing.paths[at]))
-    if matched(spec) == "pattern":
-        return from_pattern(spec, listing.names(listing.paths), missing)
-    if matched(spec) == "dicom":
-        ids = dicom.texts(listing.paths, spec.removeprefix(DICOM))  # only a hash of each is kept
-        return numbered([pseudonym(text) for text in ids], missing, lambda at: str(listing.paths[at]))
-    if matched(spec) == "position":
-        raise DataError(f"{spec}: pictures in folders have no order, as an array needs: give --units {_FOR_FOLDERS}")
-    return from_csv(Path(spec), listing.names(listing.paths), listing.names(listing.others), missing)
 
 
 def check_two_arrays(units: str, sources: Sequence[tuple[str, Split]]) -> None:
@@ -346,6 +305,6 @@ def _array_of(spec: str, name: str) -> tuple[str, str]:
         file = name
     if not file or not key or not Path(file).exists():
         raise DataError(
-            f"{spec}: there is no such file, or no key: give {_FOR_ARRAYS}; for class folders of pictures {_FOR_FOLDERS}"
+            f"{spec}: there is no such file, or no key: give {_FOR_ARRAYS}; for class folders of pictures {FOR_FOLDERS}"
         )
     return file, key

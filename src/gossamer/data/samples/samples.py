@@ -5,24 +5,17 @@ import io
 import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Self, overload
+from typing import Any, ClassVar, Self, overload
 
 import numpy as np
 from PIL import Image
 
-from gossamer.data.records import Labelled, at_once
+from gossamer.data.records import Labelled, at_once, on_device
 from gossamer.data.samples.grid import sample_grid
 from gossamer.data.samples.synthetic_records import SyntheticRecords
 from gossamer.data.samples.writers import PICTURES, Form
 from gossamer.errors import RequestError
-from gossamer.lazy import Lazy
-
-if TYPE_CHECKING:
-    import torch
-    from torch import Tensor
-else:
-    torch = Lazy("torch")
-
+from gossamer.lazy import torch
 
 CHUNK = 1_000
 """Pictures that are made at once; fewer where they are large (`at_once`)."""
@@ -60,6 +53,7 @@ class Samples(Labelled, SyntheticRecords):
     file: ClassVar[str] = "samples.npz"
     written_as: ClassVar[str] = "samples are written as .npz, .csv, .parquet, or a folder (no ending) of .png"
     forms: ClassVar[Mapping[str, Form]] = PICTURES
+    loader: ClassVar[tuple[str, ...]] = ("load.py.txt", "torch", "safetensors")
 
     @classmethod
     def sizes(cls, card: Any) -> tuple[int, int]:
@@ -111,7 +105,9 @@ class Samples(Labelled, SyntheticRecords):
         probabilities = None if self.probabilities is None else self.probabilities[which]
         return Samples(self.images[which], self.labels[which], self.class_names, probabilities)
 
-    def to_torch(self, device: "torch.device | str" = "cpu", *, soft_labels: bool = False) -> "tuple[Tensor, Tensor]":
+    def to_torch(
+        self, device: "torch.device | str" = "cpu", *, soft_labels: bool = False
+    ) -> "tuple[torch.Tensor, torch.Tensor]":
         """Return images as float32 [n, C, H, W] in [0, 1], and labels as int64 [n].
 
         soft_labels: return `probabilities`, float32 [n, classes], in place of labels. `torch.nn.functional.cross_entropy`
@@ -120,11 +116,12 @@ class Samples(Labelled, SyntheticRecords):
         Raises:
             RequestError: the samples have no soft labels.
         """
-        if soft_labels and self.probabilities is None:
+        images, labels = self.tensors(device)
+        if not soft_labels:
+            return images, labels
+        if self.probabilities is None:
             raise RequestError("These samples have no soft labels. Leave soft_labels out.")
-        labels = self.probabilities if soft_labels else self.labels
-        images = torch.from_numpy(np.ascontiguousarray(self.images)).to(device)
-        return images.float().div_(255), torch.from_numpy(np.ascontiguousarray(labels)).to(device)
+        return images, on_device(self.probabilities, device)
 
     def to_pandas(self) -> Any:
         """Return a DataFrame: label, class if classes have names, then pixel0, pixel1 ... as uint8, row by row of an image.

@@ -5,7 +5,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
-from gossamer.data.samples.writers import Form, write_samples
+from gossamer.data.samples.writers import Form, new_place, with_room
+from gossamer.errors import RequestError
 
 
 class SyntheticRecords(ABC):
@@ -17,6 +18,8 @@ class SyntheticRecords(ABC):
     """How samples are written, by the ending of the path."""
     written_as: ClassVar[str]
     """These endings, for messages."""
+    loader: ClassVar[tuple[str, ...]]
+    """The frame of `load.py` in a release, and the packages that it needs."""
 
     @classmethod
     @abstractmethod
@@ -48,8 +51,28 @@ class SyntheticRecords(ABC):
 
     @classmethod
     def write(cls, path: str | Path, chunks: Iterable[Self], *, count: int, force: bool = False) -> None:
-        """Write samples chunk by chunk, all or nothing; see `writers.write_samples`."""
-        write_samples(path, chunks, cls.forms, cls.written_as, count=count, force=force)
+        """Write samples; memory holds one chunk at a time. The readers read them back.
+
+        Args:
+            path: the file or folder to write. It appears under its name only when it is whole.
+            chunks: the samples, in order, all of one shape.
+            count: number of samples in all chunks together.
+            force: replace what is there (a folder only if it holds samples and nothing else).
+
+        Raises:
+            RequestError: an ending that is not known, .parquet without pyarrow, or nothing to write.
+            RunFolderError: something is there already, the place cannot be written, or its disk is too full.
+        """
+        path = Path(path)
+        if path.suffix.lower() not in cls.forms:
+            raise RequestError(f"{path}: {cls.written_as}")
+        if count < 1:
+            raise RequestError(
+                f"{path}: there is nothing to write, the number of samples is {count}: ask for at least 1"
+            )
+        writer, least = cls.forms[path.suffix.lower()]
+        with new_place(path, force=force) as whole:
+            writer(whole, with_room(path, iter(chunks), count, least), count)
 
     def save(self, path: str | Path, *, force: bool = False) -> None:
         """Write the samples: pictures to .npz, .csv, .parquet or a folder of .png, rows to .csv or .parquet.

@@ -3,7 +3,7 @@
 import shutil
 import tempfile
 import zipfile
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -21,41 +21,8 @@ Form: TypeAlias = tuple[Callable[[Path, Iterator[Any], int], object], Callable[[
 """Writes so many samples, in chunks, to a path; and the bytes that one of a chunk takes there, at least."""
 
 
-def write_samples(
-    path: str | Path,
-    chunks: Iterable[Any],
-    forms: Mapping[str, Form],
-    written_as: str,
-    *,
-    count: int,
-    force: bool = False,
-) -> None:
-    """Write samples; memory holds one chunk at a time. The readers read them back.
-
-    Args:
-        path: the file or folder to write. It appears under its name only when it is whole.
-        chunks: the samples, in order, all of one shape.
-        forms: by the ending of the path.
-        written_as: the endings, for messages.
-        count: number of samples in all chunks together.
-        force: replace what is there (a folder only if it holds samples and nothing else).
-
-    Raises:
-        RequestError: an ending that is not known, .parquet without pyarrow, or nothing to write.
-        RunFolderError: something is there already, the place cannot be written, or its disk is too full.
-    """
-    path = Path(path)
-    if path.suffix.lower() not in forms:
-        raise RequestError(f"{path}: {written_as}")
-    if count < 1:
-        raise RequestError(f"{path}: there is nothing to write, the number of samples is {count}: ask for at least 1")
-    writer, least = forms[path.suffix.lower()]
-    with _new_place(path, force=force) as whole:
-        writer(whole, _with_room(path, iter(chunks), count, least), count)
-
-
 @contextmanager
-def _new_place(path: Path, *, force: bool) -> Iterator[Path]:
+def new_place(path: Path, *, force: bool) -> Iterator[Path]:
     """A place to write samples to. They appear at `path` when they are whole.
 
     Raises:
@@ -75,7 +42,7 @@ def _new_place(path: Path, *, force: bool) -> Iterator[Path]:
         ) from None
 
 
-def _with_room(path: Path, chunks: Iterator[Any], count: int, least: Callable[[Any], int]) -> Iterator[Any]:
+def with_room(path: Path, chunks: Iterator[Any], count: int, least: Callable[[Any], int]) -> Iterator[Any]:
     """The chunks. Raises RunFolderError at the first one: all of them cannot fit on the disk."""
     first = next(chunks)
     needed, free = count * least(first), shutil.disk_usage(path.parent).free

@@ -1,6 +1,6 @@
 """scikit-learn's digits: 1,797 handwritten digits of 8x8 pixels, embedded, so that the demo needs no download."""
 
-from typing import TYPE_CHECKING
+from typing import Any
 
 import numpy as np
 
@@ -8,10 +8,7 @@ from gossamer.data.pixels.to_uint8 import resize
 from gossamer.data.records import Records
 from gossamer.lazy import Lazy
 
-if TYPE_CHECKING:
-    from sklearn import datasets
-else:
-    datasets = Lazy("sklearn.datasets")
+datasets: Any = Lazy("sklearn.datasets")
 
 _TRAIN = 1437
 _BOX, _MARGIN = 20, 4

@@ -4,37 +4,18 @@ It is a TOML file like the card of pictures. `[[column]]` entries tell the two a
 """
 
 import re
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
-from gossamer.data.card import (
-    DATA_SET,
-    Card,
-    check_keys,
-    document,
-    fact,
-    is_line,
-    meaning,
-    meanings,
-    parsed,
-    problem_of_labels,
-    toml,
-)
+from gossamer.data.card import Card, check_keys, document, fact, is_line, meanings, parsed, problem_of_labels, toml
 from gossamer.data.card import Kind as CardKind
 from gossamer.data.tables.column import Column, is_numbered, same_name
 from gossamer.data.tables.generated import KINDS as GENERATED
 from gossamer.data.tables.generated import AnyColumn, GeneratedColumn, in_order
-from gossamer.data.units import Missing
 from gossamer.errors import CardError, did_you_mean
 from gossamer.files import write_private
-from gossamer.lazy import Lazy
-
-if TYPE_CHECKING:
-    import torch
-    from torch import Tensor
-else:
-    torch = Lazy("torch")
+from gossamer.lazy import torch
 
 MEASURED = "measured_"
 """Before the name of an entry of a column that a draft has as a comment."""
@@ -53,18 +34,6 @@ class TableCard(Card):
     """
 
     columns: tuple[Column, ...]
-    title: str = fact("", "what the table is called in reports and on the certificate")
-    data_set: str = fact("", DATA_SET)
-    declared_size: int = field(
-        metadata=meaning("number of rows, or of units where the unit is not the record; rates are computed from it")
-    )
-    unit: str = fact(
-        "record",
-        'whose contribution is protected: "record", or "patient", "household" ... (then the data come with --units)',
-    )
-    missing_unit: Missing = fact(
-        "refuse", 'a row without a unit: "refuse" it as a mistake, or "own": it is a unit of its own'
-    )
     max_rows: int = fact(
         1,
         "rows of a unit that count in full; the rows of a unit with more weigh less, so that all count as so many",
@@ -84,13 +53,15 @@ class TableCard(Card):
     in_words: ClassVar[str] = "a table"
     takes_keys: ClassVar[bool] = False
     has_public: ClassVar[bool] = False
+    whose: ClassVar[str] = "COLUMN"
     class_names: ClassVar[tuple[str, ...]] = ()
+    shape: ClassVar[tuple[int, ...]] = ()
     units_come: ClassVar[str] = "the name of the column that holds the id of each row's unit."
 
     def __post_init__(self) -> None:
         if isinstance(self.drop, dict):
             object.__setattr__(self, "drop", tuple(self.drop.items()))
-        self._check_common()
+        super().__post_init__()
         learnt: Any = self.columns
         if not isinstance(learnt, tuple) or not learnt or not all(isinstance(each, Column) for each in learnt):
             raise CardError("a table needs at least one column that is learnt: add [[column]] with name and kind")
@@ -119,7 +90,7 @@ class TableCard(Card):
     def __repr__(self) -> str:
         return f"TableCard({len(self.columns)} columns, declared_size={self.declared_size}, unit={self.unit!r})"
 
-    def problem_of_samples(self, samples: "Tensor", labels: "Tensor", n: int) -> str:
+    def problem_of_samples(self, samples: "torch.Tensor", labels: "torch.Tensor", n: int) -> str:
         """See `Card`. samples: codes int64 [n, columns]. labels: the codes of the label column."""
         domain = torch.tensor(self.domain)
         if tuple(samples.shape) != (n, len(domain)) or samples.dtype != torch.int64:
@@ -130,7 +101,12 @@ class TableCard(Card):
 
     def samples_in_words(self, classes: int) -> str:  # noqa: ARG002 (as every card)
         """See `Card.samples_in_words`."""
-        return f"rows of {len(self.columns)} columns"
+        return f"rows of {self.breadth}"
+
+    @property
+    def breadth(self) -> str:
+        """See `Card.breadth`."""
+        return f"{len(self.columns)} columns"
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -201,15 +177,9 @@ class TableCard(Card):
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, ready for JSON."""
-        common = {key: getattr(self, key) for key in meanings(TableCard) if key not in ("label", "drop")}
-        if self.header is None:
-            del common["header"]
-        return {
-            **common,
-            "label": self.label or "",
-            "drop": dict(self.drop),
-            "column": [c.to_dict() for c in self.written],
-        }
+        columns = [column.to_dict() for column in self.written]
+        facts = super().to_dict() | {"label": self.label or "", "drop": dict(self.drop), "column": columns}
+        return {key: value for key, value in facts.items() if value is not None}
 
     def dumps(self) -> str:
         """The card as TOML, with a comment for each fact that says what is declared."""
@@ -267,9 +237,8 @@ def facts_of_draft(text: str) -> dict[str, Any]:
 
 def common_toml(facts: dict[str, Any]) -> str:
     """The lines of a card above its columns. facts: those that are not the default, by the names of the fields."""
-    rest = {"drop"} | ({"header"} if facts.get("header") is None else set())
-    rest |= {"max_rows"} if facts["unit"] == "record" else set()
-    lines = TableCard.lines(facts, [key for key in meanings(TableCard) if key not in rest])
+    open_facts = {"header": facts.get("header") is None, "max_rows": facts["unit"] == "record", "drop": True}
+    lines = TableCard.lines(facts, [key for key, left_out in open_facts.items() if left_out])
     if dropped := dict(facts["drop"]):
         reasons = [f"{toml(name)} = {toml(why)}" for name, why in dropped.items()]
         lines += [f"# declared public: {meanings(TableCard)['drop']}", "[drop]", *reasons, ""]

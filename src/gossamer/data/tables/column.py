@@ -16,7 +16,18 @@ from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
-from gossamer.data.card import changed, check_facts, check_keys, document, fact, is_text, is_whole, meaning, meanings
+from gossamer.data.card import (
+    changed,
+    check_facts,
+    check_keys,
+    document,
+    fact,
+    is_text,
+    is_whole,
+    meaning,
+    meanings,
+    plain,
+)
 from gossamer.errors import CardError
 
 Kind = Literal["category", "integer", "number", "date"]
@@ -38,8 +49,22 @@ _OF_NUMBERS = ("integer", "number", "date")
 _OF_SIZES = ("integer", "number")
 
 
+class Declared:
+    """What columns of both sorts have in common: messages that name the column and the entry."""
+
+    name: str
+
+    def _check_facts(self) -> None:
+        if not is_text(self.name):
+            raise CardError("the name of a column must be a line of text in quotes, without space around it")
+        check_facts(self, lambda key, problem: self._wrong(key, f"it {problem}"))
+
+    def _wrong(self, key: str, problem: str) -> CardError:
+        return CardError(f"column {self.name!r}, {key}: {problem}")
+
+
 @dataclass(frozen=True, kw_only=True)
-class Column:
+class Column(Declared):
     """The public facts about a column of a table. Each field says what it declares.
 
     Raises:
@@ -72,10 +97,9 @@ class Column:
     )
 
     def __post_init__(self) -> None:
-        check_name(self.name)
         if self.kind in ("key", "derived"):
             raise self._wrong("kind", f'"{self.kind}" in Python is a GeneratedColumn of gossamer.data.tables.generated')
-        check_facts(self, lambda key, problem: self._wrong(key, f"it {problem}"))
+        self._check_facts()
         if self.outside == "clip" and self.kind == "category":
             raise self._wrong("outside", 'a category has no bounds to clip to: say "refuse" or "other"')
         if self.format and not _reads_dates(self.format):
@@ -142,17 +166,16 @@ class Column:
         """The code of a missing value; None: there is none."""
         return self.size - 1 if self.missing else None
 
+    @property
+    def no_values(self) -> list[int]:
+        """The codes of what is not declared and of a missing value."""
+        return [code for code in (self.other_code, self.missing_code) if code is not None]
+
     def to_dict(self) -> dict[str, Any]:
         """Plain values, ready for JSON: name, kind, outside, bins where there are bounds, and what is not the default."""
         always = {"outside", *(["bins"] if self.bounds else [])}
         keys = {entry.name for entry in changed(self)} | always
-        stated = {key: getattr(self, key) for key in meanings(Column) if key in keys}
-        return {
-            key: [str(part) if isinstance(part, datetime.date) else part for part in value]
-            if isinstance(value, tuple)
-            else value
-            for key, value in stated.items()
-        }
+        return {key: plain(getattr(self, key)) for key in meanings(Column) if key in keys}
 
     @classmethod
     def from_dict(cls, facts: object) -> "Column":
@@ -162,9 +185,6 @@ class Column:
         hint = " Facts about the whole table come before the first [[column]]."
         check_keys(cls, facts, entry_of(facts), hint=hint)
         return cls(**facts)
-
-    def _wrong(self, key: str, problem: str) -> CardError:
-        return CardError(f"column {self.name!r}, {key}: {problem}")
 
     def _check_values(self) -> None:
         """Refuse anything but a list of different texts. Whole numbers become text."""
@@ -278,12 +298,6 @@ def _reads_dates(form: object) -> bool:
         return isinstance(form, str) and datetime.datetime.strptime(day.strftime(form), form) == day
     except ValueError:
         return False
-
-
-def check_name(name: object) -> None:
-    """Refuse what cannot be the name of a column, with a CardError."""
-    if not is_text(name):
-        raise CardError("the name of a column must be a line of text in quotes, without space around it")
 
 
 def entry_of(facts: dict[str, Any]) -> str:

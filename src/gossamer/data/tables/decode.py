@@ -65,7 +65,7 @@ def _derived(column: GeneratedColumn, source: Column, codes: np.ndarray, values:
     found = np.full(len(codes), "", dtype=object)
     if source.other_code is not None:
         found[codes == source.other_code] = OTHER
-    there = ~np.isin(codes, [code for code in (source.other_code, source.missing_code) if code is not None])
+    there = ~np.isin(codes, source.no_values)
     if source.kind == "category":
         found[there] = [mapping[value] for value in values[there]]
         return found
@@ -91,9 +91,7 @@ def to_numbers(codes: np.ndarray, card: TableCard, *, seed: int, rows: np.ndarra
     values = decode(codes, card, seed=seed, rows=rows)
     for at, column in enumerate(card.columns):
         if column.kind != "category":
-            apart = np.isin(
-                codes[:, at], [code for code in (column.other_code, column.missing_code) if code is not None]
-            )
+            apart = np.isin(codes[:, at], column.no_values)
             numbers[~apart, at] = _as_floats(column, values[column.name][~apart])
             numbers[apart, at] = np.nan
     return numbers
@@ -110,40 +108,25 @@ def _text(value: object, column: Column, decimal: str) -> str:
     if value is None or (isinstance(value, float) and math.isnan(value)):  # NaT comes as None
         return ""
     if isinstance(value, int | float):
-        text = (
-            f"{value:.0f}"
-            if column.kind == "integer"
-            else repr(value)
-            if column.decimals is None
-            else f"{value:.{column.decimals}f}"
-        )
-        return text.replace(".", decimal)
+        digits = 0 if column.kind == "integer" else column.decimals
+        return (repr(value) if digits is None else f"{value:.{digits}f}").replace(".", decimal)
     return str(value)
 
 
 def _values(column: Column, codes: np.ndarray, uniform: np.ndarray) -> np.ndarray:
     """Values of one column. uniform: float64 [n] in [0, 1)."""
     if column.kind == "category":
-        written = [
-            *column.values,
-            *([OTHER] if column.other_code is not None else []),
-            *([""] if column.missing else []),
-        ]
+        written = [*column.values, *[OTHER] * (column.other_code is not None), *[""] * column.missing]
         texts: np.ndarray = np.array(written, dtype=object)[codes]
         return texts
     numbers = _in_bins(column, np.minimum(codes, column.plain - 1), uniform)
     for code, value in enumerate(column.apart, column.plain):
         numbers[codes == code] = value
-    missing = codes == column.missing_code
-    if column.other_code is None and column.kind == "number":
-        return np.where(missing, np.nan, numbers)
-    if column.other_code is None and column.kind == "integer":
-        return np.where(missing, np.nan, numbers) if column.missing else numbers.astype(np.int64)
+    missing, none = codes == column.missing_code, np.datetime64("NaT") if column.kind == "date" else np.nan
     values: np.ndarray = numbers if column.kind == "number" else numbers.astype(np.int64)
-    if column.kind == "date":
-        values = values.astype("datetime64[D]")
-        if column.other_code is None:
-            return np.where(missing, np.datetime64("NaT"), values)
+    values = values.astype("datetime64[D]") if column.kind == "date" else values
+    if column.other_code is None:
+        return np.where(missing, none, values) if column.missing else values
     values = values.astype(object)
     values[codes == column.other_code], values[missing] = OTHER, ""
     return values

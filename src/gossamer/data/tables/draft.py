@@ -225,9 +225,8 @@ def _read_dictionary(path: Path) -> dict[str, str]:
         except (CardError, ValueError) as error:
             why = error if isinstance(error, CardError) else "low and high must be numbers, or dates as 2031-12-24"
             raise CardError(f"{path}, line {number}: {why}") from None
-        described = (
-            f"# {row['description']}\n" if row.get("description", "").isprintable() and row.get("description") else ""
-        )
+        about = row.get("description", "")
+        described = f"# {about}\n" if about and about.isprintable() else ""
         entries[clean_names([column.name])[0]] = described + column_toml(column)
     if rows.ragged:
         raise DataError(

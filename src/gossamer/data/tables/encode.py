@@ -6,7 +6,7 @@ import math
 import re
 import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import repeat
+from functools import lru_cache
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -30,7 +30,8 @@ _FLOATS: tuple[type, ...] = (float, np.floating)
 _NUMBERS: tuple[type, ...] = (int, float, np.number, np.bool_, decimals.Decimal)
 _TIMES: tuple[type, ...] = (datetime.date, datetime.time, datetime.timedelta, np.datetime64, np.timedelta64)
 _THOUSANDS = re.compile(r"[+-]?\d{1,3}(\.\d{3})+(,\d*)?")
-_MOST_REMEMBERED = 100_000
+MOST_REMEMBERED = 100_000
+"""Different texts of a column whose codes are remembered."""
 _MOST_KINDS = 20
 _MISSING, _UNKNOWN, _CASE, _TEXT, _COMMA, _WHOLE, _DATE, _OUTSIDE, _GUESSED = range(-1, -10, -1)
 _FAULTS = {
@@ -186,17 +187,13 @@ class _Categories:
         self._cased = {value.casefold() for value in column.values}
         self._missing = _MISSING if column.missing_code is None else column.missing_code
         self._other = column.other_code
-        self._seen = dict(self._codes)
+        self._code_of = lru_cache(MOST_REMEMBERED)(self._code)
 
     def __call__(self, raw: Raw) -> np.ndarray:
         if isinstance(raw, np.ndarray) and raw.dtype.kind in "iufb":
             different, position = np.unique(raw, return_inverse=True)
             return self(texts_of(different))[position]
-        texts = texts_of(raw)
-        codes = np.fromiter(map(self._seen.get, texts, repeat(-100)), np.int32, len(texts))
-        for at in np.flatnonzero(codes == -100).tolist():
-            codes[at] = self._code(texts[at])
-        return codes
+        return np.fromiter(map(self._code_of, texts_of(raw)), np.int32, len(raw))
 
     def values(self, raw: Raw) -> np.ndarray:
         """The codes. float64 [n]"""
@@ -211,8 +208,6 @@ class _Categories:
             code = self._numbers.get(_guess(clean))
         if code is None:
             code = self._other if self._other is not None else _CASE if clean.casefold() in self._cased else _UNKNOWN
-        if len(self._seen) < _MOST_REMEMBERED:
-            self._seen[text] = code
         return code
 
 
@@ -220,9 +215,10 @@ class _Parser:
     """From texts to numbers; dates are days since 1970. What is none becomes NaN, with a fault."""
 
     def __init__(self, column: Column, decimal: str) -> None:
-        self._number = self._date if column.kind == "date" else self._of_comma if decimal == "," else float
+        of_date = lru_cache(MOST_REMEMBERED)(self._date)
+        self._number = of_date if column.kind == "date" else self._of_comma if decimal == "," else float
         self._column, self.decimal = column, decimal
-        self._seen: dict[str, tuple[float, int]] = {}
+        self._pair_of = lru_cache(MOST_REMEMBERED)(self._careful)
         self._missing = {"": _NAN}
         """Texts that are missing values, as they are written."""
 
@@ -232,23 +228,20 @@ class _Parser:
             numbers = np.fromiter(map(self._number, map(self._missing.get, texts, texts)), np.float64, len(texts))
             return numbers, np.where(np.isnan(numbers), _MISSING, 0).astype(np.int32)
         except ValueError:
-            pairs = [self._seen.get(text) or self._careful(text) for text in texts]
+            pairs = [*map(self._pair_of, texts)]
             return np.array([number for number, _ in pairs]), np.array([fault for _, fault in pairs], np.int32)
 
     def _careful(self, text: str) -> tuple[float, int]:
         try:
             number = self._number(text)
-            found = (number, _MISSING if math.isnan(number) else 0)
+            return number, _MISSING if math.isnan(number) else 0
         except ValueError:
-            word = None if self._column.kind == "date" else _word(text)
             is_date = self._column.kind == "date"
+            word = None if is_date else _word(text)
             fault = _DATE if is_date else _COMMA if "," in text and self.decimal == "." and _is_number(text) else _TEXT
             if text.strip().casefold() in MISSING_WORDS:
                 self._missing[text], fault = _NAN, _MISSING
-            found = (math.nan, fault) if word is None else (float(word), 0)
-        if len(self._seen) < _MOST_REMEMBERED:
-            self._seen[text] = found
-        return found
+            return (math.nan, fault) if word is None else (float(word), 0)
 
     def _of_comma(self, text: str) -> float:
         if "." in text:
@@ -260,8 +253,6 @@ class _Parser:
     def _date(self, text: str) -> float:
         if text == _NAN:
             return math.nan
-        if (known := self._seen.get(text)) and not known[1]:
-            return known[0]
         clean = text.strip()
         try:
             day = datetime.datetime.fromisoformat(clean)
@@ -269,10 +260,7 @@ class _Parser:
             if not self._column.format:
                 raise
             day = datetime.datetime.strptime(clean, self._column.format)
-        number = float(days(day))
-        if len(self._seen) < _MOST_REMEMBERED:
-            self._seen[text] = (number, 0)
-        return number
+        return float(days(day))
 
 
 def _is_number(text: str) -> bool:
@@ -300,8 +288,7 @@ class _Numbers:
         codes = self._codes(numbers, faults)
         clips, top = column.outside == "clip", column.cuts[-1] - (column.kind != "number")
         numbers = np.where(clips & (codes < column.plain), numbers.clip(column.cuts[0], top), numbers)
-        without = [code for code in (column.other_code, column.missing_code) if code is not None]
-        return np.where(np.isin(codes, without), np.nan, numbers)
+        return np.where(np.isin(codes, column.no_values), np.nan, numbers)
 
     def _parsed(self, raw: Raw) -> tuple[np.ndarray, np.ndarray]:
         """Numbers, float64 [n], and faults, int32 [n], 0 where there is none."""

@@ -9,9 +9,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias, get_args
 
-from gossamer.data.card import changed, check_facts, check_keys, document, fact, is_text, is_whole, meaning
-from gossamer.data.tables.column import Column, as_number, check_name, entry_of
-from gossamer.errors import CardError, did_you_mean
+from gossamer.data.card import changed, check_keys, document, fact, is_text, is_whole, meaning
+from gossamer.data.tables.column import Column, Declared, as_number, entry_of
+from gossamer.errors import did_you_mean
 
 GeneratedKind = Literal["key", "derived"]
 KINDS = get_args(GeneratedKind)
@@ -20,7 +20,7 @@ _LARGEST = 2**53
 
 
 @dataclass(frozen=True, kw_only=True)
-class GeneratedColumn:
+class GeneratedColumn(Declared):
     """The public facts about a column that is generated in samples and never learnt. Each field says what it declares.
 
     `mapping` has pairs of a value of the other column and the derived value; a dict is taken too. Of a number or a date, the
@@ -43,10 +43,9 @@ class GeneratedColumn:
     """Position among all columns of samples. None: after the columns that are learnt."""
 
     def __post_init__(self) -> None:
-        check_name(self.name)
         if isinstance(self.mapping, dict):
             object.__setattr__(self, "mapping", tuple(self.mapping.items()))
-        check_facts(self, lambda key, problem: self._wrong(key, f"it {problem}"))
+        self._check_facts()
         if self.place is not None and (not is_whole(self.place) or self.place < 0):
             raise self._wrong("place", "it must be a whole number from 0, or None")
         if self.kind == "derived":
@@ -101,9 +100,6 @@ class GeneratedColumn:
         """A column from plain values, as `to_dict` gives them. Raises CardError."""
         check_keys(cls, facts, entry_of(facts))
         return cls(**facts, place=place)
-
-    def _wrong(self, key: str, problem: str) -> CardError:
-        return CardError(f"column {self.name!r}, {key}: {problem}")
 
 
 document(GeneratedColumn)

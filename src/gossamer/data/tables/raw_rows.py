@@ -3,15 +3,14 @@
 import hashlib
 import unicodedata
 from collections.abc import Sequence
-from itertools import repeat
+from functools import lru_cache
 
 import numpy as np
 
 from gossamer.data.tables.decode import mixed
-from gossamer.data.tables.encode import MISSING_WORDS, Raw, texts_of
+from gossamer.data.tables.encode import MISSING_WORDS, MOST_REMEMBERED, Raw, texts_of
 
-_UNSEEN, _MISSING = np.uint64(2), np.uint64(1)
-_MOST_REMEMBERED = 100_000
+_MISSING = np.uint64(1)
 
 
 class RawRows:
@@ -23,7 +22,7 @@ class RawRows:
 
     def __init__(self) -> None:
         self._rows: list[np.ndarray] = []
-        self._seen: dict[str, int] = {}
+        self._cell_of = lru_cache(MOST_REMEMBERED)(_cell)
 
     def add(self, block: Sequence[Raw]) -> None:
         """Add rows. block: the raw values of every column, n each."""
@@ -46,20 +45,17 @@ class RawRows:
         try:
             cells[:] = _of_numbers(np.fromiter(map(float, texts), np.float64, len(texts)))
         except ValueError:
-            cells[:] = np.fromiter(map(self._seen.get, texts, repeat(_UNSEEN)), np.uint64, len(texts))
-            for at in np.flatnonzero(cells == _UNSEEN).tolist():
-                cells[at] = self._cell(texts[at])
+            cells[:] = np.fromiter(map(self._cell_of, texts), np.uint64, len(texts))
 
-    def _cell(self, text: str) -> int:
-        clean = unicodedata.normalize("NFC", text).strip()
-        try:
-            number = int(_of_numbers(np.array([float(clean)]))[0])
-        except ValueError:
-            digest = hashlib.blake2b(clean.encode(errors="surrogatepass"), digest_size=8).digest()
-            number = int(_MISSING) if clean.casefold() in MISSING_WORDS else int.from_bytes(digest, "little")
-        if len(self._seen) < _MOST_REMEMBERED:
-            self._seen[text] = number
-        return number
+
+def _cell(text: str) -> int:
+    """The number of a text: its bits if it is a number, else a hash."""
+    clean = unicodedata.normalize("NFC", text).strip()
+    try:
+        return int(_of_numbers(np.array([float(clean)]))[0])
+    except ValueError:
+        digest = hashlib.blake2b(clean.encode(errors="surrogatepass"), digest_size=8).digest()
+        return int(_MISSING) if clean.casefold() in MISSING_WORDS else int.from_bytes(digest, "little")
 
 
 def _of_numbers(numbers: np.ndarray) -> np.ndarray:

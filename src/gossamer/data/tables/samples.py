@@ -47,6 +47,7 @@ class TableSamples(SyntheticRecords):
     numbers: np.ndarray | None = None
     file: ClassVar[str] = "samples.csv"
     written_as: ClassVar[str] = "samples of a table are written as .csv or .parquet"
+    loader: ClassVar[tuple[str, ...]] = ("load_table.txt", "numpy")
 
     @classmethod
     def sizes(cls, card: TableCard) -> tuple[int, int]:
@@ -114,13 +115,16 @@ class TableSamples(SyntheticRecords):
 
     def _repr_html_(self) -> str:
         """Show the first rows, in a notebook."""
-        first = self[:SHOWN]
-        columns = first.columns()
-        cells = [texts(column, columns[column.name]) for column in self.card.written]
-        head = "".join(f"<th>{html.escape(name)}</th>" for name in columns)
-        rows = ["".join(f"<td>{html.escape(cell)}</td>" for cell in row) for row in zip(*cells, strict=True)]
+        head = "".join(f"<th>{html.escape(column.name)}</th>" for column in self.card.written)
+        rows = ["".join(f"<td>{html.escape(cell)}</td>" for cell in row) for row in row_texts(self[:SHOWN])]
         body = "".join(f"<tr>{row}</tr>" for row in rows)
         return f"<table><tr>{head}</tr>{body}</table><p>{html.escape(repr(self))}</p>"
+
+
+def row_texts(samples: TableSamples) -> Iterator[tuple[str, ...]]:
+    """Each row as a file has it."""
+    card, values = samples.card, samples.columns()
+    return zip(*(texts(each, values[each.name], decimal=card.decimal) for each in card.written), strict=True)
 
 
 def _said(column: AnyColumn) -> Iterable[str]:
@@ -137,12 +141,10 @@ def write_csv(path: Path, chunks: Iterable[TableSamples]) -> int:
     count = 0
     with path.open("w", encoding="utf-8", newline="") as file:
         for chunk in chunks:
-            card, values = chunk.card, chunk.columns()
-            writer = csv.writer(file, delimiter=";" if card.decimal == "," else ",", lineterminator="\n")
+            writer = csv.writer(file, delimiter=";" if chunk.card.decimal == "," else ",", lineterminator="\n")
             if not count:
-                writer.writerow(values)
-            cells = [texts(column, values[column.name], decimal=card.decimal) for column in card.written]
-            writer.writerows(zip(*cells, strict=True))
+                writer.writerow(column.name for column in chunk.card.written)
+            writer.writerows(row_texts(chunk))
             count += len(chunk)
     return count
 

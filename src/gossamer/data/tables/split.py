@@ -1,19 +1,21 @@
 """Split the file of a table into train and test, by whole units. No card is needed, and values are written as they are."""
 
 import csv
+import hashlib
 import json
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
 import numpy as np
 
+from gossamer.data.fingerprint import is_taken
 from gossamer.data.readers import parquet_csv
-from gossamer.data.readers.class_folders import SPLITS
 from gossamer.data.readers.columns import unit_ids
+from gossamer.data.readers.picture_folders import SPLITS
 from gossamer.data.tables.csv_rows import CsvRows
 from gossamer.data.tables.encode import Faults, texts_of
-from gossamer.data.tables.identity import sides, unit_side
 from gossamer.data.tables.read import PARQUET, open_source
 from gossamer.data.units import Missing, numbered
 
@@ -59,7 +61,7 @@ def split_table(
     faults.refuse()
     if at is not None:
         owners = numbered(ids, missing, lambda row: f"{where}, row {row} (counted from 0)")
-        of_unit = np.array([name != "" and unit_side(name, share=share, salt=salt) for name in owners.names.tolist()])
+        of_unit = np.array([name != "" and is_taken(name, share=share, salt=salt) for name in owners.names.tolist()])
         ids = owners.names[owners.numbers].tolist()
         test = np.where(owners.names[owners.numbers] == "", test, of_unit[owners.numbers])
     out.mkdir(mode=0o700)
@@ -68,6 +70,19 @@ def split_table(
     else:
         _write_csv(CsvRows(path, header=header is not False), path.name.lower(), out, test)
     return ids, test
+
+
+def sides(rows: Iterable[bytes], *, share: float, salt: str) -> Iterator[bool]:
+    """Whether a share takes each row, by its content and its number among equal rows.
+
+    By the content alone, all equal rows would be on one side. A table has few different rows, so the sides would then differ.
+    A row that is added or removed moves no other: equal rows are interchangeable.
+    """
+    seen: Counter[bytes] = Counter()
+    for row in rows:
+        digest = hashlib.blake2b(row, digest_size=16).digest()
+        yield is_taken("", digest + seen[digest].to_bytes(8, "big"), share=share, salt=salt, kind=b"row")
+        seen[digest] += 1
 
 
 def _write_csv(rows: CsvRows, name: str, folder: Path, test: np.ndarray) -> None:

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from gossamer.data.fingerprint import Identity, digests, fingerprint_of, mark
 from gossamer.data.memory_mapped import chosen_rows
 from gossamer.data.units import Grouped
 
@@ -42,3 +43,20 @@ class Table(Grouped):
         """Some of the rows, by position. A slice makes no copy. Raises DataError: the disk is too full for a copy."""
         codes = self.codes[which] if isinstance(which, slice) else chosen_rows(self.codes, which)
         return Table(codes, None if self.units is None else self.units[which], self.names, self.notes)
+
+
+def identify(table: Table) -> Identity:
+    """The fingerprint of a table in its order, of codes, and the mark of its rows in any order.
+
+    The mark is of the rows as they were read, so that a copy is recognised whatever its card says. It is of codes where only
+    codes are known.
+
+    Raises:
+        DataError: the digests are too many for the memory, and the disk is full.
+    """
+    rows = digests(table.codes)
+    width = table.codes.shape[1]
+    return Identity(
+        fingerprint_of(table, "table 1", [len(table), width], rows, []),
+        table.mark or mark(f"table {width}", rows),
+    )

@@ -134,9 +134,9 @@ def of_method(method: str, *, epsilon: float, public: bool, pictures: str | None
     )
 
 
-def comparable(run: Measured, card: AnyCard) -> bool:
+def comparable(run: Measured, card: Any) -> bool:
     """Whether a run and a card have as many channels, as many classes, more than one, and sides about as long (`NEAR`)."""
-    if not isinstance(card, DataCard):
+    if not card.shape:
         return False
     (channels, *sides), (measured_channels, *measured_sides) = card.shape, run.shape
     similar = all(1 / NEAR <= side / other <= NEAR for side, other in zip(sides, measured_sides, strict=True))

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, get_args, get_type_hints
 
-from gossamer.data.card import DataCard
 from gossamer.data.tables.any_card import AnyCard, load_card
 from gossamer.data.tables.card import TableDraft
 from gossamer.errors import RequestError
@@ -163,10 +162,10 @@ def recommend(
         raise RequestError(f"--minutes must be above 0, not {minutes:g}.")
     delta = advised_delta(facts, epsilon=epsilon, delta=delta)
     for name, value in {"public": public, "pictures": pictures}.items():
-        if value is not None and facts.kind == "table":
-            raise RequestError(f"--{name} is for pictures, and the card describes a table: leave it out.")
+        if value is not None and not facts.has_public:
+            raise RequestError(f"--{name} is for pictures, and the card describes {facts.in_words}: leave it out.")
     words = f"--data {shlex.quote(data)} --card {shlex.quote(where)}"
-    words += "" if facts.unit == "record" else " --units COLUMN" if facts.kind == "table" else " --units WHOSE"
+    words += "" if facts.unit == "record" else f" --units {facts.whose}"
     request = _Request(
         card=facts, epsilon=epsilon, delta=delta, minutes=minutes, public=public, pictures=pictures, words=words
     )
@@ -181,8 +180,7 @@ def recommend(
     candidates.sort(key=lambda candidate: candidate.place)
     ranked, labels = ([each for each in candidates if each.releases == what] for what in ("samples", "release"))
     known = NO_FORECAST if any(candidate.measured for candidate in candidates) else NOT_MEASURED
-    size = f"{facts.classes} classes" if isinstance(facts, DataCard) else f"{len(facts.columns)} columns"
-    outlook = [f"{facts.declared_size:,} {facts.unit}s, {size}, epsilon {epsilon:g} at delta {delta:g}."]
+    outlook = [f"{facts.declared_size:,} {facts.unit}s, {facts.breadth}, epsilon {epsilon:g} at delta {delta:g}."]
     outlook += [*filter(None, [remark(epsilon)]), known]
     return Advice(outlook, ranked, labels, left_out, facts.unit)
 

@@ -24,15 +24,13 @@ from importlib import resources
 from pathlib import Path
 from typing import TypeAlias
 
-from gossamer.data.tables.any_card import card_from
+from gossamer.data.tables.any_card import SAMPLES, card_from
 from gossamer.methods import METHODS
 from gossamer.methods.common.labelling import LabelsSamples
 from gossamer.methods.job import Job
 from gossamer.privacy.certificate.certificate import Certificate
 from gossamer.run.storage.versions import versions
 
-_FOR_PICTURES = frozenset({"torch", "safetensors", *sys.stdlib_module_names})
-_FOR_TABLES = frozenset({"numpy", *sys.stdlib_module_names})
 _BY_NAME = ("gossamer.plugins", "gossamer.methods.registry")
 """Where code is found by its name, on the machine of the user. In the file, what does so cannot be called."""
 _ROOT = Path(__file__).parents[3]
@@ -55,15 +53,16 @@ def loader(method: str) -> str:
     Raises:
         Unloadable: if it would need more than PyTorch and safetensors, or NumPy for a table.
     """
-    kind, for_table = type(METHODS[method]), METHODS[method].takes == "table"
-    needed = _Needed(_FOR_TABLES if for_table else _FOR_PICTURES)
+    kind = type(METHODS[method])
+    name, *packages = SAMPLES[kind.takes].loader
+    frame = resources.files("gossamer.run.release").joinpath(name)
+    text = frame.read_text(encoding="utf-8")
+    needed = _Needed(frozenset({*packages, *sys.stdlib_module_names}))
     owner = next(base for base in kind.__mro__ if "sample" in vars(base))
-    if not for_table:
+    if "{owner}" in text:
         needed.take_method(owner.__module__, owner.__name__, "sample")
     if issubclass(kind, LabelsSamples):
         needed.take("gossamer.methods.common.softmax_regression", "softened")
-    frame = resources.files("gossamer.run.release").joinpath("load_table.txt" if for_table else "load.py.txt")
-    text = frame.read_text(encoding="utf-8")
     places = {"method": method, "owner": owner.__module__, "loop": f"{kind.__module__}.loop"}
     for place, value in {**places, "version": versions()["gossamer"]}.items():
         text = text.replace(f"{{{place}}}", value)

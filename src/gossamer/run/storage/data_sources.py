@@ -12,23 +12,19 @@ from typing import Any
 
 import numpy as np
 
-from gossamer.data.card import DataCard, Kind, check, check_units
-from gossamer.data.fingerprint import SALT, Identity, fingerprint, identify, made_public, share_a_picture
+from gossamer.data.card import DataCard, check, check_units
+from gossamer.data.fingerprint import SALT, Identity, identify, made_public, share_a_picture
 from gossamer.data.labels import listed
 from gossamer.data.memory_mapped import remarks
-from gossamer.data.pixels.polarity import CROWDED, contrast, crowded, nearly_constant
-from gossamer.data.pixels.to_uint8 import SCALED
 from gossamer.data.readers.in_memory import FORMS
 from gossamer.data.readers.read import DIGITS, EMBEDDED, read, split_of
 from gossamer.data.records import Records
 from gossamer.data.source import Data, Source, called, is_place, source_of
 from gossamer.data.tables.any_card import AnyCard
-from gossamer.data.tables.card import TableCard
-from gossamer.data.tables.identity import identify as identify_table
-from gossamer.data.tables.read import read_table
-from gossamer.data.units import Grouped, matched
+from gossamer.data.units import Grouped, matched, names_a_file
 from gossamer.errors import DataError, RequestError, RunFolderError
 from gossamer.events import Sink, silent
+from gossamer.kinds import kind_of
 from gossamer.privacy.certificate.statements import NO_PUBLIC
 from gossamer.privacy.confined import Confined
 from gossamer.privacy.distributed import ALONE, Ranks
@@ -60,13 +56,11 @@ class DataSources:
     in_memory: tuple[str, ...] = ()
 
     @classmethod
-    def of(
-        cls, data: Data, *, kind: Kind = "pictures", public: Data | None = None, share: float | None = None
-    ) -> "DataSources":
-        """Return sources that name the same files from any working folder. kind: the units of a table may be a column."""
+    def of(cls, data: Data, *, public: Data | None = None, share: float | None = None) -> "DataSources":
+        """Return sources that name the same files from any working folder."""
         if data is None:
             raise RequestError(f"data is missing. It is {FORMS}.")
-        private, other = _absolute(data, kind), None if public is None else _absolute(public)
+        private, other = _absolute(data), None if public is None else _absolute(public)
         name = called(private, f"{IN_MEMORY} {secrets.token_hex(4)}")
         return cls(data=private, name=name, public=other, share=share, in_memory=_in_memory(private, other))
 
@@ -163,18 +157,16 @@ class DataSources:
     def read_unconfined(self, card: AnyCard, *, sink: Sink = silent) -> "RawData":
         """Read the same without isolating it: for a simulation, which splits the records among its clients."""
         check_units(card, self.data.ids, where=self.name)
-        return self._read_table(card) if isinstance(card, TableCard) else self._read_pictures(card, sink)
-
-    def _read_pictures(self, card: DataCard, sink: Sink) -> "RawData":
-        """Read pictures, and the public ones."""
+        if not card.has_public and (self.public is not None or self.share is not None):
+            raise RequestError(f"{card.in_words} has no public part: leave --public and --public-share out.")
         if self.public is not None and _one_source(self.data, self.public):
             raise RequestError(
                 "--public and --data name the same records, and public records have no protection. Give records of "
                 "other people, or make a part of --data public with --public-share."
             )
         public, stated = self.read_public(card)
-        records = read(self.data, card.reading, sink=sink)
-        check(records, card, where=self.name)
+        kind = kind_of(card)
+        records = kind.read(self.data, card, sink=sink)
         private, notes = records, records.notes
         if self.share is not None:
             public, private = split_public(records, self.share, SALT)
@@ -188,30 +180,16 @@ class DataSources:
             )
         elif public is not None:
             notes = (*notes, *(f"--public: {note}" for note in public.notes))
-        if SCALED in records.notes and crowded(private):
-            notes = (*notes, CROWDED)
-        notes = (*notes, *_without_id(private))
-        different = "" if public is None else contrast("--data", private, "--public", public)
         facts = DataFacts(
             public=stated,
-            units={"matched": matched(self.data.ids)},
-            identity=identify(records),
-            notes=(*notes, different) if different else notes,
-            one_shade=nearly_constant(private),
+            units={"matched": kind.matched(self.data.ids)},
+            identity=kind.identify(records),
+            notes=(*notes, *_without_id(private), *kind.doubts(private, public)),
+            one_shade=kind.is_one_shade(private),
         )
         return RawData(public, facts, private)
 
-    def _read_table(self, card: TableCard) -> "RawData":
-        """Read a table."""
-        if self.public is not None or self.share is not None:
-            raise RequestError("a table has no public part: leave --public and --public-share out.")
-        table, units = read_table(self.data, card), self.data.ids
-        by_column = isinstance(units, str) and not _in_npz(units)
-        how = "none" if units is None else "column" if by_column else "position"
-        notes = (*table.notes, *_without_id(table))
-        return RawData(None, DataFacts(NO_PUBLIC, {"matched": how}, identify_table(table), notes), table)
-
-    def read_public(self, card: DataCard) -> tuple[Records | None, dict[str, Any]]:
+    def read_public(self, card: Any) -> tuple[Records | None, dict[str, Any]]:
         """Return the public records, None where there are none, and what the settings say of them.
 
         Raises:
@@ -231,7 +209,7 @@ class DataSources:
             "kind": "records",
             "name": Path(where).name,
             "count": len(public),
-            "sha256": fingerprint(public),
+            "sha256": identify(public).fingerprint,
         }
 
 
@@ -365,18 +343,11 @@ def _from_json(stated: dict[str, Any]) -> Source:
     return Source(**stated)
 
 
-def _in_npz(units: str) -> bool:
-    """Whether the units of a table are FILE.npz:KEY, and no column."""
-    file, colon, _ = units.rpartition(":")
-    return bool(colon) and Path(file).is_file()
-
-
-def _absolute(data: Data, kind: Kind = "pictures") -> Source:
+def _absolute(data: Data) -> Source:
     """Return a source that names the same files from any working folder. Embedded data and columns keep their names."""
     source = source_of(data)
     units, records = source.units, source.records
-    named = isinstance(units, str) and matched(units) in ("name", "position") and not units.startswith(":")
-    if named and (kind == "pictures" or _in_npz(units)):
+    if names_a_file(units):
         units = str(Path(units).absolute())
     if is_place(source):
         path, split = split_of(str(records))

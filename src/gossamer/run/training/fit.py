@@ -97,7 +97,7 @@ def fit(  # noqa: PLR0913 (its arguments are the options of a command)
         share, beside = float(public), None
         card = protected_part(card, share)
     request = plan(method, card, settings, epsilon=epsilon, delta=delta, preset=preset)
-    sources = DataSources.of(data, kind=card.kind, public=beside, share=share)
+    sources = DataSources.of(data, public=beside, share=share)
     if sources.in_memory and present().count > 1:
         raise RequestError("Several processes cannot share records in memory. Save them to a file, and pass its path.")
     with _run_folder(out, process.sink) as folder:

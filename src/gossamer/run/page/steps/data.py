@@ -8,9 +8,8 @@ from starlette.datastructures import QueryParams
 
 from gossamer.data import source
 from gossamer.data import split as splitting
-from gossamer.data.card import Kind
+from gossamer.data.tables import read
 from gossamer.data.tables import read as tables
-from gossamer.data.tables import recognise
 from gossamer.errors import GossamerError
 from gossamer.events import NOTE, TEXT
 from gossamer.run.page.card_form import draft_of
@@ -20,7 +19,7 @@ from gossamer.run.storage import data_sources
 
 def show(data_set: DataSet, _query: QueryParams) -> Mapping[str, Any]:
     """What was found in the records."""
-    is_table = recognise.is_table(data_set.data)
+    is_table = read.is_table(data_set.data)
     problem, columns = "", []
     if is_table:
         try:
@@ -43,7 +42,7 @@ def show(data_set: DataSet, _query: QueryParams) -> Mapping[str, Any]:
 def divide(opened: Opened, data_set: DataSet, form: QueryParams) -> str:
     """Divide the records into train and test."""
     data_set = _reading(opened, data_set, form)
-    in_folder = recognise.is_table(data_set.data) or Path(data_set.data).is_dir()
+    in_folder = read.is_table(data_set.data) or Path(data_set.data).is_dir()
     out = data_set.new_parts[0 if in_folder else 1]
     data_set.jobs.start("split", data_set.data, "-o", str(out), *reading_flags(data_set, data_set.units))
     return "data"
@@ -59,7 +58,7 @@ def look(opened: Opened, data_set: DataSet, form: QueryParams) -> str:
 
 def units_of(data_set: DataSet) -> str:
     """Whose each record is, for the records that a run uses. `split` writes ids of its own beside pictures."""
-    if data_set.parts is None or not data_set.units or recognise.is_table(data_set.data):
+    if data_set.parts is None or not data_set.units or read.is_table(data_set.data):
         return data_set.units
     if data_set.parts.is_file():
         return f"{data_set.parts}:{splitting.UNIT_KEY}"
@@ -82,8 +81,7 @@ def _reading(opened: Opened, data_set: DataSet, form: QueryParams) -> DataSet:
     """Keep how the records are read. Paths become absolute: a job works in a folder of its own."""
     given = {name: form[name].strip() for name in READING if name in form}
     data = source.Source(data_set.data, units=given.get("units") or None)
-    kind: Kind = "table" if recognise.is_table(data_set.data) else "pictures"
-    sources = data_sources.DataSources.of(data, kind=kind, public=given.get("public") or None)
+    sources = data_sources.DataSources.of(data, public=given.get("public") or None)
     found = {"units": sources.data.units, "public": sources.public and str(sources.public.records)}
     changed = given | {name: place for name, place in found.items() if place}
     if given.get("dictionary"):
