@@ -3,20 +3,21 @@
 import ast
 import dataclasses
 import functools
-import importlib.util
 import inspect
+import json
 import re
 import typing
 from collections.abc import Callable, Iterable
-from importlib.abc import InspectLoader
+from importlib import resources
 from pathlib import Path
 from typing import Any, TypeVar
 
 import click
 
+import gossamer
+from gossamer.data.source import Source
 from gossamer.data.tables.any_card import CARDS
 from gossamer.errors import RequestError, did_you_mean
-from gossamer.lazy import Lazy
 from gossamer.methods import METHODS
 from gossamer.methods.common.method_start import StartConfig
 from gossamer.methods.contract import FROM_EPSILON, AnyMethod, BaseConfig
@@ -24,9 +25,7 @@ from gossamer.methods.registry import allow
 from gossamer.run.validation import check_seed
 
 if typing.TYPE_CHECKING:
-    from gossamer.data import source
-else:
-    source = Lazy("gossamer.data.source")
+    from gossamer.run.training.progress import Terminal
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -48,11 +47,9 @@ def checked_seed(_ctx: click.Context, _option: click.Parameter, seed: int | None
 _KINDS = {"bool": bool, "int": int, "float": float, "tuple[float, float]": (float, float), "Path": PATH}
 """The types of flags by those of parameters; all others are text. Of a union, the first of these counts."""
 SOURCE = "gossamer.data.source.Source"
-_NAME_RECORDS = ("data", "public", "train", "test", "members", "nonmembers")
-_NAME_KEYS = ("images_key", "labels_key")
 _BY_NAME: dict[str, dict[str, Any]] = {
-    **{name: {"type": str, "metavar": "DATA"} for name in _NAME_RECORDS},
-    **{name: {"metavar": "KEY"} for name in _NAME_KEYS},
+    **{name: {"type": str, "metavar": "DATA"} for name in ("data", "public", "train", "test", "members", "nonmembers")},
+    **{name: {"metavar": "KEY"} for name in ("images_key", "labels_key")},
     "accounts": {"type": click.Path(path_type=Path, file_okay=False)},
     "count": {"flags": ["-n"]},
     "header": {"flags": ["--header/--no-header"]},
@@ -129,19 +126,14 @@ def _with_flags(text: str, names: Iterable[str]) -> str:
 def _parsed(function: str) -> tuple[dict[str, tuple[ast.expr | None, ast.expr | None]], str]:
     """Annotation and default of each keyword-only parameter of a function, or field of a dataclass, and its docstring."""
     module, _, name = function.rpartition(".")
-    spec = importlib.util.find_spec(module)
-    assert spec is not None
-    assert isinstance(spec.loader, InspectLoader)
-    for node in ast.parse(spec.loader.get_source(module) or "").body:
-        if isinstance(node, ast.FunctionDef) and node.name == name:
-            defaults = zip(node.args.kwonlyargs, node.args.kw_defaults, strict=True)
-            return {each.arg: (each.annotation, default) for each, default in defaults}, ast.get_docstring(node) or ""
-        if isinstance(node, ast.ClassDef) and node.name == name:
-            fields = [each for each in node.body if isinstance(each, ast.AnnAssign)]
-            return {ast.unparse(each.target): (each.annotation, each.value) for each in fields}, ast.get_docstring(
-                node
-            ) or ""
-    raise AssertionError(f"there is no {function}")
+    file = resources.files(gossamer).joinpath(*module.split(".")[1:-1], f"{module.rpartition('.')[2]}.py")
+    (node,) = (each for each in ast.parse(file.read_text("utf-8")).body if getattr(each, "name", None) == name)
+    if isinstance(node, ast.FunctionDef):
+        pairs = zip(node.args.kwonlyargs, node.args.kw_defaults, strict=True)
+        return {each.arg: (each.annotation, default) for each, default in pairs}, ast.get_docstring(node) or ""
+    assert isinstance(node, ast.ClassDef)
+    fields = [each for each in node.body if isinstance(each, ast.AnnAssign)]
+    return {ast.unparse(each.target): (each.annotation, each.value) for each in fields}, ast.get_docstring(node) or ""
 
 
 def _arguments(docstring: str) -> dict[str, str]:
@@ -171,17 +163,30 @@ def take_source(options: dict[str, Any], place: str | None, *, prefix: str = "")
     if place is None and any(value is not None for value in fields.values()):
         keys = " and ".join(_spelled(prefix + field) for field in fields)
         raise RequestError(f"{keys} go with --public, which is missing: leave them out.")
-    return None if place is None else source.Source(place, **fields)
+    return None if place is None else Source(place, **fields)
 
 
 def take_sources(options: dict[str, Any], *names: str) -> None:
     """Make a `Source` of the place that each of these options names, all with the flags about records."""
     fields = {field: options.pop(field) for field in _OF_SOURCE if field in options}
-    options |= {name: source.Source(options[name], **fields) for name in names}
+    options |= {name: Source(options[name], **fields) for name in names}
 
 
 def _spelled(name: str) -> str:
     return "--" + name.replace("_", "-")
+
+
+def on_terminal() -> "Terminal":
+    """A sink that shows on the terminal how far a command is. A context manager."""
+    from gossamer.run.training.progress import Terminal
+
+    return Terminal()
+
+
+def show(lines: Iterable[str], answer: object, *, as_json: bool) -> None:
+    """Print a result: its lines or, with --json, one object."""
+    for line in [json.dumps(answer)] if as_json else lines:
+        click.echo(line)
 
 
 def refuse_taken(out: Path, *, force: bool) -> None:

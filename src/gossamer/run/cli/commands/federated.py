@@ -2,24 +2,15 @@
 
 import dataclasses
 import importlib.util
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
+import gossamer
 from gossamer.errors import RequestError
-from gossamer.lazy import Lazy
 from gossamer.methods import METHODS
-from gossamer.run.cli.options import SOURCE, NearestName, flags_of, options_of, take_source
+from gossamer.run.cli.options import SOURCE, NearestName, flags_of, on_terminal, options_of, take_source
 from gossamer.run.federated import METHOD
-
-if TYPE_CHECKING:
-    from gossamer.run.federated import flower, service
-    from gossamer.run.federated import simulate as simulating
-    from gossamer.run.training import progress
-else:
-    flower, service = Lazy("gossamer.run.federated.flower"), Lazy("gossamer.run.federated.service")
-    simulating = Lazy("gossamer.run.federated.simulate")
-    progress = Lazy("gossamer.run.training.progress")
 
 _CONFIG = METHODS[METHOD].config_type
 
@@ -39,10 +30,13 @@ def federated() -> None:
 def simulate(data: str, **options: Any) -> None:
     """Simulate a federation on one machine, with one client for each unit of DATA. The messages are the real ones."""
     _need_flower()
+    from gossamer.run.federated import simulate as simulation
+
     source = take_source(options, data)
-    with progress.Terminal() as terminal:
-        options |= {"data": source, "process": progress.Process(sink=terminal)}
-        synthesizer = simulating.simulate(**_given_options(options))
+    with on_terminal() as terminal:
+        synthesizer = simulation.simulate(
+            data=source, process=gossamer.Process(sink=terminal), **_given_options(options)
+        )
     click.echo(synthesizer.certificate.statement)
 
 
@@ -55,8 +49,10 @@ def serve_records(data: str, **options: Any) -> None:
     A SuperNode of Flower on the same machine passes the messages on. SIGTERM stops the service, and the same command continues.
     """
     _need_flower()
+    from gossamer.run.federated import service
+
     source = take_source(options, data)
-    with progress.Terminal() as terminal:
+    with on_terminal() as terminal:
         service.serve_records(data=source, sink=terminal, **options)
 
 
@@ -67,8 +63,10 @@ def serve_records(data: str, **options: Any) -> None:
 @click.pass_obj
 def flower_app(grid: Any, /, **options: Any) -> None:
     """Train the generator with the sites of a Flower federation. No command: `run_config` of the Flower app gives the flags."""
-    with progress.Terminal() as terminal:
-        synthesizer = flower.train(grid, process=progress.Process(sink=terminal), **_given_options(options))
+    from gossamer.run.federated.flower import train
+
+    with on_terminal() as terminal:
+        synthesizer = train(grid, process=gossamer.Process(sink=terminal), **_given_options(options))
     click.echo(synthesizer.certificate.statement)
 
 

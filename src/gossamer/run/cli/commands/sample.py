@@ -1,19 +1,12 @@
 """`gossamer sample`."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
-from gossamer import events
-from gossamer.lazy import Lazy
-from gossamer.run.cli.options import PATH, checked_seed, force
-
-if TYPE_CHECKING:
-    from gossamer.methods import synthesizer
-    from gossamer.run.training import progress
-else:
-    synthesizer, progress = Lazy("gossamer.methods.synthesizer"), Lazy("gossamer.run.training.progress")
+import gossamer
+from gossamer.events import progress
+from gossamer.run.cli.options import PATH, checked_seed, force, on_terminal
 
 
 @click.command()
@@ -31,8 +24,8 @@ else:
 @force
 def sample(run: Path, count: int, out: Path, seed: int | None, device: str, force: bool) -> None:
     """Write synthetic records from RUN, the folder of a finished run or a release. Samples use no epsilon, however many."""
-    made = synthesizer.Synthesizer.load(run).on(device)
-    with progress.Terminal() as terminal:
-        chunks = made.stream(count, seed=seed, made=lambda done: terminal(events.progress("samples", done, count)))
+    made = gossamer.Synthesizer.load(run).on(device)
+    with on_terminal() as terminal:
+        chunks = made.stream(count, seed=seed, made=lambda done: terminal(progress("samples", done, count)))
         made.samples.write(out, chunks, count=count, force=force)
     click.echo(f"{count:,} samples in {out}", err=True)
