@@ -62,6 +62,7 @@ _BY_NAME: dict[str, dict[str, Any]] = {
 }
 """What click is told of a parameter wherever it appears."""
 _NO_FLAGS = ("sink", "progress", "process", "settings", "rng", "noise_seed")
+_COMPUTED = (dataclasses.MISSING, FROM_EPSILON)
 _OF_SOURCE = ("images_key", "labels_key", "units", "public_test_data")
 public_share = click.option(
     "--public-share", type=float, metavar="SHARE", help="Share of --data to make public in place of --public, such as 0.02. A "
@@ -69,7 +70,7 @@ public_share = click.option(
 )  # fmt: skip
 
 
-def options_of(function: str, *names: str, **changed: dict[str, Any]) -> Callable[[F], F]:
+def options_of(function: str, *names: str, **changed: dict[str, Any] | None) -> Callable[[F], F]:
     """The flags of a command: the keyword-only parameters of the function that it calls, with their docstring as help.
 
     The function's source is parsed and not imported, so that help need not wait for PyTorch.
@@ -77,15 +78,16 @@ def options_of(function: str, *names: str, **changed: dict[str, Any]) -> Callabl
     Args:
         function: its full name, such as `FIT`; or that of a dataclass, whose fields become flags.
         names: the parameters that become flags; default: all.
-        changed: arguments of `click.option` for a parameter, in place of those that follow from the source.
+        changed: arguments of `click.option` for a parameter, in place of those that follow from the source. None: no flag.
     """
 
     def decorate(callback: F) -> F:
         for name, (annotation, default) in reversed(_parsed(function)[0].items()):
-            if name not in _NO_FLAGS and name in (names or [name]):
+            own = changed.get(name, {})
+            if own is not None and name not in _NO_FLAGS and name in (names or [name]):
                 kinds = ast.unparse(annotation or ast.Constant(None)).split(" | ")
-                overrides = _BY_NAME.get(name, {}) | changed.get(name, {})
-                callback = _flag(name, kinds, default, {"help": _help(function, name), **overrides})(callback)
+                overrides = {"help": _help(function, name), **_BY_NAME.get(name, {}), **own}
+                callback = _flag(name, kinds, default, overrides)(callback)
         return callback
 
     return decorate
@@ -276,10 +278,13 @@ def flags_of(config: type[BaseConfig]) -> Callable[[F], F]:
     """The flags of all fields of a Config, its own before those of a start."""
     inherited = {field.name for field in dataclasses.fields(StartConfig)}
     fields = sorted(dataclasses.fields(config), key=lambda field: field.name in inherited)
+    kinds, about = typing.get_type_hints(config), documentation(config)
 
     def decorate(callback: F) -> F:
         for field in reversed(fields):
-            callback = _option(field, config)(callback)
+            shown = "computed from epsilon" if field.default in _COMPUTED else _plain(field.default)
+            text = f"{_with_flags(about.get(field.name, ''), about)} [default: {shown}]"
+            callback = _option(field.name, kinds[field.name], text)(callback)
         return callback
 
     return decorate
@@ -293,18 +298,14 @@ def _refused(method: AnyMethod, flag: str | None) -> bool:
     return flag is not None and flag.startswith("public") and not method.takes_public
 
 
-def _option(field: "dataclasses.Field[Any]", config: type) -> Callable[[F], F]:
-    """The flag of one field. Its default is None, so that what was given can be told from what was not."""
-    flag = _spelled(field.name)
-    kind = typing.get_type_hints(config)[field.name]
+def _option(name: str, kind: Any, text: str) -> Callable[[F], F]:
+    """The flag of a setting. Its default is None, so that what was given can be told from what was not."""
+    flag = _spelled(name)
     if kind is bool:
-        flag = f"{flag}/--no-{flag[2:]}"
+        flag, kind = f"{flag}/--no-{flag[2:]}", None
     elif typing.get_origin(kind) is typing.Literal:
         kind = click.Choice([str(choice) for choice in typing.get_args(kind)])
-    shown = "computed from epsilon" if field.default in (dataclasses.MISSING, FROM_EPSILON) else _plain(field.default)
-    entries = documentation(config)
-    text = f"{_with_flags(entries.get(field.name, ''), entries)} [default: {shown}]"
-    return click.option(flag, field.name, type=None if kind is bool else kind, default=None, help=text)
+    return click.option(flag, name, type=kind, default=None, help=text)
 
 
 def documentation(config: type) -> dict[str, str]:

@@ -19,11 +19,6 @@ from gossamer.run.cli.options import PATH, SOURCE, force, on_terminal, options_o
 @options_of(SOURCE, "images_key", "labels_key", "units")
 @options_of(
     "gossamer.data.card_draft.draft_text",
-    "pixel_range",
-    "window",
-    "shape",
-    "dictionary",
-    "header",
     dictionary={"type": PATH, "metavar": "FILE.csv"},
     shape={"metavar": "HxW"},
 )

@@ -13,26 +13,16 @@ from gossamer.run.cli.options import options_of
 from gossamer.run.report.wording import aligned
 
 PRIVATE = "Private figures, do not publish"
-MEASURES = "gossamer.metrics.metric.Measures"
 WIDEST = 120
 """Letters of a line; a table that is wider is turned: a line for each figure, a column for each run."""
 
 
 @click.command()
 @click.argument("synth", type=flags.PATH)
-@options_of(
-    "gossamer.run.evaluation.evaluate.evaluate",
-    "train",
-    "test",
-    "count",
-    "out",
-    "seed",
-    "card",
-    count={"type": click.IntRange(min=1)},
-)
+@options_of("gossamer.run.evaluation.evaluate.evaluate", count={"type": click.IntRange(min=1)}, metrics=None)
 @options_of(flags.SOURCE, "images_key", "labels_key", "units")
 @options_of(
-    MEASURES,
+    "gossamer.metrics.metric.Measures",
     protocol={"type": click.Choice(PROTOCOLS)},
     metrics={
         "help": "Metrics to compute, with commas between."
@@ -43,10 +33,7 @@ WIDEST = 120
     subgroups={"metavar": "COLUMNS"},
     limit={"type": click.IntRange(min=10)},
     cache={"type": click.Path(path_type=Path, file_okay=False)},
-    inception={
-        "type": (click.Path(path_type=Path, exists=True, dir_okay=False), str),
-        "metavar": "WEIGHTS SHA256",
-    },
+    inception={"type": (click.Path(path_type=Path, exists=True, dir_okay=False), str), "metavar": "WEIGHTS SHA256"},
 )
 @flags.as_json
 def evaluate(synth: Path, as_json: bool, **options: Any) -> None:

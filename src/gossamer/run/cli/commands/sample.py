@@ -8,17 +8,13 @@ import gossamer
 from gossamer.events import progress
 from gossamer.run.cli.options import PATH, checked_seed, force, on_terminal
 
+OUT = "File (.npz, .csv or .parquet), or a folder for .png. Of a table: .csv or .parquet."
+
 
 @click.command()
 @click.argument("run", type=PATH)
 @click.option("-n", "count", type=click.IntRange(min=1), required=True, help="Number of samples.")
-@click.option(
-    "-o",
-    "--out",
-    type=PATH,
-    required=True,
-    help="File (.npz, .csv or .parquet), or a folder for .png. Of a table: .csv or .parquet.",
-)
+@click.option("-o", "--out", type=PATH, required=True, help=OUT)
 @click.option("--seed", type=int, callback=checked_seed, help="Number that fixes the samples. Default: random.")
 @click.option("--device", default="cpu", show_default=True, help="Device to use: cpu, or cuda if the method can.")
 @force
