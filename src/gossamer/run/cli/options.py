@@ -14,7 +14,6 @@ from typing import Any, TypeVar
 
 import click
 
-import gossamer
 from gossamer.data.source import Source
 from gossamer.data.tables.any_card import CARDS
 from gossamer.errors import RequestError, did_you_mean
@@ -30,7 +29,7 @@ if typing.TYPE_CHECKING:
 F = TypeVar("F", bound=Callable[..., Any])
 
 PATH = click.Path(path_type=Path)
-FIT = "gossamer.run.training.fit.fit"
+FIT = "run.training.fit.fit"
 as_json = click.option(
     "--json", "as_json", is_flag=True, help="Print the result as one JSON object, and nothing else, on stdout."
 )
@@ -46,7 +45,7 @@ def checked_seed(_ctx: click.Context, _option: click.Parameter, seed: int | None
 
 _KINDS = {"bool": bool, "int": int, "float": float, "tuple[float, float]": (float, float), "Path": PATH}
 """The types of flags by those of parameters; all others are text. Of a union, the first of these counts."""
-SOURCE = "gossamer.data.source.Source"
+SOURCE = "data.source.Source"
 _BY_NAME: dict[str, dict[str, Any]] = {
     **{name: {"type": str, "metavar": "DATA"} for name in ("data", "public", "train", "test", "members", "nonmembers")},
     **{name: {"metavar": "KEY"} for name in ("images_key", "labels_key")},
@@ -76,7 +75,7 @@ def options_of(function: str, *names: str, **changed: dict[str, Any] | None) -> 
     The function's source is parsed and not imported, so that help need not wait for PyTorch.
 
     Args:
-        function: its full name, such as `FIT`; or that of a dataclass, whose fields become flags.
+        function: its name below `gossamer`, such as `FIT`; or that of a dataclass, whose fields become flags.
         names: the parameters that become flags; default: all.
         changed: arguments of `click.option` for a parameter, in place of those that follow from the source. None: no flag.
     """
@@ -114,7 +113,7 @@ def _help(function: str, name: str) -> str:
     parameters, docstring = _parsed(function)
     about = _arguments(docstring).get(name, "")
     if elsewhere := re.fullmatch(r"see `([\w.]+)`\.", about):
-        return _help(f"gossamer.{elsewhere[1]}", name)
+        return _help(elsewhere[1], name)
     return _with_flags(about, parameters)
 
 
@@ -128,7 +127,7 @@ def _with_flags(text: str, names: Iterable[str]) -> str:
 def _parsed(function: str) -> tuple[dict[str, tuple[ast.expr | None, ast.expr | None]], str]:
     """Annotation and default of each keyword-only parameter of a function, or field of a dataclass, and its docstring."""
     module, _, name = function.rpartition(".")
-    file = resources.files(gossamer).joinpath(*module.split(".")[1:-1], f"{module.rpartition('.')[2]}.py")
+    file = resources.files("gossamer").joinpath(f"{module.replace('.', '/')}.py")
     (node,) = (each for each in ast.parse(file.read_text("utf-8")).body if getattr(each, "name", None) == name)
     if isinstance(node, ast.FunctionDef):
         pairs = zip(node.args.kwonlyargs, node.args.kw_defaults, strict=True)

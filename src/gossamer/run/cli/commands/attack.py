@@ -13,7 +13,7 @@ from gossamer.run.cli.options import PATH, SOURCE, as_json, on_terminal, options
 @click.command()
 @click.argument("run", type=PATH)
 @options_of(
-    "gossamer.run.evaluation.attack.attack",
+    "run.evaluation.attack.attack",
     count={"type": click.IntRange(min=100)},
     limit={"type": click.IntRange(min=20)},
 )

@@ -25,7 +25,7 @@ def _audit(run: Path | None = None, *, as_json: bool, **options: Any) -> None:
 
 @click.command()
 @click.option("--run", type=PATH, metavar="RUN", help="Run folder of a finished run: audit its method at its epsilon.")
-@options_of("gossamer.run.auditing.audit.audit_run", trials=TRIALS)
+@options_of("run.auditing.audit.audit_run", trials=TRIALS)
 @as_json
 def of_run(run: Path | None, as_json: bool, **options: Any) -> None:
     """What the group does where no METHOD is named."""
@@ -51,7 +51,7 @@ audit = PerMethod(
     _audit,
     [
         options_of(
-            "gossamer.run.auditing.audit.audit",
+            "run.auditing.audit.audit",
             epsilon={"default": 3.0},
             trials=TRIALS,
             confidence={"default": 0.95},

@@ -11,7 +11,7 @@ from gossamer.run.cli.options import PATH, as_json, options_of, show
 
 @click.command()
 @click.argument("data")
-@options_of("gossamer.run.budget.budget.budget")
+@options_of("run.budget.budget.budget")
 @as_json
 def budget(data: str, as_json: bool, **options: Any) -> None:
     """Show the total epsilon of all runs on DATA, from the budget log. With --epsilon and --delta, limit it.
@@ -24,7 +24,7 @@ def budget(data: str, as_json: bool, **options: Any) -> None:
 
 @click.command()
 @click.argument("run", type=PATH)
-@options_of("gossamer.run.budget.budget.discard")
+@options_of("run.budget.budget.discard")
 def discard(run: Path, accounts: Path | None) -> None:
     """Delete RUN, the folder of an unfinished run. Its cost stays in the budget log."""
     for line in gossamer.discard(run, accounts=accounts):
@@ -32,7 +32,7 @@ def discard(run: Path, accounts: Path | None) -> None:
 
 
 @click.command()
-@options_of("gossamer.run.cli.calculator.account", draw={"type": click.Choice(["secret", "round_robin", "paper"])})
+@options_of("run.cli.calculator.account", draw={"type": click.Choice(["secret", "round_robin", "paper"])})
 @as_json
 def account(as_json: bool, **options: Any) -> None:
     """Calculate the privacy cost of Poisson-sampled Gaussian queries or, with --draw, of the answers of gs-wgan's critics."""

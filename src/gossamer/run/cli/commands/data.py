@@ -18,7 +18,7 @@ from gossamer.run.cli.options import PATH, SOURCE, force, on_terminal, options_o
 @click.option("-o", "--out", type=PATH, help="File for the draft, which only you can read. Default: print it.")
 @options_of(SOURCE, "images_key", "labels_key", "units")
 @options_of(
-    "gossamer.data.card_draft.draft_text",
+    "data.card_draft.draft_text",
     dictionary={"type": PATH, "metavar": "FILE.csv"},
     shape={"metavar": "HxW"},
 )
@@ -48,7 +48,7 @@ def card(data: str, out: Path | None, force: bool, **options: Any) -> None:
 
 @click.command()
 @click.argument("data")
-@options_of("gossamer.data.split.split", missing_unit={"type": click.Choice(["refuse", "own"])})
+@options_of("data.split.split", missing_unit={"type": click.Choice(["refuse", "own"])})
 @options_of(SOURCE, "images_key", "labels_key", "units")
 def split(data: str, out: Path, **options: Any) -> None:
     """Split DATA into train and test before a run. All records of a unit are on one side.

@@ -19,10 +19,10 @@ WIDEST = 120
 
 @click.command()
 @click.argument("synth", type=flags.PATH)
-@options_of("gossamer.run.evaluation.evaluate.evaluate", count={"type": click.IntRange(min=1)}, metrics=None)
+@options_of("run.evaluation.evaluate.evaluate", count={"type": click.IntRange(min=1)}, metrics=None)
 @options_of(flags.SOURCE, "images_key", "labels_key", "units")
 @options_of(
-    "gossamer.metrics.metric.Measures",
+    "metrics.metric.Measures",
     protocol={"type": click.Choice(PROTOCOLS)},
     metrics={
         "help": "Metrics to compute, with commas between."

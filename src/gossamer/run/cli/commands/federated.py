@@ -24,7 +24,7 @@ def federated() -> None:
 
 
 @federated.command()
-@options_of("gossamer.run.federated.simulate.simulate")
+@options_of("run.federated.simulate.simulate")
 @options_of(SOURCE, "images_key", "labels_key", "units")
 @flags_of(_CONFIG)
 def simulate(data: str, **options: Any) -> None:
@@ -41,7 +41,7 @@ def simulate(data: str, **options: Any) -> None:
 
 
 @federated.command("serve-records")
-@options_of("gossamer.run.federated.service.serve_records")
+@options_of("run.federated.service.serve_records")
 @options_of(SOURCE, "images_key", "labels_key")
 def serve_records(data: str, **options: Any) -> None:
     """Answer a federation with the records of this site, within its own budget, through a local socket.
@@ -57,8 +57,8 @@ def serve_records(data: str, **options: Any) -> None:
 
 
 @click.command("flwr run")
-@options_of("gossamer.run.federated.flower.train")
-@options_of("gossamer.run.federated.simulate.simulate", "epsilon", "delta", "preset")
+@options_of("run.federated.flower.train")
+@options_of("run.federated.simulate.simulate", "epsilon", "delta", "preset")
 @flags_of(_CONFIG)
 @click.pass_obj
 def flower_app(grid: Any, /, **options: Any) -> None:

@@ -55,14 +55,14 @@ fit = flags.PerMethod(
         ),
         flags.public_flags,
         options_of(flags.SOURCE, "images_key", "labels_key", "units", "public_test_data"),
-        options_of("gossamer.run.training.progress.Process", "tensorboard"),
+        options_of("run.training.progress.Process", "tensorboard"),
     ],
 )
 
 
 @click.command()
 @click.argument("run", type=flags.PATH)
-@options_of("gossamer.run.training.resume.resume", "accounts")
+@options_of("run.training.resume.resume", "accounts")
 def resume(run: Path, accounts: Path | None) -> None:
     """Continue RUN, the folder of a run that was stopped or killed. A finished run stays as it is.
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @click.command()
 @flags.card
-@flags.options_of("gossamer.run.recommend.recommend.recommend")
+@flags.options_of("run.recommend.recommend.recommend")
 @flags.as_json
 def recommend(as_json: bool, **options: Any) -> None:
     """Rank the methods for a data card, with what each reached elsewhere and the command to copy. Reads no record.
@@ -95,7 +95,7 @@ plan = flags.PerMethod(
     _plan,
     [
         flags.card,
-        flags.options_of("gossamer.run.training.plan.plan"),
+        flags.options_of("run.training.plan.plan"),
         click.option("--public", metavar="DATA", help="Public records for pre-training, as for fit; not read."),
         flags.public_share,
         flags.as_json,

@@ -14,7 +14,7 @@ from gossamer.run.storage.run_folder import SUMS
 
 @click.command()
 @click.argument("run", type=PATH)
-@options_of("gossamer.run.release.verify.verify", key={"metavar": "PUBLIC"})
+@options_of("run.release.verify.verify", key={"metavar": "PUBLIC"})
 @as_json
 def verify(run: Path, key: str | None, as_json: bool) -> None:
     """Recompute the guarantee of RUN, a run folder or a release, from its ledger with every accountant, and check its files."""
@@ -51,7 +51,7 @@ def report(run: Path) -> None:
 @click.argument("run", type=PATH)
 @click.option("-o", "--out", type=PATH, required=True, help="Folder to write. It must be new.")
 @options_of(
-    "gossamer.run.release.release.release",
+    "run.release.release.release",
     declared={"type": PATH, "metavar": "FILE.toml", "help": "Your statements for the certificate. Default: none."},
     samples={"type": click.IntRange(min=1), "default": None},
 )
@@ -63,7 +63,7 @@ def release(run: Path, out: Path, samples: int | None, **options: Any) -> None:
 
 @click.command()
 @click.argument("run", type=PATH)
-@options_of("gossamer.run.release.release.sign", key={"type": click.Path(path_type=Path, dir_okay=False)})
+@options_of("run.release.release.sign", key={"type": click.Path(path_type=Path, dir_okay=False)})
 def sign(run: Path, **options: Any) -> None:
     """Sign RUN, a release or a run folder. Whoever has your public key can then check that it is yours and unchanged.
 
