@@ -144,6 +144,9 @@ def _arguments(docstring: str) -> dict[str, str]:
     return {name.strip(): " ".join(about.split()) for name, _, about in entries}
 
 
+reading = options_of(SOURCE, "images_key", "labels_key", "units")
+
+
 def public_flags(callback: F) -> F:
     """The flags about public records, besides --public."""
     for key in ("labels-key", "images-key"):
@@ -152,25 +155,21 @@ def public_flags(callback: F) -> F:
     return public_share(callback)
 
 
-def take_source(options: dict[str, Any], place: str | None, *, prefix: str = "") -> Any:
-    """Return a `Source` of the flags about records, and take these out of the options of a command. None: without a place.
+def take_sources(options: dict[str, Any], *names: str, prefix: str = "") -> None:
+    """Make a `Source` of the place that each of these options names, and take the flags about records out.
 
     Args:
         options: of the command.
-        place: of the records.
-        prefix: before the names of these flags, such as "public_".
+        names: of the options with places. A place that is None stays None.
+        prefix: before the names of the flags about records, such as "public_".
     """
     fields = {field: options.pop(prefix + field) for field in _OF_SOURCE if prefix + field in options}
-    if place is None and any(value is not None for value in fields.values()):
-        keys = " and ".join(_spelled(prefix + field) for field in fields)
-        raise RequestError(f"{keys} go with --public, which is missing: leave them out.")
-    return None if place is None else Source(place, **fields)
-
-
-def take_sources(options: dict[str, Any], *names: str) -> None:
-    """Make a `Source` of the place that each of these options names, all with the flags about records."""
-    fields = {field: options.pop(field) for field in _OF_SOURCE if field in options}
-    options |= {name: Source(options[name], **fields) for name in names}
+    for name in names:
+        if options[name] is not None:
+            options[name] = Source(options[name], **fields)
+        elif any(value is not None for value in fields.values()):
+            keys = " and ".join(_spelled(prefix + field) for field in fields)
+            raise RequestError(f"{keys} go with --public, which is missing: leave them out.")
 
 
 def _spelled(name: str) -> str:

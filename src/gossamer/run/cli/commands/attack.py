@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 import gossamer
-from gossamer.run.cli.options import PATH, SOURCE, as_json, on_terminal, options_of, show, take_sources
+from gossamer.run.cli.options import PATH, as_json, on_terminal, options_of, reading, show, take_sources
 
 
 @click.command()
@@ -17,7 +17,7 @@ from gossamer.run.cli.options import PATH, SOURCE, as_json, on_terminal, options
     count={"type": click.IntRange(min=100)},
     limit={"type": click.IntRange(min=20)},
 )
-@options_of(SOURCE, "images_key", "labels_key", "units")
+@reading
 @as_json
 def attack(run: Path, as_json: bool, **options: Any) -> None:
     """Test whether an attacker can recognise the training records of RUN, a run folder or a release.

@@ -10,20 +10,16 @@ import gossamer
 from gossamer.data.card import STORED, check_range
 from gossamer.events import note
 from gossamer.files import write_private
-from gossamer.run.cli.options import PATH, SOURCE, force, on_terminal, options_of, refuse_taken, take_source
+from gossamer.run.cli.options import PATH, force, on_terminal, options_of, reading, refuse_taken, take_sources
 
 
 @click.command()
 @click.argument("data")
 @click.option("-o", "--out", type=PATH, help="File for the draft, which only you can read. Default: print it.")
-@options_of(SOURCE, "images_key", "labels_key", "units")
-@options_of(
-    "data.card_draft.draft_text",
-    dictionary={"type": PATH, "metavar": "FILE.csv"},
-    shape={"metavar": "HxW"},
-)
+@reading
+@options_of("data.card_draft.draft_text", dictionary={"type": PATH, "metavar": "FILE.csv"}, shape={"metavar": "HxW"})
 @force
-def card(data: str, out: Path | None, force: bool, **options: Any) -> None:
+def card(out: Path | None, force: bool, **options: Any) -> None:
     """Draft a data card: the public facts about DATA, for the data owner to edit and declare.
 
     Every line of a card becomes public. Edit the draft, and keep only what everybody may know. Hints about DATA are shown
@@ -34,7 +30,8 @@ def card(data: str, out: Path | None, force: bool, **options: Any) -> None:
     check_range(options["pixel_range"] or STORED)
     if out is not None:
         refuse_taken(out, force=force)
-    source = take_source(options, data)
+    take_sources(options, "data")
+    source = options.pop("data")
     with on_terminal() as terminal:
         text, hints = draft_text(source, sink=terminal, **options)
         for hint in hints:
@@ -49,8 +46,8 @@ def card(data: str, out: Path | None, force: bool, **options: Any) -> None:
 @click.command()
 @click.argument("data")
 @options_of("data.split.split", missing_unit={"type": click.Choice(["refuse", "own"])})
-@options_of(SOURCE, "images_key", "labels_key", "units")
-def split(data: str, out: Path, **options: Any) -> None:
+@reading
+def split(out: Path, **options: Any) -> None:
     """Split DATA into train and test before a run. All records of a unit are on one side.
 
     `gossamer attack` needs a random split: it compares train and test, and must see no other difference. A hash of each unit
@@ -58,7 +55,8 @@ def split(data: str, out: Path, **options: Any) -> None:
     """
     from gossamer.data.split import UNITS_FILE
 
-    source = take_source(options, data)
+    take_sources(options, "data")
+    source = options.pop("data")
     with on_terminal() as terminal:
         result = gossamer.split(source, out=out, sink=terminal, **options)
     for text in result.notes:
@@ -70,11 +68,11 @@ def split(data: str, out: Path, **options: Any) -> None:
         whose = f" --units {shlex.quote(str(out / result.spec) if result.spec == UNITS_FILE else result.spec)}"
     if source.labels_key == "none" and out.suffix != ".npz":
         whose += " --labels-key none"
-    place = shlex.quote(str(out))
+    place, whole = shlex.quote(str(out)), shlex.quote(str(source.records))
     attack = f"gossamer attack --members {place} --nonmembers {place}{whose}"
     click.echo(f"Use `gossamer fit --data {place}{whose}` and `{attack}`.")
     click.echo(
-        f"Note: {place} is a new data set to the budget log: runs and limits on {shlex.quote(data)} do not count. To count "
+        f"Note: {place} is a new data set to the budget log: runs and limits on {whole} do not count. To count "
         "both, write the same data_set on all cards of these people before the first run.",
         err=True,
     )

@@ -20,7 +20,7 @@ WIDEST = 120
 @click.command()
 @click.argument("synth", type=flags.PATH)
 @options_of("run.evaluation.evaluate.evaluate", count={"type": click.IntRange(min=1)}, metrics=None)
-@options_of(flags.SOURCE, "images_key", "labels_key", "units")
+@flags.reading
 @options_of(
     "metrics.metric.Measures",
     protocol={"type": click.Choice(PROTOCOLS)},

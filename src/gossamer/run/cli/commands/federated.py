@@ -9,7 +9,7 @@ import click
 import gossamer
 from gossamer.errors import RequestError
 from gossamer.methods import METHODS
-from gossamer.run.cli.options import SOURCE, NearestName, flags_of, on_terminal, options_of, take_source
+from gossamer.run.cli.options import SOURCE, NearestName, flags_of, on_terminal, options_of, reading, take_sources
 from gossamer.run.federated import METHOD
 
 _CONFIG = METHODS[METHOD].config_type
@@ -25,25 +25,23 @@ def federated() -> None:
 
 @federated.command()
 @options_of("run.federated.simulate.simulate")
-@options_of(SOURCE, "images_key", "labels_key", "units")
+@reading
 @flags_of(_CONFIG)
-def simulate(data: str, **options: Any) -> None:
+def simulate(**options: Any) -> None:
     """Simulate a federation on one machine, with one client for each unit of DATA. The messages are the real ones."""
     _need_flower()
     from gossamer.run.federated import simulate as simulation
 
-    source = take_source(options, data)
+    take_sources(options, "data")
     with on_terminal() as terminal:
-        synthesizer = simulation.simulate(
-            data=source, process=gossamer.Process(sink=terminal), **_given_options(options)
-        )
+        synthesizer = simulation.simulate(process=gossamer.Process(sink=terminal), **_given_options(options))
     click.echo(synthesizer.certificate.statement)
 
 
 @federated.command("serve-records")
 @options_of("run.federated.service.serve_records")
 @options_of(SOURCE, "images_key", "labels_key")
-def serve_records(data: str, **options: Any) -> None:
+def serve_records(**options: Any) -> None:
     """Answer a federation with the records of this site, within its own budget, through a local socket.
 
     A SuperNode of Flower on the same machine passes the messages on. SIGTERM stops the service, and the same command continues.
@@ -51,9 +49,9 @@ def serve_records(data: str, **options: Any) -> None:
     _need_flower()
     from gossamer.run.federated import service
 
-    source = take_source(options, data)
+    take_sources(options, "data")
     with on_terminal() as terminal:
-        service.serve_records(data=source, sink=terminal, **options)
+        service.serve_records(sink=terminal, **options)
 
 
 @click.command("flwr run")

@@ -18,16 +18,15 @@ PUBLIC = (
 )
 
 
-def _fit(
-    *, method: str, settings: dict[str, Any], data: str, public: str | None, public_share: float | None, **options: Any
-) -> None:
+def _fit(*, method: str, settings: dict[str, Any], public_share: float | None, **options: Any) -> None:
     """Run `fit` and say what came of it."""
-    if public_share is not None and public is not None:
+    if public_share is not None and options["public"] is not None:
         raise RequestError(
             "give --public or --public-share, not both: public records of their own, or a part of --data."
         )
-    options["public"] = flags.take_source(options, public, prefix="public_") or public_share
-    options["data"] = flags.take_source(options, data)
+    flags.take_sources(options, "public", prefix="public_")
+    flags.take_sources(options, "data")
+    options["public"] = options["public"] or public_share
     with flags.on_terminal() as terminal:
         process = gossamer.Process(sink=terminal, tensorboard=options.pop("tensorboard"))
         synthesizer = gossamer.fit(method, process=process, **options, **settings)
