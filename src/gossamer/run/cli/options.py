@@ -8,7 +8,6 @@ import json
 import re
 import typing
 from collections.abc import Callable, Iterable
-from importlib import resources
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -127,7 +126,7 @@ def _with_flags(text: str, names: Iterable[str]) -> str:
 def _parsed(function: str) -> tuple[dict[str, tuple[ast.expr | None, ast.expr | None]], str]:
     """Annotation and default of each keyword-only parameter of a function, or field of a dataclass, and its docstring."""
     module, _, name = function.rpartition(".")
-    file = resources.files("gossamer").joinpath(f"{module.replace('.', '/')}.py")
+    file = Path(__file__).parents[2] / f"{module.replace('.', '/')}.py"
     (node,) = (each for each in ast.parse(file.read_text("utf-8")).body if getattr(each, "name", None) == name)
     if isinstance(node, ast.FunctionDef):
         pairs = zip(node.args.kwonlyargs, node.args.kw_defaults, strict=True)
