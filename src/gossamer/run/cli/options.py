@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 import click
 
-from gossamer.data.source import Source
+import gossamer
 from gossamer.data.tables.any_card import CARDS
 from gossamer.errors import RequestError, did_you_mean
 from gossamer.methods import METHODS
@@ -165,7 +165,7 @@ def take_sources(options: dict[str, Any], *names: str, prefix: str = "") -> None
     fields = {field: options.pop(prefix + field) for field in _OF_SOURCE if prefix + field in options}
     for name in names:
         if options[name] is not None:
-            options[name] = Source(options[name], **fields)
+            options[name] = gossamer.Source(options[name], **fields)
         elif any(value is not None for value in fields.values()):
             keys = " and ".join(_spelled(prefix + field) for field in fields)
             raise RequestError(f"{keys} go with --public, which is missing: leave them out.")

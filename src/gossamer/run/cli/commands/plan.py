@@ -13,7 +13,7 @@ from gossamer.methods import METHODS
 from gossamer.methods.registry import ABOUT, allow
 from gossamer.run.cli import options as flags
 from gossamer.run.report.wording import release_in_words, remark
-from gossamer.run.training import presets as named_settings
+from gossamer.run.training import presets as named
 
 if TYPE_CHECKING:
     from gossamer.run.training.plan import Request
@@ -120,7 +120,7 @@ def presets(method: str | None, card: Path | None, as_json: bool) -> None:
             click.echo(f"not usable: the plug-in {name}. {problem}", err=True)
     lines: list[str] = []
     if card is None:
-        selected = {name: entries for name, entries in named_settings.all_presets().items() if method in (None, name)}
+        selected = {name: entries for name, entries in named.all_presets().items() if method in (None, name)}
         for name, entries in selected.items():
             for preset, entry in entries.items():
                 settings = " ".join(f"{key}={value}" for key, value in entry.items() if key not in ABOUT)
@@ -128,7 +128,7 @@ def presets(method: str | None, card: Path | None, as_json: bool) -> None:
                 lines.append(f"{name} {preset}: {entry['about']}{made_for}\n    {settings}")
         flags.show(lines, {"presets": selected}, as_json=as_json)
         return
-    scaled = named_settings.for_card(load_card(card), method=method)
+    scaled = named.for_card(load_card(card), method=method)
     for fitted in scaled:
         fits = f"not for this card: {fitted.refused}" if fitted.refused else fitted.flags
         lines.append(f"{fitted.method} {fitted.name}: {fitted.about}\n    {fits}")
