@@ -32,7 +32,6 @@ ABOVE = ("privacy", "run")
 ALLOWED = {
     "run/federated/": "federation is of one method",
     "run/cli/demo.py": "it shows one method",
-    "run/cli/table_demo.py": "it shows one method",
     "run/release/standalone_loader.py": "it writes the source of released networks into a file",
     "privacy/accounting/federated.py": "its own arguments are called like settings",
     "run/cli/calculator.py": "its own options are called like settings",

@@ -9,11 +9,11 @@ Example:
     samples = synthesizer.sample(1_000, seed=0)
 """
 
-import typing
+from typing import TYPE_CHECKING
 
-from gossamer.lazy import exported
+from gossamer.lazy import exported, reexports
 
-if typing.TYPE_CHECKING:
+if TYPE_CHECKING:
     from gossamer import attacks as attacks
     from gossamer import data as data
     from gossamer import errors as errors
@@ -44,32 +44,5 @@ if typing.TYPE_CHECKING:
     from gossamer.run.training.progress import Process as Process
     from gossamer.run.training.resume import resume as resume
 else:
-    _NAMES = {
-        "Column": "gossamer.data.tables.column:Column",
-        "DataCard": "gossamer.data.card:DataCard",
-        "Process": "gossamer.run.training.progress:Process",
-        "Records": "gossamer.data.records:Records",
-        "Samples": "gossamer.data.samples.samples:Samples",
-        "Source": "gossamer.data.source:Source",
-        "TableCard": "gossamer.data.tables.card:TableCard",
-        "Synthesizer": "gossamer.methods.synthesizer:Synthesizer",
-        "attack": "gossamer.run.evaluation.attack:attack",
-        "budget": "gossamer.run.budget.budget:budget",
-        "discard": "gossamer.run.budget.budget:discard",
-        "draft_card": "gossamer.data.card_draft:draft_card",
-        "evaluate": "gossamer.run.evaluation.evaluate:evaluate",
-        "fit": "gossamer.run.training.fit:fit",
-        "plan": "gossamer.run.training.plan:plan",
-        "read": "gossamer.data.readers.read:read",
-        "recommend": "gossamer.run.recommend.recommend:recommend",
-        "release": "gossamer.run.release.release:release",
-        "resume": "gossamer.run.training.resume:resume",
-        "sign": "gossamer.run.release.release:sign",
-        "split": "gossamer.data.split:split",
-        "verify": "gossamer.run.release.verify:verify",
-        **{
-            name: f"gossamer.{name}:"
-            for name in ("attacks", "data", "errors", "methods", "metrics", "plugins", "privacy")
-        },
-    }
+    _NAMES = reexports(__name__, __file__)
     __all__, __getattr__, __dir__ = exported(__name__, _NAMES)

@@ -1,8 +1,10 @@
 """What is loaded when it is first used, so that `import gossamer` and a help text need not wait for PyTorch."""
 
+import ast
 import importlib
 import pkgutil
 from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gossamer.errors import did_you_mean
@@ -49,3 +51,20 @@ def exported(package: str, names: Mapping[str, str]) -> tuple[list[str], Callabl
 def modules_of(package: str, path: Iterable[str]) -> dict[str, str]:
     """The modules of a package as names for `exported`. path: its `__path__`."""
     return {module.name: f"{package}.{module.name}:" for module in pkgutil.iter_modules(path)}
+
+
+def reexports(package: str, file: str) -> dict[str, str]:
+    """The imports `X as Y` in the source of a package, as names for `exported`: so each stands once, for type checkers too.
+
+    Args:
+        package: its `__name__`.
+        file: its `__file__`.
+    """
+    lines = ast.walk(ast.parse(Path(file).read_text(encoding="utf-8")))
+    return {
+        alias.asname: f"{package}.{alias.name}:" if line.module == package else f"{line.module}:{alias.name}"
+        for line in lines
+        if isinstance(line, ast.ImportFrom)
+        for alias in line.names
+        if alias.asname
+    }

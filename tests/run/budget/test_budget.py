@@ -1241,15 +1241,15 @@ def test_the_demo_has_a_book_of_its_own_and_takes_no_other_run(
     assert list(state_home.iterdir()) == []
     (place.run / "notes.txt").write_text("mine")  # what it could not put a new run beside
     before = held_bytes(place.run)
-    with pytest.raises(RequestError, match="other than a run of the demo"):
+    with pytest.raises(RequestError, match="other than a run of this demo"):
         demo.demo(place.run, Terminal(place.said))
     assert held_bytes(place.run) == before
     (place.run / "notes.txt").unlink()
     (place.run / "SHA256SUMS").touch()  # a release of the demo is nobody's to replace
-    with pytest.raises(RequestError, match="other than a run of the demo"):
+    with pytest.raises(RequestError, match="other than a run of this demo"):
         demo.demo(place.run, Terminal(place.said))
     place.crash(1, place.folder / "mine")
     before = held_bytes(place.folder / "mine")
-    with pytest.raises(Exception, match="other than a run of the demo"):
+    with pytest.raises(Exception, match="other than a run of this demo"):
         demo.demo(place.folder / "mine", Terminal(place.said))
     assert held_bytes(place.folder / "mine") == before

@@ -12,12 +12,12 @@ from gossamer.run.cli.options import FIT, options_of, public_share
 
 FUNCTIONS = [
     FIT,
-    "gossamer.run.training.resume.resume",
-    "gossamer.run.auditing.audit.audit",
-    "gossamer.run.evaluation.attack.attack",
-    "gossamer.run.evaluation.evaluate.evaluate",
-    "gossamer.run.release.release.sign",
-    "gossamer.data.split.split",
+    "run.training.resume.resume",
+    "run.auditing.audit.audit",
+    "run.evaluation.attack.attack",
+    "run.evaluation.evaluate.evaluate",
+    "run.release.release.sign",
+    "data.split.split",
 ]
 
 
@@ -47,7 +47,7 @@ def test_every_flag_of_every_command_has_a_help_text() -> None:
 @pytest.mark.parametrize("function", FUNCTIONS)
 def test_flags_have_the_names_and_defaults_of_the_parameters(function: str) -> None:
     module, _, name = function.rpartition(".")
-    parameters = inspect.signature(getattr(importlib.import_module(module), name)).parameters
+    parameters = inspect.signature(getattr(importlib.import_module(f"gossamer.{module}"), name)).parameters
     made = click.command(options_of(function)(lambda **_: None))
     flags = {str(option.name): option for option in made.params}
     never = {"sink", "progress", "process", "settings", "rng", "noise_seed"}
@@ -61,7 +61,7 @@ def test_flags_have_the_names_and_defaults_of_the_parameters(function: str) -> N
 
 
 def test_help_takes_the_words_of_another_docstring_and_spells_flags() -> None:
-    made = click.command(options_of("gossamer.data.split.split", "window")(lambda **_: None))
+    made = click.command(options_of("data.split.split", "window")(lambda **_: None))
     (window,) = (option for option in made.params if isinstance(option, click.Option))
     assert (window.help or "").startswith("Scale each DICOM file by its own display window")
     made = click.command(public_share(lambda **_: None))

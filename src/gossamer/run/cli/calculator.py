@@ -43,6 +43,12 @@ class Answer:
             **self.about,
         }
 
+    def lines(self) -> list[str]:
+        """For the terminal."""
+        rate, noise = f"sampling rate {self.sampling_rate:.6g}", f"noise multiplier {self.noise_multiplier:g}"
+        bounds = (f"{bound.accountant}: {bound.guarantee}" for bound in self.bounds)
+        return [f"{rate}, {noise}, steps {self.steps:,}", *bounds]
+
 
 def account(
     *,

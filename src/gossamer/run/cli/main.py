@@ -24,8 +24,8 @@ GROUPS = {
     "Prepare": {
         "demo": ("demo", "Try all steps on small public data, in a few minutes."),
         "page": ("page", "Open a page that leads through all steps in your browser."),
-        "card": ("card", "Draft a data card: the public facts about DATA."),
-        "split": ("split", "Split DATA into train and test, whole persons on each side."),
+        "card": ("data", "Draft a data card: the public facts about DATA."),
+        "split": ("data", "Split DATA into train and test, whole persons on each side."),
         "recommend": ("plan", "Rank the methods for a data card. Reads no record."),
         "presets": ("plan", "List the named settings of the methods."),
         "plan": ("plan", "Compute the privacy cost of a run. Reads no record."),
@@ -46,15 +46,15 @@ GROUPS = {
         "audit": ("audit", "Measure a lower bound on epsilon, next to the claim."),
     },
     "Release": {
-        "verify": ("verify", "Recompute the guarantee of a run, and check its files."),
-        "report": ("verify", "Write the report of a run again."),
+        "verify": ("release", "Recompute the guarantee of a run, and check its files."),
+        "report": ("release", "Write the report of a run again."),
         "release": ("release", "Copy the files of a run that may leave, and nothing else."),
         "sign": ("release", "Sign a release with your key."),
     },
     "Budget": {
         "budget": ("budget", "Show the epsilon that all runs on DATA have used, or limit it."),
         "discard": ("budget", "Delete an unfinished run. Its cost stays in the budget log."),
-        "account": ("account", "Calculate epsilon, noise, steps or sampling rate."),
+        "account": ("budget", "Calculate epsilon, noise, steps or sampling rate."),
     },
 }
 """Each command by its group, in the order of work: its module in `commands/` and its line in the help."""

@@ -3,21 +3,20 @@
 import ast
 import dataclasses
 import functools
-import importlib.util
 import inspect
+import json
 import re
 import shlex
 import typing
 from collections.abc import Callable, Iterable
-from importlib.abc import InspectLoader
 from pathlib import Path
 from typing import Any, TypeVar
 
 import click
 
+import gossamer
 from gossamer.data.tables.any_card import CARDS
 from gossamer.errors import RequestError, did_you_mean
-from gossamer.lazy import Lazy
 from gossamer.methods import METHODS
 from gossamer.methods.common.method_start import StartConfig
 from gossamer.methods.contract import FROM_EPSILON, AnyMethod, BaseConfig, Start
@@ -25,14 +24,12 @@ from gossamer.methods.registry import allow
 from gossamer.run.validation import check_seed
 
 if typing.TYPE_CHECKING:
-    from gossamer.data import source
-else:
-    source = Lazy("gossamer.data.source")
+    from gossamer.run.training.progress import Terminal
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 PATH = click.Path(path_type=Path)
-FIT = "gossamer.run.training.fit.fit"
+FIT = "run.training.fit.fit"
 as_json = click.option(
     "--json", "as_json", is_flag=True, help="Print the result as one JSON object, and nothing else, on stdout."
 )
@@ -48,12 +45,10 @@ def checked_seed(_ctx: click.Context, _option: click.Parameter, seed: int | None
 
 _KINDS = {"bool": bool, "int": int, "float": float, "tuple[float, float]": (float, float), "Path": PATH}
 """The types of flags by those of parameters; all others are text. Of a union, the first of these counts."""
-SOURCE = "gossamer.data.source.Source"
-_NAME_RECORDS = ("data", "public", "train", "test", "members", "nonmembers")
-_NAME_KEYS = ("images_key", "labels_key")
+SOURCE = "data.source.Source"
 _BY_NAME: dict[str, dict[str, Any]] = {
-    **{name: {"type": str, "metavar": "DATA"} for name in _NAME_RECORDS},
-    **{name: {"metavar": "KEY"} for name in _NAME_KEYS},
+    **{name: {"type": str, "metavar": "DATA"} for name in ("data", "public", "train", "test", "members", "nonmembers")},
+    **{name: {"metavar": "KEY"} for name in ("images_key", "labels_key")},
     "accounts": {"type": click.Path(path_type=Path, file_okay=False)},
     "count": {"flags": ["-n"]},
     "header": {"flags": ["--header/--no-header"]},
@@ -66,6 +61,7 @@ _BY_NAME: dict[str, dict[str, Any]] = {
 }
 """What click is told of a parameter wherever it appears."""
 _NO_FLAGS = ("sink", "progress", "process", "settings", "rng", "noise_seed")
+_COMPUTED = (dataclasses.MISSING, FROM_EPSILON)
 _OF_SOURCE = ("images_key", "labels_key", "units", "public_test_data")
 public_share = click.option(
     "--public-share", type=float, metavar="SHARE", help="Share of --data to make public in place of --public, such as 0.02. A "
@@ -73,23 +69,24 @@ public_share = click.option(
 )  # fmt: skip
 
 
-def options_of(function: str, *names: str, **changed: dict[str, Any]) -> Callable[[F], F]:
+def options_of(function: str, *names: str, **changed: dict[str, Any] | None) -> Callable[[F], F]:
     """The flags of a command: the keyword-only parameters of the function that it calls, with their docstring as help.
 
     The function's source is parsed and not imported, so that help need not wait for PyTorch.
 
     Args:
-        function: its full name, such as `FIT`; or that of a dataclass, whose fields become flags.
+        function: its name below `gossamer`, such as `FIT`; or that of a dataclass, whose fields become flags.
         names: the parameters that become flags; default: all.
-        changed: arguments of `click.option` for a parameter, in place of those that follow from the source.
+        changed: arguments of `click.option` for a parameter, in place of those that follow from the source. None: no flag.
     """
 
     def decorate(callback: F) -> F:
         for name, (annotation, default) in reversed(_parsed(function)[0].items()):
-            if name not in _NO_FLAGS and name in (names or [name]):
+            own = changed.get(name, {})
+            if own is not None and name not in _NO_FLAGS and name in (names or [name]):
                 kinds = ast.unparse(annotation or ast.Constant(None)).split(" | ")
-                overrides = _BY_NAME.get(name, {}) | changed.get(name, {})
-                callback = _flag(name, kinds, default, {"help": _help(function, name), **overrides})(callback)
+                overrides = {"help": _help(function, name), **_BY_NAME.get(name, {}), **own}
+                callback = _flag(name, kinds, default, overrides)(callback)
         return callback
 
     return decorate
@@ -116,7 +113,7 @@ def _help(function: str, name: str) -> str:
     parameters, docstring = _parsed(function)
     about = _arguments(docstring).get(name, "")
     if elsewhere := re.fullmatch(r"see `([\w.]+)`\.", about):
-        return _help(f"gossamer.{elsewhere[1]}", name)
+        return _help(elsewhere[1], name)
     return _with_flags(about, parameters)
 
 
@@ -130,19 +127,14 @@ def _with_flags(text: str, names: Iterable[str]) -> str:
 def _parsed(function: str) -> tuple[dict[str, tuple[ast.expr | None, ast.expr | None]], str]:
     """Annotation and default of each keyword-only parameter of a function, or field of a dataclass, and its docstring."""
     module, _, name = function.rpartition(".")
-    spec = importlib.util.find_spec(module)
-    assert spec is not None
-    assert isinstance(spec.loader, InspectLoader)
-    for node in ast.parse(spec.loader.get_source(module) or "").body:
-        if isinstance(node, ast.FunctionDef) and node.name == name:
-            defaults = zip(node.args.kwonlyargs, node.args.kw_defaults, strict=True)
-            return {each.arg: (each.annotation, default) for each, default in defaults}, ast.get_docstring(node) or ""
-        if isinstance(node, ast.ClassDef) and node.name == name:
-            fields = [each for each in node.body if isinstance(each, ast.AnnAssign)]
-            return {ast.unparse(each.target): (each.annotation, each.value) for each in fields}, ast.get_docstring(
-                node
-            ) or ""
-    raise AssertionError(f"there is no {function}")
+    file = Path(__file__).parents[2] / f"{module.replace('.', '/')}.py"
+    (node,) = (each for each in ast.parse(file.read_text("utf-8")).body if getattr(each, "name", None) == name)
+    if isinstance(node, ast.FunctionDef):
+        pairs = zip(node.args.kwonlyargs, node.args.kw_defaults, strict=True)
+        return {each.arg: (each.annotation, default) for each, default in pairs}, ast.get_docstring(node) or ""
+    assert isinstance(node, ast.ClassDef)
+    fields = [each for each in node.body if isinstance(each, ast.AnnAssign)]
+    return {ast.unparse(each.target): (each.annotation, each.value) for each in fields}, ast.get_docstring(node) or ""
 
 
 def _arguments(docstring: str) -> dict[str, str]:
@@ -150,6 +142,9 @@ def _arguments(docstring: str) -> dict[str, str]:
     section = docstring.partition("Args:\n")[2].partition("\n\n")[0]
     entries = (entry.partition(": ") for entry in re.split(r"\n    (?=\w+: )", f"\n{section}") if ": " in entry)
     return {name.strip(): " ".join(about.split()) for name, _, about in entries}
+
+
+reading = options_of(SOURCE, "images_key", "labels_key", "units")
 
 
 def public_flags(callback: F) -> F:
@@ -160,29 +155,38 @@ def public_flags(callback: F) -> F:
     return public_share(callback)
 
 
-def take_source(options: dict[str, Any], place: str | None, *, prefix: str = "") -> Any:
-    """Return a `Source` of the flags about records, and take these out of the options of a command. None: without a place.
+def take_sources(options: dict[str, Any], *names: str, prefix: str = "") -> None:
+    """Make a `Source` of the place that each of these options names, and take the flags about records out.
 
     Args:
         options: of the command.
-        place: of the records.
-        prefix: before the names of these flags, such as "public_".
+        names: of the options with places. A place that is None stays None.
+        prefix: before the names of the flags about records, such as "public_".
     """
     fields = {field: options.pop(prefix + field) for field in _OF_SOURCE if prefix + field in options}
-    if place is None and any(value is not None for value in fields.values()):
-        keys = " and ".join(_spelled(prefix + field) for field in fields)
-        raise RequestError(f"{keys} go with --public, which is missing: leave them out.")
-    return None if place is None else source.Source(place, **fields)
-
-
-def take_sources(options: dict[str, Any], *names: str) -> None:
-    """Make a `Source` of the place that each of these options names, all with the flags about records."""
-    fields = {field: options.pop(field) for field in _OF_SOURCE if field in options}
-    options |= {name: source.Source(options[name], **fields) for name in names}
+    for name in names:
+        if options[name] is not None:
+            options[name] = gossamer.Source(options[name], **fields)
+        elif any(value is not None for value in fields.values()):
+            keys = " and ".join(_spelled(prefix + field) for field in fields)
+            raise RequestError(f"{keys} go with --public, which is missing: leave them out.")
 
 
 def _spelled(name: str) -> str:
     return "--" + name.replace("_", "-")
+
+
+def on_terminal() -> "Terminal":
+    """A sink that shows on the terminal how far a command is. A context manager."""
+    from gossamer.run.training.progress import Terminal
+
+    return Terminal()
+
+
+def show(lines: Iterable[str], answer: object, *, as_json: bool) -> None:
+    """Print a result: its lines or, with --json, one object."""
+    for line in [json.dumps(answer)] if as_json else lines:
+        click.echo(line)
 
 
 def refuse_taken(out: Path, *, force: bool) -> None:
@@ -272,10 +276,13 @@ def flags_of(config: type[BaseConfig]) -> Callable[[F], F]:
     """The flags of all fields of a Config, its own before those of a start."""
     inherited = {field.name for field in dataclasses.fields(StartConfig)}
     fields = sorted(dataclasses.fields(config), key=lambda field: field.name in inherited)
+    kinds, about = typing.get_type_hints(config), documentation(config)
 
     def decorate(callback: F) -> F:
         for field in reversed(fields):
-            callback = _option(field, config)(callback)
+            shown = "computed from epsilon" if field.default in _COMPUTED else _plain(field.default)
+            text = f"{_with_flags(about.get(field.name, ''), about)} [default: {shown}]"
+            callback = _option(field.name, kinds[field.name], text)(callback)
         return callback
 
     return decorate
@@ -304,20 +311,16 @@ def _refused(method: AnyMethod, flag: str | None) -> bool:
     return flag is not None and flag.startswith("public") and not method.takes_public
 
 
-def _option(field: "dataclasses.Field[Any]", config: type) -> Callable[[F], F]:
-    """The flag of one field. Its default is None, so that what was given can be told from what was not."""
-    flag = _spelled(field.name)
-    kind = typing.get_type_hints(config)[field.name]
+def _option(name: str, kind: Any, text: str) -> Callable[[F], F]:
+    """The flag of a setting. Its default is None, so that what was given can be told from what was not."""
+    flag = _spelled(name)
     if kind is bool:
-        flag = f"{flag}/--no-{flag[2:]}"
+        flag, kind = f"{flag}/--no-{flag[2:]}", None
     elif typing.get_origin(kind) is typing.Literal:
         kind = click.Choice([str(choice) for choice in typing.get_args(kind)])
     elif kind == Start:
         kind = start
-    shown = "computed from epsilon" if field.default in (dataclasses.MISSING, FROM_EPSILON) else _plain(field.default)
-    entries = documentation(config)
-    text = f"{_with_flags(entries.get(field.name, ''), entries)} [default: {shown}]"
-    return click.option(flag, field.name, type=None if kind is bool else kind, default=None, help=text)
+    return click.option(flag, name, type=kind, default=None, help=text)
 
 
 def documentation(config: type) -> dict[str, str]:

@@ -1,29 +1,22 @@
 """The page: its addresses, and what answers them. It keeps no state: each answer is made from the files that are there now."""
 
 import functools
-from collections.abc import Awaitable, Callable, Mapping
-from importlib import resources
-from typing import TYPE_CHECKING, Any
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
 
 from jinja2 import Environment, PackageLoader, PrefixLoader, StrictUndefined
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
-from starlette.datastructures import QueryParams
 from starlette.requests import Request
 from starlette.responses import FileResponse, HTMLResponse, RedirectResponse, Response
-from starlette.routing import Route
+from starlette.routing import Mount, Route
+from starlette.staticfiles import StaticFiles
 
 from gossamer.errors import GossamerError, RequestError
-from gossamer.lazy import Lazy
 from gossamer.run.page.jobs import FIT, PageJob
-from gossamer.run.page.opened import DataSet, Opened
+from gossamer.run.page.opened import DataSet, Form, Opened
 from gossamer.run.page.steps.step import Step
-
-if TYPE_CHECKING:
-    from gossamer.run.page.steps import protection
-    from gossamer.run.report import promise
-else:
-    protection, promise = Lazy("gossamer.run.page.steps.protection"), Lazy("gossamer.run.report.promise")
 
 STEPS = {
     step.name: step
@@ -39,24 +32,21 @@ _SHOWN = {"samples.png": "image/png", _REPORT: "text/html; charset=utf-8"}
 """The files of a run or a release that the page shows."""
 _REPORT_POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; frame-ancestors 'none'"
 """A report holds its style sheet and its pictures, and no script."""
-_STATIC = {
-    "report.css": ("gossamer.run.report", "text/css"),
-    "page.css": ("gossamer.run.page", "text/css"),
-    "page.js": ("gossamer.run.page", "text/javascript"),
-}
+_RUN = Path(__file__).parents[1]
 
 
 def application(opened: Opened) -> Starlette:
     """Return the page. opened: the list of data sets."""
 
-    def bound(answer: Callable[[Opened, Request, QueryParams], Response]) -> Callable[[Request], Awaitable[Response]]:
+    def bound(answer: Callable[[Opened, Request, Form], Response]) -> Callable[[Request], Awaitable[Response]]:
         return functools.partial(_answered, answer, opened)
 
     return Starlette(
         routes=[
             Route("/", bound(_start), methods=["GET"]),
             Route("/open", bound(_open), methods=["POST"]),
-            Route("/static/{name}", bound(_static), methods=["GET"]),
+            Route("/static/report.css", lambda _: FileResponse(_RUN / "report/report.css"), methods=["GET"]),
+            Mount("/static", StaticFiles(directory=_RUN / "page/static")),
             Route("/d/{id}/progress", bound(_progress), methods=["GET"]),
             Route("/d/{id}/stop", bound(_stop), methods=["POST"]),
             Route("/d/{id}/file/{folder}/{name}", bound(_file), methods=["GET"]),
@@ -66,11 +56,9 @@ def application(opened: Opened) -> Starlette:
     )
 
 
-async def _answered(
-    answer: Callable[[Opened, Request, QueryParams], Response], opened: Opened, request: Request
-) -> Response:
+async def _answered(answer: Callable[[Opened, Request, Form], Response], opened: Opened, request: Request) -> Response:
     """Answer a request in a thread. An error becomes a page without a traceback, which could hold a private value."""
-    form = QueryParams(await request.body()) if request.method == "POST" else request.query_params
+    form = Form(await request.body()) if request.method == "POST" else request.query_params
     try:
         return await run_in_threadpool(answer, opened, request, form)
     except GossamerError as error:
@@ -82,11 +70,11 @@ async def _answered(
         return _page("error.html", status=500, error=text, opened=opened.all())
 
 
-def _start(opened: Opened, _request: Request, _query: QueryParams) -> Response:
-    return _page("start.html", opened=opened.all(), error="", given=QueryParams())
+def _start(opened: Opened, _request: Request, _query: Form) -> Response:
+    return _page("start.html", opened=opened.all(), error="", given=Form())
 
 
-def _open(opened: Opened, _request: Request, form: QueryParams) -> Response:
+def _open(opened: Opened, _request: Request, form: Form) -> Response:
     try:
         data_set = opened.open(form.get("data", ""), form.get("folder", ""))
     except GossamerError as error:
@@ -94,21 +82,24 @@ def _open(opened: Opened, _request: Request, form: QueryParams) -> Response:
     return RedirectResponse(f"/d/{data_set.id}/data", status_code=303)
 
 
-def _step(opened: Opened, request: Request, query: QueryParams) -> Response:
+def _step(opened: Opened, request: Request, query: Form) -> Response:
     data_set, step = _asked(opened, request)
-    return _shown(data_set, step, query, error="", given=QueryParams())
+    return _shown(data_set, step, query, error="", given=Form())
 
 
-def _act(opened: Opened, request: Request, form: QueryParams) -> Response:
+def _act(opened: Opened, request: Request, form: Form) -> Response:
     data_set, step = _asked(opened, request)
+    action = request.path_params["action"]
     try:
-        where = step.act(request.path_params["action"], opened, data_set, form)
+        if action not in step.actions:
+            raise RequestError("This step has no such action.")
+        where = getattr(step.module, action)(opened, data_set, form)
     except GossamerError as error:
         return _shown(data_set, step, form, error=str(error), given=form)
     return RedirectResponse(f"/d/{data_set.id}/{where}", status_code=303)
 
 
-def _stop(opened: Opened, request: Request, form: QueryParams) -> Response:
+def _stop(opened: Opened, request: Request, form: Form) -> Response:
     """Stop the job, and show the step again that asked for it."""
     data_set = opened.get(request.path_params["id"])
     data_set.jobs.stop()
@@ -116,7 +107,7 @@ def _stop(opened: Opened, request: Request, form: QueryParams) -> Response:
     return RedirectResponse(f"/d/{data_set.id}/{step if step in STEPS else 'runs'}", status_code=303)
 
 
-def _progress(opened: Opened, request: Request, _query: QueryParams) -> Response:
+def _progress(opened: Opened, request: Request, _query: Form) -> Response:
     """The part of a page that changes while a job runs; status 204: it has ended."""
     data_set = opened.get(request.path_params["id"])
     job = data_set.jobs.running()
@@ -125,7 +116,7 @@ def _progress(opened: Opened, request: Request, _query: QueryParams) -> Response
     return HTMLResponse(_environment().get_template("page/progress.html").render(job=job))
 
 
-def _file(opened: Opened, request: Request, _query: QueryParams) -> Response:
+def _file(opened: Opened, request: Request, _query: Form) -> Response:
     """The samples or the report of a run or a release."""
     folder = opened.get(request.path_params["id"]).child(request.path_params["folder"])
     name = request.path_params["name"]
@@ -136,15 +127,6 @@ def _file(opened: Opened, request: Request, _query: QueryParams) -> Response:
     return FileResponse(path, media_type=_SHOWN[name], headers=headers)
 
 
-def _static(_opened: Opened, request: Request, _query: QueryParams) -> Response:
-    name = request.path_params["name"]
-    if name not in _STATIC:
-        raise RequestError("There is no such file.")
-    package, kind = _STATIC[name]
-    place = resources.files(package) / (name if package.endswith("report") else f"static/{name}")
-    return Response(place.read_bytes(), media_type=kind)
-
-
 def _asked(opened: Opened, request: Request) -> tuple[DataSet, Step]:
     step = STEPS.get(request.path_params["step"])
     if step is None:
@@ -152,13 +134,13 @@ def _asked(opened: Opened, request: Request) -> tuple[DataSet, Step]:
     return opened.get(request.path_params["id"]), step
 
 
-def _shown(data_set: DataSet, step: Step, query: QueryParams, *, error: str, given: QueryParams) -> Response:
+def _shown(data_set: DataSet, step: Step, query: Form, *, error: str, given: Form) -> Response:
     """The page of a step. given: what the user has written into a form that was refused."""
     try:
-        content: Mapping[str, Any] = step.show(data_set, query)
+        content = step.module.show(data_set, query)
     except GossamerError as failed:
-        query, error = QueryParams(), error or str(failed)
-        content = step.show(data_set, query)
+        query, error = Form(), error or str(failed)
+        content = step.module.show(data_set, query)
     job = data_set.jobs.last()
     return _page(
         f"{step.name}.html", status=400 if error else 200, data_set=data_set, steps=STEPS.values(), step=step, job=job,
@@ -167,10 +149,11 @@ def _shown(data_set: DataSet, step: Step, query: QueryParams, *, error: str, giv
     )  # fmt: skip
 
 
-def _done(data_set: DataSet, step: Step, query: QueryParams, job: PageJob | None) -> set[str]:
+def _done(data_set: DataSet, step: Step, query: Form, job: PageJob | None) -> set[str]:
     """The steps that have left a file, or a choice: in a run, or in the address of the step that is shown."""
     finished = [data_set.run(name) for name in data_set.finished()]
     begun = bool(finished or data_set.unfinished() or (job is not None and job.running and job.name == FIT))
+    protection = STEPS["protection"].module
     compared = step.name == "protection"  # its address has what the user compares, and no choice
     left = {
         "data": data_set.draft.is_file(),
@@ -191,12 +174,14 @@ def _page(template: str, *, status: int = 200, **content: Any) -> Response:
 @functools.cache
 def _environment() -> Environment:
     """The templates of the page, and those that it shares with the report."""
+    from gossamer.run.report import promise
+
     environment = Environment(
         loader=PrefixLoader({
             "page": PackageLoader("gossamer.run.page", "templates"), "report": PackageLoader("gossamer.run.report", "."),
         }),
         autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True,
     )  # fmt: skip
-    environment.filters["up"] = lambda epsilon: promise.up(epsilon, 3)
+    environment.filters["up"] = functools.partial(promise.up, digits=3)
     environment.filters["pairs"] = lambda texts: [(str(text), str(text)) for text in texts]
     return environment

@@ -16,19 +16,21 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from starlette.datastructures import QueryParams
 
 from gossamer.errors import RequestError, RunFolderError
 from gossamer.files import hold, write_atomically
-from gossamer.lazy import Lazy
 from gossamer.run.page.jobs import Jobs
 
 if TYPE_CHECKING:
-    from gossamer.run.storage import run_folder
     from gossamer.run.storage.run_folder import RunFolder
-else:
-    run_folder = Lazy("gossamer.run.storage.run_folder")
 
+Form: TypeAlias = QueryParams
+"""What the user has written into a form, or the query of an address."""
+Content: TypeAlias = Mapping[str, Any]
+"""What a template shows, by name."""
 EMBEDDED = ("digits", "glyphs")
 LIST = "page.json"
 _LOCK = "page.lock"
@@ -154,18 +156,16 @@ class DataSet:
 
     def finished(self) -> list[str]:
         """The names of its finished runs, the oldest first."""
-        return [run.path.name for run in self._runs() if run.finished]
+        return [path.name for path in self._numbered("run") if _run(path).finished]
 
     def unfinished(self) -> list[str]:
         """The names of its runs that have begun and not ended, the oldest first."""
-        return [run.path.name for run in self._runs() if run.begun and not run.finished]
+        runs = map(_run, self._numbered("run"))
+        return [run.path.name for run in runs if run.begun and not run.finished]
 
     def run(self, name: str) -> "RunFolder":
         """Return a run of this data set. Raises RequestError: see `child`."""
-        return run_folder.RunFolder(self.child(name))
-
-    def _runs(self) -> "list[RunFolder]":
-        return [run_folder.RunFolder(path) for path in self._numbered("run")]
+        return _run(self.child(name))
 
     def releases(self) -> list[Path]:
         """Its releases, the oldest first."""
@@ -279,6 +279,12 @@ class Opened:
     def _write(self, entries: list[DataSet]) -> None:
         content: list[dict[str, Any]] = [{**asdict(entry), "folder": str(entry.folder)} for entry in entries]
         write_atomically(self._path, json.dumps(content, indent=2) + "\n", private=True)
+
+
+def _run(path: Path) -> "RunFolder":
+    from gossamer.run.storage.run_folder import RunFolder
+
+    return RunFolder(path)
 
 
 def _folder_for(data: str, folder: str) -> Path:

@@ -1,7 +1,6 @@
 """Start the page: a server on this machine alone, and the browser that may speak to it."""
 
 import errno
-import importlib
 import os
 import socket
 import threading
@@ -40,7 +39,8 @@ def serve(opened: Opened, *, port: int, say: Callable[[str], None], open_browser
     )  # fmt: skip
     say(f"The page is at {guard.address}")
     say("This address works once, in one browser on this machine. Ctrl-C ends the page; training goes on.")
-    threading.Thread(target=_warm_up, daemon=True).start()
+    # What the steps need is loaded while the user reads the first page.
+    threading.Thread(target=lambda: [step.module for step in app.STEPS.values()], daemon=True).start()
     stop_at_hangup(server.handle_exit)
     try:
         if open_browser:
@@ -79,9 +79,3 @@ def _listen(port: int) -> list[socket.socket]:
 def _close(listening: list[socket.socket]) -> None:
     for each in listening:
         each.close()
-
-
-def _warm_up() -> None:
-    """Load what the steps need while the user reads the first page."""
-    for step in app.STEPS:
-        importlib.import_module(f"gossamer.run.page.steps.{step}")

@@ -58,11 +58,11 @@ class Recommended:
     command: str
     notes: tuple[str, ...]
 
-    def row(self) -> list[str]:
+    def row(self, rank: str) -> list[str]:
         """Its row in the table."""
         if self.measured is None:
-            return [self.method, "unknown", "unknown", "not measured on such records"]
-        return [self.method, self.measured.figure, self.measured.time, self.measured.records_in_words]
+            return [f"{rank} {self.method}", "unknown", "unknown", "not measured on such records"]
+        return [f"{rank} {self.method}", self.measured.figure, self.measured.time, self.measured.records_in_words]
 
     def to_json(self) -> dict[str, Any]:
         """As `--json` prints it."""
@@ -91,13 +91,10 @@ class Advice:
     def lines(self) -> list[str]:
         """The outlook, a table of all methods, notes, and one command. `--json` has all commands."""
         every = [*self.ranked, *self.labels]
-        ranks = [*(f"{number}." for number in range(1, len(self.ranked) + 1)), *("* " for _ in self.labels)]
-        rows = [
-            [f"{rank} {method}", *row]
-            for rank, (method, *row) in zip(ranks, (each.row() for each in every), strict=True)
-        ]
-        head = ["method", "accuracy", "time", "measured on"]
-        report = [*self.outlook, "", *aligned([head, *rows]), ""]
+        rows = [["method", "accuracy", "time", "measured on"]]
+        rows += [each.row(f"{number}.") for number, each in enumerate(self.ranked, 1)]
+        rows += [each.row("* ") for each in self.labels]
+        report = [*self.outlook, "", *aligned(rows), ""]
         report += [f"{each.method}: {note}" for each in every for note in each.notes]
         report += [f"not {name}: {reason}" for name, reason in self.left_out.items()]
         if every:
@@ -118,7 +115,7 @@ class Advice:
 
 @dataclass(frozen=True, kw_only=True)
 class _Request:
-    """What is asked for; see `recommend`. words: of each command, before the budget."""
+    """What is asked for; see `recommend`. source: flags of each command, before the budget."""
 
     card: AnyCard
     epsilon: float
@@ -126,7 +123,7 @@ class _Request:
     minutes: float | None
     public: str | Path | None
     pictures: str | None
-    words: str
+    source: dict[str, str]
 
 
 @checked_arguments
@@ -164,10 +161,11 @@ def recommend(
     for name, value in {"public": public, "pictures": pictures}.items():
         if value is not None and not facts.has_public:
             raise RequestError(f"--{name} is for pictures, and the card describes {facts.in_words}: leave it out.")
-    words = f"--data {shlex.quote(data)} --card {shlex.quote(where)}"
-    words += "" if facts.unit == "record" else f" --units {facts.whose}"
+    source = {"data": shlex.quote(data), "card": shlex.quote(where)}
+    if facts.unit != "record":
+        source["units"] = facts.whose
     request = _Request(
-        card=facts, epsilon=epsilon, delta=delta, minutes=minutes, public=public, pictures=pictures, words=words
+        card=facts, epsilon=epsilon, delta=delta, minutes=minutes, public=public, pictures=pictures, source=source
     )
     candidates: list[Recommended] = []
     left_out: dict[str, str] = {}
@@ -211,7 +209,7 @@ def _candidate(method: AnyMethod, request: _Request) -> Recommended:
     card, epsilon, name, has_public = request.card, request.epsilon, method.name, request.public is not None
     if method.without_guarantee and not math.isinf(epsilon):
         raise RequestError("it has no formal guarantee: its epsilon is infinity whatever the settings.")
-    drawn = _drawn(method)
+    drawn = {*get_args(get_type_hints(method.config_type).get("drawing"))} - {"pictures"}
     if drawn and request.pictures not in drawn:
         raise RequestError(
             "a program draws its samples. With --pictures digits or letters it is considered, if they show that."
@@ -222,9 +220,11 @@ def _candidate(method: AnyMethod, request: _Request) -> Recommended:
     if measured is not None and (measured.minutes or 0) > (request.minutes or math.inf):
         raise RequestError(f"its measured run took {measured.time}.")
     preset, made_for = (None, None) if like is None else (like.preset, like.records)
-    base = {**presets.defaults(name), **(presets.settings(name, preset) if preset else {})}
+    defaults = presets.defaults(name)
+    base = {**defaults, **(presets.settings(name, preset) if preset else {})}
     full = {**base, **({} if like is None else like.settings)}
-    light = {} if like is None or like.pictures == request.pictures else _for_any_ground(method, full)
+    dark = () if like is None or like.pictures == request.pictures else method.suits_dark_background
+    light = {key: defaults[key] for key in dark if full[key] != defaults[key]}
     full |= light | ({"drawing": request.pictures} if drawn else {})
     full |= presets.scaled(full, card, made_for=made_for, in_proportion=presets.in_proportion(name, preset))
     job = checked(Job.of(method, {**presets.any_noise(name), **full}, card))
@@ -236,37 +236,30 @@ def _candidate(method: AnyMethod, request: _Request) -> Recommended:
     notes = [*_outlook(method, full, request)]
     if drawn:
         notes.append("Its samples are drawings that the records have chosen, and look like drawings.")
-    if measured is not None:
-        notes += ["The figure is of the released classifier. Its samples are labelled drawings."] * (
-            measured.of == "release"
-        )
-        notes += ["The figure is of records by which settings were chosen."] * (measured.on != "test records")
-        black = f"The figure is of a run for a black ground. The command has {' '.join(presets.flags(light))}."
-        notes += [black] * bool(light)
+    if measured is not None and measured.of == "release":
+        notes.append("The figure is of the released classifier. Its samples are labelled drawings.")
+    if measured is not None and measured.on != "test records":
+        notes.append("The figure is of records by which settings were chosen.")
+    if measured is not None and light:
+        black = "The figure is of a run for a black ground. The command has"
+        notes.append(f"{black} {' '.join(presets.flags(light))}.")
     budget = {} if method.without_guarantee else {"epsilon": f"{epsilon:g}", "delta": f"{request.delta:g}"}
+    flags: dict[str, Any] = request.source | budget
+    flags |= {"preset": preset} if preset else {}
+    flags |= {key: value for key, value in full.items() if value != base[key]}
+    flags |= {"public": shlex.quote(str(request.public))} if has_public and job.takes_public else {}
+    place: tuple[float, ...] = (True,)
+    if like is not None:  # by how many doublings it had more records times epsilon, beyond `ABOUT`; then the best first
+        times = measured_runs.times_clearer(like, card, epsilon=epsilon)
+        place = (False, measured is None, max(0, math.ceil(math.log2(times / ABOUT))), -like.accuracy)
     return Recommended(
         method=name,
         measured=measured,
-        place=(like is None, measured is None, *_place(like, card, epsilon)),
+        place=place,
         releases="samples" if like is None else like.of,
-        command=" ".join([
-            f"gossamer fit {name} {request.words}",
-            *presets.flags(budget),
-            *([f"--preset {preset}"] if preset else []),
-            *presets.flags({key: value for key, value in full.items() if value != base[key]}),
-            *([f"--public {shlex.quote(str(request.public))}"] if has_public and job.takes_public else []),
-            "--out RUN",
-        ]),
+        command=" ".join([f"gossamer fit {name}", *presets.flags({**flags, "out": "RUN"})]),
         notes=tuple(notes),
-    )  # fmt: skip
-
-
-def _place(like: Measured | None, card: AnyCard, epsilon: float) -> tuple[float, float]:
-    """By how many doublings a run had more records times epsilon, beyond `ABOUT`; then the best first."""
-    if like is None:
-        return 0, 0
-    times = measured_runs.times_clearer(like, card, epsilon=epsilon)
-    return max(0, math.ceil(math.log2(times / ABOUT))), -like.accuracy
+    )
 
 
 def _outlook(method: AnyMethod, settings: dict[str, Any], request: _Request) -> Sequence[str]:
@@ -275,15 +268,3 @@ def _outlook(method: AnyMethod, settings: dict[str, Any], request: _Request) -> 
         return ()
     decided = plan(method.name, request.card, settings, epsilon=request.epsilon, delta=request.delta).job
     return method.outlook(decided.config, request.card)
-
-
-def _drawn(method: AnyMethod) -> tuple[str, ...]:
-    """What pictures may show for which the method draws its own; empty: it draws none."""
-    drawings = get_args(get_type_hints(method.config_type).get("drawing"))
-    return tuple(kind for kind in drawings if kind != "pictures")
-
-
-def _for_any_ground(method: AnyMethod, settings: dict[str, Any]) -> dict[str, Any]:
-    """The defaults of settings that suit pictures on a black ground, where the settings have others."""
-    defaults = presets.defaults(method.name)
-    return {key: defaults[key] for key in method.suits_dark_background if settings[key] != defaults[key]}

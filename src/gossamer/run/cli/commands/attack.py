@@ -1,30 +1,23 @@
 """`gossamer attack`."""
 
 import dataclasses
-import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
-from gossamer.lazy import Lazy
-from gossamer.run.cli.options import PATH, SOURCE, as_json, options_of, take_sources
-
-if TYPE_CHECKING:
-    from gossamer.run.evaluation import attack as attacking
-    from gossamer.run.training import progress
-else:
-    attacking, progress = Lazy("gossamer.run.evaluation.attack"), Lazy("gossamer.run.training.progress")
+import gossamer
+from gossamer.run.cli.options import PATH, as_json, on_terminal, options_of, reading, show, take_sources
 
 
 @click.command()
 @click.argument("run", type=PATH)
 @options_of(
-    "gossamer.run.evaluation.attack.attack",
+    "run.evaluation.attack.attack",
     count={"type": click.IntRange(min=100)},
     limit={"type": click.IntRange(min=20)},
 )
-@options_of(SOURCE, "images_key", "labels_key", "units")
+@reading
 @as_json
 def attack(run: Path, as_json: bool, **options: Any) -> None:
     """Test whether an attacker can recognise the training records of RUN, a run folder or a release.
@@ -32,11 +25,9 @@ def attack(run: Path, as_json: bool, **options: Any) -> None:
     Every membership attack that applies is shown next to guessing. White-box attacks need the discriminators in a run folder.
     Do not publish the figures: they are computed on real records, and the guarantee does not cover them.
     """
+    from gossamer.run.evaluation import attack as attacking
+
     take_sources(options, "members", "nonmembers")
-    with progress.Terminal() as terminal:
-        report = attacking.attack(run, process=progress.Process(sink=terminal), **options)
-    if as_json:
-        click.echo(json.dumps(dataclasses.asdict(report)))
-        return
-    for line in attacking.lines(report):
-        click.echo(line)
+    with on_terminal() as terminal:
+        report = attacking.attack(run, process=gossamer.Process(sink=terminal), **options)
+    show(attacking.lines(report), dataclasses.asdict(report), as_json=as_json)

@@ -1,35 +1,31 @@
 """`gossamer audit`."""
 
-import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 from click.core import ParameterSource
 
-from gossamer.lazy import Lazy
-from gossamer.run.cli.options import PATH, PerMethod, as_json, options_of
-
-if TYPE_CHECKING:
-    from gossamer.run.auditing import audit as auditing
-    from gossamer.run.report import audit_record
-    from gossamer.run.training import progress
-else:
-    audit_record = Lazy("gossamer.run.report.audit_record")
-    auditing, progress = Lazy("gossamer.run.auditing.audit"), Lazy("gossamer.run.training.progress")
+from gossamer.run.cli.options import PATH, PerMethod, as_json, on_terminal, options_of, show
 
 TRIALS = {"type": click.IntRange(min=20)}
 
 
-def _audit(*, as_json: bool, **options: Any) -> None:
-    with progress.Terminal() as terminal:
-        report = auditing.audit(sink=terminal, **options)
-    _show(report, as_json=as_json)
+def _audit(run: Path | None = None, *, as_json: bool, **options: Any) -> None:
+    """Audit a METHOD, or a run. Exit status 1 where the claim is refuted."""
+    from gossamer.run.auditing.audit import audit, audit_run, lines
+    from gossamer.run.report.audit_record import REFUTED
+
+    with on_terminal() as terminal:
+        options["sink"] = terminal
+        report = audit(**options) if run is None else audit_run(run, **options)
+    show(lines(report), report.to_json(), as_json=as_json)
+    click.get_current_context().exit(int(report.verdict == REFUTED))
 
 
 @click.command()
 @click.option("--run", type=PATH, metavar="RUN", help="Run folder of a finished run: audit its method at its epsilon.")
-@options_of("gossamer.run.auditing.audit.audit_run", trials=TRIALS)
+@options_of("run.auditing.audit.audit_run", trials=TRIALS)
 @as_json
 def of_run(run: Path | None, as_json: bool, **options: Any) -> None:
     """What the group does where no METHOD is named."""
@@ -43,16 +39,7 @@ def of_run(run: Path | None, as_json: bool, **options: Any) -> None:
         return
     if run is None:
         raise click.UsageError("there is no METHOD. Name one, or a finished run folder with --run RUN.")
-    with progress.Terminal() as terminal:
-        report = auditing.audit_run(run, sink=terminal, **options)
-    _show(report, as_json=as_json)
-
-
-def _show(report: "auditing.AuditReport", *, as_json: bool) -> None:
-    """The result; exit status 1 where the claim is refuted."""
-    for line in [json.dumps(report.to_json())] if as_json else auditing.lines(report):
-        click.echo(line)
-    click.get_current_context().exit(int(report.verdict == audit_record.REFUTED))
+    _audit(run, as_json=as_json, **options)
 
 
 audit = PerMethod(
@@ -64,7 +51,7 @@ audit = PerMethod(
     _audit,
     [
         options_of(
-            "gossamer.run.auditing.audit.audit",
+            "run.auditing.audit.audit",
             epsilon={"default": 3.0},
             trials=TRIALS,
             confidence={"default": 0.95},

@@ -1,41 +1,42 @@
-"""`gossamer budget` and `gossamer discard`."""
+"""`gossamer budget`, `gossamer discard` and `gossamer account`."""
 
-import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
-from gossamer.lazy import Lazy
-from gossamer.run.cli.options import PATH, as_json, options_of
-
-if TYPE_CHECKING:
-    from gossamer.run.budget import budget as spending
-else:
-    spending = Lazy("gossamer.run.budget.budget")
+import gossamer
+from gossamer.run.cli.options import PATH, as_json, options_of, show
 
 
 @click.command()
 @click.argument("data")
-@options_of("gossamer.run.budget.budget.budget")
+@options_of("run.budget.budget.budget")
 @as_json
 def budget(data: str, as_json: bool, **options: Any) -> None:
     """Show the total epsilon of all runs on DATA, from the budget log. With --epsilon and --delta, limit it.
 
     DATA is what you gave to `fit --data`, or the data_set of the card. No record is read.
     """
-    spent = spending.budget(data, **options)
-    if as_json:
-        click.echo(json.dumps(spent.to_json()))
-        return
-    for line in spent.lines():
-        click.echo(line)
+    spent = gossamer.budget(data, **options)
+    show(spent.lines(), spent.to_json(), as_json=as_json)
 
 
 @click.command()
 @click.argument("run", type=PATH)
-@options_of("gossamer.run.budget.budget.discard")
+@options_of("run.budget.budget.discard")
 def discard(run: Path, accounts: Path | None) -> None:
     """Delete RUN, the folder of an unfinished run. Its cost stays in the budget log."""
-    for line in spending.discard(run, accounts=accounts):
+    for line in gossamer.discard(run, accounts=accounts):
         click.echo(line)
+
+
+@click.command()
+@options_of("run.cli.calculator.account", draw={"type": click.Choice(["secret", "round_robin", "paper"])})
+@as_json
+def account(as_json: bool, **options: Any) -> None:
+    """Calculate the privacy cost of Poisson-sampled Gaussian queries or, with --draw, of the answers of gs-wgan's critics."""
+    from gossamer.run.cli import calculator
+
+    answer = calculator.account(**options)
+    show(answer.lines(), answer.to_json(), as_json=as_json)

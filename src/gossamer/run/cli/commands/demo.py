@@ -1,20 +1,10 @@
 """`gossamer demo`."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
-from gossamer.lazy import Lazy
-from gossamer.run.cli.options import PATH
-
-if TYPE_CHECKING:
-    from gossamer.run.cli import demo as showing
-    from gossamer.run.cli import table_demo
-    from gossamer.run.training import progress
-else:
-    showing, progress = Lazy("gossamer.run.cli.demo"), Lazy("gossamer.run.training.progress")
-    table_demo = Lazy("gossamer.run.cli.table_demo")
+from gossamer.run.cli.options import PATH, on_terminal
 
 
 @click.command()
@@ -24,10 +14,11 @@ else:
 )
 def demo(table: bool, out: Path | None) -> None:
     """Try all steps on scikit-learn's digits, with rendered glyphs as public data. Nothing is downloaded."""
-    with progress.Terminal() as terminal:
+    from gossamer.run.cli import demo as demos
+
+    with on_terminal() as terminal:
         if table:
-            lines = table_demo.demo(out or Path("runs/demo-table"), terminal)
+            lines = demos.table_demo(out or Path("runs/demo-table"), terminal)
         else:
-            lines = showing.demo(out or Path("runs/demo"), terminal)
-    for line in lines:
-        click.echo(line)
+            lines = demos.demo(out or Path("runs/demo"), terminal)
+    click.echo("\n".join(lines))

@@ -1,45 +1,28 @@
 """`gossamer evaluate` and `gossamer compare`."""
 
-import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
-from gossamer.lazy import Lazy
+import gossamer
 from gossamer.metrics.metric import Measures
 from gossamer.metrics.registry import OF_KIND, PROTOCOLS, stands_alone
-from gossamer.run.cli.options import PATH, SOURCE, as_json, force, options_of, refuse_taken, take_sources
-from gossamer.run.report import wording
+from gossamer.run.cli import options as flags
+from gossamer.run.cli.options import options_of
+from gossamer.run.report.wording import aligned
 
-if TYPE_CHECKING:
-    from gossamer.run.evaluation import compare as comparison
-    from gossamer.run.evaluation import evaluate as evaluation
-    from gossamer.run.training import progress
-else:
-    comparison, evaluation = Lazy("gossamer.run.evaluation.compare"), Lazy("gossamer.run.evaluation.evaluate")
-    progress = Lazy("gossamer.run.training.progress")
-
-MEASURES = "gossamer.metrics.metric.Measures"
+PRIVATE = "Private figures, do not publish"
 WIDEST = 120
 """Letters of a line; a table that is wider is turned: a line for each figure, a column for each run."""
 
 
 @click.command()
-@click.argument("synth", type=PATH)
+@click.argument("synth", type=flags.PATH)
+@options_of("run.evaluation.evaluate.evaluate", count={"type": click.IntRange(min=1)}, metrics=None)
+@flags.reading
 @options_of(
-    "gossamer.run.evaluation.evaluate.evaluate",
-    "train",
-    "test",
-    "count",
-    "out",
-    "seed",
-    "card",
-    count={"type": click.IntRange(min=1)},
-)
-@options_of(SOURCE, "images_key", "labels_key", "units")
-@options_of(
-    MEASURES,
+    "metrics.metric.Measures",
     protocol={"type": click.Choice(PROTOCOLS)},
     metrics={
         "help": "Metrics to compute, with commas between."
@@ -50,59 +33,52 @@ WIDEST = 120
     subgroups={"metavar": "COLUMNS"},
     limit={"type": click.IntRange(min=10)},
     cache={"type": click.Path(path_type=Path, file_okay=False)},
-    inception={
-        "type": (click.Path(path_type=Path, exists=True, dir_okay=False), str),
-        "metavar": "WEIGHTS SHA256",
-    },
+    inception={"type": (click.Path(path_type=Path, exists=True, dir_okay=False), str), "metavar": "WEIGHTS SHA256"},
 )
-@as_json
-def evaluate(synth: Path, out: Path | None, as_json: bool, **options: Any) -> None:
+@flags.as_json
+def evaluate(synth: Path, as_json: bool, **options: Any) -> None:
     """Measure how good samples are, with real records. SYNTH is a run folder, a release, or a file of samples.
 
     Do not publish the figures: they are computed on real records, and the guarantee does not cover them.
     """
-    take_sources(options, "train", "test")
+    from gossamer.run.evaluation import evaluate as evaluation
+
+    flags.take_sources(options, "train", "test")
     measures = Measures(**{name: options.pop(name) for name in vars(Measures())})
-    with progress.Terminal() as terminal:
-        result = evaluation.evaluate(
-            synth, out=out, metrics=measures, process=progress.Process(sink=terminal), **options
-        )
-    if as_json:
-        click.echo(json.dumps({"metrics": result.metrics, "left_out": result.left_out}))
-        return
-    for line in evaluation.lines(result.metrics, result.class_names):
-        click.echo(line)
-    for name, reason in result.left_out.items():
-        click.echo(f"{name} left out: {reason}")
-    click.echo("Private figures, do not publish: they come from real records, and the guarantee does not cover them.")
+    with flags.on_terminal() as terminal:
+        result = evaluation.evaluate(synth, metrics=measures, process=gossamer.Process(sink=terminal), **options)
+    lines = [
+        *evaluation.lines(result.metrics, result.class_names),
+        *(f"{name} left out: {reason}" for name, reason in result.left_out.items()),
+        f"{PRIVATE}: they come from real records, and the guarantee does not cover them.",
+    ]
+    flags.show(lines, {"metrics": result.metrics, "left_out": result.left_out}, as_json=as_json)
 
 
 @click.command()
-@click.argument("runs", type=PATH, nargs=-1, required=True)
+@click.argument("runs", type=flags.PATH, nargs=-1, required=True)
 @click.option("--metric", default="accuracy", show_default=True, help="Metric to plot against epsilon.")
-@click.option("-o", "--out", type=PATH, help="File for the plot, .png or .svg. Default: no plot.")
-@force
-@as_json
+@click.option("-o", "--out", type=flags.PATH, help="File for the plot, .png or .svg. Default: no plot.")
+@flags.force
+@flags.as_json
 def compare(runs: tuple[Path, ...], metric: str, out: Path | None, force: bool, as_json: bool) -> None:
     """Compare the metrics of RUNS, folders of evaluated runs, in one table. With -o, plot a metric against epsilon."""
+    from gossamer.run.evaluation import compare as comparison
+
     entries = [comparison.evaluated(run) for run in runs]
     metric = comparison.chosen_metric(entries, metric)
     if out is not None:
-        refuse_taken(out, force=force)
+        flags.refuse_taken(out, force=force)
         comparison.plot(entries, metric, out)
-    if as_json:
-        click.echo(json.dumps({"runs": entries}))
-        return
     shared = [name for name in entries[0]["metrics"] if stands_alone(name)]
     rows = comparison.table(entries, shared)
-    lines = wording.aligned(rows)
+    lines = aligned(rows)
     if max(map(len, lines)) > WIDEST:
-        lines = wording.aligned(list(zip(*rows, strict=True)))
-    for line in lines:
-        click.echo(line)
+        lines = aligned(list(zip(*rows, strict=True)))
     if unlike := comparison.unlike(entries, shared):
-        click.echo(
+        lines.append(
             f"Do not compare {', '.join(unlike)}: the runs were evaluated in different ways, which RUN/metrics.json lists. "
             "Evaluate all of them with the same -n, --protocol and records."
         )
-    click.echo("Private figures, do not publish. The guarantees do not cover the choice of a run by them.")
+    lines.append(f"{PRIVATE}. The guarantees do not cover the choice of a run by them.")
+    flags.show(lines, {"runs": entries}, as_json=as_json)

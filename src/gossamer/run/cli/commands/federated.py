@@ -2,24 +2,15 @@
 
 import dataclasses
 import importlib.util
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
+import gossamer
 from gossamer.errors import RequestError
-from gossamer.lazy import Lazy
 from gossamer.methods import METHODS
-from gossamer.run.cli.options import SOURCE, NearestName, flags_of, options_of, take_source
+from gossamer.run.cli.options import SOURCE, NearestName, flags_of, on_terminal, options_of, reading, take_sources
 from gossamer.run.federated import METHOD
-
-if TYPE_CHECKING:
-    from gossamer.run.federated import flower, service
-    from gossamer.run.federated import simulate as simulating
-    from gossamer.run.training import progress
-else:
-    flower, service = Lazy("gossamer.run.federated.flower"), Lazy("gossamer.run.federated.service")
-    simulating = Lazy("gossamer.run.federated.simulate")
-    progress = Lazy("gossamer.run.training.progress")
 
 _CONFIG = METHODS[METHOD].config_type
 
@@ -33,42 +24,47 @@ def federated() -> None:
 
 
 @federated.command()
-@options_of("gossamer.run.federated.simulate.simulate")
-@options_of(SOURCE, "images_key", "labels_key", "units")
+@options_of("run.federated.simulate.simulate")
+@reading
 @flags_of(_CONFIG)
-def simulate(data: str, **options: Any) -> None:
+def simulate(**options: Any) -> None:
     """Simulate a federation on one machine, with one client for each unit of DATA. The messages are the real ones."""
     _need_flower()
-    source = take_source(options, data)
-    with progress.Terminal() as terminal:
-        options |= {"data": source, "process": progress.Process(sink=terminal)}
-        synthesizer = simulating.simulate(**_given_options(options))
+    from gossamer.run.federated import simulate as simulation
+
+    take_sources(options, "data")
+    with on_terminal() as terminal:
+        synthesizer = simulation.simulate(process=gossamer.Process(sink=terminal), **_given_options(options))
     click.echo(synthesizer.certificate.statement)
 
 
 @federated.command("serve-records")
-@options_of("gossamer.run.federated.service.serve_records")
+@options_of("run.federated.service.serve_records")
 @options_of(SOURCE, "images_key", "labels_key")
-def serve_records(data: str, **options: Any) -> None:
+def serve_records(**options: Any) -> None:
     """Answer a federation with the records of this site, within its own budget, through a local socket.
 
     A SuperNode of Flower on the same machine passes the messages on. SIGTERM stops the service, and the same command continues.
     """
     _need_flower()
-    source = take_source(options, data)
-    with progress.Terminal() as terminal:
-        service.serve_records(data=source, sink=terminal, **options)
+    from gossamer.run.federated import service
+
+    take_sources(options, "data")
+    with on_terminal() as terminal:
+        service.serve_records(sink=terminal, **options)
 
 
 @click.command("flwr run")
-@options_of("gossamer.run.federated.flower.train")
-@options_of("gossamer.run.federated.simulate.simulate", "epsilon", "delta", "preset")
+@options_of("run.federated.flower.train")
+@options_of("run.federated.simulate.simulate", "epsilon", "delta", "preset")
 @flags_of(_CONFIG)
 @click.pass_obj
 def flower_app(grid: Any, /, **options: Any) -> None:
     """Train the generator with the sites of a Flower federation. No command: `run_config` of the Flower app gives the flags."""
-    with progress.Terminal() as terminal:
-        synthesizer = flower.train(grid, process=progress.Process(sink=terminal), **_given_options(options))
+    from gossamer.run.federated.flower import train
+
+    with on_terminal() as terminal:
+        synthesizer = train(grid, process=gossamer.Process(sink=terminal), **_given_options(options))
     click.echo(synthesizer.certificate.statement)
 
 

@@ -18,7 +18,7 @@ def page(data: str | None, port: int) -> None:
     page; a run that trains goes on. Needs the extra `page`.
     """
     try:
-        from gossamer.run.page import opened, server  # noqa: PLC0415 (an extra, loaded when asked for)
+        from gossamer.run.page import opened, server
     except ImportError as error:
         raise RequestError("The page needs its extra: pip install 'gossamer[page]'.") from error
     known = opened.Opened(state_folder())

@@ -1,38 +1,27 @@
 """`gossamer sample`."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
-from gossamer import events
-from gossamer.lazy import Lazy
-from gossamer.run.cli.options import PATH, checked_seed, force
+import gossamer
+from gossamer.events import progress
+from gossamer.run.cli.options import PATH, checked_seed, force, on_terminal
 
-if TYPE_CHECKING:
-    from gossamer.methods import synthesizer
-    from gossamer.run.training import progress
-else:
-    synthesizer, progress = Lazy("gossamer.methods.synthesizer"), Lazy("gossamer.run.training.progress")
+OUT = "File (.npz, .csv or .parquet), or a folder for .png. Of a table: .csv or .parquet."
 
 
 @click.command()
 @click.argument("run", type=PATH)
 @click.option("-n", "count", type=click.IntRange(min=1), required=True, help="Number of samples.")
-@click.option(
-    "-o",
-    "--out",
-    type=PATH,
-    required=True,
-    help="File (.npz, .csv or .parquet), or a folder for .png. Of a table: .csv or .parquet.",
-)
+@click.option("-o", "--out", type=PATH, required=True, help=OUT)
 @click.option("--seed", type=int, callback=checked_seed, help="Number that fixes the samples. Default: random.")
 @click.option("--device", default="cpu", show_default=True, help="Device to use: cpu, or cuda if the method can.")
 @force
 def sample(run: Path, count: int, out: Path, seed: int | None, device: str, force: bool) -> None:
     """Write synthetic records from RUN, the folder of a finished run or a release. Samples use no epsilon, however many."""
-    made = synthesizer.Synthesizer.load(run).on(device)
-    with progress.Terminal() as terminal:
-        chunks = made.stream(count, seed=seed, made=lambda done: terminal(events.progress("samples", done, count)))
+    made = gossamer.Synthesizer.load(run).on(device)
+    with on_terminal() as terminal:
+        chunks = made.stream(count, seed=seed, made=lambda done: terminal(progress("samples", done, count)))
         made.samples.write(out, chunks, count=count, force=force)
     click.echo(f"{count:,} samples in {out}", err=True)

@@ -1,10 +1,6 @@
 """The first step: divide the records, look at them, and list what is wrong."""
 
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
-
-from starlette.datastructures import QueryParams
 
 from gossamer.data import source
 from gossamer.data import split as splitting
@@ -12,12 +8,12 @@ from gossamer.data.tables import read
 from gossamer.data.tables import read as tables
 from gossamer.errors import GossamerError
 from gossamer.events import NOTE, TEXT
-from gossamer.run.page.card_form import draft_of
-from gossamer.run.page.opened import EMBEDDED, READING, DataSet, Opened
+from gossamer.run.page.opened import EMBEDDED, READING, Content, DataSet, Form, Opened
+from gossamer.run.page.steps.facts import draft_of
 from gossamer.run.storage import data_sources
 
 
-def show(data_set: DataSet, _query: QueryParams) -> Mapping[str, Any]:
+def show(data_set: DataSet, _query: Form) -> Content:
     """What was found in the records."""
     is_table = read.is_table(data_set.data)
     problem, columns = "", []
@@ -39,7 +35,7 @@ def show(data_set: DataSet, _query: QueryParams) -> Mapping[str, Any]:
     }
 
 
-def divide(opened: Opened, data_set: DataSet, form: QueryParams) -> str:
+def divide(opened: Opened, data_set: DataSet, form: Form) -> str:
     """Divide the records into train and test."""
     data_set = _reading(opened, data_set, form)
     in_folder = read.is_table(data_set.data) or Path(data_set.data).is_dir()
@@ -48,7 +44,7 @@ def divide(opened: Opened, data_set: DataSet, form: QueryParams) -> str:
     return "data"
 
 
-def look(opened: Opened, data_set: DataSet, form: QueryParams) -> str:
+def look(opened: Opened, data_set: DataSet, form: Form) -> str:
     """Draft the card of the records."""
     data_set = _reading(opened, data_set, form)
     words = [*reading_flags(data_set, units_of(data_set)), *flag("--dictionary", data_set.dictionary)]
@@ -77,7 +73,7 @@ def flag(name: str, value: str) -> list[str]:
     return [name, value] if value else []
 
 
-def _reading(opened: Opened, data_set: DataSet, form: QueryParams) -> DataSet:
+def _reading(opened: Opened, data_set: DataSet, form: Form) -> DataSet:
     """Keep how the records are read. Paths become absolute: a job works in a folder of its own."""
     given = {name: form[name].strip() for name in READING if name in form}
     data = source.Source(data_set.data, units=given.get("units") or None)

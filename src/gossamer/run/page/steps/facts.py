@@ -1,40 +1,215 @@
-"""The second step: declare the public facts."""
+"""The second step: declare the public facts. The data card as a form: what is measured, what is declared, and a card from both.
 
+A draft holds values that were measured. They are suggestions: each counts only if the user accepts it. The questions are in the
+template of the step.
+"""
+
+import re
 from collections.abc import Mapping
+from dataclasses import Field, fields
+from pathlib import Path
 from typing import Any
 
-from starlette.datastructures import QueryParams
-
+from gossamer.data.card import UNIFORM, DataCard
 from gossamer.data.tables import any_card
-from gossamer.run.page import card_form
-from gossamer.run.page.opened import DataSet, Opened
+from gossamer.data.tables.card import MEASURED, TableCard, facts_of_draft
+from gossamer.data.tables.generated import KINDS as GENERATED
+from gossamer.errors import CardError
+from gossamer.run.page.opened import Content, DataSet, Form, Opened
+
+_IN_A_DRAFT = ("declared_size", "shape", "classes", "class_names")
+"""What the draft measures, besides columns."""
+_ASKED = {"name", "kind", "values", "bounds", "missing", "outside", "decimals", "bins"}
+"""Entries of a column that the form asks for or need not show."""
+_SUGGESTED = ("clip", "other")
+"""What the form proposes for another number, and for another category, where values were only measured. Records for tests may
+have values that those for training lack."""
 
 
-def show(data_set: DataSet, _query: QueryParams) -> Mapping[str, Any]:
+def show(data_set: DataSet, _query: Form) -> Content:
     """The questions of the card, with what is declared and what was measured."""
     if not data_set.draft.is_file():
         return {"drafted": False}
-    draft = card_form.draft_of(data_set.draft)
+    draft = draft_of(data_set.draft)
     card = _declared(data_set)
     return {
         "drafted": True,
         "is_table": "column" in draft,
         "unit": draft["unit"],
-        "stated": card_form.stated(draft, card),
-        "measured": card_form.measured(draft),
-        "columns": card_form.columns_of(draft, card),
+        "stated": stated(draft, card),
+        "measured": measured(draft),
+        "columns": columns_of(draft, card),
         "names": [column["name"] for column in draft.get("column", []) if column["kind"] != "key"],
         "declared": bool(card),
     }
 
 
-def declare(_opened: Opened, data_set: DataSet, form: QueryParams) -> str:
+def declare(_opened: Opened, data_set: DataSet, form: Form) -> str:
     """Write the card."""
-    card = card_form.card_from(card_form.draft_of(data_set.draft), _declared(data_set), form)
+    card = card_from(draft_of(data_set.draft), _declared(data_set), form)
     card.save(data_set.card)
     return "protection"
 
 
-def _declared(data_set: DataSet) -> dict[str, Any]:
+def _declared(data_set: DataSet) -> Content:
     """The facts of the card; empty: there is none yet."""
     return any_card.load_card(data_set.card).to_dict() if data_set.card.is_file() else {}
+
+
+def draft_of(path: Path) -> dict[str, Any]:
+    """Return the facts of a draft. What it measured of columns is under `measured_values` and `measured_bounds`."""
+    return facts_of_draft(path.read_text(encoding="utf-8"))
+
+
+def stated(draft: Content, card: Content) -> dict[str, str]:
+    """Return the facts that are declared, or that the draft has without measuring, as text.
+
+    Args:
+        draft: its facts.
+        card: the facts that are declared now; empty: none.
+    """
+    return {name: _text(value) for name, value in _kept(draft, card).items()}
+
+
+def measured(draft: Content) -> dict[str, str]:
+    """Return what the draft has measured of the whole data set, as text."""
+    return {name: _text(draft[name]) for name in _IN_A_DRAFT if name in draft}
+
+
+def columns_of(draft: Content, card: Content) -> list[dict[str, Any]]:
+    """Return each column of a table as the form shows it. Texts are empty where nothing is declared or measured.
+
+    `some_missing` says that values are missing in the records, which is measured too. `other` has the entries that the form
+    does not ask for, in words. Arguments: see `stated`.
+    """
+    declared = {column["name"]: column for column in card.get("column", [])}
+    dropped = draft.get("drop", {}) | card.get("drop", {})
+    drafted = [*draft.get("column", []), *({"name": name, "kind": ""} for name in dropped)]
+    return [
+        _column(column, declared.get(column["name"], {"kind": ""} if card else None), dropped.get(column["name"], ""))
+        for column in drafted
+    ]
+
+
+def card_from(draft: Content, card: Content, form: Mapping[str, str]) -> any_card.AnyCard:
+    """Return the card that a form declares.
+
+    Args:
+        draft: facts of the draft.
+        card: the facts that were declared before; empty: none. Entries that the form does not ask for stay.
+        form: the texts by name. A measured value counts where `accept.NAME` is there and no text.
+
+    Raises:
+        CardError: a fact that is missing or makes no sense.
+    """
+    facts, is_table = _kept(draft, card), "column" in draft
+    for entry in fields(TableCard if is_table else DataCard):
+        name, text = entry.name, form.get(entry.name, "").strip()
+        is_measured = name in _IN_A_DRAFT
+        if text or (name in form and not is_measured):
+            facts[name] = _value(entry, text)
+        elif is_measured and f"accept.{name}" in form:
+            facts[name] = draft[name]
+        elif is_measured:
+            what = entry.metadata["meaning"]
+            raise CardError(f"{name} ({what}): write what may be public, or accept the measured value.")
+    if is_table:
+        before = {column["name"]: column for column in card.get("column", [])}
+        drafted = {column["name"]: column for column in draft["column"]}
+        names = [column["name"] for column in columns_of(draft, card)]
+        facts["column"] = [
+            _declared_column(name, f"column.{at}", form, drafted.get(name, {}), before.get(name, {}))
+            for at, name in enumerate(names)
+            if form.get(f"column.{at}.kind", "").strip()
+        ]
+    return any_card.card_from(facts)
+
+
+def _kept(draft: Content, card: Content) -> dict[str, Any]:
+    """The facts on the whole data set that hold where the form says nothing else."""
+    rest = {name: value for name, value in draft.items() if name not in _IN_A_DRAFT} | dict(card)
+    return {name: value for name, value in rest.items() if name not in ("column", "drop")}
+
+
+def _declared_column(name: str, at: str, form: Mapping[str, str], drafted: Content, before: Content) -> dict[str, Any]:
+    """The entries of a column that the form keeps. at: how its names in the form begin. before: as it was declared."""
+    texts = {key.removeprefix(f"{at}."): text.strip() for key, text in form.items() if key.startswith(f"{at}.")}
+    kind, known = texts["kind"], before or drafted
+    entries = {
+        **{key: value for key, value in known.items() if known["kind"] == kind and not key.startswith(MEASURED)},
+        "name": name,
+        "kind": kind,
+    }
+    if kind in GENERATED:
+        return entries
+    entries |= {"missing": "missing" in texts, "outside": texts.get("outside") or "refuse"}
+    ends = [texts.get("low", ""), texts.get("high", "")]
+    if kind == "category" and texts.get("values"):
+        entries["values"] = _list(texts["values"])
+    elif kind != "category" and any(ends):
+        entries["bounds"] = list(map(_number, ends))
+        entries.pop("edges", None)
+    elif f"accept.{at}" in form and drafted.get("kind") == kind:
+        entries |= {key.removeprefix(MEASURED): value for key, value in drafted.items() if key.startswith(MEASURED)}
+    else:
+        entries.pop("values", None)
+        entries.pop("bounds", None)
+    if kind == "number":
+        entries.pop("decimals", None)
+        entries |= {"decimals": _number(texts["decimals"])} if texts.get("decimals") else {}
+    return entries
+
+
+def _column(drafted: Content, declared: Content | None, dropped: str) -> dict[str, Any]:
+    """One column as the form shows it. declared: None where there is no card yet. dropped: why it is left out."""
+    entries = drafted if declared is None else declared
+    found = drafted.get("measured_values") or drafted.get("measured_bounds") or []
+    suggested = declared is None and bool(found)
+    others = (key for key in entries if key not in _ASKED and not key.startswith(MEASURED))
+    return {
+        "name": drafted["name"],
+        "kind": entries.get("kind", ""),
+        "values": _text(entries.get("values", [])),
+        "ends": [str(end) for end in entries.get("bounds", ["", ""])],
+        "measured": _text(found) if "measured_values" in drafted else " to ".join(map(str, found)),
+        "missing": bool(entries.get("missing", False)) and not suggested,
+        "some_missing": bool(found) and bool(drafted.get("missing", False)),
+        "outside": _SUGGESTED[drafted["kind"] == "category"] if suggested else entries.get("outside", "refuse"),
+        "decimals": str(entries.get("decimals", "")),
+        "dropped": dropped,
+        "other": ", ".join(f"{key} = {_text(entries[key])}" for key in others),
+    }
+
+
+def _text(value: Any) -> str:
+    """A value of a card as the form shows it."""
+    if isinstance(value, list | tuple):
+        return (" x " if value and all(isinstance(part, int) for part in value) else " | ").join(map(str, value))
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _value(entry: Field[Any], text: str) -> Any:
+    """A fact from its text. What does not fit stays text: the card says what is wrong with it."""
+    if entry.type is bool:
+        return text == "true"
+    if entry.name == "class_names":
+        return _list(text)
+    if entry.name == "shape":
+        return list(map(_number, _list(re.sub("[x,]", "|", text))))
+    if entry.name == "label_prior" and text != UNIFORM:
+        return list(map(_number, _list(text)))
+    return _number(text) if entry.type is int else text
+
+
+def _list(text: str) -> list[str]:
+    return [part.strip() for part in text.split("|") if part.strip()]
+
+
+def _number(text: str) -> int | float | str:
+    plain = text.replace(",", "") if re.fullmatch(r"-?\d{1,3}(,\d{3})+", text) else text
+    for kind in (int, float):
+        try:
+            return kind(plain)
+        except ValueError:
+            continue
+    return text

@@ -1,13 +1,9 @@
 """The sixth step: measure and attack a run. All figures are private."""
 
 import json
-from collections.abc import Mapping
-from typing import Any
-
-from starlette.datastructures import QueryParams
 
 from gossamer.errors import RunFolderError
-from gossamer.run.page.opened import DataSet, Opened
+from gossamer.run.page.opened import Content, DataSet, Form, Opened
 from gossamer.run.page.steps.data import reading_flags, units_of
 from gossamer.run.report import wording
 from gossamer.run.storage import run_folder
@@ -17,7 +13,7 @@ QUICK = "1000"
 """Samples of a quick look."""
 
 
-def show(data_set: DataSet, query: QueryParams) -> Mapping[str, Any]:
+def show(data_set: DataSet, query: Form) -> Content:
     """The figures of a run."""
     finished = data_set.finished()
     if not finished:
@@ -40,7 +36,7 @@ def show(data_set: DataSet, query: QueryParams) -> Mapping[str, Any]:
     }
 
 
-def measure(_opened: Opened, data_set: DataSet, form: QueryParams) -> str:
+def measure(_opened: Opened, data_set: DataSet, form: Form) -> str:
     """Measure the samples of a run."""
     run, records = data_set.child(form.get("run", "")), data_set.used
     quick = ["--protocol", "reduced", "-n", QUICK] if "quick" in form else []
@@ -50,7 +46,7 @@ def measure(_opened: Opened, data_set: DataSet, form: QueryParams) -> str:
     return f"judge?run={run.name}"
 
 
-def attack(_opened: Opened, data_set: DataSet, form: QueryParams) -> str:
+def attack(_opened: Opened, data_set: DataSet, form: Form) -> str:
     """Attack a run."""
     run, records = data_set.child(form.get("run", "")), data_set.used
     words = [*(["-n", QUICK] if "quick" in form else []), *reading_flags(data_set, units_of(data_set))]
@@ -58,7 +54,7 @@ def attack(_opened: Opened, data_set: DataSet, form: QueryParams) -> str:
     return f"judge?run={run.name}"
 
 
-def _attacks(folder: RunFolder) -> dict[str, Any] | None:
+def _attacks(folder: RunFolder) -> Content | None:
     """What attacks found; None: none was run."""
     path = folder.file(run_folder.ATTACKS)
     if not path.is_file():

@@ -1,24 +1,20 @@
 """The fourth step: choose a method by what `recommend` says."""
 
 import shlex
-from collections.abc import Mapping
-from typing import Any
-
-from starlette.datastructures import QueryParams
 
 from gossamer.data.tables import any_card
 from gossamer.errors import RequestError
-from gossamer.run.page.opened import DataSet
+from gossamer.run.page.opened import Content, DataSet, Form
 from gossamer.run.page.steps.data import reading_flags, units_of
 from gossamer.run.page.steps.protection import asked
 from gossamer.run.recommend import recommend as advising
-from gossamer.run.recommend.recommend import Advice, Recommended
+from gossamer.run.recommend.recommend import Advice
 
 SHOWN = ("digits", "letters", "clothes")
 """What the records may show, as `recommend --pictures` takes it."""
 
 
-def show(data_set: DataSet, query: QueryParams) -> Mapping[str, Any]:
+def show(data_set: DataSet, query: Form) -> Content:
     """What `recommend` says."""
     if not data_set.card.is_file() or "epsilon" not in query:
         return {"decided": False}
@@ -30,14 +26,14 @@ def show(data_set: DataSet, query: QueryParams) -> Mapping[str, Any]:
         "outlook": advice.outlook,
         "epsilon": f"{epsilon:g}",
         "delta": f"{delta:g}",
-        "candidates": [*map(_row, (*advice.ranked, *advice.labels))],
+        "candidates": [*advice.ranked, *advice.labels],
         "left_out": advice.left_out,
         "pictures": query.get("pictures", ""),
         "shown": SHOWN if card.has_public else (),
     }
 
 
-def advised(data_set: DataSet, query: Mapping[str, str]) -> Advice:
+def advised(data_set: DataSet, query: Form) -> Advice:
     """Ask `recommend`, for the epsilon and delta of a query."""
     card = any_card.load_card(data_set.card)
     epsilon, delta = asked(card, query)
@@ -47,7 +43,7 @@ def advised(data_set: DataSet, query: Mapping[str, str]) -> Advice:
     )  # fmt: skip
 
 
-def command_for(data_set: DataSet, query: Mapping[str, str], out: str) -> list[str]:
+def command_for(data_set: DataSet, query: Form, out: str) -> list[str]:
     """Return the words of the command that `recommend` prints for the method of a query, with its run folder.
 
     Raises:
@@ -63,10 +59,3 @@ def command_for(data_set: DataSet, query: Mapping[str, str], out: str) -> list[s
         del words[at : at + 2]
     assert words[-2:] == ["--out", "RUN"]
     return [*words[:-2], *reading_flags(data_set, units_of(data_set)), "--out", out]
-
-
-def _row(candidate: Recommended) -> dict[str, Any]:
-    """A method, as the page lists it."""
-    _, accuracy, minutes, on = candidate.row()
-    measured = {"accuracy": accuracy, "time": minutes, "on": on} if candidate.measured else None
-    return {"method": candidate.method, "measured": measured, "notes": candidate.notes}

@@ -1,15 +1,12 @@
 """The third step: choose epsilon, and limit what all runs may use together."""
 
-from collections.abc import Mapping
 from typing import Any
-
-from starlette.datastructures import QueryParams
 
 from gossamer.data.tables import any_card
 from gossamer.data.tables.any_card import AnyCard
 from gossamer.errors import GossamerError, RequestError
 from gossamer.run.budget import budget as spending
-from gossamer.run.page.opened import DataSet, Opened
+from gossamer.run.page.opened import Content, DataSet, Form, Opened
 from gossamer.run.recommend import recommend as advising
 from gossamer.run.report import promise, wording
 
@@ -17,7 +14,7 @@ EPSILONS = (0.5, 1.0, 2.0, 3.0, 5.0, 10.0)
 """What the page compares."""
 
 
-def show(data_set: DataSet, query: QueryParams) -> Mapping[str, Any]:
+def show(data_set: DataSet, query: Form) -> Content:
     """What each epsilon means, and what is used of the limit."""
     if not data_set.card.is_file():
         return {"declared": False}
@@ -28,23 +25,21 @@ def show(data_set: DataSet, query: QueryParams) -> Mapping[str, Any]:
         "unit": card.unit,
         "delta": f"{delta:g}",
         "delta_in_words": promise.all_digits(delta),
-        "choices": [
-            _choice(data_set, card, each, delta) for each in sorted({*EPSILONS, *([epsilon] if epsilon else [])})
-        ],
+        "choices": [_choice(data_set, card, each, delta) for each in sorted({*EPSILONS, epsilon or EPSILONS[0]})],
         "epsilon": epsilon,
         "used": used(data_set),
     }
 
 
-def limit(_opened: Opened, data_set: DataSet, form: QueryParams) -> str:
+def limit(_opened: Opened, data_set: DataSet, form: Form) -> str:
     """Limit the total epsilon of all runs."""
-    query = {"epsilon": form.get("limit", ""), "delta": form.get("delta", "")}
-    epsilon, delta = asked(any_card.load_card(data_set.card), query)
+    given = Form({"epsilon": form.get("limit", ""), "delta": form.get("delta", "")})
+    epsilon, delta = asked(any_card.load_card(data_set.card), given)
     spending.budget(data_set.used, card=data_set.card, epsilon=epsilon, delta=delta)
     return "protection"
 
 
-def asked(card: AnyCard, query: Mapping[str, str]) -> tuple[float, float]:
+def asked(card: AnyCard, query: Form) -> tuple[float, float]:
     """Return epsilon and delta of a query or a form. Without a delta, it is the usual one.
 
     Raises:
@@ -77,7 +72,7 @@ def limited(data_set: DataSet) -> bool:
         return False
 
 
-def _choice(data_set: DataSet, card: AnyCard, epsilon: float, delta: float) -> dict[str, Any]:
+def _choice(data_set: DataSet, card: AnyCard, epsilon: float, delta: float) -> Content:
     """What an epsilon means for these records. certainty: how often an attacker is right at most, as a share and in words."""
     certainty = promise.certainty(epsilon, delta)
     return {

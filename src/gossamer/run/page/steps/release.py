@@ -1,16 +1,13 @@
 """The seventh step: declare, make a release, sign it and verify it."""
 
 import tomllib
-from collections.abc import Mapping
 from typing import Any
-
-from starlette.datastructures import QueryParams
 
 from gossamer.data.card import toml
 from gossamer.errors import RequestError
 from gossamer.files import write_atomically
 from gossamer.privacy.certificate.declarations import CHOICES, QUESTIONS, declare
-from gossamer.run.page.opened import DataSet, Opened
+from gossamer.run.page.opened import Content, DataSet, Form, Opened
 from gossamer.run.release import release as releasing
 from gossamer.run.release import signing
 from gossamer.run.release import verify as checking
@@ -18,7 +15,7 @@ from gossamer.run.storage import run_folder
 from gossamer.run.storage.state_folder import signing_key
 
 
-def show(data_set: DataSet, query: QueryParams) -> Mapping[str, Any]:
+def show(data_set: DataSet, query: Form) -> Content:
     """The declarations, and the last release."""
     finished, releases = data_set.finished(), data_set.releases()
     name = query.get("release", releases[-1].name if releases else "")
@@ -38,7 +35,7 @@ def show(data_set: DataSet, query: QueryParams) -> Mapping[str, Any]:
     }
 
 
-def make(_opened: Opened, data_set: DataSet, form: QueryParams) -> str:
+def make(_opened: Opened, data_set: DataSet, form: Form) -> str:
     """Make a release of a run."""
     run, out = data_set.child(form.get("run", "")), data_set.new("release")
     answers = {name: form[name].strip() for name in QUESTIONS if form.get(name, "").strip()}
@@ -53,7 +50,7 @@ def make(_opened: Opened, data_set: DataSet, form: QueryParams) -> str:
     return f"release?run={run.name}"
 
 
-def sign(opened: Opened, data_set: DataSet, form: QueryParams) -> str:
+def sign(opened: Opened, data_set: DataSet, form: Form) -> str:
     """Sign a release. The first signature of a user makes the key."""
     folder, key = data_set.child(form.get("release", "")), signing_key()
     with opened.locked():

@@ -1,21 +1,17 @@
 """The fifth step: train, watch, stop and resume."""
 
 import shlex
-from collections.abc import Mapping
-from typing import Any
-
-from starlette.datastructures import QueryParams
 
 from gossamer.data.tables import any_card
 from gossamer.privacy.certificate import certificate
 from gossamer.run.page.jobs import FIT
-from gossamer.run.page.opened import DataSet, Opened
+from gossamer.run.page.opened import Content, DataSet, Form, Opened
 from gossamer.run.page.steps.method import command_for
 from gossamer.run.page.steps.protection import asked, used
 from gossamer.run.report import promise
 
 
-def show(data_set: DataSet, query: QueryParams) -> Mapping[str, Any]:
+def show(data_set: DataSet, query: Form) -> Content:
     """What the next run does, and what became of the earlier ones."""
     finished = data_set.finished()
     return {
@@ -26,21 +22,21 @@ def show(data_set: DataSet, query: QueryParams) -> Mapping[str, Any]:
     }
 
 
-def start(_opened: Opened, data_set: DataSet, form: QueryParams) -> str:
+def start(_opened: Opened, data_set: DataSet, form: Form) -> str:
     """Start a run."""
     out = data_set.new("run")
     data_set.jobs.start(*command_for(data_set, form, str(out)), about=out.name)
     return "train"
 
 
-def resume(_opened: Opened, data_set: DataSet, form: QueryParams) -> str:
+def resume(_opened: Opened, data_set: DataSet, form: Form) -> str:
     """Continue a run."""
     run = data_set.child(form.get("run", ""))
     data_set.jobs.start("resume", str(run), name=FIT, about=run.name)
     return "train"
 
 
-def _planned(data_set: DataSet, query: QueryParams) -> dict[str, Any]:
+def _planned(data_set: DataSet, query: Form) -> Content:
     """What the next run will do."""
     card = any_card.load_card(data_set.card)
     epsilon, delta = asked(card, query)
@@ -56,7 +52,7 @@ def _planned(data_set: DataSet, query: QueryParams) -> dict[str, Any]:
     }
 
 
-def _result(data_set: DataSet, name: str) -> dict[str, Any]:
+def _result(data_set: DataSet, name: str) -> Content:
     """What a finished run promises."""
     stated = certificate.Certificate.load(data_set.child(name))
     return {

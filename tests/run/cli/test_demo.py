@@ -14,7 +14,7 @@ from gossamer.errors import Interrupted, PrivacyError
 from gossamer.events import Event, silent
 from gossamer.kinds import histograms
 from gossamer.privacy.budget_log import BudgetLog
-from gossamer.run.cli import table_demo
+from gossamer.run.cli import demo
 from gossamer.run.release.verify import verify
 from gossamer.run.storage.run_folder import ACCOUNTS, PRIVATE
 from gossamer.run.training.fit import fit
@@ -24,7 +24,7 @@ from gossamer.run.training.fit import fit
 def quick(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """A small model without its picture, in a folder of its own."""
     monkeypatch.setattr(histograms, "png", lambda _: b"\x89PNG")
-    monkeypatch.setattr(table_demo, "fit", functools.partial(fit, rounds=1, cells=300, iterations=5))
+    monkeypatch.setattr(demo, "fit", functools.partial(fit, rounds=1, cells=300, iterations=5))
     monkeypatch.chdir(tmp_path)
 
 
@@ -57,7 +57,7 @@ def test_ctrl_c_leaves_a_run_that_the_next_demo_replaces(tmp_path: Path) -> None
 
     for _ in range(2):
         with pytest.raises(Interrupted, match="resume"):
-            table_demo.demo(tmp_path / "here", stop)
+            demo.table_demo(tmp_path / "here", stop)
         assert not (tmp_path / "here/RUN/certificate.json").exists()
         assert not (tmp_path / "here/RELEASE").exists()
 
@@ -66,17 +66,13 @@ def test_the_demo_verifies_what_it_released(tmp_path: Path, monkeypatch: pytest.
     """Quick twin of the first test: with steps that only say what they are given."""
     said: list[Any] = []
     certificate = SimpleNamespace(statement="Statement.")
-    monkeypatch.setattr(
-        table_demo, "fit", lambda *_, **named: said.append(named) or SimpleNamespace(certificate=certificate)
-    )
-    monkeypatch.setattr(table_demo, "evaluate", lambda run, **named: said.append((run, named["train"], named["test"])))
-    monkeypatch.setattr(table_demo, "release", lambda run, out, **named: said.append((run, out, named)))
-    monkeypatch.setattr(
-        table_demo, "verify", lambda out: said.append(out) or SimpleNamespace(ok=False, problems=["Forged."])
-    )
+    monkeypatch.setattr(demo, "fit", lambda *_, **named: said.append(named) or SimpleNamespace(certificate=certificate))
+    monkeypatch.setattr(demo, "evaluate", lambda run, **named: said.append((run, named["train"], named["test"])))
+    monkeypatch.setattr(demo, "release", lambda run, out, **named: said.append((run, out, named)))
+    monkeypatch.setattr(demo, "verify", lambda out: said.append(out) or SimpleNamespace(ok=False, problems=["Forged."]))
     out = tmp_path / "here"
     with pytest.raises(PrivacyError, match="Forged"):
-        table_demo.demo(out, silent)
+        demo.table_demo(out, silent)
     fitted, evaluated, released, verified = said
     assert (fitted["data"], fitted["card"], fitted["accounts"]) == (
         out / "train.csv", out / "card.toml", out / "RUN" / PRIVATE / ACCOUNTS,
@@ -89,7 +85,7 @@ def test_a_folder_with_another_card_or_run_is_refused(gossamer: Any, tmp_path: P
     taken = tmp_path / "taken"
     (taken / "RUN").mkdir(parents=True)
     assert gossamer("demo", "--table", "--out", taken).status == 2
-    (taken / "card.toml").write_text(table_demo.CARD.dumps())
+    (taken / "card.toml").write_text(demo.TABLE_CARD.dumps())
     (taken / "RUN" / "letter.txt").write_text("mine")
     assert gossamer("demo", "--table", "--out", taken).status == 2
     assert (taken / "RUN" / "letter.txt").read_text() == "mine" and not (taken / "train.csv").exists()
@@ -100,12 +96,10 @@ def test_a_folder_with_another_card_or_run_is_refused(gossamer: Any, tmp_path: P
 
 def test_no_row_of_the_demo_is_outside_the_bounds_but_by_a_little(tmp_path: Path) -> None:
     """The card was rounded by hand: at most one value in fifty becomes a bound."""
-    table_demo.write_rows(tmp_path)
-    table = read_table(tmp_path / "train.csv", table_demo.CARD)
+    demo.write_rows(tmp_path)
+    table = read_table(tmp_path / "train.csv", demo.TABLE_CARD)
     values = [line.split(",") for line in (tmp_path / "train.csv").read_text().splitlines()[1:]]
     beyond = [
-        not low <= float(row[at]) <= high
-        for row in values
-        for at, (low, high, _) in enumerate(table_demo._BOUNDS.values())
+        not low <= float(row[at]) <= high for row in values for at, (low, high, _) in enumerate(demo.BOUNDS.values())
     ]
     assert len(table) == len(values) == 400 and sum(beyond) <= len(beyond) / 50

@@ -6,7 +6,7 @@ from gossamer.data.card_draft import draft_text
 from gossamer.data.source import Source
 from gossamer.data.tables.any_card import load_card
 from gossamer.errors import CardError
-from gossamer.run.page import card_form
+from gossamer.run.page.steps import facts as card_form
 
 ROWS = ["id,sex,age,seen,weight,note"] + [
     f"P{n:03},{'fm'[n % 2]},{20 + n % 50},2024-0{1 + n % 9}-01,{50 + n / 10},text {n} of many words" for n in range(60)

@@ -1,0 +1,78 @@
+"""`gossamer card` and `gossamer split`: what is done with records before a run."""
+
+import shlex
+from pathlib import Path
+from typing import Any
+
+import click
+
+import gossamer
+from gossamer.data.card import STORED, check_range
+from gossamer.events import note
+from gossamer.files import write_private
+from gossamer.run.cli.options import PATH, force, on_terminal, options_of, reading, refuse_taken, take_sources
+
+
+@click.command()
+@click.argument("data")
+@click.option("-o", "--out", type=PATH, help="File for the draft, which only you can read. Default: print it.")
+@reading
+@options_of("data.card_draft.draft_text", dictionary={"type": PATH, "metavar": "FILE.csv"}, shape={"metavar": "HxW"})
+@force
+def card(out: Path | None, force: bool, **options: Any) -> None:
+    """Draft a data card: the public facts about DATA, for the data owner to edit and declare.
+
+    Every line of a card becomes public. Edit the draft, and keep only what everybody may know. Hints about DATA are shown
+    on the terminal only.
+    """
+    from gossamer.data.card_draft import draft_text
+
+    check_range(options["pixel_range"] or STORED)
+    if out is not None:
+        refuse_taken(out, force=force)
+    take_sources(options, "data")
+    source = options.pop("data")
+    with on_terminal() as terminal:
+        text, hints = draft_text(source, sink=terminal, **options)
+        for hint in hints:
+            terminal(note(f"Note: {hint}"))
+    if out is None:
+        click.echo(text, nl=False)
+        return
+    write_private(out, text)
+    click.echo(f"{out} is a draft. Read it before you use it: every line that you keep becomes public.", err=True)
+
+
+@click.command()
+@click.argument("data")
+@options_of("data.split.split", missing_unit={"type": click.Choice(["refuse", "own"])})
+@reading
+def split(out: Path, **options: Any) -> None:
+    """Split DATA into train and test before a run. All records of a unit are on one side.
+
+    `gossamer attack` needs a random split: it compares train and test, and must see no other difference. A hash of each unit
+    picks its side, so a new unit moves no other. In the card of train, declare (1 - share) of the size.
+    """
+    from gossamer.data.split import UNITS_FILE
+
+    take_sources(options, "data")
+    source = options.pop("data")
+    with on_terminal() as terminal:
+        result = gossamer.split(source, out=out, sink=terminal, **options)
+    for text in result.notes:
+        click.echo(f"Note: {text}", err=True)
+    for side, records, people in zip(("train", "test"), result.records, result.units, strict=True):
+        click.echo(f"{side}: {records:,} records" + (f" of {people:,} units" if result.spec else ""))
+    whose = ""
+    if result.spec:
+        whose = f" --units {shlex.quote(str(out / result.spec) if result.spec == UNITS_FILE else result.spec)}"
+    if source.labels_key == "none" and out.suffix != ".npz":
+        whose += " --labels-key none"
+    place, whole = shlex.quote(str(out)), shlex.quote(str(source.records))
+    attack = f"gossamer attack --members {place} --nonmembers {place}{whose}"
+    click.echo(f"Use `gossamer fit --data {place}{whose}` and `{attack}`.")
+    click.echo(
+        f"Note: {place} is a new data set to the budget log: runs and limits on {whole} do not count. To count "
+        "both, write the same data_set on all cards of these people before the first run.",
+        err=True,
+    )
