@@ -1,7 +1,7 @@
 """Metrics in plain words, for the report: what each figure means to a data owner who is no statistician."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from statistics import NormalDist
 from typing import Any
 
@@ -28,42 +28,45 @@ def sentences(entries: list[dict[str, Any]], kind: Kind = "pictures") -> list[di
 
 def tables(entries: list[dict[str, Any]], class_names: Sequence[str] = ()) -> list[dict[str, Any]]:
     """The figures that come one per class, classifier or subgroup: title, head, rows of words. Classes by their names."""
-    sections = []
     families: dict[Figure, dict[str, dict[str, Any]]] = {}
     for entry in entries:
-        family, member = registry.declared(entry["metric"])
+        family, member = registry.declared(registry.shown(entry["metric"], class_names))
         families.setdefault(family, {})[member] = entry
-    if classes := families.get(registry.OF_CLASS):
-        rows = [
-            [
-                class_names[int(name)] if class_names else name,
-                percent(entry["value"]),
-                f"{percent(entry['low'])} to {percent(entry['high'])}",
-            ]
-            for name, entry in classes.items()
+
+    def rows(*columns: tuple[Figure, Callable[[dict[str, Any]], str]]) -> list[list[str]]:
+        found = [(families.get(family, {}), in_words) for family, in_words in columns]
+        members = dict.fromkeys(member for entries, _ in found for member in entries)
+        return [
+            [member, *(in_words(entries[member]) if member in entries else NONE for entries, in_words in found)]
+            for member in members
         ]
-        title = "Samples that a classifier trained on real records takes for what their label says"
-        sections.append({"title": title, "head": ["class", "share", "interval"], "rows": rows})
-    if own := families.get(registry.ONE_OF_LIST):
-        baselines = families.get(registry.ONE_OF_LIST_BASELINE, {})
-        rows = [
-            [name, percent(entry["value"]), percent(baselines[name]["value"]) if name in baselines else ""]
-            for name, entry in own.items()
-        ]
-        head = ["classifier", "trained on synthetic records", "trained on real records"]
-        sections.append(
-            {"title": "Share of real test records that each classifier gets right", "head": head, "rows": rows}
-        )
-    of_groups = [families.get(family, {}) for family in (OF_SHARE, OF_ACCURACY)]
-    groups = dict.fromkeys(group for family in of_groups for group in family)
-    if groups:
-        title = "Subgroups: samples compared with real records, in percentage points"
-        head = ["subgroup", "share of the samples, difference", "accuracy after training on samples, difference"]
-        rows = [
-            [group, *(_points(family[group]) if group in family else NONE for family in of_groups)] for group in groups
-        ]
-        sections.append({"title": title, "head": head, "rows": rows})
-    return sections
+
+    sections = (
+        (
+            "Samples that a classifier trained on real records takes for what their label says",
+            ["class", "share", "interval"],
+            rows((registry.OF_CLASS, _share), (registry.OF_CLASS, _range)),
+        ),
+        (
+            "Share of real test records that each classifier gets right",
+            ["classifier", "trained on synthetic records", "trained on real records"],
+            rows((registry.ONE_OF_LIST, _share), (registry.ONE_OF_LIST_BASELINE, _share)),
+        ),
+        (
+            "Subgroups: samples compared with real records, in percentage points",
+            ["subgroup", "share of the samples, difference", "accuracy after training on samples, difference"],
+            rows((OF_SHARE, _points), (OF_ACCURACY, _points)),
+        ),
+    )
+    return [{"title": title, "head": head, "rows": found} for title, head, found in sections if found]
+
+
+def _share(entry: dict[str, Any]) -> str:
+    return percent(entry["value"])
+
+
+def _range(entry: dict[str, Any]) -> str:
+    return f"{percent(entry['low'])} to {percent(entry['high'])}"
 
 
 def _points(entry: dict[str, Any]) -> str:
@@ -77,52 +80,44 @@ def verdict(attacks: list[dict[str, Any]], guarantee: dict[str, Any]) -> list[st
 
     An attack has succeeded where one of its figures lies above chance by more than luck among so many figures explains.
     """
-    names = list(dict.fromkeys(entry["attack"] for entry in attacks))
+    names, many = {entry["attack"] for entry in attacks}, len(attacks)
     if not names:
         return ["No attack was possible, so nothing is known about leaks."]
-    many = len(attacks)
     caught = [entry for entry in attacks if _beyond_luck(entry, many, entry["chance"])]
-    won = list(dict.fromkeys(entry["attack"] for entry in caught))
-    if not won:
-        alone = sum(entry["low"] > entry["chance"] for entry in attacks)
-        sentences = [
-            f"These {len(names)} attacks failed: none recognised members better than guessing."
-            if len(names) > 1
-            else "The attack failed: it did not recognise members better than guessing.",
-            *(
-                [f"By itself, {alone} of their {many} figures looks like a success. Luck gives one in 40."]
-                if alone
-                else []
-            ),
-            "Others may not. Another attack, other records or more samples could succeed; attacks show leaks, never that there "
-            "are none.",
-        ]
-    else:
+    if caught:
+        won = dict.fromkeys(entry["attack"] for entry in caught)
         best = max(caught, key=lambda entry: (entry["value"] - entry["chance"]) / (1 - entry["chance"]))
-        sentences = [
-            f"{len(won)} of these {len(names)} attacks recognised members better than guessing: {', '.join(won)}."
-            if len(names) > 1
-            else f"The attack recognised members better than guessing: {won[0]}.",
+        of = f"{len(won)} of these {len(names)} attacks" if len(names) > 1 else "The attack"
+        said = [
+            f"{of} recognised members better than guessing: {', '.join(won)}.",
             f"Strongest: {best['attack']}, {best['measure']} {best['value']:.3g} ({best['low']:.3g} to {best['high']:.3g}); "
             f"guessing gives {best['chance']:.3g}. Luck among {many} figures gives such a result in one run of 40 at most.",
             "Where an attack failed, another may not: attacks show leaks, never that there are none.",
         ]
-    sure = [entry for entry in attacks if entry["tpr"] and _beyond_luck(entry["tpr"]["0.01"], many, 0.01)]
-    if sure:
+    else:
+        said = [
+            f"These {len(names)} attacks failed: none recognised members better than guessing."
+            if len(names) > 1
+            else "The attack failed: it did not recognise members better than guessing."
+        ]
+        if alone := sum(entry["low"] > entry["chance"] for entry in attacks):
+            said.append(f"By itself, {alone} of their {many} figures looks like a success. Luck gives one in 40.")
+        said.append(
+            "Others may not. Another attack, other records or more samples could succeed; attacks show leaks, never that there "
+            "are none."
+        )
+    if sure := [entry for entry in attacks if entry["tpr"] and _beyond_luck(entry["tpr"]["0.01"], many, 0.01)]:
         best = max(sure, key=lambda entry: entry["tpr"]["0.01"]["low"])
-        sentences.append(
+        said.append(
             f"Some members are recognised with few mistakes: at 1{PERCENT} false alarms {best['attack']} finds "
             f"{percent(best['tpr']['0.01']['value'])} of them."
         )
-    if math.isinf(float(guarantee["epsilon"])):
-        sentences.append(
-            "This run has no formal guarantee: what was tried here is all that is known about its protection."
-        )
-    else:
-        sentences.append(
-            "The guarantee limits every attacker, whatever was found here: it does not rest on these figures."
-        )
-    return sentences
+    said.append(
+        "This run has no formal guarantee: what was tried here is all that is known about its protection."
+        if math.isinf(float(guarantee["epsilon"]))
+        else "The guarantee limits every attacker, whatever was found here: it does not rest on these figures."
+    )
+    return said
 
 
 def _beyond_luck(entry: dict[str, Any], many: int, chance: float) -> bool:
