@@ -21,10 +21,18 @@ from safetensors.torch import save as to_bytes
 from torch import Tensor
 from torch.nn import functional as F
 
-from gossamer.data.records import at_once
 from gossamer.errors import DataError, RequestError
 from gossamer.files import write_atomically
-from gossamer.metrics.pictures import Images, Labels, check_images, check_labels, own_randomness, pictures, size_of
+from gossamer.metrics.pictures import (
+    Images,
+    Labels,
+    batches,
+    check_images,
+    check_labels,
+    own_randomness,
+    pictures,
+    size_of,
+)
 from gossamer.nets.features import FeatureCNN
 
 Progress: TypeAlias = Callable[[int, int, float], None]
@@ -34,7 +42,6 @@ _TRAIN_BATCH = 128
 _LEARNING_RATE = 2e-3
 _SETTLE_ON = 100 * _TRAIN_BATCH
 """Pictures that give the statistics of the finished batch normalisation."""
-_PREDICT_BATCH = 500
 _INCEPTION_BATCH = 50
 _INCEPTION_WIDTH = 2048
 
@@ -45,7 +52,6 @@ class Features(Protocol):
     @property
     def name(self) -> str:
         """What the features are, in words, for `computed_on`."""
-        ...
 
     @property
     def distance_name(self) -> str:
@@ -55,11 +61,9 @@ class Features(Protocol):
     @property
     def width(self) -> int:
         """Numbers per picture."""
-        ...
 
     def __call__(self, images: Images, /) -> NDArray[np.float32]:
         """images: uint8 [n, C, H, W]. Returns float32 [n, width]."""
-        ...
 
 
 class ClassifierFeatures:
@@ -151,17 +155,11 @@ class ClassifierFeatures:
         Raises:
             DataError: if the pictures are not of the size that the classifier was trained on.
         """
-        vectors = np.empty((len(images), self.width), dtype=np.float32)
-        for batch, seen in self._batches(images):
-            vectors[batch] = self.net.features(seen).numpy()
-        return vectors
+        return torch.cat([self.net.features(seen) for seen in self._batches(images)]).numpy()
 
     def probabilities(self, images: Images) -> NDArray[np.float64]:
         """The probability of each class for each picture: float64 [n, classes]. Errors as for the features."""
-        rows = np.empty((len(images), self.net.classes), dtype=np.float64)
-        for batch, seen in self._batches(images):
-            rows[batch] = self.net(seen).double().softmax(1).numpy()
-        return rows
+        return torch.cat([self.net(seen).double().softmax(1) for seen in self._batches(images)]).numpy()
 
     def save(self, path: Path) -> None:
         """Write a safetensors file, readable by its owner only: the weights were trained on records without noise."""
@@ -191,7 +189,7 @@ class ClassifierFeatures:
         except (OSError, SafetensorError, KeyError, ValueError, RuntimeError) as error:
             raise RequestError(f"{path} does not hold a classifier that `save` wrote; train it again.") from error
 
-    def _batches(self, images: Images) -> Iterator[tuple[slice, Tensor]]:
+    def _batches(self, images: Images) -> Iterator[Tensor]:
         """Pieces of the pictures as float32 in [0, 1], without gradients."""
         check_images("images", images)
         if images.shape[1:] != self.net.shape:
@@ -199,11 +197,7 @@ class ClassifierFeatures:
                 f"images: pictures of {size_of(images.shape)}, but the classifier was trained on "
                 f"{size_of(self.net.shape)}; resize them."
             )
-        with torch.inference_mode():
-            step = at_once(images.shape[1:], _PREDICT_BATCH)
-            for start in range(0, len(images), step):
-                batch = slice(start, start + step)
-                yield batch, pictures(images, batch)
+        return batches(images)
 
 
 class InceptionFeatures:

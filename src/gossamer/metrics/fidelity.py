@@ -165,11 +165,9 @@ class Kernel(Protocol):
     @property
     def name(self) -> str:
         """In words, for `computed_on`."""
-        ...
 
     def __call__(self, a: NDArray[np.float64], b: NDArray[np.float64], /) -> NDArray[np.float64]:
         """a: [n, d]; b: [m, d]. Returns [n, m]."""
-        ...
 
 
 @dataclass(frozen=True)

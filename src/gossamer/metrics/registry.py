@@ -258,40 +258,31 @@ def frechet_distance(inputs: Inputs) -> Figures:
     }
 
 
-PRECISION = Figure(
-    "precision",
-    "Precision: {value} of the samples lie where real records lie ({range}). Low: unlike any record.",
-    share=True,
+@METRICS.metric(
+    "neighbours",
+    Figure(
+        "precision",
+        "Precision: {value} of the samples lie where real records lie ({range}). Low: unlike any record.",
+        share=True,
+    ),
+    Figure(
+        "recall",
+        "Recall: {value} of the real records lie where samples lie ({range}). Low: kinds of records are missing.",
+        share=True,
+    ),
+    Figure("density", "Density {value} ({range}): about 1 for real records, more where samples crowd in the middle."),
+    Figure(
+        "coverage",
+        "Coverage: {value} of the real records have a sample close by ({range}). More real records would reach 97"
+        f"{_PERCENT}.",
+        share=True,
+    ),
 )
-RECALL = Figure(
-    "recall",
-    "Recall: {value} of the real records lie where samples lie ({range}). Low: kinds of records are missing.",
-    share=True,
-)
-DENSITY = Figure(
-    "density", "Density {value} ({range}): about 1 for real records, more where samples crowd in the middle."
-)
-COVERAGE = Figure(
-    "coverage",
-    "Coverage: {value} of the real records have a sample close by ({range}). More real records would reach 97"
-    f"{_PERCENT}.",
-    share=True,
-)
-
-
-@METRICS.metric("neighbours", PRECISION, RECALL, DENSITY, COVERAGE)
 def neighbourhood(inputs: Inputs) -> Figures:
     """Precision, recall, density and coverage on the features of the classifier."""
     seen = inputs.features()
-    found = neighbours.neighbourhood(
-        seen(inputs.subset(inputs.samples, NEIGHBOURS)), seen(inputs.subset(inputs.tests, NEIGHBOURS))
-    )
-    return {
-        PRECISION.name: found.precision,
-        RECALL.name: found.recall,
-        DENSITY.name: found.density,
-        COVERAGE.name: found.coverage,
-    }
+    samples, tests = inputs.subset(inputs.samples, NEIGHBOURS), inputs.subset(inputs.tests, NEIGHBOURS)
+    return vars(neighbours.neighbourhood(seen(samples), seen(tests)))
 
 
 MMD = Figure("MMD", "Maximum mean discrepancy {value} ({range}): 0 where samples and records are alike.")
