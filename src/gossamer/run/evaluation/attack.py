@@ -29,7 +29,7 @@ from gossamer.privacy.certificate.certificate import LEDGER
 from gossamer.privacy.ledger import PrivacyLedger
 from gossamer.privacy.random.noise import Rng
 from gossamer.run.evaluation.evaluate import note_reading
-from gossamer.run.report import wording
+from gossamer.run.report import attack_verdict, wording
 from gossamer.run.report.html import write_report
 from gossamer.run.storage.run_folder import ATTACKS, RunFolder
 from gossamer.run.training import checkpoint
@@ -133,8 +133,8 @@ def attack(
                 left_out[name] = str(error)
         events(note("the control: a classifier that never saw the run"))
         control = separability(*(kind.array(part, card) for part in (target.members, target.nonmembers)), seed=seed)
-    verdict = wording.control(control, units=with_units, unit=card.unit)
-    verdict += [*wording.verdict(entries, synthesizer.certificate.guarantee), *kind.limits(card)]
+    verdict = attack_verdict.control(control, units=with_units, unit=card.unit)
+    verdict += [*attack_verdict.verdict(entries, synthesizer.certificate.guarantee), *kind.limits(card)]
     report = AttackReport(entries, left_out, verdict, on, dataclasses.asdict(control))
     unchanged()
     path = Path(out) if out is not None else (folder.file(ATTACKS) if folder.private.is_dir() else None)

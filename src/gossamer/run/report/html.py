@@ -7,7 +7,6 @@ so a page that may be handed out leaves them out (`internal=False`).
 
 import base64
 import dataclasses
-import functools
 import json
 import math
 from collections.abc import Iterator
@@ -15,7 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from jinja2 import Environment, PackageLoader, StrictUndefined, Template, UndefinedError
+from jinja2 import UndefinedError
 from markupsafe import Markup
 
 from gossamer.errors import RunFolderError
@@ -27,6 +26,7 @@ from gossamer.privacy.certificate.certificate import CERTIFICATE, Certificate
 from gossamer.privacy.guarantee import rounded_up
 from gossamer.run.report import plots, promise, wording
 from gossamer.run.report.audit_record import audited, said_by
+from gossamer.run.report.templates import template
 from gossamer.run.storage.run_folder import ATTACKS, EVENTS, METRICS, REPORT, SAMPLES, RunFolder
 
 _CURVES = {
@@ -70,7 +70,7 @@ def write_report(folder: Path, *, internal: bool) -> Path:
         "what a certificate holds",
         "restore it from a copy, or run `gossamer verify` to see what was changed.",
     ):
-        page = _template().render(
+        page = template(REPORT).render(
             certificate=certificate,
             promise=promise.in_words(certificate["guarantee"]),
             grid=base64.b64encode(_read(folder / SAMPLES, "restore it from a copy")).decode(),
@@ -84,21 +84,6 @@ def write_report(folder: Path, *, internal: bool) -> Path:
     path = folder / REPORT
     write_atomically(path, page, private=internal)
     return path
-
-
-@functools.cache
-def _template() -> Template:
-    environment = Environment(
-        loader=PackageLoader("gossamer.run.report", "."),
-        autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True,
-    )  # fmt: skip
-    environment.filters |= {
-        "up": promise.up,
-        "all_digits": promise.all_digits,
-        "release_in_words": wording.release_in_words,
-        "setting_in_words": wording.setting_in_words,
-    }
-    return environment.get_template(REPORT)
 
 
 @contextmanager

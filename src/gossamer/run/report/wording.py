@@ -2,11 +2,9 @@
 
 import math
 from collections.abc import Callable, Sequence
-from statistics import NormalDist
 from typing import Any
 
 from gossamer.data.card import Kind
-from gossamer.intervals import Estimate
 from gossamer.metrics import registry
 from gossamer.metrics.metric import Figure
 from gossamer.metrics.tables.registry import OF_ACCURACY, OF_SHARE
@@ -73,76 +71,6 @@ def _points(entry: dict[str, Any]) -> str:
     """A difference of shares in percentage points, with its interval."""
     value, low, high = (100 * float(entry[part]) for part in ("value", "low", "high"))
     return f"{value:z.1f} ({low:z.1f} to {high:z.1f})"
-
-
-def verdict(attacks: list[dict[str, Any]], guarantee: dict[str, Any]) -> list[str]:
-    """What the attacks of `run.attack` found, in plain words, and what that cannot show.
-
-    An attack has succeeded where one of its figures lies above chance by more than luck among so many figures explains.
-    """
-    names, many = {entry["attack"] for entry in attacks}, len(attacks)
-    if not names:
-        return ["No attack was possible, so nothing is known about leaks."]
-    caught = [entry for entry in attacks if _beyond_luck(entry, many, entry["chance"])]
-    if caught:
-        won = dict.fromkeys(entry["attack"] for entry in caught)
-        best = max(caught, key=lambda entry: (entry["value"] - entry["chance"]) / (1 - entry["chance"]))
-        of = f"{len(won)} of these {len(names)} attacks" if len(names) > 1 else "The attack"
-        said = [
-            f"{of} recognised members better than guessing: {', '.join(won)}.",
-            f"Strongest: {best['attack']}, {best['measure']} {best['value']:.3g} ({best['low']:.3g} to {best['high']:.3g}); "
-            f"guessing gives {best['chance']:.3g}. Luck among {many} figures gives such a result in one run of 40 at most.",
-            "Where an attack failed, another may not: attacks show leaks, never that there are none.",
-        ]
-    else:
-        said = [
-            f"These {len(names)} attacks failed: none recognised members better than guessing."
-            if len(names) > 1
-            else "The attack failed: it did not recognise members better than guessing."
-        ]
-        if alone := sum(entry["low"] > entry["chance"] for entry in attacks):
-            said.append(f"By itself, {alone} of their {many} figures looks like a success. Luck gives one in 40.")
-        said.append(
-            "Others may not. Another attack, other records or more samples could succeed; attacks show leaks, never that there "
-            "are none."
-        )
-    if sure := [entry for entry in attacks if entry["tpr"] and _beyond_luck(entry["tpr"]["0.01"], many, 0.01)]:
-        best = max(sure, key=lambda entry: entry["tpr"]["0.01"]["low"])
-        said.append(
-            f"Some members are recognised with few mistakes: at 1{PERCENT} false alarms {best['attack']} finds "
-            f"{percent(best['tpr']['0.01']['value'])} of them."
-        )
-    said.append(
-        "This run has no formal guarantee: what was tried here is all that is known about its protection."
-        if math.isinf(float(guarantee["epsilon"]))
-        else "The guarantee limits every attacker, whatever was found here: it does not rest on these figures."
-    )
-    return said
-
-
-def _beyond_luck(entry: dict[str, Any], many: int, chance: float) -> bool:
-    """Whether a figure is above chance as one of so many (Bonferroni). A normal approximation widens its 95 % interval."""
-    z = NormalDist().inv_cdf
-    wider = z(1 - 0.025 / many) / z(0.975)
-    return bool(entry["value"] - wider * (entry["value"] - entry["low"]) > chance)
-
-
-def control(separability: Estimate, *, units: bool, unit: str) -> list[str]:
-    """What to know before the verdict: the sets differ whatever the run did, or the records come without units."""
-    sentences = []
-    if separability.low > 0.5:
-        sentences.append(
-            "Members and non-members differ in ways that have nothing to do with membership: a classifier that never saw the "
-            f"run tells them apart (ROC area {separability.value:.3g}, {separability.low:.3g} to {separability.high:.3g}; "
-            "guessing gives 0.5). The attacks may have seen nothing else. Before the run, split at random: "
-            "`gossamer split DATA`, with units where a person has several records."
-        )
-    if unit != "record" and not units:
-        sentences.append(
-            f"The run protects each {unit}, but these records come without units: the intervals take records of one "
-            f"{unit} for independent ones, and are too narrow. Give the units."
-        )
-    return sentences
 
 
 def attack_rows(attacks: list[dict[str, Any]]) -> list[list[str]]:
