@@ -133,8 +133,9 @@ def attack(
                 left_out[name] = str(error)
         events(note("the control: a classifier that never saw the run"))
         control = separability(*(kind.array(part, card) for part in (target.members, target.nonmembers)), seed=seed)
-    verdict = attack_verdict.control(control, units=with_units, unit=card.unit)
-    verdict += [*attack_verdict.verdict(entries, synthesizer.certificate.guarantee), *kind.limits(card)]
+    guarantee = synthesizer.certificate.guarantee
+    verdict = attack_verdict.verdict(entries, guarantee, control=control, units=with_units, unit=card.unit)
+    verdict += kind.limits(card)
     report = AttackReport(entries, left_out, verdict, on, dataclasses.asdict(control))
     unchanged()
     path = Path(out) if out is not None else (folder.file(ATTACKS) if folder.private.is_dir() else None)

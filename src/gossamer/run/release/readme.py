@@ -19,27 +19,20 @@ def readme(certificate: Certificate, *, samples: int, no_loader: str, classifies
         no_loader: why there is no load.py; empty: there is a load.py.
         classifies: whether the release has a classifier, whose probabilities load.py returns.
     """
-    card, declared, facts = certificate.card, certificate.declared, certificate.facts
-    kind = kind_of(card)
-    contained = f"All of its {kind.words.records} are synthetic."
-    if contains := facts["contains_public"]:
-        contained = f"The file contains the public pictures of the run as they are, and {contains}."
+    declared, facts = certificate.declared, certificate.facts
     pretrained = declared["pretrained"] != NOT_DECLARED or any("weights" in each for each in facts["public_inputs"])
     asked = [name for name in QUESTIONS if name != "pretrained" or pretrained]
     return template("readme.txt", "gossamer.run.release").render(
         certificate=certificate,
-        card=card,
+        card=certificate.card,
         facts=facts,
-        kind=kind,
-        title=str(card.get("title") or card.get("data_set") or ""),
-        contained=contained,
+        kind=kind_of(certificate.card),
         method=METHODS[certificate.method].title,
         answers=[(name, CHOICES.get(name, {}).get(declared[name], declared[name])) for name in asked],
         no_loader=no_loader,
         classifies=classifies,
         soft=has_soft_labels(certificate),
         samples=samples,
-        class_names=list(map(str, card.get("class_names") or ())),
         finite=math.isfinite(float(certificate.guarantee["epsilon"])),
         uncounted=CHOICES["settings_chosen"]["uncounted"],
         attacks=ATTACKS,

@@ -9,10 +9,24 @@ from gossamer.run.report.templates import template
 from gossamer.run.report.wording import PERCENT
 
 
-def verdict(attacks: list[dict[str, Any]], guarantee: dict[str, Any]) -> list[str]:
+def verdict(
+    attacks: list[dict[str, Any]],
+    guarantee: dict[str, Any],
+    *,
+    control: Estimate | None = None,
+    units: bool = True,
+    unit: str = "record",
+) -> list[str]:
     """What the attacks of `run.attack` found, in plain words, and what that cannot show.
 
     An attack has succeeded where one of its figures lies above chance by more than luck among so many figures explains.
+
+    Args:
+        attacks: entries of attacks.json.
+        guarantee: of the certificate.
+        control: of a classifier that never saw the run.
+        units: whether records came with units.
+        unit: that the run protects.
     """
     many = len(attacks)
     caught = [entry for entry in attacks if _beyond_luck(entry, many, entry["chance"])]
@@ -26,6 +40,9 @@ def verdict(attacks: list[dict[str, Any]], guarantee: dict[str, Any]) -> list[st
         surest=max(sure, key=lambda entry: entry["tpr"]["0.01"]["low"], default=None),
         finite=math.isfinite(float(guarantee["epsilon"])),
         percent_sign=PERCENT,
+        control=control,
+        without_units=unit != "record" and not units,
+        unit=unit,
     )
     return text.splitlines()
 
@@ -35,21 +52,3 @@ def _beyond_luck(entry: dict[str, Any], many: int, chance: float) -> bool:
     z = NormalDist().inv_cdf
     wider = z(1 - 0.025 / many) / z(0.975)
     return bool(entry["value"] - wider * (entry["value"] - entry["low"]) > chance)
-
-
-def control(separability: Estimate, *, units: bool, unit: str) -> list[str]:
-    """What to know before the verdict: the sets differ whatever the run did, or the records come without units."""
-    sentences = []
-    if separability.low > 0.5:
-        sentences.append(
-            "Members and non-members differ in ways that have nothing to do with membership: a classifier that never saw the "
-            f"run tells them apart (ROC area {separability.value:.3g}, {separability.low:.3g} to {separability.high:.3g}; "
-            "guessing gives 0.5). The attacks may have seen nothing else. Before the run, split at random: "
-            "`gossamer split DATA`, with units where a person has several records."
-        )
-    if unit != "record" and not units:
-        sentences.append(
-            f"The run protects each {unit}, but these records come without units: the intervals take records of one "
-            f"{unit} for independent ones, and are too narrow. Give the units."
-        )
-    return sentences

@@ -23,24 +23,11 @@ from gossamer.kinds import kind_of
 from gossamer.kinds.histograms import MOST_DRAWN
 from gossamer.methods.synthesizer import Synthesizer
 from gossamer.privacy.certificate.certificate import CERTIFICATE, Certificate
-from gossamer.privacy.guarantee import rounded_up
 from gossamer.run.report import plots, promise, wording
 from gossamer.run.report.audit_record import audited, said_by
 from gossamer.run.report.templates import template
 from gossamer.run.storage.run_folder import ATTACKS, EVENTS, METRICS, REPORT, SAMPLES, RunFolder
 
-_CURVES = {
-    "epsilon_spent": ("Epsilon spent", "running bound, against steps"),
-    "generator_loss": ("Generator loss", "on its own fakes"),
-    "accuracy_on_fakes": ("Accuracy of the discriminator", "on fresh fakes"),
-    "adversary_accuracy": ("Accuracy of the privacy discriminator", "on fakes"),
-    "released_norm": ("Length of the released sum", "clipped, with noise"),
-    "mean_error": ("Error before each round", "of all candidates, with noise"),
-    "cliques": ("Tables measured", "in each round"),
-    "cells": ("Size of the model", "in probabilities"),
-    "n_D": ("Discriminator steps", "per generator step"),
-}
-"""Title and note of a curve, by the name of its figure."""
 _SPENT = "epsilon_spent"
 _POINTS = 600
 """A curve is thinned to about this many points."""
@@ -80,6 +67,8 @@ def write_report(folder: Path, *, internal: bool) -> Path:
             attacks=_attacks(folder / ATTACKS) if internal else None,
             audited=audited(folder) or said_by(certificate),
             curves=_curves(_events(folder / EVENTS)),
+            drawn=_drawn,
+            roc=lambda entry: Markup(plots.roc(**entry["roc"], title=f"ROC of {entry['attack']}")),
         )
     path = folder / REPORT
     write_atomically(path, page, private=internal)
@@ -117,19 +106,13 @@ def _metrics(folder: RunFolder, card: dict[str, Any]) -> dict[str, Any]:
 
 
 def _attacks(path: Path) -> dict[str, Any] | None:
-    """Verdict, table and curves, where the run was attacked."""
+    """Verdict, table and figures, where the run was attacked."""
     if not path.is_file():
         return None
     report = _json(path)
     with _as_written(path, "what attacks found", "write it again with `gossamer attack`, or remove it."):
         head, *rows = wording.attack_rows(report["attacks"])
-        curves = [
-            {"title": entry["attack"], "svg": Markup(plots.roc(**entry["roc"], title=f"ROC of {entry['attack']}"))}
-            for entry in report["attacks"]
-            if entry["roc"]
-        ]
-        words = wording.attacks_in_words(report["attacks"])
-        return {**report, "head": head, "rows": rows, "words": words, "curves": curves}
+        return {**report, "head": head, "rows": rows, "words": wording.attacks_in_words(report["attacks"])}
 
 
 def _events(path: Path) -> list[dict[str, Any]]:
@@ -190,21 +173,21 @@ def apart(metrics: list[dict[str, Any]], card: dict[str, Any]) -> dict[str, Any]
     }
 
 
-def _curves(events: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Epsilon first, then every other figure of the steps that ever changes. One step makes no curve."""
-    shown = []
-    for name in dict.fromkeys([_SPENT, *(name for event in events for name in event if name != "step")]):
-        points = _series(events, name)
-        if len(points) < 2 or (name != _SPENT and len({value for _, value in points}) < 2):
-            continue
-        title, note = _CURVES.get(name, (name.replace("_", " "), ""))
-        steps, values = zip(*points[: -1 : max(1, len(points) // _POINTS)], points[-1], strict=True)
-        called = f"{title} {note}".strip()
-        if name == _SPENT:
-            called = f"{title} against steps, up to {rounded_up(values[-1], 2)} at step {steps[-1]:,}"
-        svg = plots.curve(steps, values, x_label="steps", title=called)
-        shown.append({"title": title, "note": note, "svg": Markup(svg)})
-    return shown
+def _curves(events: list[dict[str, Any]]) -> dict[str, list[tuple[int, float]]]:
+    """Points by name: epsilon first, then every other figure of the steps that ever changes. One step makes no curve."""
+    names = dict.fromkeys([_SPENT, *(name for event in events for name in event if name != "step")])
+    found = [(name, _series(events, name)) for name in names]
+    return {
+        name: points
+        for name, points in found
+        if len(points) > 1 and (name == _SPENT or len({value for _, value in points}) > 1)
+    }
+
+
+def _drawn(points: list[tuple[int, float]], title: str) -> Markup:
+    """One curve, thinned."""
+    thinned = [*points[: -1 : max(1, len(points) // _POINTS)], points[-1]]
+    return Markup(plots.curve(*zip(*thinned, strict=True), x_label="steps", title=title))
 
 
 def _series(events: list[dict[str, Any]], name: str) -> list[tuple[int, float]]:

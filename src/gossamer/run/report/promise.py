@@ -7,20 +7,6 @@ from typing import Any
 from gossamer.privacy.guarantee import in_full, rounded_up
 from gossamer.run.report.wording import PERCENT
 
-_COMPARED = {
-    "add-or-remove-one": {
-        "neighbours": "The promise compares the data with and without one {unit}: one added or removed.",
-        "shift": "without that {unit}",
-        "question": "whether a given {unit} was used",
-    },
-    "replace-one": {
-        "neighbours": "The promise compares the data with one {unit} exchanged for another.",
-        "shift": "with another {unit} in its place",
-        "question": "which of two {unit}s was used",
-    },
-}
-"""What each relation compares, for the templates."""
-
 
 def in_words(guarantee: dict[str, Any]) -> dict[str, Any]:
     """The guarantee in words. Bounds are rounded up, never down."""
@@ -34,7 +20,6 @@ def in_words(guarantee: dict[str, Any]) -> dict[str, Any]:
         "one_in": f"{1 / delta:,.0f}" if delta else "",
         "unit": unit,
         "relation": guarantee["relation"],
-        **{name: text.format(unit=unit) for name, text in _COMPARED[guarantee["relation"]].items()},
         "factor": _factor(epsilon),
         "guess": percent_up(certainty(epsilon, delta)),
     }

@@ -19,7 +19,7 @@ def template(name: str, package: str = __package__) -> Template:
     environment.filters |= {
         "up": promise.up,
         "all_digits": promise.all_digits,
-        "rounded_up": lambda bound: rounded_up(float(bound)),
+        "rounded_up": lambda bound, digits=3: rounded_up(float(bound), digits),
         "in_full": in_full,
         "number": "{:,}".format,
         "percent": wording.percent,
