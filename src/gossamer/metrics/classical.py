@@ -35,8 +35,8 @@ from sklearn.exceptions import ConvergenceWarning
 
 from gossamer.errors import DataError
 from gossamer.intervals import Estimate, proportion
+from gossamer.metrics.arrays import Images, Labels, check_pair
 from gossamer.metrics.classify import Progress
-from gossamer.metrics.pictures import Images, Labels, check_pair
 
 XGBOOST = "xgboost"
 _NOTES = {"adaboost": " (SAMME for the paper's SAMME.R)"}

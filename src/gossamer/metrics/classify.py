@@ -19,8 +19,8 @@ from torch.nn import functional as F
 
 from gossamer.errors import DataError
 from gossamer.intervals import Estimate, proportion
-from gossamer.metrics.pictures import Images, Labels, batches, check_pair, check_records, own_randomness, pictures
-from gossamer.metrics.vectors import checked_probabilities
+from gossamer.metrics import arrays
+from gossamer.metrics.arrays import Images, Labels
 from gossamer.nets.classifiers import SmallCNN
 
 Progress: TypeAlias = Callable[[int, int, float], None]
@@ -105,7 +105,7 @@ def train(
     Raises:
         DataError: if the arrays do not fit together; names the argument and the index.
     """
-    check_records("train", images, labels, classes, smallest=SmallCNN.smallest)
+    arrays.check_records("train", images, labels, classes, smallest=SmallCNN.smallest)
     targets = labels.astype(np.int64) if probabilities is None else _soft(probabilities, len(images), classes)
     coins = np.random.default_rng(seed)
     order = coins.permutation(len(images))[: protocol.limit]
@@ -117,7 +117,7 @@ def train(
 
     best: dict[str, Tensor] = {}
     best_epoch, best_accuracy = 0, -1.0
-    with own_randomness(seed):
+    with arrays.own_randomness(seed):
         net = SmallCNN(images.shape[1:], classes)
         optimizer = torch.optim.Adam(net.parameters(), protocol.learning_rate, fused=True)
         for epoch in range(1, protocol.epochs + 1):
@@ -164,7 +164,7 @@ def accuracy(
     Raises:
         DataError: if the arrays do not fit together; names the argument and the index.
     """
-    check_pair(train_images, train_labels, test_images, test_labels, classes, smallest=SmallCNN.smallest)
+    arrays.check_pair(train_images, train_labels, test_images, test_labels, classes, smallest=SmallCNN.smallest)
     found = train(
         train_images, train_labels, classes=classes, protocol=protocol, seed=seed, progress=progress,
         probabilities=train_probabilities,
@@ -193,7 +193,7 @@ def train_epoch(
     for start in range(0, len(order), size):
         # In rising order, so that a memory-mapped file is read forwards; the order inside a batch does not matter.
         batch = np.sort(order[start : start + size])
-        loss = F.cross_entropy(net(pictures(images, batch)), torch.from_numpy(targets[batch]))
+        loss = F.cross_entropy(net(arrays.pictures(images, batch)), torch.from_numpy(targets[batch]))
         optimizer.zero_grad()
         torch.autograd.backward(loss)
         optimizer.step()
@@ -204,11 +204,11 @@ def _soft(probabilities: NDArray[np.floating[Any]], count: int, classes: int) ->
     if probabilities.shape != (count, classes):
         shown = " x ".join(map(str, probabilities.shape))
         raise DataError(f"probabilities: an array of {shown}, and not of {count:,} pictures x {classes} classes.")
-    return checked_probabilities(probabilities).astype(np.float32)
+    return arrays.checked_probabilities(probabilities).astype(np.float32)
 
 
 def predict(net: nn.Module, images: Images) -> NDArray[np.int64]:
     """The most likely class of each picture, by a net in evaluation mode. images: uint8 [N, C, H, W]. Returns int64 [N]."""
     net.eval()
-    classes: NDArray[np.int64] = torch.cat([net(part).argmax(1) for part in batches(images)]).numpy()
+    classes: NDArray[np.int64] = torch.cat([net(part).argmax(1) for part in arrays.batches(images)]).numpy()
     return classes

@@ -23,16 +23,8 @@ from torch.nn import functional as F
 
 from gossamer.errors import DataError, RequestError
 from gossamer.files import write_atomically
-from gossamer.metrics.pictures import (
-    Images,
-    Labels,
-    batches,
-    check_images,
-    check_labels,
-    own_randomness,
-    pictures,
-    size_of,
-)
+from gossamer.metrics import arrays
+from gossamer.metrics.arrays import Images, Labels
 from gossamer.nets.features import FeatureCNN
 
 Progress: TypeAlias = Callable[[int, int, float], None]
@@ -122,13 +114,13 @@ class ClassifierFeatures:
         Raises:
             DataError: if the arrays do not fit together, or hold one class only; names the argument and the index.
         """
-        check_images("images", images)
-        check_labels("labels", labels, classes, len(images))
+        arrays.check_images("images", images)
+        arrays.check_labels("labels", labels, classes, len(images))
         if (labels == labels[0]).all():
             raise DataError("labels: all pictures have one class; a classifier needs at least two to tell apart.")
         coins = np.random.default_rng(seed)
         per_epoch = math.ceil(len(images) / _TRAIN_BATCH)
-        with own_randomness(seed):
+        with arrays.own_randomness(seed):
             net = FeatureCNN(images.shape[1:], classes, width)
             optimizer = torch.optim.Adam(net.parameters(), _LEARNING_RATE, fused=True)
             schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, epochs * per_epoch)
@@ -138,7 +130,7 @@ class ClassifierFeatures:
                 for part in np.array_split(coins.permutation(len(images)), per_epoch):
                     batch = np.sort(part)  # in rising order, so that a memory-mapped file is read forwards
                     targets = torch.from_numpy(labels[batch].astype(np.int64))
-                    logits = net(pictures(images, batch))
+                    logits = net(arrays.pictures(images, batch))
                     optimizer.zero_grad()
                     torch.autograd.backward(F.cross_entropy(logits, targets))
                     optimizer.step()
@@ -191,13 +183,13 @@ class ClassifierFeatures:
 
     def _batches(self, images: Images) -> Iterator[Tensor]:
         """Pieces of the pictures as float32 in [0, 1], without gradients."""
-        check_images("images", images)
+        arrays.check_images("images", images)
         if images.shape[1:] != self.net.shape:
             raise DataError(
-                f"images: pictures of {size_of(images.shape)}, but the classifier was trained on "
-                f"{size_of(self.net.shape)}; resize them."
+                f"images: pictures of {arrays.size_of(images.shape)}, but the classifier was trained on "
+                f"{arrays.size_of(self.net.shape)}; resize them."
             )
-        return batches(images)
+        return arrays.batches(images)
 
 
 class InceptionFeatures:
@@ -241,7 +233,7 @@ class InceptionFeatures:
         Raises:
             DataError: if the pictures are neither grey nor RGB.
         """
-        check_images("images", images)
+        arrays.check_images("images", images)
         if images.shape[1] not in (1, 3):
             raise DataError(f"images: {images.shape[1]} channels; Inception features need grey or RGB pictures.")
         vectors = np.empty((len(images), _INCEPTION_WIDTH), dtype=np.float32)
@@ -264,4 +256,4 @@ def _settle(net: FeatureCNN, images: Images, order: NDArray[Any]) -> None:
         norm.momentum = None
     with torch.no_grad():
         for part in np.array_split(order, math.ceil(len(order) / _TRAIN_BATCH)):
-            net.features(pictures(images, np.sort(part)))
+            net.features(arrays.pictures(images, np.sort(part)))
