@@ -8,6 +8,7 @@ distance on it is called.
 
 import hashlib
 import importlib
+import json
 import math
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -156,13 +157,9 @@ class ClassifierFeatures:
     def save(self, path: Path) -> None:
         """Write a safetensors file, readable by its owner only: the weights were trained on records without noise."""
         tensors = {name: value.detach().contiguous() for name, value in self.net.state_dict().items()}
-        facts = {
-            "shape": "x".join(map(str, self.net.shape)),
-            "classes": str(self.net.classes),
-            "width": str(self.width),
-            "trained_on": str(self.trained_on),
-        }
-        write_atomically(path, to_bytes(tensors, metadata=facts), private=True)
+        net = self.net
+        facts = json.dumps([net.shape, net.classes, net.width, self.trained_on])
+        write_atomically(path, to_bytes(tensors, metadata={"facts": facts}), private=True)
 
     @classmethod
     def load(cls, path: Path) -> "ClassifierFeatures":
@@ -173,12 +170,11 @@ class ClassifierFeatures:
         """
         try:
             with safe_open(path, framework="pt") as file:
-                facts = file.metadata() or {}
-                channels, height, breadth = (int(side) for side in facts["shape"].split("x"))
-                net = FeatureCNN((channels, height, breadth), int(facts["classes"]), int(facts["width"]))
+                shape, classes, width, trained_on = json.loads(file.metadata()["facts"])
+                net = FeatureCNN(tuple(shape), classes, width)
                 net.load_state_dict({name: file.get_tensor(name) for name in file.keys()})  # noqa: SIM118 (no mapping)
-                return cls(net, trained_on=int(facts["trained_on"]))
-        except (OSError, SafetensorError, KeyError, ValueError, RuntimeError) as error:
+                return cls(net, trained_on=trained_on)
+        except (OSError, SafetensorError, KeyError, TypeError, ValueError, RuntimeError) as error:
             raise RequestError(f"{path} does not hold a classifier that `save` wrote; train it again.") from error
 
     def _batches(self, images: Images) -> Iterator[Tensor]:
