@@ -250,20 +250,13 @@ def _records_of_units(records: Any, subset: np.ndarray, order: np.ndarray) -> np
 
 def _entry(result: Attack) -> dict[str, Any]:
     """One figure as JSON, with its curve where single records are scored."""
-    entry: dict[str, Any] = {
+    curve = result.roc
+    facts = ("measure", "chance", "lowest", "needs", "about", "note")
+    return {
         "attack": result.name,
-        "measure": result.measure,
+        **{name: getattr(result, name) for name in facts},
         **dataclasses.asdict(result.estimate),
-        "chance": result.chance,
-        "lowest": result.lowest,
-        "needs": result.needs,
-        "about": result.about,
-        "note": result.note,
         "internal": True,
-        "tpr": {},
-        "roc": None,
+        "tpr": {f"{rate:g}": dataclasses.asdict(curve.tpr_at(rate)) for rate in LOW_RATES} if curve else {},
+        "roc": {"fpr": curve.fpr.tolist(), "tpr": curve.tpr.tolist()} if curve else None,
     }
-    if result.roc is not None:
-        entry["tpr"] = {f"{rate:g}": dataclasses.asdict(result.roc.tpr_at(rate)) for rate in LOW_RATES}
-        entry["roc"] = {"fpr": result.roc.fpr.tolist(), "tpr": result.roc.tpr.tolist()}
-    return entry

@@ -8,9 +8,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from jinja2 import UndefinedError
+
 from gossamer.errors import RunFolderError
 from gossamer.privacy.certificate.certificate import content
 from gossamer.privacy.certificate.declarations import NOT_DECLARED
+from gossamer.run.report.templates import template
 from gossamer.run.storage.run_folder import AUDIT
 
 CONSISTENT, REFUTED = "consistent", "REFUTED"
@@ -50,13 +53,9 @@ def _read(folder: Path) -> tuple[str, str]:
         return "", ""
     try:
         record = json.loads(content(folder / AUDIT))
-        return (
-            f"Audited on {record['date']}, through the loop of {record['method']} in small, at epsilon {record['claim']:g}: an "
-            f"attacker who knows all records but one and sees every release shows at least {record['lower_bound']:.2f}, at "
-            f"{record['confidence']:.0%} confidence, in {record['trials']:,} trials with a canary and {record['without']:,} "
-            f"without; {record['verdict']}. {LOW_VALUE}"
-        ), record["verdict"]
-    except (KeyError, TypeError, ValueError) as error:
+        text = template("audited.txt").render(record, low_value=LOW_VALUE)
+        return text.rstrip(), record["verdict"]
+    except (KeyError, TypeError, ValueError, UndefinedError) as error:
         raise RunFolderError(
             f"{folder / AUDIT} does not hold what an audit gives ({type(error).__name__}); write it again with `gossamer audit "
             f"--run {folder}`, or remove it."
