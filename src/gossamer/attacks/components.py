@@ -1,5 +1,7 @@
 """Principal components, in which distances and densities say more than in pixels."""
 
+from collections.abc import Mapping
+
 import numpy as np
 from sklearn.decomposition import PCA
 
@@ -7,14 +9,14 @@ from gossamer.attacks.arrays import Array, Features, features_of
 from gossamer.errors import DataError
 
 
-def projected(fit_on: str, components: int, *, whiten: bool = False, **sets: Array) -> list[Features]:
+def projected(sets: Mapping[str, Array], fit_on: str, components: int, *, whiten: bool = False) -> list[Features]:
     """`features_of` the sets by the first principal components of one of them: float32 [N, components] each.
 
     Args:
+        sets: by name.
         fit_on: the name of the set that has the components.
         components: how many.
         whiten: scale each component to variance 1.
-        sets: by name.
 
     Raises:
         DataError: as `features_of`, or if the records do not vary in so many directions.

@@ -29,7 +29,7 @@ def domias(synthetic: Array, members: Array, nonmembers: Array, reference: Array
         DataError: if shapes differ, a value is not finite, or the reference has too few records.
     """
     sets = {"synthetic": synthetic, "members": members, "nonmembers": nonmembers, "reference": reference}
-    samples, inside, outside, others = projected("reference", components, whiten=True, **sets)
+    samples, inside, outside, others = projected(sets, "reference", components, whiten=True)
     p_G, p_R = _density(samples), _density(others)
     member_scores, nonmember_scores = (p_G.score_samples(rows) - p_R.score_samples(rows) for rows in (inside, outside))
     return area(

@@ -65,7 +65,7 @@ def set_attack(
         DataError: if shapes differ, a value is not finite, or there are too few records.
     """
     sets = {"synthetic": synthetic, "members": members, "nonmembers": nonmembers, "held_out": held_out}
-    samples, inside, outside, _ = projected("held_out", components, **sets)
+    samples, inside, outside, _ = projected(sets, "held_out", components)
     for name, records in (("members", inside), ("nonmembers", outside)):
         if len(records) < set_size * repeats:
             raise DataError(
@@ -118,7 +118,7 @@ def instance_attack(
     """
     m = same_number(members=members, nonmembers=nonmembers)
     sets = {"synthetic": synthetic, "members": members, "nonmembers": nonmembers, "held_out": held_out}
-    samples, inside, outside, _ = projected("held_out", components, **sets)
+    samples, inside, outside, _ = projected(sets, "held_out", components)
     f_inside, f_outside = _shares(samples, inside, outside)
     computed_on = f"{m:,} of {m:,} members and {m:,} non-members; {len(samples):,} synthetic records"
     return Attack(
