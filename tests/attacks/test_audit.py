@@ -33,8 +33,8 @@ from gossamer.privacy.random.noise import Rng
 DELTA = 1e-5
 
 
-def errors(missed: float, false_alarm: float, n: int = 1000) -> AuditErrors:
-    return AuditErrors(missed=missed, false_alarm=false_alarm, inside=n, outside=n, confidence=0.95)
+def errors(missed: float, false_alarm: float) -> AuditErrors:
+    return AuditErrors(missed=missed, false_alarm=false_alarm)
 
 
 # ------------------------------------------------------------------ closed forms
@@ -74,7 +74,7 @@ def test_the_mean_error_forbids_the_gaussians_that_would_err_more() -> None:
         return audit.poisson_gaussian(1.0, noise, 1)
 
     for mu in (0.25, 1.0, 3.0):
-        wrong = MeanError(wrong=float(stats.norm.cdf(-mu / 2)), trials=9, confidence=0.95)
+        wrong = MeanError(wrong=float(stats.norm.cdf(-mu / 2)))
         assert audit.most_noise(wrong, family, claimed=1.0) == pytest.approx(1 / mu, rel=2e-3)
 
 

@@ -36,7 +36,7 @@ TESTS = dots(*range(11, 29, 3), *range(230, 248, 3))
 
 
 def inputs(monkeypatch: pytest.MonkeyPatch, **more: Any) -> Inputs:
-    monkeypatch.setattr(Inputs, "features", lambda self: Pixels())
+    monkeypatch.setattr(Inputs, "features", Pixels())
     return Inputs(
         samples=SAMPLES,
         real=REAL,

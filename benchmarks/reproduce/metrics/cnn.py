@@ -12,8 +12,8 @@ from torch import nn
 
 from benchmarks.reproduce.metrics.nets import LeNet5, PrivganCNN
 from gossamer.intervals import Estimate, proportion
-from gossamer.metrics.classify import check_pair, predict, train_epoch
-from gossamer.metrics.pictures import Images, Labels, own_randomness
+from gossamer.metrics.arrays import Images, Labels, check_pair, own_randomness
+from gossamer.metrics.classify import predict, train_epoch
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -19,8 +19,8 @@ from scipy.special import entr, expit
 from gossamer import intervals
 from gossamer.errors import DataError, RequestError
 from gossamer.intervals import Estimate
+from gossamer.metrics.arrays import Images, check_images, pictures, size_of
 from gossamer.metrics.features import ClassifierFeatures, Progress
-from gossamer.metrics.pictures import Images, check_images, pictures, size_of
 from gossamer.nets.features import FeatureCNN
 
 LARGEST = 1.5 - 0.75 * float(np.log2(3))

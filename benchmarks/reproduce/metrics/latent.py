@@ -18,7 +18,7 @@ from gossamer import intervals
 from gossamer.errors import DataError
 from gossamer.intervals import Estimate
 from gossamer.metrics import fidelity
-from gossamer.metrics.vectors import Vectors, check_vectors
+from gossamer.metrics.arrays import Vectors, check_vectors
 
 Labels: TypeAlias = NDArray[np.integer[Any]]
 

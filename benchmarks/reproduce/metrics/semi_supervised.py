@@ -25,8 +25,8 @@ from torch.nn import functional as F
 from benchmarks.reproduce.metrics.nets import CodeAndImageMLP
 from gossamer.errors import DataError
 from gossamer.intervals import Estimate, proportion
-from gossamer.metrics.classify import check_pair, predict
-from gossamer.metrics.pictures import Images, Labels, own_randomness, pictures
+from gossamer.metrics.arrays import Images, Labels, check_pair, own_randomness, pictures
+from gossamer.metrics.classify import predict
 from gossamer.nets.features import FeatureCNN
 
 Draw: TypeAlias = Callable[[int, np.random.Generator], tuple[NDArray[np.floating[Any]], Images]]

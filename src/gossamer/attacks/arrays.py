@@ -26,29 +26,28 @@ def scores(name: str, values: ArrayLike) -> Scores:
     return numbers
 
 
-def scores_of_all(name: str, values: ArrayLike) -> Scores:
-    """Scores of one set by one or several discriminators, as float64 [D, N]; one axis means one discriminator.
+def scores_of_both(member_scores: ArrayLike, nonmember_scores: ArrayLike) -> tuple[Scores, Scores]:
+    """Scores of both sets by one or several discriminators, float64 [D, M] and [D, N]; one axis means one discriminator.
 
     Raises:
-        DataError: as `scores`, for [N] or [D, N].
+        DataError: as `scores`, for [N] or [D, N]; or if the numbers of discriminators differ.
     """
-    numbers = np.asarray(values, dtype=np.float64)
-    if numbers.ndim == 1:
-        numbers = numbers[None]
-    if numbers.ndim != 2 or not len(numbers):
-        raise DataError(f"{name}: an array of shape {numbers.shape}; scores are [N], or [D, N] for D discriminators.")
-    for row in numbers:
-        _enough_and_finite(name, row)
-    return numbers
-
-
-def same_discriminators(members: Scores, nonmembers: Scores) -> None:
-    """Both [D, N]. Raises DataError unless D agrees."""
+    sets = {}
+    for name, values in (("member_scores", member_scores), ("nonmember_scores", nonmember_scores)):
+        sets[name] = numbers = np.atleast_2d(np.asarray(values, dtype=np.float64))
+        if numbers.ndim != 2 or not len(numbers):
+            raise DataError(
+                f"{name}: an array of shape {np.shape(values)}; scores are [N], or [D, N] for D discriminators."
+            )
+        for row in numbers:
+            _enough_and_finite(name, row)
+    members, nonmembers = sets.values()
     if len(members) != len(nonmembers):
         raise DataError(
             f"nonmember_scores: scores of {len(nonmembers)} discriminators, but member_scores holds {len(members)}; "
             "score both sets by the same ones."
         )
+    return members, nonmembers
 
 
 def features(name: str, records: Array) -> Features:

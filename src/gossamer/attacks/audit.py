@@ -46,46 +46,27 @@ class AuditErrors:
     Args:
         missed: a canary that took part is said not to (FNR).
         false_alarm: one that did not is said to (FPR).
-        inside: trials with a canary.
-        outside: trials without.
-        confidence: that both hold.
     """
 
     missed: float
     false_alarm: float
-    inside: int
-    outside: int
-    confidence: float
 
     def contradict(self, epsilons: Scores, deltas: Scores) -> bool:
         """Whether no mechanism that is (epsilons[i], deltas[i])-DP for every i allows errors so small. [E] each."""
-        return any(
-            bool((1 - pair.missed - deltas > np.exp(epsilons) * pair.false_alarm).any())
-            for pair in (self, self.swapped)
-        )
+        return any(bool((1 - one - deltas > np.exp(epsilons) * other).any()) for one, other in self._both_ways)
 
     def epsilon(self, delta: float) -> float:
         """See `epsilon_from_errors`."""
-        bounds = [
-            math.log((1 - pair.missed - delta) / pair.false_alarm)
-            for pair in (self, self.swapped)
-            if 1 - pair.missed - delta > 0
-        ]
-        return max([0.0, *bounds])
+        ways = [(1 - one - delta, other) for one, other in self._both_ways]
+        return max([0.0, *(math.log(right / wrong) for right, wrong in ways if right > 0)])
 
     @property
-    def swapped(self) -> "AuditErrors":
-        """The same guess the other way round: who says "out" now says "in"."""
-        return AuditErrors(
-            missed=self.false_alarm,
-            false_alarm=self.missed,
-            inside=self.outside,
-            outside=self.inside,
-            confidence=self.confidence,
-        )
+    def _both_ways(self) -> tuple[tuple[float, float], tuple[float, float]]:
+        """The errors, and those of the same guess the other way round: who says "out" now says "in"."""
+        return (self.missed, self.false_alarm), (self.false_alarm, self.missed)
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class MeanError:
     """An upper bound on the chance of a wrong guess, where a canary takes part with probability one half.
 
@@ -93,13 +74,9 @@ class MeanError:
 
     Args:
         wrong: the bound.
-        trials: with a canary and without.
-        confidence: that it holds.
     """
 
     wrong: float
-    trials: int
-    confidence: float
 
     def contradict(self, epsilons: Scores, deltas: Scores) -> bool:
         """See `AuditErrors.contradict`. (epsilon, delta)-DP has FNR + e^epsilon FPR >= 1 - delta both ways: add the two."""
@@ -143,13 +120,8 @@ def errors_at(
     """
     missed, false_alarms, n, m = errors_of(inside, outside, threshold, confidence)
     tail = (1 - confidence) / 2
-    return AuditErrors(
-        missed=clopper_pearson_upper(missed, n, tail),
-        false_alarm=clopper_pearson_upper(false_alarms, m, tail),
-        inside=n,
-        outside=m,
-        confidence=confidence,
-    )
+    bounds = clopper_pearson_upper(missed, n, tail), clopper_pearson_upper(false_alarms, m, tail)
+    return AuditErrors(missed=bounds[0], false_alarm=bounds[1])
 
 
 def errors_of(inside: ArrayLike, outside: ArrayLike, threshold: float, confidence: float) -> tuple[int, int, int, int]:
@@ -177,8 +149,7 @@ def mean_error_at(
         confidence: that the bound holds.
     """
     counted = errors_of(inside, outside, threshold, confidence)
-    trials, wrong = sum(counted[2:]), sum(counted[:2])
-    return MeanError(wrong=clopper_pearson_upper(wrong, trials, 1 - confidence), trials=trials, confidence=confidence)
+    return MeanError(clopper_pearson_upper(sum(counted[:2]), sum(counted[2:]), 1 - confidence))
 
 
 def clopper_pearson_upper(successes: int, trials: int, tail: float) -> float:
@@ -234,10 +205,21 @@ def gaussian_delta(mu: float, epsilon: float) -> float:
 
 def gaussian_epsilon(mu: float, delta: float) -> float:
     """Epsilon of a mu-GDP mechanism at delta: the inverse of `gaussian_delta`."""
-    if gaussian_delta(mu, 0.0) <= delta:
-        return 0.0
     highest = mu * mu / 2 + mu * float(-ndtri(delta / 2)) + 1
-    return float(optimize.brentq(lambda epsilon: gaussian_delta(mu, epsilon) - delta, 0.0, highest, xtol=1e-10))
+    return _epsilon_at(delta, functools.partial(gaussian_delta, mu), highest)
+
+
+def _epsilon_at(delta: float, delta_of: Callable[[float], float], highest: float) -> float:
+    """Where a falling curve of delta over epsilon comes down to a delta. It is there at the highest epsilon."""
+    if delta_of(0.0) <= delta:
+        return 0.0
+    return float(optimize.brentq(lambda epsilon: delta_of(epsilon) - delta, 0.0, highest, xtol=1e-10))
+
+
+def _profile(mu: float, delta_of: Callable[[float], float]) -> Profile:
+    """A curve of delta over epsilon that lies below that of mu-GDP."""
+    epsilons = np.linspace(0, min(_LARGEST, mu * mu / 2 + 6 * mu), 400)
+    return Profile(epsilons, np.array([delta_of(epsilon) for epsilon in epsilons]))
 
 
 # ---------------------------------------------------------------------- 3. the exact statistic
@@ -273,8 +255,7 @@ def poisson_gaussian(sampling_rate: float, noise_multiplier: float, steps: int) 
     """
     if sampling_rate == 1:
         mu = math.sqrt(steps) / noise_multiplier
-        epsilons = np.linspace(0, min(_LARGEST, mu * mu / 2 + 6 * mu), 400)
-        return Profile(epsilons, np.array([gaussian_delta(mu, epsilon) for epsilon in epsilons]))
+        return _profile(mu, functools.partial(gaussian_delta, mu))
     losses = _losses(sampling_rate, noise_multiplier, steps)
     with np.errstate(over="ignore", invalid="ignore"):  # far out, where nothing is left
         largest = min(_LARGEST, max(losses.get_epsilon_for_delta(1e-12), 1e-6))
@@ -296,36 +277,20 @@ def revealed_draw_profile(share: float, noise_multiplier: float, releases: int) 
 
     The draws are part of the output, so the deltas of all counts add up.
     """
-    mus, _ = _counts(share, noise_multiplier, releases)
-    epsilons = np.linspace(0, min(_LARGEST, mus[-1] ** 2 / 2 + 6 * mus[-1]), 400)
-    return Profile(
-        epsilons, np.array([_draw_delta(share, noise_multiplier, releases, epsilon) for epsilon in epsilons])
-    )
+    return _profile(math.sqrt(releases) / noise_multiplier, _draw_delta(share, noise_multiplier, releases))
 
 
 def revealed_draw_epsilon(share: float, noise_multiplier: float, releases: int, delta: float) -> float:
     """Epsilon of the same mechanism at delta."""
-    mus, _ = _counts(share, noise_multiplier, releases)
-    highest = gaussian_epsilon(mus[-1], delta)
-    if highest == 0 or _draw_delta(share, noise_multiplier, releases, 0.0) <= delta:
-        return 0.0
-    return float(
-        optimize.brentq(
-            lambda epsilon: _draw_delta(share, noise_multiplier, releases, epsilon) - delta, 0, highest + 1, xtol=1e-9
-        )
-    )
+    highest = gaussian_epsilon(math.sqrt(releases) / noise_multiplier, delta) + 1
+    return _epsilon_at(delta, _draw_delta(share, noise_multiplier, releases), highest)
 
 
-def _draw_delta(share: float, noise: float, releases: int, epsilon: float) -> float:
-    return float(
-        sum(chance * gaussian_delta(mu, epsilon) for mu, chance in zip(*_counts(share, noise, releases), strict=True))
-    )
-
-
-def _counts(share: float, noise: float, releases: int) -> tuple[Scores, Scores]:
-    """mu where 1, 2, ... T releases are the canary's, and the probability of that."""
+def _draw_delta(share: float, noise: float, releases: int) -> Callable[[float], float]:
+    """Delta by epsilon: the mean over the number of releases that are the canary's, each of which has its mu."""
     counts = np.arange(1, releases + 1)
-    return np.sqrt(counts) / noise, np.asarray(stats.binom.pmf(counts, releases, share))
+    parts = [*zip(np.sqrt(counts) / noise, stats.binom.pmf(counts, releases, share), strict=True)]
+    return lambda epsilon: float(sum(chance * gaussian_delta(mu, epsilon) for mu, chance in parts))
 
 
 @functools.lru_cache(maxsize=8)

@@ -137,20 +137,14 @@ def pulling_points(query: AnyQuery, canaries: int, groups: int) -> tuple[AnyQuer
 
 
 @dataclass
-class Alone:
-    """A query of which one record is the canary. It is answered, and the attacker's part of the answer is kept.
-
-    The attacker has every other record, and what the canary would add.
+class Watched:
+    """A query for a clipped sum that is answered as it is.
 
     Args:
         query: with `clipped_sum`.
-        canary: the record.
     """
 
     query: Any
-    canary: Records
-    others: Tensor | None = None
-    added: Tensor | None = None
 
     @property
     def dimension(self) -> int:
@@ -159,10 +153,29 @@ class Alone:
 
     def clipped_sum(self, records: Planted, bounds: Any, /) -> Tensor:
         """[D]"""
-        self.others = self.query.clipped_sum(others(records), bounds)
-        self.added = self.query.clipped_sum(self.canary, bounds)
         answer: Tensor = self.query.clipped_sum(records, bounds)
         return answer
+
+
+@dataclass
+class Alone(Watched):
+    """A query of which one record is the canary. It is answered, and the attacker's part of the answer is kept.
+
+    The attacker has every other record, and what the canary would add.
+
+    Args:
+        canary: the record.
+    """
+
+    canary: Records
+    others: Tensor | None = None
+    added: Tensor | None = None
+
+    def clipped_sum(self, records: Planted, bounds: Any, /) -> Tensor:
+        """[D]"""
+        self.others = self.query.clipped_sum(others(records), bounds)
+        self.added = self.query.clipped_sum(self.canary, bounds)
+        return super().clipped_sum(records, bounds)
 
     def seen(self, released: Tensor, max_norm: float) -> tuple[float, float]:
         """The release along what the canary adds, and how long that is, both in units of the bound."""
@@ -198,25 +211,11 @@ class TurnedCritics:
         return answers
 
 
-@dataclass(frozen=True)
-class TurnedGroup:
+class TurnedGroup(Watched):
     """Two terms of which the canary moves both: it adds to the first, and turns the gradient of its group around.
 
-    Args:
-        query: with `phi`, whose answer ends with the weight at which the canary pulls.
+    The answer of the query ends with the weight at which the canary pulls.
     """
-
-    query: Any
-
-    @property
-    def dimension(self) -> int:
-        """That of both."""
-        return int(self.query.dimension)
-
-    def clipped_sum(self, records: Planted, bounds: Any, /) -> Tensor:
-        """[D]"""
-        answer: Tensor = self.query.clipped_sum(records, bounds)
-        return answer
 
     def group_gradient(self, records: Planted, /) -> Tensor:
         """[D], far beyond the bound: what a group says by itself would be lost beside that."""

@@ -4,11 +4,10 @@ Van Breugel, Sun, Qian, van der Schaar 2023 ("Membership inference attacks again
 detection"). The attacker needs reference records of the population, which single out local overfitting from plain density.
 """
 
-import numpy as np
 from sklearn.neighbors import KernelDensity
 
-from gossamer.attacks.arrays import Array, Features, Scores, features_of
-from gossamer.attacks.components import principal_components
+from gossamer.attacks.arrays import Array, Features
+from gossamer.attacks.components import projected
 from gossamer.attacks.scores import Attack, area
 
 
@@ -29,12 +28,10 @@ def domias(synthetic: Array, members: Array, nonmembers: Array, reference: Array
     Raises:
         DataError: if shapes differ, a value is not finite, or the reference has too few records.
     """
-    samples, inside, outside, others = features_of(
-        synthetic=synthetic, members=members, nonmembers=nonmembers, reference=reference
-    )
-    projection = principal_components("reference", others, components, whiten=True)
-    p_G, p_R = (_density(projection.transform(rows)) for rows in (samples, others))
-    member_scores, nonmember_scores = (_log_ratio(p_G, p_R, projection.transform(rows)) for rows in (inside, outside))
+    sets = {"synthetic": synthetic, "members": members, "nonmembers": nonmembers, "reference": reference}
+    samples, inside, outside, others = projected(sets, "reference", components, whiten=True)
+    p_G, p_R = _density(samples), _density(others)
+    member_scores, nonmember_scores = (p_G.score_samples(rows) - p_R.score_samples(rows) for rows in (inside, outside))
     return area(
         "DOMIAS",
         member_scores,
@@ -48,7 +45,3 @@ def domias(synthetic: Array, members: Array, nonmembers: Array, reference: Array
 def _density(rows: Features) -> KernelDensity:
     count, width = rows.shape
     return KernelDensity(bandwidth=count ** (-1 / (width + 4))).fit(rows)  # Scott 1992, for variance 1
-
-
-def _log_ratio(p_G: KernelDensity, p_R: KernelDensity, rows: Features) -> Scores:
-    return np.asarray(p_G.score_samples(rows) - p_R.score_samples(rows), dtype=np.float64)

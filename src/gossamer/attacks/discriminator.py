@@ -7,7 +7,7 @@ from typing import Literal
 
 from numpy.typing import ArrayLike
 
-from gossamer.attacks.arrays import same_discriminators, scores_of_all
+from gossamer.attacks.arrays import scores_of_both
 from gossamer.attacks.roc import roc
 from gossamer.attacks.scores import Attack, top_members
 from gossamer.intervals import proportion
@@ -29,8 +29,7 @@ def white_box(member_scores: ArrayLike, nonmember_scores: ArrayLike, *, how: Lit
     Raises:
         DataError: if a set has fewer than two records, a score is not finite, or the numbers of discriminators differ.
     """
-    table, other = scores_of_all("member_scores", member_scores), scores_of_all("nonmember_scores", nonmember_scores)
-    same_discriminators(table, other)
+    table, other = scores_of_both(member_scores, nonmember_scores)
     members, nonmembers = (each.max(axis=0) if how == "max" else each.mean(axis=0) for each in (table, other))
     m, n = len(members), len(nonmembers)
     computed_on = f"the {m:,} highest scores of {m:,} members and {n:,} non-members"

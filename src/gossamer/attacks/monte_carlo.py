@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from gossamer.attacks.arrays import Array, Features, Scores, features_of, same_number
-from gossamer.attacks.components import principal_components
+from gossamer.attacks.arrays import Array, Features, Scores, same_number
+from gossamer.attacks.components import projected
 from gossamer.attacks.distances import nearest, share_within
 from gossamer.attacks.roc import roc
 from gossamer.attacks.scores import Attack, top_members
@@ -48,8 +48,8 @@ def set_attack(
 ) -> SetAttack:
     """Share of repeats in which the attacker picks the set of members; a draw counts one half.
 
-    Each repeat draws fresh records, none of them twice. The Wilson 95 % interval is over the repeats and so over the records
-    drawn, with the model and its samples as they are. n is the number of repeats.
+    Each repeat draws fresh records, none of them twice. The Wilson 95 % interval is over the repeats, and so over the records
+    drawn. The model and its samples are taken as they are. n is the number of repeats.
 
     Args:
         synthetic: the samples, uint8 [S, C, H, W] or features [S, D]; the paper takes 100,000.
@@ -64,7 +64,8 @@ def set_attack(
     Raises:
         DataError: if shapes differ, a value is not finite, or there are too few records.
     """
-    samples, inside, outside = _project(synthetic, members, nonmembers, held_out, components)
+    sets = {"synthetic": synthetic, "members": members, "nonmembers": nonmembers, "held_out": held_out}
+    samples, inside, outside, _ = projected(sets, "held_out", components)
     for name, records in (("members", inside), ("nonmembers", outside)):
         if len(records) < set_size * repeats:
             raise DataError(
@@ -116,7 +117,8 @@ def instance_attack(
         DataError: if shapes differ, a value is not finite, or there are not as many members as non-members.
     """
     m = same_number(members=members, nonmembers=nonmembers)
-    samples, inside, outside = _project(synthetic, members, nonmembers, held_out, components)
+    sets = {"synthetic": synthetic, "members": members, "nonmembers": nonmembers, "held_out": held_out}
+    samples, inside, outside, _ = projected(sets, "held_out", components)
     f_inside, f_outside = _shares(samples, inside, outside)
     computed_on = f"{m:,} of {m:,} members and {m:,} non-members; {len(samples):,} synthetic records"
     return Attack(
@@ -128,16 +130,6 @@ def instance_attack(
         about="The attacker accuses the records with the most samples close by.",
         roc=roc(f_inside, f_outside),
     )
-
-
-def _project(
-    synthetic: Array, members: Array, nonmembers: Array, held_out: Array, components: int
-) -> tuple[Features, Features, Features]:
-    """Samples, members and non-members by the principal components of the held-out records, [., components] each."""
-    *sets, fit_on = features_of(synthetic=synthetic, members=members, nonmembers=nonmembers, held_out=held_out)
-    projection = principal_components("held_out", fit_on, components)
-    samples, inside, outside = (projection.transform(rows) for rows in sets)
-    return samples, inside, outside
 
 
 def _shares(samples: Features, one: Features, other: Features) -> tuple[Scores, Scores]:

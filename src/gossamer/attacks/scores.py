@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy import stats
 
-from gossamer.attacks.arrays import Scores, same_discriminators, scores, scores_of_all
+from gossamer.attacks.arrays import Scores, scores, scores_of_both
 from gossamer.attacks.roc import Roc, roc
 from gossamer.intervals import Estimate
 
@@ -87,11 +87,7 @@ def ranked(member_scores: ArrayLike, nonmember_scores: ArrayLike) -> tuple[Score
     Raises:
         DataError: if a score is not finite, or the numbers of discriminators differ.
     """
-    members, nonmembers = (
-        scores_of_all("member_scores", member_scores),
-        scores_of_all("nonmember_scores", nonmember_scores),
-    )
-    same_discriminators(members, nonmembers)
+    members, nonmembers = scores_of_both(member_scores, nonmember_scores)
     ranks = stats.rankdata(np.concatenate([members, nonmembers], axis=1), axis=1)
     ranks = (ranks - 0.5) / ranks.shape[1]
     return ranks[:, : members.shape[1]], ranks[:, members.shape[1] :]

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from gossamer.attacks.arrays import Scores, same_discriminators, scores_of_all
+from gossamer.attacks.arrays import Scores, scores_of_both
 from gossamer.attacks.scores import Attack
 from gossamer.errors import DataError
 from gossamer.intervals import LEVEL, Estimate
@@ -66,9 +66,8 @@ def total_variation(
     Raises:
         DataError: if a set has fewer than two records, a score is not in [0, 1], or the numbers of discriminators differ.
     """
-    members = _in_unit_interval("member_scores", member_scores)
-    nonmembers = _in_unit_interval("nonmember_scores", nonmember_scores)
-    same_discriminators(members, nonmembers)
+    members, nonmembers = scores_of_both(member_scores, nonmember_scores)
+    _check_unit_interval(member_scores=members, nonmember_scores=nonmembers)
     discriminators, m = members.shape
     n = nonmembers.shape[1]
 
@@ -108,15 +107,14 @@ def total_variation(
     )
 
 
-def _in_unit_interval(name: str, values: ArrayLike) -> Scores:
-    table = scores_of_all(name, values)
-    wrong = np.flatnonzero(((table < 0) | (table > 1)).any(axis=0))
-    if len(wrong):
-        raise DataError(
-            f"{name}: the score at index {wrong[0]} is outside [0, 1] ({len(wrong)} such records); "
-            "apply the discriminator's sigmoid, or give ranks (`ranked`)."
-        )
-    return table
+def _check_unit_interval(**sets: Scores) -> None:
+    for name, table in sets.items():
+        wrong = np.flatnonzero(((table < 0) | (table > 1)).any(axis=0))
+        if len(wrong):
+            raise DataError(
+                f"{name}: the score at index {wrong[0]} is outside [0, 1] ({len(wrong)} such records); "
+                "apply the discriminator's sigmoid, or give ranks (`ranked`)."
+            )
 
 
 def _cells(table: Scores) -> NDArray[np.intp]:

@@ -9,11 +9,14 @@ import hashlib
 import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import IO
+from typing import TypeVar
 
+from gossamer.errors import RequestError
 from gossamer.files import hold, write_atomically
 from gossamer.intervals import Estimate
 from gossamer.metrics.features import ClassifierFeatures
+
+T = TypeVar("T")
 
 
 class Baselines:
@@ -32,39 +35,37 @@ class Baselines:
 
     def estimates(self, key: str, compute: Callable[[], dict[str, Estimate]]) -> dict[str, Estimate]:
         """The figures of that name, from the cache or computed. `key` names everything that they depend on."""
-        path = self._path(key, ".json")
-        if path is None:
-            return compute()
-        with _hold_lock(path):
-            try:
-                return {name: Estimate(**entry) for name, entry in json.loads(path.read_text()).items()}
-            except (OSError, ValueError, TypeError):  # missing or incomplete: computed again
-                figures = compute()
-                write_atomically(
-                    path,
-                    json.dumps({name: dataclasses.asdict(estimate) for name, estimate in figures.items()}),
-                    private=True,
-                )
-                return figures
+        return self._kept(key, ".json", compute, _read, _write)
 
     def features(self, key: str, compute: Callable[[], ClassifierFeatures]) -> ClassifierFeatures:
         """The feature classifier of that name, from the cache or trained."""
-        path = self._path(key, ".safetensors")
-        if path is None:
-            return compute()
-        with _hold_lock(path):
-            if not path.is_file():
-                compute().save(path)
-                path.chmod(0o600)
-            return ClassifierFeatures.load(path)
+        return self._kept(key, ".safetensors", compute, ClassifierFeatures.load, ClassifierFeatures.save)
 
-    def _path(self, key: str, suffix: str) -> Path | None:
+    def _kept(
+        self,
+        key: str,
+        suffix: str,
+        compute: Callable[[], T],
+        read: Callable[[Path], T],
+        write: Callable[[T, Path], None],
+    ) -> T:
         if self._folder is None:
-            return None
+            return compute()
         digest = hashlib.sha256(f"{self._about} {key}".encode()).hexdigest()[:24]
-        return self._folder / f"{digest}{suffix}"
+        path = self._folder / f"{digest}{suffix}"
+        # What another process computes is waited for: it takes minutes, and is the same.
+        with hold(path.with_name(f"{path.name}.lock"), wait=True):
+            try:
+                return read(path)
+            except (OSError, ValueError, TypeError, RequestError):  # missing or incomplete: computed again
+                write(found := compute(), path)
+                return found
 
 
-def _hold_lock(path: Path) -> IO[bytes]:
-    """What another process computes is waited for: it takes minutes, and is the same."""
-    return hold(path.with_name(f"{path.name}.lock"), wait=True)
+def _read(path: Path) -> dict[str, Estimate]:
+    return {name: Estimate(**entry) for name, entry in json.loads(path.read_text()).items()}
+
+
+def _write(figures: dict[str, Estimate], path: Path) -> None:
+    entries = {name: dataclasses.asdict(estimate) for name, estimate in figures.items()}
+    write_atomically(path, json.dumps(entries), private=True)

@@ -25,46 +25,20 @@ The figures are computed on real records. They are private: no guarantee covers 
 import importlib
 import warnings
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
-from sklearn.ensemble import (
-    AdaBoostClassifier,
-    BaggingClassifier,
-    GradientBoostingClassifier,
-    RandomForestClassifier,
-)
+from sklearn import discriminant_analysis, ensemble, linear_model, naive_bayes, neural_network, svm, tree
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.linear_model import LogisticRegression
-from sklearn.naive_bayes import BernoulliNB, GaussianNB
-from sklearn.neural_network import MLPClassifier
-from sklearn.svm import LinearSVC
-from sklearn.tree import DecisionTreeClassifier
 
 from gossamer.errors import DataError
 from gossamer.intervals import Estimate, proportion
-from gossamer.metrics.classify import Progress, check_pair
-from gossamer.metrics.pictures import Images, Labels
+from gossamer.metrics.arrays import Images, Labels, check_pair
+from gossamer.metrics.classify import Progress
 
 XGBOOST = "xgboost"
-NAMES = (
-    "logistic regression",
-    "random forest",
-    "gaussian naive bayes",
-    "bernoulli naive bayes",
-    "linear svm",
-    "decision tree",
-    "lda",
-    "adaboost",
-    "mlp",
-    "bagging",
-    "gradient boosting",
-    XGBOOST,
-)
-"""The paper's list, in the order of the authors' code. XGBoost needs the extra `gossamer[xgboost]`."""
-
 _NOTES = {"adaboost": " (SAMME for the paper's SAMME.R)"}
 _FEWEST = 20
 """Bagging and boosting draw a tenth of the training pictures, and a tenth should be more than one."""
@@ -73,25 +47,27 @@ _FEWEST = 20
 def classifiers(seed: int) -> dict[str, Any]:
     """The untrained classifiers by name: scikit-learn's interface, `fit` and `predict`. XGBoost only where installed."""
     models = {
-        "logistic regression": LogisticRegression(max_iter=5000),
-        "random forest": RandomForestClassifier(n_estimators=100, class_weight="balanced", random_state=seed),
-        "gaussian naive bayes": GaussianNB(),
-        "bernoulli naive bayes": BernoulliNB(binarize=0.5),
-        "linear svm": LinearSVC(loss="hinge", tol=1e-8, max_iter=10_000, random_state=seed),
-        "decision tree": DecisionTreeClassifier(class_weight="balanced", random_state=seed),
-        "lda": LinearDiscriminantAnalysis(solver="eigen", shrinkage=0.5),
-        "adaboost": AdaBoostClassifier(n_estimators=100, random_state=seed),
-        "mlp": MLPClassifier(random_state=seed),
-        "bagging": BaggingClassifier(max_samples=0.1, n_estimators=20, random_state=seed),
-        "gradient boosting": GradientBoostingClassifier(subsample=0.1, n_estimators=50, random_state=seed),
+        "logistic regression": linear_model.LogisticRegression(max_iter=5000),
+        "random forest": ensemble.RandomForestClassifier(100, class_weight="balanced", random_state=seed),
+        "gaussian naive bayes": naive_bayes.GaussianNB(),
+        "bernoulli naive bayes": naive_bayes.BernoulliNB(binarize=0.5),
+        "linear svm": svm.LinearSVC(loss="hinge", tol=1e-8, max_iter=10_000, random_state=seed),
+        "decision tree": tree.DecisionTreeClassifier(class_weight="balanced", random_state=seed),
+        "lda": discriminant_analysis.LinearDiscriminantAnalysis(solver="eigen", shrinkage=0.5),
+        "adaboost": ensemble.AdaBoostClassifier(n_estimators=100, random_state=seed),
+        "mlp": neural_network.MLPClassifier(random_state=seed),
+        "bagging": ensemble.BaggingClassifier(max_samples=0.1, n_estimators=20, random_state=seed),
+        "gradient boosting": ensemble.GradientBoostingClassifier(subsample=0.1, n_estimators=50, random_state=seed),
     }
-    try:
+    with suppress(ImportError):
         xgboost = importlib.import_module("xgboost")
-    except ImportError:
-        return models
-    # The objective, softmax over the classes, is XGBoost's own choice for more than two classes.
-    model = xgboost.XGBClassifier(n_estimators=50, colsample_bytree=0.1, n_jobs=1, random_state=seed)
-    return {**models, XGBOOST: model}
+        # The objective, softmax over the classes, is XGBoost's own choice for more than two classes.
+        models[XGBOOST] = xgboost.XGBClassifier(n_estimators=50, colsample_bytree=0.1, n_jobs=1, random_state=seed)
+    return models
+
+
+NAMES = tuple(dict.fromkeys([*classifiers(0), XGBOOST]))
+"""The paper's list, in the order of the authors' code. XGBoost needs the extra `gossamer[xgboost]`."""
 
 
 def classical_accuracies(

@@ -17,17 +17,14 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from gossamer.data.records import at_once
 from gossamer.errors import DataError
 from gossamer.intervals import Estimate, proportion
-from gossamer.metrics.pictures import Images, Labels, check_images, check_labels, own_randomness, pictures, size_of
-from gossamer.metrics.vectors import checked_probabilities
+from gossamer.metrics import arrays
+from gossamer.metrics.arrays import Images, Labels
 from gossamer.nets.classifiers import SmallCNN
 
 Progress: TypeAlias = Callable[[int, int, float], None]
 """Called after each epoch with the epoch from 1, the number of epochs, and the accuracy on the held-out samples."""
-
-_PREDICT_BATCH = 500
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -108,7 +105,7 @@ def train(
     Raises:
         DataError: if the arrays do not fit together; names the argument and the index.
     """
-    check_records("train", images, labels, classes, smallest=SmallCNN.smallest)
+    arrays.check_records("train", images, labels, classes, smallest=SmallCNN.smallest)
     targets = labels.astype(np.int64) if probabilities is None else _soft(probabilities, len(images), classes)
     coins = np.random.default_rng(seed)
     order = coins.permutation(len(images))[: protocol.limit]
@@ -120,7 +117,7 @@ def train(
 
     best: dict[str, Tensor] = {}
     best_epoch, best_accuracy = 0, -1.0
-    with own_randomness(seed):
+    with arrays.own_randomness(seed):
         net = SmallCNN(images.shape[1:], classes)
         optimizer = torch.optim.Adam(net.parameters(), protocol.learning_rate, fused=True)
         for epoch in range(1, protocol.epochs + 1):
@@ -167,7 +164,7 @@ def accuracy(
     Raises:
         DataError: if the arrays do not fit together; names the argument and the index.
     """
-    check_pair(train_images, train_labels, test_images, test_labels, classes, smallest=SmallCNN.smallest)
+    arrays.check_pair(train_images, train_labels, test_images, test_labels, classes, smallest=SmallCNN.smallest)
     found = train(
         train_images, train_labels, classes=classes, protocol=protocol, seed=seed, progress=progress,
         probabilities=train_probabilities,
@@ -196,7 +193,7 @@ def train_epoch(
     for start in range(0, len(order), size):
         # In rising order, so that a memory-mapped file is read forwards; the order inside a batch does not matter.
         batch = np.sort(order[start : start + size])
-        loss = F.cross_entropy(net(pictures(images, batch)), torch.from_numpy(targets[batch]))
+        loss = F.cross_entropy(net(arrays.pictures(images, batch)), torch.from_numpy(targets[batch]))
         optimizer.zero_grad()
         torch.autograd.backward(loss)
         optimizer.step()
@@ -207,42 +204,11 @@ def _soft(probabilities: NDArray[np.floating[Any]], count: int, classes: int) ->
     if probabilities.shape != (count, classes):
         shown = " x ".join(map(str, probabilities.shape))
         raise DataError(f"probabilities: an array of {shown}, and not of {count:,} pictures x {classes} classes.")
-    return checked_probabilities(probabilities).astype(np.float32)
+    return arrays.checked_probabilities(probabilities).astype(np.float32)
 
 
 def predict(net: nn.Module, images: Images) -> NDArray[np.int64]:
     """The most likely class of each picture, by a net in evaluation mode. images: uint8 [N, C, H, W]. Returns int64 [N]."""
     net.eval()
-    with torch.inference_mode():
-        step = at_once(images.shape[1:], _PREDICT_BATCH)
-        parts = [net(pictures(images, slice(start, start + step))).argmax(1) for start in range(0, len(images), step)]
-    classes: NDArray[np.int64] = torch.cat(parts).numpy()
+    classes: NDArray[np.int64] = torch.cat([net(part).argmax(1) for part in arrays.batches(images)]).numpy()
     return classes
-
-
-def check_pair(
-    train_images: Images, train_labels: Labels, test_images: Images, test_labels: Labels, classes: int, *, smallest: int
-) -> None:
-    """Records to train on and records to test on fit together; errors as `check_records`."""
-    check_records("train", train_images, train_labels, classes, smallest=smallest)
-    check_records("test", test_images, test_labels, classes, smallest=smallest)
-    if train_images.shape[1:] != test_images.shape[1:]:
-        raise DataError(
-            f"test_images: pictures of {size_of(test_images.shape)}, but train_images holds {size_of(train_images.shape)}; "
-            "resize one of them."
-        )
-
-
-def check_records(name: str, images: Images, labels: Labels, classes: int, *, smallest: int) -> None:
-    """Refuse what is no set of labelled pictures, or pictures below a height or width.
-
-    Raises:
-        DataError: names the argument (`train_images` for the name "train") and the index.
-    """
-    check_images(f"{name}_images", images)
-    if min(images.shape[2:]) < smallest:
-        raise DataError(
-            f"{name}_images: pictures of {size_of(images.shape)} are too small for the net; "
-            f"it needs {smallest}x{smallest} or more."
-        )
-    check_labels(f"{name}_labels", labels, classes, len(images))

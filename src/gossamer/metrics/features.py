@@ -8,6 +8,7 @@ distance on it is called.
 
 import hashlib
 import importlib
+import json
 import math
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -21,10 +22,10 @@ from safetensors.torch import save as to_bytes
 from torch import Tensor
 from torch.nn import functional as F
 
-from gossamer.data.records import at_once
 from gossamer.errors import DataError, RequestError
 from gossamer.files import write_atomically
-from gossamer.metrics.pictures import Images, Labels, check_images, check_labels, own_randomness, pictures, size_of
+from gossamer.metrics import arrays
+from gossamer.metrics.arrays import Images, Labels
 from gossamer.nets.features import FeatureCNN
 
 Progress: TypeAlias = Callable[[int, int, float], None]
@@ -34,7 +35,6 @@ _TRAIN_BATCH = 128
 _LEARNING_RATE = 2e-3
 _SETTLE_ON = 100 * _TRAIN_BATCH
 """Pictures that give the statistics of the finished batch normalisation."""
-_PREDICT_BATCH = 500
 _INCEPTION_BATCH = 50
 _INCEPTION_WIDTH = 2048
 
@@ -45,7 +45,6 @@ class Features(Protocol):
     @property
     def name(self) -> str:
         """What the features are, in words, for `computed_on`."""
-        ...
 
     @property
     def distance_name(self) -> str:
@@ -55,11 +54,9 @@ class Features(Protocol):
     @property
     def width(self) -> int:
         """Numbers per picture."""
-        ...
 
     def __call__(self, images: Images, /) -> NDArray[np.float32]:
         """images: uint8 [n, C, H, W]. Returns float32 [n, width]."""
-        ...
 
 
 class ClassifierFeatures:
@@ -118,13 +115,13 @@ class ClassifierFeatures:
         Raises:
             DataError: if the arrays do not fit together, or hold one class only; names the argument and the index.
         """
-        check_images("images", images)
-        check_labels("labels", labels, classes, len(images))
+        arrays.check_images("images", images)
+        arrays.check_labels("labels", labels, classes, len(images))
         if (labels == labels[0]).all():
             raise DataError("labels: all pictures have one class; a classifier needs at least two to tell apart.")
         coins = np.random.default_rng(seed)
         per_epoch = math.ceil(len(images) / _TRAIN_BATCH)
-        with own_randomness(seed):
+        with arrays.own_randomness(seed):
             net = FeatureCNN(images.shape[1:], classes, width)
             optimizer = torch.optim.Adam(net.parameters(), _LEARNING_RATE, fused=True)
             schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, epochs * per_epoch)
@@ -134,7 +131,7 @@ class ClassifierFeatures:
                 for part in np.array_split(coins.permutation(len(images)), per_epoch):
                     batch = np.sort(part)  # in rising order, so that a memory-mapped file is read forwards
                     targets = torch.from_numpy(labels[batch].astype(np.int64))
-                    logits = net(pictures(images, batch))
+                    logits = net(arrays.pictures(images, batch))
                     optimizer.zero_grad()
                     torch.autograd.backward(F.cross_entropy(logits, targets))
                     optimizer.step()
@@ -151,28 +148,18 @@ class ClassifierFeatures:
         Raises:
             DataError: if the pictures are not of the size that the classifier was trained on.
         """
-        vectors = np.empty((len(images), self.width), dtype=np.float32)
-        for batch, seen in self._batches(images):
-            vectors[batch] = self.net.features(seen).numpy()
-        return vectors
+        return torch.cat([self.net.features(seen) for seen in self._batches(images)]).numpy()
 
     def probabilities(self, images: Images) -> NDArray[np.float64]:
         """The probability of each class for each picture: float64 [n, classes]. Errors as for the features."""
-        rows = np.empty((len(images), self.net.classes), dtype=np.float64)
-        for batch, seen in self._batches(images):
-            rows[batch] = self.net(seen).double().softmax(1).numpy()
-        return rows
+        return torch.cat([self.net(seen).double().softmax(1) for seen in self._batches(images)]).numpy()
 
     def save(self, path: Path) -> None:
         """Write a safetensors file, readable by its owner only: the weights were trained on records without noise."""
         tensors = {name: value.detach().contiguous() for name, value in self.net.state_dict().items()}
-        facts = {
-            "shape": "x".join(map(str, self.net.shape)),
-            "classes": str(self.net.classes),
-            "width": str(self.width),
-            "trained_on": str(self.trained_on),
-        }
-        write_atomically(path, to_bytes(tensors, metadata=facts), private=True)
+        net = self.net
+        facts = json.dumps([net.shape, net.classes, net.width, self.trained_on])
+        write_atomically(path, to_bytes(tensors, metadata={"facts": facts}), private=True)
 
     @classmethod
     def load(cls, path: Path) -> "ClassifierFeatures":
@@ -183,27 +170,22 @@ class ClassifierFeatures:
         """
         try:
             with safe_open(path, framework="pt") as file:
-                facts = file.metadata() or {}
-                channels, height, breadth = (int(side) for side in facts["shape"].split("x"))
-                net = FeatureCNN((channels, height, breadth), int(facts["classes"]), int(facts["width"]))
+                shape, classes, width, trained_on = json.loads(file.metadata()["facts"])
+                net = FeatureCNN(tuple(shape), classes, width)
                 net.load_state_dict({name: file.get_tensor(name) for name in file.keys()})  # noqa: SIM118 (no mapping)
-                return cls(net, trained_on=int(facts["trained_on"]))
-        except (OSError, SafetensorError, KeyError, ValueError, RuntimeError) as error:
+                return cls(net, trained_on=trained_on)
+        except (OSError, SafetensorError, KeyError, TypeError, ValueError, RuntimeError) as error:
             raise RequestError(f"{path} does not hold a classifier that `save` wrote; train it again.") from error
 
-    def _batches(self, images: Images) -> Iterator[tuple[slice, Tensor]]:
+    def _batches(self, images: Images) -> Iterator[Tensor]:
         """Pieces of the pictures as float32 in [0, 1], without gradients."""
-        check_images("images", images)
+        arrays.check_images("images", images)
         if images.shape[1:] != self.net.shape:
             raise DataError(
-                f"images: pictures of {size_of(images.shape)}, but the classifier was trained on "
-                f"{size_of(self.net.shape)}; resize them."
+                f"images: pictures of {arrays.size_of(images.shape)}, but the classifier was trained on "
+                f"{arrays.size_of(self.net.shape)}; resize them."
             )
-        with torch.inference_mode():
-            step = at_once(images.shape[1:], _PREDICT_BATCH)
-            for start in range(0, len(images), step):
-                batch = slice(start, start + step)
-                yield batch, pictures(images, batch)
+        return arrays.batches(images)
 
 
 class InceptionFeatures:
@@ -247,7 +229,7 @@ class InceptionFeatures:
         Raises:
             DataError: if the pictures are neither grey nor RGB.
         """
-        check_images("images", images)
+        arrays.check_images("images", images)
         if images.shape[1] not in (1, 3):
             raise DataError(f"images: {images.shape[1]} channels; Inception features need grey or RGB pictures.")
         vectors = np.empty((len(images), _INCEPTION_WIDTH), dtype=np.float32)
@@ -270,4 +252,4 @@ def _settle(net: FeatureCNN, images: Images, order: NDArray[Any]) -> None:
         norm.momentum = None
     with torch.no_grad():
         for part in np.array_split(order, math.ceil(len(order) / _TRAIN_BATCH)):
-            net.features(pictures(images, np.sort(part)))
+            net.features(arrays.pictures(images, np.sort(part)))

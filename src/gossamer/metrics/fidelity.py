@@ -19,9 +19,9 @@ from scipy.special import rel_entr
 from gossamer import intervals
 from gossamer.errors import DataError, RequestError
 from gossamer.intervals import Estimate
+from gossamer.metrics import arrays
+from gossamer.metrics.arrays import Images, Vectors
 from gossamer.metrics.features import Features
-from gossamer.metrics.pictures import Images, check_images, size_of
-from gossamer.metrics.vectors import Vectors, check_finite, check_vectors, checked_probabilities
 
 _GROUPS = 10
 _STREAM = 5_000
@@ -53,7 +53,7 @@ class Moments:
         """The moments of one batch. vectors: [n, d]; n may be 0. A DataError names a row that is not finite."""
         if not len(vectors):
             return cls(0, np.zeros(vectors.shape[1]), np.zeros((vectors.shape[1],) * 2))
-        check_finite("vectors", vectors)
+        arrays.check_finite("vectors", vectors)
         numbers = vectors.astype(np.float64)
         mean = numbers.mean(axis=0)
         centred = numbers - mean
@@ -108,7 +108,7 @@ def frechet(samples: Images, records: Images, features: Features) -> Estimate:
     """
     fewest = max(features.width, 2 * _GROUPS)
     for name, images in (("samples", samples), ("records", records)):
-        check_images(name, images)
+        arrays.check_images(name, images)
         if len(images) < fewest:
             raise DataError(
                 f"{name}: {len(images):,} pictures are too few for a Frechet distance on {features.width:,} features; give "
@@ -116,7 +116,7 @@ def frechet(samples: Images, records: Images, features: Features) -> Estimate:
             )
     if samples.shape[1:] != records.shape[1:]:
         raise DataError(
-            f"samples: pictures of {size_of(samples.shape)}, but the records are of {size_of(records.shape)}; "
+            f"samples: pictures of {arrays.size_of(samples.shape)}, but the records are of {arrays.size_of(records.shape)}; "
             "resize one of them."
         )
     groups_a, groups_b = _grouped_moments(samples, features), _grouped_moments(records, features)
@@ -144,7 +144,7 @@ def inception_score(probabilities: NDArray[np.floating[Any]], *, splits: int = 1
         DataError: if a row is not a distribution; names the index.
         RequestError: if splits does not fit n.
     """
-    numbers = checked_probabilities(probabilities)
+    numbers = arrays.checked_probabilities(probabilities)
     n, classes = numbers.shape
     if not 2 <= splits <= n / 2:
         raise RequestError(
@@ -165,11 +165,9 @@ class Kernel(Protocol):
     @property
     def name(self) -> str:
         """In words, for `computed_on`."""
-        ...
 
     def __call__(self, a: NDArray[np.float64], b: NDArray[np.float64], /) -> NDArray[np.float64]:
         """a: [n, d]; b: [m, d]. Returns [n, m]."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -223,8 +221,8 @@ def mmd(samples: Vectors, records: Vectors, *, kernel: Kernel | None = None) -> 
     Raises:
         DataError: if the vectors do not fit together; names the argument.
     """
-    check_vectors("samples", samples, fewest=3)
-    check_vectors("records", records, fewest=3)
+    arrays.check_vectors("samples", samples, fewest=3)
+    arrays.check_vectors("records", records, fewest=3)
     used_kernel = RBF(median_bandwidth(samples, records)) if kernel is None else kernel
     x, y = samples.astype(np.float64), records.astype(np.float64)
     n, m = len(x), len(y)

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from gossamer import intervals
 from gossamer.errors import DataError
 from gossamer.intervals import Estimate
-from gossamer.metrics.vectors import Vectors, check_vectors
+from gossamer.metrics.arrays import Vectors, check_vectors
 
 _CELLS = 8_000_000
 """Distances in memory at once: 64 MB."""

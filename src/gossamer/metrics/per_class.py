@@ -18,8 +18,7 @@ from scipy.special import entr
 
 from gossamer.errors import DataError
 from gossamer.intervals import Estimate, mean, proportion
-from gossamer.metrics.pictures import Labels
-from gossamer.metrics.vectors import checked_probabilities
+from gossamer.metrics.arrays import Labels, checked_probabilities
 
 
 def ambiguity(probabilities: NDArray[np.floating[Any]]) -> Estimate:

@@ -9,7 +9,8 @@ are in it. Those of tables are in `metrics.tables.registry`.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -70,19 +71,17 @@ class Inputs(metric.Inputs):
     inception: tuple[Path, str] | None = None
     grid: "Callable[[], Samples] | None" = None
     show_pairs: "Callable[[np.ndarray, np.ndarray], None] | None" = None
-    _cache: "dict[str, features.ClassifierFeatures]" = field(default_factory=dict)
 
+    @cached_property
     def features(self) -> "features.ClassifierFeatures":
         """The classifier trained on the real training records whose features measure distances."""
-        if "classifier" not in self._cache:
-            self._cache["classifier"] = self.baselines.features(
-                "features",
-                lambda: features.ClassifierFeatures.train(
-                    self.real.images, self.real.labels, classes=self.classes, seed=self.seed,
-                    progress=self.progress("the classifier for features"),
-                ),
-            )  # fmt: skip
-        return self._cache["classifier"]
+        return self.baselines.features(
+            "features",
+            lambda: features.ClassifierFeatures.train(
+                self.real.images, self.real.labels, classes=self.classes, seed=self.seed,
+                progress=self.progress("the classifier for features"),
+            ),
+        )  # fmt: skip
 
     def subset(self, records: "Labelled", limit: int) -> "np.ndarray":
         """At most so many of the pictures, at random: files may be sorted by class."""
@@ -214,7 +213,7 @@ INCEPTION_OF_REAL = Figure("Inception score of real test records", "Real test re
 @METRICS.metric("inception-score", INCEPTION, INCEPTION_OF_REAL)
 def inception(inputs: Inputs) -> Figures:
     """Inception score by the classifier trained on real records, beside that of the real test records."""
-    probabilities = inputs.features().probabilities
+    probabilities = inputs.features.probabilities
     shuffled = np.random.default_rng(inputs.seed).permutation(len(inputs.samples))  # splits are consecutive
     return {
         INCEPTION.name: fidelity.inception_score(probabilities(inputs.samples.images[shuffled])),
@@ -246,7 +245,7 @@ FID = Figure(
 @METRICS.metric("fid", CLASSIFIER_FID, floor(CLASSIFIER_FID.name), FID, floor(FID.name))
 def frechet_distance(inputs: Inputs) -> Figures:
     """Frechet distance of samples to real test records, beside its floor: that of real training records."""
-    seen = inputs.features() if inputs.inception is None else features.InceptionFeatures(*inputs.inception)
+    seen = inputs.features if inputs.inception is None else features.InceptionFeatures(*inputs.inception)
     name = seen.distance_name
     lowest = floor(name).name
     return {
@@ -258,40 +257,31 @@ def frechet_distance(inputs: Inputs) -> Figures:
     }
 
 
-PRECISION = Figure(
-    "precision",
-    "Precision: {value} of the samples lie where real records lie ({range}). Low: unlike any record.",
-    share=True,
+@METRICS.metric(
+    "neighbours",
+    Figure(
+        "precision",
+        "Precision: {value} of the samples lie where real records lie ({range}). Low: unlike any record.",
+        share=True,
+    ),
+    Figure(
+        "recall",
+        "Recall: {value} of the real records lie where samples lie ({range}). Low: kinds of records are missing.",
+        share=True,
+    ),
+    Figure("density", "Density {value} ({range}): about 1 for real records, more where samples crowd in the middle."),
+    Figure(
+        "coverage",
+        "Coverage: {value} of the real records have a sample close by ({range}). More real records would reach 97"
+        f"{_PERCENT}.",
+        share=True,
+    ),
 )
-RECALL = Figure(
-    "recall",
-    "Recall: {value} of the real records lie where samples lie ({range}). Low: kinds of records are missing.",
-    share=True,
-)
-DENSITY = Figure(
-    "density", "Density {value} ({range}): about 1 for real records, more where samples crowd in the middle."
-)
-COVERAGE = Figure(
-    "coverage",
-    "Coverage: {value} of the real records have a sample close by ({range}). More real records would reach 97"
-    f"{_PERCENT}.",
-    share=True,
-)
-
-
-@METRICS.metric("neighbours", PRECISION, RECALL, DENSITY, COVERAGE)
 def neighbourhood(inputs: Inputs) -> Figures:
     """Precision, recall, density and coverage on the features of the classifier."""
-    seen = inputs.features()
-    found = neighbours.neighbourhood(
-        seen(inputs.subset(inputs.samples, NEIGHBOURS)), seen(inputs.subset(inputs.tests, NEIGHBOURS))
-    )
-    return {
-        PRECISION.name: found.precision,
-        RECALL.name: found.recall,
-        DENSITY.name: found.density,
-        COVERAGE.name: found.coverage,
-    }
+    seen = inputs.features
+    samples, tests = inputs.subset(inputs.samples, NEIGHBOURS), inputs.subset(inputs.tests, NEIGHBOURS)
+    return vars(neighbours.neighbourhood(seen(samples), seen(tests)))
 
 
 MMD = Figure("MMD", "Maximum mean discrepancy {value} ({range}): 0 where samples and records are alike.")
@@ -300,7 +290,7 @@ MMD = Figure("MMD", "Maximum mean discrepancy {value} ({range}): 0 where samples
 @METRICS.metric("mmd", MMD)
 def discrepancy(inputs: Inputs) -> Figures:
     """Maximum mean discrepancy on the features of the classifier."""
-    seen = inputs.features()
+    seen = inputs.features
     samples, tests = inputs.subset(inputs.samples, KERNEL), inputs.subset(inputs.tests, KERNEL)
     return {MMD.name: fidelity.mmd(seen(samples), seen(tests))}
 
@@ -315,7 +305,7 @@ OF_CLASS = Figure("samples of class {} that look like it", share=True)
 @METRICS.metric("per-class", AMBIGUITY, DIVERSITY, OF_CLASS)
 def by_class(inputs: Inputs) -> Figures:
     """Ambiguity and diversity of samples (privGAN, section 6.3), and how often a sample is what its label says, by class."""
-    probabilities = inputs.features().probabilities(inputs.samples.images)
+    probabilities = inputs.features.probabilities(inputs.samples.images)
     predicted = probabilities.argmax(1)
     found = {
         AMBIGUITY.name: per_class.ambiguity(probabilities),

@@ -605,11 +605,7 @@ def test_no_sentence_looks_at_the_settings_of_a_method() -> None:
 
 
 def test_a_run_that_began_tells_of_every_record_and_the_certificate_says_so(tmp_path: Path) -> None:
-    (began,) = (text for text in write(tmp_path).not_covered if "began" in text)
-    assert began == (
-        "the fact that the run began: so the data are not empty, and no record has a value, class or id that the card refuses, "
-        "because it is missing or not declared"
-    )
+    assert any("the fact that the run began" in text for text in write(tmp_path).not_covered)
 
 
 def test_records_without_a_name_are_not_said_to_have_no_earlier_run() -> None:

@@ -652,8 +652,7 @@ def test_figures_of_a_run_that_was_replaced_are_written_nowhere(
             evaluate(place.run, train=data, test=data, count=20)
         elif asked == "attack":
             monkeypatch.setattr("gossamer.run.evaluation.attack.separability", replace)
-            monkeypatch.setattr("gossamer.run.evaluation.attack.wording.control", lambda *_given, **_named: [])
-            monkeypatch.setattr("gossamer.run.evaluation.attack.wording.verdict", lambda *_given: [])
+            monkeypatch.setattr("gossamer.run.evaluation.attack.attack_verdict.verdict", lambda *_given, **_named: [])
             asdict = dataclasses.asdict  # the second run is written by the real one
             monkeypatch.setattr(
                 "gossamer.run.evaluation.attack.dataclasses.asdict",

@@ -19,7 +19,8 @@ from gossamer.methods.dpgan import loop as dpgan
 from gossamer.methods.synthesizer import Synthesizer
 from gossamer.privacy.random.noise import Rng
 from gossamer.run.evaluation import attack as attacking
-from gossamer.run.report.wording import attack_rows, attacks_in_words, verdict
+from gossamer.run.report.attack_verdict import verdict
+from gossamer.run.report.wording import attack_rows, attacks_in_words
 
 Run = Callable[..., Any]
 BLACK_BOX = {

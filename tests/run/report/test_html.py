@@ -57,6 +57,9 @@ def make_certificate(**changes):
         "ledger": {"file": "ledger.jsonl", "lines": 4002, "last_hash": "c3" * 32},
         "versions": {"gossamer": "0.1.0", "torch": "2.13.0", "dp_accounting": "0.6.0"},
         "created": "2026-11-21",
+        "declared": {},
+        "facts": {},
+        "figures": {},
         **changes,
     }
 

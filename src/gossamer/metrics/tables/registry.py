@@ -137,9 +137,13 @@ PAIRWISE = "2-way TV"
 _SETS = {1: "single columns", 2: "pairs of columns", 3: "triples of columns"}
 
 
-def _pair(name: str, sentence: str, baseline: str) -> tuple[Figure, Figure]:
-    """A figure and its baseline on real rows."""
-    return Figure(name, sentence), Figure(of_baseline(name), baseline)
+def _pair(name: str, sentence: str, baseline: str, *, bar: str = "") -> tuple[Figure, Figure]:
+    """A figure and its baseline on real rows. bar: of shares, how rows were given, for their bars."""
+    bars = (f"the synthetic rows, {bar}", f"the real rows, {bar}") if bar else ("", "")
+    return (
+        Figure(name, sentence, share=bool(bar), bar=bars[0]),
+        Figure(of_baseline(name), baseline, share=bool(bar), bar=bars[1]),
+    )
 
 
 def _mean_and_largest(name: str, of_mean: str, of_largest: str) -> tuple[Figure, ...]:
@@ -164,9 +168,9 @@ def marginals(inputs: Inputs) -> Figures:
     """Total variation of 1-, 2- and 3-way marginals against the training rows, beside that of real test rows."""
     found: dict[str, Estimate] = {}
     for order, most in ((1, PAIRS), (2, PAIRS), (3, TRIPLES)):
-        sets = weighted.column_sets(len(inputs.card.columns), order, most)
-        if sets:
-            found |= _compared(inputs, f"{order}-way TV", sets, distances.total_variation)
+        if sets := weighted.column_sets(len(inputs.card.columns), order, most):
+            distance = partial(distances.total_variation, domain=inputs.card.domain)
+            found |= _compared(inputs, f"{order}-way TV", sets, distance, _SETS[order])
     return found
 
 
@@ -184,49 +188,50 @@ def correlations(inputs: Inputs) -> Figures:
     pairs = weighted.column_sets(len(inputs.card.columns), 2, PAIRS)
     if not pairs:
         raise RequestError("correlations: the table has one column only. Take marginals.")
-    return _compared(inputs, "difference of correlations", pairs, distances.correlation)
+    distance = partial(distances.correlation, domain=inputs.card.domain)
+    return _compared(inputs, "difference of correlations", pairs, distance, _SETS[2])
 
 
-def _compared(inputs: Inputs, name: str, sets: Sequence[Sequence[int]], distance: Callable[..., Any]) -> Figures:
-    """Mean and largest distance over sets of columns, of samples and of test rows from the training rows."""
-    columns = inputs.card.columns
-    words = [" with ".join(repr(columns[at].name) for at in each) for each in sets]
+def _compared(
+    inputs: Inputs,
+    name: str,
+    asked: Sequence[Any],
+    distance: Callable[..., "np.ndarray"],
+    called: str,
+    by: str = " with ",
+) -> Figures:
+    """Mean and largest distance of samples from the training rows, and of test rows.
+
+    Args:
+        inputs: the rows.
+        name: of the mean.
+        asked: sets of columns, or queries: the positions of their columns.
+        distance: of two sets of rows by each of these, float64 [1 + groups].
+        called: in words, what they are.
+        by: what is written between the columns of the largest.
+    """
+    columns = [[inputs.card.columns[at].name for at in each] for each in asked]
 
     def of(rows: str) -> dict[str, Estimate]:
-        found = _each(inputs, rows, name, sets, lambda *asked: distance(*asked, inputs.card.domain))
-        on = f"{inputs.against(rows)}; {len(sets):,} {_SETS[len(sets[0])]}"
-        figures = _summary(name, found, inputs.rows[rows].units, on, words)
-        if name == PAIRWISE:
-            pairs = [
-                (columns[a].name, columns[b].name, round(float(each[0]), 4))
-                for (a, b), each in zip(sets, found, strict=True)
-            ]
-            figures[name] = OverPairs(**vars(figures[name]), pairs=tuple(pairs))
-        return figures
+        show, found = inputs.progress(name.removeprefix("error of ")), []
+        for at, each in enumerate(asked):
+            if at % 50 == 0:
+                show(at, len(asked))
+            found.append(distance(inputs.rows[rows], inputs.rows["real"], each))
+        show(len(asked), len(asked))
+        values, on = np.array(found), f"{inputs.against(rows)}; {len(asked):,} {called}"
+        mean, largest = (
+            vars(intervals.jackknife(float(one[0]), one[1:].tolist(), inputs.rows[rows].units, on, lowest=0, highest=1))
+            for one in (values.mean(axis=0), values.max(axis=0))
+        )
+        pairs = [(*names, round(float(value), 4)) for names, value in zip(columns, values[:, 0], strict=True)]
+        which = by.join(map(repr, columns[int(values[:, 0].argmax())]))
+        return {
+            name: OverPairs(**mean, pairs=tuple(pairs)) if name == PAIRWISE else Estimate(**mean),
+            f"largest {name}": Largest(**largest, which=which),
+        }
 
     return _beside_real(inputs, name, of("samples"), lambda: of("tests"))
-
-
-def _each(inputs: Inputs, rows: str, label: str, asked: Sequence[Any], distance: Callable[..., Any]) -> "np.ndarray":
-    """The distance of rows from the training rows by each of what is asked: float64 [len(asked), 1 + groups]."""
-    show, found = inputs.progress(label), []
-    for at, each in enumerate(asked):
-        if at % 50 == 0:
-            show(at, len(asked))
-        found.append(distance(inputs.rows[rows], inputs.rows["real"], each))
-    show(len(asked), len(asked))
-    return np.array(found)
-
-
-def _summary(name: str, found: "np.ndarray", units: int, on: str, words: Sequence[str]) -> dict[str, Estimate]:
-    """Mean and largest. found: float64 [figures, 1 + groups]; words: what each figure is of."""
-    mean, largest = found.mean(axis=0), found.max(axis=0)
-    estimates = [
-        intervals.jackknife(float(each[0]), each[1:].tolist(), units, on, lowest=0, highest=1)
-        for each in (mean, largest)
-    ]
-    which = words[int(found[:, 0].argmax())]
-    return {name: estimates[0], f"largest {name}": Largest(**vars(estimates[1]), which=which)}
 
 
 def _beside_real(inputs: Inputs, key: str, found: Figures, compute: Callable[[], Figures]) -> dict[str, Estimate]:
@@ -260,14 +265,7 @@ def ranges(inputs: Inputs) -> Figures:
     if sum(size > 1 for size in inputs.card.domain) < 2:
         raise RequestError("ranges: fewer than two columns have several values. Take marginals.")
     queries = distances.random_queries(inputs.card, QUERIES)
-    words = [", ".join(repr(inputs.card.columns[at].name) for at in query) for query in queries]
-
-    def of(rows: str) -> dict[str, Estimate]:
-        found = _each(inputs, rows, "range queries", queries, distances.query_error)
-        on = f"{inputs.against(rows)}; {len(queries):,} queries"
-        return _summary("error of range queries", found, inputs.rows[rows].units, on, words)
-
-    return _beside_real(inputs, "ranges", of("samples"), lambda: of("tests"))
+    return _compared(inputs, "error of range queries", queries, distances.query_error, "queries", by=", ")
 
 
 # ---------------------------------------------------------------------- accuracy
@@ -275,18 +273,12 @@ def ranges(inputs: Inputs) -> Figures:
 
 def _learnt(suffix: str, form: str) -> tuple[Figure, ...]:
     return (
-        Figure(
+        *_pair(
             "accuracy" + suffix,
             f"A classifier (gradient boosting) trained only on these synthetic rows, {form}, gets the label of {{value}} of "
             "real test rows right ({range}).",
-            share=True,
-            bar=f"the synthetic rows, {form}",
-        ),
-        Figure(
-            of_baseline("accuracy" + suffix),
             f"The same model trained on the real training rows, {form}, gets {{value}} right ({{range}}).",
-            share=True,
-            bar=f"the real rows, {form}",
+            bar=form,
         ),
         *_pair(
             "AUC" + suffix,

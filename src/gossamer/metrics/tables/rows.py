@@ -62,9 +62,8 @@ class Rows:
 
     def sums(self, cells: np.ndarray, count: int) -> np.ndarray:
         """The weight in each cell: of all rows, then without each group. float64 [1 + groups, count]. cells: int64 [N]."""
-        counted = np.bincount(self.groups * count + cells, self.weights, minlength=GROUPS * count).reshape(
-            GROUPS, count
-        )
+        flat = np.bincount(self.groups * count + cells, self.weights, minlength=GROUPS * count)
+        counted = flat.reshape(GROUPS, count)
         return np.vstack([total := counted.sum(axis=0), total - counted])
 
     def shares(self, cells: np.ndarray, count: int) -> np.ndarray:

@@ -29,7 +29,7 @@ from gossamer.privacy.certificate.certificate import LEDGER
 from gossamer.privacy.ledger import PrivacyLedger
 from gossamer.privacy.random.noise import Rng
 from gossamer.run.evaluation.evaluate import note_reading
-from gossamer.run.report import wording
+from gossamer.run.report import attack_verdict, wording
 from gossamer.run.report.html import write_report
 from gossamer.run.storage.run_folder import ATTACKS, RunFolder
 from gossamer.run.training import checkpoint
@@ -133,8 +133,9 @@ def attack(
                 left_out[name] = str(error)
         events(note("the control: a classifier that never saw the run"))
         control = separability(*(kind.array(part, card) for part in (target.members, target.nonmembers)), seed=seed)
-    verdict = wording.control(control, units=with_units, unit=card.unit)
-    verdict += [*wording.verdict(entries, synthesizer.certificate.guarantee), *kind.limits(card)]
+    guarantee = synthesizer.certificate.guarantee
+    verdict = attack_verdict.verdict(entries, guarantee, control=control, units=with_units, unit=card.unit)
+    verdict += kind.limits(card)
     report = AttackReport(entries, left_out, verdict, on, dataclasses.asdict(control))
     unchanged()
     path = Path(out) if out is not None else (folder.file(ATTACKS) if folder.private.is_dir() else None)
@@ -249,20 +250,13 @@ def _records_of_units(records: Any, subset: np.ndarray, order: np.ndarray) -> np
 
 def _entry(result: Attack) -> dict[str, Any]:
     """One figure as JSON, with its curve where single records are scored."""
-    entry: dict[str, Any] = {
+    curve = result.roc
+    facts = ("measure", "chance", "lowest", "needs", "about", "note")
+    return {
         "attack": result.name,
-        "measure": result.measure,
+        **{name: getattr(result, name) for name in facts},
         **dataclasses.asdict(result.estimate),
-        "chance": result.chance,
-        "lowest": result.lowest,
-        "needs": result.needs,
-        "about": result.about,
-        "note": result.note,
         "internal": True,
-        "tpr": {},
-        "roc": None,
+        "tpr": {f"{rate:g}": dataclasses.asdict(curve.tpr_at(rate)) for rate in LOW_RATES} if curve else {},
+        "roc": {"fpr": curve.fpr.tolist(), "tpr": curve.tpr.tolist()} if curve else None,
     }
-    if result.roc is not None:
-        entry["tpr"] = {f"{rate:g}": dataclasses.asdict(result.roc.tpr_at(rate)) for rate in LOW_RATES}
-        entry["roc"] = {"fpr": result.roc.fpr.tolist(), "tpr": result.roc.tpr.tolist()}
-    return entry

@@ -82,21 +82,12 @@ def plot(entries: Sequence[dict[str, Any]], metric: str, path: Path) -> None:
     if path.suffix not in (".png", ".svg"):
         raise RequestError(f"{path}: a plot is a .png or .svg file.")
     points = [
-        plots.Measured(
-            label=f"{entry['run']} ({entry['method']})",
-            x=float(entry["epsilon"]),
-            **{end: float(entry["metrics"][metric][end]) for end in ("value", "low", "high")},
-        )
-        for entry in entries
+        (f"{entry['run']} ({entry['method']})", float(entry["epsilon"]), entry["metrics"][metric]) for entry in entries
     ]
-    baselines = [
-        entry["metrics"][baseline]["value"]
-        for entry in entries
-        if (baseline := of_baseline(metric)) in entry["metrics"]
-    ]
+    baselines = [entry["metrics"].get(of_baseline(metric)) for entry in entries]
     plots.utility_plot(
         points,
-        baseline=max(baselines, default=None),
+        baseline=max((found["value"] for found in baselines if found), default=None),
         y_label=metric,
         shares=registry.figure(metric).share,
         path=path,

@@ -4,11 +4,13 @@ The folder may be a stranger's. So sizes are compared before anything is read or
 files as they are on disk.
 """
 
+import io
 import json
+import os
 import platform
 import warnings
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 from gossamer.data.tables.any_card import SAMPLES, card_class
 from gossamer.errors import DataError, LedgerDamaged, RunFolderError
@@ -31,8 +33,6 @@ RELEASED_BY, DRAWN_ON = "release", "samples"
 """Keys in the versions of a certificate: the Gossamer that wrote the release, and the machine that drew its samples."""
 MOST_HEADER = 2**22
 """Bytes of the header of a model, which names its tensors."""
-_TYPES = {"float": "F", "bfloat": "BF", "int": "I", "uint": "U", "bool": "BOOL", "complex": "C"}
-"""How safetensors calls a type, before the number of its bits."""
 
 
 def samples_seed(certificate: Certificate) -> int:
@@ -46,15 +46,14 @@ def drawn_on() -> str:
     return f"torch {versions()['torch']}, {processor}, threads {torch.get_num_threads()}"
 
 
-def model_tensors(path: Path) -> dict[str, str]:
+def model_tensors(file: BinaryIO) -> dict[str, str]:
     """The type of each tensor of a safetensors file, by its name. Reads the header only.
 
     Raises:
         LedgerDamaged: if the file has anything besides tensors: metadata, other entries, bytes that belong to no tensor.
     """
-    with path.open("rb") as file:
-        length = int.from_bytes(file.read(8), "little")
-        text = file.read(length) if length <= MOST_HEADER else b""
+    length = int.from_bytes(file.read(8), "little")
+    text = file.read(length) if length <= MOST_HEADER else b""
     entries: Any = None
     try:
         entries = json.loads(text)
@@ -65,7 +64,7 @@ def model_tensors(path: Path) -> dict[str, str]:
             at, types[name] = entry["data_offsets"][1], str(entry["dtype"])
         written = json.dumps(entries, separators=(",", ":"), ensure_ascii=False).encode()
         if (
-            8 + length + at != path.stat().st_size
+            8 + length + at != file.seek(0, os.SEEK_END)
             or text[: len(written)] != written
             or text[len(written) :].strip(b" ")
         ):
@@ -82,7 +81,8 @@ def of_model(folder: Path, certificate: Certificate) -> "tuple[synthesizer.Synth
     Names, shapes and types of the tensors follow from method, settings and card. None: the generator cannot be made here.
     """
     try:
-        stored = model_tensors(folder / MODEL)
+        with (folder / MODEL).open("rb") as file:
+            stored = model_tensors(file)
     except LedgerDamaged as error:
         return None, [str(error)], []
     try:
@@ -95,11 +95,8 @@ def of_model(folder: Path, certificate: Certificate) -> "tuple[synthesizer.Synth
         if certificate.versions.get("gossamer") == versions()["gossamer"]:
             return None, [str(error)], []
         return None, [], [f"{MODEL}: names and shapes of its tensors, because another version of Gossamer wrote it."]
-    for name, value in generator.net.state_dict().items():
-        kind = str(value.dtype).removeprefix("torch.")
-        letters = kind.rstrip("0123456789")
-        if stored[name] != _TYPES.get(letters, letters) + kind.removeprefix(letters):
-            return None, [f"{MODEL} holds numbers of another type than the generator's."], []
+    if stored != model_tensors(io.BytesIO(synthesizer.model_bytes(generator.net))):
+        return None, [f"{MODEL} holds numbers of another type than the generator's."], []
     return generator, [], []
 
 

@@ -1,18 +1,13 @@
 """The README of a release, written from its certificate alone. `readme.txt` is its text."""
 
-import html
 import math
-from functools import partial
-
-from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 
 from gossamer.kinds import kind_of
 from gossamer.methods import METHODS
 from gossamer.privacy.certificate.certificate import Certificate
 from gossamer.privacy.certificate.declarations import ATTACKS, CHOICES, NOT_DECLARED, QUESTIONS
-from gossamer.privacy.guarantee import in_full, rounded_up
 from gossamer.run.release.standalone_loader import has_soft_labels
-from gossamer.run.report.wording import release_in_words
+from gossamer.run.report.templates import template
 
 
 def readme(certificate: Certificate, *, samples: int, no_loader: str, classifies: bool = False) -> str:
@@ -24,50 +19,21 @@ def readme(certificate: Certificate, *, samples: int, no_loader: str, classifies
         no_loader: why there is no load.py; empty: there is a load.py.
         classifies: whether the release has a classifier, whose probabilities load.py returns.
     """
-    card, declared, facts = certificate.card, certificate.declared, certificate.facts
-    kind = kind_of(card)
-    contained = f"All of its {kind.words.records} are synthetic."
-    if contains := facts["contains_public"]:
-        contained = f"The file contains the public pictures of the run as they are, and {contains}."
+    declared, facts = certificate.declared, certificate.facts
     pretrained = declared["pretrained"] != NOT_DECLARED or any("weights" in each for each in facts["public_inputs"])
     asked = [name for name in QUESTIONS if name != "pretrained" or pretrained]
-    return _page().render(
+    return template("readme.txt", "gossamer.run.release").render(
         certificate=certificate,
-        card=card,
+        card=certificate.card,
         facts=facts,
-        kind=kind,
-        title=str(card.get("title") or card.get("data_set") or ""),
-        contained=contained,
+        kind=kind_of(certificate.card),
         method=METHODS[certificate.method].title,
         answers=[(name, CHOICES.get(name, {}).get(declared[name], declared[name])) for name in asked],
         no_loader=no_loader,
         classifies=classifies,
         soft=has_soft_labels(certificate),
         samples=samples,
-        class_names=list(map(str, card.get("class_names") or ())),
         finite=math.isfinite(float(certificate.guarantee["epsilon"])),
         uncounted=CHOICES["settings_chosen"]["uncounted"],
         attacks=ATTACKS,
     )
-
-
-def _page() -> Template:
-    """The text, with what formats figures and escapes what others wrote: some Markdown viewers render HTML."""
-    environment = Environment(
-        loader=PackageLoader("gossamer.run.release", ""),
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        keep_trailing_newline=True,
-        autoescape=False,  # Markdown
-    )
-    plain = partial(html.escape, quote=False)
-    environment.filters |= {
-        "plain": plain,
-        "cell": lambda text: plain(text).replace("|", "\\|"),
-        "spaced": lambda name: name.replace("_", " "),
-        "number": "{:,}".format,
-        "rounded_up": lambda bound: rounded_up(float(bound)),
-        "in_full": in_full,
-        "in_words": release_in_words,
-    }
-    return environment.get_template("readme.txt")

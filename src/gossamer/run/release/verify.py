@@ -139,18 +139,17 @@ def verify(run: str | Path, *, key: str | None = None) -> Verdict:
         audit_statement = "" if is_release(folder.path) else audited(folder.path)
         notes += filter(None, [audit_statement or said_by(checked.stated)])
         notes += _plugin_notes(checked.settings)
-        if not problems and is_past(checked.stated.get("declared", {}), today()):
-            last = f"this release was to be used until {checked.stated['declared']['expires']}"
-            notes.append(f"Expired: {last}. Ask for a newer one. What its guarantee says still holds.")
-        if (
-            not problems
-            and not not_installed
-            and any(map(_is_edited, plugins.stated(checked.settings.get("plugins", []))))
-        ):
-            not_checked.append(
-                f"{CONFIG}: what the method says of itself, because its plug-in has another source here."
+        declared = checked.stated.get("declared", {})
+        if not problems and is_past(declared, today()):
+            notes.append(
+                f"Expired: this release was to be used until {declared['expires']}. Ask for a newer one. What its guarantee "
+                "says still holds."
             )
         if not problems and not not_installed:
+            if any(map(_is_edited, plugins.stated(checked.settings.get("plugins", [])))):
+                not_checked.append(
+                    f"{CONFIG}: what the method says of itself, because its plug-in has another source here."
+                )
             certified = Certificate.of(checked.stated)
             generator, problems, not_compared = contents.of_model(folder.path, certified)
             not_checked += not_compared
@@ -209,24 +208,20 @@ def _settings(settings: dict[str, Any], ledger: PrivacyLedger, guarantees: list[
         card = card_from(settings["card"])
         job = Job.of(METHODS[settings["method"]], settings["config"], card)
         entries = list(plugins.stated(settings.get("plugins", [])))
-        said = {"unit": card.unit, "delta": settings["delta"], "epsilon": float(settings["epsilon"])}
-        opened = {"unit": ledger.unit, "delta": ledger.delta, "epsilon": ledger.budget}
-        stated = {
-            "components": settings["components"],
-            "methods": settings["methods"],
-            "plugins": [[entry["kind"], entry["name"]] for entry in entries],
-            "config": sorted(settings["config"]),
-        }
-        follows = {
-            "components": purposes([(phase.name, phase.plan) for phase in job.phases]),
-            "methods": settings["methods"] if any(map(_is_edited, entries)) else job.facts,
-            "plugins": plugins_of(job),
-            "config": sorted(job.settings),
-        }
+        opens, lead_to = f"line 1 of {LEDGER} opens with", "these settings lead to"
+        parts = purposes([(phase.name, phase.plan) for phase in job.phases])
+        facts = settings["methods"] if any(map(_is_edited, entries)) else job.facts
+        pairs = [
+            ("unit", card.unit, ledger.unit, opens),
+            ("delta", settings["delta"], ledger.delta, opens),
+            ("epsilon", float(settings["epsilon"]), ledger.budget, opens),
+            ("components", settings["components"], parts, lead_to),
+            ("methods", settings["methods"], facts, lead_to),
+            ("plugins", [[entry["kind"], entry["name"]] for entry in entries], plugins_of(job), lead_to),
+            ("config", sorted(settings["config"]), sorted(job.settings), lead_to),
+        ]
         if "federated" in settings:
-            stated["answers"], follows["answers"] = settings["federated"]["answers"], federated.granted(settings)
-        pairs = [(name, said[name], opened[name], f"line 1 of {LEDGER} opens with") for name in opened]
-        pairs += [(name, stated[name], follows[name], "these settings lead to") for name in follows]
+            pairs.append(("answers", settings["federated"]["answers"], federated.granted(settings), lead_to))
         problems = [problem for pair in pairs for problem in difference(*pair, where=CONFIG)]
         if job.relation is not ledger.relation:
             problems.append(
@@ -265,21 +260,19 @@ def _pages(folder: Path, certificate: Certificate, generator: "Synthesizer | Non
     """What is wrong with README, loader and samples of a release, and what was not compared."""
     problems, not_compared = [], []
     text, cannot = loadable(certificate)
-    ours = certificate.versions.get(RELEASED_BY) == with_source()
     listed = read_sums(folder)
     loads = LOADER in listed
     if loads and METHODS.is_plugin(certificate.method):
         problems.append(f"{LOADER} is not part of this release: Gossamer writes none for a method that is a plug-in.")
-    elif loads:
-        same = content(folder / LOADER) == text.encode()
-        if not same and ours:
+    elif loads and content(folder / LOADER) != text.encode():
+        if certificate.versions.get(RELEASED_BY) == with_source():
             problems.append(f"{LOADER} is not the program that this version of Gossamer writes for the certificate.")
-        elif not same:
+        else:
             not_compared.append(
                 f"{LOADER}: not compared, because another version of Gossamer wrote it. It is a program: read it before you "
                 "run it."
             )
-    elif text:
+    elif text and not loads:
         problems.append(f"{LOADER} is missing.")
     samples, name, kind = 0, contents.sample_set(certificate), kind_of(certificate.card)
     for foreign in {*SAMPLE_SETS} & {*listed} - {name}:

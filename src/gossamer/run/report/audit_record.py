@@ -8,9 +8,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from jinja2 import UndefinedError
+
 from gossamer.errors import RunFolderError
 from gossamer.privacy.certificate.certificate import content
 from gossamer.privacy.certificate.declarations import NOT_DECLARED
+from gossamer.run.report.templates import template
 from gossamer.run.storage.run_folder import AUDIT
 
 CONSISTENT, REFUTED = "consistent", "REFUTED"
@@ -26,18 +29,7 @@ def audited(folder: Path) -> str:
     Raises:
         RunFolderError: if audit.json does not hold what an audit gives.
     """
-    record = _of(folder)
-    if not record:
-        return ""
-    try:
-        return (
-            f"Audited on {record['date']}, through the loop of {record['method']} in small, at epsilon {record['claim']:g}: an "
-            f"attacker who knows all records but one and sees every release shows at least {record['lower_bound']:.2f}, at "
-            f"{record['confidence']:.0%} confidence, in {record['trials']:,} trials with a canary and {record['without']:,} "
-            f"without; {record['verdict']}. {LOW_VALUE}"
-        )
-    except (KeyError, TypeError, ValueError) as error:
-        raise RunFolderError(_damaged(folder, error)) from error
+    return _read(folder)[0]
 
 
 def said_by(certificate: Mapping[str, Any]) -> str:
@@ -52,20 +44,19 @@ def refuted(folder: Path) -> bool:
     Raises:
         RunFolderError: see `audited`.
     """
-    return _of(folder).get("verdict") == REFUTED
+    return _read(folder)[1] == REFUTED
 
 
-def _of(folder: Path) -> dict[str, Any]:
+def _read(folder: Path) -> tuple[str, str]:
+    """What the audit of a run measured, and its verdict."""
     if not (folder / AUDIT).is_file():
-        return {}
+        return "", ""
     try:
-        return dict(json.loads(content(folder / AUDIT)))
-    except (ValueError, TypeError) as error:
-        raise RunFolderError(_damaged(folder, error)) from error
-
-
-def _damaged(folder: Path, error: Exception) -> str:
-    return (
-        f"{folder / AUDIT} does not hold what an audit gives ({type(error).__name__}); write it again with `gossamer audit "
-        f"--run {folder}`, or remove it."
-    )
+        record = json.loads(content(folder / AUDIT))
+        text = template("audited.txt").render(record, low_value=LOW_VALUE)
+        return text.rstrip(), record["verdict"]
+    except (KeyError, TypeError, ValueError, UndefinedError) as error:
+        raise RunFolderError(
+            f"{folder / AUDIT} does not hold what an audit gives ({type(error).__name__}); write it again with `gossamer audit "
+            f"--run {folder}`, or remove it."
+        ) from error

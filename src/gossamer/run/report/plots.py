@@ -4,8 +4,7 @@ import html
 import io
 import math
 import re
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import matplotlib
@@ -13,8 +12,6 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator, NullLocator
-
-from gossamer.privacy.guarantee import rounded_up
 
 # Placeholders that matplotlib accepts; `_for_page` replaces them by the colours of the page.
 _INK, _ACCENT = "#010203", "#040506"
@@ -45,12 +42,6 @@ def curve(x: Sequence[float], y: Sequence[float], *, x_label: str, title: str) -
         axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.6g}"))
 
     return _svg(draw, height=2.2, title=title)
-
-
-def epsilon_curve(steps: Sequence[int], epsilon: Sequence[float]) -> str:
-    """Epsilon spent against steps, as an inline SVG. steps and epsilon: rising, as many of each, at least one."""
-    end = f", up to {rounded_up(epsilon[-1], 2)} at step {steps[-1]:,}"
-    return curve(steps, epsilon, x_label="steps", title=f"Epsilon spent against steps{end}")
 
 
 def roc(fpr: Sequence[float], tpr: Sequence[float], *, title: str) -> str:
@@ -110,22 +101,19 @@ def _for_page(svg: str, title: str) -> str:
     return f'<svg viewBox="{box[1]}" role="img" aria-label="{name}" stroke-linejoin="round">{body.strip()}'
 
 
-@dataclass(frozen=True, kw_only=True)
-class Measured:
-    """One point of `utility_plot`: a run, its epsilon (infinity: no guarantee), a figure with its interval."""
-
-    label: str
-    x: float
-    value: float
-    low: float
-    high: float
-
-
-def utility_plot(points: Sequence[Measured], *, baseline: float | None, y_label: str, shares: bool, path: Path) -> None:
+def utility_plot(
+    points: Sequence[tuple[str, float, Mapping[str, float]]],
+    *,
+    baseline: float | None,
+    y_label: str,
+    shares: bool,
+    path: Path,
+) -> None:
     """A figure against epsilon, with intervals, to a file that matplotlib can write (.png, .svg).
 
     Args:
-        points: runs; those without a guarantee become horizontal lines.
+        points: the name of a run, its epsilon, and its figure: value, low and high. Runs without a guarantee become
+            horizontal lines.
         baseline: the same figure of the real-data baseline, a dashed line.
         y_label: what is shown.
         shares: whether it is a share, for the axis.
@@ -133,16 +121,16 @@ def utility_plot(points: Sequence[Measured], *, baseline: float | None, y_label:
     """
     figure = Figure(figsize=(7, 4.2), layout="constrained")
     axes = figure.subplots()
-    private = [point for point in points if math.isfinite(point.x)]
-    for point in sorted(private, key=lambda item: item.x):
-        below, above = point.value - point.low, point.high - point.value
-        axes.errorbar([point.x], [point.value], yerr=[[below], [above]], fmt="o", capsize=3, label=point.label)
-    for point in points:
-        if not math.isfinite(point.x):
-            axes.axhline(point.value, linestyle=":", color="0.4", label=f"{point.label}, no guarantee")
+    finite = [epsilon for _, epsilon, _ in points if math.isfinite(epsilon)]
+    for name, epsilon, found in sorted(points, key=lambda point: point[1]):
+        if math.isfinite(epsilon):
+            ends = [[found["value"] - found["low"]], [found["high"] - found["value"]]]
+            axes.errorbar([epsilon], [found["value"]], yerr=ends, fmt="o", capsize=3, label=name)
+        else:
+            axes.axhline(found["value"], linestyle=":", color="0.4", label=f"{name}, no guarantee")
     if baseline is not None:
         axes.axhline(baseline, linestyle="--", color="0.6", label="trained on real records")
-    if private and max(point.x for point in private) > 4 * min(point.x for point in private):
+    if finite and max(finite) > 4 * min(finite):
         axes.set_xscale("log")
     if shares:
         axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{100 * value:.0f} %"))

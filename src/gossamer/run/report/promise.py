@@ -7,19 +7,6 @@ from typing import Any
 from gossamer.privacy.guarantee import in_full, rounded_up
 from gossamer.run.report.wording import PERCENT
 
-_NEIGHBOURS = {
-    "add-or-remove-one": "The promise compares the data with and without one {unit}: one added or removed.",
-    "replace-one": "The promise compares the data with one {unit} exchanged for another.",
-}
-_SHIFTS = {
-    "add-or-remove-one": "without that {unit}",
-    "replace-one": "with another {unit} in its place",
-}
-_GUESSES = {
-    "add-or-remove-one": "whether a given {unit} was used",
-    "replace-one": "which of two {unit}s was used",
-}
-
 
 def in_words(guarantee: dict[str, Any]) -> dict[str, Any]:
     """The guarantee in words. Bounds are rounded up, never down."""
@@ -28,14 +15,11 @@ def in_words(guarantee: dict[str, Any]) -> dict[str, Any]:
         return {"holds": False, "unit": unit}
     return {
         "holds": True,
-        "epsilon": up(epsilon, 3),
+        "epsilon": up(epsilon),
         "delta": all_digits(delta),
         "one_in": f"{1 / delta:,.0f}" if delta else "",
         "unit": unit,
         "relation": guarantee["relation"],
-        "neighbours": _NEIGHBOURS[guarantee["relation"]].format(unit=unit),
-        "shift": _SHIFTS[guarantee["relation"]].format(unit=unit),
-        "question": _GUESSES[guarantee["relation"]].format(unit=unit),
         "factor": _factor(epsilon),
         "guess": percent_up(certainty(epsilon, delta)),
     }
@@ -49,14 +33,15 @@ def certainty(epsilon: float, delta: float) -> float:
     return 1 - (1 - delta) / (1 + math.exp(min(epsilon, 700.0)))
 
 
-def up(number: float, digits: int) -> str:
-    """Rounded up to so many decimals, with commas between thousands."""
-    return f"{Decimal(rounded_up(number, digits)):,}"
+def up(number: float | str, digits: int = 3) -> str:
+    """Rounded up to so many decimals, with commas between thousands. number: "inf" is infinite."""
+    finite = math.isfinite(float(number))
+    return f"{Decimal(rounded_up(float(number), digits)):,}" if finite else "infinite"
 
 
-def all_digits(delta: float) -> str:
+def all_digits(delta: float | str) -> str:
     """Delta with all its digits, without an exponent where that is readable."""
-    return f"{Decimal(repr(delta)):f}" if delta >= 1e-7 else in_full(delta)
+    return f"{Decimal(repr(float(delta))):f}" if float(delta) >= 1e-7 else in_full(float(delta))
 
 
 def _factor(epsilon: float) -> str:
@@ -64,12 +49,8 @@ def _factor(epsilon: float) -> str:
     if epsilon > math.log(1e6):
         return f"e^{rounded_up(epsilon)}"
     factor = math.exp(epsilon)
-    return up(factor, max(0, 2 - math.floor(math.log10(factor)))) if factor < 1000 else f"{_hundreds(factor):,}"
-
-
-def _hundreds(factor: float) -> int:
-    unit: int = 10 ** (math.floor(math.log10(factor)) - 2)
-    return math.ceil(factor / unit) * unit
+    digits = 2 - math.floor(math.log10(factor))
+    return up(factor, digits) if digits >= 0 else f"{math.ceil(factor / 10**-digits) * 10**-digits:,}"
 
 
 def percent_up(share: float) -> str:

@@ -1,12 +1,10 @@
 """Metrics in plain words, for the report: what each figure means to a data owner who is no statistician."""
 
 import math
-from collections.abc import Sequence
-from statistics import NormalDist
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from gossamer.data.card import Kind
-from gossamer.intervals import Estimate
 from gossamer.metrics import registry
 from gossamer.metrics.metric import Figure
 from gossamer.metrics.tables.registry import OF_ACCURACY, OF_SHARE
@@ -28,126 +26,51 @@ def sentences(entries: list[dict[str, Any]], kind: Kind = "pictures") -> list[di
 
 def tables(entries: list[dict[str, Any]], class_names: Sequence[str] = ()) -> list[dict[str, Any]]:
     """The figures that come one per class, classifier or subgroup: title, head, rows of words. Classes by their names."""
-    sections = []
     families: dict[Figure, dict[str, dict[str, Any]]] = {}
     for entry in entries:
-        family, member = registry.declared(entry["metric"])
+        family, member = registry.declared(registry.shown(entry["metric"], class_names))
         families.setdefault(family, {})[member] = entry
-    if classes := families.get(registry.OF_CLASS):
-        rows = [
-            [
-                class_names[int(name)] if class_names else name,
-                percent(entry["value"]),
-                f"{percent(entry['low'])} to {percent(entry['high'])}",
-            ]
-            for name, entry in classes.items()
+
+    def rows(*columns: tuple[Figure, Callable[[dict[str, Any]], str]]) -> list[list[str]]:
+        found = [(families.get(family, {}), in_words) for family, in_words in columns]
+        members = dict.fromkeys(member for entries, _ in found for member in entries)
+        return [
+            [member, *(in_words(entries[member]) if member in entries else NONE for entries, in_words in found)]
+            for member in members
         ]
-        title = "Samples that a classifier trained on real records takes for what their label says"
-        sections.append({"title": title, "head": ["class", "share", "interval"], "rows": rows})
-    if own := families.get(registry.ONE_OF_LIST):
-        baselines = families.get(registry.ONE_OF_LIST_BASELINE, {})
-        rows = [
-            [name, percent(entry["value"]), percent(baselines[name]["value"]) if name in baselines else ""]
-            for name, entry in own.items()
-        ]
-        head = ["classifier", "trained on synthetic records", "trained on real records"]
-        sections.append(
-            {"title": "Share of real test records that each classifier gets right", "head": head, "rows": rows}
-        )
-    of_groups = [families.get(family, {}) for family in (OF_SHARE, OF_ACCURACY)]
-    groups = dict.fromkeys(group for family in of_groups for group in family)
-    if groups:
-        title = "Subgroups: samples compared with real records, in percentage points"
-        head = ["subgroup", "share of the samples, difference", "accuracy after training on samples, difference"]
-        rows = [
-            [group, *(_points(family[group]) if group in family else NONE for family in of_groups)] for group in groups
-        ]
-        sections.append({"title": title, "head": head, "rows": rows})
-    return sections
+
+    sections = (
+        (
+            "Samples that a classifier trained on real records takes for what their label says",
+            ["class", "share", "interval"],
+            rows((registry.OF_CLASS, _share), (registry.OF_CLASS, _range)),
+        ),
+        (
+            "Share of real test records that each classifier gets right",
+            ["classifier", "trained on synthetic records", "trained on real records"],
+            rows((registry.ONE_OF_LIST, _share), (registry.ONE_OF_LIST_BASELINE, _share)),
+        ),
+        (
+            "Subgroups: samples compared with real records, in percentage points",
+            ["subgroup", "share of the samples, difference", "accuracy after training on samples, difference"],
+            rows((OF_SHARE, _points), (OF_ACCURACY, _points)),
+        ),
+    )
+    return [{"title": title, "head": head, "rows": found} for title, head, found in sections if found]
+
+
+def _share(entry: dict[str, Any]) -> str:
+    return percent(entry["value"])
+
+
+def _range(entry: dict[str, Any]) -> str:
+    return f"{percent(entry['low'])} to {percent(entry['high'])}"
 
 
 def _points(entry: dict[str, Any]) -> str:
     """A difference of shares in percentage points, with its interval."""
     value, low, high = (100 * float(entry[part]) for part in ("value", "low", "high"))
     return f"{value:z.1f} ({low:z.1f} to {high:z.1f})"
-
-
-def verdict(attacks: list[dict[str, Any]], guarantee: dict[str, Any]) -> list[str]:
-    """What the attacks of `run.attack` found, in plain words, and what that cannot show.
-
-    An attack has succeeded where one of its figures lies above chance by more than luck among so many figures explains.
-    """
-    names = list(dict.fromkeys(entry["attack"] for entry in attacks))
-    if not names:
-        return ["No attack was possible, so nothing is known about leaks."]
-    many = len(attacks)
-    caught = [entry for entry in attacks if _beyond_luck(entry, many, entry["chance"])]
-    won = list(dict.fromkeys(entry["attack"] for entry in caught))
-    if not won:
-        alone = sum(entry["low"] > entry["chance"] for entry in attacks)
-        sentences = [
-            f"These {len(names)} attacks failed: none recognised members better than guessing."
-            if len(names) > 1
-            else "The attack failed: it did not recognise members better than guessing.",
-            *(
-                [f"By itself, {alone} of their {many} figures looks like a success. Luck gives one in 40."]
-                if alone
-                else []
-            ),
-            "Others may not. Another attack, other records or more samples could succeed; attacks show leaks, never that there "
-            "are none.",
-        ]
-    else:
-        best = max(caught, key=lambda entry: (entry["value"] - entry["chance"]) / (1 - entry["chance"]))
-        sentences = [
-            f"{len(won)} of these {len(names)} attacks recognised members better than guessing: {', '.join(won)}."
-            if len(names) > 1
-            else f"The attack recognised members better than guessing: {won[0]}.",
-            f"Strongest: {best['attack']}, {best['measure']} {best['value']:.3g} ({best['low']:.3g} to {best['high']:.3g}); "
-            f"guessing gives {best['chance']:.3g}. Luck among {many} figures gives such a result in one run of 40 at most.",
-            "Where an attack failed, another may not: attacks show leaks, never that there are none.",
-        ]
-    sure = [entry for entry in attacks if entry["tpr"] and _beyond_luck(entry["tpr"]["0.01"], many, 0.01)]
-    if sure:
-        best = max(sure, key=lambda entry: entry["tpr"]["0.01"]["low"])
-        sentences.append(
-            f"Some members are recognised with few mistakes: at 1{PERCENT} false alarms {best['attack']} finds "
-            f"{percent(best['tpr']['0.01']['value'])} of them."
-        )
-    if math.isinf(float(guarantee["epsilon"])):
-        sentences.append(
-            "This run has no formal guarantee: what was tried here is all that is known about its protection."
-        )
-    else:
-        sentences.append(
-            "The guarantee limits every attacker, whatever was found here: it does not rest on these figures."
-        )
-    return sentences
-
-
-def _beyond_luck(entry: dict[str, Any], many: int, chance: float) -> bool:
-    """Whether a figure is above chance as one of so many (Bonferroni). A normal approximation widens its 95 % interval."""
-    z = NormalDist().inv_cdf
-    wider = z(1 - 0.025 / many) / z(0.975)
-    return bool(entry["value"] - wider * (entry["value"] - entry["low"]) > chance)
-
-
-def control(separability: Estimate, *, units: bool, unit: str) -> list[str]:
-    """What to know before the verdict: the sets differ whatever the run did, or the records come without units."""
-    sentences = []
-    if separability.low > 0.5:
-        sentences.append(
-            "Members and non-members differ in ways that have nothing to do with membership: a classifier that never saw the "
-            f"run tells them apart (ROC area {separability.value:.3g}, {separability.low:.3g} to {separability.high:.3g}; "
-            "guessing gives 0.5). The attacks may have seen nothing else. Before the run, split at random: "
-            "`gossamer split DATA`, with units where a person has several records."
-        )
-    if unit != "record" and not units:
-        sentences.append(
-            f"The run protects each {unit}, but these records come without units: the intervals take records of one "
-            f"{unit} for independent ones, and are too narrow. Give the units."
-        )
-    return sentences
 
 
 def attack_rows(attacks: list[dict[str, Any]]) -> list[list[str]]:

@@ -1,0 +1,54 @@
+"""What attacks on a run found, in sentences. `verdict.txt` is their text."""
+
+import math
+from statistics import NormalDist
+from typing import Any
+
+from gossamer.intervals import Estimate
+from gossamer.run.report.templates import template
+from gossamer.run.report.wording import PERCENT
+
+
+def verdict(
+    attacks: list[dict[str, Any]],
+    guarantee: dict[str, Any],
+    *,
+    control: Estimate | None = None,
+    units: bool = True,
+    unit: str = "record",
+) -> list[str]:
+    """What the attacks of `run.attack` found, in plain words, and what that cannot show.
+
+    An attack has succeeded where one of its figures lies above chance by more than luck among so many figures explains.
+
+    Args:
+        attacks: entries of attacks.json.
+        guarantee: of the certificate.
+        control: of a classifier that never saw the run.
+        units: whether records came with units.
+        unit: that the run protects.
+    """
+    many = len(attacks)
+    caught = [entry for entry in attacks if _beyond_luck(entry, many, entry["chance"])]
+    sure = [entry for entry in attacks if entry["tpr"] and _beyond_luck(entry["tpr"]["0.01"], many, 0.01)]
+    text = template("verdict.txt").render(
+        attacks=attacks,
+        names={entry["attack"] for entry in attacks},
+        won=list(dict.fromkeys(entry["attack"] for entry in caught)),
+        best=max(caught, key=lambda entry: (entry["value"] - entry["chance"]) / (1 - entry["chance"]), default=None),
+        alone=sum(entry["low"] > entry["chance"] for entry in attacks),
+        surest=max(sure, key=lambda entry: entry["tpr"]["0.01"]["low"], default=None),
+        finite=math.isfinite(float(guarantee["epsilon"])),
+        percent_sign=PERCENT,
+        control=control,
+        without_units=unit != "record" and not units,
+        unit=unit,
+    )
+    return text.splitlines()
+
+
+def _beyond_luck(entry: dict[str, Any], many: int, chance: float) -> bool:
+    """Whether a figure is above chance as one of so many (Bonferroni). A normal approximation widens its 95 % interval."""
+    z = NormalDist().inv_cdf
+    wider = z(1 - 0.025 / many) / z(0.975)
+    return bool(entry["value"] - wider * (entry["value"] - entry["low"]) > chance)
