@@ -79,7 +79,7 @@ def list_folder(folder: Path, split: str, *, must_split: bool, unit_folders: boo
             raise no_pictures(kinds[min(unlike)])
         raise DataError(
             f"{folder}: no {'subfolder ' + split if splits else 'class folders'}: put the pictures of each class into a folder "
-            f"of their own, optionally below train and test; or say --labels-key none if there are no classes{hint}"
+            f"of their own, optionally below train and test; or say `labels_key=none` if there are no classes{hint}"
         )
     problems = Problems()
     for other in roots:
@@ -145,6 +145,6 @@ def _pictures(folder: Path, unit_folders: bool, problems: Problems) -> list[Path
         elif is_picture(path):
             pictures.append(path)
         else:
-            units = ", and a folder of each unit only with --units folder" if path.is_dir() else ""
+            units = ", and a folder of each unit only with `units=folder`" if path.is_dir() else ""
             problems.add(path, f"a class folder holds {KINDS} only{units}: move it away")
     return pictures

@@ -114,7 +114,7 @@ def _rows(folder: Path, key: str, problems: Problems) -> Iterator[tuple[Path, st
                     name = ""
                     wrong = (
                         f"the columns {column} and {key} are needed, with a picture and a number or name; "
-                        "--labels-key names another column"
+                        "`labels_key` names another column"
                     )
                 elif Path(name).is_absolute() or ".." in Path(name).parts:
                     wrong = f"{column} is the path of a picture below the list's folder"
@@ -141,7 +141,7 @@ def _column_of_names(columns: Sequence[str], where: Path, key: str) -> str:
     if column is None or key not in columns:
         raise DataError(
             f"{where}: the first line must name a column of pictures ({_FILE}) and one of labels ({key}), and it names "
-            f"{', '.join(columns) or 'none'}. Rename them, or name that of the labels with --labels-key"
+            f"{', '.join(columns) or 'none'}. Rename them, or name that of the labels with `labels_key`"
         )
     return column
 

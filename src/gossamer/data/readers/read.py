@@ -128,7 +128,7 @@ def _labelled(records: Records, source: str) -> Records:
     """The records that have a label, and their units."""
     positions = np.flatnonzero(records.labels != MISSING)
     if not len(positions):
-        raise DataError(f"{source}: no record has a label: say --labels-key {NONE} where there are none")
+        raise DataError(f"{source}: no record has a label: say `labels_key={NONE}` where there are none")
     labelled = records[positions]
     notes = tuple(sorted({*records.notes, *memory_mapped.remarks(labelled.images), LEFT_OUT}))
     if labelled.units is None:
@@ -248,7 +248,7 @@ def _of_shards(suffix: str, paths: list[Path], others: list[Path], query: _Asked
 
 def _refuse_keys(query: _Asked) -> None:
     """Refuse keys where nothing has one."""
-    for flag, key in (("--images-key", query.source.images_key), ("--labels-key", query.source.labels_key)):
+    for flag, key in (("`images_key`", query.source.images_key), ("`labels_key`", query.source.labels_key)):
         if key is not None:
             raise DataError(
                 f"{query.name}: {flag} names an array of an .npz, a column of a .parquet or metadata.csv, or an ending in a "
@@ -290,7 +290,7 @@ def _units(spec: Any, query: _Asked, stored: Stored, count: int, missing: Missin
         return units_of(stored.listing, spec, missing)
     if matched(spec) != "position":
         raise DataError(
-            f"{spec}: this form of --units is for pictures in folders, and {name} has none. Give {_FOR_ARRAYS}."
+            f"{spec}: this form of `units` is for pictures in folders, and {name} has none. Give {_FOR_ARRAYS}."
         )
     if spec.startswith(":") and (columns := shards.tables_of(Path(name), split)):
         ids = parquet_csv.column_of(columns, spec[1:])
@@ -309,8 +309,8 @@ def units_of(listing: class_folders.Listing, spec: str, missing: Missing) -> Uni
     if matched(spec) == "folder":
         if missing == "refuse" and not any(listing.units):
             raise DataError(
-                f"{listing.folder}: --units folder needs a folder of each unit, DATA/CLASS/UNIT/picture, and there is none. "
-                "Give --units a FILE.csv with the columns name,unit"
+                f"{listing.folder}: `units=folder` needs a folder of each unit, DATA/CLASS/UNIT/picture, and there is none. "
+                "Give `units` a FILE.csv with the columns name,unit"
             )
         return numbered(listing.units, missing, lambda at: str(listing.paths[at]))
     if matched(spec) == "pattern":
@@ -319,7 +319,7 @@ def units_of(listing: class_folders.Listing, spec: str, missing: Missing) -> Uni
         ids = dicom.texts(listing.paths, spec.removeprefix(DICOM))  # only a hash of each is kept
         return numbered([pseudonym(text) for text in ids], missing, lambda at: str(listing.paths[at]))
     if matched(spec) == "position":
-        raise DataError(f"{spec}: pictures in folders have no order, as an array needs: give --units {_FOR_FOLDERS}")
+        raise DataError(f"{spec}: pictures in folders have no order, as an array needs: give `units={_FOR_FOLDERS}`")
     return from_csv(Path(spec), listing.names(listing.paths), listing.names(listing.others), missing)
 
 
@@ -335,7 +335,7 @@ def check_two_arrays(units: str, sources: Sequence[tuple[str, Split]]) -> None:
     if len(wanted) < len(sources) or not wanted <= {*npz.keys(Path(file))}:
         raise DataError(
             f"{units}: one array cannot have the ids of members and of non-members. Put two into the file, train_{key} for "
-            f"--members and test_{key} for --nonmembers. Or give --units :{key} if both sets have an array of that name."
+            f"`members` and test_{key} for `nonmembers`. Or give `units` :{key} if both sets have an array of that name."
         )
 
 

@@ -112,7 +112,7 @@ def named(config: BaseConfig) -> tuple[AnyMethod, dict[str, Any]] | None:
         return None
     if not config.start:
         if config.start_settings:
-            raise RequestError("--start-settings are those of a start: give --start as well, such as --start evolve.")
+            raise RequestError("`start_settings` are those of a start: give `start` as well, such as `start=evolve`.")
         return None
     able = {name: method for name, method in METHODS.items() if method.can_warm_start}
     if config.start not in able:
@@ -121,7 +121,7 @@ def named(config: BaseConfig) -> tuple[AnyMethod, dict[str, Any]] | None:
         )
     training = float(config.noise_multiplier)  # type: ignore[attr-defined]  # who can start has one
     if config.start_noise == 0 and training > 0:
-        raise RequestError("--start-noise 0 releases the start without privacy: give more than 0.")
+        raise RequestError("`start_noise=0` releases the start without privacy: give more than 0.")
     method = able[config.start]
     return method, settings_of(method, config.start_settings, config.start_noise * training)
 
@@ -136,11 +136,11 @@ def refuse(name: str, relation: object, first: Any) -> None:
     """
     if first.settings.get("own_label", 1.0) != 1:
         raise RequestError(
-            "--start-settings: own_label gives soft labels, which a start has no use for. Leave own_label out."
+            "`start_settings`: own_label gives soft labels, which a start has no use for. Leave own_label out."
         )
     if first.relation != relation:
         raise RequestError(
-            f"--start {first.method.name} protects under another relation than {name} with these settings: take no start."
+            f"`start={first.method.name}` protects under another relation than {name} with these settings: take no start."
         )
 
 
@@ -156,7 +156,7 @@ def settings_of(method: AnyMethod, text: str, noise: float) -> dict[str, Any]:
         name, equals, value = (part.strip() for part in entry.partition("="))
         if not equals or name not in kinds:
             raise RequestError(
-                f"--start-settings {text!r}: {entry!r} is no setting of {method.name}.{did_you_mean(name, kinds)} It is "
+                f"`start_settings={text!r}`: {entry!r} is no setting of {method.name}.{did_you_mean(name, kinds)} It is "
                 f"name=value, with commas between, and the names are: {', '.join(kinds)}."
             )
         settings[name] = _value(name, value, kinds[name])
@@ -168,11 +168,11 @@ def _value(name: str, text: str, kind: Any) -> Any:
         return text
     if get_origin(kind) is Literal:
         if text not in get_args(kind):
-            raise RequestError(f"--start-settings: {name} is one of {', '.join(get_args(kind))}, not {text!r}.")
+            raise RequestError(f"`start_settings`: {name} is one of {', '.join(get_args(kind))}, not {text!r}.")
         return text
     if kind is bool:
         if text.lower() not in ("true", "false"):
-            raise RequestError(f"--start-settings: {name} is true or false, and {text!r} is neither.")
+            raise RequestError(f"`start_settings`: {name} is true or false, and {text!r} is neither.")
         return text.lower() == "true"
     least = 1 if kind is int else 0
     try:
@@ -181,7 +181,7 @@ def _value(name: str, text: str, kind: Any) -> Any:
         number = math.nan
     if not least <= number < math.inf:
         kind_name = "a number" if kind is float else "a whole number"
-        raise RequestError(f"--start-settings: {name} is {kind_name} of at least {least}, and {text!r} is not.")
+        raise RequestError(f"`start_settings`: {name} is {kind_name} of at least {least}, and {text!r} is not.")
     return number
 
 

@@ -96,6 +96,6 @@ class Dpgan(WarmStarted[Config, "loop.State"]):
     def check(self, config: Config, card: "DataCard") -> None:  # noqa: ARG002 (what every method is asked)
         """Refuse settings of the adaptive schedule that make no sense."""
         if config.accuracy_decay >= 1:
-            raise RequestError(f"--accuracy-decay must be below 1, not {config.accuracy_decay:g}.")
+            raise RequestError(f"`accuracy_decay` must be below 1, not {config.accuracy_decay:g}.")
         if config.accuracy_floor > 1:
-            raise RequestError(f"--accuracy-floor is a share, at most 1, not {config.accuracy_floor:g}.")
+            raise RequestError(f"`accuracy_floor` is a share, at most 1, not {config.accuracy_floor:g}.")

@@ -120,32 +120,32 @@ class ClassMoments(LabelsPublic[Config, "loop.State"]):
         With an encoder, also refuse cells, a threshold, alignment and detail: then no pictures are drawn. An autoencoder
         replaces pixels, and detail is that of public pictures where they stand: neither goes with alignment.
         """
-        for flag, radius in (("--radius", config.radius), ("--cells-radius", config.cells_radius)):
+        for flag, radius in (("`radius`", config.radius), ("`cells_radius`", config.cells_radius)):
             if radius == 0:
                 raise RequestError(f"{flag} must be above 0: with 0 every record would be its own class's middle.")
         if config.cells > CUT_BY:
-            raise RequestError(f"--cells must be at most {CUT_BY:,} a class, not {config.cells:,}.")
+            raise RequestError(f"`cells` must be at most {CUT_BY:,} a class, not {config.cells:,}.")
         if config.encoder and (config.cells > 1 or config.threshold or config.align or config.public_detail):
             raise RequestError(
-                "--cells, --threshold, --align and --public-detail are for pictures that moments draws. With --encoder it "
+                "`cells`, `threshold`, `align` and `public_detail` are for pictures that moments draws. With `encoder` it "
                 "labels public pictures: leave them out."
             )
         if config.align and (config.autoencoder or config.public_detail):
             raise RequestError(
-                "--align is for codes of pixels. Leave --autoencoder and --public-detail out, or --align."
+                "`align` is for codes of pixels. Leave `autoencoder` and `public_detail` out, or `align`."
             )
         if config.axes_noise and self.use_of_public(config) == "required":
             raise RequestError(
-                "--axes-noise finds axes of pixels in the records, without public pictures. Leave --encoder, --autoencoder and "
-                "--public-detail out, or --axes-noise."
+                "`axes_noise` finds axes of pixels in the records, without public pictures. Leave `encoder`, `autoencoder` and "
+                "`public_detail` out, or `axes_noise`."
             )
         if config.autoencoder and (config.encoder or config.public_detail):
             raise RequestError(
-                "--autoencoder draws pictures from its own latents. Leave --encoder and --public-detail out, or --autoencoder."
+                "`autoencoder` draws pictures from its own latents. Leave `encoder` and `public_detail` out, or `autoencoder`."
             )
         if config.threshold > 1:
             raise RequestError(
-                f"--threshold is a share of a sample's brightest pixel, at most 1, not {config.threshold:g}."
+                f"`threshold` is a share of a sample's brightest pixel, at most 1, not {config.threshold:g}."
             )
 
     def queries(self, config: Config, card: "DataCard") -> list[Query]:  # noqa: ARG002 (what every method is asked)
@@ -198,7 +198,7 @@ class ClassMoments(LabelsPublic[Config, "loop.State"]):
         """Refuse too few pictures for principal axes of their features or latents."""
         if (config.encoder or config.autoencoder) and count <= config.axes:
             raise RequestError(
-                f"{count:,} public records are too few for {config.axes} principal axes: give more, or fewer --axes."
+                f"{count:,} public records are too few for {config.axes} principal axes: give more, or fewer `axes`."
             )
 
 

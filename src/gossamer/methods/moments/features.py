@@ -47,7 +47,7 @@ class PublicAxes(nn.Module):
         super().__init__()
         if axes > encoder.size:
             raise RequestError(
-                f"--axes {axes} is more than the {encoder.size:,} features of the encoder. Take fewer axes."
+                f"`axes={axes}` is more than the {encoder.size:,} features of the encoder. Take fewer axes."
             )
         self.encoder, self.axes = encoder, axes
         self.register_buffer("centre", torch.zeros(encoder.size))

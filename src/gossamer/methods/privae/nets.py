@@ -46,7 +46,7 @@ class Prior:
 
     def __init__(self, name: PriorName, latent_size: int) -> None:
         if name == "mixture" and latent_size < 2:
-            raise RequestError("--prior mixture has its centres in a plane: --latent-size must be at least 2.")
+            raise RequestError("`prior=mixture` has its centres in a plane: `latent_size` must be at least 2.")
         self.name, self.latent_size = name, latent_size
 
     def log_density(self, z: Tensor) -> Tensor:
@@ -114,7 +114,7 @@ class Autoencoder(nn.Module):
         super().__init__()
         if likelihood == "bernoulli" and extent:
             raise RequestError(
-                "--likelihood bernoulli is for pixels in [0, 1]: take laplace or normal with --extent, or --extent 0."
+                "`likelihood=bernoulli` is for pixels in [0, 1]: take laplace or normal with `extent`, or `extent=0`."
             )
         self.shape, self.classes, self.latent_size = shape, classes, latent_size
         self.likelihood, self.low, self.span = likelihood, -extent, 2 * extent or 1.0
@@ -136,7 +136,7 @@ class Autoencoder(nn.Module):
             RequestError: if there is no encoder here.
         """
         if self.encoder is None:
-            raise RequestError("this generator was released without its encoder; train with --release-encoder.")
+            raise RequestError("this generator was released without its encoder; train with `release_encoder`.")
         mean, raw = self.encoder(images * self.span + self.low, self._codes(labels, images)).chunk(2, 1)
         return mean, F.softplus(raw) + _SMALLEST
 
@@ -169,7 +169,7 @@ class ConvEncoder(nn.Module):
     def __init__(self, shape: tuple[int, ...], classes: int, width: int, latent_size: int) -> None:
         super().__init__()
         channels, side = channels_and_side(
-            shape, tuple(_INNER_KERNEL), "the nets of --network conv, unlike those of dense,"
+            shape, tuple(_INNER_KERNEL), "the nets of `network=conv`, unlike those of dense,"
         )
         self.image_in = nn.Conv2d(channels, width, 4, stride=2, padding=1)
         self.label_in = nn.Conv2d(classes, width, 4, stride=2, padding=1, bias=False) if classes > 1 else None
@@ -195,7 +195,7 @@ class ConvDecoder(nn.Module):
     def __init__(self, shape: tuple[int, ...], classes: int, width: int, latent_size: int, outputs: int) -> None:
         super().__init__()
         channels, side = channels_and_side(
-            shape, tuple(_INNER_KERNEL), "the nets of --network conv, unlike those of dense,"
+            shape, tuple(_INNER_KERNEL), "the nets of `network=conv`, unlike those of dense,"
         )
         self.latent_in = nn.Linear(latent_size + (classes if classes > 1 else 0), 64 * width)
         self.up1 = nn.ConvTranspose2d(4 * width, 2 * width, _INNER_KERNEL[side], stride=2, padding=1)

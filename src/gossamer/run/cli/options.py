@@ -7,7 +7,7 @@ import importlib.util
 import inspect
 import re
 import typing
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Container
 from importlib.abc import InspectLoader
 from pathlib import Path
 from typing import Any, TypeVar
@@ -22,6 +22,7 @@ from gossamer.methods.common.method_start import StartConfig
 from gossamer.methods.contract import FROM_EPSILON, AnyMethod, BaseConfig
 from gossamer.methods.registry import allow
 from gossamer.run.validation import check_seed
+from gossamer.run.words import flagged, spelled
 
 if typing.TYPE_CHECKING:
     from gossamer.data import source
@@ -41,7 +42,7 @@ card = click.option("--card", type=PATH, required=True, help="Data card: TOML fi
 
 def checked_seed(_ctx: click.Context, _option: click.Parameter, seed: int | None) -> int | None:
     """A click callback: refuse a seed that some generator of numbers does not take."""
-    check_seed("--seed", seed)
+    check_seed("seed", seed)
     return seed
 
 
@@ -99,7 +100,7 @@ def _flag(name: str, kinds: list[str], default: ast.expr | None, overrides: dict
     value = overrides.get("default", default.value if isinstance(default, ast.Constant) else None)
     kind = next((_KINDS[annotation] for annotation in _KINDS if annotation in kinds), str)
     arguments = {
-        "flags": [_spelled(name)],
+        "flags": [spelled(name)],
         "type": kind,
         "is_flag": kind is bool,
         "default": value,
@@ -119,9 +120,9 @@ def _help(function: str, name: str) -> str:
     return _with_flags(about, parameters)
 
 
-def _with_flags(text: str, names: Iterable[str]) -> str:
+def _with_flags(text: str, names: Container[str]) -> str:
     """The help of an option: with a capital, and with flags for those names that are in backticks."""
-    text = re.sub(r"`(\w+)`", lambda word: _spelled(word[1]) if word[1] in names else word[0], text)
+    text = flagged(text, names)
     return text[:1].upper() + text[1:]
 
 
@@ -169,7 +170,7 @@ def take_source(options: dict[str, Any], place: str | None, *, prefix: str = "")
     """
     fields = {field: options.pop(prefix + field) for field in _OF_SOURCE if prefix + field in options}
     if place is None and any(value is not None for value in fields.values()):
-        keys = " and ".join(_spelled(prefix + field) for field in fields)
+        keys = " and ".join(spelled(prefix + field) for field in fields)
         raise RequestError(f"{keys} go with --public, which is missing: leave them out.")
     return None if place is None else source.Source(place, **fields)
 
@@ -178,10 +179,6 @@ def take_sources(options: dict[str, Any], *names: str) -> None:
     """Make a `Source` of the place that each of these options names, all with the flags about records."""
     fields = {field: options.pop(field) for field in _OF_SOURCE if field in options}
     options |= {name: source.Source(options[name], **fields) for name in names}
-
-
-def _spelled(name: str) -> str:
-    return "--" + name.replace("_", "-")
 
 
 def refuse_taken(out: Path, *, force: bool) -> None:
@@ -290,7 +287,7 @@ def _refused(method: AnyMethod, flag: str | None) -> bool:
 
 def _option(field: "dataclasses.Field[Any]", config: type) -> Callable[[F], F]:
     """The flag of one field. Its default is None, so that what was given can be told from what was not."""
-    flag = _spelled(field.name)
+    flag = spelled(field.name)
     kind = typing.get_type_hints(config)[field.name]
     if kind is bool:
         flag = f"{flag}/--no-{flag[2:]}"

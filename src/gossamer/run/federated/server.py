@@ -84,7 +84,7 @@ def decide(
     request = plan(METHOD, card, merged, epsilon=epsilon, delta=delta, preset=preset)
     config = cast(Config, request.job.config)
     if config.draw != "secret":
-        raise RequestError(f"--draw {config.draw}: a federated run draws its clients in secret.")
+        raise RequestError(f"`draw={config.draw}`: a federated run draws its clients in secret.")
     _answers(config, card)
     return request
 

@@ -160,11 +160,11 @@ def recommend(
     where = str(card) if isinstance(card, str | Path) else "card.toml"
     facts = load_card(card)
     if minutes is not None and not minutes > 0:
-        raise RequestError(f"--minutes must be above 0, not {minutes:g}.")
+        raise RequestError(f"`minutes` must be above 0, not {minutes:g}.")
     delta = advised_delta(facts, epsilon=epsilon, delta=delta)
     for name, value in {"public": public, "pictures": pictures}.items():
         if value is not None and facts.kind == "table":
-            raise RequestError(f"--{name} is for pictures, and the card describes a table: leave it out.")
+            raise RequestError(f"`{name}` is for pictures, and the card describes a table: leave it out.")
     words = f"--data {shlex.quote(data)} --card {shlex.quote(where)}"
     words += "" if facts.unit == "record" else " --units COLUMN" if facts.kind == "table" else " --units WHOSE"
     request = _Request(
@@ -191,7 +191,7 @@ def advised_delta(card: AnyCard, *, epsilon: float, delta: float | None) -> floa
     """Return delta, or the usual one where none is given. Raises RequestError: there is no advice for this epsilon or delta."""
     if not epsilon >= LEAST:
         raise RequestError(
-            f"--epsilon {epsilon:g} is too little for any advice: give {LEAST:g} or more. The least that was measured is "
+            f"`epsilon={epsilon:g}` is too little for any advice: give {LEAST:g} or more. The least that was measured is "
             f"{min(run.epsilon for run in measured_runs.runs()):g}."
         )
     return checked_delta(usual_delta(card) if delta is None else delta, epsilon, card)

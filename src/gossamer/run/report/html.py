@@ -88,7 +88,7 @@ def write_report(folder: Path, *, internal: bool) -> Path:
     except (KeyError, TypeError, ValueError, AttributeError, UndefinedError) as error:
         raise RunFolderError(
             f"{folder / 'certificate.json'} does not hold what a certificate holds ({type(error).__name__}: {error}); "
-            "restore it from a copy, or run `gossamer verify` to see what was changed."
+            "restore it from a copy, or run `gossamer.verify` to see what was changed."
         ) from error
     path = folder / REPORT
     write_atomically(path, page, private=internal)
@@ -105,7 +105,7 @@ def _template() -> Any:
 
 
 def _certificate(folder: Path) -> dict[str, Any]:
-    certificate = _json(folder / CERTIFICATE, "finish the run first (`gossamer resume`), or name another folder")
+    certificate = _json(folder / CERTIFICATE, "finish the run first (`gossamer.resume`), or name another folder")
     missing = [name for name in _REQUIRED if not isinstance(certificate, dict) or name not in certificate]
     if missing:
         raise RunFolderError(
@@ -126,7 +126,7 @@ def _metrics(folder: RunFolder, card: dict[str, Any]) -> dict[str, Any]:
     except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
         raise RunFolderError(
             f"{folder.file(METRICS)} does not hold a list of metrics ({type(error).__name__}: {error}); write it again with "
-            "`gossamer evaluate`, or remove it."
+            "`gossamer.evaluate`, or remove it."
         ) from error
 
 
@@ -147,7 +147,7 @@ def _attacks(path: Path) -> dict[str, Any] | None:
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise RunFolderError(
             f"{path} does not hold what attacks found ({type(error).__name__}: {error}); write it again with "
-            "`gossamer attack`, or remove it."
+            "`gossamer.attack`, or remove it."
         ) from error
 
 
