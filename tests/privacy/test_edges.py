@@ -94,7 +94,7 @@ def test_a_device_that_is_not_there_is_refused() -> None:
     assert name_of("cpu") == platform.machine()
     assert present("cpu") == torch.device("cpu")
     absent = "cuda" if not torch.cuda.is_available() else "xpu"
-    with pytest.raises(RequestError, match=f"device {absent} cannot be used on this machine"):
+    with pytest.raises(RequestError, match=f"`device={absent}` cannot be used on this machine"):
         present(absent)
 
 

@@ -181,7 +181,7 @@ def test_a_start_makes_public_records_needless() -> None:
     assert job("dp-diffusion", DIFFUSION, MOMENTS).takes_public, "principal axes"
     assert not job("dp-diffusion", DIFFUSION, LETTERS).takes_public
     without, with_start = job("dp-diffusion", DIFFUSION), job("dp-diffusion", DIFFUSION, MOMENTS)
-    assert "--start moments" in without.method.explain(without.config)
+    assert "`start=moments`" in without.method.explain(without.config)
     assert with_start.method.explain(with_start.config) == ""
 
 
@@ -190,7 +190,7 @@ def test_a_start_makes_public_records_needless() -> None:
     [
         ({"start": "evolv"}, "'evolv' is no start. Did you mean 'evolve'\\? Starts are: moments, evolve."),
         ({"start": "dpgan"}, "'dpgan' is no start."),
-        ({"start_settings": "cells=2"}, "give start as well"),
+        ({"start_settings": "cells=2"}, "give `start` as well"),
         (
             {"start": "moments", "start_settings": "cell=2"},
             "'cell=2' is no setting of moments. Did you mean 'cells'\\?",
@@ -209,8 +209,8 @@ def test_a_start_makes_public_records_needless() -> None:
             {"start": "evolve", "start_settings": "drawing=cats"},
             "drawing is one of digits, letters, patches, pictures, not 'cats'",
         ),
-        ({"start": "moments", "start_noise": 0.0}, "start_noise 0 releases the start without privacy"),
-        ({"start": "evolve"}, "drawing digits draws the digits 0 to 9, and the card has 2 classes"),
+        ({"start": "moments", "start_noise": 0.0}, "`start_noise=0` releases the start without privacy"),
+        ({"start": "evolve"}, "`drawing=digits` draws the digits 0 to 9, and the card has 2 classes"),
     ],
 )
 def test_refusals(settings: dict[str, Any], says: str) -> None:
@@ -219,7 +219,7 @@ def test_refusals(settings: dict[str, Any], says: str) -> None:
 
 
 def test_a_start_of_which_no_net_is_made_is_refused_before_anything_is_charged() -> None:
-    with pytest.raises(RequestError, match="axes 2000 is more than"):
+    with pytest.raises(RequestError, match="`axes=2000` is more than"):
         job("dpgan", DPGAN, {"start": "moments", "start_settings": "axes=2000"}).generator()
 
 

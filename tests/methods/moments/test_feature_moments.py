@@ -233,9 +233,9 @@ def test_refusals() -> None:
     assert job(SETTINGS, CARD).needs_public
     assert not job({"noise_multiplier": 1.0}, CARD).needs_public
     for setting in ({"cells": 2}, {"threshold": 0.3}):
-        with pytest.raises(RequestError, match="With encoder it labels public pictures"):
+        with pytest.raises(RequestError, match="With `encoder` it labels public pictures"):
             _ = job({**SETTINGS, **setting}, CARD).plan
-    with pytest.raises(RequestError, match=r"axes 40 is more than the 12 features"):
+    with pytest.raises(RequestError, match=r"`axes=40` is more than the 12 features"):
         job({**SETTINGS, "axes": 40}, CARD).generator()
     with pytest.raises(RequestError, match="4 public records are too few for 4 principal axes"):
         job(SETTINGS, CARD).check_public(4)
@@ -287,10 +287,10 @@ def test_public_pictures_are_needed_and_are_no_share_of_the_records(tmp_path: Pa
         "data": pictures(300), "card": CARD, "out": tmp_path / "none", "delta": 1e-3, "accounts": None,
         "process": Process(progress=False),
     }  # fmt: skip
-    with pytest.raises(RequestError, match=r"need public records: give public\.$"):
+    with pytest.raises(RequestError, match=r"need public records: give `public`\.$"):
         fit("moments", **given, **SETTINGS)
     with pytest.raises(RequestError, match="4 public records are too few for 4 principal axes"):
         fit("moments", public=pictures(4, seed=1), **given, **SETTINGS)
-    with pytest.raises(RequestError, match="a share as public would publish records"):
+    with pytest.raises(RequestError, match="`public=SHARE` would publish records"):
         fit("moments", public=0.2, **given, **SETTINGS)
     assert not (tmp_path / "none").exists()

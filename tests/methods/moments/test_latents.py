@@ -175,7 +175,7 @@ def test_refusals(tmp_path: Path) -> None:
     for more in ({"encoder": "lite0"}, {"public_detail": True}):
         with pytest.raises(RequestError, match="draws pictures from its own latents"):
             job({**SETTINGS, **more}, CARD).check()
-    with pytest.raises(RequestError, match="axes 49 is more than the 48 numbers of a latent"):
+    with pytest.raises(RequestError, match="`axes=49` is more than the 48 numbers of a latent"):
         job({**SETTINGS, "axes": 49}, CARD).generator()
     with pytest.raises(RequestError, match="5 public records are too few for 5 principal axes"):
         job(SETTINGS, CARD).check_public(5)
@@ -183,7 +183,7 @@ def test_refusals(tmp_path: Path) -> None:
         "data": pictures(200), "card": CARD, "out": tmp_path / "none", "delta": 1e-3, "accounts": None,
         "process": Process(progress=False),
     }  # fmt: skip
-    with pytest.raises(RequestError, match="need public records: give public, or a share as public"):
+    with pytest.raises(RequestError, match="need public records: give `public`, or `public=SHARE`"):
         fit("moments", **given, **SETTINGS)
     monstrous = SimpleNamespace(encode=lambda given: torch.rand(len(given), 8), decode=Halved().decode)
     plugins.add("autoencoder", "toy", monstrous)

@@ -97,15 +97,15 @@ def test_refusals(tmp_path: Path) -> None:
     """Detail needs public pictures, which the release contains: so they are no share of the records."""
     job = functools.partial(Job.of, METHODS["moments"])
     assert job(SETTINGS, CARD).needs_public
-    with pytest.raises(RequestError, match="With encoder it labels public pictures"):
+    with pytest.raises(RequestError, match="With `encoder` it labels public pictures"):
         _ = job({**SETTINGS, "encoder": "lite0"}, CARD).plan
     given: dict[str, Any] = {
         "data": pictures(200), "card": CARD, "out": tmp_path / "none", "delta": 1e-3, "accounts": None,
         "process": Process(progress=False),
     }  # fmt: skip
-    with pytest.raises(RequestError, match=r"need public records: give public\.$"):
+    with pytest.raises(RequestError, match=r"need public records: give `public`\.$"):
         fit("moments", **given, **SETTINGS)
-    with pytest.raises(RequestError, match="a share as public would publish records"):
+    with pytest.raises(RequestError, match="`public=SHARE` would publish records"):
         fit("moments", public=0.2, **given, **SETTINGS)
     assert not (tmp_path / "none").exists()
 

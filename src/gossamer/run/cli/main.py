@@ -12,7 +12,7 @@ import os
 import sys
 import traceback
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 import click
 
@@ -154,9 +154,10 @@ def in_flags(command: click.Command, words: Sequence[str]) -> Iterator[None]:
     @functools.cache
     def names() -> list[str]:
         asked = command
-        for word in words:
-            if isinstance(asked, click.Group):
-                asked = asked.get_command(click.Context(asked), word) or asked
+        with suppress(GossamerError):  # a plug-in that cannot be used: the message is about it
+            for word in words:
+                if isinstance(asked, click.Group):
+                    asked = asked.get_command(click.Context(asked), word) or asked
         settings = [field.name for method in METHODS.values() for field in dataclasses.fields(method.config_type)]
         return [*settings, *(parameter.name or "" for parameter in asked.params)]
 
