@@ -1,8 +1,8 @@
 """What can go wrong.
 
 The command line exits with status 2 after a `RequestError`, and with status 1 after any other. Messages name the argument, the
-file and the remedy in one paragraph. They never hold a value read from a record. In the source they name flags and commands.
-In Python, `worded` turns these into arguments and calls.
+file and the remedy in one paragraph. They never hold a value read from a record. Arguments stand in backticks, as `max_norm` or
+`network=conv`, and calls as `gossamer.resume(RUN)`. The command line prints them as flags and commands.
 
     GossamerError
     ├── RequestError: correct the request, and repeat it
@@ -24,74 +24,24 @@ In Python, `worded` turns these into arguments and calls.
 import difflib
 import errno
 import re
-import shlex
 import traceback
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from pathlib import Path
-
-CALLS = {"card": "draft_card"} | {name: name for name in (
-    "attack", "budget", "discard", "evaluate", "fit", "plan", "recommend", "release", "resume", "sign", "split", "verify",
-)}  # fmt: skip
-"""The commands for which `gossamer` has a function, and its name."""
-_COMMAND_OR_FLAG = re.compile(
-    r"`gossamer (?P<command>\w+)(?P<words>[^`]*)`|(?<![\w-])--(?P<no>no-)?(?P<flag>[a-z][\w-]*)"
-)
-_IN_A_VALUE = {
-    "public-share": "a share as public",
-    "public-images-key": "images_key of public",
-    "public-labels-key": "labels_key of public",
-}
-"""Flags that are no argument of a call, and what they are in Python."""
-_COMMAND_LINE = [False]
-"""Whether this process is a command: the last entry counts."""
-
-
-@contextmanager
-def command_line() -> Iterator[None]:
-    """Within it, `worded` leaves flags and commands as they are."""
-    _COMMAND_LINE.append(True)
-    try:
-        yield
-    finally:
-        _COMMAND_LINE.pop()
-
-
-def worded(text: str) -> str:
-    """Return a message with flags and commands on the command line, or with arguments and calls in Python.
-
-    >>> worded("Raise --max-norm, or go on with `gossamer resume RUN --accounts FOLDER`.")
-    'Raise max_norm, or go on with `gossamer.resume(RUN, accounts=FOLDER)`.'
-    """
-    return text if _COMMAND_LINE[-1] else _COMMAND_OR_FLAG.sub(_in_python, text)
-
-
-def _in_python(found: re.Match[str]) -> str:
-    if found["flag"]:
-        value = "=False" if found["no"] else "=True" if found["flag"] in ("force", "header") else ""
-        return _IN_A_VALUE.get(found["flag"], found["flag"].replace("-", "_") + value)
-    if found["command"] not in CALLS:
-        return found[0]
-    place, *flags = found["words"].strip().split(" --") if found["words"] else [""]
-    arguments = [_value(shlex.split(place) if place.startswith("'") else [place])] if place else []
-    for flag in flags:
-        name, *words = flag.split()
-        arguments.append(f"{name.replace('-', '_')}={_value(words)}")
-    call = f"({', '.join(arguments)})" if arguments else ""
-    return f"`gossamer.{CALLS[found['command']]}{call}`"
-
-
-def _value(words: list[str]) -> str:
-    """The words after a flag as an argument: a place holder or a number as it is, a path as text, none as True."""
-    values = [word if word.isupper() or re.fullmatch(r"-?[\d.]+", word) else repr(word) for word in words] or ["True"]
-    return values[0] if len(values) == 1 else f"({', '.join(values)})"
 
 
 class GossamerError(Exception):
     """Everything that Gossamer raises on purpose."""
 
-    def __str__(self) -> str:
-        return worded(super().__str__())
+    @property
+    def code(self) -> str:
+        """What went wrong, for programs: the name of the class, such as "card-error"."""
+        return re.sub(r"(?<=[a-z])(?=[A-Z])", "-", type(self).__name__).lower()
+
+    @property
+    def field(self) -> str:
+        """The first argument that the message names, such as "max_norm"; empty: none."""
+        found = re.search(r"(?<!\w)`((?:public\.)?[a-z]\w*)(?:=[^`]*)?`", str(self))
+        return found[1] if found else ""
 
 
 class RequestError(GossamerError):

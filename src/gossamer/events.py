@@ -12,7 +12,7 @@ from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from dataclasses import dataclass, field
 from typing import TextIO, TypeAlias
 
-from gossamer.errors import worded
+from gossamer.notebook import spoken
 
 NOTE, PROGRESS = "note", "progress"
 """Kinds that are shown and kept in no file of a run."""
@@ -54,7 +54,7 @@ def silent(event: Event, /) -> None:
 
 def note(text: str) -> Event:
     """Words to show."""
-    return Event(NOTE, 0, {"text": worded(text)})
+    return Event(NOTE, 0, {"text": spoken(text)})
 
 
 def progress(label: str, done: int, of: int, detail: str = "") -> Event:

@@ -192,7 +192,7 @@ def test_a_card_and_units_must_agree_before_anything_is_read():
     writers = DataCard(shape=(1, 28, 28), classes=3, declared_size=1, unit="writer")
     check_units(CARD, None, where="here")
     check_units(writers, "people.csv", where="here")
-    with pytest.raises(CardError, match=r"here: the card protects each writer.*Give units: a FILE\.csv"):
+    with pytest.raises(CardError, match=r"here: the card protects each writer.*Give `units`: a FILE\.csv"):
         check_units(writers, None, where="here")
     with pytest.raises(CardError, match=r'here: .*Name the unit in the card, such as unit = "person"'):
         check_units(CARD, "people.csv", where="here")

@@ -42,5 +42,5 @@ def test_a_key_is_text() -> None:
 
 def test_keys_are_refused_for_tables() -> None:
     refuse_keys(Source("people.csv"))
-    with pytest.raises(RequestError, match=r"^labels_key: this is for pictures, and the data are a table"):
+    with pytest.raises(RequestError, match=r"^`labels_key`: this is for pictures, and the data are a table"):
         refuse_keys(Source("people.csv", labels_key="eye"))

@@ -178,7 +178,7 @@ def test_a_folder_of_each_unit_below_its_classes(tmp_path: Path) -> None:
     assert owners(records) == TRUE
     assert records.population == 3
     assert sorted(records.labels) == sorted(LABELS)
-    with pytest.raises(DataError, match=r"0/ann, .*2/cy: .*a folder of each unit only with units folder"):
+    with pytest.raises(DataError, match=r"0/ann, .*2/cy: .*a folder of each unit only with `units=folder`"):
         read(data, split="train")
     looked = read(data, Reading(unit_folders=True), split="train")
     assert looked.units is None
@@ -376,7 +376,7 @@ def test_names_in_groups_are_noticed(names: list[str], classes: int, sign: str) 
 def test_card_says_that_names_come_in_groups_and_what_units_look_wrong(tmp_path: Path) -> None:
     data = str(folder(tmp_path / "data", [name.replace("2/", "1/") for name in OF_PATIENTS]))
     [said] = [hint for hint in draft_text(data)[1] if "groups" in hint]
-    assert "add --units '(.+)_' to every command" in said and "P1" not in said
+    assert "add `units='(.+)_'` to every command" in said and "P1" not in said
     assert not [hint for hint in draft_text(Source(data, units="(.+)_"))[1] if "groups" in hint or "unit" in hint]
     assert any("Each record has a unit of its own" in hint for hint in draft_text(Source(data, units="(.+)"))[1])
     assert any("All records belong to one unit" in hint for hint in draft_text(Source(data, units="(P)"))[1])

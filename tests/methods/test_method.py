@@ -112,7 +112,7 @@ class Toy(Method[Config, Diary]):
 
     def check(self, config: Config, card: DataCard) -> None:
         if config.sketches > config.counts:
-            raise RequestError("--sketches must not be above --counts.")
+            raise RequestError("`sketches` must not be above `counts`.")
 
 
 def body(name: str, steps: int) -> Any:
@@ -436,7 +436,7 @@ def test_a_job_says_what_its_method_does() -> None:
 
 
 def test_a_plan_is_made_of_settings_that_were_checked() -> None:
-    with pytest.raises(RequestError, match="sketches must not be above counts"):
+    with pytest.raises(RequestError, match="`sketches` must not be above `counts`"):
         _ = Job.of(Toy(), {"sketches": 9}, CARD).plan
 
 

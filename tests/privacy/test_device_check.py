@@ -120,7 +120,7 @@ def test_a_run_on_a_device_that_fails_is_refused_and_one_that_passes_says_so(mon
     device_check.passed.cache_clear()
     with pytest.raises(RequestError, match=r"nothing was trained \(whole numbers: a convolution rounds\)"):
         device_check.check_device("cuda", {})
-    with pytest.raises(RequestError, match="Train with precision fp32, or on the processor"):
+    with pytest.raises(RequestError, match="Train with `precision=fp32`, or on the processor"):
         device_check.check_device("cuda", {"precision": "bf16"})
     device_check.passed.cache_clear()
 

@@ -250,7 +250,7 @@ def parsed(text: str, *, where: str) -> dict[str, Any]:
     except tomllib.TOMLDecodeError as error:  # whose message may quote a key
         place = re.search(r"at (line \d+|end of document)", str(error))
         raise CardError(
-            f"{where}: this is not TOML{f', {place[0]}' if place else ''}; `gossamer card DATA` drafts a valid card"
+            f"{where}: this is not TOML{f', {place[0]}' if place else ''}; `gossamer.draft_card(DATA)` drafts a valid card"
         ) from None
 
 
@@ -264,7 +264,7 @@ def text_of_card(path: str | Path) -> str:
                 "card: this is the text of a card, not its path. Save the text to a file, and pass the path of the file."
             ) from None
         why = error.strerror if isinstance(error, OSError) else "it is not text in UTF-8"
-        raise CardError(f"{path}: the card cannot be read ({why}); `gossamer card DATA` drafts one") from None
+        raise CardError(f"{path}: the card cannot be read ({why}); `gossamer.draft_card(DATA)` drafts one") from None
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -376,7 +376,7 @@ class DataCard(Card):
     def _arguments(cls, facts: dict[str, Any]) -> dict[str, Any]:
         if "column" in facts:
             raise CardError(
-                "this card describes a table, and pictures are to be read. `gossamer card DATA` drafts theirs."
+                "this card describes a table, and pictures are to be read. `gossamer.draft_card(DATA)` drafts theirs."
             )
         check_keys(cls, facts, "the card")
         return facts
@@ -409,7 +409,7 @@ def check_units(card: Card, units: object, *, where: str) -> None:
     if units is None and card.unit != "record":
         raise CardError(
             f"{where}: the card protects each {card.unit}, and "
-            f"nothing says which records belong to one. Give --units: {card.units_come}"
+            f"nothing says which records belong to one. Give `units`: {card.units_come}"
         )
     if units is not None and card.unit == "record":
         raise CardError(
@@ -491,7 +491,7 @@ def protected_part(card: CardType, share: float) -> CardType:
     stays = round((1 - share) * card.declared_size) if 0 < share < 1 else 0
     if not 0 < stays < card.declared_size:
         raise CardError(
-            f"--public-share must lie between 0 and 1 and leave some units on both sides, not {share:g}: 0.02 makes 2 % public."
+            f"`public=SHARE` must lie between 0 and 1 and leave some units on both sides, not {share:g}: 0.02 makes 2 % public."
         )
     return replace(card, declared_size=stays)
 

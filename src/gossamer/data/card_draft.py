@@ -21,7 +21,7 @@ from gossamer.data.tables.csv_rows import ONLY_TABLES
 from gossamer.data.tables.draft import draft_table_card
 from gossamer.data.tables.read import is_table
 from gossamer.data.units import grouping
-from gossamer.errors import DataError, RequestError, worded
+from gossamer.errors import DataError, RequestError
 from gossamer.events import Sink, silent
 
 KEPT = (28, 512)
@@ -68,12 +68,12 @@ def draft_text(
         sink: takes the progress of reading pictures.
     """
     if is_table(data):
-        given = {"--pixel-range": pixel_range, "--shape": shape, "--window": window or None}
+        given = {"`pixel_range`": pixel_range, "`shape`": shape, "`window`": window or None}
         if flags := ", ".join(flag for flag, value in given.items() if value is not None):
             raise RequestError(f"{flags}: this is for pictures, and the data are a table. Leave it out.")
         return draft_table_card(data, dictionary=dictionary, header=header)
     if dictionary is not None:
-        raise RequestError("--dictionary describes the columns of a table, and the data are pictures. Leave it out.")
+        raise RequestError("`dictionary` describes the columns of a table, and the data are pictures. Leave it out.")
     if header is not None:
         raise RequestError(ONLY_TABLES)
     check_range(pixel_range or STORED)
@@ -114,7 +114,7 @@ def draft_card(data: Data, **options: Any) -> DataCard | TableDraft:
     """
     text, hints = draft_text(data, **options)
     for hint in hints:
-        notebook.say(f"Note: {worded(hint)}")
+        notebook.say(f"Note: {hint}")
     if is_table(data):
         notebook.say(
             'A draft, measured on the records. Save it with draft.save("card.toml"), replace what is measured, and pass the '
@@ -161,7 +161,7 @@ def _drafted_classes(labels: np.ndarray) -> int:
         raise DataError(
             "these labels do not look like the numbers of classes: there are very many, or most numbers below the largest "
             "never occur. Number the classes from 0 (`names, labels = np.unique(labels, return_inverse=True)`), or name "
-            "the right array with --labels-key."
+            "the right array with `labels_key`."
         )
     return numbers
 
@@ -170,10 +170,10 @@ def parsed_shape(text: str) -> tuple[int, ...]:
     """Height and width, or channels, height and width, from "64x64" or "3x64x64". Raises RequestError: it is neither."""
     numbers = text.lower().split("x")
     if len(numbers) not in (2, 3) or not all(number.isdecimal() and int(number) for number in numbers):
-        raise RequestError(f"--shape must be height and width, such as 64x64, or 3x64x64 in colour. It is {text!r}.")
+        raise RequestError(f"`shape` must be height and width, such as 64x64, or 3x64x64 in colour. It is {text!r}.")
     if len(numbers) == 3 and int(numbers[0]) not in (1, 3):
         raise RequestError(
-            f"--shape: pictures have 1 channel (grey) or 3 (colour), not {numbers[0]}. Write 1x64x64 or 3x64x64."
+            f"`shape`: pictures have 1 channel (grey) or 3 (colour), not {numbers[0]}. Write 1x64x64 or 3x64x64."
         )
     return tuple(map(int, numbers))
 
@@ -221,7 +221,7 @@ def remarks(records: Records, sizes: Counter[tuple[int, int]], shape: tuple[int,
     if ground(records) == "light":
         yield (
             "Nearly all pictures look like ink on white. `glyphs`, MNIST and most public digits are white on black, and "
-            "samples of `moments` without `--align` are better so. Set invert = true in the card: all data are then read "
+            "samples of `moments` without `align` are better so. Set invert = true in the card: all data are then read "
             "inverted."
         )
 
@@ -231,25 +231,25 @@ def of_several(listing: Listing, any_dicom: bool) -> Iterator[str]:
     if sign := grouping(listing.names(listing.paths), len(set(listing.labels.tolist()))):
         yield (
             f"The file names come in groups that differ only after the last `{sign}`. If a group is one person, protect the "
-            f"person: add --units '(.+){sign}' to every command."
+            f"person: add `units='(.+){sign}'` to every command."
         )
     elif any_dicom:
-        yield "If a patient has several of these DICOM files, protect the patient: add --units dicom:PatientID to each command."
+        yield "If a patient has several of these DICOM files, protect the patient: add `units=dicom:PatientID` to each command."
 
 
 def _unlikely_units(records: Records) -> Iterator[str]:
     """What looks wrong with the units of records that all have one."""
     if records.population == len(records) > 1:
-        yield "Each record has a unit of its own, so these units protect no more than the record does. Check --units."
+        yield "Each record has a unit of its own, so these units protect no more than the record does. Check `units`."
     elif records.population == 1 < len(records):
-        yield "All records belong to one unit, so a run learns nothing from them. Check --units."
+        yield "All records belong to one unit, so a run learns nothing from them. Check `units`."
 
 
 def _sizes(sizes: Counter[tuple[int, int]], height: int, width: int) -> str:
     """What becomes of pictures of these sizes."""
     (high, wide), _ = sizes.most_common(1)[0]
     text = f"{wide}x{high} pixels (width x height)" + (f" and {len(sizes) - 1:,} other sizes" if len(sizes) > 1 else "")
-    become = f"The pictures are {text} and become {width}x{height}. For another size, give --shape, such as 64x64."
+    become = f"The pictures are {text} and become {width}x{height}. For another size, give `shape`, such as 64x64."
     if all(wide * height == high * width for high, wide in sizes):
         return become
     return (
@@ -263,6 +263,6 @@ def _methods(height: int, width: int) -> str:
     large = max(height, width) > _MEASURED
     return (
         f"At {width}x{height} pixels, use moments, dp-diffusion, privae, privgan or teacher. For grey squares, evolve works "
-        "too. The methods dpgan, gs-wgan and dp-mepf take 28x28 or 32x32 only. For these, add --shape 32x32. "
+        "too. The methods dpgan, gs-wgan and dp-mepf take 28x28 or 32x32 only. For these, add `shape=32x32`. "
         + (_LARGE if large else "Larger pictures show no more detail: moments has 64 numbers for each, at any size.")
     )

@@ -50,7 +50,7 @@ def no_pictures(path: Path) -> DataError:
     if suffix in READ_TABLES:
         return DataError(
             f"{path} holds a table, and pictures are to be read here. Give pictures, or the card of a table, which "
-            "`gossamer card DATA` drafts."
+            "`gossamer.draft_card(DATA)` drafts."
         )
     if suffix in TABLES:
         return DataError(f"{path} holds a table in a form that Gossamer does not read. Save it as .csv or .parquet.")

@@ -111,7 +111,7 @@ def source_of(data: Data) -> Source:
 
 def refuse_keys(source: Source) -> None:
     """Refuse keys of pictures where the records are rows of a table, with a RequestError."""
-    keys = {"--images-key": source.images_key, "--labels-key": source.labels_key}
+    keys = {"`images_key`": source.images_key, "`labels_key`": source.labels_key}
     if flags := ", ".join(flag for flag, key in keys.items() if key is not None):
         raise RequestError(f"{flags}: this is for pictures, and the data are a table. Leave it out.")
 

@@ -86,11 +86,11 @@ def split(
     name, units, out, table = called(data, "data"), source.units, Path(out), is_table(data)
     if table and (not is_place(data) or (pixel_range, window) != (None, False)):
         raise RequestError(
-            "a table is split as a file, and takes no --pixel-range and --window. Save it as .csv or .parquet, and leave these "
+            "a table is split as a file, and takes no `pixel_range` and `window`. Save it as .csv or .parquet, and leave these "
             "out."
         )
     if not 0 < share < 1:
-        raise RequestError(f"--share must lie between 0 and 1, not {share:g}: with 0.2, a fifth goes to test.")
+        raise RequestError(f"`share` must lie between 0 and 1, not {share:g}: with 0.2, a fifth goes to test.")
     if out.exists() or out.is_symlink():
         raise RunFolderError(f"{out}: something is there already, and a split replaces nothing. Choose another name.")
     salt, pictures, leaves_out = f"gossamer split {seed}", None, False
@@ -129,7 +129,7 @@ def split(
     if leaves_out:
         left_out = (
             f"{name} has a split test already, which is left out. Say {name}:train if that is meant, or use {name} as it "
-            "is: `gossamer fit` and `gossamer attack` take its two splits."
+            "is: `gossamer.fit` and `gossamer.attack` take its two splits."
         )
         return replace(result, notes=(*result.notes, left_out))
     return result
@@ -239,6 +239,6 @@ def _counted(names: list[str], test: np.ndarray, spec: str) -> SplitResult:
     sides = [[name for name, there in zip(names, mask, strict=True) if there] for mask in (~test, test)]
     for side, there in zip(SPLITS, sides, strict=True):
         if not there:
-            raise RequestError(f"no unit fell to {side}, which happens with few units: give another --share or --seed.")
+            raise RequestError(f"no unit fell to {side}, which happens with few units: give another `share` or `seed`.")
     people = [len({name for name in there if name}) + there.count("") for there in sides]
     return SplitResult((len(sides[0]), len(sides[1])), (people[0], people[1]), spec)

@@ -208,19 +208,19 @@ def from_pattern(pattern: str, pictures: Sequence[str], missing: Missing) -> Uni
     try:
         expression = re.compile(pattern)
     except re.error as error:
-        raise DataError(f"--units {pattern}: this is no regular expression ({error.msg})") from None
+        raise DataError(f"`units={pattern}`: this is no regular expression ({error.msg})") from None
     if not expression.groups:
-        raise DataError(f"--units {pattern}: the pattern needs a group in parentheses, which matches the unit")
+        raise DataError(f"`units={pattern}`: the pattern needs a group in parentheses, which matches the unit")
     texts = pictures if "/" in pattern else [PurePosixPath(name).name for name in pictures]
     found = [expression.search(text) for text in texts]
     ids = ["" if match is None else match[1] or "" for match in found]
     without = sum(not spelled(unit_id) for unit_id in ids)
     if without and missing == "refuse":
         raise DataError(
-            f"--units {pattern}: {without:,} of {len(ids):,} names of pictures do not match, and a unit without all its "
+            f"`units={pattern}`: {without:,} of {len(ids):,} names of pictures do not match, and a unit without all its "
             'records is not protected. Correct the pattern, or say missing_unit = "own" in the card if each is its own unit'
         )
-    return numbered(ids, missing, lambda _: f"--units {pattern}")
+    return numbered(ids, missing, lambda _: f"`units={pattern}`")
 
 
 def pseudonym(unit_id: str) -> str:

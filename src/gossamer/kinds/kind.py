@@ -24,7 +24,7 @@ from gossamer.metrics.metric import Inputs, Measures, Registry
 R = TypeVar("R")
 K = TypeVar("K", bound=Card)
 
-NONE_LEFT = "--nonmembers: all of these records are among the members; give records that the run never saw."
+NONE_LEFT = "`nonmembers`: all of these records are among the members; give records that the run never saw."
 
 Named = tuple[str, Callable[[], list[Attack]]]
 """An attack by name, to be made when its turn comes."""
@@ -148,7 +148,7 @@ class Kind(ABC, Generic[R, K]):
         for other in others:
             wrong = [name for name in other.options if getattr(given, name) != getattr(left_out, name)]
             if wrong and other is not self:
-                flags = " and ".join(f"--{name}" for name in wrong)
+                flags = " and ".join(f"`{name}`" for name in wrong)
                 verb = "are" if wrong[1:] else "is"
                 raise RequestError(
                     f"{flags} {verb} for {other.metrics.records}, and {of} is of {self.in_words}: leave it out."

@@ -85,7 +85,7 @@ samples = release.sample(1000, seed=0)  # samples.images: uint8 [1000, C, H, W],
         """A range that the pixels do not fill, and public pictures on another ground."""
         if SCALED in private.notes and polarity.crowded(private):
             yield polarity.CROWDED
-        if public is not None and (different := polarity.contrast("--data", private, "--public", public)):
+        if public is not None and (different := polarity.contrast("`data`", private, "`public`", public)):
             yield different
 
     def is_one_shade(self, records: Records) -> bool:
@@ -97,7 +97,7 @@ samples = release.sample(1000, seed=0)  # samples.images: uint8 [1000, C, H, W],
     def compare(self, asked: Comparison, sink: Sink) -> registry.Inputs:
         """All at the size at which pictures are compared."""
         if asked.train.units is not None or asked.test.units is not None:
-            raise RequestError(f"--units is for tables, and {asked.synth} is of pictures: leave it out.")
+            raise RequestError(f"`units` is for tables, and {asked.synth} is of pictures: leave it out.")
         card, generator = asked.card, asked.synthesizer
         if generator is None:
             given = read_samples(asked.synth, card)
@@ -164,7 +164,7 @@ samples = release.sample(1000, seed=0)  # samples.images: uint8 [1000, C, H, W],
         how = dataclasses.replace(card.reading, unit_folders=True)
         inside = read(members, how, split="train", called="members", sink=sink)
         outside = read(nonmembers, how, split="test", called="nonmembers", sink=sink)
-        _refuse_other_classes((("--members:", inside), ("--nonmembers:", outside)), card, run)
+        _refuse_other_classes((("`members`:", inside), ("`nonmembers`:", outside)), card, run)
         return inside, outside
 
     def apart(self, inside: Records, outside: Records) -> tuple[Records, str]:

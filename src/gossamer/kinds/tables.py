@@ -82,7 +82,9 @@ samples = release.sample(1000, seed=0)  # samples.to_pandas() is a DataFrame, sa
         """All encoded by one card. Values are read again as numbers, unless real rows are codes in memory."""
         card: TableCard | None = asked.card
         if card is None:
-            raise RequestError(f"{asked.synth} is a table: give its card with --card. `gossamer card` drafts one.")
+            raise RequestError(
+                f"{asked.synth} is a table: give its card with `card`. `gossamer.draft_card` drafts one."
+            )
         sets = {"train": asked.train, "test": asked.test}
         for source, where in zip(sets.values(), asked.called, strict=True):
             check_units(card, source.ids, where=where)

@@ -204,17 +204,17 @@ class Job(Generic[C_co, S_co]):
         for name, hint in get_type_hints(type(self.config), include_extras=True).items():
             value = getattr(self.config, name)
             if (hint == Share and value > 1) or (hint == BelowOne and value >= 1):
-                raise RequestError(f"--{name.replace('_', '-')} {get_args(hint)[1]}, not {value:g}.")
+                raise RequestError(f"`{name}` {get_args(hint)[1]}, not {value:g}.")
         self.method.check(self.config, self.card)
         if (first := self.first) is not None:
             first.check()
             if first.settings.get("own_label", 1.0) != 1:
                 raise RequestError(
-                    "--start: own_label gives soft labels, which a start has no use for. Leave own_label out."
+                    "`start`: own_label gives soft labels, which a start has no use for. Leave own_label out."
                 )
             if first.relation != self.relation:
                 raise RequestError(
-                    f"--start {first.method.name} protects under another relation than {self.method.name} with these settings: "
+                    f"`start={first.method.name}` protects under another relation than {self.method.name} with these settings: "
                     "take no start."
                 )
 

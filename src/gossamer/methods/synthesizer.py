@@ -181,7 +181,7 @@ class Synthesizer:
         for name in (CERTIFICATE, MODEL):
             if not (folder / name).is_file():
                 raise RunFolderError(
-                    f"{folder} holds no {name}: it is not a finished run. `gossamer resume` finishes one."
+                    f"{folder} holds no {name}: it is not a finished run. `gossamer.resume` finishes one."
                 )
         certificate = Certificate.load(folder)
         method = method_of(certificate.method, folder=folder)
@@ -209,7 +209,7 @@ class Synthesizer:
         place = present(device)
         if place.type != "cpu" and not getattr(self.net, "samples_on_gpu", False):
             raise RequestError(
-                f"--device {device}: samples of {self.job.method.name} are made on the processor. Leave the option out."
+                f"`device={device}`: samples of {self.job.method.name} are made on the processor. Leave the option out."
             )
         self.net.to(place)
         return self

@@ -35,7 +35,7 @@ class Latent(nn.Module):
         if axes > math.prod(shape):
             whole = "picture" if basis is None else "latent"
             raise RequestError(
-                f"--axes {axes} is more than the {math.prod(shape):,} numbers of a {whole}: take fewer axes."
+                f"`axes={axes}` is more than the {math.prod(shape):,} numbers of a {whole}: take fewer axes."
             )
         self.shape, self.axes = tuple(shape), axes
         self.register_buffer("basis", cosines(self.shape, axes) if basis is None else basis)
@@ -87,7 +87,7 @@ class Latent(nn.Module):
         count = self.basis.shape[1]
         if len(images) <= count:
             raise RequestError(
-                f"{len(images):,} public records are too few for {count} principal axes: give more, or fewer --axes."
+                f"{len(images):,} public records are too few for {count} principal axes: give more, or fewer `axes`."
             )
         flat, n = images.flatten(1), len(images)
         centre = torch.cat([flat[:, some].double().mean(0) for some in self.pieces])

@@ -25,7 +25,6 @@ Processes wait for one another. A crash may leave an incomplete last line. Its r
 """
 
 import math
-import shlex
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields, replace
@@ -165,8 +164,8 @@ class DataSetBudget:
                 there = charge.name if charge.name in names else next(iter(names), limit.name)
                 raise BudgetError(
                     f"{limit.name} may spend epsilon {limit.epsilon:g} at delta {limit.delta:g} in all, and this run and the "
-                    f"{len(runs)} before it would spend {total}. Ask for less, or see `gossamer budget {shlex.quote(there)}`. "
-                    f"To raise it: `gossamer budget {shlex.quote(limit.name)} --epsilon E --delta D --force`."
+                    f"{len(runs)} before it would spend {total}. Ask for less, or see `gossamer.budget({there!r})`. "
+                    f"To raise it: `gossamer.budget({limit.name!r}, epsilon=E, delta=D, force=True)`."
                 )
 
 
@@ -273,7 +272,7 @@ class OpenBudgetLog:
             passing = ", runs without a guarantee let pass" if old.allow_infinite else ""
             raise BudgetError(
                 f"{limit.name} has a limit of epsilon {old.epsilon:g} at delta {old.delta:g} already{passing}. A stricter "
-                "limit replaces it; a looser one needs --force."
+                "limit replaces it; a looser one needs `force=True`."
             )
         self._append({"limit": limit.to_json()})
 
@@ -338,7 +337,7 @@ class OpenBudgetLog:
 def _unusable(path: Path, done: str, error: OSError) -> BudgetLogError:
     return BudgetLogError(
         f"the budget log {path} cannot be {done} ({error.strerror}), and no run is started without it. Mend that, or name "
-        "another folder with --accounts."
+        "another folder with `accounts`."
     )
 
 

@@ -105,7 +105,7 @@ def passed(device: str, precision: Precision) -> str:
     if failed := [check for check in checks if not check.passed]:
         raise RequestError(
             f"{device} does not compute as the guarantee needs, so nothing was trained ({failed[0].name}: {failed[0].found}). "
-            f"Train {'with --precision fp32, or ' * (precision != 'fp32')}on the processor, with --device cpu, or try another "
+            f"Train {'with `precision=fp32`, or ' * (precision != 'fp32')}on the processor, with `device=cpu`, or try another "
             "version of PyTorch."
         )
     return f"{name_of(device)}, torch {torch.__version__}, {precision}: {len(checks)} checks passed"
@@ -127,7 +127,7 @@ def present(device: str) -> torch.device:
         return torch.empty(0, device=device).device
     except (RuntimeError, AssertionError) as error:
         raise RequestError(
-            f"--device {device} cannot be used on this machine ({str(error).splitlines()[0]}). Take cpu."
+            f"`device={device}` cannot be used on this machine ({str(error).splitlines()[0]}). Take cpu."
         ) from None
 
 

@@ -182,7 +182,7 @@ def _on_wire(send: Callable[[], object]) -> None:
     except RuntimeError as error:
         raise RanksDisagree(
             f"another rank is gone ({type(error).__name__}). The last checkpoint is kept, and no budget is spent twice. "
-            "`gossamer resume RUN` goes on, on any number of ranks."
+            "`gossamer.resume(RUN)` goes on, on any number of ranks."
         ) from None
 
 

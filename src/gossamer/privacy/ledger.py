@@ -272,7 +272,7 @@ class PrivacyLedger:
             if settings is not None and hashlib.sha256(settings.read_bytes()).hexdigest() != ledger.settings:
                 raise LedgerDamaged(
                     f"{settings.name} is not the one that line 1 of {path.name} pins (its SHA-256 differs), so the run cannot "
-                    "be certified. Nothing has been charged. Put it back as it was, or delete the run with `gossamer discard`."
+                    "be certified. Nothing has been charged. Put it back as it was, or delete the run with `gossamer.discard`."
                 )
         except BaseException:
             file.close()
@@ -316,7 +316,7 @@ class PrivacyLedger:
         if not same:
             raise RunFolderError(
                 f"{self._path.parent} was moved, deleted or replaced during the run, so the run stops and writes nothing more. "
-                "Its cost stays in its ledger and in the budget log. If it was moved, `gossamer resume` goes on from its last "
+                "Its cost stays in its ledger and in the budget log. If it was moved, `gossamer.resume` goes on from its last "
                 "checkpoint; a federated run goes on by the command that began it."
             )
 

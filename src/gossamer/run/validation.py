@@ -87,7 +87,7 @@ def check_type(name: str, value: object, kinds: tuple[type, ...]) -> None:
         expected = " or ".join(_NAMES.get(kind, f"a {kind.__name__}") for kind in kinds)
         quoted = isinstance(value, str) and not {int, float, bool}.isdisjoint(kinds)
         raise RequestError(
-            f"{name} must be {expected}, not of type {type(value).__name__}{': leave out the quotes' if quoted else ''}."
+            f"`{name}` must be {expected}, not of type {type(value).__name__}{': leave out the quotes' if quoted else ''}."
         )
 
 
@@ -101,7 +101,7 @@ def check_fields(value: Any) -> None:
 def check_seed(name: str, seed: Any) -> None:
     """Refuse a seed that some random generator does not take, with a RequestError; None is no seed."""
     if seed is not None and not 0 <= seed < 2**63:
-        raise RequestError(f"{name} must be a whole number from 0 to {2**63 - 1:,}, not {seed:,}.")
+        raise RequestError(f"`{name}` must be a whole number from 0 to {2**63 - 1:,}, not {seed:,}.")
 
 
 def check_place(out: str | Path | None) -> None:

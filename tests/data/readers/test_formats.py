@@ -572,10 +572,10 @@ def test_columns_are_chosen_and_units_may_be_one(tmp_path):
     table = pa.table({"left": left, "right": right, "eye": [3, None, 5, 3], "who": ["x", "y", "x", None]})
     parquet.write_table(table, tmp_path / "a.parquet")
     source = str(tmp_path / "a.parquet")
-    with pytest.raises(DataError, match=r"several columns hold pictures \(left, right\): choose one with images_key"):
+    with pytest.raises(DataError, match=r"several columns hold pictures \(left, right\): choose one with `images_key`"):
         read(source, split="train")
     with pytest.raises(
-        DataError, match=r"no column label; the columns are: left, right, eye, who\. Name it with labels_key"
+        DataError, match=r"no column label; the columns are: left, right, eye, who\. Name it with `labels_key`"
     ):
         read(Source(source, images_key="left"), split="train")
     with pytest.raises(DataError, match=r"the column eye holds no pictures"):

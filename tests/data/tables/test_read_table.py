@@ -209,7 +209,7 @@ def test_units_of_a_column_are_no_column(tmp_path):
     assert read_table(Source(frame, units="pid"), own).names.tolist() == ["a", "b", ""]
     with pytest.raises(DataError, match="'pid': 2 columns have this name"):
         read(tmp_path, "pid,age,city,dose,pid\nb,1,,,c\n", units="pid")
-    with pytest.raises(CardError, match="Give units: the name of the column"):
+    with pytest.raises(CardError, match="Give `units`: the name of the column"):
         check_units(own, None, where="t.csv")
     with pytest.raises(CardError, match="cannot be a column of the table"):
         read(tmp_path, content, units="age")

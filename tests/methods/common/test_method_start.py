@@ -210,7 +210,7 @@ def test_a_start_makes_public_records_needless() -> None:
     assert job("dp-diffusion", DIFFUSION, MOMENTS).takes_public, "principal axes"
     assert not job("dp-diffusion", DIFFUSION, LETTERS).takes_public
     without, with_start = job("dp-diffusion", DIFFUSION), job("dp-diffusion", DIFFUSION, MOMENTS)
-    assert "--start moments" in without.method.explain(without.config)
+    assert "`start=moments`" in without.method.explain(without.config)
     assert with_start.method.explain(with_start.config) == ""
 
 
@@ -234,8 +234,8 @@ def test_a_start_makes_public_records_needless() -> None:
             {"start": {"method": "evolve", "drawing": "cats"}},
             "drawing must be one of digits, letters, patches, pictures",
         ),
-        ({"start": "moments", "start_noise": 0.0}, "start_noise 0 releases the start without privacy"),
-        ({"start": "evolve"}, "drawing digits draws the digits 0 to 9, and the card has 2 classes"),
+        ({"start": "moments", "start_noise": 0.0}, "`start_noise=0` releases the start without privacy"),
+        ({"start": "evolve"}, "`drawing=digits` draws the digits 0 to 9, and the card has 2 classes"),
     ],
 )
 def test_refusals(settings: dict[str, Any], says: str) -> None:

@@ -189,11 +189,11 @@ def test_a_unet_denoises_pixels() -> None:
 
 def test_refusals() -> None:
     job = Job.of(METHODS["dp-diffusion"], {"noise_multiplier": 1.0, "guidance": 1.0}, CARD)
-    with pytest.raises(RequestError, match=r"label_dropout 0\.1"):
+    with pytest.raises(RequestError, match=r"`label_dropout=0\.1`"):
         _ = job.plan
-    with pytest.raises(RequestError, match="churn is a share"):
+    with pytest.raises(RequestError, match="`churn` is a share"):
         _ = Job.of(METHODS["dp-diffusion"], {"noise_multiplier": 1.0, "churn": 2.0}, CARD).plan
-    for settings, refused in (({}, "give start moments"), ({"start": "moments"}, "from 0.02 to 20, not 30")):
+    for settings, refused in (({}, "give `start=moments`"), ({"start": "moments"}, "from 0.02 to 20, not 30")):
         with pytest.raises(RequestError, match=refused):
             _ = Job.of(METHODS["dp-diffusion"], {"noise_multiplier": 1.0, "refine": 30.0, **settings}, CARD).plan
     with pytest.raises(RequestError, match="multiple of 8"):

@@ -182,9 +182,11 @@ def test_a_start_and_votes_are_charged_beside_it() -> None:
 def test_it_needs_pictures_and_says_what_may_stand_in_their_place(tmp_path: Path) -> None:
     job = Job.of(METHODS["dp-mepf"], SMALL, CARD)
     assert job.needs_public
-    assert "--start evolve or --start moments" in job.method.explain(job.config)
+    assert "`start=evolve` or `start=moments`" in job.method.explain(job.config)
     assert not METHODS["dp-mepf"].can_warm_start
-    with pytest.raises(RequestError, match=r"need public records.*a share as public, or start evolve or start moments"):
+    with pytest.raises(
+        RequestError, match=r"need public records.*`public=SHARE`, or `start=evolve` or `start=moments`"
+    ):
         fit("dp-mepf", data="digits", card=CARD, out=tmp_path / "RUN", epsilon=1.0, delta=1e-5)
     assert not (tmp_path / "RUN").exists()
 
@@ -192,11 +194,11 @@ def test_it_needs_pictures_and_says_what_may_stand_in_their_place(tmp_path: Path
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"batch_size": 5}, "batch_size 5 is too few.*3 classes.*at least 6"),
-        ({"degree": 1.1}, "degree is a share"),
-        ({"floor": 0.0}, "floor is a share above 0"),
-        ({"floor": 1.5}, "floor is a share above 0"),
-        ({"black": 0.3, "white": 0.2}, "black 0.3 and white 0.2 leave too little"),
+        ({"batch_size": 5}, "`batch_size=5` is too few.*3 classes.*at least 6"),
+        ({"degree": 1.1}, "`degree` is a share"),
+        ({"floor": 0.0}, "`floor` is a share above 0"),
+        ({"floor": 1.5}, "`floor` is a share above 0"),
+        ({"black": 0.3, "white": 0.2}, "`black=0.3` and `white=0.2` leave too little"),
     ],
 )
 def test_settings_that_make_no_sense(settings: dict[str, Any], message: str) -> None:

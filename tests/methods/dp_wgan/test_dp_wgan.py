@@ -182,15 +182,15 @@ def test_measured_sensitivity_of_the_joint_release_with_one_huge_record() -> Non
 @pytest.mark.parametrize(
     ("settings", "words"),
     [
-        ({"groups": 3}, "goes with grouping cluster"),
+        ({"groups": 3}, "goes with `grouping=cluster`"),
         ({"grouping": "cluster", "groups": 3}, "needs bounds that differ"),
-        ({"quantile": 1.0}, "quantile must lie between 0 and 1"),
+        ({"quantile": 1.0}, "`quantile` must lie between 0 and 1"),
         (
             {"bounds": "private-quantile", "quantile_noise_multiplier": 0.0},
-            "quantile_noise_multiplier must be above 0",
+            "`quantile_noise_multiplier` must be above 0",
         ),
-        ({"bounds": "private-quantile", "quantile_noise_multiplier": 1.0}, "must differ from noise_multiplier"),
-        ({"beta1": 1.0}, "beta1 must be below 1"),
+        ({"bounds": "private-quantile", "quantile_noise_multiplier": 1.0}, "must differ from `noise_multiplier`"),
+        ({"beta1": 1.0}, "`beta1` must be below 1"),
     ],
 )
 def test_settings_that_contradict_each_other_are_refused(settings: dict[str, Any], words: str) -> None:
@@ -207,7 +207,7 @@ def test_more_groups_than_tensors_are_refused_by_the_plan(shape: tuple[int, int,
     tensors = len(list(fresh(config, card=card)[1].D.net.parameters()))
     assert plan(dataclasses.replace(config, groups=tensors), card)
     for groups in (tensors + 1, 99):
-        with pytest.raises(RequestError, match=f"groups must lie between 1 and {tensors}, the tensors of the critic"):
+        with pytest.raises(RequestError, match=f"`groups` must lie between 1 and {tensors}, the tensors of the critic"):
             plan(dataclasses.replace(config, groups=groups), card)
 
 

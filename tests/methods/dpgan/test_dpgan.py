@@ -439,11 +439,11 @@ def test_the_non_private_run_has_neither_clipping_nor_noise(clip_fakes: bool) ->
 @pytest.mark.parametrize(
     ("settings", "says"),
     [
-        ({"accuracy_decay": 1.0}, "accuracy_decay must be below 1"),
-        ({"accuracy_floor": 1.2}, "accuracy_floor is a share"),
-        ({"average_decay": 1.0}, "average_decay must be below 1"),
-        ({"discriminator_steps": 0}, "discriminator_steps must be at least 1"),
-        ({"max_norm": 0.0}, "max_norm must be above 0"),
+        ({"accuracy_decay": 1.0}, "`accuracy_decay` must be below 1"),
+        ({"accuracy_floor": 1.2}, "`accuracy_floor` is a share"),
+        ({"average_decay": 1.0}, "`average_decay` must be below 1"),
+        ({"discriminator_steps": 0}, "`discriminator_steps` must be at least 1"),
+        ({"max_norm": 0.0}, "`max_norm` must be above 0"),
         ({"expected_batch_size": 201}, "more than the declared size"),
         ({"momentum": 1.0}, "no setting 'momentum'"),
     ],

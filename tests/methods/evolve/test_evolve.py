@@ -65,11 +65,11 @@ class Running:
         ({"shape": (1, 28, 32)}, {}, "square pictures of one channel; the card's are 1x28x32"),
         ({"classes": 9}, {}, "draws the digits 0 to 9, and the card has 9 classes"),
         ({"classes": 27}, {"drawing": "letters"}, "draws the letters A to Z, and the card has 27 classes"),
-        ({}, {"drawing": "patches"}, "take embedding cosines"),
-        ({}, {"smallest_size": 0.0}, "smallest_size is a share of MNIST's size, from 0.1 to 1, not 0"),
-        ({}, {"largest_rotation": 270.0}, "largest_rotation is at most 180 degrees, not 270"),
-        ({}, {"degree": 1.5}, "degree is a share, at most 1, not 1.5"),
-        ({}, {"shrink": 2.0}, "shrink is a share"),
+        ({}, {"drawing": "patches"}, "take `embedding=cosines`"),
+        ({}, {"smallest_size": 0.0}, "`smallest_size` is a share of MNIST's size, from 0.1 to 1, not 0"),
+        ({}, {"largest_rotation": 270.0}, "`largest_rotation` is at most 180 degrees, not 270"),
+        ({}, {"degree": 1.5}, "`degree` is a share, at most 1, not 1.5"),
+        ({}, {"shrink": 2.0}, "`shrink` is a share"),
     ],
 )
 def test_what_the_program_cannot_draw_is_refused(card: dict[str, Any], settings: dict[str, Any], says: str) -> None:
@@ -166,7 +166,7 @@ def test_votes_on_few_candidates_are_remarked() -> None:
     state = Running(job(), draw(1, seed=0)).state
     assert state.remark == ""
     state.concentrated = True
-    assert "Try --smallest-size" in state.remark
+    assert "Try `smallest_size" in state.remark
 
 
 def test_votes_go_to_what_looks_like_the_records() -> None:

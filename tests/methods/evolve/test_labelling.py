@@ -228,9 +228,9 @@ def test_a_run_is_released_loaded_and_verified(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("card", "settings", "says"),
     [
-        ({}, {"own_label": 1.5}, "own_label is a share, at most 1, not 1.5"),
-        ({"shape": (1, 7, 7)}, {}, "own_label needs a classifier, which reads pictures of at least 8x8"),
-        ({}, {"drawing": "pictures", "encoder": "lite0"}, "own_label is for drawn pictures"),
+        ({}, {"own_label": 1.5}, "`own_label` is a share, at most 1, not 1.5"),
+        ({"shape": (1, 7, 7)}, {}, "`own_label` needs a classifier, which reads pictures of at least 8x8"),
+        ({}, {"drawing": "pictures", "encoder": "lite0"}, "`own_label` is for drawn pictures"),
     ],
 )
 def test_settings_that_make_no_sense_are_refused(card: dict[str, Any], settings: dict[str, Any], says: str) -> None:

@@ -185,8 +185,8 @@ def test_a_run_is_released_loaded_and_verified(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("settings", "says"),
     [
-        ({"encoder": ""}, "no features can be learnt from drawings. Add encoder"),
-        ({"generator": "some"}, "makes the candidates in place of drawing pictures"),
+        ({"encoder": ""}, "no features can be learnt from drawings. Add `encoder"),
+        ({"generator": "some"}, "makes the candidates in place of `drawing=pictures`"),
     ],
 )
 def test_settings_that_contradict_pictures_are_refused(settings: dict[str, Any], says: str) -> None:

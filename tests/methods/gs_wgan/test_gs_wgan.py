@@ -586,11 +586,11 @@ def test_the_non_private_run_is_neither_clipped_nor_private() -> None:
 
 
 def test_settings_that_contradict_each_other_are_refused() -> None:
-    with pytest.raises(RequestError, match="goes with draw secret"):
+    with pytest.raises(RequestError, match="goes with `draw=secret`"):
         _ = Job(METHOD, Config(**TINY, draw="paper", visits=2), CARD).plan
-    with pytest.raises(RequestError, match="visits 6 is not between 1 and the 5 critics"):
+    with pytest.raises(RequestError, match="`visits=6` is not between 1 and the 5 critics"):
         _ = Job(METHOD, Config(**TINY, visits=6), CARD).plan
-    with pytest.raises(RequestError, match="answers 0 is not between 1 and the 5 critics"):
+    with pytest.raises(RequestError, match="`answers=0` is not between 1 and the 5 critics"):
         _ = Job(METHOD, Config(**TINY, answers=0), CARD).plan
     with pytest.raises(RequestError, match="the paper asks one critic a step"):
         _ = Job(METHOD, Config(**TINY, draw="paper", answers=2), CARD).plan

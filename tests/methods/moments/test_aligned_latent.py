@@ -232,7 +232,7 @@ def test_it_reads_no_record_but_through_the_mechanism() -> None:
 def test_refusals() -> None:
     job = functools.partial(Job.of, METHODS["moments"])
     for more in ({"autoencoder": "toy"}, {"public_detail": True}):
-        with pytest.raises(RequestError, match="align is for codes of pixels"):
+        with pytest.raises(RequestError, match="`align` is for codes of pixels"):
             job({**SETTINGS, **more}, CARD).check()
     with pytest.raises(RequestError, match="axes 257 is more than the 256 numbers of a picture"):
         job({**SETTINGS, "axes": 257}, CARD).generator()

@@ -193,7 +193,9 @@ def test_what_is_faint_in_a_sample_is_black_and_all_else_as_it_was() -> None:
         assert 0.05 < faint.float().mean() < 0.95
         assert torch.equal(image_cut, torch.where(faint, 0.0, image))
     assert any((image_cut > 0).logical_and(image_cut < 0.4).any() for image_cut in cut), "of a dark sample more is left"
-    with pytest.raises(RequestError, match=r"threshold is a share of a sample's brightest pixel, at most 1, not 1\.5"):
+    with pytest.raises(
+        RequestError, match=r"`threshold` is a share of a sample's brightest pixel, at most 1, not 1\.5"
+    ):
         _ = Job.of(METHODS["moments"], {"noise_multiplier": 1.0, "threshold": 1.5}, card).plan
 
 

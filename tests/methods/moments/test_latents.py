@@ -183,7 +183,7 @@ def test_refusals(tmp_path: Path) -> None:
         "data": pictures(200), "card": CARD, "out": tmp_path / "none", "delta": 1e-3, "accounts": None,
         "process": Process(progress=False),
     }  # fmt: skip
-    with pytest.raises(RequestError, match="need public records: give public, or a share as public"):
+    with pytest.raises(RequestError, match="need public records: give `public`, or `public=SHARE`"):
         fit("moments", **given, **SETTINGS)
     monstrous = SimpleNamespace(encode=lambda given: torch.rand(len(given), 8), decode=Halved().decode)
     plugins.add("autoencoder", "toy", monstrous)

@@ -101,9 +101,9 @@ def test_refusals(tmp_path: Path) -> None:
         "data": pictures(200), "card": CARD, "out": tmp_path / "none", "delta": 1e-3, "accounts": None,
         "process": Process(progress=False),
     }  # fmt: skip
-    with pytest.raises(RequestError, match=r"need public records: give public\.$"):
+    with pytest.raises(RequestError, match=r"need public records: give `public`\.$"):
         fit("moments", **given, **SETTINGS)
-    with pytest.raises(RequestError, match="a share as public would publish records"):
+    with pytest.raises(RequestError, match="`public=SHARE` would publish records"):
         fit("moments", public=0.2, **given, **SETTINGS)
     assert not (tmp_path / "none").exists()
 

@@ -502,10 +502,10 @@ def test_resuming_inside_the_warm_start(optimiser: str) -> None:
 @pytest.mark.parametrize(
     ("settings", "words"),
     [
-        ({"split": 0.0}, "split must lie between 0 and 1"),
-        ({"split": 1.0}, "split must lie between 0 and 1"),
-        ({"aggregation": "micro"}, "give divergence"),
-        ({"aggregation": "batch"}, "give divergence"),
+        ({"split": 0.0}, "`split` must lie between 0 and 1"),
+        ({"split": 1.0}, "`split` must lie between 0 and 1"),
+        ({"aggregation": "micro"}, "give `divergence"),
+        ({"aggregation": "batch"}, "give `divergence"),
     ],
 )
 def test_settings_that_contradict_each_other_are_refused(settings: dict[str, Any], words: str) -> None:

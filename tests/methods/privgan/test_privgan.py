@@ -397,13 +397,13 @@ def test_no_budget_is_taken(budget):
 @pytest.mark.parametrize(
     ("settings", "says"),
     [
-        ({"release": 3}, "release 3 is more"),
+        ({"release": 3}, "`release=3` is more"),
         ({"latent_size": 1}, "latent_size"),
         ({"real_target": 0.5}, "real_target"),
         ({"beta1": 1.0}, "beta1"),
-        ({"batch_size": 61}, "batch_size 61 is more than the 60 records"),
+        ({"batch_size": 61}, "`batch_size=61` is more than the 60 records"),
         ({"labels": "per-class", "batch_size": 21}, "3 x 2 parts"),
-        ({"epochs": 0}, "epochs must be at least 1"),
+        ({"epochs": 0}, "`epochs` must be at least 1"),
         ({"privacy_weight": -1.0}, "privacy_weight"),
         ({"noise_multiplier": 1.0}, "no setting 'noise_multiplier'"),
     ],

@@ -184,6 +184,6 @@ def test_a_run_is_released_loaded_and_verified(tmp_path: Path) -> None:
 
 
 def test_a_share_of_the_records_is_not_published(tmp_path: Path) -> None:
-    with pytest.raises(RequestError, match="a share as public would publish records"):
+    with pytest.raises(RequestError, match="`public=SHARE` would publish records"):
         fit("teacher", data=records(40), public=0.2, card=CARD, out=tmp_path / "run", **BUDGET)
     assert not (tmp_path / "run").exists()

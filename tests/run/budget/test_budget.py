@@ -954,7 +954,7 @@ def test_a_damaged_run_that_no_book_knows_is_not_given_up_for_nothing(place: Pla
     ledger = place.run / "ledger.jsonl"
     ledger.write_bytes(ledger.read_bytes().replace(b'"charge": 0', b'"charge": 1', 1))
     shutil.rmtree(state_home / "gossamer")
-    with pytest.raises(RunFolderError, match="Name its log with accounts"):
+    with pytest.raises(RunFolderError, match="Name its log with `accounts`"):
         discard(place.run)
     assert ledger.is_file()
 

@@ -133,7 +133,7 @@ def test_a_public_share_is_split_off_and_not_protected(gossamer: Run, fit_words:
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        (["--public-share", "1.5"], "--public-share must lie between 0 and 1"),
+        (["--public-share", "1.5"], "--public-share SHARE must lie between 0 and 1"),
         (["--public-share", "0.001"], "leave some units on both sides"),
         (["--public-share", "0.5", "--public", "glyphs"], "give --public or --public-share, not both"),
     ],

@@ -209,7 +209,7 @@ def test_a_server_does_not_speak_of_force_which_it_does_not_have(tmp_path: Path)
     folder = tmp_path / "run"
     folder.mkdir()
     (folder / "mine.txt").write_text("", encoding="utf-8")
-    with pytest.raises(RunFolderError, match=r"not empty and holds no run\. Choose another out\.$"):
+    with pytest.raises(RunFolderError, match=r"not empty and holds no run\. Choose another `out`\.$"):
         run(LocalGrid({}), folder)
     with pytest.raises(TooFewClients):
         run(LocalGrid({}), tmp_path / "begun")

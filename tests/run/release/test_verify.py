@@ -582,7 +582,7 @@ def test_force_deletes_nothing_but_a_release(run: Path, tmp_path: Path) -> None:
     (mine / "SHA256SUMS").write_text(f"{'0' * 64}  debian.iso\n")
     (mine / "debian.iso").write_text("iso")
     for _ in range(2):
-        with pytest.raises(RunFolderError, match="force=True replaces releases only"):
+        with pytest.raises(RunFolderError, match="`force=True` replaces releases only"):
             release(run, mine, force=True)
         assert (mine / "SHA256SUMS").exists()
         (mine / "SHA256SUMS").write_text(f"{'0' * 64}  model.safetensors\n")

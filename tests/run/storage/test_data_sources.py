@@ -267,7 +267,7 @@ def test_a_folder_spelled_otherwise_is_found_by_its_pictures(tmp_path: Path, dat
         path.parent.mkdir(parents=True, exist_ok=True)
         Image.fromarray(image).save(path)
     for public in (tmp_path / "there", f"{tmp_path / 'there'}:train"):
-        with pytest.raises(RequestError, match="public and data name the same records"):
+        with pytest.raises(RequestError, match="`public` and `data` name the same records"):
             sources(tmp_path / "there", public=public).read_unconfined(CARD)
     with pytest.raises(DataError, match="is among the private records too"):
         sources(tmp_path / "there", public=tmp_path / "there" / "train").read_unconfined(CARD)

@@ -346,7 +346,7 @@ def test_a_frame_is_no_pictures(tmp_path: Path) -> None:
 def test_public_records_in_memory_must_be_others(tmp_path: Path) -> None:
     data = arrays()
     settings = {**RUN, "warm_steps": 2, "accounts": tmp_path / "log"}
-    with pytest.raises(RequestError, match="public and data name the same records"):
+    with pytest.raises(RequestError, match="`public` and `data` name the same records"):
         fit("dpgan", data=data, public=data, out=tmp_path / "run", **settings)
     with pytest.raises(DataError, match="at least one of these pictures is among the private records"):
         fit("dpgan", data=data, public=(data[0][:5].copy(), data[1][:5]), out=tmp_path / "run", **settings)

@@ -55,7 +55,7 @@ def test_a_config_asks_for_the_same_run(
 
 def test_what_is_given_is_kept_also_where_it_equals_the_default() -> None:
     assert gossamer.plan(DPGAN(width=4), CARD, **BUDGET).job.settings["expected_batch_size"] == 160, "all records"
-    with pytest.raises(BudgetError, match="512 is more than the declared size 160"):
+    with pytest.raises(BudgetError, match="512` is more than the declared size 160"):
         gossamer.plan(DPGAN(width=4, expected_batch_size=512), CARD, **BUDGET)
     preset, about = next(
         (preset, entry) for preset, entry in presets_of(METHODS["evolve"]).items() if entry.get("steps", 2) != 2
@@ -115,7 +115,7 @@ def test_a_required_noise_multiplier_still_comes_from_epsilon(monkeypatch: pytes
         (lambda: gossamer.plan(DPGAN(), CARD, width=4, **BUDGET), "width: a Config of dpgan takes all its settings."),
         (lambda: gossamer.plan(DPGAN(), CARD, {"width": 4}, **BUDGET), "width: a Config of dpgan takes all its"),
         (lambda: gossamer.plan(DPGAN(), CARD, eps=4), "plan has no argument 'eps'. Did you mean 'epsilon'?"),
-        (lambda: gossamer.plan(DPGAN, CARD, **BUDGET), "method must be text or a Config, not of type type."),
+        (lambda: gossamer.plan(DPGAN, CARD, **BUDGET), "`method` must be text or a Config, not of type type."),
         (lambda: Job.of(METHODS["teacher"], {}, CARD), "teacher has no noise_multiplier yet: give it, or let `plan`"),
         (lambda: Job.of(METHODS["teacher"], {"noise_multiplier": None}, CARD), "teacher has no noise_multiplier yet"),
     ],

@@ -150,7 +150,7 @@ def texts(paths: Sequence[Path], keyword: str) -> list[str]:
         found.append("" if value is None else str(value))
     if failed:
         raise DataError(
-            f"--units dicom:{keyword}: {failed:,} of {len(paths):,} pictures are no sound DICOM files. Give a FILE.csv with "
+            f"`units=dicom:{keyword}`: {failed:,} of {len(paths):,} pictures are no sound DICOM files. Give a FILE.csv with "
             "the columns name,unit, or take these pictures out"
         )
     return found

@@ -172,7 +172,7 @@ class Decoder:
         no_window = "it declares no linear display window, and " if self.window and possible else ""
         raise _Refused(
             f"{no_window}its pixels are not plain 8-bit ones. Declare black and white as pixel_range in the card: "
-            f"`gossamer card DATA --pixel-range {black:.10g} {white:.10g}` drafts it with {which}"
+            f"`gossamer.draft_card(DATA, pixel_range=({black:.10g}, {white:.10g}))` drafts it with {which}"
         )
 
     def _deep(self, pixels: np.ndarray) -> np.ndarray:

@@ -50,7 +50,8 @@ def stored_in_memory(source: Source, decoder: Decoder, *, where: str) -> Stored:
         return Stored(data.images, labels, class_names=() if labels_key == NONE else data.class_names)
     if hasattr(data, "iloc"):
         raise DataError(
-            f"{where} is a table, and the card describes pictures. Give the card of a table, which `gossamer card DATA` drafts."
+            f"{where} is a table, and the card describes pictures. Give the card of a table, which "
+            "`gossamer.draft_card(DATA)` drafts."
         )
     pair = data if isinstance(data, tuple | list) else getattr(data, "tensors", None)  # of a TensorDataset
     if isinstance(pair, tuple | list) and len(pair) == 2:

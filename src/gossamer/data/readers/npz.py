@@ -102,7 +102,7 @@ def missing(path: Path, *wanted: str) -> DataError:
     """The error for keys that are not in a file."""
     there = ", ".join(keys(path)) or "none"
     return DataError(
-        f"{path}: there is no key {' or '.join(wanted)}; the keys are: {there}. Name another with --images-key or --labels-key"
+        f"{path}: there is no key {' or '.join(wanted)}; the keys are: {there}. Name another with `images_key` or `labels_key`"
     )
 
 

@@ -263,7 +263,7 @@ def _picture_column(schema: Any, key: str | None, path: Path) -> str:
     if not fitting:
         raise no_pictures(path)
     if len(fitting) > 1:
-        raise DataError(f"{path}: several columns hold pictures ({', '.join(fitting)}): choose one with --images-key")
+        raise DataError(f"{path}: several columns hold pictures ({', '.join(fitting)}): choose one with `images_key`")
     return fitting[0]
 
 
@@ -279,7 +279,7 @@ def _label_column(schema: Any, key: str | None, path: Path) -> str | None:
     name = key or next((name for name in _LABELS if name in schema.names), None)
     if name is None:
         raise DataError(
-            f"{path}: there is no column label; the columns are: {', '.join(schema.names)}. Name it with --labels-key "
+            f"{path}: there is no column label; the columns are: {', '.join(schema.names)}. Name it with `labels_key` "
             f"({NONE}: there are no labels)"
         )
     _check_there(schema, name, path)

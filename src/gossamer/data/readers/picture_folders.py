@@ -71,8 +71,8 @@ def owners_of(listing: Listing, spec: str, missing: units.Missing) -> units.Unit
     if how == "folder":
         if missing == "refuse" and not any(listing.units):
             raise DataError(
-                f"{listing.folder}: --units folder needs a folder of each unit, DATA/CLASS/UNIT/picture, and there is none. "
-                "Give --units a FILE.csv with the columns name,unit"
+                f"{listing.folder}: `units=folder` needs a folder of each unit, DATA/CLASS/UNIT/picture, and there is none. "
+                "Give `units` a FILE.csv with the columns name,unit"
             )
         return units.numbered(listing.units, missing, lambda at: str(listing.paths[at]))
     if how == "pattern":
@@ -81,7 +81,7 @@ def owners_of(listing: Listing, spec: str, missing: units.Missing) -> units.Unit
         ids = dicom.texts(listing.paths, spec.removeprefix(units.DICOM))  # only a hash of each is kept
         return units.numbered([units.pseudonym(text) for text in ids], missing, lambda at: str(listing.paths[at]))
     if how == "position":
-        raise DataError(f"{spec}: pictures in folders have no order, as an array needs: give --units {FOR_FOLDERS}")
+        raise DataError(f"{spec}: pictures in folders have no order, as an array needs: give `units={FOR_FOLDERS}`")
     return units.from_csv(Path(spec), listing.names(listing.paths), listing.names(listing.others), missing)
 
 
@@ -160,7 +160,7 @@ def _no_classes(folder: Path) -> DataError:
         hint = "; or label them by a file labels.csv beside them, with the columns file_name and label"
     return DataError(
         f"{folder}: no class folders: put the pictures of each class into a folder of their own, optionally below train and "
-        f"test; or say --labels-key none if there are no classes{hint}"
+        f"test; or say `labels_key=none` if there are no classes{hint}"
     )
 
 
@@ -204,7 +204,7 @@ def _pictures(folder: Path, unit_folders: bool, problems: Problems) -> list[Path
         elif is_picture(path):
             pictures.append(path)
         elif path.name.casefold() not in _PASSED_OVER:
-            more = ", and a folder of each unit only with --units folder" if path.is_dir() else ""
+            more = ", and a folder of each unit only with `units=folder`" if path.is_dir() else ""
             problems.add(path, f"a class folder holds {KINDS} only{more}: move it away")
     return pictures
 
@@ -272,7 +272,7 @@ def _rows(folder: Path, key: str, problems: Problems) -> Iterator[tuple[Path, st
                     name = ""
                     wrong = (
                         f"the columns {column} and {key} are needed, with a picture and a number or name; "
-                        "--labels-key names another column"
+                        "`labels_key` names another column"
                     )
                 elif Path(name).is_absolute() or ".." in Path(name).parts:
                     wrong = f"{column} is the path of a picture below the list's folder"
@@ -299,7 +299,7 @@ def _column_of_names(columns: Sequence[str], where: Path, key: str) -> str:
     if column is None or key not in columns:
         raise DataError(
             f"{where}: the first line must name a column of pictures ({_FILE}) and one of labels ({key}), and it names "
-            f"{', '.join(columns) or 'none'}. Rename them, or name that of the labels with --labels-key"
+            f"{', '.join(columns) or 'none'}. Rename them, or name that of the labels with `labels_key`"
         )
     return column
 

@@ -118,7 +118,7 @@ def _labelled(records: Records, source: str) -> Records:
     """The records that have a label, and their units."""
     positions = np.flatnonzero(records.labels != MISSING)
     if not len(positions):
-        raise DataError(f"{source}: no record has a label: say --labels-key {NONE} where there are none")
+        raise DataError(f"{source}: no record has a label: say `labels_key={NONE}` where there are none")
     labelled = records[positions]
     notes = tuple(sorted({*records.notes, *memory_mapped.remarks(labelled.images), LEFT_OUT}))
     if labelled.units is None:
@@ -226,7 +226,7 @@ def _of_shards(suffix: str, paths: list[Path], others: list[Path], query: _Asked
 
 def _refuse_keys(query: _Asked) -> None:
     """Refuse keys where nothing has one."""
-    for flag, key in (("--images-key", query.source.images_key), ("--labels-key", query.source.labels_key)):
+    for flag, key in (("`images_key`", query.source.images_key), ("`labels_key`", query.source.labels_key)):
         if key is not None:
             raise DataError(
                 f"{query.name}: {flag} names an array of an .npz, a column of a .parquet or metadata.csv, or an ending in a "
@@ -268,7 +268,7 @@ def _units(spec: Any, query: _Asked, stored: Stored, count: int, missing: Missin
         return owners_of(stored.listing, spec, missing)
     if matched(spec) != "position":
         raise DataError(
-            f"{spec}: this form of --units is for pictures in folders, and {name} has none. Give {_FOR_ARRAYS}."
+            f"{spec}: this form of `units` is for pictures in folders, and {name} has none. Give {_FOR_ARRAYS}."
         )
     if spec.startswith(":") and (columns := shards.tables_of(Path(name), split)):
         ids = parquet_csv.column_of(columns, spec[1:])
@@ -294,7 +294,7 @@ def check_two_arrays(units: str, sources: Sequence[tuple[str, Split]]) -> None:
     if len(wanted) < len(sources) or not wanted <= {*npz.keys(Path(file))}:
         raise DataError(
             f"{units}: one array cannot have the ids of members and of non-members. Put two into the file, train_{key} for "
-            f"--members and test_{key} for --nonmembers. Or give --units :{key} if both sets have an array of that name."
+            f"`members` and test_{key} for `nonmembers`. Or give `units` :{key} if both sets have an array of that name."
         )
 
 

@@ -103,12 +103,12 @@ def _record(members: dict[str, bytes], pictures_end: str, labels_end: str | None
     endings = [pictures_end] if pictures_end else [ending for ending in members if _is_picture(ending)]
     if len(endings) != 1:
         several = (
-            "several pictures: choose their ending with --images-key" if endings else "no picture: add or remove it"
+            "several pictures: choose their ending with `images_key`" if endings else "no picture: add or remove it"
         )
         return DataError(f"the record has {several}"), ""
     for ending in (endings[0], labels_end):
         if ending is not None and ending not in members:
-            keys = f"--images-key or --labels-key ({NONE}: there are no labels)"
+            keys = f"`images_key` or `labels_key` ({NONE}: there are no labels)"
             return DataError(f"the record lacks .{ending}: add it, or name another ending with {keys}"), ""
     try:
         label = "0" if labels_end is None else members[labels_end].decode()

@@ -62,7 +62,9 @@ def _refuse_taken(path: Path, force: bool) -> None:
     if not path.exists() or (path.is_dir() and not any(path.iterdir())):
         return
     if not force:
-        raise RunFolderError(f"{path}: something is there already: choose another name, or give --force to replace it")
+        raise RunFolderError(
+            f"{path}: something is there already: choose another name, or give `force=True` to replace it"
+        )
     if path.is_dir() != (path.suffix == ""):
         raise RunFolderError(f"{path}: a file and a folder do not replace each other: choose another name")
     if path.is_dir() and not _holds_samples(path):

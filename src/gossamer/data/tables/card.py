@@ -162,7 +162,7 @@ class TableCard(Card):
     def _arguments(cls, facts: dict[str, Any]) -> dict[str, Any]:
         if "column" not in facts and "shape" in facts:
             raise CardError(
-                "this card describes pictures, and the data are a table. `gossamer card DATA` drafts its card."
+                "this card describes pictures, and the data are a table. `gossamer.draft_card(DATA)` drafts its card."
             )
         hint = " What is said of one column stands below its [[column]]."
         check_keys(cls, facts, "the card of a table", known=[*meanings(cls), "column"], hint=hint)

@@ -33,8 +33,10 @@ _CELLS = 1 << 14
 """Values of a block: they fit into the processor's cache, which makes reading twice as fast."""
 READ_AGAIN = "If they are a row, read the file again without a header (header=None in pandas)."
 """The remedy for a table in memory, or in a file that always has names."""
-NO_HEADER = "If the first line is a row, add --no-header to `gossamer card` and `gossamer split`."
-ONLY_TABLES = "--header and --no-header are for tables, and the data are pictures. Leave it out."
+NO_HEADER = (
+    "If the first line is a row, use `gossamer.draft_card(DATA, header=False)`, and the same for `gossamer.split`."
+)
+ONLY_TABLES = "`header` is for tables, and the data are pictures. Leave it out."
 _DATES = ("%d-%b-%Y", "%d-%b-%y", "%d %b %Y", "%d %B %Y", "%b %d, %Y", "%B %d, %Y")
 _COPY = re.compile(r"(.+?)(\.\d+|_duplicated_\d+)")
 """What pandas and polars make of a name that is there before."""
@@ -190,8 +192,8 @@ def watched(names: Sequence[str], blocks: Blocks, where: str, remedy: str) -> Bl
 def _refused(where: str, what: str, found: list[int], remedy: str) -> DataError:
     which = ", ".join(map(str, found[:12])) + (" ..." if found[12:] else "")
     return DataError(
-        f"{where}: names of columns look like {what}, by position from 1: {which}. {remedy} If they are names, add --header, "
-        "or say header = true in the card."
+        f"{where}: names of columns look like {what}, by position from 1: {which}. {remedy} If they are names, add "
+        "`header=True`, or say header = true in the card."
     )
 
 

@@ -154,7 +154,7 @@ def open_source(
     if header is False and not is_numbered(opened.names):
         raise DataError(
             f"{where}: these columns have names, and header = false is for columns that have none. {READ_AGAIN} Or leave "
-            "--no-header out."
+            "`header=False` out."
         )
     if header is None and opened.remedy:
         opened.blocks = watched(opened.names, opened.blocks, where, opened.remedy)
@@ -249,7 +249,7 @@ def _without(missing: list[str], card: TableCard, where: str) -> DataError:
     if len(missing) == len(card.names):
         return DataError(
             f"{where}: the first line names no column of the card. Write the names into a line above the first row, in upper "
-            "and lower case as in the card. Or draft a card without names: `gossamer card DATA --no-header`."
+            "and lower case as in the card. Or draft a card without names: `gossamer.draft_card(DATA, header=False)`."
         )
     some = ", ".join(map(repr, missing[:12])) + (f" and {len(missing) - 12:,} more" if len(missing) > 12 else "")
     return DataError(

@@ -63,5 +63,5 @@ class AsksMoments(Method[C, S], Generic[C, S]):
         axes = cast("Any", config).axes
         if self.use_of_public(config) == "required" and count <= axes:
             raise RequestError(
-                f"{count:,} public records are too few for {axes} principal axes: give more, or fewer --axes."
+                f"{count:,} public records are too few for {axes} principal axes: give more, or fewer `axes`."
             )

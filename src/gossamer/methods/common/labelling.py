@@ -88,7 +88,7 @@ class LabelsSamples(Method[C, S], Generic[C, S]):
         """Refuse pictures that scattering cannot read. encoder: its name, or empty."""
         if config.own_label < 1 and not encoder and min(card.shape[1:]) < SMALLEST:
             raise RequestError(
-                f"--own-label needs a classifier, which reads pictures of at least {SMALLEST}x{SMALLEST}. The card declares "
+                f"`own_label` needs a classifier, which reads pictures of at least {SMALLEST}x{SMALLEST}. The card declares "
                 f"{card.shape[1]}x{card.shape[2]}. Declare a larger shape, and the readers resize to it."
             )
 

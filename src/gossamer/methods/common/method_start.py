@@ -116,10 +116,10 @@ def named(config: BaseConfig) -> tuple[contract.Method[Any, Any], dict[str, Any]
     if name not in able:
         raise RequestError(f"{name!r} is no start.{did_you_mean(str(name), able)} Starts are: {', '.join(able)}.")
     if "noise_multiplier" in settings:
-        raise RequestError("--start has a noise_multiplier, which follows from --start-noise. Leave it out.")
+        raise RequestError("`start` has a noise_multiplier, which follows from `start_noise`. Leave it out.")
     training = float(config.noise_multiplier)  # type: ignore[attr-defined]  # who can start has one
     if config.start_noise == 0 and training > 0:
-        raise RequestError("--start-noise 0 releases the start without privacy: give more than 0.")
+        raise RequestError("`start_noise=0` releases the start without privacy: give more than 0.")
     return able[name], {**settings, "noise_multiplier": config.start_noise * training}
 
 

@@ -122,26 +122,26 @@ class DpDiffusion(contract.Method[Config, Any]):
         """Advise a start to a net without pre-training."""
         if config.start or config.network == "unet":
             return ""
-        return "No public records, no pre-training: --start moments or --start evolve cost little and help much."
+        return "No public records, no pre-training: `start=moments` or `start=evolve` cost little and help much."
 
     def check(self, config: Config, card: DataCard) -> None:
         """Refuse settings that contradict each other."""
         if config.guidance > 0 and config.label_dropout == 0:
             raise RequestError(
-                f"--guidance {config.guidance:g} needs a net that has also learnt without labels: give --label-dropout 0.1."
+                f"`guidance={config.guidance:g}` needs a net that has also learnt without labels: give `label_dropout=0.1`."
             )
         if config.refine > 0 and not config.start:
             raise RequestError(
-                f"--refine {config.refine:g} gives detail to samples of a start, and there is none: give --start moments."
+                f"`refine={config.refine:g}` gives detail to samples of a start, and there is none: give `start=moments`."
             )
         if config.refine > 0 and not sampler.SIGMA_MIN <= config.refine <= sampler.SIGMA_MAX:
             raise RequestError(
-                f"--refine is a noise level from {sampler.SIGMA_MIN:g} to {sampler.SIGMA_MAX:g}, not {config.refine:g}."
+                f"`refine` is a noise level from {sampler.SIGMA_MIN:g} to {sampler.SIGMA_MAX:g}, not {config.refine:g}."
             )
         first = sampler.refined_start(config, card) if config.refine > 0 else None
         if first is not None and (first.pretrained or (first.releases_public and first.takes_public)):
             raise RequestError(
-                "--refine puts the generator of the start into the release. Take a start that holds no public pictures and "
+                "`refine` puts the generator of the start into the release. Take a start that holds no public pictures and "
                 "needs no other network: leave drawing=pictures, public_detail, encoder, autoencoder and generator out."
             )
 

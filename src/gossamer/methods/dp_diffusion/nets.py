@@ -179,7 +179,7 @@ class Generator(nn.Module):
     ) -> None:
         super().__init__()
         if network == "unet" and width % 8:
-            raise RequestError(f"--width {width}: the unet normalises its channels in 8 groups; take a multiple of 8.")
+            raise RequestError(f"`width={width}`: the unet normalises its channels in 8 groups; take a multiple of 8.")
         self.classes, self.shape = classes, tuple(shape)
         conditions = 2 * _WAVES + classes
         inner = (

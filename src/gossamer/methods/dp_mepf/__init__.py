@@ -168,26 +168,26 @@ class DpMepf(LabelsSamples[Config, "loop.State"]):
         """What public pictures can be replaced by."""
         if config.start:
             return ""
-        return "It needs public pictures (--public), or --start evolve or --start moments, which make some within the budget."
+        return "It needs public pictures (`public`), or `start=evolve` or `start=moments`, which make some within the budget."
 
     def check(self, config: Config, card: "DataCard") -> None:
         """Refuse settings that make no sense."""
         self.check_labelling(config, card, encoder="")
         if config.batch_size < 2 * card.classes:
             raise RequestError(
-                f"--batch-size {config.batch_size} is too few: each half of a batch has every one of the {card.classes} "
+                f"`batch_size={config.batch_size}` is too few: each half of a batch has every one of the {card.classes} "
                 f"classes, so give at least {2 * card.classes}."
             )
         if config.black + config.white >= 0.5:
             raise RequestError(
-                f"--black {config.black:g} and --white {config.white:g} leave too little between them: give less than 0.5 "
+                f"`black={config.black:g}` and `white={config.white:g}` leave too little between them: give less than 0.5 "
                 "together."
             )
         if config.degree > 1:
-            raise RequestError(f"--degree is a share, at most 1, not {config.degree:g}.")
+            raise RequestError(f"`degree` is a share, at most 1, not {config.degree:g}.")
         if not 0 < config.floor <= 1:
             raise RequestError(
-                f"--floor is a share above 0 and at most 1, not {config.floor:g}: no difference is divided by nothing."
+                f"`floor` is a share above 0 and at most 1, not {config.floor:g}: no difference is divided by nothing."
             )
 
 

@@ -116,16 +116,16 @@ class DpWgan(WarmStarted[Config, Any]):
     def check(self, config: Config, card: DataCard) -> None:
         """Refuse settings that contradict each other, and more groups than the critic has tensors."""
         if config.grouping != "cluster" and config.groups != 1:
-            raise RequestError(f"--groups {config.groups} goes with --grouping cluster, not {config.grouping}.")
+            raise RequestError(f"`groups={config.groups}` goes with `grouping=cluster`, not {config.grouping}.")
         if config.grouping == "cluster" and config.bounds == "fixed":
-            raise RequestError("--grouping cluster needs bounds that differ: take --bounds public or private-quantile.")
+            raise RequestError("`grouping=cluster` needs bounds that differ: take `bounds` public or private-quantile.")
         if not 0 < config.quantile < 1:
-            raise RequestError(f"--quantile must lie between 0 and 1, not {config.quantile:g}.")
+            raise RequestError(f"`quantile` must lie between 0 and 1, not {config.quantile:g}.")
         if config.bounds == "private-quantile" and config.quantile_noise_multiplier <= 0:
-            raise RequestError("--quantile-noise-multiplier must be above 0: else the quantile is not private.")
+            raise RequestError("`quantile_noise_multiplier` must be above 0: else the quantile is not private.")
         if config.asks and config.quantile_noise_multiplier == config.noise_multiplier:
             raise RequestError(
-                "--quantile-noise-multiplier must differ from --noise-multiplier: the ledger tells them apart by it."
+                "`quantile_noise_multiplier` must differ from `noise_multiplier`: the ledger tells them apart by it."
             )
         if config.grouping == "cluster":
             self.loop.check_groups(config, card)

@@ -191,7 +191,7 @@ def check_groups(config: Config, card: DataCard) -> None:
         tensors = len(list(critic(config, card).parameters()))
     if not 1 <= config.groups <= tensors:
         raise RequestError(
-            f"--groups must lie between 1 and {tensors}, the tensors of the critic, not {config.groups}."
+            f"`groups` must lie between 1 and {tensors}, the tensors of the critic, not {config.groups}."
         )
 
 

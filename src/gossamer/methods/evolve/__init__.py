@@ -179,7 +179,7 @@ class Evolve(LabelsPublic[Config, "loop.State"], LabelsSamples[Config, "loop.Sta
             self.check_labelling(config, card, config.encoder)
         for flag, share in (("degree", config.degree), ("shrink", config.shrink)):
             if share > 1:
-                raise RequestError(f"--{flag} is a share, at most 1, not {share:g}.")
+                raise RequestError(f"`{flag}` is a share, at most 1, not {share:g}.")
 
     def use_of_public(self, config: Config) -> Literal["none", "required"]:
         """Public pictures replace the drawing program, or are of no use."""
@@ -195,24 +195,24 @@ class Evolve(LabelsPublic[Config, "loop.State"], LabelsSamples[Config, "loop.Sta
         """Refuse fewer pictures than classes: they cannot have all labels."""
         if count < card.classes:
             raise RequestError(
-                f"--public has {count:,} pictures, and the card has {card.classes:,} classes. Add pictures, so that each class "
+                f"`public` has {count:,} pictures, and the card has {card.classes:,} classes. Add pictures, so that each class "
                 "can have one."
             )
 
     def _check_pictures(self, config: Config) -> None:
         if config.own_label != 1:
             raise RequestError(
-                "--own-label is for drawn pictures. With --drawing pictures, the votes are the labels. Leave --own-label out; "
+                "`own_label` is for drawn pictures. With `drawing=pictures`, the votes are the labels. Leave `own_label` out; "
                 "teacher labels public pictures by a classifier."
             )
         if config.generator:
             raise RequestError(
-                "--generator makes the candidates in place of --drawing pictures. Leave one of them out."
+                "`generator` makes the candidates in place of `drawing=pictures`. Leave one of them out."
             )
         if config.embedding == "features" and not config.encoder:
             raise RequestError(
-                "With --drawing pictures nothing is drawn, so no features can be learnt from drawings. Add --encoder lite0, or "
-                "--embedding cosines for simple pictures."
+                "With `drawing=pictures` nothing is drawn, so no features can be learnt from drawings. Add `encoder=lite0`, or "
+                "`embedding=cosines` for simple pictures."
             )
 
     def _check_drawing(self, config: Config, card: "DataCard") -> None:
@@ -220,10 +220,10 @@ class Evolve(LabelsPublic[Config, "loop.State"], LabelsSamples[Config, "loop.Sta
             return
         if not 0.1 <= config.smallest_size <= 1:
             raise RequestError(
-                f"--smallest-size is a share of MNIST's size, from 0.1 to 1, not {config.smallest_size:g}."
+                f"`smallest_size` is a share of MNIST's size, from 0.1 to 1, not {config.smallest_size:g}."
             )
         if config.largest_rotation > 180:
-            raise RequestError(f"--largest-rotation is at most 180 degrees, not {config.largest_rotation:g}.")
+            raise RequestError(f"`largest_rotation` is at most 180 degrees, not {config.largest_rotation:g}.")
         channels, height, width = card.shape
         if channels != 1 or height != width:
             raise RequestError(
@@ -231,10 +231,10 @@ class Evolve(LabelsPublic[Config, "loop.State"], LabelsSamples[Config, "loop.Sta
                 "method, or another shape on the card."
             )
         if config.drawing == "digits" and card.classes != _DIGITS:
-            raise RequestError(f"--drawing digits draws the digits 0 to 9, and the card has {card.classes} classes.")
+            raise RequestError(f"`drawing=digits` draws the digits 0 to 9, and the card has {card.classes} classes.")
         if config.drawing == "letters" and card.classes > _MOST_LETTERS:
-            raise RequestError(f"--drawing letters draws the letters A to Z, and the card has {card.classes} classes.")
+            raise RequestError(f"`drawing=letters` draws the letters A to Z, and the card has {card.classes} classes.")
         if config.drawing == "patches" and config.embedding == "features" and not config.encoder:
             raise RequestError(
-                "--drawing patches is the same for all classes, so no features can be learnt: take --embedding cosines."
+                "`drawing=patches` is the same for all classes, so no features can be learnt: take `embedding=cosines`."
             )

@@ -31,7 +31,7 @@ _FEWEST_BINS, _CONCENTRATED = 250, 0.035
 """Bins of a class from which on the votes tell whether candidates are near, and the share in use below which none is."""
 _NONE_NEAR = (
     "The records gave most votes to very few candidates, so the drawing program hardly draws pictures like yours. Compare some "
-    "samples with your records. Try --smallest-size 0.4 and --largest-rotation 180, or another method; a new run uses more "
+    "samples with your records. Try `smallest_size=0.4` and `largest_rotation=180`, or another method; a new run uses more "
     "budget."
 )
 

@@ -44,7 +44,7 @@ class PublicAxes(nn.Module):
         self.encoder = nn.Flatten() if encoder is None else encoder
         size = math.prod(shape) if encoder is None else encoder.size
         if axes > size:
-            raise RequestError(f"--axes {axes} is more than the {size:,} features of the encoder. Take fewer axes.")
+            raise RequestError(f"`axes={axes}` is more than the {size:,} features of the encoder. Take fewer axes.")
         self.register_buffer("centre", torch.zeros(size))
         self.register_buffer("basis", torch.eye(size, axes))
 

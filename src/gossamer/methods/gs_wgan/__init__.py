@@ -153,17 +153,17 @@ class GsWgan(contract.Method[Config, Any]):
     def check_ranks(self, config: Config, count: int) -> None:
         """Refuse more ranks than critics."""
         if config.critics < count:
-            raise RequestError(f"--critics {config.critics} cannot be shared out among {count} ranks: each needs one.")
+            raise RequestError(f"`critics={config.critics}` cannot be shared out among {count} ranks: each needs one.")
 
     def check(self, config: Config, card: DataCard) -> None:  # noqa: ARG002 (what every method is asked)
         """Refuse settings that do not go with the draw."""
         if config.visits > 1 and config.draw != "secret":
-            raise RequestError(f"--visits {config.visits} goes with --draw secret alone.")
+            raise RequestError(f"`visits={config.visits}` goes with `draw=secret` alone.")
         if config.answers > 1 and config.draw == "paper":
-            raise RequestError(f"--answers {config.answers} goes with other draws: the paper asks one critic a step.")
+            raise RequestError(f"`answers={config.answers}` goes with other draws: the paper asks one critic a step.")
         for name in ("visits", "answers"):
             if not 1 <= (count := getattr(config, name)) <= config.critics:
-                raise RequestError(f"--{name} {count} is not between 1 and the {config.critics} critics.")
+                raise RequestError(f"`{name}={count}` is not between 1 and the {config.critics} critics.")
 
     def relation(self, config: Config) -> Any:
         """Replace-one for the secret draw, add-or-remove-one for the others."""

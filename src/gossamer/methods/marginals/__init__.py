@@ -184,9 +184,9 @@ class Marginals(Method[Config, "loop.State"]):
         """Refuse shares that leave nothing for the tables, and records with too many columns or values."""
         for flag, share in (("columns", config.columns_share), ("errors", config.errors_share)):
             if not 0 < share < 1:
-                raise RequestError(f"--{flag}-share is a share of the budget, above 0 and below 1, not {share:g}.")
+                raise RequestError(f"`{flag}_share` is a share of the budget, above 0 and below 1, not {share:g}.")
         if _marginals_share(config) <= 0:
-            raise RequestError("--columns-share and --errors-share together must be below 1: the tables need the rest.")
+            raise RequestError("`columns_share` and `errors_share` together must be below 1: the tables need the rest.")
         if len(card.domain) > MOST_COLUMNS:
             raise RequestError(
                 f"marginals takes at most {MOST_COLUMNS} columns, and the card has {len(card.domain)}. More cannot be learned "

@@ -104,27 +104,27 @@ class ClassMoments(AsksMoments[Config, "loop.State"]):
 
         An autoencoder replaces pixels, and detail is that of public pictures where they stand: neither goes with alignment.
         """
-        for flag, radius in (("--radius", config.radius), ("--cells-radius", config.cells_radius)):
+        for flag, radius in (("`radius`", config.radius), ("`cells_radius`", config.cells_radius)):
             if radius == 0:
                 raise RequestError(f"{flag} must be above 0: with 0 every record would be its own class's middle.")
         if config.cells > CUT_BY:
-            raise RequestError(f"--cells must be at most {CUT_BY:,} a class, not {config.cells:,}.")
+            raise RequestError(f"`cells` must be at most {CUT_BY:,} a class, not {config.cells:,}.")
         if config.align and (config.autoencoder or config.public_detail):
             raise RequestError(
-                "--align is for codes of pixels. Leave --autoencoder and --public-detail out, or --align."
+                "`align` is for codes of pixels. Leave `autoencoder` and `public_detail` out, or `align`."
             )
         if config.axes_noise and self.use_of_public(config) == "required":
             raise RequestError(
-                "--axes-noise finds axes of pixels in the records, without public pictures. Leave --autoencoder and "
-                "--public-detail out, or --axes-noise."
+                "`axes_noise` finds axes of pixels in the records, without public pictures. Leave `autoencoder` and "
+                "`public_detail` out, or `axes_noise`."
             )
         if config.autoencoder and config.public_detail:
             raise RequestError(
-                "--autoencoder draws pictures from its own latents. Leave --public-detail out, or --autoencoder."
+                "`autoencoder` draws pictures from its own latents. Leave `public_detail` out, or `autoencoder`."
             )
         if config.threshold > 1:
             raise RequestError(
-                f"--threshold is a share of a sample's brightest pixel, at most 1, not {config.threshold:g}."
+                f"`threshold` is a share of a sample's brightest pixel, at most 1, not {config.threshold:g}."
             )
 
     def phases(self, config: Config, card: "DataCard") -> "Phases[Config, loop.State]":

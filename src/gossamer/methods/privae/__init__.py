@@ -125,19 +125,19 @@ class Privae(WarmStarted[Config, Any]):
     def check_ranks(self, config: Config, count: int) -> None:
         """Refuse what ranks cannot share: groups that do not divide evenly, or one clipped answer."""
         if config.aggregation != "termwise":
-            raise RequestError(f"--aggregation {config.aggregation} clips one whole answer: it runs in one process.")
+            raise RequestError(f"`aggregation={config.aggregation}` clips one whole answer: it runs in one process.")
         if config.divergence != "none" and config.partitions % count:
             raise RequestError(
-                f"--partitions {config.partitions} cannot be shared out among {count} ranks: give a multiple of {count}."
+                f"`partitions={config.partitions}` cannot be shared out among {count} ranks: give a multiple of {count}."
             )
 
     def check(self, config: Config, card: DataCard) -> None:  # noqa: ARG002 (what every method is asked)
         """Refuse a split that gives one term nothing, and a baseline without the term that it is a baseline for."""
         if not 0 < config.split < 1:
-            raise RequestError(f"--split must lie between 0 and 1, not {config.split:g}: it shares out one budget.")
+            raise RequestError(f"`split` must lie between 0 and 1, not {config.split:g}: it shares out one budget.")
         if config.aggregation != "termwise" and config.divergence == "none":
             raise RequestError(
-                f"--aggregation {config.aggregation} is a baseline for a batch-wise term: give --divergence mmd or kl."
+                f"`aggregation={config.aggregation}` is a baseline for a batch-wise term: give `divergence=mmd` or kl."
             )
 
 

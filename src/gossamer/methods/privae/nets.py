@@ -46,7 +46,7 @@ class Prior:
 
     def __init__(self, name: PriorName, latent_size: int) -> None:
         if name == "mixture" and latent_size < 2:
-            raise RequestError("--prior mixture has its centres in a plane: --latent-size must be at least 2.")
+            raise RequestError("`prior=mixture` has its centres in a plane: `latent_size` must be at least 2.")
         self.name, self.latent_size = name, latent_size
 
     def log_density(self, z: Tensor) -> Tensor:
@@ -114,7 +114,7 @@ class Autoencoder(nn.Module):
         super().__init__()
         if likelihood == "bernoulli" and extent:
             raise RequestError(
-                "--likelihood bernoulli is for pixels in [0, 1]: take laplace or normal with --extent, or --extent 0."
+                "`likelihood=bernoulli` is for pixels in [0, 1]: take laplace or normal with `extent`, or `extent=0`."
             )
         self.shape, self.classes, self.latent_size = shape, classes, latent_size
         self.likelihood, self.low, self.span = likelihood, -extent, 2 * extent or 1.0
@@ -139,7 +139,7 @@ class Autoencoder(nn.Module):
             RequestError: if there is no encoder here.
         """
         if self.encoder is None:
-            raise RequestError("this generator was released without its encoder; train with --release-encoder.")
+            raise RequestError("this generator was released without its encoder; train with `release_encoder`.")
         mean, raw = self.encoder(images * self.span + self.low, self._codes(labels, images)).chunk(2, 1)
         return mean, F.softplus(raw) + _SMALLEST
 
@@ -243,7 +243,7 @@ def log_normal(x: Tensor, mean: Tensor, scale: Tensor) -> Tensor:
 
 def _channels_and_side(shape: tuple[int, ...]) -> tuple[int, int]:
     """Of the images of the convolutional pair."""
-    return channels_and_side(shape, tuple(_INNER_KERNEL), "the nets of --network conv, unlike those of dense,")
+    return channels_and_side(shape, tuple(_INNER_KERNEL), "the nets of `network=conv`, unlike those of dense,")
 
 
 def _normal(uniform: Tensor) -> Tensor:

@@ -103,16 +103,16 @@ class Privgan(Method[Config, Any]):
     def check(self, config: Config, card: DataCard) -> None:
         """Refuse settings that contradict each other, and a declared size that is too small for them."""
         if config.release > config.pairs:
-            raise RequestError(f"--release {config.release} is more than the {config.pairs} generators of --pairs.")
+            raise RequestError(f"`release={config.release}` is more than the {config.pairs} generators of `pairs`.")
         if config.latent_size < 2:
-            raise RequestError("--latent-size must be at least 2: the last number picks the generator.")
+            raise RequestError("`latent_size` must be at least 2: the last number picks the generator.")
         if not 0.5 < config.real_target <= 1:
-            raise RequestError(f"--real-target must be above 0.5 and at most 1, not {config.real_target:g}.")
+            raise RequestError(f"`real_target` must be above 0.5 and at most 1, not {config.real_target:g}.")
         part = card.declared_size // (groups(config, card) * config.pairs)
         if part < config.batch_size:
             raise RequestError(
-                f"--batch-size {config.batch_size} is more than the {part} records of a part ({card.declared_size:,} declared, "
-                f"{groups(config, card)} x {config.pairs} parts). Lower it, or --pairs."
+                f"`batch_size={config.batch_size}` is more than the {part} records of a part ({card.declared_size:,} declared, "
+                f"{groups(config, card)} x {config.pairs} parts). Lower it, or `pairs`."
             )
 
 

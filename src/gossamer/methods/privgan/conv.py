@@ -72,7 +72,7 @@ class Discriminator(nn.Module):
 
 def _checked(shape: tuple[int, ...], width: int) -> int:
     """Number of channels."""
-    channels, _ = channels_and_side(shape, (32,), "the nets of --network conv, unlike those of dense,")
+    channels, _ = channels_and_side(shape, (32,), "the nets of `network=conv`, unlike those of dense,")
     if width % 8:
         raise RequestError(f"the width of the convolutional pair must be a multiple of 8, not {width}")
     return channels

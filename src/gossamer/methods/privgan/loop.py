@@ -79,7 +79,7 @@ def partition(records: Records, config: Config, card: DataCard, seed: int) -> li
         if min(map(len, own_parts)) == 0:
             called = card.class_names[number] if card.class_names else number
             which = f"records of class {called}" if config.labels == "per-class" else "records"
-            raise DataError(f"too few {which} for {config.pairs} parts: one part holds none. Lower --pairs.")
+            raise DataError(f"too few {which} for {config.pairs} parts: one part holds none. Lower `pairs`.")
     return splits
 
 

@@ -107,7 +107,7 @@ class Teacher(LabelsPublic[Config, "loop.State"]):
                 f"{card.shape[1]}x{card.shape[2]}: declare a larger shape, and the readers resize to it."
             )
         if config.momentum >= 1:
-            raise RequestError(f"--momentum must be below 1, not {config.momentum:g}.")
+            raise RequestError(f"`momentum` must be below 1, not {config.momentum:g}.")
 
     def sample(self, net: "nn.Module", draw: Draw[Config]) -> "tuple[Tensor, Tensor]":
         """Public pictures, or drawn digits and letters, with labels in the shares of the card's prior that are the teacher's

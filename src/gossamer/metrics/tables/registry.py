@@ -349,7 +349,7 @@ OF_SHARE, OF_ACCURACY = Figure("share difference, {}", share=True), Figure("accu
 def by_subgroup(inputs: Inputs) -> Figures:
     """For each value of named columns: differences of shares and, where classes are predicted, of accuracies."""
     if not inputs.subgroups:
-        raise RequestError("subgroups: no columns are named. Name them with --subgroups, with commas between.")
+        raise RequestError("subgroups: no columns are named. Name them with `subgroups`, with commas between.")
     columns, rows = inputs.card.columns, inputs.rows
     chosen = subgroups.chosen_columns(inputs.subgroups, columns)
     right = None

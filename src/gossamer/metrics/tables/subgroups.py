@@ -19,11 +19,11 @@ def chosen_columns(named: tuple[str, ...], columns: tuple[Column, ...]) -> list[
     for name in named:
         if name not in names:
             raise RequestError(
-                f"--subgroups: there is no column {name!r}.{did_you_mean(name, names)} Known: {', '.join(names)}."
+                f"`subgroups`: there is no column {name!r}.{did_you_mean(name, names)} Known: {', '.join(names)}."
             )
         if (size := columns[names.index(name)].size) > MOST_GROUPS:
             raise RequestError(
-                f"--subgroups: {name!r} has {size:,} values or bins, and at most {MOST_GROUPS} are subgroups."
+                f"`subgroups`: {name!r} has {size:,} values or bins, and at most {MOST_GROUPS} are subgroups."
             )
     return [names.index(name) for name in named]
 

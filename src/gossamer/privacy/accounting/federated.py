@@ -51,7 +51,7 @@ def enough(*, answers: int, critics: int, clients: int) -> int:
     """
     if clients < critics:
         raise RequestError(
-            f"--critics {critics:,}: so many clients must be there at each step, and the card declares {clients:,} of them."
+            f"`critics={critics:,}`: so many clients must be there at each step, and the card declares {clients:,} of them."
         )
     law = binom(answers, 1 / critics)
     low, high = 0, answers

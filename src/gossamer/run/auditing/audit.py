@@ -135,18 +135,18 @@ def audit(  # noqa: PLR0913 (its arguments are the options of a command)
     method = chosen_method.name
     if chosen_method.without_guarantee or math.isinf(epsilon):
         raise RequestError(
-            f"{method} claims nothing, so there is nothing to refute: its epsilon is infinity. Use `gossamer attack` instead."
+            f"{method} claims nothing, so there is nothing to refute: its epsilon is infinity. Use `gossamer.attack` instead."
         )
     given = {name: value for name, value in (settings or {}).items() if value is not None}
     if chosen_method.trial is None:
         raise RequestError(
             f"{method} declares no trial, so it cannot be audited. Its author adds one, and tests it with gossamer.testing. "
-            "To attack what it releases, use `gossamer attack`."
+            "To attack what it releases, use `gossamer.attack`."
         )
     trial = chosen_method.trial.given(given)
     if final and not trial.one_size:
         raise RequestError(
-            f"{method} releases a model of another size in each run, and --final compares weights: leave it out."
+            f"{method} releases a model of another size in each run, and `final` compares weights: leave it out."
         )
     kind, began = trial.canary, time.monotonic()
     trials = trials or (_FINAL if final else canary_trials.usual_canaries(trial, epsilon))

@@ -120,7 +120,7 @@ def budget(
     if epsilon == math.inf and delta is None:
         delta = _LIFTED_DELTA
     if (epsilon is None) != (delta is None) or (allow_infinite and epsilon is None):
-        raise RequestError("a limit is --epsilon and --delta together, for example --epsilon 10 --delta 1e-5.")
+        raise RequestError("a limit is `epsilon` and `delta` together, for example `epsilon=10` and `delta=1e-5`.")
     card_name = load_card(card).data_set if card is not None else ""
     place = place_of(DataSources.of(data))
     budget_log = budget_log_at(accounts)
@@ -140,7 +140,7 @@ def budget(
     elif name not in names:
         raise RequestError(
             f"the budget log {log.where} has no data set {name!r}.{did_you_mean(name, names)} Known: "
-            f"{', '.join(sorted(names)) or 'none'}. If your card names a data_set, give --card."
+            f"{', '.join(sorted(names)) or 'none'}. If your card names a data_set, give `card`."
         )
     account = log.budget_of_names(name)
     deltas = [limit.delta for limit in account.limits if not math.isinf(limit.epsilon)] or [
@@ -246,7 +246,7 @@ def _discard_token(ledger: PrivacyLedger) -> str:
 
 def _unknown_run(folder: RunFolder, log: OpenBudgetLog, why: str) -> RunFolderError:
     return RunFolderError(
-        f"{folder.path}: {why}, and the budget log {log.where} does not know the run. Name its log with --accounts, or restore "
+        f"{folder.path}: {why}, and the budget log {log.where} does not know the run. Name its log with `accounts`, or restore "
         "the folder from a copy. If you delete it yourself, count its whole plan as used."
     )
 

@@ -250,7 +250,7 @@ def _log_charge(open_log: OpenBudgetLog, account: DataSetBudget, charge: Charge,
     if open_log.new and not in_run:
         log(
             f"{new_log_note(open_log)} If you keep a budget log in another FOLDER, add this run there, "
-            "too, once it has ended or stopped: `gossamer resume RUN --accounts FOLDER`."
+            "too, once it has ended or stopped: `gossamer.resume(RUN, accounts=FOLDER)`."
         )
     message = f"Budget log: this run uses {charge.cost}, of the budget of {charge.name}. A stop changes nothing."
     if count := len(account.entries):

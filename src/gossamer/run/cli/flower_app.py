@@ -3,9 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
-from gossamer.errors import command_line
 from gossamer.run.cli.commands.federated import flower_app
-from gossamer.run.cli.main import paragraph
+from gossamer.run.cli.main import in_flags, paragraph
 
 
 def serve(grid: Any, run_config: Mapping[str, bool | float | str]) -> None:
@@ -20,7 +19,7 @@ def serve(grid: Any, run_config: Mapping[str, bool | float | str]) -> None:
     """
     words = [f"--{key}" if value is True else f"--{key}={value}" for key, value in run_config.items()
              if value is not False and value != ""]  # fmt: skip
-    with command_line():
+    with in_flags(flower_app, words):
         try:
             flower_app.main(words, standalone_mode=False, obj=grid)
         except Exception as error:  # every error becomes one paragraph

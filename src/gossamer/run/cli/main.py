@@ -5,20 +5,26 @@ traceback. `--json` prints one JSON object on stdout and nothing else there. A c
 `--events`, for jobs of the page, prints all that is said as JSON, one event a line.
 """
 
+import dataclasses
+import functools
 import importlib
 import os
 import sys
 import traceback
-from contextlib import nullcontext
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 
 import click
 
 from gossamer import plugins
-from gossamer.errors import GossamerError, Interrupted, NotBegun, RequestError, command_line, is_full, is_out_of_memory
+from gossamer.errors import GossamerError, Interrupted, NotBegun, RequestError, is_full, is_out_of_memory
 from gossamer.events import ERROR, Event, EventLines, printed_as_events
+from gossamer.methods import METHODS
 from gossamer.methods.registry import allow
+from gossamer.notebook import spoken, spoken_as
 from gossamer.run.cli.options import NearestName
 from gossamer.run.training import torchrun
+from gossamer.run.words import flagged
 
 GROUPS = {
     "Prepare": {
@@ -129,9 +135,9 @@ def main(arguments: list[str] | None = None, *, command: click.Command = cli, na
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # before PyTorch is loaded: threads that spin starve each other
     argv = list(sys.argv[1:] if arguments is None else arguments)
     debug = "--debug" in argv
-    with command_line(), printed_as_events() if "--events" in argv else nullcontext():
+    words = [word for word in argv if word not in ("--debug", "--events")]
+    with printed_as_events() if "--events" in argv else in_flags(command, words):
         try:
-            words = [word for word in argv if word not in ("--debug", "--events")]
             code = command.main(words, prog_name=name, standalone_mode=False)
         except Exception as error:  # every error becomes one paragraph; --debug shows the traceback
             code = _explain(error, debug=debug)
@@ -139,6 +145,24 @@ def main(arguments: list[str] | None = None, *, command: click.Command = cli, na
             _say("stopped at once. To continue from the last checkpoint: `gossamer resume RUN`.")
             code = 1
     sys.exit(code or 0)
+
+
+@contextmanager
+def in_flags(command: click.Command, words: Sequence[str]) -> Iterator[None]:
+    """Within it, messages name flags: those of the command that `words` name, and the settings of all methods."""
+
+    @functools.cache
+    def names() -> list[str]:
+        asked = command
+        with suppress(GossamerError):  # a plug-in that cannot be used: the message is about it
+            for word in words:
+                if isinstance(asked, click.Group):
+                    asked = asked.get_command(click.Context(asked), word) or asked
+        settings = [field.name for method in METHODS.values() for field in dataclasses.fields(method.config_type)]
+        return [*settings, *(parameter.name or "" for parameter in asked.params)]
+
+    with spoken_as(lambda text: flagged(text, names()) if "`" in text else text):
+        yield
 
 
 def _explain(error: Exception, *, debug: bool) -> int:
@@ -149,7 +173,7 @@ def _explain(error: Exception, *, debug: bool) -> int:
         if isinstance(error, NotBegun | Interrupted | click.ClickException):
             torchrun.wait_for_the_words()
         else:
-            text = str(error) if isinstance(error, GossamerError) else type(error).__name__
+            text = spoken(str(error)) if isinstance(error, GossamerError) else type(error).__name__
             click.echo(f"gossamer, rank {rank}: {text}", err=True)
         return 2 if isinstance(error, RequestError | click.ClickException) else 1
     if isinstance(error, click.exceptions.NoArgsIsHelpError):
@@ -177,7 +201,7 @@ def paragraph(error: Exception) -> tuple[str, int]:
         hint = f" See `{context.command_path} --help`." if context is not None else ""
         return f"{error.format_message().rstrip()}{hint}", 2
     if isinstance(error, GossamerError):
-        return str(error), 2 if isinstance(error, RequestError) else 1
+        return spoken(str(error)), 2 if isinstance(error, RequestError) else 1
     if is_full(error):
         return "the disk is full. Free some space, then continue with `gossamer resume RUN` or repeat the command.", 1
     if is_out_of_memory(error):

@@ -8,7 +8,7 @@ import json
 import re
 import shlex
 import typing
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Container, Iterable
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -22,6 +22,7 @@ from gossamer.methods.common.method_start import StartConfig
 from gossamer.methods.contract import FROM_EPSILON, AnyMethod, BaseConfig, Start
 from gossamer.methods.registry import allow
 from gossamer.run.validation import check_seed
+from gossamer.run.words import flagged, spelled
 
 if typing.TYPE_CHECKING:
     from gossamer.run.training.progress import Terminal
@@ -39,7 +40,7 @@ card = click.option("--card", type=PATH, required=True, help="Data card: TOML fi
 
 def checked_seed(_ctx: click.Context, _option: click.Parameter, seed: int | None) -> int | None:
     """A click callback: refuse a seed that some generator of numbers does not take."""
-    check_seed("--seed", seed)
+    check_seed("seed", seed)
     return seed
 
 
@@ -97,7 +98,7 @@ def _flag(name: str, kinds: list[str], default: ast.expr | None, overrides: dict
     value = overrides.get("default", default.value if isinstance(default, ast.Constant) else None)
     kind = next((_KINDS[annotation] for annotation in _KINDS if annotation in kinds), str)
     arguments = {
-        "flags": [_spelled(name)],
+        "flags": [spelled(name)],
         "type": kind,
         "is_flag": kind is bool,
         "default": value,
@@ -117,9 +118,9 @@ def _help(function: str, name: str) -> str:
     return _with_flags(about, parameters)
 
 
-def _with_flags(text: str, names: Iterable[str]) -> str:
+def _with_flags(text: str, names: Container[str]) -> str:
     """The help of an option: with a capital, and with flags for those names that are in backticks."""
-    text = re.sub(r"`(\w+)`", lambda word: _spelled(word[1]) if word[1] in names else word[0], text)
+    text = flagged(text, names)
     return text[:1].upper() + text[1:]
 
 
@@ -168,12 +169,8 @@ def take_sources(options: dict[str, Any], *names: str, prefix: str = "") -> None
         if options[name] is not None:
             options[name] = gossamer.Source(options[name], **fields)
         elif any(value is not None for value in fields.values()):
-            keys = " and ".join(_spelled(prefix + field) for field in fields)
+            keys = " and ".join(spelled(prefix + field) for field in fields)
             raise RequestError(f"{keys} go with --public, which is missing: leave them out.")
-
-
-def _spelled(name: str) -> str:
-    return "--" + name.replace("_", "-")
 
 
 def on_terminal() -> "Terminal":
@@ -313,7 +310,7 @@ def _refused(method: AnyMethod, flag: str | None) -> bool:
 
 def _option(name: str, kind: Any, text: str) -> Callable[[F], F]:
     """The flag of a setting. Its default is None, so that what was given can be told from what was not."""
-    flag = _spelled(name)
+    flag = spelled(name)
     if kind is bool:
         flag, kind = f"{flag}/--no-{flag[2:]}", None
     elif typing.get_origin(kind) is typing.Literal:

@@ -171,7 +171,7 @@ def _told_apart(
     if folder.private.is_dir():
         trained_on = folder.source().get("records")
         if trained_on in kind.fingerprints(every):
-            raise DataError("--nonmembers: the run was trained on these records; give records that it never saw.")
+            raise DataError("`nonmembers`: the run was trained on these records; give records that it never saw.")
         if trained_on in kind.fingerprints(inside):
             on = "The members are the run's own records."
     counts = _count_units(inside), _count_units(outside)

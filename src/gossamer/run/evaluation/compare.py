@@ -25,9 +25,11 @@ def evaluated(run: Path) -> dict[str, Any]:
     """
     folder = RunFolder(run)
     if not folder.finished:
-        raise RunFolderError(f"{run} is not a finished run; `gossamer fit` makes one, `gossamer resume` finishes one.")
+        raise RunFolderError(f"{run} is not a finished run; `gossamer.fit` makes one, `gossamer.resume` finishes one.")
     if not folder.file(METRICS).is_file():
-        raise RunFolderError(f"{run} has not been evaluated: `gossamer evaluate {run} --train DATA --test DATA` first.")
+        raise RunFolderError(
+            f"{run} has not been evaluated: `gossamer.evaluate({str(run)!r}, train=DATA, test=DATA)` first."
+        )
     certificate = Certificate.load(run)
     metrics = {entry["metric"]: entry for entry in folder.metrics()}
     return {"run": run.name, "method": certificate.method, **certificate.guarantee, "metrics": metrics}

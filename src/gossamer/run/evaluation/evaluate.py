@@ -106,14 +106,14 @@ def evaluate(
     folder = RunFolder(synth)
     is_run = synth.is_dir() and folder.finished
     if folder.begun and not is_run:
-        raise RunFolderError(f"{synth} is an unfinished run; `gossamer resume {synth}` finishes it.")
+        raise RunFolderError(f"{synth} is an unfinished run; `gossamer.resume({str(synth)!r})` finishes it.")
     own = is_run and folder.private.is_dir()
     if own:
         check_own_place(synth)
     unchanged = folder.unchanged()
     synthesizer = Synthesizer.load(synth) if is_run else None
     if synthesizer is not None and card is not None:
-        raise RequestError(f"{synth} is a run and has its own card: --card is for a file of samples. Leave it out.")
+        raise RequestError(f"{synth} is a run and has its own card: `card` is for a file of samples. Leave it out.")
     given = None if card is None else load_card(card)
     facts = given if synthesizer is None else synthesizer.card
     kind = kind_of_records(synth) if facts is None else kind_of(facts)

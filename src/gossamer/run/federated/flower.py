@@ -58,7 +58,7 @@ def read_sites(file: Path, *, most: int) -> dict[bytes, str]:
     try:
         lines = [line.split(None, 2) for line in file.read_text(encoding="utf-8").splitlines() if line.strip()]
     except (OSError, UnicodeDecodeError):
-        raise RequestError(f"--sites {file} cannot be read.") from None
+        raise RequestError(f"`sites={file}` cannot be read.") from None
     names: dict[bytes, str] = {}
     for number, words in enumerate(lines, start=1):
         try:
@@ -66,18 +66,18 @@ def read_sites(file: Path, *, most: int) -> dict[bytes, str]:
             name = words[2].strip()
         except (ValueError, IndexError, UnsupportedAlgorithm):
             raise RequestError(
-                f"--sites {file}, key {number}: this is no OpenSSH public key with a name after it. "
+                f"`sites={file}`, key {number}: this is no OpenSSH public key with a name after it. "
                 "Write `ecdsa-sha2-nistp384 AAAA... NAME`."
             ) from None
         pem = key.public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
         if pem in names or name in names.values():
             raise RequestError(
-                f"--sites {file}, key {number}: this key or name is there twice. Give each site its own."
+                f"`sites={file}`, key {number}: this key or name is there twice. Give each site its own."
             )
         names[pem] = name
     if len(names) > most:
         raise RequestError(
-            f"--sites {file} names {len(names):,} sites, and the card declares {most:,}: correct the card."
+            f"`sites={file}` names {len(names):,} sites, and the card declares {most:,}: correct the card."
         )
     return names
 

@@ -294,7 +294,7 @@ class Clients:
             else:
                 time.sleep(self.grid.pause)
         if len(served) < awaited:
-            self.log(f"{len(served):,} of {awaited:,} clients took the generator; --resume serves those who come later")
+            self.log(f"{len(served):,} of {awaited:,} clients took the generator; `resume` serves those who come later")
 
     def _shut(self, name: str, reason: str) -> None:
         self._shut_out.add(name)

@@ -72,7 +72,7 @@ def decide(card: DataCard, *, critics: int | None = None, **request: Any) -> Req
     planned = plan(METHOD, card, critics=critics or card.declared_size, **request)
     config = cast(Config, planned.job.config)
     if config.draw != "secret":
-        raise RequestError(f"--draw {config.draw}: a federated run draws its clients in secret.")
+        raise RequestError(f"`draw={config.draw}`: a federated run draws its clients in secret.")
     _answers(config, card)
     return planned
 

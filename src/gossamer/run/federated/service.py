@@ -121,7 +121,7 @@ def listening(path: Path, group: str | None) -> Iterator[socket.socket]:
             with private_files():
                 listener.bind(str(path))
         except OSError as error:
-            raise RequestError(f"--socket {path} cannot be listened on ({error.strerror or error}).") from None
+            raise RequestError(f"`socket={path}` cannot be listened on ({error.strerror or error}).") from None
         try:
             path.chmod(0o600)
             if group is not None:
@@ -138,10 +138,10 @@ def _check_folder(path: Path) -> None:
     try:
         found = path.absolute().parent.stat()
     except OSError as error:
-        raise RequestError(f"the folder of --socket {path} cannot be read ({error.strerror}).") from None
+        raise RequestError(f"the folder of `socket={path}` cannot be read ({error.strerror}).") from None
     if found.st_uid != os.geteuid() or found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
         raise RequestError(
-            f"the folder of --socket {path} belongs to another user, or others may write to it: they could replace the socket. "
+            f"the folder of `socket={path}` belongs to another user, or others may write to it: they could replace the socket. "
             "Make a folder of this user, mode 0750 or 0755, and name a socket in it."
         )
 
@@ -157,7 +157,7 @@ def _remove_stale(path: Path) -> None:
             except ConnectionRefusedError:
                 path.unlink()
                 return
-    raise RequestError(f"--socket {path} is taken, by another process or a file. Choose another one.")
+    raise RequestError(f"`socket={path}` is taken, by another process or a file. Choose another one.")
 
 
 def _give_to(path: Path, group: str) -> None:
@@ -166,6 +166,6 @@ def _give_to(path: Path, group: str) -> None:
         path.chmod(0o660)
     except (LookupError, PermissionError):
         raise RequestError(
-            f"--group {group}: there is no such group, or this user is not in it. Name a group that this user and the user of "
+            f"`group={group}`: there is no such group, or this user is not in it. Name a group that this user and the user of "
             "the SuperNode are in."
         ) from None

@@ -17,6 +17,7 @@ from gossamer.errors import GossamerError, RequestError
 from gossamer.run.page.jobs import FIT, PageJob
 from gossamer.run.page.opened import DataSet, Form, Opened
 from gossamer.run.page.steps.step import Step
+from gossamer.run.words import plain
 
 STEPS = {
     step.name: step
@@ -63,7 +64,10 @@ async def _answered(answer: Callable[[Opened, Request, Form], Response], opened:
         return await run_in_threadpool(answer, opened, request, form)
     except GossamerError as error:
         return _page(
-            "error.html", status=404 if isinstance(error, RequestError) else 500, error=str(error), opened=opened.all()
+            "error.html",
+            status=404 if isinstance(error, RequestError) else 500,
+            error=plain(str(error)),
+            opened=opened.all(),
         )
     except Exception as error:  # its message could hold a value read from a record
         text = f"Unexpected {type(error).__name__}. Do this step on the command line: --debug shows where it fails."
@@ -78,7 +82,7 @@ def _open(opened: Opened, _request: Request, form: Form) -> Response:
     try:
         data_set = opened.open(form.get("data", ""), form.get("folder", ""))
     except GossamerError as error:
-        return _page("start.html", status=400, opened=opened.all(), error=str(error), given=form)
+        return _page("start.html", status=400, opened=opened.all(), error=plain(str(error)), given=form)
     return RedirectResponse(f"/d/{data_set.id}/data", status_code=303)
 
 
@@ -95,7 +99,7 @@ def _act(opened: Opened, request: Request, form: Form) -> Response:
             raise RequestError("This step has no such action.")
         where = getattr(step.module, action)(opened, data_set, form)
     except GossamerError as error:
-        return _shown(data_set, step, form, error=str(error), given=form)
+        return _shown(data_set, step, form, error=plain(str(error)), given=form)
     return RedirectResponse(f"/d/{data_set.id}/{where}", status_code=303)
 
 

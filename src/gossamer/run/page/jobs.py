@@ -20,6 +20,7 @@ from typing import Any
 from gossamer.errors import RequestError, RunFolderError
 from gossamer.events import ERROR, PROGRESS
 from gossamer.files import hold
+from gossamer.run.words import plain
 
 PROGRAM = (sys.executable, "-P", "-m", "gossamer", "--events")
 """How a job calls the command line. `-P`: no file of the working folder is imported. `--events`: all it says is JSON."""
@@ -52,7 +53,7 @@ class PageJob:
 
     def said(self, *kinds: str) -> list[str]:
         """The words of its events of some kinds, each text once."""
-        return list(dict.fromkeys(event["values"]["text"] for event in self.events if event["kind"] in kinds))
+        return list(dict.fromkeys(plain(event["values"]["text"]) for event in self.events if event["kind"] in kinds))
 
     @property
     def error(self) -> str:

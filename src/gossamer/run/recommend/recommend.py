@@ -156,11 +156,11 @@ def recommend(
     where = str(card) if isinstance(card, str | Path) else "card.toml"
     facts = load_card(card)
     if minutes is not None and not minutes > 0:
-        raise RequestError(f"--minutes must be above 0, not {minutes:g}.")
+        raise RequestError(f"`minutes` must be above 0, not {minutes:g}.")
     delta = advised_delta(facts, epsilon=epsilon, delta=delta)
     for name, value in {"public": public, "pictures": pictures}.items():
         if value is not None and not facts.has_public:
-            raise RequestError(f"--{name} is for pictures, and the card describes {facts.in_words}: leave it out.")
+            raise RequestError(f"`{name}` is for pictures, and the card describes {facts.in_words}: leave it out.")
     source = {"data": shlex.quote(data), "card": shlex.quote(where)}
     if facts.unit != "record":
         source["units"] = facts.whose
@@ -187,7 +187,7 @@ def advised_delta(card: AnyCard, *, epsilon: float, delta: float | None) -> floa
     """Return delta, or the usual one where none is given. Raises RequestError: there is no advice for this epsilon or delta."""
     if not epsilon >= LEAST:
         raise RequestError(
-            f"--epsilon {epsilon:g} is too little for any advice: give {LEAST:g} or more. The least that was measured is "
+            f"`epsilon={epsilon:g}` is too little for any advice: give {LEAST:g} or more. The least that was measured is "
             f"{min(run.epsilon for run in measured_runs.runs()):g}."
         )
     return checked_delta(usual_delta(card) if delta is None else delta, epsilon, card)

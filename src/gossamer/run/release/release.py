@@ -140,7 +140,7 @@ def sign(run: str | Path, *, key: str | Path, new_key: bool = False, force: bool
     signature = folder / SIGNATURE
     taken = signature.exists() or signature.is_symlink()
     if taken and not force:
-        raise RunFolderError(f"{folder} is signed already. --force replaces the signature.")
+        raise RunFolderError(f"{folder} is signed already. `force=True` replaces the signature.")
     verdict = verify(folder)
     problems = [problem for problem in verdict.problems if not (taken and problem.startswith(SIGNATURE))]
     if problems:
@@ -236,7 +236,7 @@ def _check_target(folder: Path, target: Path, *, force: bool) -> None:
     if not target.is_dir() or not any(target.iterdir()):
         return
     if not force:
-        raise RunFolderError(f"{target} is taken. Choose another folder, or replace it with --force.")
+        raise RunFolderError(f"{target} is taken. Choose another folder, or replace it with `force=True`.")
     try:
         listed = {*read_sums(target), SUMS, SIGNATURE} if is_release(target) else set()
     except ValueError:
@@ -246,7 +246,7 @@ def _check_target(folder: Path, target: Path, *, force: bool) -> None:
         obstacle = (
             f"{foreign[0]}, which is no part of a release" if listed and foreign else "something other than a release"
         )
-        raise RunFolderError(f"{target} holds {obstacle}; --force replaces releases only. Choose another folder.")
+        raise RunFolderError(f"{target} holds {obstacle}; `force=True` replaces releases only. Choose another folder.")
 
 
 def _must_hold(folder: Path, verdict: Verdict) -> None:

@@ -15,7 +15,7 @@ from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
-from gossamer.errors import RequestError, RunFolderError, worded
+from gossamer.errors import RequestError, RunFolderError
 from gossamer.files import write_atomically
 from gossamer.privacy.certificate.certificate import sha256
 from gossamer.privacy.certificate.declarations import is_date
@@ -35,7 +35,7 @@ def new_key(path: Path) -> None:
     public = path.with_name(f"{path.name}.pub")
     for taken in (path, public):
         if taken.exists() or taken.is_symlink():
-            raise RunFolderError(f"{taken} exists, and a key is never replaced. Leave --new-key out to use it.")
+            raise RunFolderError(f"{taken} exists, and a key is never replaced. Leave `new_key` out to use it.")
     key = Ed25519PrivateKey.generate()
     pem = serialization.Encoding.PEM
     private_text = key.private_bytes(pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
@@ -100,7 +100,7 @@ def check(folder: Path, names: list[str], *, key: str | None) -> tuple[list[str]
     ]
     problems = [f"{name} is not the file that was signed (its SHA-256 differs from {SIGNATURE})." for name in changed]
     whose = f"Signed on {payload['date']} with the key {payload['public_key']}"
-    note = f"{whose}." if required_key else worded(f"{whose}. Whose key that is, this check cannot know: give --key.")
+    note = f"{whose}." if required_key else f"{whose}. Whose key that is, this check cannot know: give `key`."
     return problems, [note]
 
 
@@ -147,7 +147,7 @@ def _private(path: Path) -> Ed25519PrivateKey:
     except (ValueError, UnsupportedAlgorithm):
         key = None
     if not isinstance(key, Ed25519PrivateKey):
-        raise RequestError(f"{path} holds no Ed25519 private key in PEM. `--new-key` makes one.")
+        raise RequestError(f"{path} holds no Ed25519 private key in PEM. `new_key` makes one.")
     return key
 
 
@@ -161,7 +161,7 @@ def _public(key_text: str) -> Ed25519PublicKey:
         key = None
     if not isinstance(key, Ed25519PublicKey):
         raise RequestError(
-            f"{key_text} holds no Ed25519 public key. --key takes the PEM file of a public key (K.pub) or its 64 hexadecimal "
+            f"{key_text} holds no Ed25519 public key. `key` takes the PEM file of a public key (K.pub) or its 64 hexadecimal "
             "digits."
         )
     return key
@@ -187,5 +187,5 @@ def _refuse_shared(path: Path, status: os.stat_result) -> None:
     if status.st_mode & 0o077:
         raise RequestError(
             f"Others on this machine can read or change the key {path}, and sign in your name. Is it yours and nobody had it? "
-            f"`chmod 600 {shlex.quote(str(path))}`. Else make a key with --new-key."
+            f"`chmod 600 {shlex.quote(str(path))}`. Else make a key with `new_key`."
         )

@@ -116,12 +116,12 @@ def verify(run: str | Path, *, key: str | None = None) -> Verdict:
     """
     folder = RunFolder(Path(run))
     if not folder.path.is_dir():
-        raise RunFolderError(f"{folder.path} is not a folder. `gossamer verify` takes a RUN or a release folder.")
+        raise RunFolderError(f"{folder.path} is not a folder. `gossamer.verify` takes a RUN or a release folder.")
     if not folder.file(CERTIFICATE).exists():
         if not folder.begun:
             raise RunFolderError(f"{folder.path} holds neither a run nor a release: there is no {CERTIFICATE} in it.")
         if not is_release(folder.path):
-            raise RunFolderError(f"{folder.path} is unfinished. `gossamer resume {folder.path}` finishes it.")
+            raise RunFolderError(f"{folder.path} is unfinished. `gossamer.resume({str(folder.path)!r})` finishes it.")
     checked = check(folder.path)
     problems = list(checked.problems)
     not_installed = _not_installed(checked.settings, folder.path)

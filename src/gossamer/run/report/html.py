@@ -55,7 +55,7 @@ def write_report(folder: Path, *, internal: bool) -> Path:
     with _as_written(
         folder / CERTIFICATE,
         "what a certificate holds",
-        "restore it from a copy, or run `gossamer verify` to see what was changed.",
+        "restore it from a copy, or run `gossamer.verify` to see what was changed.",
     ):
         page = template(REPORT).render(
             certificate=certificate,
@@ -85,7 +85,7 @@ def _as_written(path: Path, content: str, remedy: str) -> Iterator[None]:
 
 
 def _certificate(path: Path) -> dict[str, Any]:
-    certificate = _json(path, "finish the run first (`gossamer resume`), or name another folder")
+    certificate = _json(path, "finish the run first (`gossamer.resume`), or name another folder")
     names = [field.name for field in dataclasses.fields(Certificate)]
     if missing := [name for name in names if not isinstance(certificate, dict) or name not in certificate]:
         raise RunFolderError(f"{path} lacks {', '.join(missing)}; restore it from a copy of the run.")
@@ -96,7 +96,7 @@ def _metrics(folder: RunFolder, card: dict[str, Any]) -> dict[str, Any]:
     """Sentences and tables."""
     entries = folder.metrics()
     with _as_written(
-        folder.file(METRICS), "a list of metrics", "write it again with `gossamer evaluate`, or remove it."
+        folder.file(METRICS), "a list of metrics", "write it again with `gossamer.evaluate`, or remove it."
     ):
         return {
             "sentences": wording.sentences(entries, kind_of(card).name),
@@ -110,7 +110,7 @@ def _attacks(path: Path) -> dict[str, Any] | None:
     if not path.is_file():
         return None
     report = _json(path)
-    with _as_written(path, "what attacks found", "write it again with `gossamer attack`, or remove it."):
+    with _as_written(path, "what attacks found", "write it again with `gossamer.attack`, or remove it."):
         head, *rows = wording.attack_rows(report["attacks"])
         return {**report, "head": head, "rows": rows, "words": wording.attacks_in_words(report["attacks"])}
 

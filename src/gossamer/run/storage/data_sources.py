@@ -31,7 +31,7 @@ from gossamer.privacy.distributed import ALONE, Ranks
 from gossamer.privacy.ledger import PrivacyLedger
 from gossamer.privacy.random.noise import Rng
 
-_KEY = re.compile("--(?=(images|labels)-key)")
+_KEY = re.compile("`(?=(images|labels)_key)")
 IN_MEMORY = "records in memory"
 """What a run folder says of records that a program passed to `fit`. `resume` needs them again."""
 
@@ -93,7 +93,7 @@ class DataSources:
         except (KeyError, TypeError):
             raise RunFolderError(
                 "the private folder of this run does not say where its records are any more. Restore it from a copy, or "
-                "delete an unfinished run with `gossamer discard`."
+                "delete an unfinished run with `gossamer.discard`."
             ) from None
 
     def with_memory(self, data: Data | None, public: Data | None) -> "DataSources":
@@ -158,11 +158,11 @@ class DataSources:
         """Read the same without isolating it: for a simulation, which splits the records among its clients."""
         check_units(card, self.data.ids, where=self.name)
         if not card.has_public and (self.public is not None or self.share is not None):
-            raise RequestError(f"{card.in_words} has no public part: leave --public and --public-share out.")
+            raise RequestError(f"{card.in_words} has no public part: leave `public` and `public=SHARE` out.")
         if self.public is not None and _one_source(self.data, self.public):
             raise RequestError(
-                "--public and --data name the same records, and public records have no protection. Give records of "
-                "other people, or make a part of --data public with --public-share."
+                "`public` and `data` name the same records, and public records have no protection. Give records of "
+                "other people, or make a part of `data` public with `public=SHARE`."
             )
         public, stated = self.read_public(card)
         kind = kind_of(card)
@@ -174,12 +174,12 @@ class DataSources:
             notes = tuple(sorted({*records.notes, *remarks(private.images)}))
         elif public is not None and share_a_picture(records, public):
             raise DataError(
-                "--public: at least one of these pictures is among the private records too, where it has no protection. Leave "
-                "it out of --data, or give other public records. Gossamer does not say which it is: that would leak "
+                "`public`: at least one of these pictures is among the private records too, where it has no protection. Leave "
+                "it out of `data`, or give other public records. Gossamer does not say which it is: that would leak "
                 "information about private records."
             )
         elif public is not None:
-            notes = (*notes, *(f"--public: {note}" for note in public.notes))
+            notes = (*notes, *(f"`public`: {note}" for note in public.notes))
         facts = DataFacts(
             public=stated,
             units={"matched": kind.matched(self.data.ids)},
@@ -203,7 +203,7 @@ class DataSources:
         try:
             public = read(self.public, how, called="public")
         except DataError as error:
-            raise DataError(_KEY.sub("--public-", error.args[0])) from None
+            raise DataError(_KEY.sub("`public.", error.args[0])) from None
         check(public, card, where=where)
         return public, {
             "kind": "records",
@@ -245,7 +245,7 @@ class DataFacts:
         if self.identity.fingerprint != source_json.get("records"):
             raise DataError(f"{name} is not what it was when the run began. Restore the records, or start a new run.")
         if self.public != config_json["public"]:
-            raise DataError("--public is not what it was when the run began. Restore the records, or start a new run.")
+            raise DataError("`public` is not what it was when the run began. Restore the records, or start a new run.")
 
 
 @dataclass(frozen=True)
@@ -283,7 +283,7 @@ def split_public(records: Records, share: float, salt: str) -> tuple[Records, Re
     """
     public = made_public(records, share=share, salt=salt)
     if not public.any():
-        raise RequestError(f"--public-share {share:g}: no unit is in the public part. Give a larger share.")
+        raise RequestError(f"`public={share:g}`: no unit is in the public part. Give a larger share.")
     return records.take(np.flatnonzero(public)), records.take(np.flatnonzero(~public))
 
 
@@ -301,8 +301,8 @@ def _fits_the_classes(public: str, card: DataCard) -> None:
         return
     names = f", called {listed(card.class_names)}" if card.class_names else ""
     raise RequestError(
-        f"--public {public}: these are the ten digits 0 to 9, and the card declares {card.classes} classes{names}. Give "
-        "pictures of your classes with --public, or --public-share, or leave it out. If your classes are the digits, "
+        f"`public={public}`: these are the ten digits 0 to 9, and the card declares {card.classes} classes{names}. Give "
+        "pictures of your classes with `public`, or `public=SHARE`, or leave it out. If your classes are the digits, "
         "declare ten, and call them 0 to 9 in class_names or leave that out."
     )
 

@@ -43,8 +43,8 @@ SUMS = "SHA256SUMS"
 """Names every other file of a release with its SHA-256; what has it is a release."""
 RELEASED = (MODEL, CERTIFICATE, LEDGER, CONFIG, SAMPLES)
 """What `gossamer release` copies. The report is written again, without private figures."""
-_ANEW = "write it again with `gossamer evaluate`, or remove it."
-_COPY = "restore it from a copy, or delete an unfinished run with `gossamer discard`."
+_ANEW = "write it again with `gossamer.evaluate`, or remove it."
+_COPY = "restore it from a copy, or delete an unfinished run with `gossamer.discard`."
 
 
 @dataclass(frozen=True)
@@ -90,23 +90,23 @@ class RunFolder:
     def check_free(self) -> None:
         """Refuse a folder that is taken or cannot be written, with a RunFolderError. Changes nothing."""
         if self.path.exists() and not self.path.is_dir():
-            raise RunFolderError(f"{self.path} is a file; --out names a folder that does not exist yet or is empty.")
+            raise RunFolderError(f"{self.path} is a file; `out` names a folder that does not exist yet or is empty.")
         parent = next(folder for folder in (self.path, *self.path.absolute().parents) if folder.exists())
         if not os.access(parent, os.W_OK | os.X_OK):
-            raise RunFolderError(f"{self.path} cannot be written: no permission in {parent}. Choose another --out.")
+            raise RunFolderError(f"{self.path} cannot be written: no permission in {parent}. Choose another `out`.")
         if self.blank:
             return
         if not self.begun:
-            raise RunFolderError(f"{self.path} is not empty and holds no run. Choose another --out.")
+            raise RunFolderError(f"{self.path} is not empty and holds no run. Choose another `out`.")
         if self.file(SUMS).exists():
-            raise RunFolderError(f"{self.path} is a release, and no run goes there. Choose another --out.")
+            raise RunFolderError(f"{self.path} is a release, and no run goes there. Choose another `out`.")
         if not self.finished:
             raise RunFolderError(
-                f"{self.path} holds an unfinished run and its cost. Go on with `gossamer resume {self.path}`, choose another "
-                f"--out, or delete the run with `gossamer discard {self.path}`."
+                f"{self.path} holds an unfinished run and its cost. Go on with `gossamer.resume({str(self.path)!r})`, choose "
+                f"another `out`, or delete the run with `gossamer.discard({str(self.path)!r})`."
             )
         raise RunFolderError(
-            f"{self.path} holds a finished run. Choose another --out, or delete the folder: the budget log keeps its cost."
+            f"{self.path} holds a finished run. Choose another `out`, or delete the folder: the budget log keeps its cost."
         )
 
     def unchanged(self) -> Callable[[], None]:

@@ -18,7 +18,7 @@ def state_folder() -> Path:
             state = Path.home() / ".local" / "state"
         except RuntimeError:
             raise BudgetLogError(
-                "there is no home folder to keep the budget log in. Name a folder with --accounts, or set XDG_STATE_HOME."
+                "there is no home folder to keep the budget log in. Name a folder with `accounts`, or set XDG_STATE_HOME."
             ) from None
     return state / "gossamer"
 

@@ -200,7 +200,7 @@ def load(folder: Path, ledger: PrivacyLedger, log: Callable[[str], None] = lambd
     if ledger.hash_at(saved["ledger_lines"]) != saved["ledger_hash"]:
         raise LedgerDamaged(
             f"{path} is the checkpoint of another run, or of a copy of this one: this ledger does not hold its cost. Restore "
-            f"the right one, or delete the run with `gossamer discard {folder.parent}`."
+            f"the right one, or delete the run with `gossamer.discard({str(folder.parent)!r})`."
         )
     sealed = {name: folder / file for name, file in saved["sealed"].items()}
     _note_lost(ledger, saved["ledger_lines"], log)
@@ -235,5 +235,5 @@ def restore(state: State, saved: Mapping[str, Any], folder: Path) -> None:
 def _of_another_version(folder: Path) -> RunFolderError:
     return RunFolderError(
         f"{folder / FILE} was written by another version of Gossamer. Finish the run with that version, or delete it with "
-        f"`gossamer discard {folder.parent}`. Of a finished run, only attacks on its discriminators need that version."
+        f"`gossamer.discard({str(folder.parent)!r})`. Of a finished run, only attacks on its discriminators need that version."
     )

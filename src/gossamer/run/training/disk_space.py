@@ -35,5 +35,5 @@ def check(folder: Path, needed: int) -> None:
     if free < needed:
         raise RunFolderError(
             f"{folder}: the disk has {free / 1e6:,.0f} MB free, and a run needs about {needed / 1e6:,.0f} MB. Free "
-            f"some space, or name another --out; nothing has been written."
+            f"some space, or name another `out`; nothing has been written."
         )

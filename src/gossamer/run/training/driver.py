@@ -111,7 +111,7 @@ def _drive(run: OpenRun, data: LoadedData, training: Training[BaseConfig, State]
                 if stopping:
                     raise Interrupted(
                         f"stopped at step {result.step:,} of the {result.phase.name}; nothing is lost. Go on with "
-                        f"`gossamer resume {run.folder.path}`."
+                        f"`gossamer.resume({str(run.folder.path)!r})`."
                     )
             else:
                 run.ranks.next(Next.STEP)
@@ -124,8 +124,8 @@ def _diverged(folder: RunFolder, state: State) -> Diverged:
     last = f"checkpoint of step {saved[1]:,} of the {saved[0]} is kept" if saved else "run has no checkpoint yet"
     return Diverged(
         f"the training has diverged: at step {state.step:,} of the {state.phase} a network has a value that is not finite. The "
-        f"{last}. `gossamer resume {folder.path}` tries again from there with fresh noise and the rest of the plan. Where it "
-        "diverges again, take smaller step sizes in a new run."
+        f"{last}. `gossamer.resume({str(folder.path)!r})` tries again from there with fresh noise and the rest of the plan. "
+        "Where it diverges again, take smaller step sizes in a new run."
     )
 
 
@@ -155,7 +155,8 @@ def _disk_full(folder: RunFolder, kept: Callable[[], str], *, said: tuple[()] | 
         if isinstance(error, said) or not is_full(error):
             raise
         raise DiskFull(
-            f"the disk of {folder.path} is full; {kept()}. Free some space, then go on with `gossamer resume {folder.path}`."
+            f"the disk of {folder.path} is full; {kept()}. Free some space, then go on with "
+            f"`gossamer.resume({str(folder.path)!r})`."
         ) from None
 
 
@@ -186,5 +187,6 @@ def untrained(folder: RunFolder) -> RunFolderError:
     """Return the error for a run that has used its plan without a trained generator."""
     return RunFolderError(
         f"{folder.path} has used its whole plan, and a crash came before the first checkpoint. An untrained generator is not "
-        f"certified. Delete the run with `gossamer discard {folder.path}` and start another; the budget log keeps both costs."
+        f"certified. Delete the run with `gossamer.discard({str(folder.path)!r})` and start another; the budget log keeps both "
+        "costs."
     )

@@ -158,14 +158,14 @@ def _check(request: Request, sources: DataSources, folder: RunFolder, device: st
     if sources.public is not None or sources.share is not None:
         check_takes_public(job)
     elif job.needs_public:
-        makers = " or ".join(f"--start {name}" for name in sorted(METHODS) if METHODS[name].can_warm_start)
+        makers = " or ".join(f"`start={name}`" for name in sorted(METHODS) if METHODS[name].can_warm_start)
         instead = f", or {makers}, which make some" if "start" in job.settings else ""
-        share = "" if job.releases_public else ", or --public-share"
-        raise RequestError(f"these settings of {job.method.name} need public records: give --public{share}{instead}.")
+        share = "" if job.releases_public else ", or `public=SHARE`"
+        raise RequestError(f"these settings of {job.method.name} need public records: give `public`{share}{instead}.")
     if sources.share is not None and job.releases_public:
         raise RequestError(
             f"With these settings, the release of {job.method.name} contains the public pictures, so "
-            "--public-share would publish records. Write pictures that may be published into a folder: give it as --public."
+            "`public=SHARE` would publish records. Write pictures that may be published into a folder: give it as `public`."
         )
     check_device(local(device), job.settings)
     job.generator()
@@ -196,7 +196,7 @@ def _log_start(run: OpenRun, request: Request, facts: DataFacts, sources: DataSo
         raise DataError(
             f"{sources.name}: nearly every picture becomes one shade by pixel_range = {list(card.pixel_range)} of the card, so "
             "the run has not begun. Declare the values that are black and white in these pictures; "
-            "`gossamer card DATA` names those of a DICOM header."
+            "`gossamer.draft_card(DATA)` names those of a DICOM header."
         )
     if facts.one_shade:
         run.log(NEARLY_CONSTANT)

@@ -15,7 +15,7 @@ from typing import Any, Literal, TypeAlias
 
 from gossamer import plugins
 from gossamer.data.tables.any_card import AnyCard, card_from
-from gossamer.errors import BudgetLogError, PrivacyError, RequestError, RunFolderError, worded
+from gossamer.errors import BudgetLogError, PrivacyError, RequestError, RunFolderError
 from gossamer.events import Sink, note, silent
 from gossamer.kinds import kind_of
 from gossamer.methods import method_of
@@ -206,7 +206,7 @@ class OpenRun:
             if isinstance(error, OSError):
                 raise RunFolderError(
                     f"{folder.path} cannot be written ({error.strerror}). Nothing has been begun; mend that, or name another "
-                    "--out."
+                    "`out`."
                 ) from None
             raise
 
@@ -259,7 +259,7 @@ class OpenRun:
             self.entry.finish(self.ledger)
         certificate.save(folder.path)
         if state.remark:
-            self.log(worded(state.remark))
+            self.log(state.remark)
         return synthesizer
 
     def _settings(self, facts: DataFacts) -> dict[str, Any]:

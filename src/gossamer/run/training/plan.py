@@ -116,7 +116,7 @@ def _decided(
         epsilon = math.inf
     if epsilon is not None and not epsilon > 0:
         raise BudgetError(
-            f"--epsilon must be above 0, not {epsilon:g}: at epsilon 0 the output would not depend on the records."
+            f"`epsilon` must be above 0, not {epsilon:g}: at epsilon 0 the output would not depend on the records."
         )
     noise = merged.pop("noise_multiplier", None)
     if epsilon is not None:
@@ -138,7 +138,7 @@ def _decided(
         return Request(job=trial, epsilon=math.inf, delta=delta, plan=trial.plan, bounds=(nothing,))
     if noise is None and epsilon is None:
         raise BudgetError(
-            "give --epsilon (the budget) or --noise-multiplier; together with --delta they decide the run."
+            "give `epsilon` (the budget) or `noise_multiplier`; together with `delta` they decide the run."
         )
     budget = math.inf if epsilon is None else epsilon
     if noise is None:
@@ -147,7 +147,7 @@ def _decided(
         )  # fmt: skip
     elif not math.isinf(budget) and "steps" not in trial.settings:
         raise BudgetError(
-            f"{name} has no steps that could follow from both --epsilon and --noise-multiplier: give one of the two."
+            f"{name} has no steps that could follow from both `epsilon` and `noise_multiplier`: give one of the two."
         )
     elif not math.isinf(budget) and "steps" not in overrides:
         merged["steps"] = calibrate.calibrate_steps(
@@ -167,7 +167,7 @@ def check_takes_public(job: Job[BaseConfig, State]) -> None:
     """Refuse public records for which these settings have no use, with a RequestError."""
     if not job.takes_public:
         raise RequestError(
-            f"{job.method.name} has no use for public records with these settings: leave --public and --public-share out."
+            f"{job.method.name} has no use for public records with these settings: leave `public` and `public=SHARE` out."
         )
 
 
@@ -189,7 +189,7 @@ def method_named(method: str | BaseConfig) -> AnyMethod:
 
 def _refuse_budget(method: AnyMethod, **given: float | None) -> None:
     """Refuse epsilon or delta of a method whose epsilon is infinity, with a BudgetError."""
-    if flags := " or ".join(f"--{name}" for name, value in given.items() if value is not None):
+    if flags := " or ".join(f"`{name}`" for name, value in given.items() if value is not None):
         able = METHODS.taking(method.takes).items()
         meeting = ", ".join(name for name, other in able if not other.without_guarantee)
         raise BudgetError(
@@ -203,12 +203,12 @@ def checked_delta(delta: float | None, epsilon: float | None, card: Card) -> flo
     if delta is None:
         if epsilon is not None and math.isinf(epsilon):
             return 0.1 / card.declared_size  # any number: epsilon is infinity at every delta
-        raise BudgetError("--delta is missing. Choose a number well below 1 / (declared size), for example 1e-5.")
+        raise BudgetError("`delta` is missing. Choose a number well below 1 / (declared size), for example 1e-5.")
     if not 0 < delta < 1:
-        raise BudgetError(f"--delta must lie between 0 and 1, not {delta:g}. A usual choice is 1e-5.")
+        raise BudgetError(f"`delta` must lie between 0 and 1, not {delta:g}. A usual choice is 1e-5.")
     if delta >= 1 / card.declared_size:
         raise BudgetError(
-            f"--delta {delta:g} is not below 1 / {card.declared_size:,} (the declared size): a release that hands out one "
+            f"`delta={delta:g}` is not below 1 / {card.declared_size:,} (the declared size): a release that hands out one "
             f"whole {card.unit} at random would meet it. Take {0.1 / card.declared_size:.0e} or less."
         )
     return delta
@@ -218,30 +218,29 @@ def checked(job: Job[BaseConfig, State]) -> Job[BaseConfig, State]:
     """Return the job. Raises BudgetError where a single number makes no sense; the method checks settings together."""
     hints, settings = get_type_hints(type(job.config), include_extras=True), job.settings
     for name, value in settings.items():
-        flag = "--" + name.replace("_", "-")
-        _check_setting(flag, value, hints[name])
+        _check_setting(name, value, hints[name])
         if isinstance(value, bool) or not isinstance(value, int | float):
             continue
         if math.isnan(value) or value < 0 or (math.isinf(value) and name != "max_norm"):
-            raise BudgetError(f"{flag} must be a finite number of zero or more, not {value}.")
+            raise BudgetError(f"`{name}` must be a finite number of zero or more, not {value}.")
         if value == 0 and isinstance(value, int) and hints[name] != MaybeZero:
-            raise BudgetError(f"{flag} must be at least 1.")
+            raise BudgetError(f"`{name}` must be at least 1.")
     if settings.get("max_norm", 1.0) == 0:
-        raise BudgetError("--max-norm must be above 0: with 0 every record would contribute nothing.")
+        raise BudgetError("`max_norm` must be above 0: with 0 every record would contribute nothing.")
     _check_noise(settings)
     if (decay := float(settings.get("average_decay", 0.0))) >= 1:
         raise BudgetError(
-            f"--average-decay must be below 1, not {decay:g}: with 1 the initial weights would be released."
+            f"`average_decay` must be below 1, not {decay:g}: with 1 the initial weights would be released."
         )
     if (batch := int(settings.get("expected_batch_size", 0))) > job.card.declared_size:
         raise BudgetError(
-            f"--expected-batch-size {batch:,} is more than the declared size {job.card.declared_size:,}. Take a smaller batch."
+            f"`expected_batch_size={batch:,}` is more than the declared size {job.card.declared_size:,}. Take a smaller batch."
         )
     if (first := job.first) is not None:
         try:
             checked(first)
         except RequestError as error:
-            raise type(error)(f"--start {first.method.name}: {error}") from None
+            raise type(error)(f"`start={first.method.name}`: {error}") from None
     return job
 
 
@@ -252,32 +251,32 @@ def _check_noise(settings: Mapping[str, Any]) -> None:
     for name, bound in bounds.items():  # a method may have a second one, such as max_norm_batch
         if noise > 0 and bound > 0 and not _LEAST_NOISE <= noise * bound <= _MOST_NOISE:
             raise BudgetError(
-                f"--{name.replace('_', '-')} {bound:g} with a noise multiplier of {noise:.3g} asks for noise of "
+                f"`{name}={bound:g}` with a noise multiplier of {noise:.3g} asks for noise of "
                 f"{noise * bound:.3g}, not between {_LEAST_NOISE:g} and {_MOST_NOISE:g}. Take a bound nearer to 1."
             )
 
 
-def _check_setting(flag: str, value: object, hint: Any) -> None:
+def _check_setting(name: str, value: object, hint: Any) -> None:
     """Refuse a setting of another type than its field, or one that is none of its choices: for calls from Python."""
     if get_origin(hint) is Literal:
         if value not in get_args(hint):
-            raise RequestError(f"{flag} must be one of {', '.join(map(str, get_args(hint)))}.")
+            raise RequestError(f"`{name}` must be one of {', '.join(map(str, get_args(hint)))}.")
     elif hint == Start:
-        check_type(flag, value, (str, Mapping))
+        check_type(name, value, (str, Mapping))
     else:
-        check_type(flag, value, (get_args(hint)[0] if get_origin(hint) is Annotated else hint,))
+        check_type(name, value, (get_args(hint)[0] if get_origin(hint) is Annotated else hint,))
 
 
 def _check_agreement(request: Request) -> None:
     cost, epsilon = request.promise.epsilon, request.epsilon
     if math.isinf(epsilon) and not math.isinf(cost):
         raise BudgetError(
-            f"--epsilon inf asks for no noise, and --noise-multiplier {request.job.settings['noise_multiplier']:g} for noise. "
+            f"`epsilon=inf` asks for no noise, and `noise_multiplier={request.job.settings['noise_multiplier']:g}` for noise. "
             "Drop one of them."
         )
     if not math.isinf(epsilon) and not (1 - AGREE) * epsilon <= cost <= epsilon:
         raise BudgetError(
-            f"--epsilon {epsilon:g}, --noise-multiplier {request.job.settings['noise_multiplier']:g} and --steps "
+            f"`epsilon={epsilon:g}`, `noise_multiplier={request.job.settings['noise_multiplier']:g}` and `steps` "
             f"{request.job.settings['steps']:,} do not agree: this noise over these steps costs {request.promise}. Drop one "
             "of the three: it follows from the other two."
         )

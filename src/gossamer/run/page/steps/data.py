@@ -11,6 +11,7 @@ from gossamer.events import NOTE, TEXT
 from gossamer.run.page.opened import EMBEDDED, READING, Content, DataSet, Form, Opened
 from gossamer.run.page.steps.facts import draft_of
 from gossamer.run.storage import data_sources
+from gossamer.run.words import plain
 
 
 def show(data_set: DataSet, _query: Form) -> Content:
@@ -22,7 +23,7 @@ def show(data_set: DataSet, _query: Form) -> Content:
             header = {"yes": True, "no": False}.get(data_set.header)
             columns = tables.open_source(data_set.used, split="train", where=data_set.name, header=header).names
         except GossamerError as error:
-            problem = str(error)
+            problem = plain(str(error))
     counts = data_set.jobs.last_of("split").said(TEXT) if data_set.parts else []
     return {
         "is_table": is_table,

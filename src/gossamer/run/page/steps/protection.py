@@ -9,6 +9,7 @@ from gossamer.run.budget import budget as spending
 from gossamer.run.page.opened import Content, DataSet, Form, Opened
 from gossamer.run.recommend import recommend as advising
 from gossamer.run.report import promise, wording
+from gossamer.run.words import plain
 
 EPSILONS = (0.5, 1.0, 2.0, 3.0, 5.0, 10.0)
 """What the page compares."""
@@ -88,7 +89,7 @@ def _measured(data_set: DataSet, card: AnyCard, epsilon: float, delta: float) ->
     try:
         advice = advising.recommend(card, epsilon=epsilon, delta=delta, public=data_set.public or None)
     except GossamerError as error:
-        return str(error)
+        return plain(str(error))
     best = advice.ranked[0] if advice.ranked else None
     if best is None or best.measured is None:
         return best.notes[-1] if best is not None and best.notes else "Unknown: no method was measured on such records."
