@@ -12,10 +12,10 @@ import torch.nn.functional as F
 from reference_gradients import clipped_sum, rows
 from torch import Tensor, nn
 
-from gossamer.privacy.per_sample_gradients import ghost
+from gossamer.privacy.per_sample_gradients import clipping
 from gossamer.privacy.per_sample_gradients.clipping import clip_rows
+from gossamer.privacy.per_sample_gradients.convolution import Convolution
 from gossamer.privacy.per_sample_gradients.gradients import PerRecordGradient, Tensors
-from gossamer.privacy.per_sample_gradients.layers.convolution import Convolution
 from gossamer.privacy.queries import Bounds
 
 # Torch itself warns that "same" with an even kernel copies its input; the plain loop takes that path.
@@ -414,8 +414,8 @@ def test_several_rows_per_record(name: str, multiplicity: int) -> None:
 )
 def test_a_weight_of_several_layers_in_every_form(name: str, method: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing is kept, and the method is given: a small net would keep every gradient."""
-    monkeypatch.setattr(ghost, "cheapest", lambda work: method)
-    monkeypatch.setattr(ghost, "KEEP", 0)
+    monkeypatch.setattr(clipping, "cheapest", lambda work: method)
+    monkeypatch.setattr(clipping, "KEEP", 0)
     case = CASES[name]
     agree(build(case), case.inputs(5))
 
@@ -436,8 +436,8 @@ def test_a_pixel_that_no_tap_reads_spoils_nothing(
         convolved(layer, out, a, b)
         out.add_((a * 0).sum())
 
-    monkeypatch.setattr(ghost, "cheapest", lambda work: method)
-    monkeypatch.setattr(ghost, "KEEP", 0)
+    monkeypatch.setattr(clipping, "cheapest", lambda work: method)
+    monkeypatch.setattr(clipping, "KEEP", 0)
     monkeypatch.setattr(Convolution, "add_weight_gradient_", spoilt)
     case = CASES[name]
     module = build(case)

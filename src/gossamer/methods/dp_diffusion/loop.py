@@ -20,7 +20,7 @@ from gossamer.nets.flat import gradient
 from gossamer.nets.initialised import initialised_by
 from gossamer.privacy.confined import Confined
 from gossamer.privacy.per_sample_gradients.gradients import PerRecordGradient
-from gossamer.privacy.per_sample_gradients.precision import lowered
+from gossamer.privacy.per_sample_gradients.rounding import lowered
 
 PUBLIC = 20_000
 """Public pictures that a start is on, at most."""

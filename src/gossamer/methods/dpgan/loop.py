@@ -18,7 +18,7 @@ from gossamer.nets.dcgan import Discriminator, Generator
 from gossamer.nets.initialised import initialised_by
 from gossamer.privacy.confined import Confined
 from gossamer.privacy.per_sample_gradients.gradients import PerRecordGradient
-from gossamer.privacy.per_sample_gradients.precision import lowered
+from gossamer.privacy.per_sample_gradients.rounding import lowered
 from gossamer.privacy.queries import Bounds
 
 FREQUENCIES = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000)
