@@ -16,7 +16,7 @@ from gossamer.methods.contract import AnyMethod, State
 from gossamer.methods.job import Job, StepResult
 from gossamer.privacy.confined import Confined
 from gossamer.privacy.ledger import PrivacyLedger
-from gossamer.privacy.mechanisms.sampling import Mechanism
+from gossamer.privacy.queries import Mechanism
 from gossamer.privacy.random.noise import Rng
 from gossamer.run.training import checkpoint
 

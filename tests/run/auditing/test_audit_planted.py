@@ -22,8 +22,7 @@ from gossamer.methods.marginals import Noise
 from gossamer.methods.marginals import loop as marginals
 from gossamer.methods.marginals.counts import Counts, Errors
 from gossamer.privacy.ledger import PrivacyLedger
-from gossamer.privacy.mechanisms.gaussian import GroupedGaussianSum, PoissonGaussianSum
-from gossamer.privacy.mechanisms.sampling import PoissonSampled
+from gossamer.privacy.mechanisms.gaussian import GroupedGaussianSum, PoissonGaussianSum, PoissonSampled
 from gossamer.privacy.mechanisms.two_term import TermwiseGaussianSum
 from gossamer.privacy.per_sample_gradients import clipping, rounding
 from gossamer.privacy.per_sample_gradients.gradients import PerRecordGradient, Tensors
