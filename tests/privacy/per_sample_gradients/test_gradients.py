@@ -100,6 +100,7 @@ def test_float32_error_is_a_millionth_of_n_max_norm(n: int, monkeypatch: pytest.
         nn.Conv2d(3, 4, 3, 2, 1),
         nn.Conv2d(9, 8, 3, 1, 1),
         nn.Conv2d(9, 8, (3, 2), 1, (0, 1)),
+        nn.Conv2d(9, 8, 3, (1, 2), 1),
         nn.ConvTranspose2d(8, 9, 3, 1, 1),
         nn.Conv2d(4, 4, 5, 1, 2, groups=2),
         nn.Conv2d(3, 4, (3, 2), (2, 3), (0, 1), (2, 1)),
@@ -339,6 +340,15 @@ def test_what_stood_in_the_memory_of_a_new_sum_is_never_read(
     if n and not units:
         by_hand = reference(module, square, batch, bounds)
         torch.testing.assert_close(expected, by_hand, rtol=0, atol=1e-2 * n * min(1.0, bounds.norms[0]))
+
+
+def test_what_stood_in_the_memory_of_a_new_sum_is_not_read_with_constant_planes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    module, batch = discriminator(4), drawn(3)
+    expected = clipped_sum(module, cross_entropy, batch, Bounds(norms=(0.5,)), form="fast")
+    monkeypatch.setattr(gradients, "empty", lambda module: empty(module).fill_(torch.nan))
+    assert torch.equal(clipped_sum(module, cross_entropy, batch, Bounds(norms=(0.5,)), form="fast"), expected)
 
 
 def test_leaves_no_trace_on_the_module() -> None:

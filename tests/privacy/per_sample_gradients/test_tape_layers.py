@@ -5,6 +5,7 @@ All nets here are in double precision, where the two must agree to 1e-9. Every n
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import pytest
 import torch
@@ -85,16 +86,15 @@ class ScaleIsBias(nn.Module):
 class Labelled(nn.Module):
     """An image and its label as constant planes."""
 
-    def __init__(self, kernel: int = 4, stride: int = 2, padding: int = 1, size: int = 6, dilation: int = 1) -> None:
+    def __init__(self, *settings: Any, size: tuple[int, int] = (6, 6)) -> None:
         super().__init__()
-        self.image = nn.Conv2d(1, 2, kernel, stride, padding, dilation)
-        self.label = nn.Conv2d(5, 3, kernel, stride, padding, dilation)
+        self.image, self.label = nn.Conv2d(1, 2, *settings), nn.Conv2d(5, 3, *settings)
         self.size = size
 
     def forward(self, x: Tensor) -> Tensor:
         image, value = x[:, :-5], x[:, -5:]
-        planes = value[:, :, None, None].expand(-1, -1, self.size, self.size)
-        return torch.cat([self.image(image.view(-1, 1, self.size, self.size)), self.label(planes)], 1).tanh()
+        planes = value[:, :, None, None].expand(-1, -1, *self.size)
+        return torch.cat([self.image(image.view(-1, 1, *self.size)), self.label(planes)], 1).tanh()
 
 
 class NormalisedByIts(nn.Module):
@@ -245,9 +245,10 @@ CASES: dict[str, Case] = {
     "planes and image": Case(PlanesAndImage, (2, 6, 6)),
     "both ways": Case(BothWays, (3, 6, 6)),
     "with and without groups": Case(WithAndWithoutGroups, (4, 6, 6)),
-    "planes": Case(Labelled, (36 + 5,)),
-    "planes dilated": Case(lambda: Labelled(3, 2, 2, 6, 2), (36 + 5,)),
-    "planes twice": Case(lambda: Twice(Labelled(3, 1, 0, 3), lambda x: x * 2), (9 + 5,)),
+    "planes": Case(lambda: Labelled(4, 2, 1), (36 + 5,)),
+    "planes dilated": Case(lambda: Labelled(3, 2, 2, 2), (36 + 5,)),
+    "planes not square": Case(lambda: Labelled((3, 2), (2, 1), (1, 0), size=(6, 5)), (30 + 5,)),
+    "planes twice": Case(lambda: Twice(Labelled(3, 1, 0, size=(3, 3)), lambda x: x * 2), (9 + 5,)),
     "frozen": Case(Frozen, (4,)),
     "unused": Case(Unused, (4,)),
 }

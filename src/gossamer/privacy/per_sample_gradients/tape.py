@@ -29,8 +29,6 @@ from gossamer.privacy.per_sample_gradients.layers import Affine, Embedding, Line
 CHECKPOINTING = "activation checkpointing"
 Found: TypeAlias = tuple[Layer, Tensor, Tensor | None, Tensor | None]
 """A layer, its input, weight and bias."""
-Numbers: TypeAlias = int | Sequence[int]
-"""One number for each spatial dimension, or one for all."""
 Knows: TypeAlias = Callable[[Tensor | None, Tensor | None], bool]
 """Whether the tape knows a weight and a bias."""
 
@@ -165,8 +163,9 @@ def edges(root: Tensor) -> Iterator[tuple[Any, Any]]:
 
 # --- functions of torch that the tape knows, and the layer that each becomes ---------------------------------------
 #
-# Each takes a test whether the tape knows a weight and a bias, and then torch's own arguments. It returns the layer and its
-# inputs, or None. After None, torch's function stays in place.
+# Each takes a test whether the tape knows a weight and a bias, and then torch's own arguments. Those of a function that is
+# written in Python come by name, but for the first two. It returns the layer and its inputs; None: torch's function stays in
+# place.
 
 
 def _linear(knows: Knows, a: Tensor, weight: Tensor, bias: Tensor | None = None) -> Found | None:
@@ -175,48 +174,35 @@ def _linear(knows: Knows, a: Tensor, weight: Tensor, bias: Tensor | None = None)
     return Linear(), a, weight, bias
 
 
-def _convolution(
-    knows: Knows,
-    a: Tensor,
-    weight: Tensor,
-    bias: Tensor | None = None,
-    stride: Numbers = 1,
-    padding: str | Numbers = 0,
-    dilation: Numbers = 1,
-    groups: int = 1,
-) -> Found | None:
-    spatial = weight.dim() - 2
-    if a.dim() != weight.dim() or not knows(weight, bias):
-        return None
-    step, reach = _several(stride, spatial), _several(dilation, spatial)
-    if isinstance(padding, str):
-        a, padding = _padded(a, padding, weight.shape[2:], reach)
-    op = Convolution(step, _several(padding, spatial), reach, groups, output_padding=(0,) * spatial)
-    if spatial == 2 and groups == 1 and _constant(a):
-        size, kernel = (a.shape[2], a.shape[3]), (weight.shape[2], weight.shape[3])
-        return Planes(op, kernel, size), a[:, :, 0, 0].contiguous(), weight, bias
-    return op, a, weight, bias
+def _convolution(*names: str) -> Callable[..., Found | None]:
+    """A convolution, transposed where it has an output padding. names: of its settings, in torch's order."""
+
+    def found(
+        knows: Knows, a: Tensor, weight: Tensor, bias: Tensor | None = None, *settings: Any, **named: Any
+    ) -> Found | None:
+        spatial = weight.dim() - 2
+        if a.dim() != weight.dim() or not knows(weight, bias):
+            return None
+        given = _DEFAULTS | dict(zip(names, settings, strict=False)) | named
+        transposed, groups = "output_padding" in names, given.pop("groups")
+        if isinstance(given["padding"], str):
+            reach = _several(given["dilation"], spatial)
+            a, given["padding"] = _padded(a, given["padding"], weight.shape[2:], reach)
+        op = Convolution(groups=groups, transposed=transposed, **{k: _several(v, spatial) for k, v in given.items()})
+        if spatial == 2 and groups == 1 and not transposed and _constant(a):
+            size, kernel = (a.shape[2], a.shape[3]), (weight.shape[2], weight.shape[3])
+            return Planes(op, kernel, size), a[:, :, 0, 0].contiguous(), weight, bias
+        return op, a, weight, bias
+
+    return found
 
 
-def _convolution_transposed(
-    knows: Knows,
-    a: Tensor,
-    weight: Tensor,
-    bias: Tensor | None = None,
-    stride: Numbers = 1,
-    padding: Numbers = 0,
-    output_padding: Numbers = 0,
-    groups: int = 1,
-    dilation: Numbers = 1,
-) -> Found | None:
-    spatial = weight.dim() - 2
-    if a.dim() != weight.dim() or not knows(weight, bias):
-        return None
-    step, edge, reach, outer = (_several(v, spatial) for v in (stride, padding, dilation, output_padding))
-    return Convolution(step, edge, reach, groups, True, outer), a, weight, bias
+_DEFAULTS = {"stride": 1, "padding": 0, "output_padding": 0, "dilation": 1, "groups": 1}
+"""Of all convolutions."""
 
 
-def _several(value: Numbers, count: int) -> tuple[int, ...]:
+def _several(value: int | Sequence[int], count: int) -> tuple[int, ...]:
+    """One number for each spatial dimension."""
     numbers = (value,) if isinstance(value, int) else tuple(value)
     return numbers * count if len(numbers) == 1 else numbers
 
@@ -239,48 +225,36 @@ def _constant(a: Tensor) -> bool:
     return height * width > 1 and expanded and not a.requires_grad
 
 
-def _embedding(
-    knows: Knows,
-    a: Tensor,
-    weight: Tensor,
-    padding_idx: int | None = None,
-    max_norm: float | None = None,
-    norm_type: float = 2.0,
-    scale_grad_by_freq: bool = False,
-    sparse: bool = False,
-) -> Found | None:
-    del norm_type
-    if a.dim() < 1 or max_norm is not None or scale_grad_by_freq or sparse or not knows(weight, None):
+def _embedding(knows: Knows, a: Tensor, weight: Tensor, padding_idx: int | None, **more: Any) -> Found | None:
+    changes = more["max_norm"] is not None or more["scale_grad_by_freq"] or more["sparse"]
+    if a.dim() < 1 or changes or not knows(weight, None):
         return None
     padding = padding_idx if padding_idx is None or padding_idx >= 0 else padding_idx + len(weight)
     return Embedding(padding), a, weight, None
 
 
 def _normalised(function: Callable[..., Tensor]) -> Callable[..., Found | None]:
-    """By layer, root mean square or group. by: the normalised dimensions, or the number of groups."""
+    """By layer, root mean square or group."""
 
-    def found(
-        knows: Knows,
-        a: Tensor,
-        by: Numbers,
-        weight: Tensor | None = None,
-        bias: Tensor | None = None,
-        eps: float | None = None,
-    ) -> Found | None:
+    def found(knows: Knows, a: Tensor, by: int | Sequence[int], **named: Any) -> Found | None:
+        """By: the number of groups, or the dimensions that are normalised."""
+        weight, bias = named["weight"], named.get("bias")
         shape = (a.shape[1],) + (1,) * (a.dim() - 2) if isinstance(by, int) else tuple(by)
         if a.dim() <= len(shape) or not knows(weight, bias):
             return None
-        return Affine(shape), function(a, by, eps=eps), weight, bias
+        return Affine(shape), function(a, by, eps=named["eps"]), weight, bias
 
     return found
 
 
 _KNOWN: dict[Callable[..., Any], Callable[..., Found | None]] = {
     F.linear: _linear,
-    **dict.fromkeys((F.conv1d, F.conv2d, torch.conv1d, torch.conv2d), _convolution),
+    **dict.fromkeys(
+        (F.conv1d, F.conv2d, torch.conv1d, torch.conv2d), _convolution("stride", "padding", "dilation", "groups")
+    ),
     **dict.fromkeys(
         (F.conv_transpose1d, F.conv_transpose2d, torch.conv_transpose1d, torch.conv_transpose2d),
-        _convolution_transposed,
+        _convolution("stride", "padding", "output_padding", "groups", "dilation"),
     ),
     F.embedding: _embedding,
     **{function: _normalised(function) for function in (F.layer_norm, F.rms_norm, F.group_norm)},
