@@ -1,6 +1,8 @@
 """The clipped sum of taped calls: each weight's gradients in the cheapest form, factors from their norms, and their use.
 
-What a batch contributes to one parameter is a *piece*. A piece knows the records' norms, and adds up their gradients. Its form
+What a batch contributes to one parameter is a *piece*: `Instantiated`, `Product` or `Ghost`. `squared_norms` gives float64 [n],
+the squared L2 norm of what each record can add, rounding included. It is not finite where the record's gradient is not. `add_`
+adds the sum over records of factor x gradient to `out`, which has the parameter's shape. dropped: bool [n] or None. Its form
 follows counted work, not a clock, so that the same seed gives the same bits. It does not follow how many records were sampled.
 The ways to norms differ in how far they raise a norm, so one record more would change the norms of all others, and what they
 add.
@@ -12,7 +14,7 @@ import functools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import TypeAlias
 
 import torch
 from torch import Tensor, nn
@@ -36,25 +38,10 @@ KEEP = 1 << 25  # numbers of instantiated gradients that may be kept per layer
 GPU_BLOCK = 1 << 28  # on a GPU, where starting a product costs more than its numbers, and nothing stays near
 
 
-class Piece(Protocol):
-    """What the records of a batch contribute to one parameter."""
-
-    @property
-    def parameter(self) -> int:
-        """Position among the parameters."""
-
-    def squared_norms(self) -> Tensor:
-        """[n] float64, squared L2 norm of what each record can add, rounding included; not finite where its gradient is not."""
-
-    def add_(self, out: Tensor, factors: Tensor, dropped: Tensor | None) -> None:
-        """Add the sum over records of factor x gradient to out, which has the parameter's shape. dropped: bool [n] or None."""
-
-
 @dataclass(eq=False)
 class Instantiated:
     """Per-record gradients that were formed. rows: [n, size of the parameter]; of a convolution, taps before channels."""
 
-    parameter: int
     rows: Tensor
     taps: int = 1
 
@@ -75,7 +62,6 @@ class Product:
     Of constant planes, b is [n, rows, taps]. Where beta is 0, `add_` overwrites out, which is not read.
     """
 
-    parameter: int
     a: Tensor
     b: Tensor
     beta: int = 1
@@ -102,10 +88,6 @@ class Ghost:
     uses: Uses
     method: NormRule
 
-    @property
-    def parameter(self) -> int:
-        return self.uses.parameter
-
     def squared_norms(self) -> Tensor:
         """[n], by blocks of records."""
         n = self.uses.records
@@ -122,6 +104,9 @@ class Ghost:
         for call in self.uses.calls:
             a, b = call.pair
             call.layer.add_weight_gradient_(out, *scaled(without(a, dropped), without(b, dropped), factors))
+
+
+Piece: TypeAlias = Instantiated | Product | Ghost
 
 
 def scaled(a: Tensor, b: Tensor, factors: Tensor) -> tuple[Tensor, Tensor]:
@@ -146,8 +131,8 @@ def _column(values: Tensor, like: Tensor) -> Tensor:
     return values.view(-1, *(1,) * (like.dim() - 1))
 
 
-def pieces(calls: Sequence[Call], parameters: Sequence[Tensor], *, at_once: int, multiplicity: int) -> list[Piece]:
-    """Sort taped calls into pieces, one per parameter that was used.
+def pieces(calls: Sequence[Call], parameters: Sequence[Tensor], *, at_once: int, multiplicity: int) -> dict[int, Piece]:
+    """Sort taped calls into pieces, by the position of each parameter that was used.
 
     at_once: how many records a batch may have at most, a public number. The form of each piece depends on it.
     """
@@ -157,14 +142,13 @@ def pieces(calls: Sequence[Call], parameters: Sequence[Tensor], *, at_once: int,
         if call.b is None:
             continue
         if call.weight is not None:
-            if call.weight not in by_weight:
-                by_weight[call.weight] = Uses(call.weight, parameters[call.weight].shape, [], multiplicity)
-            by_weight[call.weight].calls.append(call)
+            uses = by_weight.setdefault(call.weight, Uses(parameters[call.weight].shape, [], multiplicity))
+            uses.calls.append(call)
         if call.bias is not None:
             rows = folded(call.layer.bias_gradients(call.pair[1]), multiplicity)
             by_bias[call.bias] = by_bias[call.bias] + rows if call.bias in by_bias else rows
-    of_weights = [_piece(uses, by_bias.pop(weight, None), at_once) for weight, uses in by_weight.items()]
-    return of_weights + [Instantiated(bias, rows) for bias, rows in by_bias.items()]
+    found = {weight: _piece(uses, by_bias.pop(weight, None), at_once) for weight, uses in by_weight.items()}
+    return found | {bias: Instantiated(rows) for bias, rows in by_bias.items()}
 
 
 def _piece(uses: Uses, shared: Tensor | None, at_once: int) -> Piece:
@@ -172,7 +156,7 @@ def _piece(uses: Uses, shared: Tensor | None, at_once: int) -> Piece:
     if shared is not None or not (methods := _methods(uses)):
         return _instantiated(uses, shared)
     if uses.alone and (product := uses.calls[0].layer.product(uses)) is not None:
-        return Product(uses.parameter, *product)
+        return Product(*product)
     keep = at_once * uses.shape.numel() <= _numbers(uses, KEEP)
     work = {name: method.work(uses) for name, method in methods.items()}
     if keep:
@@ -221,7 +205,7 @@ def _instantiated(uses: Uses, shared: Tensor | None) -> Instantiated:
             u, b = uses.patches_of(call, lo, hi)
             here = total[lo:hi].view(len(b), b.shape[1], u.shape[1])
             torch.baddbmm(here, b, u.transpose(1, 2), beta=1 if ordered or i else 0, out=here)
-    return Instantiated(uses.parameter, total, taps)
+    return Instantiated(total, taps)
 
 
 def clip_rows(gradients: Tensor, module: nn.Module, bounds: Bounds) -> Tensor:
@@ -263,16 +247,13 @@ def add_clipped_(
     dropped = infinite if out.device.type != "cpu" or bool(infinite.any()) else None
     if dropped is not None:
         factors = [factor.masked_fill(dropped, 0) for factor in factors]
-    written = set()
-    for part in parts if fresh else ():
-        if isinstance(part, Product):  # all that its parameter gets, so it writes where the others add
-            part.beta = 0
-            written.add(part.parameter)
     for number, view in enumerate(views if fresh else ()):
-        if number not in written:
+        if isinstance(part := parts.get(number), Product):  # all that its parameter gets, so it writes where others add
+            part.beta = 0
+        else:
             view.zero_()
-    for part in parts:
-        part.add_(views[part.parameter], factors[groups[part.parameter]], dropped)
+    for number, part in parts.items():
+        part.add_(views[number], factors[groups[number]], dropped)
 
 
 @full_precision()
@@ -359,9 +340,9 @@ def groups_of_parameters(bounds: Bounds, count: int) -> Sequence[int]:
     return bounds.groups
 
 
-def _squares(parts: list[Piece], groups: Sequence[int], k: int) -> list[Tensor]:
-    norms = [part.squared_norms() for part in parts]
-    return _by_group(norms, [groups[part.parameter] for part in parts], k, torch.zeros_like(norms[0]))
+def _squares(parts: Mapping[int, Piece], groups: Sequence[int], k: int) -> list[Tensor]:
+    norms = [part.squared_norms() for part in parts.values()]
+    return _by_group(norms, [groups[number] for number in parts], k, torch.zeros_like(norms[0]))
 
 
 def _squares_of_rows(gradients: Tensor, parts: Sequence[Tensor], groups: Sequence[int], k: int) -> list[Tensor]:

@@ -164,13 +164,11 @@ class Uses:
     """All uses, at least one, of one weight in a batch.
 
     Args:
-        parameter: position of the weight among the parameters.
         shape: of the weight.
         calls: all with the same number of rows.
         multiplicity: rows of the batch that belong to one record.
     """
 
-    parameter: int
     shape: torch.Size
     calls: list[Call]
     multiplicity: int
