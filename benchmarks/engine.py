@@ -38,8 +38,7 @@ from torch import Tensor, nn
 from gossamer.nets.dcgan import Discriminator
 from gossamer.nets.flat import flatten
 from gossamer.privacy.per_sample_gradients.gradients import PerRecordGradient, Tensors
-from gossamer.privacy.per_sample_gradients.penalty import PenaltyGradient, penalised_losses
-from gossamer.privacy.per_sample_gradients.tangents import Points
+from gossamer.privacy.per_sample_gradients.penalty import PenaltyGradient, Points, penalised_losses
 from gossamer.privacy.queries import Bounds
 from gossamer.privacy.random.noise import Rng
 from gossamer.run.training.memory import tune_malloc

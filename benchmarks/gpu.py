@@ -59,7 +59,7 @@ from gossamer.privacy.confined import Confined
 from gossamer.privacy.device_check import Check, device_check
 from gossamer.privacy.ledger import PrivacyLedger
 from gossamer.privacy.per_sample_gradients.gradients import PerRecordGradient, Tensors
-from gossamer.privacy.per_sample_gradients.precision import Precision, full_precision, lowered
+from gossamer.privacy.per_sample_gradients.rounding import Precision, full_precision, lowered
 from gossamer.privacy.queries import Bounds
 from gossamer.privacy.random import noise
 from gossamer.privacy.random.keystream import SPARE, WORDS, DeviceKeystream, Keystream

@@ -12,12 +12,8 @@ from mutant_source import Source, replaced
 PRIVACY = mutants.PACKAGE / "privacy"
 WITHOUT_RULES = {
     "accounting/event_json.py",
-    "per_sample_gradients/functions.py",
-    "per_sample_gradients/refusals.py",
-    "per_sample_gradients/tangents.py",
-    "per_sample_gradients/tape.py",
     "queries.py",
-} | {f"per_sample_gradients/layers/{name}.py" for name in ("affine", "convolution", "embedding", "linear", "unfolding")}
+}
 """Their functions are covered through those that call them."""
 
 

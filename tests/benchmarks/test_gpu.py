@@ -37,11 +37,11 @@ def test_every_part_runs_and_nothing_fails(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_what_is_wrong_is_told_and_the_rest_is_looked_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A sum that is half of what it should be, in one layer."""
-    from gossamer.privacy.per_sample_gradients.layers.convolution import Convolution
+    from gossamer.privacy.per_sample_gradients.convolution import Convolution
 
     real = Convolution.add_weight_gradient_
     monkeypatch.setattr(Convolution, "add_weight_gradient_", lambda self, out, a, b: real(self, out, a, 3 * b))
-    monkeypatch.setattr("gossamer.privacy.per_sample_gradients.ghost.KEEP", 0)
+    monkeypatch.setattr("gossamer.privacy.per_sample_gradients.clipping.KEEP", 0)
     found = run(tmp_path / "gpu.json", "check")["check"]
     assert "sums, unet, fp32" in found["failed"] and "max_norm" in found["sums, unet, fp32"]
     assert found["keystream"].startswith("pass") and found["fit and resume"].startswith("pass")

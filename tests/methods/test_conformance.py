@@ -27,7 +27,7 @@ from gossamer.kinds.toys import CARD, garbage, stripes
 from gossamer.methods import METHODS
 from gossamer.methods.job import Job
 from gossamer.privacy.per_sample_gradients import gradients
-from gossamer.privacy.per_sample_gradients.precision import Precision
+from gossamer.privacy.per_sample_gradients.rounding import Precision
 from gossamer.privacy.random.noise import Rng
 from gossamer.testing import MethodTests, checks
 from gossamer.testing.trial_run import Subject, TrialRun, deaf

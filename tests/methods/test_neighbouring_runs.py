@@ -34,7 +34,7 @@ from gossamer.methods.job import Job
 from gossamer.methods.marginals import counts
 from gossamer.privacy.mechanisms.gaussian import GroupedGaussianSum, PoissonGaussianSum
 from gossamer.privacy.mechanisms.sanitized_rows import SanitizedRows
-from gossamer.privacy.per_sample_gradients import answers, clipping
+from gossamer.privacy.per_sample_gradients import clipping, gradients
 from gossamer.privacy.queries import Bounds
 from gossamer.privacy.random.noise import Rng
 from gossamer.testing import neighbours
@@ -376,7 +376,7 @@ def noise_for_c(self: SanitizedRows, total: Tensor, query: object, rng: Rng) -> 
 FAULTS: dict[str, tuple[Any, str, Any, str, bool, float]] = {
     "a person's rows count in full": (counts, "row_weights", no_weights, "marginals, 3 rows of 1,000 count", True, 300),
     "the records of a person are clipped one by one": (bounded_sum, "by_unit", one_by_one, "moments", True, 23),
-    "gradients of a person's records are clipped one by one": (answers, "by_unit", one_by_one, "teacher", True, 10),
+    "gradients of a person's records are clipped one by one": (gradients, "by_unit", one_by_one, "teacher", True, 10),
     "votes of a person are not clipped": (votes, "clipped", lambda rows, _norm: rows, "evolve, patches", True, 23),
     "gradients are not clipped": (clipping, "_factors", unclipped, "teacher", False, 100),
     "half of the noise": (PoissonGaussianSum, "noised", half_the_noise, "moments", False, 1.99),

@@ -243,7 +243,7 @@ def test_grey_pictures_of_another_shape_are_made_of_the_pipelines(folders: Path)
 @pytest.mark.parametrize(
     ("about", "says"),
     [
-        ("side = 16\n", "lacks 'prompts'"),
+        ("side = 16\n", "lacks prompts"),
         (ABOUT + "width = 3\n", "unknown key 'width'"),
         (ABOUT.replace("16", "0"), "side = 0. Give a whole number above 0"),
         (ABOUT.replace('["dark", "bright"]', '"dark"'), "prompts = 'dark'. Give a list of texts"),

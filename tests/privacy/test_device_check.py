@@ -15,7 +15,7 @@ from gossamer.methods import METHODS
 from gossamer.methods.job import Job
 from gossamer.privacy import device_check
 from gossamer.privacy.ledger import PrivacyLedger
-from gossamer.privacy.per_sample_gradients import answers
+from gossamer.privacy.per_sample_gradients import gradients
 from gossamer.privacy.per_sample_gradients.gradients import PerRecordGradient, Tensors
 from gossamer.privacy.random.keystream import DeviceKeystream
 
@@ -84,7 +84,7 @@ def _rows_that_mix(monkeypatch: pytest.MonkeyPatch) -> None:
         return real(self, batch) * (1 + 1e-3 * torch.linspace(0, len(batch), len(batch)).sin())
 
     monkeypatch.setattr(PerRecordGradient, "losses", losses)
-    monkeypatch.setattr(answers, "one_size", lambda *_: False)
+    monkeypatch.setattr(gradients, "one_size", lambda *_: False)
     monkeypatch.setattr(device_check, "MAX_NORM", 1e6)
     monkeypatch.setattr(device_check, "BOUNDS", device_check.Bounds(norms=(1e6,)))
     monkeypatch.setattr(device_check, "MOVED", 1e-12)

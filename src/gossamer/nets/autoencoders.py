@@ -15,7 +15,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from gossamer import plugins
-from gossamer.errors import ConfinedError, RequestError, withheld
+from gossamer.errors import RequestError
 from gossamer.nets.encoders import PluginEncoder
 
 
@@ -46,13 +46,7 @@ class PluginAutoencoder(PluginEncoder):
         Raises:
             ConfinedError: if the decoder fails. Its message is withheld, because it has seen records.
         """
-        try:
-            pictures, failure = self._decoded(latents), ""
-        except (Exception, SystemExit) as error:  # whatever it is, its message could hold a record
-            failure = withheld(error)
-        if failure:  # raised here, so that nothing leads to the error
-            raise ConfinedError(f"{self.what} failed: {failure}")
-        return pictures
+        return self._unseen(lambda: self._decoded(latents))
 
     def check(self, device: str) -> None:
         """Refuse an autoencoder whose latents depend on another picture, or whose decoder gives no pictures. See the base.
@@ -62,12 +56,7 @@ class PluginAutoencoder(PluginEncoder):
         """
         super().check(device)
         latents = self._tried(self._public(0, device))
-        try:
-            pictures, again = self._decoded(latents), self._decoded(latents)
-        except RequestError:
-            raise
-        except (Exception, SystemExit) as error:  # the code of others raises anything; it has seen no record
-            raise RequestError(f"{self.what} fails to decode public latents ({plugins.described(error)}).") from error
+        pictures, again = (self._seen(lambda: self._decoded(latents), "to decode public latents") for _ in range(2))
         if not torch.equal(pictures, again):
             raise RequestError(
                 f"{self.what} gives other pictures when the same latents are decoded again. Switch off dropout, and keep "
@@ -93,10 +82,7 @@ class PluginAutoencoder(PluginEncoder):
 
     @torch.no_grad()
     def _decoded(self, latents: Tensor) -> Tensor:
-        for module in self._modules:
-            module.to(latents.device).eval()
-        missing = max(1, -(-len(latents) // self._batch)) * self._batch - len(latents)
-        batches = F.pad(latents, (0, 0, 0, missing)).split(self._batch)
+        batches = self._batches(latents)
         pictures = torch.cat([self._pictures(batch.clone().view(-1, *self._latent_shape)) for batch in batches])
         return pictures[: len(latents)].to(latents.device)
 

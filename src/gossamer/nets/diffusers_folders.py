@@ -16,7 +16,6 @@ An autoencoder needs no such file; without `side`, it takes pictures as they are
 
 import hashlib
 import json
-import tomllib
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -26,6 +25,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from gossamer.errors import RequestError
+from gossamer.nets.files import as_tensor, installed, read_facts, relative
 from gossamer.plugins import NOT_KNOWN, PluginKind, described
 
 CODE = "diffusers"
@@ -33,35 +33,13 @@ CODE = "diffusers"
 _AUTOENCODERS = ("AutoencoderKL", "AutoencoderTiny")
 _LIBRARIES = (None, "diffusers", "transformers")
 """What a part of a pipeline may be from."""
-_Rule = Callable[[Any], bool]
-
-
-def _is_count(value: Any) -> bool:
-    return type(value) is int and value > 0
-
-
-def _is_text(value: Any) -> bool:
-    return isinstance(value, str)
-
-
-def _are_prompts(value: Any) -> bool:
-    return isinstance(value, list) and bool(value) and all(map(_is_text, value))
-
-
-def _is_number(value: Any) -> bool:
-    return type(value) in (int, float) and value >= 0
-
-
-_FACTS: dict[str, tuple[str, _Rule]] = {
-    "side": ("a whole number above 0", _is_count),
-    "licence": ("text", _is_text),
-    "trained_on": ("text", _is_text),
-}
-_OF_GENERATORS: dict[str, tuple[str, _Rule]] = {
-    "prompts": ("a list of texts", _are_prompts),
-    "steps": ("a whole number above 0", _is_count),
-    "guidance": ("a number of at least 0", _is_number),
-}
+_Rule = tuple[str, Callable[[Any], bool]]
+_COUNT: _Rule = "a whole number above 0", lambda value: type(value) is int and value > 0
+_TEXT: _Rule = "text", lambda value: isinstance(value, str)
+_TEXTS: _Rule = "a list of texts", lambda value: isinstance(value, list) and value != [] and all(map(_TEXT[1], value))
+_NUMBER: _Rule = "a number of at least 0", lambda value: type(value) in (int, float) and value >= 0
+_FACTS = {"side": _COUNT, "licence": _TEXT, "trained_on": _TEXT}
+_OF_GENERATORS = {"prompts": _TEXTS, "steps": _COUNT, "guidance": _NUMBER}
 
 
 class DiffusersAutoencoder:
@@ -93,7 +71,7 @@ class DiffusersAutoencoder:
 
     def state_dict(self) -> dict[str, Tensor]:
         """Digests of the files and of the weights as they are now, so that a change of either is a change of its weights."""
-        return {"files": _as_tensor(self._files), "network": _as_tensor(_digest_of(self.net))}
+        return {"files": as_tensor(self._files), "network": as_tensor(_digest_of(self.net))}
 
 
 class DiffusersGenerator:
@@ -138,7 +116,7 @@ class DiffusersGenerator:
 
     def state_dict(self) -> dict[str, Tensor]:
         """The digest of the files."""
-        return {"files": _as_tensor(self._files)}
+        return {"files": as_tensor(self._files)}
 
     def _one(self, pipeline: Any, label: int, seed: int, shape: tuple[int, ...], **more: Any) -> Tensor:
         """One picture of the shape, uint8 [1, C, H, W]."""
@@ -154,12 +132,7 @@ def load(reference: str) -> tuple[PluginKind, DiffusersAutoencoder | DiffusersGe
     Raises:
         RequestError: if the folder is missing or of another form, its path is absolute, or diffusers is not installed.
     """
-    folder = Path(reference)
-    if folder.is_absolute():
-        raise RequestError(
-            f"diffusers:{reference} is an absolute path, and the certificate would show it. Go to a folder above it, and name "
-            "it from there."
-        )
+    folder = relative("diffusers", reference)
     if code := next(iter(sorted(folder.rglob("*.py"))), None):
         raise RequestError(f"{code} is code. Gossamer runs no code from a folder of weights: remove it.")
     if (folder / "model_index.json").is_file():
@@ -208,13 +181,9 @@ def _is_known(library: object, diffusers: Any) -> bool:
 
 
 def _diffusers() -> Any:
-    try:
-        import diffusers  # noqa: PLC0415 (optional, and loaded when a folder is named)
-    except ImportError:
-        raise RequestError(
-            "A folder of diffusers needs this package. Install it with: pip install diffusers transformers"
-        ) from None
-    return diffusers
+    return installed(
+        CODE, "A folder of diffusers needs this package. Install it with: pip install diffusers transformers"
+    )
 
 
 def _read(folder: Path, kind: Any) -> Any:
@@ -228,19 +197,11 @@ def _read(folder: Path, kind: Any) -> Any:
         ) from error
 
 
-def _facts(folder: Path, rules: Mapping[str, tuple[str, _Rule]], needed: tuple[str, ...]) -> dict[str, Any]:
+def _facts(folder: Path, rules: Mapping[str, _Rule], needed: tuple[str, ...]) -> dict[str, Any]:
     """The content of the TOML file. Raises RequestError: it has other keys or values."""
     file = folder.parent / f"{folder.name}.toml"
-    try:
-        facts = tomllib.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
-    except ValueError as error:
-        raise RequestError(f"{file} cannot be read ({error}).") from error
-    missing, unknown = ([*(set(needed) - facts.keys())], [*(facts.keys() - rules.keys())])
-    if missing or unknown:
-        what = f"lacks {sorted(missing)[0]!r}" if missing else f"has the unknown key {sorted(unknown)[0]!r}"
-        raise RequestError(
-            f"{file} {what}. It has {', '.join(needed) or 'no key that is needed'}, of {', '.join(rules)}."
-        )
+    content = file.read_bytes() if file.is_file() else b""
+    facts = read_facts(content, str(file), needed, [name for name in rules if name not in needed])
     for name, value in facts.items():
         form, fits = rules[name]
         if not fits(value):
@@ -277,10 +238,6 @@ def _digest_of(net: nn.Module) -> bytes:
         digest.update(name.encode())
         digest.update(tensor.detach().cpu().contiguous().flatten().view(torch.uint8).numpy())
     return digest.digest()
-
-
-def _as_tensor(digest: bytes) -> Tensor:
-    return torch.frombuffer(bytearray(digest), dtype=torch.uint8)
 
 
 def _to_uint8(pictures: Tensor) -> Tensor:

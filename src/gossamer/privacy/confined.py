@@ -16,7 +16,7 @@ from torch import Tensor
 from gossamer.errors import ConfinedError, DiskFull, GossamerError, is_full, raised_by_gossamer, withheld
 from gossamer.privacy.distributed import ALONE, Ranks
 from gossamer.privacy.ledger import PrivacyLedger
-from gossamer.privacy.mechanisms.sampling import Mechanism
+from gossamer.privacy.queries import Mechanism
 from gossamer.privacy.random.noise import Rng
 
 T = TypeVar("T")

@@ -22,8 +22,7 @@ from torch.nn import functional as F
 
 from gossamer.errors import RequestError
 from gossamer.privacy.per_sample_gradients.gradients import PerRecordGradient, Tensors
-from gossamer.privacy.per_sample_gradients.precision import Precision, full_precision
-from gossamer.privacy.per_sample_gradients.rounding import charged
+from gossamer.privacy.per_sample_gradients.rounding import Precision, charged, full_precision
 from gossamer.privacy.queries import Bounds
 from gossamer.privacy.random.keystream import WORDS, DeviceKeystream
 from gossamer.privacy.random.noise import round_to_grid_

@@ -21,7 +21,7 @@ from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
 from gossamer.privacy.mechanisms import moves
-from gossamer.privacy.mechanisms.sampling import Mechanism
+from gossamer.privacy.queries import Mechanism
 from gossamer.privacy.random.noise import Rng
 from gossamer.testing.trial_run import Subject, TrialRun, asked_through
 

@@ -17,7 +17,7 @@ from gossamer.methods.job import Job, StepResult
 from gossamer.methods.synthesizer import model_bytes
 from gossamer.privacy.confined import Confined
 from gossamer.privacy.ledger import PrivacyLedger
-from gossamer.privacy.mechanisms.sampling import Mechanism
+from gossamer.privacy.queries import Mechanism
 from gossamer.privacy.random.noise import Rng
 from gossamer.run.training import checkpoint
 

@@ -28,9 +28,7 @@ from gossamer.methods.synthesizer import model_bytes
 from gossamer.privacy.confined import Confined
 from gossamer.privacy.ledger import PrivacyLedger
 from gossamer.privacy.mechanisms.gaussian import GroupedGaussianSum
-from gossamer.privacy.per_sample_gradients.answers import norms
-from gossamer.privacy.per_sample_gradients.penalty import PenaltyGradient, penalised_losses
-from gossamer.privacy.per_sample_gradients.tangents import Points
+from gossamer.privacy.per_sample_gradients.penalty import PenaltyGradient, Points, penalised_losses
 from gossamer.privacy.random.noise import Rng
 
 CARD = DataCard(shape=(1, 28, 28), classes=10, declared_size=400)
@@ -93,7 +91,7 @@ def test_private_quantiles_find_the_median_norm() -> None:
     held = records(40)
     state, _ = trained(config, card=card, held=held)
     query = PenaltyGradient(state.D.net, pairs_for(state.G.net, Rng().secret_generator))
-    below = np.mean([float((norms(query, held, state.groups) <= state.norms[0]).float().mean()) for _ in range(9)])
+    below = np.mean([float((query.norms(held, state.groups) <= state.norms[0]).float().mean()) for _ in range(9)])
     assert 0.3 < below < 0.7
 
 

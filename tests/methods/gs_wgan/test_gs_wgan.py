@@ -27,8 +27,7 @@ from gossamer.methods.job import Job, Training
 from gossamer.privacy.confined import Confined
 from gossamer.privacy.ledger import PrivacyLedger
 from gossamer.privacy.mechanisms.sanitized_rows import SanitizedRows
-from gossamer.privacy.per_sample_gradients.penalty import penalised_losses
-from gossamer.privacy.per_sample_gradients.tangents import Points
+from gossamer.privacy.per_sample_gradients.penalty import Points, penalised_losses
 from gossamer.privacy.random.noise import Rng
 from gossamer.run.cli.main import main
 from gossamer.run.training import checkpoint

@@ -19,7 +19,6 @@ from gossamer.privacy.accounting.events import poisson_gaussian
 from gossamer.privacy.confined import Confined
 from gossamer.privacy.ledger import PrivacyLedger
 from gossamer.privacy.mechanisms.quantiles import SharesBelow, moved
-from gossamer.privacy.per_sample_gradients.answers import norms
 from gossamer.privacy.per_sample_gradients.gradients import PerRecordGradient
 from gossamer.privacy.queries import Bounds
 from gossamer.privacy.random.noise import Rng
@@ -48,10 +47,10 @@ def test_norms_are_those_of_the_rows(form: str) -> None:
     query = PerRecordGradient(net(), loss, physical_batch_size=4, form=form)  # type: ignore[arg-type]  # a Form
     weight, bias = rows(query.module, loss, records(9)).split(query.sizes, dim=1)
     expected = torch.stack([weight.norm(dim=1), bias.norm(dim=1)], 1)
-    torch.testing.assert_close(norms(query, records(9), GROUPS), expected, rtol=1e-5, atol=0)
-    whole = norms(query, records(9), (0, 0))
+    torch.testing.assert_close(query.norms(records(9), GROUPS), expected, rtol=1e-5, atol=0)
+    whole = query.norms(records(9), (0, 0))
     torch.testing.assert_close(whole[:, 0], expected.norm(dim=1), rtol=1e-5, atol=0)
-    assert norms(query, records(0), GROUPS).shape == (0, 2)
+    assert query.norms(records(0), GROUPS).shape == (0, 2)
 
 
 def test_a_unit_has_one_norm_that_of_its_summed_gradient() -> None:
@@ -61,12 +60,12 @@ def test_a_unit_has_one_norm_that_of_its_summed_gradient() -> None:
     expected = sorted(
         float(all_rows[[0, 2, 3]].sum(0).norm()) if u == 0 else float(all_rows[[1, 4]].sum(0).norm()) for u in (0, 1)
     )
-    assert sorted(norms(query, held, (0, 0))[:, 0].tolist()) == pytest.approx(expected, rel=1e-5)
+    assert sorted(query.norms(held, (0, 0))[:, 0].tolist()) == pytest.approx(expected, rel=1e-5)
 
 
 def test_shares_count_units_below_minus_half() -> None:
     query = PerRecordGradient(net(), loss)
-    found = norms(query, records(9), GROUPS)
+    found = query.norms(records(9), GROUPS)
     cuts = tuple((1.01 * found.median(0).values).tolist())
     ask = SharesBelow(query, cuts, GROUPS)
     answer = ask.clipped_sum(records(9), Bounds(norms=(ask.sensitivity,)))
@@ -77,7 +76,7 @@ def test_shares_count_units_below_minus_half() -> None:
 def test_the_last_bits_of_a_norm_move_no_whole_vote() -> None:
     """At a step, whoever changes how another's norm is rounded moves that one's vote too: by 1 where 1/2 is charged."""
     query = PerRecordGradient(net(), loss)
-    exact = float(norms(query, records(1), (0, 0))[0, 0])
+    exact = float(query.norms(records(1), (0, 0))[0, 0])
     votes = [
         float(SharesBelow(query, (cut,), (0, 0)).clipped_sum(records(1), Bounds(norms=(0.5,))))
         for cut in (exact * (1 + 1e-6), exact, exact * (1 - 1e-6), 1.01 * exact, 0.99 * exact)

@@ -17,11 +17,10 @@ from torch.utils.checkpoint import checkpoint
 
 from gossamer.errors import RequestError
 from gossamer.nets.dcgan import Discriminator
-from gossamer.privacy.per_sample_gradients import answers, ghost, rounding
+from gossamer.privacy.per_sample_gradients import clipping, convolution, gradients, rounding
 from gossamer.privacy.per_sample_gradients.clipping import clip_rows, empty
+from gossamer.privacy.per_sample_gradients.convolution import Convolution
 from gossamer.privacy.per_sample_gradients.gradients import PerRecordGradient, Tensors
-from gossamer.privacy.per_sample_gradients.layers import taps
-from gossamer.privacy.per_sample_gradients.layers.convolution import Convolution
 from gossamer.privacy.per_sample_gradients.rounding import charged
 from gossamer.privacy.queries import Bounds
 
@@ -58,7 +57,7 @@ def reference(
 
 def by_taps(method: str, monkeypatch: pytest.MonkeyPatch) -> str:
     """The name of a method; "taps" is how a GPU instantiates."""
-    monkeypatch.setattr(taps, "helps", lambda device: method == "taps")
+    monkeypatch.setattr(convolution, "taps_help", lambda device: method == "taps")
     return "instantiate" if method == "taps" else method
 
 
@@ -101,6 +100,7 @@ def test_float32_error_is_a_millionth_of_n_max_norm(n: int, monkeypatch: pytest.
         nn.Conv2d(3, 4, 3, 2, 1),
         nn.Conv2d(9, 8, 3, 1, 1),
         nn.Conv2d(9, 8, (3, 2), 1, (0, 1)),
+        nn.Conv2d(9, 8, 3, (1, 2), 1),
         nn.ConvTranspose2d(8, 9, 3, 1, 1),
         nn.Conv2d(4, 4, 5, 1, 2, groups=2),
         nn.Conv2d(3, 4, (3, 2), (2, 3), (0, 1), (2, 1)),
@@ -115,8 +115,8 @@ def test_float32_error_is_a_millionth_of_n_max_norm(n: int, monkeypatch: pytest.
 def test_every_method_agrees_with_the_loop(layer: nn.Module, method: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The method that counted work would choose is not asked: each must give the same sum, in blocks of one record too."""
     method = by_taps(method, monkeypatch)
-    monkeypatch.setattr(ghost, "cheapest", lambda work: method if method in work else "gram")
-    monkeypatch.setattr(ghost, "KEEP", 0)
+    monkeypatch.setattr(clipping, "cheapest", lambda work: method if method in work else "gram")
+    monkeypatch.setattr(clipping, "KEEP", 0)
     torch.manual_seed(0)
     module = nn.Sequential(layer, nn.Tanh()).double()
     channels = layer.in_features if isinstance(layer, nn.Linear) else layer.in_channels
@@ -126,17 +126,17 @@ def test_every_method_agrees_with_the_loop(layer: nn.Module, method: str, monkey
     batch = Tensors((torch.randn(5, *shape, dtype=torch.float64),))
     bounds = Bounds(norms=(float(rows(module, square, batch).norm(dim=1).median()),))
     expected = reference(module, square, batch, bounds)
-    for block in (1, ghost.BLOCK):
-        monkeypatch.setattr(ghost, "BLOCK", block)
+    for block in (1, clipping.BLOCK):
+        monkeypatch.setattr(clipping, "BLOCK", block)
         torch.testing.assert_close(clipped_sum(module, square, batch, bounds, form="fast"), expected, rtol=0, atol=1e-9)
 
 
-@pytest.mark.parametrize("keep", [0, ghost.KEEP])
+@pytest.mark.parametrize("keep", [0, clipping.KEEP])
 def test_tap_by_tap_where_a_record_has_several_rows(keep: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Rows of one record are n apart; a second use of the weight meets them with another padding."""
     method = by_taps("taps", monkeypatch)
-    monkeypatch.setattr(ghost, "cheapest", lambda work: method)
-    monkeypatch.setattr(ghost, "KEEP", keep)
+    monkeypatch.setattr(clipping, "cheapest", lambda work: method)
+    monkeypatch.setattr(clipping, "KEEP", keep)
     torch.manual_seed(0)
     module = nn.Conv2d(9, 8, 3, padding=1, bias=False).double()
 
@@ -147,14 +147,17 @@ def test_tap_by_tap_where_a_record_has_several_rows(keep: int, monkeypatch: pyte
         return layer(x).sin().flatten(1).sum(1) + again.cos().flatten(1).sum(1)
 
     assert isinstance(
-        Convolution((1, 1), (1, 1), (1, 1)).formed(torch.ones(1, 9, 6, 5), torch.ones(1, 8, 6, 5), 1), Tensor
+        Convolution((1, 1), (1, 1), (1, 1)).formed(
+            torch.ones(1, 9, 6, 5), torch.ones(1, 8, 6, 5), torch.Size((8, 9, 3, 3)), 1
+        ),
+        Tensor,
     )
     batch = Tensors(tuple(torch.randn(4, 9, 6, 5, dtype=torch.float64) for _ in range(2)))
     alone = [clipped_sum(module, loss, batch[i : i + 1], INFINITE, form="slow", multiplicity=2) for i in range(4)]
     bounds = Bounds(norms=(float(torch.stack(alone).norm(dim=1).median()),))
     expected = clip_rows(torch.stack(alone), module, bounds).sum(0)
-    for block in (1, ghost.BLOCK):
-        monkeypatch.setattr(ghost, "BLOCK", block)
+    for block in (1, clipping.BLOCK):
+        monkeypatch.setattr(clipping, "BLOCK", block)
         found = clipped_sum(module, loss, batch, bounds, form="fast", multiplicity=2)
         torch.testing.assert_close(found, expected, rtol=0, atol=1e-9)
 
@@ -163,8 +166,8 @@ def test_tap_by_tap_where_a_record_has_several_rows(keep: int, monkeypatch: pyte
 @pytest.mark.parametrize("padding", [None, 2])
 def test_every_method_agrees_for_a_table(method: str, padding: int | None, monkeypatch: pytest.MonkeyPatch) -> None:
     """Tokens that come twice add up; the padding row learns nothing."""
-    monkeypatch.setattr(ghost, "cheapest", lambda work: method)
-    monkeypatch.setattr(ghost, "KEEP", 0)
+    monkeypatch.setattr(clipping, "cheapest", lambda work: method)
+    monkeypatch.setattr(clipping, "KEEP", 0)
     torch.manual_seed(0)
     module = nn.Sequential(nn.Embedding(4, 3, padding_idx=padding), nn.Softplus()).double()
     batch = Tensors((torch.tensor([[0, 1, 1], [2, 2, 3], [3, 3, 3], [2, 2, 2]]),))
@@ -180,7 +183,7 @@ def test_a_gradient_that_cancels_is_bounded(method: str, shielded: bool, monkeyp
 
     Without the guard the computed norm is rounding noise, and may be zero, while the sum moves by many times max_norm.
     """
-    monkeypatch.setattr(ghost, "cheapest", lambda work: method)
+    monkeypatch.setattr(clipping, "cheapest", lambda work: method)
     if not shielded:
         monkeypatch.setattr(rounding, "raised", lambda squares, *_: squares.double().clamp(min=0))
     module = nn.Conv2d(2, 3, 4, 2, bias=False)
@@ -332,11 +335,20 @@ def test_what_stood_in_the_memory_of_a_new_sum_is_never_read(
 
     module = Twice().double()
     expected = summed(module)
-    monkeypatch.setattr(answers, "empty", lambda module: empty(module).fill_(torch.nan))
+    monkeypatch.setattr(gradients, "empty", lambda module: empty(module).fill_(torch.nan))
     assert torch.equal(summed(module), expected)
     if n and not units:
         by_hand = reference(module, square, batch, bounds)
         torch.testing.assert_close(expected, by_hand, rtol=0, atol=1e-2 * n * min(1.0, bounds.norms[0]))
+
+
+def test_what_stood_in_the_memory_of_a_new_sum_is_not_read_with_constant_planes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    module, batch = discriminator(4), drawn(3)
+    expected = clipped_sum(module, cross_entropy, batch, Bounds(norms=(0.5,)), form="fast")
+    monkeypatch.setattr(gradients, "empty", lambda module: empty(module).fill_(torch.nan))
+    assert torch.equal(clipped_sum(module, cross_entropy, batch, Bounds(norms=(0.5,)), form="fast"), expected)
 
 
 def test_leaves_no_trace_on_the_module() -> None:

@@ -18,8 +18,7 @@ from gossamer.nets.dcgan import Discriminator
 from gossamer.privacy.mechanisms.quantiles import SharesBelow
 from gossamer.privacy.per_sample_gradients import mixing
 from gossamer.privacy.per_sample_gradients.gradients import PerRecordGradient, Tensors
-from gossamer.privacy.per_sample_gradients.penalty import PenaltyGradient
-from gossamer.privacy.per_sample_gradients.tangents import Points
+from gossamer.privacy.per_sample_gradients.penalty import PenaltyGradient, Points
 from gossamer.privacy.queries import Bounds
 from gossamer.privacy.random.noise import Rng, rehearsal
 

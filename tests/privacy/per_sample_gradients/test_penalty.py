@@ -13,9 +13,8 @@ from gossamer.errors import RequestError
 from gossamer.nets.dcgan import Discriminator
 from gossamer.privacy.per_sample_gradients.clipping import clip_rows
 from gossamer.privacy.per_sample_gradients.gradients import Tensors
-from gossamer.privacy.per_sample_gradients.penalty import PenaltyGradient, penalised_losses
+from gossamer.privacy.per_sample_gradients.penalty import PenaltyGradient, Points, penalised_losses
 from gossamer.privacy.per_sample_gradients.rounding import charged
-from gossamer.privacy.per_sample_gradients.tangents import Points
 from gossamer.privacy.queries import Bounds
 
 INFINITE = Bounds(norms=(math.inf,))

@@ -9,12 +9,11 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from gossamer.nets.dcgan import Discriminator
-from gossamer.privacy.per_sample_gradients import answers, clipping, ghost
+from gossamer.privacy.per_sample_gradients import clipping, ghost, gradients
+from gossamer.privacy.per_sample_gradients.convolution import Convolution
 from gossamer.privacy.per_sample_gradients.gradients import PerRecordGradient, Tensors
-from gossamer.privacy.per_sample_gradients.layers.convolution import Convolution
-from gossamer.privacy.per_sample_gradients.layers.linear import Linear
-from gossamer.privacy.per_sample_gradients.precision import Precision, full_precision, lowered
-from gossamer.privacy.per_sample_gradients.rounding import charged
+from gossamer.privacy.per_sample_gradients.layers import Linear
+from gossamer.privacy.per_sample_gradients.rounding import Precision, charged, full_precision, lowered
 from gossamer.privacy.queries import Bounds
 
 MAX_NORM = 0.01
@@ -83,7 +82,7 @@ def test_the_sum_is_that_of_the_plain_loop_over_the_same_rounded_pairs(
     """The gradient that the pairs define, formed record by record in double precision, and clipped there: within 2e-3 of the
     bound, of which the slack takes 1e-3; within 1e-5 where it is clipped by the engine's norms, which are upper bounds."""
     if not kept:  # gradients of records are formed nowhere
-        monkeypatch.setattr(ghost, "KEEP", 0)
+        monkeypatch.setattr(clipping, "KEEP", 0)
     module, batch = (mixed(), images(7)) if net == "mixed" else (small(), labelled(7))
     query = query_of(module)
     found = query.clipped_sum(batch, BOUNDS).double()
@@ -135,7 +134,7 @@ def test_norms_and_sums_see_single_precision_whatever_the_caller_has_switched_on
 
     monkeypatch.setattr(ghost, "gram", look(ghost.gram))
     monkeypatch.setattr(Convolution, "add_weight_gradient_", look(Convolution.add_weight_gradient_))
-    monkeypatch.setattr(ghost, "cheapest", lambda work: "gram")
+    monkeypatch.setattr(clipping, "cheapest", lambda work: "gram")
     query, batch = query_of(mixed()), images(16)
     with torch.autocast("cpu", torch.bfloat16):
         inside = query.clipped_sum(batch, BOUNDS)
@@ -150,7 +149,7 @@ def test_all_physical_batches_have_one_size_and_what_fills_them_adds_nothing(
     given: Precision, device: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """In narrow precision, and on a GPU. (The device is said to be one.)"""
-    monkeypatch.setattr(answers, "place", lambda module: torch.device(device))
+    monkeypatch.setattr(gradients, "place", lambda module: torch.device(device))
     sizes: list[int] = []
 
     def noting(module: nn.Module, batch: Tensors) -> Tensor:
@@ -159,7 +158,7 @@ def test_all_physical_batches_have_one_size_and_what_fills_them_adds_nothing(
 
     module, batch = mixed(), images(11)
     query = PerRecordGradient(module, noting, 4, "fast", precision=given)
-    answers.inspect(query, batch)
+    query.inspect(batch)
     sizes.clear()  # of made-up records
     found = query.clipped_sum(batch, BOUNDS)
     assert sizes == [4, 4, 3 if (given, device) == ("fp32", "cpu") else 4]

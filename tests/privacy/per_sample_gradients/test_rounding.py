@@ -20,25 +20,22 @@ from torch.overrides import TorchFunctionMode
 from gossamer.methods.dp_wgan.nets import Critic
 from gossamer.privacy.mechanisms.sanitized_rows import clipped
 from gossamer.privacy.mechanisms.two_term import clip_whole
-from gossamer.privacy.per_sample_gradients import clipping, ghost
-from gossamer.privacy.per_sample_gradients.answers import norms
+from gossamer.privacy.per_sample_gradients import clipping, convolution, ghost
 from gossamer.privacy.per_sample_gradients.clipping import clip_rows, row_norms, summed_calls
 from gossamer.privacy.per_sample_gradients.gradients import PerRecordGradient, Tensors
-from gossamer.privacy.per_sample_gradients.layers import taps
-from gossamer.privacy.per_sample_gradients.layers.linear import Linear
-from gossamer.privacy.per_sample_gradients.penalty import PenaltyGradient
-from gossamer.privacy.per_sample_gradients.precision import full_precision
+from gossamer.privacy.per_sample_gradients.layers import Linear
+from gossamer.privacy.per_sample_gradients.penalty import PenaltyGradient, Points
 from gossamer.privacy.per_sample_gradients.rounding import (
     SLACK,
     UNDERFLOW,
     charged,
+    full_precision,
     gram,
     instantiated,
     paired,
     roundings,
     square_norms,
 )
-from gossamer.privacy.per_sample_gradients.tangents import Points
 from gossamer.privacy.queries import Bounds
 
 ONE = Bounds(norms=(1.0,))
@@ -178,10 +175,10 @@ LAYERS["planes"] = (Planes, (5,))
 def force(form: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Let every layer take this form, where it has it."""
     if form != "kept":
-        monkeypatch.setattr(ghost, "KEEP", 0)
-    monkeypatch.setattr(taps, "helps", lambda device: form == "taps")
+        monkeypatch.setattr(clipping, "KEEP", 0)
+    monkeypatch.setattr(convolution, "taps_help", lambda device: form == "taps")
     method = "instantiate" if form in ("kept", "taps") else form
-    monkeypatch.setattr(ghost, "cheapest", lambda work: method if method in work else "gram")
+    monkeypatch.setattr(clipping, "cheapest", lambda work: method if method in work else "gram")
 
 
 def adversaries(shape: tuple[int, ...], output: torch.Size, seed: int) -> Iterator[tuple[Tensor, Tensor]]:
@@ -515,11 +512,11 @@ def test_a_norm_does_not_follow_how_many_records_were_drawn(count: int, monkeypa
     """
     torch.manual_seed(0)
     module = nn.Sequential(nn.Conv2d(3, 4, 3, padding=1, bias=False))
-    monkeypatch.setattr(ghost, "KEEP", 3 * module[0].weight.numel())
-    monkeypatch.setattr(ghost, "cheapest", lambda work: "instantiate")
+    monkeypatch.setattr(clipping, "KEEP", 3 * module[0].weight.numel())
+    monkeypatch.setattr(clipping, "cheapest", lambda work: "instantiate")
     inputs, pulls = torch.full((4, 3, 7, 7), 0.3), torch.randn(4, 4, 7, 7)
     held = Tensors((inputs + 1e-3 * torch.randn(4, 3, 7, 7), pulls - pulls.mean((2, 3), keepdim=True)))
     for at_once in (3, 4, 512):
         query = PerRecordGradient(module, pulled, physical_batch_size=at_once)
-        alone = torch.cat([norms(query, held[at : at + 1], (0,)) for at in range(count)])
-        torch.testing.assert_close(norms(query, held[:count], (0,)), alone, rtol=1e-6, atol=0)
+        alone = torch.cat([query.norms(held[at : at + 1], (0,)) for at in range(count)])
+        torch.testing.assert_close(query.norms(held[:count], (0,)), alone, rtol=1e-6, atol=0)

@@ -5,6 +5,7 @@ All nets here are in double precision, where the two must agree to 1e-9. Every n
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import pytest
 import torch
@@ -12,10 +13,10 @@ import torch.nn.functional as F
 from reference_gradients import clipped_sum, rows
 from torch import Tensor, nn
 
-from gossamer.privacy.per_sample_gradients import ghost
+from gossamer.privacy.per_sample_gradients import clipping
 from gossamer.privacy.per_sample_gradients.clipping import clip_rows
+from gossamer.privacy.per_sample_gradients.convolution import Convolution
 from gossamer.privacy.per_sample_gradients.gradients import PerRecordGradient, Tensors
-from gossamer.privacy.per_sample_gradients.layers.convolution import Convolution
 from gossamer.privacy.queries import Bounds
 
 # Torch itself warns that "same" with an even kernel copies its input; the plain loop takes that path.
@@ -85,16 +86,15 @@ class ScaleIsBias(nn.Module):
 class Labelled(nn.Module):
     """An image and its label as constant planes."""
 
-    def __init__(self, kernel: int = 4, stride: int = 2, padding: int = 1, size: int = 6, dilation: int = 1) -> None:
+    def __init__(self, *settings: Any, size: tuple[int, int] = (6, 6)) -> None:
         super().__init__()
-        self.image = nn.Conv2d(1, 2, kernel, stride, padding, dilation)
-        self.label = nn.Conv2d(5, 3, kernel, stride, padding, dilation)
+        self.image, self.label = nn.Conv2d(1, 2, *settings), nn.Conv2d(5, 3, *settings)
         self.size = size
 
     def forward(self, x: Tensor) -> Tensor:
         image, value = x[:, :-5], x[:, -5:]
-        planes = value[:, :, None, None].expand(-1, -1, self.size, self.size)
-        return torch.cat([self.image(image.view(-1, 1, self.size, self.size)), self.label(planes)], 1).tanh()
+        planes = value[:, :, None, None].expand(-1, -1, *self.size)
+        return torch.cat([self.image(image.view(-1, 1, *self.size)), self.label(planes)], 1).tanh()
 
 
 class NormalisedByIts(nn.Module):
@@ -245,9 +245,10 @@ CASES: dict[str, Case] = {
     "planes and image": Case(PlanesAndImage, (2, 6, 6)),
     "both ways": Case(BothWays, (3, 6, 6)),
     "with and without groups": Case(WithAndWithoutGroups, (4, 6, 6)),
-    "planes": Case(Labelled, (36 + 5,)),
-    "planes dilated": Case(lambda: Labelled(3, 2, 2, 6, 2), (36 + 5,)),
-    "planes twice": Case(lambda: Twice(Labelled(3, 1, 0, 3), lambda x: x * 2), (9 + 5,)),
+    "planes": Case(lambda: Labelled(4, 2, 1), (36 + 5,)),
+    "planes dilated": Case(lambda: Labelled(3, 2, 2, 2), (36 + 5,)),
+    "planes not square": Case(lambda: Labelled((3, 2), (2, 1), (1, 0), size=(6, 5)), (30 + 5,)),
+    "planes twice": Case(lambda: Twice(Labelled(3, 1, 0, size=(3, 3)), lambda x: x * 2), (9 + 5,)),
     "frozen": Case(Frozen, (4,)),
     "unused": Case(Unused, (4,)),
 }
@@ -414,8 +415,8 @@ def test_several_rows_per_record(name: str, multiplicity: int) -> None:
 )
 def test_a_weight_of_several_layers_in_every_form(name: str, method: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing is kept, and the method is given: a small net would keep every gradient."""
-    monkeypatch.setattr(ghost, "cheapest", lambda work: method)
-    monkeypatch.setattr(ghost, "KEEP", 0)
+    monkeypatch.setattr(clipping, "cheapest", lambda work: method)
+    monkeypatch.setattr(clipping, "KEEP", 0)
     case = CASES[name]
     agree(build(case), case.inputs(5))
 
@@ -436,8 +437,8 @@ def test_a_pixel_that_no_tap_reads_spoils_nothing(
         convolved(layer, out, a, b)
         out.add_((a * 0).sum())
 
-    monkeypatch.setattr(ghost, "cheapest", lambda work: method)
-    monkeypatch.setattr(ghost, "KEEP", 0)
+    monkeypatch.setattr(clipping, "cheapest", lambda work: method)
+    monkeypatch.setattr(clipping, "KEEP", 0)
     monkeypatch.setattr(Convolution, "add_weight_gradient_", spoilt)
     case = CASES[name]
     module = build(case)

@@ -21,10 +21,9 @@ from gossamer.methods.job import Job
 from gossamer.methods.marginals import loop as marginals
 from gossamer.methods.marginals.counts import Counts, Errors
 from gossamer.privacy.ledger import PrivacyLedger
-from gossamer.privacy.mechanisms.gaussian import GroupedGaussianSum, PoissonGaussianSum
-from gossamer.privacy.mechanisms.sampling import PoissonSampled
+from gossamer.privacy.mechanisms.gaussian import GroupedGaussianSum, PoissonGaussianSum, PoissonSampled
 from gossamer.privacy.mechanisms.two_term import TermwiseGaussianSum
-from gossamer.privacy.per_sample_gradients import clipping, ghost, rounding
+from gossamer.privacy.per_sample_gradients import clipping, rounding
 from gossamer.privacy.per_sample_gradients.gradients import PerRecordGradient, Tensors
 from gossamer.privacy.random.noise import Rng
 from gossamer.run.auditing.audit import lower_bound
@@ -170,7 +169,7 @@ def test_the_guard_on_norms(shielded: bool, monkeypatch: pytest.MonkeyPatch) -> 
 
     The attacker knows what the record adds; 300 releases with it and 300 without, epsilon 4.4.
     """
-    monkeypatch.setattr(ghost, "cheapest", lambda work: "gram")
+    monkeypatch.setattr(clipping, "cheapest", lambda work: "gram")
     if not shielded:
         monkeypatch.setattr(rounding, "raised", lambda squares, *_: squares.double().clamp(min=0))
     module = nn.Conv2d(2, 3, 4, 2, bias=False)

@@ -15,7 +15,7 @@ from gossamer.methods import METHODS
 from gossamer.methods.job import Job
 from gossamer.methods.teacher import Teacher
 from gossamer.privacy.distributed import Group, Ranks
-from gossamer.privacy.mechanisms.sampling import PoissonSampled
+from gossamer.privacy.mechanisms.gaussian import PoissonSampled
 from gossamer.privacy.per_sample_gradients import clipping
 from gossamer.privacy.random.noise import Rng
 from gossamer.run.auditing.audit import lower_bound

@@ -15,7 +15,7 @@ from gossamer.data.card import DataCard
 from gossamer.errors import Interrupted
 from gossamer.events import Event
 from gossamer.privacy.per_sample_gradients import gradients
-from gossamer.privacy.per_sample_gradients.precision import Precision
+from gossamer.privacy.per_sample_gradients.rounding import Precision
 from gossamer.run.training.fit import fit
 from gossamer.run.training.progress import Process
 from gossamer.run.training.resume import resume

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from gossamer.data.records import Records, at_once
-from gossamer.privacy.per_sample_gradients.answers import by_unit
+from gossamer.privacy.per_sample_gradients.gradients import by_unit
 from gossamer.privacy.per_sample_gradients.rounding import BELOW
 from gossamer.privacy.queries import Bounds
 

@@ -23,8 +23,8 @@ from gossamer.methods.contract import DataCard, Logs, Run, State, StatefulDatacl
 from gossamer.nets.encoders import PluginEncoder
 from gossamer.nets.scattering import Scattering
 from gossamer.privacy import Confined, PerRecordGradient
-from gossamer.privacy.per_sample_gradients.answers import filled
-from gossamer.privacy.per_sample_gradients.precision import one_size
+from gossamer.privacy.per_sample_gradients.gradients import filled
+from gossamer.privacy.per_sample_gradients.rounding import one_size
 
 PIECE = 512
 """Pictures whose features are held in single precision at once; fewer where they are large (`at_once`)."""
@@ -145,7 +145,7 @@ def descend(
     """DP-SGD, one step per yield. Ends when the ledger holds no further release. Abadi et al. 2016, Algorithm 1.
 
     A record's gradient is (p - e_y) outer f, where f is its features. It has rank one, so its norm is |p - e_y| |f|. It is
-    clipped without being formed (`privacy/per_sample_gradients/pieces.py`, `Product`).
+    clipped without being formed (`privacy/per_sample_gradients/clipping.py`, `Product`).
     """
     B, W = batch_of(descent.expected_batch_size, run.card), training.W
     gradients = run.query("gradients")

@@ -18,7 +18,7 @@ from gossamer.methods.dp_diffusion.sampler import refined_start
 from gossamer.nets.flat import gradient
 from gossamer.nets.initialised import initialised_by
 from gossamer.privacy import Confined, PerRecordGradient
-from gossamer.privacy.per_sample_gradients.precision import lowered
+from gossamer.privacy.per_sample_gradients.rounding import lowered
 
 PUBLIC = 20_000
 """Public pictures that a start is on, at most."""

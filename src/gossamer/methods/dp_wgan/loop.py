@@ -18,9 +18,7 @@ from gossamer.nets.initialised import initialised_by
 from gossamer.privacy import Bounds, Confined
 from gossamer.privacy.mechanisms.gaussian import clipped_to
 from gossamer.privacy.mechanisms.quantiles import SharesBelow, moved
-from gossamer.privacy.per_sample_gradients.answers import norms
-from gossamer.privacy.per_sample_gradients.penalty import PenaltyGradient
-from gossamer.privacy.per_sample_gradients.tangents import Points
+from gossamer.privacy.per_sample_gradients.penalty import PenaltyGradient, Points
 
 PENALTY = 10.0
 """lambda, section 5.1."""
@@ -94,7 +92,7 @@ def public_norms(run: Run[Config], state: "State", public: Records) -> list[floa
     stream = run.rng.public("bounds")
     query = critic_gradient(run, state, lambda: stream)
     batch = drawn_from(public, min(run.config.warm_batch_size, len(public)), stream)
-    mean = norms(query, Records(batch.images, batch.labels), state.groups).nan_to_num(0, 0, 0).mean(0)
+    mean = query.norms(Records(batch.images, batch.labels), state.groups).nan_to_num(0, 0, 0).mean(0)
     return [max(SMALLEST_BOUND, float(norm)) for norm in mean]
 
 

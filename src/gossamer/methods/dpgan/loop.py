@@ -14,7 +14,7 @@ from gossamer.methods.dpgan import Config
 from gossamer.nets.dcgan import Discriminator, Generator
 from gossamer.nets.initialised import initialised_by
 from gossamer.privacy import Bounds, Confined, PerRecordGradient
-from gossamer.privacy.per_sample_gradients.precision import lowered
+from gossamer.privacy.per_sample_gradients.rounding import lowered
 
 FREQUENCIES = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000)
 """The discriminator steps per generator step that the adaptive schedule goes through. Section 6.2."""

@@ -4,7 +4,7 @@ The critics are `ProjectionCritic`s, kept as rows of one matrix. They are piecew
 
     mean D(fake) - mean D(real) + drift mean D(real)^2 + penalty mean (|grad_x D(x^)| - 1)^2
 
-needs no double backward (`privacy/per_sample_gradients/tangents.py` has the derivation). Let g be the gradient of D at the
+needs no double backward (`privacy/per_sample_gradients/penalty.py` has the derivation). Let g be the gradient of D at the
 output of a layer, h the layer's input, and v the penalty's direction pushed forward through the masks of x^. Then the weight's
 gradient is
 

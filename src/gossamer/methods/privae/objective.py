@@ -17,7 +17,6 @@ from gossamer.methods.privae import Config, divergences
 from gossamer.methods.privae.nets import Autoencoder, log_normal
 from gossamer.privacy import Bounds, PerRecordGradient, Rng
 from gossamer.privacy.mechanisms.gaussian import clipped_to
-from gossamer.privacy.per_sample_gradients.answers import norms
 from gossamer.privacy.per_sample_gradients.clipping import ordinary_gradient
 
 Coins: TypeAlias = Callable[[Records, int], Tensor]
@@ -91,7 +90,7 @@ class Objective:
         def loss(_module: torch.nn.Module, records: Records) -> Tensor:
             return sample_wise(self.vae, records, self.config, lambda _records, _k: normals)
 
-        g = norms(dataclasses.replace(self.phi, loss=loss), records, [0] * len(parameters))[:, 0].to(psi.device)
+        g = dataclasses.replace(self.phi, loss=loss).norms(records, [0] * len(parameters))[:, 0].to(psi.device)
         finite = g.isfinite()
         if not bool(finite.all()):
             normals, g, records = normals[finite.cpu()], g[finite], records[np.flatnonzero(finite.cpu().numpy())]

@@ -1,17 +1,50 @@
-"""Gaussian noise on clipped sums over Poisson draws: one sum, or groups of parameters with a bound each."""
+"""Poisson draws, and Gaussian noise on their clipped sums: one sum, or groups of parameters with a bound each."""
 
 import math
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from dp_accounting import DpEvent
+
 from gossamer.errors import RequestError
-from gossamer.privacy.mechanisms.sampling import AnyPopulation, PoissonSampled
-from gossamer.privacy.queries import Bounds, ClippedSum, GroupedSum
+from gossamer.privacy.accounting.events import poisson_gaussian
+from gossamer.privacy.queries import AnyPopulation, Bounds, ClippedSum, GroupedSum
 
 if TYPE_CHECKING:
     from torch import Tensor
 
     from gossamer.privacy.random.noise import Rng
+
+
+@dataclass(frozen=True, kw_only=True)
+class PoissonSampled(ABC):
+    """What the mechanisms over Poisson draws share: each unit is sampled in secret, independently of all others.
+
+    noise_multiplier: standard deviation of the noise / sensitivity. Zero: the non-private run, charged as infinity.
+    """
+
+    sampling_rate: float
+    noise_multiplier: float
+
+    @cached_property
+    def event(self) -> DpEvent:
+        """PoissonSampled(Gaussian): what one call costs."""
+        return poisson_gaussian(sampling_rate=self.sampling_rate, noise_multiplier=self.noise_multiplier)
+
+    @abstractmethod
+    def exact(self, records: Any, query: Any, rng: "Rng", /) -> "Tensor": ...
+    @abstractmethod
+    def noised(self, total: "Tensor", query: Any, rng: "Rng", /) -> "Tensor": ...
+
+    def __call__(self, records: Any, query: Any, rng: "Rng", /) -> "Tensor":
+        """The whole mechanism, on records that are all here."""
+        return self.noised(self.exact(records, query, rng), query, rng)
+
+    def _drawn(self, records: AnyPopulation, rng: "Rng") -> AnyPopulation:
+        """The units of one draw."""
+        return records.take(rng.poisson_sample(records.population, self.sampling_rate))
 
 
 @dataclass(frozen=True, kw_only=True)

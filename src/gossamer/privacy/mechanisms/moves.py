@@ -21,7 +21,7 @@ from torch import Tensor
 
 from gossamer.errors import RequestError
 from gossamer.privacy.accounting.revealed_draw import RevealedDrawGaussianDpEvent
-from gossamer.privacy.mechanisms.sampling import Mechanism
+from gossamer.privacy.queries import Mechanism
 from gossamer.privacy.random.noise import Rng
 
 

@@ -13,7 +13,7 @@ from typing import Generic
 import torch
 from torch import Tensor
 
-from gossamer.privacy.per_sample_gradients.answers import AnyBatch, Gradients, inspect, norms
+from gossamer.privacy.per_sample_gradients.gradients import AnyBatch, Gradients
 from gossamer.privacy.queries import Bounds
 
 RAMP = 1e-3
@@ -45,9 +45,9 @@ class SharesBelow(Generic[AnyBatch]):
 
     def clipped_sum(self, records: AnyBatch, bounds: Bounds, /) -> Tensor:
         """[k]"""
-        inspect(self.gradients, records)
+        self.gradients.inspect(records)
         thresholds = torch.tensor(self.thresholds)
-        beyond = (norms(self.gradients, records, self.groups) - thresholds) / (RAMP * thresholds).clamp_min(1e-30)
+        beyond = (self.gradients.norms(records, self.groups) - thresholds) / (RAMP * thresholds).clamp_min(1e-30)
         votes = (-beyond).nan_to_num(-0.5).clamp(-0.5, 0.5)
         return votes.sum(0) * min(1.0, bounds.norms[0] / self.sensitivity)
 

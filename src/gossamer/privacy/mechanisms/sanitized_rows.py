@@ -16,13 +16,14 @@ A call may ask for several answers. Each has a draw, an event and a charge of it
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import TYPE_CHECKING, Protocol
 
 from dp_accounting import ComposedDpEvent, DpEvent, NoOpDpEvent
 
 from gossamer.errors import RequestError
 from gossamer.lazy import Lazy
 from gossamer.privacy.accounting.events import Draw, charges_of, event_of
+from gossamer.privacy.queries import Value
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -31,8 +32,6 @@ if TYPE_CHECKING:
     from gossamer.privacy.random.noise import Rng
 else:
     rounding = Lazy("gossamer.privacy.per_sample_gradients.rounding")
-
-Value = TypeVar("Value", contravariant=True)
 
 
 class Rows(Protocol[Value]):

@@ -13,9 +13,8 @@ import numpy as np
 
 from gossamer.errors import RequestError
 from gossamer.lazy import Lazy
-from gossamer.privacy.mechanisms.gaussian import check_weights
-from gossamer.privacy.mechanisms.sampling import AnyPopulation, PoissonSampled
-from gossamer.privacy.queries import Bounds, ClippedSum, Drawn
+from gossamer.privacy.mechanisms.gaussian import PoissonSampled, check_weights
+from gossamer.privacy.queries import AnyPopulation, Bounds, ClippedSum, Value
 
 if TYPE_CHECKING:
     import torch
@@ -27,17 +26,17 @@ else:
     torch, rounding = Lazy("torch"), Lazy("gossamer.privacy.per_sample_gradients.rounding")
 
 
-class TwoTermSum(ClippedSum[Drawn], Protocol[Drawn]):
+class TwoTermSum(ClippedSum[Value], Protocol[Value]):
     """A query with a sample-wise term, clipped unit by unit, and a batch-wise term, asked group by group."""
 
-    def group_gradient(self, records: Drawn, /) -> "Tensor":
+    def group_gradient(self, records: Value, /) -> "Tensor":
         """[D], the gradient of the batch-wise term on one group of at least one unit. Any size: the mechanism clips it."""
 
 
-class WholeAnswer(Protocol[Drawn]):
+class WholeAnswer(Protocol[Value]):
     """A query of which only the answer is known."""
 
-    def whole(self, records: Drawn, /) -> "Tensor":
+    def whole(self, records: Value, /) -> "Tensor":
         """[D], of any size: the mechanism clips it."""
 
 

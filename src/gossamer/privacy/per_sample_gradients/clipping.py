@@ -1,34 +1,228 @@
-"""Clipping itself: factors from norms, and what they are applied to.
+"""The clipped sum of taped calls: each weight's gradients in the cheapest form, factors from their norms, and their use.
+
+What a batch contributes to one parameter is a *piece*: `Instantiated`, `Product` or `Ghost`. `squared_norms` gives float64 [n],
+the squared L2 norm of what each record can add, rounding included. It is not finite where the record's gradient is not. `add_`
+adds the sum over records of factor x gradient to `out`, which has the parameter's shape. dropped: bool [n] or None. Its form
+follows counted work, not a clock, so that the same seed gives the same bits. It does not follow how many records were sampled.
+The ways to norms differ in how far they raise a norm, so one record more would change the norms of all others, and what they
+add.
 
 Everything runs over `module.parameters()` in their order; `Bounds.groups` says which of them are clipped together.
 """
 
-import itertools
+import functools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TypeAlias
 
 import torch
 from torch import Tensor, nn
 
 from gossamer.errors import RequestError
-from gossamer.privacy.per_sample_gradients.ghost import add_gradient_, pieces
-from gossamer.privacy.per_sample_gradients.pieces import Piece, Product
-from gossamer.privacy.per_sample_gradients.precision import full_precision
-from gossamer.privacy.per_sample_gradients.rounding import charged, square_norms
-from gossamer.privacy.per_sample_gradients.uses import Call
+from gossamer.privacy.per_sample_gradients.ghost import (
+    BY_PATCHES,
+    Call,
+    NormRule,
+    Uses,
+    Work,
+    by_channels,
+    by_taps,
+    folded,
+)
+from gossamer.privacy.per_sample_gradients.rounding import charged, full_precision, square_norms
 from gossamer.privacy.queries import Bounds
+
+BLOCK = 1 << 22  # numbers in a temporary: a block of records that stays near the processor
+KEEP = 1 << 25  # numbers of instantiated gradients that may be kept per layer
+GPU_BLOCK = 1 << 28  # on a GPU, where starting a product costs more than its numbers, and nothing stays near
+
+
+@dataclass(eq=False)
+class Instantiated:
+    """Per-record gradients that were formed. rows: [n, size of the parameter]; of a convolution, taps before channels."""
+
+    rows: Tensor
+    taps: int = 1
+
+    def squared_norms(self) -> Tensor:
+        return square_norms(self.rows)
+
+    def add_(self, out: Tensor, factors: Tensor, dropped: Tensor | None) -> None:
+        total = factors @ without(self.rows, dropped)
+        if self.taps > 1:
+            total = by_channels(total.view(len(out), -1), self.taps)
+        out.add_(total.view(out.shape))
+
+
+@dataclass(eq=False)
+class Product:
+    """Gradients of rank one: b outer a. a: [n, columns]; b: [n, rows], for a parameter of rows x columns numbers.
+
+    Of constant planes, b is [n, rows, taps]. Where beta is 0, `add_` overwrites out, which is not read.
+    """
+
+    a: Tensor
+    b: Tensor
+    beta: int = 1
+
+    def squared_norms(self) -> Tensor:
+        return square_norms(self.a) * square_norms(self.b.flatten(1))
+
+    def add_(self, out: Tensor, factors: Tensor, dropped: Tensor | None) -> None:
+        a, b = without(self.a, dropped), without(self.b, dropped)
+        if b.dim() == 2:
+            a, b = scaled(a, b, factors)
+            out.view(b.shape[1], a.shape[1]).addmm_(b.t(), a, beta=self.beta)
+            return
+        total = (a * factors[:, None]).t() @ b.flatten(1)
+        if not self.beta:
+            out.zero_()
+        out.view(*out.shape[:2], -1).add_(total.unflatten(1, (len(out), -1)).transpose(0, 1))
+
+
+@dataclass(eq=False)
+class Ghost:
+    """Gradients that are never kept: norms from the pairs, then one weight-gradient call per use on factor x b."""
+
+    uses: Uses
+    method: NormRule
+
+    def squared_norms(self) -> Tensor:
+        """[n], by blocks of records."""
+        n = self.uses.records
+        step = max(1, _numbers(self.uses, BLOCK) // max(self.method.work(self.uses).memory, 1))
+        return torch.cat([self._block(lo, min(lo + step, n)) for lo in range(0, n, step)])
+
+    def _block(self, lo: int, hi: int) -> Tensor:
+        squares = self.method.squares(self.uses, lo, hi).view(hi - lo, self.uses.groups).sum(1)
+        return squares + self.uses.unread(lo, hi)
+
+    def add_(self, out: Tensor, factors: Tensor, dropped: Tensor | None) -> None:
+        factors = factors.repeat(self.uses.multiplicity)
+        dropped = None if dropped is None else dropped.repeat(self.uses.multiplicity)
+        for call in self.uses.calls:
+            a, b = call.pair
+            call.layer.add_weight_gradient_(out, *scaled(without(a, dropped), without(b, dropped), factors))
+
+
+Piece: TypeAlias = Instantiated | Product | Ghost
+
+
+def scaled(a: Tensor, b: Tensor, factors: Tensor) -> tuple[Tensor, Tensor]:
+    """a and b with the factors, [n], multiplied into the smaller one; never into indices.
+
+    Never in place: other calls may hold the same tensor.
+    """
+    if a.numel() < b.numel() and a.is_floating_point():
+        return a * _column(factors, a), b
+    return a, b * _column(factors, b)
+
+
+def without(t: Tensor, dropped: Tensor | None) -> Tensor:
+    """t with the dropped records, bool [n], at zero. By `where`, because zero times NaN is NaN."""
+    if dropped is None or not t.is_floating_point():
+        return t
+    return torch.where(_column(dropped, t), torch.zeros((), dtype=t.dtype, device=t.device), t)
+
+
+def _column(values: Tensor, like: Tensor) -> Tensor:
+    """[n] as [n, 1, ...], beside the rows of another tensor."""
+    return values.view(-1, *(1,) * (like.dim() - 1))
+
+
+def pieces(calls: Sequence[Call], parameters: Sequence[Tensor], *, at_once: int, multiplicity: int) -> dict[int, Piece]:
+    """Sort taped calls into pieces, by the position of each parameter that was used.
+
+    at_once: how many records a batch may have at most, a public number. The form of each piece depends on it.
+    """
+    by_weight: dict[int, Uses] = {}
+    by_bias: dict[int, Tensor] = {}
+    for call in calls:
+        if call.b is None:
+            continue
+        if call.weight is not None:
+            uses = by_weight.setdefault(call.weight, Uses(parameters[call.weight].shape, [], multiplicity))
+            uses.calls.append(call)
+        if call.bias is not None:
+            rows = folded(call.layer.bias_gradients(call.pair[1]), multiplicity)
+            by_bias[call.bias] = by_bias[call.bias] + rows if call.bias in by_bias else rows
+    found = {weight: _piece(uses, by_bias.pop(weight, None), at_once) for weight, uses in by_weight.items()}
+    return found | {bias: Instantiated(rows) for bias, rows in by_bias.items()}
+
+
+def _piece(uses: Uses, shared: Tensor | None, at_once: int) -> Piece:
+    """Choose the form of one weight's piece, by public numbers. shared: its gradients where it is a bias too, [n, size]."""
+    if shared is not None or not (methods := _methods(uses)):
+        return _instantiated(uses, shared)
+    if uses.alone and (product := uses.calls[0].layer.product(uses)) is not None:
+        return Product(*product)
+    keep = at_once * uses.shape.numel() <= _numbers(uses, KEEP)
+    work = {name: method.work(uses) for name, method in methods.items()}
+    if keep:
+        # A kept gradient spares the weight-gradient call, which costs as much as forming the gradients does.
+        work["instantiate"] = replace(work["instantiate"], saved=work["instantiate"].macs)
+    name = cheapest(work)
+    return _instantiated(uses, None) if keep and name == "instantiate" else Ghost(uses, methods[name])
+
+
+def _methods(uses: Uses) -> Mapping[str, NormRule]:
+    """The ways to the norms that all uses of a weight share; none where its gradients have to be formed."""
+    offered = [call.layer.methods(uses) for call in uses.calls]
+    if not all(offered) or len({call.layer.groups for call in uses.calls}) > 1:
+        return {}
+    return offered[0] if len({type(call.layer) for call in uses.calls}) == 1 else BY_PATCHES
+
+
+def cheapest(work: Mapping[str, Work]) -> str:
+    """The method with the least work."""
+    return min(work, key=lambda method: work[method].cost)
+
+
+def _numbers(uses: Uses, on_cpu: int) -> int:
+    """Numbers of a temporary, or of gradients that are kept, where this weight's pairs are."""
+    return on_cpu if uses.b.device.type == "cpu" else GPU_BLOCK
+
+
+def _instantiated(uses: Uses, shared: Tensor | None) -> Instantiated:
+    """The records' gradients themselves. shared: gradients of the same parameter used as a bias, [n, size]."""
+    n, size, taps = uses.records, uses.shape.numel(), uses.taps
+    others, formed = [], [] if shared is None else [(shared, 1)]
+    for call in uses.calls:
+        if (rows := call.layer.formed(*call.pair, uses.shape, uses.multiplicity)) is None:
+            others.append(call)
+        else:
+            formed.append((rows, call.layer.taps(uses.shape)))
+    ordered = [
+        rows if before == taps else by_taps(rows.view(n, uses.shape[0], -1), taps).view(n, -1)
+        for rows, before in formed
+    ]
+    total = sum(ordered[1:], ordered[0]) if ordered else uses.b.new_empty(n, size)
+    step = max(1, _numbers(uses, BLOCK // 16) // max(1, size, *(uses.unfolded(call) for call in others)))
+    for lo in range(0, n if others else 0, step):
+        hi = min(lo + step, n)
+        for i, call in enumerate(others):
+            u, b = uses.patches_of(call, lo, hi)
+            here = total[lo:hi].view(len(b), b.shape[1], u.shape[1])
+            torch.baddbmm(here, b, u.transpose(1, 2), beta=1 if ordered or i else 0, out=here)
+    return Instantiated(total, taps)
 
 
 def clip_rows(gradients: Tensor, module: nn.Module, bounds: Bounds) -> Tensor:
     """Each row clipped, group by group. gradients: [n, D]; gives [n, D]; a row that is not finite becomes zero."""
-    parts = list(gradients.split([p.numel() for p in module.parameters()], dim=1))
+    parts = _parts(gradients, module)
     groups = groups_of_parameters(bounds, len(parts))
-    per_tensor = [(g, square_norms(part)) for g, part in zip(groups, parts, strict=True)]
-    squares = _by_group(per_tensor, len(gradients), gradients.device, len(bounds.norms))
+    squares = _squares_of_rows(gradients, parts, groups, len(bounds.norms))
     finite = torch.stack(squares).isfinite().all(0) & gradients.isfinite().all(1)
     factors = _factors(squares, bounds, gradients.dtype)
     clipped = [part * factors[g][:, None] for g, part in zip(groups, parts, strict=True)]
     return torch.where(finite[:, None], torch.cat(clipped, 1), 0)
+
+
+def row_norms(gradients: Tensor, module: nn.Module, groups: Sequence[int]) -> Tensor:
+    """L2 norms of each row, group by group. gradients: [n, D]; gives [n, k]."""
+    squares = _squares_of_rows(gradients, _parts(gradients, module), groups, max(groups) + 1)
+    return torch.stack(squares, 1).sqrt().to(gradients.dtype)
 
 
 @full_precision()
@@ -47,28 +241,19 @@ def add_clipped_(
     groups = groups_of_parameters(bounds, len(parameters))
     squares = _squares(parts, groups, len(bounds.norms))
     factors = _factors(squares, bounds, out.dtype)
-    views = _views(out, parameters)
+    views = _views(out, module)
     infinite = ~torch.stack(squares).isfinite().all(0)
     # Asking a GPU means waiting for it, which takes longer than a pass that drops nothing.
     dropped = infinite if out.device.type != "cpu" or bool(infinite.any()) else None
     if dropped is not None:
         factors = [factor.masked_fill(dropped, 0) for factor in factors]
-    if fresh:  # a product is all that its parameter gets, so it writes where the others add
-        written = {part.parameter for part in parts if isinstance(part, Product)}
-        for number, view in enumerate(views):
-            if number not in written:
-                view.zero_()
-    for part in parts:
-        put = part.write_ if fresh and isinstance(part, Product) else part.add_
-        put(views[part.parameter], factors[groups[part.parameter]], dropped)
-
-
-def row_norms(gradients: Tensor, module: nn.Module, groups: Sequence[int]) -> Tensor:
-    """L2 norms of each row, group by group. gradients: [n, D]; gives [n, k]."""
-    parts = gradients.split([p.numel() for p in module.parameters()], dim=1)
-    squares = [(g, square_norms(part)) for g, part in zip(groups, parts, strict=True)]
-    by_group = _by_group(squares, len(gradients), gradients.device, max(groups) + 1)
-    return torch.stack(by_group, 1).sqrt().to(gradients.dtype)
+    for number, view in enumerate(views if fresh else ()):
+        if isinstance(part := parts.get(number), Product):  # all that its parameter gets, so it writes where others add
+            part.beta = 0
+        else:
+            view.zero_()
+    for number, part in parts.items():
+        part.add_(views[number], factors[groups[number]], dropped)
 
 
 @full_precision()
@@ -83,30 +268,27 @@ def call_norms(
     return torch.stack(_squares(parts, groups, k), 1).sqrt().to(sum_dtype(module))
 
 
-def ordinary_gradient(root: Tensor, module: nn.Module) -> Tensor:
-    """[D], the gradient of one number by ordinary autograd; zero for what does not learn or is not used."""
-    parameters = list(module.parameters())
-    learning = [p for p in parameters if p.requires_grad]
-    gradients: Iterator[Tensor | None] = itertools.repeat(None)
-    if root.requires_grad and learning:
-        gradients = iter(torch.autograd.grad(root, learning, allow_unused=True))
-    parts = [next(gradients) if p.requires_grad else None for p in parameters]
-    dtype = sum_dtype(module)
-    flat = [
-        torch.zeros_like(p).flatten() if part is None else part.flatten()
-        for part, p in zip(parts, parameters, strict=True)
-    ]
-    return torch.cat(flat).to(dtype) if flat else torch.zeros(0, dtype=dtype)
-
-
 @full_precision()
 def summed_calls(calls: list[Call], module: nn.Module) -> Tensor:
     """[D], the sum of the gradients of taped calls, not clipped."""
     out = empty(module).zero_()
-    views = _views(out, list(module.parameters()))
+    views = _views(out, module)
     for call in calls:
-        add_gradient_(call, views)
+        if call.b is not None and call.weight is not None:
+            call.layer.add_weight_gradient_(views[call.weight], *call.pair)
+        if call.b is not None and call.bias is not None:
+            view = views[call.bias]
+            view.add_(call.layer.bias_gradients(call.pair[1]).sum(0).view(view.shape))
     return out
+
+
+def ordinary_gradient(root: Tensor, module: nn.Module) -> Tensor:
+    """[D], the gradient of one number by ordinary autograd; zero for what does not learn or is not used."""
+    learning = [p for p in module.parameters() if p.requires_grad]
+    found = torch.autograd.grad(root, learning, materialize_grads=True) if root.requires_grad and learning else ()
+    by_id = {id(p): gradient for p, gradient in zip(learning, found, strict=False)}
+    parts = [by_id[id(p)].flatten() if id(p) in by_id else torch.zeros_like(p).flatten() for p in module.parameters()]
+    return torch.cat(parts).to(sum_dtype(module)) if parts else empty(module)
 
 
 def empty(module: nn.Module) -> Tensor:
@@ -115,15 +297,25 @@ def empty(module: nn.Module) -> Tensor:
     return torch.empty(size, dtype=sum_dtype(module), device=place(module))
 
 
+def sum_dtype(module: nn.Module) -> torch.dtype:
+    """float32, or wider where a parameter is."""
+    return functools.reduce(torch.promote_types, (p.dtype for p in module.parameters()), torch.float32)
+
+
 def place(module: nn.Module) -> torch.device:
     """Where the module is."""
     return next((p.device for p in module.parameters()), torch.device("cpu"))
 
 
-def _views(out: Tensor, parameters: list[nn.Parameter]) -> list[Tensor]:
+def _parts(gradients: Tensor, module: nn.Module) -> Sequence[Tensor]:
+    """Columns of gradients, [n, D], or numbers of one, [D], that belong to each parameter."""
+    parts: Sequence[Tensor] = gradients.split([p.numel() for p in module.parameters()], dim=-1)
+    return parts
+
+
+def _views(out: Tensor, module: nn.Module) -> list[Tensor]:
     """The part of out, [D], that belongs to each parameter, in its shape."""
-    parts = out.split([p.numel() for p in parameters])
-    return [part.view(p.shape) for part, p in zip(parts, parameters, strict=True)]
+    return [part.view(p.shape) for part, p in zip(_parts(out, module), module.parameters(), strict=True)]
 
 
 def clips(bounds: Bounds) -> bool:
@@ -148,26 +340,21 @@ def groups_of_parameters(bounds: Bounds, count: int) -> Sequence[int]:
     return bounds.groups
 
 
-def _squares(parts: list[Piece], groups: Sequence[int], k: int) -> list[Tensor]:
-    norms = [(groups[part.parameter], part.squared_norms()) for part in parts]
-    return _by_group(norms, len(norms[0][1]), norms[0][1].device, k)
+def _squares(parts: Mapping[int, Piece], groups: Sequence[int], k: int) -> list[Tensor]:
+    norms = [part.squared_norms() for part in parts.values()]
+    return _by_group(norms, [groups[number] for number in parts], k, torch.zeros_like(norms[0]))
 
 
-def _by_group(norms: list[tuple[int, Tensor]], n: int, device: torch.device, k: int) -> list[Tensor]:
-    """Squared norms [n] float64 added up by group, k of them."""
-    none = torch.zeros(n, dtype=torch.float64, device=device)
-    return [sum((square for g, square in norms if g == group), none) for group in range(k)]
+def _squares_of_rows(gradients: Tensor, parts: Sequence[Tensor], groups: Sequence[int], k: int) -> list[Tensor]:
+    return _by_group([*map(square_norms, parts)], groups, k, gradients.new_zeros(len(gradients), dtype=torch.float64))
+
+
+def _by_group(norms: list[Tensor], groups: Sequence[int], k: int, none: Tensor) -> list[Tensor]:
+    """Squared norms [n] float64 added up by group, k of them. none: zeros, [n]."""
+    return [sum((square for g, square in zip(groups, norms, strict=True) if g == group), none) for group in range(k)]
 
 
 def _factors(squares: list[Tensor], bounds: Bounds, dtype: torch.dtype) -> list[Tensor]:
     """[n] per group: 1 where the norm is within its bound, else bound / norm; the bound already allows for rounding."""
     within = [charged(norm, dtype) for norm in bounds.norms]
     return [(norm / square.sqrt()).clamp(max=1).to(dtype) for norm, square in zip(within, squares, strict=True)]
-
-
-def sum_dtype(module: nn.Module) -> torch.dtype:
-    """float32, or wider where a parameter is."""
-    dtype = torch.float32
-    for p in module.parameters():
-        dtype = torch.promote_types(dtype, p.dtype)
-    return dtype

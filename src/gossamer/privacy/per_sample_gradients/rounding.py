@@ -1,4 +1,4 @@
-"""What rounding can do to a clipped sum, and how it is kept out of the guarantee.
+"""What rounding can do to a clipped sum, how it is kept out of the guarantee, and in which precision products are computed.
 
 A record whose norm is computed too small would add more than max_norm. So every squared norm that clipping sees is an *upper
 bound*: the computed one, plus all that rounding can have taken from it. With e for machine epsilon, a sum of products of two
@@ -25,7 +25,7 @@ rank one, a whole unit, the slow form. They need none of this: their norms have 
 in pieces of `SQUARES`, and from the factor. So bounds are divided by 1 + `SLACK` machine epsilons: 1.001 in float32.
 
 **Narrow products.** All of this holds for any u_t and b_t of single precision, whatever they came from. So a forward and
-backward pass in TF32 or bfloat16 (`precision`) needs no other margin. The pairs that it leaves *define* the gradient, and norm
+backward pass in TF32 or bfloat16 needs no other margin. The pairs that it leaves *define* the gradient, and norm
 and sum take the same pairs. `full_precision` keeps both from taking other numbers, or products in ten bits.
 
 **What is assumed.** Where a record joins a sum, the terms of *others* are rounded in another way. No bound per record can cover
@@ -33,10 +33,27 @@ that, and its worst case is too large to include. In measured sums of 128 to 2,0
 whole movement by at most 3e-5 of max_norm. That is well inside the slack. `FLOOR` keeps one record's part in it small:
 its terms, before they cancel, are at most 512 max_norm long. Matrix products and convolutions are assumed to add up
 products. GPU libraries that transform convolutions (Winograd, Fourier) have such an error with another constant.
+
+**In which precision.** A run may ask for less than single precision in the forward pass of a loss and in the gradients of its
+inputs. Two contexts keep that apart from what bounds privacy:
+
+- `lowered`, around a forward and backward pass. What the tape then holds is rounded, and defines the gradient.
+- `full_precision`, around norms and sums, whatever a caller has switched on.
+
+The rounded pair of a record must not depend on the rest of the batch. Otherwise one record more would change the gradients of
+the others, by a last bit of bfloat16. Libraries choose how they add up by the size of a batch. So in narrow precision, and on
+a GPU in any precision, all physical batches have one size (`one_size`).
 """
+
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from typing import Any, Literal, TypeAlias
 
 import torch
 from torch import Tensor
+
+Precision: TypeAlias = Literal["fp32", "tf32", "bf16"]
+"""Of products in forward and backward passes: single precision; the same with 10 bits on GPUs that have it; bfloat16."""
 
 SLACK = 8192.0  # of a bound, in machine epsilons
 FLOOR = 32.0  # a squared norm is never taken to be below this many machine epsilons of S
@@ -131,3 +148,86 @@ def raised(squares: Tensor, u: Tensor, b: Tensor, dtype: torch.dtype, steps: int
     lost = UNDERFLOW * kind.tiny * sum(torch.linalg.vector_norm(t, dim=1).double().square() for t in (u, b))
     norm: Tensor = (squares.double().clamp(min=0) + (steps / 2 + FLOOR) * kind.eps * terms.square() + lost).sqrt()
     return (norm + 2 * (u.shape[1] + 1) * kind.eps * terms).square()
+
+
+@contextmanager
+def lowered(precision: Precision, device: torch.device | str) -> Iterator[None]:
+    """Forward and backward pass in this precision, while it is entered. A CPU has no TF32.
+
+    "fp32" on a GPU is float32 for products too: PyTorch takes TF32 in convolutions where nothing is said.
+    """
+    kind = torch.device(device).type
+    with ExitStack() as stack:
+        if kind == "cuda":
+            stack.enter_context(_same_every_time())
+        if precision == "bf16":
+            stack.enter_context(torch.autocast(kind, torch.bfloat16))
+        elif kind == "cuda":
+            stack.enter_context(_float32_products(gpu="tf32" if precision == "tf32" else "ieee"))
+        yield
+
+
+def one_size(precision: Precision, device: torch.device) -> bool:
+    """Whether all physical batches are filled up to one size, so that no record changes how others are computed.
+
+    Not in single precision on a CPU: what the size of a batch changes there is within the slack of the bounds.
+    On an H200 it was 2 % of max_norm for 500 records, where PyTorch had taken TF32 (docs/gpu.md).
+    """
+    return precision != "fp32" or device.type != "cpu"
+
+
+@contextmanager
+def full_precision() -> Iterator[None]:
+    """Products of float32 numbers in float32, on every device, and the same every time, while it is entered.
+
+    TF32 on a GPU, bfloat16 inside a matrix product of the CPU, and autocast bound nothing (`docs/proofs.md`, condition 13).
+    """
+    with ExitStack() as stack:
+        for device in ("cpu", "cuda"):
+            if torch.is_autocast_enabled(device):
+                stack.enter_context(torch.autocast(device, enabled=False))
+        stack.enter_context(_float32_products(gpu="ieee", processor="ieee"))
+        stack.enter_context(_same_every_time())
+        yield
+
+
+def _same_every_time() -> AbstractContextManager[None]:
+    """Convolutions that give the same bits every time, while it is entered.
+
+    Others add up in the order in which parts of the GPU are done. On an H100 in bfloat16 that moved the gradients of 95 records
+    by 5e-3 of max_norm from one call to the next (docs/gpu.md).
+    """
+    return _as_set([(torch.backends.cudnn, "deterministic", True)])
+
+
+@contextmanager
+def _float32_products(*, gpu: str, processor: str | None = None) -> Iterator[None]:
+    """How products of float32 numbers are computed; None: as before."""
+    backends: Any = torch.backends
+    if hasattr(backends.cuda.matmul, "fp32_precision"):
+        places = [(backends.cuda.matmul, gpu), (backends.cudnn.conv, gpu)]
+        if processor is not None:
+            places += [(backends.mkldnn.matmul, processor), (backends.mkldnn.conv, processor)]
+        with _as_set([(place, "fp32_precision", precision) for place, precision in places]):
+            yield
+        return
+    before = torch.get_float32_matmul_precision()  # torch before 2.9
+    torch.set_float32_matmul_precision("high" if gpu == "tf32" else "highest")
+    try:
+        with _as_set([(backends.cudnn, "allow_tf32", gpu == "tf32")]):
+            yield
+    finally:
+        torch.set_float32_matmul_precision(before)
+
+
+@contextmanager
+def _as_set(settings: Sequence[tuple[Any, str, object]]) -> Iterator[None]:
+    """Attributes of PyTorch's backends with other values, while it is entered. settings: object, attribute, value of each."""
+    before = [(place, name, getattr(place, name)) for place, name, _ in settings]
+    for place, name, value in settings:
+        setattr(place, name, value)
+    try:
+        yield
+    finally:
+        for place, name, value in before:
+            setattr(place, name, value)

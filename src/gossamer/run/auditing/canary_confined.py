@@ -25,12 +25,11 @@ from gossamer.errors import RequestError
 from gossamer.privacy.confined import Confined
 from gossamer.privacy.mechanisms.gaussian import GroupedGaussianSum, PoissonGaussianSum
 from gossamer.privacy.mechanisms.moves import deviations
-from gossamer.privacy.mechanisms.sampling import Mechanism
 from gossamer.privacy.mechanisms.sanitized_rows import SanitizedRows
 from gossamer.privacy.mechanisms.two_term import TermwiseGaussianSum
 from gossamer.privacy.per_sample_gradients.gradients import PerRecordGradient
 from gossamer.privacy.per_sample_gradients.penalty import PenaltyGradient
-from gossamer.privacy.queries import Bounds
+from gossamer.privacy.queries import Bounds, Mechanism
 from gossamer.privacy.random.noise import Rng
 
 T = TypeVar("T")

@@ -31,7 +31,7 @@ from gossamer.privacy.device_check import check_device
 from gossamer.privacy.distributed import ALONE, Group, Next, Ranks
 from gossamer.privacy.guarantee import NeighboringRelation
 from gossamer.privacy.ledger import PrivacyLedger
-from gossamer.privacy.per_sample_gradients.precision import full_precision
+from gossamer.privacy.per_sample_gradients.rounding import full_precision
 from gossamer.privacy.random.noise import Rng
 from gossamer.run.storage.data_sources import DataSources, LoadedData
 from gossamer.run.storage.versions import versions

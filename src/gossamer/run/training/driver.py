@@ -13,7 +13,7 @@ from gossamer.privacy.accounting.cost import Odometer
 from gossamer.privacy.distributed import Next
 from gossamer.privacy.guarantee import rounded_up
 from gossamer.privacy.ledger import PrivacyLedger
-from gossamer.privacy.per_sample_gradients.precision import full_precision
+from gossamer.privacy.per_sample_gradients.rounding import full_precision
 from gossamer.run.report.html import write_report
 from gossamer.run.storage.data_sources import LoadedData
 from gossamer.run.storage.run_folder import EVENTS, TENSORBOARD, WARM, RunFolder
