@@ -102,7 +102,7 @@ def methods(root: Path = ROOT) -> set[str]:
 
 
 def settings(root: Path = ROOT) -> set[str]:
-    """The settings of methods that do not mean the same in every method: the fields of each Config."""
+    """The settings of methods that do not mean the same in every method: the fields of each Config, and of `Descent`."""
     contract = ast.parse((root / "methods" / "contract.py").read_text(encoding="utf-8"))
     (shared,) = (
         {each.value for each in ast.walk(node.value) if isinstance(each, ast.Constant)}
@@ -114,7 +114,7 @@ def settings(root: Path = ROOT) -> set[str]:
     fields = (
         ast.unparse(node.target)
         for kind in configs
-        if kind.name.endswith("Config")
+        if kind.name.endswith(("Config", "Descent"))
         for node in kind.body
         if isinstance(node, ast.AnnAssign)
     )

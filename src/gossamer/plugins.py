@@ -271,7 +271,7 @@ def _licence(distribution: importlib.metadata.Distribution | None) -> str:
 def _weights(value: Any) -> str:
     """SHA-256 of the weights of a module, or of the modules that an object holds; empty: there are none."""
     held = [("", value), *sorted(vars(value).items())] if hasattr(value, "__dict__") else [("", value)]
-    found = [(name, part.state_dict()) for name, part in held if callable(getattr(part, "state_dict", None))]
+    found = [(name, part.state_dict()) for name, part in held if callable(getattr(type(part), "state_dict", None))]
     found = found[:1] if found and not found[0][0] else found  # a module has its parts in its own state
     return _digest((name, _bytes_of(state)) for name, state in found if state)
 

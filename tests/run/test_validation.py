@@ -83,7 +83,7 @@ def test_a_file_that_cannot_be_read_is_named_and_nothing_is_to_be_reported(
     def denied(*_: object, **__: object) -> None:
         raise PermissionError(13, os.strerror(13), str(tmp_path / "scans" / "a.png"))
 
-    monkeypatch.setattr("gossamer.run.storage.data_sources.read", denied)
+    monkeypatch.setattr("gossamer.kinds.pictures.read", denied)
     answer = gossamer(*fit_words)
     assert answer.status == 2
     assert f"gossamer: {tmp_path / 'scans' / 'a.png'}: Permission denied. Correct that" in answer.err

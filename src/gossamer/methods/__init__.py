@@ -1,9 +1,10 @@
 """The methods, one folder per paper. To add one: the folder, one line here, one page in docs/methods/."""
 
+import typing
 from pathlib import Path
 
 from gossamer.errors import RunFolderError
-from gossamer.lazy import exported
+from gossamer.lazy import exported, reexports
 from gossamer.methods import (
     dp_diffusion,
     dp_mepf,
@@ -55,13 +56,10 @@ METHODS.fill([
     marginals.Marginals(),
 ])  # fmt: skip
 
-_CONTRACT = (
-    "Autoencoder BaseConfig Encoder FROM_EPSILON Generator Loop MaybeZero Method NetState OnPrivate OnPublic OnReleased Query "
-    "Run State"
-)
-_CONFIGS = "DPDiffusion DPGAN DPMEPF DPWGAN Evolve FeatureMoments GSWGAN Marginals Moments PrivAE PrivGAN Teacher"
-_NAMES = ["METHODS", *_CONTRACT.split(), *_CONFIGS.split()]
-__all__, __getattr__, __dir__ = exported(__name__, dict.fromkeys(_NAMES, ""))
+if not typing.TYPE_CHECKING:
+    _CONFIGS = "DPDiffusion DPGAN DPMEPF DPWGAN Evolve FeatureMoments GSWGAN Marginals Moments PrivAE PrivGAN Teacher"
+    _NAMES = reexports(__name__, __file__) | dict.fromkeys(_CONFIGS.split(), ":Config")
+    __all__, __getattr__, __dir__ = exported(__name__, _NAMES)
 
 
 def method_of(name: str, *, folder: Path) -> AnyMethod:

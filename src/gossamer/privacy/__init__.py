@@ -2,7 +2,7 @@
 
 import typing
 
-from gossamer.lazy import exported
+from gossamer.lazy import exported, reexports
 
 if typing.TYPE_CHECKING:
     from gossamer.privacy.certificate.certificate import Certificate as Certificate
@@ -14,14 +14,5 @@ if typing.TYPE_CHECKING:
     from gossamer.privacy.queries import Bounds as Bounds
     from gossamer.privacy.random.noise import Rng as Rng
 else:
-    _NAMES = {
-        "Bounds": "gossamer.privacy.queries:Bounds",
-        "Certificate": "gossamer.privacy.certificate.certificate:Certificate",
-        "Confined": "gossamer.privacy.confined:Confined",
-        "Guarantee": "gossamer.privacy.guarantee:Guarantee",
-        "PerRecordGradient": "gossamer.privacy.per_sample_gradients.gradients:PerRecordGradient",
-        "PoissonGaussianSum": "gossamer.privacy.mechanisms.gaussian:PoissonGaussianSum",
-        "PrivacyLedger": "gossamer.privacy.ledger:PrivacyLedger",
-        "Rng": "gossamer.privacy.random.noise:Rng",
-    }
+    _NAMES = reexports(__name__, __file__)
     __all__, __getattr__, __dir__ = exported(__name__, _NAMES)

@@ -11,10 +11,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar
 
-import numpy as np
-from dp_accounting import DpEvent
-
 if TYPE_CHECKING:
+    import numpy as np
+    from dp_accounting import DpEvent
     from torch import Tensor
 
     from gossamer.privacy.random.noise import Rng
@@ -29,7 +28,7 @@ class Population(Protocol):
     def population(self) -> int:
         """Number of units."""
 
-    def take(self, unit_numbers: np.ndarray, /) -> Self:
+    def take(self, unit_numbers: "np.ndarray", /) -> Self:
         """The records of the chosen units."""
 
 
@@ -44,7 +43,7 @@ class Mechanism(Protocol[Value]):
     """
 
     @property
-    def event(self) -> DpEvent:
+    def event(self) -> "DpEvent":
         """What one call costs."""
 
     def exact(self, value: Value, query: Any, rng: "Rng", /) -> "Tensor":

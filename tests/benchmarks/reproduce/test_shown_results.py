@@ -226,7 +226,7 @@ def test_what_is_no_table_of_measured_runs_is_refused_and_left_alone(
     reproduce: Callable[..., Any], tmp_path: Path
 ) -> None:
     for wrong in ("", "[[run]]\nmethod = 3\n", BY_HAND.replace("accuracy = 0.5", "accuracy = 50"), "[[run]]\n= 3\n"):
-        with pytest.raises(RequestError, match=r"^measured: "):
+        with pytest.raises(RequestError, match=r"^--measured: "):
             measured_runs.rewritten(wrong, {}, tmp_path)
     path = tmp_path / "other.toml"
     path.write_text("[[run]]\nmethod = 3\n")

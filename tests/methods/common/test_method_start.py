@@ -221,18 +221,18 @@ def test_a_start_makes_public_records_needless() -> None:
         ({"start": "dpgan"}, "'dpgan' is no start."),
         ({"start": {"cells": 2}}, "'' is no start."),
         ({"start": {"method": "moments", "cell": 2}}, "moments has no setting 'cell'. Did you mean 'cells'\\?"),
-        ({"start": {"method": "moments", "noise_multiplier": 2.0}}, "which follows from start_noise"),
-        ({"start": {"method": "moments", "cells": 0}}, "start moments: cells must be at least 1"),
-        ({"start": {"method": "moments", "cells": 1.5}}, "cells must be a whole number"),
-        ({"start": {"method": "moments", "align": 1}}, "align must be True or False"),
+        ({"start": {"method": "moments", "noise_multiplier": 2.0}}, "which follows from `start_noise`"),
+        ({"start": {"method": "moments", "cells": 0}}, "`start=moments`: `cells` must be at least 1"),
+        ({"start": {"method": "moments", "cells": 1.5}}, "`cells` must be a whole number"),
+        ({"start": {"method": "moments", "align": 1}}, "`align` must be True or False"),
         (
             {"start": {"method": "evolve", "drawing": "letters", "own_label": 0.5}},
             "soft labels, which a start has no use for",
         ),
-        ({"start": {"method": "moments", "radius": math.nan}}, "radius must be a finite number of zero or more"),
+        ({"start": {"method": "moments", "radius": math.nan}}, "`radius` must be a finite number of zero or more"),
         (
             {"start": {"method": "evolve", "drawing": "cats"}},
-            "drawing must be one of digits, letters, patches, pictures",
+            "`drawing` must be one of digits, letters, patches, pictures",
         ),
         ({"start": "moments", "start_noise": 0.0}, "`start_noise=0` releases the start without privacy"),
         ({"start": "evolve"}, "`drawing=digits` draws the digits 0 to 9, and the card has 2 classes"),
@@ -244,7 +244,7 @@ def test_refusals(settings: dict[str, Any], says: str) -> None:
 
 
 def test_a_start_of_which_no_net_is_made_is_refused_before_anything_is_charged() -> None:
-    with pytest.raises(RequestError, match="axes 2000 is more than"):
+    with pytest.raises(RequestError, match="`axes=2000` is more than"):
         job("dpgan", DPGAN, {"start": {"method": "moments", "axes": 2000}}).generator()
 
 

@@ -232,7 +232,7 @@ def test_an_encoder_that_looks_at_other_pictures_is_refused() -> None:
 def test_refusals() -> None:
     job = functools.partial(Job.of, METHODS["feature-moments"])
     assert job(SETTINGS, CARD).needs_public
-    with pytest.raises(RequestError, match=r"axes 40 is more than the 12 features"):
+    with pytest.raises(RequestError, match=r"`axes=40` is more than the 12 features"):
         job({**SETTINGS, "axes": 40}, CARD).generator()
     with pytest.raises(RequestError, match="4 public records are too few for 4 principal axes"):
         job(SETTINGS, CARD).check_public(4)
@@ -282,10 +282,10 @@ def test_public_pictures_are_needed_and_are_no_share_of_the_records(tmp_path: Pa
         "data": pictures(300), "card": CARD, "out": tmp_path / "none", "delta": 1e-3, "accounts": None,
         "process": Process(progress=False),
     }  # fmt: skip
-    with pytest.raises(RequestError, match=r"need public records: give public\.$"):
+    with pytest.raises(RequestError, match=r"need public records: give `public`\.$"):
         fit("feature-moments", **given, **SETTINGS)
     with pytest.raises(RequestError, match="4 public records are too few for 4 principal axes"):
         fit("feature-moments", public=pictures(4, seed=1), **given, **SETTINGS)
-    with pytest.raises(RequestError, match="a share as public would publish records"):
+    with pytest.raises(RequestError, match="`public=SHARE` would publish records"):
         fit("feature-moments", public=0.2, **given, **SETTINGS)
     assert not (tmp_path / "none").exists()

@@ -234,7 +234,7 @@ def test_refusals() -> None:
     for more in ({"autoencoder": "toy"}, {"public_detail": True}):
         with pytest.raises(RequestError, match="`align` is for codes of pixels"):
             job({**SETTINGS, **more}, CARD).check()
-    with pytest.raises(RequestError, match="axes 257 is more than the 256 numbers of a picture"):
+    with pytest.raises(RequestError, match="`axes=257` is more than the 256 numbers of a picture"):
         job({**SETTINGS, "axes": 257}, CARD).generator()
 
 

@@ -175,7 +175,7 @@ def test_refusals(tmp_path: Path) -> None:
     assert job(SETTINGS, CARD).needs_public
     with pytest.raises(RequestError, match="draws pictures from its own latents"):
         job({**SETTINGS, "public_detail": True}, CARD).check()
-    with pytest.raises(RequestError, match="axes 49 is more than the 48 numbers of a latent"):
+    with pytest.raises(RequestError, match="`axes=49` is more than the 48 numbers of a latent"):
         job({**SETTINGS, "axes": 49}, CARD).generator()
     with pytest.raises(RequestError, match="5 public records are too few for 5 principal axes"):
         job(SETTINGS, CARD).check_public(5)

@@ -31,7 +31,7 @@ def test_a_card_is_drafted_with_a_rounded_size_and_its_call_is_printed(capsys: p
     assert (card.shape, card.classes, card.declared_size) == ((1, 28, 28), 2, 70)
     printed = capsys.readouterr().err
     assert "A draft, measured on the records." in printed
-    assert "card = gossamer.DataCard(shape=(1, 28, 28), classes=2, declared_size=70)" in printed
+    assert "card = gossamer.DataCard(declared_size=70, shape=(1, 28, 28), classes=2)" in printed
     assert eval(repr(card), {"DataCard": gossamer.DataCard}) == card
 
 

@@ -21,6 +21,7 @@ from gossamer.methods import METHODS
 from gossamer.methods.common.method_start import StartConfig
 from gossamer.methods.contract import FROM_EPSILON, AnyMethod, BaseConfig, Start
 from gossamer.methods.registry import allow
+from gossamer.notebook import spoken
 from gossamer.run.validation import check_seed
 from gossamer.run.words import flagged, spelled
 
@@ -182,7 +183,7 @@ def on_terminal() -> "Terminal":
 
 def show(lines: Iterable[str], answer: object, *, as_json: bool) -> None:
     """Print a result: its lines or, with --json, one object."""
-    for line in [json.dumps(answer)] if as_json else lines:
+    for line in [json.dumps(answer)] if as_json else map(spoken, lines):
         click.echo(line)
 
 

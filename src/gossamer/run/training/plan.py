@@ -118,7 +118,7 @@ def _decided(
         raise BudgetError(
             f"`epsilon` must be above 0, not {epsilon:g}: at epsilon 0 the output would not depend on the records."
         )
-    noise = merged.pop("noise_multiplier", None)
+    noise = None if chosen_method.without_guarantee else merged.pop("noise_multiplier", None)
     if epsilon is not None:
         noise = overrides.get("noise_multiplier")
     delta = checked_delta(delta, epsilon, card)

@@ -27,8 +27,7 @@ def budget(data: str, as_json: bool, **options: Any) -> None:
 @options_of("run.budget.budget.discard")
 def discard(run: Path, accounts: Path | None) -> None:
     """Delete RUN, the folder of an unfinished run. Its cost stays in the budget log."""
-    for line in gossamer.discard(run, accounts=accounts):
-        click.echo(line)
+    show(gossamer.discard(run, accounts=accounts), None, as_json=False)
 
 
 @click.command()

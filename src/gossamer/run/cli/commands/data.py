@@ -10,6 +10,7 @@ import gossamer
 from gossamer.data.card import STORED, check_range
 from gossamer.events import note
 from gossamer.files import write_private
+from gossamer.notebook import spoken
 from gossamer.run.cli.options import PATH, force, on_terminal, options_of, reading, refuse_taken, take_sources
 
 
@@ -60,7 +61,7 @@ def split(out: Path, **options: Any) -> None:
     with on_terminal() as terminal:
         result = gossamer.split(source, out=out, sink=terminal, **options)
     for text in result.notes:
-        click.echo(f"Note: {text}", err=True)
+        click.echo(f"Note: {spoken(text)}", err=True)
     for side, records, people in zip(("train", "test"), result.records, result.units, strict=True):
         click.echo(f"{side}: {records:,} records" + (f" of {people:,} units" if result.spec else ""))
     whose = ""
