@@ -46,9 +46,9 @@ class Budget:
 
 
 BUDGET = Budget(
-    lines=31_869,
-    characters=44.0,
-    silenced={"noqa": 82, "fmt: skip": 63, "type: ignore": 29, "pragma: no cover": 0},
+    lines=30_245,
+    characters=44.6,
+    silenced={"noqa": 67, "fmt: skip": 54, "type: ignore": 27, "pragma: no cover": 0},
 )
 """The one place of these numbers. Lower them with the source.
 
