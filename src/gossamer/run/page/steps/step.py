@@ -9,8 +9,8 @@ from typing import Any
 class Step:
     """A step of the page. Its module, of the same name, is loaded when it is first used: it needs NumPy or PyTorch.
 
-    The module has a function `show`, which returns what the template shows. And it has one for each of its forms, which does
-    what the form asks for, and returns where to go: a step, perhaps with a query.
+    The module has a function `show`, which returns what the template shows. It has one for each of its forms, which does what
+    the form asks for. That one returns where to go: a step, perhaps with a query.
 
     Args:
         name: in addresses, and of its module and its template.
