@@ -1,8 +1,8 @@
 """What can go wrong.
 
 The command line exits with status 2 after a `RequestError`, and with status 1 after any other. Messages name the argument, the
-file and the remedy in one paragraph. They never hold a value read from a record. Arguments stand in backticks, as `max_norm` or
-`network=conv`, and calls as `gossamer.resume(RUN)`. The command line prints them as flags and commands.
+file and the remedy in one paragraph. They never hold a value read from a record. Arguments are in backticks: `max_norm` or
+`network=conv`. Calls are `gossamer.resume(RUN)`. The command line prints both as flags and commands.
 
     GossamerError
     ├── RequestError: correct the request, and repeat it
