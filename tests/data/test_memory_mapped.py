@@ -63,6 +63,7 @@ def in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(to_uint8, "_CHUNK", 7)
     monkeypatch.setattr(labels, "_PIECE", 7)
     monkeypatch.setattr("gossamer.data.fingerprint._PIECE", 7)
+    monkeypatch.setattr("gossamer.data.fingerprint._BYTES", IMAGES[:7].nbytes)
 
 
 def as_folder(folder: Path, **arrays: np.ndarray) -> str:
