@@ -46,7 +46,7 @@ class Budget:
 
 
 BUDGET = Budget(
-    lines=30_245,
+    lines=30_244,
     characters=44.6,
     silenced={"noqa": 67, "fmt: skip": 54, "type: ignore": 27, "pragma: no cover": 0},
 )

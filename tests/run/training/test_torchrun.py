@@ -10,6 +10,7 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
+import numpy as np
 import pytest
 from several import forks
 
@@ -76,14 +77,14 @@ def wait_for(path: Path, lines: int) -> None:
     raise AssertionError(f"{path} did not reach {lines} lines")
 
 
-def test_two_ranks_are_one_run_with_one_voice(data: Path, card: Path, tmp_path: Path) -> None:
-    """In processes that torchrun has not started, because those load PyTorch once more each."""
+def by_two_ranks(asked: list[object], folder: Path) -> tuple[str, str]:
+    """What both ranks say. In processes that torchrun has not started, because those load PyTorch once more each."""
     with socket.create_server(("localhost", 0)) as free:
         port = free.getsockname()[1]
-    asked = [str(word) for word in words("dpgan", SMALL, data, card, tmp_path / "run")]
-    logs = [tmp_path / f"{number}.log" for number in range(2)]
+    logs = [folder / f"{number}.log" for number in range(2)]
     ranks = [
-        forks().Process(target=as_rank, args=(number, 2, port, str(log), asked)) for number, log in enumerate(logs)
+        forks().Process(target=as_rank, args=(number, 2, port, str(log), [*map(str, asked)]))
+        for number, log in enumerate(logs)
     ]
     for rank in ranks:
         rank.start()
@@ -91,6 +92,26 @@ def test_two_ranks_are_one_run_with_one_voice(data: Path, card: Path, tmp_path: 
         rank.join(120)
     first, second = (log.read_text() for log in logs)
     assert [rank.exitcode for rank in ranks] == [0, 0], first + second
+    return first, second
+
+
+def test_every_rank_has_the_encoder_that_the_user_names(
+    data: Path, card: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("own_models.py").write_text(
+        "def rows(pictures):\n    return pictures.flatten(1)[:, ::16].float()\n\n"
+        "rows.side, rows.channels, rows.licence, rows.trained_on = 28, 1, 'MIT', 'nothing'\n"
+    )
+    pictures = np.random.default_rng(3).integers(0, 256, (60, 28, 28), dtype=np.uint8)
+    np.savez("public.npz", images=pictures, labels=np.arange(60) % 2)
+    flags = {"encoder": "own_models:rows", "public": "public.npz", "axes": 4, "noise-multiplier": 4, "delta": 1e-3}
+    by_two_ranks(words("feature-moments", flags, data, card, tmp_path / "run"), tmp_path)
+    assert verify(tmp_path / "run").ok
+
+
+def test_two_ranks_are_one_run_with_one_voice(data: Path, card: Path, tmp_path: Path) -> None:
+    first, second = by_two_ranks(words("dpgan", SMALL, data, card, tmp_path / "run"), tmp_path)
     assert first.count("Differentially private: epsilon") == 1
     assert first.count("Budget log: this run uses") == first.count("report:") == 1
     assert second == ""

@@ -38,7 +38,7 @@ from gossamer.run.storage.versions import versions
 from gossamer.run.training import checkpoint
 from gossamer.run.training.memory import fitted, tune_malloc
 from gossamer.run.training.open_run import OpenRun
-from gossamer.run.training.plan import method_named
+from gossamer.run.training.plan import load_pretrained, method_named
 from gossamer.run.training.progress import DEFAULT, Process
 from gossamer.run.training.signals import HEARD
 from gossamer.run.training.torchrun import launched, local
@@ -164,6 +164,8 @@ def follow(ranks: Ranks, rng: Rng | None) -> Synthesizer:
         raise RanksDisagree(f"it has other versions than rank 0: {versions()}, not {setup.versions}.")
     tune_malloc()
     method, settings, card = setup.job
+    job = Job.of(method_named(method), settings, card)
+    load_pretrained(job)  # as rank 0 has done: its user, who started this rank too, has named them
     check_devices(setup.device, settings, ranks)
     budget, delta, relation, plan, used = setup.ledger
     ledger = PrivacyLedger(budget=budget, delta=delta, relation=relation, unit=card.unit)
@@ -174,7 +176,6 @@ def follow(ranks: Ranks, rng: Rng | None) -> Synthesizer:
     data = setup.sources.read(card, ledger, rng, ranks)
     if (data.facts.identity.fingerprint, data.facts.public) != setup.records:
         raise RanksDisagree(f"{setup.sources.data} holds other records here than rank 0 has found.")
-    job = Job.of(method_named(method), settings, card)
     training = fitted(job, local(setup.device), ranks=ranks.count).begin(rng, local(setup.device), ranks)
     if setup.saved is not None:
         checkpoint.restore(training.state, {**training.state.state_dict(), **setup.saved[0]}, setup.private)

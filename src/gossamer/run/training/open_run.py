@@ -212,12 +212,8 @@ class OpenRun:
 
     def _charge_again(self, facts: DataFacts) -> RunEntry | None:
         """Find the run's entry; a copy of a run uses its plan once more."""
-        folder, accounts, config_json, source_json = (
-            self.folder,
-            self.accounts,
-            self.folder.config(),
-            self.folder.source(),
-        )
+        folder, accounts = self.folder, self.accounts
+        config_json, source_json = folder.config(), folder.source()
         source_json |= {"mark": facts.identity.mark}
         log_folder = accounts or source_json["accounts"]
         if accounts is False or (log_folder is None and config_json["accounts"] is None):  # public test data

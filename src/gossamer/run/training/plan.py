@@ -127,10 +127,7 @@ def _decided(
         return checked(Job.of(chosen_method, {**merged, **decided}, card))
 
     trial = job(**presets.any_noise(name))
-    for kind, reference in trial.pretrained:
-        if ":" in reference:  # the user has named a module:object
-            plugins.allow(reference)
-        plugins.load(kind, reference)
+    load_pretrained(trial)
     presets.check_net(trial)
     terms: dict[str, Any] = {"delta": delta, "relation": trial.relation, "unit": card.unit}
     if chosen_method.without_guarantee:
@@ -161,6 +158,14 @@ def _decided(
     if "noise_multiplier" in overrides:
         _check_agreement(request)
     return request
+
+
+def load_pretrained(job: Job[BaseConfig, State]) -> None:
+    """Import the networks that these settings name: the user has named each `module:object`. Raises RequestError."""
+    for kind, reference in job.pretrained:
+        if ":" in reference:
+            plugins.allow(reference)
+        plugins.load(kind, reference)
 
 
 def check_takes_public(job: Job[BaseConfig, State]) -> None:
