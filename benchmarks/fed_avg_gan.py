@@ -157,7 +157,7 @@ class Changes:
         """Steps 2 and 3 of a round, but for the noise. [D]"""
         content = weights_record(sent(self.critic, self.generator))
         total = torch.zeros(self.dimension)
-        for answer in self.grid.send_and_receive([to_client(node, ROUND, content) for node in drawn.nodes]):
+        for _, answer in self.grid.exchange({str(node): to_client(node, ROUND, content) for node in drawn.nodes}):
             change = read_weights(answer.content, {"change": total})["change"]
             total += clipped(change[None], bounds.norms[0])[0]
         return total
