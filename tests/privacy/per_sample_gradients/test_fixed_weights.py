@@ -1,11 +1,16 @@
 """Networks with weights that do not learn: the fast form passes over them, and its sums are those of the slow form."""
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from gossamer.data.records import Records
+from gossamer.privacy.per_sample_gradients.ghost import Call
 from gossamer.privacy.per_sample_gradients.gradients import PerRecordGradient, Tensors
+from gossamer.privacy.per_sample_gradients.layers import Embedding
+from gossamer.privacy.per_sample_gradients.mixing import _stand_ins
 from gossamer.privacy.per_sample_gradients.penalty import PenaltyGradient, Points
 from gossamer.privacy.queries import Bounds
 
@@ -82,3 +87,38 @@ def test_a_loss_that_no_parameter_moves_has_gradient_zero() -> None:
     for form in ("fast", "slow"):
         query = PerRecordGradient(net, lambda net, batch: batch.parts[0].sum(1), form=form)
         assert query.summed(batch).tolist() == query.clipped_sum(batch, BOUNDS).tolist() == [0.0] * 4
+        assert query.clipped_sum(batch, BOUNDS, out=torch.ones(4)).tolist() == [1.0] * 4
+
+
+class Blind(nn.Module):
+    """A critic that judges without a look at its input."""
+
+    def __init__(self, *, learns: bool) -> None:
+        super().__init__()
+        self.layer, self.learns = nn.Linear(1, 1), learns
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.layer(torch.ones(len(x), 1)).squeeze(1) if self.learns else x.new_zeros(len(x))
+
+
+@pytest.mark.parametrize("learns", [True, False])
+def test_a_critic_that_does_not_look_at_its_input_has_no_slope_to_punish(learns: bool) -> None:
+    def points(batch: Tensors) -> Points:
+        (real,) = batch.parts
+        return Points(real, real.flip(1), (real + real.flip(1)) / 2)
+
+    query = PenaltyGradient(Blind(learns=learns), points, form="fast")
+    assert query.clipped_sum(Tensors((drawn(6, 5),)), BOUNDS).tolist() == [0.0, 0.0], "fakes add what records take away"
+
+
+def test_a_use_that_the_loss_does_not_reach_keeps_nothing() -> None:
+    call = Call(Embedding(None), weight=0, bias=None)
+    call.keep(1, multiplicity=1)
+    assert call.a is call.b is None
+
+
+def test_the_names_of_units_are_left_out_of_stand_ins() -> None:
+    names = np.array(["P1", "P2", "P3"])
+    batch = Records(np.zeros((3, 1, 2, 2), np.uint8), np.arange(3), units=np.arange(3), names=names)
+    made = _stand_ins(batch, 5)
+    assert (len(made.images), len(made.labels), len(made.names)) == (5, 5, 0)

@@ -83,6 +83,18 @@ class ScaleIsBias(nn.Module):
         return F.layer_norm(F.linear(x, self.weight, self.vector), (4,), self.vector, None)
 
 
+class ScaleIsKernel(nn.Module):
+    """One parameter as the scale of a normalisation and as the kernel of a convolution: without taps, and with three."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.randn(2, 3, 3))
+
+    def forward(self, x: Tensor) -> Tensor:
+        scaled = F.layer_norm(x, (2, 3, 3), self.weight, None)
+        return F.conv1d(scaled.reshape(-1, 3, 6), self.weight, padding=1)
+
+
 class Labelled(nn.Module):
     """An image and its label as constant planes."""
 
@@ -242,6 +254,7 @@ CASES: dict[str, Case] = {
     "tied": Case(Tied, (3,), vocabulary=5),
     "scale is bias": Case(ScaleIsBias, (6,)),
     "scale is matrix": Case(NormalisedByIts, (4,)),
+    "scale is kernel": Case(ScaleIsKernel, (2, 3, 3)),
     "planes and image": Case(PlanesAndImage, (2, 6, 6)),
     "both ways": Case(BothWays, (3, 6, 6)),
     "with and without groups": Case(WithAndWithoutGroups, (4, 6, 6)),

@@ -204,20 +204,20 @@ def _same_every_time() -> AbstractContextManager[None]:
 def _float32_products(*, gpu: str, processor: str | None = None) -> Iterator[None]:
     """How products of float32 numbers are computed; None: as before."""
     backends: Any = torch.backends
-    if hasattr(backends.cuda.matmul, "fp32_precision"):
-        places = [(backends.cuda.matmul, gpu), (backends.cudnn.conv, gpu)]
-        if processor is not None:
-            places += [(backends.mkldnn.matmul, processor), (backends.mkldnn.conv, processor)]
-        with _as_set([(place, "fp32_precision", precision) for place, precision in places]):
-            yield
+    if not hasattr(backends.cuda.matmul, "fp32_precision"):  # torch before 2.9
+        before = torch.get_float32_matmul_precision()
+        torch.set_float32_matmul_precision("high" if gpu == "tf32" else "highest")
+        try:
+            with _as_set([(backends.cudnn, "allow_tf32", gpu == "tf32")]):
+                yield
+        finally:
+            torch.set_float32_matmul_precision(before)
         return
-    before = torch.get_float32_matmul_precision()  # torch before 2.9
-    torch.set_float32_matmul_precision("high" if gpu == "tf32" else "highest")
-    try:
-        with _as_set([(backends.cudnn, "allow_tf32", gpu == "tf32")]):
-            yield
-    finally:
-        torch.set_float32_matmul_precision(before)
+    places = [(backends.cuda.matmul, gpu), (backends.cudnn.conv, gpu)]
+    if processor is not None:
+        places += [(backends.mkldnn.matmul, processor), (backends.mkldnn.conv, processor)]
+    with _as_set([(place, "fp32_precision", precision) for place, precision in places]):
+        yield
 
 
 @contextmanager
