@@ -98,8 +98,8 @@ def list_pictures(
         unit_folders: a class folder may hold folders of units with pictures.
 
     Raises:
-        DataError: no pictures, or no such split; a damaged list, lines without picture, pictures without a line, one picture
-            twice; no class folders, or other files in them.
+        DataError: no pictures, or no such split. A damaged list, lines without picture, pictures without a line, one picture
+            twice. No class folders, or other files in them.
     """
     if labels_key == NONE:
         splits = {name: folder / name for name in SPLITS if (folder / name).is_dir()}

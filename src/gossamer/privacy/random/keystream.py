@@ -41,7 +41,7 @@ class _Stream:
 
     def _begin(self) -> None:
         """Take the fixed key, or a fresh one, and go to `position`."""
-        raise NotImplementedError
+        raise NotImplementedError("each of the two streams has its own cipher")
 
     def _prepare(self, size: int, most: int) -> None:
         """Get ready for the next `size` places, where one key gives `most`.
