@@ -7,6 +7,7 @@ from types import ModuleType
 
 import pytest
 
+from gossamer.data.tables.any_card import CARDS
 from gossamer.methods import METHODS
 from gossamer.methods.contract import SHARED_SETTINGS
 
@@ -107,14 +108,55 @@ def write(root: Path, name: str, text: str) -> None:
         ("def f(method, other):\n    return method.takes != other\n", True),
         ("def f(card):\n    return isinstance(card, str | DataCard)\n", True),
         ("def f(x):\n    return isinstance(x, (Records, int))\n", True),
+        ('def f(card):\n    return "column" in card\n', True),
+        ('def f(run):\n    return "shape" not in run.config()["card"]\n', True),
+        ("def f(data):\n    return read.is_table(data)\n", True),
+        ("from gossamer.data.tables.read import is_table\n", True),
+        ('def f(answer):\n    return {"is_table": answer}\n', True),
+        ('def f(x):\n    return "table" if x else "pictures"\n', True),
+        ("def f(x):\n    return fields(DataCard if x else TableCard)\n", True),
+        ('def f(kind):\n    return kind in ("table", "tables")\n', True),
         ('def f(column):\n    return column.kind == "category"\n', False),
+        ('def f(card):\n    return [column["kind"] != "key" for column in card.get("column", [])]\n', False),
+        ('def f(how):\n    return how == "column"\n', False),
+        ('def f(names):\n    return "column" in names\n', False),
+        ('"""Whether it is_table."""\n\nX = 1  # is_table\n', False),
         ("def f(card):\n    return isinstance(card, Card)\n", False),
         ('def f(config):\n    return config.drawing == "pictures"\n', False),
     ],
 )
 def test_nothing_above_the_kinds_asks_which_it_is(structure: ModuleType, tmp_path: Path, text: str, asks: bool) -> None:
     assert list(structure.asked_kinds()) == []
+    assert asked_in(structure, tmp_path, "some.py", text) == ({"run/some.py"} if asks else set())
+
+
+@pytest.mark.parametrize(
+    ("text", "asks"),
+    [
+        ("{% if not is_table %}\n", True),
+        ('{% if "column" in found %}\n', True),
+        ('<p>{{ "A grid" if kind.name == "pictures" else "Rows" }}</p>\n', True),
+        ("{% macro samples(run, is_table) %}\n", True),
+        ('{% if kind == "category" or not kind %}\n', False),
+        ('{% import "page/kinds/" ~ kind.name ~ ".html" as of_kind with context %}\n', False),
+        ('<p>is_table, and "column" in found</p>\n', False),
+    ],
+)
+def test_no_template_asks_which_kind_it_is(structure: ModuleType, tmp_path: Path, text: str, asks: bool) -> None:
+    assert asked_in(structure, tmp_path, "some.html", text) == ({"run/some.html"} if asks else set())
+
+
+def asked_in(structure: ModuleType, root: Path, name: str, text: str) -> set[str]:
+    """The files in which a question is found, of three that have the same text."""
     for folder in ("run", "data", "kinds"):
-        (tmp_path / folder).mkdir()
-        (tmp_path / folder / "some.py").write_text(text)
-    assert [place.partition(",")[0] for place in structure.asked_kinds(tmp_path)] == ["run/some.py"] * asks
+        (root / folder).mkdir()
+        (root / folder / name).write_text(text)
+    return {place.partition(",")[0] for place in structure.asked_kinds(root)}
+
+
+def test_a_fact_of_one_kind_is_on_no_card_of_another(structure: ModuleType) -> None:
+    assert set(CARDS) == structure.KINDS
+    named = {kind: [field.name for field in dataclasses.fields(card)] for kind, card in CARDS.items()}
+    facts = {fact: [kind for kind in named if fact in named[kind]] for fact in structure.OWN_FACTS}
+    assert facts.pop("column") == [], "what `columns` are called in a file"
+    assert sorted(facts.values()) == [["pictures"], ["table"]]

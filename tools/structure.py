@@ -37,6 +37,18 @@ ALLOWED = {
     "run/cli/calculator.py": "its own options are called like settings",
 }
 """Where a method or a setting may be named, and why."""
+KINDS = {"pictures", "table"}
+TYPES = {"DataCard", "TableCard", "Records", "Table", "Samples", "TableSamples"}
+"""The kinds of records, and what there is of one kind alone."""
+OWN_FACTS = {"column", "columns", "shape"}
+"""Facts that the cards of one kind have, and of no other."""
+ANSWER = re.compile("(is|are)_(a_)?(table|picture)s?")
+"""What the answer is called."""
+IN_A_TAG = re.compile(
+    rf"""\b{ANSWER.pattern}\b|["']({"|".join(OWN_FACTS)})["']\s+(not\s+)?in\s+\S*(card|draft|facts|found)"""
+    rf"""|\b(kind|takes)\b(\.name)?\s*[!=]=\s*["']({"|".join(KINDS)})["']"""
+)
+"""A question in a template of Jinja."""
 
 
 def modules() -> dict[str, Path]:
@@ -173,26 +185,46 @@ def _looked_up(node: ast.AST) -> list[ast.AST]:
 
 
 def asked_kinds(root: Path = ROOT) -> Iterator[str]:
-    """Each place above `data/` and `kinds/` that asks which kind of records it has."""
-    types = {"DataCard", "TableCard", "Records", "Table", "Samples", "TableSamples"}
-    kinds = {"pictures", "table"}
-    for path in sorted(root.rglob("*.py")):
+    """Each place above `data/` and `kinds/` that asks which kind of records it has, in Python and in templates.
+
+    To read a fact that a card may lack is no question, nor is the kind of a column.
+    """
+    for path in sorted(root.rglob("*")):
         name = path.relative_to(root).as_posix()
         if name.startswith(("data/", "kinds/")):
             continue
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            asks = False
-            if isinstance(node, ast.Compare):
-                sides = [node.left, *node.comparators]
-                names = {each.attr for each in sides if isinstance(each, ast.Attribute)}
-                words = {each.value for each in sides if isinstance(each, ast.Constant)}
-                asks = "takes" in names or ("kind" in names and not words.isdisjoint(kinds))
-            elif isinstance(node, ast.Call) and ast.unparse(node.func) == "isinstance":
-                asks = not types.isdisjoint(
-                    ast.unparse(node.args[1]).strip("()").replace("|", ",").replace(",", " ").split()
-                )
-            if asks:
-                yield f"{name}, line {node.lineno}: {ast.unparse(node)}"
+        if path.suffix == ".py":
+            for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+                if _asks(node):
+                    yield f"{name}, line {getattr(node, 'lineno', '?')}: {ast.unparse(node).splitlines()[0]}"
+        elif path.suffix in (".html", ".txt"):
+            text = path.read_text(encoding="utf-8")
+            for tag in re.finditer(r"{[{%].*?[%}]}", text, re.DOTALL):
+                if IN_A_TAG.search(tag[0]):
+                    yield f"{name}, line {text.count(chr(10), 0, tag.start()) + 1}: {tag[0]}"
+
+
+def _asks(node: ast.AST) -> bool:
+    """Whether an expression or a name asks which kind of records there is."""
+    match node:
+        case ast.Name(id=name) | ast.Attribute(attr=name) | ast.FunctionDef(name=name) | ast.alias(name=name):
+            return bool(ANSWER.fullmatch(name))
+        case ast.keyword(arg=str(name)) | ast.arg(arg=name) | ast.Constant(value=str(name)):
+            return bool(ANSWER.fullmatch(name))
+        case ast.Compare(left=ast.Constant(value=fact), ops=[ast.In() | ast.NotIn()], comparators=[holder]):
+            return fact in OWN_FACTS and bool(re.search("card|draft|facts", ast.unparse(holder)))
+        case ast.Compare(left=left, comparators=others):
+            words = {
+                each.value for side in (left, *others) for each in ast.walk(side) if isinstance(each, ast.Constant)
+            }
+            of = {word for side in (left, *others) for word in re.findall(r"\w+", ast.unparse(side))}
+            return "takes" in of or ("kind" in of and not words.isdisjoint(KINDS))
+        case ast.IfExp(body=one, orelse=other):
+            either = {ast.unparse(each).strip("'") for each in (one, other)}
+            return either <= KINDS or either <= TYPES
+        case ast.Call(func=ast.Name(id="isinstance"), args=[_, of]):
+            return not TYPES.isdisjoint(re.findall(r"\w+", ast.unparse(of)))
+    return False
 
 
 def main() -> int:

@@ -119,6 +119,8 @@ class Kind(ABC, Generic[R, K]):
     options: ClassVar[tuple[str, ...]]
     """The fields of `Measures` that are for this kind alone."""
     words: ClassVar[Words]
+    counts_units: ClassVar[bool] = False
+    """Whether `evaluate` takes units, and counts each of them once."""
 
     # ------------------------------------------------------------------ records
 
@@ -133,6 +135,20 @@ class Kind(ABC, Generic[R, K]):
     @abstractmethod
     def matched(self, units: Any) -> str:
         """How ids of units are matched with the records, as the settings of a run say it."""
+
+    def columns(self, source: Source, *, name: str, header: bool | None) -> list[str]:
+        """The names of the columns in a place; none where records have no columns. Raises DataError.
+
+        Args:
+            source: the place.
+            name: what messages call it.
+            header: whether the first line names them; None: the user did not say.
+        """
+        return []
+
+    def splits_into_folder(self, path: Path) -> bool:
+        """Whether `split` writes the parts of records at a path into a folder, and not into an .npz."""
+        return path.is_dir()
 
     def doubts(self, private: R, public: R | None) -> Iterator[str]:
         """What looks wrong with the records of a run. For the terminal only."""

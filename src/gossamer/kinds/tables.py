@@ -23,10 +23,10 @@ from gossamer.data.source import Source
 from gossamer.data.tables.card import TableCard
 from gossamer.data.tables.csv_rows import rows_of
 from gossamer.data.tables.decode import to_numbers
-from gossamer.data.tables.read import read_table, read_values
+from gossamer.data.tables.read import open_source, read_table, read_values
 from gossamer.data.tables.samples import ROWS, SHOWN, TableSamples, row_texts, write_csv
 from gossamer.data.tables.table import Table, identify
-from gossamer.data.units import names_a_file
+from gossamer.data.units import matched, names_a_file
 from gossamer.errors import DataError, RequestError
 from gossamer.events import Sink, silent
 from gossamer.kinds import cliques, histograms
@@ -47,6 +47,7 @@ class Tables(Kind[Table, TableCard]):
 
     name = "table"
     in_words = "a table"
+    counts_units = True
     metrics = registry.METRICS
     options = ("subgroups",)
     words = Words(
@@ -71,10 +72,19 @@ samples = release.sample(1000, seed=0)  # samples.to_pandas() is a DataFrame, sa
         return identify(records)
 
     def matched(self, units: Any) -> str:
-        """By a column, or by position."""
-        return (
-            "none" if units is None else "column" if isinstance(units, str) and not names_a_file(units) else "position"
-        )
+        """By a column, or by position. A column may be called like a CSV file, which lists units of pictures alone."""
+        if units is None:
+            return "none"
+        in_file = names_a_file(units) and matched(units) != "name"
+        return "column" if isinstance(units, str) and not in_file else "position"
+
+    def columns(self, source: Source, *, name: str, header: bool | None) -> list[str]:
+        """As in the first line of the training part."""
+        return open_source(source.records, split="train", where=name, header=header).names
+
+    def splits_into_folder(self, path: Path) -> bool:
+        """A file on each side."""
+        return True
 
     # ------------------------------------------------------------------ evaluate
 

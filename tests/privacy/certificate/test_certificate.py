@@ -663,6 +663,13 @@ def test_a_table_names_what_was_left_out_of_it() -> None:
     assert [fact for fact in less if fact not in kept] == ["left out of the table: name (it names people)"]
 
 
+@pytest.mark.parametrize("changed", [{"shape": []}, {"column": [{"name": "age"}], "label": "", "drop": {}}])
+def test_a_card_says_once_what_a_record_is(changed: dict[str, Any]) -> None:
+    """A card of no kind, or of two, was damaged: `check` then says that it leads to no certificate."""
+    with pytest.raises(ValueError, match="values to unpack"):
+        statements.assumptions({**SETTINGS, "card": {**CARD, **changed}}, proved=True)
+
+
 def test_who_was_made_public_is_decided_by_what_is_hashed() -> None:
     share = {"kind": "share", "share": 0.02, "salt": "x"}
     for changed, hashed in (

@@ -6,19 +6,20 @@ import itertools
 import re
 import time
 from concurrent.futures import ThreadPoolExecutor
-from importlib import resources
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 from page_client import Client
 from starlette.datastructures import QueryParams
 
-from gossamer.data.card import DataCard, meanings
+from gossamer.data.card import meanings
 from gossamer.data.tables import any_card
-from gossamer.data.tables.card import TableCard
 from gossamer.errors import RequestError
+from gossamer.kinds import all_kinds
 from gossamer.privacy.certificate.declarations import QUESTIONS
 from gossamer.run.cli.main import main
+from gossamer.run.page import app
 from gossamer.run.page.app import STEPS, application
 from gossamer.run.page.jobs import Jobs, PageJob
 from gossamer.run.page.opened import Opened
@@ -308,14 +309,32 @@ def test_a_delta_that_is_not_below_one_record_is_refused_everywhere(clinic, open
     assert not protection.limited(data_set) and data_set.jobs.last() is None
 
 
-def test_the_form_asks_for_each_fact_and_each_declaration():
+TEMPLATES = Path(app.__file__).with_name("templates")
+
+
+def asked_in(*names):
+    """What templates ask for."""
+    text = "".join((TEMPLATES / name).read_text() for name in names)
+    return set(re.findall(r'{{ (?:ask|choose)\("(\w+)"', text))
+
+
+@pytest.mark.parametrize("kind", all_kinds())
+def test_the_form_asks_for_each_fact(kind):
     """What a form does not ask for, nobody who uses the page can declare."""
-    texts = resources.files("gossamer.run.page") / "templates"
-    facts, declarations = ((texts / name).read_text() for name in ("facts.html", "release.html"))
-    asked = set(re.findall(r'{{ (?:ask|choose)\("(\w+)"', facts))
     by_reading = {"pixel_range", "window", "header", "decimal"}  # `gossamer card` takes these as options
-    assert asked | by_reading == {*meanings(DataCard), *meanings(TableCard)} - {"drop"}
-    assert set(re.findall(r'{{ ask\("(\w+)"', declarations)) == {*QUESTIONS}
+    facts = {*meanings(any_card.CARDS[kind])} - {"drop"}
+    assert asked_in("facts.html", "questions.html", f"kinds/{kind}.html") == facts - by_reading
+
+
+def test_the_form_asks_for_each_declaration():
+    assert asked_in("release.html") == {*QUESTIONS}
+
+
+def test_what_the_page_shows_of_a_kind_is_in_a_file_of_its_own():
+    """So a third kind adds a file, and no template changes."""
+    asked = {name for path in TEMPLATES.glob("*.html") for name in re.findall(r"of_kind\.(\w+)\(", path.read_text())}
+    own = {path.stem: set(re.findall(r"{% macro (\w+)", path.read_text())) for path in TEMPLATES.glob("kinds/*")}
+    assert asked and own == dict.fromkeys(all_kinds(), asked)
 
 
 def test_names_are_escaped(client, tmp_path):
@@ -331,7 +350,7 @@ def test_an_error_that_nobody_foresaw_shows_no_value(clinic, monkeypatch):
     def fail(data):
         raise ValueError("patient P17")
 
-    monkeypatch.setattr("gossamer.data.tables.read.is_table", fail)
+    monkeypatch.setattr("gossamer.run.page.steps.data.kind_of_records", fail)
     page = clinic.get("/d/1/data")
     assert page.status_code == 500
     assert "Unexpected ValueError" in words(page) and "P17" not in page.text

@@ -37,14 +37,12 @@ def task_of(card: TableCard) -> Task:
     if card.label_index is None:
         raise RequestError("the card names no label column, so there is nothing to predict. Take marginals or ranges.")
     column = card.columns[card.label_index]
-    if column.kind != "category":
-        return "classes" if column.size <= MOST_BINS else "number"
-    if column.size > MOST_VALUES:
+    if column.values and column.size > MOST_VALUES:
         raise RequestError(
             f"the label has {column.size:,} values, and at most {MOST_VALUES} are told apart as classes. Take marginals or "
             "ranges."
         )
-    return "classes"
+    return "classes" if column.values or column.size <= MOST_BINS else "number"
 
 
 @dataclass(frozen=True, repr=False)

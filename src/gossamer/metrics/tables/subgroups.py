@@ -30,9 +30,8 @@ def chosen_columns(named: tuple[str, ...], columns: tuple[Column, ...]) -> list[
 
 def code_names(column: Column) -> list[str]:
     """What each code of a column is called: a value, or the ends of a bin."""
-    if column.kind == "category":
-        names = [*column.values]
-    else:
+    names = [*column.values]
+    if not names:
         whole = column.kind != "number"
         ends = [(low, high - whole) for low, high in zip(column.cuts[:-1], column.cuts[1:], strict=True)]
         written = _date if column.kind == "date" else "{:.12g}".format

@@ -6,7 +6,7 @@ The file is long because one format numbers all sentences: a change of one is a 
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from gossamer.privacy.accounting import federated
@@ -75,20 +75,15 @@ _TRUST = (
     "unchanged, on a machine that no one else could look into. The files cannot show that."
 )
 
-_REFUSALS = (
-    "Refusals. A message to the person who ran this is not covered, for example that a public picture is among the private "
-    "ones."
-)
-_REFUSALS_OF_TABLES = (
-    "Refusals. A message to the person who ran this is not covered, for example that the card does not allow a value."
-)
+_REFUSALS = {"shape": "a public picture is among the private ones", "column": "the card does not allow a value"}
+"""What a refusal may say of private records, by the fact of the card that it concerns."""
 
 _SIDE_CHANNELS = (
     "Time. The duration of a step depends on how many records were sampled. Times of files, logs and the load of the machine "
     "are not covered. A release does not contain them.",
     "Arithmetic. The noise is rounded so coarsely that its last bits reveal nothing. The proof bounds how rounding changes a "
     "record's own contribution. It assumes that the effect of a record on the rounding of other records reveals nothing.",
-    _REFUSALS,
+    "Refusals. A message to the person who ran this is not covered, for example that {refusal}.",
     "Choices. To release, withhold or repeat a run after looking at its figures is not covered.",
 )
 
@@ -106,6 +101,7 @@ _NOT_PROMISED = (
 def facts(ledger: PrivacyLedger, settings: dict[str, Any]) -> dict[str, Any]:
     """Answer what a lawyer asks, as far as ledger and settings can: sentences, and each public input."""
     unit, released = settings["card"]["unit"], ledger.promise()
+    refusal = " or that ".join(_REFUSALS[fact] for fact in settings["card"] if fact in _REFUSALS)
     nothing = math.isinf(released.epsilon)
     entries = {
         "protects": "nobody: epsilon is infinity" if nothing else protects(settings),
@@ -115,19 +111,12 @@ def facts(ledger: PrivacyLedger, settings: dict[str, Any]) -> dict[str, Any]:
         "contains_public": _how_contained(settings),
         "all_runs": settings.get("accounts"),
         "trust_model": federated.TRUST[settings["federated"]["role"]] if "federated" in settings else _TRUST,
-        "side_channels": [
-            _REFUSALS_OF_TABLES if is_table(settings["card"]) and text == _REFUSALS else text for text in _SIDE_CHANNELS
-        ],
+        "side_channels": [text.format(refusal=refusal) for text in _SIDE_CHANNELS],
         "not_promised": [text.format(unit=unit) for text in _NOT_PROMISED],
     }
     if "federated" in settings and not nothing:
         entries["views"] = federated.views(settings, released)
     return entries
-
-
-def is_table(card: dict[str, Any]) -> bool:
-    """Whether a card, as its `to_dict` gives it, describes a table."""
-    return "column" in card
 
 
 def protects(settings: dict[str, Any]) -> str:
@@ -292,15 +281,15 @@ def assumptions(settings: dict[str, Any], *, proved: bool) -> list[str]:
     card, public = settings["card"], settings["public"]
     unit = card["unit"]
     protected = "protected " if public["kind"] == "share" else ""
-    about, more = _of_table(card) if is_table(card) else _of_pictures(card)
+    (record,) = _record(card)  # a card with none or two is damaged
     facts = [
         f"declared size: {card['declared_size']:,} {protected}{unit}s",
-        about,
+        record,
         "a record that is in the data twice counts as two records"
         if unit == "record"
         else f"each {unit} has one id in the data, under which all records of that {unit} are",
     ]
-    facts += more
+    facts += _declared(card)
     if how := _matched(settings):
         facts.append(f"the data owner names the {unit} of each record, matched {how}")
     if card.get("missing_unit") == "own":
@@ -330,32 +319,54 @@ def assumptions(settings: dict[str, Any], *, proved: bool) -> list[str]:
     return [*facts, entropy] if proved else facts
 
 
-def _of_pictures(card: dict[str, Any]) -> tuple[str, list[str]]:
-    """What is assumed of pictures: shape and classes, and further sentences."""
-    prior = card["label_prior"]
-    prior = prior if prior == "uniform" else ", ".join(f"{share:g}" for share in prior)
-    names = f" ({', '.join(card['class_names'])})" if card.get("class_names") else ""
-    about = f"shape {' x '.join(map(str, card['shape']))}, {card['classes']} classes{names}, label prior {prior}"
-    facts: list[str] = []
-    if names:
-        facts.append("the names of the classes reveal nothing about any one record: they would be the same without it")
-    if card.get("resize", "squash") != "squash":
-        facts.append(f"pictures of other proportions were made to fit the shape: {card['resize']}")
-    if card.get("invert"):
-        facts.append("dark and light were exchanged when the records were read, and the samples have them exchanged")
-    if card.get("window"):
-        facts.append("each DICOM file was scaled by the display window that it declares, and by no other file")
-    if (ends := card.get("pixel_range", "stored")) != "stored":
-        black, white = (f"{end:g}" if isinstance(end, float) else str(end) for end in ends)
-        facts.append(
-            f"pixels that are not of 8 bits were scaled: {black} became black, {white} became white, and values beyond "
-            "them became the nearer of the two"
+_DECLARED: dict[str, tuple[Any, str]] = {
+    "class_names": (
+        [],
+        "the names of the classes reveal nothing about any one record: they would be the same without it",
+    ),
+    "resize": ("squash", "pictures of other proportions were made to fit the shape: {}"),
+    "invert": (False, "dark and light were exchanged when the records were read, and the samples have them exchanged"),
+    "window": (False, "each DICOM file was scaled by the display window that it declares, and by no other file"),
+    "pixel_range": (
+        "stored",
+        "pixels that are not of 8 bits were scaled: {} became black, {} became white, and values beyond them became the nearer "
+        "of the two",
+    ),
+    "missing_label": (
+        "refuse",
+        "records without a label were left out, which depends on each record alone. The declared size counts the others",
+    ),
+}
+"""Facts of a card that are said if they are not the usual ones, which stand first."""
+
+
+def _record(card: dict[str, Any]) -> Iterator[str]:
+    """What one record is, by the facts that the card has: a shape and classes, or columns."""
+    if shape := card.get("shape"):
+        prior = card["label_prior"]
+        prior = prior if prior == "uniform" else ", ".join(f"{share:g}" for share in prior)
+        names = f" ({', '.join(card['class_names'])})" if card.get("class_names") else ""
+        yield f"shape {' x '.join(map(str, shape))}, {card['classes']} classes{names}, label prior {prior}"
+    if columns := card.get("column"):
+        label = f"with the label {card['label']}" if card["label"] else "without a label"
+        yield f"{len(columns)} column{'s' * (len(columns) != 1)}, {label}"
+
+
+def _declared(card: dict[str, Any]) -> Iterator[str]:
+    """What else the card declares: a sentence for each fact that is not the usual one, and for each column."""
+    for fact, (usual, sentence) in _DECLARED.items():
+        if (value := card.get(fact) or usual) != usual:
+            values = value if isinstance(value, list) else [value]
+            yield sentence.format(*(f"{each:g}" if isinstance(each, float) else each for each in values))
+    if columns := card.get("column"):
+        yield (
+            "names, kinds, bounds, bins and lists of values of the columns were declared without looking at the records. "
+            "They would be the same without any one record"
         )
-    if card.get("missing_label") == "drop":
-        facts.append(
-            "records without a label were left out, which depends on each record alone. The declared size counts the others"
-        )
-    return about, facts
+        yield from map(_column, columns)
+        if card["drop"]:
+            yield f"left out of the table: {', '.join(f'{name} ({why})' for name, why in card['drop'].items())}"
+        yield "columns that the card does not name were not learnt"
 
 
 def _matched(settings: dict[str, Any]) -> str:
@@ -372,23 +383,6 @@ _OUTSIDE = {
     "other": 'another value became "other"',
 }
 """What became of a value that a column does not declare."""
-
-
-def _of_table(card: dict[str, Any]) -> tuple[str, list[str]]:
-    """What is assumed of a table: its columns, and further sentences."""
-    columns, label = card["column"], card["label"]
-    about = (
-        f"{len(columns)} column{'s' * (len(columns) != 1)}, {f'with the label {label}' if label else 'without a label'}"
-    )
-    facts = [
-        "names, kinds, bounds, bins and lists of values of the columns were declared without looking at the records. They "
-        "would be the same without any one record",
-        *map(_column, columns),
-    ]
-    if card["drop"]:
-        facts.append(f"left out of the table: {', '.join(f'{name} ({why})' for name, why in card['drop'].items())}")
-    facts.append("columns that the card does not name were not learnt")
-    return about, facts
 
 
 def _column(column: dict[str, Any]) -> str:

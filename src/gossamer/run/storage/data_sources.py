@@ -21,11 +21,10 @@ from gossamer.data.readers.read import DIGITS, EMBEDDED, read, split_of
 from gossamer.data.records import Records
 from gossamer.data.source import Data, Source, called, is_place, source_of
 from gossamer.data.tables.any_card import AnyCard
-from gossamer.data.tables.read import is_table
 from gossamer.data.units import Grouped, matched, names_a_file
 from gossamer.errors import DataError, RequestError, RunFolderError
 from gossamer.events import Sink, silent
-from gossamer.kinds import kind_of
+from gossamer.kinds import kind_of, kind_of_records
 from gossamer.privacy.certificate.statements import NO_PUBLIC
 from gossamer.privacy.confined import Confined
 from gossamer.privacy.distributed import ALONE, Ranks
@@ -348,7 +347,7 @@ def _absolute(data: Data) -> Source:
     """Return a source that names the same files from any working folder. Embedded data and columns keep their names."""
     source = source_of(data)
     units, records = source.units, source.records
-    if names_a_file(units) and not (matched(units) == "name" and is_table(source)):
+    if names_a_file(units) and kind_of_records(source).matched(units) != "column":
         units = str(Path(units).absolute())
     if is_place(source):
         path, split = split_of(str(records))

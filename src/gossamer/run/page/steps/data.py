@@ -4,10 +4,9 @@ from pathlib import Path
 
 from gossamer.data import source
 from gossamer.data import split as splitting
-from gossamer.data.tables import read
-from gossamer.data.tables import read as tables
 from gossamer.errors import GossamerError
 from gossamer.events import NOTE, TEXT
+from gossamer.kinds import kind_of_records
 from gossamer.run.page.opened import EMBEDDED, READING, Content, DataSet, Form, Opened
 from gossamer.run.page.steps.facts import draft_of
 from gossamer.run.storage import data_sources
@@ -16,17 +15,15 @@ from gossamer.run.words import plain
 
 def show(data_set: DataSet, _query: Form) -> Content:
     """What was found in the records."""
-    is_table = read.is_table(data_set.data)
-    problem, columns = "", []
-    if is_table:
-        try:
-            header = {"yes": True, "no": False}.get(data_set.header)
-            columns = tables.open_source(data_set.used, split="train", where=data_set.name, header=header).names
-        except GossamerError as error:
-            problem = plain(str(error))
+    kind, problem, columns = kind_of_records(data_set.data), "", []
+    header = {"yes": True, "no": False}.get(data_set.header)
+    try:
+        columns = kind.columns(source.Source(data_set.used), name=data_set.name, header=header)
+    except GossamerError as error:
+        problem = plain(str(error))
     counts = data_set.jobs.last_of("split").said(TEXT) if data_set.parts else []
     return {
-        "is_table": is_table,
+        "kind": kind,
         "is_embedded": data_set.data in EMBEDDED,
         "columns": columns,
         "problem": problem,
@@ -39,7 +36,7 @@ def show(data_set: DataSet, _query: Form) -> Content:
 def divide(opened: Opened, data_set: DataSet, form: Form) -> str:
     """Divide the records into train and test."""
     data_set = _reading(opened, data_set, form)
-    in_folder = read.is_table(data_set.data) or Path(data_set.data).is_dir()
+    in_folder = kind_of_records(data_set.data).splits_into_folder(Path(data_set.data))
     out = data_set.new_parts[0 if in_folder else 1]
     data_set.jobs.start("split", data_set.data, "-o", str(out), *reading_flags(data_set, data_set.units))
     return "data"
@@ -55,7 +52,7 @@ def look(opened: Opened, data_set: DataSet, form: Form) -> str:
 
 def units_of(data_set: DataSet) -> str:
     """Whose each record is, for the records that a run uses. `split` writes ids of its own beside pictures."""
-    if data_set.parts is None or not data_set.units or read.is_table(data_set.data):
+    if data_set.parts is None or not data_set.units:
         return data_set.units
     if data_set.parts.is_file():
         return f"{data_set.parts}:{splitting.UNIT_KEY}"

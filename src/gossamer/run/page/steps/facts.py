@@ -1,7 +1,7 @@
 """The second step: declare the public facts. The data card as a form: what is measured, what is declared, and a card from both.
 
 A draft holds values that were measured. They are suggestions: each counts only if the user accepts it. The questions are in the
-template of the step.
+template of the step, and in that of the kind of records.
 """
 
 import re
@@ -10,11 +10,12 @@ from dataclasses import Field, fields
 from pathlib import Path
 from typing import Any
 
-from gossamer.data.card import UNIFORM, DataCard
+from gossamer.data.card import UNIFORM
 from gossamer.data.tables import any_card
-from gossamer.data.tables.card import MEASURED, TableCard, facts_of_draft
+from gossamer.data.tables.card import MEASURED, facts_of_draft
 from gossamer.data.tables.generated import KINDS as GENERATED
 from gossamer.errors import CardError
+from gossamer.kinds import kind_of
 from gossamer.run.page.opened import Content, DataSet, Form, Opened
 
 _IN_A_DRAFT = ("declared_size", "shape", "classes", "class_names")
@@ -34,7 +35,7 @@ def show(data_set: DataSet, _query: Form) -> Content:
     card = _declared(data_set)
     return {
         "drafted": True,
-        "is_table": "column" in draft,
+        "kind": kind_of(draft),
         "unit": draft["unit"],
         "stated": stated(draft, card),
         "measured": measured(draft),
@@ -102,8 +103,8 @@ def card_from(draft: Content, card: Content, form: Mapping[str, str]) -> any_car
     Raises:
         CardError: a fact that is missing or makes no sense.
     """
-    facts, is_table = _kept(draft, card), "column" in draft
-    for entry in fields(TableCard if is_table else DataCard):
+    facts = _kept(draft, card)
+    for entry in fields(any_card.card_class(draft)):
         name, text = entry.name, form.get(entry.name, "").strip()
         is_measured = name in _IN_A_DRAFT
         if text or (name in form and not is_measured):
@@ -113,13 +114,12 @@ def card_from(draft: Content, card: Content, form: Mapping[str, str]) -> any_car
         elif is_measured:
             what = entry.metadata["meaning"]
             raise CardError(f"{name} ({what}): write what may be public, or accept the measured value.")
-    if is_table:
+    if columns := columns_of(draft, card):
         before = {column["name"]: column for column in card.get("column", [])}
         drafted = {column["name"]: column for column in draft["column"]}
-        names = [column["name"] for column in columns_of(draft, card)]
         facts["column"] = [
             _declared_column(name, f"column.{at}", form, drafted.get(name, {}), before.get(name, {}))
-            for at, name in enumerate(names)
+            for at, name in enumerate(column["name"] for column in columns)
             if form.get(f"column.{at}.kind", "").strip()
         ]
     return any_card.card_from(facts)

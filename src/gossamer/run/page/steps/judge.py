@@ -3,6 +3,7 @@
 import json
 
 from gossamer.errors import RunFolderError
+from gossamer.kinds import kind_of
 from gossamer.run.page.opened import Content, DataSet, Form, Opened
 from gossamer.run.page.steps.data import reading_flags, units_of
 from gossamer.run.report import wording
@@ -21,15 +22,14 @@ def show(data_set: DataSet, query: Form) -> Content:
     name = query.get("run", finished[-1])
     folder = data_set.run(name)
     config = folder.config()
-    is_table = "column" in config["card"]
-    entries = folder.metrics()
+    kind, entries = kind_of(config["card"]), folder.metrics()
     return {
         "run": name,
         "finished": finished,
         "method": config["method"],
-        "is_table": is_table,
+        "kind": kind,
         "has_test": data_set.is_divided or data_set.parts is not None,
-        "sentences": wording.sentences(entries, "table" if is_table else "pictures"),
+        "sentences": wording.sentences(entries, kind.name),
         "tables": wording.tables(entries, config["card"].get("class_names", [])),
         "attacks": _attacks(folder),
         "report": folder.file(run_folder.REPORT).is_file(),
@@ -40,8 +40,8 @@ def measure(_opened: Opened, data_set: DataSet, form: Form) -> str:
     """Measure the samples of a run."""
     run, records = data_set.child(form.get("run", "")), data_set.used
     quick = ["--protocol", "reduced", "-n", QUICK] if "quick" in form else []
-    is_table = "column" in data_set.run(run.name).config()["card"]  # `evaluate` takes units of tables alone
-    reading = reading_flags(data_set, units_of(data_set) if is_table else "")
+    kind = kind_of(data_set.run(run.name).config()["card"])
+    reading = reading_flags(data_set, units_of(data_set) if kind.counts_units else "")
     data_set.jobs.start("evaluate", str(run), "--train", records, "--test", records, *quick, *reading, about=run.name)
     return f"judge?run={run.name}"
 

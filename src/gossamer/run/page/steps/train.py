@@ -3,6 +3,7 @@
 import shlex
 
 from gossamer.data.tables import any_card
+from gossamer.kinds import kind_of
 from gossamer.privacy.certificate import certificate
 from gossamer.run.page.jobs import FIT
 from gossamer.run.page.opened import Content, DataSet, Form, Opened
@@ -59,5 +60,5 @@ def _result(data_set: DataSet, name: str) -> Content:
         "name": name,
         "statement": stated.statement,
         "promise": promise.in_words(stated.guarantee),
-        "is_table": "column" in stated.card,
+        "kind": kind_of(stated.card),
     }
