@@ -6,7 +6,8 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import Literal, TypeAlias
+from zoneinfo import ZoneInfo
 
 import numpy as np
 
@@ -15,21 +16,19 @@ from gossamer.data.columns.numbers import Form
 from gossamer.data.columns.texts import MISSING_WORDS, texts_of
 from gossamer.data.tables.decode import mixed
 from gossamer.data.tables.sketches import DifferentValues, Frequent, Spread
-
-if TYPE_CHECKING:
-    import pyarrow as pa
+from gossamer.lazy import pa, pc
 
 MOST_VALUES = 1_000
 """Different values of a column that are counted each. With more, a text is no category."""
 NAMED = 5
 """Cells of each sort that are named by their rows."""
 DAY = 86_400
-_SAMPLE = 1_000
+_SAMPLE = 100
 """Different texts of a block by which possible forms are found."""
 _LONGEST_KEY = 64
 
 Kind: TypeAlias = Literal["number", "date", "duration", "boolean"]
-Texts: TypeAlias = "pa.StringArray"
+Texts: TypeAlias = "pa.Array"
 _DATES = {
     "Y/9/9": ("%Y/%m/%d",),
     "Y.9.9": ("%Y.%m.%d",),
@@ -62,9 +61,9 @@ _BEFORE = re.compile(r"(?:[$€£¥₹₽₩]|USD|EUR|GBP|CHF|SEK|NOK|DKK|JPY|Fr
 _AFTER = re.compile(r"\s?[$€£¥₹₽₩%‰]|\s?(?:USD|EUR|GBP|CHF|SEK|NOK|DKK|JPY|kg|g|mg|km|cm|mm|m|ml|l|h|min|s)|\s\w{1,5}")
 _CODES = {"a leading zero": r"^[+-]?0\d", "an exponent": r"^[+-]?\d+[eE]\d+$", "a plus sign": r"^\+\d"}
 """What makes a code of a number, which would lose it."""
+_ALIKE = {"’": "'", "\xa0": " ", "\u202f": " "}
 _MOST_FORMS = 12
-SEPARATORS = (("", "."), ("", ","), (",", "."), (".", ","), ("'", "."), ("’", "."), (" ", ","), (" ", "."), ("\xa0", ","),
-              ("\u202f", ","))  # fmt: skip
+SEPARATORS = (("", "."), ("", ","), (",", "."), (".", ","), ("'", "."), (" ", ","), (" ", "."))
 """Thousands sign and decimal sign of numbers."""
 
 
@@ -149,8 +148,8 @@ class Portrait:
 
     def __init__(self, name: str) -> None:
         self.name, self.kind = name, ""
-        self.zone: str | None = None
-        """Of Arrow timestamps; None: they have none."""
+        self.zone = ""
+        """Of Arrow timestamps; empty: UTC, or none."""
         self.rows = self.missing = 0
         self.words: dict[str, int] = {}
         """How often each word for a missing value occurs."""
@@ -198,8 +197,6 @@ class Portrait:
         return self.different.each_differs
 
     def _add_texts(self, cells: Texts, rows: np.ndarray) -> None:
-        import pyarrow as pa  # noqa: PLC0415 (only where a table is read)
-        import pyarrow.compute as pc  # noqa: PLC0415
 
         texts, counts, firsts = _different(cells, rows)
         texts = pc.utf8_normalize(pc.utf8_trim_whitespace(texts), form="NFC")
@@ -228,7 +225,6 @@ class Portrait:
 
     def _counted(self) -> tuple[Texts, np.ndarray, np.ndarray]:
         """Each text, how often it occurs, and its first row."""
-        import pyarrow as pa  # noqa: PLC0415
 
         counts = self.frequent.counts if self.first_rows else {}
         texts = pa.array(list(counts), pa.string())
@@ -240,7 +236,6 @@ class Portrait:
 
     def _judge(self, texts: Texts, counts: np.ndarray, rows: np.ndarray) -> None:
         """Ask of each possible form which texts fit."""
-        import pyarrow.compute as pc  # noqa: PLC0415
 
         if not len(texts):
             return
@@ -287,7 +282,6 @@ class Portrait:
 
     def _add_numbers(self, cells: "pa.Array", rows: np.ndarray) -> None:
         """Add numbers or truth values of an Arrow type."""
-        import pyarrow.compute as pc  # noqa: PLC0415
 
         self.missing += cells.null_count
         values, counts, firsts = _different(cells, rows)
@@ -313,27 +307,33 @@ class Portrait:
 
     def _add_times(self, cells: "pa.Array") -> None:
         """Add dates, times or durations of an Arrow type."""
-        import pyarrow as pa  # noqa: PLC0415
 
         kind: Kind = "duration" if self.kind == "duration" else "date"
         if (kind, "") not in self.candidates:
             self.candidates[kind, ""] = Candidate(kind, "", durations.read_durations)
         self.missing += cells.null_count
-        steps = _STEPS[str(cells.type)[:6] if kind == "date" and self.kind == "date" else cells.type.unit]
-        whole = pa.int32() if pa.types.is_date32(cells.type) else pa.int64()
-        numbers = cells.drop_null().view(whole).to_numpy(zero_copy_only=False) / steps
+        if self.kind == "duration":
+            numbers = durations.seconds_of(cells, 6)
+        else:
+            self.zone = _zone_of(cells.type)
+            numbers = times.seconds_of(cells, self.zone, 6)
+        numbers = numbers[~np.isnan(numbers)]
         self.candidates[kind, ""].add_numbers(numbers, np.ones(len(numbers), np.int64))
-        self.zone = getattr(cells.type, "tz", None)
 
 
-_STEPS = {"date32": 1 / DAY, "date64": 1e3, "s": 1.0, "ms": 1e3, "us": 1e6, "ns": 1e9}
-"""Steps of a type in a second."""
+def _zone_of(kind: "pa.DataType") -> str:
+    """The zone of timestamps; empty: none, UTC, or one without a name."""
+    name = getattr(kind, "tz", None) or "UTC"
+    try:
+        ZoneInfo(name)
+    except (KeyError, ValueError, OSError):
+        return ""
+    return "" if name == "UTC" else name
 
 
 def kind_of(kind: "pa.DataType") -> str:
     """What cells of an Arrow type are. See `Portrait`."""
-    from pyarrow import types  # noqa: PLC0415
-
+    types = pa.types
     if types.is_null(kind):
         return "null"
     if types.is_boolean(kind):
@@ -358,7 +358,7 @@ def number_forms(sample: list[str]) -> Iterator[Form]:
     for text in sample:
         if parts := _MONEY.fullmatch(text):
             before, core, after = parts[1], parts[2], parts[3] or ""
-            signs = {sign for sign in core if not sign.isdigit()}
+            signs = {_ALIKE.get(sign, sign) for sign in core if not sign.isdigit()}
             if (before and not _BEFORE.fullmatch(before)) or (after and not _AFTER.fullmatch(after)):
                 continue
             for thousands, decimal in SEPARATORS:
