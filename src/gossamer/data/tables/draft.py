@@ -8,7 +8,6 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from gossamer.data.card import rounded, toml
-from gossamer.data.columns.numbers import Form
 from gossamer.data.source import Data, called, refuse_keys, source_of
 from gossamer.data.sources.relation import Relation
 from gossamer.data.sources.names import clean_names
@@ -18,7 +17,7 @@ from gossamer.data.tables.card import common_toml
 from gossamer.data.tables.dictionary import read_dictionary
 from gossamer.data.tables.encode import Faults
 from gossamer.data.tables.portrait import Portrait
-from gossamer.data.tables.proposal import Proposal, best_candidate, proposed, reasons
+from gossamer.data.tables.proposal import Proposal, habits_of, proposed, reasons
 from gossamer.errors import DataError
 
 MOST_COLUMNS = 200
@@ -54,10 +53,9 @@ def draft_table_card(
     table = open_table(given.records, split="train", where=where, header=header)
     unit_at = _unit_column(table.names, given.units, where)
     seen, people = look(table, where, unit_at)
-    decimal = _decimal_of(table, seen, header)
-    words = {word for each in seen if best_candidate(each) is not None for word in each.words}
+    habits = habits_of(seen, table.delimiter, comma=header is False and table.delimiter == ";")
     proposals = {
-        each.name: proposed(each, decimal, words)
+        each.name: proposed(each, habits)
         for at, each in enumerate(seen)
         if at != unit_at and _is_name(each.name, table.names) and each.name not in known
     }
@@ -66,7 +64,7 @@ def draft_table_card(
         "declared_size": rounded(seen[0].rows if people is None else people),
         "unit": "record" if people is None else "person",
         "header": header,
-        "decimal": decimal,
+        "decimal": habits.decimal,
         "drop": {name: each.drop for name, each in proposals.items() if each.drop},
         **({} if label is None or label not in table.names else {"label": label}),
     }
@@ -109,13 +107,6 @@ def _unit_column(names: list[str], units: str | None, where: str) -> int | None:
     return names.index(name)
 
 
-def _decimal_of(table: Relation, seen: Sequence[Portrait], header: bool | None) -> str:
-    """The decimal point of the table: a comma, where a column has numbers with one, and commas do not separate cells."""
-    best = [each.form for portrait in seen if (each := best_candidate(portrait)) is not None]
-    has_comma = any(isinstance(form, Form) and form.decimal == "," for form in best)
-    return "," if table.delimiter not in ("", ",") and has_comma or (header is False and table.delimiter == ";") else "."
-
-
 def _hints(names: list[str], known: dict[str, str], proposals: dict[str, Proposal]) -> Iterator[str]:
     if nameless := [str(at) for at, name in enumerate(names, 1) if not _is_name(name, names)]:
         yield f"Columns without a name of their own were left out, by position from 1: {_some(nameless)}. Name them to keep them."
@@ -124,9 +115,10 @@ def _hints(names: list[str], known: dict[str, str], proposals: dict[str, Proposa
         yield f"Columns that look like identifiers: {_some(keys)}. They are not learnt, and samples get running numbers in them."
     if drop := [name for name, each in proposals.items() if each.drop]:
         yield f"Columns that the draft drops, with a reason: {_some(drop)}. Their names are public too: take a private one out."
-    if asked := [name for name, each in proposals.items() if each.choices]:
+    kept = {name: each for name, each in proposals.items() if not each.drop}
+    if asked := [name for name, each in kept.items() if each.choices]:
         yield f"Columns that can be read in two ways: {_some(asked)}. The draft has both. Keep one."
-    if odd := [name for name, each in proposals.items() if {"outside", "missing_words"} & each.facts.keys()]:
+    if odd := [name for name, each in kept.items() if {"outside", "missing_words"} & each.facts.keys()]:
         yield f"Columns of which some cells do not fit: {_some(odd)}. The draft names their rows."
     if absent := [name for name in known if name not in names]:
         yield f"The dictionary names {len(absent)} columns that the table does not have: {_some(absent)}."

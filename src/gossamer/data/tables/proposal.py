@@ -2,7 +2,7 @@
 
 import datetime
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -74,23 +74,48 @@ class Proposal:
         return "\n".join([*comments, "[[column]]", *first, *measured, *(f"# {line}" for line in self.choices), *rest, ""])
 
 
-def proposed(seen: Portrait, decimal: str, words: Collection[str]) -> Proposal:
-    """What to say of a column.
+@dataclass(frozen=True)
+class Habits:
+    """How a table writes its cells, seen in all columns.
 
     Args:
-        seen: of the column.
-        decimal: the decimal point of the table.
-        words: for a missing value, in columns of numbers and dates of the table.
+        decimal: the decimal point.
+        groups: whether a point may separate thousands: cells end with a semicolon, and no number has a decimal point for sure.
+        words: for a missing value, in columns of numbers and dates.
     """
+
+    decimal: str
+    groups: bool
+    words: frozenset[str]
+
+
+def habits_of(portraits: Sequence[Portrait], delimiter: str, *, comma: bool) -> Habits:
+    """How a table writes its cells. delimiter: of a text file. comma: whether a comma is its decimal point, as far as known."""
+    groups = delimiter not in ("", ",") and not any(map(_has_point, portraits))
+    best = [(seen, each) for seen in portraits if (each := best_candidate(seen, groups)) is not None]
+    has_comma = any(isinstance(each.form, Form) and each.form.decimal == "," for _, each in best)
+    words = frozenset(word for seen, _ in best for word in seen.words)
+    return Habits("," if comma or (groups and has_comma) else ".", groups, words)
+
+
+def _has_point(seen: Portrait) -> bool:
+    """Whether a column has numbers with a decimal point that separates no thousands."""
+    plain, groups = (seen.candidates.get(("number", Form(thousands=sign[0], decimal=sign[1]))) for sign in (("", "."), (".", ",")))
+    fits = plain is not None and plain.cells >= SHARE * seen.cells > 0 and not plain.spread.is_whole
+    return fits and (groups is None or groups.cells < plain.cells)
+
+
+def proposed(seen: Portrait, habits: Habits) -> Proposal:
+    """What to say of a column."""
     if seen.kind == "lists":
         return Proposal(drop="lists, structs or bytes, which no kind of column takes")
-    if not seen.cells and not _values_of(seen, words):
+    if not seen.cells and not _values_of(seen, habits):
         return Proposal(drop="empty")
-    best = best_candidate(seen)
+    best = best_candidate(seen, habits.groups)
     if best is None:
-        proposal = _of_text(seen, words)
+        proposal = _of_text(seen, habits)
     elif best.kind == "number":
-        proposal = _of_numbers(seen, best, decimal, words)
+        proposal = _of_numbers(seen, best, habits)
     else:
         proposal = {"date": _of_dates, "duration": _of_durations, "boolean": _of_booleans}[best.kind](seen, best)
     if not proposal.drop and proposal.facts["kind"] != "key":
@@ -103,11 +128,11 @@ def proposed(seen: Portrait, decimal: str, words: Collection[str]) -> Proposal:
     return proposal
 
 
-def best_candidate(seen: Portrait) -> Candidate | None:
-    """The kind and form that nearly all cells fit; None: they are text."""
+def best_candidate(seen: Portrait, groups: bool) -> Candidate | None:
+    """The kind and form that nearly all cells fit; None: they are text. groups: whether a point may separate thousands."""
     enough = SHARE * seen.cells if seen.cells >= FEWEST else seen.cells
     fitting = [each for each in seen.candidates.values() if each.cells >= max(enough, 1) and _is_likely(each, seen)]
-    return max(fitting, key=_rank, default=None)
+    return max(fitting, key=lambda each: _rank(each, groups), default=None)
 
 
 def _is_likely(candidate: Candidate, seen: Portrait) -> bool:
@@ -123,12 +148,14 @@ def _is_likely(candidate: Candidate, seen: Portrait) -> bool:
     return True
 
 
-def _rank(candidate: Candidate) -> tuple[int, int, int]:
-    """The best candidate has the most cells. Of equal ones, the more special kind, and the form with more digits at once."""
-    kinds = ("number", "duration", "date", "boolean")
-    form = candidate.form
-    monthly = candidate.is_monthly if candidate.kind == "date" else isinstance(form, Form) and form.thousands == "."
-    return candidate.cells, kinds.index(candidate.kind), int(monthly)
+def _rank(candidate: Candidate, groups: bool) -> tuple[int, int, bool]:
+    """The best candidate has the most cells. Of equal ones, it is the more special kind, then the more likely form."""
+    form, kinds = candidate.form, ("number", "duration", "date", "boolean")
+    if isinstance(form, Form):
+        likely = form == Form(form.before, form.after, ".", ",") if groups else form.decimal == "."
+    else:
+        likely = candidate.is_monthly
+    return candidate.cells, kinds.index(candidate.kind), likely
 
 
 def _codes(seen: Portrait, plain: Candidate) -> str:
@@ -198,7 +225,7 @@ def _ends(candidate: Candidate, kind: str) -> list[datetime.date]:
     return [end.date() for end in ends] if kind == "date" else ends
 
 
-def _of_numbers(seen: Portrait, best: Candidate, decimal: str, words: Collection[str]) -> Proposal:
+def _of_numbers(seen: Portrait, best: Candidate, habits: Habits) -> Proposal:
     form, spread = best.form, best.spread
     assert isinstance(form, Form)
     if looks_like_key(seen, best):
@@ -206,9 +233,9 @@ def _of_numbers(seen: Portrait, best: Candidate, decimal: str, words: Collection
     counts, is_few = seen.frequent.counts, seen.frequent.is_exact and not best.odd.count
     width = spread.highest[-1] - spread.lowest[0] + 1
     if is_few and len(counts) == 1:
-        return _of_text(seen, words)
+        return _of_text(seen, habits)
     if is_few and spread.is_whole and len(counts) <= min(FEW, width - 1) and _OFTEN * len(counts) <= seen.cells:
-        proposal = _of_text(seen, words)
+        proposal = _of_text(seen, habits)
         proposal.comments.append(
             f"{len(counts)} whole numbers with gaps look like codes. If they are amounts, write kind = \"integer\" and bounds. "
             "If they are steps of a scale, add ordered = true."
@@ -217,7 +244,7 @@ def _of_numbers(seen: Portrait, best: Candidate, decimal: str, words: Collection
     kind = "integer" if spread.is_whole else "number"
     proposal = Proposal({"name": seen.name, "kind": kind})
     digits = 0 if spread.is_whole else _MOST_DECIMALS if spread.digits is None else spread.digits
-    if form.before or form.after or form.thousands or (form.decimal != decimal and not spread.is_whole):
+    if form.before or form.after or form.thousands or (form.decimal != habits.decimal and not spread.is_whole):
         written = Form(form.before, form.after, form.thousands, form.decimal, digits)
         proposal.facts["format"] = written.example
         _ask_separators(proposal, seen, best)
@@ -344,7 +371,7 @@ def _say_skewed(
 # ------------------------------------------------------------------ text
 
 
-def _of_text(seen: Portrait, words: Collection[str]) -> Proposal:
+def _of_text(seen: Portrait, habits: Habits) -> Proposal:
     rows, different = seen.cells, seen.different.number
     if seen.is_unique and rows >= FEWEST and seen.kind != "boolean":
         return _key(seen) if seen.is_word or seen.kind == "whole" else Proposal(drop="free text: each row has another")
@@ -357,7 +384,7 @@ def _of_text(seen: Portrait, words: Collection[str]) -> Proposal:
         )
     if different > min(MOST_VALUES, max(FEWEST, seen.rows // 2)):
         return Proposal(drop=f"free text: {different:,} different texts in {seen.rows:,} rows")
-    counts = _values_of(seen, words)
+    counts = _values_of(seen, habits)
     listed = sorted((value for value in counts if is_text(value)), key=_sort_key)
     if not listed:
         return Proposal(drop="texts of several lines, or with signs that cannot be printed")
@@ -374,9 +401,9 @@ def _of_text(seen: Portrait, words: Collection[str]) -> Proposal:
     if len(listed) < len(counts):
         proposal.facts["outside"] = OTHER
         proposal.comments.append(
-            f"{len(counts) - len(listed)} values have line breaks or signs that cannot be printed, and become \"{OTHER}\"."
+            f"Values with line breaks or signs that cannot be printed: {len(counts) - len(listed)}. They become \"{OTHER}\"."
         )
-    if seen.candidates and (best := max(seen.candidates.values(), key=_rank)).cells:
+    if seen.candidates and (best := max(seen.candidates.values(), key=lambda each: _rank(each, habits.groups))).cells:
         _say_why_text(proposal, seen, best)
     return proposal
 
@@ -392,13 +419,13 @@ def _say_why_text(proposal: Proposal, seen: Portrait, best: Candidate) -> None:
         proposal.comments.append(f"{best.cells:,} of {seen.cells:,} cells are {what}, the others are not{_rows(best.odd)}.")
 
 
-def _values_of(seen: Portrait, words: Collection[str]) -> dict[str, int]:
+def _values_of(seen: Portrait, habits: Habits) -> dict[str, int]:
     """The values of a category, and how often each occurs."""
     counts = {str(value): count for value, count in seen.frequent.counts.items()}
     if seen.kind == "number":
         counts = {_plain(value): count for value, count in seen.frequent.counts.items()}
-    kept = {word: count for word, count in seen.words.items() if word.casefold() in _VALUES and word not in words}
-    return counts | (kept if seen.kind == "text" and best_candidate(seen) is None else {})
+    kept = {word: count for word, count in seen.words.items() if word.casefold() in _VALUES and word not in habits.words}
+    return counts | (kept if seen.kind == "text" and best_candidate(seen, habits.groups) is None else {})
 
 
 def _plain(value: Any) -> str:
@@ -441,7 +468,7 @@ def _name_odd(proposal: Proposal, seen: Portrait, best: Candidate) -> None:
         return
     what = {"number": "numbers", "date": "dates", "boolean": "truth values", "duration": "durations"}[best.kind]
     texts = [*best.odd.first]
-    cells = f"{best.odd.count:,} of {seen.cells:,} cells are no {what}{_rows(best.odd)}"
+    cells = f"Cells that are no {what}: {best.odd.count:,} of {seen.cells:,}{_rows(best.odd)}"
     if seen.frequent.is_exact and all(_means_nothing(text) for text in texts) and best.odd.count == _count(seen, texts):
         proposal.facts |= {"missing": True, "missing_words": sorted(texts)}
         proposal.comments.append(f"{cells}. They are taken for missing.")

@@ -17,6 +17,7 @@ from gossamer.run.cli.options import PATH, force, on_terminal, options_of, readi
 @click.command()
 @click.argument("data")
 @click.option("-o", "--out", type=PATH, help="File for the draft, which only you can read. Default: print it.")
+@click.option("--check", "given_card", type=PATH, metavar="CARD", help="Tell what this card changes in DATA, in place of a draft.")
 @reading
 @options_of("data.card_draft.draft_text", dictionary={"type": PATH, "metavar": "FILE.csv"}, shape={"metavar": "HxW"})
 @force
