@@ -55,7 +55,7 @@ def open_text(
     Raises:
         DataError: the file cannot be read, or is empty; with the blocks: what is no sound text or CSV, by line.
     """
-    file = _TextFile(path)
+    file = TextFile(path)
     head = next(file.pieces(), "")
     marked = head.partition("\n")[0].strip().casefold()
     file.skipped = int(marked[:4] == "sep=" and len(marked) == 5)
@@ -84,7 +84,7 @@ def open_text(
 
 
 @dataclass
-class _TextFile:
+class TextFile:
     """A text file, in pieces of whole rows.
 
     Args:
@@ -241,7 +241,7 @@ class _TextFile:
             return raw.decode()
         except UnicodeDecodeError:
             self.notes.add(LATIN)
-            return "".join(map(_line, raw.splitlines(keepends=True)))
+            return "".join(map(decoded, raw.splitlines(keepends=True)))
 
     @contextmanager
     def _opened(self) -> Iterator[Any]:
@@ -260,7 +260,8 @@ class _TextFile:
             raise DataError(f"{self.path}: the file cannot be read ({why}).") from None
 
 
-def _line(raw: bytes) -> str:
+def decoded(raw: bytes) -> str:
+    """Text in UTF-8; what is none is taken for Windows-1252."""
     try:
         return raw.decode()
     except UnicodeDecodeError:
