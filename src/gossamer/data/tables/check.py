@@ -170,8 +170,9 @@ def _seconds(cells: "pa.Array", column: Column) -> np.ndarray:
 
 
 def _line(finding: Finding, rows: int) -> str:
-    which = ", ".join(map(str, finding.rows))
-    where = f", such as rows {which} (counted from 0)" if which else ""
+    if not finding.rows:
+        return f"{finding.column}: {finding.what}"
     share = f" ({finding.cells / rows:.1%})" if finding.what == MISSING else ""
-    cells = f"{finding.cells:,} cells{share} " if finding.rows else ""
-    return f"{finding.column}: {cells}{finding.what}{where}"
+    more = f" and {finding.cells - len(finding.rows):,} more" if finding.cells > len(finding.rows) else ""
+    which = f"row{'s' if finding.rows[1:] else ''} {', '.join(map(str, finding.rows))}"
+    return f"{finding.column}, {which} (counted from 0){more}{share}: {finding.what}"

@@ -285,7 +285,7 @@ class Portrait:
 
         self.missing += cells.null_count
         values, counts, firsts = _different(cells, rows)
-        numbers = values.cast("float64").to_numpy(zero_copy_only=False)
+        numbers = np.asarray(values.cast(pa.float64(), safe=False))
         if self.kind == "number":
             keep = np.flatnonzero(~np.isnan(numbers))
             self.missing += int(counts.sum() - counts[keep].sum())
@@ -303,7 +303,8 @@ class Portrait:
         candidate.follow(numbers, firsts)
         self.frequent.add(values, counts)
         if not self.different.repeats:
-            self.different.add(mixed(numbers.view(np.uint64)), counts)
+            exact = np.asarray(values).astype(np.uint64) if self.kind == "whole" else numbers.view(np.uint64)
+            self.different.add(mixed(exact), counts)
 
     def _add_times(self, cells: "pa.Array") -> None:
         """Add dates, times or durations of an Arrow type."""

@@ -10,7 +10,7 @@ import numpy as np
 
 from gossamer.data.card import is_text, toml
 from gossamer.data.columns.column import BINS, MOST_CODES, OTHER
-from gossamer.data.columns import durations
+from gossamer.data.columns import durations, times
 from gossamer.data.columns.numbers import Form
 from gossamer.data.tables.card import column_from
 from gossamer.data.tables.portrait import DAY, MOST_VALUES, Candidate, Odd, Portrait
@@ -219,8 +219,8 @@ def _parts(candidate: Candidate) -> list[str]:
 def _ends(candidate: Candidate, kind: str) -> list[datetime.date]:
     """The first and the last date or time, not the same."""
     low, high = candidate.spread.lowest[0], candidate.spread.highest[-1]
-    step = DAY if kind == "date" else 1
-    low, high = np.floor(low / step) * step, np.ceil(high / step) * step if kind == "datetime" else high // DAY * DAY
+    step = DAY if kind == "date" else max(times.step_of(str(candidate.form)), 1) if candidate.form else 1
+    low, high = low // step * step, high // step * step if kind == "date" else np.ceil(high / step) * step
     ends = np.array([low, high if high > low else low + step]).astype("datetime64[s]").tolist()
     return [end.date() for end in ends] if kind == "date" else ends
 
@@ -266,7 +266,7 @@ def _ask_separators(proposal: Proposal, seen: Portrait, best: Candidate) -> None
         proposal.comments.append(f"Is 1{sign}234 a thousand or a fraction? No cell decides. The draft reads thousands.")
         low, high = found.spread.lowest[0], found.spread.highest[-1]
         example = Form(other.before, other.after, "", other.decimal, 3).example
-        proposal.choices += [f'kind = "number", format = {toml(example)}, bounds = {toml([float(low), float(high)])}']
+        proposal.choices += ['kind = "number"', f"format = {toml(example)}", f"bounds = {toml([float(low), float(high)])}"]
 
 
 def _add_bins(proposal: Proposal, seen: Portrait, best: Candidate) -> None:
@@ -470,7 +470,7 @@ def _name_odd(proposal: Proposal, seen: Portrait, best: Candidate) -> None:
     texts = [*best.odd.first]
     cells = f"Cells that are no {what}: {best.odd.count:,} of {seen.cells:,}{_rows(best.odd)}"
     if seen.frequent.is_exact and all(_means_nothing(text) for text in texts) and best.odd.count == _count(seen, texts):
-        proposal.facts |= {"missing": True, "missing_words": sorted(texts)}
+        proposal.facts |= {"missing": True, "missing_words": sorted({text.casefold(): text for text in texts}.values())}
         proposal.comments.append(f"{cells}. They are taken for missing.")
     else:
         proposal.facts["outside"] = OTHER
@@ -490,7 +490,7 @@ def _rows(odd: Odd) -> str:
     rows = sorted(odd.first.values())
     if not rows:
         return ""
-    more = ", such as" if odd.count > len(rows) else ":"
+    more = ", such as" if odd.count > len(rows) else ","
     return f"{more} row{'s' if rows[1:] else ''} {', '.join(map(str, rows))} (counted from 0)"
 
 
