@@ -5,7 +5,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Literal, TypeAlias
 from zoneinfo import ZoneInfo
 
@@ -63,7 +63,8 @@ _CODES = {"a leading zero": r"^[+-]?0\d", "an exponent": r"^[+-]?\d+[eE]\d+$", "
 """What makes a code of a number, which would lose it."""
 _ALIKE = {"’": "'", "\xa0": " ", "\u202f": " "}
 _MOST_FORMS = 12
-SEPARATORS = (("", "."), ("", ","), (",", "."), (".", ","), ("'", "."), (" ", ","), (" ", "."))
+PLAIN = ("", ".")
+SEPARATORS = (PLAIN, ("", ","), (",", "."), (".", ","), ("'", "."), (" ", ","), (" ", "."))
 """Thousands sign and decimal sign of numbers."""
 
 
@@ -150,6 +151,8 @@ class Portrait:
         self.name, self.kind = name, ""
         self.zone = ""
         """Of Arrow timestamps; empty: UTC, or none."""
+        self.is_clock = False
+        """Whether cells are times of day."""
         self.rows = self.missing = 0
         self.words: dict[str, int] = {}
         """How often each word for a missing value occurs."""
@@ -177,6 +180,7 @@ class Portrait:
         elif self.kind in ("date", "datetime", "duration"):
             self._add_times(cells)
         elif self.kind == "text":
+            self.is_clock = self.is_clock or pa.types.is_time(cells.type)
             self._add_texts(texts_of(cells), rows)
         else:
             self._add_numbers(cells, rows)
@@ -258,7 +262,7 @@ class Portrait:
         """Add the forms that texts may have, and which are no candidates yet."""
         for form in number_forms(sample):
             if ("number", form) not in self.candidates:
-                self._propose("number", form, form.read)
+                self._propose("number", form, partial(_read, form))
         shapes = {shape for text in sample if (shape := _shape(text))}
         for written in dict.fromkeys(each for shape in sorted(shapes) for each in _date_formats(shape)):
             if ("date", written) not in self.candidates:
@@ -285,7 +289,8 @@ class Portrait:
 
         self.missing += cells.null_count
         values, counts, firsts = _different(cells, rows)
-        numbers = np.asarray(values.cast(pa.float64(), safe=False))
+        exact = values.cast(pa.string()) if pa.types.is_decimal(cells.type) else values  # else a decimal is rounded twice
+        numbers = np.asarray(exact.cast(pa.float64(), safe=False))
         if self.kind == "number":
             keep = np.flatnonzero(~np.isnan(numbers))
             self.missing += int(counts.sum() - counts[keep].sum())
@@ -363,10 +368,18 @@ def number_forms(sample: list[str]) -> Iterator[Form]:
             if (before and not _BEFORE.fullmatch(before)) or (after and not _AFTER.fullmatch(after)):
                 continue
             for thousands, decimal in SEPARATORS:
-                if signs <= {thousands, decimal} and (signs or not thousands + before + after):
+                if signs <= {thousands, decimal} and (signs or (thousands, decimal) == PLAIN):
                     found[Form(before, after, thousands, decimal)] += 1
     del found[Form()]
     yield from (form for form, _ in found.most_common(_MOST_FORMS))
+
+
+def _read(form: Form, texts: Texts) -> tuple[np.ndarray, np.ndarray]:
+    """As `Form.read`. But 0.123 is no thousand, whatever separates thousands."""
+    numbers, fits = form.read(texts)
+    if form.thousands in (".", ","):
+        fits &= ~np.asarray(pc.match_substring_regex(texts, rf"^\D*0\{form.thousands}"))
+    return numbers, fits
 
 
 @lru_cache(10_000)
