@@ -198,7 +198,7 @@ def _of_dates(seen: Portrait, best: Candidate) -> Proposal:
     apart += [high.pop()] if _is_far(high[-1], high[-2:-1], low[0]) else []
     proposal = Proposal({"name": seen.name, "kind": kind}, {"bounds": _ends(low[0], high[-1], kind, best.form)})
     if apart:
-        proposal.measured["special"] = [_ends(each, each, kind, best.form)[0] for each in apart]
+        proposal.measured["special"] = [_ends(each - DAY, each, kind, best.form)[1] for each in apart]
         proposal.comments.append("Far from the rest, as dates for no answer are: those in special. They get codes of their own.")
     if best.form:
         proposal.facts["format"] = best.form
@@ -242,7 +242,7 @@ def _ends(low: float, high: float, kind: str, form: Form | str) -> list[datetime
     """The first and the last date or time, not the same. low, high: in seconds since 1970."""
     step = DAY if kind == "date" else max(times.step_of(str(form)), 1) if form else 1
     low, high = low // step * step, high // step * step if kind == "date" else np.ceil(high / step) * step
-    ends = np.array([low, high if high > low else low + step]).astype("datetime64[s]").tolist()
+    ends = np.array([low if high > low else low - step, high]).astype("datetime64[s]").tolist()
     return [end.date() for end in ends] if kind == "date" else ends
 
 
@@ -252,17 +252,18 @@ def _of_numbers(seen: Portrait, best: Candidate, habits: Habits) -> Proposal:
     if looks_like_key(seen, best):
         return _key(seen)
     counts, is_few = seen.frequent.counts, seen.frequent.is_exact and not best.odd.count
-    width = spread.highest[-1] - spread.lowest[0] + 1
+    kind = "integer" if spread.is_whole else "number"
     if is_few and len(counts) == 1:
         return _of_text(seen, habits)
-    if is_few and spread.is_whole and len(counts) <= min(FEW, width - 1) and _OFTEN * len(counts) <= seen.cells:
+    steps = None if spread.digits is None else round((spread.highest[-1] - spread.lowest[0]) * 10**spread.digits)
+    has_gaps = is_few and (steps is None or len(counts) <= steps)
+    if has_gaps and len(counts) <= FEW and _OFTEN * len(counts) <= seen.cells:
         proposal = _of_text(seen, habits)
         proposal.comments.append(
-            f"{len(counts)} whole numbers with gaps look like codes. If they are amounts, write kind = \"integer\" and bounds. "
+            f"{len(counts)} numbers with gaps look like codes. If they are amounts, write kind = \"{kind}\" and bounds. "
             "If they are steps of a scale, add ordered = true."
         )
         return proposal
-    kind = "integer" if spread.is_whole else "number"
     proposal = Proposal({"name": seen.name, "kind": kind})
     digits = 0 if spread.is_whole else _MOST_DECIMALS if spread.digits is None else spread.digits
     if form.before or form.after or form.thousands or (form.decimal != habits.decimal and not spread.is_whole):
@@ -271,8 +272,8 @@ def _of_numbers(seen: Portrait, best: Candidate, habits: Habits) -> Proposal:
         _ask_separators(proposal, seen, best)
     elif kind == "number" and spread.digits is not None and spread.digits <= _MOST_DECIMALS:
         proposal.facts["decimals"] = spread.digits
-        if (steps := round((spread.highest[-1] - spread.lowest[0]) * 10**spread.digits)) < BINS:
-            proposal.facts["bins"] = steps
+        if steps is not None and steps < BINS:
+            proposal.facts["bins"] = max(steps // 2, 1)  # so that each holds a value, however its edges are rounded
     _add_bins(proposal, seen, best)
     return proposal
 
