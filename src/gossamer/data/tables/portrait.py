@@ -14,6 +14,7 @@ import numpy as np
 from gossamer.data.columns import boolean, durations, times
 from gossamer.data.columns.numbers import Form
 from gossamer.data.columns.texts import MISSING_WORDS, texts_of
+from gossamer.data.sources.cells import parts
 from gossamer.data.tables.decode import mixed
 from gossamer.data.tables.sketches import DifferentValues, Frequent, Spread
 from gossamer.lazy import pa, pc
@@ -181,7 +182,7 @@ class Portrait:
             self._add_times(cells)
         elif self.kind == "text":
             self.is_clock = self.is_clock or pa.types.is_time(cells.type)
-            self._add_texts(texts_of(cells), rows)
+            self._add_texts(_texts_of_any(cells), rows)
         else:
             self._add_numbers(cells, rows)
 
@@ -372,6 +373,14 @@ def number_forms(sample: list[str]) -> Iterator[Form]:
                     found[Form(before, after, thousands, decimal)] += 1
     del found[Form()]
     yield from (form for form, _ in found.most_common(_MOST_FORMS))
+
+
+def _texts_of_any(cells: "pa.Array") -> Texts:
+    """Cells as text, also where each has a type of its own."""
+    if not pa.types.is_union(cells.type):
+        return texts_of(cells)
+    positions, texts = zip(*((here, texts_of(part)) for here, part in parts(cells)), strict=True)
+    return pa.concat_arrays(texts).take(np.argsort(np.concatenate(positions)))
 
 
 def _read(form: Form, texts: Texts) -> tuple[np.ndarray, np.ndarray]:

@@ -7,15 +7,15 @@ from typing import Any, Literal
 
 import numpy as np
 
+from gossamer.data.columns.column import NUMBERED, is_numbered
 from gossamer.data.memory_mapped import Filling, remarks
 from gossamer.data.readers import npz, parquet_csv
 from gossamer.data.readers.columns import column_array, unit_ids
 from gossamer.data.readers.read import split_of
 from gossamer.data.source import Data, is_place, refuse_keys, source_of
 from gossamer.data.tables.card import TableCard
-from gossamer.data.columns.column import NUMBERED, is_numbered
 from gossamer.data.tables.csv_rows import NO_HEADER, READ_AGAIN, SUFFIXES, CsvRows, clean_names, watched
-from gossamer.data.tables.encode import Faults, Raw, TableEncoder
+from gossamer.data.tables.encode import Faults, Raw, TableEncoder, cells_of
 from gossamer.data.tables.raw_rows import RawRows
 from gossamer.data.tables.table import Table
 from gossamer.data.units import from_array, numbered
@@ -97,7 +97,7 @@ def read_table(
         if unit_at is not None:
             ids.extend(unit_ids(columns[unit_at], where))
         raw_rows.add(block)
-        filling.add(encoder.encode([columns[at] for at in wanted], rows))
+        filling.add(encoder.encode([cells_of(columns[at]) for at in wanted], rows))
     if opened.ragged:
         faults.add("the row has another number of values than the first line has names", opened.ragged)
     faults.refuse()
@@ -125,7 +125,7 @@ def read_values(source: Any, card: TableCard, *, split: Literal["train", "test"]
     faults = Faults(where)
     wanted = [_position(opened.names, name, faults) for name in card.names]
     encoder = TableEncoder(card, faults, guessed=not is_place(source))
-    return np.concatenate([encoder.values(columns) for _, columns in opened.blocks(wanted)])
+    return np.concatenate([encoder.values([*map(cells_of, columns)]) for _, columns in opened.blocks(wanted)])
 
 
 def open_source(
