@@ -53,7 +53,7 @@ def draft_table_card(
     table = open_table(given.records, split="train", where=where, header=header)
     unit_at = _unit_column(table.names, given.units, where)
     seen, people = look(table, where, unit_at)
-    habits = habits_of(seen, table.delimiter, comma=header is False and table.delimiter == ";")
+    habits = habits_of(seen, table, comma=header is False and table.delimiter == ";")
     proposals = {
         each.name: proposed(each, habits)
         for at, each in enumerate(seen)

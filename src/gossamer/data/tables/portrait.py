@@ -62,6 +62,8 @@ _BEFORE = re.compile(r"(?:[$€£¥₹₽₩]|USD|EUR|GBP|CHF|SEK|NOK|DKK|JPY|Fr
 _AFTER = re.compile(r"\s?[$€£¥₹₽₩%‰]|\s?(?:USD|EUR|GBP|CHF|SEK|NOK|DKK|JPY|kg|g|mg|km|cm|mm|m|ml|l|h|min|s)|\s\w{1,5}")
 _CODES = {"a leading zero": r"^[+-]?0\d", "an exponent": r"^[+-]?\d+[eE]\d+$", "a plus sign": r"^\+\d"}
 """What makes a code of a number, which would lose it."""
+_DAYS = (18_500_101, 21_501_231)
+"""Whole numbers that may be dates such as 20311224."""
 _ALIKE = {"’": "'", "\xa0": " ", "\u202f": " "}
 _MOST_FORMS = 12
 PLAIN = ("", ".")
@@ -182,7 +184,7 @@ class Portrait:
             self._add_times(cells)
         elif self.kind == "text":
             self.is_clock = self.is_clock or pa.types.is_time(cells.type)
-            self._add_texts(_texts_of_any(cells), rows)
+            self._add_texts(any_texts(cells), rows)
         else:
             self._add_numbers(cells, rows)
 
@@ -267,13 +269,16 @@ class Portrait:
         shapes = {shape for text in sample if (shape := _shape(text))}
         for written in dict.fromkeys(each for shape in sorted(shapes) for each in _date_formats(shape)):
             if ("date", written) not in self.candidates:
-                self._propose("date", written, lambda texts, written=written: times.read_datetimes(texts, written))
+                self._propose_date(written)
         for kind, read in (("duration", durations.read_durations), ("boolean", boolean.read_booleans)):
             if (kind, "") not in self.candidates:
                 self._propose(kind, "", read)
         for (kind, _), candidate in self.candidates.items():
             if kind == "date" and not candidate.has_offset:
                 candidate.has_offset = any(map(_OFFSET.search, sample))
+
+    def _propose_date(self, written: str) -> None:
+        self._propose("date", written, partial(times.read_datetimes, form=written))
 
     def _propose(self, kind: Kind, form: Form | str, read: Callable[[Texts], tuple[np.ndarray, np.ndarray]]) -> None:
         """Add a candidate. What was seen before counts for it if it was whole numbers, which every form has."""
@@ -307,6 +312,10 @@ class Portrait:
             odd = np.flatnonzero(~is_finite)
             candidate.odd.add(texts_of(values.take(odd)), counts[odd], firsts[odd])
         candidate.follow(numbers, firsts)
+        if self.kind == "whole" and len(values) and numbers.min() >= _DAYS[0] and numbers.max() <= _DAYS[1]:
+            if ("date", "%Y%m%d") not in self.candidates:
+                self._propose_date("%Y%m%d")
+            self.candidates["date", "%Y%m%d"].add(texts_of(values), counts, firsts)
         self.frequent.add(values, counts)
         if not self.different.repeats:
             exact = np.asarray(values).astype(np.uint64) if self.kind == "whole" else numbers.view(np.uint64)
@@ -375,7 +384,7 @@ def number_forms(sample: list[str]) -> Iterator[Form]:
     yield from (form for form, _ in found.most_common(_MOST_FORMS))
 
 
-def _texts_of_any(cells: "pa.Array") -> Texts:
+def any_texts(cells: "pa.Array") -> Texts:
     """Cells as text, also where each has a type of its own."""
     if not pa.types.is_union(cells.type):
         return texts_of(cells)

@@ -13,6 +13,7 @@ from gossamer.data.columns.column import BINS, MOST_CODES, OTHER
 from gossamer.data.columns import durations, times
 from gossamer.data.columns.numbers import Form
 from gossamer.data.columns.texts import TRUTH
+from gossamer.data.sources.relation import Relation
 from gossamer.data.tables.card import column_from
 from gossamer.data.tables.portrait import DAY, MOST_VALUES, Candidate, Odd, Portrait
 from gossamer.data.tables.sketches import Spread
@@ -88,20 +89,22 @@ class Habits:
         decimal: the decimal point.
         groups: whether a point may separate thousands: cells end with a semicolon, and no number has a decimal point for sure.
         words: for a missing value, in columns of numbers and dates.
+        guessed: whether a program may have guessed the types of columns.
     """
 
     decimal: str
     groups: bool
     words: frozenset[str]
+    guessed: bool
 
 
-def habits_of(portraits: Sequence[Portrait], delimiter: str, *, comma: bool) -> Habits:
-    """How a table writes its cells. delimiter: of a text file. comma: whether a comma is its decimal point, as far as known."""
-    groups = delimiter == ";" and not any(map(_has_point, portraits))
+def habits_of(portraits: Sequence[Portrait], table: Relation, *, comma: bool) -> Habits:
+    """How a table writes its cells. comma: whether a comma is its decimal point, as far as known."""
+    groups = table.delimiter == ";" and not any(map(_has_point, portraits))
     best = [(seen, each) for seen in portraits if (each := best_candidate(seen, groups)) is not None]
     has_comma = any(isinstance(each.form, Form) and each.form.decimal == "," for _, each in best)
     words = frozenset(word for seen, _ in best for word in seen.words)
-    return Habits("," if comma or (groups and has_comma) else ".", groups, words)
+    return Habits("," if comma or (groups and has_comma) else ".", groups, words, table.guessed)
 
 
 def _has_point(seen: Portrait) -> bool:
@@ -115,9 +118,13 @@ def proposed(seen: Portrait, habits: Habits) -> Proposal:
     """What to say of a column."""
     if seen.kind == "lists":
         return Proposal(drop="lists, structs or bytes, which no kind of column takes")
-    if not seen.cells and not _values_of(seen, habits):
+    if not seen.cells:
         return Proposal(drop="empty")
     best = best_candidate(seen, habits.groups)
+    if habits.guessed and seen.is_clock:
+        return Proposal(drop="times of day, of which a program may have guessed the type; as text (dtype=str) it can stay")
+    if habits.guessed and seen.kind == "whole" and best is not None and best.kind == "date":
+        best = seen.candidates["number", Form()]  # a card reads no date from a number that may have been guessed
     if best is None:
         proposal = _of_text(seen, habits)
     elif best.kind == "number":
