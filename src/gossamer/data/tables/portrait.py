@@ -317,7 +317,7 @@ class Portrait:
                 self._propose_date("%Y%m%d")
             self.candidates["date", "%Y%m%d"].add(texts_of(values), counts, firsts)
         self.frequent.add(values, counts)
-        if not self.different.repeats:
+        if self.kind == "whole" or not self.different.repeats:
             exact = np.asarray(values).astype(np.uint64) if self.kind == "whole" else numbers.view(np.uint64)
             self.different.add(mixed(exact), counts)
 

@@ -28,7 +28,9 @@ FEW = 20
 _OFTEN = 10
 """Cells for each of these numbers, at least."""
 _ZEROS = 0.05
-"""Share of zeros, or of another value, from which it is kept apart."""
+"""Share of zeros from which zero has a code of its own."""
+_FREQUENT, _TIMES = 0.2, 3
+"""Share of cells from which another number is named, and how many times as frequent as any other it must be."""
 _CROWDED = 0.6
 """Share of cells in one bin from which bins of one width are too wide."""
 _MOST_DECIMALS = 6
@@ -36,11 +38,14 @@ _EXACT = 2**53
 _YEARS = (1850, 2150)
 _FAR = 20 * 365 * 86_400
 """Seconds."""
-_ID = {"id", "ids", "nr", "no", "key", "code", "number", "uuid", "guid", "num"}
+_ID = {"id", "ids", "uuid", "guid"}
+_NUMBER = {"nr", "no", "key", "code", "number", "num"}
 _PERSON = {
-    "name", "names", "surname", "firstname", "lastname", "forename", "email", "mail", "phone", "telephone", "mobile",
-    "address", "street", "ssn", "passport", "iban",
+    "surname", "firstname", "lastname", "forename", "email", "mail", "phone", "telephone", "mobile", "address", "street", "ssn",
+    "passport", "iban",
 }  # fmt: skip
+_WHOSE = {"first", "last", "full", "given", "family", "maiden", "patient", "person", "customer", "client", "employee", "user"}
+"""Words beside "name" that make it a person's."""
 _TOTALS = {"total", "totals", "grand total", "sum", "summe", "gesamt", "insgesamt", "subtotal"}
 _VALUES = {"na", "none", "null"}
 """Words for a missing value that may be values of a category."""
@@ -121,6 +126,9 @@ def proposed(seen: Portrait, habits: Habits) -> Proposal:
     if not seen.cells:
         return Proposal(drop="empty")
     best = best_candidate(seen, habits.groups)
+    many = seen.different.number > max(FEW, seen.rows // 10)
+    if not seen.is_unique and many and _says(seen.name, _ID):
+        return Proposal(drop=f"an identifier in several rows, {seen.different.number:,} different ones; see units if it is a person")
     if habits.guessed and seen.is_clock:
         return Proposal(drop="times of day, of which a program may have guessed the type; as text (dtype=str) it can stay")
     if habits.guessed and seen.kind == "whole" and best is not None and best.kind == "date":
@@ -263,7 +271,7 @@ def _of_numbers(seen: Portrait, best: Candidate, habits: Habits) -> Proposal:
     if is_few and len(counts) == 1:
         return _of_text(seen, habits)
     steps = None if spread.digits is None else round((spread.highest[-1] - spread.lowest[0]) * 10**spread.digits)
-    has_gaps = is_few and (steps is None or len(counts) <= steps)
+    has_gaps = is_few and (steps is None or 2 * len(counts) <= steps + 1)
     if has_gaps and len(counts) <= FEW and _OFTEN * len(counts) <= seen.cells:
         proposal = _of_text(seen, habits)
         proposal.comments.append(
@@ -312,7 +320,7 @@ def _add_bins(proposal: Proposal, seen: Portrait, best: Candidate) -> None:
     if spread.zeros and wide and (zeros >= _ZEROS or (is_skewed and low[0] == 0)):
         low, high = [each for each in low if each], [each for each in high if each]
         proposal.facts["zero"] = True
-        proposal.comments.append(f"{zeros:.0%} of cells are 0: zero = true gives 0 a code of its own.")
+        proposal.comments.append(f"{_share(zeros)} of cells are 0: zero = true gives 0 a code of its own.")
     ends = [int(end) if is_whole else end for end in (low[0], high[-1])]
     proposal.measured["bounds"] = ends
     if special:
@@ -325,12 +333,12 @@ def _add_bins(proposal: Proposal, seen: Portrait, best: Candidate) -> None:
 
 
 def _name_frequent(proposal: Proposal, seen: Portrait, best: Candidate, without: Collection[float]) -> None:
-    """Name the most frequent number, where it makes up much of a column that has many."""
-    numbers = {value: _number(best, value) for value, count in seen.frequent.counts.items() if count >= _ZEROS * seen.cells}
-    if known := [value for value, number in numbers.items() if number is not None and number not in without]:
-        value = max(known, key=lambda each: seen.frequent.counts[each])
-        share = f"{seen.frequent.counts[value] / seen.cells:.0%}"
-        proposal.comments.append(f"{share} of cells are {numbers[value]:g}. special = [{numbers[value]:g}] gives it a code of its own.")
+    """Name the most frequent number, where it is far more frequent than any other."""
+    numbers = [(count, _number(best, value)) for value, count in seen.frequent.counts.items()]
+    known = sorted((count, number) for count, number in numbers if number is not None and number not in without)
+    (second, _), (most, number) = [(0, 0.0), (0, 0.0), *known][-2:]
+    if most >= max(_FREQUENT * seen.cells, _TIMES * second):
+        proposal.comments.append(f"{_share(most / seen.cells)} of cells are {number:g}: special = [{number:g}] keeps them apart.")
 
 
 def value_key(seen: Portrait, number: float) -> Any:
@@ -364,6 +372,10 @@ def _is_apart(seen: Portrait, number: float) -> bool:
     return key is not None and seen.frequent.counts[key] > 1 and bool(_CODE_OF_NOTHING.fullmatch(f"{number:.0f}"))
 
 
+def _share(share: float) -> str:
+    return f"{share:.0%}".replace("%", " %") if share >= 0.01 else "Less than 1 %"
+
+
 def _look_for_skew(
     proposal: Proposal, spread: Spread, ends: list[Any], without: Collection[float], high: list[float]
 ) -> None:
@@ -372,7 +384,7 @@ def _look_for_skew(
     if equal < _CROWDED:
         return
     far = len(high) > 1 and high[-1] - high[-2] > 2 * (high[-2] - ends[0])
-    why = "The largest value lies far above all others" if far else f"{equal:.0%} of cells lie in one of {BINS} equal bins"
+    why = "The largest value lies far above all others" if far else f"{_share(equal)} of cells lie in one of {BINS} equal bins"
     if ends[0] > 0 and spread.shares(np.geomspace(*ends, BINS + 1), without).max() < equal:
         proposal.facts["log"] = True
         proposal.comments.append(f"{why}: log = true makes bins that grow. Or give a smaller upper bound with outside = \"clip\".")
@@ -385,8 +397,8 @@ def _look_for_skew(
 
 def _of_text(seen: Portrait, habits: Habits) -> Proposal:
     rows, different = seen.cells, seen.different.number
-    if _says(seen.name, _PERSON) and different > FEW:
-        return Proposal(drop=f"by its name, it tells who a person is: {different:,} different texts")
+    if _is_personal(seen.name) and different > FEW:
+        return Proposal(drop=f"it tells who a person is, by its name: {different:,} different texts")
     if seen.is_unique and rows >= FEWEST:
         return _key(seen) if seen.is_word or seen.kind == "whole" else Proposal(drop="free text: each row has another")
     if different > min(MOST_VALUES, max(FEWEST, seen.rows // 2)):
@@ -452,7 +464,7 @@ def looks_like_key(seen: Portrait, best: Candidate) -> bool:
     if not spread.is_whole or best.odd.count or seen.cells < FEWEST or not seen.is_unique or best.form != Form():
         return False
     is_dense = spread.highest[-1] - spread.lowest[0] < 2 * seen.cells
-    return best.is_run or is_dense or _says(seen.name, _ID)
+    return best.is_run or is_dense or _says(seen.name, _ID | _NUMBER)
 
 
 def _key(seen: Portrait) -> Proposal:
@@ -460,6 +472,11 @@ def _key(seen: Portrait) -> Proposal:
         {"name": seen.name, "kind": "key"},
         comments=["Each row has another value here. So it is not learnt, and samples get running numbers."],
     )
+
+
+def _is_personal(name: str) -> bool:
+    """Whether a column, by its name, tells who a person is."""
+    return _says(name, _PERSON) or name.casefold() == "name" or (_says(name, {"name"}) and _says(name, _WHOSE))
 
 
 def _says(name: str, words: Collection[str]) -> bool:
