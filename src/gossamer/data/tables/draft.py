@@ -18,6 +18,7 @@ from gossamer.data.tables.dictionary import read_dictionary
 from gossamer.data.tables.encode import Faults
 from gossamer.data.tables.portrait import Portrait
 from gossamer.data.tables.proposal import Proposal, habits_of, proposed, reasons
+from gossamer.data.tables.read import RAGGED
 from gossamer.errors import DataError
 
 MOST_COLUMNS = 200
@@ -88,7 +89,7 @@ def look(table: Relation, where: str, unit_at: int | None) -> tuple[list[Portrai
             owners.update(unit_ids(columns[unit_at], where))
     if table.ragged:
         faults = Faults(where)
-        faults.add("the row has another number of values than the first line has names", table.ragged)
+        faults.add(RAGGED, table.ragged)
         faults.refuse()
     if not seen or not seen[0].rows:
         raise DataError(f"{where}: the table holds no rows, so there is nothing to draft a card from.")

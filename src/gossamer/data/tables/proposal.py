@@ -404,7 +404,8 @@ def _of_text(seen: Portrait, habits: Habits) -> Proposal:
     if different > min(MOST_VALUES, max(FEWEST, seen.rows // 2)):
         what = ("codes", "codes") if seen.is_word else ("free text", "texts")
         limit = f"; a draft lists at most {MOST_VALUES:,} values, and a card {MOST_CODES:,}" if different > MOST_VALUES else ""
-        return Proposal(drop=f"{what[0]}: {different:,} different {what[1]} in {seen.rows:,} rows{limit if seen.is_word else ''}")
+        many = f"{what[0]}: {different:,} different {what[1]} in {seen.rows:,} rows"
+        return Proposal(drop=f"{many}{limit if seen.is_word else ''}{_partly(seen, habits)}")
     counts = _values_of(seen, habits)
     listed = sorted((value for value in counts if is_text(value)), key=_sort_key)
     if not listed:
@@ -424,20 +425,22 @@ def _of_text(seen: Portrait, habits: Habits) -> Proposal:
         proposal.comments.append(
             f"Values with line breaks or signs that cannot be printed: {len(counts) - len(listed)}. They become \"{OTHER}\"."
         )
-    if seen.candidates and (best := max(seen.candidates.values(), key=lambda each: _rank(each, habits.groups))).cells:
-        _say_why_text(proposal, seen, best)
+    best = max(seen.candidates.values(), key=lambda each: _rank(each, habits.groups), default=None)
+    if best is not None and best.kind == "number" and best.cells >= SHARE * seen.cells and (sign := _codes(seen, best)):
+        rows = _rows(seen.codes[sign]) if sign in seen.codes else ""
+        proposal.comments.append(f"Codes, and no numbers: a number would lose {sign}{rows}.")
+    elif partly := _partly(seen, habits):
+        proposal.comments.append(partly.removeprefix("; ") + ".")
     return proposal
 
 
-def _say_why_text(proposal: Proposal, seen: Portrait, best: Candidate) -> None:
-    """Say what a column would be, if it were not for its codes or for a part of its cells."""
-    enough = best.cells >= SHARE * seen.cells
-    if enough and best.kind == "number" and (sign := _codes(seen, best)):
-        rows = _rows(seen.codes[sign]) if sign in seen.codes else ""
-        proposal.comments.append(f"Codes, and no numbers: a number would lose {sign}{rows}.")
-    elif not enough and 2 * best.cells >= seen.cells:
-        what = {"number": "numbers", "date": "dates"}.get(best.kind, f"{best.kind}s")
-        proposal.comments.append(f"{best.cells:,} of {seen.cells:,} cells are {what}, the others are not{_rows(best.odd)}.")
+def _partly(seen: Portrait, habits: Habits) -> str:
+    """That half of the cells or more are numbers or dates, where too few are; empty: it is not so."""
+    best = max(seen.candidates.values(), key=lambda each: _rank(each, habits.groups), default=None)
+    if best is None or not seen.cells <= 2 * best.cells < 2 * SHARE * seen.cells:
+        return ""
+    what = {"number": "numbers", "date": "dates"}.get(best.kind, f"{best.kind}s")
+    return f"; {best.cells:,} of {seen.cells:,} cells are {what}, the others are not{_rows(best.odd)}"
 
 
 def _values_of(seen: Portrait, habits: Habits) -> dict[str, int]:
