@@ -21,9 +21,10 @@ from gossamer.data.card import check_units
 from gossamer.data.fingerprint import Identity
 from gossamer.data.source import Source
 from gossamer.data.tables.card import TableCard
-from gossamer.data.tables.csv_rows import rows_of
+from gossamer.data.sources.text_file import rows_of
 from gossamer.data.tables.decode import to_numbers
-from gossamer.data.tables.read import open_source, read_table, read_values
+from gossamer.data.sources.tables import open_table
+from gossamer.data.tables.read import read_table, read_values
 from gossamer.data.tables.samples import ROWS, SHOWN, TableSamples, row_texts, write_csv
 from gossamer.data.tables.table import Table, identify
 from gossamer.data.units import matched, names_a_file
@@ -80,7 +81,7 @@ samples = release.sample(1000, seed=0)  # samples.to_pandas() is a DataFrame, sa
 
     def columns(self, source: Source, *, name: str, header: bool | None) -> list[str]:
         """As in the first line of the training part."""
-        return open_source(source.records, split="train", where=name, header=header).names
+        return open_table(source.records, split="train", where=name, header=header).names
 
     def splits_into_folder(self, path: Path) -> bool:
         """A file on each side."""

@@ -10,9 +10,9 @@ from typing import Any, ClassVar, Literal
 
 from gossamer.data.card import Card, check_keys, document, fact, is_line, meanings, parsed, problem_of_labels, toml
 from gossamer.data.card import Kind as CardKind
-from gossamer.data.tables.column import Column, is_numbered, same_name
-from gossamer.data.tables.generated import KINDS as GENERATED
-from gossamer.data.tables.generated import AnyColumn, GeneratedColumn, in_order
+from gossamer.data.columns.column import Column, is_numbered, same_name
+from gossamer.data.columns.generated import KINDS as GENERATED
+from gossamer.data.columns.generated import AnyColumn, GeneratedColumn, in_order
 from gossamer.errors import CardError, did_you_mean
 from gossamer.files import write_private
 from gossamer.lazy import torch
@@ -150,8 +150,11 @@ class TableCard(Card):
             seen.append(name)
         if len(seen) > 1:
             low = below[seen[1]]
-            if (low.kind, low.decimals) != (column.kind, column.decimals):
-                raise CardError(f"column {column.name!r}, at_least: {low.name!r} must have the same kind and decimals")
+            if any(getattr(low, fact) != getattr(column, fact) for fact in ("kind", "decimals", "step", "zone")):
+                raise CardError(
+                    f"column {column.name!r}, at_least: {low.name!r} must have the same kind and decimals, and of times the "
+                    "same zone, and seconds in both formats or in none"
+                )
             if low.cuts[0] > column.cuts[0] or low.cuts[-1] > column.cuts[-1]:
                 raise CardError(
                     f"column {column.name!r}, at_least: neither bound may be below that of {low.name!r}, so that the two "
