@@ -92,7 +92,11 @@ def draft_text(
         missing_label="drop" if LEFT_OUT in records.notes else "refuse",
         pixel_range=tuple(int(end) if float(end).is_integer() else end for end in pixel_range or ()) or STORED,
     )  # fmt: skip
-    hints = [*records.notes, *_of_colours(looked.colours), *remarks(records, looked.sizes or Counter([records.shape[1:]]), declared)]
+    hints = [
+        *records.notes,
+        *_of_colours(looked.colours),
+        *remarks(records, looked.sizes or Counter([records.shape[1:]]), declared),
+    ]
     return text, hints if listing is None or has_units else [*hints, *of_several(listing, looked.any_dicom)]
 
 
@@ -232,8 +236,8 @@ def _of_colours(colours: Counter[bool]) -> Iterator[str]:
     """That some pictures are in colour and others are grey. colours: how many are in colour."""
     if len(colours) > 1:
         yield (
-            f"{colours[True]:,} of {colours.total():,} pictures are in colour, and the others are grey. The draft keeps colour. "
-            "If colour means nothing, write 1 as the first number of shape in the card."
+            f"{colours[True]:,} of {colours.total():,} pictures are in colour, and the others are grey. The draft keeps "
+            "colour. If colour means nothing, write 1 as the first number of shape in the card."
         )
 
 
