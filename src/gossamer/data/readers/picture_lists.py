@@ -1,11 +1,11 @@
 """Lists of pictures: tables with a column of their names, and one of their labels or units."""
 
+import math
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from gossamer.data.labels import label_text
 from gossamer.data.problems import Problems
 from gossamer.data.sources.json_lines import open_json_lines
 from gossamer.data.sources.relation import Relation
@@ -48,51 +48,45 @@ def read_list(path: Path, pictures: Sequence[str], key: str | None, problems: Pr
         path: a .csv or .jsonl file.
         pictures: paths below the folder, with slashes.
         key: the column with the label or the unit; or, for one-hot labels, several with commas between. None: `label`, or
-            else all other columns as one-hot labels.
+            else all other columns, if they hold nothing but 0 and 1.
         problems: takes the rows that are not read.
 
     Raises:
         DataError: the list cannot be read, or lacks a column.
     """
     opened = open_json_lines(path) if path.suffix == ".jsonl" else open_text(path, (*NAMES, key or LABEL))
-    at, keys = _positions(opened, path, key)
+    names, wanted = [name.casefold() for name in opened.names], (key or LABEL).casefold().split(",")
+    at = next((names.index(name) for name in NAMES if name in names and name not in wanted), None)
+    unlike = DataError(
+        f"{path}: the first line must name a column of pictures ({NAMES[0]}) and a column {key or LABEL}, and it names "
+        f"{', '.join(opened.names)}. Rename them, or name that of the labels with `labels_key`. One-hot labels are several "
+        "columns that hold one 1 in each row, and 0 elsewhere"
+    )
+    there = {*wanted} <= {*names}
+    keys = [names.index(name) for name in wanted] if there else [each for each in range(len(names)) if each != at]
+    if at is None or not keys or (not there and (key or len(keys) == 1)):
+        raise unlike
     places, found = _Places(pictures), dict[str, tuple[str, int]]()
     for row, name, cells in _rows(opened, [at, *keys]):
-        matches, wrong = places.find(name), ""
+        place, matches, wrong = f"{path}, row {row} (counted from 0)", places.find(name), ""
+        hot = [*map(_number, cells)] if len(keys) > 1 else []
+        if {*hot} - {0, 1}:
+            raise unlike
         if not matches:
             wrong = "there is no such picture: correct the row, or take it out"
         elif len(matches) > 1:
             wrong = "several pictures have this name: give their paths below the folder of the list"
         elif matches[0] in found:
             wrong = f"row {found[matches[0]][1]} names this picture too: keep one"
-        try:
-            label = label_text(cells[0]) if len(keys) == 1 else _hot(cells, [opened.names[column] for column in keys])
-        except ValueError as error:
-            wrong = wrong or str(error)
+        elif hot and sum(hot) != 1:
+            wrong = "one-hot labels hold one 1 in each row"
         if wrong:
-            problems.add(f"{path}, row {row} (counted from 0)", wrong)
+            problems.add(place, wrong)
         else:
-            found[matches[0]] = label, row
+            found[matches[0]] = opened.names[keys[hot.index(1)]] if hot else str(cells[0] or ""), row
     for row in opened.ragged:
         problems.add(f"{path}, row {row} (counted from 0)", "it has another number of cells than the first line")
     return found
-
-
-def _positions(opened: Relation, path: Path, key: str | None) -> tuple[int, list[int]]:
-    """The position of the names of pictures, and of their labels or units. Raises DataError."""
-    names = [name.casefold() for name in opened.names]
-    wanted = [each.strip().casefold() for each in (key or LABEL).split(",")]
-    at = next((names.index(name) for name in NAMES if name in names and name not in wanted), None)
-    if {*wanted} <= {*names}:
-        keys = [names.index(name) for name in wanted]
-    else:
-        keys = [column for column in range(len(names)) if column != at and not key]
-    if at is None or not keys or (wanted != [names[column] for column in keys] and len(keys) == 1):
-        raise DataError(
-            f"{path}: the first line must name a column of pictures ({NAMES[0]}) and a column {key or LABEL}, and it names "
-            f"{', '.join(opened.names) or 'none'}. Rename them, or name that of the labels with `labels_key`"
-        )
-    return at, keys
 
 
 def _rows(opened: Relation, positions: Sequence[int]) -> Iterator[tuple[int, str, list[Any]]]:
@@ -103,15 +97,9 @@ def _rows(opened: Relation, positions: Sequence[int]) -> Iterator[tuple[int, str
             yield row, str(name or "").strip(), values
 
 
-def _hot(cells: Sequence[Any], names: Sequence[str]) -> str:
-    """The name of the column that holds the 1 of a row. Raises ValueError: another is not 0, or there is none."""
+def _number(cell: Any) -> float:
+    """The number in a cell; NaN: there is none."""
     try:
-        numbers = [float(cell) for cell in cells]
+        return float(cell)
     except (TypeError, ValueError):
-        numbers = []
-    if sorted(numbers) != [0] * (len(cells) - 1) + [1]:
-        raise ValueError(
-            f"the columns {', '.join(names)} are read as one-hot labels, because no column is called {LABEL}: one 1 in each "
-            "row, and 0 elsewhere. `labels_key` names another column"
-        )
-    return names[numbers.index(1)]
+        return math.nan
