@@ -167,7 +167,9 @@ def _check_repeats(data: Any, keys: "Keys", where: str) -> None:
 
 def _compared(picture: Any, where: str, at: int) -> np.ndarray:
     """The picture of an item, or the bytes of its file, as an array."""
-    found = _source(picture, where, at)[1] if _is_file(picture) else picture
+    place, found = _source(picture, where, at) if _is_file(picture) else (where, picture)
+    if isinstance(found, DataError):
+        raise DataError(f"{place}: {found}")
     return np.frombuffer(found, np.uint8) if isinstance(found, bytes) else _pixels(found, where, at)
 
 
