@@ -6,7 +6,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from kinds import OF_PICTURES
 from pretended import DEVICE, Mixed, Pretended, pretended
 from slowly import slow_among
 
@@ -18,6 +17,7 @@ from gossamer.privacy.confined import Confined
 from gossamer.privacy.ledger import PrivacyLedger
 from gossamer.privacy.random import noise
 from gossamer.privacy.random.noise import Rng
+from kinds import OF_PICTURES
 
 CARD = DataCard(shape=(1, 28, 28), classes=2, declared_size=60)
 SMALL: dict[str, dict[str, Any]] = {

@@ -4,13 +4,13 @@ import re
 from pathlib import Path
 
 import pytest
-from kinds import OF_PICTURES
 from test_conformance import SMALL
 
 from gossamer.data.card import DataCard
 from gossamer.errors import RequestError
 from gossamer.methods import METHODS
 from gossamer.methods.job import Job
+from kinds import OF_PICTURES
 
 SIDES = (28, 32, 48, 64)
 TAKES = {

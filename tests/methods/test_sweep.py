@@ -17,7 +17,6 @@ import numpy as np
 import pytest
 from dp_accounting.pld import pld_pmf
 from dp_accounting.pld import privacy_loss_distribution as loss
-from kinds import OF_PICTURES
 from scipy.optimize import brentq
 from scipy.stats import binom, norm
 from slowly import slow_among
@@ -26,6 +25,7 @@ from gossamer.data.card import DataCard
 from gossamer.methods import METHODS
 from gossamer.methods.job import Job
 from gossamer.privacy.ledger import PrivacyLedger
+from kinds import OF_PICTURES
 
 LOOSEST = 1.03
 """Times the best figure: what a certificate may read at most."""

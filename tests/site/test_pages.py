@@ -7,9 +7,9 @@ import textwrap
 from pathlib import Path
 
 import pytest
-from kinds import OF_PICTURES
 
 import gossamer
+from kinds import OF_PICTURES
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCS, METHODS = ROOT / "docs", ROOT / "src/gossamer/methods"

@@ -150,7 +150,7 @@ class Kind(ABC, Generic[R, K]):
         """Whether `split` writes the parts of records at a path into a folder, and not into an .npz."""
         return path.is_dir()
 
-    def doubts(self, private: R, public: R | None) -> Iterator[str]:
+    def doubts(self, private: R, public: R | None, card: K) -> Iterator[str]:
         """What looks wrong with the records of a run. For the terminal only."""
         yield from ()
 

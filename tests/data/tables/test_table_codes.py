@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gossamer.data.tables.card import TableCard
 from gossamer.data.columns.column import Column
+from gossamer.data.tables.card import TableCard
 from gossamer.data.tables.decode import decode, texts, to_numbers
 from gossamer.data.tables.encode import Faults, TableEncoder, cells_of
 from gossamer.data.tables.read import read_table

@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from kinds import OF_PICTURES
 from nasty import collection
 from PIL import Image
 
@@ -21,6 +20,7 @@ from gossamer.data.readers.read import read
 from gossamer.data.source import Reading, Source
 from gossamer.kinds.pictures import read_samples
 from gossamer.methods import METHODS
+from kinds import OF_PICTURES
 
 Run = Callable[..., Any]
 SMALL = [

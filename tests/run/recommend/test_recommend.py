@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from kinds import OF_PICTURES
 
 from gossamer.data.card import DataCard
 from gossamer.errors import RequestError
@@ -16,6 +15,7 @@ from gossamer.run.recommend import measured_runs, recommend
 from gossamer.run.recommend.measured_runs import Measured
 from gossamer.run.recommend.recommend import Advice
 from gossamer.run.training import presets
+from kinds import OF_PICTURES
 
 Run = Callable[..., Any]
 MOMENTS = Measured(

@@ -16,7 +16,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from kinds import OF_PICTURES
 
 from gossamer.data.card import DataCard
 from gossamer.data.readers.read import read
@@ -35,6 +34,7 @@ from gossamer.run.release.release import ATTACKED, MEASURED, release
 from gossamer.run.release.standalone_loader import Unloadable, _Needed, loadable, loader
 from gossamer.run.release.verify import verify
 from gossamer.run.storage.run_folder import RunFolder
+from kinds import OF_PICTURES
 
 Run = Callable[..., Any]
 BLOCKED = "gossamer numpy scipy dp_accounting PIL matplotlib sklearn cryptography click rich pandas"

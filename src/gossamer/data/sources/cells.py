@@ -15,7 +15,6 @@ import numpy as np
 from gossamer.errors import DataError
 from gossamer.lazy import pa, pc
 
-
 _MISSING = ("NoneType", "NAType", "NaTType")
 _PLAIN = {bool: np.bool_, int: np.int64, float: np.float64, str: np.str_}
 _TIME_UNITS = ("D", "s", "ms", "us", "ns")
@@ -35,7 +34,9 @@ def cells(values: Any) -> Any:
     try:
         return plain(_cells(values))
     except (TypeError, ValueError, NotImplementedError):  # those of pyarrow are among them; their texts quote values
-        raise DataError(f"a column of type {type(values).__name__} has not one value of a known type for each row") from None
+        raise DataError(
+            f"a column of type {type(values).__name__} has not one value of a known type for each row"
+        ) from None
 
 
 def _cells(values: Any) -> Any:

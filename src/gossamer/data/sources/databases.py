@@ -16,7 +16,9 @@ from gossamer.data.sources.text_file import LATIN, decoded
 from gossamer.errors import DataError, RequestError
 
 _ROWS = 1 << 14
-_SQLITE_TABLES = "select name from sqlite_master where type in ('table', 'view') and name not like 'sqlite@_%' escape '@'"
+_SQLITE_TABLES = (
+    "select name from sqlite_master where type in ('table', 'view') and name not like 'sqlite@_%' escape '@'"
+)
 _DUCKDB_TABLES = "select table_name from information_schema.tables where table_schema = current_schema()"
 _OFFLINE = {
     "autoinstall_known_extensions": False,

@@ -25,7 +25,21 @@ FORMS = (
     "folder with train and test in one of these forms"
 )
 _TABLE = "?table="
-_PICTURES = {"image", "images", "img", "picture", "pictures", "pixels", "photo", "jpg", "jpeg", "png", "webp", "tif", "tiff"}
+_PICTURES = {
+    "image",
+    "images",
+    "img",
+    "picture",
+    "pictures",
+    "pixels",
+    "photo",
+    "jpg",
+    "jpeg",
+    "png",
+    "webp",
+    "tif",
+    "tiff",
+}
 """Names of columns of bytes that hold pictures."""
 _PICTURE_FILES = (".png", ".jpg", ".jpeg", ".gif", ".bmp", ".tif", ".tiff", ".webp", ".dcm")
 _SAMPLES = re.compile(rb"\xef?\xbb?\xbf?label,(class,)?pixel0[,\r\n]")
@@ -126,9 +140,7 @@ def _parts(folder: Path, split: str) -> list[Path]:
 
 def _tables_in(folder: Path) -> list[Path]:
     """The visible files of tables in a folder, by name. Spark writes _SUCCESS and hidden files beside them."""
-    return sorted(
-        file for file in folder.iterdir() if file.name[0] not in "._" and _ending(file) and file.is_file()
-    )
+    return sorted(file for file in folder.iterdir() if file.name[0] not in "._" and _ending(file) and file.is_file())
 
 
 def _ending(file: Path) -> str:

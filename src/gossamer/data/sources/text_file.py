@@ -38,9 +38,7 @@ _LOOKED_AT = 10
 """Lines below the first one that tell a title from names."""
 
 
-def open_text(
-    path: Path, wanted: Collection[str] = (), *, header: bool | None = True, decimal: str = ""
-) -> Relation:
+def open_text(path: Path, wanted: Collection[str] = (), *, header: bool | None = True, decimal: str = "") -> Relation:
     """Open a text file, plain or compressed by gzip, in UTF-8, UTF-16 with its mark, or Windows-1252.
 
     Args:
@@ -220,7 +218,9 @@ class TextFile:
     def _refuse_nul(self, text: str, line: int) -> None:
         line += text[: text.index("\0")].count("\n")
         if line == 1:
-            raise DataError(f"{self.path}: the first line holds NUL bytes, so this is no text in UTF-8: save it as CSV UTF-8")
+            raise DataError(
+                f"{self.path}: the first line holds NUL bytes, so this is no text in UTF-8: save it as CSV UTF-8"
+            )
         raise DataError(f"{self.path}: line {line} holds a NUL byte: the file is damaged, write it again")
 
     def _decoded(self) -> Iterator[str]:

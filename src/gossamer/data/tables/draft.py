@@ -7,10 +7,10 @@ a measured value may be that of one person. A data dictionary declares them with
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from gossamer.data.card import rounded, toml
+from gossamer.data.card import rounded
 from gossamer.data.source import Data, called, refuse_keys, source_of
-from gossamer.data.sources.relation import Relation
 from gossamer.data.sources.names import clean_names
+from gossamer.data.sources.relation import Relation
 from gossamer.data.sources.tables import open_table
 from gossamer.data.sources.unit_ids import unit_ids
 from gossamer.data.tables.card import common_toml
@@ -70,7 +70,11 @@ def draft_table_card(
         **({} if label is None or label not in table.names else {"label": label}),
     }
     columns = [entries[name] for name in table.names if name in entries]
-    hints = [*sorted(table.notes), *_hints(table.names, known, proposals), *_steps(len(columns), asked=dictionary is not None)]
+    hints = [
+        *sorted(table.notes),
+        *_hints(table.names, known, proposals),
+        *_steps(len(columns), asked=dictionary is not None),
+    ]
     return "\n".join([_HEADER + common_toml(facts), *columns]), hints
 
 

@@ -97,9 +97,7 @@ class Candidate:
         read: from texts to numbers, float64 [n], and which fit, bool [n].
     """
 
-    def __init__(
-        self, kind: Kind, form: Form | str, read: Callable[[Texts], tuple[np.ndarray, np.ndarray]]
-    ) -> None:
+    def __init__(self, kind: Kind, form: Form | str, read: Callable[[Texts], tuple[np.ndarray, np.ndarray]]) -> None:
         self.kind, self.form, self.read = kind, form, read
         self.spread, self.odd = Spread(), Odd()
         self.has_time = self.has_offset = False
@@ -232,7 +230,6 @@ class Portrait:
 
     def _counted(self) -> tuple[Texts, np.ndarray, np.ndarray]:
         """Each text, how often it occurs, and its first row."""
-
         counts = self.frequent.counts if self.first_rows else {}
         texts = pa.array(list(counts), pa.string())
         return texts, np.array([*counts.values()], np.int64), np.array([*map(self.first_rows.get, counts)], np.int64)
@@ -243,7 +240,6 @@ class Portrait:
 
     def _judge(self, texts: Texts, counts: np.ndarray, rows: np.ndarray) -> None:
         """Ask of each possible form which texts fit."""
-
         if not len(texts):
             return
         sample = texts if len(texts) <= _SAMPLE else texts.take(np.linspace(0, len(texts) - 1, _SAMPLE).astype(int))
@@ -253,7 +249,9 @@ class Portrait:
                 candidate.odd.add(texts, counts, rows)
             else:
                 candidate.add(texts, counts, rows)
-        self.is_word = self.is_word and bool(pc.all(pc.match_substring_regex(texts, rf"^\S{{1,{_LONGEST_KEY}}}$")).as_py())
+        self.is_word = self.is_word and bool(
+            pc.all(pc.match_substring_regex(texts, rf"^\S{{1,{_LONGEST_KEY}}}$")).as_py()
+        )
         self.is_word = self.is_word and bool(pc.all(pc.match_substring_regex(texts, r"\d")).as_py())
         for sign, pattern in _CODES.items():
             found = pc.match_substring_regex(texts, pattern).to_numpy(zero_copy_only=False)
@@ -292,10 +290,11 @@ class Portrait:
 
     def _add_numbers(self, cells: "pa.Array", rows: np.ndarray) -> None:
         """Add numbers or truth values of an Arrow type."""
-
         self.missing += cells.null_count
         values, counts, firsts = _different(cells, rows)
-        exact = values.cast(pa.string()) if pa.types.is_decimal(cells.type) else values  # else a decimal is rounded twice
+        exact = (
+            values.cast(pa.string()) if pa.types.is_decimal(cells.type) else values
+        )  # else a decimal is rounded twice
         numbers = np.asarray(exact.cast(pa.float64(), safe=False))
         if self.kind == "number":
             keep = np.flatnonzero(~np.isnan(numbers))
@@ -323,7 +322,6 @@ class Portrait:
 
     def _add_times(self, cells: "pa.Array") -> None:
         """Add dates, times or durations of an Arrow type."""
-
         kind: Kind = "duration" if self.kind == "duration" else "date"
         if (kind, "") not in self.candidates:
             self.candidates[kind, ""] = Candidate(kind, "", durations.read_durations)
