@@ -10,7 +10,7 @@ when asked; so its arrows to and from its own modules do not count, and those to
 `__main__.py` is the program and no module: nothing imports it. Folders of methods do not count as modules of `methods/`: their
 number is that of the methods, and none imports another.
 
-Nothing above `data/` and `kinds/` asks of which kind records are.
+Nothing above `data/` and `kinds/` asks of which kind records are, and no template does.
 
 The code in `privacy/` and `run/` names no method and no setting of one, so all that it says and does is right of a method of
 another package too: a method states what is true of it. Excepted are settings that mean the same in every method
@@ -211,14 +211,11 @@ def _asks(node: ast.AST) -> bool:
             return bool(ANSWER.fullmatch(name))
         case ast.keyword(arg=str(name)) | ast.arg(arg=name) | ast.Constant(value=str(name)):
             return bool(ANSWER.fullmatch(name))
-        case ast.Compare(left=ast.Constant(value=fact), ops=[ast.In() | ast.NotIn()], comparators=[holder]):
-            return fact in OWN_FACTS and bool(re.search("card|draft|facts", ast.unparse(holder)))
-        case ast.Compare(left=left, comparators=others):
-            words = {
-                each.value for side in (left, *others) for each in ast.walk(side) if isinstance(each, ast.Constant)
-            }
-            of = {word for side in (left, *others) for word in re.findall(r"\w+", ast.unparse(side))}
-            return "takes" in of or ("kind" in of and not words.isdisjoint(KINDS))
+        case ast.Compare(left=ast.Constant(value=fact), comparators=[holder]) if fact in OWN_FACTS:
+            return bool(re.search("card|draft|facts", ast.unparse(holder)))
+        case ast.Compare():
+            words = re.findall(r"\w+", ast.unparse(node))
+            return "takes" in words or ("kind" in words and not KINDS.isdisjoint(words))
         case ast.IfExp(body=one, orelse=other):
             either = {ast.unparse(each).strip("'") for each in (one, other)}
             return either <= KINDS or either <= TYPES

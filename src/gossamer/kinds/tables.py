@@ -74,10 +74,8 @@ samples = release.sample(1000, seed=0)  # samples.to_pandas() is a DataFrame, sa
 
     def matched(self, units: Any) -> str:
         """By a column, or by position. A column may be called like a CSV file, which lists units of pictures alone."""
-        if units is None:
-            return "none"
         in_file = names_a_file(units) and matched(units) != "name"
-        return "column" if isinstance(units, str) and not in_file else "position"
+        return "none" if units is None else "column" if isinstance(units, str) and not in_file else "position"
 
     def columns(self, source: Source, *, name: str, header: bool | None) -> list[str]:
         """As in the first line of the training part."""

@@ -188,7 +188,7 @@ def other(value: Any) -> list[Any]:
     if isinstance(value, int):
         return [value + 1, value - 1, float(value)]
     if isinstance(value, str):
-        return [value + " ", value[:-1], ""]
+        return [value + " ", *({value[:-1], ""} - {value})]
     if isinstance(value, list):
         return [[], [*value, "one more"], value[:-1]] if value else [["one more"]]
     return [{}, {**value, "one": "more"}]
