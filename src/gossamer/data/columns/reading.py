@@ -117,7 +117,7 @@ class _Categories:
         """int32 [n]"""
         encoded = (cells if cells.type != pa.null() else cells.cast(pa.string())).dictionary_encode()
         codes = [*map(self._code, texts_of(encoded.dictionary).to_pylist()), self._code("")]
-        return np.array(codes, np.int32)[np.asarray(pc.fill_null(encoded.indices, -1))]
+        return np.array(codes, np.int32).take(np.asarray(pc.fill_null(encoded.indices, -1)))
 
     def values(self, cells: "pa.Array") -> np.ndarray:
         """The codes. float64 [n]"""
