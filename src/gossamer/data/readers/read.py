@@ -25,7 +25,6 @@ from gossamer.data.units import Missing, Units, from_array, matched
 from gossamer.errors import DataError
 from gossamer.events import Sink, silent
 
-
 EMBEDDED = ("digits", "glyphs")
 DIGITS = tuple("0123456789")
 """What the classes of embedded data are called."""
