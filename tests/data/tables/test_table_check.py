@@ -34,7 +34,9 @@ def test_cells_outside_the_bounds():
 def test_missing_cells_have_a_share_or_are_refused():
     frame = pd.DataFrame({"x": ["1", "", "NA", "3"], "y": ["a", "b", "", "a"]})
     findings, text = found(
-        frame, Column(name="x", kind="integer", bounds=(0, 9), missing=True), Column(name="y", kind="category", values=("a", "b"))
+        frame,
+        Column(name="x", kind="integer", bounds=(0, 9), missing=True),
+        Column(name="y", kind="category", values=("a", "b")),
     )
     assert findings["x", MISSING] == (2, [1, 2]) and "(50.0%): missing" in text
     assert any(name == "y" and what.startswith("refused: the value is missing") for name, what in findings)
@@ -60,7 +62,9 @@ def test_what_is_cut(tmp_path):
 def test_texts_that_become_one_value():
     frame = pd.DataFrame({"x": ["1", "1.0", "01", "2"], "y": ["a", "b", "a", "c"]})
     findings, _ = found(
-        frame, Column(name="x", kind="category", values=("1", "2")), Column(name="y", kind="category", values=("a", "b", "c"))
+        frame,
+        Column(name="x", kind="category", values=("1", "2")),
+        Column(name="y", kind="category", values=("a", "b", "c")),
     )
     assert findings == {("x", "merged: 3 texts are '1'"): (3, [])}
 

@@ -14,7 +14,9 @@ from gossamer.errors import CardError, DataError
 
 @pytest.fixture
 def place(tmp_path):
-    frame = pd.DataFrame({"age": range(60), "sex": ["f", "m"] * 30, "bill": [n * 1.25 for n in range(60)], "day": "24.12.2031"})
+    frame = pd.DataFrame(
+        {"age": range(60), "sex": ["f", "m"] * 30, "bill": [n * 1.25 for n in range(60)], "day": "24.12.2031"}
+    )
     frame["pid"] = [f"P{n:04}" for n in range(60)]
     frame.to_csv(tmp_path / "t.csv", index=False)
     return tmp_path / "t.csv"
@@ -49,9 +51,20 @@ def test_a_dictionary_has_every_entry_of_a_column(place, tmp_path):
     columns = {column.name: column for column in card.written}
     assert card.label == "sex"
     assert (columns["age"].edges, columns["age"].outside) == ((0, 18, 65, 120), "clip")
-    assert (columns["sex"].ordered, columns["sex"].missing_words, columns["sex"].outside) == (True, ("-", "k.A."), "other")
+    assert (columns["sex"].ordered, columns["sex"].missing_words, columns["sex"].outside) == (
+        True,
+        ("-", "k.A."),
+        "other",
+    )
     bill = columns["bill"]
-    assert (bill.bins, bill.log, bill.zero, bill.special, bill.decimals, bill.format) == (8, True, True, (-9, -99.5), 2, "$1,234.50")
+    assert (bill.bins, bill.log, bill.zero, bill.special, bill.decimals, bill.format) == (
+        8,
+        True,
+        True,
+        (-9, -99.5),
+        2,
+        "$1,234.50",
+    )
     assert str(columns["day"].special[0]) == "9999-12-31" and columns["day"].format == "%d.%m.%Y"
     assert (columns["pid"].prefix, columns["pid"].digits) == ("Q", 5)
     assert "group" not in columns, "the table does not have it"
@@ -71,7 +84,10 @@ def test_a_new_entry_of_a_column_is_one_of_a_dictionary():
         ("name,kind,lowest\nage,integer,0\n", "a dictionary has no column 'lowest'. Did you mean 'low'?"),
         ("name,kind,low,high\nage,integer,0,x\n", "line 2: low and high must be numbers"),
         ("name,kind,low,high\nage,int,0,9\n", "line 2: column 'age', kind"),
-        ("name,kind,low,high,zero\nage,integer,0,9,maybe\n", "line 2: zero must be true or false. It means: true: zero has"),
+        (
+            "name,kind,low,high,zero\nage,integer,0,9,maybe\n",
+            "line 2: zero must be true or false. It means: true: zero has",
+        ),
         ("name,kind,low,high,bins\nage,integer,0,9,few\n", "line 2: bins must be a number."),
         ("name,kind\nage\n", "line 2 has another number"),
     ],

@@ -90,7 +90,13 @@ def test_a_draft_whose_comments_were_moved_reads_the_table(place):
 
 @pytest.mark.parametrize(
     "codes",
-    [["4_1", "2_0", "3_9"], ["7E2", "1E1", "4E3"], ["+31", "+4", "+358"], ["0117", "9001", "2200"], ["1_000", "2_000", "5"]],
+    [
+        ["4_1", "2_0", "3_9"],
+        ["7E2", "1E1", "4E3"],
+        ["+31", "+4", "+358"],
+        ["0117", "9001", "2200"],
+        ["1_000", "2_000", "5"],
+    ],
 )
 def test_text_that_a_number_would_not_keep_is_a_category(tmp_path, codes):
     columns, *_ = drafted(tmp_path, RANDOM.choice(codes, N))
@@ -141,7 +147,9 @@ def test_cells_that_do_not_fit_are_named_by_their_rows(tmp_path):
     assert (columns["x"].kind, columns["x"].outside, columns["x"].decimals) == ("number", "other", 2)
     assert "Cells that are no numbers: 3 of 400, rows 17, 203, 388 (counted from 0)." in text
     assert any("cells do not fit: x." in hint for hint in hints)
-    columns, text, *_ = drafted(tmp_path, [".", *values[1:17], "-", *values[18:203], ".", *values[204:388], "-", *values[389:]])
+    columns, text, *_ = drafted(
+        tmp_path, [".", *values[1:17], "-", *values[18:203], ".", *values[204:388], "-", *values[389:]]
+    )
     assert columns["x"].missing_words == ("-", ".") and columns["x"].missing and columns["x"].outside == "refuse"
     assert "4 of 400, such as rows 0, 17 (counted from 0). They are taken for missing." in text
     columns, text, *_ = drafted(tmp_path, [*map(str, [*range(50)] * 5), *["low", "high", "mid"] * 50])
@@ -281,7 +289,9 @@ def test_words_for_missing_may_be_values(tmp_path):
     columns, text, *_ = drafted(tmp_path, RANDOM.choice(["NA", "FR", "none"], N))
     assert columns["x"].values == ("FR", "NA", "none") and '"NA", "none": taken for values.' in text
     place = tmp_path / "r.csv"
-    pd.DataFrame({"x": RANDOM.choice(["f", "m", "NA"], N), "n": RANDOM.choice(["1", "2", "NA"], N)}).to_csv(place, index=False)
+    pd.DataFrame({"x": RANDOM.choice(["f", "m", "NA"], N), "n": RANDOM.choice(["1", "2", "NA"], N)}).to_csv(
+        place, index=False
+    )
     text, _ = draft_table_card(place)
     assert declared(text).columns[0].values == ("f", "m"), "NA is missing among the numbers of this table"
     assert '"NA": taken for missing.' in text

@@ -123,7 +123,9 @@ class _ColumnCheck:
         yield from self._findings.values()
         for code, texts in self._texts.items():
             if len(texts) > 1:
-                yield Finding(self._column.name, f"merged: {len(texts)} texts are {self._column.values[code]!r}", len(texts))
+                yield Finding(
+                    self._column.name, f"merged: {len(texts)} texts are {self._column.values[code]!r}", len(texts)
+                )
 
     def _becomes(self, fault: int) -> str:
         if fault == _OUTSIDE and self._column.outside == "clip":

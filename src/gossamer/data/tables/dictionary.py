@@ -32,7 +32,9 @@ def read_dictionary(path: Path) -> tuple[dict[str, str], str | None]:
     """
     table = open_text(path, (*FIELDS, *OWN))
     if not {"name", "kind"} <= set(table.names):
-        raise DataError(f"{path}: the first line of a dictionary must name the columns name and kind. Known: {_known()}.")
+        raise DataError(
+            f"{path}: the first line of a dictionary must name the columns name and kind. Known: {_known()}."
+        )
     for name in table.names:
         if name not in FIELDS and name not in OWN:
             near = did_you_mean(name, [*FIELDS, *OWN])

@@ -70,7 +70,11 @@ def draft_table_card(
         **({} if label is None or label not in table.names else {"label": label}),
     }
     columns = [entries[name] for name in table.names if name in entries]
-    hints = [*sorted(table.notes), *_hints(table.names, known, proposals), *_steps(len(columns), asked=dictionary is not None)]
+    hints = [
+        *sorted(table.notes),
+        *_hints(table.names, known, proposals),
+        *_steps(len(columns), asked=dictionary is not None),
+    ]
     return "\n".join([_HEADER + common_toml(facts), *columns]), hints
 
 

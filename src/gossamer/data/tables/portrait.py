@@ -97,9 +97,7 @@ class Candidate:
         read: from texts to numbers, float64 [n], and which fit, bool [n].
     """
 
-    def __init__(
-        self, kind: Kind, form: Form | str, read: Callable[[Texts], tuple[np.ndarray, np.ndarray]]
-    ) -> None:
+    def __init__(self, kind: Kind, form: Form | str, read: Callable[[Texts], tuple[np.ndarray, np.ndarray]]) -> None:
         self.kind, self.form, self.read = kind, form, read
         self.spread, self.odd = Spread(), Odd()
         self.has_time = self.has_offset = False
@@ -253,7 +251,9 @@ class Portrait:
                 candidate.odd.add(texts, counts, rows)
             else:
                 candidate.add(texts, counts, rows)
-        self.is_word = self.is_word and bool(pc.all(pc.match_substring_regex(texts, rf"^\S{{1,{_LONGEST_KEY}}}$")).as_py())
+        self.is_word = self.is_word and bool(
+            pc.all(pc.match_substring_regex(texts, rf"^\S{{1,{_LONGEST_KEY}}}$")).as_py()
+        )
         self.is_word = self.is_word and bool(pc.all(pc.match_substring_regex(texts, r"\d")).as_py())
         for sign, pattern in _CODES.items():
             found = pc.match_substring_regex(texts, pattern).to_numpy(zero_copy_only=False)
@@ -295,7 +295,9 @@ class Portrait:
 
         self.missing += cells.null_count
         values, counts, firsts = _different(cells, rows)
-        exact = values.cast(pa.string()) if pa.types.is_decimal(cells.type) else values  # else a decimal is rounded twice
+        exact = (
+            values.cast(pa.string()) if pa.types.is_decimal(cells.type) else values
+        )  # else a decimal is rounded twice
         numbers = np.asarray(exact.cast(pa.float64(), safe=False))
         if self.kind == "number":
             keep = np.flatnonzero(~np.isnan(numbers))

@@ -44,7 +44,20 @@ _PERSON = {
     "surname", "firstname", "lastname", "forename", "email", "mail", "phone", "telephone", "mobile", "address", "street", "ssn",
     "passport", "iban",
 }  # fmt: skip
-_WHOSE = {"first", "last", "full", "given", "family", "maiden", "patient", "person", "customer", "client", "employee", "user"}
+_WHOSE = {
+    "first",
+    "last",
+    "full",
+    "given",
+    "family",
+    "maiden",
+    "patient",
+    "person",
+    "customer",
+    "client",
+    "employee",
+    "user",
+}
 """Words beside "name" that make it a person's."""
 _TOTALS = {"total", "totals", "grand total", "sum", "summe", "gesamt", "insgesamt", "subtotal"}
 _VALUES = {"na", "none", "null"}
@@ -80,10 +93,16 @@ class Proposal:
     def text(self) -> str:
         """The [[column]] entry, with what is measured as comments."""
         first = [f"{key} = {toml(self.facts[key])}" for key in ("name", "kind", "format", "zone") if key in self.facts]
-        rest = [f"{key} = {toml(value)}" for key, value in self.facts.items() if key not in ("name", "kind", "format", "zone")]
+        rest = [
+            f"{key} = {toml(value)}"
+            for key, value in self.facts.items()
+            if key not in ("name", "kind", "format", "zone")
+        ]
         measured = [f"# measured: {key} = {toml(value)}" for key, value in self.measured.items()]
         comments = [f"# {comment}" for comment in self.comments]
-        return "\n".join([*comments, "[[column]]", *first, *measured, *(f"# {line}" for line in self.choices), *rest, ""])
+        return "\n".join(
+            [*comments, "[[column]]", *first, *measured, *(f"# {line}" for line in self.choices), *rest, ""]
+        )
 
 
 @dataclass(frozen=True)
@@ -114,7 +133,9 @@ def habits_of(portraits: Sequence[Portrait], table: Relation, *, comma: bool) ->
 
 def _has_point(seen: Portrait) -> bool:
     """Whether a column has numbers with a decimal point that separates no thousands."""
-    plain, groups = (seen.candidates.get(("number", Form(thousands=sign[0], decimal=sign[1]))) for sign in (("", "."), (".", ",")))
+    plain, groups = (
+        seen.candidates.get(("number", Form(thousands=sign[0], decimal=sign[1]))) for sign in (("", "."), (".", ","))
+    )
     fits = plain is not None and plain.cells >= SHARE * seen.cells > 0 and not plain.spread.is_whole
     return fits and (groups is None or groups.cells < plain.cells)
 
@@ -128,9 +149,13 @@ def proposed(seen: Portrait, habits: Habits) -> Proposal:
     best = best_candidate(seen, habits.groups)
     many = seen.different.number > max(FEW, seen.rows // 10)
     if not seen.is_unique and many and _says(seen.name, _ID):
-        return Proposal(drop=f"an identifier in several rows, {seen.different.number:,} different ones; see units if it is a person")
+        return Proposal(
+            drop=f"an identifier in several rows, {seen.different.number:,} different ones; see units if it is a person"
+        )
     if habits.guessed and seen.is_clock:
-        return Proposal(drop="times of day, of which a program may have guessed the type; as text (dtype=str) it can stay")
+        return Proposal(
+            drop="times of day, of which a program may have guessed the type; as text (dtype=str) it can stay"
+        )
     if habits.guessed and seen.kind == "whole" and best is not None and best.kind == "date":
         best = seen.candidates["number", Form()]  # a card reads no date from a number that may have been guessed
     if best is None:
@@ -147,7 +172,9 @@ def proposed(seen: Portrait, habits: Habits) -> Proposal:
         _make_acceptable(proposal)
     row, text = seen.last
     if text.strip().casefold() in _TOTALS:
-        proposal.hint = f"Row {row}, the last, looks like a row of totals. Take it out of the file, else it counts as a record."
+        proposal.hint = (
+            f"Row {row}, the last, looks like a row of totals. Take it out of the file, else it counts as a record."
+        )
     return proposal
 
 
@@ -214,7 +241,9 @@ def _of_dates(seen: Portrait, best: Candidate) -> Proposal:
     proposal = Proposal({"name": seen.name, "kind": kind}, {"bounds": _ends(low[0], high[-1], kind, best.form)})
     if apart:
         proposal.measured["special"] = [_ends(each - DAY, each, kind, best.form)[1] for each in apart]
-        proposal.comments.append("Far from the rest, as dates for no answer are: those in special. They get codes of their own.")
+        proposal.comments.append(
+            "Far from the rest, as dates for no answer are: those in special. They get codes of their own."
+        )
     if best.form:
         proposal.facts["format"] = best.form
     if seen.zone:
@@ -222,14 +251,21 @@ def _of_dates(seen: Portrait, best: Candidate) -> Proposal:
     digits = best.spread.digits
     if kind == "datetime" and digits != 0:
         proposal.facts["decimals"] = min(digits or _MOST_DECIMALS, _MOST_DECIMALS)
-    others = [each for each in seen.candidates.values() if each.kind == "date" and each.form and each.cells == best.cells]
+    others = [
+        each for each in seen.candidates.values() if each.kind == "date" and each.form and each.cells == best.cells
+    ]
     for other in others if best.form else ():
         if other is not best and _parts(other) == _parts(best):
             first = "month" if best.form.find("%m") < best.form.find("%d") else "day"
-            why = ", because all dates are then the first of a month" if best.is_monthly and not other.is_monthly else ""
+            why = (
+                ", because all dates are then the first of a month" if best.is_monthly and not other.is_monthly else ""
+            )
             proposal.comments.append(f"Month or day first? No cell decides. The draft reads the {first} first{why}.")
             proposal.is_open = True
-            proposal.choices += [f"format = {toml(other.form)}", f"bounds = {toml(_ends(other.spread.lowest[0], other.spread.highest[-1], kind, other.form))}"]
+            proposal.choices += [
+                f"format = {toml(other.form)}",
+                f"bounds = {toml(_ends(other.spread.lowest[0], other.spread.highest[-1], kind, other.form))}",
+            ]
     if best.form == "%Y%m%d":
         ends = [int(f"{end:%Y%m%d}") for end in proposal.measured["bounds"]]
         proposal.comments.append("Whole numbers, which all are dates such as 20311224. If they are amounts or codes:")
@@ -238,7 +274,9 @@ def _of_dates(seen: Portrait, best: Candidate) -> Proposal:
     if best.has_offset or seen.zone:
         proposal.is_open = True
         where = f"in {seen.zone}" if seen.zone else "in UTC"
-        proposal.comments.append(f"Times with a zone, read {where}. For the clock of another place, say zone = and bounds:")
+        proposal.comments.append(
+            f"Times with a zone, read {where}. For the clock of another place, say zone = and bounds:"
+        )
         proposal.choices += [] if seen.zone else ['zone = "Europe/Berlin"']
     return proposal
 
@@ -275,7 +313,7 @@ def _of_numbers(seen: Portrait, best: Candidate, habits: Habits) -> Proposal:
     if has_gaps and len(counts) <= FEW and _OFTEN * len(counts) <= seen.cells:
         proposal = _of_text(seen, habits)
         proposal.comments.append(
-            f"{len(counts)} numbers with gaps look like codes. If they are amounts, write kind = \"{kind}\" and bounds. "
+            f'{len(counts)} numbers with gaps look like codes. If they are amounts, write kind = "{kind}" and bounds. '
             "If they are steps of a scale, add ordered = true."
         )
         return proposal
@@ -305,7 +343,11 @@ def _ask_separators(proposal: Proposal, seen: Portrait, best: Candidate) -> None
         proposal.comments.append(f"Is 1{sign}234 a thousand or a fraction? No cell decides. The draft reads thousands.")
         low, high = found.spread.lowest[0], found.spread.highest[-1]
         example = Form(other.before, other.after, "", other.decimal, 3).example
-        proposal.choices += ['kind = "number"', f"format = {toml(example)}", f"bounds = {toml([float(low), float(high)])}"]
+        proposal.choices += [
+            'kind = "number"',
+            f"format = {toml(example)}",
+            f"bounds = {toml([float(low), float(high)])}",
+        ]
 
 
 def _add_bins(proposal: Proposal, seen: Portrait, best: Candidate) -> None:
@@ -326,7 +368,9 @@ def _add_bins(proposal: Proposal, seen: Portrait, best: Candidate) -> None:
     if special:
         proposal.measured["special"] = [int(value) if is_whole else value for value in sorted(special)]
         named = ", ".join(f"{value:g} ({seen.frequent.counts[value_key(seen, value)]:,} cells)" for value in special)
-        proposal.comments.append(f"Apart from the rest, as codes for no answer are: {named}. They get codes of their own.")
+        proposal.comments.append(
+            f"Apart from the rest, as codes for no answer are: {named}. They get codes of their own."
+        )
     if wide:
         _look_for_skew(proposal, spread, ends, [*special, *([0.0] if "zero" in proposal.facts else [])], high)
         _name_frequent(proposal, seen, best, [*special, 0.0])
@@ -338,7 +382,9 @@ def _name_frequent(proposal: Proposal, seen: Portrait, best: Candidate, without:
     known = sorted((count, number) for count, number in numbers if number is not None and number not in without)
     (second, _), (most, number) = [(0, 0.0), (0, 0.0), *known][-2:]
     if most >= max(_FREQUENT * seen.cells, _TIMES * second):
-        proposal.comments.append(f"{_share(most / seen.cells)} of cells are {number:g}: special = [{number:g}] keeps them apart.")
+        proposal.comments.append(
+            f"{_share(most / seen.cells)} of cells are {number:g}: special = [{number:g}] keeps them apart."
+        )
 
 
 def value_key(seen: Portrait, number: float) -> Any:
@@ -360,7 +406,9 @@ def _number(best: Candidate, value: Any) -> float | None:
 def _apart(seen: Portrait, low: list[float], high: list[float]) -> list[float]:
     """Take the numbers off both ends that stand for no answer, such as -999."""
     found: list[float] = []
-    while len(low) > 1 and _is_apart(seen, low[0]) and (low[0] < 0 <= low[1] or low[1] - low[0] > abs(high[-1] - low[1])):
+    while (
+        len(low) > 1 and _is_apart(seen, low[0]) and (low[0] < 0 <= low[1] or low[1] - low[0] > abs(high[-1] - low[1]))
+    ):
         found.append(low.pop(0))
     while len(high) > 1 and _is_apart(seen, high[-1]) and high[-1] - high[-2] > 0.5 * (high[-2] - low[0]):
         found.append(high.pop())
@@ -384,12 +432,18 @@ def _look_for_skew(
     if equal < _CROWDED:
         return
     far = len(high) > 1 and high[-1] - high[-2] > 2 * (high[-2] - ends[0])
-    why = "The largest value lies far above all others" if far else f"{_share(equal)} of cells lie in one of {BINS} equal bins"
+    why = (
+        "The largest value lies far above all others"
+        if far
+        else f"{_share(equal)} of cells lie in one of {BINS} equal bins"
+    )
     if ends[0] > 0 and spread.shares(np.geomspace(*ends, BINS + 1), without).max() < equal:
         proposal.facts["log"] = True
-        proposal.comments.append(f"{why}: log = true makes bins that grow. Or give a smaller upper bound with outside = \"clip\".")
+        proposal.comments.append(
+            f'{why}: log = true makes bins that grow. Or give a smaller upper bound with outside = "clip".'
+        )
         return
-    proposal.comments.append(f"{why}: give narrower bounds with outside = \"clip\", or edges in place of bounds.")
+    proposal.comments.append(f'{why}: give narrower bounds with outside = "clip", or edges in place of bounds.')
 
 
 # ------------------------------------------------------------------ text
@@ -403,7 +457,11 @@ def _of_text(seen: Portrait, habits: Habits) -> Proposal:
         return _key(seen) if seen.is_word or seen.kind == "whole" else Proposal(drop="free text: each row has another")
     if different > min(MOST_VALUES, max(FEWEST, seen.rows // 2)):
         what = ("codes", "codes") if seen.is_word else ("free text", "texts")
-        limit = f"; a draft lists at most {MOST_VALUES:,} values, and a card {MOST_CODES:,}" if different > MOST_VALUES else ""
+        limit = (
+            f"; a draft lists at most {MOST_VALUES:,} values, and a card {MOST_CODES:,}"
+            if different > MOST_VALUES
+            else ""
+        )
         many = f"{what[0]}: {different:,} different {what[1]} in {seen.rows:,} rows"
         return Proposal(drop=f"{many}{limit if seen.is_word else ''}{_partly(seen, habits)}")
     counts = _values_of(seen, habits)
@@ -423,7 +481,7 @@ def _of_text(seen: Portrait, habits: Habits) -> Proposal:
     if len(listed) < len(counts):
         proposal.facts["outside"] = OTHER
         proposal.comments.append(
-            f"Values with line breaks or signs that cannot be printed: {len(counts) - len(listed)}. They become \"{OTHER}\"."
+            f'Values with line breaks or signs that cannot be printed: {len(counts) - len(listed)}. They become "{OTHER}".'
         )
     best = max(seen.candidates.values(), key=lambda each: _rank(each, habits.groups), default=None)
     if best is not None and best.kind == "number" and best.cells >= SHARE * seen.cells and (sign := _codes(seen, best)):
@@ -448,7 +506,9 @@ def _values_of(seen: Portrait, habits: Habits) -> dict[str, int]:
     counts = {str(value): count for value, count in seen.frequent.counts.items()}
     if seen.kind == "number":
         counts = {_plain(value): count for value, count in seen.frequent.counts.items()}
-    kept = {word: count for word, count in seen.words.items() if word.casefold() in _VALUES and word not in habits.words}
+    kept = {
+        word: count for word, count in seen.words.items() if word.casefold() in _VALUES and word not in habits.words
+    }
     return counts | (kept if seen.kind == "text" and best_candidate(seen, habits.groups) is None else {})
 
 
@@ -503,7 +563,9 @@ def _name_odd(proposal: Proposal, seen: Portrait, best: Candidate) -> None:
         proposal.comments.append(f"{cells}. They are taken for missing.")
     else:
         proposal.facts["outside"] = OTHER
-        proposal.comments.append(f"{cells}. They become \"{OTHER}\". Mend them, or name words for missing: missing_words = [...].")
+        proposal.comments.append(
+            f'{cells}. They become "{OTHER}". Mend them, or name words for missing: missing_words = [...].'
+        )
 
 
 def _means_nothing(text: str) -> bool:
