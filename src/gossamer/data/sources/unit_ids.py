@@ -11,7 +11,6 @@ from gossamer.errors import DataError
 from gossamer.lazy import pa
 
 
-
 def unit_ids(values: Any, where: str) -> list[str]:
     """The ids of units as text, [N]. Missing ones (None, NaN, NaT, NA, what is masked) are empty, and no other is.
 
