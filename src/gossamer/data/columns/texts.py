@@ -3,7 +3,7 @@
 import datetime
 import decimal as decimals
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -16,6 +16,17 @@ MISSING_WORDS = frozenset(("", "?", *WORDS))
 
 
 TRUTH = {"true": 1, "false": 0}
+
+
+def parts(array: "pa.Array") -> "Iterator[tuple[np.ndarray | slice, pa.Array]]":
+    """The arrays of one type that a column is made of, each with the positions of its values."""
+    if not pa.types.is_union(array.type):
+        yield slice(None), array
+        return
+    child, offsets = np.asarray(array.type_codes), np.asarray(array.offsets)
+    for at in range(array.type.num_fields):
+        here = np.flatnonzero(child == at)
+        yield here, array.field(at).take(pa.array(offsets[here]))
 
 
 def texts_of(cells: "pa.Array") -> "pa.Array":
