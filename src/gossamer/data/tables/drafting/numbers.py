@@ -145,7 +145,7 @@ def _look_for_skew(
     proposal: Proposal, spread: Spread, ends: list[Any], without: Collection[float], high: list[float]
 ) -> None:
     """Propose bins that grow, where bins of one width hold nearly all cells in one."""
-    equal = spread.shares(np.linspace(*ends, BINS + 1), without).max()
+    equal = spread.shares(np.linspace(ends[0], ends[1], BINS + 1), without).max()
     if equal < _CROWDED:
         return
     far = len(high) > 1 and high[-1] - high[-2] > 2 * (high[-2] - ends[0])
@@ -154,7 +154,7 @@ def _look_for_skew(
         if far
         else f"{in_percent(equal)} of cells lie in one of {BINS} equal bins"
     )
-    if ends[0] > 0 and spread.shares(np.geomspace(*ends, BINS + 1), without).max() < equal:
+    if ends[0] > 0 and spread.shares(np.geomspace(ends[0], ends[1], BINS + 1), without).max() < equal:
         proposal.facts["log"] = True
         proposal.comments.append(
             f'{why}: log = true makes bins that grow. Or give a smaller upper bound with outside = "clip".'

@@ -231,11 +231,11 @@ class Portrait:
         for written in dict.fromkeys(each for text in sample for each in date_formats(text)):
             if ("date", written) not in self.candidates:
                 self._propose_date(written)
-        for kind, read in (("duration", durations.read_durations), ("boolean", boolean.read_booleans)):
-            if (kind, "") not in self.candidates:
-                self._propose(kind, "", read)
-        for (kind, _), candidate in self.candidates.items():
-            if kind == "date" and not candidate.has_offset:
+        if ("duration", "") not in self.candidates:
+            self._propose("duration", "", durations.read_durations)
+            self._propose("boolean", "", boolean.read_booleans)
+        for candidate in self.candidates.values():
+            if candidate.kind == "date" and not candidate.has_offset:
                 candidate.has_offset = any(map(_OFFSET.search, sample))
 
     def _propose_date(self, written: str) -> None:
@@ -255,10 +255,9 @@ class Portrait:
         """Add numbers or truth values of an Arrow type."""
         self.missing += cells.null_count
         values, counts, firsts = _different(cells, rows)
-        exact = (
-            values.cast(pa.string()) if pa.types.is_decimal(cells.type) else values
-        )  # else a decimal is rounded twice
-        numbers = np.asarray(exact.cast(pa.float64(), safe=False))
+        by_text = pa.types.is_decimal(cells.type)  # a cast to numbers rounds twice
+        written = values.cast(pa.string()) if by_text else values
+        numbers = np.asarray(written.cast(pa.float64(), safe=False))
         if self.kind == "number":
             keep = np.flatnonzero(~np.isnan(numbers))
             self.missing += int(counts.sum() - counts[keep].sum())

@@ -98,11 +98,11 @@ def habits_of(portraits: Sequence[Portrait], table: Relation, *, comma: bool) ->
 
 def _has_point(seen: Portrait) -> bool:
     """Whether a column has numbers with a decimal point that separates no thousands."""
-    plain, groups = (
-        seen.candidates.get(("number", Form(thousands=sign[0], decimal=sign[1]))) for sign in (("", "."), (".", ","))
-    )
-    fits = plain is not None and plain.cells >= SHARE * seen.cells > 0 and not plain.spread.is_whole
-    return fits and (groups is None or groups.cells < plain.cells)
+    plain = seen.candidates.get(("number", Form()))
+    groups = seen.candidates.get(("number", Form(thousands=".", decimal=",")))
+    if plain is None or plain.spread.is_whole or not 0 < SHARE * seen.cells <= plain.cells:
+        return False
+    return groups is None or groups.cells < plain.cells
 
 
 def best_candidate(seen: Portrait, groups: bool) -> Candidate | None:
@@ -121,7 +121,7 @@ def _is_likely(candidate: Candidate, seen: Portrait) -> bool:
         return not seen.is_clock
     if candidate.kind == "date" and candidate.form == "%Y%m%d":
         years = lowest[0] / DAY / 365.25 + 1970, highest[-1] / DAY / 365.25 + 1970
-        return _YEARS[0] <= years[0] and years[1] <= _YEARS[1]
+        return bool(_YEARS[0] <= years[0] and years[1] <= _YEARS[1])
     return candidate.kind != "number" or not codes_of(seen, candidate)
 
 

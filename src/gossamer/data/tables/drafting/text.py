@@ -86,8 +86,8 @@ def of_text(seen: Portrait, habits: Habits) -> Proposal:
         and best.cells >= SHARE * seen.cells
         and (sign := codes_of(seen, best))
     ):
-        rows = which_rows(seen.codes[sign]) if sign in seen.codes else ""
-        proposal.comments.append(f"Codes, and no numbers: a number would lose {sign}{rows}.")
+        where = which_rows(seen.codes[sign]) if sign in seen.codes else ""
+        proposal.comments.append(f"Codes, and no numbers: a number would lose {sign}{where}.")
     elif partly := _partly(seen, habits):
         proposal.comments.append(partly.removeprefix("; ") + ".")
     return proposal
