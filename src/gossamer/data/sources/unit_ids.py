@@ -8,9 +8,7 @@ from gossamer.data.labels import text_of
 from gossamer.data.sources.cells import cells, parts
 from gossamer.data.units import LARGEST, ROUNDED
 from gossamer.errors import DataError
-from gossamer.lazy import Lazy
-
-pa: Any = Lazy("pyarrow")
+from gossamer.lazy import pa
 
 
 def unit_ids(values: Any, where: str) -> list[str]:
