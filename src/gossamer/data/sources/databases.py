@@ -20,7 +20,7 @@ _SQLITE_TABLES = (
     "select name from sqlite_master where type in ('table', 'view') and name not like 'sqlite@_%' escape '@'"
 )
 _DUCKDB_TABLES = "select table_name from information_schema.tables where table_schema = current_schema()"
-_OFFLINE = {
+_OFFLINE: dict[str, str | bool | int | float | list[str]] = {
     "autoinstall_known_extensions": False,
     "autoload_known_extensions": False,
     "enable_external_access": False,

@@ -123,8 +123,8 @@ def _columns(data: Any, where: str) -> _Columns:
 
 
 def _of_dict(data: Mapping[Any, Any], where: str) -> _Columns:
-    values = [value if hasattr(value, "__getitem__") and hasattr(value, "__len__") else None for value in data.values()]
-    if any(value is None or isinstance(value, str | bytes | Mapping) for value in values):
+    values: list[Any] = [*data.values()]
+    if any(isinstance(value, str | bytes | Mapping) or not hasattr(value, "__len__") for value in values):
         raise DataError(f"{where}: each column of a dict must be a list or an array, with one value for each row.")
     if len({len(value) for value in values}) > 1:
         raise _uneven(where)

@@ -13,6 +13,7 @@ from gossamer.data.sources.relation import Block, Relation
 from gossamer.data.sources.text_file import open_text
 from gossamer.data.units import Grouped
 from gossamer.errors import DataError
+from gossamer.lazy import pa
 
 TEXTS = tuple(f"{ending}{packed}" for ending in (".csv", ".tsv", ".txt", ".tab") for packed in ("", ".gz"))
 ARROW = (".parquet", ".arrow", ".feather")
@@ -240,8 +241,8 @@ def _is_file_of_table(path: Path) -> bool:
 
 def _is_picture(field: Any) -> bool:
     """Whether a column holds pictures, by its name and its type."""
-    kind, types = field.type, arrow_files.pa.types
+    kind, types = field.type, pa.types
     if types.is_struct(kind):
-        return kind.get_field_index("bytes") >= 0
-    is_bytes = types.is_binary(kind) or types.is_large_binary(kind) or types.is_fixed_size_list(kind)
-    return is_bytes and field.name.casefold() in _PICTURES
+        return int(kind.get_field_index("bytes")) >= 0
+    is_bytes: bool = types.is_binary(kind) or types.is_large_binary(kind) or types.is_fixed_size_list(kind)
+    return is_bytes and str(field.name).casefold() in _PICTURES

@@ -14,7 +14,7 @@ from gossamer.data.sources.names import clean_names
 from gossamer.data.sources.tables import open_table
 from gossamer.data.tables.any_card import load_card
 from gossamer.data.tables.card import TableCard, TableDraft
-from gossamer.data.tables.portrait import DAY, MOST_VALUES, NAMED, any_texts
+from gossamer.data.tables.drafting.portrait import DAY, MOST_VALUES, NAMED, any_texts
 from gossamer.errors import DataError, RequestError, did_you_mean
 from gossamer.lazy import pa, pc
 

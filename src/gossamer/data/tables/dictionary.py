@@ -98,7 +98,8 @@ def _value(entry: Field[Any], text: str, kind: str) -> Any:
         return int(text)
     parts = [part.strip() for part in text.split("|")]
     if entry.name == "mapping":
-        return dict(tuple(map(str.strip, part.split("=", 1))) for part in parts)
+        pairs = [part.split("=", 1) for part in parts]
+        return {value.strip(): derived.strip() for value, derived in pairs}
     return parts if entry.name in ("values", "missing_words") else [_part(part, kind) for part in parts]
 
 
