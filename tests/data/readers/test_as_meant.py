@@ -120,6 +120,7 @@ def test_numbers_stay_numbers() -> None:
     assert numbered(["1.0", "0.0", "12.00"], [], where="x")[0].tolist() == [1, 0, 12]
     assert numbered(["1", "0"], [], where="x", declared=("cat", "dog"))[0].tolist() == [1, 0], "positions"
     assert numbered(["1", "2"], [], where="x", declared=("1", "2"))[0].tolist() == [0, 1], "declared names"
+    assert numbered(["1", "1.0"], [], where="x", declared=("1.0", "1"))[0].tolist() == [1, 0], "the name comes first"
     with pytest.raises(DataError, match=r"record 2, counted from 0, is the first of another kind"):
         numbered(["3", "4", "cat"], [], where="x")
 
