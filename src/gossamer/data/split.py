@@ -29,6 +29,7 @@ from gossamer.data.tables.split import split_table
 from gossamer.data.units import Missing, matched
 from gossamer.errors import DataError, RequestError, RunFolderError
 from gossamer.events import Sink, silent
+from gossamer.files import at_home
 
 UNIT_KEY, UNITS_FILE = "unit", "units.csv"
 """The key of the units' ids in an .npz, and their file in a folder."""
@@ -83,7 +84,7 @@ def split(
         RunFolderError: something is there already, or it cannot be written.
     """
     source = source_of(data)
-    name, units, out, table = called(data, "data"), source.units, Path(out), is_table(data)
+    name, units, out, table = called(data, "data"), source.units, at_home(out), is_table(data)
     if table and (not is_place(data) or (pixel_range, window) != (None, False)):
         raise RequestError(
             "a table is split as a file, and takes no `pixel_range` and `window`. Save it as .csv or .parquet, and leave these "
