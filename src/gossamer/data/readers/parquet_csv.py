@@ -232,8 +232,8 @@ def opened(
             yield schema, batches
     except RequestError:
         raise
-    except Exception as error:  # what pyarrow raises on damaged files is open-ended
-        raise DataError(f"{path}: the file cannot be read ({type(error).__name__}): copy or write it again") from None
+    except Exception:  # what pyarrow raises on damaged files is open-ended
+        raise DataError(f"{path}: this is not a sound {path.suffix} file: copy or write it again") from None
 
 
 def _rows(paths: Sequence[Path]) -> int:

@@ -9,7 +9,7 @@ import numpy as np
 
 from gossamer.data import memory_mapped
 from gossamer.data.labels import MISSING, NONE, as_labels, match_labels, positions, refuse_missing
-from gossamer.data.pixels.to_uint8 import SCALED, Form, as_images
+from gossamer.data.pixels.to_uint8 import Form, as_images
 from gossamer.data.problems import FORMS, no_pictures
 from gossamer.data.readers import idx, npz, parquet_csv, shards, webdataset
 from gossamer.data.readers.columns import unit_ids
@@ -93,10 +93,10 @@ def read(
     unit_folders = how.unit_folders or matched(source.units) == "folder"
     query = _Asked.of(source, where, split, unit_folders=unit_folders, decoder=decoder, sink=sink)
     stored = stored_in_memory(source, decoder, where=where) if in_memory else _stored(query)
-    pixels = as_images(stored.images, where=where, pixel_range=how.pixel_range)
-    if how.pixel_range is not None and stored.images.dtype != np.uint8:
-        decoder.notes.add(SCALED)
-    labels, label_names = as_labels(stored.labels, count=len(pixels), where=where, others=stored.others)
+    pixels = as_images(stored.images, where=where, notes=decoder.notes, pixel_range=how.pixel_range)
+    labels, label_names = as_labels(
+        stored.labels, count=len(pixels), where=where, others=stored.others, declared=how.class_names
+    )
     if how.missing_label == "refuse":
         refuse_missing(labels, where=where)
     if not stored.formed:

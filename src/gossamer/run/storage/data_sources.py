@@ -185,7 +185,7 @@ class DataSources:
             public=stated,
             units={"matched": kind.matched(self.data.ids)},
             identity=kind.identify(records),
-            notes=(*notes, *_without_id(private), *kind.doubts(private, public)),
+            notes=(*notes, *_without_id(private), *kind.doubts(private, public, card)),
             one_shade=kind.is_one_shade(private),
         )
         return RawData(public, facts, private)

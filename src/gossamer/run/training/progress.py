@@ -9,6 +9,7 @@ import json
 import os
 import sys
 import time
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
@@ -19,8 +20,8 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from gossamer import notebook
-from gossamer.errors import RequestError, is_full
-from gossamer.events import NOTE, PROGRESS, Event, EventLines, Sink, silent
+from gossamer.errors import DataWarning, RequestError, is_full
+from gossamer.events import NOTE, PROGRESS, Event, EventLines, Sink
 from gossamer.privacy.random.noise import Rng
 
 PLAIN_EVERY, NOTEBOOK_EVERY = 10.0, 0.2
@@ -187,6 +188,12 @@ class Terminal(AbstractContextManager["Terminal"]):
         return (_Bar if self._console.is_terminal else _Lines)(self._console, label, done, of)
 
 
+def _warned(event: Event, /) -> None:
+    """Warn of what is said about the data, as other libraries do. Python shows each text once."""
+    if event.kind == NOTE and event.values.get("about") == "data":
+        warnings.warn(str(event.values["text"]), DataWarning, stacklevel=2)
+
+
 class _View:
     """How far one thing is, for somebody who looks on. out: what shows it, now and then, with the speed since it began."""
 
@@ -304,9 +311,9 @@ class Process:
 
     @contextmanager
     def shown(self) -> Iterator[Sink]:
-        """Give the sink; without one, a `Terminal` where there is a terminal or a notebook and progress is wanted."""
+        """Give the sink. Without one, a `Terminal` where somebody looks on and progress is wanted, else Python's warnings."""
         with Terminal() as terminal:
-            default = terminal if self.progress and terminal.has_viewer else silent
+            default = terminal if self.progress and terminal.has_viewer else _warned
             yield default if self.sink is None else self.sink
 
 
