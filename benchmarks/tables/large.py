@@ -20,7 +20,7 @@ import numpy as np
 from pyarrow import csv, table
 
 from gossamer.data.tables.card import TableCard
-from gossamer.data.tables.column import Column
+from gossamer.data.columns.column import Column
 
 BINS = 16
 

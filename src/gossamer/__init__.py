@@ -29,7 +29,8 @@ if TYPE_CHECKING:
     from gossamer.data.source import Source as Source
     from gossamer.data.split import split as split
     from gossamer.data.tables.card import TableCard as TableCard
-    from gossamer.data.tables.column import Column as Column
+    from gossamer.data.tables.check import check_card as check_card
+    from gossamer.data.columns.column import Column as Column
     from gossamer.methods.synthesizer import Synthesizer as Synthesizer
     from gossamer.run.budget.budget import budget as budget
     from gossamer.run.budget.budget import discard as discard

@@ -21,7 +21,7 @@ from torch import nn
 from gossamer.data.card import DataCard
 from gossamer.data.records import Records
 from gossamer.data.tables.card import TableCard
-from gossamer.data.tables.column import Column
+from gossamer.data.columns.column import Column
 from gossamer.errors import CardError, GossamerError, RequestError
 from gossamer.methods import METHODS
 from gossamer.methods.common.learners import InTraining, Learner, adam
@@ -459,7 +459,7 @@ def test_no_pytorch_is_loaded_for_plans_relations_and_presets() -> None:
 import dataclasses, sys
 from gossamer.data.card import DataCard
 from gossamer.data.tables.card import TableCard
-from gossamer.data.tables.column import Column
+from gossamer.data.columns.column import Column
 from gossamer.methods import METHODS
 from gossamer.methods.contract import presets_of
 from gossamer.methods.job import Job

@@ -77,6 +77,7 @@ class Source:
         return own.units if own.names is None else own.names[own.units]
 
 
+Split = Literal["train", "test"]
 Data: TypeAlias = str | os.PathLike[str] | MapStyle | Source
 """Records: a path, the name of embedded data, or records in memory. A `Source` adds what to read of them."""
 
@@ -129,3 +130,12 @@ def is_place(data: object) -> bool:
 def called(data: Data, name: str) -> str:
     """Return what messages call data: its path, or for records in memory the name of the argument."""
     return str(source_of(data).records) if is_place(data) else name
+
+
+def split_of(source: str) -> tuple[str, Split | None]:
+    """The source without its split, and the split."""
+    if source.endswith(":train"):
+        return source.removesuffix(":train"), "train"
+    if source.endswith(":test"):
+        return source.removesuffix(":test"), "test"
+    return source, None

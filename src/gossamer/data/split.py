@@ -20,9 +20,9 @@ from gossamer.data.problems import Problems
 from gossamer.data.readers import idx, npz, shards
 from gossamer.data.readers.image_files import Decoder, counted
 from gossamer.data.readers.picture_folders import LABELS_CSV, SPLITS, Listing, list_pictures, owners_of
-from gossamer.data.readers.read import CLASS_NAMES, EMBEDDED, IN_PIECES, read, split_of
+from gossamer.data.readers.read import CLASS_NAMES, EMBEDDED, IN_PIECES, read
 from gossamer.data.records import Records
-from gossamer.data.source import Data, Reading, called, is_place, refuse_keys, source_of
+from gossamer.data.source import Data, Reading, called, is_place, refuse_keys, source_of, split_of
 from gossamer.data.tables.csv_rows import ONLY_TABLES
 from gossamer.data.tables.read import is_table
 from gossamer.data.tables.split import split_table

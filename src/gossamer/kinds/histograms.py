@@ -9,7 +9,7 @@ import matplotlib
 import numpy as np
 from matplotlib.figure import Figure
 
-from gossamer.data.tables.column import Column
+from gossamer.data.columns.column import Column
 from gossamer.data.tables.samples import TableSamples
 
 DRAWN = 10_000

@@ -6,7 +6,7 @@ import pytest
 from benchmarks.tables.datasets import Dataset
 from benchmarks.tables.scores import figures, shares, variation
 from gossamer.data.tables.card import TableCard
-from gossamer.data.tables.column import Column
+from gossamer.data.columns.column import Column
 
 FACTS = TableCard(
     columns=(

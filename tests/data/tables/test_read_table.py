@@ -15,7 +15,7 @@ from shared_data import SHARED, needs
 from gossamer.data.card import check_units
 from gossamer.data.source import Source
 from gossamer.data.tables.card import TableCard
-from gossamer.data.tables.column import Column
+from gossamer.data.columns.column import Column
 from gossamer.data.tables.csv_rows import LATIN
 from gossamer.data.tables.read import read_table, read_values
 from gossamer.data.tables.table import Table

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from gossamer.data.card import DataCard, meanings
 from gossamer.data.tables.card import TableCard
-from gossamer.data.tables.column import Column
+from gossamer.data.columns.column import Column
 from gossamer.errors import CardError
 
 AGE = Column(name="age", kind="integer", bounds=(0, 99), missing=True)

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gossamer.data.tables.card import TableCard
-from gossamer.data.tables.column import Column
+from gossamer.data.columns.column import Column
 from gossamer.data.tables.decode import decode, texts, to_numbers
 from gossamer.data.tables.encode import Faults, TableEncoder
 from gossamer.data.tables.read import read_table

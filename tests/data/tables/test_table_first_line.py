@@ -12,7 +12,7 @@ from shared_data import SHARED, needs
 import gossamer
 from gossamer.data.split import split
 from gossamer.data.tables.card import TableCard
-from gossamer.data.tables.column import Column
+from gossamer.data.columns.column import Column
 from gossamer.data.tables.csv_rows import CsvRows, _is_value
 from gossamer.data.tables.draft import draft_table_card
 from gossamer.data.tables.read import open_source, read_table

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from gossamer.data.tables.card import TableCard
-from gossamer.data.tables.column import Column
+from gossamer.data.columns.column import Column
 from gossamer.data.tables.decode import decode
 from gossamer.data.tables.read import read_table
 from gossamer.data.tables.samples import TableSamples

@@ -12,7 +12,7 @@ from gossamer.data.fingerprint import is_taken
 from gossamer.data.source import Source
 from gossamer.data.split import split
 from gossamer.data.tables.card import TableCard
-from gossamer.data.tables.column import Column
+from gossamer.data.columns.column import Column
 from gossamer.data.tables.raw_rows import RawRows
 from gossamer.data.tables.read import read_table
 from gossamer.data.tables.split import sides

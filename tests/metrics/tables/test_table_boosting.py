@@ -5,7 +5,7 @@ import pytest
 from sklearn import metrics
 
 from gossamer.data.tables.card import TableCard
-from gossamer.data.tables.column import Column
+from gossamer.data.columns.column import Column
 from gossamer.errors import RequestError
 from gossamer.metrics.tables import boosting
 from gossamer.metrics.tables.boosting import Examples

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from gossamer.data.tables.card import TableCard
-from gossamer.data.tables.column import Column
+from gossamer.data.columns.column import Column
 from gossamer.data.tables.samples import TableSamples
 from gossamer.data.tables.table import Table
 from gossamer.errors import RequestError

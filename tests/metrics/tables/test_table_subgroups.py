@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from gossamer.data.tables.column import Column
+from gossamer.data.columns.column import Column
 from gossamer.errors import RequestError
 from gossamer.metrics.tables.rows import Rows
 from gossamer.metrics.tables.subgroups import accuracy_difference, chosen_columns, code_names, share_difference

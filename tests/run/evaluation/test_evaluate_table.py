@@ -14,7 +14,7 @@ import pytest
 
 import gossamer as package
 from gossamer import Column, TableCard
-from gossamer.data.tables.generated import GeneratedColumn
+from gossamer.data.columns.generated import GeneratedColumn
 from gossamer.data.tables.read import read_table
 from gossamer.data.tables.table import Table
 from gossamer.metrics.tables import boosting, registry

@@ -12,7 +12,7 @@ import torch
 import gossamer as package
 from gossamer import Column, TableCard
 from gossamer.attacks.marginals import frequencies
-from gossamer.data.tables.generated import GeneratedColumn
+from gossamer.data.columns.generated import GeneratedColumn
 from gossamer.data.tables.table import Table
 from gossamer.errors import DataError
 from gossamer.kinds.kind import Target

@@ -11,8 +11,8 @@ import pytest
 import torch
 
 from gossamer.data.tables.card import TableCard
-from gossamer.data.tables.column import Column
-from gossamer.data.tables.generated import GeneratedColumn
+from gossamer.data.columns.column import Column
+from gossamer.data.columns.generated import GeneratedColumn
 from gossamer.data.tables.samples import ROWS
 from gossamer.methods import METHODS
 from gossamer.methods.job import Job

@@ -19,7 +19,7 @@ from gossamer.data.readers.columns import unit_ids
 from gossamer.data.records import Records
 from gossamer.data.source import Source
 from gossamer.data.tables.card import TableCard
-from gossamer.data.tables.column import Column
+from gossamer.data.columns.column import Column
 from gossamer.data.tables.table import Table
 from gossamer.errors import DataError
 from gossamer.methods.marginals.counts import Counts

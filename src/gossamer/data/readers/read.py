@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any, Self
 
 import numpy as np
 
@@ -12,20 +12,19 @@ from gossamer.data.labels import MISSING, NONE, as_labels, match_labels, positio
 from gossamer.data.pixels.to_uint8 import SCALED, Form, as_images
 from gossamer.data.problems import FORMS, no_pictures
 from gossamer.data.readers import idx, npz, parquet_csv, shards, webdataset
-from gossamer.data.readers.columns import unit_ids
 from gossamer.data.readers.image_files import SUFFIXES, Decoder, Sizer, read_files
 from gossamer.data.readers.in_memory import stored_in_memory
 from gossamer.data.readers.picture_folders import FOR_FOLDERS, Listing, has_list, list_pictures, owners_of
 from gossamer.data.readers.stored import Stored
 from gossamer.data.records import Records
-from gossamer.data.source import Data, Reading, Source, is_place, source_of
+from gossamer.data.source import Data, Reading, Source, Split, is_place, source_of, split_of
+from gossamer.data.sources.unit_ids import unit_ids
 from gossamer.data.synthetic.digits import digits
 from gossamer.data.synthetic.glyphs import glyphs
 from gossamer.data.units import Missing, Units, from_array, matched
 from gossamer.errors import DataError
 from gossamer.events import Sink, silent
 
-Split = Literal["train", "test"]
 
 EMBEDDED = ("digits", "glyphs")
 DIGITS = tuple("0123456789")
@@ -143,15 +142,6 @@ def sizes(source: Data, how: Reading = _AS_STORED, *, sink: Sink = silent) -> tu
     if (path.is_dir() and not idx.is_idx_folder(path)) or (path.suffix.lower() in IN_PIECES and path.exists()):
         return sizer, _stored(query).listing
     return sizer, None
-
-
-def split_of(source: str) -> tuple[str, Split | None]:
-    """The source without its split, and the split."""
-    if source.endswith(":train"):
-        return source.removesuffix(":train"), "train"
-    if source.endswith(":test"):
-        return source.removesuffix(":test"), "test"
-    return source, None
 
 
 def _stored(query: _Asked) -> Stored:

@@ -10,9 +10,9 @@ from typing import Any, ClassVar, Literal
 
 from gossamer.data.card import Card, check_keys, document, fact, is_line, meanings, parsed, problem_of_labels, toml
 from gossamer.data.card import Kind as CardKind
-from gossamer.data.tables.column import Column, is_numbered, same_name
-from gossamer.data.tables.generated import KINDS as GENERATED
-from gossamer.data.tables.generated import AnyColumn, GeneratedColumn, in_order
+from gossamer.data.columns.column import Column, is_numbered, same_name
+from gossamer.data.columns.generated import KINDS as GENERATED
+from gossamer.data.columns.generated import AnyColumn, GeneratedColumn, in_order
 from gossamer.errors import CardError, did_you_mean
 from gossamer.files import at_home, write_private
 from gossamer.lazy import torch

@@ -21,7 +21,7 @@ from typing import IO
 
 import numpy as np
 
-from gossamer.data.tables.column import NUMBERED, is_numbered
+from gossamer.data.columns.column import NUMBERED, is_numbered
 from gossamer.data.tables.encode import MISSING_WORDS, Raw
 from gossamer.errors import DataError
 

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from gossamer.data.tables.card import TableCard
-from gossamer.data.tables.column import OTHER, Column
-from gossamer.data.tables.generated import AnyColumn, GeneratedColumn, start_of
+from gossamer.data.columns.column import OTHER, Column
+from gossamer.data.columns.generated import AnyColumn, GeneratedColumn, start_of
 
 
 def decode(codes: np.ndarray, card: TableCard, *, seed: int, rows: np.ndarray | None = None) -> dict[str, np.ndarray]:

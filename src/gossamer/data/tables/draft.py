@@ -1,45 +1,33 @@
 """A draft of the card of a table, with hints for the data owner. Both come from records: for the terminal only.
 
-Names and kinds of columns come from the file. Bounds and lists of values are comments, because a measured value may be that of
-one person. A data dictionary declares them without looking at the records.
+Names and kinds of columns come from one pass over all rows. Bounds, lists of values and codes for no answer are comments, because
+a measured value may be that of one person. A data dictionary declares them without looking at the records.
 """
 
-import datetime
-import itertools
-import math
-from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 from gossamer.data.card import rounded, toml
-from gossamer.data.readers.columns import unit_ids
 from gossamer.data.source import Data, called, refuse_keys, source_of
-from gossamer.data.tables.card import column_from, column_toml, common_toml
-from gossamer.data.tables.csv_rows import CsvRows, clean_names
-from gossamer.data.tables.encode import MISSING_WORDS, days, texts_of
-from gossamer.data.tables.read import open_source
-from gossamer.errors import CardError, DataError
+from gossamer.data.sources.relation import Relation
+from gossamer.data.sources.names import clean_names
+from gossamer.data.sources.tables import open_table
+from gossamer.data.sources.unit_ids import unit_ids
+from gossamer.data.tables.card import common_toml
+from gossamer.data.tables.dictionary import read_dictionary
+from gossamer.data.tables.encode import Faults
+from gossamer.data.tables.portrait import Portrait
+from gossamer.data.tables.proposal import Proposal, habits_of, proposed, reasons
+from gossamer.errors import DataError
 
-LOOKED_AT = 20_000
-"""Rows that a draft looks at, besides counting them all."""
-MOST_VALUES = 1_000
-"""Different texts above which a column is no category."""
-FEWEST = 20
-"""Values that must all differ for a column to look like an identifier."""
-_LONGEST_KEY = 64
-FORMATS = ("%d.%m.%Y", "%d/%m/%Y", "%m/%d/%Y")
-_KEY = """\
-# Each row has another value here. So it is not learnt, and samples get running numbers.
-[[column]]
-name = {name}
-kind = "key"
-"""
-_KEYS = ("name", "kind", "values", "low", "high", "missing", "description")
+MOST_COLUMNS = 200
+"""Columns that methods for tables take."""
+_NAMED = 12
 _HEADER = """\
 # A draft, from the records. Nothing here is public yet. Each line that you keep becomes a fact that you, the data owner,
-# declare public: names and kinds of columns too. Lines that begin with "# measured" hold values of records. Replace them by
-# what is known without looking at the records, and take the "# measured: " away. A column that you take out is left out.
+# declare public: names and kinds of columns too. Lines that begin with "# measured" hold values of records, and so may other
+# comments. Replace the values by what is known without looking at the records, and take the "# measured: " away. A column
+# that you take out is left out.
 
 """
 
@@ -51,8 +39,8 @@ def draft_table_card(
 
     Args:
         data: the private table, as `read_table` takes it.
-        dictionary: a CSV file with the columns name and kind, and values (separated by |) or low and high. It may have
-            missing (true or false) and description. Its bounds and values are no comments in the draft.
+        dictionary: a CSV file with the columns name and kind, and any entry of a column: values (separated by |), low and high,
+            missing and so on. Its bounds and values are no comments in the draft.
         header: whether the first line of a file names the columns, see `TableCard`.
 
     Raises:
@@ -61,190 +49,95 @@ def draft_table_card(
     """
     given, where = source_of(data), called(data, "data")
     refuse_keys(given)
-    source = open_source(given.records, split="train", where=where, header=header)
-    known = {} if dictionary is None else _read_dictionary(Path(dictionary))
-    unit_at = source.unit_column(given.units, where)
-    count, owners = 0, set[str]()
-    seen = [Counter[str]() for _ in source.names]
-    for numbers, columns in source.blocks([*range(len(source.names))]):
-        for counter, column in zip(seen, columns, strict=True):
-            if count < LOOKED_AT:
-                counter.update(map(str.strip, texts_of(column[: LOOKED_AT - count])))
-        count += len(numbers)
-        owners.update(() if unit_at is None else unit_ids(columns[unit_at], where))
-    if not count:
+    known, label = ({}, None) if dictionary is None else read_dictionary(Path(dictionary))
+    table = open_table(given.records, split="train", where=where, header=header)
+    unit_at = _unit_column(table.names, given.units, where)
+    seen, people = look(table, where, unit_at)
+    habits = habits_of(seen, table.delimiter, comma=header is False and table.delimiter == ";")
+    proposals = {
+        each.name: proposed(each, habits)
+        for at, each in enumerate(seen)
+        if at != unit_at and _is_name(each.name, table.names) and each.name not in known
+    }
+    entries = {name: each.text for name, each in proposals.items() if not each.drop} | known
+    facts = {
+        "declared_size": rounded(seen[0].rows if people is None else people),
+        "unit": "record" if people is None else "person",
+        "header": header,
+        "decimal": habits.decimal,
+        "drop": {name: each.drop for name, each in proposals.items() if each.drop},
+        **({} if label is None or label not in table.names else {"label": label}),
+    }
+    columns = [entries[name] for name in table.names if name in entries]
+    hints = [*sorted(table.notes), *_hints(table.names, known, proposals), *_steps(len(columns), asked=dictionary is not None)]
+    return "\n".join([_HEADER + common_toml(facts), *columns]), hints
+
+
+def look(table: Relation, where: str, unit_at: int | None) -> tuple[list[Portrait], int | None]:
+    """A portrait of each column, by one pass, and the number of units. None: there are no units.
+
+    Raises:
+        DataError: rows with another number of cells; no rows.
+    """
+    seen = [Portrait(name) for name in table.names]
+    owners = set[str]()
+    for rows, columns in table.blocks([*range(len(table.names))]):
+        for each, cells in zip(seen, columns, strict=True):
+            each.add(cells, rows)
+        if unit_at is not None:
+            owners.update(unit_ids(columns[unit_at], where))
+    if table.ragged:
+        faults = Faults(where)
+        faults.add("the row has another number of values than the first line has names", table.ragged)
+        faults.refuse()
+    if not seen or not seen[0].rows:
         raise DataError(f"{where}: the table holds no rows, so there is nothing to draft a card from.")
-    columns_text, keys, drop, decimal = [], 0, {}, "."
-    if (source.delimiter != "," and any(map(_has_comma, seen))) or (header is False and source.delimiter == ";"):
-        decimal = ","
-    for at, (name, values) in enumerate(zip(source.names, seen, strict=True)):
-        if at == unit_at or not _is_name(name, source.names):
-            continue
-        found = _Seen(values, decimal)
-        if name in known:
-            columns_text.append(known[name])
-        elif found.is_key:
-            keys += 1
-            columns_text.append(_KEY.format(name=toml(name)))
-        elif reason := found.reason_to_drop:
-            drop[name] = reason
-        else:
-            columns_text.append(found.drafted(name))
-    size = rounded(count if unit_at is None else len(owners))
-    unit = "record" if given.units is None else "person"
-    facts = {"declared_size": size, "unit": unit, "header": header, "decimal": decimal, "drop": drop}
-    hints = _hints(count, source.names, known, keys, drop, asked=dictionary is not None)
-    return "\n".join([_HEADER + common_toml(facts), *columns_text]), [*sorted(source.notes), *hints]
+    for each in seen:
+        each.finish()
+    return seen, None if unit_at is None else len(owners)
 
 
-def _hints(
-    count: int, names: list[str], known: dict[str, str], keys: int, drop: dict[str, str], *, asked: bool
-) -> Iterator[str]:
-    if count > LOOKED_AT:
-        yield f"The draft looked at the first {LOOKED_AT:,} rows. Later rows may have other values."
-    if nameless := [at for at, name in enumerate(names, 1) if not _is_name(name, names)]:
-        which = ", ".join(map(str, nameless[:12]))
-        yield f"Columns without a name of their own were left out, by position from 1: {which}. Name them to keep them."
-    if keys:
-        yield f"Columns that look like identifiers: {keys}. They are not learnt, and samples get running numbers in them."
-    if drop:
-        yield f"Columns that the draft drops, with a reason: {len(drop)}. Their names are public too: take a private one out."
+def _unit_column(names: list[str], units: str | None, where: str) -> int | None:
+    """The position of the column of the units; None: there are no units. Raises DataError: no such column."""
+    if units is None:
+        return None
+    name = clean_names([units])[0]
+    if name not in names:
+        raise DataError(f"{where}: the table has no column {units!r}. Name the column with the id of each unit.")
+    return names.index(name)
+
+
+def _hints(names: list[str], known: dict[str, str], proposals: dict[str, Proposal]) -> Iterator[str]:
+    if nameless := [str(at) for at, name in enumerate(names, 1) if not _is_name(name, names)]:
+        yield f"Columns without a name of their own were left out, by position from 1: {_some(nameless)}. Name them to keep them."
+    yield from reasons(proposals)
+    if keys := [name for name, each in proposals.items() if each.facts.get("kind") == "key"]:
+        yield f"Columns that look like identifiers: {_some(keys)}. They are not learnt, and samples get running numbers in them."
+    if drop := [name for name, each in proposals.items() if each.drop]:
+        yield f"Columns that the draft drops, with a reason: {_some(drop)}. Their names are public too: take a private one out."
+    kept = {name: each for name, each in proposals.items() if not each.drop}
+    if asked := [name for name, each in kept.items() if each.choices]:
+        yield f"Columns that can be read in two ways: {_some(asked)}. The draft has both. Keep one."
+    if odd := [name for name, each in kept.items() if {"outside", "missing_words"} & each.facts.keys()]:
+        yield f"Columns of which some cells do not fit: {_some(odd)}. The draft names their rows."
     if absent := [name for name in known if name not in names]:
-        yield f"The dictionary names {len(absent)} columns that the table does not have: {', '.join(absent[:5])}."
+        yield f"The dictionary names {len(absent)} columns that the table does not have: {_some(absent)}."
+
+
+def _steps(columns: int, *, asked: bool) -> Iterator[str]:
+    if columns > MOST_COLUMNS:
+        yield f"These are {columns} columns, and methods for tables take at most {MOST_COLUMNS}. Take out what nobody needs."
     if not asked:
         yield "Measured bounds and values do not count yet. Write what is known without the records, or give a data dictionary."
     yield "Name the column that a model is to predict as label, if there is one."
 
 
+def _some(names: Sequence[str]) -> str:
+    """Some names, and how many more there are."""
+    more = f" and {len(names) - _NAMED:,} more" if names[_NAMED:] else ""
+    return ", ".join(names[:_NAMED]) + more
+
+
 def _is_name(name: str, names: list[str]) -> bool:
     """Whether a card can have a column of this name."""
     return bool(name) and name.isprintable() and names.count(name) == 1
-
-
-class _Seen:
-    """What a draft has seen of a column.
-
-    Args:
-        counts: how often each text occurs.
-        decimal: the decimal point.
-    """
-
-    def __init__(self, counts: Counter[str], decimal: str) -> None:
-        self.texts = [text for text in counts if text.casefold() not in MISSING_WORDS]
-        self.some_missing = len(self.texts) < len(counts)
-        self.rows = counts.total()
-        self.each_differs = all(counts[text] == 1 for text in self.texts)
-        numbers = [number for text in self.texts if (number := _number(text, decimal)) is not None]
-        self.numbers = numbers if len(numbers) == len(self.texts) else None
-        """None: another text is among them."""
-        self.form = _date_format(self.texts)
-
-    @property
-    def is_unique(self) -> bool:
-        """Whether each row has another value, as an identifier has: whole numbers or texts, and no dates."""
-        fraction = self.numbers is not None and not all(number.is_integer() for number in self.numbers)
-        return self.each_differs and len(self.texts) >= FEWEST and not fraction and self.form is None
-
-    @property
-    def is_key(self) -> bool:
-        """Whether it looks like an identifier: each row has another value, of one word."""
-        return self.is_unique and all(len(text) <= _LONGEST_KEY and len(text.split()) == 1 for text in self.texts)
-
-    @property
-    def reason_to_drop(self) -> str:
-        """Why it is left out; empty: it is not."""
-        if not self.texts or len(self.texts) + self.some_missing <= 1:
-            return "constant"
-        if self.is_unique:
-            return "free text: each row has another"
-        is_text = self.numbers is None and self.form is None
-        return "free text" if is_text and len(self.texts) > min(MOST_VALUES, max(FEWEST, self.rows // 2)) else ""
-
-    def drafted(self, name: str) -> str:
-        """Its [[column]] entry, with what is measured as a comment."""
-        lines = ["[[column]]", f"name = {toml(name)}"]
-        if self.numbers is not None:
-            kind = "integer" if all(number.is_integer() for number in self.numbers) else "number"
-            ends = [int(end) if kind == "integer" else end for end in (min(self.numbers), max(self.numbers))]
-            lines += [f'kind = "{kind}"', f"# measured: bounds = {toml(ends)}"]
-        elif self.form is not None:
-            days = sorted(_date(text, self.form) for text in self.texts)
-            lines += ['kind = "date"', *([f"format = {toml(self.form)}"] if self.form else [])]
-            lines += [f"# measured: bounds = {toml([days[0], days[-1]])}"]
-        else:
-            lines += ['kind = "category"', f"# measured: values = {toml(sorted(self.texts))}"]
-        return "\n".join([*lines, *(["missing = true"] if self.some_missing else []), ""])
-
-
-def _has_comma(counts: Counter[str]) -> bool:
-    """Whether a column has numbers with a decimal comma, and no other text."""
-    seen = _Seen(counts, ",")
-    return seen.numbers is not None and any("," in text for text in seen.texts)
-
-
-def _number(text: str, decimal: str) -> float | None:
-    if text[:1] == "0" and text[1:2].isdecimal():
-        return None  # a code such as 01234, whose zero would be lost
-    try:
-        number = float(text.replace(",", ".") if decimal == "," else text)
-    except ValueError:
-        return None
-    return number if math.isfinite(number) else None
-
-
-def _date_format(texts: list[str]) -> str | None:
-    """How all these dates are written, "" as 2031-12-24; None: they are no dates."""
-    for form in ("", *FORMATS):
-        try:
-            for text in texts:
-                _date(text, form)
-        except (ValueError, OverflowError):  # the last hours of the year 9999, in UTC
-            continue
-        return form
-    return None
-
-
-def _date(text: str, form: str) -> datetime.date:
-    read = datetime.datetime.strptime(text, form) if form else datetime.datetime.fromisoformat(text)
-    return (read + datetime.timedelta(days(read) - days(read.replace(tzinfo=None)))).date()
-
-
-def _read_dictionary(path: Path) -> dict[str, str]:
-    """The [[column]] entry of each column that a dictionary declares."""
-    rows = CsvRows(path, _KEYS)
-    if not {"name", "kind"} <= set(rows.names):
-        raise DataError(
-            f"{path}: the first line of a dictionary must name the columns name and kind. Known: {', '.join(_KEYS)}."
-        )
-    lines = itertools.chain.from_iterable(zip(*columns, strict=True) for _, columns in rows.blocks())
-    entries: dict[str, str] = {}
-    for number, cells in enumerate(lines, 2):
-        row = {key: cell.strip() for key, cell in zip(rows.names, cells, strict=True)}
-        try:
-            column = column_from(_facts(row))
-        except (CardError, ValueError) as error:
-            why = error if isinstance(error, CardError) else "low and high must be numbers, or dates as 2031-12-24"
-            raise CardError(f"{path}, line {number}: {why}") from None
-        about = row.get("description", "")
-        described = f"# {about}\n" if about and about.isprintable() else ""
-        entries[clean_names([column.name])[0]] = described + column_toml(column)
-    if rows.ragged:
-        raise DataError(
-            f"{path}: line {rows.ragged[0] + 2} has another number of values than the first line has names."
-        )
-    return entries
-
-
-def _facts(row: dict[str, str]) -> dict[str, Any]:
-    """The entries of a column from a line of a dictionary. Raises ValueError: a bound that is no number."""
-    facts: dict[str, Any] = {"name": row["name"], "kind": row["kind"]}
-    if row.get("values"):
-        facts["values"] = [value.strip() for value in row["values"].split("|")]
-    if row.get("low") or row.get("high"):
-        ends = [row.get("low", ""), row.get("high", "")]
-        facts["bounds"] = (
-            ends if row["kind"] == "date" else [int(e) if e.lstrip("+-").isdigit() else float(e) for e in ends]
-        )
-    if row.get("missing", "").casefold() in ("true", "yes", "1"):
-        facts["missing"] = True
-    return facts

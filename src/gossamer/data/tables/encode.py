@@ -13,7 +13,7 @@ import numpy as np
 
 from gossamer.data.problems import SHOWN, Problems
 from gossamer.data.tables.card import TableCard
-from gossamer.data.tables.column import Column
+from gossamer.data.columns.column import Column
 from gossamer.data.units import LARGEST, WORDS, number_of
 
 Raw: TypeAlias = "Sequence[str] | np.ndarray"

@@ -13,7 +13,7 @@ from gossamer.data.readers.columns import column_array, unit_ids
 from gossamer.data.readers.read import split_of
 from gossamer.data.source import Data, is_place, refuse_keys, source_of
 from gossamer.data.tables.card import TableCard
-from gossamer.data.tables.column import NUMBERED, is_numbered
+from gossamer.data.columns.column import NUMBERED, is_numbered
 from gossamer.data.tables.csv_rows import NO_HEADER, READ_AGAIN, SUFFIXES, CsvRows, clean_names, watched
 from gossamer.data.tables.encode import Faults, Raw, TableEncoder
 from gossamer.data.tables.raw_rows import RawRows

@@ -13,9 +13,9 @@ from gossamer.data.samples.samples import frame
 from gossamer.data.samples.synthetic_records import SyntheticRecords
 from gossamer.data.samples.writers import parquet_file
 from gossamer.data.tables.card import TableCard
-from gossamer.data.tables.column import Column
+from gossamer.data.columns.column import Column
 from gossamer.data.tables.decode import decode, texts
-from gossamer.data.tables.generated import AnyColumn
+from gossamer.data.columns.generated import AnyColumn
 
 ROWS = 20_000
 """Rows that are made at once: within them, the shares of values are nearly exact."""

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from gossamer.data.tables.column import OTHER, Column
+from gossamer.data.columns.column import OTHER, Column
 from gossamer.errors import RequestError, did_you_mean
 from gossamer.intervals import Estimate, difference, proportion
 from gossamer.metrics.tables.rows import Rows

@@ -17,9 +17,9 @@ from gossamer.data.fingerprint import SALT, Identity, identify, made_public, sha
 from gossamer.data.labels import listed
 from gossamer.data.memory_mapped import remarks
 from gossamer.data.readers.in_memory import FORMS
-from gossamer.data.readers.read import DIGITS, EMBEDDED, read, split_of
+from gossamer.data.readers.read import DIGITS, EMBEDDED, read
 from gossamer.data.records import Records
-from gossamer.data.source import Data, Source, called, is_place, source_of
+from gossamer.data.source import Data, Source, called, is_place, source_of, split_of
 from gossamer.data.tables.any_card import AnyCard
 from gossamer.data.tables.read import is_table
 from gossamer.data.units import Grouped, matched, names_a_file

@@ -8,6 +8,7 @@ import click
 
 import gossamer
 from gossamer.data.card import STORED, check_range
+from gossamer.errors import RequestError
 from gossamer.events import note
 from gossamer.files import write_private
 from gossamer.notebook import spoken
@@ -17,10 +18,12 @@ from gossamer.run.cli.options import PATH, force, on_terminal, options_of, readi
 @click.command()
 @click.argument("data")
 @click.option("-o", "--out", type=PATH, help="File for the draft, which only you can read. Default: print it.")
+@click.option("--check", is_flag=True, help="Tell what the card changes in DATA, in place of a draft. Private.")
+@click.option("--card", "given", type=PATH, help="With --check: the card of the table.")
 @reading
 @options_of("data.card_draft.draft_text", dictionary={"type": PATH, "metavar": "FILE.csv"}, shape={"metavar": "HxW"})
 @force
-def card(out: Path | None, force: bool, **options: Any) -> None:
+def card(out: Path | None, force: bool, check: bool, given: Path | None, **options: Any) -> None:
     """Draft a data card: the public facts about DATA, for the data owner to edit and declare.
 
     Every line of a card becomes public. Edit the draft, and keep only what everybody may know. Hints about DATA are shown
@@ -33,15 +36,26 @@ def card(out: Path | None, force: bool, **options: Any) -> None:
         refuse_taken(out, force=force)
     take_sources(options, "data")
     source = options.pop("data")
+    if check or given is not None:
+        if given is None or not check:
+            raise RequestError("`check` and `card` go together: give both, to tell what the card changes in DATA.")
+        _write(str(gossamer.check_card(source, given)), out)
+        return
     with on_terminal() as terminal:
         text, hints = draft_text(source, sink=terminal, **options)
         for hint in hints:
             terminal(note(f"Note: {hint}"))
+    _write(text, out)
+    if out is not None:
+        click.echo(f"{out} is a draft. Read it before you use it: every line that you keep becomes public.", err=True)
+
+
+def _write(text: str, out: Path | None) -> None:
+    """Print a text that holds measured values, or write it to a file that only the user can read."""
     if out is None:
         click.echo(text, nl=False)
-        return
-    write_private(out, text)
-    click.echo(f"{out} is a draft. Read it before you use it: every line that you keep becomes public.", err=True)
+    else:
+        write_private(out, text)
 
 
 @click.command()

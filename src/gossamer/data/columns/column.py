@@ -98,7 +98,7 @@ class Column(Declared):
 
     def __post_init__(self) -> None:
         if self.kind in ("key", "derived"):
-            raise self._wrong("kind", f'"{self.kind}" in Python is a GeneratedColumn of gossamer.data.tables.generated')
+            raise self._wrong("kind", f'"{self.kind}" in Python is a GeneratedColumn of gossamer.data.columns.generated')
         self._check_facts()
         if self.outside == "clip" and self.kind == "category":
             raise self._wrong("outside", 'a category has no bounds to clip to: say "refuse" or "other"')

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias, get_args
 
 from gossamer.data.card import changed, check_keys, document, fact, is_text, is_whole, meaning
-from gossamer.data.tables.column import Column, Declared, as_number, entry_of
+from gossamer.data.columns.column import Column, Declared, as_number, entry_of
 from gossamer.errors import did_you_mean
 
 GeneratedKind = Literal["key", "derived"]

@@ -1,0 +1,79 @@
+"""Files of Parquet and Arrow IPC as relations: every cell has the type that the file declares for its column."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from gossamer.data.sources.cells import plain
+from gossamer.data.sources.names import READ_AGAIN, clean_names
+from gossamer.data.sources.relation import Block, Relation
+from gossamer.errors import DataError
+from gossamer.lazy import Lazy
+
+pa: Any = Lazy("pyarrow")
+parquet: Any = Lazy("pyarrow.parquet")
+
+_ROWS = 1 << 16
+PARQUET = ".parquet"
+_MAGIC = b"ARROW1"
+
+
+def open_arrow(path: Path) -> Relation:
+    """Open a .parquet file, or Arrow's IPC in a file or a stream. Raises DataError: it is damaged."""
+    names = list(schema_of(path).names)
+
+    def blocks(positions: Sequence[int]) -> Iterator[Block]:
+        start = 0
+        for batch in batches_of(path, positions):
+            yield np.arange(start, start + len(batch)), [plain(column) for column in batch.columns]
+            start += len(batch)
+
+    return Relation(clean_names(names), blocks, remedy=READ_AGAIN)
+
+
+def schema_of(path: Path) -> Any:
+    """The names and types of a file's columns. Raises DataError."""
+    with _opened(path) as file:
+        return file.schema_arrow if hasattr(file, "schema_arrow") else file.schema
+
+
+def batches_of(path: Path, positions: Sequence[int]) -> Iterator[Any]:
+    """The columns at some positions, in batches. Raises DataError."""
+    with _opened(path) as file:
+        for batch in _batches(file, positions):
+            batch.validate(full=True)
+            yield batch
+
+
+def _batches(file: Any, positions: Sequence[int]) -> Iterator[Any]:
+    if hasattr(file, "iter_batches"):
+        schema = file.schema_arrow
+        if len(set(schema.names)) < len(schema.names) or any("." in name for name in schema.names):
+            yield from (batch.select(positions) for batch in file.iter_batches(_ROWS, use_threads=False))
+            return
+        names = [schema.names[at] for at in positions]
+        yield from (batch.select(names) for batch in file.iter_batches(_ROWS, columns=names, use_threads=False))
+        return
+    count = getattr(file, "num_record_batches", None)
+    for batch in file if count is None else map(file.get_batch, range(count)):
+        yield from (batch.select(positions).slice(start, _ROWS) for start in range(0, len(batch), _ROWS))
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[Any]:
+    """A reader of the file. Errors of pyarrow become a DataError."""
+    try:
+        with pa.memory_map(str(path)) as file:  # of a plain file it asks for as many bytes as a damaged header declares
+            if path.suffix.lower() == PARQUET:
+                yield parquet.ParquetFile(file)
+            else:
+                begin = file.read(len(_MAGIC))
+                file.seek(0)
+                yield pa.ipc.open_file(file) if begin == _MAGIC else pa.ipc.open_stream(file)
+    except DataError:
+        raise
+    except Exception as error:  # what pyarrow raises on damaged files is open-ended
+        raise DataError(f"{path}: the file cannot be read ({type(error).__name__}): copy or write it again") from None

@@ -1,0 +1,157 @@
+"""Cells of one column, from any library, as an array of Arrow: of its own type, or of one type for each kind of object.
+
+The type of a column decides, never whether a value is missing, and of a column of objects each value decides for itself. So no
+row changes how another is read.
+"""
+
+import datetime
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from typing import Any
+
+import numpy as np
+
+from gossamer.errors import DataError
+from gossamer.lazy import Lazy
+
+pa: Any = Lazy("pyarrow")
+pc: Any = Lazy("pyarrow.compute")
+
+_MISSING = ("NoneType", "NAType", "NaTType")
+_PLAIN = {bool: np.bool_, int: np.int64, float: np.float64, str: np.str_}
+_TIME_UNITS = ("D", "s", "ms", "us", "ns")
+"""The units of NumPy's times that Arrow has. Others become seconds."""
+
+
+def cells(values: Any) -> Any:
+    """A column as an array of Arrow [n].
+
+    Args:
+        values: a list, an array of NumPy, a tensor, or a column of pandas, polars or pyarrow. Missing are None, NaN, NaT, NA and
+            what is masked.
+
+    Raises:
+        DataError: there is not one value for each row, or Arrow has no type for them.
+    """
+    try:
+        return plain(_cells(values))
+    except (TypeError, ValueError, NotImplementedError):  # those of pyarrow are among them; their texts quote values
+        raise DataError(f"a column of type {type(values).__name__} has not one value of a known type for each row") from None
+
+
+def _cells(values: Any) -> Any:
+    if isinstance(values, pa.Array | pa.ChunkedArray):
+        return values
+    if hasattr(values, "to_arrow"):  # of polars
+        return values.to_list() if str(values.dtype) == "Object" else values.to_arrow()
+    if hasattr(values, "array") and hasattr(values, "to_list"):  # of pandas
+        return values.to_numpy() if isinstance(values.dtype, np.dtype) else _of_extension(values)
+    if hasattr(values, "detach"):
+        return values.detach().cpu().numpy()
+    return values if isinstance(values, np.ndarray) else [*values]
+
+
+def _of_extension(values: Any) -> Any:
+    """A column of pandas whose type NumPy does not have. Periods and intervals become text."""
+    with suppress(TypeError, ValueError, NotImplementedError):
+        array = pa.array(values, from_pandas=True)
+        if not isinstance(array.type, pa.ExtensionType):
+            return array
+    return values.to_list()
+
+
+def plain(values: Any) -> Any:
+    """Values as one array, without dictionaries and with one type for text and one for bytes."""
+    if isinstance(values, list):
+        return of_objects(values)
+    if isinstance(values, np.ndarray):
+        return _of_numpy(values)
+    array = values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values
+    if isinstance(array.type, pa.BaseExtensionType):
+        array = array.storage
+    types = pa.types
+    if types.is_dictionary(array.type):
+        array = array.cast(array.type.value_type)
+    if types.is_run_end_encoded(array.type):
+        array = pc.run_end_decode(array)
+    if types.is_large_string(array.type) or types.is_string_view(array.type):
+        return array.cast(pa.string())
+    if types.is_large_binary(array.type) or types.is_binary_view(array.type) or types.is_fixed_size_binary(array.type):
+        return array.cast(pa.binary())
+    return array
+
+
+def _of_numpy(array: np.ndarray) -> Any:
+    mask = array.mask if isinstance(array, np.ma.MaskedArray) and array.mask is not np.ma.nomask else None
+    array = np.asarray(array)  # what lies below the mask
+    if array.dtype.kind == "O":
+        return of_objects([*(array if mask is None else np.where(mask, None, array))])
+    if array.dtype.kind in "mM" and np.datetime_data(array.dtype)[0] not in _TIME_UNITS:
+        array = array.astype(f"{array.dtype.kind}8[s]")
+    if array.dtype.kind == "f" and array.dtype.itemsize not in (4, 8):
+        array = array.astype(np.float32 if array.dtype.itemsize == 2 else np.float64)
+    if array.dtype.byteorder not in "=|":
+        array = array.astype(array.dtype.newbyteorder("="))
+    return pa.array(array, mask=mask)
+
+
+def of_objects(values: Sequence[Any]) -> Any:
+    """Objects as an array of their type; of several types, as a dense union of one array for each."""
+    types = {*map(type, values)}
+    if any(hasattr(kind, "detach") for kind in types):
+        return of_objects([value.tolist() if hasattr(value, "detach") else value for value in values])
+    if len({kind for kind in types if kind.__name__ not in _MISSING}) < 2 and not any(map(_is_time, types)):
+        return _of_one_type(values)
+    kinds = [*map(_kind, values)]
+    there = [kind for kind in dict.fromkeys(kinds) if kind is not None]
+    if len(there) < 2:
+        return _of_one_type([None if kind is None else value for kind, value in zip(kinds, values, strict=True)])
+    child_of = {kind: at for at, kind in enumerate(there)} | {None: 0}
+    child = np.fromiter(map(child_of.__getitem__, kinds), np.int8, len(values))
+    offsets, children = np.zeros(len(values), np.int32), []
+    for at in range(len(there)):
+        here = np.flatnonzero(child == at)
+        offsets[here] = np.arange(len(here))
+        children.append(_of_one_type([None if kinds[row] is None else values[row] for row in here]))
+    return pa.UnionArray.from_dense(pa.array(child), pa.array(offsets), children)
+
+
+def _is_time(kind: type) -> bool:
+    return issubclass(kind, datetime.datetime)
+
+
+def _kind(value: Any) -> Any:
+    """What the array of a value is chosen by; None: it is missing."""
+    kind = type(value)
+    if kind.__name__ in _MISSING or (isinstance(value, float | np.floating) and value != value):  # noqa: PLR0124 (NaN)
+        return None
+    if _is_time(kind):
+        return kind, value.tzinfo is None
+    return next((plain for plain, of_numpy in _PLAIN.items() if kind is of_numpy), kind)
+
+
+def _of_one_type(values: Sequence[Any]) -> Any:
+    """Objects of one type, and missing ones, as an array. Those that Arrow does not know become their texts."""
+    try:
+        array = pa.array(values, from_pandas=True)
+        if not isinstance(array.type, pa.BaseExtensionType):
+            return plain(array)
+    except (TypeError, ValueError, NotImplementedError, OverflowError):
+        pass
+    return pa.array([None if _kind(value) is None else _text(value) for value in values])
+
+
+def _text(value: Any) -> Any:
+    """The text of an object; of a container, a list that holds it, which no column may."""
+    return [str(value)] if isinstance(value, list | tuple | dict | set | np.ndarray) else str(value)
+
+
+def parts(array: Any) -> Iterator[tuple[np.ndarray | slice, Any]]:
+    """The arrays of one type that a column is made of, each with the positions of its values."""
+    if not pa.types.is_union(array.type):
+        yield slice(None), array
+        return
+    child, offsets = np.asarray(array.type_codes), np.asarray(array.offsets)
+    for at in range(array.type.num_fields):
+        here = np.flatnonzero(child == at)
+        yield here, array.field(at).take(pa.array(offsets[here]))

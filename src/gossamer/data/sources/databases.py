@@ -1,0 +1,132 @@
+"""A table of an SQLite or a DuckDB file as a relation. Files are opened for reading alone, and nothing is downloaded."""
+
+import sqlite3
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import numpy as np
+
+from gossamer.data.sources.cells import of_objects, plain
+from gossamer.data.sources.names import READ_AGAIN, clean_names
+from gossamer.data.sources.relation import Block, Relation
+from gossamer.data.sources.text_file import LATIN, decoded
+from gossamer.errors import DataError, RequestError
+
+_ROWS = 1 << 14
+_SQLITE_TABLES = "select name from sqlite_master where type in ('table', 'view') and name not like 'sqlite@_%' escape '@'"
+_DUCKDB_TABLES = "select table_name from information_schema.tables where table_schema = current_schema()"
+_OFFLINE = {
+    "autoinstall_known_extensions": False,
+    "autoload_known_extensions": False,
+    "enable_external_access": False,
+    "threads": 1,
+}
+"""DuckDB reads the one file, and loads no extension."""
+
+
+def open_sqlite(path: Path, table: str = "") -> Relation:
+    """Open a table of an SQLite file: each cell has its own type.
+
+    Args:
+        path: the file.
+        table: its name. Empty: the only one.
+
+    Raises:
+        DataError: a damaged file, no such table, or several.
+    """
+    # without a journal, nothing is written beside the file
+    mode = "mode=ro" if path.with_name(f"{path.name}-wal").exists() else "mode=ro&immutable=1"
+    address = f"file:{quote(str(path.absolute()))}?{mode}"
+    relation = Relation([], lambda positions: blocks(positions), remedy=READ_AGAIN)
+
+    def text(raw: bytes) -> str:
+        found = decoded(raw)
+        relation.notes.update(() if found.encode() == raw else {LATIN})
+        return found
+
+    def rows(query: str) -> Iterator[Any]:
+        """First the names of the columns, then blocks of rows."""
+        try:
+            with closing(sqlite3.connect(address, uri=True)) as connection:
+                connection.text_factory = text
+                cursor = connection.execute(query)
+                yield [column[0] for column in cursor.description]
+                while found := cursor.fetchmany(_ROWS):
+                    yield found
+        except sqlite3.Error as error:
+            raise _damaged(path, error) from None
+
+    _, *named = rows(_SQLITE_TABLES)
+    query = f"select * from {_chosen([name for block in named for (name,) in block], table, path)}"
+    relation.names = clean_names(next(rows(query)))
+
+    def blocks(positions: Sequence[int]) -> Iterator[Block]:
+        start, found = 0, rows(query)
+        next(found)
+        for block in found:
+            yield np.arange(start, start + len(block)), [of_objects([row[at] for row in block]) for at in positions]
+            start += len(block)
+
+    return relation
+
+
+def open_duckdb(path: Path, table: str = "") -> Relation:
+    """Open a table of a DuckDB file: each column has its declared type. See `open_sqlite`.
+
+    Raises:
+        RequestError: duckdb is not installed.
+        DataError: a damaged file, no such table, or several.
+    """
+    try:
+        import duckdb  # noqa: PLC0415 - an optional extra
+    except ImportError:
+        raise RequestError(".duckdb files need duckdb: pip install 'gossamer[duckdb]'") from None
+
+    def batches(query: str) -> Iterator[Any]:
+        """First the schema, then batches."""
+        try:
+            with duckdb.connect(str(path), read_only=True, config=_OFFLINE) as connection:
+                reader = connection.execute(query).to_arrow_reader(_ROWS)
+                yield reader.schema
+                yield from reader
+        except duckdb.Error as error:
+            raise _damaged(path, error) from None
+
+    _, *named = batches(_DUCKDB_TABLES)
+    found = _chosen([name for batch in named for name in batch.column(0).to_pylist()], table, path)
+    names = next(batches(f"select * from {found}")).names
+
+    def blocks(positions: Sequence[int]) -> Iterator[Block]:
+        start = 0
+        wanted = ", ".join(_quoted(names[at]) for at in positions)
+        rows = batches(f"select {wanted} from {found}")
+        next(rows)
+        for batch in rows:
+            yield np.arange(start, start + len(batch)), [plain(column) for column in batch.columns]
+            start += len(batch)
+
+    return Relation(clean_names(names), blocks, remedy=READ_AGAIN)
+
+
+def _chosen(tables: Sequence[str], table: str, path: Path) -> str:
+    """The quoted name of the table that is read. Names of tables are public, as those of columns are."""
+    if table and table not in tables:
+        raise DataError(f"{path}: there is no table {table!r}; the tables are: {', '.join(sorted(tables)) or 'none'}")
+    if not table and len(tables) != 1:
+        raise DataError(
+            f"{path}: the file holds {len(tables)} tables. Choose one: {path}?table=NAME. The tables are: "
+            f"{', '.join(sorted(tables)) or 'none'}"
+        )
+    return _quoted(table or tables[0])
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
+
+
+def _damaged(path: Path, error: Exception) -> DataError:
+    """The text of the error may quote a value, so its type alone is told."""
+    return DataError(f"{path}: the database cannot be read ({type(error).__name__}): copy or write it again")

@@ -1,0 +1,71 @@
+"""Files with an object of JSON in each line as relations: numbers are text, as they are written."""
+
+import io
+import itertools
+import json
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from gossamer.data.sources.cells import of_objects
+from gossamer.data.sources.names import READ_AGAIN, clean_names
+from gossamer.data.sources.relation import Block, Relation
+from gossamer.data.sources.text_file import TextFile
+from gossamer.errors import DataError
+
+_ROWS = 1 << 14
+_TRUTH = {True: "true", False: "false"}
+
+
+def open_json_lines(path: Path) -> Relation:
+    """Open a .jsonl or .ndjson file. Its first line names the columns; null or a name left out is a missing value.
+
+    Raises:
+        DataError: by line, what is no object, or has a name that the first line has not.
+    """
+    first = next(_objects(path, notes=set()), None)
+    if not first:
+        raise DataError(f"{path}: the file is empty, or its first line is. Write one object of JSON into each line.")
+    keys = [*first]
+    relation = Relation(clean_names(keys), lambda positions: blocks(positions), remedy=READ_AGAIN)
+
+    def blocks(positions: Sequence[int]) -> Iterator[Block]:
+        objects, start = _objects(path, keys, relation.notes), 0
+        while rows := [*itertools.islice(objects, _ROWS)]:
+            columns = [of_objects([row.get(keys[at]) for row in rows]) for at in positions]
+            yield np.arange(start, start + len(rows)), columns
+            start += len(rows)
+
+    return relation
+
+
+def _objects(path: Path, keys: Sequence[str] | None = None, notes: set[str] | None = None) -> Iterator[dict[str, Any]]:
+    """The object of each line that is not blank. keys: the names that it may have."""
+    file = TextFile(path, notes=set() if notes is None else notes)
+    lines = itertools.chain.from_iterable(io.StringIO(text) for text in file.pieces())
+    for number, line in enumerate(lines, 1):
+        if not line.strip():
+            continue
+        try:
+            row = json.loads(
+                line, parse_int=str, parse_float=str, parse_constant=str, object_pairs_hook=_without_repetition
+            )
+        except (ValueError, RecursionError):
+            raise DataError(
+                f"{path}, line {number}: this is no object of JSON, or names a column twice. Write one object into each line."
+            ) from None
+        if not isinstance(row, dict) or (keys is not None and not row.keys() <= set(keys)):
+            raise DataError(
+                f"{path}, line {number}: this is no object of JSON, or has a name that the first line has not. Name all "
+                "columns in the first line; null is a missing value."
+            )
+        yield {key: _TRUTH[value] if isinstance(value, bool) else value for key, value in row.items()}
+
+
+def _without_repetition(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise ValueError
+    return found

@@ -1,0 +1,158 @@
+"""Tables in memory as relations: frames, tables of pyarrow and Hugging Face, dicts, lists of dicts, arrays with fields.
+
+Each is recognised by what it can do, so no library is imported for it.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from gossamer.data.sources.cells import cells
+from gossamer.data.sources.names import NUMBERED, READ_AGAIN, clean_names
+from gossamer.data.sources.relation import Block, Relation
+from gossamer.errors import DataError
+from gossamer.lazy import Lazy
+
+pa: Any = Lazy("pyarrow")
+pc: Any = Lazy("pyarrow.compute")
+
+IN_MEMORY = "a DataFrame, a table of pyarrow or Hugging Face, a dict of columns, a list of dicts, or an array with named fields"
+_ROWS = 1 << 16
+"""Rows of a block."""
+_REMEDIES = {
+    "LazyFrame": "Collect it first: `frame.collect()`.",
+    "LazyGroupBy": "Give the frame.",
+    "RecordBatchReader": "Read it first: `reader.read_all()`.",
+    "FileSystemDataset": "Read it first: `dataset.to_table()`.",
+    "InMemoryDataset": "Read it first: `dataset.to_table()`.",
+    "IterableDataset": "Load it without `streaming=True`.",
+    "DatasetDict": "Choose a split, such as `data['train']`.",
+    "Series": "Make a table of one column: `series.to_frame()`.",
+}
+"""What to do with objects that hold a table and are none, by the name of their type."""
+
+
+class _Columns:
+    """The columns of a table in memory.
+
+    Args:
+        labels: what they are called.
+        count: the number of rows.
+        part: the raw values of a column by position, from one row to another.
+    """
+
+    def __init__(self, labels: Sequence[Any], count: int, part: Callable[[int, int, int], Any]) -> None:
+        self.labels, self.count, self.part = list(labels), count, part
+
+
+def is_frame(data: Any) -> bool:
+    """Whether an object in memory is a table, by its type and those of its columns. Columns of pictures make it none."""
+    if isinstance(data, Mapping):
+        return bool(data) and not any(_is_picture(value) or _has_pictures(value) for value in data.values())
+    if isinstance(data, list | tuple):
+        first = data[0] if data else None
+        return isinstance(first, Mapping) and not any(map(_is_picture, first.values()))
+    if _is_hugging_face(data):
+        return not any(type(feature).__name__ == "Image" for feature in data.features.values())
+    if isinstance(data, np.ndarray):
+        return data.dtype.names is not None
+    return type(data).__name__ in _REMEDIES or any(hasattr(data, name) for name in ("iloc", "to_struct_array", "get_columns"))
+
+
+def open_memory(data: Any, where: str, *, header: bool | None) -> Relation:
+    """Open a table in memory. Raises DataError: it is none, or its columns differ in length.
+
+    header: False calls columns without names, which pandas numbers from 0, column_1, column_2 and so on.
+    """
+    found = _columns(data, where)
+    labels = found.labels
+
+    def blocks(positions: Sequence[int]) -> Iterator[Block]:
+        for start in range(0, found.count, _ROWS):
+            end = min(start + _ROWS, found.count)
+            columns = [_as_text(found.part(at, start, end)) for at in positions]
+            if any(len(column) != end - start for column in columns):
+                raise _uneven(where)
+            yield np.arange(start, end), columns
+
+    relation = Relation(clean_names([str(label) for label in labels]), blocks, guessed=True, remedy=READ_AGAIN)
+    if all(isinstance(label, int | np.integer) and label == at for at, label in enumerate(labels)):
+        relation.remedy = ""  # positions, as pandas gives them to a file without names
+        if header is False:
+            relation.names = [NUMBERED.format(at + 1) for at in range(len(labels))]
+    return relation
+
+
+def _as_text(values: Any) -> Any:
+    """A column as an array of Arrow; NumPy's bytes are text, as those of other libraries are none."""
+    array = cells(values)
+    if isinstance(values, np.ndarray) and values.dtype.kind == "S":
+        return pa.array([value.decode("utf-8", "replace") for value in values.tolist()])
+    return array
+
+
+def _uneven(where: str) -> DataError:
+    return DataError(f"{where}: the columns must be of one length, with one value for each row.")
+
+
+def _columns(data: Any, where: str) -> _Columns:
+    if type(data).__name__ in _REMEDIES:
+        raise DataError(f"{where} is of type {type(data).__name__}, which is no table. {_REMEDIES[type(data).__name__]}")
+    if _is_hugging_face(data):
+        arrow = data.with_format("arrow")
+        return _Columns(arrow.column_names, len(arrow), lambda at, start, end: arrow[start:end].column(at))
+    if hasattr(data, "to_struct_array"):  # of pyarrow
+        names = data.schema.names
+        return _Columns(names, len(data), lambda at, start, end: data.column(at).slice(start, end - start))
+    if hasattr(data, "iloc") and hasattr(data, "columns"):
+        return _Columns(data.columns, len(data), lambda at, start, end: data.iloc[start:end, at])
+    if hasattr(data, "get_columns"):
+        return _Columns(data.columns, len(data), lambda at, start, end: data.to_series(at)[start:end])
+    if isinstance(data, np.ndarray) and data.dtype.names:
+        return _Columns(data.dtype.names, len(data), lambda at, start, end: data[data.dtype.names[at]][start:end])
+    if isinstance(data, Mapping) and data:
+        return _of_dict(data, where)
+    if isinstance(data, list | tuple) and data and isinstance(data[0], Mapping):
+        return _of_dicts(data, where)
+    raise DataError(f"{where} is of type {type(data).__name__}. A table is a path, {IN_MEMORY}.")
+
+
+def _of_dict(data: Mapping[Any, Any], where: str) -> _Columns:
+    values = [value if hasattr(value, "__getitem__") and hasattr(value, "__len__") else None for value in data.values()]
+    if any(value is None or isinstance(value, str | bytes | Mapping) for value in values):
+        raise DataError(f"{where}: each column of a dict must be a list or an array, with one value for each row.")
+    if len({len(value) for value in values}) > 1:
+        raise _uneven(where)
+
+    def part(at: int, start: int, end: int) -> Any:
+        column = values[at]
+        return column.iloc[start:end] if hasattr(column, "iloc") else column[start:end]
+
+    return _Columns([*data], len(values[0]), part)
+
+
+def _of_dicts(rows: Sequence[Mapping[Any, Any]], where: str) -> _Columns:
+    """The first row names the columns; a missing value is None, or its name is left out."""
+    labels = [*rows[0]]
+    known = set(labels)
+    for at, row in enumerate(rows):
+        if not isinstance(row, Mapping) or not known.issuperset(row):
+            raise DataError(
+                f"{where}: row {at} (counted from 0) is no dict, or has a name that the first row has not. Name all columns "
+                "in the first row; None is a missing value."
+            )
+    return _Columns(labels, len(rows), lambda at, start, end: [row.get(labels[at]) for row in rows[start:end]])
+
+
+def _is_hugging_face(data: Any) -> bool:
+    return hasattr(data, "with_format") and isinstance(getattr(data, "features", None), Mapping)
+
+
+def _is_picture(value: Any) -> bool:
+    """Whether a value is an array or a tensor with two dimensions or more, or a picture of Pillow."""
+    return len(getattr(value, "shape", ())) > 1 or (hasattr(value, "mode") and hasattr(value, "getpixel"))
+
+
+def _has_pictures(column: Any) -> bool:
+    return isinstance(column, list | tuple) and bool(column) and _is_picture(column[0])

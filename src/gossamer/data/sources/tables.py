@@ -1,0 +1,234 @@
+"""A table in any form as a relation: files, folders, databases, and what is in memory."""
+
+import re
+from collections.abc import Collection, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from gossamer.data.source import is_place, source_of, split_of
+from gossamer.data.sources import arrow_files, databases, excel, json_lines, memory
+from gossamer.data.sources.names import READ_AGAIN, is_numbered, watch
+from gossamer.data.sources.relation import Block, Relation
+from gossamer.data.sources.text_file import open_text
+from gossamer.data.units import Grouped
+from gossamer.errors import DataError
+
+TEXTS = tuple(f"{ending}{packed}" for ending in (".csv", ".tsv", ".txt", ".tab") for packed in ("", ".gz"))
+ARROW = (".parquet", ".arrow", ".feather")
+JSON_LINES = (".jsonl", ".ndjson", ".jsonl.gz", ".ndjson.gz")
+SQLITE, DUCKDB = (".sqlite", ".sqlite3", ".db"), (".duckdb",)
+EXCEL = (".xlsx",)
+SUFFIXES = (*TEXTS, *ARROW, *JSON_LINES, *EXCEL, *SQLITE, *DUCKDB)
+FORMS = (
+    "a .csv, .tsv or .txt file (plain or .gz), .parquet, .arrow, .jsonl, .xlsx, .sqlite or .duckdb, a folder of parts, or a "
+    "folder with train and test in one of these forms"
+)
+_TABLE = "?table="
+_PICTURES = {"image", "images", "img", "picture", "pictures", "pixels", "photo", "jpg", "jpeg", "png", "webp", "tif", "tiff"}
+"""Names of columns of bytes that hold pictures."""
+_PICTURE_FILES = (".png", ".jpg", ".jpeg", ".gif", ".bmp", ".tif", ".tiff", ".webp", ".dcm")
+_SAMPLES = re.compile(rb"\xef?\xbb?\xbf?label,(class,)?pixel0[,\r\n]")
+"""How the first line of samples of pictures begins that Gossamer wrote as .csv."""
+
+
+def open_table(
+    source: Any,
+    *,
+    split: str,
+    wanted: Collection[str] = (),
+    where: str,
+    header: bool | None = None,
+    decimal: str = "",
+) -> Relation:
+    """Open a table in any form.
+
+    Args:
+        source: a path, or a table in memory. `:train` or `:test` at its end picks a split of a folder, and overrides `split`.
+            FILE.xlsx:SHEET picks a sheet, and FILE?table=NAME a table of a database.
+        split: the split to read where the source is a folder with splits.
+        wanted: names that help to find the delimiter.
+        where: what messages call the source.
+        header: whether the first line names the columns, see `TableCard`. None: it does, and names that are values are refused.
+        decimal: the decimal point, where it is declared.
+
+    Raises:
+        RequestError: an extra for this form is not installed.
+        DataError: what cannot be read, and names that are values, now or with the blocks.
+    """
+    if is_place(source):
+        relation = _of_place(str(source), split, wanted, header, decimal)
+    else:
+        relation = memory.open_memory(source, where, header=header)
+    if header is False and not is_numbered(relation.names):
+        raise DataError(
+            f"{where}: these columns have names, and header = false is for columns that have none. {READ_AGAIN} Or leave "
+            "`header=False` out."
+        )
+    if header is None and relation.remedy:
+        watch(relation, where)
+    return relation
+
+
+def _of_place(address: str, split: str, wanted: Collection[str], header: bool | None, decimal: str) -> Relation:
+    name, named_split = split_of(address)
+    path = Path(name).expanduser()
+    if path.is_dir():
+        parts = _parts(path, named_split or split)
+        return _joined([_of_file(part, "", wanted, header, decimal) for part in parts], parts, where=name)
+    for sign in (_TABLE, ":"):
+        file, found, inside = name.rpartition(sign)
+        if found and not path.exists() and Path(file).expanduser().is_file():
+            return _of_file(Path(file).expanduser(), inside, wanted, header, decimal)
+    if not path.exists():
+        raise DataError(f"{path}: there is no such file or folder. Give {FORMS}.")
+    return _of_file(path, "", wanted, header, decimal)
+
+
+def _of_file(path: Path, inside: str, wanted: Collection[str], header: bool | None, decimal: str) -> Relation:
+    """Open one file. inside: the sheet or the table in it."""
+    name = path.name.lower()
+    if name.endswith(EXCEL):
+        return excel.open_excel(path, inside, header=header)
+    if name.endswith(SQLITE):
+        return databases.open_sqlite(path, inside)
+    if name.endswith(DUCKDB):
+        return databases.open_duckdb(path, inside)
+    if inside:
+        raise DataError(f"{path}: this file holds one table: leave the {inside!r} at its end out.")
+    if name.endswith(ARROW):
+        return arrow_files.open_arrow(path)
+    if name.endswith(JSON_LINES):
+        return json_lines.open_json_lines(path)
+    if name.endswith(TEXTS):
+        return open_text(path, wanted, header=header, decimal=decimal)
+    raise DataError(f"{path}: this kind of file is not read as a table. Give {FORMS}.")
+
+
+def _parts(folder: Path, split: str) -> list[Path]:
+    """The files of a split in a folder, or all its parts, in the order of their names."""
+    files = _tables_in(folder)
+    if named := [file for file in files if file.name.partition(".")[0] in ("train", "test")]:
+        there = [file for file in named if file.name.partition(".")[0] == split]
+        if len(there) != 1:
+            raise DataError(
+                f"{folder}: a folder of a table holds one file called {split}, and here are {len(there)}. Give {FORMS}."
+            )
+        return there
+    endings = {_ending(file) for file in files}
+    if len(endings) != 1:
+        raise DataError(
+            f"{folder}: a folder of a table holds one file called {split}, or parts of one form alone. Here are files of "
+            f"{len(endings)} forms. Give {FORMS}."
+        )
+    return [file for file in files if file.stat().st_size]
+
+
+def _tables_in(folder: Path) -> list[Path]:
+    """The visible files of tables in a folder, by name. Spark writes _SUCCESS and hidden files beside them."""
+    return sorted(
+        file for file in folder.iterdir() if file.name[0] not in "._" and _ending(file) and file.is_file()
+    )
+
+
+def _ending(file: Path) -> str:
+    """The ending of a file of a table. Empty: it is another file."""
+    return max((suffix for suffix in SUFFIXES if file.name.lower().endswith(suffix)), key=len, default="")
+
+
+def _joined(relations: Sequence[Relation], parts: Sequence[Path], *, where: str) -> Relation:
+    """Parts as one relation. Raises DataError: they have other names, or another delimiter."""
+    if not relations:
+        raise DataError(f"{where}: all parts of the table are empty.")
+    first = relations[0]
+    for part, relation in zip(parts, relations, strict=True):
+        if (relation.names, relation.delimiter) != (first.names, first.delimiter):
+            raise DataError(
+                f"{part}: this part has other columns than {parts[0].name}, or no line with their names. Write all parts "
+                "alike."
+            )
+        relation.notes = first.notes if len(relations) == 1 else relation.notes
+    if len(relations) == 1:
+        return first
+
+    def blocks(positions: Sequence[int]) -> Iterator[Block]:
+        start, types = 0, None
+        joined.ragged.clear()
+        for part, relation in zip(parts, relations, strict=True):
+            end = start
+            for numbers, columns in relation.blocks(positions):
+                here = [column.type for column in columns] if _ending(part) in ARROW else None
+                types = types or here
+                if types != here:
+                    raise DataError(f"{part}: columns of this part have other types than those of {parts[0].name}.")
+                yield numbers + start, columns
+                end = start + int(numbers[-1]) + 1
+            joined.ragged += [row + start for row in relation.ragged]
+            joined.notes |= relation.notes
+            start = max(end, start + max(relation.ragged, default=-1) + 1)
+
+    joined = Relation(first.names, blocks, delimiter=first.delimiter, remedy=first.remedy)
+    return joined
+
+
+def is_table(data: Any) -> bool:
+    """Whether DATA is a table, by its form and the names and types of its columns alone.
+
+    Args:
+        data: what `fit` takes. Of .parquet and .arrow files, those with a column of pictures are none: structs with bytes, or
+            bytes that are called image or the like. With `images_key` none is.
+
+    Raises:
+        DataError: a file that cannot be read, or a folder that can be two things.
+    """
+    source = source_of(data)
+    data = source.records
+    if source.images_key is not None:
+        return False
+    if not is_place(data):
+        return (isinstance(data, Grouped) and hasattr(data, "codes")) or memory.is_frame(data)
+    path = Path(split_of(str(data))[0]).expanduser()
+    if path.is_dir():
+        return _is_folder_of_table(path)
+    if not path.exists():
+        file = next((str(path).rpartition(sign)[0] for sign in (_TABLE, ":") if sign in str(path)), "")
+        return file.lower().endswith((*EXCEL, *SQLITE, *DUCKDB)) and Path(file).is_file()
+    return _is_file_of_table(path)
+
+
+def _is_folder_of_table(folder: Path) -> bool:
+    files = _tables_in(folder)
+    others = [entry for entry in folder.iterdir() if entry.name[0] not in "._" and entry not in files]
+    splits = [file for file in files if file.name.partition(".")[0] in ("train", "test")]
+    if others and splits and _hold_pictures(others) and _is_file_of_table(splits[0]):
+        raise DataError(
+            f"{folder}: this folder can be two things. For a table, give its file: {splits[0]}. For pictures with a list of "
+            "their labels, call the list labels.csv (docs/data.md)."
+        )
+    if others or not files:
+        return bool(splits) and not any(entry.is_dir() for entry in others) and _is_file_of_table(splits[0])
+    return _is_file_of_table(splits[0] if splits else files[0])
+
+
+def _hold_pictures(entries: Sequence[Path]) -> bool:
+    """Whether files are pictures, or folders have some, as far as their first hundred names say."""
+    inside = (file for entry in entries for file in ([entry] if entry.is_file() else [*entry.rglob("*")][:100]))
+    return any(file.name.lower().endswith(_PICTURE_FILES) for file in inside)
+
+
+def _is_file_of_table(path: Path) -> bool:
+    name = path.name.lower()
+    if name.endswith(ARROW):
+        return not any(map(_is_picture, arrow_files.schema_of(path)))
+    if name.endswith(TEXTS):
+        with path.open("rb") as file:
+            return not _SAMPLES.match(file.read(64))
+    return name.endswith(SUFFIXES)
+
+
+def _is_picture(field: Any) -> bool:
+    """Whether a column holds pictures, by its name and its type."""
+    kind, types = field.type, arrow_files.pa.types
+    if types.is_struct(kind):
+        return kind.get_field_index("bytes") >= 0
+    is_bytes = types.is_binary(kind) or types.is_large_binary(kind) or types.is_fixed_size_list(kind)
+    return is_bytes and field.name.casefold() in _PICTURES

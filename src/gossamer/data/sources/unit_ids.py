@@ -1,0 +1,67 @@
+"""The ids of units in a column that any library holds, as text."""
+
+from typing import Any
+
+import numpy as np
+
+from gossamer.data.labels import text_of
+from gossamer.data.sources.cells import cells, parts
+from gossamer.data.units import LARGEST, ROUNDED
+from gossamer.errors import DataError
+from gossamer.lazy import Lazy
+
+pa: Any = Lazy("pyarrow")
+
+
+def unit_ids(values: Any, where: str) -> list[str]:
+    """The ids of units as text, [N]. Missing ones (None, NaN, NaT, NA, what is masked) are empty, and no other is.
+
+    Args:
+        values: texts, numbers or bytes in a list, an array, a tensor, or a column of pandas, polars or pyarrow.
+        where: what messages call them.
+
+    Raises:
+        DataError: what is neither text nor a number. Floating-point numbers from 2^53, in single precision from 2^24: there
+            neighbouring whole numbers are one, and with them persons.
+    """
+    largest = LARGEST
+    if hasattr(values, "detach"):
+        values = values.detach().cpu().numpy()
+    if isinstance(values, np.ndarray):
+        if values.ndim != 1 or values.dtype.kind in "bcmMV":
+            raise DataError(
+                f"{where}: the ids of units must be whole numbers or text, one for each record, and not {values.dtype} of "
+                f"shape {list(values.shape)}. A missing one is empty text, or NaN among numbers."
+            )
+        if values.dtype.kind == "U":
+            text_of(values, where=where)
+        if values.dtype.kind == "f":
+            largest = 2 / float(np.finfo(values.dtype).eps)
+    array = cells(values)
+    ids = np.full(len(array), "", object)
+    for positions, part in parts(array):
+        rows = np.arange(len(array))[positions]
+        most = min(largest, 2.0**24) if str(part.type) == "float" else largest
+        for at, value in zip(rows.tolist(), part.to_pylist(), strict=True):
+            ids[at] = _id_of(value, part.type, most, f"{where}, index {at} (counted from 0)")
+    return [*ids]
+
+
+def _id_of(value: Any, kind: Any, largest: float, place: str) -> str:
+    """One id as text. largest: from here, floating-point numbers are rounded. place: for messages."""
+    types = pa.types
+    if value is None or value != value:  # noqa: PLR0124 (NaN)
+        return ""
+    if types.is_floating(kind):
+        if np.isfinite(value) and abs(value) >= largest:
+            raise DataError(f"{place}: {ROUNDED}")
+    elif types.is_binary(kind):
+        try:
+            return str(value, "utf-8")
+        except UnicodeDecodeError:
+            raise DataError(f"{place}: the id of the unit is not text in UTF-8") from None
+    elif types.is_decimal(kind):
+        return format(value, "f")
+    elif not (types.is_string(kind) or types.is_integer(kind)):
+        raise DataError(f"{place}: the id of the unit must be a whole number or text")
+    return str(value)

@@ -1,0 +1,178 @@
+"""What a card changes in the data, column by column: cells that are refused, moved, lost, cut or merged. Private."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import numpy as np
+
+from gossamer.data.columns import durations, times
+from gossamer.data.columns.column import OTHER, Column
+from gossamer.data.columns.reading import FAULTS, Reader
+from gossamer.data.columns.texts import texts_of
+from gossamer.data.source import Data, called, is_place, refuse_keys, source_of
+from gossamer.data.sources.names import clean_names
+from gossamer.data.sources.tables import open_table
+from gossamer.data.tables.any_card import load_card
+from gossamer.data.tables.card import TableCard, TableDraft
+from gossamer.data.tables.portrait import DAY, MOST_VALUES, NAMED
+from gossamer.errors import DataError, RequestError, did_you_mean
+from gossamer.lazy import pa, pc
+
+_OUTSIDE = next(code for code, problem in FAULTS.items() if problem.startswith("the value is outside the bounds"))
+_ABSENT = next(code for code, problem in FAULTS.items() if problem.startswith("the value is missing"))
+MOVED = "moved to the nearer bound"
+LOST = f'lost: they become "{OTHER}"'
+MISSING = "missing"
+NO_TIME = "cut: a date has no time of day"
+CUT = "cut: samples have fewer digits after the point"
+
+
+@dataclass
+class Finding:
+    """What a card does to some cells of a column.
+
+    Args:
+        column: the name of the column.
+        what: becomes of the cells, or what is wrong with them.
+        cells: how many there are.
+        rows: the first of them, counted from 0.
+    """
+
+    column: str
+    what: str
+    cells: int = 0
+    rows: list[int] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class CardCheck:
+    """What a card changes in a table. Measured on the records, so it is private.
+
+    Args:
+        rows: of the table.
+        findings: in the order of the card's columns; of a column that stays as it is, there is none.
+    """
+
+    rows: int
+    findings: tuple[Finding, ...]
+
+    def __str__(self) -> str:
+        """The findings as lines, for the data owner only."""
+        if not self.findings:
+            return f"Private: do not publish. The card changes nothing in {self.rows:,} rows.\n"
+        lines = [_line(finding, self.rows) for finding in self.findings]
+        return "\n".join([f"Private: do not publish. What the card does to {self.rows:,} rows:", *lines, ""])
+
+
+def check_card(data: Data, card: TableCard | TableDraft | str | Path) -> CardCheck:
+    """Compare a table with its card, without a run: what would be refused, moved, cut, merged or lost.
+
+    Args:
+        data: the private table, as `fit` takes it.
+        card: its card, or the path of one.
+
+    Raises:
+        DataError: the table cannot be read, or lacks a column of the card.
+        CardError: the card makes no sense.
+        RequestError: the card describes pictures.
+    """
+    loaded = load_card(card)
+    if not isinstance(loaded, TableCard):
+        raise RequestError("card: this card describes pictures. Give the card of a table.")
+    given, where = source_of(data), called(data, "data")
+    refuse_keys(given)
+    table = open_table(
+        given.records, split="train", wanted=loaded.names, where=where, header=loaded.header, decimal=loaded.decimal
+    )
+    wanted = clean_names(loaded.names)
+    for name in wanted:
+        if name not in table.names:
+            raise DataError(f"{where}: the table has no column {name!r}.{did_you_mean(name, table.names)}")
+    checks = [_ColumnCheck(each, loaded.decimal, guessed=table.guessed) for each in loaded.columns]
+    count = 0
+    for rows, columns in table.blocks([table.names.index(name) for name in wanted]):
+        count += len(rows)
+        for check, cells in zip(checks, columns, strict=True):
+            check.add(cells, rows)
+    return CardCheck(count, tuple(finding for check in checks for finding in check.findings()))
+
+
+class _ColumnCheck:
+    """Collects what the card does to the cells of a column."""
+
+    def __init__(self, column: Column, decimal: str, *, guessed: bool) -> None:
+        self._column, self._strict = column, replace(column, outside="refuse")
+        self._reader = Reader(self._strict, decimal, guessed=guessed)
+        self._findings: dict[str, Finding] = {}
+        self._texts: dict[int, set[str]] = {}
+
+    def add(self, cells: "pa.Array", rows: np.ndarray) -> None:
+        """Add cells. rows: their numbers in the source, int64 [n]."""
+        codes = self._reader.codes(cells)
+        for fault in np.unique(codes[codes < 0]).tolist():
+            self._add(self._becomes(fault), rows[codes == fault])
+        is_missing = np.isin(codes, self._strict.no_values)
+        self._add(MISSING, rows[is_missing])
+        fits = (codes >= 0) & ~is_missing
+        self._look_for_cut(cells, rows, fits)
+        if self._column.kind == "category":
+            self._look_for_merged(cells, codes, fits)
+
+    def findings(self) -> Iterator[Finding]:
+        """What was found."""
+        yield from self._findings.values()
+        for code, texts in self._texts.items():
+            if len(texts) > 1:
+                yield Finding(self._column.name, f"merged: {len(texts)} texts are {self._column.values[code]!r}", len(texts))
+
+    def _becomes(self, fault: int) -> str:
+        if fault == _OUTSIDE and self._column.outside == "clip":
+            return MOVED
+        return LOST if fault != _ABSENT and self._column.outside == "other" else f"refused: {FAULTS[fault]}"
+
+    def _add(self, what: str, rows: np.ndarray) -> None:
+        if len(rows):
+            finding = self._findings.setdefault(what, Finding(self._column.name, what))
+            finding.cells += len(rows)
+            finding.rows += rows[: NAMED - len(finding.rows)].tolist()
+
+    def _look_for_cut(self, cells: "pa.Array", rows: np.ndarray, fits: np.ndarray) -> None:
+        column = self._column
+        if column.kind == "date":
+            seconds = _seconds(cells, column)
+            self._add(NO_TIME, rows[fits & (np.nan_to_num(seconds) % DAY != 0)])
+        elif column.kind in ("datetime", "duration"):
+            fine = np.nan_to_num(_seconds(cells, column)) * 10 ** (column.decimals or 0)
+            self._add(CUT, rows[fits & (np.abs(fine - np.rint(fine)) > 1e-3)])
+        elif column.kind == "number" and column.decimals is not None:
+            numbers = np.nan_to_num(self._reader.values(cells))
+            self._add(CUT, rows[fits & (np.round(numbers, column.decimals) != numbers)])
+
+    def _look_for_merged(self, cells: "pa.Array", codes: np.ndarray, fits: np.ndarray) -> None:
+        texts = pc.utf8_trim_whitespace(texts_of(cells)).dictionary_encode()
+        at = np.asarray(texts.indices)
+        for text in np.unique(at[fits]).tolist():
+            known = self._texts.setdefault(int(codes[fits & (at == text)][0]), set())
+            if len(known) < MOST_VALUES:
+                known.add(texts.dictionary[text].as_py())
+
+
+def _seconds(cells: "pa.Array", column: Column) -> np.ndarray:
+    """Dates, times or durations in seconds, with all their digits. float64 [n], NaN where there is none."""
+    if pa.types.is_duration(cells.type):
+        return durations.seconds_of(cells, 6)
+    if pa.types.is_timestamp(cells.type) or pa.types.is_date(cells.type):
+        return times.seconds_of(cells, column.zone, 6)
+    if column.kind == "duration":
+        return durations.read_durations(texts_of(cells))[0]
+    return times.read_datetimes(texts_of(cells), column.format, column.zone)[0]
+
+
+def _line(finding: Finding, rows: int) -> str:
+    if not finding.rows:
+        return f"{finding.column}: {finding.what}"
+    share = f" ({finding.cells / rows:.1%})" if finding.what == MISSING else ""
+    more = f" and {finding.cells - len(finding.rows):,} more" if finding.cells > len(finding.rows) else ""
+    which = f"row{'s' if finding.rows[1:] else ''} {', '.join(map(str, finding.rows))}"
+    return f"{finding.column}, {which} (counted from 0){more}{share}: {finding.what}"
