@@ -16,10 +16,10 @@ from gossamer.data.readers.picture_folders import Listing
 from gossamer.data.readers.read import LEFT_OUT, read, sizes
 from gossamer.data.records import Records, absent, uneven
 from gossamer.data.source import Data, Reading
+from gossamer.data.sources.tables import is_table
 from gossamer.data.tables.card import TableDraft
 from gossamer.data.tables.csv_rows import ONLY_TABLES
 from gossamer.data.tables.draft import draft_table_card
-from gossamer.data.tables.read import is_table
 from gossamer.data.units import grouping
 from gossamer.errors import DataError, RequestError
 from gossamer.events import Sink, silent
@@ -93,7 +93,11 @@ def draft_text(
         missing_label="drop" if LEFT_OUT in records.notes else "refuse",
         pixel_range=tuple(int(end) if float(end).is_integer() else end for end in pixel_range or ()) or STORED,
     )  # fmt: skip
-    hints = [*records.notes, *_of_colours(looked.colours), *remarks(records, looked.sizes or Counter([records.shape[1:]]), declared)]
+    hints = [
+        *records.notes,
+        *_of_colours(looked.colours),
+        *remarks(records, looked.sizes or Counter([records.shape[1:]]), declared),
+    ]
     return text, hints if listing is None or has_units else [*hints, *of_several(listing, looked.any_dicom)]
 
 
@@ -235,8 +239,8 @@ def _of_colours(colours: Counter[bool]) -> Iterator[str]:
     """That some pictures are in colour and others are grey. colours: how many are in colour."""
     if len(colours) > 1:
         yield (
-            f"{colours[True]:,} of {colours.total():,} pictures are in colour, and the others are grey. The draft keeps colour. "
-            "If colour means nothing, write 1 as the first number of shape in the card."
+            f"{colours[True]:,} of {colours.total():,} pictures are in colour, and the others are grey. The draft keeps "
+            "colour. If colour means nothing, write 1 as the first number of shape in the card."
         )
 
 

@@ -77,10 +77,18 @@ def _numbers(array: np.ndarray, where: str) -> np.ndarray:
         return array.argmax(1).astype(np.int64)
     if array.dtype == np.int64 and next(positions(array, lambda batch: batch < 0), None) is None:
         return array
-    if found := records(positions(array, lambda batch: ~np.isnan(batch) & (batch != np.rint(batch)))):
+    odd = positions(array, lambda batch: np.isinf(batch) | (batch != np.rint(batch)) & ~np.isnan(batch))
+    if array.dtype.kind == "f" and (found := records(odd)):
         raise DataError(f"{where}: labels must be whole numbers or names. They are not for {found}.")
     labels = np.nan_to_num(np.asarray(array), nan=MISSING).astype(np.int64)
     return np.maximum(labels, MISSING, out=labels)
+
+
+def label_text(value: object) -> str:
+    """A label of JSON, or a cell, as text; empty: there is none. Raises ValueError: it is neither a number nor text."""
+    if not isinstance(value, str | int | float | None):
+        raise ValueError("a label is a number or a name")
+    return "" if value is None else str(int(value) if isinstance(value, bool) else value)
 
 
 def text_of(array: np.ndarray, *, where: str) -> list[str]:

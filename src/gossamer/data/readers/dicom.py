@@ -106,7 +106,9 @@ def read(path: Path, *, check_size: Callable[[int, int], None]) -> Pixels:
     except (RuntimeError, NotImplementedError):  # what pydicom raises where no decoder is there, or fails
         raise DataError(f"{path}: the pixels are damaged, or need a decoder: write the file uncompressed") from None
     if "ModalityLUTSequence" in dataset:
-        raise DataError(f"{path}: a table in the file (Modality LUT) maps its values, which is not read: export it as PNG")
+        raise DataError(
+            f"{path}: a table in the file (Modality LUT) maps its values, which is not read: export it as PNG"
+        )
     if palette and pixels.ndim == 2:
         pixels = _coloured(pixels, dataset)
     colour = colour or palette
@@ -126,7 +128,7 @@ def read(path: Path, *, check_size: Callable[[int, int], None]) -> Pixels:
 
 
 def head(path: Path) -> tuple[int, int, bool]:
-    """Height, width and whether in colour, by the head of the file. Raises as `read`, and what pydicom raises on damaged ones."""
+    """Height, width and whether in colour, by the head of the file. Raises as `read`, and what pydicom raises."""
     dataset = _head_of(path, ["Rows", "Columns", "PhotometricInterpretation"])
     return int(dataset.Rows), int(dataset.Columns), not dataset.PhotometricInterpretation.startswith("MONOCHROME")
 

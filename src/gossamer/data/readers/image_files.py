@@ -248,16 +248,6 @@ class Sizer(Decoder):
         """3 if any picture is in colour."""
         return 3 if self.colours[True] else 1
 
-    def read(self, source: Path | bytes | Image.Image, *, where: str) -> np.ndarray:
-        """Count one picture. Return one black pixel."""
-        self.any_dicom = self.any_dicom or _is_dicom(source)
-        with suppress(Exception), warnings.catch_warnings():  # what decoders raise on damaged heads is open-ended
-            warnings.simplefilter("ignore")
-            height, width, in_colour = dicom.head(source) if _is_dicom(source) else _head(source)
-            self.sizes[height, width] += 1
-            self.colours[in_colour] += 1
-        return np.zeros((1, 1, 1), np.uint8)
-
     def read_all(self, sources: Iterable[Source]) -> Iterator[tuple[str, np.ndarray | DataError]]:
         """One black pixel for each picture, counted in this process; without any, why there is none.
 
@@ -269,8 +259,18 @@ class Sizer(Decoder):
                 missing.append((where, source))
             else:
                 any_there = True
-                yield where, self.read(source, where=where)
+                self._count(source)
+                yield where, np.zeros((1, 1, 1), np.uint8)
         yield from [] if any_there else missing
+
+    def _count(self, source: Path | bytes | Image.Image) -> None:
+        """Count one picture."""
+        self.any_dicom = self.any_dicom or _is_dicom(source)
+        with suppress(Exception), warnings.catch_warnings():  # what decoders raise on damaged heads is open-ended
+            warnings.simplefilter("ignore")
+            height, width, in_colour = dicom.head(source) if _is_dicom(source) else _head(source)
+            self.sizes[height, width] += 1
+            self.colours[in_colour] += 1
 
 
 def _head(source: Path | bytes | Image.Image) -> tuple[int, int, bool]:

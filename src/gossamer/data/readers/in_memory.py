@@ -96,13 +96,6 @@ def array_of(values: Any, *, where: str) -> np.ndarray:
     return array
 
 
-def holds_pictures(data: Mapping[Any, Any]) -> bool:
-    """Whether a dict of columns has a column of pictures: an array of three or four dimensions, or a list of pictures."""
-    lists = (value[0] for value in data.values() if isinstance(value, list | tuple) and value)
-    first_is = any(isinstance(first, Image.Image) or getattr(first, "ndim", 0) > 1 for first in lists)
-    return first_is or any(getattr(value, "ndim", 0) > 2 for value in data.values())
-
-
 def _of_pair(images: Any, labels: Any, decoder: Decoder, *, where: str, labels_key: str | None) -> Stored:
     """Images and labels that are whole arrays, or lists of pictures."""
     named = labels is not None and labels_key != NONE
@@ -149,7 +142,9 @@ def _source(picture: Any, where: str, at: int) -> Picture:
     """The place of the picture of an item, and what is decoded; or why there is nothing."""
     found = picture.get("bytes") if isinstance(picture, Mapping) else picture
     if not isinstance(found, Image.Image | bytes):
-        found = DataError("there is no picture in this item: add or remove it, or store the bytes of files, not their paths")
+        found = DataError(
+            "there is no picture in this item: add or remove it, or store the bytes of files, not their paths"
+        )
     return f"{where}, item {at} (counted from 0)", found
 
 
@@ -172,7 +167,9 @@ def _check_repeats(data: Any, keys: "Keys", where: str) -> None:
 
 def _compared(picture: Any, where: str, at: int) -> np.ndarray:
     """The picture of an item, or the bytes of its file, as an array."""
-    found = _source(picture, where, at)[1] if _is_file(picture) else picture
+    place, found = _source(picture, where, at) if _is_file(picture) else (where, picture)
+    if isinstance(found, DataError):
+        raise DataError(f"{place}: {found}")
     return np.frombuffer(found, np.uint8) if isinstance(found, bytes) else _pixels(found, where, at)
 
 

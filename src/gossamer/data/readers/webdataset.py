@@ -9,7 +9,7 @@ from pathlib import Path, PurePosixPath
 
 import numpy as np
 
-from gossamer.data.labels import NONE
+from gossamer.data.labels import NONE, label_text
 from gossamer.data.problems import Problems
 from gossamer.data.readers.decode_workers import Source
 from gossamer.data.readers.image_files import SUFFIXES, Decoder, stacked
@@ -114,19 +114,11 @@ def _record(members: dict[str, bytes], pictures_end: str, labels_end: str | None
             return DataError(f"the record lacks .{ending}: add it, or name another ending with {keys}"), ""
     try:
         label = "0" if labels_end is None else members[labels_end].decode()
-        return members[endings[0]], _field(label) if labels_end == _JSON else label
+        return members[endings[0]], label_text(json.loads(label)["label"]) if labels_end == _JSON else label
     except UnicodeDecodeError:
         return DataError("the label is not text in UTF-8: write it as a number or a name"), ""
     except (ValueError, KeyError, TypeError, RecursionError):
         return DataError("its .json is no JSON object whose field `label` is a number or a name: correct it"), ""
-
-
-def _field(text: str) -> str:
-    """The label in a JSON object, as text; null is a missing one. Raises ValueError, KeyError, TypeError, RecursionError."""
-    label = json.loads(text)["label"]
-    if not isinstance(label, str | int | float | None):
-        raise TypeError
-    return "" if label is None else str(int(label) if isinstance(label, bool) else label)
 
 
 def _is_picture(ending: str) -> bool:

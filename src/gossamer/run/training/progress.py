@@ -9,6 +9,7 @@ import json
 import os
 import sys
 import time
+import traceback
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
@@ -19,11 +20,13 @@ from typing import Any, TextIO
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+import gossamer
 from gossamer import notebook
 from gossamer.errors import DataWarning, RequestError, is_full
 from gossamer.events import NOTE, PROGRESS, Event, EventLines, Sink
 from gossamer.privacy.random.noise import Rng
 
+_PACKAGE = str(Path(gossamer.__file__).parent)
 PLAIN_EVERY, NOTEBOOK_EVERY = 10.0, 0.2
 """Seconds between two lines, and between two updates of a bar in a notebook."""
 
@@ -189,9 +192,10 @@ class Terminal(AbstractContextManager["Terminal"]):
 
 
 def _warned(event: Event, /) -> None:
-    """Warn of what is said about the data, as other libraries do. Python shows each text once."""
+    """Warn of what is said about the data, at the line of the program that called Gossamer."""
     if event.kind == NOTE and event.values.get("about") == "data":
-        warnings.warn(str(event.values["text"]), DataWarning, stacklevel=2)
+        caller = next(frame for frame in reversed(traceback.extract_stack()) if not frame.filename.startswith(_PACKAGE))
+        warnings.warn_explicit(str(event.values["text"]), DataWarning, caller.filename, caller.lineno or 0)
 
 
 class _View:
