@@ -17,9 +17,9 @@ from gossamer.data.readers.read import LEFT_OUT, read, sizes
 from gossamer.data.records import Records, absent
 from gossamer.data.source import Data, Reading
 from gossamer.data.tables.card import TableDraft
-from gossamer.data.tables.csv_rows import ONLY_TABLES
+from gossamer.data.sources.names import ONLY_TABLES
 from gossamer.data.tables.draft import draft_table_card
-from gossamer.data.tables.read import is_table
+from gossamer.data.sources.tables import is_table
 from gossamer.data.units import grouping
 from gossamer.errors import DataError, RequestError
 from gossamer.events import Sink, silent

@@ -23,8 +23,8 @@ from gossamer.data.readers.picture_folders import LABELS_CSV, SPLITS, Listing, l
 from gossamer.data.readers.read import CLASS_NAMES, EMBEDDED, IN_PIECES, read
 from gossamer.data.records import Records
 from gossamer.data.source import Data, Reading, called, is_place, refuse_keys, source_of, split_of
-from gossamer.data.tables.csv_rows import ONLY_TABLES
-from gossamer.data.tables.read import is_table
+from gossamer.data.sources.names import ONLY_TABLES
+from gossamer.data.sources.tables import is_table
 from gossamer.data.tables.split import split_table
 from gossamer.data.units import Missing, matched
 from gossamer.errors import DataError, RequestError, RunFolderError

@@ -5,9 +5,10 @@ from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from gossamer.data.columns.column import is_numbered
 from gossamer.data.source import is_place, source_of, split_of
 from gossamer.data.sources import arrow_files, databases, excel, json_lines, memory
-from gossamer.data.sources.names import READ_AGAIN, is_numbered, watch
+from gossamer.data.sources.names import READ_AGAIN, watch
 from gossamer.data.sources.relation import Block, Relation
 from gossamer.data.sources.text_file import open_text
 from gossamer.data.units import Grouped
