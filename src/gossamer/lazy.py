@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from gossamer.errors import did_you_mean
 
-__all__ = ["Lazy", "exported", "modules_of", "torch"]
+__all__ = ["Lazy", "exported", "modules_of", "pa", "pc", "torch"]
 
 
 class Lazy:
@@ -25,10 +25,12 @@ class Lazy:
 
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+    import pyarrow.compute as pc
     import torch
 else:
-    torch = Lazy("torch")
-"""PyTorch, for modules that a help text imports."""
+    torch, pa, pc = Lazy("torch"), Lazy("pyarrow"), Lazy("pyarrow.compute")
+"""PyTorch and pyarrow, for modules that a help text imports."""
 
 
 def exported(package: str, names: Mapping[str, str]) -> tuple[list[str], Callable[[str], Any], Callable[[], list[str]]]:

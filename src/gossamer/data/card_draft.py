@@ -18,7 +18,7 @@ from gossamer.data.records import Records, absent, uneven
 from gossamer.data.source import Data, Reading
 from gossamer.data.sources.tables import is_table
 from gossamer.data.tables.card import TableDraft
-from gossamer.data.tables.csv_rows import ONLY_TABLES
+from gossamer.data.sources.names import ONLY_TABLES
 from gossamer.data.tables.draft import draft_table_card
 from gossamer.data.units import grouping
 from gossamer.errors import DataError, RequestError

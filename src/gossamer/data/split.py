@@ -23,8 +23,8 @@ from gossamer.data.readers.picture_folders import LABELS_CSV, SPLITS, Listing, l
 from gossamer.data.readers.read import CLASS_NAMES, EMBEDDED, IN_PIECES, read
 from gossamer.data.records import Records
 from gossamer.data.source import Data, Reading, called, is_place, refuse_keys, source_of, split_of
+from gossamer.data.sources.names import ONLY_TABLES
 from gossamer.data.sources.tables import is_table
-from gossamer.data.tables.csv_rows import ONLY_TABLES
 from gossamer.data.tables.split import split_table
 from gossamer.data.units import Missing, matched
 from gossamer.errors import DataError, RequestError, RunFolderError
@@ -85,11 +85,10 @@ def split(
     """
     source = source_of(data)
     name, units, out, table = called(data, "data"), source.units, at_home(out), is_table(data)
-    if table and (not is_place(data) or (pixel_range, window) != (None, False)):
-        raise RequestError(
-            "a table is split as a file, and takes no `pixel_range` and `window`. Save it as .csv or .parquet, and leave these "
-            "out."
-        )
+    if table and (pixel_range, window) != (None, False):
+        raise RequestError("a table has no `pixel_range` and no `window`. Leave these out.")
+    if table and not isinstance(units, str | None):
+        raise RequestError("`units` of a table that is split name its column with the id of each row. Put the ids there.")
     if not 0 < share < 1:
         raise RequestError(f"`share` must lie between 0 and 1, not {share:g}: with 0.2, a fifth goes to test.")
     if out.exists() or out.is_symlink():
@@ -115,7 +114,7 @@ def split(
         with tempfile.TemporaryDirectory(prefix=f".{out.name}.", dir=out.parent) as scratch:
             whole = Path(scratch) / f"whole{'' if table else out.suffix}"
             if table:
-                names, test = split_table(name, whole, share, salt, units, missing_unit, header=header)
+                names, test = split_table(source, name, whole, share, salt, missing_unit, header=header)
                 result = _counted(names, test, units or "")
             elif pictures is None:
                 how = Reading(missing_unit=missing_unit, pixel_range=pixel_range, window=window)

@@ -95,7 +95,7 @@ def test_edges_of_bins():
         (dict(kind="number", bounds=[0, 1], decimals=-1), "from 0 to 9"),
         (dict(kind="number", bounds=[0, 1], decimals="2"), "from 0 to 9"),
         (dict(kind="number", bounds=[0.01, 0.02], decimals=1), "holds no value"),
-        (dict(kind="date", bounds=["2020", "2021"]), "written as 2031-12-24"),
+        (dict(kind="date", bounds=["2020", "2021"]), "must hold dates as 2031-12-24"),
         (dict(kind="date", bounds=["2020-01-01", "2021-01-01"], format="%d"), "day, month and year"),
     ],
 )

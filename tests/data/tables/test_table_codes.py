@@ -2,6 +2,7 @@
 
 import datetime
 import decimal
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 from gossamer.data.tables.card import TableCard
 from gossamer.data.columns.column import Column
 from gossamer.data.tables.decode import decode, texts, to_numbers
-from gossamer.data.tables.encode import Faults, TableEncoder
+from gossamer.data.tables.encode import Faults, TableEncoder, cells_of
 from gossamer.data.tables.read import read_table
 from gossamer.errors import CardError, DataError
 
@@ -22,7 +23,7 @@ NAN = float("nan")
 def encode(block, card: TableCard) -> np.ndarray:
     """Codes of whole columns. Raises DataError: all faults of all columns."""
     faults = Faults("data")
-    found = TableEncoder(card, faults).encode(block, np.arange(len(block[0])))
+    found = TableEncoder(card, faults).encode([*map(cells_of, block)], np.arange(len(block[0])))
     faults.refuse()
     return found
 
@@ -82,7 +83,8 @@ def test_whole_numbers():
     assert codes(column, np.array([1, NAN])) == [0, 6]
     assert codes(column, pd.Series([1, None], dtype="Int64").to_numpy()) == [0, 6]
     clipped = Column(name="x", kind="integer", bounds=(1, 8), bins=4, outside="clip")
-    assert codes(clipped, ["-5", "9", "1e300", "-inf"]) == [0, 3, 3, 0]
+    assert codes(clipped, ["-5", "9", "1e300"]) == [0, 3, 3]
+    assert "no number" in fault(clipped, ["-inf"]) and "no number" in fault(clipped, np.array([-np.inf]))
     assert codes(Column(name="x", kind="integer", bounds=(1, 8), bins=4, outside="other"), ["9", "a", "2.5", "8"]) == [
         4,
         4,
@@ -101,7 +103,16 @@ def test_numbers():
 
 def test_dates():
     column = Column(name="x", kind="date", bounds=("2020-01-01", "2020-01-04"), bins=2, missing=True, format="%d.%m.%Y")
-    assert codes(column, ["01.01.2020", "2020-01-03", "2020-01-02T23:59:00", ""]) == [0, 1, 0, 2]
+    assert codes(column, ["01.01.2020", " 3.1.2020", "02.01.2020", ""]) == [0, 1, 0, 2]
+    assert "no date of the declared format" in fault(column, ["2020-01-03"])
+    iso = replace(column, format="")
+    assert codes(iso, ["2020-01-03", "2020-01-02T23:59:00", "20200101", "2020-01-04 00:30+01:00", ""]) == [
+        1,
+        0,
+        0,
+        1,
+        2,
+    ]
     assert codes(column, np.array(["2020-01-04", "NaT"], "datetime64[D]")) == [1, 2]
     assert codes(column, pd.Series(pd.to_datetime(["2020-01-04 13:00", None])).to_numpy()) == [1, 2]
     assert codes(column, np.array([datetime.date(2020, 1, 1), None], object)) == [0, 2]

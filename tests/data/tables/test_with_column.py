@@ -5,7 +5,7 @@ import pytest
 
 import gossamer
 from gossamer.data.tables.card import TableCard, TableDraft
-from gossamer.data.tables.generated import GeneratedColumn
+from gossamer.data.columns.generated import GeneratedColumn
 from gossamer.errors import CardError
 
 DRAFT = TableDraft("""\

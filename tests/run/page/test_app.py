@@ -331,7 +331,7 @@ def test_an_error_that_nobody_foresaw_shows_no_value(clinic, monkeypatch):
     def fail(data):
         raise ValueError("patient P17")
 
-    monkeypatch.setattr("gossamer.data.tables.read.is_table", fail)
+    monkeypatch.setattr("gossamer.data.sources.tables.is_table", fail)
     page = clinic.get("/d/1/data")
     assert page.status_code == 500
     assert "Unexpected ValueError" in words(page) and "P17" not in page.text

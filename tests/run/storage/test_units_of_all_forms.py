@@ -15,7 +15,7 @@ from PIL import Image
 from pyarrow import parquet
 
 from gossamer.data.card import DataCard
-from gossamer.data.readers.columns import unit_ids
+from gossamer.data.sources.unit_ids import unit_ids
 from gossamer.data.records import Records
 from gossamer.data.source import Source
 from gossamer.data.tables.card import TableCard

@@ -1,16 +1,26 @@
 """Truth values as people and programs write them."""
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
-if TYPE_CHECKING:
-    import pyarrow as pa
+from gossamer.data.columns.texts import guess, parsed
+from gossamer.lazy import pa
+
+VALUES = ("False", "True")
+"""The values of a column of truth values, in the order of their codes."""
 
 
-def read_booleans(texts: "pa.StringArray") -> tuple[np.ndarray, np.ndarray]:
+def read_booleans(texts: "pa.Array") -> tuple[np.ndarray, np.ndarray]:
     """0 for false and 1 for true, float64 [n], and which texts are either, bool [n]; NaN for others.
 
-    Read are true and false in any case, and 1 and 0.
+    Read are true and false in any case, and 1 and 0 in any spelling, such as 1.0.
+
+    texts: strings [n].
     """
-    raise NotImplementedError
+    return parsed(texts, lambda clean: pa.nulls(len(clean)), _truth)
+
+
+def _truth(text: str) -> int:
+    number = guess(text)
+    if number not in (0, 1):
+        raise ValueError
+    return int(number)

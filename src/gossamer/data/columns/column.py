@@ -9,8 +9,8 @@ import itertools
 import math
 import re
 import unicodedata
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Literal, TypeAlias
 
@@ -28,11 +28,15 @@ from gossamer.data.card import (
     meanings,
     plain,
 )
+from gossamer.data.columns import durations, times
+from gossamer.data.columns.boolean import VALUES as BOOLEANS
+from gossamer.data.columns.numbers import Form
 from gossamer.errors import CardError
 
-Kind = Literal["category", "integer", "number", "date"]
+Kind = Literal["category", "boolean", "integer", "number", "date", "datetime", "duration"]
 Outside = Literal["refuse", "clip", "other"]
-Bound: TypeAlias = "int | float | datetime.date"
+Bound: TypeAlias = "int | float | str | datetime.date"
+"""A number, a date, a time, or a duration as text."""
 
 OTHER = "other"
 """What is written for a value that is not declared, where `outside` is "other"."""
@@ -45,8 +49,11 @@ _LARGEST = 2**53
 """Whole numbers up to here are exact as floats."""
 _MOST_DECIMALS = 9
 
-_OF_NUMBERS = ("integer", "number", "date")
-_OF_SIZES = ("integer", "number")
+_OF_NUMBERS = ("integer", "number")
+_OF_DATES = ("date", "datetime")
+_OF_SIZES = (*_OF_NUMBERS, "duration")
+_OF_BINS = (*_OF_SIZES, *_OF_DATES)
+_OF_VALUES = ("category", "boolean")
 
 
 class Declared:
@@ -72,24 +79,45 @@ class Column(Declared):
     """
 
     name: str = field(metadata=meaning("the column's name, as in the first line of the file"))
-    kind: Kind = field(metadata=meaning('"category", "integer", "number" or "date"'))
-    values: tuple[str, ...] = fact((), "all values, known without looking at the records", of=["category"])
+    kind: Kind = field(metadata=meaning('"category", "boolean", "integer", "number", "date", "datetime" or "duration"'))
+    values: tuple[str, ...] = fact(
+        (), "all values, known without looking at the records; of a boolean they are False and True", of=_OF_VALUES
+    )
     bounds: tuple[Bound, ...] = fact(
-        (), "the smallest and largest value, known without looking at the records", of=_OF_NUMBERS
+        (), "the smallest and largest value, known without looking at the records", of=_OF_BINS
     )
     edges: tuple[Bound, ...] = fact(
-        (), "edges of the bins, in place of bounds and bins; the last bin includes its upper edge", of=_OF_NUMBERS
+        (), "edges of the bins, in place of bounds and bins; the last bin includes its upper edge", of=_OF_BINS
     )
-    bins: int = fact(BINS, "number of bins between the bounds", high=MOST_CODES, of=_OF_NUMBERS)
-    log: bool = fact(False, "true: bins grow by a constant factor, and not by a constant step", of=_OF_NUMBERS)
-    decimals: int | None = fact(None, "digits after the point in samples", low=0, high=_MOST_DECIMALS, of=["number"])
-    format: str = fact("", 'how dates are written in the file, such as "%d.%m.%Y"; "": as 2031-12-24', of=["date"])
+    bins: int = fact(BINS, "number of bins between the bounds", high=MOST_CODES, of=_OF_BINS)
+    log: bool = fact(False, "true: bins grow by a constant factor, and not by a constant step", of=_OF_BINS)
+    decimals: int | None = fact(
+        None,
+        "digits after the point in samples; of times and durations, of their seconds",
+        low=0,
+        high=_MOST_DECIMALS,
+        of=["number", "datetime", "duration"],
+    )
+    format: str = fact(
+        "",
+        'how the file writes dates and times, such as "%d.%m.%Y"; "": as 2031-12-24 10:00:00. Of numbers, how it writes '
+        '1234, such as "1.234,50 €"',
+        of=[*_OF_NUMBERS, *_OF_DATES],
+    )
+    zone: str = fact(
+        "",
+        'the time zone, such as "Europe/Berlin": times with an offset are turned into it, others are in it; "": UTC',
+        of=_OF_DATES,
+    )
     zero: bool = fact(False, "true: zero has a code of its own", of=_OF_SIZES)
-    special: tuple[Bound, ...] = fact((), "values with a code of their own, such as [-1, 999]", of=_OF_NUMBERS)
+    special: tuple[Bound, ...] = fact((), "values with a code of their own, such as [-1, 999]", of=_OF_BINS)
     missing: bool = fact(False, "true: the value may be missing, which has a code of its own")
+    missing_words: tuple[str, ...] = fact(
+        (), "texts that stand for a missing value, besides the empty one and the usual words"
+    )
     ordered: bool = fact(False, "true: the values are listed in order, the smallest first", of=["category"])
     at_least: str = fact(
-        "", "a column whose value is never above this one's in samples, such as a start below an end", of=_OF_NUMBERS
+        "", "a column whose value is never above this one's in samples, such as a start below an end", of=_OF_BINS
     )
     outside: Outside = fact(
         "refuse",
@@ -98,18 +126,20 @@ class Column(Declared):
 
     def __post_init__(self) -> None:
         if self.kind in ("key", "derived"):
-            raise self._wrong("kind", f'"{self.kind}" in Python is a GeneratedColumn of gossamer.data.columns.generated')
+            raise self._wrong(
+                "kind", f'"{self.kind}" in Python is a GeneratedColumn of gossamer.data.columns.generated'
+            )
         self._check_facts()
-        if self.outside == "clip" and self.kind == "category":
-            raise self._wrong("outside", 'a category has no bounds to clip to: say "refuse" or "other"')
-        if self.format and not _reads_dates(self.format):
-            raise self._wrong("format", 'it must be text with day, month and year, such as "%d.%m.%Y"')
-        if self.kind == "category":
+        if self.outside == "clip" and self.kind in _OF_VALUES:
+            raise self._wrong("outside", f'a {self.kind} has no bounds to clip to: say "refuse" or "other"')
+        if self.kind in _OF_VALUES:
             self._check_values()
         else:
+            self._check_format()
             for key in ("bounds", "edges", "special"):
                 object.__setattr__(self, key, tuple(self._bound(key, value) for value in getattr(self, key)))
             self._check_numbers()
+        self._check_missing_words()
         if self.size > MOST_CODES:
             raise CardError(
                 f"column {self.name!r} has {self.size:,} codes, and at most "
@@ -124,37 +154,65 @@ class Column(Declared):
     @property
     def plain(self) -> int:
         """Number of values or bins: the first codes."""
-        return len(self.values) if self.kind == "category" else len(self.cuts) - 1
+        return len(self.values) or len(self.cuts) - 1
 
     @property
     def in_order(self) -> int:
         """How many of the first codes follow an order: all bins, all values of an ordered category, else 0."""
-        return self.plain if self.kind != "category" or self.ordered else 0
+        return self.plain if not self.values or self.ordered else 0
+
+    @cached_property
+    def step(self) -> int:
+        """From one value to the next where all are whole multiples of it, such as 60 for times without seconds; else 0."""
+        if self.kind == "number" or self.decimals:
+            return 0
+        return (times.step_of(self.format) or 1) if self.kind == "datetime" and self.format else 1
+
+    def form(self, decimal: str) -> Form:
+        """How a column of numbers is written. decimal: the decimal point of the table."""
+        if self.kind in _OF_NUMBERS and self.format:
+            form = Form.of(self.format, decimal)
+            return form if self.decimals is None else replace(form, digits=self.decimals)
+        return Form(decimal=decimal, digits=0 if self.step else self.decimals)
+
+    def position(self, text: str) -> float:
+        """The position on the axis that a text names: a number, or a date, time or duration. Raises ValueError: it is none."""
+        return float(text) if self.kind in _OF_NUMBERS else position(_BOUNDS[self.kind](text))
+
+    def written(self, value: float) -> str:
+        """A position on the axis, as people read it."""
+        if self.kind in _OF_NUMBERS:
+            return f"{value:.12g}"
+        moment = datetime.timedelta(**{"days" if self.kind == "date" else "seconds": value})
+        if self.kind == "duration":
+            return durations.text(moment, self.decimals)
+        day = times.EPOCH + moment
+        return times.text(day.date() if self.kind == "date" else day, "", self.decimals)
 
     @cached_property
     def cuts(self) -> np.ndarray:
-        """The edges of the bins as float64 [bins + 1]; dates in days since 1970.
+        """The edges of the bins as float64 [bins + 1]; dates in days since 1970, times in seconds since then.
 
-        A bin includes its lower edge only. The last bin of a number includes both. Whole numbers and dates end one above the
-        largest, and where there are fewer of them than bins, each has a bin of its own.
+        A bin includes its lower edge only. Where values have a step, the last edge is one step above the largest, and where
+        there are fewer values than bins, each has a bin of its own. Else the last bin includes both edges.
         """
-        whole = self.kind != "number"
+        step = self.step
         if self.edges:
-            cuts = np.array([as_number(edge) for edge in self.edges])
-            cuts[-1] += whole
+            cuts = np.array([position(edge) for edge in self.edges])
+            cuts[-1] += step
             return cuts
-        low, high = (as_number(bound) for bound in self.bounds)
-        high += whole
-        bins = min(self.bins, int(high - low)) if whole else self.bins
+        low, high = (position(bound) for bound in self.bounds)
+        high += step
+        bins = min(self.bins, int(high - low) // step) if step else self.bins
         cuts = np.geomspace(low, high, bins + 1) if self.log else np.linspace(low, high, bins + 1)
-        cuts = np.unique(np.rint(cuts)) if whole else cuts
+        cuts = np.unique(np.rint(cuts / step)) * step if step else cuts
         cuts[0], cuts[-1] = low, high
         return cuts
 
     @property
     def apart(self) -> tuple[float, ...]:
         """Zero and the special values, in the order of their codes."""
-        return (*([0.0] if self.zero else []), *map(as_number, self.special))
+        return (*([0.0] if self.zero else []), *map(position, self.special))
 
     @property
     def other_code(self) -> int | None:
@@ -175,6 +233,7 @@ class Column(Declared):
         """Plain values, ready for JSON: name, kind, outside, bins where there are bounds, and what is not the default."""
         always = {"outside", *(["bins"] if self.bounds else [])}
         keys = {entry.name for entry in changed(self)} | always
+        keys -= {"values"} if self.kind == "boolean" else set()
         return {key: plain(getattr(self, key)) for key in meanings(Column) if key in keys}
 
     @classmethod
@@ -188,6 +247,11 @@ class Column(Declared):
 
     def _check_values(self) -> None:
         """Refuse anything but a list of different texts. Whole numbers become text."""
+        if self.kind == "boolean":
+            if self.values not in ((), BOOLEANS):
+                raise self._wrong("values", "a boolean has the values False and True: leave them out")
+            object.__setattr__(self, "values", BOOLEANS)
+            return
         texts = tuple(str(value) if is_whole(value) else value for value in self.values)
         if not texts:
             raise self._wrong(
@@ -205,25 +269,66 @@ class Column(Declared):
             raise self._wrong("outside", f'"other" is a declared value too: rename the value {OTHER!r}')
         object.__setattr__(self, "values", texts)
 
+    def _check_missing_words(self) -> None:
+        words = tuple(unicodedata.normalize("NFC", word) if is_text(word) else "" for word in self.missing_words)
+        object.__setattr__(self, "missing_words", words)
+        if words and not self.missing:
+            raise self._wrong("missing_words", "they need missing = true, which gives a missing value a code")
+        if not all(words):
+            raise self._wrong("missing_words", "each must be a line of text in quotes, without space around it")
+        small = {word.casefold() for word in words}
+        if len(small) < len(words) or small & {value.casefold() for value in self.values}:
+            raise self._wrong("missing_words", "no two may be the same, and none may be a declared value")
+
+    def _check_format(self) -> None:
+        """Refuse a format that cannot be read or written, and an unknown zone."""
+        if self.zone and not times.is_zone(self.zone):
+            raise self._wrong("zone", 'it must be the name of a time zone, such as "Europe/Berlin"')
+        of_time = self.kind in ("datetime", "duration")
+        if of_time and (self.decimals or 0) > times.MOST_DECIMALS:
+            raise self._wrong("decimals", f"seconds have at most {times.MOST_DECIMALS}")
+        if not self.format:
+            return
+        try:
+            if self.kind in _OF_NUMBERS:
+                digits = Form.of(self.format).digits
+                if self.kind == "number" and self.decimals is None:
+                    object.__setattr__(self, "decimals", digits)
+            elif times.step_of(self.format) > (times.HOUR if self.kind == "datetime" else times.DAY):
+                raise ValueError
+        except ValueError:
+            raise self._wrong("format", _FORMATS[self.kind]) from None
+        if self.kind == "datetime" and self.decimals and times.step_of(self.format):
+            raise self._wrong(
+                "decimals", "the format shows no fractions of seconds: end it with .%f, or leave decimals out"
+            )
+
     def _bound(self, key: str, value: object) -> Bound:
-        """A number, or a date, also as text 2031-12-24."""
-        if self.kind == "date":
-            if isinstance(value, str):
-                try:
-                    return datetime.date.fromisoformat(value)
-                except ValueError:
-                    pass
-            if isinstance(value, datetime.date) and not isinstance(value, datetime.datetime):
-                return value
-            raise self._wrong(key, "dates are written as 2031-12-24")
+        """A bound of the kind of the column. Dates, times and durations may be text."""
+        if self.kind in _OF_NUMBERS:
+            return self._number(key, value)
+        try:
+            bound = _BOUNDS[self.kind](value)
+        except (ValueError, TypeError):
+            raise self._wrong(key, f"it must hold {WRITTEN[self.kind]}") from None
+        grid, step = 10 ** (self.decimals or 0), max(self.step, 1)
+        if round(position(bound) * 10**6) % (step * 10**6 // grid):
+            raise self._wrong(key, "it has smaller parts of time than samples: correct it, or see decimals and format")
+        self._check_size(key, position(bound) * grid)
+        return bound
+
+    def _number(self, key: str, value: object) -> int | float:
         if self.kind == "integer" and isinstance(value, float) and value.is_integer():
             value = int(value)
         if not is_whole(value) and not (self.kind == "number" and isinstance(value, float) and math.isfinite(value)):
             raise self._wrong(key, f"it must hold {'whole numbers' if self.kind == 'integer' else 'finite numbers'}")
         assert isinstance(value, int | float)
+        self._check_size(key, value)
+        return value
+
+    def _check_size(self, key: str, value: float) -> None:
         if abs(value) > _LARGEST:
             raise self._wrong(key, "numbers beyond 2^53 are not exact: measure in a larger unit")
-        return value
 
     def _check_numbers(self) -> None:
         """Refuse bounds and edges that do not rise, and bins that hold no value."""
@@ -232,7 +337,7 @@ class Column(Declared):
                 "bounds", "give bounds = [low, high] or edges = [...], what is known without looking at the records"
             )
         key = "bounds" if self.bounds else "edges"
-        ends = [as_number(end) for end in self.bounds or self.edges]
+        ends = [position(end) for end in self.bounds or self.edges]
         if (self.bounds and len(ends) != 2) or len(ends) < 2 or any(a >= b for a, b in itertools.pairwise(ends)):
             raise self._wrong(key, "they must rise" if self.edges else "give two values, the smaller first")
         if self.edges and self.bins != BINS:
@@ -254,50 +359,63 @@ class Column(Declared):
 
     @property
     def grid(self) -> int | None:
-        """Steps in 1: values are whole multiples of 1 / grid. None: of any number."""
-        if self.kind == "number":
-            return None if self.decimals is None else 10**self.decimals
-        return 1
+        """Steps in 1, where values are whole multiples of 1 / grid, and of `step`. None: of any number."""
+        return None if self.kind == "number" and self.decimals is None else 10 ** (self.decimals or 0)
+
+    def to_steps(self, values: Any) -> Any:
+        """Values in steps of the grid."""
+        return values * self.grid / max(self.step, 1)
+
+    def from_steps(self, steps: Any) -> Any:
+        """The values of so many steps of the grid."""
+        return steps * max(self.step, 1) / self.grid
 
     @cached_property
     def grid_ends(self) -> tuple[np.ndarray, np.ndarray]:
-        """The first multiple of 1 / grid in each bin, and the first beyond it. int64 [bins]"""
-        assert self.grid is not None
-        first = np.rint(self.cuts * self.grid).astype(np.int64)
-        first += first / self.grid < self.cuts
+        """The first step of the grid in each bin, and the first beyond it. int64 [bins]"""
+        first = np.rint(self.to_steps(self.cuts)).astype(np.int64)
+        first += self.from_steps(first) < self.cuts
         last = first[1:].copy()
-        if self.kind == "number":  # its last bin is closed
-            last[-1] += last[-1] / self.grid == self.cuts[-1]
+        if not self.step:  # the last bin is closed
+            last[-1] += self.from_steps(last[-1]) == self.cuts[-1]
         return first[:-1], last
 
     @cached_property
     def grid_counts(self) -> np.ndarray:
         """How many values each bin has, without zero and the special values. int64 [bins]"""
-        assert self.grid is not None
         (first, beyond), counts = self.grid_ends, np.subtract(*reversed(self.grid_ends))
-        for value in self.apart:
-            counts = counts - ((first <= value * self.grid) & (value * self.grid < beyond))
+        for value in map(self.to_steps, self.apart):
+            counts = counts - ((first <= value) & (value < beyond))
         return np.asarray(counts)
 
 
 document(Column)
 
 
-def as_number(value: Bound) -> float:
-    """A bound as a float; a date in days since 1970-01-01."""
-    return float(value.toordinal() - _EPOCH) if isinstance(value, datetime.date) else float(value)
+def position(value: Bound) -> float:
+    """A bound as a number: days since 1970 of a date, seconds since then of a time, and seconds of a duration."""
+    if isinstance(value, str):
+        return durations.position(value)
+    return times.position(value) if isinstance(value, datetime.date) else float(value)
 
 
-_EPOCH = datetime.date(1970, 1, 1).toordinal()
-
-
-def _reads_dates(form: object) -> bool:
-    """Whether `strptime` reads back what `strftime` writes in this form."""
-    day = datetime.datetime(2031, 12, 24)
-    try:
-        return isinstance(form, str) and datetime.datetime.strptime(day.strftime(form), form) == day
-    except ValueError:
-        return False
+_BOUNDS: dict[str, Callable[[object], Bound]] = {
+    "date": times.to_date,
+    "datetime": times.to_time,
+    "duration": durations.to_text,
+}
+"""From what a card declares to a bound. ValueError or TypeError: it is none."""
+WRITTEN = {
+    "date": "dates as 2031-12-24",
+    "datetime": "times as 2031-12-24T10:00:00, without an offset",
+    "duration": 'durations as "2 days 03:00:00"',
+}
+"""What the bounds of each kind are, besides numbers."""
+_FORMATS = {
+    "date": 'it must be text with day, month and year, such as "%d.%m.%Y"',
+    "datetime": 'it must be text with day, month, year and hours, such as "%d.%m.%Y %H:%M"',
+    **dict.fromkeys(_OF_NUMBERS, 'it must show how 1234 is written, such as "1,234.50", "1.234,5 €" or "1234 %"'),
+}
 
 
 def entry_of(facts: dict[str, Any]) -> str:

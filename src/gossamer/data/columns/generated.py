@@ -3,14 +3,13 @@
 Nothing of the records is read for it. Its values follow from the card, the number of the row, and other columns of the sample.
 """
 
-import datetime
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias, get_args
 
 from gossamer.data.card import changed, check_keys, document, fact, is_text, is_whole, meaning
-from gossamer.data.columns.column import Column, Declared, as_number, entry_of
+from gossamer.data.columns.column import WRITTEN, Column, Declared, entry_of
 from gossamer.errors import did_you_mean
 
 GeneratedKind = Literal["key", "derived"]
@@ -23,8 +22,8 @@ _LARGEST = 2**53
 class GeneratedColumn(Declared):
     """The public facts about a column that is generated in samples and never learnt. Each field says what it declares.
 
-    `mapping` has pairs of a value of the other column and the derived value; a dict is taken too. Of a number or a date, the
-    first of a pair is the lower end from which the derived value holds.
+    `mapping` has pairs of a value of the other column and the derived value; a dict is taken too. Of a column with
+    bins, the first of a pair is the lower end from which the derived value holds.
 
     Raises:
         CardError: an entry that makes no sense; names the column, the entry and the remedy.
@@ -67,7 +66,7 @@ class GeneratedColumn(Declared):
         if source is None:
             near = did_you_mean(self.follows, [column.name for column in columns])
             raise self._wrong("follows", f"it must name a column that is learnt.{near}")
-        if source.kind == "category":
+        if source.values:
             known = dict(self.mapping)
             if wrong := [*(v for v in source.values if v not in known), *(v for v in known if v not in source.values)]:
                 raise self._wrong(
@@ -81,7 +80,7 @@ class GeneratedColumn(Declared):
         try:
             starts = [start_of(key, source) for key, _ in self.mapping]
         except ValueError:
-            what = "dates as 2031-12-24" if source.kind == "date" else "numbers"
+            what = WRITTEN.get(source.kind, "numbers")
             raise self._wrong(
                 "mapping", f"the lower ends must be {what}, as {source.name!r} is of kind {source.kind}"
             ) from None
@@ -116,8 +115,8 @@ def in_order(columns: Sequence[Column], generated: Sequence[GeneratedColumn]) ->
 
 
 def start_of(key: str, source: Column) -> float:
-    """The lower end that a key of a mapping names; a date in days since 1970. Raises ValueError: it is none."""
-    number = as_number(datetime.date.fromisoformat(key)) if source.kind == "date" else float(key)
+    """The lower end that a key of a mapping names, on the axis of its column. Raises ValueError: it is none."""
+    number = source.position(key)
     if not math.isfinite(number):
         raise ValueError
     return number

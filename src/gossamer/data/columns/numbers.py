@@ -1,15 +1,17 @@
 """Numbers as people write them: 1,234.50 or 1.234,5 or $1'234."""
 
-import math
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-if TYPE_CHECKING:
-    import pyarrow as pa
+from gossamer.data.columns.texts import matching, parsed, word_number
+from gossamer.lazy import pa, pc
+
+_EXAMPLE = re.compile(r"([^\d()+-]*)1([.,'’ \u00a0\u202f]?)234(?:([.,])(\d+))?([^\d()+-]*)")
+_ALIKE = ("'’", " \u00a0\u202f")
+"""Signs that stand for one another: keyboards have the first, typesetters the others."""
 
 
 @dataclass(frozen=True)
@@ -17,7 +19,7 @@ class Form:
     """How a column writes numbers.
 
     Args:
-        before: text before the digits, such as "$".
+        before: text before the digits, such as "$". A minus stands before it.
         after: text after the digits, such as " €".
         thousands: the sign between thousands; empty: there is none.
         decimal: the decimal point.
@@ -37,17 +39,55 @@ class Form:
         Raises:
             ValueError: the text does not show 1234.
         """
-        raise NotImplementedError
+        found = _EXAMPLE.fullmatch(example)
+        if found is None or found[2] == found[3]:
+            raise ValueError
+        before, thousands, point, digits, after = found.groups("")
+        other = {",": ".", ".": ","}.get(thousands, decimal)
+        return cls(before, after, thousands, point or other, len(digits))
 
     @property
     def example(self) -> str:
-        """How 1234 is written, with as many zeros as there are digits."""
-        raise NotImplementedError
+        """How 1234 is written."""
+        return self.write([1234])[0]
 
-    def read(self, texts: "pa.StringArray") -> tuple[np.ndarray, np.ndarray]:
-        """Numbers, float64 [n], and which texts are numbers of this form, bool [n]; NaN for others."""
-        raise NotImplementedError
+    def read(self, texts: "pa.Array") -> tuple[np.ndarray, np.ndarray]:
+        """Numbers, float64 [n], and which texts are numbers of this form, bool [n]; NaN for others.
+
+        Text around the digits and the signs between thousands may be left out. Read too are exponents, a leading +, and what
+        programs that guess types take for numbers: true, false and 0x1A.
+
+        texts: strings [n].
+        """
+        return parsed(texts, lambda clean: _cast(clean, self), word_number)
 
     def write(self, numbers: Iterable[float]) -> list[str]:
         """Numbers as text."""
-        raise NotImplementedError
+        return [*map(self._written, numbers)]
+
+    def _written(self, number: float) -> str:
+        text = repr(abs(number)) if self.digits is None else f"{abs(number):,.{self.digits}f}"
+        signs = str.maketrans({",": self.thousands, ".": self.decimal})
+        minus = "-" * (number < 0 and any(sign in text for sign in "123456789"))
+        return f"{minus}{self.before}{text.translate(signs)}{self.after}"
+
+
+def _cast(texts: "pa.Array", form: Form) -> "pa.Array":
+    """Texts as numbers, null where they are none of this form."""
+    before, after = (_optional(text.strip()) for text in (form.before, form.after))
+    space, point = f"[{_ALIKE[1]}]*", re.escape(form.decimal)
+    thousands = next((f"[{alike}]" for alike in _ALIKE if form.thousands in alike), re.escape(form.thousands))
+    groups = f"[0-9]{{1,3}}(?:{thousands}[0-9]{{3}})+(?:{point}[0-9]*)?|" if form.thousands else ""
+    digits = f"{groups}[0-9]+(?:{point}[0-9]*)?|{point}[0-9]+"
+    sign = f"([+-]?){before}{space}|{before}{space}([+-])"
+    pattern = f"(?:{sign})({digits})([eE][+-]?[0-9]+)?{space}{after}"
+    found = matching(texts, pattern)
+    if form.before or form.after:
+        found = pc.replace_substring_regex(found, f"^{pattern}$", r"\1\2\3\4")
+    if form.thousands:
+        found = pc.replace_substring_regex(found, thousands, "")
+    return pc.cast(found if form.decimal == "." else pc.replace_substring(found, form.decimal, "."), pa.float64())
+
+
+def _optional(text: str) -> str:
+    return f"(?:{re.escape(text)})?" if text else ""

@@ -1,13 +1,41 @@
 """From the cells of a column to its codes, by the card alone: no other row decides how a cell is read."""
 
-from typing import TYPE_CHECKING
+import unicodedata
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from functools import partial
+from typing import Any, TypeAlias
 
 import numpy as np
 
+from gossamer.data.columns import durations, times
 from gossamer.data.columns.column import Column
+from gossamer.data.columns.numbers import Form
+from gossamer.data.columns.texts import MISSING_WORDS, TRUTH, guess, text_of, texts_of
+from gossamer.data.units import LARGEST
+from gossamer.lazy import pa, pc
 
-if TYPE_CHECKING:
-    import pyarrow as pa
+_MISSING, _UNKNOWN, _CASE, _TRUTH, _TEXT, _COMMA, _WHOLE, _DATE, _TIME, _DURATION, _OUTSIDE, _GUESSED = range(
+    -1, -13, -1
+)
+FAULTS = {
+    _MISSING: "the value is missing. If it may be, say missing = true in the card",
+    _UNKNOWN: 'the value is not declared. Declare it, or say outside = "other" in the card',
+    _CASE: "the value differs from a declared one in upper and lower case only: write both the same way",
+    _TRUTH: 'the value is neither true nor false. Declare kind = "category", or say outside = "other" in the card',
+    _TEXT: 'the text is no number. If other text is to be kept as one code, say outside = "other"',
+    _COMMA: 'the number has a comma. For a decimal comma, say decimal = "," in the card. For thousands, show how 1234 is '
+    'written, as in format = "1,234.50"',
+    _WHOLE: 'the number is not whole. Declare kind = "number" in the card',
+    _DATE: "the text is no date of the declared format, which is 2031-12-24 where the card says none",
+    _TIME: "the text is no time of the declared format, which is 2031-12-24 10:00:00 where the card says none",
+    _DURATION: "the text is no duration, such as 2 days 03:00:00, 27:30:00 or P1DT2H",
+    _OUTSIDE: 'the value is outside the bounds. Say outside = "clip" or "other" in the card, or correct the bounds',
+    _GUESSED: "there are numbers or dates in place of text, and who guessed them may have changed values: 01000 to 1000, or "
+    "1.500 to 1.5. Give the path of the CSV, or keep the column as text (pandas: dtype=str)",
+}
+"""What is wrong with a cell, by its negative code. No message quotes a value."""
+_NO_TEXT = {"integer": _TEXT, "number": _TEXT, "date": _DATE, "datetime": _TIME, "duration": _DURATION}
 
 
 class Reader:
@@ -17,16 +45,224 @@ class Reader:
         column: declares the values.
         decimal: the decimal point of the table.
         guessed: whether a program may have guessed types, from all rows. Then no value is used that would have another code
-            as the text that it may have been.
+            as the text that it may have been: one row more would change it.
     """
 
     def __init__(self, column: Column, decimal: str = ".", *, guessed: bool = False) -> None:
-        raise NotImplementedError
+        kind = _Categories if column.values else _Numbers
+        self._kind: _Categories | _Numbers = kind(column, decimal, guessed=guessed)
 
     def codes(self, cells: "pa.Array") -> np.ndarray:
-        """Codes, int32 [n]. A negative one is a fault."""
-        raise NotImplementedError
+        """Codes, int32 [n]. A negative one is a fault, see `FAULTS`.
+
+        cells: of one type, or a dense union of types; [n].
+        """
+        kind = self._kind
+        if pa.types.is_union(cells.type):
+            return _by_type(cells, lambda part: _refuse(part, kind.codes(part), kind.refused), np.int32)
+        return _refuse(cells, kind.codes(cells), kind.refused, missing=kind.words)
 
     def values(self, cells: "pa.Array") -> np.ndarray:
-        """Values as numbers, which no bin has made coarse. float64 [n]"""
-        raise NotImplementedError
+        """Values as numbers, which no bin has made coarse. float64 [n], see `decode.to_numbers`."""
+        return _by_type(cells, self._kind.values, np.float64)
+
+
+def _by_type(cells: "pa.Array", read: "Callable[[pa.Array], np.ndarray]", dtype: Any) -> np.ndarray:
+    """What is read of cells, [n]: of a union, type by type."""
+    if not pa.types.is_union(cells.type):
+        return read(cells)
+    types, offsets, found = np.asarray(cells.type_codes), np.asarray(cells.offsets), np.empty(len(cells), dtype)
+    for at, code in enumerate(cells.type.type_codes):
+        here = types == code
+        found[here] = read(cells.field(at).take(pa.array(offsets[here])))
+    return found
+
+
+_GUESSES = {
+    "float": ("is_floating", "is_null"),
+    "number": ("is_integer", "is_boolean", "is_decimal"),
+    "clock": ("is_time",),
+    "time": ("is_timestamp", "is_date", "is_duration"),
+}
+"""What programs that guess types make of texts. A column without a value becomes one of floating-point numbers."""
+
+
+def _is_of(cells: "pa.Array", checks: Iterable[str]) -> bool:
+    """Whether cells are of one of these types, which are named by the checks of pyarrow."""
+    return any(getattr(pa.types, check)(cells.type) for check in checks)
+
+
+def _refuse(cells: "pa.Array", codes: np.ndarray, types: tuple[str, ...], *, missing: bool = False) -> np.ndarray:
+    """Codes, but a fault for a value of one of these types. missing: for a missing value too."""
+    if any(_is_of(cells, _GUESSES[each]) for each in types):
+        codes = np.where(missing | ~np.asarray(pc.is_null(cells, nan_is_null=True)), np.int32(_GUESSED), codes)
+    return codes
+
+
+class _Categories:
+    """Codes of categories and truth values.
+
+    Where all declared numbers are written as Python writes them, numbers are compared as numbers: 1, 01, 1.0 and true are one.
+    Else texts are compared as texts, and numbers are refused.
+    """
+
+    def __init__(self, column: Column, _: str, *, guessed: bool) -> None:
+        self._codes = {value: code for code, value in enumerate(column.values)}
+        self._missing = _MISSING if column.missing_code is None else column.missing_code
+        declared = {**dict.fromkeys(column.missing_words, self._missing), **self._codes}
+        found = [(number, value) for value in declared if (number := guess(value)) is not None]
+        numbers = {number: declared[value] for number, value in found}
+        self.words = any(value.casefold() in MISSING_WORDS for value in column.values)
+        plain = all(value.casefold() in TRUTH or text_of(number) == value for number, value in found)
+        self._numbers: Mapping[Any, int] = numbers if plain and len(numbers) == len(found) and not self.words else {}
+        rounded = any(abs(number) >= LARGEST for number in numbers)
+        unclear = (found or self.words) and not self._numbers
+        self.refused: tuple[str, ...] = ("float", "number") if unclear else ("float",) if rounded else ()
+        self.refused += ("time", "clock") if guessed else ()
+        self._cased = {value.casefold() for value in column.values}
+        self._absent = missing_words(column)
+        self._unknown = _TRUTH if column.kind == "boolean" else _UNKNOWN
+        self._other = column.other_code
+
+    def codes(self, cells: "pa.Array") -> np.ndarray:
+        """int32 [n]"""
+        encoded = (cells if cells.type != pa.null() else cells.cast(pa.string())).dictionary_encode()
+        codes = [*map(self._code, texts_of(encoded.dictionary).to_pylist()), self._code("")]
+        return np.array(codes, np.int32)[np.asarray(pc.fill_null(encoded.indices, -1))]
+
+    def values(self, cells: "pa.Array") -> np.ndarray:
+        """The codes. float64 [n]"""
+        return self.codes(cells).astype(np.float64)
+
+    def _code(self, text: str) -> int:
+        clean = unicodedata.normalize("NFC", text).strip()
+        code = self._codes.get(clean)
+        if code is None and clean.casefold() in self._absent:
+            code = self._missing
+        elif code is None:
+            code = self._numbers.get(guess(clean))
+        if code is None:
+            code = self._other
+        if code is None:
+            code = _CASE if clean.casefold() in self._cased else self._unknown
+        return code
+
+
+class _Numbers:
+    """Codes of numbers, dates, times and durations."""
+
+    words = False
+
+    def __init__(self, column: Column, decimal: str, *, guessed: bool) -> None:
+        kind = "number" if column.kind == "integer" else column.kind
+        form = column.form(decimal)
+        self._column, self._form = column, form if column.format else replace(form, thousands="." * (decimal == ","))
+        self._types, self._of_type = _OF_TYPES[kind]
+        self._parse = _PARSERS[kind](column, self._form)
+        self._absent = missing_words(column)
+        numbers, fits = self._parse(pa.array(column.missing_words, pa.string()))
+        self._absent_numbers = numbers[fits]
+        refused: dict[str, tuple[str, ...]] = {
+            "number": ("float",) if self._form.decimal == "," else (),
+            "date": ("float", "number", *(("time", "clock") if column.format else ())),
+            "duration": ("clock",),
+        }
+        self.refused = refused["date" if kind == "datetime" else kind] if guessed else ()
+
+    def codes(self, cells: "pa.Array") -> np.ndarray:
+        """int32 [n]"""
+        return self._in_bins(*self._parsed(cells))
+
+    def values(self, cells: "pa.Array") -> np.ndarray:
+        """The positions on the axis of the column. NaN for a missing value and for "other". float64 [n]"""
+        column, (numbers, faults) = self._column, self._parsed(cells)
+        codes = self._in_bins(numbers, faults)
+        clips, top = column.outside == "clip", column.cuts[-1] - column.step
+        numbers = np.where(clips & (codes < column.plain), numbers.clip(column.cuts[0], top), numbers)
+        return np.where(np.isin(codes, column.no_values), np.nan, numbers)
+
+    def _parsed(self, cells: "pa.Array") -> tuple[np.ndarray, np.ndarray]:
+        """Positions, float64 [n], and faults, int32 [n], 0 where there is none."""
+        column = self._column
+        if _is_of(cells, self._types):
+            numbers = self._of_type(cells, column)
+            faults = np.where(np.isnan(numbers), _MISSING, 0).astype(np.int32)
+            faults[np.isinf(numbers)] = _TEXT
+        else:
+            texts = texts_of(cells)
+            numbers, fits = self._parse(texts)
+            faults = np.zeros(len(texts), np.int32)
+            if not fits.all():
+                encoded = texts.filter(pa.array(~fits)).dictionary_encode()
+                different = [*map(self._fault, encoded.dictionary.to_pylist())]
+                faults[~fits] = np.array(different, np.int32)[np.asarray(encoded.indices)]
+        faults[np.isin(numbers, self._absent_numbers)] = _MISSING
+        if column.step > 1:
+            numbers = numbers // column.step * column.step
+        if column.kind == "integer":
+            faults[(faults == 0) & (numbers != np.rint(numbers))] = _WHOLE
+        return numbers, faults
+
+    def _fault(self, text: str) -> int:
+        """What is wrong with a text that is no number, date or duration."""
+        if text.strip().casefold() in self._absent:
+            return _MISSING
+        comma = "," in text and not self._form.thousands and self._form.decimal == "." and _has_digits_only(text)
+        fault = _NO_TEXT[self._column.kind]
+        return _COMMA if fault == _TEXT and comma else fault
+
+    def _in_bins(self, numbers: np.ndarray, faults: np.ndarray) -> np.ndarray:
+        column = self._column
+        bins, cuts, faults = column.plain, column.cuts, faults.copy()
+        codes = np.searchsorted(cuts, numbers, side="right").astype(np.int32) - 1
+        if not column.step:
+            codes[numbers == cuts[-1]] = bins - 1
+        apart = np.zeros(len(numbers), bool)
+        for code, value in enumerate(column.apart, bins):
+            apart |= (here := numbers == value)
+            codes[here] = code
+        if column.outside == "clip":
+            codes[~apart] = codes[~apart].clip(0, bins - 1)
+        else:
+            faults[(faults == 0) & ~apart & ((codes < 0) | (codes >= bins))] = _OUTSIDE
+        codes = np.where(faults < 0, faults, codes)
+        if column.missing_code is not None:
+            codes[faults == _MISSING] = column.missing_code
+        if column.other_code is not None:
+            codes[faults < _MISSING] = column.other_code
+        return codes
+
+
+def _floats(cells: "pa.Array", _: Column) -> np.ndarray:
+    """Numbers as float64 [n], NaN where there is none."""
+    if pa.types.is_decimal(cells.type):
+        cells = cells.cast(pa.string())  # a cast to numbers rounds twice
+    return np.array(cells.cast(pa.float64(), safe=False))
+
+
+Parse: TypeAlias = "Callable[[pa.Array], tuple[np.ndarray, np.ndarray]]"
+_PARSERS: dict[str, Callable[[Column, Form], Parse]] = {
+    "number": lambda _, form: form.read,
+    "date": lambda column, _: partial(times.read_dates, form=column.format, zone=column.zone),
+    "datetime": lambda column, _: partial(
+        times.read_datetimes, form=column.format, zone=column.zone, decimals=column.decimals or 0
+    ),
+    "duration": lambda column, _: partial(durations.read_durations, decimals=column.decimals or 0),
+}
+_TIMES = ("is_timestamp", "is_date")
+_OF_TYPES: dict[str, tuple[tuple[str, ...], Callable[["pa.Array", Column], np.ndarray]]] = {
+    "number": (("is_integer", "is_floating", "is_boolean", "is_decimal"), _floats),
+    "date": (_TIMES, lambda cells, column: times.days_of(cells, column.zone)),
+    "datetime": (_TIMES, lambda cells, column: times.seconds_of(cells, column.zone, column.decimals or 0)),
+    "duration": (("is_duration",), lambda cells, column: durations.seconds_of(cells, column.decimals or 0)),
+}
+"""The types of pyarrow that a kind takes as they are, by the names of their checks, and how."""
+
+
+def missing_words(column: Column) -> frozenset[str]:
+    """What is read as missing in a column, in small letters."""
+    return MISSING_WORDS | {word.casefold() for word in column.missing_words}
+
+
+def _has_digits_only(text: str) -> bool:
+    return text.replace(",", "").replace(".", "", 1).strip(" +-").isdecimal()

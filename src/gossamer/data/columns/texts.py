@@ -1,19 +1,106 @@
-"""Cells as text, and the words for a missing value."""
+"""Cells as text, and how texts become numbers: whole arrays at once, and one by one only where a text is odd."""
 
-from typing import TYPE_CHECKING
+import datetime
+import decimal as decimals
+import math
+from collections.abc import Callable
+from typing import Any
 
-if TYPE_CHECKING:
-    import pyarrow as pa
+import numpy as np
 
-from gossamer.data.units import WORDS
+from gossamer.data.units import WORDS, number_of
+from gossamer.lazy import pa, pc
 
 MISSING_WORDS = frozenset(("", "?", *WORDS))
 """What is read as missing, in any case, where it is no declared value of a category."""
 
 
-def texts_of(cells: "pa.Array", decimal: str = ".") -> "pa.StringArray":
-    """Cells as text: whole numbers without a point, dates as 2031-12-24, missing ones (null, NaN) as "".
+TRUTH = {"true": 1, "false": 0}
 
-    decimal: the decimal point that numbers get. Texts stay as they are.
+
+def texts_of(cells: "pa.Array") -> "pa.Array":
+    """Cells of any one type as text. Whole numbers have no point, dates are as 2031-12-24, missing ones (null, NaN) are ""."""
+    if not pa.types.is_string(cells.type):
+        encoded = on_clock(cells).dictionary_encode()
+        different = [text_of(value) for value in encoded.dictionary.to_pylist()]
+        cells = pa.array(different, pa.string()).take(encoded.indices)
+    return pc.fill_null(cells, "")
+
+
+def text_of(value: Any) -> str:
+    """One cell as text, see `texts_of`."""
+    if isinstance(value, bytes):
+        return value.decode("utf-8", "replace")
+    if isinstance(value, float | np.floating):
+        value = float(value)
+        if not math.isfinite(value):
+            return "" if math.isnan(value) else str(value)
+        return str(int(value)) if value.is_integer() else str(value)
+    if isinstance(value, decimals.Decimal):
+        return format(value, "f")
+    return value.isoformat() if isinstance(value, datetime.date) else str(value)
+
+
+def on_clock(cells: "pa.Array", zone: str = "") -> "pa.Array":
+    """Cells; timestamps as microseconds on the clock of a zone (empty: UTC). Without a zone, they are on it already."""
+    if not pa.types.is_timestamp(cells.type):
+        return cells
+    if cells.type.tz:
+        cells = pc.local_timestamp(cells.cast(pa.timestamp(cells.type.unit, zone or "UTC")))
+    if cells.type.unit == "ns":  # a cast would cut off digits towards 1970
+        cells = pc.floor_temporal(cells, 1, "microsecond")
+    return cells.cast(pa.timestamp("us"))
+
+
+def parsed(
+    texts: "pa.Array", vectorised: "Callable[[pa.Array], pa.Array]", careful: Callable[[str], float]
+) -> tuple[np.ndarray, np.ndarray]:
+    """Texts as numbers, float64 [n], and which of them are, bool [n]; NaN for others.
+
+    Args:
+        texts: space around them does not count.
+        vectorised: from texts to numbers, null where it cannot tell. It may raise for all, if one text is odd.
+        careful: from one text to its number, for all others. Raises ValueError or OverflowError: it has none.
     """
-    raise NotImplementedError
+    texts = pc.utf8_trim_whitespace(pc.fill_null(texts, ""))
+    try:
+        numbers = np.array(vectorised(texts).cast(pa.float64()))
+    except pa.ArrowInvalid:
+        numbers = np.full(len(texts), np.nan)
+    rest = ~np.isfinite(numbers)
+    if rest.any():
+        encoded = texts.filter(pa.array(rest)).dictionary_encode()
+        different = np.array([_or_nan(careful, text) for text in encoded.dictionary.to_pylist()])
+        numbers[rest] = different[np.asarray(encoded.indices)]
+    return numbers, ~np.isnan(numbers)
+
+
+def _or_nan(careful: Callable[[str], float], text: str) -> float:
+    try:
+        number = careful(text) if text else math.nan
+    except (ValueError, OverflowError):
+        return math.nan
+    return number if math.isfinite(number) else math.nan
+
+
+def matching(texts: "pa.Array", pattern: str) -> "pa.Array":
+    """The texts that match a pattern from begin to end; null in place of others."""
+    return pc.if_else(pc.match_substring_regex(texts, f"^(?:{pattern})$"), texts, pa.scalar(None, pa.string()))
+
+
+def guess(text: str) -> int | float | None:
+    """The number that programs which guess types make of a text, if they take its column for numbers. None: they make none.
+
+    true is 1, false is 0, and 0x1A is 26.
+    """
+    number = number_of(text)
+    return TRUTH.get(text.casefold()) if number is None else number
+
+
+def word_number(text: str) -> int:
+    """The same number of a word that has no digits before its letters. Raises ValueError: they make none of it."""
+    word = text.casefold()
+    number = guess(word) if word in TRUTH or word[:2] == "0x" else None
+    if number is None:
+        raise ValueError
+    return int(number)

@@ -11,9 +11,8 @@ from gossamer.data.sources.cells import plain
 from gossamer.data.sources.names import READ_AGAIN, clean_names
 from gossamer.data.sources.relation import Block, Relation
 from gossamer.errors import DataError
-from gossamer.lazy import Lazy
+from gossamer.lazy import Lazy, pa
 
-pa: Any = Lazy("pyarrow")
 parquet: Any = Lazy("pyarrow.parquet")
 
 _ROWS = 1 << 16

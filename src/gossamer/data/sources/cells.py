@@ -5,6 +5,7 @@ row changes how another is read.
 """
 
 import datetime
+import decimal
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from typing import Any
@@ -12,10 +13,8 @@ from typing import Any
 import numpy as np
 
 from gossamer.errors import DataError
-from gossamer.lazy import Lazy
+from gossamer.lazy import pa, pc
 
-pa: Any = Lazy("pyarrow")
-pc: Any = Lazy("pyarrow.compute")
 
 _MISSING = ("NoneType", "NAType", "NaTType")
 _PLAIN = {bool: np.bool_, int: np.int64, float: np.float64, str: np.str_}
@@ -42,20 +41,18 @@ def cells(values: Any) -> Any:
 def _cells(values: Any) -> Any:
     if isinstance(values, pa.Array | pa.ChunkedArray):
         return values
-    if hasattr(values, "to_arrow"):  # of polars
-        return values.to_list() if str(values.dtype) == "Object" else values.to_arrow()
-    if hasattr(values, "array") and hasattr(values, "to_list"):  # of pandas
-        return values.to_numpy() if isinstance(values.dtype, np.dtype) else _of_extension(values)
+    if hasattr(values, "to_list") and hasattr(values, "dtype"):  # of pandas or polars
+        return values.to_numpy() if isinstance(values.dtype, np.dtype) else _of_frame(values)
     if hasattr(values, "detach"):
         return values.detach().cpu().numpy()
     return values if isinstance(values, np.ndarray) else [*values]
 
 
-def _of_extension(values: Any) -> Any:
-    """A column of pandas whose type NumPy does not have. Periods and intervals become text."""
+def _of_frame(values: Any) -> Any:
+    """A column of pandas or polars, of a type that NumPy does not have; as objects if Arrow does not have it either."""
     with suppress(TypeError, ValueError, NotImplementedError):
-        array = pa.array(values, from_pandas=True)
-        if not isinstance(array.type, pa.ExtensionType):
+        array = values.to_arrow() if hasattr(values, "to_arrow") else pa.array(values, from_pandas=True)
+        if not isinstance(array.type, pa.BaseExtensionType):  # of periods and intervals, it holds numbers
             return array
     return values.to_list()
 
@@ -131,18 +128,36 @@ def _kind(value: Any) -> Any:
 
 
 def _of_one_type(values: Sequence[Any]) -> Any:
-    """Objects of one type, and missing ones, as an array. Those that Arrow does not know become their texts."""
-    try:
-        array = pa.array(values, from_pandas=True)
-        if not isinstance(array.type, pa.BaseExtensionType):
-            return plain(array)
-    except (TypeError, ValueError, NotImplementedError, OverflowError):
-        pass
-    return pa.array([None if _kind(value) is None else _text(value) for value in values])
+    """Objects of one type, and missing ones, as an array.
+
+    Whole numbers of more than 64 bits become decimals, and of more than 76 digits floating-point numbers. What else Arrow does
+    not know becomes text.
+    """
+    for convert in (None, _decimal, _float, _other):
+        with suppress(TypeError, ValueError, NotImplementedError, OverflowError):
+            array = pa.array(values if convert is None else [*map(convert, values)], from_pandas=True)
+            if not isinstance(array.type, pa.BaseExtensionType):
+                return plain(array)
+    raise ValueError
 
 
-def _text(value: Any) -> Any:
-    """The text of an object; of a container, a list that holds it, which no column may."""
+def _decimal(value: Any) -> decimal.Decimal | None:
+    if not isinstance(value, int):
+        if _kind(value) is not None:
+            raise TypeError
+        return None
+    return decimal.Decimal(value)
+
+
+def _float(value: Any) -> float | None:
+    number = _decimal(value)
+    return None if number is None else float(number)
+
+
+def _other(value: Any) -> Any:
+    """Text. Of containers, a list that holds it, which no column may."""
+    if _kind(value) is None:
+        return None
     return [str(value)] if isinstance(value, list | tuple | dict | set | np.ndarray) else str(value)
 
 

@@ -89,7 +89,7 @@ def open_duckdb(path: Path, table: str = "") -> Relation:
         """First the schema, then batches."""
         try:
             with duckdb.connect(str(path), read_only=True, config=_OFFLINE) as connection:
-                reader = connection.execute(query).to_arrow_reader(_ROWS)
+                reader = connection.sql(query).to_arrow_reader(_ROWS)
                 yield reader.schema
                 yield from reader
         except duckdb.Error as error:

@@ -9,13 +9,12 @@ from typing import Any
 import numpy as np
 
 from gossamer.data.sources.cells import cells
-from gossamer.data.sources.names import NUMBERED, READ_AGAIN, clean_names
+from gossamer.data.columns.column import NUMBERED
+from gossamer.data.sources.names import READ_AGAIN, clean_names
 from gossamer.data.sources.relation import Block, Relation
 from gossamer.errors import DataError
-from gossamer.lazy import Lazy
+from gossamer.lazy import pa
 
-pa: Any = Lazy("pyarrow")
-pc: Any = Lazy("pyarrow.compute")
 
 IN_MEMORY = "a DataFrame, a table of pyarrow or Hugging Face, a dict of columns, a list of dicts, or an array with named fields"
 _ROWS = 1 << 16

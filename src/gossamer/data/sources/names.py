@@ -4,23 +4,18 @@ import datetime
 import math
 import re
 import unicodedata
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+from gossamer.data.columns.texts import MISSING_WORDS
 from gossamer.data.sources.relation import Block, Relation
-from gossamer.data.units import WORDS
 from gossamer.errors import DataError
-from gossamer.lazy import Lazy
+from gossamer.lazy import pa, pc
 
-pa: Any = Lazy("pyarrow")
-pc: Any = Lazy("pyarrow.compute")
 
-NUMBERED = "column_{}"
-"""The name of a column without one, by its position from 1."""
-MISSING_WORDS = frozenset(("", "?", *WORDS))
-"""What is read as missing, in any case, where it is no declared value of a category."""
 READ_AGAIN = "If they are a row, read the file again without a header (header=None in pandas)."
 """The remedy for a table in memory, or in a file that always has names."""
+ONLY_TABLES = "`header` is for tables, and the data are pictures. Leave it out."
 _DATES = ("%d-%b-%Y", "%d-%b-%y", "%d %b %Y", "%d %B %Y", "%b %d, %Y", "%B %d, %Y")
 _COPY = re.compile(r"(.+?)(\.\d+|_duplicated_\d+)")
 """What pandas and polars make of a name that is there before."""
@@ -31,11 +26,6 @@ _LOOKED_AT = 1_000
 def clean_names(names: Sequence[str]) -> list[str]:
     """Names of columns without space around them; how an accent is composed does not count."""
     return [unicodedata.normalize("NFC", name).strip() for name in names]
-
-
-def is_numbered(names: Iterable[str]) -> bool:
-    """Whether all names are those of columns without one. No row has such values."""
-    return all(re.fullmatch(NUMBERED.format(r"\d+"), name) for name in names)
 
 
 def watch(relation: Relation, where: str) -> None:

@@ -5,9 +5,10 @@ from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from gossamer.data.columns.column import is_numbered
 from gossamer.data.source import is_place, source_of, split_of
 from gossamer.data.sources import arrow_files, databases, excel, json_lines, memory
-from gossamer.data.sources.names import READ_AGAIN, is_numbered, watch
+from gossamer.data.sources.names import READ_AGAIN, watch
 from gossamer.data.sources.relation import Block, Relation
 from gossamer.data.sources.text_file import open_text
 from gossamer.data.units import Grouped
@@ -71,14 +72,14 @@ def open_table(
 
 def _of_place(address: str, split: str, wanted: Collection[str], header: bool | None, decimal: str) -> Relation:
     name, named_split = split_of(address)
-    path = Path(name).expanduser()
+    path = Path(name)
     if path.is_dir():
         parts = _parts(path, named_split or split)
         return _joined([_of_file(part, "", wanted, header, decimal) for part in parts], parts, where=name)
     for sign in (_TABLE, ":"):
         file, found, inside = name.rpartition(sign)
-        if found and not path.exists() and Path(file).expanduser().is_file():
-            return _of_file(Path(file).expanduser(), inside, wanted, header, decimal)
+        if found and not path.exists() and Path(file).is_file():
+            return _of_file(Path(file), inside, wanted, header, decimal)
     if not path.exists():
         raise DataError(f"{path}: there is no such file or folder. Give {FORMS}.")
     return _of_file(path, "", wanted, header, decimal)
@@ -186,7 +187,7 @@ def is_table(data: Any) -> bool:
         return False
     if not is_place(data):
         return (isinstance(data, Grouped) and hasattr(data, "codes")) or memory.is_frame(data)
-    path = Path(split_of(str(data))[0]).expanduser()
+    path = Path(split_of(str(data))[0])
     if path.is_dir():
         return _is_folder_of_table(path)
     if not path.exists():

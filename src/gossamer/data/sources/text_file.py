@@ -17,13 +17,12 @@ from typing import Any
 
 import numpy as np
 
-from gossamer.data.sources.names import NUMBERED, clean_names, is_numbered
+from gossamer.data.columns.column import NUMBERED, is_numbered
+from gossamer.data.sources.names import clean_names
 from gossamer.data.sources.relation import Block, Relation
 from gossamer.errors import DataError
-from gossamer.lazy import Lazy
+from gossamer.lazy import Lazy, pa, pc
 
-pa: Any = Lazy("pyarrow")
-pc: Any = Lazy("pyarrow.compute")
 pa_csv: Any = Lazy("pyarrow.csv")
 
 LATIN = "Some lines are not UTF-8. They were read as Windows-1252 (Latin-1)."
@@ -81,6 +80,11 @@ def open_text(
     relation = Relation(names, file.blocks, delimiter=file.delimiter, remedy=NO_HEADER)
     file.notes, file.ragged = relation.notes, relation.ragged
     return relation
+
+
+def rows_of(path: Path) -> int:
+    """Number of rows of a text file. Raises DataError."""
+    return sum(len(numbers) for numbers, _ in open_text(path).blocks([0]))
 
 
 @dataclass

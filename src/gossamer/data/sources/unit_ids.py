@@ -8,9 +8,8 @@ from gossamer.data.labels import text_of
 from gossamer.data.sources.cells import cells, parts
 from gossamer.data.units import LARGEST, ROUNDED
 from gossamer.errors import DataError
-from gossamer.lazy import Lazy
+from gossamer.lazy import pa
 
-pa: Any = Lazy("pyarrow")
 
 
 def unit_ids(values: Any, where: str) -> list[str]:

@@ -152,8 +152,11 @@ class TableCard(Card):
             seen.append(name)
         if len(seen) > 1:
             low = below[seen[1]]
-            if (low.kind, low.decimals) != (column.kind, column.decimals):
-                raise CardError(f"column {column.name!r}, at_least: {low.name!r} must have the same kind and decimals")
+            if any(getattr(low, fact) != getattr(column, fact) for fact in ("kind", "decimals", "step", "zone")):
+                raise CardError(
+                    f"column {column.name!r}, at_least: {low.name!r} must have the same kind and decimals, and of times the "
+                    "same zone, and seconds in both formats or in none"
+                )
             if low.cuts[0] > column.cuts[0] or low.cuts[-1] > column.cuts[-1]:
                 raise CardError(
                     f"column {column.name!r}, at_least: neither bound may be below that of {low.name!r}, so that the two "

@@ -9,13 +9,12 @@ import numpy as np
 from gossamer.data.columns import durations, times
 from gossamer.data.columns.column import OTHER, Column
 from gossamer.data.columns.reading import FAULTS, Reader
-from gossamer.data.columns.texts import texts_of
 from gossamer.data.source import Data, called, is_place, refuse_keys, source_of
 from gossamer.data.sources.names import clean_names
 from gossamer.data.sources.tables import open_table
 from gossamer.data.tables.any_card import load_card
 from gossamer.data.tables.card import TableCard, TableDraft
-from gossamer.data.tables.portrait import DAY, MOST_VALUES, NAMED
+from gossamer.data.tables.portrait import DAY, MOST_VALUES, NAMED, any_texts
 from gossamer.errors import DataError, RequestError, did_you_mean
 from gossamer.lazy import pa, pc
 
@@ -150,7 +149,7 @@ class _ColumnCheck:
             self._add(CUT, rows[fits & (np.round(numbers, column.decimals) != numbers)])
 
     def _look_for_merged(self, cells: "pa.Array", codes: np.ndarray, fits: np.ndarray) -> None:
-        texts = pc.utf8_trim_whitespace(texts_of(cells)).dictionary_encode()
+        texts = pc.utf8_trim_whitespace(any_texts(cells)).dictionary_encode()
         at = np.asarray(texts.indices)
         for text in np.unique(at[fits]).tolist():
             known = self._texts.setdefault(int(codes[fits & (at == text)][0]), set())
@@ -165,8 +164,8 @@ def _seconds(cells: "pa.Array", column: Column) -> np.ndarray:
     if pa.types.is_timestamp(cells.type) or pa.types.is_date(cells.type):
         return times.seconds_of(cells, column.zone, 6)
     if column.kind == "duration":
-        return durations.read_durations(texts_of(cells))[0]
-    return times.read_datetimes(texts_of(cells), column.format, column.zone)[0]
+        return durations.read_durations(any_texts(cells))[0]
+    return times.read_datetimes(any_texts(cells), column.format, column.zone)[0]
 
 
 def _line(finding: Finding, rows: int) -> str:

@@ -1,22 +1,26 @@
 """From codes to values of the original columns. The values in a bin follow from a seed, and from no record."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 
-from gossamer.data.tables.card import TableCard
+from gossamer.data.columns import durations, times
 from gossamer.data.columns.column import OTHER, Column
 from gossamer.data.columns.generated import AnyColumn, GeneratedColumn, start_of
+from gossamer.data.tables.card import TableCard
 
 
 def decode(codes: np.ndarray, card: TableCard, *, seed: int, rows: np.ndarray | None = None) -> dict[str, np.ndarray]:
     """The columns by name, [n] each. `encode` gives the same codes back.
 
     Numbers are uniform within their bin, or uniform in their logarithm where the column says `log`. Whole numbers are int64,
-    other numbers float64, dates datetime64[D]; categories are texts in an array of objects. A missing value is NaN, NaT or "",
-    and then whole numbers are float64. A column of numbers or dates with `outside = "other"` is an array of objects, with the
-    text "other" and "" for a missing value.
+    other numbers float64, dates datetime64[D]. Times are datetime64[s] and durations timedelta64[s], or [us] with decimals.
+    Categories are texts in an array of objects, and truth values are bool.
+
+    A missing value is NaN, NaT or "". Then whole numbers are float64. Truth values become objects, with None for a missing one.
+    Any other column with bins and `outside = "other"` is an array of objects, with the text "other" and "" for a missing value.
 
     Where a column is `at_least` another and their values are in the wrong order, the two are exchanged. `encode` then gives
     their codes exchanged.
@@ -32,23 +36,33 @@ def decode(codes: np.ndarray, card: TableCard, *, seed: int, rows: np.ndarray | 
             divided into pieces. None: from 0.
     """
     rows = np.arange(len(codes)) if rows is None else rows
-    values = {
-        column.name: _values(column, codes[:, at], _uniform(seed, at, rows)) for at, column in enumerate(card.columns)
+    numbers = _positions(codes, card, seed, rows)
+    columns = {column.name: (column, codes[:, at]) for at, column in enumerate(card.columns)}
+    values: dict[str, np.ndarray] = {}
+    for made in card.written:
+        if isinstance(made, Column):
+            values[made.name] = _values(made, columns[made.name][1], numbers[made.name])
+        elif made.kind == "key":
+            values[made.name] = _keys(made, rows)
+        else:
+            values[made.name] = _derived(made, *columns[made.follows], numbers[made.follows])
+    return values
+
+
+def _positions(codes: np.ndarray, card: TableCard, seed: int, rows: np.ndarray) -> dict[str, np.ndarray]:
+    """The value of each column as a number, float64 [n]: the code, or the position on the axis. Arguments as of `decode`.
+
+    For a missing value and "other", there is some number.
+    """
+    found = {
+        column.name: _numbers(column, codes[:, at], _uniform(seed, at, rows)) for at, column in enumerate(card.columns)
     }
     plain = {column.name: codes[:, at] < column.plain for at, column in enumerate(card.columns)}
     pairs = [(column.at_least, column.name) for column in card.columns if column.at_least]
     for low, high in pairs * len(pairs):  # in a chain, one exchange may undo another
-        both = np.flatnonzero(plain[low] & plain[high])
-        wrong = both[(values[low][both] > values[high][both]).astype(bool)]
-        values[low][wrong], values[high][wrong] = values[high][wrong], values[low][wrong]
-    sources = {column.name: (column, codes[:, at]) for at, column in enumerate(card.columns)}
-    for made in card.written:
-        if made.kind == "key":
-            values[made.name] = _keys(made, rows)
-        elif made.kind == "derived":
-            source, own = sources[made.follows]
-            values[made.name] = _derived(made, source, own, values[source.name])
-    return {column.name: values[column.name] for column in card.written}
+        wrong = plain[low] & plain[high] & (found[low] > found[high])
+        found[low][wrong], found[high][wrong] = found[high][wrong], found[low][wrong]
+    return found
 
 
 def _keys(column: GeneratedColumn, rows: np.ndarray) -> np.ndarray:
@@ -59,77 +73,103 @@ def _keys(column: GeneratedColumn, rows: np.ndarray) -> np.ndarray:
     return np.array([f"{column.prefix}{number:0{column.digits}}" for number in numbers.tolist()], dtype=object)
 
 
-def _derived(column: GeneratedColumn, source: Column, codes: np.ndarray, values: np.ndarray) -> np.ndarray:
-    """Texts that follow from another column; "other" and missing values stay so. objects [n]. codes, values: of that column."""
+def _derived(column: GeneratedColumn, source: Column, codes: np.ndarray, numbers: np.ndarray) -> np.ndarray:
+    """Texts, objects [n], that follow from another column; its "other" and missing values stay. codes, numbers: of that column."""
     mapping = dict(column.mapping)
-    found = np.full(len(codes), "", dtype=object)
+    if source.values:
+        made = [mapping[value] for value in source.values]
+        at = codes
+    else:
+        ends = sorted(mapping, key=lambda key: start_of(key, source))
+        made = [mapping[end] for end in ends]
+        at = np.searchsorted([start_of(end, source) for end in ends], numbers, side="right") - 1
+    found = np.array(made, dtype=object)[at.clip(0, len(made) - 1)]
     if source.other_code is not None:
         found[codes == source.other_code] = OTHER
-    there = ~np.isin(codes, source.no_values)
-    if source.kind == "category":
-        found[there] = [mapping[value] for value in values[there]]
-        return found
-    ends = sorted(mapping, key=lambda key: start_of(key, source))
-    numbers = _as_floats(source, values[there])
-    at = np.searchsorted([start_of(key, source) for key in ends], numbers, side="right") - 1
-    found[there] = [mapping[ends[each]] for each in at.tolist()]
+    found[codes == source.missing_code] = ""
     return found
 
 
-def _as_floats(column: Column, values: np.ndarray) -> np.ndarray:
-    """Values of a number or a date, none of them missing or "other"; dates in days since 1970. float64 [n]"""
-    days = column.kind == "date"
-    return np.asarray((values.astype("datetime64[D]").astype(np.int64) if days else values).astype(np.float64))
-
-
 def to_numbers(codes: np.ndarray, card: TableCard, *, seed: int, rows: np.ndarray | None = None) -> np.ndarray:
-    """The same values as numbers, float64 [n, columns]: categories as their codes, dates in days since 1970.
+    """The same values as numbers, float64 [n, columns].
 
-    A missing value and "other" of a number or a date are NaN. Arguments as of `decode`.
+    Categories and truth values are their codes. Dates are in days since 1970, times in seconds since then, and durations in
+    seconds. A missing value and "other" of a column with bins are NaN. Arguments as of `decode`.
     """
-    numbers = codes.astype(np.float64)
-    values = decode(codes, card, seed=seed, rows=rows)
+    numbers = _positions(codes, card, seed, np.arange(len(codes)) if rows is None else rows)
     for at, column in enumerate(card.columns):
-        if column.kind != "category":
-            apart = np.isin(codes[:, at], column.no_values)
-            numbers[~apart, at] = _as_floats(column, values[column.name][~apart])
-            numbers[apart, at] = np.nan
-    return numbers
+        if not column.values:
+            numbers[column.name][np.isin(codes[:, at], column.no_values)] = np.nan
+    return np.column_stack([*numbers.values()])
 
 
 def texts(column: AnyColumn, values: np.ndarray, *, decimal: str = ".") -> Sequence[str]:
-    """Decoded values as a text file has them: numbers with the declared digits, dates as 2031-12-24, missing ones empty."""
-    if isinstance(column, GeneratedColumn) or column.kind == "category":
-        return [str(value) for value in values]
-    return [_text(value, column, decimal) for value in values.tolist()]
+    """Decoded values as a text file has them: in the declared format, with the declared digits, missing ones empty."""
+    if isinstance(column, GeneratedColumn) or column.values:
+        return ["" if value is None else str(value) for value in values]
+    write = _WRITERS[column.kind](column, decimal)
+    return [_text(value, write) for value in values.tolist()]
 
 
-def _text(value: object, column: Column, decimal: str) -> str:
-    if value is None or (isinstance(value, float) and math.isnan(value)):  # NaT comes as None
-        return ""
-    if isinstance(value, int | float):
-        digits = 0 if column.kind == "integer" else column.decimals
-        return (repr(value) if digits is None else f"{value:.{digits}f}").replace(".", decimal)
-    return str(value)
+def _text(value: Any, write: Callable[[Any], str]) -> str:
+    if value is None or isinstance(value, str):  # NaT comes as None
+        return value or ""
+    return "" if isinstance(value, float) and math.isnan(value) else write(value)
 
 
-def _values(column: Column, codes: np.ndarray, uniform: np.ndarray) -> np.ndarray:
-    """Values of one column. uniform: float64 [n] in [0, 1)."""
-    if column.kind == "category":
-        written = [*column.values, *[OTHER] * (column.other_code is not None), *[""] * column.missing]
-        texts: np.ndarray = np.array(written, dtype=object)[codes]
-        return texts
+def _of_number(column: Column, decimal: str) -> Callable[[Any], str]:
+    form = column.form(decimal)
+    return lambda number: form.write([number])[0]
+
+
+def _of_time(column: Column, _: str) -> Callable[[Any], str]:
+    return lambda time: times.text(time, column.format, column.decimals)
+
+
+_WRITERS: dict[str, Callable[[Column, str], Callable[[Any], str]]] = {
+    "integer": _of_number,
+    "number": _of_number,
+    "date": _of_time,
+    "datetime": _of_time,
+    "duration": lambda column, _: lambda duration: durations.text(duration, column.decimals),
+}
+_ARRAYS: dict[str, Callable[[np.ndarray, int | None], np.ndarray]] = {
+    "integer": lambda numbers, _: numbers.astype(np.int64),
+    "number": lambda numbers, _: numbers,
+    "date": lambda numbers, _: times.days(numbers),
+    "datetime": lambda numbers, decimals: times.ticks(numbers, decimals, "M8"),
+    "duration": lambda numbers, decimals: times.ticks(numbers, decimals, "m8"),
+}
+
+
+def _values(column: Column, codes: np.ndarray, numbers: np.ndarray) -> np.ndarray:
+    """Values of one column. numbers: see `_positions`."""
+    missing, other = codes == column.missing_code, codes == column.other_code
+    if column.values:
+        known: tuple[Any, ...] = (False, True) if column.kind == "boolean" else column.values
+        blank = None if column.kind == "boolean" else ""
+        written = np.array(
+            [*known, *[OTHER] * (column.other_code is not None), *[blank] * column.missing], dtype=object
+        )
+        found: np.ndarray = written[codes]
+        return found.astype(bool) if column.kind == "boolean" and column.size == column.plain else found
+    values = _ARRAYS[column.kind](numbers, column.decimals)
+    if column.other_code is None:
+        none = np.full((), "NaT", values.dtype) if values.dtype.kind in "Mm" else np.nan
+        return np.where(missing, none, values) if column.missing else values
+    values = values.astype(object)
+    values[other], values[missing] = OTHER, ""
+    return values
+
+
+def _numbers(column: Column, codes: np.ndarray, uniform: np.ndarray) -> np.ndarray:
+    """Values of one column as numbers, float64 [n]. uniform: float64 [n] in [0, 1)."""
+    if column.values:
+        return codes.astype(np.float64)
     numbers = _in_bins(column, np.minimum(codes, column.plain - 1), uniform)
     for code, value in enumerate(column.apart, column.plain):
         numbers[codes == code] = value
-    missing, none = codes == column.missing_code, np.datetime64("NaT") if column.kind == "date" else np.nan
-    values: np.ndarray = numbers if column.kind == "number" else numbers.astype(np.int64)
-    values = values.astype("datetime64[D]") if column.kind == "date" else values
-    if column.other_code is None:
-        return np.where(missing, none, values) if column.missing else values
-    values = values.astype(object)
-    values[codes == column.other_code], values[missing] = OTHER, ""
-    return values
+    return numbers
 
 
 def _in_bins(column: Column, bins: np.ndarray, uniform: np.ndarray) -> np.ndarray:
@@ -140,11 +180,11 @@ def _in_bins(column: Column, bins: np.ndarray, uniform: np.ndarray) -> np.ndarra
         return np.asarray(np.clip(numbers, low, np.nextafter(high, -np.inf)))
     first, beyond = (ends[bins] for ends in column.grid_ends)
     counts = column.grid_counts[bins]
-    steps = numbers * column.grid - first if column.log else uniform * counts
+    steps = column.to_steps(numbers) - first if column.log else uniform * counts
     steps = first + np.clip(np.floor(steps), 0, counts - 1).astype(np.int64)
-    for value in sorted(column.apart):
-        steps += (first <= value * column.grid) & (value * column.grid < beyond) & (value * column.grid <= steps)
-    return np.asarray(steps / column.grid)
+    for value in map(column.to_steps, sorted(column.apart)):
+        steps += (first <= value) & (value < beyond) & (value <= steps)
+    return np.asarray(column.from_steps(steps))
 
 
 def _uniform(seed: int, column: int, rows: np.ndarray) -> np.ndarray:

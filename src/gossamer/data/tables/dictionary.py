@@ -72,7 +72,7 @@ def _entry(row: dict[str, str], where: str) -> tuple[str, str]:
         if row.get("low") or row.get("high"):
             facts["bounds"] = [_part(row.get(end, ""), kind) for end in ("low", "high")]
         column = column_from(facts)
-    except ValueError as error:
+    except (CardError, ValueError) as error:
         why = error if isinstance(error, CardError) else "low and high must be numbers, or dates as 2031-12-24"
         raise CardError(f"{where}: {why}") from None
     about = row.get("description", "")

@@ -53,7 +53,7 @@ def draft_table_card(
     table = open_table(given.records, split="train", where=where, header=header)
     unit_at = _unit_column(table.names, given.units, where)
     seen, people = look(table, where, unit_at)
-    habits = habits_of(seen, table.delimiter, comma=header is False and table.delimiter == ";")
+    habits = habits_of(seen, table, comma=header is False and table.delimiter == ";")
     proposals = {
         each.name: proposed(each, habits)
         for at, each in enumerate(seen)
@@ -116,7 +116,7 @@ def _hints(names: list[str], known: dict[str, str], proposals: dict[str, Proposa
     if drop := [name for name, each in proposals.items() if each.drop]:
         yield f"Columns that the draft drops, with a reason: {_some(drop)}. Their names are public too: take a private one out."
     kept = {name: each for name, each in proposals.items() if not each.drop}
-    if asked := [name for name, each in kept.items() if each.choices]:
+    if asked := [name for name, each in kept.items() if each.is_open]:
         yield f"Columns that can be read in two ways: {_some(asked)}. The draft has both. Keep one."
     if odd := [name for name, each in kept.items() if {"outside", "missing_words"} & each.facts.keys()]:
         yield f"Columns of which some cells do not fit: {_some(odd)}. The draft names their rows."

@@ -5,7 +5,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Literal, TypeAlias
 from zoneinfo import ZoneInfo
 
@@ -14,6 +14,7 @@ import numpy as np
 from gossamer.data.columns import boolean, durations, times
 from gossamer.data.columns.numbers import Form
 from gossamer.data.columns.texts import MISSING_WORDS, texts_of
+from gossamer.data.sources.cells import parts
 from gossamer.data.tables.decode import mixed
 from gossamer.data.tables.sketches import DifferentValues, Frequent, Spread
 from gossamer.lazy import pa, pc
@@ -61,9 +62,12 @@ _BEFORE = re.compile(r"(?:[$€£¥₹₽₩]|USD|EUR|GBP|CHF|SEK|NOK|DKK|JPY|Fr
 _AFTER = re.compile(r"\s?[$€£¥₹₽₩%‰]|\s?(?:USD|EUR|GBP|CHF|SEK|NOK|DKK|JPY|kg|g|mg|km|cm|mm|m|ml|l|h|min|s)|\s\w{1,5}")
 _CODES = {"a leading zero": r"^[+-]?0\d", "an exponent": r"^[+-]?\d+[eE]\d+$", "a plus sign": r"^\+\d"}
 """What makes a code of a number, which would lose it."""
+_DAYS = (18_500_101, 21_501_231)
+"""Whole numbers that may be dates such as 20311224."""
 _ALIKE = {"’": "'", "\xa0": " ", "\u202f": " "}
 _MOST_FORMS = 12
-SEPARATORS = (("", "."), ("", ","), (",", "."), (".", ","), ("'", "."), (" ", ","), (" ", "."))
+PLAIN = ("", ".")
+SEPARATORS = (PLAIN, ("", ","), (",", "."), (".", ","), ("'", "."), (" ", ","), (" ", "."))
 """Thousands sign and decimal sign of numbers."""
 
 
@@ -150,6 +154,8 @@ class Portrait:
         self.name, self.kind = name, ""
         self.zone = ""
         """Of Arrow timestamps; empty: UTC, or none."""
+        self.is_clock = False
+        """Whether cells are times of day."""
         self.rows = self.missing = 0
         self.words: dict[str, int] = {}
         """How often each word for a missing value occurs."""
@@ -177,7 +183,8 @@ class Portrait:
         elif self.kind in ("date", "datetime", "duration"):
             self._add_times(cells)
         elif self.kind == "text":
-            self._add_texts(texts_of(cells), rows)
+            self.is_clock = self.is_clock or pa.types.is_time(cells.type)
+            self._add_texts(any_texts(cells), rows)
         else:
             self._add_numbers(cells, rows)
 
@@ -258,17 +265,20 @@ class Portrait:
         """Add the forms that texts may have, and which are no candidates yet."""
         for form in number_forms(sample):
             if ("number", form) not in self.candidates:
-                self._propose("number", form, form.read)
+                self._propose("number", form, partial(_read, form))
         shapes = {shape for text in sample if (shape := _shape(text))}
         for written in dict.fromkeys(each for shape in sorted(shapes) for each in _date_formats(shape)):
             if ("date", written) not in self.candidates:
-                self._propose("date", written, lambda texts, written=written: times.read_datetimes(texts, written))
+                self._propose_date(written)
         for kind, read in (("duration", durations.read_durations), ("boolean", boolean.read_booleans)):
             if (kind, "") not in self.candidates:
                 self._propose(kind, "", read)
         for (kind, _), candidate in self.candidates.items():
             if kind == "date" and not candidate.has_offset:
                 candidate.has_offset = any(map(_OFFSET.search, sample))
+
+    def _propose_date(self, written: str) -> None:
+        self._propose("date", written, partial(times.read_datetimes, form=written))
 
     def _propose(self, kind: Kind, form: Form | str, read: Callable[[Texts], tuple[np.ndarray, np.ndarray]]) -> None:
         """Add a candidate. What was seen before counts for it if it was whole numbers, which every form has."""
@@ -285,7 +295,8 @@ class Portrait:
 
         self.missing += cells.null_count
         values, counts, firsts = _different(cells, rows)
-        numbers = np.asarray(values.cast(pa.float64(), safe=False))
+        exact = values.cast(pa.string()) if pa.types.is_decimal(cells.type) else values  # else a decimal is rounded twice
+        numbers = np.asarray(exact.cast(pa.float64(), safe=False))
         if self.kind == "number":
             keep = np.flatnonzero(~np.isnan(numbers))
             self.missing += int(counts.sum() - counts[keep].sum())
@@ -301,8 +312,12 @@ class Portrait:
             odd = np.flatnonzero(~is_finite)
             candidate.odd.add(texts_of(values.take(odd)), counts[odd], firsts[odd])
         candidate.follow(numbers, firsts)
+        if self.kind == "whole" and len(values) and numbers.min() >= _DAYS[0] and numbers.max() <= _DAYS[1]:
+            if ("date", "%Y%m%d") not in self.candidates:
+                self._propose_date("%Y%m%d")
+            self.candidates["date", "%Y%m%d"].add(texts_of(values), counts, firsts)
         self.frequent.add(values, counts)
-        if not self.different.repeats:
+        if self.kind == "whole" or not self.different.repeats:
             exact = np.asarray(values).astype(np.uint64) if self.kind == "whole" else numbers.view(np.uint64)
             self.different.add(mixed(exact), counts)
 
@@ -363,10 +378,26 @@ def number_forms(sample: list[str]) -> Iterator[Form]:
             if (before and not _BEFORE.fullmatch(before)) or (after and not _AFTER.fullmatch(after)):
                 continue
             for thousands, decimal in SEPARATORS:
-                if signs <= {thousands, decimal} and (signs or not thousands + before + after):
+                if signs <= {thousands, decimal} and (signs or (thousands, decimal) == PLAIN):
                     found[Form(before, after, thousands, decimal)] += 1
     del found[Form()]
     yield from (form for form, _ in found.most_common(_MOST_FORMS))
+
+
+def any_texts(cells: "pa.Array") -> Texts:
+    """Cells as text, also where each has a type of its own."""
+    if not pa.types.is_union(cells.type):
+        return texts_of(cells)
+    positions, texts = zip(*((here, texts_of(part)) for here, part in parts(cells)), strict=True)
+    return pa.concat_arrays(texts).take(np.argsort(np.concatenate(positions)))
+
+
+def _read(form: Form, texts: Texts) -> tuple[np.ndarray, np.ndarray]:
+    """As `Form.read`. But 0.123 is no thousand, whatever separates thousands."""
+    numbers, fits = form.read(texts)
+    if form.thousands in (".", ","):
+        fits &= ~np.asarray(pc.match_substring_regex(texts, rf"^\D*0\{form.thousands}"))
+    return numbers, fits
 
 
 @lru_cache(10_000)

@@ -12,8 +12,11 @@ from gossamer.data.card import is_text, toml
 from gossamer.data.columns.column import BINS, MOST_CODES, OTHER
 from gossamer.data.columns import durations, times
 from gossamer.data.columns.numbers import Form
+from gossamer.data.columns.texts import TRUTH
+from gossamer.data.sources.relation import Relation
 from gossamer.data.tables.card import column_from
 from gossamer.data.tables.portrait import DAY, MOST_VALUES, Candidate, Odd, Portrait
+from gossamer.data.tables.sketches import Spread
 from gossamer.errors import CardError
 
 SHARE = 0.95
@@ -25,23 +28,30 @@ FEW = 20
 _OFTEN = 10
 """Cells for each of these numbers, at least."""
 _ZEROS = 0.05
-"""Share of zeros, or of another value, from which it is kept apart."""
+"""Share of zeros from which zero has a code of its own."""
+_FREQUENT, _TIMES = 0.2, 3
+"""Share of cells from which another number is named, and how many times as frequent as any other it must be."""
 _CROWDED = 0.6
 """Share of cells in one bin from which bins of one width are too wide."""
 _MOST_DECIMALS = 6
 _EXACT = 2**53
 _YEARS = (1850, 2150)
-_ID = {"id", "ids", "nr", "no", "key", "code", "number", "uuid", "guid", "num"}
+_FAR = 20 * 365 * 86_400
+"""Seconds."""
+_ID = {"id", "ids", "uuid", "guid"}
+_NUMBER = {"nr", "no", "key", "code", "number", "num"}
 _PERSON = {
-    "name", "names", "surname", "firstname", "lastname", "forename", "email", "mail", "phone", "telephone", "mobile",
-    "address", "street", "ssn", "passport", "iban",
+    "surname", "firstname", "lastname", "forename", "email", "mail", "phone", "telephone", "mobile", "address", "street", "ssn",
+    "passport", "iban",
 }  # fmt: skip
+_WHOSE = {"first", "last", "full", "given", "family", "maiden", "patient", "person", "customer", "client", "employee", "user"}
+"""Words beside "name" that make it a person's."""
 _TOTALS = {"total", "totals", "grand total", "sum", "summe", "gesamt", "insgesamt", "subtotal"}
 _VALUES = {"na", "none", "null"}
 """Words for a missing value that may be values of a category."""
 _NOTHING = {"unknown", "missing", "not available", "not known", "unbekannt", "k.a.", "keine angabe", "no data"}
 _CODE_OF_NOTHING = re.compile(r"-(1|9+|8+|7+)|7{2,}|8{2,}|9{2,}|9*[78]")
-_DROPPED_FIRST = ("log", "zero", "decimals", "special")
+_DROPPED_FIRST = ("log", "zero", "bins", "decimals", "special")
 
 
 @dataclass
@@ -53,6 +63,7 @@ class Proposal:
         measured: entries that hold values of records.
         comments: sentences above the entry.
         choices: lines of another reading, which stand in the entry as comments.
+        is_open: whether the choices are a question that no cell decides.
         drop: why the column is left out; empty: it is not.
         hint: what the data owner must do to the file.
     """
@@ -61,6 +72,7 @@ class Proposal:
     measured: dict[str, Any] = field(default_factory=dict)
     comments: list[str] = field(default_factory=list)
     choices: list[str] = field(default_factory=list)
+    is_open: bool = False
     drop: str = ""
     hint: str = ""
 
@@ -82,20 +94,22 @@ class Habits:
         decimal: the decimal point.
         groups: whether a point may separate thousands: cells end with a semicolon, and no number has a decimal point for sure.
         words: for a missing value, in columns of numbers and dates.
+        guessed: whether a program may have guessed the types of columns.
     """
 
     decimal: str
     groups: bool
     words: frozenset[str]
+    guessed: bool
 
 
-def habits_of(portraits: Sequence[Portrait], delimiter: str, *, comma: bool) -> Habits:
-    """How a table writes its cells. delimiter: of a text file. comma: whether a comma is its decimal point, as far as known."""
-    groups = delimiter not in ("", ",") and not any(map(_has_point, portraits))
+def habits_of(portraits: Sequence[Portrait], table: Relation, *, comma: bool) -> Habits:
+    """How a table writes its cells. comma: whether a comma is its decimal point, as far as known."""
+    groups = table.delimiter == ";" and not any(map(_has_point, portraits))
     best = [(seen, each) for seen in portraits if (each := best_candidate(seen, groups)) is not None]
     has_comma = any(isinstance(each.form, Form) and each.form.decimal == "," for _, each in best)
     words = frozenset(word for seen, _ in best for word in seen.words)
-    return Habits("," if comma or (groups and has_comma) else ".", groups, words)
+    return Habits("," if comma or (groups and has_comma) else ".", groups, words, table.guessed)
 
 
 def _has_point(seen: Portrait) -> bool:
@@ -109,9 +123,16 @@ def proposed(seen: Portrait, habits: Habits) -> Proposal:
     """What to say of a column."""
     if seen.kind == "lists":
         return Proposal(drop="lists, structs or bytes, which no kind of column takes")
-    if not seen.cells and not _values_of(seen, habits):
+    if not seen.cells:
         return Proposal(drop="empty")
     best = best_candidate(seen, habits.groups)
+    many = seen.different.number > max(FEW, seen.rows // 10)
+    if not seen.is_unique and many and _says(seen.name, _ID):
+        return Proposal(drop=f"an identifier in several rows, {seen.different.number:,} different ones; see units if it is a person")
+    if habits.guessed and seen.is_clock:
+        return Proposal(drop="times of day, of which a program may have guessed the type; as text (dtype=str) it can stay")
+    if habits.guessed and seen.kind == "whole" and best is not None and best.kind == "date":
+        best = seen.candidates["number", Form()]  # a card reads no date from a number that may have been guessed
     if best is None:
         proposal = _of_text(seen, habits)
     elif best.kind == "number":
@@ -124,7 +145,9 @@ def proposed(seen: Portrait, habits: Habits) -> Proposal:
             if seen.missing:
                 proposal.facts["missing"] = True
         _make_acceptable(proposal)
-    proposal.hint = _hint(seen, best)
+    row, text = seen.last
+    if text.strip().casefold() in _TOTALS:
+        proposal.hint = f"Row {row}, the last, looks like a row of totals. Take it out of the file, else it counts as a record."
     return proposal
 
 
@@ -139,22 +162,22 @@ def _is_likely(candidate: Candidate, seen: Portrait) -> bool:
     """Whether a fitting form is meant: 0 and 1 are no truth values, and 10000101 is no date."""
     lowest, highest = candidate.spread.lowest, candidate.spread.highest
     if candidate.kind == "boolean":
-        return seen.kind == "boolean" or not any(text.isdecimal() for text in seen.frequent.counts)
+        return seen.kind == "boolean" or any(text.casefold() in TRUTH for text in seen.frequent.counts)
+    if candidate.kind == "duration":
+        return not seen.is_clock
     if candidate.kind == "date" and candidate.form == "%Y%m%d":
         years = lowest[0] / DAY / 365.25 + 1970, highest[-1] / DAY / 365.25 + 1970
         return _YEARS[0] <= years[0] and years[1] <= _YEARS[1]
-    if candidate.kind == "number" and candidate.form == Form():
-        return not _codes(seen, candidate)
-    return True
+    return candidate.kind != "number" or not _codes(seen, candidate)
 
 
-def _rank(candidate: Candidate, groups: bool) -> tuple[int, int, bool]:
+def _rank(candidate: Candidate, groups: bool) -> tuple[int, int, int]:
     """The best candidate has the most cells. Of equal ones, it is the more special kind, then the more likely form."""
     form, kinds = candidate.form, ("number", "duration", "date", "boolean")
     if isinstance(form, Form):
-        likely = form == Form(form.before, form.after, ".", ",") if groups else form.decimal == "."
+        likely = 2 * (form.decimal == ("," if groups else ".")) + (not form.thousands)
     else:
-        likely = candidate.is_monthly
+        likely = int(candidate.is_monthly)
     return candidate.cells, kinds.index(candidate.kind), likely
 
 
@@ -185,7 +208,13 @@ def _of_durations(seen: Portrait, best: Candidate) -> Proposal:
 
 def _of_dates(seen: Portrait, best: Candidate) -> Proposal:
     kind = "datetime" if best.has_time else "date"
-    proposal = Proposal({"name": seen.name, "kind": kind}, {"bounds": _ends(best, kind)})
+    low, high = [*best.spread.lowest], [*best.spread.highest]
+    apart = [low.pop(0)] if _is_far(low[0], low[1:], high[-1]) else []
+    apart += [high.pop()] if _is_far(high[-1], high[-2:-1], low[0]) else []
+    proposal = Proposal({"name": seen.name, "kind": kind}, {"bounds": _ends(low[0], high[-1], kind, best.form)})
+    if apart:
+        proposal.measured["special"] = [_ends(each - DAY, each, kind, best.form)[1] for each in apart]
+        proposal.comments.append("Far from the rest, as dates for no answer are: those in special. They get codes of their own.")
     if best.form:
         proposal.facts["format"] = best.form
     if seen.zone:
@@ -199,12 +228,15 @@ def _of_dates(seen: Portrait, best: Candidate) -> Proposal:
             first = "month" if best.form.find("%m") < best.form.find("%d") else "day"
             why = ", because all dates are then the first of a month" if best.is_monthly and not other.is_monthly else ""
             proposal.comments.append(f"Month or day first? No cell decides. The draft reads the {first} first{why}.")
-            proposal.choices += [f"format = {toml(other.form)}", f"bounds = {toml(_ends(other, kind))}"]
+            proposal.is_open = True
+            proposal.choices += [f"format = {toml(other.form)}", f"bounds = {toml(_ends(other.spread.lowest[0], other.spread.highest[-1], kind, other.form))}"]
     if best.form == "%Y%m%d":
         ends = [int(f"{end:%Y%m%d}") for end in proposal.measured["bounds"]]
         proposal.comments.append("Whole numbers, which all are dates such as 20311224. If they are amounts or codes:")
+        proposal.is_open = True
         proposal.choices += ['kind = "integer"', f"bounds = {toml(ends)}"]
     if best.has_offset or seen.zone:
+        proposal.is_open = True
         where = f"in {seen.zone}" if seen.zone else "in UTC"
         proposal.comments.append(f"Times with a zone, read {where}. For the clock of another place, say zone = and bounds:")
         proposal.choices += [] if seen.zone else ['zone = "Europe/Berlin"']
@@ -216,12 +248,16 @@ def _parts(candidate: Candidate) -> list[str]:
     return sorted(re.findall(r"%\w|[^%\w]", str(candidate.form)))
 
 
-def _ends(candidate: Candidate, kind: str) -> list[datetime.date]:
-    """The first and the last date or time, not the same."""
-    low, high = candidate.spread.lowest[0], candidate.spread.highest[-1]
-    step = DAY if kind == "date" else max(times.step_of(str(candidate.form)), 1) if candidate.form else 1
+def _is_far(end: float, next_ones: list[float], other: float) -> bool:
+    """Whether an end is years from the next date, and farther than the others are from one another."""
+    return bool(next_ones) and abs(end - next_ones[0]) > max(_FAR, 2 * abs(next_ones[0] - other))
+
+
+def _ends(low: float, high: float, kind: str, form: Form | str) -> list[datetime.date]:
+    """The first and the last date or time, not the same. low, high: in seconds since 1970."""
+    step = DAY if kind == "date" else max(times.step_of(str(form)), 1) if form else 1
     low, high = low // step * step, high // step * step if kind == "date" else np.ceil(high / step) * step
-    ends = np.array([low, high if high > low else low + step]).astype("datetime64[s]").tolist()
+    ends = np.array([low if high > low else low - step, high]).astype("datetime64[s]").tolist()
     return [end.date() for end in ends] if kind == "date" else ends
 
 
@@ -231,17 +267,18 @@ def _of_numbers(seen: Portrait, best: Candidate, habits: Habits) -> Proposal:
     if looks_like_key(seen, best):
         return _key(seen)
     counts, is_few = seen.frequent.counts, seen.frequent.is_exact and not best.odd.count
-    width = spread.highest[-1] - spread.lowest[0] + 1
+    kind = "integer" if spread.is_whole else "number"
     if is_few and len(counts) == 1:
         return _of_text(seen, habits)
-    if is_few and spread.is_whole and len(counts) <= min(FEW, width - 1) and _OFTEN * len(counts) <= seen.cells:
+    steps = None if spread.digits is None else round((spread.highest[-1] - spread.lowest[0]) * 10**spread.digits)
+    has_gaps = is_few and (steps is None or 2 * len(counts) <= steps + 1)
+    if has_gaps and len(counts) <= FEW and _OFTEN * len(counts) <= seen.cells:
         proposal = _of_text(seen, habits)
         proposal.comments.append(
-            f"{len(counts)} whole numbers with gaps look like codes. If they are amounts, write kind = \"integer\" and bounds. "
+            f"{len(counts)} numbers with gaps look like codes. If they are amounts, write kind = \"{kind}\" and bounds. "
             "If they are steps of a scale, add ordered = true."
         )
         return proposal
-    kind = "integer" if spread.is_whole else "number"
     proposal = Proposal({"name": seen.name, "kind": kind})
     digits = 0 if spread.is_whole else _MOST_DECIMALS if spread.digits is None else spread.digits
     if form.before or form.after or form.thousands or (form.decimal != habits.decimal and not spread.is_whole):
@@ -250,6 +287,8 @@ def _of_numbers(seen: Portrait, best: Candidate, habits: Habits) -> Proposal:
         _ask_separators(proposal, seen, best)
     elif kind == "number" and spread.digits is not None and spread.digits <= _MOST_DECIMALS:
         proposal.facts["decimals"] = spread.digits
+        if steps is not None and steps < BINS:
+            proposal.facts["bins"] = max(steps // 2, 1)  # so that each holds a value, however its edges are rounded
     _add_bins(proposal, seen, best)
     return proposal
 
@@ -262,7 +301,7 @@ def _ask_separators(proposal: Proposal, seen: Portrait, best: Candidate) -> None
     other = Form(best.form.before, best.form.after, "", best.form.thousands)
     found = seen.candidates.get(("number", other))
     if found is not None and found.cells >= best.cells:
-        sign = best.form.thousands
+        sign, proposal.is_open = best.form.thousands, True
         proposal.comments.append(f"Is 1{sign}234 a thousand or a fraction? No cell decides. The draft reads thousands.")
         low, high = found.spread.lowest[0], found.spread.highest[-1]
         example = Form(other.before, other.after, "", other.decimal, 3).example
@@ -272,38 +311,34 @@ def _ask_separators(proposal: Proposal, seen: Portrait, best: Candidate) -> None
 def _add_bins(proposal: Proposal, seen: Portrait, best: Candidate) -> None:
     """Bounds, values with a code of their own, and how the bins grow."""
     spread, is_whole = best.spread, best.spread.is_whole
-    low, high = [*spread.lowest.tolist()], [*spread.highest.tolist()]
+    low, high = spread.lowest.tolist(), spread.highest.tolist()
     special = _apart(seen, low, high)
-    if not low or not high or low[0] >= high[-1]:
-        low, high, special = [*spread.lowest.tolist()], [*spread.highest.tolist()], []
+    many = not seen.frequent.is_exact or len(seen.frequent.counts) > FEW
+    wide = many and (not is_whole or high[-1] - low[0] > BINS)
     zeros = spread.zeros / spread.cells
-    is_skewed = _fullest(spread.buckets, low[0], high[-1], special) >= _CROWDED
-    wide = not is_whole or high[-1] - low[0] > BINS
+    is_skewed = wide and spread.shares(np.linspace(low[0], high[-1], BINS + 1), special).max() >= _CROWDED
     if spread.zeros and wide and (zeros >= _ZEROS or (is_skewed and low[0] == 0)):
         low, high = [each for each in low if each], [each for each in high if each]
         proposal.facts["zero"] = True
-        proposal.comments.append(f"{zeros:.0%} of cells are 0: zero = true gives 0 a code of its own.")
-        special_and_zero = [*special, 0.0]
-    else:
-        special_and_zero = special
-    if not low or not high or low[0] >= high[-1]:  # zero and one other number
-        proposal.facts.pop("zero", None)
-        low, high, special_and_zero = spread.lowest.tolist(), spread.highest.tolist(), special
+        proposal.comments.append(f"{_share(zeros)} of cells are 0: zero = true gives 0 a code of its own.")
     ends = [int(end) if is_whole else end for end in (low[0], high[-1])]
     proposal.measured["bounds"] = ends
     if special:
         proposal.measured["special"] = [int(value) if is_whole else value for value in sorted(special)]
         named = ", ".join(f"{value:g} ({seen.frequent.counts[value_key(seen, value)]:,} cells)" for value in special)
-        proposal.comments.append(f"Apart from the rest, as words for no answer are: {named}. They get codes of their own.")
-    if wide and _fullest(spread.buckets, *ends, special_and_zero) >= _CROWDED:
-        _say_skewed(proposal, spread.buckets, ends, special_and_zero, high)
-    often = [(value, count) for value, count in seen.frequent.counts.items() if count >= _ZEROS * seen.cells]
-    if wide and 0 < len(often) and len(seen.frequent.counts) > FEW:
-        rest = [(value, count) for value, count in often if (number := _number(best, value)) and number not in special]
-        if rest:
-            value, count = max(rest, key=lambda pair: pair[1])
-            share = f"{count / seen.cells:.0%}"
-            proposal.comments.append(f"{share} of cells are exactly {value}. special = [{value}] gives it a code of its own.")
+        proposal.comments.append(f"Apart from the rest, as codes for no answer are: {named}. They get codes of their own.")
+    if wide:
+        _look_for_skew(proposal, spread, ends, [*special, *([0.0] if "zero" in proposal.facts else [])], high)
+        _name_frequent(proposal, seen, best, [*special, 0.0])
+
+
+def _name_frequent(proposal: Proposal, seen: Portrait, best: Candidate, without: Collection[float]) -> None:
+    """Name the most frequent number, where it is far more frequent than any other."""
+    numbers = [(count, _number(best, value)) for value, count in seen.frequent.counts.items()]
+    known = sorted((count, number) for count, number in numbers if number is not None and number not in without)
+    (second, _), (most, number) = [(0, 0.0), (0, 0.0), *known][-2:]
+    if most >= max(_FREQUENT * seen.cells, _TIMES * second):
+        proposal.comments.append(f"{_share(most / seen.cells)} of cells are {number:g}: special = [{number:g}] keeps them apart.")
 
 
 def value_key(seen: Portrait, number: float) -> Any:
@@ -337,35 +372,24 @@ def _is_apart(seen: Portrait, number: float) -> bool:
     return key is not None and seen.frequent.counts[key] > 1 and bool(_CODE_OF_NOTHING.fullmatch(f"{number:.0f}"))
 
 
-def _fullest(
-    buckets: tuple[np.ndarray, np.ndarray], low: float, high: float, without: Collection[float], *, log: bool = False
-) -> float:
-    """The share of cells in the fullest of equally wide bins. log: of bins that grow by a constant factor."""
-    values, counts = buckets
-    size = np.abs(values) / 32 + 1e-300  # half a bucket
-    counts = np.where([any(value <= each < value + 2 * wide for each in without) for value, wide in zip(values, size)], 0, counts)
-    middle = (values + np.copysign(size, values)).clip(low, high)
-    cuts = np.geomspace(low, high, BINS + 1) if log else np.linspace(low, high, BINS + 1)
-    return float(np.histogram(middle, cuts, weights=counts)[0].max() / max(counts.sum(), 1))
+def _share(share: float) -> str:
+    return f"{share:.0%}".replace("%", " %") if share >= 0.01 else "Less than 1 %"
 
 
-def _say_skewed(
-    proposal: Proposal, buckets: tuple[np.ndarray, np.ndarray], ends: list[Any], without: Collection[float], high: list[float]
+def _look_for_skew(
+    proposal: Proposal, spread: Spread, ends: list[Any], without: Collection[float], high: list[float]
 ) -> None:
     """Propose bins that grow, where bins of one width hold nearly all cells in one."""
-    equal = _fullest(buckets, *ends, without)
+    equal = spread.shares(np.linspace(*ends, BINS + 1), without).max()
+    if equal < _CROWDED:
+        return
     far = len(high) > 1 and high[-1] - high[-2] > 2 * (high[-2] - ends[0])
-    why = "The largest value lies far above all others" if far else f"{equal:.0%} of cells lie in one of {BINS} equal bins"
-    if ends[0] > 0 and _fullest(buckets, *ends, without, log=True) < equal:
+    why = "The largest value lies far above all others" if far else f"{_share(equal)} of cells lie in one of {BINS} equal bins"
+    if ends[0] > 0 and spread.shares(np.geomspace(*ends, BINS + 1), without).max() < equal:
         proposal.facts["log"] = True
         proposal.comments.append(f"{why}: log = true makes bins that grow. Or give a smaller upper bound with outside = \"clip\".")
-    else:
-        proposal.comments.append(f"{why}: give narrower bounds with outside = \"clip\", or edges in place of bounds, such as")
-        values, counts = buckets
-        shares = np.cumsum(counts) / counts.sum()
-        inner = {float(f"{values[np.searchsorted(shares, share)]:.2g}") for share in (0.1, 0.25, 0.5, 0.75, 0.9)}
-        chosen = [ends[0], *sorted(edge for edge in inner if ends[0] < edge < ends[1]), ends[1]]
-        proposal.choices.append(f"edges = {toml([int(e) if isinstance(ends[0], int) else e for e in chosen])}")
+        return
+    proposal.comments.append(f"{why}: give narrower bounds with outside = \"clip\", or edges in place of bounds.")
 
 
 # ------------------------------------------------------------------ text
@@ -373,17 +397,14 @@ def _say_skewed(
 
 def _of_text(seen: Portrait, habits: Habits) -> Proposal:
     rows, different = seen.cells, seen.different.number
-    if seen.is_unique and rows >= FEWEST and seen.kind != "boolean":
+    if _is_personal(seen.name) and different > FEW:
+        return Proposal(drop=f"it tells who a person is, by its name: {different:,} different texts")
+    if seen.is_unique and rows >= FEWEST:
         return _key(seen) if seen.is_word or seen.kind == "whole" else Proposal(drop="free text: each row has another")
-    if _says(seen.name, _PERSON) and different > FEW:
-        return Proposal(drop=f"by its name, it tells who a person is: {different:,} different texts")
-    if different > MOST_VALUES and seen.is_word:
-        return Proposal(
-            drop=f"{different:,} different codes in {seen.rows:,} rows; a draft lists at most {MOST_VALUES:,}, and a card may "
-            f"list {MOST_CODES:,}"
-        )
     if different > min(MOST_VALUES, max(FEWEST, seen.rows // 2)):
-        return Proposal(drop=f"free text: {different:,} different texts in {seen.rows:,} rows")
+        what = ("codes", "codes") if seen.is_word else ("free text", "texts")
+        limit = f"; a draft lists at most {MOST_VALUES:,} values, and a card {MOST_CODES:,}" if different > MOST_VALUES else ""
+        return Proposal(drop=f"{what[0]}: {different:,} different {what[1]} in {seen.rows:,} rows{limit if seen.is_word else ''}")
     counts = _values_of(seen, habits)
     listed = sorted((value for value in counts if is_text(value)), key=_sort_key)
     if not listed:
@@ -443,7 +464,7 @@ def looks_like_key(seen: Portrait, best: Candidate) -> bool:
     if not spread.is_whole or best.odd.count or seen.cells < FEWEST or not seen.is_unique or best.form != Form():
         return False
     is_dense = spread.highest[-1] - spread.lowest[0] < 2 * seen.cells
-    return best.is_run or is_dense or _says(seen.name, _ID)
+    return best.is_run or is_dense or _says(seen.name, _ID | _NUMBER)
 
 
 def _key(seen: Portrait) -> Proposal:
@@ -451,6 +472,11 @@ def _key(seen: Portrait) -> Proposal:
         {"name": seen.name, "kind": "key"},
         comments=["Each row has another value here. So it is not learnt, and samples get running numbers."],
     )
+
+
+def _is_personal(name: str) -> bool:
+    """Whether a column, by its name, tells who a person is."""
+    return _says(name, _PERSON) or name.casefold() == "name" or (_says(name, {"name"}) and _says(name, _WHOSE))
 
 
 def _says(name: str, words: Collection[str]) -> bool:
@@ -498,30 +524,18 @@ def _listed(texts: list[str]) -> str:
     return ", ".join(map(toml, texts))
 
 
-def _hint(seen: Portrait, best: Candidate | None) -> str:
-    """What is wrong with the file: a row of totals, or the first line once more."""
-    row, text = seen.last
-    if text.strip().casefold() in _TOTALS:
-        return f"Row {row}, the last, looks like a row of totals. Take it out of the file, else it counts as a record."
-    if best is not None and seen.name in best.odd.first:
-        return f"Row {best.odd.first[seen.name]} repeats the first line, as in files that were joined. Take it out of the file."
-    return ""
-
-
 def _make_acceptable(proposal: Proposal) -> None:
     """Take away what a card would refuse. A column that stays refused is left out, with the reason."""
     entries = proposal.facts | proposal.measured
     for key in ("", *_DROPPED_FIRST):
-        if key:
-            entries.pop(key, None)
+        entries.pop(key, None)
         try:
             column_from(dict(entries))
         except CardError as error:
-            problem = str(error)
+            proposal.drop = str(error).partition(": ")[2]
         else:
+            proposal.drop = ""
             break
-    else:
-        proposal.drop = problem
     proposal.facts = {name: value for name, value in proposal.facts.items() if name in entries}
     proposal.measured = {name: value for name, value in proposal.measured.items() if name in entries}
 

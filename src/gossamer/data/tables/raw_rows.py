@@ -1,61 +1,124 @@
 """A digest of the rows of a source as they are, whatever a card says of them: the budget log recognises copies by it."""
 
+import datetime
 import hashlib
-import unicodedata
 from collections.abc import Sequence
-from functools import lru_cache
 
 import numpy as np
 
+from gossamer.data.columns.texts import MISSING_WORDS
+from gossamer.data.sources.cells import parts
 from gossamer.data.tables.decode import mixed
-from gossamer.data.tables.encode import MISSING_WORDS, MOST_REMEMBERED, Raw, texts_of
+from gossamer.lazy import pa, pc
 
-_MISSING = np.uint64(1)
+_MISSING, _OF_TIME = np.uint64(1), np.uint64(0x9E3779B97F4A7C15)
+_LANES = np.arange(1, 5, dtype=np.uint64) * _OF_TIME
+"""What tells the four sums of a digest apart."""
+_NUMBER = r"^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)(e[+-]?[0-9]+)?$|^[+-]?inf(inity)?$"
+_TIME = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}([t ][0-9]{2}:[0-9]{2}(:[0-9]{2}(\.[0-9]{1,6})?)?(z|[+-][0-9]{2}:?[0-9]{2})?)?$"
+_EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
+_MICROSECOND = datetime.timedelta(microseconds=1)
+_BYTES = 1 << 22
+"""Bytes of text that are hashed at once, if there is more than one text."""
 
 
 class RawRows:
     """Takes the blocks of a source, and gives one digest of all rows.
 
     It does not depend on the order of rows and columns, on the names of columns, or on the form of the file. Numbers are
-    compared as numbers, and missing values are all alike. No key is in it, so it is for private files only.
+    compared as numbers, truth values as 1 and 0, times as instants, and missing values are all alike. No key is in it, so it is
+    for private files only. Its size does not depend on the number of rows: it is four sums of 64 bits over hashes of the rows.
     """
 
     def __init__(self) -> None:
-        self._rows: list[np.ndarray] = []
-        self._cell_of = lru_cache(MOST_REMEMBERED)(_cell)
+        self._sums, self._count = np.zeros(len(_LANES), np.uint64), 0
 
-    def add(self, block: Sequence[Raw]) -> None:
-        """Add rows. block: the raw values of every column, n each."""
-        cells = np.empty((len(block), len(block[0])), np.uint64)
-        for at, raw in enumerate(block):
-            self._fill(cells[at], raw)
-        self._rows.append(mixed(mixed(cells).sum(0, dtype=np.uint64)))
+    def add(self, block: Sequence["pa.Array"]) -> None:
+        """Add rows. block: the cells of every column, n each."""
+        rows = mixed(np.sum([mixed(hashes(column)) for column in block], axis=0, dtype=np.uint64))
+        self._sums += np.array([mixed(rows + lane).sum(dtype=np.uint64) for lane in _LANES])
+        self._count += len(rows)
 
     def digest(self) -> str:
-        """SHA-256 of the sorted hashes of all rows. Empty: there are no rows."""
-        rows = np.sort(np.concatenate([np.empty(0, np.uint64), *self._rows]))
-        return hashlib.sha256(b"raw rows 1" + rows.astype("<u8").tobytes()).hexdigest() if len(rows) else ""
-
-    def _fill(self, cells: np.ndarray, raw: Raw) -> None:
-        """Write a number for each value of a column into `cells`, uint64 [n]."""
-        if isinstance(raw, np.ndarray) and raw.dtype.kind in "iuf":
-            cells[:] = _of_numbers(raw.astype(np.float64))
-            return
-        texts = texts_of(raw)
-        try:
-            cells[:] = _of_numbers(np.fromiter(map(float, texts), np.float64, len(texts)))
-        except ValueError:
-            cells[:] = np.fromiter(map(self._cell_of, texts), np.uint64, len(texts))
+        """SHA-256 of the sums and the number of rows. Empty: there are no rows."""
+        sums = self._sums.astype("<u8").tobytes()
+        return hashlib.sha256(b"raw rows 2 %d " % self._count + sums).hexdigest() if self._count else ""
 
 
-def _cell(text: str) -> int:
-    """The number of a text: its bits if it is a number, else a hash."""
-    clean = unicodedata.normalize("NFC", text).strip()
+def row_keys(block: Sequence["pa.Array"]) -> np.ndarray:
+    """A hash of each row, in which the order of columns counts. uint64 [n]"""
+    places = np.arange(len(block), dtype=np.uint64) * _OF_TIME
+    return mixed(np.sum([mixed(hashes(column) + place) for column, place in zip(block, places, strict=True)], axis=0))
+
+
+def hashes(column: "pa.Array") -> np.ndarray:
+    """A hash of each cell: equal for equal numbers, truth values, times, texts, and for all missing values. uint64 [n]"""
+    found = np.empty(len(column), np.uint64)
+    for positions, part in parts(column):
+        found[positions] = _of_type(part)
+    return found
+
+
+def _of_type(column: "pa.Array") -> np.ndarray:
+    kind, types = column.type, pa.types
+    if types.is_string(kind):
+        encoded = column.dictionary_encode()
+        found = np.append(_of_texts(encoded.dictionary), _MISSING)
+        return found[np.asarray(pc.fill_null(encoded.indices, len(found) - 1))]
+    if types.is_timestamp(kind) or types.is_date(kind):
+        times = column.cast(pa.timestamp("us"), safe=False).cast(pa.int64())
+        found = _of_times(np.asarray(pc.fill_null(times, 0)))
+        return np.where(np.asarray(column.is_null()), _MISSING, found)
+    if types.is_null(kind) or types.is_boolean(kind) or types.is_integer(kind) or types.is_floating(kind):
+        return _of_numbers(np.asarray(column.cast(pa.float64(), safe=False)))
+    if types.is_decimal(kind):
+        return _of_numbers(np.asarray(column.cast(pa.float64(), safe=False)))
+    texts = [None if value is None else str(value) for value in column.to_pylist()]
+    return _of_type(pa.array(texts, pa.string()))
+
+
+def _of_texts(texts: "pa.Array") -> np.ndarray:
+    """Texts that are numbers, truth values or times in ISO 8601 hash as these. uint64 [n]"""
+    texts = pc.utf8_trim_whitespace(pc.utf8_normalize(texts, "NFC"))
+    lower = pc.utf8_lower(texts)
+    found = _of_letters(texts)
+    is_number, is_time = (np.asarray(pc.match_substring_regex(lower, form)) for form in (_NUMBER, _TIME))
+    plain = pc.utf8_ltrim(lower.filter(pa.array(is_number)), "+")
+    found[is_number] = _of_numbers(np.asarray(plain.cast(pa.float64())))
+    for word, number in (("true", 1.0), ("false", 0.0)):
+        found[np.asarray(pc.equal(lower, word))] = _of_numbers(np.array([number]))
+    for at in np.flatnonzero(is_time).tolist():
+        found[at] = _of_time(lower[at].as_py(), found[at])
+    found[np.asarray(pc.is_in(lower, pa.array([*MISSING_WORDS])))] = _MISSING
+    return found
+
+
+def _of_time(text: str, other: np.uint64) -> np.uint64:
+    """The hash of a time. other: that of a text that is none, such as 2031-02-30."""
     try:
-        return int(_of_numbers(np.array([float(clean)]))[0])
-    except ValueError:
-        digest = hashlib.blake2b(clean.encode(errors="surrogatepass"), digest_size=8).digest()
-        return int(_MISSING) if clean.casefold() in MISSING_WORDS else int.from_bytes(digest, "little")
+        time = datetime.datetime.fromisoformat(text)
+        time = time if time.tzinfo else time.replace(tzinfo=datetime.UTC)
+        return _of_times(np.array([(time - _EPOCH) // _MICROSECOND]))[0]
+    except (ValueError, OverflowError):
+        return other
+
+
+def _of_letters(texts: "pa.Array") -> np.ndarray:
+    """A hash of the bytes of each text. uint64 [n]"""
+    sizes = np.asarray(pc.binary_length(texts)).astype(np.int64)
+    if sizes.sum() > _BYTES and len(texts) > 1:
+        half = len(texts) // 2
+        return np.append(_of_letters(texts[:half]), _of_letters(texts[half:]))
+    raw = np.frombuffer("".join(texts.to_pylist()).encode(), np.uint8).astype(np.uint64)
+    ends = np.cumsum(sizes)
+    places = np.arange(len(raw)) - np.repeat(ends - sizes, sizes)
+    sums = np.append(np.uint64(0), np.cumsum(mixed((places.astype(np.uint64) << np.uint64(8)) + raw), dtype=np.uint64))
+    return mixed(sums[ends] - sums[ends - sizes] + sizes.astype(np.uint64))
+
+
+def _of_times(microseconds: np.ndarray) -> np.ndarray:
+    """uint64 [n]. microseconds: since 1970, int64 [n]."""
+    return mixed(microseconds.astype(np.uint64) + _OF_TIME)
 
 
 def _of_numbers(numbers: np.ndarray) -> np.ndarray:

@@ -9,13 +9,14 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
+from gossamer.data.columns.column import Column
+from gossamer.data.columns.generated import AnyColumn
 from gossamer.data.samples.samples import frame
 from gossamer.data.samples.synthetic_records import SyntheticRecords
 from gossamer.data.samples.writers import parquet_file
 from gossamer.data.tables.card import TableCard
-from gossamer.data.columns.column import Column
 from gossamer.data.tables.decode import decode, texts
-from gossamer.data.columns.generated import AnyColumn
+from gossamer.lazy import pa, pc
 
 ROWS = 20_000
 """Rows that are made at once: within them, the shares of values are nearly exact."""
@@ -88,7 +89,7 @@ class TableSamples(SyntheticRecords):
         return decode(self.codes, self.card, seed=self.seed, rows=self.numbers)
 
     def to_pandas(self) -> Any:
-        """Return a DataFrame. A missing value is None, NaN, NaT or, among whole numbers (Int64), NA.
+        """Return a DataFrame. A missing value is None, NaN, NaT or NA: among whole numbers (Int64) and truth values (boolean).
 
         Raises:
             RequestError: pandas is not installed.
@@ -97,10 +98,12 @@ class TableSamples(SyntheticRecords):
         for name, column in values.items():
             if column.dtype == object:
                 column[column == ""] = None
-            values[name] = column.astype("datetime64[s]") if column.dtype.kind == "M" else column
-        table = frame(values)
-        whole = {c.name: "Int64" for c in self.card.columns if c.kind == "integer" and values[c.name].dtype.kind == "f"}
-        return table.astype(whole)
+            values[name] = column.astype("datetime64[s]") if column.dtype == "datetime64[D]" else column
+        has_na = {"integer": ("f", "Int64"), "boolean": ("O", "boolean")}
+        kinds = {
+            column.name: has_na.get(column.kind, ("", "")) for column in self.card.columns if column.other_code is None
+        }
+        return frame(values).astype({name: na for name, (kind, na) in kinds.items() if values[name].dtype.kind == kind})
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -150,18 +153,28 @@ def write_csv(path: Path, chunks: Iterable[TableSamples]) -> int:
 
 
 def _write_parquet(path: Path, chunks: Iterable[TableSamples]) -> None:
-    """Write chunks. A column of numbers with "other" is written as text."""
+    """Write chunks. A column with "other" among numbers, times or truth values is written as text."""
     with parquet_file(path) as (pa, write):
         for chunk in chunks:
-            arrays = {}
-            for column, values in zip(chunk.card.written, chunk.columns().values(), strict=True):
-                if values.dtype == object:
-                    cells = texts(column, values, decimal=chunk.card.decimal)
-                    arrays[column.name] = pa.array([text or None for text in cells], pa.string())
-                else:
-                    whole = pa.int64() if column.kind == "integer" else None
-                    arrays[column.name] = pa.array(values, whole, from_pandas=True)
-            write(pa.table(arrays))
+            values = chunk.columns()
+            write(
+                pa.table(
+                    {each.name: _cells(each, values[each.name], chunk.card.decimal) for each in chunk.card.written}
+                )
+            )
+
+
+def _cells(column: AnyColumn, values: np.ndarray, decimal: str) -> "pa.Array":
+    """Values of a column as Parquet has them."""
+    if column.kind == "boolean" and isinstance(column, Column) and column.other_code is None:
+        return pa.array(values, pa.bool_())
+    if values.dtype == object:
+        return pa.array([text or None for text in texts(column, values, decimal=decimal)], pa.string())
+    cells = pa.array(values, pa.int64() if column.kind == "integer" else None, from_pandas=True)
+    if column.kind == "datetime" and isinstance(column, Column) and column.zone:
+        # an hour that the clock skips becomes the next one
+        return pc.assume_timezone(cells, column.zone, ambiguous="earliest", nonexistent="latest")
+    return cells
 
 
 TableSamples.forms = {

@@ -1,5 +1,6 @@
 """Summaries of a column in constant memory: which values are frequent, how many different ones there are, how numbers lie."""
 
+from collections.abc import Collection
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -115,9 +116,18 @@ class Spread:
         """Whether all are whole numbers."""
         return self.digits == 0
 
-    @property
-    def buckets(self) -> tuple[np.ndarray, np.ndarray]:
-        """The ends next to zero of the buckets that hold cells, and their numbers of cells, from the smallest number on."""
-        rising = np.append(np.arange(_BUCKETS - 1, _BUCKETS // 2 - 1, -1), np.arange(_BUCKETS // 2))
-        used = rising[self._histogram[rising] > 0]
-        return (used.astype(np.uint64) << np.uint64(48)).view(np.float64), self._histogram[used]
+    def shares(self, cuts: np.ndarray, without: Collection[float] = ()) -> np.ndarray:
+        """The share of cells between each two neighbouring cuts, as if each bucket were flat. float64 [cuts - 1]
+
+        without: numbers whose cells do not count.
+        """
+        used = np.flatnonzero(self._histogram)
+        near, far = (index.astype(np.uint64) << np.uint64(48) for index in (used, used + 1))
+        ends = np.sort(np.stack([near.view(np.float64), far.view(np.float64)]), axis=0)
+        order = np.argsort(ends[0])
+        (low, high), counts = ends[:, order], self._histogram[used][order]
+        for number in without:
+            counts = np.where((low <= number) & (number < high), 0, counts)
+        below = np.repeat(np.append(0, np.cumsum(counts)), 2)[1:-1]
+        places = np.stack([low, high], axis=1).ravel().clip(self.lowest[0], self.highest[-1])
+        return np.diff(np.interp(cuts, places, below)) / max(counts.sum(), 1)

@@ -2,37 +2,45 @@
 
 import csv
 import hashlib
-import json
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
+from gossamer.data.columns.texts import texts_of
 from gossamer.data.fingerprint import is_taken
-from gossamer.data.readers import parquet_csv
-from gossamer.data.readers.columns import unit_ids
 from gossamer.data.readers.picture_folders import SPLITS
-from gossamer.data.tables.csv_rows import CsvRows
-from gossamer.data.tables.encode import Faults, texts_of
-from gossamer.data.tables.read import PARQUET, open_source
+from gossamer.data.source import Source, is_place
+from gossamer.data.sources import arrow_files
+from gossamer.data.sources.cells import parts
+from gossamer.data.sources.relation import Relation
+from gossamer.data.sources.tables import open_table
+from gossamer.data.sources.unit_ids import unit_ids
+from gossamer.data.tables.encode import Faults
+from gossamer.data.tables.raw_rows import row_keys
+from gossamer.data.tables.read import RAGGED, unit_column
 from gossamer.data.units import Missing, numbered
+from gossamer.lazy import Lazy, pa
+
+parquet: Any = Lazy("pyarrow.parquet")
 
 
 def split_table(
-    where: str, out: Path, share: float, salt: str, units: str | None, missing: Missing, *, header: bool | None
+    source: Source, where: str, out: Path, share: float, salt: str, missing: Missing, *, header: bool | None
 ) -> tuple[list[str], np.ndarray]:
-    """Write out/train and out/test in the form of the source, for the owner alone.
+    """Write out/train and out/test, for the owner alone: a text file as text in UTF-8, other forms as .parquet.
 
-    The side of a unit follows from its id. The side of a row without a unit follows from the text of the row.
+    The side of a unit follows from its id. The side of a row without a unit follows from its values.
 
     Args:
-        where: a .csv, .tsv, .csv.gz, .tsv.gz or .parquet file. A compressed one becomes a plain one.
+        source: a table, and the column with the id of each row's unit. A compressed file becomes a plain one.
+        where: what messages call it.
         out: a new folder; nothing is there yet.
         share: expected share of test, between 0 and 1.
         salt: the public key of the hash.
-        units: the column with the id of each row's unit.
         missing: a row without an id: `refuse` it as a mistake, or `own`: it is a unit of its own.
         header: whether the first line of the source names the columns. If not, that of the parts does: column_1, column_2 ...
             None: it does, and names that are values are refused.
@@ -43,21 +51,22 @@ def split_table(
     Raises:
         DataError: the source cannot be read.
     """
-    path = Path(where)
-    source = open_source(path, split="train", where=where, header=header)
-    at = source.unit_column(units, where)
+    relation = open_table(source.records, split="train", where=where, header=header)
+    at = unit_column(relation, source.units, where)
     ids: list[str] = []
+    types: list[set[Any]] = [set() for _ in relation.names]
 
     def rows() -> Iterator[bytes]:
-        for _, columns in source.blocks([*range(len(source.names))]):
-            texts = [texts_of(column) for column in columns]
-            ids.extend([""] * len(texts[0]) if at is None else unit_ids(columns[at], where))
-            yield from (json.dumps(row).encode() for row in zip(*texts, strict=True))
+        for _, columns in relation.blocks([*range(len(relation.names))]):
+            ids.extend([""] * len(columns[0]) if at is None else unit_ids(columns[at], where))
+            for found, column in zip(types, columns, strict=True):
+                found |= {part.type for _, part in parts(column)}
+            yield from (key.tobytes() for key in row_keys(columns))
 
     test = np.fromiter(sides(rows(), share=share, salt=salt), bool)
     faults = Faults(where)
-    if source.ragged:
-        faults.add("the row has another number of values than the first line has names", source.ragged)
+    if relation.ragged:
+        faults.add(RAGGED, relation.ragged)
     faults.refuse()
     if at is not None:
         owners = numbered(ids, missing, lambda row: f"{where}, row {row} (counted from 0)")
@@ -65,10 +74,15 @@ def split_table(
         ids = owners.names[owners.numbers].tolist()
         test = np.where(owners.names[owners.numbers] == "", test, of_unit[owners.numbers])
     out.mkdir(mode=0o700)
-    if path.suffix.lower() == PARQUET:
-        _write_parquet(path, out, test)
+    if relation.delimiter:
+        _write_text(relation, out, test)
+    elif is_place(source) and where.lower().endswith(arrow_files.PARQUET) and Path(where).is_file():
+        schema = arrow_files.schema_of(Path(where))
+        _write_parquet(schema, arrow_files.batches_of(Path(where), range(len(schema))), out, test)
     else:
-        _write_csv(CsvRows(path, header=header is not False), path.name.lower(), out, test)
+        schema = pa.schema([*zip(relation.names, map(_common, types), strict=True)])
+        blocks = relation.blocks([*range(len(relation.names))])
+        _write_parquet(schema, (_batch(columns, schema) for _, columns in blocks), out, test)
     return ids, test
 
 
@@ -85,33 +99,52 @@ def sides(rows: Iterable[bytes], *, share: float, salt: str) -> Iterator[bool]:
         seen[digest] += 1
 
 
-def _write_csv(rows: CsvRows, name: str, folder: Path, test: np.ndarray) -> None:
-    suffix = name[name.rindex(".tsv" if ".tsv" in name else ".csv") :][:4]
+def _write_text(relation: Relation, folder: Path, test: np.ndarray) -> None:
+    suffix = ".tsv" if relation.delimiter == "\t" else ".csv"
     with ExitStack() as stack:
         writers = []
         for side in SPLITS:
             place = folder / f"{side}{suffix}"
             place.touch(mode=0o600)
             file = stack.enter_context(place.open("w", encoding="utf-8", newline=""))
-            writers.append(csv.writer(file, delimiter=rows.delimiter, lineterminator="\n"))
-            writers[-1].writerow(rows.names)
-        for numbers, columns in rows.blocks():
-            for falls, row in zip(test[numbers].tolist(), zip(*columns, strict=True), strict=True):
+            writers.append(csv.writer(file, delimiter=relation.delimiter, lineterminator="\n"))
+            writers[-1].writerow(relation.names)
+        for numbers, columns in relation.blocks([*range(len(relation.names))]):
+            rows = zip(*(column.to_pylist() for column in columns), strict=True)
+            for falls, row in zip(test[numbers].tolist(), rows, strict=True):
                 writers[falls].writerow(row)
 
 
-def _write_parquet(path: Path, folder: Path, test: np.ndarray) -> None:
-    from pyarrow import array, parquet  # noqa: PLC0415 (an optional extra, there because the file was read)
-
+def _write_parquet(schema: "pa.Schema", batches: Iterable["pa.RecordBatch"], folder: Path, test: np.ndarray) -> None:
     start = 0
-    with parquet_csv.opened(path) as (schema, batches), ExitStack() as stack:
+    with ExitStack() as stack:
         writers = []
         for side in SPLITS:
-            place = folder / f"{side}{PARQUET}"
+            place = folder / f"{side}{arrow_files.PARQUET}"
             place.touch(mode=0o600)
             writers.append(stack.enter_context(parquet.ParquetWriter(place, schema)))
-        for batch in batches(list(schema.names)):
+        for batch in batches:
             here = test[start : start + len(batch)]
             for falls, writer in enumerate(writers):
-                writer.write_batch(batch.filter(array(here == bool(falls))))
+                writer.write_batch(batch.filter(pa.array(here == bool(falls))))
             start += len(batch)
+
+
+def _common(types: set[Any]) -> Any:
+    """The type of a column in Parquet: that of all its cells, or text."""
+    known = types - {pa.null()}
+    return known.pop() if len(known) == 1 else pa.string()
+
+
+def _batch(columns: Sequence["pa.Array"], schema: "pa.Schema") -> "pa.RecordBatch":
+    """The columns of a block with the types of a schema; cells of several types become text."""
+    cast = []
+    for column, kind in zip(columns, schema.types, strict=True):
+        if column.type == kind:
+            cast.append(column)
+            continue
+        texts = np.full(len(column), None, object)
+        for positions, part in parts(column):
+            texts[positions] = texts_of(part).to_pylist()
+        cast.append(pa.array(texts, pa.string()).cast(kind))
+    return pa.record_batch(cast, schema=schema)

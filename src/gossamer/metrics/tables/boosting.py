@@ -12,8 +12,8 @@ import numpy as np
 from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
 from sklearn.metrics import r2_score, roc_auc_score
 
-from gossamer.data.tables.card import TableCard
 from gossamer.data.columns.column import Column
+from gossamer.data.tables.card import TableCard
 from gossamer.errors import RequestError
 from gossamer.intervals import Estimate, jackknife, proportion
 from gossamer.metrics.tables.rows import Rows

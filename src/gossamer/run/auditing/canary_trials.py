@@ -24,10 +24,10 @@ from gossamer.attacks.audit import Profile
 from gossamer.attacks.canaries import Planted, planted
 from gossamer.attacks.weights import fisher_direction
 from gossamer.data.card import DataCard
+from gossamer.data.columns.column import Column
 from gossamer.data.records import Records
 from gossamer.data.tables.any_card import AnyCard
 from gossamer.data.tables.card import TableCard
-from gossamer.data.columns.column import Column
 from gossamer.data.tables.table import Table
 from gossamer.errors import RequestError
 from gossamer.events import Event, Sink, progress, silent

@@ -17,8 +17,8 @@ import numpy as np
 from sklearn.datasets import load_breast_cancer
 
 from gossamer.data.card import Card, DataCard
-from gossamer.data.tables.card import TableCard
 from gossamer.data.columns.column import Column
+from gossamer.data.tables.card import TableCard
 from gossamer.data.tables.samples import TableSamples
 from gossamer.errors import PrivacyError, RequestError
 from gossamer.events import Sink, note

@@ -4,8 +4,7 @@ from pathlib import Path
 
 from gossamer.data import source
 from gossamer.data import split as splitting
-from gossamer.data.tables import read
-from gossamer.data.tables import read as tables
+from gossamer.data.sources import tables
 from gossamer.errors import GossamerError
 from gossamer.events import NOTE, TEXT
 from gossamer.run.page.opened import EMBEDDED, READING, Content, DataSet, Form, Opened
@@ -16,12 +15,12 @@ from gossamer.run.words import plain
 
 def show(data_set: DataSet, _query: Form) -> Content:
     """What was found in the records."""
-    is_table = read.is_table(data_set.data)
+    is_table = tables.is_table(data_set.data)
     problem, columns = "", []
     if is_table:
         try:
             header = {"yes": True, "no": False}.get(data_set.header)
-            columns = tables.open_source(data_set.used, split="train", where=data_set.name, header=header).names
+            columns = tables.open_table(data_set.used, split="train", where=data_set.name, header=header).names
         except GossamerError as error:
             problem = plain(str(error))
     counts = data_set.jobs.last_of("split").said(TEXT) if data_set.parts else []
@@ -39,7 +38,7 @@ def show(data_set: DataSet, _query: Form) -> Content:
 def divide(opened: Opened, data_set: DataSet, form: Form) -> str:
     """Divide the records into train and test."""
     data_set = _reading(opened, data_set, form)
-    in_folder = read.is_table(data_set.data) or Path(data_set.data).is_dir()
+    in_folder = tables.is_table(data_set.data) or Path(data_set.data).is_dir()
     out = data_set.new_parts[0 if in_folder else 1]
     data_set.jobs.start("split", data_set.data, "-o", str(out), *reading_flags(data_set, data_set.units))
     return "data"
@@ -55,7 +54,7 @@ def look(opened: Opened, data_set: DataSet, form: Form) -> str:
 
 def units_of(data_set: DataSet) -> str:
     """Whose each record is, for the records that a run uses. `split` writes ids of its own beside pictures."""
-    if data_set.parts is None or not data_set.units or read.is_table(data_set.data):
+    if data_set.parts is None or not data_set.units or tables.is_table(data_set.data):
         return data_set.units
     if data_set.parts.is_file():
         return f"{data_set.parts}:{splitting.UNIT_KEY}"

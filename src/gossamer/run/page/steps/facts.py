@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from gossamer.data.card import UNIFORM, DataCard
+from gossamer.data.columns.generated import KINDS as GENERATED
 from gossamer.data.tables import any_card
 from gossamer.data.tables.card import MEASURED, TableCard, facts_of_draft
-from gossamer.data.columns.generated import KINDS as GENERATED
 from gossamer.errors import CardError
 from gossamer.run.page.opened import Content, DataSet, Form, Opened
 

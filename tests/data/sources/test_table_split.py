@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
 
 from gossamer.data.fingerprint import is_taken
@@ -66,7 +67,7 @@ def test_raw_rows_in_blocks_of_any_order():
     def digest(*blocks: list[tuple[str, str]]) -> str:
         raw = RawRows()
         for block in blocks:
-            raw.add(list(zip(*block, strict=True)))
+            raw.add([pa.array(column) for column in zip(*block, strict=True)])
         return raw.digest()
 
     assert digest(rows) == digest(rows[2:], rows[:2]) != digest(rows[:3])
