@@ -13,10 +13,10 @@ import pytest
 from shared_data import SHARED, needs
 
 from gossamer.data.card import check_units
+from gossamer.data.columns.column import Column
 from gossamer.data.source import Source
 from gossamer.data.sources.text_file import LATIN
 from gossamer.data.tables.card import TableCard
-from gossamer.data.columns.column import Column
 from gossamer.data.tables.read import read_table, read_values
 from gossamer.data.tables.table import Table
 from gossamer.errors import CardError, DataError, RequestError

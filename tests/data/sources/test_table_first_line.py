@@ -10,12 +10,12 @@ import pytest
 from shared_data import SHARED, needs
 
 import gossamer
+from gossamer.data.columns.column import Column
 from gossamer.data.sources.names import _is_value
 from gossamer.data.sources.tables import open_table
 from gossamer.data.sources.text_file import open_text
 from gossamer.data.split import split
 from gossamer.data.tables.card import TableCard
-from gossamer.data.columns.column import Column
 from gossamer.data.tables.draft import draft_table_card
 from gossamer.data.tables.read import read_table
 from gossamer.errors import CardError, DataError

@@ -9,11 +9,11 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 
+from gossamer.data.columns.column import Column
 from gossamer.data.fingerprint import is_taken
 from gossamer.data.source import Source
 from gossamer.data.split import split
 from gossamer.data.tables.card import TableCard
-from gossamer.data.columns.column import Column
 from gossamer.data.tables.raw_rows import RawRows
 from gossamer.data.tables.read import read_table
 from gossamer.data.tables.split import sides

@@ -10,10 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gossamer.data.tables.card import TableCard
 from gossamer.data.columns.column import Column
+from gossamer.data.sources.cells import cells
+from gossamer.data.tables.card import TableCard
 from gossamer.data.tables.decode import decode, texts, to_numbers
-from gossamer.data.tables.encode import Faults, TableEncoder, cells_of
+from gossamer.data.tables.encode import Faults, TableEncoder
 from gossamer.data.tables.read import read_table
 from gossamer.errors import CardError, DataError
 
@@ -23,7 +24,7 @@ NAN = float("nan")
 def encode(block, card: TableCard) -> np.ndarray:
     """Codes of whole columns. Raises DataError: all faults of all columns."""
     faults = Faults("data")
-    found = TableEncoder(card, faults).encode([*map(cells_of, block)], np.arange(len(block[0])))
+    found = TableEncoder(card, faults).encode([*map(cells, block)], np.arange(len(block[0])))
     faults.refuse()
     return found
 

@@ -13,8 +13,7 @@ import numpy as np
 
 from gossamer.data.columns import boolean, durations, times
 from gossamer.data.columns.numbers import Form
-from gossamer.data.columns.texts import MISSING_WORDS, texts_of
-from gossamer.data.sources.cells import parts
+from gossamer.data.columns.texts import MISSING_WORDS, parts, texts_of
 from gossamer.data.tables.decode import mixed
 from gossamer.data.tables.sketches import DifferentValues, Frequent, Spread
 from gossamer.lazy import pa, pc

@@ -6,8 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from gossamer.data.columns.texts import MISSING_WORDS
-from gossamer.data.sources.cells import parts
+from gossamer.data.columns.texts import MISSING_WORDS, parts
 from gossamer.data.tables.decode import mixed
 from gossamer.lazy import pa, pc
 
