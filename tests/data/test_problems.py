@@ -9,7 +9,7 @@ import pytest
 from forms import GREY, encoded
 from PIL import Image
 
-from gossamer.data.problems import Problems, records
+from gossamer.data.problems import FORMS, Problems, records
 from gossamer.data.readers.read import read
 from gossamer.data.source import Reading, Source
 from gossamer.data.split import split
@@ -17,10 +17,7 @@ from gossamer.errors import DataError
 
 PICTURE = encoded(GREY[0], "PNG")
 BROKEN = b"\x89PNG\r\n\x1a\nrubbish"
-TEXT = (
-    "Gossamer learns from pictures and tables. Give class folders of pictures, .npz, .npy or idx files, or pictures in "
-    ".parquet, .arrow or .tar (docs/data.md)."
-)
+TEXT = f"Gossamer learns from pictures and tables. Give {FORMS}."
 UNREADABLE = "this cannot be read as a picture: mend or remove it"
 
 
@@ -225,10 +222,10 @@ def test_rows_of_tables_with_pictures(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "kind", "remedy"),
     [
-        ("people.xlsx", "a table in a form that Gossamer does not read", "Save it as .csv or .parquet."),
-        ("people.feather", "a table in a form that Gossamer does not read", "Save it as .csv or .parquet."),
-        ("story.txt", "text", TEXT),
-        ("story.jsonl", "text", TEXT),
+        ("people.ods", "a table in a form that Gossamer does not read", "Save it as .csv or .parquet."),
+        ("people.sas7bdat", "a table in a form that Gossamer does not read", "Save it as .csv or .parquet."),
+        ("story.md", "text", TEXT),
+        ("story.json", "text", TEXT),
     ],
 )
 def test_who_brings_a_table_or_a_text_is_told_what_is_read(

@@ -16,9 +16,9 @@ from gossamer.data.readers.picture_folders import Listing
 from gossamer.data.readers.read import LEFT_OUT, read, sizes
 from gossamer.data.records import Records, absent, uneven
 from gossamer.data.source import Data, Reading
+from gossamer.data.sources.names import ONLY_TABLES
 from gossamer.data.sources.tables import is_table
 from gossamer.data.tables.card import TableDraft
-from gossamer.data.sources.names import ONLY_TABLES
 from gossamer.data.tables.draft import draft_table_card
 from gossamer.data.units import grouping
 from gossamer.errors import DataError, RequestError
