@@ -13,6 +13,14 @@ from typing import IO
 _BEGUN = re.compile(r"\.(.+)\.[a-z0-9_]{8}")
 
 
+def at_home(place: str | os.PathLike[str]) -> Path:
+    """A path that a user wrote; `~` at its beginning is the home folder."""
+    try:
+        return Path(place).expanduser()
+    except RuntimeError:  # no user has this name: a file such as ~$book.xlsx
+        return Path(place)
+
+
 def write_atomically(path: Path, content: bytes | memoryview | str, *, private: bool = False) -> None:
     """Write a file, or replace it: a crash leaves the old file or the new one. Mode 0644, private: 0600. Text is UTF-8."""
     with replaced(path, private=private) as partial:

@@ -55,7 +55,7 @@ class Bare(Method[Config, State]):
 
 def synthesizer(classes: int = 4) -> Synthesizer:
     certificate: Any = None
-    return Synthesizer(Telltale(classes), Job.of(Bare(), {}, CARD), certificate)
+    return Synthesizer(Telltale(classes), Job.of(Bare(), {}, CARD), certificate, Path("RUN"))
 
 
 def test_samples_carry_the_labels_that_they_were_made_for_in_every_chunk() -> None:
@@ -116,7 +116,7 @@ def test_a_method_that_samples_in_its_own_way_is_asked() -> None:
             return images / 2, chosen
 
     certificate: Any = None
-    halved = Synthesizer(Telltale(), Job.of(Halving(), {}, CARD), certificate).sample(CHUNK + 1, seed=0)
+    halved = Synthesizer(Telltale(), Job.of(Halving(), {}, CARD), certificate, Path("RUN")).sample(CHUNK + 1, seed=0)
     plain = synthesizer().sample(CHUNK + 1, seed=0)
     assert (halved.labels == plain.labels).all()
     assert abs(halved.images - plain.images / 2).max() <= 0.5

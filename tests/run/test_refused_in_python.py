@@ -131,7 +131,7 @@ CALLS_REFUSED: dict[str, tuple[Callable[[], object], str]] = {
     "resume nothing": (lambda: gossamer.resume("out"), "out"),
     "resume without the records": (lambda: gossamer.resume(stopped()), "data"),
     "resume with others": (lambda: gossamer.resume(stopped(), data=(RECORDS[0][::-1], RECORDS[1])), ""),
-    "load a stopped run": (lambda: gossamer.Synthesizer.load(stopped()), "`gossamer.resume` finishes one."),
+    "load a stopped run": (lambda: gossamer.Synthesizer.load(stopped()), "`gossamer.resume` finishes it."),
     "verify a stopped run": (lambda: gossamer.verify(stopped()), "`gossamer.resume('stopped')` finishes it."),
     "release a stopped run": (lambda: gossamer.release(stopped(), "release"), "stopped"),
     "evaluate a stopped run": (

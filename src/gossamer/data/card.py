@@ -25,7 +25,7 @@ from gossamer.data.records import Records
 from gossamer.data.source import Reading
 from gossamer.data.units import Missing
 from gossamer.errors import CardError, did_you_mean
-from gossamer.files import write_private
+from gossamer.files import at_home, write_private
 from gossamer.lazy import torch
 
 Kind: TypeAlias = Literal["pictures", "table"]
@@ -233,7 +233,7 @@ class Card(ABC):
 
     def save(self, path: str | Path) -> None:
         """Write the card to a file, over what was there. Only you can read it, because the card may be a draft."""
-        write_private(Path(path), self.dumps())
+        write_private(at_home(path), self.dumps())
 
     def __post_init__(self) -> None:
         check_facts(self, lambda key, problem: CardError(f"{key} {problem}"))
@@ -257,7 +257,7 @@ def parsed(text: str, *, where: str) -> dict[str, Any]:
 def text_of_card(path: str | Path) -> str:
     """The text of a card file. Raises CardError, which quotes no card."""
     try:
-        return Path(path).read_text(encoding="utf-8-sig")
+        return at_home(path).read_text(encoding="utf-8-sig")
     except (OSError, ValueError) as error:
         if any(sign in str(path) for sign in "\n="):
             raise CardError(

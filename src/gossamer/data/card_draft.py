@@ -23,6 +23,7 @@ from gossamer.data.tables.draft import draft_table_card
 from gossamer.data.units import grouping
 from gossamer.errors import DataError, RequestError
 from gossamer.events import Sink, silent
+from gossamer.files import at_home
 
 KEPT = (28, 512)
 """The shortest and the longest side of pictures whose size a draft keeps."""
@@ -72,7 +73,7 @@ def draft_text(
         given = {"`pixel_range`": pixel_range, "`shape`": shape, "`window`": window or None}
         if flags := ", ".join(flag for flag, value in given.items() if value is not None):
             raise RequestError(f"{flags}: this is for pictures, and the data are a table. Leave it out.")
-        return draft_table_card(data, dictionary=dictionary, header=header)
+        return draft_table_card(data, dictionary=dictionary and at_home(dictionary), header=header)
     if dictionary is not None:
         raise RequestError("`dictionary` describes the columns of a table, and the data are pictures. Leave it out.")
     if header is not None:
@@ -111,7 +112,8 @@ def draft_card(data: Data, **options: Any) -> DataCard | TableDraft:
 
     Returns:
         A DataCard. For a table, a TableDraft: its measured bounds and values are comments, and `fit` refuses it as long as
-        there are some. Save it with `draft.save("card.toml")`, edit the file, and pass its path to `fit`.
+        there are some. Declare them with `draft.with_column(...)`. Or save it with `draft.save("card.toml")`, edit the file,
+        and pass its path to `fit`.
 
     Raises:
         DataError: if the records cannot be read.
@@ -122,8 +124,9 @@ def draft_card(data: Data, **options: Any) -> DataCard | TableDraft:
         notebook.say(f"Note: {hint}")
     if is_table(data):
         notebook.say(
-            'A draft, measured on the records. Save it with draft.save("card.toml"), replace what is measured, and pass the '
-            "path as card."
+            "A draft, measured on the records. Declare each column in draft.measured, as in "
+            "draft = draft.with_column(NAME, bounds=(0, 120)), and pass the draft as card. Or save it with "
+            'draft.save("card.toml"), replace what is measured, and pass the path.'
         )
         return TableDraft(text)
     card = DataCard.loads(text)

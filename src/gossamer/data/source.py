@@ -8,6 +8,7 @@ from typing import Any, Literal, Protocol, TypeAlias
 from gossamer.data.pixels.to_uint8 import Resize
 from gossamer.data.units import Grouped, Missing
 from gossamer.errors import RequestError
+from gossamer.files import at_home
 
 
 class MapStyle(Protocol):
@@ -25,8 +26,8 @@ class Source:
     The ids of units may be in memory too: one for each record.
 
     Args:
-        records: a path, `digits` or `glyphs`; `:train` or `:test` at its end picks a split. Or records in memory. None: they
-            are with others, or were in the memory of an earlier process.
+        records: a path, `digits` or `glyphs`. `~` is your home folder; `:train` or `:test` at the end picks a split. Or records
+            in memory. None: they are with others, or were in the memory of an earlier process.
         images_key: name of the pictures' array (.npz), column (.parquet) or file ending (.tar). Default: `images` or
             `train_images` in an .npz, else the only one with pictures.
         labels_key: name of the labels' array (.npz), column (.parquet, metadata.csv) or file ending (.tar). "none":
@@ -55,6 +56,10 @@ class Source:
     def __post_init__(self) -> None:
         if isinstance(self.units, os.PathLike):
             object.__setattr__(self, "units", str(self.units))
+        for name in ("records", "units"):
+            place = getattr(self, name)
+            if is_place(place) and str(place).startswith("~"):
+                object.__setattr__(self, name, str(at_home(place)))
         for name in ("images_key", "labels_key"):
             if not isinstance(getattr(self, name), str | None):
                 raise RequestError(f"{name} must be text or None, not of type {type(getattr(self, name)).__name__}.")

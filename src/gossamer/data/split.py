@@ -29,6 +29,7 @@ from gossamer.data.tables.split import split_table
 from gossamer.data.units import Missing, matched
 from gossamer.errors import DataError, RequestError, RunFolderError
 from gossamer.events import Sink, silent
+from gossamer.files import at_home
 
 UNIT_KEY, UNITS_FILE = "unit", "units.csv"
 """The key of the units' ids in an .npz, and their file in a folder."""
@@ -83,12 +84,11 @@ def split(
         RunFolderError: something is there already, or it cannot be written.
     """
     source = source_of(data)
-    name, units, out, table = called(data, "data"), source.units, Path(out), is_table(data)
-    if table and (not is_place(data) or (pixel_range, window) != (None, False)):
-        raise RequestError(
-            "a table is split as a file, and takes no `pixel_range` and `window`. Save it as .csv or .parquet, and leave these "
-            "out."
-        )
+    name, units, out, table = called(data, "data"), source.units, at_home(out), is_table(data)
+    if table and (pixel_range, window) != (None, False):
+        raise RequestError("a table has no `pixel_range` and no `window`. Leave these out.")
+    if table and not isinstance(units, str | None):
+        raise RequestError("`units` of a table that is split name its column with the id of each row. Put the ids there.")
     if not 0 < share < 1:
         raise RequestError(f"`share` must lie between 0 and 1, not {share:g}: with 0.2, a fifth goes to test.")
     if out.exists() or out.is_symlink():
@@ -114,7 +114,7 @@ def split(
         with tempfile.TemporaryDirectory(prefix=f".{out.name}.", dir=out.parent) as scratch:
             whole = Path(scratch) / f"whole{'' if table else out.suffix}"
             if table:
-                names, test = split_table(name, whole, share, salt, units, missing_unit, header=header)
+                names, test = split_table(source, name, whole, share, salt, missing_unit, header=header)
                 result = _counted(names, test, units or "")
             elif pictures is None:
                 how = Reading(missing_unit=missing_unit, pixel_range=pixel_range, window=window)

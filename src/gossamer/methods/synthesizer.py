@@ -22,12 +22,12 @@ from torch.overrides import TorchFunctionMode
 from gossamer.data.memory_mapped import free_memory
 from gossamer.data.tables.any_card import SAMPLES, card_from
 from gossamer.errors import GossamerError, RequestError, RunFolderError
-from gossamer.files import replaced
+from gossamer.files import at_home, replaced
 from gossamer.methods import method_of
 from gossamer.methods.contract import BaseConfig, State
 from gossamer.methods.job import Job
 from gossamer.methods.registry import changed_plugins
-from gossamer.privacy.certificate.certificate import CERTIFICATE, CONFIG, Certificate
+from gossamer.privacy.certificate.certificate import CERTIFICATE, CONFIG, LEDGER, Certificate
 from gossamer.privacy.certificate.statements import MODEL
 from gossamer.privacy.device_check import present
 
@@ -71,11 +71,16 @@ class Synthesizer:
         net: the generator.
         job: its method, with the settings of its run and the data card.
         certificate: what it promises.
+        folder: of its run, or its release. A Synthesizer is a path to it, as `gossamer.evaluate` takes it.
     """
 
     net: nn.Module
     job: Job[BaseConfig, State]
     certificate: Certificate
+    folder: Path
+
+    def __fspath__(self) -> str:
+        return str(self.folder)
 
     def __repr__(self) -> str:
         return f"Synthesizer({self.job.method.name}, {self.card.samples_in_words(self.classes)}; {self.certificate!r})"
@@ -167,7 +172,7 @@ class Synthesizer:
         return torch.from_numpy(array.astype(np.int64))
 
     @classmethod
-    def load(cls, folder: str | Path) -> "Synthesizer":
+    def load(cls, folder: str | os.PathLike[str]) -> "Synthesizer":
         """Read a run or a release folder after checking its files against each other. Needs no data.
 
         Raises:
@@ -175,14 +180,13 @@ class Synthesizer:
                 here or has other weights.
             LedgerDamaged: if a file was changed, cut or exchanged since the run ended; see `Certificate.load`.
         """
-        folder = Path(folder)
+        folder = at_home(folder)
         if not folder.is_dir():
             raise RunFolderError(f"{folder} is no folder: give a finished RUN, or a release.")
         for name in (CERTIFICATE, MODEL):
             if not (folder / name).is_file():
-                raise RunFolderError(
-                    f"{folder} holds no {name}: it is not a finished run. `gossamer.resume` finishes one."
-                )
+                remedy = "`gossamer.resume` finishes it." if (folder / LEDGER).is_file() else "Give a finished RUN."
+                raise RunFolderError(f"{folder} holds no {name}: it is not a finished run. {remedy}")
         certificate = Certificate.load(folder)
         method = method_of(certificate.method, folder=folder)
         try:
@@ -198,7 +202,7 @@ class Synthesizer:
                 f"{folder / CERTIFICATE} does not hold a method and settings that this version knows; its 'versions' name "
                 "the one that wrote it."
             ) from error
-        return cls(net, job, certificate).with_weights(folder / MODEL)
+        return cls(net, job, certificate, folder.absolute()).with_weights(folder / MODEL)
 
     def on(self, device: str) -> "Synthesizer":
         """The same generator on a device, cpu, cuda or cuda:1, in place. Samples differ by rounding.

@@ -16,6 +16,7 @@ from typing import Any, ParamSpec, TypeVar
 import numpy as np
 
 from gossamer.errors import RequestError, RunFolderError, did_you_mean
+from gossamer.files import at_home
 from gossamer.methods.contract import AnyMethod, BaseConfig
 
 P = ParamSpec("P")
@@ -35,7 +36,8 @@ _NAMES = {
 def checked_arguments(function: Callable[P, R]) -> Callable[P, R]:
     """Return the function with a check of its arguments' types: it refuses `epsilon="10"`. A `seed` must be in range.
 
-    The check passes over annotations that are more than a class or a union of classes.
+    The check passes over annotations that are more than a class or a union of classes. An argument that may be a path is
+    passed as a Path, where `~` at its beginning is the home folder.
 
     Raises:
         RequestError: naming the argument and the types, never the value (except of a seed, which is public).
@@ -44,13 +46,15 @@ def checked_arguments(function: Callable[P, R]) -> Callable[P, R]:
 
     @functools.wraps(function)
     def call(*args: P.args, **kwargs: P.kwargs) -> R:
-        hints = _hints(function)
-        for name, value in signature.bind(*args, **kwargs).arguments.items():
+        hints, bound = _hints(function), signature.bind(*args, **kwargs)
+        for name, value in bound.arguments.items():
             if name in hints:
                 check_type(name, value, hints[name])
+            if Path in hints.get(name, ()) and isinstance(value, str | Path):
+                bound.arguments[name] = at_home(value)
             if name == "seed":
                 check_seed(name, value)
-        return function(*args, **kwargs)
+        return function(*bound.args, **bound.kwargs)
 
     return call
 

@@ -151,7 +151,7 @@ def test_the_loader_draws_what_gossamer_draws_for_every_method(tmp_path: Path) -
         (folder / "certificate.json").write_text(json.dumps(facts))
         (folder / "load.py").write_text(loader(method), encoding="utf-8")
         certificate: Any = None
-        samples = Synthesizer(net, job, certificate).sample(n, seed=5)
+        samples = Synthesizer(net, job, certificate, folder).sample(n, seed=5)
         digest = sha256_of(samples.images)
         right[str(folder)] = [list(samples.images.shape), "torch.uint8", digest, samples.labels.tolist(), None]
         if isinstance(net, Classifier):

@@ -124,7 +124,7 @@ def test_rows_of_the_loader_are_those_of_gossamer(release: Path, tmp_path: Path,
     """Byte for byte, over the end of a piece."""
     job: Any = Job.of(METHODS["marginals"], {"noise_multiplier": 1.0}, CARD)
     certificate: Any = None
-    samples = Synthesizer(random_field(), job, certificate).sample(ROWS + 300, seed=seed)
+    samples = Synthesizer(random_field(), job, certificate, Path("RUN")).sample(ROWS + 300, seed=seed)
     samples.save(tmp_path / "ours.csv")
     answer = alone(
         release, f"import load; load.load().write({str(tmp_path / 'theirs.csv')!r}, {ROWS + 300}, seed={seed})"

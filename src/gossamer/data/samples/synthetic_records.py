@@ -7,6 +7,7 @@ from typing import Any, ClassVar, Self
 
 from gossamer.data.samples.writers import Form, new_place, with_room
 from gossamer.errors import RequestError
+from gossamer.files import at_home
 
 
 class SyntheticRecords(ABC):
@@ -63,7 +64,7 @@ class SyntheticRecords(ABC):
             RequestError: an ending that is not known, .parquet without pyarrow, or nothing to write.
             RunFolderError: something is there already, the place cannot be written, or its disk is too full.
         """
-        path = Path(path)
+        path = at_home(path)
         if path.suffix.lower() not in cls.forms:
             raise RequestError(f"{path}: {cls.written_as}")
         if count < 1:

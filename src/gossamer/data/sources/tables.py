@@ -87,14 +87,14 @@ def open_table(
 
 def _of_place(address: str, split: str, wanted: Collection[str], header: bool | None, decimal: str) -> Relation:
     name, named_split = split_of(address)
-    path = Path(name).expanduser()
+    path = Path(name)
     if path.is_dir():
         parts = _parts(path, named_split or split)
         return _joined([_of_file(part, "", wanted, header, decimal) for part in parts], parts, where=name)
     for sign in (_TABLE, ":"):
         file, found, inside = name.rpartition(sign)
-        if found and not path.exists() and Path(file).expanduser().is_file():
-            return _of_file(Path(file).expanduser(), inside, wanted, header, decimal)
+        if found and not path.exists() and Path(file).is_file():
+            return _of_file(Path(file), inside, wanted, header, decimal)
     if not path.exists():
         raise DataError(f"{path}: there is no such file or folder. Give {FORMS}.")
     return _of_file(path, "", wanted, header, decimal)
@@ -200,7 +200,7 @@ def is_table(data: Any) -> bool:
         return False
     if not is_place(data):
         return (isinstance(data, Grouped) and hasattr(data, "codes")) or memory.is_frame(data)
-    path = Path(split_of(str(data))[0]).expanduser()
+    path = Path(split_of(str(data))[0])
     if path.is_dir():
         return _is_folder_of_table(path)
     if not path.exists():

@@ -17,8 +17,12 @@ SAMPLES: dict[Kind, type[SyntheticRecords]] = {"pictures": Samples, "table": Tab
 
 
 def card_class(facts: Mapping[str, Any]) -> type[AnyCard]:
-    """The class of a card that is plain values."""
-    return TableCard if "column" in facts else DataCard
+    """The class of a card that is plain values. Only that of a table has entries in double brackets."""
+    return TableCard if "column" in facts or any(map(_is_entries, facts.values())) else DataCard
+
+
+def _is_entries(value: object) -> bool:
+    return isinstance(value, list) and bool(value) and all(isinstance(each, dict) for each in value)
 
 
 def card_from(facts: dict[str, Any], *, where: str = "the card") -> AnyCard:

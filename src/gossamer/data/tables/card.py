@@ -4,7 +4,7 @@ It is a TOML file like the card of pictures. `[[column]]` entries tell the two a
 """
 
 import re
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
@@ -14,11 +14,13 @@ from gossamer.data.columns.column import Column, is_numbered, same_name
 from gossamer.data.columns.generated import KINDS as GENERATED
 from gossamer.data.columns.generated import AnyColumn, GeneratedColumn, in_order
 from gossamer.errors import CardError, did_you_mean
-from gossamer.files import write_private
+from gossamer.files import at_home, write_private
 from gossamer.lazy import torch
 
 MEASURED = "measured_"
 """Before the name of an entry of a column that a draft has as a comment."""
+_COLUMN = re.compile(r"^(?:#(?! declared public).*\n)*\[\[column\]\]\n(?:.+\n?)*", re.MULTILINE)
+"""The entry of a column in a draft, with the remarks above it."""
 MOST_ROWS = 1_000
 """Largest `max_rows`. The noise grows in proportion to it."""
 
@@ -161,6 +163,22 @@ class TableCard(Card):
                     "values can be exchanged"
                 )
 
+    def with_column(self, name: str, **entries: Any) -> "TableCard":
+        """Return the card with a column declared so, in its place, or at the end if it was not on the card.
+
+        Args:
+            name: of the column.
+            entries: as in `Column`. Its other entries stay. Where `kind` changes, those that belong to the old kind go.
+
+        Raises:
+            CardError: there is no such entry, or it makes no sense; or the column is new, and its kind is missing.
+        """
+        facts = self.to_dict()
+        entry = _declared(facts, name, entries)
+        places = {each["name"]: each for each in facts["column"]} | {name: entry}
+        dropped = {other: why for other, why in self.drop if other != name}
+        return self.from_dict(facts | {"column": [*places.values()], "drop": dropped})
+
     @classmethod
     def _arguments(cls, facts: dict[str, Any]) -> dict[str, Any]:
         if "column" not in facts and "shape" in facts:
@@ -219,18 +237,57 @@ class TableDraft:
             column["name"] for column in self.facts["column"] if any(key.startswith(MEASURED) for key in column)
         )
 
+    def with_column(self, name: str, **entries: Any) -> "TableDraft":
+        """Return the draft with a column declared so. What it measured of these entries, and its remarks on the column, go.
+
+        A column that the draft drops is at the end. Arguments and errors: as of `TableCard.with_column`.
+        """
+        facts = self.facts
+        entry = _declared(facts, name, entries)
+        measured = [key.removeprefix(MEASURED) for key in entry if key.startswith(MEASURED)]
+        lines = column_toml(column_from({key.removeprefix(MEASURED): value for key, value in entry.items()}))
+        for key in measured:
+            lines = lines.replace(f"\n{key} = ", f"\n# measured: {key} = ")
+        text = self.text
+        if reason := facts.get("drop", {}).get(name):
+            text = text.replace(f"\n{toml(name)} = {toml(reason)}\n", "\n", 1)
+        for found in _COLUMN.finditer(text):
+            if facts_of_draft(found[0])["column"][0]["name"] == name:
+                return TableDraft(text[: found.start()] + lines + text[found.end() :])
+        return TableDraft(f"{text.rstrip()}\n\n{lines}")
+
     def save(self, path: str | Path) -> None:
         """Write the draft to a file that only you can read, over what was there."""
-        write_private(Path(path), self.text)
+        write_private(at_home(path), self.text)
 
     def declared(self) -> TableCard:
         """The card, once nothing in the draft is measured. Raises CardError: names the columns that wait."""
         if waiting := self.measured:
             raise CardError(
                 f"card: this is a draft, whose measured bounds and values count for nothing ({len(waiting)} columns, such as "
-                f'{waiting[0]!r}). Save it with draft.save("card.toml"), declare them in the file, and pass its path.'
+                f"{waiting[0]!r}). Declare each, as in draft = draft.with_column({waiting[0]!r}, ...). Or save the draft with "
+                'draft.save("card.toml"), declare them in the file, and pass its path.'
             )
         return TableCard.loads(self.text)
+
+
+def _declared(facts: dict[str, Any], name: str, given: dict[str, Any]) -> dict[str, Any]:
+    """The entries of a column once these are declared; those that a draft has measured keep their prefix. Raises CardError."""
+    columns = {each["name"]: each for each in facts["column"]}
+    if name not in columns and "kind" not in given:
+        known = [*columns, *facts.get("drop", ())]
+        raise CardError(f"the card has no column {name!r}.{did_you_mean(name, known)} For a new column, give its kind.")
+    old = columns.get(name, {"name": name, "kind": given.get("kind")})
+    kind = given.get("kind", old["kind"])
+    every_kind = fields(GeneratedColumn if kind in GENERATED else Column)
+    own = {entry.name for entry in every_kind if entry.metadata and not entry.metadata["of"]}
+    if kind == old["kind"]:
+        own = {*old} - {MEASURED + key for key in given}
+    if "edges" in given:
+        own -= {"bounds", "bins", MEASURED + "bounds"}
+    if "bounds" in given:
+        own.discard("edges")
+    return {key: value for key, value in old.items() if key in own} | given
 
 
 def facts_of_draft(text: str) -> dict[str, Any]:

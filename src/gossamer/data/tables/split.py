@@ -13,6 +13,7 @@ import numpy as np
 from gossamer.data.columns.texts import parts, texts_of
 from gossamer.data.fingerprint import is_taken
 from gossamer.data.readers.picture_folders import SPLITS
+from gossamer.data.source import Source, is_place
 from gossamer.data.sources import arrow_files
 from gossamer.data.sources.relation import Relation
 from gossamer.data.sources.tables import open_table
@@ -27,18 +28,18 @@ parquet: Any = Lazy("pyarrow.parquet")
 
 
 def split_table(
-    where: str, out: Path, share: float, salt: str, units: str | None, missing: Missing, *, header: bool | None
+    source: Source, where: str, out: Path, share: float, salt: str, missing: Missing, *, header: bool | None
 ) -> tuple[list[str], np.ndarray]:
     """Write out/train and out/test, for the owner alone: a text file as text in UTF-8, other forms as .parquet.
 
     The side of a unit follows from its id. The side of a row without a unit follows from its values.
 
     Args:
-        where: the place of a table. A compressed file becomes a plain one.
+        source: a table, and the column with the id of each row's unit. A compressed file becomes a plain one.
+        where: what messages call it.
         out: a new folder; nothing is there yet.
         share: expected share of test, between 0 and 1.
         salt: the public key of the hash.
-        units: the column with the id of each row's unit.
         missing: a row without an id: `refuse` it as a mistake, or `own`: it is a unit of its own.
         header: whether the first line of the source names the columns. If not, that of the parts does: column_1, column_2 ...
             None: it does, and names that are values are refused.
@@ -49,8 +50,8 @@ def split_table(
     Raises:
         DataError: the source cannot be read.
     """
-    relation = open_table(where, split="train", where=where, header=header)
-    at = unit_column(relation, units, where)
+    relation = open_table(source.records, split="train", where=where, header=header)
+    at = unit_column(relation, source.units, where)
     ids: list[str] = []
     types: list[set[Any]] = [set() for _ in relation.names]
 
@@ -74,7 +75,7 @@ def split_table(
     out.mkdir(mode=0o700)
     if relation.delimiter:
         _write_text(relation, out, test)
-    elif where.lower().endswith(arrow_files.PARQUET) and Path(where).is_file():
+    elif is_place(source) and where.lower().endswith(arrow_files.PARQUET) and Path(where).is_file():
         schema = arrow_files.schema_of(Path(where))
         _write_parquet(schema, arrow_files.batches_of(Path(where), range(len(schema))), out, test)
     else:

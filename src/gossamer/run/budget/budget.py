@@ -17,6 +17,7 @@ from gossamer.privacy.ledger import PrivacyLedger
 from gossamer.run.budget.entry import budget_log_at, charge_of, new_log_note, place_of
 from gossamer.run.storage.data_sources import DataSources
 from gossamer.run.storage.run_folder import RunFolder, today
+from gossamer.run.validation import checked_arguments
 
 _LIFTED_DELTA = 1e-5
 """The delta of a limit that is lifted; it has no effect."""
@@ -89,6 +90,7 @@ class BudgetReport:
         return sentences
 
 
+@checked_arguments
 def budget(
     data: str,
     *,
@@ -150,6 +152,7 @@ def budget(
     return BudgetReport(account, bounds, bool(card_name) or exists, new_log_note(log) if log.new else "")
 
 
+@checked_arguments
 def discard(run: str | Path, *, accounts: str | Path | None = None) -> list[str]:
     """Delete the folder of an unfinished run. Its cost stays in the budget log.
 

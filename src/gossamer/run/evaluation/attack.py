@@ -71,7 +71,7 @@ class AttackReport:
 
 @checked_arguments
 def attack(
-    run: str | Path,
+    run: str | Path | Synthesizer,
     *,
     members: Data,
     nonmembers: Data,
@@ -88,7 +88,7 @@ def attack(
     units, one record of each takes part, and no record of its unit is held out: a unit's records are not independent.
 
     Args:
-        run: a finished RUN, or a release (which has no discriminators).
+        run: a finished RUN, or a release (which has no discriminators), or what `fit` returned.
         members: records that the run was trained on (split train, unless you name one).
         nonmembers: records of the same kind that the run never saw (split test, unless you name one).
         count: number of samples to make from the run.

@@ -17,7 +17,7 @@ from gossamer.data.source import Data, called, source_of
 from gossamer.data.tables.any_card import card_from, load_card
 from gossamer.errors import GossamerError, RequestError, RunFolderError
 from gossamer.events import note
-from gossamer.files import write_atomically
+from gossamer.files import at_home, write_atomically
 from gossamer.intervals import Estimate
 from gossamer.kinds import all_kinds, kind_of, kind_of_records
 from gossamer.kinds.kind import Comparison
@@ -72,7 +72,7 @@ class Evaluation:
 
 @checked_arguments
 def evaluate(
-    synth: str | Path,
+    synth: str | Path | Synthesizer,
     *,
     train: Data,
     test: Data,
@@ -86,7 +86,7 @@ def evaluate(
     """Measure a release on real records, pictures or a table.
 
     Args:
-        synth: a RUN or a release (samples afresh; a RUN gets its metrics.json) or a file of samples.
+        synth: a RUN or a release (samples afresh; a RUN gets its metrics.json), what `fit` returned, or a file of samples.
         train: real training records, to compare with and to learn features from (split train, unless you name one).
         test: real test records (split test, unless you name one). With units, each unit of a table counts once.
         metrics: names of metrics with commas between, or "all", or `Measures`, which also say how to measure.
@@ -127,7 +127,7 @@ def evaluate(
     asked = Comparison(
         synth=synth, synthesizer=synthesizer, card=facts, train=source_of(train), test=source_of(test), count=count, seed=seed,
         measures=measures, keep=partial(_keep, private) if own else None,
-        cache=Path(cache) if cache is not None else private / CACHE if own else None,
+        cache=at_home(cache) if cache is not None else private / CACHE if own else None,
         warm=warm if own and warm.is_file() else None, public=lambda: public_records(folder) if own else None,
     )  # fmt: skip
     with process.shown() as events:

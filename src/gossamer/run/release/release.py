@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from gossamer.errors import LedgerDamaged, RequestError, RunFolderError
-from gossamer.files import begun, held_folder, write_atomically
+from gossamer.files import at_home, begun, held_folder, write_atomically
 from gossamer.kinds import kind_of
 from gossamer.methods import synthesizer
 from gossamer.metrics.registry import PUBLIC_ITSELF
@@ -33,7 +33,7 @@ ATTACKED = "run with `gossamer attack`; its figures read real records and stay w
 
 @checked_arguments
 def release(
-    run: str | Path,
+    run: str | Path | synthesizer.Synthesizer,
     out: str | Path,
     *,
     declared: str | Path | Mapping[str, Any] | None = None,
@@ -47,7 +47,7 @@ def release(
     before it gets its name.
 
     Args:
-        run: a finished RUN, or a release.
+        run: a finished RUN, or what `fit` returned. Or a release.
         out: a new folder.
         declared: TOML file with what the certificate says and nobody can recompute, such as who made the release and how
             settings were chosen (`privacy.certificate.declarations.QUESTIONS`). Default: nothing is declared.
@@ -121,6 +121,7 @@ def _is_ours(left: Path) -> bool:
     return all(path.is_file() and (path.name in expected or begun(path.name) in expected) for path in left.iterdir())
 
 
+@checked_arguments
 def sign(run: str | Path, *, key: str | Path, new_key: bool = False, force: bool = False) -> str:
     """Sign a release, or a RUN: write signature.json beside its files. Gives the public key in hexadecimal.
 
@@ -157,7 +158,7 @@ def _answers(folder: Path, declared: str | Path | Mapping[str, Any] | None) -> d
     where = str(declared) if isinstance(declared, str | Path) else "what is declared"
     if isinstance(declared, str | Path):
         try:
-            answers = tomllib.loads(Path(declared).read_text(encoding="utf-8"))
+            answers = tomllib.loads(at_home(declared).read_text(encoding="utf-8"))
         except OSError as error:
             raise RequestError(f"{declared} cannot be read ({error.strerror}).") from None
         except ValueError as error:

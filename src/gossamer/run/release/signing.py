@@ -16,7 +16,7 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
 from gossamer.errors import RequestError, RunFolderError
-from gossamer.files import write_atomically
+from gossamer.files import at_home, write_atomically
 from gossamer.privacy.certificate.certificate import sha256
 from gossamer.privacy.certificate.declarations import is_date
 from gossamer.run.storage.run_folder import SIGNATURE
@@ -156,7 +156,7 @@ def _public(key_text: str) -> Ed25519PublicKey:
     if _is_hex(key_text.lower(), 32):
         return Ed25519PublicKey.from_public_bytes(bytes.fromhex(key_text))
     try:
-        key = serialization.load_pem_public_key(_content(Path(key_text)))
+        key = serialization.load_pem_public_key(_content(at_home(key_text)))
     except (ValueError, UnsupportedAlgorithm):
         key = None
     if not isinstance(key, Ed25519PublicKey):

@@ -249,7 +249,7 @@ class OpenRun:
         save_model(folder.file(MODEL), net)
         model = sha256(folder.file(MODEL))
         certificate = Certificate.build(self.ledger, settings, model_sha256=model, versions=versions(), created=today())
-        synthesizer = Synthesizer(net, self.job, certificate)
+        synthesizer = Synthesizer(net, self.job, certificate, folder.path.absolute())
         folder.file(SAMPLES).write_bytes(kind_of(synthesizer.card).picture(synthesizer))
         if self.entry is not None:
             self.entry.finish(self.ledger)

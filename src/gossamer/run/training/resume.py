@@ -43,6 +43,10 @@ def resume(
         BudgetError: if the folder is a copy, and the data set's limit forbids to count its plan once more.
     """
     folder = RunFolder(Path(run))
+    if folder.private.is_dir() and not folder.begun and not folder.finished:
+        raise RunFolderError(
+            f"{folder.path} was cut off before its ledger was written; no budget is used. Start a new run."
+        )
     settings = folder.config()
     if folder.finished:
         synthesizer = Synthesizer.load(folder.path)
@@ -50,10 +54,6 @@ def resume(
             with process.shown() as events, folder.locked():
                 enter_finished(folder, accounts, log=lambda text: events(note(text)))
         return synthesizer
-    if not folder.begun:
-        raise RunFolderError(
-            f"{folder.path} was cut off before its ledger was written; no budget is used. Start a new run."
-        )
     with OpenRun.resume(folder, process=process, ranks=present(), accounts=accounts) as opened:
         if folder.finished:  # by the process that held it a moment ago
             return Synthesizer.load(folder.path)

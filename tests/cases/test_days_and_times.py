@@ -1,0 +1,124 @@
+"""Days and times: kind K6 of public bug reports, durations of K5, and typed samples of K10."""
+
+import datetime
+
+import numpy as np
+import pandas as pd
+import polars
+import pytest
+
+import gossamer
+from gossamer.data.source import Source
+from gossamer.data.tables.read import read_table
+
+N = 360
+DRAW = np.random.default_rng(6)
+STARTS = pd.Timestamp("2022-03-01") + pd.to_timedelta(DRAW.integers(0, 300 * 86_400, N), unit="s")
+
+
+def column(name, kind, **entries):
+    return gossamer.TableCard(declared_size=N, columns=(gossamer.Column(name=name, kind=kind, **entries),))
+
+
+def test_the_time_of_day_is_kept(tell):
+    told = tell(pd.DataFrame({"seen": STARTS.strftime("%Y-%m-%d %H:%M:%S")}))
+    assert told.columns["seen"]["kind"] == "datetime"
+    times = pd.to_datetime(told.samples["seen"])
+    assert times.dt.normalize().ne(times).mean() > 0.9, "nearly none is at midnight"
+    assert STARTS.min() <= times.min() and times.max() <= STARTS.max()
+
+
+def test_days_that_can_be_read_in_two_ways_are_asked(tell):
+    """All days of the month are the 1st to the 12th, so no cell decides between month first and day first."""
+    days = [
+        f"{m:02}/{d:02}/{y}"
+        for m, d, y in zip(DRAW.integers(1, 13, N), DRAW.integers(1, 13, N), DRAW.integers(2001, 2020, N), strict=True)
+    ]
+    told = tell(pd.DataFrame({"visit": days}))
+    assert "%d/%m/%Y" in told.about("visit") and "%m/%d/%Y" in told.about("visit")
+
+
+def test_eight_digits_that_are_days_are_asked(tell):
+    days = pd.Series(STARTS.strftime("%Y%m%d"))
+    told = tell(pd.DataFrame({"day": days}))
+    about = told.about("day")
+    assert "%Y%m%d" in about
+    if told.columns["day"]["kind"] == "date":
+        assert pd.to_datetime(told.samples["day"], format="%Y%m%d", errors="coerce").notna().all()
+
+
+@pytest.mark.parametrize("form", ["%Y/%m/%d", "%d.%m.%y", "%d-%b-%Y", "%m/%d/%Y %I:%M %p", "%Y-%m-%dT%H:%M:%SZ"])
+def test_other_ways_to_write_a_day_are_days(tell, form):
+    told = tell(pd.DataFrame({"day": STARTS.strftime(form)}))
+    assert told.columns["day"]["kind"] in ("date", "datetime"), told.about("day")
+    assert told.status == 0, told.said
+
+
+def test_a_declared_form_is_tried_alone(tmp_path):
+    """Each text is a day in ISO too, with day and month exchanged."""
+    days = [f"2023-{d:02}-02" for d in DRAW.integers(1, 13, N)]
+    pd.DataFrame({"day": days}).to_csv(tmp_path / "t.csv", index=False)
+    card = column("day", "date", format="%Y-%d-%m", bounds=("2023-01-01", "2023-12-31"), bins=365)
+    run = gossamer.fit("marginals", data=tmp_path / "t.csv", card=card, epsilon=500, delta=1e-6)
+    made = run.sample(500, seed=2)
+    made.save(tmp_path / "s.csv")
+    assert {text[-2:] for text in pd.read_csv(tmp_path / "s.csv", dtype=str)["day"]} == {"02"}, "all are in February"
+
+
+def test_samples_are_written_in_the_declared_form(tmp_path):
+    pd.DataFrame({"day": STARTS.strftime("%d.%m.%Y")}).to_csv(tmp_path / "t.csv", index=False, sep=";")
+    card = column("day", "date", format="%d.%m.%Y", bounds=("2022-01-01", "2022-12-31"))
+    run = gossamer.fit("marginals", data=tmp_path / "t.csv", card=card, epsilon=500, delta=1e-6)
+    run.sample(60, seed=2).save(tmp_path / "s.csv")
+    texts = pd.read_csv(tmp_path / "s.csv", dtype=str)["day"]
+    assert all(datetime.datetime.strptime(text, "%d.%m.%Y").year == 2022 for text in texts)
+
+
+def test_a_time_with_a_zone_is_the_same_day_in_every_form(tmp_path):
+    """Half past midnight in Tokyo is the day before in UTC; the card says which zone counts."""
+    times = pd.Series(pd.date_range("2024-05-01 00:30", periods=N, freq="h", tz="Asia/Tokyo"), name="at")
+    frame = times.to_frame()
+    frame.to_parquet(tmp_path / "t.parquet")
+    frame.assign(at=[value.isoformat() for value in times]).to_csv(tmp_path / "t.csv", index=False)
+    for zone in ("", "Asia/Tokyo", "America/New_York"):
+        card = column("at", "date", zone=zone, bounds=("2024-04-01", "2024-06-30"), bins=91)
+        forms = [tmp_path / "t.csv", tmp_path / "t.parquet", frame, polars.from_pandas(frame), {"at": times}]
+        tables = [read_table(data, card).codes[:, 0].tolist() for data in forms]
+        expected = times.dt.tz_convert(zone or "UTC").dt.date.map(lambda day: (day - datetime.date(2024, 4, 1)).days)
+        for codes in tables:
+            assert codes == expected.tolist(), zone
+
+
+def test_lengths_of_stay_are_durations(tell, tmp_path):
+    """K5: as a type of Parquet, and as text of a CSV with one cell missing."""
+    stays = pd.Series(pd.to_timedelta(DRAW.integers(3_600, 9 * 86_400, N), unit="s"), name="stay").to_frame()
+    stays.to_parquet(tmp_path / "stays.parquet")
+    told = tell(tmp_path / "stays.parquet", ending="parquet")
+    assert told.columns["stay"]["kind"] == "duration", told.about("stay")
+    assert pd.api.types.is_timedelta64_dtype(told.samples["stay"])
+    assert stays["stay"].min() <= told.samples["stay"].min() and told.samples["stay"].max() <= stays["stay"].max()
+    stays.loc[7, "stay"] = pd.NaT
+    text = tell(stays)
+    assert text.columns["stay"] | {"bounds": 0} == {"name": "stay", "kind": "duration", "missing": True, "bounds": 0}
+    real = pd.to_timedelta(text.samples["stay"])
+    assert real.max() <= stays["stay"].max()
+
+
+def test_samples_have_the_types_of_a_parquet_file(tell, tmp_path):
+    """K10: booleans, times, days and whole numbers with a missing one are what they were."""
+    frame = pd.DataFrame({
+        "smoker": DRAW.random(N) < 0.3,
+        "count": pd.Series(DRAW.integers(0, 9, N), dtype="Int64").mask(DRAW.random(N) < 0.1),
+        "seen": STARTS,
+    })  # fmt: skip
+    frame.to_parquet(tmp_path / "types.parquet")
+    told = tell(tmp_path / "types.parquet", ending="parquet")
+    assert told.status == 0, told.said
+    made = told.samples
+    assert made["smoker"].dtype == bool and 0.1 < made["smoker"].mean() < 0.5
+    assert pd.api.types.is_datetime64_any_dtype(made["seen"]) and (made["seen"].dt.second != 0).any()
+    counts = made["count"].dropna()
+    assert (counts == counts.round()).all() and 0 < made["count"].isna().mean() < 0.3
+    run = gossamer.Synthesizer.load(told.place / "RUN").sample(200, seed=0).to_pandas()
+    assert str(run["count"].dtype) == "Int64" and run["smoker"].dtype == bool
+    assert Source(frame).records is frame
