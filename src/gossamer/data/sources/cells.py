@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from gossamer.data.columns.texts import text_of
 from gossamer.errors import DataError
 from gossamer.lazy import pa, pc
 
@@ -131,10 +132,10 @@ def _kind(value: Any) -> Any:
 def _of_one_type(values: Sequence[Any]) -> Any:
     """Objects of one type, and missing ones, as an array.
 
-    Whole numbers of more than 64 bits become decimals, and of more than 76 digits floating-point numbers. What else Arrow does
-    not know becomes text.
+    Whole numbers of more than 64 bits become decimals. What Arrow does not know becomes text: floating-point numbers would be
+    rounded, and one large number would change all others.
     """
-    for convert in (None, _decimal, _float, _other):
+    for convert in (None, _decimal, _other):
         with suppress(TypeError, ValueError, NotImplementedError, OverflowError):
             array = pa.array(values if convert is None else [*map(convert, values)], from_pandas=True)
             if not isinstance(array.type, pa.BaseExtensionType):
@@ -150,13 +151,8 @@ def _decimal(value: Any) -> decimal.Decimal | None:
     return decimal.Decimal(value)
 
 
-def _float(value: Any) -> float | None:
-    number = _decimal(value)
-    return None if number is None else float(number)
-
-
 def _other(value: Any) -> Any:
     """Text. Of containers, a list that holds it, which no column may."""
     if _kind(value) is None:
         return None
-    return [str(value)] if isinstance(value, list | tuple | dict | set | np.ndarray) else str(value)
+    return [str(value)] if isinstance(value, list | tuple | dict | set | np.ndarray) else text_of(value)
