@@ -186,8 +186,8 @@ class _Numbers:
                 different = [*map(self._fault, encoded.dictionary.to_pylist())]
                 faults[~fits] = np.array(different, np.int32)[np.asarray(encoded.indices)]
         faults[np.isin(numbers, self._absent_numbers)] = _MISSING
-        if column.step > 1:
-            numbers = numbers // column.step * column.step
+        if column.unit > 1:
+            numbers = numbers // column.unit * column.unit
         if column.kind == "integer":
             faults[(faults == 0) & (numbers != np.rint(numbers))] = _WHOLE
         return numbers, faults
