@@ -56,6 +56,10 @@ class DataError(RequestError):
     """The data cannot be read as records. Names the file and the index, never a value."""
 
 
+class DataWarning(UserWarning):
+    """Something about the records that their owner should know. It tells nothing of a single record."""
+
+
 class BudgetError(RequestError):
     """No run can meet this epsilon, delta or noise multiplier."""
 

@@ -52,9 +52,9 @@ def silent(event: Event, /) -> None:
     """A sink that keeps nothing."""
 
 
-def note(text: str) -> Event:
-    """Words to show."""
-    return Event(NOTE, 0, {"text": spoken(text)})
+def note(text: str, *, about: str = "") -> Event:
+    """Words to show. about: "data" if a program without a terminal is to warn of it, too."""
+    return Event(NOTE, 0, {"text": spoken(text), "about": about})
 
 
 def progress(label: str, done: int, of: int, detail: str = "") -> Event:

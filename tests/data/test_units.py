@@ -104,21 +104,21 @@ def test_one_list_serves_both_splits(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "says"),
     [
-        (lambda rows: rows[1:], "no line names the picture 0/a.png"),
-        (lambda rows: [*rows, rows[2]], "line 8: line 4 names this picture too"),
-        (lambda rows: [*rows, ("c.png", "ann")], "line 8: line 4 names this picture too"),
-        (lambda rows: [*rows, ("2/x.png", "ann")], "line 8: DATA has no such picture"),
-        (lambda rows: [*rows, ("../2/c.png", "ann")], "line 8: DATA has no such picture"),
-        (lambda rows: [rows[0], ("1/b.png", ""), *rows[2:]], "line 3: this record has no unit"),
-        (lambda rows: [rows[0], ("1/b.png", "  "), *rows[2:]], "line 3: this record has no unit"),
-        (lambda rows: [rows[0], ("1/b.png", "#N/A"), *rows[2:]], "line 3: the id of the unit is a word that"),
-        (lambda rows: [rows[0], ("1/b.png", "4.61E+18"), *rows[2:]], "line 3: .* different ids may have become one"),
+        (lambda rows: rows[1:], "no row names the picture 0/a.png"),
+        (lambda rows: [*rows, rows[2]], "row 6 .*: row 2 names this picture too"),
+        (lambda rows: [*rows, ("c.png", "ann")], "row 6 .*: row 2 names this picture too"),
+        (lambda rows: [*rows, ("2/x.png", "ann")], "row 6 .*: there is no such picture"),
+        (lambda rows: [*rows, ("../2/c.png", "ann")], "row 6 .*: there is no such picture"),
+        (lambda rows: [rows[0], ("1/b.png", ""), *rows[2:]], "row 1 .*: this record has no unit"),
+        (lambda rows: [rows[0], ("1/b.png", "  "), *rows[2:]], "row 1 .*: this record has no unit"),
+        (lambda rows: [rows[0], ("1/b.png", "#N/A"), *rows[2:]], "row 1 .*: the id of the unit is a word that"),
+        (lambda rows: [rows[0], ("1/b.png", "4.61E+18"), *rows[2:]], "row 1 .*: .* different ids may have become one"),
         (
             lambda rows: [rows[0], ("1/b.png", "9007199254740994.0"), *rows[2:]],
-            "line 3: .* different ids may have become",
+            "row 1 .*: .* different ids may have become",
         ),
-        (lambda rows: [rows[0], ("1/b.png", "NaN"), *rows[2:]], "line 3: the id of the unit is a word that"),
-        (lambda rows: [rows[0], ("1/b.png", "x,y"), *rows[2:]], "line 3: the line does not fit the first one"),
+        (lambda rows: [rows[0], ("1/b.png", "NaN"), *rows[2:]], "row 1 .*: the id of the unit is a word that"),
+        (lambda rows: [rows[0], ("1/b.png", "x,y"), *rows[2:]], "row 1 .*: it has another number of cells"),
     ],
     ids=[
         "none",
@@ -147,7 +147,7 @@ def test_a_list_that_does_not_fit_is_refused_by_line(tmp_path: Path, change: Any
 def test_a_bare_name_that_two_pictures_have_is_refused(tmp_path: Path) -> None:
     names = ["0/a.png", "1/a.png"]
     data = folder(tmp_path / "data", names)
-    with pytest.raises(DataError, match="line 2: several pictures have this file name"):
+    with pytest.raises(DataError, match=r"row 0 .*: several pictures have this name"):
         read(
             Source(str(data), units=listed(tmp_path / "people.csv", [("a.png", "ann"), ("1/a.png", "bob")])),
             split="train",
@@ -157,10 +157,10 @@ def test_a_bare_name_that_two_pictures_have_is_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("raw", "says"),
     [
-        (b"", "must name the columns: name,unit"),
-        (b"picture,unit\n", "must name the columns"),
-        (b"name,unit\n\xff,a\n", "not a sound CSV in UTF-8"),
-        (b'name,unit\n"0/a.png,ann\n', "not a sound CSV"),
+        (b"", "the file is empty"),
+        (b"picture,unit\n", "a column of pictures .file_name. and a column unit, and it names picture, unit"),
+        (b"name,unit\n\xff,a\n", "row 0 .*: there is no such picture"),
+        (b'name,unit\n"0/a.png,ann\n', "no sound CSV: a quote"),
         (None, "cannot be read"),
     ],
 )

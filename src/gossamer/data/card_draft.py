@@ -14,12 +14,12 @@ from gossamer.data.pixels.polarity import CROWDED, NEARLY_CONSTANT, crowded, gro
 from gossamer.data.pixels.to_uint8 import SCALED
 from gossamer.data.readers.picture_folders import Listing
 from gossamer.data.readers.read import LEFT_OUT, read, sizes
-from gossamer.data.records import Records, absent
+from gossamer.data.records import Records, absent, uneven
 from gossamer.data.source import Data, Reading
-from gossamer.data.tables.card import TableDraft
 from gossamer.data.sources.names import ONLY_TABLES
-from gossamer.data.tables.draft import draft_table_card
 from gossamer.data.sources.tables import is_table
+from gossamer.data.tables.card import TableDraft
+from gossamer.data.tables.draft import draft_table_card
 from gossamer.data.units import grouping
 from gossamer.errors import DataError, RequestError
 from gossamer.events import Sink, silent
@@ -34,6 +34,7 @@ _HEADER = """\
 # be there without any one person. Label shares must be known from elsewhere; else leave them uniform.
 
 """
+_INVERT = "# invert = true  # nearly all pictures look like ink on white\n"
 _MEASURED = 64
 """The longest side of pictures on which most methods were measured."""
 _LARGE = (
@@ -91,7 +92,11 @@ def draft_text(
         missing_label="drop" if LEFT_OUT in records.notes else "refuse",
         pixel_range=tuple(int(end) if float(end).is_integer() else end for end in pixel_range or ()) or STORED,
     )  # fmt: skip
-    hints = [*records.notes, *remarks(records, looked.sizes or Counter([records.shape[1:]]), declared)]
+    hints = [
+        *records.notes,
+        *_of_colours(looked.colours),
+        *remarks(records, looked.sizes or Counter([records.shape[1:]]), declared),
+    ]
     return text, hints if listing is None or has_units else [*hints, *of_several(listing, looked.any_dicom)]
 
 
@@ -151,7 +156,7 @@ def draft(records: Records, shape: tuple[int, ...] | None = None, **facts: Any) 
         declared_size=rounded(records.population),
         **facts,
     )
-    return _HEADER + card.dumps()
+    return _HEADER + card.dumps() + (_INVERT if ground(records) == "light" else "")
 
 
 def _drafted_classes(labels: np.ndarray) -> int:
@@ -206,6 +211,7 @@ def remarks(records: Records, sizes: Counter[tuple[int, int]], shape: tuple[int,
             "number the classes from 0 without gaps."
         )
     yield from absent(records, "DATA")
+    yield from uneven(records, "DATA", shares=True)
     if records.names is not None and (records.names == "").any():
         who = "No record has a" if (records.names == "").all() else "Some records have no"
         yield (
@@ -223,6 +229,15 @@ def remarks(records: Records, sizes: Counter[tuple[int, int]], shape: tuple[int,
             "Nearly all pictures look like ink on white. `glyphs`, MNIST and most public digits are white on black, and "
             "samples of `moments` without `align` are better so. Set invert = true in the card: all data are then read "
             "inverted."
+        )
+
+
+def _of_colours(colours: Counter[bool]) -> Iterator[str]:
+    """That some pictures are in colour and others are grey. colours: how many are in colour."""
+    if len(colours) > 1:
+        yield (
+            f"{colours[True]:,} of {colours.total():,} pictures are in colour, and the others are grey. The draft keeps "
+            "colour. If colour means nothing, write 1 as the first number of shape in the card."
         )
 
 

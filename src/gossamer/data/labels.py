@@ -23,30 +23,72 @@ _PIECE = 1 << 16
 LONGEST = 100
 """Letters of the name of a class: it becomes the name of a folder, and a word on the grid of samples."""
 
-_NUMBER = re.compile(r"-?[0-9]{1,18}")
+_NUMBER = re.compile(r"(-?(?:0|[1-9][0-9]{0,17}))(?:\.0*)?")
+"""A whole number as programs write it, perhaps as a floating-point number. `01` is text."""
 
 
 def as_labels(
-    array: np.ndarray, *, count: int, where: str, others: np.ndarray | None = None
+    array: np.ndarray,
+    *,
+    count: int,
+    where: str,
+    others: np.ndarray | None = None,
+    declared: Sequence[str] = (),
 ) -> tuple[np.ndarray, tuple[str, ...]]:
-    """As `numbered`, from an array of whole numbers or text, [N]. count: the number of images. others: of the other split.
+    """As `numbered`, from an array of labels.
 
-    A missing label, a negative number or an empty name, becomes -1. Raises DataError: not one number or name per image.
+    A missing label, a negative number, NaN or an empty name, becomes -1. False is 0 and True is 1. One-hot labels, one 1 in
+    each row, become its position.
+
+    Args:
+        array: numbers or text [N], [N, 1], or one-hot [N, classes].
+        count: the number of images.
+        where: what has the labels, for messages.
+        others: of the other split.
+        declared: see `numbered`.
+
+    Raises:
+        DataError: not one number or name per image.
     """
-    if array.dtype.kind not in "uiU":
+    if array.ndim == 2 and array.shape[1] == 1:
+        array = array[:, 0]
+    if array.dtype.kind not in "uifbU":
         raise DataError(f"{where}: labels must be whole numbers or names, not {array.dtype}: number the classes from 0")
-    if array.shape != (count,):
+    if array.shape[:1] != (count,) or array.ndim > (1 if array.dtype.kind == "U" else 2):
         raise DataError(
             f"{where}: {count} images need labels of shape [{count}], not {list(array.shape)}: "
             "check that both come from the same split and that neither is cut"
         )
     if array.dtype.kind != "U":
-        if array.dtype == np.int64 and next(positions(array, lambda batch: batch < 0), None) is None:
-            return array, ()
-        labels = np.asarray(array).astype(np.int64)
-        return np.maximum(labels, MISSING, out=labels), ()
+        return _numbers(array, where), ()
     beyond = text_of(others, where=where) if others is not None and others.dtype.kind == "U" else []
-    return numbered(text_of(array, where=where), beyond, where=where)
+    return numbered(text_of(array, where=where), beyond, where=where, declared=declared)
+
+
+def _numbers(array: np.ndarray, where: str) -> np.ndarray:
+    """Labels from numbers, int64 [N]. array: [N], or one-hot [N, classes]. Raises DataError."""
+    if array.ndim == 2:
+        odd = positions(array, lambda rows: ((rows != 0).sum(1) != 1) | ((rows == 1).sum(1) != 1))
+        if found := records(odd):
+            raise DataError(
+                f"{where}: labels of shape {list(array.shape)} are read as one-hot labels, with one 1 in each row and 0 "
+                f"elsewhere. They are not for {found}. Give one label for each picture."
+            )
+        return array.argmax(1).astype(np.int64)
+    if array.dtype == np.int64 and next(positions(array, lambda batch: batch < 0), None) is None:
+        return array
+    odd = positions(array, lambda batch: np.isinf(batch) | (batch != np.rint(batch)) & ~np.isnan(batch))
+    if array.dtype.kind == "f" and (found := records(odd)):
+        raise DataError(f"{where}: labels must be whole numbers or names. They are not for {found}.")
+    labels = np.nan_to_num(np.asarray(array), nan=MISSING).astype(np.int64)
+    return np.maximum(labels, MISSING, out=labels)
+
+
+def label_text(value: object) -> str:
+    """A label of JSON, or a cell, as text; empty: there is none. Raises ValueError: it is neither a number nor text."""
+    if not isinstance(value, str | int | float | None):
+        raise ValueError("a label is a number or a name")
+    return "" if value is None else str(int(value) if isinstance(value, bool) else value)
 
 
 def text_of(array: np.ndarray, *, where: str) -> list[str]:
@@ -57,28 +99,55 @@ def text_of(array: np.ndarray, *, where: str) -> list[str]:
         raise DataError(f"{where}: an array of text holds what is no text: write the file again") from None
 
 
-def numbered(names: Sequence[str], others: Sequence[str], *, where: str) -> tuple[np.ndarray, tuple[str, ...]]:
+def numbered(
+    names: Sequence[str], others: Sequence[str], *, where: str, declared: Sequence[str] = ()
+) -> tuple[np.ndarray, tuple[str, ...]]:
     """Labels from text, int64 [N], and the names of the classes, label 0 first. There are no names if labels are numbers.
 
-    Names are numbered in sorted order from 0, with those of `others`, the other split. Space around a name does not count.
-    Empty text is a missing label.
+    Space around a name does not count. Empty text is a missing label, and so is a negative number that is not declared. Else
+    a text keeps its writing: `01` is not `1`. Only `1.0` is the number 1.
+
+    Args:
+        names: of the records.
+        others: of the other split.
+        where: what has the labels, for messages.
+        declared: the card's names. Each text is then read by itself: as the declared name, or as the number of a class if no
+            declared name is a number. Other texts get numbers after the declared ones. Empty: if all texts are numbers, these
+            are the labels. Else names are numbered from 0 as `place` sorts them.
 
     Raises:
-        DataError: names and numbers mixed, by index. One record would otherwise decide how all others are read.
+        DataError: names and numbers mixed, by index, where nothing is declared.
     """
     names, others = [name.strip() for name in names], [name.strip() for name in others]
-    kinds = [bool(_NUMBER.fullmatch(name)) for name in (*names, *others) if name]
-    if all(kinds):
-        return np.array([max(int(name), MISSING) if name else MISSING for name in names], np.int64), ()
-    if any(kinds):
-        odd = next((at for at, name in enumerate(names) if name and bool(_NUMBER.fullmatch(name)) != kinds[0]), None)
-        which = "" if odd is None else f" (record {odd}, counted from 0, is the first of another kind)"
-        raise DataError(
-            f"{where}: some labels are names and some are numbers{which}: use one kind, and leave a missing label empty"
-        )
-    classes = tuple(sorted({*names, *others} - {""}))
-    number = {name: at for at, name in enumerate(classes)}
-    return np.array([number.get(name, MISSING) for name in names], np.int64), classes
+    there = {*names, *others} - {""}
+    numbers = {name: int(match[1]) for name in there if (match := _NUMBER.fullmatch(name))}
+    if not declared:
+        if len(numbers) == len(there):
+            return np.array([max(numbers.get(name, MISSING), MISSING) for name in names], np.int64), ()
+        if numbers and not all(name.isdecimal() for name in there - {*numbers}):
+            of_first = next(filter(None, names), "") in numbers
+            odd = next((at for at, name in enumerate(names) if name and (name in numbers) != of_first), None)
+            which = "" if odd is None else f" (record {odd}, counted from 0, is the first of another kind)"
+            raise DataError(
+                f"{where}: some labels are names and some are numbers{which}: use one kind, and leave a missing label empty"
+            )
+    known = {_same(name): at for at, name in enumerate(declared)}
+    called = {int(match[1]): at for at, name in enumerate(declared) if (match := _NUMBER.fullmatch(name))}
+    by_number: dict[int | None, int] = {**called} or {at: at for at in range(len(declared))}
+    found = {name: known.get(_same(name), by_number.get(numbers.get(name))) for name in there}
+    found |= {name: MISSING for name, at in found.items() if at is None and numbers.get(name, 0) < 0}
+    beyond = sorted((name for name, at in found.items() if at is None), key=place)
+    found |= {name: len(declared) + at for at, name in enumerate(beyond)} | {"": MISSING}
+    return np.array([found[name] for name in names], np.int64), (*declared, *beyond)
+
+
+def place(name: str) -> tuple[bool, int, str]:
+    """The sort key of a class name: decimal numbers first, so that 10 comes after 9.
+
+    It depends on no other name. Else the folder of one picture could change the order of all others, which a model shows.
+    """
+    number = name.isascii() and name.isdigit()
+    return not number, int(name) if number else 0, name
 
 
 def positions(labels: np.ndarray, wrong: Callable[[np.ndarray], np.ndarray]) -> Iterator[int]:

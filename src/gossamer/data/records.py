@@ -11,6 +11,8 @@ from gossamer.data.memory_mapped import chosen_rows
 from gossamer.data.units import Grouped
 from gossamer.lazy import torch
 
+_UNEVEN = 5
+"""Classes differ much if the largest has so many times the records of the smallest."""
 _BLOCK = 1 << 26
 """Bytes of pictures, in single precision, that are processed at once."""
 
@@ -99,3 +101,19 @@ def absent(records: Labelled, where: str) -> list[str]:
     if not gone:
         return []
     return [f"{where} holds no record of {len(gone)} of its classes: {listed(gone)}. Each keeps its number."]
+
+
+def uneven(records: Labelled, where: str, *, shares: bool = False) -> list[str]:
+    """A note on classes of very different size, where samples have as many of each; empty where there are none.
+
+    shares: tell them, which are private.
+    """
+    counts = np.bincount(records.labels)
+    low, high = min(counts[counts > 0], default=0), max(counts, default=0)
+    if high < _UNEVEN * low or not low:
+        return []
+    told = f" The smallest has {low / len(records):.2%} of the records, and the largest {high / len(records):.2%}."
+    return [
+        f"A class of {where} has at least {_UNEVEN} times as many records as another.{told if shares else ''} Samples have as "
+        "many of each, because label_prior is uniform on the card. If shares are known from elsewhere, declare them."
+    ]

@@ -4,13 +4,11 @@ No order of a folder is guaranteed, so its pictures are matched by name or by a 
 no name: its position in the file identifies it.
 """
 
-import csv
 import hashlib
 import re
 import unicodedata
 from abc import ABC, abstractmethod
-from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path, PurePosixPath
@@ -160,39 +158,6 @@ def from_array(ids: Sequence[str], count: int, missing: Missing, *, where: str) 
     return numbered(ids, missing, lambda index: f"{where}, index {index} (counted from 0)")
 
 
-def from_csv(path: Path, pictures: Sequence[str], others: Sequence[str], missing: Missing) -> Units:
-    """Units from a CSV with the columns `name` and `unit`; other columns are passed over.
-
-    A name is a picture's path below DATA, or its bare file name where no other picture has it. The list names every picture
-    of DATA exactly once, and nothing else: a list that fits in part was made for another folder. It may name `others`, the
-    pictures of the other split.
-
-    Raises:
-        DataError: names the file and the line, or the picture that the list lacks.
-    """
-    there, problems = {*pictures, *others}, Problems()
-    sharing = Counter(PurePosixPath(name).name for name in there)
-    bare = {PurePosixPath(name).name: name for name in there}
-    ids: dict[str, tuple[str, int]] = {}
-    for line, name, unit in _rows(path, problems):
-        whole, wrong = bare.get(name, "") if "/" not in name else str(PurePosixPath(name)), ""
-        if "/" not in name and sharing[name] > 1:
-            wrong = "several pictures have this file name: give their paths below DATA"
-        elif whole not in there:
-            wrong = "DATA has no such picture: give its path below DATA (class/picture.png), or a unique name"
-        elif whole in ids:
-            wrong = f"line {ids[whole][1]} names this picture too: keep one of them"
-        if wrong:
-            problems.add(f"{path}, line {line}", wrong)
-        else:
-            ids[whole] = (unit, line)
-    for name in pictures:
-        if name not in ids:
-            problems.add(path, f"no line names the picture {name}: every picture needs its unit")
-    problems.refuse()
-    return numbered([ids[name][0] for name in pictures], missing, lambda at: f"{path}, line {ids[pictures[at]][1]}")
-
-
 def from_pattern(pattern: str, pictures: Sequence[str], missing: Missing) -> Units:
     """Units from the names of pictures: what the first group of a regular expression matches.
 
@@ -285,22 +250,3 @@ def grouping(pictures: Sequence[str], classes: int) -> str:
         if "" not in begins and max(classes, 1) < len(begins) <= len(stems) / _TOGETHER:
             return sign
     return ""
-
-
-def _rows(path: Path, problems: Problems) -> Iterator[tuple[int, str, str]]:
-    """Line, name and unit of each row; other lines are problems."""
-    try:
-        with path.open(encoding="utf-8-sig", newline="") as file:
-            rows = csv.DictReader(file, skipinitialspace=True, strict=True)
-            if not {"name", "unit"} <= set(rows.fieldnames or ()):
-                raise DataError(f"{path}: the first line must name the columns: name,unit")
-            for row in rows:
-                name, unit = row["name"], row["unit"]
-                if not name or unit is None or None in row:
-                    problems.add(f"{path}, line {rows.line_num}", "the line does not fit the first one: name,unit")
-                else:
-                    yield rows.line_num, name.strip(), unit
-    except OSError as error:
-        raise DataError(f"{path}: the list of units cannot be read ({error.strerror or error})") from None
-    except (UnicodeDecodeError, csv.Error):
-        raise DataError(f"{path}: the list of units is not a sound CSV in UTF-8: save it again, with commas") from None

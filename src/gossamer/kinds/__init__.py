@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from gossamer.data.card import Card
 from gossamer.data.source import Data
-from gossamer.data.tables.any_card import card_class
 from gossamer.data.sources.tables import is_table
+from gossamer.data.tables.any_card import card_class
 from gossamer.lazy import Lazy
 
 if TYPE_CHECKING:

@@ -134,7 +134,7 @@ class Kind(ABC, Generic[R, K]):
     def matched(self, units: Any) -> str:
         """How ids of units are matched with the records, as the settings of a run say it."""
 
-    def doubts(self, private: R, public: R | None) -> Iterator[str]:
+    def doubts(self, private: R, public: R | None, card: K) -> Iterator[str]:
         """What looks wrong with the records of a run. For the terminal only."""
         yield from ()
 

@@ -17,14 +17,14 @@ from gossamer.attacks.distances import calibrated, full_black_box, near_copies
 from gossamer.attacks.monte_carlo import instance_attack, set_attack
 from gossamer.attacks.scores import Attack, ranked
 from gossamer.attacks.total_variation import total_variation
-from gossamer.data.card import MOST_CLASSES, DataCard, check
+from gossamer.data.card import MOST_CLASSES, UNIFORM, DataCard, check
 from gossamer.data.fingerprint import Identity, identify, shared
 from gossamer.data.labels import match_labels
 from gossamer.data.pixels import polarity
 from gossamer.data.pixels.to_uint8 import SCALED, Form
 from gossamer.data.readers import npz
 from gossamer.data.readers.read import check_two_arrays, read
-from gossamer.data.records import Records, absent, at_once
+from gossamer.data.records import Records, absent, at_once, uneven
 from gossamer.data.samples.grid import sample_grid
 from gossamer.data.samples.samples import Samples
 from gossamer.data.source import Reading, Source, called
@@ -81,8 +81,10 @@ samples = release.sample(1000, seed=0)  # samples.images: uint8 [1000, C, H, W],
         """By name, folder, position, pattern or a DICOM element."""
         return matched(units)
 
-    def doubts(self, private: Records, public: Records | None) -> Iterator[str]:
-        """A range that the pixels do not fill, and public pictures on another ground."""
+    def doubts(self, private: Records, public: Records | None, card: DataCard) -> Iterator[str]:
+        """A range that the pixels do not fill, classes of unlike size, and public pictures on another ground."""
+        if card.label_prior == UNIFORM:
+            yield from uneven(private, "`data`")
         if SCALED in private.notes and polarity.crowded(private):
             yield polarity.CROWDED
         if public is not None and (different := polarity.contrast("`data`", private, "`public`", public)):

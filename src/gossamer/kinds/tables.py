@@ -20,8 +20,8 @@ from gossamer.attacks.scores import Attack
 from gossamer.data.card import check_units
 from gossamer.data.fingerprint import Identity
 from gossamer.data.source import Source
-from gossamer.data.tables.card import TableCard
 from gossamer.data.sources.text_file import rows_of
+from gossamer.data.tables.card import TableCard
 from gossamer.data.tables.decode import to_numbers
 from gossamer.data.tables.read import read_table, read_values
 from gossamer.data.tables.samples import ROWS, SHOWN, TableSamples, row_texts, write_csv

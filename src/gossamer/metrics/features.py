@@ -68,18 +68,19 @@ class ClassifierFeatures:
     Args:
         net: the trained network.
         trained_on: how many pictures trained it.
+        of: what they are.
     """
 
     distance_name = "classifier-FID"
 
-    def __init__(self, net: FeatureCNN, *, trained_on: int) -> None:
+    def __init__(self, net: FeatureCNN, *, trained_on: int, of: str = "real records") -> None:
         self.net = net.eval()
-        self.trained_on = trained_on
+        self.trained_on, self.of = trained_on, of
 
     @property
     def name(self) -> str:
         """What the features are, in words, for `computed_on`."""
-        return f"{self.width:,} features of the classifier of Zhang et al. trained on {self.trained_on:,} real records"
+        return f"{self.width:,} features of the classifier of Zhang et al. trained on {self.trained_on:,} {self.of}"
 
     @property
     def width(self) -> int:
@@ -93,6 +94,7 @@ class ClassifierFeatures:
         labels: Labels,
         *,
         classes: int,
+        of: str = "real records",
         epochs: int = 5,
         width: int = 1024,
         seed: int,
@@ -107,6 +109,7 @@ class ClassifierFeatures:
             images: uint8 [n, C, H, W].
             labels: integers [n], from 0 to classes - 1, of at least two classes.
             classes: number of classes.
+            of: what the pictures are, in words.
             epochs: passes over the pictures.
             width: number of features.
             seed: fixes order, initial weights and dropout.
@@ -140,7 +143,7 @@ class ClassifierFeatures:
                 if progress is not None:
                     progress(epoch, epochs, right / len(images))
             _settle(net, images, coins.permutation(len(images))[:_SETTLE_ON])
-        return cls(net, trained_on=len(images))
+        return cls(net, trained_on=len(images), of=of)
 
     def __call__(self, images: Images, /) -> NDArray[np.float32]:
         """images: uint8 [n, C, H, W]. Returns float32 [n, width].
@@ -158,7 +161,7 @@ class ClassifierFeatures:
         """Write a safetensors file, readable by its owner only: the weights were trained on records without noise."""
         tensors = {name: value.detach().contiguous() for name, value in self.net.state_dict().items()}
         net = self.net
-        facts = json.dumps([net.shape, net.classes, net.width, self.trained_on])
+        facts = json.dumps([net.shape, net.classes, net.width, self.trained_on, self.of])
         write_atomically(path, to_bytes(tensors, metadata={"facts": facts}), private=True)
 
     @classmethod
@@ -170,10 +173,10 @@ class ClassifierFeatures:
         """
         try:
             with safe_open(path, framework="pt") as file:
-                shape, classes, width, trained_on = json.loads(file.metadata()["facts"])
+                shape, classes, width, trained_on, of = json.loads(file.metadata()["facts"])
                 net = FeatureCNN(tuple(shape), classes, width)
                 net.load_state_dict({name: file.get_tensor(name) for name in file.keys()})  # noqa: SIM118 (no mapping)
-                return cls(net, trained_on=trained_on)
+                return cls(net, trained_on=trained_on, of=of)
         except (OSError, SafetensorError, KeyError, TypeError, ValueError, RuntimeError) as error:
             raise RequestError(f"{path} does not hold a classifier that `save` wrote; train it again.") from error
 
@@ -186,6 +189,18 @@ class ClassifierFeatures:
                 f"{arrays.size_of(self.net.shape)}; resize them."
             )
         return arrays.batches(images)
+
+
+def turned(images: Images) -> tuple[Images, Labels]:
+    """Pictures in four positions and which each has, uint8 [4 n, C, H, W] and int64 [4 n], to learn features without classes.
+
+    Squares are turned by 0, 90, 180 and 270 degrees (Gidaris et al. 2018). Others are mirrored.
+    """
+    if images.shape[2] == images.shape[3]:
+        four = [np.rot90(images, quarter, axes=(2, 3)) for quarter in range(4)]
+    else:
+        four = [np.flip(images, axes) for axes in ((), (2,), (3,), (2, 3))]
+    return np.concatenate(four), np.repeat(np.arange(4), len(images))
 
 
 class InceptionFeatures:

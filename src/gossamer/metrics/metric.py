@@ -177,7 +177,7 @@ class Registry(dict[str, Metric]):
                 if self[name].needs_labels and not inputs.labelled:
                     raise RequestError(
                         f"{name}: the samples carry no labels (an unconditional generator), so nothing can be trained on them. "
-                        "Take fid, inception-score or neighbours."
+                        "Take fid, neighbours or mmd."
                     )
                 yield name, self[name].compute(inputs), ""
             except (DataError, RequestError) as error:

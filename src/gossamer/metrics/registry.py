@@ -14,7 +14,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gossamer.errors import RequestError
+from gossamer.errors import DataError, RequestError
 from gossamer.intervals import Estimate
 from gossamer.lazy import Lazy
 from gossamer.metrics import metric
@@ -41,6 +41,8 @@ NEIGHBOURS = 10_000
 """Samples and records at most whose neighbours are looked up: the time grows with the product."""
 KERNEL = 5_000
 """Samples and records at most in an MMD."""
+TURNED = 5_000
+"""Records at most that are turned four times, to train features without classes."""
 
 _PERCENT = "\N{NO-BREAK SPACE}%"
 
@@ -74,14 +76,35 @@ class Inputs(metric.Inputs):
 
     @cached_property
     def features(self) -> "features.ClassifierFeatures":
-        """The classifier trained on the real training records whose features measure distances."""
-        return self.baselines.features(
-            "features",
-            lambda: features.ClassifierFeatures.train(
-                self.real.images, self.real.labels, classes=self.classes, seed=self.seed,
+        """The classifier trained on the real training records whose features measure distances.
+
+        If all have one class, it is trained to tell turned pictures apart.
+        """
+
+        def train() -> "features.ClassifierFeatures":
+            images, labels, classes, of = self.real.images, self.real.labels, self.classes, "real records"
+            if self.of_one_class:
+                images, labels = features.turned(self.subset(self.real, TURNED))
+                classes, of = 4, "turned pictures of real records"
+            return features.ClassifierFeatures.train(
+                images, labels, classes=classes, of=of, seed=self.seed,
                 progress=self.progress("the classifier for features"),
-            ),
-        )  # fmt: skip
+            )  # fmt: skip
+
+        return self.baselines.features("turned" if self.of_one_class else "features", train)
+
+    @cached_property
+    def of_one_class(self) -> bool:
+        """Whether all real training records have one class."""
+        return bool((self.real.labels == self.real.labels[0]).all())
+
+    def probabilities(self, images: "np.ndarray") -> "np.ndarray":
+        """The probability of each class for each picture, float64 [n, classes]. Raises DataError: there is one class."""
+        if self.of_one_class:
+            raise DataError(
+                "all real records have one class, so there are no classes to tell apart. Take fid or neighbours."
+            )
+        return self.features.probabilities(images)
 
     def subset(self, records: "Labelled", limit: int) -> "np.ndarray":
         """At most so many of the pictures, at random: files may be sorted by class."""
@@ -213,7 +236,7 @@ INCEPTION_OF_REAL = Figure("Inception score of real test records", "Real test re
 @METRICS.metric("inception-score", INCEPTION, INCEPTION_OF_REAL)
 def inception(inputs: Inputs) -> Figures:
     """Inception score by the classifier trained on real records, beside that of the real test records."""
-    probabilities = inputs.features.probabilities
+    probabilities = inputs.probabilities
     shuffled = np.random.default_rng(inputs.seed).permutation(len(inputs.samples))  # splits are consecutive
     return {
         INCEPTION.name: fidelity.inception_score(probabilities(inputs.samples.images[shuffled])),
@@ -305,7 +328,7 @@ OF_CLASS = Figure("samples of class {} that look like it", share=True)
 @METRICS.metric("per-class", AMBIGUITY, DIVERSITY, OF_CLASS)
 def by_class(inputs: Inputs) -> Figures:
     """Ambiguity and diversity of samples (privGAN, section 6.3), and how often a sample is what its label says, by class."""
-    probabilities = inputs.features.probabilities(inputs.samples.images)
+    probabilities = inputs.probabilities(inputs.samples.images)
     predicted = probabilities.argmax(1)
     found = {
         AMBIGUITY.name: per_class.ambiguity(probabilities),

@@ -245,7 +245,7 @@ def test_an_element_after_a_long_head_is_found(tmp_path):
     """The head is read first. Where a thumbnail fills it, the rest follows."""
     data = patients(tmp_path, ["P-1", "P-2", "P-1", "P-2"], TextValue="x" * (1 << 17))
     assert read(Source(data, units="dicom:PatientID"), Reading(pixel_range=(0, 4095)), split="train").population == 2
-    assert dicom.size(tmp_path / "0" / "0") == (6, 8)
+    assert dicom.head(tmp_path / "0" / "0") == (6, 8, False)
 
 
 # Progress, and reading once

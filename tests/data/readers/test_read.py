@@ -297,7 +297,7 @@ def test_digits_are_centred():
 
 
 def test_missing_and_unknown_sources(tmp_path):
-    with pytest.raises(DataError, match=r"none: there is no such file or folder\. Give class folders"):
+    with pytest.raises(DataError, match=r"none: there is no such file or folder\. Give a table"):
         read(str(tmp_path / "none"), split="train")
     (tmp_path / "a.pkl").write_text("x")
     with pytest.raises(DataError, match="this kind of file is not read"):
@@ -384,9 +384,12 @@ def with_pixel(value: float) -> np.ndarray:
         ({"images": IMAGES.reshape(6, -1)}, r"\[6, 784\]: reshape"),
         ({"images": np.zeros((6, 4, 8, 8))}, "alpha"),
         ({"labels": np.array([0, 1, -1, 0, 0, 0])}, "no label was found for record 2 .*negative or empty.*drop"),
-        ({"labels": LABELS.astype(np.float32)}, "whole numbers or names, not float32"),
+        ({"labels": LABELS.astype(np.float32) / 2}, r"whole numbers or names. They are not for records 1, 4 \(counted"),
+        ({"labels": np.full(6, np.inf)}, "whole numbers or names. They are not for records 0, 1"),
         ({"labels": LABELS.astype(bytes)}, "whole numbers or names, not |S"),
-        ({"labels": LABELS[:, None]}, r"not \[6, 1\]"),
+        ({"labels": np.zeros((6, 1, 2))}, r"not \[6, 1, 2\]"),
+        ({"labels": np.eye(3)[LABELS] / 2}, "one-hot labels, with one 1 .*not for records 0, 1, 2"),
+        ({"labels": (np.arange(18).reshape(6, 3) % 4 > 1)}, "one-hot labels.*not for records"),
         ({"labels": np.full(6, 2**63, np.uint64)}, r"for records 0, 1, 2, 3, 4 \(counted from 0\) and 1 more"),
         ({"labels": np.array([None] * 6)}, "Python objects"),
     ],
@@ -412,7 +415,7 @@ def test_bad_npz(tmp_path):
     with pytest.raises(DataError, match=r"not a sound \.npz file"):
         read(str(path), split="train")
     path.write_bytes(whole.replace(IMAGES[3].tobytes(), IMAGES[2].tobytes()))
-    with pytest.raises(DataError, match=r"'images' cannot be read .*damaged"):
+    with pytest.raises(DataError, match=r"'images' cannot be read: .*damaged"):
         read(str(path), split="train")
     with zipfile.ZipFile(path, "w") as archive:
         archive.writestr("images.npy", b"not an array")

@@ -18,11 +18,15 @@ from gossamer.errors import DataError
 Resize = Literal["squash", "crop", "pad"]
 """How pictures of other proportions than the card's are fitted."""
 
+_OVERSHOOT = 1e-3
+"""How far beyond [0, 1] floating-point pixels may be."""
+
 _CHUNK, _BYTES = 4096, 1 << 25
 """Images that are converted at a time, and their bytes at most."""
 
 MADE_GREY = "Colour pictures were made grey (luma of ITU-R 601), because the card's shape begins with 1."
 MADE_COLOUR = "Grey pictures were given three equal colours, because the card's shape begins with 3."
+CLIPPED = "Pixels slightly below 0 or above 1, as resizing leaves them, became black or white."
 WINDOWED = "DICOM pictures were scaled by the display window of each file, as the card says."
 SCALED = "Pixels deeper than 8 bits were scaled by pixel_range; what lies outside it became black or white."
 
@@ -54,13 +58,16 @@ class Form:
         return resize(255 - images if self.invert else images, shape, how=self.resize)
 
 
-def as_images(array: np.ndarray, *, where: str, pixel_range: tuple[float, float] | None = None) -> np.ndarray:
+def as_images(
+    array: np.ndarray, *, where: str, notes: set[str], pixel_range: tuple[float, float] | None = None
+) -> np.ndarray:
     """Pixels as uint8 [N, C, H, W], a view where nothing needs converting.
 
     Accepts [N, H, W], [N, C, H, W] and [N, H, W, C] with one or three channels. Where both fit, the channels come first.
     uint8 is taken as it is. Other whole numbers must lie in 0..255. Floats are rounded; they lie in [0, 1] and are multiplied
-    by 255, or in 0..255. The largest value of an image that is not black decides, and a file that mixes the two is refused. A
-    pixel_range scales whole numbers and floats instead.
+    by 255, or in 0..255. The largest value of an image that is not black decides, and a file that mixes the two is refused.
+    What lies up to 0.001 outside [0, 1] is clipped. A pixel_range scales whole numbers and floats instead. notes: takes in
+    words what was done.
 
     Raises:
         DataError: another layout or type, an empty array, a pixel that is not finite or out of range; or a full disk.
@@ -73,11 +80,15 @@ def as_images(array: np.ndarray, *, where: str, pixel_range: tuple[float, float]
     if array.dtype.kind == "f":
         _refuse(array, lambda piece: ~np.isfinite(piece), where, "a pixel that is NaN or infinite: mend or remove it")
     if pixel_range is not None:
+        notes.add(SCALED)
         return filled((scaled(piece, pixel_range) for _, piece in _pieces(array)), array.shape)
-    outside = "a pixel outside 0 to 255: declare the values of black and white as pixel_range in the card"
-    _refuse(array, lambda piece: (piece < 0) | (piece > 255), where, outside)
     scale = _scale_of_floats(array, where) if array.dtype.kind == "f" else 1
-    return filled((np.rint(piece * scale).astype(np.uint8) for _, piece in _pieces(array)), array.shape)
+    low, high = (-_OVERSHOOT, 1 + _OVERSHOOT) if scale > 1 else (0, 255)
+    outside = "a pixel outside 0 to 255: declare the values of black and white as pixel_range in the card"
+    _refuse(array, lambda piece: (piece < low) | (piece > high), where, outside)
+    if scale > 1 and any(piece.min() < 0 or piece.max() > 1 for _, piece in _pieces(array)):
+        notes.add(CLIPPED)
+    return filled((np.rint((piece * scale).clip(0, 255)).astype(np.uint8) for _, piece in _pieces(array)), array.shape)
 
 
 def scaled(pixels: np.ndarray, pixel_range: tuple[float, float]) -> np.ndarray:
@@ -159,7 +170,7 @@ def _scale_of_floats(array: np.ndarray, where: str) -> int:
     scale = None
     for start, piece in _pieces(array):
         for index, largest in enumerate(piece.max(axis=(1, 2, 3)).tolist(), start):
-            own = 1 if largest > 1 else 255
+            own = 1 if largest > 1 + _OVERSHOOT else 255
             if largest > 0 and scale not in (None, own):
                 raise DataError(
                     f"{where}: image {index} (counted from 0) and the images before it have different ranges, "

@@ -35,7 +35,8 @@ _TAGS = [
     "Rows", "Columns", "BitsAllocated", "BitsStored", "HighBit", "PixelRepresentation", "SamplesPerPixel",
     "PhotometricInterpretation", "PlanarConfiguration", "NumberOfFrames", "RescaleSlope", "RescaleIntercept",
     "WindowCenter", "WindowWidth", "VOILUTFunction", "BurnedInAnnotation", "PixelData", "ExtendedOffsetTable",
-    "ExtendedOffsetTableLengths",
+    "ExtendedOffsetTableLengths", "SOPClassUID", "ModalityLUTSequence", "SharedFunctionalGroupsSequence",
+    "PerFrameFunctionalGroupsSequence",
     *(f"{colour}PaletteColorLookupTable{part}" for colour in ("Red", "Green", "Blue") for part in ("Descriptor", "Data")),
     *(f"Segmented{colour}PaletteColorLookupTableData" for colour in ("Red", "Green", "Blue")),
 ]  # fmt: skip
@@ -91,6 +92,8 @@ def read(path: Path, *, check_size: Callable[[int, int], None]) -> Pixels:
     dataset = _opened(path)
     from pydicom.pixels.utils import pixel_array  # noqa: PLC0415 - an optional extra
 
+    if "PixelData" not in dataset or "Columns" not in dataset or "Rows" not in dataset:
+        raise DataError(f"{path}: this DICOM file holds no PixelData{_is_a(dataset)}: move it away")
     check_size(dataset.Columns, dataset.Rows)
     kind = dataset.PhotometricInterpretation
     palette, colour = kind == "PALETTE COLOR", kind == "RGB" or kind.startswith("YBR_")
@@ -102,6 +105,10 @@ def read(path: Path, *, check_size: Callable[[int, int], None]) -> Pixels:
         pixels = pixel_array(dataset, index=0)
     except (RuntimeError, NotImplementedError):  # what pydicom raises where no decoder is there, or fails
         raise DataError(f"{path}: the pixels are damaged, or need a decoder: write the file uncompressed") from None
+    if "ModalityLUTSequence" in dataset:
+        raise DataError(
+            f"{path}: a table in the file (Modality LUT) maps its values, which is not read: export it as PNG"
+        )
     if palette and pixels.ndim == 2:
         pixels = _coloured(pixels, dataset)
     colour = colour or palette
@@ -120,10 +127,10 @@ def read(path: Path, *, check_size: Callable[[int, int], None]) -> Pixels:
     )  # fmt: skip
 
 
-def size(path: Path) -> tuple[int, int]:
-    """Height and width, from the head of the file. Raises as `read`, and whatever pydicom raises on damaged files."""
-    dataset = _head_of(path, ["Rows", "Columns"])
-    return int(dataset.Rows), int(dataset.Columns)
+def head(path: Path) -> tuple[int, int, bool]:
+    """Height, width and whether in colour, by the head of the file. Raises as `read`, and what pydicom raises."""
+    dataset = _head_of(path, ["Rows", "Columns", "PhotometricInterpretation"])
+    return int(dataset.Rows), int(dataset.Columns), not dataset.PhotometricInterpretation.startswith("MONOCHROME")
 
 
 def texts(paths: Sequence[Path], keyword: str) -> list[str]:
@@ -177,6 +184,11 @@ def _opened(path: Path) -> Any:
 def _dataset(path: Path, raw: bytes, keywords: Sequence[str], *, stop_before_pixels: bool = True) -> Any:
     """Elements of a file, from its bytes."""
     pydicom = _pydicom(path)
+    if raw[_MARK_AT:][: len(_MARK)] != _MARK:
+        raise DataError(
+            f"{path}: the mark DICM is missing at byte 128. This is an older form of DICOM, without the header of a file, or "
+            "another kind of file. Write it anew, for example with dcmconv, or move it away"
+        )
     if _DEFLATED in raw[:_HEAD]:  # pydicom would inflate all of it, however much that is, before it tells
         raise DataError(f"{path}: deflated DICOM is not read: write the file anew in another transfer syntax")
     return pydicom.dcmread(io.BytesIO(raw), stop_before_pixels=stop_before_pixels, specific_tags=_tags(*keywords))
@@ -203,9 +215,29 @@ def _tags(*keywords: str) -> list[Any]:
     return [Tag(keyword) for keyword in keywords]
 
 
+def _is_a(dataset: Any) -> str:
+    """What kind of object a file holds, in brackets, by the register of DICOM; empty: it is not known."""
+    kind = dataset.get("SOPClassUID")
+    return f" ({kind.name})" if kind is not None and kind.name != kind else ""
+
+
+def _of_frame(dataset: Any, group: str) -> Any:
+    """What describes the values of the first frame. group: the sequence of an enhanced file that has it.
+
+    An enhanced file has functional groups for each frame, or for all frames, and a group is in one of them: DICOM PS3.3,
+    C.7.6.16. Other files have the elements themselves.
+    """
+    for place in ("PerFrameFunctionalGroupsSequence", "SharedFunctionalGroupsSequence"):
+        for of_frame in (dataset.get(place) or [])[:1]:
+            if found := of_frame.get(group):
+                return found[0]
+    return dataset
+
+
 def _rescale(dataset: Any) -> tuple[float, float]:
     """Slope and intercept, by which stored values mean others."""
-    return float(dataset.get("RescaleSlope") or 1), float(dataset.get("RescaleIntercept") or 0)
+    stated = _of_frame(dataset, "PixelValueTransformationSequence")
+    return float(stated.get("RescaleSlope") or 1), float(stated.get("RescaleIntercept") or 0)
 
 
 def _in_unit(stored: np.ndarray, rescale: tuple[float, float]) -> np.ndarray:
@@ -232,8 +264,9 @@ def _possible(dataset: Any) -> tuple[float, float]:
 
 def _window(dataset: Any) -> tuple[float, float] | None:
     """Black and white of the first linear display window: DICOM PS3.3, C.11.2.1.2 and C.11.2.1.3.2."""
-    center, width = (_first(dataset.get(key)) for key in ("WindowCenter", "WindowWidth"))
-    function = str(dataset.get("VOILUTFunction") or "LINEAR").upper()
+    stated = _of_frame(dataset, "FrameVOILUTSequence")
+    center, width = (_first(stated.get(key)) for key in ("WindowCenter", "WindowWidth"))
+    function = str(stated.get("VOILUTFunction") or "LINEAR").upper()
     if center is None or width is None or function not in ("LINEAR", "LINEAR_EXACT"):
         return None
     middle, half = (center - 0.5, (width - 1) / 2) if function == "LINEAR" else (center, width / 2)

@@ -26,7 +26,7 @@ from gossamer.data.readers.decode_workers import Source, decoded
 from gossamer.errors import DataError, RequestError
 from gossamer.events import Sink, progress, silent
 
-SUFFIXES = (".png", ".jpg", ".jpeg", ".tif", ".tiff", ".bmp", ".webp", ".gif", ".dcm")
+SUFFIXES = (".png", ".jpg", ".jpeg", ".jfif", ".tif", ".tiff", ".bmp", ".webp", ".gif", ".dcm")
 """Endings of pictures. Which of Pillow's formats a file has is read from its first bytes, whatever it is called."""
 KINDS = f"{', '.join(SUFFIXES)} files, and DICOM files without an ending"
 """What pictures are, for messages."""
@@ -234,35 +234,47 @@ def _quiet() -> Iterator[None]:
 class Sizer(Decoder):
     """Counts the pictures of each height and width by their heads. A `Decoder` refuses those without a sound head.
 
-    channels: of the first picture, which is read; 1 if it cannot be read. 0: there is none.
+    colours: the pictures in grey and those in colour.
     any_dicom: whether one of them is a DICOM file.
     """
 
     sizes: Counter[tuple[int, int]] = field(default_factory=Counter)
-    channels: int = 0
+    colours: Counter[bool] = field(default_factory=Counter)
     any_dicom: bool = False
     doing: ClassVar[str] = "looking at sizes"
 
-    def read(self, source: Path | bytes | Image.Image, *, where: str) -> np.ndarray:
-        """Count one picture. Return one black pixel."""
-        if not self.channels:
-            self.channels = 1
-            with suppress(DataError):
-                self.channels = len(super().read(source, where=where))
+    @property
+    def channels(self) -> int:
+        """3 if any picture is in colour."""
+        return 3 if self.colours[True] else 1
+
+    def read_all(self, sources: Iterable[Source]) -> Iterator[tuple[str, np.ndarray | DataError]]:
+        """One black pixel for each picture, counted in this process; without any, why there is none.
+
+        A `Decoder` names those that are missing among others.
+        """
+        any_there, missing = False, list[tuple[str, DataError]]()
+        for where, source in sources:
+            if isinstance(source, DataError):
+                missing.append((where, source))
+            else:
+                any_there = True
+                self._count(source)
+                yield where, np.zeros((1, 1, 1), np.uint8)
+        yield from [] if any_there else missing
+
+    def _count(self, source: Path | bytes | Image.Image) -> None:
+        """Count one picture."""
         self.any_dicom = self.any_dicom or _is_dicom(source)
         with suppress(Exception), warnings.catch_warnings():  # what decoders raise on damaged heads is open-ended
             warnings.simplefilter("ignore")
-            self.sizes[dicom.size(source) if _is_dicom(source) else _size(source)] += 1
-        return np.zeros((1, 1, 1), np.uint8)
-
-    def read_all(self, sources: Iterable[Source]) -> Iterator[tuple[str, np.ndarray | DataError]]:
-        """One black pixel for each picture, counted in this process. A `Decoder` names those that are missing."""
-        there = ((where, source) for where, source in sources if not isinstance(source, DataError))
-        return ((where, self.read(source, where=where)) for where, source in there)
+            height, width, in_colour = dicom.head(source) if _is_dicom(source) else _head(source)
+            self.sizes[height, width] += 1
+            self.colours[in_colour] += 1
 
 
-def _size(source: Path | bytes | Image.Image) -> tuple[int, int]:
-    """Height and width of a picture that Pillow reads, after it is turned as its orientation says."""
+def _head(source: Path | bytes | Image.Image) -> tuple[int, int, bool]:
+    """Height, width and whether in colour, of a picture that Pillow reads, after it is turned as its orientation says."""
     with (
         nullcontext(source)
         if isinstance(source, Image.Image)
@@ -270,7 +282,8 @@ def _size(source: Path | bytes | Image.Image) -> tuple[int, int]:
     ):
         has_exif = picture.format != "PNG" or "exif" in picture.info  # else Pillow decodes a PNG to look for it
         turned = has_exif and picture.getexif().get(_ORIENTATION, 1) in range(5, 9)
-        return picture.size if turned else (picture.height, picture.width)
+        in_colour = picture.mode[:1] not in ("1", "L", "I", "F") or picture.mode == "LAB"
+        return *(picture.size if turned else (picture.height, picture.width)), in_colour
 
 
 def read_files(paths: Sequence[Path], decoder: Decoder, sink: Sink = silent) -> np.ndarray:

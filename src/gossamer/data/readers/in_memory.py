@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from gossamer.data.labels import MISSING, NONE
+from gossamer.data.labels import NONE
+from gossamer.data.readers.decode_workers import Source as Picture
 from gossamer.data.readers.image_files import Decoder, stacked
 from gossamer.data.readers.stored import Stored
 from gossamer.data.records import Records
@@ -34,9 +35,10 @@ def stored_in_memory(source: Source, decoder: Decoder, *, where: str) -> Stored:
     """Return the images and labels of records in memory. Whole arrays are not copied.
 
     Args:
-        source: of a pair (images, labels), images alone, `Records`, or a dataset with a length. Images are [N, H, W],
-            [N, C, H, W] or [N, H, W, C], and labels [N]. Images alone need `labels_key` "none". Items of a dataset are pairs or
-            mappings; a key is an entry of such an item, or a column.
+        source: of a pair (images, labels), a dict of columns, images alone, `Records`, or a dataset with a length. Images are
+            [N, H, W], [N, C, H, W] or [N, H, W, C], or a list of pictures. Labels are [N], or one-hot [N, classes]. Images
+            alone need `labels_key` "none". Items of a dataset are pairs or mappings; a key is an entry of such an item, or a
+            column.
         decoder: brings pictures of Pillow to the card's form.
         where: what the data is called in messages, for example "train".
 
@@ -55,25 +57,25 @@ def stored_in_memory(source: Source, decoder: Decoder, *, where: str) -> Stored:
         )
     pair = data if isinstance(data, tuple | list) else getattr(data, "tensors", None)  # of a TensorDataset
     if isinstance(pair, tuple | list) and len(pair) == 2:
-        return _of_pair(*pair, where=where, labels_key=labels_key)
+        return _of_pair(*pair, decoder, where=where, labels_key=labels_key)
     if hasattr(data, "__array__"):
         if labels_key != NONE:
             raise DataError(
                 f'{where}: these images have no labels. Pass (images, labels), or labels_key="none" if all are of one class.'
             )
-        return _of_pair(data, None, where=where, labels_key=labels_key)
-    if isinstance(data, Mapping) and 0 not in data and not hasattr(data, "column_names"):
-        raise DataError(
-            f"{where} is a dict, and the card describes pictures. Pass a pair of its arrays: (images, labels). For a dict of "
-            "columns, give the card of a table."
-        )
+        return _of_pair(data, None, decoder, where=where, labels_key=labels_key)
     if isinstance(getattr(data, "column_names", None), Mapping):
         splits = ", ".join(map(repr, data))
         raise DataError(f"{where}: this dataset has several splits ({splits}). Pass one of them.")
+    if isinstance(data, Mapping) and 0 not in data:
+        images, labels = (None if key is None else data[key] for key in _keys(source, data, where))
+        return _of_pair(images, labels, decoder, where=where, labels_key=labels_key)
+    if hasattr(data, "dataset") and not hasattr(data, "__getitem__"):
+        raise DataError(f"{where} gives batches, perhaps in random order. Pass its dataset: loader.dataset.")
     if not hasattr(data, "__getitem__") or not hasattr(data, "__len__"):
         iterable = "an iterable dataset has no length to sample from" if hasattr(data, "__iter__") else "no records"
         raise DataError(f"{where} is of type {type(data).__name__}: {iterable}. It must be {FORMS}.")
-    return _of_dataset(source, decoder, where=where)
+    return _of_dataset(data, source, decoder, where=where)
 
 
 def array_of(values: Any, *, where: str) -> np.ndarray:
@@ -94,27 +96,20 @@ def array_of(values: Any, *, where: str) -> np.ndarray:
     return array
 
 
-def _of_pair(images: Any, labels: Any, *, where: str, labels_key: str | None) -> Stored:
-    """Images and labels that are whole arrays."""
-    pixels = array_of(images, where=f"{where}: images")
+def _of_pair(images: Any, labels: Any, decoder: Decoder, *, where: str, labels_key: str | None) -> Stored:
+    """Images and labels that are whole arrays, or lists of pictures."""
+    named = labels is not None and labels_key != NONE
+    if isinstance(images, list | tuple) and images and _is_file(images[0]):
+        sources = (_source(picture, where, at) for at, picture in enumerate(images))
+        pixels, formed = stacked(sources, decoder, where=where, count=len(images)), True
+    else:
+        pixels, formed = array_of(images, where=f"{where}: images"), False
     count = len(pixels) if pixels.ndim else 0
-    if labels_key == NONE or labels is None:
-        return Stored(pixels, np.zeros(count, np.int64))
-    return Stored(pixels, _whole(array_of(labels, where=f"{where}: labels")))
+    return Stored(pixels, _labels(labels, where) if named else np.zeros(count, np.int64), formed=formed)
 
 
-def _whole(labels: np.ndarray) -> np.ndarray:
-    """Labels [N, 1] as [N]; floats that are whole numbers as such."""
-    if labels.ndim == 2 and labels.shape[1] == 1:
-        labels = labels[:, 0]
-    if labels.dtype.kind == "f" and np.isfinite(labels).all() and (labels == np.rint(labels)).all():
-        return labels.astype(np.int64)
-    return labels
-
-
-def _of_dataset(source: Source, decoder: Decoder, *, where: str) -> Stored:
+def _of_dataset(data: Any, source: Source, decoder: Decoder, *, where: str) -> Stored:
     """A dataset that is read item by item, in order."""
-    data: Any = source.records
     count = len(data)
     if not count:
         raise DataError(f"{where}: there are no records in it.")
@@ -129,16 +124,28 @@ def _of_dataset(source: Source, decoder: Decoder, *, where: str) -> Stored:
             labels.append(label)
             yield at, picture
 
-    formed = isinstance(_parts(first, keys, where)[0], Image.Image)
+    formed = _is_file(_parts(first, keys, where)[0])
     if formed:
-        images = stacked(
-            ((f"{where}, item {at} (counted from 0)", picture) for at, picture in pictures()),
-            decoder, where=where, count=count,
-        )  # fmt: skip
+        images = stacked((_source(picture, where, at) for at, picture in pictures()), decoder, where=where, count=count)
     else:
         images = _stack([(at, _pixels(picture, where, at)) for at, picture in pictures()], where)
     names = () if source.labels_key == NONE else _class_names(data, keys)
     return Stored(images, _labels(labels, where), class_names=names, formed=formed)
+
+
+def _is_file(picture: Any) -> bool:
+    """Whether a picture is one of Pillow, or a picture file, alone or as Hugging Face has it; so is a missing one."""
+    return picture is None or isinstance(picture, Image.Image | bytes | Mapping)
+
+
+def _source(picture: Any, where: str, at: int) -> Picture:
+    """The place of the picture of an item, and what is decoded; or why there is nothing."""
+    found = picture.get("bytes") if isinstance(picture, Mapping) else picture
+    if not isinstance(found, Image.Image | bytes) or found == b"":
+        found = DataError(
+            "there is no picture in this item: add or remove it, or store the bytes of files, not their paths"
+        )
+    return f"{where}, item {at} (counted from 0)", found
 
 
 def _check_repeats(data: Any, keys: "Keys", where: str) -> None:
@@ -147,7 +154,7 @@ def _check_repeats(data: Any, keys: "Keys", where: str) -> None:
     step = next(step for step in range(max(count * 5 // 8, 1), count + 1) if math.gcd(step, count) == 1)
     for number in range(_PAIRS):
         at = number * step % count  # all items, from everywhere, and then all of them again
-        one, other = (_pixels(_parts(data[at], keys, where)[0], where, at) for _ in range(2))
+        one, other = (_compared(_parts(data[at], keys, where)[0], where, at) for _ in range(2))
         if one.shape != other.shape or not np.array_equal(one, other):
             raise DataError(
                 f"{where}: item {at} (counted from 0) is another picture each time it is read, perhaps by a random transform. "
@@ -156,6 +163,14 @@ def _check_repeats(data: Any, keys: "Keys", where: str) -> None:
         counted += not _is_symmetric(one)
         if counted == _AGAIN:
             return
+
+
+def _compared(picture: Any, where: str, at: int) -> np.ndarray:
+    """The picture of an item, or the bytes of its file, as an array."""
+    place, found = _source(picture, where, at) if _is_file(picture) else (where, picture)
+    if isinstance(found, DataError):
+        raise DataError(f"{place}: {found}")
+    return np.frombuffer(found, np.uint8) if isinstance(found, bytes) else _pixels(found, where, at)
 
 
 def _is_symmetric(picture: np.ndarray) -> bool:
@@ -231,11 +246,17 @@ def _stack(pictures: list[tuple[int, np.ndarray]], where: str) -> np.ndarray:
     return np.stack([picture for _, picture in pictures])
 
 
-def _labels(labels: list[Any], where: str) -> np.ndarray:
-    """Return labels as whole numbers or text, [N]; a missing label is -1 or ""."""
-    if any(isinstance(label, str) for label in labels):
-        return np.array(["" if label is None else label for label in labels], np.str_)
-    return _whole(array_of([MISSING if label is None else label for label in labels], where=f"{where}: labels"))
+def _labels(values: Any, where: str) -> np.ndarray:
+    """Return labels as numbers or text, [N]. A missing one (None, NaN, NA) is NaN or ""."""
+    array = values if isinstance(values, list) or hasattr(values, "detach") else np.asanyarray(values)
+    if isinstance(array, list) or array.dtype == object:
+        missing = "" if any(isinstance(value, str) for value in array) else math.nan
+        array = [missing if _is_missing(value) else value for value in array]
+    return array_of(array, where=f"{where}: labels")
+
+
+def _is_missing(value: Any) -> bool:
+    return value is None or type(value).__name__ == "NAType" or (isinstance(value, float) and math.isnan(value))
 
 
 def _class_names(data: Any, keys: Keys) -> tuple[str, ...]:

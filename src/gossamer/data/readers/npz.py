@@ -55,9 +55,9 @@ def member(path: Path, key: str) -> np.ndarray:
             return _array(file, size, single, single.name, 0 if size >= MAP_FROM else None)
     except DataError:
         raise
-    except Exception as error:  # what zipfile, zlib and numpy's header parser raise on damaged bytes is open-ended
+    except Exception:  # what zipfile, zlib and numpy's header parser raise on damaged bytes is open-ended
         raise DataError(
-            f"{path}: the array {key!r} cannot be read ({type(error).__name__}): the file is damaged, copy or write it again"
+            f"{path}: the array {key!r} cannot be read: the file is damaged, copy or write it again"
         ) from None
 
 
@@ -86,8 +86,8 @@ def head(path: Path, key: str, count: int, shape: tuple[int, ...], dtype: np.dty
                 raise ValueError("another size")  # Gossamer writes arrays that are not compressed
             first = min(n, count)
             return n, np.frombuffer(bytearray(file.read(first * size)), dtype).reshape(first, *shape)
-    except Exception as error:  # what zipfile, zlib and numpy's header parser raise on damaged bytes is open-ended
-        raise DataError(f"{path.name} has no sound array {key!r} ({type(error).__name__}).") from None
+    except Exception:  # what zipfile, zlib and numpy's header parser raise on damaged bytes is open-ended
+        raise DataError(f"{path.name} has no sound array {key!r}.") from None
 
 
 def names(path: Path, key: str) -> tuple[str, ...]:
@@ -111,8 +111,8 @@ def _open(path: Path) -> zipfile.ZipFile:
         return zipfile.ZipFile(path)
     except OSError as error:
         raise DataError(f"{path}: the file cannot be read ({error.strerror or error})") from None
-    except Exception as error:  # as above: a damaged directory can raise nearly anything
-        raise DataError(f"{path}: this is not a sound .npz file ({type(error).__name__}): write it again") from None
+    except Exception:  # as above: a damaged directory can raise nearly anything
+        raise DataError(f"{path}: this is not a sound .npz file: write it again") from None
 
 
 def _files(folder: Path) -> list[Path]:

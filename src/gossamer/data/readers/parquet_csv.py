@@ -1,6 +1,6 @@
 """Pictures in tables: .parquet and .arrow files as the hubs write them, and samples that Gossamer wrote as .csv or .parquet.
 
-Other tables are read by `data.tables`. The extra `parquet` is needed for all but .csv.
+Other tables are read by `data.tables`.
 """
 
 import csv
@@ -20,7 +20,11 @@ from gossamer.data.problems import Problems, no_pictures
 from gossamer.data.readers.decode_workers import Source
 from gossamer.data.readers.image_files import Decoder, stacked
 from gossamer.data.readers.stored import Stored
-from gossamer.errors import DataError, RequestError
+from gossamer.errors import DataError
+from gossamer.lazy import Lazy
+
+pa: Any = Lazy("pyarrow")
+parquet: Any = Lazy("pyarrow.parquet")
 
 _BATCH = 256
 _LABELS = ("label", "labels")
@@ -60,21 +64,6 @@ def read_csv(path: Path, shape: tuple[int, ...] | None) -> Stored:
     labels = np.concatenate([labels for labels, _ in pieces])
     images = np.concatenate([pixels for _, pixels in pieces])
     return Stored(images.reshape(-1, *_shape_of(count, shape, path)), labels, class_names=_called(called, path))
-
-
-def is_csv_of_samples(path: Path) -> bool:
-    """Whether a .csv holds samples of pictures that Gossamer wrote, by its first line."""
-    try:
-        with path.open(encoding="utf-8") as file:
-            return _head_of_samples(file.readline(_HEAD))[1] > 0
-    except (UnicodeDecodeError, OSError):
-        return False
-
-
-def has_pictures(path: Path) -> bool:
-    """Whether a .parquet file has a column of pictures, or of pixels that Gossamer wrote. Raises DataError."""
-    with opened(path) as (schema, _):
-        return bool(_of_pictures(schema))
 
 
 def _head_of_samples(line: str) -> tuple[bool, int]:
@@ -149,7 +138,6 @@ def read_arrow(
         labels_key: the column of labels, whole numbers or text. None: `label` or `labels`. "none": there are no labels.
 
     Raises:
-        RequestError: pyarrow is not installed.
         DataError: a table without pictures, no such column, or a damaged file.
     """
     with opened(paths[0]) as (schema, _):
@@ -162,17 +150,16 @@ def read_arrow(
         images = stacked(_pictures(paths, column), decoder, where=str(paths[0]), count=_rows(paths))
     if target is None:
         return Stored(images, np.zeros(len(images), np.int64), formed=True)
-    texts = column_of(paths, target)
     if _is_text(schema.field(target).type):
-        return Stored(images, texts, others=column_of(others, target), formed=True)
-    labels = [int(text or -1) for text in texts.tolist()]
+        return Stored(images, column_of(paths, target), others=column_of(others, target), formed=True)
+    labels = np.array([math.nan if value is None else value for value in _values(paths, target)])
     if not is_samples:
         names = _class_names(schema, target, paths[0])
     elif target == "label" and _CLASS in schema.names and _is_text(schema.field(_CLASS).type):
-        names = _called({*zip(labels, column_of(paths, _CLASS).tolist(), strict=True)}, paths[0])
+        names = _called({*zip(labels.tolist(), column_of(paths, _CLASS).tolist(), strict=True)}, paths[0])
     else:
         names = ()
-    return Stored(images, np.array(labels), class_names=names, formed=True)
+    return Stored(images, labels, class_names=names, formed=True)
 
 
 def _class_names(schema: Any, column: str, path: Path) -> tuple[str, ...]:
@@ -189,22 +176,19 @@ def _class_names(schema: Any, column: str, path: Path) -> tuple[str, ...]:
 
 def column_of(paths: Sequence[Path], key: str) -> np.ndarray:
     """A column of whole numbers or text of .parquet or .arrow files, as text; a missing one is "". [N] Raises DataError."""
-    values: list[str] = []
     for path in paths:
-        with opened(path, [key]) as (schema, batches):
+        with opened(path, [key]) as (schema, _):
             if not _is_label(schema.field(key).type):
                 raise DataError(f"{path}: the column {key!r} holds neither whole numbers nor text")
+    return np.array(["" if value is None else str(value) for value in _values(paths, key)], np.str_)
+
+
+def _values(paths: Sequence[Path], key: str) -> Iterator[Any]:
+    """The values of a column of .parquet or .arrow files; None: one is missing. Raises DataError."""
+    for path in paths:
+        with opened(path, [key]) as (_, batches):
             for batch in batches([key]):
-                values += ["" if value is None else str(value) for value in batch.column(key).to_pylist()]
-    return np.array(values, np.str_)
-
-
-def _pa() -> Any:
-    try:
-        import pyarrow  # noqa: PLC0415 - an optional extra
-    except ImportError:
-        raise RequestError(".parquet and .arrow files need pyarrow: pip install 'gossamer[parquet]'") from None
-    return pyarrow
+                yield from batch.column(key).to_pylist()
 
 
 @contextmanager
@@ -212,9 +196,6 @@ def opened(
     path: Path, columns: Sequence[str] = (), *, rows: int = _BATCH
 ) -> Iterator[tuple[Any, Callable[[list[str]], Iterator[Any]]]]:
     """The schema of a file, and a function that reads some columns in batches of rows. Errors of pyarrow become a DataError."""
-    pa = _pa()
-    from pyarrow import parquet  # noqa: PLC0415 - an optional extra
-
     try:
         with pa.memory_map(str(path)) as file:  # of a plain file it asks for as many bytes as a damaged header declares
             is_stream = path.suffix == ".arrow"
@@ -230,18 +211,16 @@ def opened(
             for name in columns:
                 _check_there(schema, name, path)
             yield schema, batches
-    except RequestError:
+    except DataError:
         raise
-    except Exception as error:  # what pyarrow raises on damaged files is open-ended
-        raise DataError(f"{path}: the file cannot be read ({type(error).__name__}): copy or write it again") from None
+    except Exception:  # what pyarrow raises on damaged files is open-ended
+        raise DataError(f"{path}: this is not a sound {path.suffix} file: copy or write it again") from None
 
 
 def _rows(paths: Sequence[Path]) -> int:
     """How many rows .parquet files have together. 0: not known, of a stream or a damaged file."""
     if any(path.suffix != ".parquet" for path in paths):
         return 0
-    from pyarrow import parquet  # noqa: PLC0415 - an optional extra
-
     with suppress(Exception):  # what is damaged is refused when it is read
         return sum(int(parquet.read_metadata(path).num_rows) for path in paths)
     return 0
@@ -283,14 +262,15 @@ def _label_column(schema: Any, key: str | None, path: Path) -> str | None:
             f"({NONE}: there are no labels)"
         )
     _check_there(schema, name, path)
-    if not _is_label(schema.field(name).type):
+    kind, types = schema.field(name).type, pa.types
+    if not (_is_label(kind) or types.is_boolean(kind) or types.is_floating(kind)):
         raise DataError(f"{path}: the column {name} holds no labels: they are whole numbers or names")
     return name
 
 
 def _is_picture(kind: Any) -> bool:
     """Bytes, or a struct with bytes in it."""
-    types = _pa().types
+    types = pa.types
     if types.is_struct(kind):
         inner = kind.get_field_index("bytes")
         return inner >= 0 and _is_picture(kind.field(inner).type)
@@ -299,17 +279,17 @@ def _is_picture(kind: Any) -> bool:
 
 def _is_pixels(kind: Any) -> bool:
     """A list of bytes as numbers."""
-    types = _pa().types
+    types = pa.types
     return bool(types.is_fixed_size_list(kind) and types.is_uint8(kind.value_type))
 
 
 def _is_label(kind: Any) -> bool:
     """Whole numbers or text."""
-    return bool(_is_text(kind) or _pa().types.is_integer(kind))
+    return bool(_is_text(kind) or pa.types.is_integer(kind))
 
 
 def _is_text(kind: Any) -> bool:
-    types = _pa().types
+    types = pa.types
     kind = kind.value_type if types.is_dictionary(kind) else kind
     return bool(types.is_string(kind) or types.is_large_string(kind))
 

@@ -3,21 +3,19 @@
 A list is metadata.csv or metadata.jsonl, as Hugging Face's imagefolder has it, or labels.csv.
 """
 
-import csv
-import json
-from collections.abc import Container, Iterator, Sequence
+from collections.abc import Container, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from gossamer.data import units
-from gossamer.data.labels import NONE, numbered
+from gossamer.data.labels import NONE, numbered, place
 from gossamer.data.problems import SHOWN, TABLES, TEXTS, Problems, no_pictures
 from gossamer.data.readers import dicom
 from gossamer.data.readers.image_files import KINDS, SUFFIXES, is_picture
+from gossamer.data.readers.picture_lists import NAMES, read_list
 from gossamer.errors import DataError
 
 SPLITS = ("train", "test")
@@ -31,9 +29,6 @@ _ARRAYS = (".npz", ".csv")
 """Endings of files that are data sets by themselves."""
 LABELS_CSV = "labels.csv"
 LISTS = ("metadata.csv", "metadata.jsonl", LABELS_CSV)
-_FILE = "file_name"
-_NAMES = (_FILE, "name", "filename", "file", "image", "path")
-"""Columns of labels.csv that may name the picture; the first of them that is there does."""
 
 
 @dataclass(frozen=True)
@@ -82,11 +77,33 @@ def owners_of(listing: Listing, spec: str, missing: units.Missing) -> units.Unit
         return units.numbered([units.pseudonym(text) for text in ids], missing, lambda at: str(listing.paths[at]))
     if how == "position":
         raise DataError(f"{spec}: pictures in folders have no order, as an array needs: give `units={FOR_FOLDERS}`")
-    return units.from_csv(Path(spec), listing.names(listing.paths), listing.names(listing.others), missing)
+    return _by_list(Path(spec), listing, missing)
+
+
+def _by_list(path: Path, listing: Listing, missing: units.Missing) -> units.Units:
+    """Units from a table with columns of the names and of the units.
+
+    The list names every picture of DATA once, and nothing else: a list that fits in part was made for another folder. It may
+    name the pictures of the other split. Raises DataError.
+    """
+    pictures, problems = listing.names(listing.paths), Problems()
+    found = read_list(path, [*pictures, *listing.names(listing.others)], "unit", problems)
+    for name in pictures:
+        if name not in found and not problems:
+            problems.add(path, f"no row names the picture {name}: every picture needs its unit")
+    problems.refuse()
+    ids, rows = zip(*(found[name] for name in pictures), strict=True)
+    return units.numbered(ids, missing, lambda at: f"{path}, row {rows[at]} (counted from 0)")
 
 
 def list_pictures(
-    folder: Path, split: str, *, must_split: bool, labels_key: str | None, unit_folders: bool = False
+    folder: Path,
+    split: str,
+    *,
+    must_split: bool,
+    labels_key: str | None,
+    unit_folders: bool = False,
+    declared: Sequence[str] = (),
 ) -> Listing:
     """The pictures of one split, none of them opened.
 
@@ -94,8 +111,9 @@ def list_pictures(
         folder: of the data set, or of its splits `train` and `test`.
         split: to list.
         must_split: refuse a folder without splits.
-        labels_key: the column of labels in a list, whole numbers or names; None: `label`. "none": there are no labels.
+        labels_key: the column of labels in a list, whole numbers or names, see `read_list`. "none": there are no labels.
         unit_folders: a class folder may hold folders of units with pictures.
+        declared: the names of classes that the card declares.
 
     Raises:
         DataError: no pictures, or no such split. A damaged list, lines without picture, pictures without a line, one picture
@@ -106,7 +124,7 @@ def list_pictures(
         return _unlabelled(folder, *_parts(folder, split, must_split, splits))
     if has_list(folder):
         splits = {name: folder / name for name in SPLITS if _list_in(folder / name) is not None}
-        return _listed(folder, *_parts(folder, split, must_split, splits), labels_key or "label")
+        return _listed(folder, *_parts(folder, split, must_split, splits), labels_key, declared)
     return _in_classes(folder, *_parts(folder, split, must_split, _split_folders(folder)), unit_folders)
 
 
@@ -132,7 +150,7 @@ def _in_classes(folder: Path, root: Path, rest: list[Path], unit_folders: bool) 
     folder counts. If the folder holds `train` and `test` only, the classes are those of both, and one split is read.
     """
     roots, problems = [root, *rest], Problems()
-    names = sorted({name for other in roots for name in _subfolders(other)}, key=_place)
+    names = sorted({name for other in roots for name in _subfolders(other)}, key=place)
     if not names:
         raise _no_classes(folder)
     for path in (path for other in roots for path in _visible(other) if is_picture(path)):
@@ -186,15 +204,6 @@ def _subfolders(folder: Path) -> dict[str, Path]:
     return {path.name: path for path in _visible(folder) if path.is_dir()}
 
 
-def _place(name: str) -> tuple[bool, int, str]:
-    """The sort key of a class name: decimal numbers first, so that 10 comes after 9.
-
-    It depends on no other name. Else the folder of one picture could change the order of all others, which a model shows.
-    """
-    number = name.isascii() and name.isdigit()
-    return not number, int(name) if number else 0, name
-
-
 def _pictures(folder: Path, unit_folders: bool, problems: Problems) -> list[Path]:
     """The files of one class, sorted. Hidden files and a few known others are passed over; the rest are problems."""
     pictures = []
@@ -214,18 +223,23 @@ def has_list(folder: Path) -> bool:
     return any(_list_in(place) is not None for place in (folder, *(folder / split for split in SPLITS)))
 
 
-def _listed(folder: Path, root: Path, rest: list[Path], key: str) -> Listing:
-    """The pictures and their labels from the list, in the order of the list. key: the column of labels."""
-    problems = Problems()
-    listed = {place: dict(_rows(place, key, problems)) for place in (root, *rest)}
+def _listed(folder: Path, root: Path, rest: list[Path], key: str | None, declared: Sequence[str]) -> Listing:
+    """The pictures and their labels from the list, in the order of the list. key, declared: see `list_pictures`."""
+    problems, listed = Problems(), dict[Path, dict[Path, str]]()
+    for of_split in (root, *rest):
+        where = _list_in(of_split)
+        assert where is not None
+        there = [path.relative_to(of_split).as_posix() for path in _all_pictures(of_split)]
+        found = read_list(where, there, key, problems)
+        listed[of_split] = {of_split / name: label for name, (label, _) in found.items()}
     problems.refuse()
     if not listed[root]:
         raise DataError(f"{root}: the list names no pictures")
-    for place, rows in listed.items():
-        _refuse_unlisted(place, rows)
+    for of_split, rows in listed.items():
+        _refuse_unlisted(of_split, rows)
     own = listed.pop(root)
     others = {path: label for rows in listed.values() for path, label in rows.items()}
-    labels, names = numbered([*own.values()], [*others.values()], where=str(folder))
+    labels, names = numbered([*own.values()], [*others.values()], where=str(folder), declared=declared)
     return Listing(folder, root, [*own], labels, [""] * len(own), [*others], names, by_list=True)
 
 
@@ -252,73 +266,7 @@ def _list_in(folder: Path) -> Path | None:
     for path in (folder / name for name in LISTS):
         if path.is_file():
             with path.open("rb") as file:
-                head = file.read(1 << 12)
-            if path.name == LABELS_CSV or _FILE.encode() in head:
+                head = file.read(1 << 12).replace(b"\0", b"").lower()  # in UTF-16 each letter has one
+            if path.name == LABELS_CSV or NAMES[0].encode() in head:
                 return path
     return None
-
-
-def _rows(folder: Path, key: str, problems: Problems) -> Iterator[tuple[Path, str]]:
-    """The picture and the label of each line of a folder's list; other lines are problems."""
-    where = _list_in(folder)
-    assert where is not None
-    line_of: dict[Path, int] = {}
-    try:
-        with where.open(encoding="utf-8-sig", newline="") as file:
-            for line, column, row in _lines(file, where, key, problems):
-                name, label = row.get(column), row.get(key)
-                wrong = ""
-                if not isinstance(name, str) or not name or key not in row or not isinstance(label, str | int | None):
-                    name = ""
-                    wrong = (
-                        f"the columns {column} and {key} are needed, with a picture and a number or name; "
-                        "`labels_key` names another column"
-                    )
-                elif Path(name).is_absolute() or ".." in Path(name).parts:
-                    wrong = f"{column} is the path of a picture below the list's folder"
-                elif folder / name in line_of:
-                    wrong = f"line {line_of[folder / name]} names this picture too: keep one"
-                elif not (folder / name).is_file():
-                    wrong = "there is no such picture: correct the line, or take it out"
-                elif not is_picture(folder / name):
-                    wrong = f"{column} is the path of a picture below the list's folder"
-                if wrong:
-                    problems.add(f"{where}, line {line}", wrong)
-                    continue
-                line_of[folder / name] = line
-                yield folder / name, "" if label is None else str(label)
-    except (csv.Error, ValueError, RecursionError):  # also what is not UTF-8
-        raise DataError(f"{where}: the list is not sound: write it anew in UTF-8, as CSV or lines of JSON") from None
-
-
-def _column_of_names(columns: Sequence[str], where: Path, key: str) -> str:
-    """The column with the names of the pictures. Raises DataError: labels.csv lacks it, or the column of labels."""
-    if where.name != LABELS_CSV:
-        return _FILE
-    column = next((name for name in _NAMES if name in columns and name != key), None)
-    if column is None or key not in columns:
-        raise DataError(
-            f"{where}: the first line must name a column of pictures ({_FILE}) and one of labels ({key}), and it names "
-            f"{', '.join(columns) or 'none'}. Rename them, or name that of the labels with `labels_key`"
-        )
-    return column
-
-
-def _lines(file: Any, where: Path, key: str, problems: Problems) -> Iterator[tuple[int, str, dict[str, Any]]]:
-    """The number of each line, the column with the name of its picture, and its fields; other lines are problems."""
-    if where.suffix == ".csv":
-        rows = csv.DictReader(file, skipinitialspace=True, strict=True)
-        column = _column_of_names(rows.fieldnames or [], where, key)
-        for row in rows:
-            if None in row or None in row.values():
-                problems.add(f"{where}, line {rows.line_num}", "the line does not fit the first one")
-            else:
-                yield rows.line_num, column, row
-        return
-    for line, text in enumerate(file, 1):
-        if text.strip():
-            row = json.loads(text)
-            if isinstance(row, dict):
-                yield line, _FILE, row
-            else:
-                problems.add(f"{where}, line {line}", "a line is a JSON object in braces")

@@ -9,7 +9,7 @@ import numpy as np
 
 from gossamer.data import memory_mapped
 from gossamer.data.labels import MISSING, NONE, as_labels, match_labels, positions, refuse_missing
-from gossamer.data.pixels.to_uint8 import SCALED, Form, as_images
+from gossamer.data.pixels.to_uint8 import Form, as_images
 from gossamer.data.problems import FORMS, no_pictures
 from gossamer.data.readers import idx, npz, parquet_csv, shards, webdataset
 from gossamer.data.readers.image_files import SUFFIXES, Decoder, Sizer, read_files
@@ -24,7 +24,6 @@ from gossamer.data.synthetic.glyphs import glyphs
 from gossamer.data.units import Missing, Units, from_array, matched
 from gossamer.errors import DataError
 from gossamer.events import Sink, silent
-
 
 EMBEDDED = ("digits", "glyphs")
 DIGITS = tuple("0123456789")
@@ -49,6 +48,7 @@ class _Asked:
         split: the one to read.
         must_split: whether `source` names the split, so that there has to be one.
         unit_folders: see `Reading`.
+        declared: the names of classes that the card declares.
         decoder: brings pictures to the form of the card.
         sink: takes the progress of reading.
     """
@@ -58,14 +58,16 @@ class _Asked:
     split: Split
     must_split: bool
     unit_folders: bool
+    declared: Sequence[str]
     decoder: Decoder
     sink: Sink
 
     @classmethod
-    def of(cls, source: Source, where: str, split: Split, *, unit_folders: bool, decoder: Decoder, sink: Sink) -> Self:
+    def of(cls, source: Source, where: str, split: Split, how: Reading, decoder: Decoder, sink: Sink) -> Self:
         """Split the name of a source from what it is called."""
         name, named = split_of(where)
-        return cls(source, name, named or split, named is not None, unit_folders, decoder, sink)
+        unit_folders = how.unit_folders or matched(source.units) == "folder"
+        return cls(source, name, named or split, named is not None, unit_folders, how.class_names, decoder, sink)
 
 
 def read(
@@ -89,13 +91,12 @@ def read(
     where = called if in_memory else str(source.records)
     form = Form(how.shape, how.resize, how.invert and split_of(where)[0] not in EMBEDDED)
     decoder = Decoder(form, how.pixel_range, window=how.window)
-    unit_folders = how.unit_folders or matched(source.units) == "folder"
-    query = _Asked.of(source, where, split, unit_folders=unit_folders, decoder=decoder, sink=sink)
+    query = _Asked.of(source, where, split, how, decoder, sink)
     stored = stored_in_memory(source, decoder, where=where) if in_memory else _stored(query)
-    pixels = as_images(stored.images, where=where, pixel_range=how.pixel_range)
-    if how.pixel_range is not None and stored.images.dtype != np.uint8:
-        decoder.notes.add(SCALED)
-    labels, label_names = as_labels(stored.labels, count=len(pixels), where=where, others=stored.others)
+    pixels = as_images(stored.images, where=where, notes=decoder.notes, pixel_range=how.pixel_range)
+    labels, label_names = as_labels(
+        stored.labels, count=len(pixels), where=where, others=stored.others, declared=how.class_names
+    )
     if how.missing_label == "refuse":
         refuse_missing(labels, where=where)
     if not stored.formed:
@@ -137,7 +138,7 @@ def sizes(source: Data, how: Reading = _AS_STORED, *, sink: Sink = silent) -> tu
     if not is_place(source):
         stored_in_memory(source, sizer, where="data")
         return sizer, None
-    query = _Asked.of(source, str(source.records), "train", unit_folders=True, decoder=sizer, sink=sink)
+    query = _Asked.of(source, str(source.records), "train", replace(how, unit_folders=True), sizer, sink)
     path = Path(query.name)
     if (path.is_dir() and not idx.is_idx_folder(path)) or (path.suffix.lower() in IN_PIECES and path.exists()):
         return sizer, _stored(query).listing
@@ -201,7 +202,14 @@ def _of_folder(path: Path, query: _Asked) -> Stored:
     labels_key = query.source.labels_key
     if labels_key != NONE and not has_list(path):
         _refuse_keys(query)
-    listing = list_pictures(path, split, must_split=must_split, labels_key=labels_key, unit_folders=query.unit_folders)
+    listing = list_pictures(
+        path,
+        split,
+        must_split=must_split,
+        labels_key=labels_key,
+        unit_folders=query.unit_folders,
+        declared=query.declared,
+    )
     images = read_files(listing.paths, query.decoder, query.sink)
     return Stored(images, listing.labels, listing, class_names=listing.class_names, formed=True)
 

@@ -1,6 +1,7 @@
 """WebDataset: .tar files whose members, in a row, share a name up to the first dot: 0017.png, 0017.cls."""
 
 import itertools
+import json
 import sys
 import tarfile
 from collections.abc import Iterator, Sequence
@@ -8,7 +9,7 @@ from pathlib import Path, PurePosixPath
 
 import numpy as np
 
-from gossamer.data.labels import NONE
+from gossamer.data.labels import NONE, label_text
 from gossamer.data.problems import Problems
 from gossamer.data.readers.decode_workers import Source
 from gossamer.data.readers.image_files import SUFFIXES, Decoder, stacked
@@ -18,7 +19,7 @@ from gossamer.errors import DataError
 LARGEST = 1 << 28
 """Bytes of a member."""
 
-_CLASS = "cls"
+_CLASS, _JSON = "cls", "json"
 
 
 def read(
@@ -31,7 +32,8 @@ def read(
         others: those of the other split.
         decoder: decodes the pictures.
         images_key: the ending of pictures, such as "left.png". None: the only ending of a record that is a picture's.
-        labels_key: the ending of labels, text of a number or a name. None: "cls". "none": there are no labels.
+        labels_key: the ending of labels, text of a number or a name. Of "json", the field `label` is the label. None: "cls".
+            "none": there are no labels.
 
     Raises:
         DataError: no pictures, records without picture or label, or damaged files.
@@ -94,8 +96,8 @@ def _members(path: Path, endings: set[str | None]) -> Iterator[tuple[str, str, b
                 yield str(whole.parent / stem), ending.lower(), None if file is None else file.read()
     except DataError:
         raise
-    except Exception as error:  # what tarfile raises on damaged files is open-ended
-        raise DataError(f"{path}: this is not a sound, plain tar ({type(error).__name__}): write it again") from None
+    except Exception:  # what tarfile raises on damaged files is open-ended
+        raise DataError(f"{path}: this is not a sound, plain tar: write it again") from None
 
 
 def _record(members: dict[str, bytes], pictures_end: str, labels_end: str | None) -> tuple[bytes | DataError, str]:
@@ -112,9 +114,11 @@ def _record(members: dict[str, bytes], pictures_end: str, labels_end: str | None
             return DataError(f"the record lacks .{ending}: add it, or name another ending with {keys}"), ""
     try:
         label = "0" if labels_end is None else members[labels_end].decode()
+        return members[endings[0]], label_text(json.loads(label)["label"]) if labels_end == _JSON else label
     except UnicodeDecodeError:
         return DataError("the label is not text in UTF-8: write it as a number or a name"), ""
-    return members[endings[0]], label
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return DataError("its .json is no JSON object whose field `label` is a number or a name: correct it"), ""
 
 
 def _is_picture(ending: str) -> bool:

@@ -25,8 +25,8 @@ def cells(values: Any) -> Any:
     """A column as an array of Arrow [n].
 
     Args:
-        values: a list, an array of NumPy, a tensor, or a column of pandas, polars or pyarrow. Missing are None, NaN, NaT, NA and
-            what is masked.
+        values: a list, an array of NumPy, a tensor, or a column of pandas, polars or pyarrow. Missing values are None, NaN,
+            NaT, NA and what is masked.
 
     Raises:
         DataError: there is not one value for each row, or Arrow has no type for them.
@@ -34,7 +34,9 @@ def cells(values: Any) -> Any:
     try:
         return plain(_cells(values))
     except (TypeError, ValueError, NotImplementedError):  # those of pyarrow are among them; their texts quote values
-        raise DataError(f"a column of type {type(values).__name__} has not one value of a known type for each row") from None
+        raise DataError(
+            f"a column of type {type(values).__name__} has not one value of a known type for each row"
+        ) from None
 
 
 def _cells(values: Any) -> Any:
@@ -78,10 +80,10 @@ def plain(values: Any) -> Any:
 
 
 def _of_numpy(array: np.ndarray) -> Any:
-    mask = array.mask if isinstance(array, np.ma.MaskedArray) and array.mask is not np.ma.nomask else None
-    array = np.asarray(array)  # what lies below the mask
+    mask = np.ma.getmaskarray(array) if isinstance(array, np.ma.MaskedArray) else None
     if array.dtype.kind == "O":
-        return of_objects([*(array if mask is None else np.where(mask, None, array))])
+        return of_objects(array.tolist())  # None where a value is masked
+    array = np.asarray(array)  # what lies below the mask
     if array.dtype.kind in "mM" and np.datetime_data(array.dtype)[0] not in _TIME_UNITS:
         array = array.astype(f"{array.dtype.kind}8[s]")
     if array.dtype.kind == "f" and array.dtype.itemsize not in (4, 8):
@@ -108,7 +110,7 @@ def of_objects(values: Sequence[Any]) -> Any:
     for at in range(len(there)):
         here = np.flatnonzero(child == at)
         offsets[here] = np.arange(len(here))
-        children.append(_of_one_type([None if kinds[row] is None else values[row] for row in here]))
+        children.append(_of_one_type([None if kinds[row] is None else values[row] for row in here.tolist()]))
     return pa.UnionArray.from_dense(pa.array(child), pa.array(offsets), children)
 
 

@@ -16,9 +16,11 @@ from gossamer.data.sources.text_file import LATIN, decoded
 from gossamer.errors import DataError, RequestError
 
 _ROWS = 1 << 14
-_SQLITE_TABLES = "select name from sqlite_master where type in ('table', 'view') and name not like 'sqlite@_%' escape '@'"
+_SQLITE_TABLES = (
+    "select name from sqlite_master where type in ('table', 'view') and name not like 'sqlite@_%' escape '@'"
+)
 _DUCKDB_TABLES = "select table_name from information_schema.tables where table_schema = current_schema()"
-_OFFLINE = {
+_OFFLINE: dict[str, str | bool | int | float | list[str]] = {
     "autoinstall_known_extensions": False,
     "autoload_known_extensions": False,
     "enable_external_access": False,

@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from gossamer.data.sources.cells import of_objects
 from gossamer.data.columns.column import NUMBERED
+from gossamer.data.sources.cells import of_objects
 from gossamer.data.sources.names import READ_AGAIN, clean_names
 from gossamer.data.sources.relation import Block, Relation
 from gossamer.errors import DataError, RequestError

@@ -8,15 +8,16 @@ from typing import Any
 
 import numpy as np
 
-from gossamer.data.sources.cells import cells
 from gossamer.data.columns.column import NUMBERED
+from gossamer.data.sources.cells import cells
 from gossamer.data.sources.names import READ_AGAIN, clean_names
 from gossamer.data.sources.relation import Block, Relation
 from gossamer.errors import DataError
 from gossamer.lazy import pa
 
-
-IN_MEMORY = "a DataFrame, a table of pyarrow or Hugging Face, a dict of columns, a list of dicts, or an array with named fields"
+IN_MEMORY = (
+    "a DataFrame, a table of pyarrow or Hugging Face, a dict of columns, a list of dicts, or an array with named fields"
+)
 _ROWS = 1 << 16
 """Rows of a block."""
 _REMEDIES = {
@@ -56,7 +57,9 @@ def is_frame(data: Any) -> bool:
         return not any(type(feature).__name__ == "Image" for feature in data.features.values())
     if isinstance(data, np.ndarray):
         return data.dtype.names is not None
-    return type(data).__name__ in _REMEDIES or any(hasattr(data, name) for name in ("iloc", "to_struct_array", "get_columns"))
+    return type(data).__name__ in _REMEDIES or any(
+        hasattr(data, name) for name in ("iloc", "to_struct_array", "get_columns")
+    )
 
 
 def open_memory(data: Any, where: str, *, header: bool | None) -> Relation:
@@ -97,7 +100,9 @@ def _uneven(where: str) -> DataError:
 
 def _columns(data: Any, where: str) -> _Columns:
     if type(data).__name__ in _REMEDIES:
-        raise DataError(f"{where} is of type {type(data).__name__}, which is no table. {_REMEDIES[type(data).__name__]}")
+        raise DataError(
+            f"{where} is of type {type(data).__name__}, which is no table. {_REMEDIES[type(data).__name__]}"
+        )
     if _is_hugging_face(data):
         arrow = data.with_format("arrow")
         return _Columns(arrow.column_names, len(arrow), lambda at, start, end: arrow[start:end].column(at))
@@ -118,8 +123,8 @@ def _columns(data: Any, where: str) -> _Columns:
 
 
 def _of_dict(data: Mapping[Any, Any], where: str) -> _Columns:
-    values = [value if hasattr(value, "__getitem__") and hasattr(value, "__len__") else None for value in data.values()]
-    if any(value is None or isinstance(value, str | bytes | Mapping) for value in values):
+    values: list[Any] = [*data.values()]
+    if any(isinstance(value, str | bytes | Mapping) or not hasattr(value, "__len__") for value in values):
         raise DataError(f"{where}: each column of a dict must be a list or an array, with one value for each row.")
     if len({len(value) for value in values}) > 1:
         raise _uneven(where)

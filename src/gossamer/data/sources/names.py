@@ -12,7 +12,6 @@ from gossamer.data.sources.relation import Block, Relation
 from gossamer.errors import DataError
 from gossamer.lazy import pa, pc
 
-
 READ_AGAIN = "If they are a row, read the file again without a header (header=None in pandas)."
 """The remedy for a table in memory, or in a file that always has names."""
 ONLY_TABLES = "`header` is for tables, and the data are pictures. Leave it out."

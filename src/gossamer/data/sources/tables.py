@@ -13,6 +13,7 @@ from gossamer.data.sources.relation import Block, Relation
 from gossamer.data.sources.text_file import open_text
 from gossamer.data.units import Grouped
 from gossamer.errors import DataError
+from gossamer.lazy import pa
 
 TEXTS = tuple(f"{ending}{packed}" for ending in (".csv", ".tsv", ".txt", ".tab") for packed in ("", ".gz"))
 ARROW = (".parquet", ".arrow", ".feather")
@@ -25,7 +26,21 @@ FORMS = (
     "folder with train and test in one of these forms"
 )
 _TABLE = "?table="
-_PICTURES = {"image", "images", "img", "picture", "pictures", "pixels", "photo", "jpg", "jpeg", "png", "webp", "tif", "tiff"}
+_PICTURES = {
+    "image",
+    "images",
+    "img",
+    "picture",
+    "pictures",
+    "pixels",
+    "photo",
+    "jpg",
+    "jpeg",
+    "png",
+    "webp",
+    "tif",
+    "tiff",
+}
 """Names of columns of bytes that hold pictures."""
 _PICTURE_FILES = (".png", ".jpg", ".jpeg", ".gif", ".bmp", ".tif", ".tiff", ".webp", ".dcm")
 _SAMPLES = re.compile(rb"\xef?\xbb?\xbf?label,(class,)?pixel0[,\r\n]")
@@ -126,9 +141,7 @@ def _parts(folder: Path, split: str) -> list[Path]:
 
 def _tables_in(folder: Path) -> list[Path]:
     """The visible files of tables in a folder, by name. Spark writes _SUCCESS and hidden files beside them."""
-    return sorted(
-        file for file in folder.iterdir() if file.name[0] not in "._" and _ending(file) and file.is_file()
-    )
+    return sorted(file for file in folder.iterdir() if file.name[0] not in "._" and _ending(file) and file.is_file())
 
 
 def _ending(file: Path) -> str:
@@ -228,8 +241,8 @@ def _is_file_of_table(path: Path) -> bool:
 
 def _is_picture(field: Any) -> bool:
     """Whether a column holds pictures, by its name and its type."""
-    kind, types = field.type, arrow_files.pa.types
+    kind, types = field.type, pa.types
     if types.is_struct(kind):
-        return kind.get_field_index("bytes") >= 0
-    is_bytes = types.is_binary(kind) or types.is_large_binary(kind) or types.is_fixed_size_list(kind)
-    return is_bytes and field.name.casefold() in _PICTURES
+        return int(kind.get_field_index("bytes")) >= 0
+    is_bytes: bool = types.is_binary(kind) or types.is_large_binary(kind) or types.is_fixed_size_list(kind)
+    return is_bytes and str(field.name).casefold() in _PICTURES

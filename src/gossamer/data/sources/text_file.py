@@ -38,9 +38,7 @@ _LOOKED_AT = 10
 """Lines below the first one that tell a title from names."""
 
 
-def open_text(
-    path: Path, wanted: Collection[str] = (), *, header: bool | None = True, decimal: str = ""
-) -> Relation:
+def open_text(path: Path, wanted: Collection[str] = (), *, header: bool | None = True, decimal: str = "") -> Relation:
     """Open a text file, plain or compressed by gzip, in UTF-8, UTF-16 with its mark, or Windows-1252.
 
     Args:
@@ -111,10 +109,10 @@ class TextFile:
         """The blocks of some columns, see `Relation`."""
         start, skipped = 0, self.skipped
         self.ragged.clear()
-        for text in self.pieces():
-            if skipped:
-                lines = io.StringIO(text, newline="").readlines()
-                text, skipped = "".join(lines[skipped:]), max(skipped - len(lines), 0)
+        for piece in self.pieces():
+            lines = io.StringIO(piece, newline="").readlines() if skipped else []
+            text = "".join(lines[skipped:]) if skipped else piece
+            skipped = max(skipped - len(lines), 0)
             if text.strip("\r\n"):
                 table, misfits = self._parsed(text)
                 count = len(table) + len(misfits)
@@ -128,12 +126,11 @@ class TextFile:
     def pieces(self) -> Iterator[str]:
         """The text in pieces: of whole rows, if the delimiter is known."""
         line, rest = 1, ""
-        for text in self._decoded():
-            if "\0" in text:
-                self._refuse_nul(text, line)
-            text = rest + text
-            rest = ""
-            if '"' in text and self.delimiter:
+        for piece in self._decoded():
+            if "\0" in piece:
+                self._refuse_nul(piece, line)
+            text, rest = rest + piece, ""
+            if self.delimiter and '"' in text:
                 text, rest = self._whole_rows(text, line)
             line += text.count("\n") or text.count("\r")
             if text:
@@ -213,14 +210,16 @@ class TextFile:
 
     def _unsound(self, line: int) -> DataError:
         return DataError(
-            f"{self.path}: the file is no sound CSV: a quote after line {max(line - 1, 1)} is not closed, or stands inside a value. "
-            "Write the file again."
+            f"{self.path}: the file is no sound CSV: a quote after line {max(line - 1, 1)} is not closed, or stands inside a "
+            "value. Write the file again."
         )
 
     def _refuse_nul(self, text: str, line: int) -> None:
         line += text[: text.index("\0")].count("\n")
         if line == 1:
-            raise DataError(f"{self.path}: the first line holds NUL bytes, so this is no text in UTF-8: save it as CSV UTF-8")
+            raise DataError(
+                f"{self.path}: the first line holds NUL bytes, so this is no text in UTF-8: save it as CSV UTF-8"
+            )
         raise DataError(f"{self.path}: line {line} holds a NUL byte: the file is damaged, write it again")
 
     def _decoded(self) -> Iterator[str]:
@@ -255,7 +254,7 @@ class TextFile:
                 begin = plain.read(2)
                 plain.seek(0)
                 is_packed = begin == b"\x1f\x8b" or self.path.suffix.lower() == ".gz"
-                file: Any = gzip.open(plain) if is_packed else plain
+                file: Any = gzip.GzipFile(fileobj=plain) if is_packed else plain
                 if begin in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):
                     file = codecs.EncodedFile(file, "utf-8", "utf-16")
                 yield file

@@ -3,6 +3,7 @@
 import datetime
 import hashlib
 from collections.abc import Sequence
+from contextlib import suppress
 
 import numpy as np
 
@@ -34,7 +35,7 @@ class RawRows:
 
     def add(self, block: Sequence["pa.Array"]) -> None:
         """Add rows. block: the cells of every column, n each."""
-        rows = mixed(np.sum([mixed(hashes(column)) for column in block], axis=0, dtype=np.uint64))
+        rows = mixed(np.array([mixed(hashes(column)) for column in block]).sum(0))
         self._sums += np.array([mixed(rows + lane).sum(dtype=np.uint64) for lane in _LANES])
         self._count += len(rows)
 
@@ -47,7 +48,7 @@ class RawRows:
 def row_keys(block: Sequence["pa.Array"]) -> np.ndarray:
     """A hash of each row, in which the order of columns counts. uint64 [n]"""
     places = np.arange(len(block), dtype=np.uint64) * _OF_TIME
-    return mixed(np.sum([mixed(hashes(column) + place) for column, place in zip(block, places, strict=True)], axis=0))
+    return mixed(np.array([mixed(hashes(column) + place) for column, place in zip(block, places, strict=True)]).sum(0))
 
 
 def hashes(column: "pa.Array") -> np.ndarray:
@@ -63,7 +64,7 @@ def _of_type(column: "pa.Array") -> np.ndarray:
     if types.is_string(kind):
         encoded = column.dictionary_encode()
         found = np.append(_of_texts(encoded.dictionary), _MISSING)
-        return found[np.asarray(pc.fill_null(encoded.indices, len(found) - 1))]
+        return np.take(found, np.asarray(pc.fill_null(encoded.indices, len(found) - 1)))
     if types.is_timestamp(kind) or types.is_date(kind):
         times = column.cast(pa.timestamp("us"), safe=False).cast(pa.int64())
         found = _of_times(np.asarray(pc.fill_null(times, 0)))
@@ -94,12 +95,12 @@ def _of_texts(texts: "pa.Array") -> np.ndarray:
 
 def _of_time(text: str, other: np.uint64) -> np.uint64:
     """The hash of a time. other: that of a text that is none, such as 2031-02-30."""
-    try:
+    found = other
+    with suppress(ValueError, OverflowError):
         time = datetime.datetime.fromisoformat(text)
         time = time if time.tzinfo else time.replace(tzinfo=datetime.UTC)
-        return _of_times(np.array([(time - _EPOCH) // _MICROSECOND]))[0]
-    except (ValueError, OverflowError):
-        return other
+        (found,) = _of_times(np.array([(time - _EPOCH) // _MICROSECOND]))
+    return found
 
 
 def _of_letters(texts: "pa.Array") -> np.ndarray:

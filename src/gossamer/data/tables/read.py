@@ -98,9 +98,7 @@ def read_values(source: Any, card: TableCard, *, split: Literal["train", "test"]
 
 def _opened(source: Any, card: TableCard, split: str, where: str) -> tuple[Relation, list[int], Faults]:
     """A source, the positions of the columns of the card (-1: there is none), and what is wrong with their names."""
-    relation = open_table(
-        source, split=split, wanted=card.names, where=where, header=card.header, decimal=card.decimal
-    )
+    relation = open_table(source, split=split, wanted=card.names, where=where, header=card.header, decimal=card.decimal)
     faults = Faults(where)
     return relation, [_position(relation.names, name, faults) for name in card.names], faults
 
@@ -121,7 +119,9 @@ def _refuse_nested(names: Sequence[str], columns: Sequence["pa.Array"], faults: 
     for name, column in zip(names, columns, strict=True):
         kinds = [part.type for _, part in parts(column)]
         if any(pa.types.is_nested(kind) or pa.types.is_binary(kind) for kind in kinds):
-            faults.add(f"column {name!r}: it holds lists, structures or bytes. Take it off the card, or write text into it")
+            faults.add(
+                f"column {name!r}: it holds lists, structures or bytes. Take it off the card, or write text into it"
+            )
             found = True
     if found:
         faults.refuse()

@@ -20,8 +20,8 @@ from gossamer.data.readers.in_memory import FORMS
 from gossamer.data.readers.read import DIGITS, EMBEDDED, read
 from gossamer.data.records import Records
 from gossamer.data.source import Data, Source, called, is_place, source_of, split_of
-from gossamer.data.tables.any_card import AnyCard
 from gossamer.data.sources.tables import is_table
+from gossamer.data.tables.any_card import AnyCard
 from gossamer.data.units import Grouped, matched, names_a_file
 from gossamer.errors import DataError, RequestError, RunFolderError
 from gossamer.events import Sink, silent
@@ -185,7 +185,7 @@ class DataSources:
             public=stated,
             units={"matched": kind.matched(self.data.ids)},
             identity=kind.identify(records),
-            notes=(*notes, *_without_id(private), *kind.doubts(private, public)),
+            notes=(*notes, *_without_id(private), *kind.doubts(private, public, card)),
             one_shade=kind.is_one_shade(private),
         )
         return RawData(public, facts, private)

@@ -187,9 +187,10 @@ def _log_start(run: OpenRun, request: Request, facts: DataFacts, sources: DataSo
     card = run.job.card
     if reason := run.job.method.without_guarantee:
         run.log(f"No formal guarantee: epsilon is infinity, because {reason}.")
-    for text in (remark(request.promise.epsilon), *facts.notes):
-        if text:
-            run.log(text)
+    if text := remark(request.promise.epsilon):
+        run.log(text)
+    for text in facts.notes:
+        run.log(text, about="data")
     if facts.units["matched"] == "position":
         run.log("Records and their units are matched by position: the first record has the first unit, and so on.")
     if facts.one_shade and SCALED in facts.notes:
@@ -199,7 +200,7 @@ def _log_start(run: OpenRun, request: Request, facts: DataFacts, sources: DataSo
             "`gossamer.draft_card(DATA)` names those of a DICOM header."
         )
     if facts.one_shade:
-        run.log(NEARLY_CONSTANT)
+        run.log(NEARLY_CONSTANT, about="data")
     if facts.public["kind"] != "none" and run.job.releases_public:
         run.log(
             f"The release will contain the public pictures as they are: {run.job.releases_public}. Check that their licence "

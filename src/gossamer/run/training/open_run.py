@@ -133,9 +133,9 @@ class OpenRun:
                 sink=sink, tensorboard=settings["tensorboard"], saved=saved, **more,
             )  # fmt: skip
 
-    def log(self, text: str) -> None:
-        """Show a note on the terminal."""
-        self.sink(note(text))
+    def log(self, text: str, *, about: str = "") -> None:
+        """Show a note on the terminal. about: see `events.note`."""
+        self.sink(note(text, about=about))
 
     def read(self, sources: DataSources, raw: RawData | None = None, *, card: AnyCard | None = None) -> LoadedData:
         """Return the records, isolated, with the ledger that records the cost of every query to them.

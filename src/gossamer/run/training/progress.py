@@ -9,6 +9,8 @@ import json
 import os
 import sys
 import time
+import traceback
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
@@ -18,11 +20,13 @@ from typing import Any, TextIO
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+import gossamer
 from gossamer import notebook
-from gossamer.errors import RequestError, is_full
-from gossamer.events import NOTE, PROGRESS, Event, EventLines, Sink, silent
+from gossamer.errors import DataWarning, RequestError, is_full
+from gossamer.events import NOTE, PROGRESS, Event, EventLines, Sink
 from gossamer.privacy.random.noise import Rng
 
+_PACKAGE = str(Path(gossamer.__file__).parent)
 PLAIN_EVERY, NOTEBOOK_EVERY = 10.0, 0.2
 """Seconds between two lines, and between two updates of a bar in a notebook."""
 
@@ -187,6 +191,13 @@ class Terminal(AbstractContextManager["Terminal"]):
         return (_Bar if self._console.is_terminal else _Lines)(self._console, label, done, of)
 
 
+def _warned(event: Event, /) -> None:
+    """Warn of what is said about the data, at the line of the program that called Gossamer."""
+    if event.kind == NOTE and event.values.get("about") == "data":
+        caller = next(frame for frame in reversed(traceback.extract_stack()) if not frame.filename.startswith(_PACKAGE))
+        warnings.warn_explicit(str(event.values["text"]), DataWarning, caller.filename, caller.lineno or 0)
+
+
 class _View:
     """How far one thing is, for somebody who looks on. out: what shows it, now and then, with the speed since it began."""
 
@@ -304,9 +315,9 @@ class Process:
 
     @contextmanager
     def shown(self) -> Iterator[Sink]:
-        """Give the sink; without one, a `Terminal` where there is a terminal or a notebook and progress is wanted."""
+        """Give the sink. Without one, a `Terminal` where somebody looks on and progress is wanted, else Python's warnings."""
         with Terminal() as terminal:
-            default = terminal if self.progress and terminal.has_viewer else silent
+            default = terminal if self.progress and terminal.has_viewer else _warned
             yield default if self.sink is None else self.sink
 
 
