@@ -1,6 +1,5 @@
 """Numbers as people of several countries write them."""
 
-
 import numpy as np
 import pyarrow as pa
 import pytest
