@@ -5,11 +5,11 @@ import pytest
 
 from gossamer.data.card import DataCard, check, check_units, meanings
 from gossamer.data.card_draft import draft
+from gossamer.data.columns.column import Column
+from gossamer.data.columns.generated import GeneratedColumn
 from gossamer.data.records import Records
 from gossamer.data.tables.any_card import load_card
 from gossamer.data.tables.card import TableCard
-from gossamer.data.columns.column import Column
-from gossamer.data.columns.generated import GeneratedColumn
 from gossamer.errors import CardError
 
 CARD = DataCard(shape=(1, 28, 28), classes=10, declared_size=60_000)

@@ -20,9 +20,9 @@ import torch
 from class_means import ClassMeans
 from slowly import slow_among
 
+from gossamer.data.columns.column import Column
 from gossamer.data.tables.any_card import AnyCard
 from gossamer.data.tables.card import TableCard
-from gossamer.data.columns.column import Column
 from gossamer.errors import RequestError
 from gossamer.kinds.toys import CARD, garbage, stripes
 from gossamer.methods import METHODS

@@ -19,9 +19,9 @@ import torch
 from torch import nn
 
 from gossamer.data.card import DataCard
+from gossamer.data.columns.column import Column
 from gossamer.data.records import Records
 from gossamer.data.tables.card import TableCard
-from gossamer.data.columns.column import Column
 from gossamer.errors import CardError, GossamerError, RequestError
 from gossamer.methods import METHODS
 from gossamer.methods.common.learners import InTraining, Learner, adam

@@ -23,10 +23,10 @@ from torch import Tensor
 
 from gossamer import plugins
 from gossamer.data.card import DataCard
+from gossamer.data.columns.column import Column
 from gossamer.data.records import Records
 from gossamer.data.tables.any_card import AnyCard
 from gossamer.data.tables.card import TableCard
-from gossamer.data.columns.column import Column
 from gossamer.kinds.toys import extremes, stripes
 from gossamer.methods import METHODS
 from gossamer.methods.common import bounded_sum, votes

@@ -19,8 +19,8 @@ from scipy.stats import norm
 
 import gossamer
 from gossamer import Column, TableCard
-from gossamer.data.source import Source
 from gossamer.data.columns.generated import GeneratedColumn
+from gossamer.data.source import Source
 from gossamer.data.tables.read import read_table
 from gossamer.data.tables.samples import ROWS, TableSamples
 from gossamer.errors import CardError, DataError, Interrupted, RequestError

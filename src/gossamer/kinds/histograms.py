@@ -59,7 +59,7 @@ def _drawn(samples: TableSamples) -> Figure:
 
 def _ticks(column: Column) -> tuple[list[int], list[str]]:
     """Positions and words on the axis: few values by name, else the two ends."""
-    if column.kind == "category":
+    if column.values:
         if column.size > _LABELLED:
             return [0, column.size - 1], ["1", f"{column.size:,}"]
         return [*range(len(column.values))], [_short(value) for value in column.values]

@@ -5,8 +5,8 @@ import pytest
 
 from benchmarks.tables.datasets import Dataset
 from benchmarks.tables.scores import figures, shares, variation
-from gossamer.data.tables.card import TableCard
 from gossamer.data.columns.column import Column
+from gossamer.data.tables.card import TableCard
 
 FACTS = TableCard(
     columns=(

@@ -15,10 +15,10 @@ import pytest
 from pyarrow import csv, parquet
 from slowly import slow_among
 
+from gossamer.data.columns.column import Column
 from gossamer.data.source import Source
 from gossamer.data.split import split
 from gossamer.data.tables.card import TableCard
-from gossamer.data.columns.column import Column
 from gossamer.data.tables.draft import draft_table_card
 from gossamer.data.tables.read import read_table
 from gossamer.errors import DataError

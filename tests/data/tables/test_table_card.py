@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gossamer.data.card import DataCard, meanings
-from gossamer.data.tables.card import TableCard
 from gossamer.data.columns.column import Column
+from gossamer.data.tables.card import TableCard
 from gossamer.errors import CardError
 
 AGE = Column(name="age", kind="integer", bounds=(0, 99), missing=True)

@@ -8,11 +8,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from gossamer.data.columns.column import Column
+from gossamer.data.columns.generated import GeneratedColumn
 from gossamer.data.source import Source
 from gossamer.data.tables.card import TableCard
-from gossamer.data.columns.column import Column
 from gossamer.data.tables.decode import decode, to_numbers
-from gossamer.data.columns.generated import GeneratedColumn
 from gossamer.data.tables.read import read_table
 from gossamer.data.tables.samples import TableSamples
 from gossamer.errors import CardError

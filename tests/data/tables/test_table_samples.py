@@ -8,8 +8,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from gossamer.data.tables.card import TableCard
 from gossamer.data.columns.column import Column
+from gossamer.data.tables.card import TableCard
 from gossamer.data.tables.decode import decode
 from gossamer.data.tables.read import read_table
 from gossamer.data.tables.samples import TableSamples

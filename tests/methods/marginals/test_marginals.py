@@ -15,8 +15,8 @@ from dp_accounting import GaussianDpEvent
 from safetensors.torch import load_file
 from torch import Tensor
 
-from gossamer.data.tables.card import TableCard
 from gossamer.data.columns.column import Column
+from gossamer.data.tables.card import TableCard
 from gossamer.data.tables.table import Table
 from gossamer.errors import GossamerError, RequestError
 from gossamer.methods.contract import State

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from sklearn import metrics
 
-from gossamer.data.tables.card import TableCard
 from gossamer.data.columns.column import Column
+from gossamer.data.tables.card import TableCard
 from gossamer.errors import RequestError
 from gossamer.metrics.tables import boosting
 from gossamer.metrics.tables.boosting import Examples

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from gossamer.data.tables.card import TableCard
 from gossamer.data.columns.column import Column
+from gossamer.data.tables.card import TableCard
 from gossamer.metrics.tables import rows as weighted
 from gossamer.metrics.tables.distances import correlation, cramers_v, query_error, random_queries, total_variation
 from gossamer.metrics.tables.rows import GROUPS, Rows, column_sets

@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gossamer.data.tables.card import TableCard
 from gossamer.data.columns.column import Column
+from gossamer.data.tables.card import TableCard
 from gossamer.data.tables.samples import TableSamples
 from gossamer.data.tables.table import Table
 from gossamer.errors import RequestError

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from gossamer.data.card import DataCard
+from gossamer.data.columns.column import Column
 from gossamer.data.tables.any_card import AnyCard
 from gossamer.data.tables.card import TableCard
-from gossamer.data.columns.column import Column
 from gossamer.methods import METHODS
 from gossamer.methods.job import Job
 from gossamer.run.recommend import measured_runs

@@ -18,8 +18,8 @@ import numpy as np
 
 import gossamer
 from gossamer.data.card import DataCard
-from gossamer.data.tables.card import TableCard
 from gossamer.data.columns.column import Column
+from gossamer.data.tables.card import TableCard
 from gossamer.privacy.certificate.certificate import FORMAT, Certificate
 from gossamer.run.release.readme import readme
 

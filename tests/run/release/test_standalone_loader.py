@@ -2,6 +2,7 @@
 
 import datetime
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -10,9 +11,9 @@ from typing import Any
 import pytest
 import torch
 
-from gossamer.data.tables.card import TableCard
 from gossamer.data.columns.column import Column
 from gossamer.data.columns.generated import GeneratedColumn
+from gossamer.data.tables.card import TableCard
 from gossamer.data.tables.samples import ROWS
 from gossamer.methods import METHODS
 from gossamer.methods.job import Job
@@ -41,6 +42,23 @@ CARD = TableCard(
             at_least="born",
         ),
         Column(name="rooms", kind="integer", bounds=(1, 4), missing=True, outside="clip"),
+        Column(name="pay", kind="number", bounds=(-9000, 9000), format="€ 1.234,50", missing=True),
+        Column(name="paid", kind="integer", bounds=(0, 9000), format="1'234"),
+        Column(name="asleep", kind="boolean"),
+        Column(name="awake", kind="boolean", missing=True, missing_words=("not known",)),
+        Column(name="alive", kind="boolean", missing=True, outside="other"),
+        Column(name="came", kind="datetime", bounds=("2020-01-01", "2020-01-03T12:00"), format="%d.%m.%y %H:%M"),
+        Column(
+            name="went",
+            kind="datetime",
+            bounds=("2020-01-02T00:00:00.25", "2020-01-02T00:01:00"),
+            decimals=2,
+            zone="Europe/Berlin",
+            missing=True,
+        ),
+        Column(name="left", kind="datetime", bounds=("2020-01-01", "2020-01-03"), outside="other"),
+        Column(name="stay", kind="duration", bounds=("1:00:00", "9 days"), special=("999 days",), missing=True),
+        Column(name="wait", kind="duration", bounds=("0:00:00", "P1D"), zero=True, decimals=3),
     ),
     declared_size=1_000,
     label="ill",
@@ -53,8 +71,16 @@ CARD = TableCard(
         GeneratedColumn(
             name="era", kind="derived", follows="seen", mapping={"2020-01-01": "before", "2020-02-10": "after"}
         ),
+        GeneratedColumn(name="eyes", kind="derived", follows="asleep", mapping={"True": "shut", "False": "open"}),
+        GeneratedColumn(
+            name="part", kind="derived", follows="came", mapping={"2020-01-01": "first", "2020-01-02T06:00": "last"}
+        ),
+        GeneratedColumn(name="care", kind="derived", follows="wait", mapping={"0:00:00": "quick", "12:00:00": "slow"}),
     ),
 )
+
+
+REST = [(column,) for column in range(7, len(CARD.columns))]
 
 
 def random_field() -> MarkovField:
@@ -64,7 +90,7 @@ def random_field() -> MarkovField:
     maps = [torch.arange(size) for size in CARD.domain]
     maps[1], maps[4] = maps[1].clamp(min=3) - 3, (maps[4] - 1).clamp(min=0)
     net.merge(maps, [torch.rand(size, generator=stream) for size in CARD.domain])
-    tree = JunctionTree.over([(0, 1, 2), (2, 3), (1, 4), (5,), (0, 6)], net.sizes, CARD.label_index)
+    tree = JunctionTree.over([(0, 1, 2), (2, 3), (1, 4), (5,), (0, 6), *REST], net.sizes, CARD.label_index)
     tables = [torch.rand(shape, generator=stream).double() ** 4 for shape in tree.shapes]
     net.take(tree, [table / table.sum() for table in tables])
     return net
@@ -108,6 +134,11 @@ def test_rows_of_the_loader_are_those_of_gossamer(release: Path, tmp_path: Path,
     written = (tmp_path / "ours.csv").read_text()
     assert all(part in written for part in ("other", "-1", "1900-01-01", ";;", "999", "V000007;"))
     assert all(part in written for part in ("was ill", "was well", ";low;", ";high;", ";before", ";after"))
+    assert all(f";{part}" in written for part in ("open;", "shut;", "first;", "last;", "quick\n", "slow\n"))
+    forms = (r"-€ \d\.\d{3},\d\d", r"\d'\d{3}", "(True|False|);(True|False|other|)", r"02\.01\.20 \d\d:\d\d")
+    forms += (r"2020-01-02 00:00:\d\d\.\d\d", r"\d days \d\d:\d\d:\d\d", r"0 days \d\d:\d\d:\d\d\.\d{3}")
+    for form in forms:
+        assert re.search(f";{form};", written), form
 
 
 def test_columns_of_the_loader_are_arrays(release: Path) -> None:
@@ -123,8 +154,10 @@ print(release.sample(0))
     assert answer.returncode == 0, answer.stderr
     assert answer.stdout.splitlines() == [
         "{'id': 'object', 'ill': 'object', 'visits': 'int64', 'bill': 'float64', 'level': 'object', 'size': 'object', "
-        "'born': 'datetime64[D]', 'seen': 'datetime64[D]', 'rooms': 'float64', 'row': 'int64', 'told': 'object', "
-        "'era': 'object'}",
+        "'born': 'datetime64[D]', 'seen': 'datetime64[D]', 'rooms': 'float64', 'pay': 'float64', 'paid': 'int64', "
+        "'asleep': 'bool', 'awake': 'object', 'alive': 'object', 'came': 'datetime64[s]', 'went': 'datetime64[us]', "
+        "'left': 'object', 'stay': 'timedelta64[s]', 'wait': 'timedelta64[us]', 'row': 'int64', 'told': 'object', "
+        "'era': 'object', 'eyes': 'object', 'part': 'object', 'care': 'object'}",
         "1 True",
         "{}",
     ]
@@ -140,7 +173,7 @@ def test_the_loader_in_a_terminal(release: Path, tmp_path: Path) -> None:
     assert said(out, 12) == (0, "")
     written = out.read_text()
     assert (
-        written.splitlines()[0] == "id;ill;visits;bill;level;size;born;seen;rooms;row;told;era"
+        written.splitlines()[0] == ";".join(column.name for column in CARD.written)
         and written.count("\n") == 13
     )
     assert said(out, "many") == said() == (1, "usage: python load.py FILE.csv ROWS\n")

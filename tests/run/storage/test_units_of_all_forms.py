@@ -15,11 +15,11 @@ from PIL import Image
 from pyarrow import parquet
 
 from gossamer.data.card import DataCard
-from gossamer.data.sources.unit_ids import unit_ids
+from gossamer.data.columns.column import Column
 from gossamer.data.records import Records
 from gossamer.data.source import Source
+from gossamer.data.sources.unit_ids import unit_ids
 from gossamer.data.tables.card import TableCard
-from gossamer.data.columns.column import Column
 from gossamer.data.tables.table import Table
 from gossamer.errors import DataError
 from gossamer.methods.marginals.counts import Counts

@@ -11,7 +11,7 @@ import numpy as np
 from gossamer.data.columns import durations, times
 from gossamer.data.columns.column import Column
 from gossamer.data.columns.numbers import Form
-from gossamer.data.columns.texts import MISSING_WORDS, TRUTH, guess, text_of, texts_of
+from gossamer.data.columns.texts import MISSING_WORDS, TRUTH, guess, parts, text_of, texts_of
 from gossamer.data.units import LARGEST
 from gossamer.lazy import pa, pc
 
@@ -57,25 +57,21 @@ class Reader:
 
         cells: of one type, or a dense union of types; [n].
         """
-        kind = self._kind
-        if pa.types.is_union(cells.type):
-            return _by_type(cells, lambda part: _refuse(part, kind.codes(part), kind.refused), np.int32)
-        return _refuse(cells, kind.codes(cells), kind.refused, missing=kind.words)
+        kind, codes = self._kind, np.empty(len(cells), np.int32)
+        for rows, part in parts(cells):
+            found = kind.codes(part)
+            if any(_is_of(part, _GUESSES[each]) for each in kind.refused):
+                there = ~np.asarray(pc.is_null(part, nan_is_null=True))
+                found[there | (kind.words and len(part) == len(cells))] = _GUESSED
+            codes[rows] = found
+        return codes
 
     def values(self, cells: "pa.Array") -> np.ndarray:
         """Values as numbers, which no bin has made coarse. float64 [n], see `decode.to_numbers`."""
-        return _by_type(cells, self._kind.values, np.float64)
-
-
-def _by_type(cells: "pa.Array", read: "Callable[[pa.Array], np.ndarray]", dtype: Any) -> np.ndarray:
-    """What is read of cells, [n]: of a union, type by type."""
-    if not pa.types.is_union(cells.type):
-        return read(cells)
-    types, offsets, found = np.asarray(cells.type_codes), np.asarray(cells.offsets), np.empty(len(cells), dtype)
-    for at, code in enumerate(cells.type.type_codes):
-        here = types == code
-        found[here] = read(cells.field(at).take(pa.array(offsets[here])))
-    return found
+        values = np.empty(len(cells))
+        for rows, part in parts(cells):
+            values[rows] = self._kind.values(part)
+        return values
 
 
 _GUESSES = {
@@ -90,13 +86,6 @@ _GUESSES = {
 def _is_of(cells: "pa.Array", checks: Iterable[str]) -> bool:
     """Whether cells are of one of these types, which are named by the checks of pyarrow."""
     return any(getattr(pa.types, check)(cells.type) for check in checks)
-
-
-def _refuse(cells: "pa.Array", codes: np.ndarray, types: tuple[str, ...], *, missing: bool = False) -> np.ndarray:
-    """Codes, but a fault for a value of one of these types. missing: for a missing value too."""
-    if any(_is_of(cells, _GUESSES[each]) for each in types):
-        codes = np.where(missing | ~np.asarray(pc.is_null(cells, nan_is_null=True)), np.int32(_GUESSED), codes)
-    return codes
 
 
 class _Categories:
@@ -128,7 +117,7 @@ class _Categories:
         """int32 [n]"""
         encoded = (cells if cells.type != pa.null() else cells.cast(pa.string())).dictionary_encode()
         codes = [*map(self._code, texts_of(encoded.dictionary).to_pylist()), self._code("")]
-        return np.array(codes, np.int32)[np.asarray(pc.fill_null(encoded.indices, -1))]
+        return np.array(codes, np.int32).take(np.asarray(pc.fill_null(encoded.indices, -1)))
 
     def values(self, cells: "pa.Array") -> np.ndarray:
         """The codes. float64 [n]"""

@@ -3,7 +3,7 @@
 import datetime
 import decimal as decimals
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -18,10 +18,23 @@ MISSING_WORDS = frozenset(("", "?", *WORDS))
 TRUTH = {"true": 1, "false": 0}
 
 
+def parts(array: "pa.Array") -> "Iterator[tuple[np.ndarray | slice, pa.Array]]":
+    """The arrays of one type that a column is made of, each with the positions of its values."""
+    if not pa.types.is_union(array.type):
+        yield slice(None), array
+        return
+    child, offsets = np.asarray(array.type_codes), np.asarray(array.offsets)
+    for at in range(array.type.num_fields):
+        here = np.flatnonzero(child == at)
+        yield here, array.field(at).take(pa.array(offsets[here]))
+
+
 def texts_of(cells: "pa.Array") -> "pa.Array":
     """Cells of any one type as text. Whole numbers have no point, dates are as 2031-12-24, missing ones (null, NaN) are ""."""
     if not pa.types.is_string(cells.type):
-        encoded = on_clock(cells).dictionary_encode()
+        if pa.types.is_timestamp(cells.type):  # Python has no nanoseconds, and here no zone
+            cells = cells.view(pa.timestamp(cells.type.unit)).cast(pa.timestamp("us"), safe=False)
+        encoded = cells.dictionary_encode()
         different = [text_of(value) for value in encoded.dictionary.to_pylist()]
         cells = pa.array(different, pa.string()).take(encoded.indices)
     return pc.fill_null(cells, "")
@@ -39,17 +52,6 @@ def text_of(value: Any) -> str:
     if isinstance(value, decimals.Decimal):
         return format(value, "f")
     return value.isoformat() if isinstance(value, datetime.date) else str(value)
-
-
-def on_clock(cells: "pa.Array", zone: str = "") -> "pa.Array":
-    """Cells; timestamps as microseconds on the clock of a zone (empty: UTC). Without a zone, they are on it already."""
-    if not pa.types.is_timestamp(cells.type):
-        return cells
-    if cells.type.tz:
-        cells = pc.local_timestamp(cells.cast(pa.timestamp(cells.type.unit, zone or "UTC")))
-    if cells.type.unit == "ns":  # a cast would cut off digits towards 1970
-        cells = pc.floor_temporal(cells, 1, "microsecond")
-    return cells.cast(pa.timestamp("us"))
 
 
 def parsed(

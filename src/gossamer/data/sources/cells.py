@@ -6,7 +6,7 @@ row changes how another is read.
 
 import datetime
 import decimal
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -160,14 +160,3 @@ def _other(value: Any) -> Any:
     if _kind(value) is None:
         return None
     return [str(value)] if isinstance(value, list | tuple | dict | set | np.ndarray) else str(value)
-
-
-def parts(array: Any) -> Iterator[tuple[np.ndarray | slice, Any]]:
-    """The arrays of one type that a column is made of, each with the positions of its values."""
-    if not pa.types.is_union(array.type):
-        yield slice(None), array
-        return
-    child, offsets = np.asarray(array.type_codes), np.asarray(array.offsets)
-    for at in range(array.type.num_fields):
-        here = np.flatnonzero(child == at)
-        yield here, array.field(at).take(pa.array(offsets[here]))

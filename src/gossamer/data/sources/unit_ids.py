@@ -4,8 +4,9 @@ from typing import Any
 
 import numpy as np
 
+from gossamer.data.columns.texts import parts
 from gossamer.data.labels import text_of
-from gossamer.data.sources.cells import cells, parts
+from gossamer.data.sources.cells import cells
 from gossamer.data.units import LARGEST, ROUNDED
 from gossamer.errors import DataError
 from gossamer.lazy import pa

@@ -9,12 +9,12 @@ import numpy as np
 from gossamer.data.columns import durations, times
 from gossamer.data.columns.column import OTHER, Column
 from gossamer.data.columns.reading import FAULTS, Reader
-from gossamer.data.source import Data, called, is_place, refuse_keys, source_of
+from gossamer.data.source import Data, called, refuse_keys, source_of
 from gossamer.data.sources.names import clean_names
 from gossamer.data.sources.tables import open_table
 from gossamer.data.tables.any_card import load_card
 from gossamer.data.tables.card import TableCard, TableDraft
-from gossamer.data.tables.portrait import DAY, MOST_VALUES, NAMED, any_texts
+from gossamer.data.tables.drafting.portrait import DAY, MOST_VALUES, NAMED, any_texts
 from gossamer.errors import DataError, RequestError, did_you_mean
 from gossamer.lazy import pa, pc
 
@@ -123,7 +123,9 @@ class _ColumnCheck:
         yield from self._findings.values()
         for code, texts in self._texts.items():
             if len(texts) > 1:
-                yield Finding(self._column.name, f"merged: {len(texts)} texts are {self._column.values[code]!r}", len(texts))
+                yield Finding(
+                    self._column.name, f"merged: {len(texts)} texts are {self._column.values[code]!r}", len(texts)
+                )
 
     def _becomes(self, fault: int) -> str:
         if fault == _OUTSIDE and self._column.outside == "clip":

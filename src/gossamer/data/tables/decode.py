@@ -74,7 +74,7 @@ def _keys(column: GeneratedColumn, rows: np.ndarray) -> np.ndarray:
 
 
 def _derived(column: GeneratedColumn, source: Column, codes: np.ndarray, numbers: np.ndarray) -> np.ndarray:
-    """Texts, objects [n], that follow from another column; its "other" and missing values stay. codes, numbers: of that column."""
+    """Texts that follow from another column, objects [n]; its "other" and missing values stay. codes, numbers: of it."""
     mapping = dict(column.mapping)
     if source.values:
         made = [mapping[value] for value in source.values]
@@ -83,7 +83,7 @@ def _derived(column: GeneratedColumn, source: Column, codes: np.ndarray, numbers
         ends = sorted(mapping, key=lambda key: start_of(key, source))
         made = [mapping[end] for end in ends]
         at = np.searchsorted([start_of(end, source) for end in ends], numbers, side="right") - 1
-    found = np.array(made, dtype=object)[at.clip(0, len(made) - 1)]
+    found = np.array(made, dtype=object).take(at.clip(0, len(made) - 1))
     if source.other_code is not None:
         found[codes == source.other_code] = OTHER
     found[codes == source.missing_code] = ""

@@ -32,7 +32,9 @@ def read_dictionary(path: Path) -> tuple[dict[str, str], str | None]:
     """
     table = open_text(path, (*FIELDS, *OWN))
     if not {"name", "kind"} <= set(table.names):
-        raise DataError(f"{path}: the first line of a dictionary must name the columns name and kind. Known: {_known()}.")
+        raise DataError(
+            f"{path}: the first line of a dictionary must name the columns name and kind. Known: {_known()}."
+        )
     for name in table.names:
         if name not in FIELDS and name not in OWN:
             near = did_you_mean(name, [*FIELDS, *OWN])
@@ -96,7 +98,8 @@ def _value(entry: Field[Any], text: str, kind: str) -> Any:
         return int(text)
     parts = [part.strip() for part in text.split("|")]
     if entry.name == "mapping":
-        return dict(tuple(map(str.strip, part.split("=", 1))) for part in parts)
+        pairs = [part.split("=", 1) for part in parts]
+        return {value.strip(): derived.strip() for value, derived in pairs}
     return parts if entry.name in ("values", "missing_words") else [_part(part, kind) for part in parts]
 
 

@@ -1,23 +1,25 @@
 """A draft of the card of a table, with hints for the data owner. Both come from records: for the terminal only.
 
-Names and kinds of columns come from one pass over all rows. Bounds, lists of values and codes for no answer are comments, because
-a measured value may be that of one person. A data dictionary declares them without looking at the records.
+Names and kinds of columns come from one pass over all rows. Bounds, lists of values and codes for no answer are comments,
+because a measured value may be that of one person. A data dictionary declares them without looking at the records.
 """
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from gossamer.data.card import rounded, toml
+from gossamer.data.card import rounded
 from gossamer.data.source import Data, called, refuse_keys, source_of
-from gossamer.data.sources.relation import Relation
 from gossamer.data.sources.names import clean_names
+from gossamer.data.sources.relation import Relation
 from gossamer.data.sources.tables import open_table
 from gossamer.data.sources.unit_ids import unit_ids
 from gossamer.data.tables.card import common_toml
 from gossamer.data.tables.dictionary import read_dictionary
+from gossamer.data.tables.drafting.kinds import proposed
+from gossamer.data.tables.drafting.portrait import Portrait
+from gossamer.data.tables.drafting.proposal import Proposal, habits_of
 from gossamer.data.tables.encode import Faults
-from gossamer.data.tables.portrait import Portrait
-from gossamer.data.tables.proposal import Proposal, habits_of, proposed, reasons
+from gossamer.data.tables.read import RAGGED
 from gossamer.errors import DataError
 
 MOST_COLUMNS = 200
@@ -69,7 +71,11 @@ def draft_table_card(
         **({} if label is None or label not in table.names else {"label": label}),
     }
     columns = [entries[name] for name in table.names if name in entries]
-    hints = [*sorted(table.notes), *_hints(table.names, known, proposals), *_steps(len(columns), asked=dictionary is not None)]
+    hints = [
+        *sorted(table.notes),
+        *_hints(table.names, known, proposals),
+        *_steps(len(columns), asked=dictionary is not None),
+    ]
     return "\n".join([_HEADER + common_toml(facts), *columns]), hints
 
 
@@ -88,7 +94,7 @@ def look(table: Relation, where: str, unit_at: int | None) -> tuple[list[Portrai
             owners.update(unit_ids(columns[unit_at], where))
     if table.ragged:
         faults = Faults(where)
-        faults.add("the row has another number of values than the first line has names", table.ragged)
+        faults.add(RAGGED, table.ragged)
         faults.refuse()
     if not seen or not seen[0].rows:
         raise DataError(f"{where}: the table holds no rows, so there is nothing to draft a card from.")
@@ -109,14 +115,14 @@ def _unit_column(names: list[str], units: str | None, where: str) -> int | None:
 
 def _hints(names: list[str], known: dict[str, str], proposals: dict[str, Proposal]) -> Iterator[str]:
     if nameless := [str(at) for at, name in enumerate(names, 1) if not _is_name(name, names)]:
-        yield f"Columns without a name of their own were left out, by position from 1: {_some(nameless)}. Name them to keep them."
-    yield from reasons(proposals)
+        yield f"Columns without a name of their own are left out, by position from 1: {_some(nameless)}. Name them to keep any."
+    yield from dict.fromkeys(each.hint for each in proposals.values() if each.hint)
     if keys := [name for name, each in proposals.items() if each.facts.get("kind") == "key"]:
-        yield f"Columns that look like identifiers: {_some(keys)}. They are not learnt, and samples get running numbers in them."
+        yield f"Columns that look like identifiers: {_some(keys)}. They are not learnt: samples get running numbers in them."
     if drop := [name for name, each in proposals.items() if each.drop]:
         yield f"Columns that the draft drops, with a reason: {_some(drop)}. Their names are public too: take a private one out."
     kept = {name: each for name, each in proposals.items() if not each.drop}
-    if asked := [name for name, each in kept.items() if each.is_open]:
+    if asked := [name for name, each in kept.items() if each.choices]:
         yield f"Columns that can be read in two ways: {_some(asked)}. The draft has both. Keep one."
     if odd := [name for name, each in kept.items() if {"outside", "missing_words"} & each.facts.keys()]:
         yield f"Columns of which some cells do not fit: {_some(odd)}. The draft names their rows."

@@ -7,8 +7,7 @@ from contextlib import suppress
 
 import numpy as np
 
-from gossamer.data.columns.texts import MISSING_WORDS
-from gossamer.data.sources.cells import parts
+from gossamer.data.columns.texts import MISSING_WORDS, parts
 from gossamer.data.tables.decode import mixed
 from gossamer.lazy import pa, pc
 

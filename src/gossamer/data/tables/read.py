@@ -7,10 +7,10 @@ from typing import Any, Literal
 
 import numpy as np
 
+from gossamer.data.columns.texts import parts
 from gossamer.data.memory_mapped import Filling, remarks
 from gossamer.data.readers import npz
 from gossamer.data.source import Data, is_place, refuse_keys, source_of
-from gossamer.data.sources.cells import parts
 from gossamer.data.sources.names import clean_names
 from gossamer.data.sources.relation import Relation
 from gossamer.data.sources.tables import open_table

@@ -37,7 +37,7 @@ def task_of(card: TableCard) -> Task:
     if card.label_index is None:
         raise RequestError("the card names no label column, so there is nothing to predict. Take marginals or ranges.")
     column = card.columns[card.label_index]
-    if column.kind != "category":
+    if not column.values:
         return "classes" if column.size <= MOST_BINS else "number"
     if column.size > MOST_VALUES:
         raise RequestError(
@@ -84,7 +84,7 @@ class Examples:
 def middles(column: Column) -> np.ndarray:
     """The middle of each bin of a number or a date, zero and the special values; NaN for "other" and missing. [codes]"""
     found = np.full(column.size, np.nan)
-    low, high = column.cuts[:-1], column.cuts[1:] - (column.kind != "number")  # whole numbers: the largest in the bin
+    low, high = column.cuts[:-1], column.cuts[1:] - column.step  # whole numbers: the largest in the bin
     found[: column.plain] = np.sqrt(low * high) if column.log else (low + high) / 2
     found[column.plain : column.plain + len(column.apart)] = column.apart
     return found

@@ -30,19 +30,14 @@ def chosen_columns(named: tuple[str, ...], columns: tuple[Column, ...]) -> list[
 
 def code_names(column: Column) -> list[str]:
     """What each code of a column is called: a value, or the ends of a bin."""
-    if column.kind == "category":
+    if column.values:
         names = [*column.values]
     else:
-        whole = column.kind != "number"
-        ends = [(low, high - whole) for low, high in zip(column.cuts[:-1], column.cuts[1:], strict=True)]
-        written = _date if column.kind == "date" else "{:.12g}".format
+        ends = [(low, high - column.step) for low, high in zip(column.cuts[:-1], column.cuts[1:], strict=True)]
+        written = column.written
         names = [written(low) if low == high else f"{written(low)} to {written(high)}" for low, high in ends]
         names += ["0"] * column.zero + [written(value) for value in column.apart[column.zero :]]
     return names + [OTHER] * (column.other_code is not None) + ["missing"] * column.missing
-
-
-def _date(days: float) -> str:
-    return str(np.datetime64(int(days), "D"))
 
 
 def share_difference(samples: Rows, real: Rows, at: int, code: int) -> Estimate | None:

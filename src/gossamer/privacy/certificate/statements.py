@@ -399,14 +399,17 @@ def _column(column: dict[str, Any]) -> str:
     if kind == "derived":
         mapping = f"{len(column['mapping'])} values that were declared without looking at the records"
         return f"column {name}: not learnt; in samples it follows from column {column['follows']}, by {mapping}"
-    if kind == "category":
-        values = f"{len(column['values'])} declared values"
+    if kind in ("category", "boolean"):
+        values = f"{len(column['values'])} declared values" if kind == "category" else "true or false"
     else:
         ends = column.get("bounds") or [column["edges"][0], column["edges"][-1]]
         bins = f"at most {column['bins']} bins" if "bounds" in column else f"{len(column['edges']) - 1} declared bins"
+        kind = "time" if kind == "datetime" else kind
         values = f"{kind} from {ends[0]} to {ends[1]} in {bins}{' of a constant factor' * column.get('log', False)}"
+        values += f", in the zone {column['zone']}" if column.get("zone") else ""
     apart = [*(["zero"] if column.get("zero") else []), *map(str, column.get("special", ()))]
-    apart += ["a missing value"] if column.get("missing") else []
+    words = f" (also written {', '.join(column.get('missing_words', ()))})" if column.get("missing_words") else ""
+    apart += [f"a missing value{words}"] if column.get("missing") else []
     own = f", and codes of their own for {', '.join(apart)}" if apart else ""
     return f"column {name}: {values}{own}; {_OUTSIDE[column['outside']]}"
 

@@ -31,8 +31,13 @@ from gossamer.methods.job import Job
 from gossamer.privacy.certificate.certificate import Certificate
 from gossamer.run.storage.versions import versions
 
-_BY_NAME = ("gossamer.plugins", "gossamer.methods.registry")
-"""Where code is found by its name, on the machine of the user. In the file, what does so cannot be called."""
+_LEFT_OUT = {
+    ("gossamer.plugins", ""): "code that is found by its name, on the machine of the user",
+    ("gossamer.methods.registry", ""): "the same",
+    ("gossamer.lazy", "pa"): "what reads tables",
+    ("gossamer.lazy", "pc"): "the same",
+}
+"""Modules, or names of them, that the file does not have. In the file, what uses them cannot be called."""
 _ROOT = Path(__file__).parents[3]
 _GAP = "\n\n"
 """Before a definition."""
@@ -150,7 +155,8 @@ class _Needed:
             return
         parts = list(_run(node))
         used = {part.id for part in parts if isinstance(part, ast.Name)} & (source.definitions | source.imports).keys()
-        if any(source.imports.get(each, ("", ""))[0] in _BY_NAME for each in used):
+        origins = {source.imports.get(each, ("", "")) for each in used}
+        if any(not {origin, (origin[0], "")}.isdisjoint(_LEFT_OUT) for origin in origins):
             raises = "    def __init__(self, *given):\n        raise NotImplementedError(given)"
             self.lines[module][name] = f"class {name}:\n{raises}"
             return

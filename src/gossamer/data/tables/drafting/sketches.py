@@ -130,4 +130,4 @@ class Spread:
             counts = np.where((low <= number) & (number < high), 0, counts)
         below = np.repeat(np.append(0, np.cumsum(counts)), 2)[1:-1]
         places = np.stack([low, high], axis=1).ravel().clip(self.lowest[0], self.highest[-1])
-        return np.diff(np.interp(cuts, places, below)) / max(counts.sum(), 1)
+        return np.asarray(np.diff(np.interp(cuts, places, below)) / max(counts.sum(), 1))

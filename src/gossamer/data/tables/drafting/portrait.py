@@ -2,10 +2,9 @@
 
 import copy
 import re
-from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import lru_cache, partial
+from functools import partial
 from typing import Literal, TypeAlias
 from zoneinfo import ZoneInfo
 
@@ -13,10 +12,10 @@ import numpy as np
 
 from gossamer.data.columns import boolean, durations, times
 from gossamer.data.columns.numbers import Form
-from gossamer.data.columns.texts import MISSING_WORDS, texts_of
-from gossamer.data.sources.cells import parts
+from gossamer.data.columns.texts import MISSING_WORDS, parts, texts_of
 from gossamer.data.tables.decode import mixed
-from gossamer.data.tables.sketches import DifferentValues, Frequent, Spread
+from gossamer.data.tables.drafting.forms import Texts, date_formats, number_forms, read_numbers
+from gossamer.data.tables.drafting.sketches import DifferentValues, Frequent, Spread
 from gossamer.lazy import pa, pc
 
 MOST_VALUES = 1_000
@@ -29,46 +28,11 @@ _SAMPLE = 100
 _LONGEST_KEY = 64
 
 Kind: TypeAlias = Literal["number", "date", "duration", "boolean"]
-Texts: TypeAlias = "pa.Array"
-_DATES = {
-    "Y/9/9": ("%Y/%m/%d",),
-    "Y.9.9": ("%Y.%m.%d",),
-    "9.9.Y": ("%d.%m.%Y",),
-    "9/9/Y": ("%m/%d/%Y", "%d/%m/%Y"),
-    "9-9-Y": ("%d-%m-%Y", "%m-%d-%Y"),
-    "9.9.9": ("%d.%m.%y",),
-    "9/9/9": ("%m/%d/%y", "%d/%m/%y"),
-    "E": ("%Y%m%d",),
-    "9-a-Y": ("%d-%b-%Y",),
-    "9-a-9": ("%d-%b-%y",),
-    "9 a Y": ("%d %b %Y", "%d %B %Y"),
-    "a 9, Y": ("%b %d, %Y", "%B %d, %Y"),
-    "Y-9-9": ("%Y-%m-%d", "%Y-%d-%m"),
-}
-"""How dates may be written, by their shape: 9, Y and E are one or two, four and eight digits, a is letters."""
-_TIMES = {
-    "": ("",),
-    " 9:9": (" %H:%M",),
-    " 9:9:9": (" %H:%M:%S",),
-    " 9:9 a": (" %I:%M %p", " %H:%M UTC"),
-    " 9:9:9 a": (" %I:%M:%S %p", " %H:%M:%S UTC"),
-}
-_ISO = re.compile(r"Y-9-9([ a]9:9(:9(\.\w)?)?(a|[+-]9(:9)?|[+-]Y)?)?")
 _OFFSET = re.compile(r":\d\d(\.\d+)?( ?UTC|Z|[+-]\d\d(:?\d\d)?)$")
-_DIGITS = {1: "9", 2: "9", 4: "Y", 8: "E"}
-_LONGEST_DATE = 40
-_MONEY = re.compile(r"-?(\D{0,5}?)-?(\d[\d.,'’\s]*?)(\s?(?:[^\W\d]{1,5}|[^\w\s.,'’]))?")
-_BEFORE = re.compile(r"(?:[$€£¥₹₽₩]|USD|EUR|GBP|CHF|SEK|NOK|DKK|JPY|Fr\.|Rs\.?|kr)?\s?")
-_AFTER = re.compile(r"\s?[$€£¥₹₽₩%‰]|\s?(?:USD|EUR|GBP|CHF|SEK|NOK|DKK|JPY|kg|g|mg|km|cm|mm|m|ml|l|h|min|s)|\s\w{1,5}")
 _CODES = {"a leading zero": r"^[+-]?0\d", "an exponent": r"^[+-]?\d+[eE]\d+$", "a plus sign": r"^\+\d"}
 """What makes a code of a number, which would lose it."""
 _DAYS = (18_500_101, 21_501_231)
 """Whole numbers that may be dates such as 20311224."""
-_ALIKE = {"’": "'", "\xa0": " ", "\u202f": " "}
-_MOST_FORMS = 12
-PLAIN = ("", ".")
-SEPARATORS = (PLAIN, ("", ","), (",", "."), (".", ","), ("'", "."), (" ", ","), (" ", "."))
-"""Thousands sign and decimal sign of numbers."""
 
 
 @dataclass
@@ -97,9 +61,7 @@ class Candidate:
         read: from texts to numbers, float64 [n], and which fit, bool [n].
     """
 
-    def __init__(
-        self, kind: Kind, form: Form | str, read: Callable[[Texts], tuple[np.ndarray, np.ndarray]]
-    ) -> None:
+    def __init__(self, kind: Kind, form: Form | str, read: Callable[[Texts], tuple[np.ndarray, np.ndarray]]) -> None:
         self.kind, self.form, self.read = kind, form, read
         self.spread, self.odd = Spread(), Odd()
         self.has_time = self.has_offset = False
@@ -232,7 +194,6 @@ class Portrait:
 
     def _counted(self) -> tuple[Texts, np.ndarray, np.ndarray]:
         """Each text, how often it occurs, and its first row."""
-
         counts = self.frequent.counts if self.first_rows else {}
         texts = pa.array(list(counts), pa.string())
         return texts, np.array([*counts.values()], np.int64), np.array([*map(self.first_rows.get, counts)], np.int64)
@@ -243,7 +204,6 @@ class Portrait:
 
     def _judge(self, texts: Texts, counts: np.ndarray, rows: np.ndarray) -> None:
         """Ask of each possible form which texts fit."""
-
         if not len(texts):
             return
         sample = texts if len(texts) <= _SAMPLE else texts.take(np.linspace(0, len(texts) - 1, _SAMPLE).astype(int))
@@ -253,7 +213,9 @@ class Portrait:
                 candidate.odd.add(texts, counts, rows)
             else:
                 candidate.add(texts, counts, rows)
-        self.is_word = self.is_word and bool(pc.all(pc.match_substring_regex(texts, rf"^\S{{1,{_LONGEST_KEY}}}$")).as_py())
+        self.is_word = self.is_word and bool(
+            pc.all(pc.match_substring_regex(texts, rf"^\S{{1,{_LONGEST_KEY}}}$")).as_py()
+        )
         self.is_word = self.is_word and bool(pc.all(pc.match_substring_regex(texts, r"\d")).as_py())
         for sign, pattern in _CODES.items():
             found = pc.match_substring_regex(texts, pattern).to_numpy(zero_copy_only=False)
@@ -265,16 +227,15 @@ class Portrait:
         """Add the forms that texts may have, and which are no candidates yet."""
         for form in number_forms(sample):
             if ("number", form) not in self.candidates:
-                self._propose("number", form, partial(_read, form))
-        shapes = {shape for text in sample if (shape := _shape(text))}
-        for written in dict.fromkeys(each for shape in sorted(shapes) for each in _date_formats(shape)):
+                self._propose("number", form, partial(read_numbers, form))
+        for written in dict.fromkeys(each for text in sample for each in date_formats(text)):
             if ("date", written) not in self.candidates:
                 self._propose_date(written)
-        for kind, read in (("duration", durations.read_durations), ("boolean", boolean.read_booleans)):
-            if (kind, "") not in self.candidates:
-                self._propose(kind, "", read)
-        for (kind, _), candidate in self.candidates.items():
-            if kind == "date" and not candidate.has_offset:
+        if ("duration", "") not in self.candidates:
+            self._propose("duration", "", durations.read_durations)
+            self._propose("boolean", "", boolean.read_booleans)
+        for candidate in self.candidates.values():
+            if candidate.kind == "date" and not candidate.has_offset:
                 candidate.has_offset = any(map(_OFFSET.search, sample))
 
     def _propose_date(self, written: str) -> None:
@@ -292,11 +253,11 @@ class Portrait:
 
     def _add_numbers(self, cells: "pa.Array", rows: np.ndarray) -> None:
         """Add numbers or truth values of an Arrow type."""
-
         self.missing += cells.null_count
         values, counts, firsts = _different(cells, rows)
-        exact = values.cast(pa.string()) if pa.types.is_decimal(cells.type) else values  # else a decimal is rounded twice
-        numbers = np.asarray(exact.cast(pa.float64(), safe=False))
+        by_text = pa.types.is_decimal(cells.type)  # a cast to numbers rounds twice
+        written = values.cast(pa.string()) if by_text else values
+        numbers = np.asarray(written.cast(pa.float64(), safe=False))
         if self.kind == "number":
             keep = np.flatnonzero(~np.isnan(numbers))
             self.missing += int(counts.sum() - counts[keep].sum())
@@ -317,13 +278,12 @@ class Portrait:
                 self._propose_date("%Y%m%d")
             self.candidates["date", "%Y%m%d"].add(texts_of(values), counts, firsts)
         self.frequent.add(values, counts)
-        if not self.different.repeats:
+        if self.kind == "whole" or not self.different.repeats:
             exact = np.asarray(values).astype(np.uint64) if self.kind == "whole" else numbers.view(np.uint64)
             self.different.add(mixed(exact), counts)
 
     def _add_times(self, cells: "pa.Array") -> None:
         """Add dates, times or durations of an Arrow type."""
-
         kind: Kind = "duration" if self.kind == "duration" else "date"
         if (kind, "") not in self.candidates:
             self.candidates[kind, ""] = Candidate(kind, "", durations.read_durations)
@@ -367,58 +327,12 @@ def kind_of(kind: "pa.DataType") -> str:
     return "text" if types.is_string(kind) or types.is_time(kind) or types.is_union(kind) else "lists"
 
 
-def number_forms(sample: list[str]) -> Iterator[Form]:
-    """How numbers among some texts may be written, the plain form first."""
-    yield Form()
-    found: Counter[Form] = Counter()
-    for text in sample:
-        if parts := _MONEY.fullmatch(text):
-            before, core, after = parts[1], parts[2], parts[3] or ""
-            signs = {_ALIKE.get(sign, sign) for sign in core if not sign.isdigit()}
-            if (before and not _BEFORE.fullmatch(before)) or (after and not _AFTER.fullmatch(after)):
-                continue
-            for thousands, decimal in SEPARATORS:
-                if signs <= {thousands, decimal} and (signs or (thousands, decimal) == PLAIN):
-                    found[Form(before, after, thousands, decimal)] += 1
-    del found[Form()]
-    yield from (form for form, _ in found.most_common(_MOST_FORMS))
-
-
 def any_texts(cells: "pa.Array") -> Texts:
     """Cells as text, also where each has a type of its own."""
     if not pa.types.is_union(cells.type):
         return texts_of(cells)
     positions, texts = zip(*((here, texts_of(part)) for here, part in parts(cells)), strict=True)
     return pa.concat_arrays(texts).take(np.argsort(np.concatenate(positions)))
-
-
-def _read(form: Form, texts: Texts) -> tuple[np.ndarray, np.ndarray]:
-    """As `Form.read`. But 0.123 is no thousand, whatever separates thousands."""
-    numbers, fits = form.read(texts)
-    if form.thousands in (".", ","):
-        fits &= ~np.asarray(pc.match_substring_regex(texts, rf"^\D*0\{form.thousands}"))
-    return numbers, fits
-
-
-@lru_cache(10_000)
-def _date_formats(shape: str) -> tuple[str, ...]:
-    """The formats that texts of a shape may have; "": as 2031-12-24."""
-    formats = [
-        f"{day}{time}"
-        for date, days in _DATES.items()
-        if shape.startswith(date)
-        for time in _TIMES.get(shape.removeprefix(date).replace(",", "", 1), ())
-        for day in days
-    ]
-    return ("", *formats) if _ISO.fullmatch(shape) else tuple(formats)
-
-
-def _shape(text: str) -> str:
-    """A text with signs in place of its digits and letters, see `_DATES`; empty: it is too long for a date."""
-    if len(text) > _LONGEST_DATE or not any(map(str.isdecimal, text)):
-        return ""
-    letters = re.sub(r"[^\W\d_]+", "a", text)
-    return re.sub(r"\d+", lambda digits: _DIGITS.get(len(digits[0]), "N"), letters)
 
 
 def _different(cells: "pa.Array", rows: np.ndarray) -> tuple["pa.Array", np.ndarray, np.ndarray]:
