@@ -103,17 +103,15 @@ def _positions(names: Sequence[str], key: str | None) -> list[int]:
 
 def _unlike(path: Path, names: Sequence[str], key: str | None) -> DataError:
     """The error for a list without a column that it needs."""
-    others = (
-        ""
-        if key == UNIT
-        else (
-            ", or name that of the labels with `labels_key`. One-hot labels are several columns that hold one 1 in each row, and 0 "
-            "elsewhere"
+    remedy = "Rename them"
+    if key != UNIT:
+        remedy += (
+            ", or name that of the labels with `labels_key`. One-hot labels are several columns that hold one 1 in each row, "
+            "and 0 elsewhere"
         )
-    )
     return DataError(
         f"{path}: the first line must name a column of pictures ({NAMES[0]}) and a column {key or LABEL}, and it names "
-        f"{', '.join(names)}. Rename them{others}"
+        f"{', '.join(names)}. {remedy}"
     )
 
 
