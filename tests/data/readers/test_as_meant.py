@@ -398,6 +398,13 @@ def test_pictures_of_pillow_of_several_sizes_are_brought_to_the_card() -> None:
     assert read((pictures, [0, 1]), Reading(shape=(1, 12, 12))).images.shape == (2, 1, 12, 12)
 
 
+@pytest.mark.parametrize("count", [1, 2, 3])
+def test_a_list_of_dicts_with_pictures(count: int) -> None:
+    rows = [{"image": Image.fromarray(GREY[at, 0]), "label": int(LABELS[at])} for at in range(count)]
+    assert not is_table(rows)
+    assert read(rows).labels.tolist() == LABELS[:count].tolist()
+
+
 def test_picture_files_in_items_are_decoded_and_missing_ones_are_named() -> None:
     raws = [encoded(each, "PNG") for each in GREY]
     for item in (

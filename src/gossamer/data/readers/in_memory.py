@@ -56,7 +56,7 @@ def stored_in_memory(source: Source, decoder: Decoder, *, where: str) -> Stored:
             "`gossamer.draft_card(DATA)` drafts."
         )
     pair = data if isinstance(data, tuple | list) else getattr(data, "tensors", None)  # of a TensorDataset
-    if isinstance(pair, tuple | list) and len(pair) == 2:
+    if isinstance(pair, tuple | list) and len(pair) == 2 and not isinstance(pair[0], Mapping):
         return _of_pair(pair[0], pair[1], decoder, where=where, labels_key=labels_key)
     if hasattr(data, "__array__"):
         if labels_key != NONE:
