@@ -149,7 +149,7 @@ FORMS: dict[str, Callable[[Path], Any]] = {
                                  np.array([row[name] for row in ROWS], object), [row[name] is None for row in ROWS])
         for name in NAMES
     },
-    "list of dicts": lambda _: [{name: value for name, value in row.items() if value is not None or row is ROWS[0]} for row in ROWS],
+    "list of dicts": lambda _: [{name: value for name, value in row.items() if value is not None} for row in ROWS],
 }  # fmt: skip
 
 

@@ -24,6 +24,8 @@ def parts(array: "pa.Array") -> "Iterator[tuple[np.ndarray | slice, pa.Array]]":
         yield slice(None), array
         return
     child, offsets = np.asarray(array.type_codes), np.asarray(array.offsets)
+    if array.offset:  # where pyarrow gives the offsets of the rows before
+        offsets = np.frombuffer(array.buffers()[2], np.int32, len(array), 4 * array.offset)
     for at in range(array.type.num_fields):
         here = np.flatnonzero(child == at)
         yield here, array.field(at).take(pa.array(offsets[here]))
