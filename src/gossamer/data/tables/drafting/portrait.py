@@ -29,7 +29,12 @@ _LONGEST_KEY = 64
 
 Kind: TypeAlias = Literal["number", "date", "duration", "boolean"]
 _OFFSET = re.compile(r":\d\d(\.\d+)?( ?UTC|Z|[+-]\d\d(:?\d\d)?)$")
-_CODES = {"a leading zero": r"^[+-]?0\d", "an exponent": r"^[+-]?\d+[eE]\d+$", "a plus sign": r"^\+\d"}
+_CODES = {
+    "a leading zero": r"^[+-]?0\d",
+    "an exponent": r"^[+-]?\d+[eE]\d+$",
+    "a plus sign": r"^\+\d",
+    "digits beyond 2^53": r"^[+-]?\d{16,}$",
+}
 """What makes a code of a number, which would lose it."""
 _DAYS = (18_500_101, 21_501_231)
 """Whole numbers that may be dates such as 20311224."""
