@@ -9,7 +9,7 @@ import pytest
 from forms import GREY, encoded
 from PIL import Image
 
-from gossamer.data.problems import Problems, records
+from gossamer.data.problems import FORMS, Problems, records
 from gossamer.data.readers.read import read
 from gossamer.data.source import Reading, Source
 from gossamer.data.split import split
@@ -17,10 +17,7 @@ from gossamer.errors import DataError
 
 PICTURE = encoded(GREY[0], "PNG")
 BROKEN = b"\x89PNG\r\n\x1a\nrubbish"
-TEXT = (
-    "Gossamer learns from pictures and tables. Give class folders of pictures, .npz, .npy or idx files, or pictures in "
-    ".parquet, .arrow or .tar (docs/data.md)."
-)
+TEXT = f"Gossamer learns from pictures and tables. Give {FORMS}."
 UNREADABLE = "this cannot be read as a picture: mend or remove it"
 
 
@@ -164,8 +161,6 @@ def test_lines_of_lists_and_of_samples(tmp_path: Path) -> None:
     )
     places = ", ".join(f"{people}, row {row} (counted from 0)" for row in (4, 6, 8))
     assert word.startswith(f"  {places}: the id of the unit is a word")
-        f"  {people}, row 4 (counted from 0), {people}, row 6 (counted from 0), {people}, row 8 (counted from 0): the id of the unit is a word"
-    )
 
     listed = root / "metadata.csv"
     listed.write_text("file_name,label\n0/00.png,1\n0/77.png,1\n../x.png,1\n0/02.png,1,2\n0/00.png,0\n")
@@ -225,10 +220,10 @@ def test_rows_of_tables_with_pictures(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "kind", "remedy"),
     [
-        ("people.xlsx", "a table in a form that Gossamer does not read", "Save it as .csv or .parquet."),
-        ("people.feather", "a table in a form that Gossamer does not read", "Save it as .csv or .parquet."),
-        ("story.txt", "text", TEXT),
-        ("story.jsonl", "text", TEXT),
+        ("people.ods", "a table in a form that Gossamer does not read", "Save it as .csv or .parquet."),
+        ("people.sas7bdat", "a table in a form that Gossamer does not read", "Save it as .csv or .parquet."),
+        ("story.md", "text", TEXT),
+        ("story.json", "text", TEXT),
     ],
 )
 def test_who_brings_a_table_or_a_text_is_told_what_is_read(

@@ -1,5 +1,6 @@
 """What stands on which side of each figure: samples, real training records and real test records do not change places."""
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -8,7 +9,7 @@ import pytest
 from gossamer.data.records import Labelled, Records
 from gossamer.data.samples.samples import Samples
 from gossamer.intervals import Estimate
-from gossamer.metrics import classify, fidelity, registry
+from gossamer.metrics import classify, features, fidelity, registry
 from gossamer.metrics.baseline_cache import Baselines
 from gossamer.metrics.fidelity import Moments, frechet_distance
 from gossamer.metrics.neighbours import neighbourhood
@@ -55,6 +56,43 @@ def test_precision_is_of_samples_and_recall_of_records(monkeypatch: pytest.Monke
     assert (found["recall"].value, found["coverage"].value, found["recall"].n) == (0.5, 0.5, 12)
     direct = neighbourhood(Pixels()(SAMPLES.images), Pixels()(TESTS.images))
     assert found == {name: getattr(direct, name) for name in ("precision", "recall", "density", "coverage")}
+
+
+def test_pictures_of_one_class_have_distances_and_no_figure_of_classes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Features come from turned pictures. Figures that need classes say why they are missing."""
+    monkeypatch.setattr(features.ClassifierFeatures, "train", partial(features.ClassifierFeatures.train, width=16))
+    draw = np.random.default_rng(0)
+    pictures = [draw.integers(0, 256, (90, 1, 12, 12), dtype=np.uint8) // 2 for _ in range(3)]
+    for each in pictures:
+        each[:, :, :4] += 100  # bright above: a turned picture differs
+    real, tests = (Records(each, np.zeros(90, np.int64)) for each in pictures[:2])
+    far = Samples(255 - pictures[2], np.zeros(90, np.int64))
+    found = {}
+    for name, samples in (("near", Samples(pictures[2], far.labels)), ("far", far)):
+        asked = Inputs(
+            samples=samples, real=real, tests=tests, classes=1, labelled=True, baselines=Baselines(None, "")
+        )  # fmt: skip
+        measured = registry.METRICS.measured(asked, ["fid", "neighbours", "mmd", "inception-score", "per-class"])
+        found[name] = {metric: (figures, reason) for metric, figures, reason in measured}
+    distance = {name: figures["fid"][0]["classifier-FID"] for name, figures in found.items()}
+    assert distance["near"].value < distance["far"].value / 2
+    assert "trained on 360 turned pictures of real records" in distance["near"].computed_on
+    assert found["near"]["neighbours"][0]["precision"].value > found["far"]["neighbours"][0]["precision"].value
+    for metric in ("inception-score", "per-class"):
+        figures, reason = found["near"][metric]
+        assert figures == {}
+        assert reason.startswith("all real records have one class, so there are no classes to tell apart.")
+    assert asked.features.net.classes == 4
+
+
+@pytest.mark.parametrize("shape", [(1, 9, 9), (3, 8, 12)])
+def test_turned_pictures_are_the_four_positions(shape: tuple[int, int, int]) -> None:
+    images = np.random.default_rng(0).integers(0, 256, (5, *shape), dtype=np.uint8)
+    turned, positions = features.turned(images)
+    assert turned.shape == (20, *shape)
+    assert positions.tolist() == [*[0] * 5, *[1] * 5, *[2] * 5, *[3] * 5]
+    np.testing.assert_array_equal(turned[:5], images)
+    assert len({turned[at].tobytes() for at in range(0, 20, 5)}) == 4
 
 
 class Recorder:

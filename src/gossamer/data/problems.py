@@ -4,7 +4,7 @@ import itertools
 from collections.abc import Iterable
 from pathlib import Path
 
-from gossamer.errors import DataError
+from gossamer.errors import DataError, did_you_mean
 
 SHOWN = 5
 """Problems that a message names. It counts the others."""
@@ -36,17 +36,21 @@ class Problems:
             raise DataError("\n  ".join([*head, *lines, *more]))
 
 
-FORMS = "class folders of pictures, .npz, .npy or idx files, or pictures in .parquet, .arrow or .tar (docs/data.md)"
+FORMS = (
+    "a table (.csv, .tsv, .parquet, .arrow, .jsonl, .xlsx, .sqlite, .duckdb, or a folder of its parts), or pictures (class "
+    "folders, .npz, idx files, a folder of .npy files, or .parquet, .arrow or .tar with pictures). See docs/data.md"
+)
 """What DATA may be."""
-READ_TABLES = (".csv", ".tsv", ".parquet")
-TABLES = (*READ_TABLES, ".arrow", ".feather", ".xlsx", ".xls", ".ods", ".dta", ".sav")
-TEXTS = (".txt", ".md", ".json", ".jsonl", ".xml", ".html", ".pdf", ".docx")
+_DATABASES = (".xlsx", ".sqlite", ".sqlite3", ".db", ".duckdb")
+READ_TABLES = (".csv", ".tsv", ".txt", ".tab", ".parquet", ".arrow", ".feather", ".jsonl", ".ndjson", *_DATABASES)
+TABLES = (*READ_TABLES, ".xls", ".xlsb", ".ods", ".dta", ".sav", ".sas7bdat", ".orc", ".avro", ".rds")
+TEXTS = (".md", ".json", ".xml", ".html", ".pdf", ".docx")
 
 
 def no_pictures(path: Path) -> DataError:
     """The error for a file that holds no pictures: a table or a text, by its ending, or another kind of file."""
     if (suffix := path.suffix.lower()) not in (*TABLES, *TEXTS):
-        return DataError(f"{path}: this kind of file is not read. Give {FORMS}.")
+        return DataError(f"{path}: this kind of file is not read.{did_you_mean(suffix, READ_TABLES)} Give {FORMS}.")
     if suffix in READ_TABLES:
         return DataError(
             f"{path} holds a table, and pictures are to be read here. Give pictures, or the card of a table, which "

@@ -526,11 +526,13 @@ def test_one_picture_set_has_one_digest_and_one_release(tmp_path: Path) -> None:
     digests, releases = {}, {}
     for name, data in nine_forms(tmp_path).items():
         digests[name] = identify(read(data, card.reading))
+        if name in ("json", "npy", "idx", "arrow", "dict", "one-hot"):  # a run takes a second
+            continue
         run = gossamer.fit(
             "moments", data=gossamer.Source(data, public_test_data=True), card=card, epsilon=10, delta=1e-4,
             out=tmp_path / "runs" / name, process=Process(progress=False, sink=lambda event: None, rng=Rng(0, noise_seed=1)),
         )  # fmt: skip
         releases[name] = run.sample(6, seed=2).images.tobytes()
-    assert len(digests) == 15
     assert len(set(digests.values())) == 1, digests
+    assert (len(digests), len(releases)) == (15, 9)
     assert len(set(releases.values())) == 1

@@ -2,6 +2,8 @@
 
 import json
 import signal
+import warnings
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +12,7 @@ import pytest
 
 import gossamer
 from gossamer.data.source import Source
-from gossamer.errors import CardError, Interrupted, RequestError
+from gossamer.errors import CardError, DataWarning, Interrupted, RequestError
 from gossamer.events import NOTE, Event
 from gossamer.privacy.budget_log import BudgetLog
 from gossamer.run.release.verify import verify
@@ -33,6 +35,31 @@ def test_a_card_is_drafted_with_a_rounded_size_and_its_call_is_printed(capsys: p
     assert "A draft, measured on the records." in printed
     assert "card = gossamer.DataCard(declared_size=70, shape=(1, 28, 28), classes=2)" in printed
     assert eval(repr(card), {"DataCard": gossamer.DataCard}) == card
+
+
+def test_what_is_said_about_the_data_reaches_a_script_once(tmp_path: Path) -> None:
+    """Without a terminal it was not said at all. A sink or a terminal shows it, and then there is no warning."""
+    images, labels = arrays()
+    asked: dict[str, Any] = {"data": Source((images // 20, labels), public_test_data=True), "card": CARD, **RUN}
+    with pytest.warns(DataWarning, match="Nearly every picture is one shade") as caught:
+        fit("moments", out=tmp_path / "a", **asked)
+    assert [(warning.filename, len(caught)) for warning in caught] == [(__file__, 1)]
+    heard: list[Event] = []
+    with warnings.catch_warnings(record=True) as none:
+        fit("moments", out=tmp_path / "b", **asked, process=Process(sink=heard.append))
+    assert not none
+    said = [event for event in heard if event.kind == NOTE and "one shade" in str(event.values["text"])]
+    assert len(said) == 1
+
+
+def test_uneven_classes_are_said_without_a_figure(tmp_path: Path) -> None:
+    images, labels = arrays()
+    asked: dict[str, Any] = {"data": Source((images, labels * (np.arange(67) < 9)), public_test_data=True), **RUN}
+    with pytest.warns(DataWarning, match="A class of `data` has at least 5 times as many records") as caught:
+        fit("moments", out=tmp_path / "a", card=CARD, **asked)
+    assert "%" not in str(caught[0].message)
+    declared = replace(CARD, label_prior=(0.9, 0.1))
+    fit("moments", out=tmp_path / "b", card=declared, **asked)
 
 
 def test_without_a_card_it_says_how_to_draft_one(tmp_path: Path) -> None:

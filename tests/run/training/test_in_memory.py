@@ -310,8 +310,8 @@ class Endless:
     [
         (5, "data is of type int: no records"),
         (arrays()[0], r"these images have no labels. Pass \(images, labels\), or labels_key=\"none\""),
-        (dict(zip(("images", "labels"), arrays(), strict=True)), r"data is a dict, .* Pass a pair of its arrays"),
-        (Ragged(), r"data: the picture of item 0 \(counted from 0\): this is no array of numbers"),
+        (dict(zip(("images", "names"), arrays(), strict=True)), r"choose the labels among its columns with labels_key"),
+        (Ragged(), r"data, item 0 \(counted from 0\): there is no picture in this item"),
         (Endless(), "an iterable dataset has no length to sample from"),
         (Random(), r"item \d+ .* is another picture each time it is read, perhaps by a random transform"),
         ((arrays()[0], arrays(10)[1]), r"64 images need labels of shape \[64\], not \[10\]"),

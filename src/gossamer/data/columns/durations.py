@@ -16,7 +16,7 @@ _NUMBER = r"\d{1,9}(?:\.\d{1,9})?"
 _CLOCK = r"(?P<sign>[+-]?)(?P<hours>\d{1,9}):(?P<minutes>[0-5]\d):(?P<seconds>[0-5]\d(?:\.\d{1,9})?)"
 _WORDS = re.compile(rf"(?=.)(?:(?P<days>[+-]?\d{{1,6}}) ?days?,? ?)?(?:{_CLOCK})?", re.ASCII)
 _ISO = re.compile(
-    rf"(?P<sign>[+-]?)P(?=.)(?:(?P<weeks>{_NUMBER})W)?(?:(?P<days>{_NUMBER})D)?"
+    rf"(?P<sign>[+-]?)P(?=.)(?:(?P<weeks>{_NUMBER})W)?(?:(?P<days>[+-]?{_NUMBER})D)?"
     rf"(?:T(?=.)(?:(?P<hours>{_NUMBER})H)?(?:(?P<minutes>{_NUMBER})M)?(?:(?P<seconds>{_NUMBER})S)?)?",
     re.ASCII,
 )

@@ -117,7 +117,7 @@ class _Categories:
         """int32 [n]"""
         encoded = (cells if cells.type != pa.null() else cells.cast(pa.string())).dictionary_encode()
         codes = [*map(self._code, texts_of(encoded.dictionary).to_pylist()), self._code("")]
-        return np.array(codes, np.int32)[np.asarray(pc.fill_null(encoded.indices, -1))]
+        return np.array(codes, np.int32).take(np.asarray(pc.fill_null(encoded.indices, -1)))
 
     def values(self, cells: "pa.Array") -> np.ndarray:
         """The codes. float64 [n]"""
@@ -186,8 +186,8 @@ class _Numbers:
                 different = [*map(self._fault, encoded.dictionary.to_pylist())]
                 faults[~fits] = np.array(different, np.int32)[np.asarray(encoded.indices)]
         faults[np.isin(numbers, self._absent_numbers)] = _MISSING
-        if column.step > 1:
-            numbers = numbers // column.step * column.step
+        if column.unit > 1:
+            numbers = numbers // column.unit * column.unit
         if column.kind == "integer":
             faults[(faults == 0) & (numbers != np.rint(numbers))] = _WHOLE
         return numbers, faults

@@ -23,16 +23,20 @@ def parts(array: "pa.Array") -> "Iterator[tuple[np.ndarray | slice, pa.Array]]":
     if not pa.types.is_union(array.type):
         yield slice(None), array
         return
-    child, offsets = np.asarray(array.type_codes), np.asarray(array.offsets)
-    for at in range(array.type.num_fields):
-        here = np.flatnonzero(child == at)
-        yield here, array.field(at).take(pa.array(offsets[here]))
+    here = slice(array.offset, array.offset + len(array))  # which `type_codes` and `offsets` of pyarrow do not heed
+    _, types, starts, *_ = array.buffers()
+    child, offsets = np.frombuffer(types, np.int8)[here], np.frombuffer(starts, np.int32)[here]
+    for at, code in enumerate(array.type.type_codes):
+        rows = np.flatnonzero(child == code)
+        yield rows, array.field(at).take(pa.array(offsets[rows]))
 
 
 def texts_of(cells: "pa.Array") -> "pa.Array":
     """Cells of any one type as text. Whole numbers have no point, dates are as 2031-12-24, missing ones (null, NaN) are ""."""
     if not pa.types.is_string(cells.type):
-        encoded = on_clock(cells).dictionary_encode()
+        if pa.types.is_timestamp(cells.type):  # Python has no nanoseconds, and here no zone
+            cells = cells.view(pa.timestamp(cells.type.unit)).cast(pa.timestamp("us"), safe=False)
+        encoded = cells.dictionary_encode()
         different = [text_of(value) for value in encoded.dictionary.to_pylist()]
         cells = pa.array(different, pa.string()).take(encoded.indices)
     return pc.fill_null(cells, "")
@@ -50,17 +54,6 @@ def text_of(value: Any) -> str:
     if isinstance(value, decimals.Decimal):
         return format(value, "f")
     return value.isoformat() if isinstance(value, datetime.date) else str(value)
-
-
-def on_clock(cells: "pa.Array", zone: str = "") -> "pa.Array":
-    """Cells; timestamps as microseconds on the clock of a zone (empty: UTC). Without a zone, they are on it already."""
-    if not pa.types.is_timestamp(cells.type):
-        return cells
-    if cells.type.tz:
-        cells = pc.local_timestamp(cells.cast(pa.timestamp(cells.type.unit, zone or "UTC")))
-    if cells.type.unit == "ns":  # a cast would cut off digits towards 1970
-        cells = pc.floor_temporal(cells, 1, "microsecond")
-    return cells.cast(pa.timestamp("us"))
 
 
 def parsed(

@@ -11,7 +11,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import numpy as np
 
-from gossamer.data.columns.texts import matching, on_clock, parsed
+from gossamer.data.columns.texts import matching, parsed
 from gossamer.lazy import pa, pc
 
 EPOCH = datetime.datetime(1970, 1, 1)
@@ -20,6 +20,8 @@ _SECOND = 10**6
 """Microseconds."""
 HOUR, DAY = 3600, 86_400
 """Seconds."""
+_FIRST, _LAST = -62_135_000_000, 253_402_000_000
+"""Of the years that Python knows, but for a few days. Beyond, clocks are as there."""
 MOST_DECIMALS = 6
 """Digits of seconds."""
 _ISO = r"[0-9]{4}-[0-9]{2}-[0-9]{2}"
@@ -57,7 +59,50 @@ def days_of(times: "pa.Array", zone: str) -> np.ndarray:
 
 def seconds_of(times: "pa.Array", zone: str, decimals: int) -> np.ndarray:
     """Seconds since 1970 of dates or timestamps, float64 [n]. NaN where there is none. See `read_datetimes`."""
-    return _count(on_clock(times, zone), _SECOND // 10**decimals) / 10**decimals
+    return np.asarray(_count(on_clock(times, zone), _SECOND // 10**decimals) / 10**decimals)
+
+
+def on_clock(times: "pa.Array", zone: str = "") -> "pa.Array":
+    """Dates or timestamps as microseconds on the clock of a zone. Without a zone of their own, they are on it already."""
+    kind = times.type
+    if not pa.types.is_timestamp(kind):
+        return times.cast(pa.timestamp("us"))
+    plain = times.view(pa.timestamp(kind.unit))
+    if kind.unit == "ns":  # a cast would cut off digits towards 1970
+        plain = pc.floor_temporal(plain, 1, "microsecond")
+    plain = plain.cast(pa.timestamp("us"))
+    return _moved(plain, zone, 1, of_clock=False) if kind.tz and zone else plain
+
+
+def with_zone(times: "pa.Array", zone: str) -> "pa.Array":
+    """Timestamps on the clock of a zone, with the zone. A time that comes twice is the first; a skipped one moves on."""
+    moved = _moved(times.cast(pa.timestamp("us")), zone, -1, of_clock=True).cast(times.type)
+    return moved.view(pa.timestamp(times.type.unit, zone))
+
+
+def _moved(times: "pa.Array", zone: str, sign: int, *, of_clock: bool) -> "pa.Array":
+    """Microseconds, forward (1) or back (-1) by what the clock of a zone is ahead of UTC.
+
+    Each day is looked up once, and each time of the days on which a clock is changed. (pyarrow changes none after 2037.)
+    """
+    micros = np.asarray(pc.fill_null(times.view(pa.int64()), 0))
+    days, at = np.unique(micros // (DAY * _SECOND), return_inverse=True)
+    begins, ends = (
+        np.array([_ahead(day * DAY, zone, of_clock=of_clock) for day in each.tolist()], np.int64)
+        for each in (days, days + 1)
+    )
+    ahead, changing = begins[at], (begins != ends)[at]
+    ahead[changing] = [_ahead(each, zone, of_clock=of_clock) for each in (micros[changing] // _SECOND).tolist()]
+    return pa.array(micros + sign * ahead * _SECOND, pa.timestamp("us"), mask=np.asarray(times.is_null()))
+
+
+@lru_cache(1 << 15)
+def _ahead(second: int, zone: str, *, of_clock: bool) -> int:
+    """Seconds that the clock of a zone is ahead of UTC. second: since 1970, on that clock or in UTC."""
+    time = EPOCH + datetime.timedelta(seconds=min(max(second, _FIRST), _LAST))
+    known = ZoneInfo(zone)
+    there = time.replace(tzinfo=known) if of_clock else time.replace(tzinfo=datetime.UTC).astimezone(known)
+    return (there.utcoffset() or datetime.timedelta()) // datetime.timedelta(seconds=1)
 
 
 def _read(texts: "pa.Array", form: str, zone: str, unit: int) -> tuple[np.ndarray, np.ndarray]:

@@ -141,7 +141,7 @@ def _is_file(picture: Any) -> bool:
 def _source(picture: Any, where: str, at: int) -> Picture:
     """The place of the picture of an item, and what is decoded; or why there is nothing."""
     found = picture.get("bytes") if isinstance(picture, Mapping) else picture
-    if not isinstance(found, Image.Image | bytes):
+    if not isinstance(found, Image.Image | bytes) or found == b"":
         found = DataError(
             "there is no picture in this item: add or remove it, or store the bytes of files, not their paths"
         )

@@ -66,21 +66,6 @@ def read_csv(path: Path, shape: tuple[int, ...] | None) -> Stored:
     return Stored(images.reshape(-1, *_shape_of(count, shape, path)), labels, class_names=_called(called, path))
 
 
-def is_csv_of_samples(path: Path) -> bool:
-    """Whether a .csv holds samples of pictures that Gossamer wrote, by its first line."""
-    try:
-        with path.open(encoding="utf-8") as file:
-            return _head_of_samples(file.readline(_HEAD))[1] > 0
-    except (UnicodeDecodeError, OSError):
-        return False
-
-
-def has_pictures(path: Path) -> bool:
-    """Whether a .parquet file has a column of pictures, or of pixels that Gossamer wrote. Raises DataError."""
-    with opened(path) as (schema, _):
-        return bool(_of_pictures(schema))
-
-
 def _head_of_samples(line: str) -> tuple[bool, int]:
     """Whether the first line of samples names classes, and the number of pixels; 0: it is that of another table."""
     head = line.strip().split(",")

@@ -12,7 +12,10 @@ import numpy as np
 from PIL import Image
 
 from gossamer.data.records import Labelled
-from gossamer.errors import RequestError, RunFolderError
+from gossamer.errors import RunFolderError
+from gossamer.lazy import Lazy, pa
+
+parquet: Any = Lazy("pyarrow.parquet")
 
 _NUMERALS = [str(value) for value in range(256)]
 
@@ -129,12 +132,7 @@ def _write_parquet(path: Path, chunks: Iterator[Labelled], _count: int) -> None:
 
 @contextmanager
 def parquet_file(path: Path) -> Iterator[tuple[Any, Callable[[Any], None]]]:
-    """Give pyarrow, and a function that adds a table of it to a new file. Raises RequestError: pyarrow is not installed."""
-    try:
-        import pyarrow as pa  # noqa: PLC0415 - an optional extra
-        from pyarrow import parquet  # noqa: PLC0415 - an optional extra
-    except ImportError:
-        raise RequestError(f"{path.name}: .parquet needs pyarrow: pip install 'gossamer[parquet]'") from None
+    """Give pyarrow, and a function that adds a table of it to a new file."""
     with ExitStack() as stack:
         writers: list[Any] = []
 

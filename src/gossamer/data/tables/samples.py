@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
+from gossamer.data.columns import times
 from gossamer.data.columns.column import Column
 from gossamer.data.columns.generated import AnyColumn
 from gossamer.data.samples.samples import frame
@@ -16,7 +17,7 @@ from gossamer.data.samples.synthetic_records import SyntheticRecords
 from gossamer.data.samples.writers import parquet_file
 from gossamer.data.tables.card import TableCard
 from gossamer.data.tables.decode import decode, texts
-from gossamer.lazy import pa, pc
+from gossamer.lazy import pa
 
 ROWS = 20_000
 """Rows that are made at once: within them, the shares of values are nearly exact."""
@@ -172,8 +173,7 @@ def _cells(column: AnyColumn, values: np.ndarray, decimal: str) -> "pa.Array":
         return pa.array([text or None for text in texts(column, values, decimal=decimal)], pa.string())
     cells = pa.array(values, pa.int64() if column.kind == "integer" else None, from_pandas=True)
     if column.kind == "datetime" and isinstance(column, Column) and column.zone:
-        # an hour that the clock skips becomes the next one
-        return pc.assume_timezone(cells, column.zone, ambiguous="earliest", nonexistent="latest")
+        return times.with_zone(cells, column.zone)
     return cells
 
 

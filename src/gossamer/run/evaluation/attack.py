@@ -115,7 +115,7 @@ def attack(
         inside, every = kind.sets(*sources, card, run=run, sink=events)
         outside, on = _told_apart(kind, folder, inside, every, card, with_units=with_units)
         for text in dict.fromkeys((*inside.notes, *outside.notes)):
-            events(note(text))
+            events(note(text, about="data"))
         training, reason = _private_state(folder, synthesizer, kind)
         samples = kind.drawn(synthesizer, count, seed, sink=events)
         target = _target(synthesizer, samples, inside, outside, training, limit, seed)

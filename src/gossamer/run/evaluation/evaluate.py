@@ -133,7 +133,7 @@ def evaluate(
     with process.shown() as events:
         inputs = kind.compare(asked, events)
         for remark in filter(None, dict.fromkeys(inputs.remarks)):
-            events(note(remark))
+            events(note(remark, about="data"))
         evaluation = Evaluation([], {}, inputs.class_names)
         for name, figures, reason in kind.metrics.measured(inputs, names):
             evaluation.metrics.extend(_entry(title, estimate) for title, estimate in figures.items())
