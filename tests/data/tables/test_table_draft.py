@@ -9,9 +9,10 @@ import pytest
 
 from gossamer.data.source import Source
 from gossamer.data.tables.card import TableCard
-from gossamer.data.tables.draft import draft_table_card
+from gossamer.data.tables.draft import MOST_COLUMNS, draft_table_card
 from gossamer.data.tables.read import read_table
 from gossamer.errors import DataError
+from gossamer.methods import marginals
 
 ROWS = [
     [
@@ -408,6 +409,7 @@ def test_too_many_columns_are_said(tmp_path):
     frame.to_csv(tmp_path / "t.csv", index=False)
     _, hints = draft_table_card(tmp_path / "t.csv")
     assert any("205 columns, and methods for tables take at most 200" in hint for hint in hints)
+    assert MOST_COLUMNS == marginals.MOST_COLUMNS, "what `plan` says"
 
 
 def test_a_column_whose_values_are_all_missing_is_dropped(tmp_path):
@@ -415,3 +417,17 @@ def test_a_column_whose_values_are_all_missing_is_dropped(tmp_path):
     (tmp_path / "t.csv").write_text("a,b\n" + "".join(f"{n % 7},{['', 'NA'][n % 2]}\n" for n in range(60)))
     text, _ = draft_table_card(tmp_path / "t.csv")
     assert '"b" = "empty"' in text and 'name = "b"' not in text
+
+
+def test_cells_of_another_type_in_later_blocks(tmp_path):
+    lines = [f'{{"x": {n % 7}, "y": {n}, "z": {n % 3}}}' for n in range(70_000)]
+    lines += ['{"x": "low", "y": "high", "z": 0.5}'] * 9
+    (tmp_path / "t.jsonl").write_text("\n".join(lines))
+    text, _ = draft_table_card(tmp_path / "t.jsonl")
+    card = declared(text)
+    read_table(tmp_path / "t.jsonl", card)
+    x, y, z = card.columns
+    assert (x.kind, x.bounds, x.outside) == ("integer", (0, 6), "other")
+    assert (y.kind, y.bounds, y.outside) == ("integer", (0, 69_999), "other")
+    assert text.count("Cells that are no numbers: 9 of 70,009, such as row 70000 (counted from 0).") == 2
+    assert z.values == ("0", "0.5", "1", "2")
