@@ -161,8 +161,6 @@ def test_lines_of_lists_and_of_samples(tmp_path: Path) -> None:
     )
     places = ", ".join(f"{people}, row {row} (counted from 0)" for row in (4, 6, 8))
     assert word.startswith(f"  {places}: the id of the unit is a word")
-        f"  {people}, row 4 (counted from 0), {people}, row 6 (counted from 0), {people}, row 8 (counted from 0): the id of the unit is a word"
-    )
 
     listed = root / "metadata.csv"
     listed.write_text("file_name,label\n0/00.png,1\n0/77.png,1\n../x.png,1\n0/02.png,1,2\n0/00.png,0\n")

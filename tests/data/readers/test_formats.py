@@ -497,7 +497,7 @@ def test_where_pictures_are_to_be_read_tables_are_refused_in_one_sentence(tmp_pa
 
     (tmp_path / "people.csv").write_text("age,income\n39,40000\n")
     (tmp_path / "latin.csv").write_bytes("Größe,Alter\n".encode("latin-1"))
-    (tmp_path / "people.xlsx").write_bytes(b"PK")
+    (tmp_path / "people.ods").write_bytes(b"PK")
     (tmp_path / "people.tsv").write_text("age\tincome\n")
     parquet.write_table(pa.table({"age": [39], "name": ["Doe"], "label": [1]}), tmp_path / "people.parquet")
     for path in sorted(tmp_path.iterdir()):
@@ -505,7 +505,7 @@ def test_where_pictures_are_to_be_read_tables_are_refused_in_one_sentence(tmp_pa
             read(str(path), split="train")
         told = str(refused.value)
         assert told.startswith(f"{path} holds a table")
-        assert ("Save it as .csv or .parquet" in told) == (path.suffix == ".xlsx")
+        assert ("Save it as .csv or .parquet" in told) == (path.suffix == ".ods")
         told = told.replace(str(tmp_path), "")  # whose number may hold a 39
         assert "\n" not in told and "39" not in told and "Doe" not in told
 

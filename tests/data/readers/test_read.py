@@ -297,7 +297,7 @@ def test_digits_are_centred():
 
 
 def test_missing_and_unknown_sources(tmp_path):
-    with pytest.raises(DataError, match=r"none: there is no such file or folder\. Give class folders"):
+    with pytest.raises(DataError, match=r"none: there is no such file or folder\. Give a table"):
         read(str(tmp_path / "none"), split="train")
     (tmp_path / "a.pkl").write_text("x")
     with pytest.raises(DataError, match="this kind of file is not read"):

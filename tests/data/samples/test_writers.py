@@ -1,6 +1,5 @@
 """Writers: what is written reads back, and nothing half-written stays behind."""
 
-import builtins
 import csv
 import shutil
 import weakref
@@ -66,20 +65,6 @@ def test_parquet(tmp_path):
     assert table["label"].to_pylist() == LABELS.tolist()
     np.testing.assert_array_equal(np.array(table["pixels"].to_pylist()), COLOUR.reshape(7, -1))
     assert table.schema.metadata[b"shape"] == b"3,32,32"
-
-
-def test_parquet_without_pyarrow(tmp_path, monkeypatch):
-    real = builtins.__import__
-
-    def refuse(name, *rest, **more):
-        if name.startswith("pyarrow"):
-            raise ImportError
-        return real(name, *rest, **more)
-
-    monkeypatch.setattr(builtins, "__import__", refuse)
-    with pytest.raises(RequestError, match=r"pip install 'gossamer\[parquet\]'"):
-        Samples.write(tmp_path / "s.parquet", chunks(), count=7)
-    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("name", FORMS)

@@ -4,7 +4,7 @@ import itertools
 import re
 import zipfile
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -77,15 +77,13 @@ def _rows(path: Path, sheet: str) -> Iterator[Iterator[tuple[Any, ...]]]:
     except ImportError:
         raise RequestError(".xlsx files need openpyxl: pip install 'gossamer[excel]'") from None
     try:
-        book = load_workbook(path, read_only=True, data_only=True)
-        if sheet and sheet not in book.sheetnames:
-            raise DataError(f"{path}: there is no sheet {sheet!r}; the sheets are: {', '.join(book.sheetnames)}")
-        found = book[sheet] if sheet else book.worksheets[0]
-        found.reset_dimensions()  # some programs write wrong ones, and rows would be left out
-        try:
-            yield found.iter_rows(values_only=True)
-        finally:
-            book.close()
+        with closing(load_workbook(path, read_only=True, data_only=True)) as book:
+            if sheet and sheet not in book.sheetnames:
+                raise DataError(f"{path}: there is no sheet {sheet!r}; the sheets are: {', '.join(book.sheetnames)}")
+            found = book[sheet] if sheet else book.worksheets[0]
+            found.reset_dimensions()  # some programs write wrong ones, and rows would be left out
+            with closing(found.iter_rows(values_only=True)) as rows:  # it keeps the file open
+                yield rows
     except DataError:
         raise
     except Exception as error:  # what openpyxl raises on damaged files is open-ended

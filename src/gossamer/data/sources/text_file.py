@@ -53,18 +53,23 @@ def open_text(path: Path, wanted: Collection[str] = (), *, header: bool | None =
         DataError: the file cannot be read, or is empty; with the blocks: what is no sound text or CSV, by line.
     """
     file = TextFile(path)
-    head = next(file.pieces(), "")
-    marked = head.partition("\n")[0].strip().casefold()
+    lines: list[str] = []
+    for piece in file.pieces():
+        lines += io.StringIO(piece, newline="").readlines()
+        if len(lines) > _LOOKED_AT:
+            break
+    marked = lines[0].rstrip("\r\n").casefold() if lines else ""
     file.skipped = int(marked[:4] == "sep=" and len(marked) == 5)
-    lines = io.StringIO(head, newline="").readlines()[file.skipped :]
+    lines = lines[file.skipped :]
     if not lines or not lines[0].strip():
         raise DataError(f"{path}: the file is empty, or its first line is: the first line must name the columns")
     marks = marked[4] if file.skipped else _DELIMITERS if header is not False else _of_rows(path, decimal)
-    heads = {mark: clean_names(_cells(lines[0], mark)) for mark in marks}
+    heads = {mark: _cells(lines[0], mark) for mark in marks}
+    cleaned = {mark: clean_names(heads[mark]) for mark in marks}
     known = set(wanted)
-    file.delimiter = max(heads, key=lambda mark: (len(known.intersection(heads[mark])), len(heads[mark])))
-    names = heads[file.delimiter]
-    if any("\n" in name or "\r" in name for name in names):
+    file.delimiter = max(heads, key=lambda mark: (len(known.intersection(cleaned[mark])), len(heads[mark])))
+    names = cleaned[file.delimiter]
+    if any(sign in cell for cell in heads[file.delimiter] for sign in "\r\n"):
         raise DataError(f"{path}: a quote in the first line is not closed there. Write each name within one line.")
     if header is None and known.isdisjoint(names):
         _refuse_title(path, lines, file.skipped, len(names))
