@@ -56,7 +56,7 @@ def test_lines_above_the_names_are_passed_over_or_named(gossamer, tmp_path, abov
     answer = gossamer("card", tmp_path / "t.csv")
     assert "no rows" not in answer.err
     if answer.status:
-        assert "line 1" in answer.err
+        assert "line 1" in answer.err or "first line" in answer.err
     else:
         assert 'name = "height"' in answer.out and 'name = "blood"' in answer.out
 
@@ -77,7 +77,8 @@ def test_a_second_header_is_named(gossamer, tmp_path):
     (tmp_path / "t.csv").write_text(text + text)
     answer = gossamer("card", tmp_path / "t.csv")
     assert str(N) in answer.err + answer.out
-    assert 'kind = "integer"' in answer.out, "height is a number all the same"
+    assert answer.status == 2 or 'kind = "integer"' in answer.out, "height is a number all the same"
+    assert not any(row in answer.err for row in text.splitlines()[1:20])
 
 
 def test_a_cell_of_a_hundred_thousand_letters_is_read(gossamer, tmp_path):
