@@ -172,10 +172,7 @@ def test_the_loader_in_a_terminal(release: Path, tmp_path: Path) -> None:
     out = tmp_path / "rows.csv"
     assert said(out, 12) == (0, "")
     written = out.read_text()
-    assert (
-        written.splitlines()[0] == ";".join(column.name for column in CARD.written)
-        and written.count("\n") == 13
-    )
+    assert written.splitlines()[0] == ";".join(column.name for column in CARD.written) and written.count("\n") == 13
     assert said(out, "many") == said() == (1, "usage: python load.py FILE.csv ROWS\n")
     assert said(out, 12)[0] == 1 and out.read_text() == written
     assert said(tmp_path / "none.csv", 0)[0] == 1 and not (tmp_path / "none.csv").exists()
