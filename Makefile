@@ -74,7 +74,7 @@ mutants-generic: $(READY)
 	$(BIN)/mutmut results
 
 fuzz: $(READY)
-	$(BIN)/python tests/data/readers/fuzz.py
+	$(BIN)/python tests/data/sources/pictures/fuzz.py
 
 faults: $(READY)
 	$(BIN)/python tests/run/training/faults.py

@@ -18,8 +18,8 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from gossamer.data.card import DataCard
-from gossamer.data.readers.read import read
 from gossamer.data.records import Records
+from gossamer.data.sources.pictures.read import read
 from gossamer.data.synthetic.glyphs import draw
 from gossamer.methods.evolve import Config
 from gossamer.methods.job import Training

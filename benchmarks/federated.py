@@ -25,9 +25,9 @@ from matplotlib.figure import Figure
 
 import fed_avg_gan
 from gossamer.data.card import DataCard
-from gossamer.data.readers.read import read
 from gossamer.data.records import Records
 from gossamer.data.source import Source
+from gossamer.data.sources.pictures.read import read
 from gossamer.methods.gs_wgan import GsWgan
 from gossamer.methods.job import Job
 from gossamer.privacy.accounting import calibrate, cost, events, federated

@@ -30,9 +30,9 @@ from matplotlib import pyplot as plt
 from benchmarks.reproduce.metrics import latent
 from benchmarks.reproduce.metrics.latent_codes import codes
 from gossamer.data.card import DataCard
-from gossamer.data.readers.read import read
 from gossamer.data.records import Records
 from gossamer.data.source import Reading
+from gossamer.data.sources.pictures.read import read
 from gossamer.files import write_atomically
 from gossamer.methods.job import Job
 from gossamer.methods.privae import Config, Privae

@@ -26,10 +26,10 @@ from gossamer.attacks.discriminator import white_box
 from gossamer.attacks.monte_carlo import set_attack
 from gossamer.attacks.total_variation import total_variation
 from gossamer.data.card import DataCard
-from gossamer.data.readers.read import read
 from gossamer.data.records import Records
 from gossamer.data.samples.samples import Samples
 from gossamer.data.source import Reading
+from gossamer.data.sources.pictures.read import read
 from gossamer.files import write_atomically
 from gossamer.intervals import mean
 from gossamer.methods.contract import Run

@@ -28,9 +28,9 @@ import torch
 
 import gossamer
 from gossamer.data.card import DataCard
+from gossamer.data.columns.column import Column
 from gossamer.data.source import Source
 from gossamer.data.tables.card import TableCard
-from gossamer.data.columns.column import Column
 from gossamer.errors import GossamerError
 from gossamer.methods import METHODS
 from gossamer.methods.contract import presets_of

@@ -20,9 +20,9 @@ import torch
 from torch import nn
 
 from gossamer.data.card import DataCard
-from gossamer.data.readers.read import read
 from gossamer.data.records import Records
 from gossamer.data.source import Reading
+from gossamer.data.sources.pictures.read import read
 from gossamer.methods.contract import BaseConfig, State
 from gossamer.methods.job import Job
 from gossamer.metrics import classify, fidelity, neighbours

@@ -14,8 +14,8 @@ from typing import Any
 import torch
 
 from gossamer.data.card import DataCard
-from gossamer.data.readers.read import read
 from gossamer.data.records import Records
+from gossamer.data.sources.pictures.read import read
 from gossamer.intervals import proportion
 from gossamer.methods.common.softmax_regression import Classifier, with_features
 from gossamer.methods.teacher import Config

@@ -7,7 +7,7 @@ import numpy as np
 
 from benchmarks.reproduce.datasets import DATASETS
 from benchmarks.reproduce.pinwheel import pinwheel
-from gossamer.data.readers.read import read
+from gossamer.data.sources.pictures.read import read
 from gossamer.errors import RequestError
 
 

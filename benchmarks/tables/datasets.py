@@ -15,8 +15,8 @@ from pathlib import Path
 
 import numpy as np
 
-from gossamer.data.tables.card import TableCard
 from gossamer.data.columns.column import Column
+from gossamer.data.tables.card import TableCard
 from gossamer.data.tables.read import read_table
 
 SHARED = Path(os.environ.get("GOSSAMER_TEST_DATA") or "../shared/data")

@@ -19,8 +19,8 @@ from typing import Any
 import numpy as np
 from pyarrow import csv, table
 
-from gossamer.data.tables.card import TableCard
 from gossamer.data.columns.column import Column
+from gossamer.data.tables.card import TableCard
 
 BINS = 16
 

@@ -22,15 +22,15 @@ if TYPE_CHECKING:
     from gossamer import plugins as plugins
     from gossamer import privacy as privacy
     from gossamer.data.card import DataCard as DataCard
-    from gossamer.data.card_draft import draft_card as draft_card
     from gossamer.data.columns.column import Column as Column
-    from gossamer.data.readers.read import read as read
     from gossamer.data.records import Records as Records
     from gossamer.data.samples.samples import Samples as Samples
     from gossamer.data.source import Source as Source
+    from gossamer.data.sources.pictures.read import read as read
     from gossamer.data.split import split as split
     from gossamer.data.tables.card import TableCard as TableCard
     from gossamer.data.tables.check import check_card as check_card
+    from gossamer.kinds.draft import draft_card as draft_card
     from gossamer.methods.synthesizer import Synthesizer as Synthesizer
     from gossamer.run.budget.budget import budget as budget
     from gossamer.run.budget.budget import discard as discard

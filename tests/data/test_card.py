@@ -4,13 +4,13 @@ import numpy as np
 import pytest
 
 from gossamer.data.card import DataCard, check, check_units, meanings
-from gossamer.data.card_draft import draft
 from gossamer.data.columns.column import Column
 from gossamer.data.columns.generated import GeneratedColumn
 from gossamer.data.records import Records
 from gossamer.data.tables.any_card import load_card
 from gossamer.data.tables.card import TableCard
 from gossamer.errors import CardError
+from gossamer.kinds.draft import draft
 
 CARD = DataCard(shape=(1, 28, 28), classes=10, declared_size=60_000)
 TEXT = "shape = [1, 28, 28]\nclasses = 3\ndeclared_size = 100\n"

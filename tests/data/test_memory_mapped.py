@@ -32,11 +32,11 @@ from gossamer.data.card import DataCard
 from gossamer.data.fingerprint import SALT, digests, identify, made_public, share_a_picture
 from gossamer.data.memory_mapped import Filling, chosen_rows, filled
 from gossamer.data.pixels import to_uint8
-from gossamer.data.readers import decode_workers, idx, npz, parquet_csv
-from gossamer.data.readers.image_files import Decoder, Sizer, read_files
-from gossamer.data.readers.read import read, sizes
 from gossamer.data.records import Records
 from gossamer.data.source import Reading, Source
+from gossamer.data.sources.pictures import decode_workers, idx, npz, parquet_csv
+from gossamer.data.sources.pictures.image_files import Decoder, Sizer, read_files
+from gossamer.data.sources.pictures.read import read, sizes
 from gossamer.errors import DataError
 from gossamer.run.storage.data_sources import DataSources
 
@@ -408,8 +408,8 @@ import os, sys
 from pathlib import Path
 import numpy as np
 from gossamer.data import memory_mapped
-from gossamer.data.readers import decode_workers
-from gossamer.data.readers.image_files import Decoder
+from gossamer.data.sources.pictures import decode_workers
+from gossamer.data.sources.pictures.image_files import Decoder
 memory_mapped.SHARE, decode_workers._ALONE, decode_workers._FILES = 0.0, 1, 2
 decode_workers._processors = lambda: 2
 class Worker(decode_workers._Worker):

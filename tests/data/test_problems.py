@@ -10,8 +10,8 @@ from forms import GREY, encoded
 from PIL import Image
 
 from gossamer.data.problems import FORMS, Problems, records
-from gossamer.data.readers.read import read
 from gossamer.data.source import Reading, Source
+from gossamer.data.sources.pictures.read import read
 from gossamer.data.split import split
 from gossamer.errors import DataError
 

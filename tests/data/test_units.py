@@ -7,13 +7,13 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from gossamer.data.card_draft import draft_text
-from gossamer.data.readers.read import read
 from gossamer.data.records import Records
 from gossamer.data.source import Reading, Source
+from gossamer.data.sources.pictures.read import read
 from gossamer.data.split import split
 from gossamer.data.units import grouping, matched
 from gossamer.errors import DataError
+from gossamer.kinds.draft import draft_text
 from gossamer.run.storage.data_sources import DataSources
 
 PICTURES = np.random.default_rng(0).integers(0, 256, (6, 4, 4), dtype=np.uint8)

@@ -234,7 +234,7 @@ def test_bad_input_is_named(change, message):
 @needs("mnist")
 def test_mnist_train_to_test():
     """3,000 real digits at four epochs: 92.6 to 93.4 % over the seeds 0, 1 and 2."""
-    from gossamer.data.readers.read import read
+    from gossamer.data.sources.pictures.read import read
 
     train, test = (read(str(SHARED / "mnist"), split=split) for split in ("train", "test"))
     estimate = classify.accuracy(

@@ -256,7 +256,7 @@ def test_inception_needs_its_weights_and_its_library(weights, tmp_path, monkeypa
 @pytest.mark.parametrize("name, lowest", [("mnist", 0.99), ("fashion_mnist", 0.905)])
 def test_reaches_the_papers_accuracy(name, lowest):
     """Five epochs of 60,000 records, about two minutes on one core; the paper reports 99.06 % on MNIST."""
-    from gossamer.data.readers.read import read
+    from gossamer.data.sources.pictures.read import read
 
     train, test = (read(str(SHARED / name), split=split) for split in ("train", "test"))
     features = ClassifierFeatures.train(train.images, train.labels, classes=10, seed=0)

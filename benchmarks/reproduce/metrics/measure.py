@@ -15,8 +15,8 @@ import torch
 from benchmarks.reproduce.metrics import cnn, semi_supervised
 from benchmarks.reproduce.metrics.discriminate import discriminate
 from benchmarks.reproduce.metrics.latent_codes import codes
-from gossamer.data.readers.read import read
 from gossamer.data.records import Labelled, Records
+from gossamer.data.sources.pictures.read import read
 from gossamer.errors import RequestError
 from gossamer.events import Sink, progress, silent
 from gossamer.intervals import Estimate

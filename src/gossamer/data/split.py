@@ -17,13 +17,13 @@ import numpy as np
 from gossamer.data.card import STORED, check_range
 from gossamer.data.fingerprint import is_taken
 from gossamer.data.problems import Problems
-from gossamer.data.readers import idx, npz, shards
-from gossamer.data.readers.image_files import Decoder, counted
-from gossamer.data.readers.picture_folders import LABELS_CSV, SPLITS, Listing, list_pictures, owners_of
-from gossamer.data.readers.read import CLASS_NAMES, EMBEDDED, IN_PIECES, read
 from gossamer.data.records import Records
 from gossamer.data.source import Data, Reading, called, is_place, refuse_keys, source_of, split_of
 from gossamer.data.sources.names import ONLY_TABLES
+from gossamer.data.sources.pictures import idx, npz, shards
+from gossamer.data.sources.pictures.image_files import Decoder, counted
+from gossamer.data.sources.pictures.picture_folders import LABELS_CSV, SPLITS, Listing, list_pictures, owners_of
+from gossamer.data.sources.pictures.read import CLASS_NAMES, EMBEDDED, IN_PIECES, read
 from gossamer.data.sources.tables import is_table
 from gossamer.data.tables.split import split_table
 from gossamer.data.units import Missing, matched
@@ -76,7 +76,7 @@ def split(
         missing_unit: a record without an id: `refuse` it as a mistake, or `own`: it is a unit of its own.
         pixel_range: see `data.source.Reading`.
         window: see `data.source.Reading`.
-        header: see `data.card_draft.draft_text`.
+        header: see `kinds.draft.draft_text`.
         sink: takes the progress of reading pictures without ids.
 
     Raises:

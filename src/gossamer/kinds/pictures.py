@@ -22,12 +22,12 @@ from gossamer.data.fingerprint import Identity, identify, shared
 from gossamer.data.labels import match_labels
 from gossamer.data.pixels import polarity
 from gossamer.data.pixels.to_uint8 import SCALED, Form
-from gossamer.data.readers import npz
-from gossamer.data.readers.read import check_two_arrays, read
 from gossamer.data.records import Records, absent, at_once, uneven
 from gossamer.data.samples.grid import sample_grid
 from gossamer.data.samples.samples import Samples
 from gossamer.data.source import Reading, Source, called
+from gossamer.data.sources.pictures import npz
+from gossamer.data.sources.pictures.read import check_two_arrays, read
 from gossamer.data.units import matched
 from gossamer.errors import DataError, RequestError
 from gossamer.events import Sink, progress, silent

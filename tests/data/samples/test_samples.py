@@ -9,9 +9,9 @@ import torch
 from PIL import Image
 from torch.utils.data import DataLoader
 
-from gossamer.data.readers.read import read
 from gossamer.data.records import Records
 from gossamer.data.samples.samples import Samples
+from gossamer.data.sources.pictures.read import read
 from gossamer.errors import RequestError, RunFolderError
 
 

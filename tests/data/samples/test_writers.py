@@ -8,8 +8,8 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from gossamer.data.readers.read import read
 from gossamer.data.samples.samples import Samples
+from gossamer.data.sources.pictures.read import read
 from gossamer.errors import RequestError, RunFolderError
 
 RNG = np.random.default_rng(0)

@@ -9,7 +9,7 @@ from shared_data import SHARED, needs
 from torch import nn
 from torch.nn.functional import cross_entropy
 
-from gossamer.data.readers.read import read
+from gossamer.data.sources.pictures.read import read
 from gossamer.data.synthetic.glyphs import Glyphs, draw
 from gossamer.errors import RequestError
 

@@ -11,7 +11,7 @@ import pytest
 from PIL import Image
 
 from gossamer.data.card import DataCard
-from gossamer.data.readers.read import read
+from gossamer.data.sources.pictures.read import read
 
 Run = Callable[..., Any]
 SIZES = [(60, 40), (60, 40), (30, 90), (28, 28)]

@@ -14,9 +14,9 @@ from pyarrow import parquet
 
 from gossamer.data.card import DataCard
 from gossamer.data.pixels import to_uint8
-from gossamer.data.readers import image_files
-from gossamer.data.readers.read import read
 from gossamer.data.samples.samples import Samples
+from gossamer.data.sources.pictures import image_files
+from gossamer.data.sources.pictures.read import read
 
 Run = Callable[..., Any]
 

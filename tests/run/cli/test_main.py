@@ -18,7 +18,7 @@ from safetensors.numpy import load_file
 from shared_data import SHARED, needs
 
 import gossamer as package
-from gossamer.data.readers.read import read
+from gossamer.data.sources.pictures.read import read
 from gossamer.data.synthetic.glyphs import draw
 from gossamer.run.cli.main import COMMANDS
 

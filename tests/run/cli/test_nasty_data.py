@@ -16,8 +16,8 @@ from nasty import collection
 from PIL import Image
 
 from gossamer.data.card import DataCard
-from gossamer.data.readers.read import read
 from gossamer.data.source import Reading, Source
+from gossamer.data.sources.pictures.read import read
 from gossamer.kinds.pictures import read_samples
 from gossamer.methods import METHODS
 from kinds import OF_PICTURES

@@ -20,9 +20,9 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from gossamer.data.card import DataCard
-from gossamer.data.readers.read import read
 from gossamer.data.samples.samples import Samples
 from gossamer.data.source import Reading
+from gossamer.data.sources.pictures.read import read
 from gossamer.errors import GossamerError, RequestError
 from gossamer.methods.synthesizer import Synthesizer
 from gossamer.privacy import ledger as ledgers

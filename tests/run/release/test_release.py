@@ -18,7 +18,7 @@ import pytest
 import torch
 
 from gossamer.data.card import DataCard
-from gossamer.data.readers.read import read
+from gossamer.data.sources.pictures.read import read
 from gossamer.errors import RequestError
 from gossamer.methods import METHODS
 from gossamer.methods.common.softmax_regression import Classifier

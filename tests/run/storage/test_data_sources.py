@@ -13,8 +13,8 @@ from PIL import Image
 import gossamer as gossamer_package
 from gossamer.data.card import DataCard, protected_part
 from gossamer.data.fingerprint import SALT, made_public
-from gossamer.data.readers.read import read
 from gossamer.data.source import Source
+from gossamer.data.sources.pictures.read import read
 from gossamer.errors import CardError, DataError, DataWarning, RequestError
 from gossamer.run.release.verify import verify
 from gossamer.run.storage.data_sources import DataSources

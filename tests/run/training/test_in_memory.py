@@ -16,10 +16,10 @@ from PIL import Image
 from torch.utils.data import Dataset, TensorDataset
 
 from gossamer.data.card import DataCard
-from gossamer.data.readers import in_memory
-from gossamer.data.readers.read import read
 from gossamer.data.records import Records
 from gossamer.data.source import Source
+from gossamer.data.sources.pictures import in_memory
+from gossamer.data.sources.pictures.read import read
 from gossamer.errors import DataError, Interrupted, RequestError, RunFolderError
 from gossamer.events import Event
 from gossamer.metrics.metric import Measures

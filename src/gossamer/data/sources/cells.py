@@ -87,15 +87,14 @@ def _in_calendar(times: Any) -> Any:
     """Dates or timestamps in the years 1 to 9999. Others, which no card can declare, become the nearest of these."""
     kind = times.type
     if pa.types.is_date32(kind):
-        whole, ends = pa.int32(), _DAYS
+        whole, low, high = pa.int32(), *_DAYS
     else:
         whole, unit = pa.int64(), getattr(kind, "unit", "ms")
         if unit == "ns":
             return times
-        ends = tuple(_TICKS[unit] * second for second in (_DAYS[0] * 86_400, (_DAYS[1] + 1) * 86_400 - 1))
-    low, high = (pa.scalar(end, whole) for end in ends)
-    counts = pc.max_element_wise(times.view(whole), low, skip_nulls=False)
-    return pc.min_element_wise(counts, high, skip_nulls=False).view(kind)
+        low, high = (_TICKS[unit] * second for second in (_DAYS[0] * 86_400, (_DAYS[1] + 1) * 86_400 - 1))
+    counts = pc.max_element_wise(times.view(whole), pa.scalar(low, whole), skip_nulls=False)
+    return pc.min_element_wise(counts, pa.scalar(high, whole), skip_nulls=False).view(kind)
 
 
 def _of_numpy(array: np.ndarray) -> Any:

@@ -9,9 +9,9 @@ import numpy as np
 
 from gossamer.data.columns.texts import parts
 from gossamer.data.memory_mapped import Filling, remarks
-from gossamer.data.readers import npz
 from gossamer.data.source import Data, is_place, refuse_keys, source_of
 from gossamer.data.sources.names import clean_names
+from gossamer.data.sources.pictures import npz
 from gossamer.data.sources.relation import Relation
 from gossamer.data.sources.tables import open_table
 from gossamer.data.sources.unit_ids import unit_ids

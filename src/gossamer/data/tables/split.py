@@ -12,9 +12,9 @@ import numpy as np
 
 from gossamer.data.columns.texts import parts, texts_of
 from gossamer.data.fingerprint import is_taken
-from gossamer.data.readers.picture_folders import SPLITS
 from gossamer.data.source import Source, is_place
 from gossamer.data.sources import arrow_files
+from gossamer.data.sources.pictures.picture_folders import SPLITS
 from gossamer.data.sources.relation import Relation
 from gossamer.data.sources.tables import open_table
 from gossamer.data.sources.unit_ids import unit_ids

@@ -7,7 +7,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from gossamer.data.readers.read import EMBEDDED
+from gossamer.data.sources.pictures.read import EMBEDDED
 from gossamer.data.tables.any_card import load_card
 from gossamer.errors import GossamerError, LedgerDamaged, RequestError, RunFolderError, did_you_mean
 from gossamer.privacy.accounting.cost import Bound, smallest

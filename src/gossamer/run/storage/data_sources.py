@@ -16,10 +16,10 @@ from gossamer.data.card import DataCard, check, check_units
 from gossamer.data.fingerprint import SALT, Identity, identify, made_public, share_a_picture
 from gossamer.data.labels import listed
 from gossamer.data.memory_mapped import remarks
-from gossamer.data.readers.in_memory import FORMS
-from gossamer.data.readers.read import DIGITS, EMBEDDED, read
 from gossamer.data.records import Records
 from gossamer.data.source import Data, Source, called, is_place, source_of, split_of
+from gossamer.data.sources.pictures.in_memory import FORMS
+from gossamer.data.sources.pictures.read import DIGITS, EMBEDDED, read
 from gossamer.data.tables.any_card import AnyCard
 from gossamer.data.units import Grouped, matched, names_a_file
 from gossamer.errors import DataError, RequestError, RunFolderError

@@ -2,10 +2,10 @@
 
 import pytest
 
-from gossamer.data.card_draft import draft_text
 from gossamer.data.source import Source
 from gossamer.data.tables.any_card import load_card
 from gossamer.errors import CardError
+from gossamer.kinds.draft import draft_text
 from gossamer.run.page.steps import facts as card_form
 
 ROWS = ["id,sex,age,seen,weight,note"] + [

@@ -21,7 +21,7 @@ from gossamer.run.cli.options import PATH, force, on_terminal, options_of, readi
 @click.option("--check", is_flag=True, help="Tell what the card changes in DATA, in place of a draft. Private.")
 @click.option("--card", "given", type=PATH, help="With --check: the card of the table.")
 @reading
-@options_of("data.card_draft.draft_text", dictionary={"type": PATH, "metavar": "FILE.csv"}, shape={"metavar": "HxW"})
+@options_of("kinds.draft.draft_text", dictionary={"type": PATH, "metavar": "FILE.csv"}, shape={"metavar": "HxW"})
 @force
 def card(out: Path | None, force: bool, check: bool, given: Path | None, **options: Any) -> None:
     """Draft a data card: the public facts about DATA, for the data owner to edit and declare.
@@ -29,7 +29,7 @@ def card(out: Path | None, force: bool, check: bool, given: Path | None, **optio
     Every line of a card becomes public. Edit the draft, and keep only what everybody may know. Hints about DATA are shown
     on the terminal only.
     """
-    from gossamer.data.card_draft import draft_text
+    from gossamer.kinds.draft import draft_text
 
     check_range(options["pixel_range"] or STORED)
     if out is not None:

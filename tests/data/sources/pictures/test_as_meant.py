@@ -13,15 +13,15 @@ from forms import COLOUR, GREY, LABELS, dicom_bytes, encoded, idx_bytes, in_clas
 from PIL import Image
 
 from gossamer.data.card import DataCard
-from gossamer.data.card_draft import draft_text
 from gossamer.data.fingerprint import identify
 from gossamer.data.labels import as_labels, numbered
 from gossamer.data.pixels.to_uint8 import CLIPPED
-from gossamer.data.readers.read import read
 from gossamer.data.records import Records, uneven
 from gossamer.data.source import Reading, Source
+from gossamer.data.sources.pictures.read import read
 from gossamer.data.sources.tables import is_table
 from gossamer.errors import DataError
+from gossamer.kinds.draft import draft_text
 
 WRITTEN = ["007", "7", "7.0", "007"]
 """Labels of GREY. `007` is a name, and the others are the number 7."""

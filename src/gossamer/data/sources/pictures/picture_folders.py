@@ -13,9 +13,9 @@ import numpy as np
 from gossamer.data import units
 from gossamer.data.labels import NONE, numbered, place
 from gossamer.data.problems import SHOWN, TABLES, TEXTS, Problems, no_pictures
-from gossamer.data.readers import dicom
-from gossamer.data.readers.image_files import KINDS, SUFFIXES, is_picture
-from gossamer.data.readers.picture_lists import NAMES, UNIT, read_list
+from gossamer.data.sources.pictures import dicom
+from gossamer.data.sources.pictures.image_files import KINDS, SUFFIXES, is_picture
+from gossamer.data.sources.pictures.picture_lists import NAMES, UNIT, read_list
 from gossamer.errors import DataError
 
 SPLITS = ("train", "test")

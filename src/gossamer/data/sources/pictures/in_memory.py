@@ -11,11 +11,11 @@ import numpy as np
 from PIL import Image
 
 from gossamer.data.labels import NONE
-from gossamer.data.readers.decode_workers import Source as Picture
-from gossamer.data.readers.image_files import Decoder, stacked
-from gossamer.data.readers.stored import Stored
 from gossamer.data.records import Records
 from gossamer.data.source import Source
+from gossamer.data.sources.pictures.decode_workers import Source as Picture
+from gossamer.data.sources.pictures.image_files import Decoder, stacked
+from gossamer.data.sources.pictures.stored import Stored
 from gossamer.errors import DataError
 
 FORMS = (

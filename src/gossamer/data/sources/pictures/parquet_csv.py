@@ -17,10 +17,10 @@ import numpy as np
 from gossamer.data.labels import NONE
 from gossamer.data.memory_mapped import Filling
 from gossamer.data.problems import Problems, no_pictures
-from gossamer.data.readers.decode_workers import Source
-from gossamer.data.readers.image_files import Decoder, stacked
-from gossamer.data.readers.stored import Stored
 from gossamer.data.sources.arrow_files import batches_of, parquet, schema_of
+from gossamer.data.sources.pictures.decode_workers import Source
+from gossamer.data.sources.pictures.image_files import Decoder, stacked
+from gossamer.data.sources.pictures.stored import Stored
 from gossamer.errors import DataError
 from gossamer.lazy import pa
 

@@ -11,13 +11,13 @@ from gossamer.data import memory_mapped
 from gossamer.data.labels import MISSING, NONE, as_labels, match_labels, positions, refuse_missing
 from gossamer.data.pixels.to_uint8 import Form, as_images
 from gossamer.data.problems import FORMS, no_pictures
-from gossamer.data.readers import idx, npz, parquet_csv, shards, webdataset
-from gossamer.data.readers.image_files import SUFFIXES, Decoder, Sizer, read_files
-from gossamer.data.readers.in_memory import stored_in_memory
-from gossamer.data.readers.picture_folders import FOR_FOLDERS, Listing, has_list, list_pictures, owners_of
-from gossamer.data.readers.stored import Stored
 from gossamer.data.records import Records
 from gossamer.data.source import Data, Reading, Source, Split, is_place, source_of, split_of
+from gossamer.data.sources.pictures import idx, npz, parquet_csv, shards, webdataset
+from gossamer.data.sources.pictures.image_files import SUFFIXES, Decoder, Sizer, read_files
+from gossamer.data.sources.pictures.in_memory import stored_in_memory
+from gossamer.data.sources.pictures.picture_folders import FOR_FOLDERS, Listing, has_list, list_pictures, owners_of
+from gossamer.data.sources.pictures.stored import Stored
 from gossamer.data.sources.unit_ids import unit_ids
 from gossamer.data.synthetic.digits import digits
 from gossamer.data.synthetic.glyphs import glyphs

@@ -7,14 +7,14 @@ import numpy as np
 import pytest
 from forms import COLOUR, GREY, LABELS, dicom_bytes, in_classes
 
-from gossamer.data import card_draft
+from gossamer.kinds import draft
 from gossamer.data.card import DataCard
 from gossamer.data.pixels.polarity import CROWDED, crowded
 from gossamer.data.pixels.to_uint8 import SCALED, WINDOWED, scaled
-from gossamer.data.readers import decode_workers, dicom, image_files
-from gossamer.data.readers.read import read
 from gossamer.data.records import Records
 from gossamer.data.source import Reading, Source
+from gossamer.data.sources.pictures import decode_workers, dicom, image_files
+from gossamer.data.sources.pictures.read import read
 from gossamer.errors import DataError, RequestError
 from gossamer.events import Event
 
@@ -168,7 +168,7 @@ def test_pixels_that_crowd_into_a_corner_are_said_without_a_value(tmp_path, top,
     """Declared: 12 bits. The pixels reach `top`."""
     pictures = np.linspace(0, top, 4 * 48).reshape(4, 6, 8).astype(np.uint16)
     pictures = np.stack([np.roll(pictures.reshape(-1)[::4], shift).reshape(6, 8) for shift in range(4)])
-    text, hints = card_draft.draft_text(scans(tmp_path, pictures), pixel_range=(0, 4095))
+    text, hints = draft.draft_text(scans(tmp_path, pictures), pixel_range=(0, 4095))
     assert (CROWDED in hints) is said
     assert str(top) not in " ".join(hints) and DataCard.loads(text).pixel_range == (0, 4095)
 

@@ -21,8 +21,8 @@ from PIL import Image, ImageOps
 from gossamer.data.memory_mapped import Filling
 from gossamer.data.pixels.to_uint8 import MADE_COLOUR, MADE_GREY, SCALED, WINDOWED, Form, scaled
 from gossamer.data.problems import Problems
-from gossamer.data.readers import dicom
-from gossamer.data.readers.decode_workers import Source, decoded
+from gossamer.data.sources.pictures import dicom
+from gossamer.data.sources.pictures.decode_workers import Source, decoded
 from gossamer.errors import DataError, RequestError
 from gossamer.events import Sink, progress, silent
 

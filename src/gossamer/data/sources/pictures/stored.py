@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from gossamer.data.readers.picture_folders import Listing
+from gossamer.data.sources.pictures.picture_folders import Listing
 
 
 @dataclass(frozen=True)

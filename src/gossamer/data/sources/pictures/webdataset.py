@@ -11,9 +11,9 @@ import numpy as np
 
 from gossamer.data.labels import NONE, label_text
 from gossamer.data.problems import Problems
-from gossamer.data.readers.decode_workers import Source
-from gossamer.data.readers.image_files import SUFFIXES, Decoder, stacked
-from gossamer.data.readers.stored import Stored
+from gossamer.data.sources.pictures.decode_workers import Source
+from gossamer.data.sources.pictures.image_files import SUFFIXES, Decoder, stacked
+from gossamer.data.sources.pictures.stored import Stored
 from gossamer.errors import DataError
 
 LARGEST = 1 << 28

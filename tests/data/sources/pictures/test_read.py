@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 from PIL import Image
 from shared_data import SHARED, needs
 
-from gossamer.data.readers import npz
-from gossamer.data.readers.read import read
 from gossamer.data.records import Records
 from gossamer.data.source import Reading, Source
+from gossamer.data.sources.pictures import npz
+from gossamer.data.sources.pictures.read import read
 from gossamer.data.synthetic import glyphs
 from gossamer.errors import DataError
 

@@ -1,7 +1,7 @@
 """Damaged files of every form, read by `gossamer card`: one paragraph and status 2, or a draft; nothing else.
 
-python tests/data/readers/fuzz.py                     10,000 files over all forms, and a table
-python tests/data/readers/fuzz.py --count 300 tar gif
+python tests/data/sources/pictures/fuzz.py                     10,000 files over all forms, and a table
+python tests/data/sources/pictures/fuzz.py --count 300 tar gif
 
 A worker reads the files in a process of its own, which may die, hang or fill the memory without taking the others along. The
 damage follows from the number of the file and the forms: --first NUMBER --count 1 and the same forms make a finding again.

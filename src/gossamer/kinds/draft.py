@@ -12,11 +12,11 @@ from gossamer import notebook
 from gossamer.data.card import STORED, DataCard, check_range, rounded
 from gossamer.data.pixels.polarity import CROWDED, NEARLY_CONSTANT, crowded, ground, nearly_constant
 from gossamer.data.pixels.to_uint8 import SCALED
-from gossamer.data.readers.picture_folders import Listing
-from gossamer.data.readers.read import LEFT_OUT, read, sizes
 from gossamer.data.records import Records, absent, uneven
 from gossamer.data.source import Data, Reading
 from gossamer.data.sources.names import ONLY_TABLES
+from gossamer.data.sources.pictures.picture_folders import Listing
+from gossamer.data.sources.pictures.read import LEFT_OUT, read, sizes
 from gossamer.data.sources.tables import is_table
 from gossamer.data.tables.card import TableDraft
 from gossamer.data.tables.draft import draft_table_card

@@ -15,10 +15,10 @@ from PIL import Image
 
 from gossamer.data import memory_mapped
 from gossamer.data.card import DataCard
-from gossamer.data.readers import dicom, image_files
-from gossamer.data.readers.read import read
 from gossamer.data.samples.samples import Samples
 from gossamer.data.source import Reading, Source
+from gossamer.data.sources.pictures import dicom, image_files
+from gossamer.data.sources.pictures.read import read
 from gossamer.data.split import contents
 from gossamer.errors import CardError, DataError, RequestError
 from gossamer.run.cli.main import main
@@ -853,7 +853,7 @@ def test_extras_are_optional():
 
     code = (
         "import sys; sys.modules['pandas'] = None  # scikit-learn would import it, and with it pyarrow\n"
-        "import gossamer.data.readers.read; print({'pyarrow', 'pydicom'} & set(sys.modules))"
+        "import gossamer.data.sources.pictures.read; print({'pyarrow', 'pydicom'} & set(sys.modules))"
     )
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     assert out.strip() == "set()"
