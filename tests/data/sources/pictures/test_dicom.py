@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 from forms import COLOUR, GREY, LABELS, dicom_bytes, in_classes
 
-from gossamer.kinds import draft
 from gossamer.data.card import DataCard
 from gossamer.data.pixels.polarity import CROWDED, crowded
 from gossamer.data.pixels.to_uint8 import SCALED, WINDOWED, scaled
@@ -17,6 +16,7 @@ from gossamer.data.sources.pictures import decode_workers, dicom, image_files
 from gossamer.data.sources.pictures.read import read
 from gossamer.errors import DataError, RequestError
 from gossamer.events import Event
+from gossamer.kinds import draft
 
 TWELVE = {"BitsStored": 12, "HighBit": 11}
 DEEP = np.random.default_rng(0).integers(0, 4096, (4, 6, 8), dtype=np.uint16)
