@@ -161,11 +161,14 @@ class Column(Declared):
         """How many of the first codes follow an order: all bins, all values of an ordered category, else 0."""
         return self.plain if not self.values or self.ordered else 0
 
-    @cached_property
+    @property
     def step(self) -> int:
-        """From one value to the next where all are whole multiples of it, such as 60 for times without seconds; else 0."""
-        if self.kind == "number" or self.decimals:
-            return 0
+        """1 where values are whole and the last bin ends one above the largest, else 0: it includes its upper edge."""
+        return int(self.kind in ("integer", "date"))
+
+    @cached_property
+    def unit(self) -> int:
+        """What values are whole multiples of, if `decimals` is not above 0: 1, or 60 of times without seconds."""
         return (times.step_of(self.format) or 1) if self.kind == "datetime" and self.format else 1
 
     def form(self, decimal: str) -> Form:
@@ -193,19 +196,19 @@ class Column(Declared):
     def cuts(self) -> np.ndarray:
         """The edges of the bins as float64 [bins + 1]; dates in days since 1970, times in seconds since then.
 
-        A bin includes its lower edge only. Where values have a step, the last edge is one step above the largest, and where
-        there are fewer values than bins, each has a bin of its own. Else the last bin includes both edges.
+        A bin includes its lower edge only. The last bin of whole numbers and dates ends one above the largest, and where there
+        are fewer of them than bins, each has a bin of its own. Any other last bin includes both edges.
         """
-        step = self.step
         if self.edges:
             cuts = np.array([position(edge) for edge in self.edges])
-            cuts[-1] += step
+            cuts[-1] += self.step
             return cuts
         low, high = (position(bound) for bound in self.bounds)
-        high += step
-        bins = min(self.bins, int(high - low) // step) if step else self.bins
+        high += self.step
+        bins = min(self.bins, int(high - low)) if self.step else self.bins
         cuts = np.geomspace(low, high, bins + 1) if self.log else np.linspace(low, high, bins + 1)
-        cuts = np.unique(np.rint(cuts / step)) * step if step else cuts
+        if self.kind != "number":
+            cuts = np.unique(self.from_steps(np.rint(self.to_steps(cuts))))
         cuts[0], cuts[-1] = low, high
         return cuts
 
@@ -311,8 +314,8 @@ class Column(Declared):
             bound = _BOUNDS[self.kind](value)
         except (ValueError, TypeError):
             raise self._wrong(key, f"it must hold {WRITTEN[self.kind]}") from None
-        grid, step = 10 ** (self.decimals or 0), max(self.step, 1)
-        if round(position(bound) * 10**6) % (step * 10**6 // grid):
+        grid = 10 ** (self.decimals or 0)
+        if round(position(bound) * 10**6) % (self.unit * 10**6 // grid):
             raise self._wrong(key, "it has smaller parts of time than samples: correct it, or see decimals and format")
         self._check_size(key, position(bound) * grid)
         return bound
@@ -359,16 +362,16 @@ class Column(Declared):
 
     @property
     def grid(self) -> int | None:
-        """Steps in 1, where values are whole multiples of 1 / grid, and of `step`. None: of any number."""
+        """Steps in 1, where values are whole multiples of 1 / grid, and of `unit`. None: of any number."""
         return None if self.kind == "number" and self.decimals is None else 10 ** (self.decimals or 0)
 
     def to_steps(self, values: Any) -> Any:
         """Values in steps of the grid."""
-        return values * self.grid / max(self.step, 1)
+        return values * self.grid / self.unit
 
     def from_steps(self, steps: Any) -> Any:
         """The values of so many steps of the grid."""
-        return steps * max(self.step, 1) / self.grid
+        return steps * self.unit / self.grid
 
     @cached_property
     def grid_ends(self) -> tuple[np.ndarray, np.ndarray]:

@@ -63,12 +63,15 @@ class Form:
 
     def write(self, numbers: Iterable[float]) -> list[str]:
         """Numbers as text."""
-        return [*map(self._written, numbers)]
+        if self.before or self.after or self.thousands:
+            return [*map(self._written, numbers)]
+        texts = map(repr if self.digits is None else f"{{:.{self.digits}f}}".format, numbers)
+        return [*texts] if self.decimal == "." else [text.replace(".", self.decimal) for text in texts]
 
     def _written(self, number: float) -> str:
-        text = repr(abs(number)) if self.digits is None else f"{abs(number):,.{self.digits}f}"
-        signs = str.maketrans({",": self.thousands, ".": self.decimal})
+        text = f"{abs(number):,.{self.digits or 0}f}"
         minus = "-" * (number < 0 and any(sign in text for sign in "123456789"))
+        signs = str.maketrans({",": self.thousands, ".": self.decimal})
         return f"{minus}{self.before}{text.translate(signs)}{self.after}"
 
 

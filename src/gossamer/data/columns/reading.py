@@ -78,7 +78,8 @@ _GUESSES = {
     "float": ("is_floating", "is_null"),
     "number": ("is_integer", "is_boolean", "is_decimal"),
     "clock": ("is_time",),
-    "time": ("is_timestamp", "is_date", "is_duration"),
+    "time": ("is_timestamp", "is_date"),
+    "duration": ("is_duration",),
 }
 """What programs that guess types make of texts. A column without a value becomes one of floating-point numbers."""
 
@@ -107,7 +108,7 @@ class _Categories:
         rounded = any(abs(number) >= LARGEST for number in numbers)
         unclear = (found or self.words) and not self._numbers
         self.refused: tuple[str, ...] = ("float", "number") if unclear else ("float",) if rounded else ()
-        self.refused += ("time", "clock") if guessed else ()
+        self.refused += ("time", "clock", "duration") if guessed else ()
         self._cased = {value.casefold() for value in column.values}
         self._absent = missing_words(column)
         self._unknown = _TRUTH if column.kind == "boolean" else _UNKNOWN
@@ -151,12 +152,11 @@ class _Numbers:
         self._absent = missing_words(column)
         numbers, fits = self._parse(pa.array(column.missing_words, pa.string()))
         self._absent_numbers = numbers[fits]
-        refused: dict[str, tuple[str, ...]] = {
-            "number": ("float",) if self._form.decimal == "," else (),
-            "date": ("float", "number", *(("time", "clock") if column.format else ())),
-            "duration": ("clock",),
-        }
-        self.refused = refused["date" if kind == "datetime" else kind] if guessed else ()
+        trusted = {
+            "number": ["number", *(["float"] if self._form.decimal == "." else [])],
+            "duration": ["duration"],
+        }.get(kind, [] if column.format else ["time"])
+        self.refused = tuple(_GUESSES.keys() - trusted) if guessed else ()
 
     def codes(self, cells: "pa.Array") -> np.ndarray:
         """int32 [n]"""
@@ -186,8 +186,8 @@ class _Numbers:
                 different = [*map(self._fault, encoded.dictionary.to_pylist())]
                 faults[~fits] = np.array(different, np.int32)[np.asarray(encoded.indices)]
         faults[np.isin(numbers, self._absent_numbers)] = _MISSING
-        if column.step > 1:
-            numbers = numbers // column.step * column.step
+        if column.unit > 1:
+            numbers = numbers // column.unit * column.unit
         if column.kind == "integer":
             faults[(faults == 0) & (numbers != np.rint(numbers))] = _WHOLE
         return numbers, faults

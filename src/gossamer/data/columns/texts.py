@@ -23,12 +23,12 @@ def parts(array: "pa.Array") -> "Iterator[tuple[np.ndarray | slice, pa.Array]]":
     if not pa.types.is_union(array.type):
         yield slice(None), array
         return
-    child, offsets = np.asarray(array.type_codes), np.asarray(array.offsets)
-    if array.offset:  # where pyarrow gives the offsets of the rows before
-        offsets = np.frombuffer(array.buffers()[2], np.int32, len(array), 4 * array.offset)
-    for at in range(array.type.num_fields):
-        here = np.flatnonzero(child == at)
-        yield here, array.field(at).take(pa.array(offsets[here]))
+    here = slice(array.offset, array.offset + len(array))  # which `type_codes` and `offsets` of pyarrow do not heed
+    _, types, starts, *_ = array.buffers()
+    child, offsets = np.frombuffer(types, np.int8)[here], np.frombuffer(starts, np.int32)[here]
+    for at, code in enumerate(array.type.type_codes):
+        rows = np.flatnonzero(child == code)
+        yield rows, array.field(at).take(pa.array(offsets[rows]))
 
 
 def texts_of(cells: "pa.Array") -> "pa.Array":

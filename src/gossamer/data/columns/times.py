@@ -75,7 +75,7 @@ def on_clock(times: "pa.Array", zone: str = "") -> "pa.Array":
 
 
 def with_zone(times: "pa.Array", zone: str) -> "pa.Array":
-    """Timestamps on the clock of a zone, with the zone. A time that comes twice is the first, and a skipped one an hour later."""
+    """Timestamps on the clock of a zone, with the zone. A time that comes twice is the first; a skipped one moves on."""
     moved = _moved(times.cast(pa.timestamp("us")), zone, -1, of_clock=True).cast(times.type)
     return moved.view(pa.timestamp(times.type.unit, zone))
 

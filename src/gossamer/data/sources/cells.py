@@ -54,7 +54,7 @@ def _cells(values: Any) -> Any:
 
 def _of_frame(values: Any) -> Any:
     """A column of pandas or polars, of a type that NumPy does not have; as objects if Arrow does not have it either."""
-    with suppress(TypeError, ValueError, NotImplementedError):
+    with suppress(TypeError, ValueError, NotImplementedError, OverflowError):
         array = values.to_arrow() if hasattr(values, "to_arrow") else pa.array(values, from_pandas=True)
         if not isinstance(array.type, pa.BaseExtensionType):  # of periods and intervals, it holds numbers
             return array

@@ -150,7 +150,7 @@ class TableCard(Card):
             seen.append(name)
         if len(seen) > 1:
             low = below[seen[1]]
-            if any(getattr(low, fact) != getattr(column, fact) for fact in ("kind", "decimals", "step", "zone")):
+            if any(getattr(low, fact) != getattr(column, fact) for fact in ("kind", "decimals", "unit", "zone")):
                 raise CardError(
                     f"column {column.name!r}, at_least: {low.name!r} must have the same kind and decimals, and of times the "
                     "same zone, and seconds in both formats or in none"

@@ -107,31 +107,26 @@ def texts(column: AnyColumn, values: np.ndarray, *, decimal: str = ".") -> Seque
     """Decoded values as a text file has them: in the declared format, with the declared digits, missing ones empty."""
     if isinstance(column, GeneratedColumn) or column.values:
         return ["" if value is None else str(value) for value in values]
-    write = _WRITERS[column.kind](column, decimal)
-    return [_text(value, write) for value in values.tolist()]
+    given = values.tolist()
+    written = iter(_WRITERS[column.kind]([*filter(_is_there, given)], column, decimal))
+    return [next(written) if _is_there(value) else value if isinstance(value, str) else "" for value in given]
 
 
-def _text(value: Any, write: Callable[[Any], str]) -> str:
-    if value is None or isinstance(value, str):  # NaT comes as None
-        return value or ""
-    return "" if isinstance(value, float) and math.isnan(value) else write(value)
+def _is_there(value: Any) -> bool:
+    """Whether a value is neither missing (NaT comes as None) nor "other"."""
+    return not (value is None or isinstance(value, str) or (isinstance(value, float) and math.isnan(value)))
 
 
-def _of_number(column: Column, decimal: str) -> Callable[[Any], str]:
-    form = column.form(decimal)
-    return lambda number: form.write([number])[0]
+def _written_times(values: list[Any], column: Column, _: str) -> list[str]:
+    return [times.text(value, column.format, column.decimals) for value in values]
 
 
-def _of_time(column: Column, _: str) -> Callable[[Any], str]:
-    return lambda time: times.text(time, column.format, column.decimals)
-
-
-_WRITERS: dict[str, Callable[[Column, str], Callable[[Any], str]]] = {
-    "integer": _of_number,
-    "number": _of_number,
-    "date": _of_time,
-    "datetime": _of_time,
-    "duration": lambda column, _: lambda duration: durations.text(duration, column.decimals),
+_WRITERS: dict[str, Callable[[list[Any], Column, str], list[str]]] = {
+    "integer": lambda values, column, decimal: column.form(decimal).write(values),
+    "number": lambda values, column, decimal: column.form(decimal).write(values),
+    "date": _written_times,
+    "datetime": _written_times,
+    "duration": lambda values, column, _: [durations.text(value, column.decimals) for value in values],
 }
 _ARRAYS: dict[str, Callable[[np.ndarray, int | None], np.ndarray]] = {
     "integer": lambda numbers, _: numbers.astype(np.int64),
