@@ -85,7 +85,7 @@ class _Worker:
     """One process."""
 
     def __init__(self, decoder: Decodes) -> None:
-        begin = f"import sys; sys.path[:] = {sys.path!r}; from gossamer.data.sources.pictures.decode_workers import serve; serve()"
+        begin = f"import sys; sys.path[:] = {sys.path!r}; from {__name__} import serve; serve()"
         self._process = subprocess.Popen([sys.executable, "-c", begin], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
         assert self._process.stdin is not None
         assert self._process.stdout is not None
