@@ -62,8 +62,8 @@ def draft_text(
         shape: height and width of the pictures in the card, as 64x64, or with 1 or 3 channels before them, as 3x64x64. Default:
             the size of your pictures if all have the same and its sides are 28 to 512 pixels, else 32x32.
         window: see `data.source.Reading`.
-        dictionary: for a table, a CSV file with the columns name, kind, and values (separated by |) or low and high. The draft
-            takes bounds and values from it, in place of comments.
+        dictionary: for a table, a CSV file with the columns name, kind, values (separated by |), low, high, and any other entry
+            of a card. The draft takes them in place of comments.
         header: for a table, whether the first line of the file names the columns, whatever it looks like. If it is a row, the
             columns are called column_1, column_2 and so on. Default: it names them, and names that look like values are
             refused.

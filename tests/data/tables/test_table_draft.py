@@ -9,9 +9,10 @@ import pytest
 
 from gossamer.data.source import Source
 from gossamer.data.tables.card import TableCard
-from gossamer.data.tables.draft import draft_table_card
+from gossamer.data.tables.draft import MOST_COLUMNS, draft_table_card
 from gossamer.data.tables.read import read_table
 from gossamer.errors import DataError
+from gossamer.methods import marginals
 
 ROWS = [
     [
@@ -96,6 +97,7 @@ def test_a_draft_whose_comments_were_moved_reads_the_table(place):
         ["+31", "+4", "+358"],
         ["0117", "9001", "2200"],
         ["1_000", "2_000", "5"],
+        [f"00{n}" for n in range(60)],
     ],
 )
 def test_text_that_a_number_would_not_keep_is_a_category(tmp_path, codes):
@@ -237,6 +239,8 @@ def test_dates_for_no_answer_have_codes_of_their_own(tmp_path):
     values = [*days(n=N - 2).strftime("%d.%m.%Y"), "31.12.9999", "31.12.9999"]
     columns, *_ = drafted(tmp_path, values)
     assert columns["x"].special == (datetime.date(9999, 12, 31),) and columns["x"].bounds[1].year < 2030
+    columns, *_ = drafted(tmp_path, [*values[:-2], "24.05.1897", "24.05.1897"])
+    assert columns["x"].special == (), "a day that may be a person's is no code"
 
 
 # ------------------------------------------------------------------ values that stand for themselves
@@ -260,7 +264,7 @@ def test_zeros_sentinels_and_frequent_values(tmp_path):
     ages[:9] = -99
     columns, text, *_ = drafted(tmp_path, ages)
     assert columns["x"].special == (-99,) and columns["x"].bounds[0] >= 18 and "-99 (9 cells)" in text
-    assert "# measured: special = [-99]" in text, "a value of records"
+    assert "\nspecial = [-99]\n" in text
     ages[:9] = [-4, *range(8)]
     columns, *_ = drafted(tmp_path, ages)
     assert columns["x"].special == (), "one number below zero is no code"
@@ -319,6 +323,7 @@ def test_what_looks_like_an_identifier(tmp_path, name, values, kind):
         ("x", [f"C{n % 300}" for n in range(N)], "codes: 300 different codes in 400 rows"),
         ("x", [f"0{n % 1500:04}" for n in range(6_000)], "codes: 1,500 different codes in 6,000 rows; a draft lists at most"),
         ("x", [""] * N, "empty"),
+        ("x", RANDOM.random(N) * 1e18, "numbers beyond 2^53 are not exact"),
         ("patient_id", [n % 130 for n in range(N)], "an identifier in several rows, 130 different ones"),
         ("lastName", [f"Sm{chr(97 + n % 26)}th" for n in range(N)], "it tells who a person is, by its name: 26 "),
         ("e-mail", [f"u{n}@x.org" for n in range(N)], "it tells who a person is, by its name: 400 different texts"),
@@ -404,6 +409,7 @@ def test_too_many_columns_are_said(tmp_path):
     frame.to_csv(tmp_path / "t.csv", index=False)
     _, hints = draft_table_card(tmp_path / "t.csv")
     assert any("205 columns, and methods for tables take at most 200" in hint for hint in hints)
+    assert MOST_COLUMNS == marginals.MOST_COLUMNS, "what `plan` says"
 
 
 def test_a_column_whose_values_are_all_missing_is_dropped(tmp_path):
@@ -411,3 +417,17 @@ def test_a_column_whose_values_are_all_missing_is_dropped(tmp_path):
     (tmp_path / "t.csv").write_text("a,b\n" + "".join(f"{n % 7},{['', 'NA'][n % 2]}\n" for n in range(60)))
     text, _ = draft_table_card(tmp_path / "t.csv")
     assert '"b" = "empty"' in text and 'name = "b"' not in text
+
+
+def test_cells_of_another_type_in_later_blocks(tmp_path):
+    lines = [f'{{"x": {n % 7}, "y": {n}, "z": {n % 3}}}' for n in range(70_000)]
+    lines += ['{"x": "low", "y": "high", "z": 0.5}'] * 9
+    (tmp_path / "t.jsonl").write_text("\n".join(lines))
+    text, _ = draft_table_card(tmp_path / "t.jsonl")
+    card = declared(text)
+    read_table(tmp_path / "t.jsonl", card)
+    x, y, z = card.columns
+    assert (x.kind, x.bounds, x.outside) == ("integer", (0, 6), "other")
+    assert (y.kind, y.bounds, y.outside) == ("integer", (0, 69_999), "other")
+    assert text.count("Cells that are no numbers: 9 of 70,009, such as row 70000 (counted from 0).") == 2
+    assert z.values == ("0", "0.5", "1", "2")

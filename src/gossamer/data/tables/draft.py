@@ -1,7 +1,7 @@
 """A draft of the card of a table, with hints for the data owner. Both come from records: for the terminal only.
 
-Names and kinds of columns come from one pass over all rows. Bounds, lists of values and codes for no answer are comments,
-because a measured value may be that of one person. A data dictionary declares them without looking at the records.
+Names and kinds of columns come from one pass over all rows. Bounds and lists of values are comments, because a measured value
+may be that of one person. A data dictionary declares them without looking at the records.
 """
 
 from collections.abc import Iterator, Sequence

@@ -13,6 +13,14 @@ from gossamer.data.tables.drafting.proposal import MOST_DECIMALS, Proposal
 
 _FAR = 20 * 365 * 86_400
 """Seconds."""
+_NO_YEAR = 2999
+_NO_DATES = {
+    datetime.date(1753, 1, 1),
+    datetime.date(1899, 12, 30),
+    datetime.date(1900, 1, 1),
+    datetime.date(1970, 1, 1),
+}
+"""Dates that programs write for no answer, besides those from the year 2999 on."""
 
 
 def of_durations(seen: Portrait, best: Candidate) -> Proposal:
@@ -29,17 +37,19 @@ def of_dates(seen: Portrait, best: Candidate) -> Proposal:
     apart = [low.pop(0)] if _is_far(low[0], low[1:], high[-1]) else []
     apart += [high.pop()] if _is_far(high[-1], high[-2:-1], low[0]) else []
     proposal = Proposal({"name": seen.name, "kind": kind}, {"bounds": _ends(low[0], high[-1], kind, best.form)})
-    if apart:
-        proposal.measured["special"] = [_ends(each - DAY, each, kind, best.form)[1] for each in apart]
-        proposal.comments.append(
-            "Far from the rest, as dates for no answer are: those in special. They get codes of their own."
-        )
     if best.form:
         proposal.facts["format"] = best.form
     if seen.zone:
         proposal.facts["zone"] = seen.zone
+    if apart:
+        proposal.facts["special"] = [_ends(each - DAY, each, kind, best.form)[1] for each in apart]
+        proposal.comments.append("Far from the rest are dates that stand for no answer. They get codes of their own.")
     if kind == "datetime":
         _keep_fractions(proposal, best)
+    elif best.is_monthly and high[-1] > low[0]:
+        proposal.comments.append(
+            "All dates are the first of a month. Samples have other days, unless it is a category."
+        )
     _ask_order(proposal, seen, best)
     _ask_kind_and_zone(proposal, seen, best)
     return proposal
@@ -85,8 +95,11 @@ def _parts(candidate: Candidate) -> list[str]:
 
 
 def _is_far(end: float, next_ones: list[float], other: float) -> bool:
-    """Whether an end is years from the next date, and farther than the others are from one another."""
-    return bool(next_ones) and abs(end - next_ones[0]) > max(_FAR, 2 * abs(next_ones[0] - other))
+    """Whether an end is a date that programs write for no answer, years from the next date. All in seconds since 1970."""
+    if not next_ones or abs(end - next_ones[0]) <= max(_FAR, 2 * abs(next_ones[0] - other)):
+        return False
+    day = np.datetime64(int(end // DAY), "D").item()
+    return day.year >= _NO_YEAR or day in _NO_DATES
 
 
 def _ends(low: float, high: float, kind: str, form: Form | str) -> list[datetime.date]:

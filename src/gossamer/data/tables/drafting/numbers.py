@@ -109,7 +109,7 @@ def _add_bins(proposal: Proposal, seen: Portrait, best: Candidate) -> None:
     ends = [int(end) if is_whole else end for end in (low[0], high[-1])]
     proposal.measured["bounds"] = ends
     if special:
-        proposal.measured["special"] = [int(value) if is_whole else value for value in sorted(special)]
+        proposal.facts["special"] = [int(value) if is_whole else value for value in sorted(special)]
         named = ", ".join(f"{value:g} ({seen.frequent.counts[_value_of(seen, value)]:,} cells)" for value in special)
         proposal.comments.append(
             f"Apart from the rest, as codes for no answer are: {named}. They get codes of their own."

@@ -5,14 +5,14 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 from zoneinfo import ZoneInfo
 
 import numpy as np
 
 from gossamer.data.columns import boolean, durations, times
 from gossamer.data.columns.numbers import Form
-from gossamer.data.columns.texts import MISSING_WORDS, parts, texts_of
+from gossamer.data.columns.texts import MISSING_WORDS, parts, text_of, texts_of
 from gossamer.data.tables.decode import mixed
 from gossamer.data.tables.drafting.forms import Texts, date_formats, number_forms, read_numbers
 from gossamer.data.tables.drafting.sketches import DifferentValues, Frequent, Spread
@@ -29,7 +29,12 @@ _LONGEST_KEY = 64
 
 Kind: TypeAlias = Literal["number", "date", "duration", "boolean"]
 _OFFSET = re.compile(r":\d\d(\.\d+)?( ?UTC|Z|[+-]\d\d(:?\d\d)?)$")
-_CODES = {"a leading zero": r"^[+-]?0\d", "an exponent": r"^[+-]?\d+[eE]\d+$", "a plus sign": r"^\+\d"}
+_CODES = {
+    "a leading zero": r"^[+-]?0\d",
+    "an exponent": r"^[+-]?\d+[eE]\d+$",
+    "a plus sign": r"^\+\d",
+    "digits beyond 2^53": r"^[+-]?\d{16,}$",
+}
 """What makes a code of a number, which would lose it."""
 _DAYS = (18_500_101, 21_501_231)
 """Whole numbers that may be dates such as 20311224."""
@@ -123,7 +128,7 @@ class Portrait:
         """How often each word for a missing value occurs."""
         self.frequent = Frequent(MOST_VALUES)
         self.different = DifferentValues()
-        self.first_rows: dict[str, int] = {}
+        self.first_rows: dict[Any, int] = {}
         self.candidates: dict[tuple[Kind, Form | str], Candidate] = {}
         self.codes: dict[str, Odd] = {}
         """Texts that a number would not keep, by what it would lose."""
@@ -139,7 +144,7 @@ class Portrait:
         if kind == "null":
             self.missing += len(cells)
             return
-        self.kind = kind if self.kind in ("", kind) else "text"
+        self._join(kind)
         if self.kind == "lists":
             self.missing += cells.null_count
         elif self.kind in ("date", "datetime", "duration"):
@@ -149,6 +154,19 @@ class Portrait:
             self._add_texts(any_texts(cells), rows)
         else:
             self._add_numbers(cells, rows)
+
+    def _join(self, kind: str) -> None:
+        """Take cells of another kind than before for text. Whole numbers and others are numbers."""
+        before, self.kind = self.kind, kind
+        if before in ("", kind):
+            return
+        self.kind = "number" if {before, kind} == {"whole", "number"} else "text"
+        if self.kind == "text" != before:
+            self.frequent.is_exact &= sum(self.frequent.counts.values()) == self.cells
+            named = [(text_of(value), value) for value in self.frequent.counts]
+            self.first_rows = {text: self.first_rows.get(value, 0) for text, value in named}
+            self.frequent.counts = {text: self.frequent.counts[value] for text, value in named}
+            self.candidates = {} if self.frequent.is_exact else self.candidates  # each text is judged at the end
 
     def finish(self) -> None:
         """Judge the texts, if there are so few that each was counted."""
@@ -183,14 +201,19 @@ class Portrait:
             self.last = (int(rows[-1]), cells[-1].as_py() or "")
         before, was_exact = self._counted(), self.frequent.is_exact
         self._count(texts, counts, np.fromiter(map(hash, texts.to_pylist()), np.int64, len(texts)).view(np.uint64))
-        if self.frequent.is_exact:
-            for text, row in zip(texts.to_pylist(), firsts.tolist(), strict=True):
-                self.first_rows.setdefault(text, row)
-            return
-        if was_exact:
-            self._judge(*before)
-            self.first_rows.clear()
-        self._judge(texts, counts, firsts)
+        self._remember(texts, firsts)
+        if not self.frequent.is_exact:
+            if was_exact:
+                self._judge(*before)
+            self._judge(texts, counts, firsts)
+
+    def _remember(self, values: "pa.Array", firsts: np.ndarray) -> None:
+        """Note the first row of each value, as long as all are counted."""
+        if not self.frequent.is_exact:
+            self.first_rows = {}
+        elif len(self.first_rows) < len(self.frequent.counts):
+            for value, row in zip(values.to_pylist(), firsts.tolist(), strict=True):
+                self.first_rows.setdefault(value, row)
 
     def _counted(self) -> tuple[Texts, np.ndarray, np.ndarray]:
         """Each text, how often it occurs, and its first row."""
@@ -262,6 +285,10 @@ class Portrait:
             keep = np.flatnonzero(~np.isnan(numbers))
             self.missing += int(counts.sum() - counts[keep].sum())
             values, numbers, counts, firsts = values.take(keep), numbers[keep], counts[keep], firsts[keep]
+        if self.kind == "whole" and len(values) and numbers.min() >= _DAYS[0] and numbers.max() <= _DAYS[1]:
+            if ("date", "%Y%m%d") not in self.candidates:
+                self._propose_date("%Y%m%d")
+            self.candidates["date", "%Y%m%d"].add(texts_of(values), counts, firsts)
         is_finite = np.isfinite(numbers)
         kind: Kind = "boolean" if self.kind == "boolean" else "number"
         form: Form | str = Form() if kind == "number" else ""
@@ -273,13 +300,11 @@ class Portrait:
             odd = np.flatnonzero(~is_finite)
             candidate.odd.add(texts_of(values.take(odd)), counts[odd], firsts[odd])
         candidate.follow(numbers, firsts)
-        if self.kind == "whole" and len(values) and numbers.min() >= _DAYS[0] and numbers.max() <= _DAYS[1]:
-            if ("date", "%Y%m%d") not in self.candidates:
-                self._propose_date("%Y%m%d")
-            self.candidates["date", "%Y%m%d"].add(texts_of(values), counts, firsts)
         self.frequent.add(values, counts)
+        self._remember(values, firsts)
         if self.kind == "whole" or not self.different.repeats:
-            exact = np.asarray(values).astype(np.uint64) if self.kind == "whole" else numbers.view(np.uint64)
+            is_whole = pa.types.is_integer(values.type)
+            exact = np.asarray(values).astype(np.uint64) if is_whole else numbers.view(np.uint64)
             self.different.add(mixed(exact), counts)
 
     def _add_times(self, cells: "pa.Array") -> None:

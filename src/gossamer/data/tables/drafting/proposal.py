@@ -140,7 +140,7 @@ def codes_of(seen: Portrait, plain: Candidate) -> str:
     for sign, odd in seen.codes.items():
         if sign != "a plus sign" or (plain.spread.lowest[0] >= 0 and 2 * odd.count >= seen.cells):
             return sign
-    return "digits beyond 2^53" if plain.spread.is_whole and _size(plain) > _EXACT else ""
+    return "digits beyond 2^53" if seen.kind == "whole" and _size(plain) > _EXACT else ""
 
 
 def _size(candidate: Candidate) -> float:

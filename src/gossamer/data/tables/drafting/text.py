@@ -1,9 +1,8 @@
 """What a draft says of a column of text: a category, an identifier, or why it is left out."""
 
-from typing import Any
-
 from gossamer.data.card import is_text, toml
 from gossamer.data.columns.column import MOST_CODES, OTHER
+from gossamer.data.columns.texts import text_of
 from gossamer.data.tables.drafting.portrait import MOST_VALUES, Portrait
 from gossamer.data.tables.drafting.proposal import (
     FEW,
@@ -109,17 +108,11 @@ def _partly(seen: Portrait, habits: Habits) -> str:
 
 def _values_of(seen: Portrait, habits: Habits) -> dict[str, int]:
     """The values of a category, and how often each occurs."""
-    counts = {str(value): count for value, count in seen.frequent.counts.items()}
-    if seen.kind == "number":
-        counts = {_plain(value): count for value, count in seen.frequent.counts.items()}
+    counts = {text_of(value): count for value, count in seen.frequent.counts.items()}
     kept = {
         word: count for word, count in seen.words.items() if word.casefold() in _VALUES and word not in habits.words
     }
     return counts | (kept if seen.kind == "text" and best_candidate(seen, habits.groups) is None else {})
-
-
-def _plain(value: Any) -> str:
-    return str(int(value)) if float(value).is_integer() else str(value)
 
 
 def _sort_key(text: str) -> tuple[bool, float, str]:
