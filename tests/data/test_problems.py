@@ -213,7 +213,7 @@ def test_rows_of_tables_with_pictures(tmp_path: Path) -> None:
         "there are 4 problems with the data:",
         f"  {at}-0.parquet, row 1 (counted from 0): there is no picture in this row: store the bytes of files, not their paths",
         f"  {at}-0.parquet, row 2 (counted from 0), {at}-2.parquet, row 0 (counted from 0): {UNREADABLE}",
-        f"  {at}-1.parquet: this is not a sound .parquet file: copy or write it again",
+        f"  {at}-1.parquet: this is no sound .parquet file: copy or write it again",
     ]
 
 

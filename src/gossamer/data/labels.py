@@ -74,14 +74,15 @@ def _numbers(array: np.ndarray, where: str) -> np.ndarray:
                 f"{where}: labels of shape {list(array.shape)} are read as one-hot labels, with one 1 in each row and 0 "
                 f"elsewhere. They are not for {found}. Give one label for each picture."
             )
-        return array.argmax(1).astype(np.int64)
+        return np.asarray(array.argmax(1), np.int64)
     if array.dtype == np.int64 and next(positions(array, lambda batch: batch < 0), None) is None:
         return array
     odd = positions(array, lambda batch: np.isinf(batch) | (batch != np.rint(batch)) & ~np.isnan(batch))
     if array.dtype.kind == "f" and (found := records(odd)):
         raise DataError(f"{where}: labels must be whole numbers or names. They are not for {found}.")
-    labels = np.nan_to_num(np.asarray(array), nan=MISSING).astype(np.int64)
-    return np.maximum(labels, MISSING, out=labels)
+    labels: np.ndarray = np.nan_to_num(np.asarray(array), nan=MISSING).astype(np.int64)
+    np.maximum(labels, MISSING, out=labels)
+    return labels
 
 
 def label_text(value: object) -> str:
@@ -133,8 +134,9 @@ def numbered(
             )
     known = {_same(name): at for at, name in enumerate(declared)}
     called = {int(match[1]): at for at, name in enumerate(declared) if (match := _NUMBER.fullmatch(name))}
-    by_number: dict[int | None, int] = {**called} or {at: at for at in range(len(declared))}
-    found = {name: known.get(_same(name), by_number.get(numbers.get(name))) for name in there}
+    by_number = called or {at: at for at in range(len(declared))}
+    found = {name: known.get(_same(name)) for name in there}
+    found |= {name: by_number.get(number) for name, number in numbers.items() if found[name] is None}
     found |= {name: MISSING for name, at in found.items() if at is None and numbers.get(name, 0) < 0}
     beyond = sorted((name for name, at in found.items() if at is None), key=place)
     found |= {name: len(declared) + at for at, name in enumerate(beyond)} | {"": MISSING}

@@ -81,7 +81,8 @@ def damaged(raw: bytes, draw: random.Random) -> bytes:
 def worker(names: list[str], first: int, last: int) -> None:
     """Read the files first, first + 1 ... last - 1, and print what became of each. The forms take turns."""
     sys.path.insert(0, str(ROOT / "tests" / "fixtures"))
-    import forms
+    from forms import FORMS
+    from tables_in_forms import TABLES
 
     from gossamer.run.cli.main import main
 
@@ -91,7 +92,7 @@ def worker(names: list[str], first: int, last: int) -> None:
         for name in names:
             folder = Path(scratch) / name.replace(" ", "-")
             folder.mkdir()
-            data, flags, files = forms.FORMS[name](folder)
+            data, flags, files = (FORMS | TABLES)[name](folder)
             status, said = card(main, [data, *flags])
             assert status == 0, said
             sound.append(([data, *flags], files, [path.read_bytes() for path in files]))
@@ -201,9 +202,10 @@ def main() -> int:
         worker(given.forms, given.first, given.last)
         return 0
     sys.path.insert(0, str(ROOT / "tests" / "fixtures"))
-    import forms
+    from forms import FORMS
+    from tables_in_forms import TABLES
 
-    names, began = given.forms or list(forms.FORMS), time.perf_counter()
+    names, began = given.forms or list(FORMS | TABLES), time.perf_counter()
     found = fuzz(names, given.first, given.first + given.count)
     took = time.perf_counter() - began
     print("| form | read | refused | wrong | slowest, s | memory, MiB |\n|---|---|---|---|---|---|")

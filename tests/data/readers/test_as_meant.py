@@ -120,6 +120,7 @@ def test_numbers_stay_numbers() -> None:
     assert numbered(["1.0", "0.0", "12.00"], [], where="x")[0].tolist() == [1, 0, 12]
     assert numbered(["1", "0"], [], where="x", declared=("cat", "dog"))[0].tolist() == [1, 0], "positions"
     assert numbered(["1", "2"], [], where="x", declared=("1", "2"))[0].tolist() == [0, 1], "declared names"
+    assert numbered(["1", "1.0"], [], where="x", declared=("1.0", "1"))[0].tolist() == [1, 0], "the name comes first"
     with pytest.raises(DataError, match=r"record 2, counted from 0, is the first of another kind"):
         numbered(["3", "4", "cat"], [], where="x")
 
@@ -211,7 +212,7 @@ def test_what_is_no_picture_is_named(tmp_path: Path) -> None:
 
     in_classes(tmp_path, [dicom_bytes(GREY[0, 0])] * 4, ".dcm")
     meta = FileMetaDataset()
-    meta.MediaStorageSOPClassUID, meta.MediaStorageSOPInstanceUID = EncapsulatedPDFStorage, "1.2.3"
+    meta.MediaStorageSOPClassUID = meta.MediaStorageSOPInstanceUID = EncapsulatedPDFStorage
     meta.TransferSyntaxUID = ExplicitVRLittleEndian
     letter = FileDataset("", {}, file_meta=meta, preamble=b"\0" * 128)
     letter.SOPClassUID, letter.PatientName = EncapsulatedPDFStorage, "Doe^Jane"
@@ -397,6 +398,13 @@ def test_pictures_of_pillow_of_several_sizes_are_brought_to_the_card() -> None:
     assert read((pictures, [0, 1]), Reading(shape=(1, 12, 12))).images.shape == (2, 1, 12, 12)
 
 
+@pytest.mark.parametrize("count", [1, 2, 3])
+def test_a_list_of_dicts_with_pictures(count: int) -> None:
+    rows = [{"image": Image.fromarray(GREY[at, 0]), "label": int(LABELS[at])} for at in range(count)]
+    assert not is_table(rows)
+    assert read(rows).labels.tolist() == LABELS[:count].tolist()
+
+
 def test_picture_files_in_items_are_decoded_and_missing_ones_are_named() -> None:
     raws = [encoded(each, "PNG") for each in GREY]
     for item in (
@@ -405,7 +413,9 @@ def test_picture_files_in_items_are_decoded_and_missing_ones_are_named() -> None
     ):
         np.testing.assert_array_equal(read(Items(item)).images, GREY)
     for absent in (0, 2):
-        gone = Items(lambda at, absent=absent: (None if at == absent else raws[at], 0))
+        held: list[Any] = [*raws]
+        held[absent] = None
+        gone = Items([(raw, 0) for raw in held].__getitem__)
         with pytest.raises(DataError, match=rf"item {absent} \(counted from 0\): there is no picture in this item"):
             read(gone)
     with pytest.raises(DataError, match=r"item 0 .*store the bytes of files, not their paths"):
@@ -415,7 +425,7 @@ def test_picture_files_in_items_are_decoded_and_missing_ones_are_named() -> None
 def test_a_loader_of_batches_is_told_to_pass_its_dataset() -> None:
     import torch
 
-    loader = torch.utils.data.DataLoader(torch.utils.data.TensorDataset(torch.zeros(4, 1, 8, 8), torch.zeros(4)))
+    loader: Any = torch.utils.data.DataLoader(torch.utils.data.TensorDataset(torch.zeros(4, 1, 8, 8), torch.zeros(4)))
     with pytest.raises(DataError, match=r"gives batches.* Pass its dataset: loader\.dataset\."):
         read(loader)
 
@@ -427,13 +437,13 @@ def test_a_transform_of_one_in_ten_is_found(symmetric: bool, axis: int) -> None:
     pictures = np.random.default_rng(3).integers(0, 256, (400, 1, 9, 9), dtype=np.uint8)
     if symmetric:
         pictures[::2] = np.maximum(pictures[::2], np.flip(pictures[::2], axis))
+
+    def turned(coins: np.random.Generator) -> Items:
+        return Items(lambda at: (np.flip(pictures[at], axis) if coins.random() < 0.1 else pictures[at], 0), 400)
+
     for seed in range(20):
-        coins = np.random.default_rng(seed)
-        turned = Items(
-            lambda at, coins=coins: (np.flip(pictures[at], axis) if coins.random() < 0.1 else pictures[at], 0), 400
-        )
         with pytest.raises(DataError, match="is another picture each time it is read"):
-            read(turned)
+            read(turned(np.random.default_rng(seed)))
 
 
 def test_a_slight_overshoot_is_clipped_and_said() -> None:

@@ -228,7 +228,7 @@ def test_sources_that_are_no_table(tmp_path):
     for source, words in (
         (tmp_path / "none.csv", "no such file"), (tmp_path / "t.ods", "not read as a table"),
         (tmp_path, "one file called train"),
-        (tmp_path / "bad.csv.gz", "cannot be read"), (tmp_path / "bad.parquet", "cannot be read"), (3, "of type int"),
+        (tmp_path / "bad.csv.gz", "cannot be read"), (tmp_path / "bad.parquet", "no sound .parquet file"), (3, "of type int"),
         ({"age": [1], "city": ["", ""], "dose": [1]}, "of one length"),
         (Table(np.zeros((2, 2), np.int32)), "declares 3 columns"),
         (Table(np.full((2, 3), 99, np.int32)), "codes outside"),

@@ -1,5 +1,6 @@
 """Which sources are tables, by their form alone; and what their files, folders and databases refuse."""
 
+import datetime
 import json
 import sqlite3
 import stat
@@ -114,6 +115,16 @@ def test_objects_of_several_types_keep_them() -> None:
     assert [value for value, _ in found[4:7]] == [None] * 3 and found[7] == (b"\xff", "binary")
     assert cells(array[2:4]).to_pylist() == [1.5, True]
     assert [part.to_pylist() for _, part in parts(cells(["a", 1, "b", 2])[2:])] == [["b"], [2]]
+
+
+def test_times_beyond_the_calendar_are_its_ends() -> None:
+    """Other programs write the year 294247 for never, and Python has no such date."""
+    first, last = datetime.datetime(1, 1, 1), datetime.datetime(9999, 12, 31, 23, 59, 59)
+    for unit in ("s", "ms", "us"):
+        far = pa.array([2**62, -(2**62), None, 0], pa.int64()).view(pa.timestamp(unit))
+        assert cells(far).to_pylist() == [last, first, None, datetime.datetime(1970, 1, 1)]
+    far = pa.array([2**31 - 1, -(2**31), None], pa.int32()).view(pa.date32())
+    assert cells(far).to_pylist() == [last.date(), first.date(), None]
 
 
 def test_one_name_twice_is_no_crash() -> None:

@@ -15,7 +15,7 @@ from gossamer.data.card import DataCard, protected_part
 from gossamer.data.fingerprint import SALT, made_public
 from gossamer.data.readers.read import read
 from gossamer.data.source import Source
-from gossamer.errors import CardError, DataError, RequestError
+from gossamer.errors import CardError, DataError, DataWarning, RequestError
 from gossamer.run.release.verify import verify
 from gossamer.run.storage.data_sources import DataSources
 from gossamer.run.storage.run_folder import WARM
@@ -355,7 +355,8 @@ def test_what_is_said_of_units(data: Path, tmp_path: Path) -> None:
         fit("dpgan", **words)
     assert not (tmp_path / "run").exists()
     own = DataCard(shape=(1, 28, 28), classes=2, declared_size=40, unit="writer", missing_unit="own")
-    certificate = fit("dpgan", **{**words, "card": own}).certificate
+    with pytest.warns(DataWarning, match="Records without an id: 9"):
+        certificate = fit("dpgan", **{**words, "card": own}).certificate
     assert "the data owner names the writer of each record, matched by position in the file" in certificate.assumptions
     assert "a record without an id counts as a writer of its own" in certificate.assumptions
     assert certificate.covered[1] == (

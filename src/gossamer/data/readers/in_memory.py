@@ -56,8 +56,8 @@ def stored_in_memory(source: Source, decoder: Decoder, *, where: str) -> Stored:
             "`gossamer.draft_card(DATA)` drafts."
         )
     pair = data if isinstance(data, tuple | list) else getattr(data, "tensors", None)  # of a TensorDataset
-    if isinstance(pair, tuple | list) and len(pair) == 2:
-        return _of_pair(*pair, decoder, where=where, labels_key=labels_key)
+    if isinstance(pair, tuple | list) and len(pair) == 2 and not isinstance(pair[0], Mapping):
+        return _of_pair(pair[0], pair[1], decoder, where=where, labels_key=labels_key)
     if hasattr(data, "__array__"):
         if labels_key != NONE:
             raise DataError(
@@ -68,8 +68,8 @@ def stored_in_memory(source: Source, decoder: Decoder, *, where: str) -> Stored:
         splits = ", ".join(map(repr, data))
         raise DataError(f"{where}: this dataset has several splits ({splits}). Pass one of them.")
     if isinstance(data, Mapping) and 0 not in data:
-        images, labels = (None if key is None else data[key] for key in _keys(source, data, where))
-        return _of_pair(images, labels, decoder, where=where, labels_key=labels_key)
+        columns = [None if key is None else data[key] for key in _keys(source, data, where)]
+        return _of_pair(columns[0], columns[1], decoder, where=where, labels_key=labels_key)
     if hasattr(data, "dataset") and not hasattr(data, "__getitem__"):
         raise DataError(f"{where} gives batches, perhaps in random order. Pass its dataset: loader.dataset.")
     if not hasattr(data, "__getitem__") or not hasattr(data, "__len__"):

@@ -7,8 +7,8 @@ import csv
 import itertools
 import json
 import math
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -20,11 +20,9 @@ from gossamer.data.problems import Problems, no_pictures
 from gossamer.data.readers.decode_workers import Source
 from gossamer.data.readers.image_files import Decoder, stacked
 from gossamer.data.readers.stored import Stored
+from gossamer.data.sources.arrow_files import batches_of, parquet, schema_of
 from gossamer.errors import DataError
-from gossamer.lazy import Lazy
-
-pa: Any = Lazy("pyarrow")
-parquet: Any = Lazy("pyarrow.parquet")
+from gossamer.lazy import pa
 
 _BATCH = 256
 _LABELS = ("label", "labels")
@@ -140,9 +138,9 @@ def read_arrow(
     Raises:
         DataError: a table without pictures, no such column, or a damaged file.
     """
-    with opened(paths[0]) as (schema, _):
-        column = _picture_column(schema, images_key, paths[0])
-        target = _label_column(schema, labels_key, paths[0])
+    schema = schema_of(paths[0])
+    column = _picture_column(schema, images_key, paths[0])
+    target = _label_column(schema, labels_key, paths[0])
     is_samples = _is_pixels(schema.field(column).type)
     if is_samples:
         images = decoder.formed(_pixels(paths, column, decoder))
@@ -177,44 +175,24 @@ def _class_names(schema: Any, column: str, path: Path) -> tuple[str, ...]:
 def column_of(paths: Sequence[Path], key: str) -> np.ndarray:
     """A column of whole numbers or text of .parquet or .arrow files, as text; a missing one is "". [N] Raises DataError."""
     for path in paths:
-        with opened(path, [key]) as (schema, _):
-            if not _is_label(schema.field(key).type):
-                raise DataError(f"{path}: the column {key!r} holds neither whole numbers nor text")
+        schema = schema_of(path)
+        _check_there(schema, key, path)
+        if not _is_label(schema.field(key).type):
+            raise DataError(f"{path}: the column {key!r} holds neither whole numbers nor text")
     return np.array(["" if value is None else str(value) for value in _values(paths, key)], np.str_)
 
 
 def _values(paths: Sequence[Path], key: str) -> Iterator[Any]:
     """The values of a column of .parquet or .arrow files; None: one is missing. Raises DataError."""
-    for path in paths:
-        with opened(path, [key]) as (_, batches):
-            for batch in batches([key]):
-                yield from batch.column(key).to_pylist()
+    for array in itertools.chain.from_iterable(_arrays(path, key) for path in paths):
+        yield from array.to_pylist()
 
 
-@contextmanager
-def opened(
-    path: Path, columns: Sequence[str] = (), *, rows: int = _BATCH
-) -> Iterator[tuple[Any, Callable[[list[str]], Iterator[Any]]]]:
-    """The schema of a file, and a function that reads some columns in batches of rows. Errors of pyarrow become a DataError."""
-    try:
-        with pa.memory_map(str(path)) as file:  # of a plain file it asks for as many bytes as a damaged header declares
-            is_stream = path.suffix == ".arrow"
-            table = pa.ipc.open_stream(file) if is_stream else parquet.ParquetFile(file)
-            schema = table.schema if is_stream else table.schema_arrow
-
-            def batches(names: list[str]) -> Iterator[Any]:
-                for batch in table if is_stream else table.iter_batches(rows, columns=names, use_threads=False):
-                    selected = batch.select(names)
-                    selected.validate(full=True)
-                    yield selected
-
-            for name in columns:
-                _check_there(schema, name, path)
-            yield schema, batches
-    except DataError:
-        raise
-    except Exception:  # what pyarrow raises on damaged files is open-ended
-        raise DataError(f"{path}: this is not a sound {path.suffix} file: copy or write it again") from None
+def _arrays(path: Path, key: str) -> Iterator[Any]:
+    """A column in arrays of some rows. Raises DataError: there is none, or the file is damaged."""
+    schema = schema_of(path)
+    _check_there(schema, key, path)
+    return (batch.column(0) for batch in batches_of(path, [schema.names.index(key)], _BATCH))
 
 
 def _rows(paths: Sequence[Path]) -> int:
@@ -299,13 +277,12 @@ def _pictures(paths: Sequence[Path], column: str) -> Iterator[Source]:
     for path in paths:
         row = itertools.count()
         try:
-            with opened(path, [column]) as (_, batches):
-                for value in itertools.chain.from_iterable(batch.column(column) for batch in batches([column])):
-                    picture = value.as_py()
-                    raw = picture.get("bytes") if isinstance(picture, dict) else picture
-                    if not isinstance(raw, bytes) or not raw:
-                        raw = DataError("there is no picture in this row: store the bytes of files, not their paths")
-                    yield f"{path}, row {next(row)} (counted from 0)", raw
+            for value in itertools.chain.from_iterable(_arrays(path, column)):
+                picture = value.as_py()
+                raw = picture.get("bytes") if isinstance(picture, dict) else picture
+                if not isinstance(raw, bytes) or not raw:
+                    raw = DataError("there is no picture in this row: store the bytes of files, not their paths")
+                yield f"{path}, row {next(row)} (counted from 0)", raw
         except DataError as error:
             yield str(path), error
 
@@ -314,16 +291,15 @@ def _pixels(paths: Sequence[Path], column: str, decoder: Decoder) -> np.ndarray:
     """Pixels of samples that Gossamer wrote, whose shape is in the file's metadata. uint8 [N, C, H, W]"""
     values, shape, path = Filling(), decoder.form.shape, paths[0]
     for path in paths:
-        with opened(path, [column]) as (schema, batches):
-            stated = (schema.metadata or {}).get(b"shape", b"").decode("ascii").split(",")
-            stored = tuple(map(int, stated)) if len(stated) == 3 else decoder.form.shape
-            for batch in batches([column]):
-                pixels = batch.column(column)
-                flat = pixels.flatten()
-                if pixels.null_count or flat.null_count:
-                    raise DataError(f"{path}: a sample lacks pixels: the file is damaged, write it again")
-                shape = _shape_of(pixels.type.list_size, stored, path)
-                values.add(flat.to_numpy())
+        stated = (schema_of(path).metadata or {}).get(b"shape", b"").decode("ascii", "replace").split(",")
+        is_shape = len(stated) == 3 and all(side.isdecimal() for side in stated)
+        stored = tuple(map(int, stated)) if is_shape else decoder.form.shape
+        for pixels in _arrays(path, column):
+            flat = pixels.flatten()
+            if pixels.null_count or flat.null_count:
+                raise DataError(f"{path}: a sample lacks pixels: the file is damaged, write it again")
+            shape = _shape_of(pixels.type.list_size, stored, path)
+            values.add(flat.to_numpy())
     if not len(values) or shape is None:
         raise DataError(f"{path}: the file holds no samples: copy or write it again")
     return values.array((-1, *shape))

@@ -15,7 +15,7 @@ from gossamer.data.labels import NONE, numbered, place
 from gossamer.data.problems import SHOWN, TABLES, TEXTS, Problems, no_pictures
 from gossamer.data.readers import dicom
 from gossamer.data.readers.image_files import KINDS, SUFFIXES, is_picture
-from gossamer.data.readers.picture_lists import NAMES, read_list
+from gossamer.data.readers.picture_lists import NAMES, UNIT, read_list
 from gossamer.errors import DataError
 
 SPLITS = ("train", "test")
@@ -87,7 +87,7 @@ def _by_list(path: Path, listing: Listing, missing: units.Missing) -> units.Unit
     name the pictures of the other split. Raises DataError.
     """
     pictures, problems = listing.names(listing.paths), Problems()
-    found = read_list(path, [*pictures, *listing.names(listing.others)], "unit", problems)
+    found = read_list(path, [*pictures, *listing.names(listing.others)], UNIT, problems)
     for name in pictures:
         if name not in found and not problems:
             problems.add(path, f"no row names the picture {name}: every picture needs its unit")

@@ -14,7 +14,7 @@ from gossamer.errors import DataError
 
 NAMES = ("file_name", "name", "filename", "file", "image", "image_name", "image_id", "path")
 """Columns that may name the picture, in any case; the first of them that is there does."""
-LABEL = "label"
+LABEL, UNIT = "label", "unit"
 
 
 class _Places:
@@ -55,38 +55,68 @@ def read_list(path: Path, pictures: Sequence[str], key: str | None, problems: Pr
         DataError: the list cannot be read, or lacks a column.
     """
     opened = open_json_lines(path) if path.suffix == ".jsonl" else open_text(path, (*NAMES, key or LABEL))
-    names, wanted = [name.casefold() for name in opened.names], (key or LABEL).casefold().split(",")
-    at = next((names.index(name) for name in NAMES if name in names and name not in wanted), None)
-    unlike = DataError(
-        f"{path}: the first line must name a column of pictures ({NAMES[0]}) and a column {key or LABEL}, and it names "
-        f"{', '.join(opened.names)}. Rename them, or name that of the labels with `labels_key`. One-hot labels are several "
-        "columns that hold one 1 in each row, and 0 elsewhere"
-    )
-    there = {*wanted} <= {*names}
-    keys = [names.index(name) for name in wanted] if there else [each for each in range(len(names)) if each != at]
-    if at is None or not keys or (not there and (key or len(keys) == 1)):
-        raise unlike
-    places, found = _Places(pictures), dict[str, tuple[str, int]]()
-    for row, name, cells in _rows(opened, [at, *keys]):
-        place, matches, wrong = f"{path}, row {row} (counted from 0)", places.find(name), ""
-        hot = [*map(_number, cells)] if len(keys) > 1 else []
-        if {*hot} - {0, 1}:
-            raise unlike
+    positions = _positions(opened.names, key)
+    called = [opened.names[at] for at in positions[1:]]
+    if len(positions) < 2 or (len(called) == 1 and called[0].casefold() != (key or LABEL).casefold()):
+        raise _unlike(path, opened.names, key)
+    places = _Places(pictures)
+    found = dict[str, tuple[str, int]]()
+    for row, name, cells in _rows(opened, positions):
+        matches = places.find(name)
+        label = str(cells[0] or "")
+        wrong = ""
+        if len(cells) > 1:
+            hot = [*map(_number, cells)]
+            if {*hot} - {0, 1}:
+                raise _unlike(path, opened.names, key)
+            if sum(hot) == 1:
+                label = called[hot.index(1)]
+            else:
+                wrong = "one-hot labels hold one 1 in each row"
         if not matches:
             wrong = "there is no such picture: correct the row, or take it out"
         elif len(matches) > 1:
             wrong = "several pictures have this name: give their paths below the folder of the list"
         elif matches[0] in found:
             wrong = f"row {found[matches[0]][1]} names this picture too: keep one"
-        elif hot and sum(hot) != 1:
-            wrong = "one-hot labels hold one 1 in each row"
         if wrong:
-            problems.add(place, wrong)
+            problems.add(_place(path, row), wrong)
         else:
-            found[matches[0]] = opened.names[keys[hot.index(1)]] if hot else str(cells[0] or ""), row
+            found[matches[0]] = label, row
     for row in opened.ragged:
-        problems.add(f"{path}, row {row} (counted from 0)", "it has another number of cells than the first line")
+        problems.add(_place(path, row), "it has another number of cells than the first line")
     return found
+
+
+def _positions(names: Sequence[str], key: str | None) -> list[int]:
+    """The position of the names of pictures, then those of their labels or units; fewer: there are none."""
+    names = [name.casefold() for name in names]
+    wanted = (key or LABEL).casefold()
+    several = [wanted] if wanted in names else wanted.split(",")
+    at = next((names.index(name) for name in NAMES if name in names and name not in several), None)
+    if at is None:
+        return []
+    if {*several} <= {*names}:
+        return [at, *map(names.index, several)]
+    return [at, *(other for other in range(len(names)) if other != at and key is None)]
+
+
+def _unlike(path: Path, names: Sequence[str], key: str | None) -> DataError:
+    """The error for a list without a column that it needs."""
+    remedy = "Rename them"
+    if key != UNIT:
+        remedy += (
+            ", or name that of the labels with `labels_key`. One-hot labels are several columns that hold one 1 in each row, "
+            "and 0 elsewhere"
+        )
+    return DataError(
+        f"{path}: the first line must name a column of pictures ({NAMES[0]}) and a column {key or LABEL}, and it names "
+        f"{', '.join(names)}. {remedy}"
+    )
+
+
+def _place(path: Path, row: int) -> str:
+    return f"{path}, row {row} (counted from 0)"
 
 
 def _rows(opened: Relation, positions: Sequence[int]) -> Iterator[tuple[int, str, list[Any]]]:

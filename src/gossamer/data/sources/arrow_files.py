@@ -39,26 +39,26 @@ def schema_of(path: Path) -> Any:
         return file.schema_arrow if hasattr(file, "schema_arrow") else file.schema
 
 
-def batches_of(path: Path, positions: Sequence[int]) -> Iterator[Any]:
-    """The columns at some positions, in batches. Raises DataError."""
+def batches_of(path: Path, positions: Sequence[int], rows: int = _ROWS) -> Iterator[Any]:
+    """The columns at some positions, in batches of so many rows at most. Raises DataError."""
     with _opened(path) as file:
-        for batch in _batches(file, positions):
+        for batch in _batches(file, positions, rows):
             batch.validate(full=True)
             yield batch
 
 
-def _batches(file: Any, positions: Sequence[int]) -> Iterator[Any]:
+def _batches(file: Any, positions: Sequence[int], rows: int) -> Iterator[Any]:
     if hasattr(file, "iter_batches"):
         schema = file.schema_arrow
         if len(set(schema.names)) < len(schema.names) or any("." in name for name in schema.names):
-            yield from (batch.select(positions) for batch in file.iter_batches(_ROWS, use_threads=False))
+            yield from (batch.select(positions) for batch in file.iter_batches(rows, use_threads=False))
             return
         names = [schema.names[at] for at in positions]
-        yield from (batch.select(names) for batch in file.iter_batches(_ROWS, columns=names, use_threads=False))
+        yield from (batch.select(names) for batch in file.iter_batches(rows, columns=names, use_threads=False))
         return
     count = getattr(file, "num_record_batches", None)
     for batch in file if count is None else map(file.get_batch, range(count)):
-        yield from (batch.select(positions).slice(start, _ROWS) for start in range(0, len(batch), _ROWS))
+        yield from (batch.select(positions).slice(start, rows) for start in range(0, len(batch), rows))
 
 
 @contextmanager
@@ -74,5 +74,5 @@ def _opened(path: Path) -> Iterator[Any]:
                 yield pa.ipc.open_file(file) if begin == _MAGIC else pa.ipc.open_stream(file)
     except DataError:
         raise
-    except Exception as error:  # what pyarrow raises on damaged files is open-ended
-        raise DataError(f"{path}: the file cannot be read ({type(error).__name__}): copy or write it again") from None
+    except Exception:  # what pyarrow raises on damaged files is open-ended
+        raise DataError(f"{path}: this is no sound {path.suffix} file: copy or write it again") from None

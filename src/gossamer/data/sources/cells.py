@@ -17,6 +17,9 @@ from gossamer.lazy import pa, pc
 
 _MISSING = ("NoneType", "NAType", "NaTType")
 _PLAIN = {bool: np.bool_, int: np.int64, float: np.float64, str: np.str_}
+_DAYS = (-719_162, 2_932_896)
+"""The first and the last day that Python's dates have, from 1970."""
+_TICKS = {"s": 1, "ms": 1_000, "us": 1_000_000}
 _TIME_UNITS = ("D", "s", "ms", "us", "ns")
 """The units of NumPy's times that Arrow has. Others become seconds."""
 
@@ -76,7 +79,22 @@ def plain(values: Any) -> Any:
         return array.cast(pa.string())
     if types.is_large_binary(array.type) or types.is_binary_view(array.type) or types.is_fixed_size_binary(array.type):
         return array.cast(pa.binary())
-    return array
+    return _in_calendar(array) if types.is_date(array.type) or types.is_timestamp(array.type) else array
+
+
+def _in_calendar(times: Any) -> Any:
+    """Dates or timestamps in the years 1 to 9999. Others, which no card can declare, become the nearest of these."""
+    kind = times.type
+    if pa.types.is_date32(kind):
+        whole, ends = pa.int32(), _DAYS
+    else:
+        whole, unit = pa.int64(), getattr(kind, "unit", "ms")
+        if unit == "ns":
+            return times
+        ends = tuple(_TICKS[unit] * second for second in (_DAYS[0] * 86_400, (_DAYS[1] + 1) * 86_400 - 1))
+    low, high = (pa.scalar(end, whole) for end in ends)
+    counts = pc.max_element_wise(times.view(whole), low, skip_nulls=False)
+    return pc.min_element_wise(counts, high, skip_nulls=False).view(kind)
 
 
 def _of_numpy(array: np.ndarray) -> Any:

@@ -3,6 +3,7 @@
 import itertools
 import re
 import zipfile
+import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -103,5 +104,5 @@ def _refuse_formulas(path: Path) -> None:
                                 f"{path}: formulas have no result in the file. Open it in a spreadsheet program, and save it."
                             )
                         last = piece[-64:]
-    except (OSError, zipfile.BadZipFile, ValueError, NotImplementedError, RuntimeError, EOFError) as error:
+    except (OSError, zipfile.BadZipFile, ValueError, NotImplementedError, RuntimeError, EOFError, zlib.error) as error:
         raise DataError(f"{path}: the file cannot be read ({type(error).__name__}): copy or write it again") from None

@@ -1,13 +1,12 @@
 """A digest of the rows of a source as they are, whatever a card says of them: the budget log recognises copies by it."""
 
-import datetime
 import hashlib
 from collections.abc import Sequence
-from contextlib import suppress
 
 import numpy as np
 
 from gossamer.data.columns.texts import MISSING_WORDS, parts
+from gossamer.data.columns.times import read_datetimes, seconds_of
 from gossamer.data.tables.decode import mixed
 from gossamer.lazy import pa, pc
 
@@ -16,8 +15,6 @@ _LANES = np.arange(1, 5, dtype=np.uint64) * _OF_TIME
 """What tells the four sums of a digest apart."""
 _NUMBER = r"^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)(e[+-]?[0-9]+)?$|^[+-]?inf(inity)?$"
 _TIME = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}([t ][0-9]{2}:[0-9]{2}(:[0-9]{2}(\.[0-9]{1,6})?)?(z|[+-][0-9]{2}:?[0-9]{2})?)?$"
-_EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
-_MICROSECOND = datetime.timedelta(microseconds=1)
 _BYTES = 1 << 22
 """Bytes of text that are hashed at once, if there is more than one text."""
 
@@ -66,9 +63,8 @@ def _of_type(column: "pa.Array") -> np.ndarray:
         found = np.append(_of_texts(encoded.dictionary), _MISSING)
         return np.take(found, np.asarray(pc.fill_null(encoded.indices, len(found) - 1)))
     if types.is_timestamp(kind) or types.is_date(kind):
-        times = column.cast(pa.timestamp("us"), safe=False).cast(pa.int64())
-        found = _of_times(np.asarray(pc.fill_null(times, 0)))
-        return np.where(np.asarray(column.is_null()), _MISSING, found)
+        seconds = seconds_of(column, "", 6)
+        return np.where(np.isnan(seconds), _MISSING, _of_times(np.nan_to_num(seconds)))
     if types.is_null(kind) or types.is_boolean(kind) or types.is_integer(kind) or types.is_floating(kind):
         return _of_numbers(np.asarray(column.cast(pa.float64(), safe=False)))
     if types.is_decimal(kind):
@@ -87,19 +83,9 @@ def _of_texts(texts: "pa.Array") -> np.ndarray:
     found[is_number] = _of_numbers(np.asarray(plain.cast(pa.float64())))
     for word, number in (("true", 1.0), ("false", 0.0)):
         found[np.asarray(pc.equal(lower, word))] = _of_numbers(np.array([number]))
-    for at in np.flatnonzero(is_time).tolist():
-        found[at] = _of_time(lower[at].as_py(), found[at])
+    seconds, fits = read_datetimes(texts.filter(pa.array(is_time)))
+    found[np.flatnonzero(is_time)[fits]] = _of_times(seconds[fits])
     found[np.asarray(pc.is_in(lower, pa.array([*MISSING_WORDS])))] = _MISSING
-    return found
-
-
-def _of_time(text: str, other: np.uint64) -> np.uint64:
-    """The hash of a time. other: that of a text that is none, such as 2031-02-30."""
-    found = other
-    with suppress(ValueError, OverflowError):
-        time = datetime.datetime.fromisoformat(text)
-        time = time if time.tzinfo else time.replace(tzinfo=datetime.UTC)
-        (found,) = _of_times(np.array([(time - _EPOCH) // _MICROSECOND]))
     return found
 
 
@@ -116,9 +102,9 @@ def _of_letters(texts: "pa.Array") -> np.ndarray:
     return mixed(sums[ends] - sums[ends - sizes] + sizes.astype(np.uint64))
 
 
-def _of_times(microseconds: np.ndarray) -> np.ndarray:
-    """uint64 [n]. microseconds: since 1970, int64 [n]."""
-    return mixed(microseconds.astype(np.uint64) + _OF_TIME)
+def _of_times(seconds: np.ndarray) -> np.ndarray:
+    """uint64 [n]. seconds: since 1970, float64 [n]; microseconds count."""
+    return mixed(np.rint(seconds * 1e6).astype(np.int64).astype(np.uint64) + _OF_TIME)
 
 
 def _of_numbers(numbers: np.ndarray) -> np.ndarray:

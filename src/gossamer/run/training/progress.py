@@ -20,13 +20,12 @@ from typing import Any, TextIO
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-import gossamer
 from gossamer import notebook
 from gossamer.errors import DataWarning, RequestError, is_full
 from gossamer.events import NOTE, PROGRESS, Event, EventLines, Sink
 from gossamer.privacy.random.noise import Rng
 
-_PACKAGE = str(Path(gossamer.__file__).parent)
+_PACKAGE = str(Path(__file__).parents[2])
 PLAIN_EVERY, NOTEBOOK_EVERY = 10.0, 0.2
 """Seconds between two lines, and between two updates of a bar in a notebook."""
 

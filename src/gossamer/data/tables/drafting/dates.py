@@ -11,6 +11,8 @@ from gossamer.data.columns.numbers import Form
 from gossamer.data.tables.drafting.portrait import DAY, Candidate, Portrait
 from gossamer.data.tables.drafting.proposal import MOST_DECIMALS, Proposal
 
+_CALENDAR = (-62_135_596_800, 253_402_300_799)
+"""The first and the last second of Python's dates, from 1970."""
 _FAR = 20 * 365 * 86_400
 """Seconds."""
 _NO_YEAR = 2999
@@ -106,5 +108,5 @@ def _ends(low: float, high: float, kind: str, form: Form | str) -> list[datetime
     """The first and the last date or time, not the same. low, high: in seconds since 1970."""
     step = DAY if kind == "date" else max(times.step_of(str(form)), 1) if form else 1
     low, high = low // step * step, high // step * step if kind == "date" else np.ceil(high / step) * step
-    ends = np.array([low if high > low else low - step, high]).astype("datetime64[s]").tolist()
+    ends = np.array([low if high > low else low - step, high]).clip(*_CALENDAR).astype("datetime64[s]").tolist()
     return [end.date() for end in ends] if kind == "date" else ends
