@@ -4,8 +4,8 @@ import pandas as pd
 import pytest
 
 import gossamer
-from gossamer.data.tables.card import TableCard, TableDraft
 from gossamer.data.columns.generated import GeneratedColumn
+from gossamer.data.tables.card import TableCard, TableDraft
 from gossamer.errors import CardError
 
 DRAFT = TableDraft("""\
