@@ -88,7 +88,9 @@ def split(
     if table and (pixel_range, window) != (None, False):
         raise RequestError("a table has no `pixel_range` and no `window`. Leave these out.")
     if table and not isinstance(units, str | None):
-        raise RequestError("`units` of a table that is split name its column with the id of each row. Put the ids there.")
+        raise RequestError(
+            "`units` of a table that is split name its column with the id of each row. Put the ids there."
+        )
     if not 0 < share < 1:
         raise RequestError(f"`share` must lie between 0 and 1, not {share:g}: with 0.2, a fifth goes to test.")
     if out.exists() or out.is_symlink():
