@@ -91,7 +91,7 @@ def _in_calendar(times: Any) -> Any:
         whole, unit = pa.int64(), getattr(kind, "unit", "ms")
         if unit == "ns":
             return times
-        ends = tuple(_TICKS[unit] * second for second in (_DAYS[0] * 86_400, (_DAYS[1] + 1) * 86_400 - 1))
+        ends = (_TICKS[unit] * _DAYS[0] * 86_400, _TICKS[unit] * ((_DAYS[1] + 1) * 86_400 - 1))
     low, high = (pa.scalar(end, whole) for end in ends)
     counts = pc.max_element_wise(times.view(whole), low, skip_nulls=False)
     return pc.min_element_wise(counts, high, skip_nulls=False).view(kind)
