@@ -13,6 +13,7 @@ import pytest
 
 from gossamer.data.pixels.to_uint8 import resize
 from gossamer.data.samples.samples import Samples
+from gossamer.errors import DataWarning
 from gossamer.intervals import proportion
 from gossamer.methods.synthesizer import Synthesizer
 from gossamer.metrics import classify
