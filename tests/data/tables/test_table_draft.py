@@ -1,7 +1,10 @@
 """A draft of the card of a table: what is proposed, with which reason, and what is measured as comments."""
 
 import datetime
+import os
 import re
+import subprocess
+import sys
 
 import numpy as np
 import pandas as pd
@@ -164,6 +167,16 @@ def test_a_row_of_totals_is_named(tmp_path):
     _, text, hints, _ = drafted(tmp_path, [*map(str, RANDOM.integers(18, 90, N - 1)), "Gesamt"])
     assert any(hint.startswith("Row 399, the last, looks like a row of totals.") for hint in hints)
     assert 'kind = "integer"' in text
+
+
+def test_rows_before_the_first_thousands_sign_are_numbers(tmp_path):
+    """Sorted amounts: the first blocks have no sign between thousands. Each form fits them."""
+    values = np.sort(np.random.default_rng(4).permutation(100_000)[:90_000] * 0.02)
+    columns, text, *_ = drafted(tmp_path, [f"{value:,.2f}" for value in values])
+    assert columns["x"].kind == "number", "decimals in all blocks, thousands in the last"
+    whole = [f"{value:,}" for value in np.sort(np.random.default_rng(4).integers(0, 1_400, 90_000))]
+    columns, text, *_ = drafted(tmp_path, whole)
+    assert (columns["x"].format, columns["x"].outside) == ("1,234", "refuse")
 
 
 # ------------------------------------------------------------------ dates
@@ -370,6 +383,27 @@ def test_cells_with_types_of_their_own():
     text, _ = draft_table_card(frame)
     assert declared(text).columns[0].values == ("1", "2.5", "low")
     read_table(frame, declared(text))
+
+
+def test_values_of_a_category_are_in_order(tmp_path):
+    columns, *_ = drafted(tmp_path, RANDOM.choice(["v10", "v9", "v100", "v1.25", "v1.5"], N))
+    assert columns["x"].values == ("v1.25", "v1.5", "v9", "v10", "v100")
+    columns, *_ = drafted(tmp_path, RANDOM.choice([-3, -1, 2, 10], N))
+    assert columns["x"].values == ("-3", "-1", "2", "10"), "so that ordered = true is true"
+
+
+def test_a_draft_is_the_same_in_every_run(tmp_path):
+    """Python gives texts other hashes in each run. Of 90,000 texts, the number of different ones is estimated."""
+    (tmp_path / "t.csv").write_text("x,y\n" + "".join(f"C{n % 90_000},{n % 3}\n" for n in range(100_000)))
+    code = (
+        "import sys; from gossamer.data.tables.draft import draft_table_card; print(draft_table_card(sys.argv[1])[0])"
+    )
+    run = [sys.executable, "-c", code, str(tmp_path / "t.csv")]
+    made = {
+        subprocess.run(run, capture_output=True, check=True, env=os.environ | {"PYTHONHASHSEED": seed}).stdout
+        for seed in ("1", "2")
+    }
+    assert len(made) == 1 and b"different codes in 100,000 rows" in made.pop()
 
 
 def test_truth_values_are_no_numbers(tmp_path):

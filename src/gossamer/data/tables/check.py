@@ -99,9 +99,8 @@ class _ColumnCheck:
 
     def __init__(self, column: Column, decimal: str, *, guessed: bool) -> None:
         self._column = column
-        self._reader, self._strict = (
-            Reader(each, decimal, guessed=guessed) for each in (column, replace(column, outside="refuse"))
-        )
+        self._reader = Reader(column, decimal, guessed=guessed)
+        self._strict = Reader(replace(column, outside="refuse"), decimal, guessed=guessed)
         kind = _WITH_SECONDS.get(column.kind)
         self._seconds = kind and Candidate(kind, column.format, zone=column.zone)
         self._findings: dict[str, Finding] = {}
@@ -112,8 +111,8 @@ class _ColumnCheck:
         column, codes, strict = self._column, self._reader.codes(cells), self._strict.codes(cells)
         for fault in np.unique(codes[codes < 0]).tolist():
             self._add(f"refused: {FAULTS[fault]}", rows[codes == fault])
-        self._add(MISSING, rows[np.isin(codes, column.missing_code)])
-        self._add(LOST, rows[np.isin(codes, column.other_code)])
+        self._add(MISSING, rows[codes == column.missing_code])
+        self._add(LOST, rows[codes == column.other_code])
         is_value = (codes >= 0) & ~np.isin(codes, column.no_values)
         self._add(MOVED, rows[is_value & (strict < 0)])
         if column.kind == "category":

@@ -72,8 +72,7 @@ def draft_table_card(
         **({} if label is None or label not in table.names else {"label": label}),
     }
     columns = [entries[name] for name in table.names if name in entries]
-    hints = [*sorted(table.notes), *_hints(table.names, known, proposals, len(columns))]
-    hints += _STEPS[dictionary is not None :]
+    hints = [*sorted(table.notes), *_hints(table.names, known, proposals), *_STEPS[dictionary is not None :]]
     return "\n".join([_HEADER + common_toml(facts), *columns]), hints
 
 
@@ -101,7 +100,7 @@ def look(table: Relation, where: str, unit_at: int | None) -> tuple[list[Portrai
     return seen, None if unit_at is None else len(owners)
 
 
-def _hints(names: list[str], known: dict[str, str], proposals: dict[str, Proposal], columns: int) -> Iterator[str]:
+def _hints(names: list[str], known: dict[str, str], proposals: dict[str, Proposal]) -> Iterator[str]:
     if nameless := [str(at) for at, name in enumerate(names, 1) if not _is_name(name, names)]:
         yield f"Columns without a name of their own are left out, by position from 1: {_some(nameless)}. Name them to keep any."
     yield from dict.fromkeys(each.hint for each in proposals.values() if each.hint)
@@ -115,7 +114,7 @@ def _hints(names: list[str], known: dict[str, str], proposals: dict[str, Proposa
         yield f"Columns of which some cells do not fit: {_some(odd)}. The draft names their rows."
     if absent := [name for name in known if name not in names]:
         yield f"The dictionary names {len(absent)} columns that the table does not have: {_some(absent)}."
-    if columns > MOST_COLUMNS:
+    if (columns := len(known) + len(proposals) - len(drop) - len(absent)) > MOST_COLUMNS:
         yield f"These are {columns} columns, and methods for tables take at most {MOST_COLUMNS}. Take out what nobody needs."
 
 

@@ -11,6 +11,7 @@ from gossamer.data.tables.drafting.portrait import FEW, FEWEST, MOST_VALUES, SHA
 from gossamer.data.tables.drafting.proposal import Habits, Proposal
 from gossamer.data.tables.drafting.sizes import of_dates, of_durations, of_numbers
 from gossamer.errors import CardError
+from gossamer.lazy import pa
 
 _OFTEN = 10
 """Cells for each of the numbers of a category, at least."""
@@ -79,7 +80,7 @@ def _reason_to_drop(seen: Portrait, best: Candidate | None, habits: Habits) -> s
         return f"it tells who a person is, by its name: {different:,} different texts"
     if seen.each_differs:
         return "" if seen.is_word else "free text: each row has another"
-    if different <= min(MOST_VALUES, max(FEWEST, seen.rows // 2)):
+    if seen.is_exact and different <= max(FEWEST, seen.rows // 2):
         return "" if any(map(is_text, seen.counts)) else "texts of several lines, or with signs that cannot be printed"
     what, texts = ("codes", "codes") if seen.is_word else ("free text", "texts")
     reasons = [f"{what}: {different:,} different {texts} in {seen.rows:,} rows", _partly(seen, habits)]
@@ -108,14 +109,16 @@ def _category(seen: Portrait, best: Candidate | None, habits: Habits) -> Proposa
     may_be = {word for word in seen.words if word.casefold() in _VALUES}
     kept = may_be - habits.words if best is None else set()
     listed = sorted((text for text in {*seen.counts, *kept} if is_text(text)), key=_in_order)
+    if best is not None:
+        listed.sort(key=dict(zip(listed, best.read(pa.array(listed))[0].tolist(), strict=True)).__getitem__)
     proposal = Proposal({"name": seen.name, "kind": "category"}, {"values": listed})
-    if seen.rows - seen.cells > sum(map(seen.words.get, kept)):
+    if seen.rows - seen.cells > sum(seen.words[word] for word in kept):
         proposal.facts["missing"] = True
     if kept:
         remedy = "If a value is missing there, take them out of values and say missing = true."
-        proposal.say(f"{_listed(kept)}: taken for values. {remedy}")
+        proposal.say(f"{toml(sorted(kept))[1:-1]}: taken for values. {remedy}")
     if may_be - kept:
-        proposal.say(f"{_listed(may_be - kept)}: taken for missing. If it is a value, add it to values.")
+        proposal.say(f"{toml(sorted(may_be - kept))[1:-1]}: taken for missing. If it is a value, add it to values.")
     if others := len(seen.counts) + len(kept) - len(listed):
         proposal.facts["outside"] = OTHER
         what = "Values with line breaks or signs that cannot be printed"
@@ -141,10 +144,6 @@ def _partly(seen: Portrait, habits: Habits) -> str:
         return f"{are}, the others are not{best.odd}"
     sign = seen.lost_by(best) if best.kind == "number" else ""
     return f"a number would lose {sign}{seen.codes.get(sign, '')}" if sign else ""
-
-
-def _listed(texts: set[str]) -> str:
-    return ", ".join(map(toml, sorted(texts)))
 
 
 def _name_odd(proposal: Proposal, seen: Portrait, best: Candidate) -> None:

@@ -5,7 +5,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Literal, TypeAlias, get_args
+from typing import Any, Literal, TypeAlias, get_args
 
 import numpy as np
 
@@ -139,7 +139,8 @@ class Portrait:
     """
 
     def __init__(self, name: str) -> None:
-        self.name, self.kind = name, ""
+        self.name = name
+        self.kind: Any = ""
         self.zone = ""
         """Of Arrow timestamps; empty: UTC, or none."""
         self.has_offset = False
@@ -206,9 +207,9 @@ class Portrait:
         fitting: whether nearly all must fit, and must be meant so. Then None: they are text.
         """
         enough = SHARE * self.cells if self.cells >= FEWEST else self.cells
-        known = [
-            each for each in self.candidates.values() if not fitting or (each.cells >= enough and self._means(each))
-        ]
+        known = [*self.candidates.values()]
+        if fitting:
+            known = [each for each in known if each.cells >= enough and self._means(each)]
         return max(known, key=lambda each: each.rank(groups), default=None)
 
     def _means(self, fitting: Candidate) -> bool:

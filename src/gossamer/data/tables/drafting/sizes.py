@@ -83,7 +83,7 @@ def _add_bins(proposal: Proposal, seen: Portrait, spread: Spread) -> None:
             if low[0] > 0 and _crowd(np.geomspace, spread, low[0], high[-1], special) < crowd:
                 facts["log"] = True
                 why += ": log = true makes bins that grow"
-            say(f'{why}. Or give a smaller bound with outside = "clip", or edges in place of bounds.')
+            say(f'{why}. Or give a smaller upper bound with outside = "clip", or edges in place of bounds.')
     proposal.measured["bounds"] = [exact(low[0]), exact(high[-1])]
 
 
@@ -118,17 +118,16 @@ def _take_apart(spread: Spread, written: Callable[[float], str]) -> tuple[list[f
 def of_durations(seen: Portrait, best: Candidate, _: Habits) -> Proposal:
     low, high = np.floor(best.spread.lowest[0]), np.ceil(best.spread.highest[-1])
     ends = [durations.text(datetime.timedelta(seconds=end), None) for end in (low, max(high, low + 1))]
-    return Proposal({"name": seen.name, "kind": "duration"} | _fractions(best), {"bounds": ends})
+    proposal = _with_seconds(best, name=seen.name, kind="duration")
+    proposal.measured["bounds"] = ends
+    return proposal
 
 
 def of_dates(seen: Portrait, best: Candidate, _: Habits) -> Proposal:
     kind, form = "datetime" if best.has_time else "date", str(best.form)
     apart, low, high = _take_apart(best.spread, lambda second: str(np.datetime64(int(second // DAY), "D")))
-    proposal = Proposal({"name": seen.name, "kind": kind})
+    proposal = _with_seconds(best, name=seen.name, kind=kind, format=form, zone=seen.zone)
     proposal.measured["bounds"] = ends = _ends(low[0], high[-1], kind, form)
-    proposal.facts |= {key: value for key, value in (("format", form), ("zone", seen.zone)) if value}
-    if kind == "datetime":
-        proposal.facts |= _fractions(best)
     if apart:
         proposal.facts["special"] = [_ends(each - DAY, each, kind, form)[1] for each in apart]
         proposal.say("Far from the rest are dates that stand for no answer. They get codes of their own.")
@@ -149,10 +148,10 @@ def of_dates(seen: Portrait, best: Candidate, _: Habits) -> Proposal:
     return proposal
 
 
-def _fractions(best: Candidate) -> dict[str, int]:
-    """The digits of seconds, where there are some."""
-    digits = min(best.spread.digits, _MOST_DECIMALS)
-    return {"decimals": digits} if digits else {}
+def _with_seconds(best: Candidate, **facts: Any) -> Proposal:
+    """A proposal of the facts that are not empty, and of the digits of seconds."""
+    facts["decimals"] = min(best.spread.digits, _MOST_DECIMALS)
+    return Proposal({key: value for key, value in facts.items() if value})
 
 
 def _ends(low: float, high: float, kind: str, form: str) -> list[datetime.date]:

@@ -72,7 +72,7 @@ class Spread:
     @property
     def steps(self) -> int:
         """How many steps of their last digit the largest is above the smallest, at most 2^63."""
-        return round(min((self.highest[-1] - self.lowest[0]) * 10.0**self.digits, 2.0**63))
+        return int(min((self.highest[-1] - self.lowest[0]) * 10.0**self.digits, 2.0**63))
 
     @property
     def is_whole(self) -> bool:
