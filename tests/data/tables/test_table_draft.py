@@ -103,7 +103,7 @@ def test_a_draft_whose_comments_were_moved_reads_the_table(place):
     ],
 )
 def test_text_that_a_number_would_not_keep_is_a_category(tmp_path, codes):
-    columns, *_ = drafted(tmp_path, RANDOM.choice(codes, N))
+    columns, *_ = drafted(tmp_path, [*codes, *RANDOM.choice(codes, N - len(codes))])
     assert columns["x"].kind == "category" and set(columns["x"].values) == set(codes)
 
 
@@ -172,10 +172,10 @@ def test_a_row_of_totals_is_named(tmp_path):
 def test_rows_before_the_first_thousands_sign_are_numbers(tmp_path):
     """Sorted amounts: the first blocks have no sign between thousands. Each form fits them."""
     values = np.sort(np.random.default_rng(4).permutation(100_000)[:90_000] * 0.02)
-    columns, text, *_ = drafted(tmp_path, [f"{value:,.2f}" for value in values])
+    columns, *_ = drafted(tmp_path, [f"{value:,.2f}" for value in values])
     assert columns["x"].kind == "number", "decimals in all blocks, thousands in the last"
     whole = [f"{value:,}" for value in np.sort(np.random.default_rng(4).integers(0, 1_400, 90_000))]
-    columns, text, *_ = drafted(tmp_path, whole)
+    columns, *_ = drafted(tmp_path, whole)
     assert (columns["x"].format, columns["x"].outside) == ("1,234", "refuse")
 
 

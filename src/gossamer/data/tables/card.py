@@ -22,7 +22,7 @@ MEASURED = "measured_"
 _COLUMN = re.compile(r"^(?:#(?! declared public).*\n)*\[\[column\]\]\n(?:.+\n?)*", re.MULTILINE)
 """The entry of a column in a draft, with the remarks above it."""
 MOST_COLUMNS = 200
-"""Columns that methods for tables take."""
+"""Columns that methods for tables take. Beyond, the errors of all pairs have too much noise to choose by."""
 MOST_ROWS = 1_000
 """Largest `max_rows`. The noise grows in proportion to it."""
 

@@ -83,7 +83,7 @@ def _add_bins(proposal: Proposal, seen: Portrait, spread: Spread) -> None:
             if low[0] > 0 and _crowd(np.geomspace, spread, low[0], high[-1], special) < crowd:
                 facts["log"] = True
                 why += ": log = true makes bins that grow"
-            say(f'{why}. Or give a smaller upper bound with outside = "clip", or edges in place of bounds.')
+            say(f'{why}. Narrower bounds with outside = "clip" help, or edges in place of bounds.')
     proposal.measured["bounds"] = [exact(low[0]), exact(high[-1])]
 
 
