@@ -170,7 +170,7 @@ def test_a_row_of_totals_is_named(tmp_path):
 
 
 def test_rows_before_the_first_thousands_sign_are_numbers(tmp_path):
-    """Sorted amounts: the first blocks have no sign between thousands. Each form fits them."""
+    """Sorted amounts: the first block has no or few signs between thousands."""
     values = np.sort(np.random.default_rng(4).permutation(100_000)[:90_000] * 0.02)
     columns, *_ = drafted(tmp_path, [f"{value:,.2f}" for value in values])
     assert columns["x"].kind == "number", "decimals in all blocks, thousands in the last"

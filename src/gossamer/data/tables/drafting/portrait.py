@@ -1,6 +1,5 @@
 """What one pass over its cells has seen of a column, in constant memory: how many cells fit each kind, and which do not."""
 
-import copy
 import re
 from collections import Counter
 from collections.abc import Iterator
@@ -200,6 +199,8 @@ class Portrait:
         if self.is_exact:
             counts, rows = (np.array([*each.values()], np.int64) for each in (self.counts, self.first_rows))
             self._judge(pa.array([*self.counts], pa.string()), counts, rows)
+        for candidate in self.candidates.values():  # also of blocks before its form was seen
+            candidate.odd.count = self.cells - candidate.cells
 
     def best(self, groups: bool, *, fitting: bool = True) -> Candidate | None:
         """The kind and form that most cells fit. groups: see `Candidate.rank`.
@@ -258,8 +259,7 @@ class Portrait:
         texts = texts_of(sample).to_pylist()
         self.has_offset = self.has_offset or any(map(_OFFSET.search, texts))
         for kind, form in self._forms(texts):
-            if (kind, form) not in self.candidates:
-                self.candidates[kind, form] = self._candidate(kind, form)
+            self.candidates.setdefault((kind, form), Candidate(kind, form))
         for candidate in self.candidates.values():
             (candidate if candidate.read(sample)[1].any() else candidate.odd).add(values, counts, rows)
         if pa.types.is_string(values.type):
@@ -279,15 +279,6 @@ class Portrait:
             found = Counter(written for text in sample for written in date_formats(text))
             yield from (("date", written) for written, count in found.items() if _SOME * count >= len(sample))
             yield from (("duration", ""), ("boolean", "")) if is_text else ()
-
-    def _candidate(self, kind: Kind, form: Form | str) -> Candidate:
-        """A candidate. What was seen before counts for it if it was whole numbers, which every form has."""
-        plain, new = self.candidates.get(("number", Form())), Candidate(kind, form)
-        if plain is not None and kind == "number" and plain.spread.is_whole:
-            new.spread, new.odd = copy.deepcopy((plain.spread, plain.odd))
-        elif plain is not None:
-            new.odd = Odd(plain.odd.count + plain.cells, {**plain.odd.first})
-        return new
 
 
 _KINDS = {
