@@ -276,7 +276,7 @@ def test_zeros_and_sentinels(tmp_path):
     ages[:9] = -99
     columns, text, *_ = drafted(tmp_path, ages)
     assert columns["x"].special == (-99,) and columns["x"].bounds[0] >= 18 and "-99 (9 cells)" in text
-    assert "\nspecial = [-99]\n" in text
+    assert "\n# measured: special = [-99]\n" in text, "a value of records is a comment"
     ages[:9] = [-4, *range(8)]
     columns, *_ = drafted(tmp_path, ages)
     assert columns["x"].special == (), "one number below zero is no code"

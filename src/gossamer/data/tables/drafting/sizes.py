@@ -65,7 +65,7 @@ def _add_bins(proposal: Proposal, seen: Portrait, spread: Spread) -> None:
     facts, say, exact = proposal.facts, proposal.say, int if spread.is_whole else float
     special, low, high = _take_apart(spread, text_of)
     if special:
-        facts["special"] = [*map(exact, special)]
+        proposal.measured["special"] = [*map(exact, special)]
         named = ", ".join(f"{value:g} ({spread.count_of(value):,} cells)" for value in special)
         say(f"Apart from the rest, as codes for no answer are: {named}. They get codes of their own.")
     many = not seen.is_exact or len(seen.counts) > FEW
@@ -129,7 +129,7 @@ def of_dates(seen: Portrait, best: Candidate, _: Habits) -> Proposal:
     proposal = _with_seconds(best, name=seen.name, kind=kind, format=form, zone=seen.zone)
     proposal.measured["bounds"] = ends = _ends(low[0], high[-1], kind, form)
     if apart:
-        proposal.facts["special"] = [_ends(each - DAY, each, kind, form)[1] for each in apart]
+        proposal.measured["special"] = [_ends(each - DAY, each, kind, form)[1] for each in apart]
         proposal.say("Far from the rest are dates that stand for no answer. They get codes of their own.")
     for other in seen.candidates.values():
         has_same_parts = other.kind == "date" and sorted(str(other.form)) == sorted(form)
