@@ -7,15 +7,11 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from gossamer.data.sources.cells import of_objects
-from gossamer.data.sources.names import READ_AGAIN, clean_names
-from gossamer.data.sources.relation import Block, Relation
+from gossamer.data.sources.blocks import from_rows
+from gossamer.data.sources.relation import Relation
 from gossamer.data.sources.text_file import TextFile
 from gossamer.errors import DataError
 
-_ROWS = 1 << 14
 _TRUTH = {True: "true", False: "false"}
 
 
@@ -25,19 +21,12 @@ def open_json_lines(path: Path) -> Relation:
     Raises:
         DataError: by line, what is no object, or has a name that the first line has not.
     """
-    first = next(_objects(path, notes=set()), None)
-    if not first:
+    keys = [*next(_objects(path), {})]
+    if not keys:
         raise DataError(f"{path}: the file is empty, or its first line is. Write one object of JSON into each line.")
-    keys = [*first]
-    relation = Relation(clean_names(keys), lambda positions: blocks(positions), remedy=READ_AGAIN)
-
-    def blocks(positions: Sequence[int]) -> Iterator[Block]:
-        objects, start = _objects(path, keys, relation.notes), 0
-        while rows := [*itertools.islice(objects, _ROWS)]:
-            columns = [of_objects([row.get(keys[at]) for row in rows]) for at in positions]
-            yield np.arange(start, start + len(rows)), columns
-            start += len(rows)
-
+    notes: set[str] = set()
+    relation = from_rows(keys, lambda: ([row.get(key) for key in keys] for row in _objects(path, keys, notes)))
+    relation.notes = notes
     return relation
 
 

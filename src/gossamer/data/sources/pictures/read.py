@@ -168,13 +168,8 @@ def _of_file(path: Path, query: _Asked) -> Stored:
     suffix = path.suffix.lower()
     if suffix == ".npz":
         return _npz_arrays(path, query)
-    if suffix in IN_PIECES:
+    if suffix in (*IN_PIECES, parquet_csv.SAMPLES):
         return _of_shards(suffix, [path], [], query)
-    if suffix == ".csv":
-        if query.source.labels_key != NONE:
-            _refuse_keys(query)
-        rows = parquet_csv.read_csv(path, query.decoder.form.shape)
-        return Stored(rows.images, np.zeros_like(rows.labels)) if query.source.labels_key == NONE else rows
     if suffix in SUFFIXES:
         raise DataError(f"{name}: this is a single picture: give the folder that holds the class folders")
     if "-idx" in path.name:
@@ -219,7 +214,7 @@ def _of_shards(suffix: str, paths: list[Path], others: list[Path], query: _Asked
     keys = {"images_key": query.source.images_key, "labels_key": query.source.labels_key}
     if suffix == ".tar":
         return webdataset.read(paths, others, query.decoder, **keys)
-    return parquet_csv.read_arrow(paths, others, query.decoder, **keys)
+    return parquet_csv.read(paths, others, query.decoder, **keys)
 
 
 def _refuse_keys(query: _Asked) -> None:
