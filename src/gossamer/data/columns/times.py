@@ -29,7 +29,11 @@ _CLOCK = r"[ T][0-9]{2}(?::[0-9]{2}(?::[0-9]{2}(?:\.[0-9]{1,6})?)?)?"
 _OFFSET = r"(?:Z|[+-][0-9]{2}(?::?[0-9]{2})?)"
 _BEFORE = {"Y": "", "m": "-", "d": "-", "H": " ", "M": ":", "S": ":", "f": "."}
 """What is before each part of a time in ISO."""
-_DIGITS = {"Y": "[0-9]{4}", "f": "[0-9]{1,6}"}
+_DIGITS = {
+    "Y": "[0-9]{4}", "m": "1[0-2]|0?[1-9]", "d": "3[01]|[12][0-9]|0?[1-9]", "H": "2[0-3]|[01]?[0-9]", "M": "[0-5]?[0-9]",
+    "S": "[0-5]?[0-9]", "f": "[0-9]{1,6}",
+}  # fmt: skip
+"""What `strptime` reads for each part; without the question marks, all its digits."""
 
 
 def read_dates(texts: "pa.Array", form: str = "", zone: str = "") -> tuple[np.ndarray, np.ndarray]:
@@ -106,9 +110,10 @@ def _ahead(second: int, zone: str, *, of_clock: bool) -> int:
 
 
 def _read(texts: "pa.Array", form: str, zone: str, unit: int) -> tuple[np.ndarray, np.ndarray]:
+    pattern, iso, possible = _as_iso(form)
+
     def vectorised(clean: "pa.Array") -> "pa.Array":
         if form:
-            pattern, iso = _as_iso(form)
             clean = pc.replace_substring_regex(matching(clean, pattern), f"^{pattern}$", iso)
         naive = matching(clean, f"{_ISO}(?:{_CLOCK})?").cast(pa.timestamp("us"))
         if not form and naive.null_count:
@@ -117,6 +122,8 @@ def _read(texts: "pa.Array", form: str, zone: str, unit: int) -> tuple[np.ndarra
         return pa.array(_count(naive, unit))  # NaN where there is none
 
     def careful(text: str) -> int:
+        if form and not possible.match(text):  # ten times as fast as `strptime`
+            raise ValueError
         time = datetime.datetime.strptime(text, form) if form else datetime.datetime.fromisoformat(text)
         if time.tzinfo is not None:
             time = time.astimezone(ZoneInfo(zone) if zone else datetime.UTC).replace(tzinfo=None)
@@ -132,16 +139,21 @@ def _count(times: "pa.Array", unit: int) -> np.ndarray:
 
 
 @lru_cache
-def _as_iso(form: str) -> tuple[str, str]:
-    """A pattern for what is written in a format of numbers, and the replacement that makes ISO of it. Else it matches none."""
+def _as_iso(form: str) -> tuple[str, str, re.Pattern[str]]:
+    """A pattern for what is written in full in a format of numbers, and the replacement that makes ISO of it.
+
+    And a pattern that all texts match which `strptime` reads. Of other formats, the first pattern matches none and the second
+    matches all.
+    """
     parts = re.split("%(.)", form)
     codes = parts[1::2]
-    if len({*codes}) < len(codes) or not {"Y", "m", "d"} <= {*codes} <= _BEFORE.keys():
-        return "[^\\s\\S]", ""
-    groups = [f"({_DIGITS.get(code, '[0-9]{2}')})" if at % 2 else re.escape(code) for at, code in enumerate(parts)]
+    if "?" in form or len({*codes}) < len(codes) or not {"Y", "m", "d"} <= {*codes} <= _BEFORE.keys():
+        return "[^\\s\\S]", "", re.compile("")
+    groups = [f"({_DIGITS[code]})" if at % 2 else re.escape(code) for at, code in enumerate(parts)]
     known = [code for code in _BEFORE if code in codes]
     iso = "".join(f"{_BEFORE[code]}\\{codes.index(code) + 1}" for code in known)
-    return "".join(groups), iso
+    pattern = "".join(groups)
+    return pattern.replace("?", ""), iso, re.compile(pattern.replace("\\ ", r"\s+") + "$")
 
 
 def position(value: datetime.date) -> float:

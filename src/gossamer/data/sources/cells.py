@@ -21,6 +21,8 @@ _PLAIN = {bool: np.bool_, int: np.int64, float: np.float64, str: np.str_}
 _DAYS = (-719_162, 2_932_896)
 """The first and the last day that Python's dates have, from 1970."""
 _TICKS = {"s": 1, "ms": 1_000, "us": 1_000_000}
+_LONG = 10**76
+"""From here, a whole number is no decimal of Arrow. It has an array of its own, or it would change the type of others."""
 _TIME_UNITS = ("D", "s", "ms", "us", "ns")
 """The units of NumPy's times that Arrow has. Others become seconds."""
 
@@ -116,7 +118,8 @@ def of_objects(values: Sequence[Any]) -> Any:
     types = {*map(type, values)}
     if any(hasattr(kind, "detach") for kind in types):
         return of_objects([value.tolist() if hasattr(value, "detach") else value for value in values])
-    if len({kind for kind in types if kind.__name__ not in _MISSING}) < 2 and not any(map(_is_time, types)):
+    is_mixed = len({kind for kind in types if kind.__name__ not in _MISSING}) > 1
+    if not is_mixed and not any(issubclass(kind, datetime.datetime | int) for kind in types):
         return _of_one_type(values)
     kinds = [*map(_kind, values)]
     there = [kind for kind in dict.fromkeys(kinds) if kind is not None]
@@ -132,25 +135,22 @@ def of_objects(values: Sequence[Any]) -> Any:
     return pa.UnionArray.from_dense(pa.array(child), pa.array(offsets), children)
 
 
-def _is_time(kind: type) -> bool:
-    return issubclass(kind, datetime.datetime)
-
-
 def _kind(value: Any) -> Any:
     """What the array of a value is chosen by; None: it is missing."""
     kind = type(value)
     if kind.__name__ in _MISSING or (isinstance(value, float | np.floating) and value != value):  # noqa: PLR0124 (NaN)
         return None
-    if _is_time(kind):
+    if isinstance(value, datetime.datetime):
         return kind, value.tzinfo is None
+    if kind is int and abs(value) >= _LONG:
+        return kind, "long"
     return next((plain for plain, of_numpy in _PLAIN.items() if kind is of_numpy), kind)
 
 
 def _of_one_type(values: Sequence[Any]) -> Any:
     """Objects of one type, and missing ones, as an array.
 
-    Whole numbers of more than 64 bits become decimals. What Arrow does not know becomes text: floating-point numbers would be
-    rounded, and one large number would change all others.
+    Whole numbers of more than 64 bits become decimals. What Arrow does not know becomes text.
     """
     for convert in (None, _decimal, _other):
         with suppress(TypeError, ValueError, NotImplementedError, OverflowError):
