@@ -116,7 +116,4 @@ def _quoted(name: str) -> str:
 
 def _unreadable(path: Path) -> DataError:
     """What the library says of it may quote a value."""
-    return DataError(
-        f"{path}: the database cannot be read. It is damaged, another program writes to it, or a newer program wrote it. "
-        "Close other programs, or export the table as .parquet."
-    )
+    return DataError(f"{path}: the database cannot be read: it is damaged or in use. Export the table as .parquet.")

@@ -38,7 +38,7 @@ def open_excel(path: Path, sheet: str = "", *, header: bool | None) -> Relation:
     widths = [max(at for at, cell in enumerate((0, *row)) if cell is not None) for row in above]
     if widths[0] == 1 < widths[-1] and header is None:
         raise DataError(
-            f"{path}: row 1 has 1 name, and row {len(above)} has {widths[-1]} values. Delete the title above the names."
+            f"{path}: row 1 has 1 name, and row {len(above)} has {widths[-1]} values. Delete the title above."
         )
     if header is False:
         names = [NUMBERED.format(at + 1) for at in range(max(widths))]
@@ -95,4 +95,4 @@ def _refuse_formulas(path: Path) -> None:
 
 
 def _damaged(path: Path) -> DataError:
-    return DataError(f"{path}: this is no sound .xlsx file, or has a password. Open it in a spreadsheet program, and save it.")
+    return DataError(f"{path}: this is no sound .xlsx file, or has a password. Save it again.")

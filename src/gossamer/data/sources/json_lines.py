@@ -1,9 +1,9 @@
 """Files with an object of JSON in each line as relations: numbers are text, as they are written."""
 
 import io
-import itertools
 import json
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -30,25 +30,22 @@ def open_json_lines(path: Path) -> Relation:
     return relation
 
 
-def _objects(path: Path, keys: Sequence[str] | None = None, notes: set[str] | None = None) -> Iterator[dict[str, Any]]:
-    """The object of each line that is not blank. keys: the names that it may have."""
+def _objects(path: Path, keys: Sequence[str] = (), notes: set[str] | None = None) -> Iterator[dict[str, Any]]:
+    """The object of each line that is not blank. keys: the names that it may have; none: any."""
     file = TextFile(path, notes=set() if notes is None else notes)
-    lines = itertools.chain.from_iterable(io.StringIO(text) for text in file.pieces())
+    lines = (line for _, text in file.pieces() for line in io.StringIO(text))
     for number, line in enumerate(lines, 1):
         if not line.strip():
             continue
-        try:
+        row = None
+        with suppress(ValueError, RecursionError):
             row = json.loads(
                 line, parse_int=str, parse_float=str, parse_constant=str, object_pairs_hook=_without_repetition
             )
-        except (ValueError, RecursionError):
+        if not isinstance(row, dict) or (keys and not row.keys() <= {*keys}):
             raise DataError(
-                f"{path}, line {number}: this is no object of JSON, or names a column twice. Write one object into each line."
-            ) from None
-        if not isinstance(row, dict) or (keys is not None and not row.keys() <= set(keys)):
-            raise DataError(
-                f"{path}, line {number}: this is no object of JSON, or has a name that the first line has not. Name all "
-                "columns in the first line; null is a missing value."
+                f"{path}, line {number}: this is no object of JSON, or names a column twice, or has a name that the first line "
+                "has not. The first line names all columns; null is a missing value."
             )
         yield {key: _TRUTH[value] if isinstance(value, bool) else value for key, value in row.items()}
 

@@ -55,7 +55,7 @@ def open_text(path: Path, wanted: Collection[str] = (), *, header: bool | None =
     """
     file = TextFile(path)
     lines: list[str] = []
-    for piece in file.pieces():
+    for _, piece in file.pieces():
         lines += _lines(piece)
         if len(lines) > _LOOKED_AT:
             break
@@ -113,40 +113,33 @@ class TextFile:
 
     def blocks(self, positions: Sequence[int]) -> Iterator[Block]:
         """The blocks of some columns, see `Relation`."""
-        start, above, rest = 0, self.skipped, ""
+        start, read, rest = 0, 0, ""
         self.ragged.clear()
-        for piece in self.pieces(self.skipped):
-            text = rest + piece
-            table = None if '"' in text else self._table(text)
+        for above, piece in self.pieces():
+            text = rest + (piece if above >= self.skipped else "".join(_lines(piece)[self.skipped - above :]))
+            table = None if '"' in text else self._table(text)  # without a quote, no row goes on
             if table is None:
-                rows, whole, rest = self._rows(text, above)
+                rows, read, rest = self._rows(text, max(above, self.skipped) - _count(rest))
                 numbers, columns = block_of(rows, positions, len(self.names), start, self.ragged)
             else:
-                rows, whole, rest = table, text.count("\n") or text.count("\r"), ""
+                rows = table
                 numbers = np.arange(start, start + len(table))
                 columns = [table.column(at).combine_chunks() for at in positions]
             if len(numbers):
                 self._refuse_names(numbers, columns, positions)
                 yield numbers, columns
             start += len(rows)
-            above += whole
         if rest:
-            raise self._unsound(above)
+            raise self._unsound(read)
 
-    def pieces(self, skipped: int = 0) -> Iterator[str]:
-        """The text in pieces of whole lines, from a line on."""
-        line = 0
+    def pieces(self) -> Iterator[tuple[int, str]]:
+        """The text in pieces of whole lines, each with the number of lines above it."""
+        above = 0
         for text in self._decoded():
             if "\0" in text:
-                self._refuse_nul(text, line + 1)
-            if line < skipped:
-                lines = _lines(text)
-                text = "".join(lines[skipped - line :])
-                line += len(lines)
-            else:
-                line += text.count("\n") or text.count("\r")
-            if text:
-                yield text
+                self._refuse_nul(above + 1 + text[: text.index("\0")].count("\n"))
+            yield above, text
+            above += _count(text)
 
     def _table(self, text: str) -> Any:
         """The rows of a text without quotes, as a table. None: some have other numbers of cells than there are columns."""
@@ -161,12 +154,12 @@ class TextFile:
         return None
 
     def _rows(self, text: str, above: int) -> tuple[list[list[str]], int, str]:
-        """The rows of a text that end in it, how many lines they have, and the rest, whose quote is open. Raises DataError."""
+        """The rows of a text that end in it, the lines above the rest, and the rest, whose quote is open. Raises DataError."""
         lines = _lines(text)
         rows, whole, wrong = _rows_of(lines, self.delimiter, strict=True)
         if wrong and ("unexpected end" not in wrong or len(text) > _LONGEST):
             raise self._unsound(above + whole)
-        return rows, whole, "".join(lines[whole:])
+        return rows, above + whole, "".join(lines[whole:])
 
     def _refuse_names(self, numbers: np.ndarray, columns: Sequence[Any], positions: Sequence[int]) -> None:
         """Raise DataError if a row holds the names of its columns, as where files were joined."""
@@ -179,22 +172,17 @@ class TextFile:
             if not len(found):
                 return
         raise DataError(
-            f"{self.path}: row {numbers[found[0]]} (counted from 0) holds the names of the columns again, as where two files "
-            "were joined. Delete such lines."
+            f"{self.path}: row {numbers[found[0]]} (counted from 0) holds the names of the columns again. Delete it."
         )
 
     def _unsound(self, above: int) -> DataError:
         return DataError(
-            f"{self.path}: the file is no sound CSV: a quote after line {max(above, 1)} is not closed, or stands inside a "
-            "value. Write the file again."
+            f"{self.path}: this is no sound CSV: a quote after line {max(above, 1)} is not closed, or stands inside a value"
         )
 
-    def _refuse_nul(self, text: str, line: int) -> None:
-        line += text[: text.index("\0")].count("\n")
+    def _refuse_nul(self, line: int) -> None:
         if line == 1:
-            raise DataError(
-                f"{self.path}: the first line holds NUL bytes, so this is no text in UTF-8: save it as CSV UTF-8"
-            )
+            raise DataError(f"{self.path}: the first line holds NUL bytes: save it as CSV UTF-8")
         raise DataError(f"{self.path}: line {line} holds a NUL byte: the file is damaged, write it again")
 
     def _decoded(self) -> Iterator[str]:
@@ -246,6 +234,11 @@ def decoded(raw: bytes) -> str:
         return raw.decode("cp1252", "replace")
 
 
+def _count(text: str) -> int:
+    """The number of lines that end in a text."""
+    return text.count("\n") or text.count("\r")
+
+
 def _lines(text: str) -> list[str]:
     return io.StringIO(text, newline="").readlines()
 
@@ -286,6 +279,6 @@ def _refuse_title(path: Path, lines: Sequence[str], above: int, columns: int) ->
         first = next((at for at, count in enumerate(counts) if count > 1), len(counts))
         if len({*counts[first:]} - {0}) == 1:
             raise DataError(
-                f"{path}: line {above + 1} has 1 name, and line {above + first + 2} has {counts[first]} values. Delete the "
-                "title above the names. If the first line names the only column, add `header=True`."
+                f"{path}: line {above + 1} has 1 name, and line {above + first + 2} has {counts[first]} values. Delete the title. If "
+                "the first line names the only column, add `header=True`."
             )

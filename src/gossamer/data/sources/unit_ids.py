@@ -29,8 +29,8 @@ def unit_ids(values: Any, where: str) -> list[str]:
     if isinstance(values, np.ndarray):
         if values.ndim != 1 or values.dtype.kind in "bcmMV":
             raise DataError(
-                f"{where}: the ids of units must be whole numbers or text, one for each record, and not {values.dtype} of "
-                f"shape {list(values.shape)}. A missing one is empty text, or NaN among numbers."
+                f"{where}: ids of units are whole numbers or text, one for each record, and not {values.dtype} "
+                f"of shape {list(values.shape)}"
             )
         if values.dtype.kind == "U":
             text_of(values, where=where)

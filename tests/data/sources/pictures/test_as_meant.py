@@ -335,7 +335,7 @@ def test_the_label_in_json(tmp_path: Path) -> None:
     assert read(data, asked).labels.tolist() == [1, 2, 0]
     pairs["1.json"] = b'{"class": 7}'
     tarred(tmp_path / "a.tar", pairs)
-    with pytest.raises(DataError, match=r"record '1': its \.json is no JSON object whose field `label`"):
+    with pytest.raises(DataError, match=r"record '1': the label is not a JSON object whose field `label`"):
         read(data, asked)
 
 

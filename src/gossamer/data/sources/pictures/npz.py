@@ -45,20 +45,18 @@ def member(path: Path, key: str) -> np.ndarray:
         DataError: no such key (the message lists the keys), a damaged file, or a full disk.
     """
     try:
-        if key not in keys(path):
-            raise missing(path, key)
-        if not path.is_dir():
-            with _open(path) as archive:
-                return _of_archive(archive, archive.getinfo(f"{key}.npy"), path)
-        with (single := path / f"{key}.npy").open("rb") as file:
-            size = single.stat().st_size
-            return _array(file, size, single, single.name, 0 if size >= MAP_FROM else None)
+        first_of(path, key)
+        if path.is_dir():
+            with (single := path / f"{key}.npy").open("rb") as file:
+                size = single.stat().st_size
+                return _array(file, size, single, single.name, 0 if size >= MAP_FROM else None)
+        with _open(path) as archive, archive.open(info := archive.getinfo(f"{key}.npy")) as file:
+            is_mapped = info.compress_type == zipfile.ZIP_STORED and info.file_size >= MAP_FROM
+            return _array(file, info.file_size, path, info.filename, _offset(path, info) if is_mapped else None)
     except DataError:
         raise
     except Exception:  # what zipfile, zlib and numpy's header parser raise on damaged bytes is open-ended
-        raise DataError(
-            f"{path}: the array {key!r} cannot be read: the file is damaged, copy or write it again"
-        ) from None
+        raise DataError(f"{path}: the array {key!r} cannot be read: the file is damaged") from None
 
 
 def head(path: Path, key: str, count: int, shape: tuple[int, ...], dtype: np.dtype[Any]) -> tuple[int, np.ndarray]:
@@ -98,12 +96,14 @@ def names(path: Path, key: str) -> tuple[str, ...]:
     return tuple(text_of(array, where=str(path)))
 
 
-def missing(path: Path, *wanted: str) -> DataError:
-    """The error for keys that are not in a file."""
-    there = ", ".join(keys(path)) or "none"
-    return DataError(
-        f"{path}: there is no key {' or '.join(wanted)}; the keys are: {there}. Name another with `images_key` or `labels_key`"
-    )
+def first_of(path: Path, *wanted: str) -> str:
+    """The first of some keys that is in a file. Raises DataError: none is."""
+    there = keys(path)
+    for key in wanted:
+        if key in there:
+            return key
+    which = " or ".join(dict.fromkeys(wanted))
+    raise DataError(f"{path}: there is no key {which}; the keys are: {', '.join(there) or 'none'}")
 
 
 def _open(path: Path) -> zipfile.ZipFile:
@@ -118,15 +118,6 @@ def _open(path: Path) -> zipfile.ZipFile:
 def _files(folder: Path) -> list[Path]:
     """The .npy files of a folder, sorted, but for hidden ones."""
     return sorted(file for file in folder.glob("*.npy") if file.is_file() and not file.name.startswith("."))
-
-
-def _of_archive(archive: zipfile.ZipFile, info: zipfile.ZipInfo, path: Path) -> np.ndarray:
-    """Read or map one member."""
-    begins = None
-    if info.compress_type == zipfile.ZIP_STORED and info.file_size >= MAP_FROM:
-        begins = _offset(path, info)
-    with archive.open(info) as file:
-        return _array(file, info.file_size, path, info.filename, begins)
 
 
 def _array(file: IO[bytes], size: int, path: Path, name: str, begins: int | None) -> np.ndarray:

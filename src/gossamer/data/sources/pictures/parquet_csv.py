@@ -16,7 +16,7 @@ import numpy as np
 from gossamer.data.labels import NONE, place
 from gossamer.data.memory_mapped import Filling
 from gossamer.data.problems import Problems, no_pictures
-from gossamer.data.sources.arrow_files import batches_of, parquet, schema_of
+from gossamer.data.sources.arrow_files import batches_of, schema_of
 from gossamer.data.sources.pictures.decode_workers import Source
 from gossamer.data.sources.pictures.image_files import Decoder, stacked
 from gossamer.data.sources.pictures.stored import Stored
@@ -57,18 +57,19 @@ def read(
     targets = _label_columns(schema, labels_key, paths[0])
     is_samples = _holds(schema.field(column).type) == _PIXELS
     is_named = is_samples and targets == ["label"] and _CLASS in schema.names
-    found: list[list[Any]] = [[] for _ in (*targets, *[_CLASS] * is_named)]
+    wanted = [column, *targets, *([_CLASS] if is_named else [])]
+    found: list[list[Any]] = [[] for _ in wanted[1:]]
 
     def blocks(path: Path) -> Iterator[Any]:
-        for pictures, *columns in _blocks(path, [column, *targets, *[_CLASS] * is_named]):
+        for pictures, *columns in _blocks(path, wanted):
             for values, cells in zip(found, columns, strict=True):
-                values += cells.to_pylist()
+                values.extend(cells.to_pylist())
             yield pictures
 
     if is_samples:
         images = decoder.formed(_pixels(paths, blocks, decoder.form.shape))
     else:
-        images = stacked(_pictures(paths, blocks), decoder, where=str(paths[0]), count=_rows(paths))
+        images = stacked(_pictures(paths, blocks), decoder, where=str(paths[0]))
     if not targets:
         return Stored(images, np.zeros(len(images), np.int64), formed=True)
     if _holds(schema.field(targets[0]).type) == "names":
@@ -148,13 +149,11 @@ def _called(pairs: set[tuple[int, str]], path: Path) -> tuple[str, ...]:
 
 def _class_names(schema: Any, column: str, path: Path) -> tuple[str, ...]:
     """The names of the labels of a column in Hugging Face's metadata, which are JSON in the schema."""
-    try:
+    with suppress(ValueError, AttributeError, TypeError, RecursionError):
         stated = json.loads((schema.metadata or {}).get(b"huggingface", b"{}"))
         names = stated.get("info", {}).get("features", {}).get(column, {}).get("names", [])
         if all(isinstance(name, str) for name in names):
             return tuple(names)
-    except (ValueError, AttributeError, TypeError, RecursionError):
-        pass
     raise DataError(f"{path}: what the file says about its labels is damaged: copy or write it again")
 
 
@@ -171,15 +170,6 @@ def column_of(paths: Sequence[Path], key: str) -> np.ndarray:
 
 def _texts(values: Sequence[Any]) -> np.ndarray:
     return np.array(["" if value is None else str(value) for value in values], np.str_)
-
-
-def _rows(paths: Sequence[Path]) -> int:
-    """How many rows .parquet files have together. 0: not known, of a stream or a damaged file."""
-    if any(path.suffix != ".parquet" for path in paths):
-        return 0
-    with suppress(Exception):  # what is damaged is refused when it is read
-        return sum(int(parquet.read_metadata(path).num_rows) for path in paths)
-    return 0
 
 
 def _check_there(schema: Any, name: str, path: Path) -> None:
@@ -210,8 +200,8 @@ def _label_columns(schema: Any, key: str | None, path: Path) -> list[str]:
     name = key or next((name for name in _LABELS if name in schema.names), None)
     if name is None:
         raise DataError(
-            f"{path}: there is no column label; the columns are: {', '.join(schema.names)}. Name it with `labels_key`, or "
-            f"those of one-hot labels with commas between ({NONE}: there are no labels)"
+            f"{path}: there is no column label; the columns are: {', '.join(schema.names)}. Name it with `labels_key`, or several "
+            f"that are one-hot with commas between ({NONE}: there are none)"
         )
     names = [name] if name in schema.names else sorted(name.split(","), key=place)
     for each in names:

@@ -35,9 +35,7 @@ def of_split(folder: Path, suffix: str, split: str, *, must_split: bool) -> tupl
         return files, []
     files_of_split = [path for path in files if splits[path] == split]
     if not files_of_split:
-        raise DataError(
-            f"{folder}: no {suffix} file is named after the split {split}, but others are after theirs: name their split"
-        )
+        raise DataError(f"{folder}: no {suffix} file is named after the split {split}, but others are after theirs")
     other = "test" if split == "train" else "train"
     return files_of_split, [path for path in files if splits[path] == other]
 
