@@ -156,7 +156,7 @@ def refuse_missing(labels: np.ndarray, *, where: str) -> None:
     """Refuse missing labels, by index. Raises DataError."""
     if missing := records(positions(labels, lambda batch: batch == MISSING)):
         raise DataError(
-            f'{where}: no label was found for {missing}: it is negative or empty. Add it, or say missing_label = "drop" in the card.'
+            f'{where}: no label was found for {missing}: it is negative or empty. Add it, or set missing_label = "drop"'
         )
 
 

@@ -5,9 +5,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from gossamer.data.problems import sound
 from gossamer.data.sources.blocks import from_batches
 from gossamer.data.sources.relation import Relation
-from gossamer.errors import DataError
 from gossamer.lazy import Lazy, pa
 
 parquet: Any = Lazy("pyarrow.parquet")
@@ -52,15 +52,13 @@ def _batches(file: Any, positions: Sequence[int], rows: int) -> Iterator[Any]:
 @contextmanager
 def _opened(path: Path) -> Iterator[Any]:
     """A reader of the file. Errors of pyarrow become a DataError."""
-    try:
-        with pa.memory_map(str(path)) as file:  # of a plain file it asks for as many bytes as a damaged header declares
-            if path.suffix.lower() == PARQUET:
-                yield parquet.ParquetFile(file)
-            else:
-                begin = file.read(len(_MAGIC))
-                file.seek(0)
-                yield pa.ipc.open_file(file) if begin == _MAGIC else pa.ipc.open_stream(file)
-    except DataError:
-        raise
-    except Exception:  # what pyarrow raises on damaged files is open-ended
-        raise DataError(f"{path}: this is no sound {path.suffix} file: copy or write it again") from None
+    with (
+        sound(path, f"this is no sound {path.suffix} file: copy or write it again"),
+        pa.memory_map(str(path)) as file,  # of a plain file it asks for as many bytes as a damaged header declares
+    ):
+        if path.suffix.lower() == PARQUET:
+            yield parquet.ParquetFile(file)
+        else:
+            begin = file.read(len(_MAGIC))
+            file.seek(0)
+            yield pa.ipc.open_file(file) if begin == _MAGIC else pa.ipc.open_stream(file)

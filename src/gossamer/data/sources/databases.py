@@ -8,12 +8,14 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+from gossamer.data.problems import sound
 from gossamer.data.sources.blocks import from_batches, from_rows
 from gossamer.data.sources.relation import Relation
 from gossamer.data.sources.text_file import LATIN, decoded
 from gossamer.errors import DataError, RequestError
 
 _ROWS = 1 << 14
+_UNSOUND = "the database cannot be read: it is damaged or in use. Export the table as .parquet."
 _SQLITE_TABLES = (
     "select name from sqlite_master where type in ('table', 'view') and name not like 'sqlite@_%' escape '@'"
 )
@@ -49,14 +51,11 @@ def open_sqlite(path: Path, table: str = "") -> Relation:
 
     def rows(query: str) -> Iterator[Any]:
         """First the names of the columns, then the rows."""
-        try:
-            with closing(sqlite3.connect(address, uri=True)) as connection:
-                connection.text_factory = text
-                cursor = connection.execute(query)
-                yield [column[0] for column in cursor.description]
-                yield from cursor
-        except sqlite3.Error:
-            raise _unreadable(path) from None
+        with sound(path, _UNSOUND), closing(sqlite3.connect(address, uri=True)) as connection:
+            connection.text_factory = text
+            cursor = connection.execute(query)
+            yield [column[0] for column in cursor.description]
+            yield from cursor
 
     _, *named = rows(_SQLITE_TABLES)
     query = f"select * from {_chosen([name for (name,) in named], table, path)}"
@@ -79,13 +78,10 @@ def open_duckdb(path: Path, table: str = "") -> Relation:
 
     def batches(query: str) -> Iterator[Any]:
         """First the schema, then batches."""
-        try:
-            with duckdb.connect(str(path), read_only=True, config=_OFFLINE) as connection:
-                reader = connection.sql(query).to_arrow_reader(_ROWS)
-                yield reader.schema
-                yield from reader
-        except duckdb.Error:
-            raise _unreadable(path) from None
+        with sound(path, _UNSOUND), duckdb.connect(str(path), read_only=True, config=_OFFLINE) as connection:
+            reader = connection.sql(query).to_arrow_reader(_ROWS)
+            yield reader.schema
+            yield from reader
 
     _, *named = batches(_DUCKDB_TABLES)
     found = _chosen([name for batch in named for name in batch.column(0).to_pylist()], table, path)
@@ -112,8 +108,3 @@ def _chosen(tables: Sequence[str], table: str, path: Path) -> str:
 
 def _quoted(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
-
-
-def _unreadable(path: Path) -> DataError:
-    """What the library says of it may quote a value."""
-    return DataError(f"{path}: the database cannot be read: it is damaged or in use. Export the table as .parquet.")

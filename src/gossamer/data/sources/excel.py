@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from gossamer.data.columns.column import NUMBERED
+from gossamer.data.problems import sound
 from gossamer.data.sources.blocks import from_rows
 from gossamer.data.sources.relation import Relation
 from gossamer.errors import DataError, RequestError
@@ -16,6 +17,7 @@ from gossamer.errors import DataError, RequestError
 _EMPTY_FORMULA = re.compile(rb"</f>(<v ?/>|<v></v>)?</c>|<f[^>]*/>(<v ?/>|<v></v>)?</c>")
 """A formula whose result no program has written into the file."""
 _PIECE = 1 << 20
+_UNSOUND = "this is no sound .xlsx file, or has a password. Save it again."
 
 
 def open_excel(path: Path, sheet: str = "", *, header: bool | None) -> Relation:
@@ -61,38 +63,24 @@ def _rows(path: Path, sheet: str) -> Iterator[Iterator[tuple[Any, ...]]]:
         from openpyxl import load_workbook  # noqa: PLC0415 - an optional extra
     except ImportError:
         raise RequestError(".xlsx files need openpyxl: pip install 'gossamer[excel]'") from None
-    try:
-        with closing(load_workbook(path, read_only=True, data_only=True)) as book:
-            if sheet and sheet not in book.sheetnames:
-                raise DataError(f"{path}: there is no sheet {sheet!r}; the sheets are: {', '.join(book.sheetnames)}")
-            found = book[sheet] if sheet else book.worksheets[0]
-            found.reset_dimensions()  # some programs write wrong ones, and rows would be left out
-            with closing(found.iter_rows(values_only=True)) as rows:  # it keeps the file open
-                yield rows
-    except DataError:
-        raise
-    except Exception:  # what openpyxl raises on damaged files is open-ended, and may quote a value
-        raise _damaged(path) from None
+    with sound(path, _UNSOUND), closing(load_workbook(path, read_only=True, data_only=True)) as book:
+        if sheet and sheet not in book.sheetnames:
+            raise DataError(f"{path}: there is no sheet {sheet!r}; the sheets are: {', '.join(book.sheetnames)}")
+        found = book[sheet] if sheet else book.worksheets[0]
+        found.reset_dimensions()  # some programs write wrong ones, and rows would be left out
+        with closing(found.iter_rows(values_only=True)) as rows:  # it keeps the file open
+            yield rows
 
 
 def _refuse_formulas(path: Path) -> None:
     """Raise DataError if a formula has no result: openpyxl reads it as a missing value."""
-    try:
-        with zipfile.ZipFile(path) as packed:
-            for name in packed.namelist():
-                with packed.open(name) as file:
-                    last = b""
-                    while name.startswith("xl/worksheets/") and (piece := file.read(_PIECE)):
-                        if _EMPTY_FORMULA.search(last + piece):
-                            raise DataError(
-                                f"{path}: formulas have no result in the file. Open it in a spreadsheet program, and save it."
-                            )
-                        last = piece[-64:]
-    except DataError:
-        raise
-    except Exception:  # what zipfile raises on damaged files is open-ended
-        raise _damaged(path) from None
-
-
-def _damaged(path: Path) -> DataError:
-    return DataError(f"{path}: this is no sound .xlsx file, or has a password. Save it again.")
+    with sound(path, _UNSOUND), zipfile.ZipFile(path) as packed:
+        for name in packed.namelist():
+            with packed.open(name) as file:
+                last = b""
+                while name.startswith("xl/worksheets/") and (piece := file.read(_PIECE)):
+                    if _EMPTY_FORMULA.search(last + piece):
+                        raise DataError(
+                            f"{path}: formulas have no result in the file. Open it in a spreadsheet program, and save it."
+                        )
+                    last = piece[-64:]

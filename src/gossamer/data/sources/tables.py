@@ -122,7 +122,7 @@ def _parts(folder: Path, split: str) -> list[Path]:
     endings = {_ending(file) for file in files}
     if len(endings) != 1:
         raise DataError(
-            f"{folder}: one file called {split} is wanted, or parts of one form. Here are {len(endings)}. Give {FORMS}."
+            f"{folder}: one file called {split} is wanted, or one form. Here are files of {len(endings)} forms. Give {FORMS}."
         )
     return [file for file in files if file.stat().st_size]
 
@@ -203,8 +203,8 @@ def _is_folder_of_table(folder: Path) -> bool:
     splits = [file for file in files if file.name.partition(".")[0] in ("train", "test")]
     if others and splits and _hold_pictures(others) and _is_file_of_table(splits[0]):
         raise DataError(
-            f"{folder}: this folder can be two things. For a table, give its file: {splits[0]}. For pictures with a list of their "
-            "labels, call the list labels.csv (docs/data.md)."
+            f"{folder}: this folder can be two things. For a table, give its file: {splits[0]}. For pictures with a list, call it "
+            "labels.csv (docs/data.md)."
         )
     if others and (not splits or any(entry.is_dir() for entry in others)):
         return False

@@ -8,7 +8,6 @@ import codecs
 import csv
 import gzip
 import io
-import zlib
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -18,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from gossamer.data.columns.column import NUMBERED, is_numbered
+from gossamer.data.problems import sound
 from gossamer.data.sources.blocks import block_of
 from gossamer.data.sources.names import clean_names
 from gossamer.data.sources.relation import Block, Relation
@@ -212,18 +212,14 @@ class TextFile:
     @contextmanager
     def _opened(self) -> Iterator[Any]:
         """The file's bytes, decompressed; UTF-16 with its mark becomes UTF-8."""
-        try:
-            with self.path.open("rb") as plain:
-                begin = plain.read(2)
-                plain.seek(0)
-                is_packed = begin == b"\x1f\x8b" or self.path.suffix.lower() == ".gz"
-                file: Any = gzip.GzipFile(fileobj=plain) if is_packed else plain
-                if begin in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):
-                    file = codecs.EncodedFile(file, "utf-8", "utf-16")
-                yield file
-        except (OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
-            why = getattr(error, "strerror", None) or "it is cut or damaged"
-            raise DataError(f"{self.path}: the file cannot be read ({why}).") from None
+        with sound(self.path, "the file cannot be read (it is cut or damaged)"), self.path.open("rb") as plain:
+            begin = plain.read(2)
+            plain.seek(0)
+            is_packed = begin == b"\x1f\x8b" or self.path.suffix.lower() == ".gz"
+            file: Any = gzip.GzipFile(fileobj=plain) if is_packed else plain
+            if begin in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):
+                file = codecs.EncodedFile(file, "utf-8", "utf-16")
+            yield file
 
 
 def decoded(raw: bytes) -> str:
@@ -279,6 +275,6 @@ def _refuse_title(path: Path, lines: Sequence[str], above: int, columns: int) ->
         first = next((at for at, count in enumerate(counts) if count > 1), len(counts))
         if len({*counts[first:]} - {0}) == 1:
             raise DataError(
-                f"{path}: line {above + 1} has 1 name, and line {above + first + 2} has {counts[first]} values. Delete the title. If "
-                "the first line names the only column, add `header=True`."
+                f"{path}: line {above + 1} has 1 name, and line {above + first + 2} has {counts[first]} values. Delete the title. "
+                "If the first line names the only column, add `header=True`."
             )

@@ -154,7 +154,7 @@ def _unit_column(units: Any, names: list[str], card: TableCard, faults: Faults) 
         return None
     if units in card.names:
         raise CardError(
-            f"the column {units!r} names the unit of each row, so it cannot be a column of the table. Take it off the card."
+            f"the column {units!r} is of the units, so it cannot be a column of the table: take it off the card"
         )
     return _position(names, units, faults)
 
@@ -179,8 +179,10 @@ def _unit_array(units: str) -> np.ndarray:
 
 def _checked(table: Table, card: TableCard, where: str) -> Table:
     """A table in memory whose codes fit the card."""
-    if table.codes.ndim != 2 or table.codes.shape[1] != len(card.columns):
-        raise DataError(f"{where}: the card has {len(card.columns)} columns, and the table {table.codes.shape[1]}.")
+    if table.codes.shape[1:] != (len(card.columns),):
+        raise DataError(
+            f"{where}: the card declares {len(card.columns)} columns, and the table {table.codes.shape[1:]}"
+        )
     for at, column in enumerate(card.columns):
         if len(table) and not 0 <= int(table.codes[:, at].min()) <= int(table.codes[:, at].max()) < column.size:
             raise DataError(f"{where}: column {column.name!r} holds codes outside 0 to {column.size - 1}.")

@@ -149,10 +149,8 @@ class Decoder:
         window = found.window if self.window else None
         if window is not None:
             self.notes.add(WINDOWED)
-        if window is None and found.is_byte:
-            pixels = found.stored
-        else:
-            pixels = found.scaled(window or self._range_of(found.possible))
+        scales = window is not None or not found.is_byte
+        pixels = found.scaled(window or self._range_of(found.possible)) if scales else found.stored
         return _channels_first(255 - pixels if found.inverted else pixels)
 
     def _range_of(self, possible: tuple[float, float] | None = None) -> tuple[float, float]:

@@ -11,6 +11,7 @@ import numpy as np
 
 from gossamer.data.labels import text_of
 from gossamer.data.memory_mapped import Filling
+from gossamer.data.problems import sound
 from gossamer.errors import DataError
 
 MAP_FROM = 64 << 20
@@ -44,8 +45,8 @@ def member(path: Path, key: str) -> np.ndarray:
     Raises:
         DataError: no such key (the message lists the keys), a damaged file, or a full disk.
     """
-    try:
-        first_of(path, key)
+    first_of(path, key)
+    with sound(path, f"the array {key!r} cannot be read: the file is damaged"):
         if path.is_dir():
             with (single := path / f"{key}.npy").open("rb") as file:
                 size = single.stat().st_size
@@ -53,10 +54,6 @@ def member(path: Path, key: str) -> np.ndarray:
         with _open(path) as archive, archive.open(info := archive.getinfo(f"{key}.npy")) as file:
             is_mapped = info.compress_type == zipfile.ZIP_STORED and info.file_size >= MAP_FROM
             return _array(file, info.file_size, path, info.filename, _offset(path, info) if is_mapped else None)
-    except DataError:
-        raise
-    except Exception:  # what zipfile, zlib and numpy's header parser raise on damaged bytes is open-ended
-        raise DataError(f"{path}: the array {key!r} cannot be read: the file is damaged") from None
 
 
 def head(path: Path, key: str, count: int, shape: tuple[int, ...], dtype: np.dtype[Any]) -> tuple[int, np.ndarray]:
@@ -107,12 +104,8 @@ def first_of(path: Path, *wanted: str) -> str:
 
 
 def _open(path: Path) -> zipfile.ZipFile:
-    try:
+    with sound(path, "this is not a sound .npz file: write it again"):
         return zipfile.ZipFile(path)
-    except OSError as error:
-        raise DataError(f"{path}: the file cannot be read ({error.strerror or error})") from None
-    except Exception:  # as above: a damaged directory can raise nearly anything
-        raise DataError(f"{path}: this is not a sound .npz file: write it again") from None
 
 
 def _files(folder: Path) -> list[Path]:

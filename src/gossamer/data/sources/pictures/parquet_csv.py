@@ -200,8 +200,8 @@ def _label_columns(schema: Any, key: str | None, path: Path) -> list[str]:
     name = key or next((name for name in _LABELS if name in schema.names), None)
     if name is None:
         raise DataError(
-            f"{path}: there is no column label; the columns are: {', '.join(schema.names)}. Name it with `labels_key`, or several "
-            f"that are one-hot with commas between ({NONE}: there are none)"
+            f"{path}: there is no column label; the columns are: {', '.join(schema.names)}. Name it with `labels_key` "
+            f"({NONE}: there are no labels), or several one-hot columns with commas between"
         )
     names = [name] if name in schema.names else sorted(name.split(","), key=place)
     for each in names:
