@@ -105,7 +105,9 @@ def _of_numpy(array: np.ndarray) -> Any:
         array = array.astype(f"{kind}8[s]")
     if kind == "f" and array.dtype.itemsize not in (4, 8):
         array = array.astype(np.float64)
-    return pa.array(array.astype(array.dtype.newbyteorder("="), copy=False))
+    if array.dtype.byteorder not in "=|":
+        array = array.astype(array.dtype.newbyteorder("="))
+    return pa.array(array)
 
 
 def of_objects(values: Sequence[Any]) -> Any:

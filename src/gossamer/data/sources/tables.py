@@ -203,8 +203,8 @@ def _is_folder_of_table(folder: Path) -> bool:
     splits = [file for file in files if file.name.partition(".")[0] in ("train", "test")]
     if others and splits and _hold_pictures(others) and _is_file_of_table(splits[0]):
         raise DataError(
-            f"{folder}: this folder can be two things. For a table, give its file: {splits[0]}. For pictures with a list, call it "
-            "labels.csv (docs/data.md)."
+            f"{folder}: this folder can be two things. For a table, give its file: {splits[0]}. For pictures, call "
+            "their list labels.csv (docs/data.md)."
         )
     if others and (not splits or any(entry.is_dir() for entry in others)):
         return False

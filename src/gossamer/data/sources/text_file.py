@@ -275,6 +275,6 @@ def _refuse_title(path: Path, lines: Sequence[str], above: int, columns: int) ->
         first = next((at for at, count in enumerate(counts) if count > 1), len(counts))
         if len({*counts[first:]} - {0}) == 1:
             raise DataError(
-                f"{path}: line {above + 1} has 1 name, and line {above + first + 2} has {counts[first]} values. Delete the title. "
-                "If the first line names the only column, add `header=True`."
+                f"{path}: line {above + 1} has 1 name, and line {above + first + 2} has {counts[first]} values. Delete the "
+                "title. If the first line names the only column, add `header=True`."
             )

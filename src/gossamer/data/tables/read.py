@@ -134,7 +134,7 @@ def _position(names: list[str], name: str, faults: Faults) -> int:
 def _without(missing: list[str], card: TableCard, where: str) -> DataError:
     if len(missing) == len(card.names):
         return DataError(
-            f"{where}: the first line names no column of the card. Add a line of names, as in the card. Or draft a card without: "
+            f"{where}: the first line names no column of the card. Add a line of names. Or draft a card without: "
             "`gossamer.draft_card(DATA, header=False)`."
         )
     return DataError(f"{where}: the table has no column {listed([*map(repr, missing)])}: upper and lower case counts")

@@ -179,7 +179,7 @@ def _check_there(schema: Any, name: str, path: Path) -> None:
 
 def _picture_column(schema: Any, key: str | None, path: Path) -> str:
     """The column that --images-key names, or the only one that holds pictures or pixels that Gossamer wrote."""
-    held = {each.name: _holds(each.type) for each in schema}
+    held: dict[str, str] = {each.name: _holds(each.type) for each in schema}
     fitting = [name for name, holds in held.items() if holds == "pictures" or name == holds == _PIXELS]
     if key is not None:
         _check_there(schema, key, path)
