@@ -1,6 +1,5 @@
 """Names of columns, which are public: how they are compared, and whether they are a row that nobody declared public."""
 
-import math
 import re
 import unicodedata
 from collections.abc import Iterator, Sequence
@@ -11,6 +10,7 @@ from typing import Any
 from gossamer.data.columns.texts import MISSING_WORDS
 from gossamer.data.labels import listed
 from gossamer.data.sources.relation import Block, Relation
+from gossamer.data.units import number_of
 from gossamer.errors import DataError
 from gossamer.lazy import pa, pc
 
@@ -72,7 +72,7 @@ def _is_value(text: str) -> bool:
     """Whether a text is a number, a date or a time: digits without a letter, or what Python reads as one."""
     if not any(map(str.isdigit, text)):
         return False
-    return not any(map(str.isalpha, text)) or _is_number(text) or _is_date(text)
+    return not any(map(str.isalpha, text)) or number_of(text) is not None or _is_date(text)
 
 
 def _of_values(column: Any) -> bool:
@@ -95,13 +95,6 @@ def _has(column: Any, names: set[str]) -> bool:
         return False
     texts = pc.utf8_trim_whitespace(column)
     return bool(pc.any(pc.is_in(texts, pa.array([*names], pa.string()))).as_py())
-
-
-def _is_number(text: str) -> bool:
-    try:
-        return math.isfinite(float(text))
-    except ValueError:
-        return False
 
 
 def _is_date(text: str) -> bool:
