@@ -101,7 +101,7 @@ def split(
         if header is not None:
             raise RequestError(ONLY_TABLES)
         if is_place(data) and Path(split_of(name)[0]).resolve() in out.resolve().parents:
-            raise RequestError(f"{out} lies in {name}, whose folders are classes or splits. Choose another place.")
+            raise RequestError(f"{out} lies in {name}, whose folders are classes or splits. Choose a place beside it.")
         check_range(pixel_range or STORED)
         try:
             pictures, leaves_out = (None, False) if not is_place(data) else contents(source)

@@ -100,7 +100,10 @@ def first_of(path: Path, *wanted: str) -> str:
         if key in there:
             return key
     which = " or ".join(dict.fromkeys(wanted))
-    raise DataError(f"{path}: there is no key {which}; the keys are: {', '.join(there) or 'none'}")
+    raise DataError(
+        f"{path}: there is no key {which}; the keys are: {', '.join(there) or 'none'}. "
+        "Name another with `images_key` or `labels_key`"
+    )
 
 
 def _open(path: Path) -> zipfile.ZipFile:

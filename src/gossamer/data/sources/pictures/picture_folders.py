@@ -66,7 +66,7 @@ def owners_of(listing: Listing, spec: str, missing: units.Missing) -> units.Unit
     if how == "folder":
         if missing == "refuse" and not any(listing.units):
             raise DataError(
-                f"{listing.folder}: there is no folder of a unit: give DATA/CLASS/UNIT/picture, or units=FILE.csv (name,unit)"
+                f"{listing.folder}: units need DATA/CLASS/UNIT/picture, and there is none. Or give FILE.csv (name,unit)"
             )
         return units.numbered(listing.units, missing, lambda at: str(listing.paths[at]))
     if how == "pattern":

@@ -215,10 +215,9 @@ def _of_shards(suffix: str, paths: list[Path], others: list[Path], query: _Asked
 
 def _refuse_keys(query: _Asked) -> None:
     """Refuse keys where nothing has one."""
-    if (query.source.images_key, query.source.labels_key) != (None, None):
-        raise DataError(
-            f"{query.name}: `images_key` and `labels_key` are for .npz, .parquet, .tar and lists. Leave them out."
-        )
+    keys = {"`images_key`": query.source.images_key, "`labels_key`": query.source.labels_key}
+    if flags := " and ".join(flag for flag, key in keys.items() if key is not None):
+        raise DataError(f"{query.name}: {flags} names an array, a column or an ending, and here are none. Leave it out")
 
 
 def _npz_arrays(path: Path, query: _Asked) -> Stored:
@@ -269,7 +268,8 @@ def check_two_arrays(units: str, sources: Sequence[tuple[str, Split]]) -> None:
     wanted = {f"{split_of(source)[1] or split}_{key}" for source, split in sources}
     if len(wanted) < len(sources) or not wanted <= {*npz.keys(Path(file))}:
         raise DataError(
-            f"{units}: one array cannot have the ids of members and of non-members. Name them train_{key} and test_{key}."
+            f"{units}: one array cannot have the ids of members and of non-members. Put two into the file, train_{key} for "
+            f"`members` and test_{key} for `nonmembers`. Or give `units` :{key} if both sets have an array of that name."
         )
 
 
