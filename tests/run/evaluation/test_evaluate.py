@@ -13,6 +13,7 @@ import pytest
 
 from gossamer.data.pixels.to_uint8 import resize
 from gossamer.data.samples.samples import Samples
+from gossamer.errors import DataWarning
 from gossamer.intervals import proportion
 from gossamer.methods.synthesizer import Synthesizer
 from gossamer.metrics import classify
@@ -380,7 +381,9 @@ def test_samples_of_a_large_model_are_reduced_in_pieces(
     assert gossamer("fit", "moments", *words, "--axes", 8, "--out", tmp_path / "run").status == 0
     seen: list[Inputs] = []
     monkeypatch.setattr(METRICS, "measured", lambda inputs, names: seen.append(inputs) or [])
-    running.evaluate(tmp_path / "run", train=str(tmp_path / "large.npz"), test=str(tmp_path / "large.npz"), count=1_100)
+    large = str(tmp_path / "large.npz")
+    with pytest.warns(DataWarning, match="above 64 pixels are compared at 64x64"):
+        running.evaluate(tmp_path / "run", train=large, test=large, count=1_100)
     whole = Synthesizer.load(tmp_path / "run").sample(1_100, seed=0)
     assert seen[0].samples.shape == (1, 64, 64)
     assert (seen[0].samples.labels == whole.labels).all()

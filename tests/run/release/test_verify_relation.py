@@ -25,6 +25,7 @@ CARD = DataCard(shape=(1, 28, 28), classes=2, declared_size=12)
         ("paper", "add-or-remove-one", "replace-one"),
     ],
 )
+@pytest.mark.filterwarnings("ignore:Nearly every picture is one shade")
 def test_a_certificate_of_another_relation_does_not_verify(tmp_path: Path, draw: str, honest: str, other: str) -> None:
     """Its accountants know the plan under both, and ledger and certificate agree: the settings alone show it."""
     np.savez(tmp_path / "data.npz", images=np.zeros((12, 28, 28), np.uint8), labels=np.arange(12) % 2)

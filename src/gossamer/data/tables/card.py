@@ -21,6 +21,8 @@ MEASURED = "measured_"
 """Before the name of an entry of a column that a draft has as a comment."""
 _COLUMN = re.compile(r"^(?:#(?! declared public).*\n)*\[\[column\]\]\n(?:.+\n?)*", re.MULTILINE)
 """The entry of a column in a draft, with the remarks above it."""
+MOST_COLUMNS = 200
+"""Columns that methods for tables take. Beyond, the errors of all pairs have too much noise to choose by."""
 MOST_ROWS = 1_000
 """Largest `max_rows`. The noise grows in proportion to it."""
 

@@ -6,20 +6,19 @@ from pathlib import Path
 
 import numpy as np
 
-from gossamer.data.columns import durations, times
 from gossamer.data.columns.column import OTHER, Column
 from gossamer.data.columns.reading import FAULTS, Reader
+from gossamer.data.columns.times import DAY
 from gossamer.data.source import Data, called, refuse_keys, source_of
-from gossamer.data.sources.names import clean_names
-from gossamer.data.sources.tables import open_table
 from gossamer.data.tables.any_card import load_card
 from gossamer.data.tables.card import TableCard, TableDraft
-from gossamer.data.tables.drafting.portrait import DAY, MOST_VALUES, NAMED, any_texts
+from gossamer.data.tables.drafting.portrait import MOST_VALUES, NAMED, Candidate, Kind, any_texts
+from gossamer.data.tables.read import open_for
 from gossamer.errors import DataError, RequestError, did_you_mean
 from gossamer.lazy import pa, pc
 
-_OUTSIDE = next(code for code, problem in FAULTS.items() if problem.startswith("the value is outside the bounds"))
-_ABSENT = next(code for code, problem in FAULTS.items() if problem.startswith("the value is missing"))
+_WITH_SECONDS: dict[str, Kind] = {"date": "date", "datetime": "date", "duration": "duration"}
+"""Kinds whose samples may have less of the time than cells, and what reads all of it."""
 MOVED = "moved to the nearer bound"
 LOST = f'lost: they become "{OTHER}"'
 MISSING = "missing"
@@ -81,16 +80,14 @@ def check_card(data: Data, card: TableCard | TableDraft | str | Path) -> CardChe
         raise RequestError("card: this card describes pictures. Give the card of a table.")
     given, where = source_of(data), called(data, "data")
     refuse_keys(given)
-    table = open_table(
-        given.records, split="train", wanted=loaded.names, where=where, header=loaded.header, decimal=loaded.decimal
-    )
-    wanted = clean_names(loaded.names)
-    for name in wanted:
-        if name not in table.names:
-            raise DataError(f"{where}: the table has no column {name!r}.{did_you_mean(name, table.names)}")
+    table, wanted, faults = open_for(given.records, loaded, "train", where)
+    faults.refuse()
+    if -1 in wanted:
+        name = loaded.names[wanted.index(-1)]
+        raise DataError(f"{where}: the table has no column {name!r}.{did_you_mean(name, table.names)}")
     checks = [_ColumnCheck(each, loaded.decimal, guessed=table.guessed) for each in loaded.columns]
     count = 0
-    for rows, columns in table.blocks([table.names.index(name) for name in wanted]):
+    for rows, columns in table.blocks(wanted):
         count += len(rows)
         for check, cells in zip(checks, columns, strict=True):
             check.add(cells, rows)
@@ -101,54 +98,43 @@ class _ColumnCheck:
     """Collects what the card does to the cells of a column."""
 
     def __init__(self, column: Column, decimal: str, *, guessed: bool) -> None:
-        self._column, self._strict = column, replace(column, outside="refuse")
-        self._reader = Reader(self._strict, decimal, guessed=guessed)
+        self._column = column
+        self._reader = Reader(column, decimal, guessed=guessed)
+        self._strict = Reader(replace(column, outside="refuse"), decimal, guessed=guessed)
+        kind = _WITH_SECONDS.get(column.kind)
+        self._seconds = kind and Candidate(kind, column.format, zone=column.zone)
         self._findings: dict[str, Finding] = {}
         self._texts: dict[int, set[str]] = {}
 
     def add(self, cells: "pa.Array", rows: np.ndarray) -> None:
         """Add cells. rows: their numbers in the source, int64 [n]."""
-        codes = self._reader.codes(cells)
+        column, codes, strict = self._column, self._reader.codes(cells), self._strict.codes(cells)
         for fault in np.unique(codes[codes < 0]).tolist():
-            self._add(self._becomes(fault), rows[codes == fault])
-        is_missing = np.isin(codes, self._strict.no_values)
-        self._add(MISSING, rows[is_missing])
-        fits = (codes >= 0) & ~is_missing
-        self._look_for_cut(cells, rows, fits)
-        if self._column.kind == "category":
-            self._look_for_merged(cells, codes, fits)
+            self._add(f"refused: {FAULTS[fault]}", rows[codes == fault])
+        self._add(MISSING, rows[codes == column.missing_code])
+        self._add(LOST, rows[codes == column.other_code])
+        is_value = (codes >= 0) & ~np.isin(codes, column.no_values)
+        self._add(MOVED, rows[is_value & (strict < 0)])
+        if column.kind == "category":
+            self._look_for_merged(cells, codes, is_value)
+        elif column.grid is not None:
+            exact = np.nan_to_num(self._seconds.read(cells)[0] if self._seconds else self._reader.values(cells))
+            cut = exact % DAY != 0 if column.kind == "date" else np.round(exact, column.decimals or 0) != exact
+            self._add(NO_TIME if column.kind == "date" else CUT, rows[is_value & (strict >= 0) & cut])
 
     def findings(self) -> Iterator[Finding]:
         """What was found."""
         yield from self._findings.values()
         for code, texts in self._texts.items():
             if len(texts) > 1:
-                yield Finding(
-                    self._column.name, f"merged: {len(texts)} texts are {self._column.values[code]!r}", len(texts)
-                )
-
-    def _becomes(self, fault: int) -> str:
-        if fault == _OUTSIDE and self._column.outside == "clip":
-            return MOVED
-        return LOST if fault != _ABSENT and self._column.outside == "other" else f"refused: {FAULTS[fault]}"
+                what = f"merged: {len(texts)} texts are {self._column.values[code]!r}"
+                yield Finding(self._column.name, what, len(texts))
 
     def _add(self, what: str, rows: np.ndarray) -> None:
         if len(rows):
             finding = self._findings.setdefault(what, Finding(self._column.name, what))
             finding.cells += len(rows)
             finding.rows += rows[: NAMED - len(finding.rows)].tolist()
-
-    def _look_for_cut(self, cells: "pa.Array", rows: np.ndarray, fits: np.ndarray) -> None:
-        column = self._column
-        if column.kind == "date":
-            seconds = _seconds(cells, column)
-            self._add(NO_TIME, rows[fits & (np.nan_to_num(seconds) % DAY != 0)])
-        elif column.kind in ("datetime", "duration"):
-            fine = np.nan_to_num(_seconds(cells, column)) * 10 ** (column.decimals or 0)
-            self._add(CUT, rows[fits & (np.abs(fine - np.rint(fine)) > 1e-3)])
-        elif column.kind == "number" and column.decimals is not None:
-            numbers = np.nan_to_num(self._reader.values(cells))
-            self._add(CUT, rows[fits & (np.round(numbers, column.decimals) != numbers)])
 
     def _look_for_merged(self, cells: "pa.Array", codes: np.ndarray, fits: np.ndarray) -> None:
         texts = pc.utf8_trim_whitespace(any_texts(cells)).dictionary_encode()
@@ -157,17 +143,6 @@ class _ColumnCheck:
             known = self._texts.setdefault(int(codes[fits & (at == text)][0]), set())
             if len(known) < MOST_VALUES:
                 known.add(texts.dictionary[text].as_py())
-
-
-def _seconds(cells: "pa.Array", column: Column) -> np.ndarray:
-    """Dates, times or durations in seconds, with all their digits. float64 [n], NaN where there is none."""
-    if pa.types.is_duration(cells.type):
-        return durations.seconds_of(cells, 6)
-    if pa.types.is_timestamp(cells.type) or pa.types.is_date(cells.type):
-        return times.seconds_of(cells, column.zone, 6)
-    if column.kind == "duration":
-        return durations.read_durations(any_texts(cells))[0]
-    return times.read_datetimes(any_texts(cells), column.format, column.zone)[0]
 
 
 def _line(finding: Finding, rows: int) -> str:

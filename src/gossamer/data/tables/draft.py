@@ -9,27 +9,28 @@ from pathlib import Path
 
 from gossamer.data.card import rounded
 from gossamer.data.source import Data, called, refuse_keys, source_of
-from gossamer.data.sources.names import clean_names
 from gossamer.data.sources.relation import Relation
 from gossamer.data.sources.tables import open_table
 from gossamer.data.sources.unit_ids import unit_ids
-from gossamer.data.tables.card import common_toml
+from gossamer.data.tables.card import MOST_COLUMNS, common_toml
 from gossamer.data.tables.dictionary import read_dictionary
 from gossamer.data.tables.drafting.kinds import proposed
 from gossamer.data.tables.drafting.portrait import Portrait
-from gossamer.data.tables.drafting.proposal import Proposal, habits_of
+from gossamer.data.tables.drafting.proposal import Habits, Proposal
 from gossamer.data.tables.encode import Faults
-from gossamer.data.tables.read import RAGGED
+from gossamer.data.tables.read import RAGGED, unit_column
 from gossamer.errors import DataError
 
-MOST_COLUMNS = 200
-"""Columns that methods for tables take."""
 _NAMED = 12
+_STEPS = [
+    "Measured bounds and values do not count yet. Write what is known without the records, or give a data dictionary.",
+    "Name the column that a model is to predict as label, if there is one.",
+]
+"""What is left to do. The first is of a draft without a dictionary."""
 _HEADER = """\
 # A draft, from the records. Nothing here is public yet. Each line that you keep becomes a fact that you, the data owner,
 # declare public: names and kinds of columns too. Lines that begin with "# measured" hold values of records, and so may other
-# comments. Replace the values by what is known without looking at the records, and take the "# measured: " away. A column
-# that you take out is left out.
+# comments. Replace them by what is known without the records, and take the "# measured: " away.
 
 """
 
@@ -53,9 +54,9 @@ def draft_table_card(
     refuse_keys(given)
     known, label = ({}, None) if dictionary is None else read_dictionary(Path(dictionary))
     table = open_table(given.records, split="train", where=where, header=header)
-    unit_at = _unit_column(table.names, given.units, where)
+    unit_at = unit_column(table, given.units, where)
     seen, people = look(table, where, unit_at)
-    habits = habits_of(seen, table, comma=header is False and table.delimiter == ";")
+    habits = Habits.of(seen, table, comma=header is False and table.delimiter == ";")
     proposals = {
         each.name: proposed(each, habits)
         for at, each in enumerate(seen)
@@ -71,11 +72,7 @@ def draft_table_card(
         **({} if label is None or label not in table.names else {"label": label}),
     }
     columns = [entries[name] for name in table.names if name in entries]
-    hints = [
-        *sorted(table.notes),
-        *_hints(table.names, known, proposals),
-        *_steps(len(columns), asked=dictionary is not None),
-    ]
+    hints = [*sorted(table.notes), *_hints(table.names, known, proposals), *_STEPS[dictionary is not None :]]
     return "\n".join([_HEADER + common_toml(facts), *columns]), hints
 
 
@@ -103,16 +100,6 @@ def look(table: Relation, where: str, unit_at: int | None) -> tuple[list[Portrai
     return seen, None if unit_at is None else len(owners)
 
 
-def _unit_column(names: list[str], units: str | None, where: str) -> int | None:
-    """The position of the column of the units; None: there are no units. Raises DataError: no such column."""
-    if units is None:
-        return None
-    name = clean_names([units])[0]
-    if name not in names:
-        raise DataError(f"{where}: the table has no column {units!r}. Name the column with the id of each unit.")
-    return names.index(name)
-
-
 def _hints(names: list[str], known: dict[str, str], proposals: dict[str, Proposal]) -> Iterator[str]:
     if nameless := [str(at) for at, name in enumerate(names, 1) if not _is_name(name, names)]:
         yield f"Columns without a name of their own are left out, by position from 1: {_some(nameless)}. Name them to keep any."
@@ -121,21 +108,14 @@ def _hints(names: list[str], known: dict[str, str], proposals: dict[str, Proposa
         yield f"Columns that look like identifiers: {_some(keys)}. They are not learnt: samples get running numbers in them."
     if drop := [name for name, each in proposals.items() if each.drop]:
         yield f"Columns that the draft drops, with a reason: {_some(drop)}. Their names are public too: take a private one out."
-    kept = {name: each for name, each in proposals.items() if not each.drop}
-    if asked := [name for name, each in kept.items() if each.choices]:
+    if asked := [name for name, each in proposals.items() if each.choices and not each.drop]:
         yield f"Columns that can be read in two ways: {_some(asked)}. The draft has both. Keep one."
-    if odd := [name for name, each in kept.items() if {"outside", "missing_words"} & each.facts.keys()]:
+    if odd := [name for name, each in proposals.items() if {"outside", "missing_words"} & each.facts.keys()]:
         yield f"Columns of which some cells do not fit: {_some(odd)}. The draft names their rows."
     if absent := [name for name in known if name not in names]:
         yield f"The dictionary names {len(absent)} columns that the table does not have: {_some(absent)}."
-
-
-def _steps(columns: int, *, asked: bool) -> Iterator[str]:
-    if columns > MOST_COLUMNS:
+    if (columns := len(known) + len(proposals) - len(drop) - len(absent)) > MOST_COLUMNS:
         yield f"These are {columns} columns, and methods for tables take at most {MOST_COLUMNS}. Take out what nobody needs."
-    if not asked:
-        yield "Measured bounds and values do not count yet. Write what is known without the records, or give a data dictionary."
-    yield "Name the column that a model is to predict as label, if there is one."
 
 
 def _some(names: Sequence[str]) -> str:

@@ -75,7 +75,7 @@ def _of_texts(texts: "pa.Array") -> np.ndarray:
     """Texts that are numbers, truth values or times in ISO 8601 hash as these. uint64 [n]"""
     texts = pc.utf8_trim_whitespace(pc.utf8_normalize(texts, "NFC"))
     lower = pc.utf8_lower(texts)
-    found = _of_letters(texts)
+    found = hashes_of_texts(texts)
     is_number, is_time = (np.asarray(pc.match_substring_regex(lower, form)) for form in (_NUMBER, _TIME))
     plain = pc.utf8_ltrim(lower.filter(pa.array(is_number)), "+")
     found[is_number] = _of_numbers(np.asarray(plain.cast(pa.float64())))
@@ -87,12 +87,12 @@ def _of_texts(texts: "pa.Array") -> np.ndarray:
     return found
 
 
-def _of_letters(texts: "pa.Array") -> np.ndarray:
+def hashes_of_texts(texts: "pa.Array") -> np.ndarray:
     """A hash of the bytes of each text. uint64 [n]"""
     sizes = np.asarray(pc.binary_length(texts)).astype(np.int64)
     if sizes.sum() > _BYTES and len(texts) > 1:
         half = len(texts) // 2
-        return np.append(_of_letters(texts[:half]), _of_letters(texts[half:]))
+        return np.append(hashes_of_texts(texts[:half]), hashes_of_texts(texts[half:]))
     raw = np.frombuffer("".join(texts.to_pylist()).encode(), np.uint8).astype(np.uint64)
     ends = np.cumsum(sizes)
     places = np.arange(len(raw)) - np.repeat(ends - sizes, sizes)

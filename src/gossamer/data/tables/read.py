@@ -55,7 +55,7 @@ def read_table(
     where = str(source) if is_place(source) else called
     if isinstance(source, Table):
         return _with_units(_checked(source, card, where), units, card)
-    opened, wanted, faults = _opened(source, card, split, where)
+    opened, wanted, faults = open_for(source, card, split, where)
     unit_at = _unit_column(units, opened.names, card, faults)
     if missing := [name for name, at in zip(card.names, wanted, strict=True) if at < 0]:
         raise _without(missing, card, where)
@@ -91,12 +91,12 @@ def read_values(source: Any, card: TableCard, *, split: Literal["train", "test"]
     Only `evaluate` needs them: its classifiers learn from values that no bin has made coarse.
     """
     where = str(source) if is_place(source) else called
-    opened, wanted, faults = _opened(source, card, split, where)
+    opened, wanted, faults = open_for(source, card, split, where)
     encoder = TableEncoder(card, faults, guessed=not is_place(source))
     return np.concatenate([encoder.values(columns) for _, columns in opened.blocks(wanted)])
 
 
-def _opened(source: Any, card: TableCard, split: str, where: str) -> tuple[Relation, list[int], Faults]:
+def open_for(source: Any, card: TableCard, split: str, where: str) -> tuple[Relation, list[int], Faults]:
     """A source, the positions of the columns of the card (-1: there is none), and what is wrong with their names."""
     relation = open_table(source, split=split, wanted=card.names, where=where, header=card.header, decimal=card.decimal)
     faults = Faults(where)

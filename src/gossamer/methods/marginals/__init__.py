@@ -24,15 +24,15 @@ if TYPE_CHECKING:
     import torch
     from torch import Tensor, nn
 
+    from gossamer.data.tables import card as table_card
     from gossamer.methods.marginals import loop, outlook
     from gossamer.privacy.mechanisms import gaussian
 else:
     torch = Lazy("torch")
     loop, gaussian = Lazy("gossamer.methods.marginals.loop"), Lazy("gossamer.privacy.mechanisms.gaussian")
     outlook = Lazy("gossamer.methods.marginals.outlook")
+    table_card = Lazy("gossamer.data.tables.card")
 
-MOST_COLUMNS = 200
-"""Beyond, the errors of all pairs have too much noise to choose by."""
 CLEAR = 0.02
 """Least precision of counts for a first query that counts each column with the label. Chosen on Adult's training rows."""
 MOST_FIRST_CELLS = 1_000_000
@@ -187,9 +187,9 @@ class Marginals(Method[Config, "loop.State"]):
                 raise RequestError(f"`{flag}_share` is a share of the budget, above 0 and below 1, not {share:g}.")
         if _marginals_share(config) <= 0:
             raise RequestError("`columns_share` and `errors_share` together must be below 1: the tables need the rest.")
-        if len(card.domain) > MOST_COLUMNS:
+        if len(card.domain) > (most := table_card.MOST_COLUMNS):
             raise RequestError(
-                f"marginals takes at most {MOST_COLUMNS} columns, and the card has {len(card.domain)}. More cannot be learned "
+                f"marginals takes at most {most} columns, and the card has {len(card.domain)}. More cannot be learned "
                 "together. Drop columns from the card."
             )
         label = 1 if card.label_index is None else card.domain[card.label_index]

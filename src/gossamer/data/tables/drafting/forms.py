@@ -1,5 +1,8 @@
 """How numbers and dates among some texts may be written."""
 
+import calendar
+import datetime
+import itertools
 import re
 from collections import Counter
 from collections.abc import Iterator
@@ -12,39 +15,27 @@ from gossamer.data.columns.numbers import Form
 from gossamer.lazy import pa, pc
 
 Texts: TypeAlias = "pa.Array"
-_DATES = {
-    "Y/9/9": ("%Y/%m/%d",),
-    "Y.9.9": ("%Y.%m.%d",),
-    "9.9.Y": ("%d.%m.%Y",),
-    "9/9/Y": ("%m/%d/%Y", "%d/%m/%Y"),
-    "9-9-Y": ("%d-%m-%Y", "%m-%d-%Y"),
-    "9.9.9": ("%d.%m.%y",),
-    "9/9/9": ("%m/%d/%y", "%d/%m/%y"),
-    "E": ("%Y%m%d",),
-    "9-a-Y": ("%d-%b-%Y",),
-    "9-a-9": ("%d-%b-%y",),
-    "9 a Y": ("%d %b %Y", "%d %B %Y"),
-    "a 9, Y": ("%b %d, %Y", "%B %d, %Y"),
-    "Y-9-9": ("%Y-%m-%d", "%Y-%d-%m"),
-}
-"""How dates may be written, by their shape: 9, Y and E are one or two, four and eight digits, a is letters."""
-_TIMES = {
-    "": ("",),
-    " 9:9": (" %H:%M",),
-    " 9:9:9": (" %H:%M:%S",),
-    " 9:9 a": (" %I:%M %p", " %H:%M UTC"),
-    " 9:9:9 a": (" %I:%M:%S %p", " %H:%M:%S UTC"),
-}
-_ISO = re.compile(r"Y-9-9([ a]9:9(:9(\.\w)?)?(a|[+-]9(:9)?|[+-]Y)?)?")
-_DIGITS = {1: "9", 2: "9", 4: "Y", 8: "E"}
-_LONGEST_DATE = 40
-_MONEY = re.compile(r"-?(\D{0,5}?)-?(\d[\d.,'’\s]*?)(\s?(?:[^\W\d]{1,5}|[^\w\s.,'’]))?")
-_BEFORE = re.compile(r"(?:[$€£¥₹₽₩]|USD|EUR|GBP|CHF|SEK|NOK|DKK|JPY|Fr\.|Rs\.?|kr)?\s?")
-_AFTER = re.compile(r"\s?[$€£¥₹₽₩%‰]|\s?(?:USD|EUR|GBP|CHF|SEK|NOK|DKK|JPY|kg|g|mg|km|cm|mm|m|ml|l|h|min|s)|\s\w{1,5}")
+_DAYS = (
+    "%m/%d/%Y %d/%m/%Y %Y/%m/%d %m/%d/%y %d/%m/%y %d-%m-%Y %m-%d-%Y %Y-%m-%d %Y-%d-%m %d-%b-%Y %d-%b-%y "
+    "%d.%m.%Y %Y.%m.%d %d.%m.%y %Y%m%d"
+)
+_DAYS_IN_WORDS = ("%d %b %Y", "%d %B %Y", "%b %d, %Y", "%B %d, %Y")
+_CLOCKS = ("", " %H:%M", " %H:%M:%S", " %I:%M %p", " %I:%M:%S %p", " %H:%M UTC", " %H:%M:%S UTC")
+_FORMATS = [f"{day}{clock}" for day, clock in itertools.product([*_DAYS.split(), *_DAYS_IN_WORDS], _CLOCKS)]
+"""How dates and times may be written, besides ISO. Of two orders of day and month, the first is proposed."""
+_WORDS = {"am", "pm", "utc", "t", "z", *(name.casefold() for name in [*calendar.month_name, *calendar.month_abbr])}
+_LIKE_ANY = {1: "1", 2: "01", 4: "2001", 8: "20010101"}
+"""Digits in place of as many others, so that texts of one shape are one."""
+DIGITS = "%Y%m%d"
+_NO_DAY = re.compile(r"(?!(1[89]|2[01])\d\d(0[1-9]|1[0-2])([0-2]\d|3[01]))\d+|.{40,}", re.DOTALL)
+_MONEY = re.compile(
+    r"-?(?P<before>(?:[$€£¥₹₽₩]|USD|EUR|GBP|CHF|SEK|NOK|DKK|JPY|Fr\.|Rs\.?|kr)?\s?)-?(?P<digits>\d[\d.,'’\s]*?)"
+    r"(?P<after>\s?[$€£¥₹₽₩%‰]|\s?(?:USD|EUR|GBP|CHF|SEK|NOK|DKK|JPY|kg|g|mg|km|cm|mm|m|ml|l|h|min|s)|\s[^\W\d]{1,5})?"
+)
 _ALIKE = {"’": "'", "\xa0": " ", "\u202f": " "}
 _MOST_FORMS = 12
-PLAIN = ("", ".")
-SEPARATORS = (PLAIN, ("", ","), (",", "."), (".", ","), ("'", "."), (" ", ","), (" ", "."))
+_PLAIN = ("", ".")
+_SEPARATORS = (_PLAIN, ("", ","), (",", "."), (".", ","), ("'", "."), (" ", ","), (" ", "."))
 """Thousands sign and decimal sign of numbers."""
 
 
@@ -52,20 +43,16 @@ def number_forms(sample: list[str]) -> Iterator[Form]:
     """How numbers among some texts may be written, the plain form first."""
     yield Form()
     found: Counter[Form] = Counter()
-    for text in sample:
-        if parts := _MONEY.fullmatch(text):
-            before, core, after = parts[1], parts[2], parts[3] or ""
-            signs = {_ALIKE.get(sign, sign) for sign in core if not sign.isdigit()}
-            if (before and not _BEFORE.fullmatch(before)) or (after and not _AFTER.fullmatch(after)):
-                continue
-            for thousands, decimal in SEPARATORS:
-                if signs <= {thousands, decimal} and (signs or (thousands, decimal) == PLAIN):
-                    found[Form(before, after, thousands, decimal)] += 1
+    for money in filter(None, map(_MONEY.fullmatch, sample)):
+        signs = {_ALIKE.get(sign, sign) for sign in money["digits"] if not sign.isdigit()}
+        for separators in _SEPARATORS:
+            if signs <= {*separators} and (signs or separators == _PLAIN):
+                found[Form(money["before"], money["after"] or "", *separators)] += 1
     del found[Form()]
     yield from (form for form, _ in found.most_common(_MOST_FORMS))
 
 
-def read_numbers(form: Form, texts: Texts) -> tuple[np.ndarray, np.ndarray]:
+def read_numbers(texts: Texts, form: Form) -> tuple[np.ndarray, np.ndarray]:
     """As `Form.read`. But 0.123 is no thousand, whatever separates thousands."""
     numbers, fits = form.read(texts)
     if form.thousands in (".", ","):
@@ -75,20 +62,19 @@ def read_numbers(form: Form, texts: Texts) -> tuple[np.ndarray, np.ndarray]:
 
 def date_formats(text: str) -> tuple[str, ...]:
     """The formats that a text may have, if it is a date or a time; "": as 2031-12-24."""
-    if len(text) > _LONGEST_DATE or not any(map(str.isdecimal, text)):
+    if _NO_DAY.fullmatch(text) or not _WORDS.issuperset(re.findall(r"[^\W\d_]+", text.casefold())):
         return ()
-    letters = re.sub(r"[^\W\d_]+", "a", text)
-    return _formats_of(re.sub(r"\d+", lambda digits: _DIGITS.get(len(digits[0]), "N"), letters))
+    return _formats_of(re.sub(r"\d+", lambda digits: _LIKE_ANY.get(len(digits[0]), "0" * len(digits[0])), text))
 
 
 @lru_cache(10_000)
-def _formats_of(shape: str) -> tuple[str, ...]:
-    """The formats that texts of a shape may have, see `_DATES`; "": as 2031-12-24."""
-    formats = [
-        f"{day}{time}"
-        for date, days in _DATES.items()
-        if shape.startswith(date)
-        for time in _TIMES.get(shape.removeprefix(date).replace(",", "", 1), ())
-        for day in days
-    ]
-    return ("", *formats) if _ISO.fullmatch(shape) else tuple(formats)
+def _formats_of(text: str) -> tuple[str, ...]:
+    iso = [""] if text.startswith("2001-01-01") and _fits(text, "") else []
+    return (*iso, *(form for form in _FORMATS if _fits(text, form)))
+
+
+def _fits(text: str, form: str) -> bool:
+    try:
+        return bool(datetime.datetime.strptime(text, form) if form else datetime.datetime.fromisoformat(text))
+    except ValueError:
+        return False

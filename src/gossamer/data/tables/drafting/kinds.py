@@ -1,97 +1,172 @@
 """What a draft says of a column of any kind."""
 
-from gossamer.data.columns.column import OTHER, Column
-from gossamer.data.columns.numbers import Form
-from gossamer.data.tables.drafting.dates import of_dates, of_durations
-from gossamer.data.tables.drafting.numbers import of_numbers
-from gossamer.data.tables.drafting.portrait import Candidate, Portrait
-from gossamer.data.tables.drafting.proposal import FEW, ID_WORDS, Habits, Proposal, best_candidate, says, which_rows
-from gossamer.data.tables.drafting.text import of_text
-from gossamer.errors import CardError
+import re
+from collections.abc import Callable
+from functools import partial
 
-_TOTALS = {"total", "totals", "grand total", "sum", "summe", "gesamt", "insgesamt", "subtotal"}
-_NOTHING = {"unknown", "missing", "not available", "not known", "unbekannt", "k.a.", "keine angabe", "no data"}
+from gossamer.data.card import is_text, toml
+from gossamer.data.columns.column import MOST_CODES, OTHER, Column
+from gossamer.data.columns.numbers import Form
+from gossamer.data.tables.drafting.portrait import FEW, FEWEST, MOST_VALUES, SHARE, Candidate, Portrait
+from gossamer.data.tables.drafting.proposal import Habits, Proposal
+from gossamer.data.tables.drafting.sizes import of_dates, of_durations, of_numbers
+from gossamer.errors import CardError
+from gossamer.lazy import pa
+
+_OFTEN = 10
+"""Cells for each of the numbers of a category, at least."""
+_PLURALS = {"number": "numbers", "duration": "durations", "date": "dates", "boolean": "truth values"}
+_IDS = r"\b(ids?|uuid|guid)\b"
+_NUMBERS = rf"{_IDS}|\b(nr|no|key|code|number|num)\b"
+_PERSON = (
+    r"\b(surname|forename|e ?mail|mail|phone|telephone|mobile|address|street|ssn|passport|iban|"
+    r"(first|last|full|given|family|maiden|patient|person|customer|client|employee|user) ?name)\b|^name$"
+)
+_TOTAL = re.compile(r"(grand |sub)?totals?|sum|summe|(ins)?gesamt", re.IGNORECASE)
+_NOTHING = re.compile(r"\W+|unknown|missing|not (available|known)|no data|unbekannt|k\.a\.", re.IGNORECASE)
+_VALUES = {"na", "none", "null"}
+"""Words for a missing value that may be values of a category."""
 _DROPPED_FIRST = ("log", "zero", "bins", "decimals", "special")
+_in_order = partial(re.sub, r"(?<![.,\d])\d+", lambda digits: digits[0].zfill(20))
+"""From a text to what sorts it, so that 9 is before 10."""
 
 
 def proposed(seen: Portrait, habits: Habits) -> Proposal:
     """What to say of a column."""
-    if reason := _reason_to_drop(seen, habits):
-        return Proposal(drop=reason)
-    best = best_candidate(seen, habits.groups)
-    if habits.guessed and seen.kind == "whole" and best is not None and best.kind == "date":
+    best = seen.best(habits.groups)
+    if habits.guessed and seen.kind in ("whole", "number") and best is not None:
         best = seen.candidates["number", Form()]  # a card reads no date from a number that may have been guessed
-    if best is None:
-        proposal = of_text(seen, habits)
-    elif best.kind == "number":
-        proposal = of_numbers(seen, best, habits)
-    elif best.kind == "boolean":
-        proposal = Proposal({"name": seen.name, "kind": "boolean"})
+    if reason := _reason_to_drop(seen, best, habits):
+        return Proposal(drop=reason)
+    if _is_key(seen, best):
+        comment = "Each row has another value here. So it is not learnt, and samples get running numbers."
+        return Proposal({"name": seen.name, "kind": "key"}, comments=[comment])
+    if best is None or _are_codes(seen, best):
+        proposal = _category(seen, best, habits)
     else:
-        proposal = of_dates(seen, best) if best.kind == "date" else of_durations(seen, best)
-    if not proposal.drop and proposal.facts["kind"] != "key":
-        if best is not None and proposal.facts["kind"] != "category":
+        proposal = _PROPOSALS[best.kind](seen, best, habits)
+        proposal.facts |= {"missing": True} if seen.rows > seen.cells else {}
+        if best.odd.count:
             _name_odd(proposal, seen, best)
-            proposal.facts |= {"missing": True} if seen.missing else {}
-        _make_acceptable(proposal)
+    _make_acceptable(proposal)
     row, text = seen.last
-    if text.strip().casefold() in _TOTALS:
-        proposal.hint = (
-            f"Row {row}, the last, looks like a row of totals. Take it out of the file, else it counts as a record."
-        )
+    if _TOTAL.fullmatch(text.strip()):
+        proposal.hint = f"Row {row}, the last, looks like a row of totals. Take it out, else it counts as a record."
     return proposal
 
 
-def _reason_to_drop(seen: Portrait, habits: Habits) -> str:
-    """Why a column is left out, whatever its cells fit; empty: it is not."""
+_PROPOSALS: dict[str, Callable[[Portrait, Candidate, Habits], Proposal]] = {
+    "number": of_numbers,
+    "date": of_dates,
+    "duration": of_durations,
+    "boolean": lambda seen, *_: Proposal({"name": seen.name, "kind": "boolean"}),
+}
+
+
+def _reason_to_drop(seen: Portrait, best: Candidate | None, habits: Habits) -> str:
+    """Why a column is left out; empty: it is not."""
     if seen.kind == "lists":
         return "lists, structs or bytes, which no kind of column takes"
     if not seen.cells:
         return "empty"
     different = seen.different.number
-    if not seen.is_unique and different > max(FEW, seen.rows // 10) and says(seen.name, ID_WORDS):
+    if seen.is_called(_IDS) and seen.different.repeats and different > max(FEW, seen.rows // 10):
         return f"an identifier in several rows, {different:,} different ones; see units if it is a person"
-    if habits.guessed and seen.is_clock:
+    if habits.guessed and seen.kind == "clock":
         return "times of day, of which a program may have guessed the type; as text (dtype=str) it can stay"
-    return ""
+    if best is not None:
+        return ""
+    if seen.is_called(_PERSON) and different > FEW:
+        return f"it tells who a person is, by its name: {different:,} different texts"
+    if seen.each_differs:
+        return "" if seen.is_word else "free text: each row has another"
+    if seen.is_exact and different <= max(FEWEST, seen.rows // 2):
+        return "" if any(map(is_text, seen.counts)) else "texts of several lines, or with signs that cannot be printed"
+    what, texts = ("codes", "codes") if seen.is_word else ("free text", "texts")
+    reasons = [f"{what}: {different:,} different {texts} in {seen.rows:,} rows", _partly(seen, habits)]
+    if seen.is_word and different > MOST_VALUES:
+        reasons.insert(1, f"a draft lists at most {MOST_VALUES:,} values, and a card {MOST_CODES:,}")
+    return "; ".join(filter(None, reasons))
+
+
+def _is_key(seen: Portrait, best: Candidate | None) -> bool:
+    """Whether a column looks like an identifier: all cells differ, and numbers lie close together or are called so."""
+    if not seen.each_differs or best is None:
+        return seen.each_differs
+    is_plain = best.form == Form() and best.spread.is_whole and not best.odd.count
+    return is_plain and (best.spread.steps < 2 * seen.cells or seen.is_called(_NUMBERS))
+
+
+def _are_codes(seen: Portrait, best: Candidate) -> bool:
+    """Whether numbers look like codes: there is one, or they are few with gaps between them."""
+    if best.kind != "number" or best.odd.count or not seen.is_exact:
+        return False
+    few, different = min(FEW, max(seen.cells / _OFTEN, 1)), len(seen.counts)
+    return different <= few and 2 * (different - 1) <= best.spread.steps
+
+
+def _category(seen: Portrait, best: Candidate | None, habits: Habits) -> Proposal:
+    may_be = {word for word in seen.words if word.casefold() in _VALUES}
+    kept = may_be - habits.words if best is None else set()
+    listed = sorted((text for text in {*seen.counts, *kept} if is_text(text)), key=_in_order)
+    if best is not None:
+        listed.sort(key=dict(zip(listed, best.read(pa.array(listed))[0].tolist(), strict=True)).__getitem__)
+    proposal = Proposal({"name": seen.name, "kind": "category"}, {"values": listed})
+    if seen.rows - seen.cells > sum(seen.words[word] for word in kept):
+        proposal.facts["missing"] = True
+    if kept:
+        remedy = "If a value is missing there, take them out of values and say missing = true."
+        proposal.say(f"{toml(sorted(kept))[1:-1]}: taken for values. {remedy}")
+    if may_be - kept:
+        proposal.say(f"{toml(sorted(may_be - kept))[1:-1]}: taken for missing. If it is a value, add it to values.")
+    if others := len(seen.counts) + len(kept) - len(listed):
+        proposal.facts["outside"] = OTHER
+        what = "Values with line breaks or signs that cannot be printed"
+        proposal.say(f'{what}: {others}. They become "{OTHER}".')
+    if best is None and (partly := _partly(seen, habits)):
+        proposal.say(f"Kept as text: {partly}.")
+    if best is not None and len(listed) > 1:
+        kind = "integer" if best.spread.is_whole else "number"
+        proposal.say(
+            f"{len(listed)} numbers with gaps look like codes. If they are steps of a scale, add ordered = true."
+        )
+        proposal.say(f'If they are amounts, write kind = "{kind}" and bounds.')
+    return proposal
+
+
+def _partly(seen: Portrait, habits: Habits) -> str:
+    """That half of the cells or more are numbers or dates, and why they stay text; empty: it is not so."""
+    best = seen.best(habits.groups, fitting=False)
+    if best is None or 2 * best.cells < seen.cells:
+        return ""
+    if best.cells < SHARE * seen.cells:
+        are = f"{best.cells:,} of {seen.cells:,} cells are {_PLURALS[best.kind]}"
+        return f"{are}, the others are not{best.odd}"
+    sign = seen.lost_by(best) if best.kind == "number" else ""
+    return f"a number would lose {sign}{seen.codes.get(sign, '')}" if sign else ""
 
 
 def _name_odd(proposal: Proposal, seen: Portrait, best: Candidate) -> None:
     """Name the cells that are not of the kind, and say what becomes of them."""
-    if not best.odd.count:
-        return
-    what = {"number": "numbers", "date": "dates", "boolean": "truth values", "duration": "durations"}[best.kind]
-    texts = [*best.odd.first]
-    cells = f"Cells that are no {what}: {best.odd.count:,} of {seen.cells:,}{which_rows(best.odd)}"
-    if seen.frequent.is_exact and all(_means_nothing(text) for text in texts) and best.odd.count == _count(seen, texts):
-        proposal.facts |= {"missing": True, "missing_words": sorted({text.casefold(): text for text in texts}.values())}
-        proposal.comments.append(f"{cells}. They are taken for missing.")
+    texts, count = [*best.odd.first], best.odd.count
+    cells = f"Cells that are no {_PLURALS[best.kind]}: {count:,} of {seen.cells:,}{best.odd}"
+    if count == sum(seen.counts.get(text, 0) for text in texts) and all(map(_NOTHING.fullmatch, texts)):
+        words = {text.casefold(): text for text in texts}
+        proposal.facts |= {"missing": True, "missing_words": sorted(words.values())}
+        proposal.say(f"{cells}. They are taken for missing.")
     else:
         proposal.facts["outside"] = OTHER
-        proposal.comments.append(
-            f'{cells}. They become "{OTHER}". Mend them, or name words for missing: missing_words = [...].'
-        )
-
-
-def _means_nothing(text: str) -> bool:
-    return text.casefold() in _NOTHING or not any(map(str.isalnum, text))
-
-
-def _count(seen: Portrait, texts: list[str]) -> int:
-    return sum(seen.frequent.counts.get(text, 0) for text in texts)
+        remedy = "Mend them, or name words for missing: missing_words = [...]"
+        proposal.say(f'{cells}. They become "{OTHER}". {remedy}.')
 
 
 def _make_acceptable(proposal: Proposal) -> None:
     """Take away what a card would refuse. A column that stays refused is left out, with the reason."""
-    entries = proposal.facts | proposal.measured
     for key in ("", *_DROPPED_FIRST):
-        entries.pop(key, None)
+        proposal.facts.pop(key, None)
         try:
-            Column.from_dict(dict(entries))
-        except CardError as error:
-            proposal.drop = str(error).partition(": ")[2]
-        else:
+            Column.from_dict(proposal.facts | proposal.measured)
             proposal.drop = ""
             break
-    proposal.facts = {name: value for name, value in proposal.facts.items() if name in entries}
-    proposal.measured = {name: value for name, value in proposal.measured.items() if name in entries}
+        except CardError as error:
+            proposal.drop = str(error).partition(": ")[2]

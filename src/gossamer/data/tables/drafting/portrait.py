@@ -1,33 +1,39 @@
 """What one pass over its cells has seen of a column, in constant memory: how many cells fit each kind, and which do not."""
 
-import copy
 import re
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass, field
-from functools import partial
-from typing import Any, Literal, TypeAlias
-from zoneinfo import ZoneInfo
+from typing import Any, Literal, TypeAlias, get_args
 
 import numpy as np
 
 from gossamer.data.columns import boolean, durations, times
 from gossamer.data.columns.numbers import Form
-from gossamer.data.columns.texts import MISSING_WORDS, parts, text_of, texts_of
+from gossamer.data.columns.texts import MISSING_WORDS, TRUTH, parts, texts_of
 from gossamer.data.tables.decode import mixed
 from gossamer.data.tables.drafting.forms import Texts, date_formats, number_forms, read_numbers
-from gossamer.data.tables.drafting.sketches import DifferentValues, Frequent, Spread
+from gossamer.data.tables.drafting.sketches import DifferentValues, Spread
+from gossamer.data.tables.raw_rows import hashes_of_texts
 from gossamer.lazy import pa, pc
 
 MOST_VALUES = 1_000
 """Different values of a column that are counted each. With more, a text is no category."""
 NAMED = 5
 """Cells of each sort that are named by their rows."""
-DAY = 86_400
+FEW = 20
+"""Different numbers up to which a column with gaps between them is proposed as a category."""
 _SAMPLE = 100
-"""Different texts of a block by which possible forms are found."""
-_LONGEST_KEY = 64
+"""Different values of a block by which possible forms are found."""
+_SOME = 10
+"""A date may be written in a form that this part of them has."""
+SHARE = 0.95
+"""Share of cells that must fit a kind, so that it is proposed and the others are named."""
+FEWEST = 20
+"""Cells from which some may not fit, and from which a column whose cells all differ looks like an identifier."""
 
-Kind: TypeAlias = Literal["number", "date", "duration", "boolean"]
+Kind: TypeAlias = Literal["number", "duration", "date", "boolean"]
+"""Of two that fit as many cells, the later is more special."""
 _OFFSET = re.compile(r":\d\d(\.\d+)?( ?UTC|Z|[+-]\d\d(:?\d\d)?)$")
 _CODES = {
     "a leading zero": r"^[+-]?0\d",
@@ -36,8 +42,8 @@ _CODES = {
     "digits beyond 2^53": r"^[+-]?\d{16,}$",
 }
 """What makes a code of a number, which would lose it."""
-_DAYS = (18_500_101, 21_501_231)
-"""Whole numbers that may be dates such as 20311224."""
+_WORD = r"^\S{0,64}\d\S{0,64}$"
+"""Short, of one word and with a digit, as identifiers are."""
 
 
 @dataclass
@@ -47,65 +53,80 @@ class Odd:
     count: int = 0
     first: dict[str, int] = field(default_factory=dict)
 
-    def add(self, texts: Texts, counts: np.ndarray, rows: np.ndarray) -> None:
-        """Add different texts, how often each occurs, and its first row. int64 [n]"""
+    def add(self, values: "pa.Array", counts: np.ndarray, rows: np.ndarray) -> None:
+        """Add different values, how often each occurs, and its first row. int64 [n]"""
         self.count += int(counts.sum())
         if len(self.first) < NAMED:
             chosen = np.argsort(rows, kind="stable")[:NAMED]
-            for text, row in zip(texts.take(chosen).to_pylist(), rows[chosen].tolist(), strict=True):
-                if len(self.first) < NAMED:
-                    self.first.setdefault(text, row)
+            for text, row in zip(texts_of(values.take(chosen)).to_pylist(), rows[chosen].tolist(), strict=True):
+                self.first.setdefault(text, row)
+            self.first = dict([*self.first.items()][:NAMED])
+
+    def __str__(self) -> str:
+        """Where the first of these cells are."""
+        rows = sorted(self.first.values())
+        more = ", such as" if self.count > len(rows) else ","
+        return f"{more} row{'s' if rows[1:] else ''} {', '.join(map(str, rows))} (counted from 0)" if rows else ""
 
 
+@dataclass
 class Candidate:
-    """A kind that a column of text may have, in one written form.
+    """A kind that a column may have, in one written form.
 
     Args:
         kind: of the column.
-        form: how numbers or dates are written.
-        read: from texts to numbers, float64 [n], and which fit, bool [n].
+        form: how numbers or dates are written; "": as 2031-12-24.
+        spread: of the cells that fit, as numbers or in seconds.
+        odd: the other cells.
+        zone: of dates, see `read_datetimes`.
+        has_time: whether there are dates with a time of day.
     """
 
-    def __init__(self, kind: Kind, form: Form | str, read: Callable[[Texts], tuple[np.ndarray, np.ndarray]]) -> None:
-        self.kind, self.form, self.read = kind, form, read
-        self.spread, self.odd = Spread(), Odd()
-        self.has_time = self.has_offset = False
-        self.is_run = True
-        """Whether numbers grow by one step from row to row."""
-        self._run: tuple[float, float, float] | None = None
-        self.is_monthly = True
-        """Whether all dates are the first of a month."""
+    kind: Kind
+    form: Form | str
+    spread: Spread = field(default_factory=Spread)
+    odd: Odd = field(default_factory=Odd)
+    zone: str = ""
+    has_time: bool = False
 
     @property
     def cells(self) -> int:
         """How many fit."""
         return self.spread.cells
 
-    def add(self, texts: Texts, counts: np.ndarray, rows: np.ndarray) -> None:
-        """Add different texts, see `Odd`."""
-        numbers, fits = self.read(texts)
-        self.add_numbers(numbers[fits], counts[fits])
-        self.follow(numbers[fits], rows[fits])
+    def read(self, cells: "pa.Array") -> tuple[np.ndarray, np.ndarray]:
+        """Numbers, or seconds since 1970, float64 [n], and which cells fit, bool [n]."""
+        of = (self.kind, kind_of(cells.type))
+        if of == ("date", "date"):
+            numbers = times.seconds_of(cells, self.zone, 6)
+        elif of == ("duration", "duration"):
+            numbers = durations.seconds_of(cells, 6)
+        elif of in (("number", "number"), ("number", "whole")):
+            numbers = np.asarray(cells.cast(pa.float64(), safe=False))
+        elif self.kind == "date":
+            return times.read_datetimes(any_texts(cells), str(self.form), self.zone)
+        elif isinstance(self.form, Form):
+            return read_numbers(any_texts(cells), self.form)
+        else:
+            return (durations.read_durations if self.kind == "duration" else boolean.read_booleans)(any_texts(cells))
+        return numbers, np.isfinite(numbers)
+
+    def rank(self, groups: bool) -> tuple[int, int, int]:
+        """The best candidate has the most cells. Of equal ones, it is the more special kind, then the more likely form.
+
+        groups: whether a point may separate thousands.
+        """
+        form = self.form
+        likely = 2 * (form.decimal == ".,"[groups]) + (not form.thousands) if isinstance(form, Form) else 0
+        return self.cells, get_args(Kind).index(self.kind), likely
+
+    def add(self, values: "pa.Array", counts: np.ndarray, rows: np.ndarray) -> None:
+        """Add different values, see `Odd`."""
+        numbers, fits = self.read(values)
+        self.spread.add(numbers[fits], counts[fits])
+        self.has_time = self.has_time or (self.kind == "date" and bool((numbers[fits] % times.DAY != 0).any()))
         if not fits.all():
-            odd = np.flatnonzero(~fits)
-            self.odd.add(texts.take(odd), counts[odd], rows[odd])
-
-    def add_numbers(self, numbers: np.ndarray, counts: np.ndarray) -> None:
-        """Add numbers, float64 [n], or times in seconds since 1970."""
-        self.spread.add(numbers, counts)
-        if self.kind == "date" and len(numbers):
-            self.has_time = self.has_time or bool((numbers % DAY != 0).any())
-            if self.is_monthly:
-                days = np.floor(numbers / DAY).astype("datetime64[D]")
-                self.is_monthly = bool((days == days.astype("datetime64[M]")).all())
-
-    def follow(self, numbers: np.ndarray, rows: np.ndarray) -> None:
-        """Look whether numbers, float64 [n], grow by the same step from row to row."""
-        if self.is_run and len(numbers) and self.kind == "number":
-            if self._run is None and len(numbers) > 1:
-                self._run = (numbers[0], rows[0], (numbers[1] - numbers[0]) / (rows[1] - rows[0]))
-            begin, row, step = self._run or (numbers[0], rows[0], 1.0)
-            self.is_run = bool(step and (numbers == begin + step * (rows - row)).all())
+            self.odd.add(values.filter(pa.array(~fits)), counts[~fits], rows[~fits])
 
 
 class Portrait:
@@ -113,243 +134,168 @@ class Portrait:
 
     Args:
         name: of the column.
-        kind: of its cells: "text", "whole", "number", "boolean", "date", "datetime", "duration", "lists", or "" before there
-            are any.
+        kind: of its cells: "text", "whole", "number", "date", "duration", "clock", "lists", or "" before there are any.
     """
 
     def __init__(self, name: str) -> None:
-        self.name, self.kind = name, ""
+        self.name = name
+        self.kind: Any = ""
         self.zone = ""
         """Of Arrow timestamps; empty: UTC, or none."""
-        self.is_clock = False
-        """Whether cells are times of day."""
-        self.rows = self.missing = 0
-        self.words: dict[str, int] = {}
+        self.has_offset = False
+        """Whether texts of times have an offset."""
+        self.rows = self.cells = 0
+        """All cells, and those that are not missing."""
+        self.words = Counter[str]()
         """How often each word for a missing value occurs."""
-        self.frequent = Frequent(MOST_VALUES)
+        self.counts: dict[str, int] = {}
+        """How often each value occurs, as text. Empty: there are too many different ones."""
+        self.first_rows: dict[str, int] = {}
+        self.is_exact = True
+        """Whether each value is counted."""
         self.different = DifferentValues()
-        self.first_rows: dict[Any, int] = {}
         self.candidates: dict[tuple[Kind, Form | str], Candidate] = {}
         self.codes: dict[str, Odd] = {}
         """Texts that a number would not keep, by what it would lose."""
         self.is_word = True
-        """Whether all texts are short, of one word and with a digit, as identifiers are."""
+        """Whether all texts look like identifiers."""
         self.last: tuple[int, str] = (-1, "")
         """The last row, and its text."""
 
     def add(self, cells: "pa.Array", rows: np.ndarray) -> None:
         """Add cells. rows: their numbers in the source, int64 [n]."""
         self.rows += len(cells)
-        kind = kind_of(cells.type)
-        if kind == "null":
-            self.missing += len(cells)
+        kinds = {self.kind, kind_of(cells.type)} - {""}
+        self.kind = "number" if kinds == {"whole", "number"} else "text" if len(kinds) > 1 else "".join(kinds)
+        if self.kind in ("", "lists"):
             return
-        self._join(kind)
-        if self.kind == "lists":
-            self.missing += cells.null_count
-        elif self.kind in ("date", "datetime", "duration"):
-            self._add_times(cells)
-        elif self.kind == "text":
-            self.is_clock = self.is_clock or pa.types.is_time(cells.type)
-            self._add_texts(any_texts(cells), rows)
-        else:
-            self._add_numbers(cells, rows)
-
-    def _join(self, kind: str) -> None:
-        """Take cells of another kind than before for text. Whole numbers and others are numbers."""
-        before, self.kind = self.kind, kind
-        if before in ("", kind):
-            return
-        self.kind = "number" if {before, kind} == {"whole", "number"} else "text"
-        if self.kind == "text" != before:
-            self.frequent.is_exact &= sum(self.frequent.counts.values()) == self.cells
-            named = [(text_of(value), value) for value in self.frequent.counts]
-            self.first_rows = {text: self.first_rows.get(value, 0) for text, value in named}
-            self.frequent.counts = {text: self.frequent.counts[value] for text, value in named}
-            self.candidates = {} if self.frequent.is_exact else self.candidates  # each text is judged at the end
+        plain = self._plain(cells)
+        values, counts, firsts = _different(plain, rows)
+        if pa.types.is_string(values.type):
+            values = pc.utf8_normalize(pc.utf8_trim_whitespace(values), form="NFC")
+            absent = np.asarray(pc.is_in(pc.utf8_lower(values), pa.array([*MISSING_WORDS])))
+            for text, count in zip(values.filter(pa.array(absent)).to_pylist(), counts[absent].tolist(), strict=True):
+                self.words[text] += count
+            values, counts, firsts = values.filter(pa.array(~absent)), counts[~absent], firsts[~absent]
+            del self.words[""]
+            self.last = (int(rows[-1]), plain[-1].as_py())
+        self.cells += int(counts.sum())
+        self.different.add(_hashes(values), counts)
+        if self.is_exact and len(values) <= MOST_VALUES:
+            for text, count, row in zip(texts_of(values).to_pylist(), counts.tolist(), firsts.tolist(), strict=True):
+                self.counts[text] = self.counts.get(text, 0) + count
+                self.first_rows.setdefault(text, row)
+            if len(self.counts) <= MOST_VALUES:
+                return
+            values = values[:0]
+        if self.is_exact:
+            self.finish()
+            self.counts, self.is_exact = {}, False
+        self._judge(values, counts, firsts)
 
     def finish(self) -> None:
-        """Judge the texts, if there are so few that each was counted."""
-        if self.kind == "text" and self.frequent.is_exact:
-            self._judge(*self._counted())
+        """Judge the values that were counted."""
+        self.different.merge()
+        if self.is_exact:
+            counts, rows = (np.array([*each.values()], np.int64) for each in (self.counts, self.first_rows))
+            self._judge(pa.array([*self.counts], pa.string()), counts, rows)
+        for candidate in self.candidates.values():  # also of blocks before its form was seen
+            candidate.odd.count = self.cells - candidate.cells
+
+    def best(self, groups: bool, *, fitting: bool = True) -> Candidate | None:
+        """The kind and form that most cells fit. groups: see `Candidate.rank`.
+
+        fitting: whether nearly all must fit, and must be meant so. Then None: they are text.
+        """
+        enough = SHARE * self.cells if self.cells >= FEWEST else self.cells
+        known = [*self.candidates.values()]
+        if fitting:
+            known = [each for each in known if each.cells >= enough and self._means(each)]
+        return max(known, key=lambda each: each.rank(groups), default=None)
+
+    def _means(self, fitting: Candidate) -> bool:
+        """Whether a fitting form is meant: 0 and 1 are no truth values, and 007 is no number."""
+        if fitting.kind == "boolean":
+            return any(text.casefold() in TRUTH for text in self.counts)
+        return fitting.kind != "number" or not self.lost_by(fitting)
+
+    def lost_by(self, numbers: Candidate) -> str:
+        """What numbers would lose that are codes; empty: nothing."""
+        low, high = numbers.spread.lowest[0], numbers.spread.highest[-1]
+        for sign, odd in self.codes.items():
+            if sign != "a plus sign" or (low >= 0 and 2 * odd.count >= self.cells):
+                return sign
+        return "digits beyond 2^53" if self.kind == "whole" and max(-low, high) > 2**53 else ""
+
+    def is_called(self, pattern: str) -> bool:
+        """Whether a pattern is in the words of the name, such as patient_id or patientId, in small letters."""
+        words = " ".join(re.findall(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|\d+", self.name))
+        return bool(re.search(pattern, words.casefold()))
 
     @property
-    def cells(self) -> int:
-        """Cells that are not missing."""
-        return self.rows - self.missing
+    def each_differs(self) -> bool:
+        """Whether each row has another value, and there are some."""
+        return self.cells >= FEWEST and not self.different.repeats
 
-    @property
-    def is_unique(self) -> bool:
-        """Whether each row has another value."""
-        return self.different.each_differs
-
-    def _add_texts(self, cells: Texts, rows: np.ndarray) -> None:
-
-        texts, counts, firsts = _different(cells, rows)
-        texts = pc.utf8_normalize(pc.utf8_trim_whitespace(texts), form="NFC")
-        is_missing = pc.is_in(pc.utf8_lower(texts), value_set=pa.array(sorted(MISSING_WORDS)))
-        absent = np.flatnonzero(is_missing.to_numpy(zero_copy_only=False))
-        for text, count in zip(texts.take(absent).to_pylist(), counts[absent].tolist(), strict=True):
-            self.missing += count
-            if text:
-                self.words[text] = self.words.get(text, 0) + count
-        self.missing += cells.null_count
-        if len(absent):
-            there = np.delete(np.arange(len(texts)), absent)
-            texts, counts, firsts = texts.take(there), counts[there], firsts[there]
-        if len(cells):
-            self.last = (int(rows[-1]), cells[-1].as_py() or "")
-        before, was_exact = self._counted(), self.frequent.is_exact
-        self._count(texts, counts, np.fromiter(map(hash, texts.to_pylist()), np.int64, len(texts)).view(np.uint64))
-        self._remember(texts, firsts)
-        if not self.frequent.is_exact:
-            if was_exact:
-                self._judge(*before)
-            self._judge(texts, counts, firsts)
-
-    def _remember(self, values: "pa.Array", firsts: np.ndarray) -> None:
-        """Note the first row of each value, as long as all are counted."""
-        if not self.frequent.is_exact:
-            self.first_rows = {}
-        elif len(self.first_rows) < len(self.frequent.counts):
-            for value, row in zip(values.to_pylist(), firsts.tolist(), strict=True):
-                self.first_rows.setdefault(value, row)
-
-    def _counted(self) -> tuple[Texts, np.ndarray, np.ndarray]:
-        """Each text, how often it occurs, and its first row."""
-        counts = self.frequent.counts if self.first_rows else {}
-        texts = pa.array(list(counts), pa.string())
-        return texts, np.array([*counts.values()], np.int64), np.array([*map(self.first_rows.get, counts)], np.int64)
-
-    def _count(self, values: "pa.Array", counts: np.ndarray, hashes: np.ndarray) -> None:
-        self.frequent.add(values, counts)
-        self.different.add(mixed(hashes), counts)
-
-    def _judge(self, texts: Texts, counts: np.ndarray, rows: np.ndarray) -> None:
-        """Ask of each possible form which texts fit."""
-        if not len(texts):
-            return
-        sample = texts if len(texts) <= _SAMPLE else texts.take(np.linspace(0, len(texts) - 1, _SAMPLE).astype(int))
-        self._find_forms(sample.to_pylist())
-        for candidate in self.candidates.values():
-            if len(texts) > len(sample) and not candidate.read(sample)[1].any():
-                candidate.odd.add(texts, counts, rows)
-            else:
-                candidate.add(texts, counts, rows)
-        self.is_word = self.is_word and bool(
-            pc.all(pc.match_substring_regex(texts, rf"^\S{{1,{_LONGEST_KEY}}}$")).as_py()
-        )
-        self.is_word = self.is_word and bool(pc.all(pc.match_substring_regex(texts, r"\d")).as_py())
-        for sign, pattern in _CODES.items():
-            found = pc.match_substring_regex(texts, pattern).to_numpy(zero_copy_only=False)
-            if found.any():
-                at = np.flatnonzero(found)
-                self.codes.setdefault(sign, Odd()).add(texts.take(at), counts[at], rows[at])
-
-    def _find_forms(self, sample: list[str]) -> None:
-        """Add the forms that texts may have, and which are no candidates yet."""
-        for form in number_forms(sample):
-            if ("number", form) not in self.candidates:
-                self._propose("number", form, partial(read_numbers, form))
-        for written in dict.fromkeys(each for text in sample for each in date_formats(text)):
-            if ("date", written) not in self.candidates:
-                self._propose_date(written)
-        if ("duration", "") not in self.candidates:
-            self._propose("duration", "", durations.read_durations)
-            self._propose("boolean", "", boolean.read_booleans)
-        for candidate in self.candidates.values():
-            if candidate.kind == "date" and not candidate.has_offset:
-                candidate.has_offset = any(map(_OFFSET.search, sample))
-
-    def _propose_date(self, written: str) -> None:
-        self._propose("date", written, partial(times.read_datetimes, form=written))
-
-    def _propose(self, kind: Kind, form: Form | str, read: Callable[[Texts], tuple[np.ndarray, np.ndarray]]) -> None:
-        """Add a candidate. What was seen before counts for it if it was whole numbers, which every form has."""
-        new = self.candidates[kind, form] = Candidate(kind, form, read)
-        plain = self.candidates.get(("number", Form()))
-        if kind == "number" and plain is not None and plain.spread.is_whole and form != Form():
-            new.spread, new.odd = copy.deepcopy((plain.spread, plain.odd))
-        elif plain is not None:
-            new.odd = copy.deepcopy(plain.odd)
-            new.odd.count += plain.cells
-
-    def _add_numbers(self, cells: "pa.Array", rows: np.ndarray) -> None:
-        """Add numbers or truth values of an Arrow type."""
-        self.missing += cells.null_count
-        values, counts, firsts = _different(cells, rows)
-        by_text = pa.types.is_decimal(cells.type)  # a cast to numbers rounds twice
-        written = values.cast(pa.string()) if by_text else values
-        numbers = np.asarray(written.cast(pa.float64(), safe=False))
+    def _plain(self, cells: "pa.Array") -> "pa.Array":
+        """Cells as texts, whole numbers, floats, times on the clock of their zone, or durations."""
         if self.kind == "number":
-            keep = np.flatnonzero(~np.isnan(numbers))
-            self.missing += int(counts.sum() - counts[keep].sum())
-            values, numbers, counts, firsts = values.take(keep), numbers[keep], counts[keep], firsts[keep]
-        if self.kind == "whole" and len(values) and numbers.min() >= _DAYS[0] and numbers.max() <= _DAYS[1]:
-            if ("date", "%Y%m%d") not in self.candidates:
-                self._propose_date("%Y%m%d")
-            self.candidates["date", "%Y%m%d"].add(texts_of(values), counts, firsts)
-        is_finite = np.isfinite(numbers)
-        kind: Kind = "boolean" if self.kind == "boolean" else "number"
-        form: Form | str = Form() if kind == "number" else ""
-        if (kind, form) not in self.candidates:
-            self.candidates[kind, form] = Candidate(kind, form, Form().read)
-        candidate = self.candidates[kind, form]
-        candidate.add_numbers(numbers[is_finite], counts[is_finite])
-        if not is_finite.all():
-            odd = np.flatnonzero(~is_finite)
-            candidate.odd.add(texts_of(values.take(odd)), counts[odd], firsts[odd])
-        candidate.follow(numbers, firsts)
-        self.frequent.add(values, counts)
-        self._remember(values, firsts)
-        if self.kind == "whole" or not self.different.repeats:
-            is_whole = pa.types.is_integer(values.type)
-            exact = np.asarray(values).astype(np.uint64) if is_whole else numbers.view(np.uint64)
-            self.different.add(mixed(exact), counts)
-
-    def _add_times(self, cells: "pa.Array") -> None:
-        """Add dates, times or durations of an Arrow type."""
-        kind: Kind = "duration" if self.kind == "duration" else "date"
-        if (kind, "") not in self.candidates:
-            self.candidates[kind, ""] = Candidate(kind, "", durations.read_durations)
-        self.missing += cells.null_count
+            cells = cells.cast(pa.string()) if pa.types.is_decimal(cells.type) else cells  # else it is rounded twice
+            cells = cells.cast(pa.float64(), safe=False)
+            return pc.if_else(pc.is_nan(cells), pa.scalar(None, pa.float64()), cells)
+        if self.kind == "date":
+            zone = getattr(cells.type, "tz", None) or "UTC"
+            self.zone = zone if zone != "UTC" and times.is_zone(zone) else ""
+            return times.on_clock(cells, self.zone)
         if self.kind == "duration":
-            numbers = durations.seconds_of(cells, 6)
+            return cells.cast(pa.duration("us"), safe=False)
+        return cells if self.kind == "whole" else any_texts(cells)
+
+    def _judge(self, values: "pa.Array", counts: np.ndarray, rows: np.ndarray) -> None:
+        """Ask of each possible form which values fit."""
+        if not len(values):
+            return
+        sample = values.take(np.linspace(0, len(values) - 1, min(_SAMPLE, len(values))).astype(int))
+        texts = texts_of(sample).to_pylist()
+        self.has_offset = self.has_offset or any(map(_OFFSET.search, texts))
+        for kind, form in self._forms(texts):
+            self.candidates.setdefault((kind, form), Candidate(kind, form))
+        for candidate in self.candidates.values():
+            (candidate if candidate.read(sample)[1].any() else candidate.odd).add(values, counts, rows)
+        if pa.types.is_string(values.type):
+            self.is_word = self.is_word and pc.all(pc.match_substring_regex(values, _WORD)).as_py()
+            for sign, pattern in _CODES.items():
+                found = np.asarray(pc.match_substring_regex(values, pattern))
+                if found.any():
+                    self.codes.setdefault(sign, Odd()).add(values.filter(pa.array(found)), counts[found], rows[found])
+
+    def _forms(self, sample: list[str]) -> Iterator[tuple[Kind, Form | str]]:
+        """The kinds and forms that values may have, by texts of some."""
+        if self.kind in ("date", "duration"):
+            yield self.kind, ""
         else:
-            self.zone = _zone_of(cells.type)
-            numbers = times.seconds_of(cells, self.zone, 6)
-        numbers = numbers[~np.isnan(numbers)]
-        self.candidates[kind, ""].add_numbers(numbers, np.ones(len(numbers), np.int64))
+            is_text = self.kind == "text"
+            yield from (("number", form) for form in (number_forms(sample) if is_text else [Form()]))
+            found = Counter(written for text in sample for written in date_formats(text))
+            yield from (("date", written) for written, count in found.items() if _SOME * count >= len(sample))
+            yield from (("duration", ""), ("boolean", "")) if is_text else ()
 
 
-def _zone_of(kind: "pa.DataType") -> str:
-    """The zone of timestamps; empty: none, UTC, or one without a name."""
-    name = getattr(kind, "tz", None) or "UTC"
-    try:
-        ZoneInfo(name)
-    except (KeyError, ValueError, OSError):
-        return ""
-    return "" if name == "UTC" else name
+_KINDS = {
+    "u?int": "whole",
+    "half|float|double|decimal": "number",
+    "date|timestamp": "date",
+    "duration": "duration",
+    "time": "clock",
+    "string|bool|dense_union": "text",
+    "null": "",
+}
+"""Kinds of cells, by how the names of their Arrow types begin."""
 
 
 def kind_of(kind: "pa.DataType") -> str:
-    """What cells of an Arrow type are. See `Portrait`."""
-    types = pa.types
-    if types.is_null(kind):
-        return "null"
-    if types.is_boolean(kind):
-        return "boolean"
-    if types.is_integer(kind):
-        return "whole"
-    if types.is_floating(kind) or types.is_decimal(kind):
-        return "number"
-    if types.is_date(kind):
-        return "date"
-    if types.is_timestamp(kind):
-        return "datetime"
-    if types.is_duration(kind):
-        return "duration"
-    return "text" if types.is_string(kind) or types.is_time(kind) or types.is_union(kind) else "lists"
+    """What cells of an Arrow type are, see `Portrait`."""
+    return next((each for begin, each in _KINDS.items() if re.match(begin, str(kind))), "lists")
 
 
 def any_texts(cells: "pa.Array") -> Texts:
@@ -363,11 +309,15 @@ def any_texts(cells: "pa.Array") -> Texts:
 def _different(cells: "pa.Array", rows: np.ndarray) -> tuple["pa.Array", np.ndarray, np.ndarray]:
     """The different values of a block without null, how often each occurs, and the first row of each."""
     encoded = cells.dictionary_encode()
-    at = encoded.indices
-    if cells.null_count:
-        rows = rows[cells.is_valid().to_numpy(zero_copy_only=False)]
-        at = at.drop_null()
-    codes, different = at.to_numpy(), len(encoded.dictionary)
-    firsts = np.empty(different, np.int64)
-    firsts[codes[::-1]] = rows[::-1]
-    return encoded.dictionary, np.bincount(codes, minlength=different), firsts
+    codes, there = encoded.indices.drop_null().to_numpy(), rows[np.asarray(cells.is_valid())]
+    firsts = np.empty(len(encoded.dictionary), np.int64)
+    firsts[codes[::-1]] = there[::-1]
+    return encoded.dictionary, np.bincount(codes, minlength=len(firsts)), firsts
+
+
+def _hashes(values: "pa.Array") -> np.ndarray:
+    """Hashes of different values, which whole numbers beyond 2^53 keep apart. uint64 [n]"""
+    if pa.types.is_string(values.type):
+        return hashes_of_texts(values)
+    numbers = np.asarray(values)
+    return mixed(numbers.astype(np.uint64) if numbers.dtype.kind in "iu" else numbers.view(np.uint64))
