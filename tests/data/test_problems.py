@@ -173,8 +173,9 @@ def test_lines_of_lists_and_of_samples(tmp_path: Path) -> None:
     ]
     samples = tmp_path / "s.csv"
     samples.write_text("label,pixel0\n0,1\n0,300\n0,7\nx,1\n")
+    places = ", ".join(f"{samples}, row {row} (counted from 0)" for row in (1, 3))
     what = "a sample is a label and 1 pixels from 0 to 255: write the file again"
-    assert told(samples) == ["there are 2 problems with the data:", f"  {samples}, line 3, {samples}, line 5: {what}"]
+    assert told(samples) == ["there are 2 problems with the data:", f"  {places}: {what}"]
 
 
 def tar(path: Path, members: dict[str, bytes]) -> None:

@@ -274,7 +274,7 @@ def test_arrays_that_do_not_fit_are_refused(tmp_path: Path) -> None:
         ("f", r"whole numbers or text, one for each record, and not float64 of shape \[6, 1\]"),
         ("truth", "whole numbers or text, .* not bool"),
         ("single", "index 0 .*different ids may have become one"),
-        ("client", "no key client; the keys are: who, short, f"),
+        ("client", "no key client or train_client; the keys are: who, short, f"),
         ("bad", "index 0 .*not text in UTF-8"),
         ("beyond", "holds what is no text"),
     ):

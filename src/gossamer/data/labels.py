@@ -55,10 +55,7 @@ def as_labels(
     if array.dtype.kind not in "uifbU":
         raise DataError(f"{where}: labels must be whole numbers or names, not {array.dtype}: number the classes from 0")
     if array.shape[:1] != (count,) or array.ndim > (1 if array.dtype.kind == "U" else 2):
-        raise DataError(
-            f"{where}: {count} images need labels of shape [{count}], not {list(array.shape)}: "
-            "check that both come from the same split and that neither is cut"
-        )
+        raise DataError(f"{where}: {count} images need labels of shape [{count}], not {list(array.shape)}")
     if array.dtype.kind != "U":
         return _numbers(array, where), ()
     beyond = text_of(others, where=where) if others is not None and others.dtype.kind == "U" else []
@@ -71,8 +68,7 @@ def _numbers(array: np.ndarray, where: str) -> np.ndarray:
         odd = positions(array, lambda rows: ((rows != 0).sum(1) != 1) | ((rows == 1).sum(1) != 1))
         if found := records(odd):
             raise DataError(
-                f"{where}: labels of shape {list(array.shape)} are read as one-hot labels, with one 1 in each row and 0 "
-                f"elsewhere. They are not for {found}. Give one label for each picture."
+                f"{where}: these are read as one-hot labels, with one 1 in each row. They are not for {found}."
             )
         return np.asarray(array.argmax(1), np.int64)
     if array.dtype == np.int64 and next(positions(array, lambda batch: batch < 0), None) is None:
@@ -129,9 +125,7 @@ def numbered(
             of_first = next(filter(None, names), "") in numbers
             odd = next((at for at, name in enumerate(names) if name and (name in numbers) != of_first), None)
             which = "" if odd is None else f" (record {odd}, counted from 0, is the first of another kind)"
-            raise DataError(
-                f"{where}: some labels are names and some are numbers{which}: use one kind, and leave a missing label empty"
-            )
+            raise DataError(f"{where}: some labels are names and some are numbers{which}: use one kind")
     known = {_same(name): at for at, name in enumerate(declared)}
     called = {int(match[1]): at for at, name in enumerate(declared) if (match := _NUMBER.fullmatch(name))}
     by_number = called or {at: at for at in range(len(declared))}
@@ -162,8 +156,7 @@ def refuse_missing(labels: np.ndarray, *, where: str) -> None:
     """Refuse missing labels, by index. Raises DataError."""
     if missing := records(positions(labels, lambda batch: batch == MISSING)):
         raise DataError(
-            f"{where}: no label was found for {missing}: it is negative or empty. Give each a class. To leave them out, write "
-            'missing_label = "drop" in the card; declared_size then counts the others.'
+            f'{where}: no label was found for {missing}: it is negative or empty. Add it, or set missing_label = "drop"'
         )
 
 
@@ -192,15 +185,14 @@ def match_labels(labels: np.ndarray, source_names: Sequence[str], declared: Sequ
     """
     if beyond := records(positions(labels, lambda batch: batch >= len(source_names))):
         raise DataError(
-            f"{where}: the file names {len(source_names)} classes, labels from 0. A larger label was found for {beyond}: name "
-            "every class"
+            f"{where}: the file names {len(source_names)} classes, labels from 0. A larger label was found for {beyond}"
         )
     position = {_same(name): number for number, name in enumerate(declared)}
     number = np.array([position.get(_same(name), -1) for name in source_names], np.int64)
     if unknown := records(positions(labels, lambda batch: number[batch] < 0)):
         raise DataError(
             f"{where}: the card does not name the class of {unknown}. It names {listed(declared)}. Rename that class, take its "
-            "records out, or name it in class_names in the card, where it is public. Without names, classes are 0, 1 and so on."
+            "records out, or name it in class_names in the card, where it is public."
         )
     return labels if np.array_equal(number, np.arange(len(number))) else np.asarray(number[labels])
 

@@ -1,10 +1,11 @@
 """The problems of a data set, told together: who mends the first need not come back for the second."""
 
 import itertools
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
-from gossamer.errors import DataError, did_you_mean
+from gossamer.errors import DataError, GossamerError, did_you_mean
 
 SHOWN = 5
 """Problems that a message names. It counts the others."""
@@ -34,6 +35,18 @@ class Problems:
         head = [f"there are {self._count:,} problems with the data:"] if self._count > 1 else []
         if lines:
             raise DataError("\n  ".join([*head, *lines, *more]))
+
+
+@contextmanager
+def sound(path: Path, problem: str) -> Iterator[None]:
+    """Make a DataError of whatever a library raises on a damaged file, which is open-ended and may quote a value."""
+    try:
+        yield
+    except GossamerError:
+        raise
+    except Exception as error:
+        why = getattr(error, "strerror", None)
+        raise DataError(f"{path}: {f'the file cannot be read ({why})' if why else problem}") from None
 
 
 FORMS = (

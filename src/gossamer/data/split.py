@@ -5,9 +5,10 @@ or leaves the data moves no other, so the guarantee of a run on one side holds f
 """
 
 import csv
+import itertools
 import shutil
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -85,12 +86,6 @@ def split(
     """
     source = source_of(data)
     name, units, out, table = called(data, "data"), source.units, at_home(out), is_table(data)
-    if table and (pixel_range, window) != (None, False):
-        raise RequestError("a table has no `pixel_range` and no `window`. Leave these out.")
-    if table and not isinstance(units, str | None):
-        raise RequestError(
-            "`units` of a table that is split name its column with the id of each row. Put the ids there."
-        )
     if not 0 < share < 1:
         raise RequestError(f"`share` must lie between 0 and 1, not {share:g}: with 0.2, a fifth goes to test.")
     if out.exists() or out.is_symlink():
@@ -98,6 +93,10 @@ def split(
     salt, pictures, leaves_out = f"gossamer split {seed}", None, False
     if table:
         refuse_keys(source)
+        if (pixel_range, window) != (None, False):
+            raise RequestError("a table has no `pixel_range` and no `window`. Leave these out.")
+        if not isinstance(units, str | None):
+            raise RequestError("`units` of a table name its column with the id of each row. Put the ids there.")
     else:
         if header is not None:
             raise RequestError(ONLY_TABLES)
@@ -167,9 +166,8 @@ def contents(data: Data) -> tuple[Listing | None, bool]:
 
 def _arrays(records: Records, deal: Deal, path: Path) -> SplitResult:
     """One .npz with the keys of two splits."""
-    names = [""] * len(records)
-    if records.units is not None and records.names is not None:
-        names = records.names[records.units].tolist()
+    ids = None if records.units is None or records.names is None else records.names[records.units]
+    names = [""] * len(records) if ids is None else ids.tolist()
     test = np.array([deal(name, image.tobytes()) for name, image in zip(names, records.images, strict=True)], bool)
     arrays: dict[str, np.ndarray] = {CLASS_NAMES: np.array(records.class_names)} if records.class_names else {}
     for side, mask in zip(SPLITS, (~test, test), strict=True):
@@ -189,10 +187,8 @@ def _pictures(
 
     If a CSV gave the units, one for the new places; if a list gave the labels, one on each side.
     """
-    names = [""] * len(listing.paths)
-    if units is not None:
-        unit_ids = owners_of(listing, units, missing)
-        names = unit_ids.names[unit_ids.numbers].tolist()
+    owners = None if units is None else owners_of(listing, units, missing)
+    names = [""] * len(listing.paths) if owners is None else owners.names[owners.numbers].tolist()
     test, problems = np.zeros(len(names), bool), Problems()
     nameless = [source for source, name in zip(listing.paths, names, strict=True) if not name]
     sources = ((str(source), source) for source in nameless)
@@ -207,33 +203,29 @@ def _pictures(
     how = matched(units)
     result = _counted(names, test, UNITS_FILE if how == "name" else units or "")
     below = len(listing.root.parts)
-    lines = [("name", "unit")]
+    below_side = [Path(*source.parts[below:]) for source in listing.paths]
+    places = [Path(SPLITS[int(side)], place) for side, place in zip(test, below_side, strict=True)]
     path.mkdir(mode=0o700)
     for side in SPLITS:
-        (path / side).mkdir()
-        for name in () if listing.by_list else listing.class_names:  # an empty class is one all the same
+        for name in ("", *(() if listing.by_list else listing.class_names)):  # an empty class is one all the same
             (path / side / name).mkdir()
-    for source, side, name in zip(listing.paths, test, names, strict=True):
-        target = Path(SPLITS[int(side)], *source.parts[below:])
-        (path / target).parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(source, path / target)
-        lines.append((target.as_posix(), name))
+    for source, place in zip(listing.paths, places, strict=True):
+        (path / place).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(source, path / place)
     if how == "name":
-        _write(path / UNITS_FILE, lines)
+        _write(path / UNITS_FILE, "name", "unit", zip(places, names, strict=True))
     if listing.by_list:
         words = dict(enumerate(listing.class_names or range(listing.labels.max() + 1)))
-        labels = [str(words.get(at, "")) for at in listing.labels]  # "": the label is missing
-        places = [Path(*source.parts[below:]).as_posix() for source in listing.paths]
+        rows = [*zip(below_side, (words.get(label, "") for label in listing.labels), strict=True)]  # "": it is missing
         for number, side in enumerate(SPLITS):
-            rows = [row for row, there in zip(zip(places, labels, strict=True), test, strict=True) if there == number]
-            _write(path / side / LABELS_CSV, [("file_name", "label"), *rows])
+            _write(path / side / LABELS_CSV, "file_name", "label", itertools.compress(rows, test == number))
     return result
 
 
-def _write(path: Path, rows: list[tuple[str, str]]) -> None:
-    """A list as CSV."""
+def _write(path: Path, picture: str, value: str, rows: Iterable[tuple[Path, object]]) -> None:
+    """A list of pictures as CSV."""
     with path.open("w", encoding="utf-8", newline="") as file:
-        csv.writer(file).writerows(rows)
+        csv.writer(file).writerows([(picture, value), *((place.as_posix(), of) for place, of in rows)])
 
 
 def _counted(names: list[str], test: np.ndarray, spec: str) -> SplitResult:

@@ -152,8 +152,7 @@ def from_array(ids: Sequence[str], count: int, missing: Missing, *, where: str) 
     """Units from one id per record, in the order of the records. count: of the records. Raises DataError."""
     if len(ids) != count:
         raise DataError(
-            f"{where}: {count} records need one unit each, and there are {len(ids)} ids: "
-            "check that both come from the same split"
+            f"{where}: {count} records need one unit each, and there are {len(ids)} ids. Are they of the same split?"
         )
     return numbered(ids, missing, lambda index: f"{where}, index {index} (counted from 0)")
 
@@ -182,8 +181,8 @@ def from_pattern(pattern: str, pictures: Sequence[str], missing: Missing) -> Uni
     without = sum(not spelled(unit_id) for unit_id in ids)
     if without and missing == "refuse":
         raise DataError(
-            f"`units={pattern}`: {without:,} of {len(ids):,} names of pictures do not match, and a unit without all its "
-            'records is not protected. Correct the pattern, or say missing_unit = "own" in the card if each is its own unit'
+            f"`units={pattern}`: {without:,} of {len(ids):,} names of pictures do not match. Correct the pattern, or say "
+            'missing_unit = "own" in the card if each is its own unit'
         )
     return numbered(ids, missing, lambda _: f"`units={pattern}`")
 

@@ -1,5 +1,6 @@
 """Which sources are tables, by their form alone; and what their files, folders and databases refuse."""
 
+import csv
 import datetime
 import json
 import sqlite3
@@ -272,3 +273,21 @@ def test_arrow_files_that_are_cut_are_refused(tmp_path: Path) -> None:
         raw = (tmp_path / name).read_bytes()
         (tmp_path / name).write_bytes(raw[: len(raw) - 700])
         refused(tmp_path / name, "no sound|cannot be read")
+
+
+def test_a_folder_of_hive_is_refused_with_the_remedy(tmp_path: Path) -> None:
+    part = tmp_path / "year=2031" / "town=Ulm"
+    part.mkdir(parents=True)
+    parquet.write_table(pa.table({"dose": [1, 2]}), part / "0.parquet")
+    for look_at in (is_table, lambda folder: open_table(folder, split="train", where="t")):
+        with pytest.raises(DataError, match=r"hold values of a column, as Hive writes them.*pandas\.read_parquet"):
+            look_at(tmp_path)
+    (part / "0.parquet").rename(part / "0.png")
+    assert not is_table(tmp_path), "a class of pictures may be called so"
+
+
+def test_the_longest_cell_of_the_csv_module_stays_that_of_the_process(tmp_path: Path) -> None:
+    before = csv.field_size_limit()
+    (tmp_path / "t.csv").write_text('a,b\n1,"' + "x" * 200_000 + '"\n')
+    assert look(tmp_path / "t.csv")
+    assert csv.field_size_limit() == before

@@ -310,7 +310,7 @@ class Endless:
     [
         (5, "data is of type int: no records"),
         (arrays()[0], r"these images have no labels. Pass \(images, labels\), or labels_key=\"none\""),
-        (dict(zip(("images", "names"), arrays(), strict=True)), r"choose the labels among its columns with labels_key"),
+        (dict(zip(("images", "names"), arrays(), strict=True)), r"choose its labels by labels_key"),
         (Ragged(), r"data, item 0 \(counted from 0\): there is no picture in this item"),
         (Endless(), "an iterable dataset has no length to sample from"),
         (Random(), r"item \d+ .* is another picture each time it is read, perhaps by a random transform"),

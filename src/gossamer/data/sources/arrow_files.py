@@ -5,12 +5,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from gossamer.data.sources.cells import plain
-from gossamer.data.sources.names import READ_AGAIN, clean_names
-from gossamer.data.sources.relation import Block, Relation
-from gossamer.errors import DataError
+from gossamer.data.problems import sound
+from gossamer.data.sources.blocks import from_batches
+from gossamer.data.sources.relation import Relation
 from gossamer.lazy import Lazy, pa
 
 parquet: Any = Lazy("pyarrow.parquet")
@@ -22,15 +19,7 @@ _MAGIC = b"ARROW1"
 
 def open_arrow(path: Path) -> Relation:
     """Open a .parquet file, or Arrow's IPC in a file or a stream. Raises DataError: it is damaged."""
-    names = list(schema_of(path).names)
-
-    def blocks(positions: Sequence[int]) -> Iterator[Block]:
-        start = 0
-        for batch in batches_of(path, positions):
-            yield np.arange(start, start + len(batch)), [plain(column) for column in batch.columns]
-            start += len(batch)
-
-    return Relation(clean_names(names), blocks, remedy=READ_AGAIN)
+    return from_batches(schema_of(path).names, lambda positions: batches_of(path, positions))
 
 
 def schema_of(path: Path) -> Any:
@@ -49,12 +38,11 @@ def batches_of(path: Path, positions: Sequence[int], rows: int = _ROWS) -> Itera
 
 def _batches(file: Any, positions: Sequence[int], rows: int) -> Iterator[Any]:
     if hasattr(file, "iter_batches"):
-        schema = file.schema_arrow
-        if len(set(schema.names)) < len(schema.names) or any("." in name for name in schema.names):
-            yield from (batch.select(positions) for batch in file.iter_batches(rows, use_threads=False))
-            return
-        names = [schema.names[at] for at in positions]
-        yield from (batch.select(names) for batch in file.iter_batches(rows, columns=names, use_threads=False))
+        names = file.schema_arrow.names
+        by_name = len({*names}) == len(names) and not any("." in name for name in names)
+        columns = [names[at] for at in positions]
+        for batch in file.iter_batches(rows, columns=columns if by_name else None, use_threads=False):
+            yield batch.select(columns if by_name else positions)
         return
     count = getattr(file, "num_record_batches", None)
     for batch in file if count is None else map(file.get_batch, range(count)):
@@ -64,15 +52,13 @@ def _batches(file: Any, positions: Sequence[int], rows: int) -> Iterator[Any]:
 @contextmanager
 def _opened(path: Path) -> Iterator[Any]:
     """A reader of the file. Errors of pyarrow become a DataError."""
-    try:
-        with pa.memory_map(str(path)) as file:  # of a plain file it asks for as many bytes as a damaged header declares
-            if path.suffix.lower() == PARQUET:
-                yield parquet.ParquetFile(file)
-            else:
-                begin = file.read(len(_MAGIC))
-                file.seek(0)
-                yield pa.ipc.open_file(file) if begin == _MAGIC else pa.ipc.open_stream(file)
-    except DataError:
-        raise
-    except Exception:  # what pyarrow raises on damaged files is open-ended
-        raise DataError(f"{path}: this is no sound {path.suffix} file: copy or write it again") from None
+    with (
+        sound(path, f"this is no sound {path.suffix} file: copy or write it again"),
+        pa.memory_map(str(path)) as file,  # of a plain file it asks for as many bytes as a damaged header declares
+    ):
+        if path.suffix.lower() == PARQUET:
+            yield parquet.ParquetFile(file)
+        else:
+            begin = file.read(len(_MAGIC))
+            file.seek(0)
+            yield pa.ipc.open_file(file) if begin == _MAGIC else pa.ipc.open_stream(file)

@@ -40,9 +40,7 @@ def cells(values: Any) -> Any:
     try:
         return plain(_cells(values))
     except (TypeError, ValueError, NotImplementedError):  # those of pyarrow are among them; their texts quote values
-        raise DataError(
-            f"a column of type {type(values).__name__} has not one value of a known type for each row"
-        ) from None
+        raise DataError(f"a column of type {type(values).__name__} has not one known value for each row") from None
 
 
 def _cells(values: Any) -> Any:
@@ -100,17 +98,16 @@ def _in_calendar(times: Any) -> Any:
 
 
 def _of_numpy(array: np.ndarray) -> Any:
-    mask = np.ma.getmaskarray(array) if isinstance(array, np.ma.MaskedArray) else None
-    if array.dtype.kind == "O":
+    kind = array.dtype.kind
+    if kind == "O":
         return of_objects(array.tolist())  # None where a value is masked
-    array = np.asarray(array)  # what lies below the mask
-    if array.dtype.kind in "mM" and np.datetime_data(array.dtype)[0] not in _TIME_UNITS:
-        array = array.astype(f"{array.dtype.kind}8[s]")
-    if array.dtype.kind == "f" and array.dtype.itemsize not in (4, 8):
-        array = array.astype(np.float32 if array.dtype.itemsize == 2 else np.float64)
+    if kind in "mM" and np.datetime_data(array.dtype)[0] not in _TIME_UNITS:
+        array = array.astype(f"{kind}8[s]")
+    if kind == "f" and array.dtype.itemsize not in (4, 8):
+        array = array.astype(np.float64)
     if array.dtype.byteorder not in "=|":
         array = array.astype(array.dtype.newbyteorder("="))
-    return pa.array(array, mask=mask)
+    return pa.array(array)
 
 
 def of_objects(values: Sequence[Any]) -> Any:

@@ -1,5 +1,6 @@
 """A table of an SQLite or a DuckDB file as a relation. Files are opened for reading alone, and nothing is downloaded."""
 
+import itertools
 import sqlite3
 from collections.abc import Iterator, Sequence
 from contextlib import closing
@@ -7,15 +8,14 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-import numpy as np
-
-from gossamer.data.sources.cells import of_objects, plain
-from gossamer.data.sources.names import READ_AGAIN, clean_names
-from gossamer.data.sources.relation import Block, Relation
+from gossamer.data.problems import sound
+from gossamer.data.sources.blocks import from_batches, from_rows
+from gossamer.data.sources.relation import Relation
 from gossamer.data.sources.text_file import LATIN, decoded
 from gossamer.errors import DataError, RequestError
 
 _ROWS = 1 << 14
+_UNSOUND = "the database cannot be read: it is damaged or in use. Export the table as .parquet."
 _SQLITE_TABLES = (
     "select name from sqlite_master where type in ('table', 'view') and name not like 'sqlite@_%' escape '@'"
 )
@@ -42,36 +42,25 @@ def open_sqlite(path: Path, table: str = "") -> Relation:
     # without a journal, nothing is written beside the file
     mode = "mode=ro" if path.with_name(f"{path.name}-wal").exists() else "mode=ro&immutable=1"
     address = f"file:{quote(str(path.absolute()))}?{mode}"
-    relation = Relation([], lambda positions: blocks(positions), remedy=READ_AGAIN)
+    notes: set[str] = set()
 
     def text(raw: bytes) -> str:
         found = decoded(raw)
-        relation.notes.update(() if found.encode() == raw else {LATIN})
+        notes.update(() if found.encode() == raw else {LATIN})
         return found
 
     def rows(query: str) -> Iterator[Any]:
-        """First the names of the columns, then blocks of rows."""
-        try:
-            with closing(sqlite3.connect(address, uri=True)) as connection:
-                connection.text_factory = text
-                cursor = connection.execute(query)
-                yield [column[0] for column in cursor.description]
-                while found := cursor.fetchmany(_ROWS):
-                    yield found
-        except sqlite3.Error as error:
-            raise _damaged(path, error) from None
+        """First the names of the columns, then the rows."""
+        with sound(path, _UNSOUND), closing(sqlite3.connect(address, uri=True)) as connection:
+            connection.text_factory = text
+            cursor = connection.execute(query)
+            yield [column[0] for column in cursor.description]
+            yield from cursor
 
     _, *named = rows(_SQLITE_TABLES)
-    query = f"select * from {_chosen([name for block in named for (name,) in block], table, path)}"
-    relation.names = clean_names(next(rows(query)))
-
-    def blocks(positions: Sequence[int]) -> Iterator[Block]:
-        start, found = 0, rows(query)
-        next(found)
-        for block in found:
-            yield np.arange(start, start + len(block)), [of_objects([row[at] for row in block]) for at in positions]
-            start += len(block)
-
+    query = f"select * from {_chosen([name for (name,) in named], table, path)}"
+    relation = from_rows(next(rows(query)), lambda: itertools.islice(rows(query), 1, None))
+    relation.notes = notes
     return relation
 
 
@@ -89,28 +78,20 @@ def open_duckdb(path: Path, table: str = "") -> Relation:
 
     def batches(query: str) -> Iterator[Any]:
         """First the schema, then batches."""
-        try:
-            with duckdb.connect(str(path), read_only=True, config=_OFFLINE) as connection:
-                reader = connection.sql(query).to_arrow_reader(_ROWS)
-                yield reader.schema
-                yield from reader
-        except duckdb.Error as error:
-            raise _damaged(path, error) from None
+        with sound(path, _UNSOUND), duckdb.connect(str(path), read_only=True, config=_OFFLINE) as connection:
+            reader = connection.sql(query).to_arrow_reader(_ROWS)
+            yield reader.schema
+            yield from reader
 
     _, *named = batches(_DUCKDB_TABLES)
     found = _chosen([name for batch in named for name in batch.column(0).to_pylist()], table, path)
     names = next(batches(f"select * from {found}")).names
 
-    def blocks(positions: Sequence[int]) -> Iterator[Block]:
-        start = 0
+    def of_columns(positions: Sequence[int]) -> Iterator[Any]:
         wanted = ", ".join(_quoted(names[at]) for at in positions)
-        rows = batches(f"select {wanted} from {found}")
-        next(rows)
-        for batch in rows:
-            yield np.arange(start, start + len(batch)), [plain(column) for column in batch.columns]
-            start += len(batch)
+        return itertools.islice(batches(f"select {wanted} from {found}"), 1, None)
 
-    return Relation(clean_names(names), blocks, remedy=READ_AGAIN)
+    return from_batches(names, of_columns)
 
 
 def _chosen(tables: Sequence[str], table: str, path: Path) -> str:
@@ -127,8 +108,3 @@ def _chosen(tables: Sequence[str], table: str, path: Path) -> str:
 
 def _quoted(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
-
-
-def _damaged(path: Path, error: Exception) -> DataError:
-    """The text of the error may quote a value, so its type alone is told."""
-    return DataError(f"{path}: the database cannot be read ({type(error).__name__}): copy or write it again")

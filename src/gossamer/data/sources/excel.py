@@ -3,24 +3,21 @@
 import itertools
 import re
 import zipfile
-import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from gossamer.data.columns.column import NUMBERED
-from gossamer.data.sources.cells import of_objects
-from gossamer.data.sources.names import READ_AGAIN, clean_names
-from gossamer.data.sources.relation import Block, Relation
+from gossamer.data.problems import sound
+from gossamer.data.sources.blocks import from_rows
+from gossamer.data.sources.relation import Relation
 from gossamer.errors import DataError, RequestError
 
-_ROWS = 1 << 13
 _EMPTY_FORMULA = re.compile(rb"</f>(<v ?/>|<v></v>)?</c>|<f[^>]*/>(<v ?/>|<v></v>)?</c>")
 """A formula whose result no program has written into the file."""
 _PIECE = 1 << 20
+_UNSOUND = "this is no sound .xlsx file, or has a password. Save it again."
 
 
 def open_excel(path: Path, sheet: str = "", *, header: bool | None) -> Relation:
@@ -43,31 +40,20 @@ def open_excel(path: Path, sheet: str = "", *, header: bool | None) -> Relation:
     widths = [max(at for at, cell in enumerate((0, *row)) if cell is not None) for row in above]
     if widths[0] == 1 < widths[-1] and header is None:
         raise DataError(
-            f"{path}: row 1 has 1 name, and row {len(above)} has {widths[-1]} values. Delete the title above the names."
+            f"{path}: row 1 has 1 name, and row {len(above)} has {widths[-1]} values. Delete the title above."
         )
-    width = max(widths) if header is False else widths[0]
-    names = [NUMBERED.format(at + 1) if header is False else "" for at in range(width)]
-    for at, cell in enumerate(above[0][:width] if header is not False else ()):
-        names[at] = "" if cell is None else str(cell)
-    relation = Relation(clean_names(names), lambda positions: blocks(positions), remedy=READ_AGAIN)
+    if header is False:
+        names = [NUMBERED.format(at + 1) for at in range(max(widths))]
+    else:
+        names = ["" if cell is None else str(cell) for cell in above[0][: widths[0]]]
 
-    def blocks(positions: Sequence[int]) -> Iterator[Block]:
-        start = 0
-        relation.ragged.clear()
+    def filled() -> Iterator[Sequence[Any]]:
         with _rows(path, sheet) as rows:
-            if header is not False:
-                next(rows)
-            filled = (row for row in rows if any(cell is not None for cell in row))
-            while block := [*itertools.islice(filled, _ROWS)]:
-                fits = np.array([not any(cell is not None for cell in row[width:]) for row in block])
-                numbers = np.arange(start, start + len(block))
-                relation.ragged += numbers[~fits].tolist()
-                whole = [(*row, *[None] * (width - len(row))) for row, fit in zip(block, fits, strict=True) if fit]
-                if whole:
-                    yield numbers[fits], [of_objects([row[at] for row in whole]) for at in positions]
-                start += len(block)
+            for row in itertools.islice(rows, int(header is not False), None):
+                if any(cell is not None for cell in row):
+                    yield *row, *[None] * (len(names) - len(row))
 
-    return relation
+    return from_rows(names, filled)
 
 
 @contextmanager
@@ -77,32 +63,24 @@ def _rows(path: Path, sheet: str) -> Iterator[Iterator[tuple[Any, ...]]]:
         from openpyxl import load_workbook  # noqa: PLC0415 - an optional extra
     except ImportError:
         raise RequestError(".xlsx files need openpyxl: pip install 'gossamer[excel]'") from None
-    try:
-        with closing(load_workbook(path, read_only=True, data_only=True)) as book:
-            if sheet and sheet not in book.sheetnames:
-                raise DataError(f"{path}: there is no sheet {sheet!r}; the sheets are: {', '.join(book.sheetnames)}")
-            found = book[sheet] if sheet else book.worksheets[0]
-            found.reset_dimensions()  # some programs write wrong ones, and rows would be left out
-            with closing(found.iter_rows(values_only=True)) as rows:  # it keeps the file open
-                yield rows
-    except DataError:
-        raise
-    except Exception as error:  # what openpyxl raises on damaged files is open-ended
-        raise DataError(f"{path}: the file cannot be read ({type(error).__name__}): copy or write it again") from None
+    with sound(path, _UNSOUND), closing(load_workbook(path, read_only=True, data_only=True)) as book:
+        if sheet and sheet not in book.sheetnames:
+            raise DataError(f"{path}: there is no sheet {sheet!r}; the sheets are: {', '.join(book.sheetnames)}")
+        found = book[sheet] if sheet else book.worksheets[0]
+        found.reset_dimensions()  # some programs write wrong ones, and rows would be left out
+        with closing(found.iter_rows(values_only=True)) as rows:  # it keeps the file open
+            yield rows
 
 
 def _refuse_formulas(path: Path) -> None:
     """Raise DataError if a formula has no result: openpyxl reads it as a missing value."""
-    try:
-        with zipfile.ZipFile(path) as packed:
-            for name in packed.namelist():
-                with packed.open(name) as file:
-                    last = b""
-                    while name.startswith("xl/worksheets/") and (piece := file.read(_PIECE)):
-                        if _EMPTY_FORMULA.search(last + piece):
-                            raise DataError(
-                                f"{path}: formulas have no result in the file. Open it in a spreadsheet program, and save it."
-                            )
-                        last = piece[-64:]
-    except (OSError, zipfile.BadZipFile, ValueError, NotImplementedError, RuntimeError, EOFError, zlib.error) as error:
-        raise DataError(f"{path}: the file cannot be read ({type(error).__name__}): copy or write it again") from None
+    with sound(path, _UNSOUND), zipfile.ZipFile(path) as packed:
+        for name in packed.namelist():
+            with packed.open(name) as file:
+                last = b""
+                while name.startswith("xl/worksheets/") and (piece := file.read(_PIECE)):
+                    if _EMPTY_FORMULA.search(last + piece):
+                        raise DataError(
+                            f"{path}: formulas have no result in the file. Open it in a spreadsheet program, and save it."
+                        )
+                    last = piece[-64:]

@@ -1,21 +1,17 @@
 """Files with an object of JSON in each line as relations: numbers are text, as they are written."""
 
 import io
-import itertools
 import json
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from gossamer.data.sources.cells import of_objects
-from gossamer.data.sources.names import READ_AGAIN, clean_names
-from gossamer.data.sources.relation import Block, Relation
+from gossamer.data.sources.blocks import from_rows
+from gossamer.data.sources.relation import Relation
 from gossamer.data.sources.text_file import TextFile
 from gossamer.errors import DataError
 
-_ROWS = 1 << 14
 _TRUTH = {True: "true", False: "false"}
 
 
@@ -25,41 +21,31 @@ def open_json_lines(path: Path) -> Relation:
     Raises:
         DataError: by line, what is no object, or has a name that the first line has not.
     """
-    first = next(_objects(path, notes=set()), None)
-    if not first:
+    keys = [*next(_objects(path), {})]
+    if not keys:
         raise DataError(f"{path}: the file is empty, or its first line is. Write one object of JSON into each line.")
-    keys = [*first]
-    relation = Relation(clean_names(keys), lambda positions: blocks(positions), remedy=READ_AGAIN)
-
-    def blocks(positions: Sequence[int]) -> Iterator[Block]:
-        objects, start = _objects(path, keys, relation.notes), 0
-        while rows := [*itertools.islice(objects, _ROWS)]:
-            columns = [of_objects([row.get(keys[at]) for row in rows]) for at in positions]
-            yield np.arange(start, start + len(rows)), columns
-            start += len(rows)
-
+    notes: set[str] = set()
+    relation = from_rows(keys, lambda: ([row.get(key) for key in keys] for row in _objects(path, keys, notes)))
+    relation.notes = notes
     return relation
 
 
-def _objects(path: Path, keys: Sequence[str] | None = None, notes: set[str] | None = None) -> Iterator[dict[str, Any]]:
-    """The object of each line that is not blank. keys: the names that it may have."""
+def _objects(path: Path, keys: Sequence[str] = (), notes: set[str] | None = None) -> Iterator[dict[str, Any]]:
+    """The object of each line that is not blank. keys: the names that it may have; none: any."""
     file = TextFile(path, notes=set() if notes is None else notes)
-    lines = itertools.chain.from_iterable(io.StringIO(text) for text in file.pieces())
+    lines = (line for _, text in file.pieces() for line in io.StringIO(text))
     for number, line in enumerate(lines, 1):
         if not line.strip():
             continue
-        try:
+        row = None
+        with suppress(ValueError, RecursionError):
             row = json.loads(
                 line, parse_int=str, parse_float=str, parse_constant=str, object_pairs_hook=_without_repetition
             )
-        except (ValueError, RecursionError):
+        if not isinstance(row, dict) or (keys and not row.keys() <= {*keys}):
             raise DataError(
-                f"{path}, line {number}: this is no object of JSON, or names a column twice. Write one object into each line."
-            ) from None
-        if not isinstance(row, dict) or (keys is not None and not row.keys() <= set(keys)):
-            raise DataError(
-                f"{path}, line {number}: this is no object of JSON, or has a name that the first line has not. Name all "
-                "columns in the first line; null is a missing value."
+                f"{path}, line {number}: this is no object of JSON, or names a column twice, or has a name that the first line "
+                "has not. The first line names all columns; null is a missing value."
             )
         yield {key: _TRUTH[value] if isinstance(value, bool) else value for key, value in row.items()}
 

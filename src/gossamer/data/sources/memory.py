@@ -3,7 +3,7 @@
 Each is recognised by what it can do, so no library is imported for it.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -33,19 +33,6 @@ _REMEDIES = {
 """What to do with objects that hold a table and are none, by the name of their type."""
 
 
-class _Columns:
-    """The columns of a table in memory.
-
-    Args:
-        labels: what they are called.
-        count: the number of rows.
-        part: the raw values of a column by position, from one row to another.
-    """
-
-    def __init__(self, labels: Sequence[Any], count: int, part: Callable[[int, int, int], Any]) -> None:
-        self.labels, self.count, self.part = list(labels), count, part
-
-
 def is_frame(data: Any) -> bool:
     """Whether an object in memory is a table, by its type and those of its columns. Columns of pictures make it none."""
     if isinstance(data, Mapping):
@@ -67,16 +54,19 @@ def open_memory(data: Any, where: str, *, header: bool | None) -> Relation:
 
     header: False calls columns without names, which pandas numbers from 0, column_1, column_2 and so on.
     """
-    found = _columns(data, where)
-    labels = found.labels
+    labels, found = _columns(data, where)
+    if len({len(column) for column in found}) > 1:
+        raise _uneven(where)
 
     def blocks(positions: Sequence[int]) -> Iterator[Block]:
-        for start in range(0, found.count, _ROWS):
-            end = min(start + _ROWS, found.count)
-            columns = [_as_text(found.part(at, start, end)) for at in positions]
-            if any(len(column) != end - start for column in columns):
+        count = len(found[0]) if found else 0
+        for start in range(0, count, _ROWS):
+            rows = slice(start, min(start + _ROWS, count))
+            parts = (found[at].iloc[rows] if hasattr(found[at], "iloc") else found[at][rows] for at in positions)
+            columns = [*map(_as_text, parts)]
+            if any(len(column) != rows.stop - start for column in columns):
                 raise _uneven(where)
-            yield np.arange(start, end), columns
+            yield np.arange(start, rows.stop), columns
 
     relation = Relation(clean_names([str(label) for label in labels]), blocks, guessed=True, remedy=READ_AGAIN)
     if all(isinstance(label, int | np.integer) and label == at for at, label in enumerate(labels)):
@@ -98,55 +88,41 @@ def _uneven(where: str) -> DataError:
     return DataError(f"{where}: the columns must be of one length, with one value for each row.")
 
 
-def _columns(data: Any, where: str) -> _Columns:
+def _columns(data: Any, where: str) -> tuple[Sequence[Any], Sequence[Any]]:
+    """What the columns of a table are called, and the columns."""
     if type(data).__name__ in _REMEDIES:
         raise DataError(
             f"{where} is of type {type(data).__name__}, which is no table. {_REMEDIES[type(data).__name__]}"
         )
     if _is_hugging_face(data):
-        arrow = data.with_format("arrow")
-        return _Columns(arrow.column_names, len(arrow), lambda at, start, end: arrow[start:end].column(at))
+        data = data.with_format("arrow")[:]  # which stays in its files
     if hasattr(data, "to_struct_array"):  # of pyarrow
-        names = data.schema.names
-        return _Columns(names, len(data), lambda at, start, end: data.column(at).slice(start, end - start))
+        return data.schema.names, data.columns
     if hasattr(data, "iloc") and hasattr(data, "columns"):
-        return _Columns(data.columns, len(data), lambda at, start, end: data.iloc[start:end, at])
+        return [*data.columns], [data.iloc[:, at] for at in range(len(data.columns))]
     if hasattr(data, "get_columns"):
-        return _Columns(data.columns, len(data), lambda at, start, end: data.to_series(at)[start:end])
+        return data.columns, data.get_columns()
     if isinstance(data, np.ndarray) and data.dtype.names:
-        return _Columns(data.dtype.names, len(data), lambda at, start, end: data[data.dtype.names[at]][start:end])
+        return data.dtype.names, [data[name] for name in data.dtype.names]
     if isinstance(data, Mapping) and data:
-        return _of_dict(data, where)
+        if any(isinstance(value, str | bytes | Mapping) or not hasattr(value, "__len__") for value in data.values()):
+            raise DataError(f"{where}: each column of a dict must be a list or an array, with one value for each row.")
+        return [*data], [*data.values()]
     if isinstance(data, list | tuple) and data and isinstance(data[0], Mapping):
         return _of_dicts(data, where)
     raise DataError(f"{where} is of type {type(data).__name__}. A table is a path, {IN_MEMORY}.")
 
 
-def _of_dict(data: Mapping[Any, Any], where: str) -> _Columns:
-    values: list[Any] = [*data.values()]
-    if any(isinstance(value, str | bytes | Mapping) or not hasattr(value, "__len__") for value in values):
-        raise DataError(f"{where}: each column of a dict must be a list or an array, with one value for each row.")
-    if len({len(value) for value in values}) > 1:
-        raise _uneven(where)
-
-    def part(at: int, start: int, end: int) -> Any:
-        column = values[at]
-        return column.iloc[start:end] if hasattr(column, "iloc") else column[start:end]
-
-    return _Columns([*data], len(values[0]), part)
-
-
-def _of_dicts(rows: Sequence[Mapping[Any, Any]], where: str) -> _Columns:
+def _of_dicts(rows: Sequence[Mapping[Any, Any]], where: str) -> tuple[Sequence[Any], Sequence[Any]]:
     """The first row names the columns; a missing value is None, or its name is left out."""
     labels = [*rows[0]]
-    known = set(labels)
+    known = {*labels}
     for at, row in enumerate(rows):
         if not isinstance(row, Mapping) or not known.issuperset(row):
             raise DataError(
-                f"{where}: row {at} (counted from 0) is no dict, or has a name that the first row has not. Name all columns "
-                "in the first row; None is a missing value."
+                f"{where}: row {at} (counted from 0) is no dict, or has a name that the first row has not: name all there"
             )
-    return _Columns(labels, len(rows), lambda at, start, end: [row.get(labels[at]) for row in rows[start:end]])
+    return labels, [[row.get(label) for row in rows] for label in labels]
 
 
 def _is_hugging_face(data: Any) -> bool:

@@ -1,14 +1,16 @@
 """Names of columns, which are public: how they are compared, and whether they are a row that nobody declared public."""
 
-import datetime
-import math
 import re
 import unicodedata
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from datetime import datetime
 from typing import Any
 
 from gossamer.data.columns.texts import MISSING_WORDS
+from gossamer.data.labels import listed
 from gossamer.data.sources.relation import Block, Relation
+from gossamer.data.units import number_of
 from gossamer.errors import DataError
 from gossamer.lazy import pa, pc
 
@@ -60,10 +62,9 @@ def watch(relation: Relation, where: str) -> None:
 
 
 def _refused(where: str, what: str, found: list[int], remedy: str) -> DataError:
-    which = ", ".join(map(str, found[:12])) + (" ..." if found[12:] else "")
     return DataError(
-        f"{where}: names of columns look like {what}, by position from 1: {which}. {remedy} If they are names, add "
-        "`header=True`, or say header = true in the card."
+        f"{where}: names of columns look like {what}, by position from 1: {listed([*map(str, found)])}. {remedy} If they are "
+        "names, add `header=True`, or say header = true in the card."
     )
 
 
@@ -71,7 +72,7 @@ def _is_value(text: str) -> bool:
     """Whether a text is a number, a date or a time: digits without a letter, or what Python reads as one."""
     if not any(map(str.isdigit, text)):
         return False
-    return not any(map(str.isalpha, text)) or _is_number(text) or _is_date(text)
+    return not any(map(str.isalpha, text)) or number_of(text) is not None or _is_date(text)
 
 
 def _of_values(column: Any) -> bool:
@@ -96,22 +97,8 @@ def _has(column: Any, names: set[str]) -> bool:
     return bool(pc.any(pc.is_in(texts, pa.array([*names], pa.string()))).as_py())
 
 
-def _is_number(text: str) -> bool:
-    try:
-        return math.isfinite(float(text))
-    except ValueError:
-        return False
-
-
 def _is_date(text: str) -> bool:
-    for read in (datetime.datetime.fromisoformat, *map(_by, _DATES)):
-        try:
-            read(text)
-        except ValueError:
-            continue
-        return True
+    for form in ("", *_DATES):
+        with suppress(ValueError):
+            return bool(datetime.strptime(text, form) if form else datetime.fromisoformat(text))
     return False
-
-
-def _by(form: str) -> Callable[[str], datetime.datetime]:
-    return lambda text: datetime.datetime.strptime(text, form)

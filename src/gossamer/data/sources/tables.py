@@ -26,21 +26,9 @@ FORMS = (
     "folder with train and test in one of these forms"
 )
 _TABLE = "?table="
-_PICTURES = {
-    "image",
-    "images",
-    "img",
-    "picture",
-    "pictures",
-    "pixels",
-    "photo",
-    "jpg",
-    "jpeg",
-    "png",
-    "webp",
-    "tif",
-    "tiff",
-}
+_PICTURES = frozenset(
+    ("image", "images", "img", "picture", "pictures", "pixels", "photo", "jpg", "jpeg", "png", "webp", "tif", "tiff")
+)
 """Names of columns of bytes that hold pictures."""
 _PICTURE_FILES = (".png", ".jpg", ".jpeg", ".gif", ".bmp", ".tif", ".tiff", ".webp", ".dcm")
 _SAMPLES = re.compile(rb"\xef?\xbb?\xbf?label,(class,)?pixel0[,\r\n]")
@@ -76,10 +64,7 @@ def open_table(
     else:
         relation = memory.open_memory(source, where, header=header)
     if header is False and not is_numbered(relation.names):
-        raise DataError(
-            f"{where}: these columns have names, and header = false is for columns that have none. {READ_AGAIN} Or leave "
-            "`header=False` out."
-        )
+        raise DataError(f"{where}: these columns have names, and header = false is for others. {READ_AGAIN}")
     if header is None and relation.remedy:
         watch(relation, where)
     return relation
@@ -91,13 +76,19 @@ def _of_place(address: str, split: str, wanted: Collection[str], header: bool | 
     if path.is_dir():
         parts = _parts(path, named_split or split)
         return _joined([_of_file(part, "", wanted, header, decimal) for part in parts], parts, where=name)
-    for sign in (_TABLE, ":"):
-        file, found, inside = name.rpartition(sign)
-        if found and not path.exists() and Path(file).is_file():
-            return _of_file(Path(file), inside, wanted, header, decimal)
+    path, inside = _file_of(name)
     if not path.exists():
         raise DataError(f"{path}: there is no such file or folder. Give {FORMS}.")
-    return _of_file(path, "", wanted, header, decimal)
+    return _of_file(path, inside, wanted, header, decimal)
+
+
+def _file_of(name: str) -> tuple[Path, str]:
+    """A file, and the sheet or the table in it that is named behind it."""
+    for sign in (_TABLE, ":"):
+        file, found, inside = name.rpartition(sign)
+        if found and not Path(name).exists() and Path(file).is_file():
+            return Path(file), inside
+    return Path(name), ""
 
 
 def _of_file(path: Path, inside: str, wanted: Collection[str], header: bool | None, decimal: str) -> Relation:
@@ -126,21 +117,23 @@ def _parts(folder: Path, split: str) -> list[Path]:
     if named := [file for file in files if file.name.partition(".")[0] in ("train", "test")]:
         there = [file for file in named if file.name.partition(".")[0] == split]
         if len(there) != 1:
-            raise DataError(
-                f"{folder}: a folder of a table holds one file called {split}, and here are {len(there)}. Give {FORMS}."
-            )
+            raise DataError(f"{folder}: one file called {split} is wanted, and here are {len(there)}. Give {FORMS}.")
         return there
     endings = {_ending(file) for file in files}
     if len(endings) != 1:
         raise DataError(
-            f"{folder}: a folder of a table holds one file called {split}, or parts of one form alone. Here are files of "
-            f"{len(endings)} forms. Give {FORMS}."
+            f"{folder}: one file called {split} is wanted, or one form. Here are files of {len(endings)} forms. Give {FORMS}."
         )
     return [file for file in files if file.stat().st_size]
 
 
 def _tables_in(folder: Path) -> list[Path]:
     """The visible files of tables in a folder, by name. Spark writes _SUCCESS and hidden files beside them."""
+    if any(_ending(file) and file.name[0] not in "._" for file in folder.glob("*=*/**/*")):
+        raise DataError(
+            f"{folder}: the names of its folders hold values of a column, as Hive writes them. Join all parts first, for "
+            "example with `pandas.read_parquet(FOLDER)`, and give the frame or one file."
+        )
     return sorted(file for file in folder.iterdir() if file.name[0] not in "._" and _ending(file) and file.is_file())
 
 
@@ -157,10 +150,8 @@ def _joined(relations: Sequence[Relation], parts: Sequence[Path], *, where: str)
     for part, relation in zip(parts, relations, strict=True):
         if (relation.names, relation.delimiter) != (first.names, first.delimiter):
             raise DataError(
-                f"{part}: this part has other columns than {parts[0].name}, or no line with their names. Write all parts "
-                "alike."
+                f"{part}: this part has other columns than {parts[0].name}, or no line with their names: write all alike"
             )
-        relation.notes = first.notes if len(relations) == 1 else relation.notes
     if len(relations) == 1:
         return first
 
@@ -200,13 +191,10 @@ def is_table(data: Any) -> bool:
         return False
     if not is_place(data):
         return (isinstance(data, Grouped) and hasattr(data, "codes")) or memory.is_frame(data)
-    path = Path(split_of(str(data))[0])
+    path, _ = _file_of(split_of(str(data))[0])
     if path.is_dir():
         return _is_folder_of_table(path)
-    if not path.exists():
-        file = next((str(path).rpartition(sign)[0] for sign in (_TABLE, ":") if sign in str(path)), "")
-        return file.lower().endswith((*EXCEL, *SQLITE, *DUCKDB)) and Path(file).is_file()
-    return _is_file_of_table(path)
+    return path.is_file() and _is_file_of_table(path)
 
 
 def _is_folder_of_table(folder: Path) -> bool:
@@ -215,12 +203,12 @@ def _is_folder_of_table(folder: Path) -> bool:
     splits = [file for file in files if file.name.partition(".")[0] in ("train", "test")]
     if others and splits and _hold_pictures(others) and _is_file_of_table(splits[0]):
         raise DataError(
-            f"{folder}: this folder can be two things. For a table, give its file: {splits[0]}. For pictures with a list of "
-            "their labels, call the list labels.csv (docs/data.md)."
+            f"{folder}: this folder can be two things. For a table, give its file: {splits[0]}. For pictures, call "
+            "their list labels.csv (docs/data.md)."
         )
-    if others or not files:
-        return bool(splits) and not any(entry.is_dir() for entry in others) and _is_file_of_table(splits[0])
-    return _is_file_of_table(splits[0] if splits else files[0])
+    if others and (not splits or any(entry.is_dir() for entry in others)):
+        return False
+    return bool(files) and _is_file_of_table((splits or files)[0])
 
 
 def _hold_pictures(entries: Sequence[Path]) -> bool:

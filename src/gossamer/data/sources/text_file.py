@@ -8,9 +8,8 @@ import codecs
 import csv
 import gzip
 import io
-import zlib
 from collections.abc import Collection, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -18,6 +17,8 @@ from typing import Any
 import numpy as np
 
 from gossamer.data.columns.column import NUMBERED, is_numbered
+from gossamer.data.problems import sound
+from gossamer.data.sources.blocks import block_of
 from gossamer.data.sources.names import clean_names
 from gossamer.data.sources.relation import Block, Relation
 from gossamer.errors import DataError
@@ -54,8 +55,8 @@ def open_text(path: Path, wanted: Collection[str] = (), *, header: bool | None =
     """
     file = TextFile(path)
     lines: list[str] = []
-    for piece in file.pieces():
-        lines += io.StringIO(piece, newline="").readlines()
+    for _, piece in file.pieces():
+        lines += _lines(piece)
         if len(lines) > _LOOKED_AT:
             break
     marked = lines[0].rstrip("\r\n").casefold() if lines else ""
@@ -112,67 +113,53 @@ class TextFile:
 
     def blocks(self, positions: Sequence[int]) -> Iterator[Block]:
         """The blocks of some columns, see `Relation`."""
-        start, skipped = 0, self.skipped
+        start, read, rest = 0, 0, ""
         self.ragged.clear()
-        for piece in self.pieces():
-            lines = io.StringIO(piece, newline="").readlines() if skipped else []
-            text = "".join(lines[skipped:]) if skipped else piece
-            skipped = max(skipped - len(lines), 0)
-            if text.strip("\r\n"):
-                table, misfits = self._parsed(text)
-                count = len(table) + len(misfits)
-                numbers, table = self._mended(table, misfits, start)
+        for above, piece in self.pieces():
+            text = rest + (piece if above >= self.skipped else "".join(_lines(piece)[self.skipped - above :]))
+            table = None if '"' in text else self._table(text)  # without a quote, no row goes on
+            if table is None:
+                rows, read, rest = self._rows(text, max(above, self.skipped) - _count(rest))
+                numbers, columns = block_of(rows, positions, len(self.names), start, self.ragged)
+            else:
+                rows = table
+                numbers = np.arange(start, start + len(table))
                 columns = [table.column(at).combine_chunks() for at in positions]
+            if len(numbers):
                 self._refuse_names(numbers, columns, positions)
-                if len(numbers):
-                    yield numbers, columns
-                start += count
-
-    def pieces(self) -> Iterator[str]:
-        """The text in pieces: of whole rows, if the delimiter is known."""
-        line, rest = 1, ""
-        for piece in self._decoded():
-            if "\0" in piece:
-                self._refuse_nul(piece, line)
-            text, rest = rest + piece, ""
-            if self.delimiter and '"' in text:
-                text, rest = self._whole_rows(text, line)
-            line += text.count("\n") or text.count("\r")
-            if text:
-                yield text
+                yield numbers, columns
+            start += len(rows)
         if rest:
-            raise self._unsound(line)
+            raise self._unsound(read)
 
-    def _parsed(self, text: str) -> tuple[Any, dict[int, list[str]]]:
-        """The rows of a piece with as many cells as there are columns, a table; and the others by number."""
-        misfits: dict[int, list[str]] = {}
+    def pieces(self) -> Iterator[tuple[int, str]]:
+        """The text in pieces of whole lines, each with the number of lines above it."""
+        above = 0
+        for text in self._decoded():
+            if "\0" in text:
+                self._refuse_nul(above + 1 + text[: text.index("\0")].count("\n"))
+            yield above, text
+            above += _count(text)
 
-        def keep(row: Any) -> str:
-            misfits[row.number - 1] = _cells(row.text, self.delimiter)
-            return "skip"
-
+    def _table(self, text: str) -> Any:
+        """The rows of a text without quotes, as a table. None: some have other numbers of cells than there are columns."""
         names, raw = [str(at) for at in range(len(self.names))], text.encode()
-        table = pa_csv.read_csv(
-            pa.BufferReader(raw),
-            pa_csv.ReadOptions(column_names=names, use_threads=False, block_size=len(raw) + 1),
-            pa_csv.ParseOptions(delimiter=self.delimiter, newlines_in_values=True, invalid_row_handler=keep),
-            pa_csv.ConvertOptions(column_types=dict.fromkeys(names, pa.string()), strings_can_be_null=False),
-        )
-        return table, misfits
+        with suppress(pa.ArrowInvalid):
+            return pa_csv.read_csv(
+                pa.BufferReader(raw),
+                pa_csv.ReadOptions(column_names=names, use_threads=False, block_size=len(raw) + 1),
+                pa_csv.ParseOptions(delimiter=self.delimiter),
+                pa_csv.ConvertOptions(column_types=dict.fromkeys(names, pa.string()), strings_can_be_null=False),
+            )
+        return None
 
-    def _mended(self, table: Any, misfits: dict[int, list[str]], start: int) -> tuple[np.ndarray, Any]:
-        """The numbers of the rows that fit, and their cells. Delimiters at the end of a row count for nothing."""
-        numbers = np.delete(np.arange(len(table) + len(misfits)), [*misfits])
-        width = len(self.names)
-        mended = {at: cells[:width] for at, cells in misfits.items() if cells[width:] and not any(cells[width:])}
-        self.ragged += [start + at for at in misfits if at not in mended]
-        if mended:
-            columns = [pa.array(cells, pa.string()) for cells in zip(*mended.values(), strict=True)]
-            numbers = np.append(numbers, [*mended])
-            order = np.argsort(numbers)
-            table = pa.concat_tables([table, pa.table(columns, names=table.column_names)]).take(order)
-            numbers = numbers[order]
-        return numbers + start, table
+    def _rows(self, text: str, above: int) -> tuple[list[list[str]], int, str]:
+        """The rows of a text that end in it, the lines above the rest, and the rest, whose quote is open. Raises DataError."""
+        lines = _lines(text)
+        rows, whole, wrong = _rows_of(lines, self.delimiter, strict=True)
+        if wrong and ("unexpected end" not in wrong or len(text) > _LONGEST):
+            raise self._unsound(above + whole)
+        return rows, above + whole, "".join(lines[whole:])
 
     def _refuse_names(self, numbers: np.ndarray, columns: Sequence[Any], positions: Sequence[int]) -> None:
         """Raise DataError if a row holds the names of its columns, as where files were joined."""
@@ -185,46 +172,17 @@ class TextFile:
             if not len(found):
                 return
         raise DataError(
-            f"{self.path}: row {numbers[found[0]]} (counted from 0) holds the names of the columns again, as where two files "
-            "were joined. Delete such lines."
+            f"{self.path}: row {numbers[found[0]]} (counted from 0) holds the names of the columns again. Delete it."
         )
 
-    def _whole_rows(self, text: str, line: int) -> tuple[str, str]:
-        """The rows of a text that end in it, and the rest, which begins with a row whose quote is open. Raises DataError.
-
-        pyarrow takes quotes as they come, and a space before them for text. Where there are some, they are written anew.
-        """
-        lines = io.StringIO(text, newline="").readlines()
-        reader = csv.reader(lines, delimiter=self.delimiter, skipinitialspace=True, strict=True)
-        csv.field_size_limit(_LONGEST)  # of the process: the default refuses a cell of 131,072 letters
-        rows, whole, is_spaced = [], 0, ' "' in text
-        try:
-            for row in reader:
-                whole = reader.line_num
-                if is_spaced and row:
-                    rows.append(row)
-        except csv.Error as error:
-            if "unexpected end" not in str(error) or len(text) > _LONGEST:
-                raise self._unsound(line + whole) from None
-        rest = "".join(lines[whole:])
-        if not is_spaced:
-            return text[: len(text) - len(rest)], rest
-        written = io.StringIO()
-        csv.writer(written, delimiter=self.delimiter, lineterminator="\n").writerows(rows)
-        return written.getvalue(), rest
-
-    def _unsound(self, line: int) -> DataError:
+    def _unsound(self, above: int) -> DataError:
         return DataError(
-            f"{self.path}: the file is no sound CSV: a quote after line {max(line - 1, 1)} is not closed, or stands inside a "
-            "value. Write the file again."
+            f"{self.path}: this is no sound CSV: a quote after line {max(above, 1)} is not closed, or stands inside a value"
         )
 
-    def _refuse_nul(self, text: str, line: int) -> None:
-        line += text[: text.index("\0")].count("\n")
+    def _refuse_nul(self, line: int) -> None:
         if line == 1:
-            raise DataError(
-                f"{self.path}: the first line holds NUL bytes, so this is no text in UTF-8: save it as CSV UTF-8"
-            )
+            raise DataError(f"{self.path}: the first line holds NUL bytes: save it as CSV UTF-8")
         raise DataError(f"{self.path}: line {line} holds a NUL byte: the file is damaged, write it again")
 
     def _decoded(self) -> Iterator[str]:
@@ -254,18 +212,14 @@ class TextFile:
     @contextmanager
     def _opened(self) -> Iterator[Any]:
         """The file's bytes, decompressed; UTF-16 with its mark becomes UTF-8."""
-        try:
-            with self.path.open("rb") as plain:
-                begin = plain.read(2)
-                plain.seek(0)
-                is_packed = begin == b"\x1f\x8b" or self.path.suffix.lower() == ".gz"
-                file: Any = gzip.GzipFile(fileobj=plain) if is_packed else plain
-                if begin in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):
-                    file = codecs.EncodedFile(file, "utf-8", "utf-16")
-                yield file
-        except (OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
-            why = getattr(error, "strerror", None) or "it is cut or damaged"
-            raise DataError(f"{self.path}: the file cannot be read ({why}).") from None
+        with sound(self.path, "the file cannot be read (it is cut or damaged)"), self.path.open("rb") as plain:
+            begin = plain.read(2)
+            plain.seek(0)
+            is_packed = begin == b"\x1f\x8b" or self.path.suffix.lower() == ".gz"
+            file: Any = gzip.GzipFile(fileobj=plain) if is_packed else plain
+            if begin in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):
+                file = codecs.EncodedFile(file, "utf-8", "utf-16")
+            yield file
 
 
 def decoded(raw: bytes) -> str:
@@ -276,10 +230,35 @@ def decoded(raw: bytes) -> str:
         return raw.decode("cp1252", "replace")
 
 
+def _count(text: str) -> int:
+    """The number of lines that end in a text."""
+    return text.count("\n") or text.count("\r")
+
+
+def _lines(text: str) -> list[str]:
+    return io.StringIO(text, newline="").readlines()
+
+
+def _rows_of(lines: Sequence[str], delimiter: str, *, strict: bool) -> tuple[list[list[str]], int, str]:
+    """The rows of some lines that are not blank, how many lines they have, and what is wrong behind them."""
+    rows: list[list[str]] = []
+    whole, before = 0, csv.field_size_limit(_LONGEST)  # of the process: the default refuses a cell of 131,072 letters
+    try:
+        reader = csv.reader(lines, delimiter=delimiter, skipinitialspace=True, strict=strict)
+        for row in reader:
+            whole = reader.line_num
+            rows += [row] if row else []
+    except csv.Error as error:
+        return rows, whole, str(error)
+    finally:
+        csv.field_size_limit(before)
+    return rows, whole, ""
+
+
 def _cells(line: str, delimiter: str) -> list[str]:
     """The cells of one row."""
-    csv.field_size_limit(_LONGEST)
-    return next(csv.reader(io.StringIO(line, newline=""), delimiter=delimiter, skipinitialspace=True), [])
+    rows, *_ = _rows_of([line], delimiter, strict=False)
+    return rows[0] if rows else []
 
 
 def _of_rows(path: Path, decimal: str) -> Sequence[str]:
@@ -297,5 +276,5 @@ def _refuse_title(path: Path, lines: Sequence[str], above: int, columns: int) ->
         if len({*counts[first:]} - {0}) == 1:
             raise DataError(
                 f"{path}: line {above + 1} has 1 name, and line {above + first + 2} has {counts[first]} values. Delete the "
-                "title above the names. If the first line names the only column, add `header=True`."
+                "title. If the first line names the only column, add `header=True`."
             )

@@ -29,8 +29,8 @@ def unit_ids(values: Any, where: str) -> list[str]:
     if isinstance(values, np.ndarray):
         if values.ndim != 1 or values.dtype.kind in "bcmMV":
             raise DataError(
-                f"{where}: the ids of units must be whole numbers or text, one for each record, and not {values.dtype} of "
-                f"shape {list(values.shape)}. A missing one is empty text, or NaN among numbers."
+                f"{where}: ids of units are whole numbers or text, one for each record, and not {values.dtype} "
+                f"of shape {list(values.shape)}"
             )
         if values.dtype.kind == "U":
             text_of(values, where=where)
@@ -51,16 +51,13 @@ def _id_of(value: Any, kind: Any, largest: float, place: str) -> str:
     types = pa.types
     if value is None or value != value:  # noqa: PLR0124 (NaN)
         return ""
-    if types.is_floating(kind):
-        if np.isfinite(value) and abs(value) >= largest:
-            raise DataError(f"{place}: {ROUNDED}")
-    elif types.is_binary(kind):
+    if types.is_floating(kind) and np.isfinite(value) and abs(value) >= largest:
+        raise DataError(f"{place}: {ROUNDED}")
+    if types.is_binary(kind):
         try:
             return str(value, "utf-8")
         except UnicodeDecodeError:
             raise DataError(f"{place}: the id of the unit is not text in UTF-8") from None
-    elif types.is_decimal(kind):
-        return format(value, "f")
-    elif not (types.is_string(kind) or types.is_integer(kind)):
+    if not any(of(kind) for of in (types.is_floating, types.is_decimal, types.is_string, types.is_integer)):
         raise DataError(f"{place}: the id of the unit must be a whole number or text")
-    return str(value)
+    return format(value, "f") if types.is_decimal(kind) else str(value)

@@ -65,9 +65,7 @@ def _of_type(column: "pa.Array") -> np.ndarray:
     if types.is_timestamp(kind) or types.is_date(kind):
         seconds = seconds_of(column, "", 6)
         return np.where(np.isnan(seconds), _MISSING, _of_times(np.nan_to_num(seconds)))
-    if types.is_null(kind) or types.is_boolean(kind) or types.is_integer(kind) or types.is_floating(kind):
-        return _of_numbers(np.asarray(column.cast(pa.float64(), safe=False)))
-    if types.is_decimal(kind):
+    if any(of(kind) for of in (types.is_null, types.is_boolean, types.is_integer, types.is_floating, types.is_decimal)):
         return _of_numbers(np.asarray(column.cast(pa.float64(), safe=False)))
     texts = [None if value is None else str(value) for value in column.to_pylist()]
     return _of_type(pa.array(texts, pa.string()))

@@ -1,5 +1,6 @@
 """A table, as a file or in memory, to codes. Its card says how; nothing after this module sees a raw value."""
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -8,6 +9,7 @@ from typing import Any, Literal
 import numpy as np
 
 from gossamer.data.columns.texts import parts
+from gossamer.data.labels import listed
 from gossamer.data.memory_mapped import Filling, remarks
 from gossamer.data.source import Data, is_place, refuse_keys, source_of
 from gossamer.data.sources.names import clean_names
@@ -73,9 +75,7 @@ def read_table(
     faults.refuse()
     codes = filling.array((-1, len(wanted)), np.dtype(np.int32))
     if not len(codes):
-        raise DataError(
-            f"{where}: the table holds no rows. A file has one line with the names of the columns, then the rows."
-        )
+        raise DataError(f"{where}: the table holds no rows below the names of the columns")
     left_out = [at for at, name in enumerate(opened.names) if at not in wanted and at != unit_at]
     notes = sorted({*opened.notes, *remarks(codes), *_left_out(left_out, opened.names, card)})
     table = Table(codes, notes=tuple(notes), mark=raw_rows.digest())
@@ -115,15 +115,11 @@ def unit_column(relation: Relation, units: str | None, where: str) -> int | None
 
 def _refuse_nested(names: Sequence[str], columns: Sequence["pa.Array"], faults: Faults) -> None:
     """Refuse declared columns whose cells are no single values, with all faults so far. Raises DataError."""
-    found = False
-    for name, column in zip(names, columns, strict=True):
-        kinds = [part.type for _, part in parts(column)]
-        if any(pa.types.is_nested(kind) or pa.types.is_binary(kind) for kind in kinds):
-            faults.add(
-                f"column {name!r}: it holds lists, structures or bytes. Take it off the card, or write text into it"
-            )
-            found = True
-    if found:
+    types = [[part.type for _, part in parts(column)] for column in columns]
+    nested = [any(pa.types.is_nested(kind) or pa.types.is_binary(kind) for kind in kinds) for kinds in types]
+    for name in itertools.compress(names, nested):
+        faults.add(f"column {name!r}: it holds lists, structures or bytes. Take it off the card, or write text into it")
+    if any(nested):
         faults.refuse()
 
 
@@ -138,23 +134,18 @@ def _position(names: list[str], name: str, faults: Faults) -> int:
 def _without(missing: list[str], card: TableCard, where: str) -> DataError:
     if len(missing) == len(card.names):
         return DataError(
-            f"{where}: the first line names no column of the card. Write the names into a line above the first row, in upper "
-            "and lower case as in the card. Or draft a card without names: `gossamer.draft_card(DATA, header=False)`."
+            f"{where}: the first line names no column of the card. Add a line of names. Or draft a card without: "
+            "`gossamer.draft_card(DATA, header=False)`."
         )
-    some = ", ".join(map(repr, missing[:12])) + (f" and {len(missing) - 12:,} more" if len(missing) > 12 else "")
-    return DataError(
-        f"{where}: the table has no column {some}. Correct the names in the card or in the table; upper and lower case counts."
-    )
+    return DataError(f"{where}: the table has no column {listed([*map(repr, missing)])}: upper and lower case counts")
 
 
 def _left_out(positions: list[int], names: list[str], card: TableCard) -> list[str]:
     """A note on columns that the card neither names nor drops. Their names are no public facts, so it counts them."""
     known = {*clean_names([*(name for name, _ in card.drop), *(column.name for column in card.generated)])}
-    others = [at + 1 for at in positions if names[at] not in known]
-    if not others:
-        return []
-    which = ", ".join(map(str, others[:12])) + (" ..." if len(others) > 12 else "")
-    return [f"Columns that the card does not name were left out, by position from 1: {which}."]
+    others = [str(at + 1) for at in positions if names[at] not in known]
+    note = f"Columns that the card does not name were left out, by position from 1: {listed(others)}."
+    return [note] if others else []
 
 
 def _unit_column(units: Any, names: list[str], card: TableCard, faults: Faults) -> int | None:
@@ -163,7 +154,7 @@ def _unit_column(units: Any, names: list[str], card: TableCard, faults: Faults) 
         return None
     if units in card.names:
         raise CardError(
-            f"the column {units!r} names the unit of each row, so it cannot be a column of the table. Take it off the card."
+            f"the column {units!r} is of the units, so it cannot be a column of the table: take it off the card"
         )
     return _position(names, units, faults)
 
@@ -181,16 +172,16 @@ def _unit_array(units: str) -> np.ndarray:
     file, colon, key = units.rpartition(":")
     if not colon or not Path(file).is_file():
         raise DataError(
-            f"units: the table has no column {units!r}, and this is no FILE.npz:KEY. Name the column with the id of each unit."
+            f"units: there is no column {units!r}, and this is no FILE.npz:KEY. Name the column of the ids."
         )
     return npz.member(Path(file), key)
 
 
 def _checked(table: Table, card: TableCard, where: str) -> Table:
     """A table in memory whose codes fit the card."""
-    if table.codes.ndim != 2 or table.codes.shape[1] != len(card.columns):
+    if table.codes.shape[1:] != (len(card.columns),):
         raise DataError(
-            f"{where}: the card declares {len(card.columns)} columns, and the table has {table.codes.shape[1]}."
+            f"{where}: the card declares {len(card.columns)} columns, and the table {table.codes.shape[1:]}"
         )
     for at, column in enumerate(card.columns):
         if len(table) and not 0 <= int(table.codes[:, at].min()) <= int(table.codes[:, at].max()) < column.size:

@@ -3,7 +3,7 @@
 import csv
 import hashlib
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -12,8 +12,7 @@ import numpy as np
 
 from gossamer.data.columns.texts import parts, texts_of
 from gossamer.data.fingerprint import is_taken
-from gossamer.data.source import Source, is_place
-from gossamer.data.sources import arrow_files
+from gossamer.data.source import Source
 from gossamer.data.sources.pictures.picture_folders import SPLITS
 from gossamer.data.sources.relation import Relation
 from gossamer.data.sources.tables import open_table
@@ -73,15 +72,7 @@ def split_table(
         ids = owners.names[owners.numbers].tolist()
         test = np.where(owners.names[owners.numbers] == "", test, of_unit[owners.numbers])
     out.mkdir(mode=0o700)
-    if relation.delimiter:
-        _write_text(relation, out, test)
-    elif is_place(source) and where.lower().endswith(arrow_files.PARQUET) and Path(where).is_file():
-        schema = arrow_files.schema_of(Path(where))
-        _write_parquet(schema, arrow_files.batches_of(Path(where), range(len(schema))), out, test)
-    else:
-        schema = pa.schema([*zip(relation.names, map(_common, types), strict=True)])
-        blocks = relation.blocks([*range(len(relation.names))])
-        _write_parquet(schema, (_batch(columns, schema) for _, columns in blocks), out, test)
+    _write(relation, pa.schema([*zip(relation.names, map(_common, types), strict=True)]), out, test)
     return ids, test
 
 
@@ -98,35 +89,28 @@ def sides(rows: Iterable[bytes], *, share: float, salt: str) -> Iterator[bool]:
         seen[digest] += 1
 
 
-def _write_text(relation: Relation, folder: Path, test: np.ndarray) -> None:
-    suffix = ".tsv" if relation.delimiter == "\t" else ".csv"
+def _write(relation: Relation, schema: "pa.Schema", folder: Path, test: np.ndarray) -> None:
     with ExitStack() as stack:
-        writers = []
-        for side in SPLITS:
-            place = folder / f"{side}{suffix}"
-            place.touch(mode=0o600)
-            file = stack.enter_context(place.open("w", encoding="utf-8", newline=""))
-            writers.append(csv.writer(file, delimiter=relation.delimiter, lineterminator="\n"))
-            writers[-1].writerow(relation.names)
+        writers = [_writer(relation, schema, folder, side, stack) for side in SPLITS]
         for numbers, columns in relation.blocks([*range(len(relation.names))]):
-            rows = zip(*(column.to_pylist() for column in columns), strict=True)
-            for falls, row in zip(test[numbers].tolist(), rows, strict=True):
-                writers[falls].writerow(row)
+            batch = _batch(columns, schema)
+            for falls, write in enumerate(writers):
+                write(batch.filter(pa.array(test[numbers] == bool(falls))))
 
 
-def _write_parquet(schema: "pa.Schema", batches: Iterable["pa.RecordBatch"], folder: Path, test: np.ndarray) -> None:
-    start = 0
-    with ExitStack() as stack:
-        writers = []
-        for side in SPLITS:
-            place = folder / f"{side}{arrow_files.PARQUET}"
-            place.touch(mode=0o600)
-            writers.append(stack.enter_context(parquet.ParquetWriter(place, schema)))
-        for batch in batches:
-            here = test[start : start + len(batch)]
-            for falls, writer in enumerate(writers):
-                writer.write_batch(batch.filter(pa.array(here == bool(falls))))
-            start += len(batch)
+def _writer(
+    relation: Relation, schema: "pa.Schema", folder: Path, side: str, stack: ExitStack
+) -> "Callable[[pa.RecordBatch], object]":
+    """What writes batches of one side into its file."""
+    place = folder / (side + {"": ".parquet", "\t": ".tsv"}.get(relation.delimiter, ".csv"))
+    place.touch(mode=0o600)
+    if not relation.delimiter:
+        to_parquet = stack.enter_context(parquet.ParquetWriter(place, schema))
+        return lambda batch: to_parquet.write_batch(batch)
+    file = stack.enter_context(place.open("w", encoding="utf-8", newline=""))
+    writer = csv.writer(file, delimiter=relation.delimiter, lineterminator="\n")
+    writer.writerow(relation.names)
+    return lambda batch: writer.writerows(zip(*(column.to_pylist() for column in batch.columns), strict=True))
 
 
 def _common(types: set[Any]) -> Any:
@@ -139,11 +123,8 @@ def _batch(columns: Sequence["pa.Array"], schema: "pa.Schema") -> "pa.RecordBatc
     """The columns of a block with the types of a schema; cells of several types become text."""
     cast = []
     for column, kind in zip(columns, schema.types, strict=True):
-        if column.type == kind:
-            cast.append(column)
-            continue
         texts = np.full(len(column), None, object)
-        for positions, part in parts(column):
+        for positions, part in parts(column) if column.type != kind else ():
             texts[positions] = texts_of(part).to_pylist()
-        cast.append(pa.array(texts, pa.string()).cast(kind))
+        cast.append(column if column.type == kind else pa.array(texts, pa.string()).cast(kind))
     return pa.record_batch(cast, schema=schema)

@@ -8,9 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from forms import COLOUR, GREY, LABELS, dicom_bytes, encoded, idx_bytes, in_classes
 from PIL import Image
+from pyarrow import parquet
 
 from gossamer.data.card import DataCard
 from gossamer.data.fingerprint import identify
@@ -296,6 +298,22 @@ def test_chosen_one_hot_columns(tmp_path: Path) -> None:
         read(Source(str(folder), labels_key="melanoma,nevus"))
 
 
+def test_one_hot_columns_of_parquet(tmp_path: Path) -> None:
+    bytes_of = [encoded(image, "PNG") for image in GREY[:4]]
+    table = pa.table(
+        {"nevus": [0, 1, 1, 0], "image": bytes_of, "melanoma": [1.0, 0.0, 0.0, 1.0], "age": [41, 30, 29, 50]}
+    )
+    parquet.write_table(table, tmp_path / "a.parquet")
+    found = read(Source(tmp_path / "a.parquet", labels_key="nevus,melanoma"))
+    assert (found.class_names, found.labels.tolist()) == (("melanoma", "nevus"), [0, 1, 1, 0])
+    for columns, says in (
+        ("age,nevus", "one-hot labels, .*not for records 0, 1, 2, 3"),
+        ("image,nevus", "holds no labels"),
+    ):
+        with pytest.raises(DataError, match=says):
+            read(Source(tmp_path / "a.parquet", labels_key=columns))
+
+
 def test_a_name_that_several_pictures_have_is_refused(tmp_path: Path) -> None:
     folder = listed(tmp_path, "image,label\nscan_0,a\nscan_1,a\nscan_2,b\nscan_3,b\n")
     (folder / "again").mkdir()
@@ -335,7 +353,7 @@ def test_the_label_in_json(tmp_path: Path) -> None:
     assert read(data, asked).labels.tolist() == [1, 2, 0]
     pairs["1.json"] = b'{"class": 7}'
     tarred(tmp_path / "a.tar", pairs)
-    with pytest.raises(DataError, match=r"record '1': its \.json is no JSON object whose field `label`"):
+    with pytest.raises(DataError, match=r"record '1': the label is not a JSON object whose field `label`"):
         read(data, asked)
 
 

@@ -37,8 +37,8 @@ class Decodes(Protocol):
 
 _ALONE, _SECONDS = 1_024, 1.5
 """Pictures, or time, that are decoded before workers are worth their start."""
-_FILES, _BYTES = 64, 1 << 22
-"""The files that a worker is given at a time, fewer if they are large."""
+_FILES = 64
+"""The files that a worker is given at a time."""
 
 
 def decoded(sources: Iterable[Source], decoder: Decodes) -> Iterator[tuple[str, np.ndarray | DataError]]:
@@ -53,7 +53,7 @@ def decoded(sources: Iterable[Source], decoder: Decodes) -> Iterator[tuple[str, 
             break
     idle, busy = deque[_Worker](), deque[_Worker]()
     try:
-        for batch in _given(rest):
+        while batch := [*islice(rest, _FILES)]:
             if not idle and len(busy) < _processors():
                 idle.append(_Worker(decoder))
             elif not idle:
@@ -133,19 +133,6 @@ def serve() -> None:
                 answers.flush()
     except (EOFError, BrokenPipeError):
         return
-
-
-def _given(sources: Iterator[Source]) -> Iterator[list[Source]]:
-    """Sources in portions."""
-    portion, size = list[Source](), 0
-    for where, source in sources:
-        portion.append((where, source))
-        size += len(source) if isinstance(source, bytes) else 0
-        if len(portion) == _FILES or size >= _BYTES:
-            yield portion
-            portion, size = [], 0
-    if portion:
-        yield portion
 
 
 def _processors() -> int:

@@ -89,7 +89,10 @@ def read(path: Path, *, check_size: Callable[[int, int], None]) -> Pixels:
         RequestError: pydicom is not installed.
         DataError: a file that is too large, deflated, of a kind that is not read, or cannot be decoded.
     """
-    dataset = _opened(path)
+    if path.stat().st_size > LARGEST:
+        raise DataError(f"{path}: the file is larger than {LARGEST >> 20} MiB: export the frames one by one")
+    raw = path.read_bytes()  # pydicom asks a file for as many bytes as a damaged header declares
+    dataset = _dataset(path, raw, _TAGS, stop_before_pixels=False)
     from pydicom.pixels.utils import pixel_array  # noqa: PLC0415 - an optional extra
 
     if "PixelData" not in dataset or "Columns" not in dataset or "Rows" not in dataset:
@@ -97,23 +100,20 @@ def read(path: Path, *, check_size: Callable[[int, int], None]) -> Pixels:
     check_size(dataset.Columns, dataset.Rows)
     kind = dataset.PhotometricInterpretation
     palette, colour = kind == "PALETTE COLOR", kind == "RGB" or kind.startswith("YBR_")
-    if not colour and not palette and kind not in ("MONOCHROME1", "MONOCHROME2"):
-        raise DataError(f"{path}: only grey, RGB and palette pictures are read of DICOM files: export it as PNG")
-    if dataset.SamplesPerPixel != (3 if colour else 1) or dataset.BitsAllocated not in (8, 16, 32):
-        raise DataError(f"{path}: its pixels are not of 1 or 3 samples of 8, 16 or 32 bits: export it as PNG")
+    samples = {"MONOCHROME1": 1, "MONOCHROME2": 1, "PALETTE COLOR": 1}.get(kind, 3 if colour else 0)
+    if dataset.SamplesPerPixel != samples or dataset.BitsAllocated not in (8, 16, 32):
+        raise DataError(f"{path}: of DICOM, only grey, RGB and palette pictures are read: export it as PNG")
     try:
         pixels = pixel_array(dataset, index=0)
     except (RuntimeError, NotImplementedError):  # what pydicom raises where no decoder is there, or fails
         raise DataError(f"{path}: the pixels are damaged, or need a decoder: write the file uncompressed") from None
     if "ModalityLUTSequence" in dataset:
-        raise DataError(
-            f"{path}: a table in the file (Modality LUT) maps its values, which is not read: export it as PNG"
-        )
+        raise DataError(f"{path}: a table in the file (Modality LUT) maps its values: export it as PNG")
     if palette and pixels.ndim == 2:
         pixels = _coloured(pixels, dataset)
     colour = colour or palette
-    if pixels.ndim != (3 if colour else 2) or (colour and (pixels.shape[2] != 3 or pixels.dtype != np.uint8)):
-        raise DataError(f"{path}: only grey pictures and RGB of 8 bits are read of DICOM files: export it as PNG")
+    if pixels.shape[2:] != ((3,) if colour else ()) or (colour and pixels.dtype != np.uint8):
+        raise DataError(f"{path}: of DICOM, only grey pictures and RGB of 8 bits are read: export it as PNG")
     notes = [BURNED_IN] if str(dataset.get("BurnedInAnnotation", "")).upper() == "YES" else []
     if int(dataset.get("NumberOfFrames") or 1) > 1:
         notes.append(FIRST_FRAME)
@@ -121,10 +121,8 @@ def read(path: Path, *, check_size: Callable[[int, int], None]) -> Pixels:
     if not np.isfinite(rescale).all():
         raise DataError(f"{path}: its rescale is not finite: mend or remove it")
     is_byte = pixels.dtype == np.uint8 and dataset.BitsStored == 8 and rescale == (1, 0)
-    return Pixels(
-        pixels, is_byte or colour, kind == "MONOCHROME1", rescale, _possible(dataset),
-        None if colour else _window(dataset), notes,
-    )  # fmt: skip
+    window = None if colour else _window(dataset)
+    return Pixels(pixels, is_byte or colour, kind == "MONOCHROME1", rescale, _possible(dataset), window, notes)
 
 
 def head(path: Path) -> tuple[int, int, bool]:
@@ -143,22 +141,17 @@ def texts(paths: Sequence[Path], keyword: str) -> list[str]:
     pydicom = _pydicom(f"dicom:{keyword}")
     if pydicom.datadict.tag_for_keyword(keyword) is None:
         near = did_you_mean(keyword, ["PatientID", "PatientName", "StudyInstanceUID", "AccessionNumber"])
-        raise RequestError(
-            f"dicom:{keyword}: DICOM has no element of this name.{near} Take for example dicom:PatientID."
-        )
+        raise RequestError(f"dicom:{keyword}: DICOM has no element of this name.{near} Take PatientID.")
     found, failed = list[str](), 0
     for path in paths:
         try:
-            sound = is_dicom(path)
-            value = _head_of(path, [keyword]).get(keyword) if sound else None
-            failed += not sound
+            value = _head_of(path, [keyword]).get(keyword)
+            found.append("" if value is None else str(value))
         except Exception:  # what pydicom raises on damaged files is open-ended
-            value, failed = None, failed + 1
-        found.append("" if value is None else str(value))
+            failed += 1
     if failed:
         raise DataError(
-            f"`units=dicom:{keyword}`: {failed:,} of {len(paths):,} pictures are no sound DICOM files. Give a FILE.csv with "
-            "the columns name,unit, or take these pictures out"
+            f"`units=dicom:{keyword}`: {failed:,} of {len(paths):,} pictures are no sound DICOM files: take them out"
         )
     return found
 
@@ -173,21 +166,12 @@ def _pydicom(where: object) -> Any:
     return pydicom
 
 
-def _opened(path: Path) -> Any:
-    """What is read of a file, not decoded yet."""
-    if path.stat().st_size > LARGEST:
-        raise DataError(f"{path}: the file is larger than {LARGEST >> 20} MiB: export the frames one by one")
-    raw = path.read_bytes()  # pydicom asks a file for as many bytes as a damaged header declares
-    return _dataset(path, raw, _TAGS, stop_before_pixels=False)
-
-
 def _dataset(path: Path, raw: bytes, keywords: Sequence[str], *, stop_before_pixels: bool = True) -> Any:
     """Elements of a file, from its bytes."""
     pydicom = _pydicom(path)
     if raw[_MARK_AT:][: len(_MARK)] != _MARK:
         raise DataError(
-            f"{path}: the mark DICM is missing at byte 128. This is an older form of DICOM, without the header of a file, or "
-            "another kind of file. Write it anew, for example with dcmconv, or move it away"
+            f"{path}: the mark DICM is missing at byte 128: this is old DICOM, or another kind of file: move it away"
         )
     if _DEFLATED in raw[:_HEAD]:  # pydicom would inflate all of it, however much that is, before it tells
         raise DataError(f"{path}: deflated DICOM is not read: write the file anew in another transfer syntax")
@@ -275,10 +259,8 @@ def _window(dataset: Any) -> tuple[float, float] | None:
 
 def _first(value: Any) -> float | None:
     """The first number of an element, which may have none or several."""
-    if value is None or (isinstance(value, str) and not value):
-        return None
-    values = list(value) if hasattr(value, "__iter__") else [value]
-    return float(values[0]) if values else None
+    values = [*value] if isinstance(value, Sequence) and not isinstance(value, str) else [value]
+    return float(values[0]) if values and values[0] not in (None, "") else None
 
 
 def _coloured(pixels: np.ndarray, dataset: Any) -> np.ndarray:

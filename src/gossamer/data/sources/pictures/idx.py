@@ -3,13 +3,13 @@
 import gzip
 import math
 import struct
-import zlib
 from pathlib import Path
 from typing import BinaryIO
 
 import numpy as np
 
 from gossamer.data.memory_mapped import Filling
+from gossamer.data.problems import sound
 from gossamer.errors import DataError
 
 NAMES = {
@@ -47,20 +47,20 @@ def read_file(path: Path, *, dimensions: int) -> np.ndarray:
     Raises:
         DataError: not an idx file of that kind, cut, longer than its header says, empty or unreadable; or a full disk.
     """
-    try:
+    with sound(path, "the compressed file is cut or damaged: copy or download it again"):
         if path.suffix == ".gz":
             with gzip.open(path) as file:
-                shape = _header(file, path, dimensions)
-                return _exactly(file, math.prod(shape), path).array(shape)
+                shape, values = _header(file, path, dimensions), Filling()
+                most = math.prod(shape) + 1  # a damaged header can declare more than there is
+                while block := file.read(min(_BLOCK, most - len(values))):
+                    values.add(block)
+                _check_length(len(values), most - 1, path)
+                return values.array(shape)
         with path.open("rb") as file:
             shape = _header(file, path, dimensions)
             start = file.tell()
         _check_length(path.stat().st_size - start, math.prod(shape), path)
         return np.memmap(path, np.uint8, "r", start, shape)
-    except (EOFError, gzip.BadGzipFile, zlib.error):
-        raise DataError(f"{path}: the compressed file is cut or damaged: copy or download it again") from None
-    except OSError as error:
-        raise DataError(f"{path}: the file cannot be read ({error.strerror or error})") from None
 
 
 def _find(folder: Path, name: str) -> Path | None:
@@ -72,22 +72,11 @@ def _header(file: BinaryIO | gzip.GzipFile, path: Path, dimensions: int) -> tupl
     """The shape that the header declares."""
     head = file.read(4 + 4 * dimensions)
     if len(head) < 4 + 4 * dimensions or head[:4] != bytes([0, 0, _UNSIGNED_BYTE, dimensions]):
-        raise DataError(
-            f"{path}: its header is not that of an idx file of unsigned bytes in {dimensions} dimensions: download it again"
-        )
+        raise DataError(f"{path}: its header is not that of an idx file of unsigned bytes in {dimensions} dimensions")
     shape = struct.unpack_from(f">{dimensions}I", head, 4)
     if 0 in shape:
         raise DataError(f"{path}: the idx file is empty: its header declares a dimension of 0")
     return shape
-
-
-def _exactly(file: gzip.GzipFile, length: int, path: Path) -> Filling:
-    """The rest of the file, block by block: a damaged header can declare more than there is."""
-    values = Filling()
-    while len(values) <= length and (block := file.read(min(_BLOCK, length + 1 - len(values)))):
-        values.add(block)
-    _check_length(len(values), length, path)
-    return values
 
 
 def _check_length(length: int, declared: int, path: Path) -> None:

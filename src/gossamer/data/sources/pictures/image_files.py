@@ -82,14 +82,13 @@ class Decoder:
                     image = self._of_opened(source.copy())
                 else:
                     image = self._of_dicom(source) if _is_dicom(source) else self._of_picture(source)
-        except _Refused as refused:
-            raise DataError(f"{where}: {refused}") from None
         except RequestError:
             raise
-        except MemoryError:
-            raise DataError(f"{where}: there is not enough memory to read this picture") from None
-        except Exception:  # what decoders raise on damaged files is open-ended, and may tell what is in them
-            raise DataError(f"{where}: this cannot be read as a picture: mend or remove it") from None
+        except Exception as error:  # what decoders raise on damaged files is open-ended, and may tell what is in them
+            unsound = "this cannot be read as a picture: mend or remove it"
+            if isinstance(error, MemoryError):
+                unsound = "there is not enough memory to read this picture"
+            raise DataError(f"{where}: {error if isinstance(error, _Refused) else unsound}") from None
         whole: np.ndarray = self.formed(image[None])[0]
         return whole
 
@@ -130,8 +129,7 @@ class Decoder:
         if picture.mode == "CMYK":
             self.notes.add(FROM_CMYK)
         wanted = "L" if picture.mode in ("1", "L", "LA") else "RGB"
-        array = np.asarray(self._opaque(picture, wanted))
-        return array[None] if wanted == "L" else array.transpose(2, 0, 1)
+        return _channels_first(np.asarray(self._opaque(picture, wanted)))
 
     def _opaque(self, picture: Image.Image, wanted: str) -> Image.Image:
         """The picture in mode L or RGB, on white where it has an alpha channel or a transparent colour."""
@@ -151,14 +149,9 @@ class Decoder:
         window = found.window if self.window else None
         if window is not None:
             self.notes.add(WINDOWED)
-            pixels = found.scaled(window)
-        elif found.is_byte:
-            pixels = found.stored
-        else:
-            pixels = found.scaled(self._range_of(found.possible))
-        if found.inverted:
-            pixels = 255 - pixels
-        return pixels[None] if pixels.ndim == 2 else pixels.transpose(2, 0, 1)
+        scales = window is not None or not found.is_byte
+        pixels = found.scaled(window or self._range_of(found.possible)) if scales else found.stored
+        return _channels_first(255 - pixels if found.inverted else pixels)
 
     def _range_of(self, possible: tuple[float, float] | None = None) -> tuple[float, float]:
         """The declared black and white. possible: the least and the largest value that a DICOM header allows."""
@@ -178,17 +171,17 @@ class Decoder:
     def _deep(self, pixels: np.ndarray) -> np.ndarray:
         """Grey pixels [H, W] of any depth as uint8."""
         pixel_range = self._range_of()
-        image = np.empty(pixels.shape, np.uint8)
-        for start in range(0, len(pixels), _ROWS):
-            rows = pixels[start : start + _ROWS]
-            if not np.isfinite(rows).all():
-                raise _Refused("it holds a pixel that is NaN or infinite: mend or remove it")
-            image[start : start + _ROWS] = scaled(rows, pixel_range)
-        return image
+        if not np.isfinite(pixels).all():
+            raise _Refused("it holds a pixel that is NaN or infinite: mend or remove it")
+        return np.concatenate([scaled(rows, pixel_range) for rows in np.array_split(pixels, len(pixels) // _ROWS + 1)])
 
 
 class _Refused(Exception):
     """A picture that is not read, and why."""
+
+
+def _channels_first(pixels: np.ndarray) -> np.ndarray:
+    return pixels[None] if pixels.ndim == 2 else pixels.transpose(2, 0, 1)
 
 
 def is_picture(path: Path) -> bool:
@@ -275,15 +268,13 @@ class Sizer(Decoder):
 
 def _head(source: Path | bytes | Image.Image) -> tuple[int, int, bool]:
     """Height, width and whether in colour, of a picture that Pillow reads, after it is turned as its orientation says."""
-    with (
-        nullcontext(source)
-        if isinstance(source, Image.Image)
-        else Image.open(_stream(source), formats=list(_FORMATS)) as picture
-    ):
-        has_exif = picture.format != "PNG" or "exif" in picture.info  # else Pillow decodes a PNG to look for it
-        turned = has_exif and picture.getexif().get(_ORIENTATION, 1) in range(5, 9)
-        in_colour = picture.mode[:1] not in ("1", "L", "I", "F") or picture.mode == "LAB"
-        return *(picture.size if turned else (picture.height, picture.width)), in_colour
+    if not isinstance(source, Image.Image):
+        with Image.open(_stream(source), formats=_FORMATS) as picture:
+            return _head(picture)
+    has_exif = source.format != "PNG" or "exif" in source.info  # else Pillow decodes a PNG to look for it
+    turned = has_exif and source.getexif().get(_ORIENTATION, 1) in range(5, 9)
+    in_colour = source.mode[:1] not in ("1", "L", "I", "F") or source.mode == "LAB"
+    return *(source.size if turned else (source.height, source.width)), in_colour
 
 
 def read_files(paths: Sequence[Path], decoder: Decoder, sink: Sink = silent) -> np.ndarray:
@@ -293,14 +284,15 @@ def read_files(paths: Sequence[Path], decoder: Decoder, sink: Sink = silent) -> 
     sink: takes the progress.
     """
     names: dict[tuple[int, int], Path] = {}
-    twice: dict[Path, DataError] = {}
-    for path in paths:
+
+    def once(path: Path) -> Path | DataError:
         status = path.stat()
         first = names.setdefault((status.st_dev, status.st_ino), path)
-        if first is not path and status.st_ino:
-            twice[path] = DataError(f"this is the same file as {first}, under two names: keep one of them")
-    sources = ((str(path), twice.get(path, path)) for path in paths)
-    shown = counted(sources, len(paths), decoder.doing, sink)
+        if first is path or not status.st_ino:
+            return path
+        return DataError(f"this is the same file as {first}, under two names: keep one of them")
+
+    shown = counted([(str(path), once(path)) for path in paths], len(paths), decoder.doing, sink)
     return stacked(shown, decoder, where=str(paths[0].parent), count=len(paths))
 
 

@@ -11,6 +11,7 @@ import numpy as np
 from PIL import Image
 
 from gossamer.data.labels import NONE
+from gossamer.data.problems import records
 from gossamer.data.records import Records
 from gossamer.data.source import Source
 from gossamer.data.sources.pictures.decode_workers import Source as Picture
@@ -48,28 +49,26 @@ def stored_in_memory(source: Source, decoder: Decoder, *, where: str) -> Stored:
     data: Any = source.records
     labels_key = source.labels_key
     if isinstance(data, Records):
-        labels = np.zeros_like(data.labels) if labels_key == NONE else data.labels
-        return Stored(data.images, labels, class_names=() if labels_key == NONE else data.class_names)
+        if labels_key == NONE:
+            return Stored(data.images, np.zeros_like(data.labels))
+        return Stored(data.images, data.labels, class_names=data.class_names)
     if hasattr(data, "iloc"):
         raise DataError(
-            f"{where} is a table, and the card describes pictures. Give the card of a table, which "
-            "`gossamer.draft_card(DATA)` drafts."
+            f"{where} is a table, and the card describes pictures: `gossamer.draft_card(DATA)` drafts another"
         )
     pair = data if isinstance(data, tuple | list) else getattr(data, "tensors", None)  # of a TensorDataset
     if isinstance(pair, tuple | list) and len(pair) == 2 and not isinstance(pair[0], Mapping):
-        return _of_pair(pair[0], pair[1], decoder, where=where, labels_key=labels_key)
+        return _of_pair(pair[0], None if labels_key == NONE else pair[1], decoder, where=where)
     if hasattr(data, "__array__"):
         if labels_key != NONE:
-            raise DataError(
-                f'{where}: these images have no labels. Pass (images, labels), or labels_key="none" if all are of one class.'
-            )
-        return _of_pair(data, None, decoder, where=where, labels_key=labels_key)
+            raise _no_labels(where)
+        return _of_pair(data, None, decoder, where=where)
     if isinstance(getattr(data, "column_names", None), Mapping):
         splits = ", ".join(map(repr, data))
         raise DataError(f"{where}: this dataset has several splits ({splits}). Pass one of them.")
     if isinstance(data, Mapping) and 0 not in data:
-        columns = [None if key is None else data[key] for key in _keys(source, data, where)]
-        return _of_pair(columns[0], columns[1], decoder, where=where, labels_key=labels_key)
+        images, labels = (None if key is None else data[key] for key in _keys(source, data, where))
+        return _of_pair(images, labels, decoder, where=where)
     if hasattr(data, "dataset") and not hasattr(data, "__getitem__"):
         raise DataError(f"{where} gives batches, perhaps in random order. Pass its dataset: loader.dataset.")
     if not hasattr(data, "__getitem__") or not hasattr(data, "__len__"):
@@ -96,16 +95,21 @@ def array_of(values: Any, *, where: str) -> np.ndarray:
     return array
 
 
-def _of_pair(images: Any, labels: Any, decoder: Decoder, *, where: str, labels_key: str | None) -> Stored:
-    """Images and labels that are whole arrays, or lists of pictures."""
-    named = labels is not None and labels_key != NONE
-    if isinstance(images, list | tuple) and images and _is_file(images[0]):
+def _of_pair(images: Any, labels: Any, decoder: Decoder, *, where: str) -> Stored:
+    """Images and labels that are whole arrays, or lists of pictures. labels: None: there are none."""
+    formed = isinstance(images, list | tuple) and len(images) > 0 and _is_file(images[0])
+    if formed:
         sources = (_source(picture, where, at) for at, picture in enumerate(images))
-        pixels, formed = stacked(sources, decoder, where=where, count=len(images)), True
+        pixels = stacked(sources, decoder, where=where, count=len(images))
     else:
-        pixels, formed = array_of(images, where=f"{where}: images"), False
-    count = len(pixels) if pixels.ndim else 0
-    return Stored(pixels, _labels(labels, where) if named else np.zeros(count, np.int64), formed=formed)
+        pixels = array_of(images, where=f"{where}: images")
+    if labels is None:
+        return Stored(pixels, np.zeros(pixels.shape[:1], np.int64), formed=formed)
+    return Stored(pixels, _labels(labels, where), formed=formed)
+
+
+def _no_labels(where: str) -> DataError:
+    return DataError(f'{where}: these images have no labels. Pass (images, labels), or labels_key="none".')
 
 
 def _of_dataset(data: Any, source: Source, decoder: Decoder, *, where: str) -> Stored:
@@ -118,17 +122,18 @@ def _of_dataset(data: Any, source: Source, decoder: Decoder, *, where: str) -> S
     _check_repeats(data, keys, where)
     labels: list[Any] = []
 
-    def pictures() -> Iterator[tuple[int, Any]]:
+    def pictures() -> Iterator[Any]:
         for at in range(count):
             picture, label = _parts(data[at], keys, where)
             labels.append(label)
-            yield at, picture
+            yield picture
 
     formed = _is_file(_parts(first, keys, where)[0])
     if formed:
-        images = stacked((_source(picture, where, at) for at, picture in pictures()), decoder, where=where, count=count)
+        sources = (_source(picture, where, at) for at, picture in enumerate(pictures()))
+        images = stacked(sources, decoder, where=where, count=count)
     else:
-        images = _stack([(at, _pixels(picture, where, at)) for at, picture in pictures()], where)
+        images = _stack([_pixels(picture, where, at) for at, picture in enumerate(pictures())], where)
     names = () if source.labels_key == NONE else _class_names(data, keys)
     return Stored(images, _labels(labels, where), class_names=names, formed=formed)
 
@@ -142,9 +147,7 @@ def _source(picture: Any, where: str, at: int) -> Picture:
     """The place of the picture of an item, and what is decoded; or why there is nothing."""
     found = picture.get("bytes") if isinstance(picture, Mapping) else picture
     if not isinstance(found, Image.Image | bytes) or found == b"":
-        found = DataError(
-            "there is no picture in this item: add or remove it, or store the bytes of files, not their paths"
-        )
+        found = DataError("there is no picture in this item: store the bytes of files, not their paths")
     return f"{where}, item {at} (counted from 0)", found
 
 
@@ -157,8 +160,7 @@ def _check_repeats(data: Any, keys: "Keys", where: str) -> None:
         one, other = (_compared(_parts(data[at], keys, where)[0], where, at) for _ in range(2))
         if one.shape != other.shape or not np.array_equal(one, other):
             raise DataError(
-                f"{where}: item {at} (counted from 0) is another picture each time it is read, perhaps by a random transform. "
-                "Pass the dataset without it."
+                f"{where}: item {at} (counted from 0) is another picture each time it is read, perhaps by a random transform"
             )
         counted += not _is_symmetric(one)
         if counted == _AGAIN:
@@ -193,29 +195,19 @@ def _keys(source: Source, item: Any, where: str) -> Keys:
         if labels_key == NONE:
             return 0, None
         if len(item) < 2:
-            raise DataError(
-                f'{where}: its items have no labels. Return (picture, label), or pass labels_key="none" if all are of one '
-                "class."
-            )
+            raise _no_labels(where)
         return 0, 1
     names = list(item)
-    if images_key is None:
-        features = getattr(source.records, "features", None) or {}
-        usual = [name for name in names if type(features.get(name)).__name__ == "Image"]
-        usual = usual or [name for name in _IMAGES if name in names]
-        if len(usual) != 1:
-            raise DataError(f"{where}: choose the pictures among its columns with images_key: {', '.join(names)}.")
-        images_key = usual[0]
-    if labels_key is None:
-        labels_key = next((name for name in _LABELS if name in names), None)
-        if labels_key is None:
-            raise DataError(
-                f'{where}: choose the labels among its columns with labels_key: {", ".join(names)}; "none" if all are of one '
-                "class."
-            )
-    for key in (images_key, labels_key):
+    features = getattr(source.records, "features", None) or {}
+    of_type = [name for name in names if type(features.get(name)).__name__ == "Image"]
+    usual = of_type or [name for name in _IMAGES if name in names]
+    images_key = images_key or (usual[0] if len(usual) == 1 else None)
+    labels_key = labels_key or next((name for name in _LABELS if name in names), None)
+    for key, what in ((images_key, "images"), (labels_key, "labels")):
         if key not in names and key != NONE:
-            raise DataError(f"{where}: there is no column {key!r}; the columns are: {', '.join(names)}.")
+            asked = f"there is no column {key!r}; the columns are" if key else f"choose its {what} by {what}_key"
+            none = "" if key or what == "images" else '; "none" if all are of one class'
+            raise DataError(f"{where}: {asked}: {', '.join(names)}{none}.")
     return images_key, None if labels_key == NONE else labels_key
 
 
@@ -234,16 +226,12 @@ def _pixels(picture: Any, where: str, at: int) -> np.ndarray:
     return array_of(picture, where=f"{where}: the picture of item {at} (counted from 0)")
 
 
-def _stack(pictures: list[tuple[int, np.ndarray]], where: str) -> np.ndarray:
+def _stack(pictures: list[np.ndarray], where: str) -> np.ndarray:
     """Return pictures of one shape and type as [N, ...]."""
-    _, first = pictures[0]
-    for at, picture in pictures:
-        if (picture.shape, picture.dtype) != (first.shape, first.dtype):
-            raise DataError(
-                f"{where}: item {at} (counted from 0) differs from the first in shape or type. Return pictures of Pillow, "
-                "which are brought to the shape of the card."
-            )
-    return np.stack([picture for _, picture in pictures])
+    forms = [(picture.shape, picture.dtype) for picture in pictures]
+    if odd := records((at for at, form in enumerate(forms) if form != forms[0]), "item"):
+        raise DataError(f"{where}: {odd} differs from the first in shape or type. Return pictures of Pillow.")
+    return np.stack(pictures)
 
 
 def _labels(values: Any, where: str) -> np.ndarray:

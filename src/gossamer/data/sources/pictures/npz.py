@@ -11,6 +11,7 @@ import numpy as np
 
 from gossamer.data.labels import text_of
 from gossamer.data.memory_mapped import Filling
+from gossamer.data.problems import sound
 from gossamer.errors import DataError
 
 MAP_FROM = 64 << 20
@@ -44,21 +45,15 @@ def member(path: Path, key: str) -> np.ndarray:
     Raises:
         DataError: no such key (the message lists the keys), a damaged file, or a full disk.
     """
-    try:
-        if key not in keys(path):
-            raise missing(path, key)
-        if not path.is_dir():
-            with _open(path) as archive:
-                return _of_archive(archive, archive.getinfo(f"{key}.npy"), path)
-        with (single := path / f"{key}.npy").open("rb") as file:
-            size = single.stat().st_size
-            return _array(file, size, single, single.name, 0 if size >= MAP_FROM else None)
-    except DataError:
-        raise
-    except Exception:  # what zipfile, zlib and numpy's header parser raise on damaged bytes is open-ended
-        raise DataError(
-            f"{path}: the array {key!r} cannot be read: the file is damaged, copy or write it again"
-        ) from None
+    first_of(path, key)
+    with sound(path, f"the array {key!r} cannot be read: the file is damaged"):
+        if path.is_dir():
+            with (single := path / f"{key}.npy").open("rb") as file:
+                size = single.stat().st_size
+                return _array(file, size, single, single.name, 0 if size >= MAP_FROM else None)
+        with _open(path) as archive, archive.open(info := archive.getinfo(f"{key}.npy")) as file:
+            is_mapped = info.compress_type == zipfile.ZIP_STORED and info.file_size >= MAP_FROM
+            return _array(file, info.file_size, path, info.filename, _offset(path, info) if is_mapped else None)
 
 
 def head(path: Path, key: str, count: int, shape: tuple[int, ...], dtype: np.dtype[Any]) -> tuple[int, np.ndarray]:
@@ -98,35 +93,27 @@ def names(path: Path, key: str) -> tuple[str, ...]:
     return tuple(text_of(array, where=str(path)))
 
 
-def missing(path: Path, *wanted: str) -> DataError:
-    """The error for keys that are not in a file."""
-    there = ", ".join(keys(path)) or "none"
-    return DataError(
-        f"{path}: there is no key {' or '.join(wanted)}; the keys are: {there}. Name another with `images_key` or `labels_key`"
+def first_of(path: Path, *wanted: str) -> str:
+    """The first of some keys that is in a file. Raises DataError: none is."""
+    there = keys(path)
+    for key in wanted:
+        if key in there:
+            return key
+    which = " or ".join(dict.fromkeys(wanted))
+    raise DataError(
+        f"{path}: there is no key {which}; the keys are: {', '.join(there) or 'none'}. "
+        "Name another with `images_key` or `labels_key`"
     )
 
 
 def _open(path: Path) -> zipfile.ZipFile:
-    try:
+    with sound(path, "this is not a sound .npz file: write it again"):
         return zipfile.ZipFile(path)
-    except OSError as error:
-        raise DataError(f"{path}: the file cannot be read ({error.strerror or error})") from None
-    except Exception:  # as above: a damaged directory can raise nearly anything
-        raise DataError(f"{path}: this is not a sound .npz file: write it again") from None
 
 
 def _files(folder: Path) -> list[Path]:
     """The .npy files of a folder, sorted, but for hidden ones."""
     return sorted(file for file in folder.glob("*.npy") if file.is_file() and not file.name.startswith("."))
-
-
-def _of_archive(archive: zipfile.ZipFile, info: zipfile.ZipInfo, path: Path) -> np.ndarray:
-    """Read or map one member."""
-    begins = None
-    if info.compress_type == zipfile.ZIP_STORED and info.file_size >= MAP_FROM:
-        begins = _offset(path, info)
-    with archive.open(info) as file:
-        return _array(file, info.file_size, path, info.filename, begins)
 
 
 def _array(file: IO[bytes], size: int, path: Path, name: str, begins: int | None) -> np.ndarray:

@@ -3,82 +3,137 @@
 Other tables are read by `data.tables`.
 """
 
-import csv
 import itertools
 import json
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from gossamer.data.labels import NONE
+from gossamer.data.labels import NONE, place
 from gossamer.data.memory_mapped import Filling
 from gossamer.data.problems import Problems, no_pictures
-from gossamer.data.sources.arrow_files import batches_of, parquet, schema_of
+from gossamer.data.sources.arrow_files import batches_of, schema_of
 from gossamer.data.sources.pictures.decode_workers import Source
 from gossamer.data.sources.pictures.image_files import Decoder, stacked
 from gossamer.data.sources.pictures.stored import Stored
+from gossamer.data.sources.text_file import open_text
 from gossamer.errors import DataError
 from gossamer.lazy import pa
 
+SAMPLES = ".csv"
 _BATCH = 256
 _LABELS = ("label", "labels")
 _PIXELS, _CLASS = "pixels", "class"
-_HEAD = 1 << 24
-"""Letters of the first line of samples, at most."""
 _MOST_NAMED = 10_000
 """Classes of samples with names: a damaged label could ask for any number of them."""
 
 
-def read_csv(path: Path, shape: tuple[int, ...] | None) -> Stored:
-    """Samples that Gossamer wrote: a column label, a column class if classes have names, then pixel0, pixel1 ...
+def read(
+    paths: Sequence[Path], others: Sequence[Path], decoder: Decoder, *, images_key: str | None, labels_key: str | None
+) -> Stored:
+    """Pictures of .parquet or .arrow files, or of one .csv of samples, in order.
 
-    The file does not tell the pictures' shape. It is the card's, if that has as many pixels. Else pictures are square, in
-    colour if they must be.
+    A column of pictures holds the bytes of picture files, alone or, as the hubs write them, in a struct with a field `bytes`.
+    Samples that Gossamer wrote have a column of pixels instead. A .csv does not tell their shape. It is the card's, if that has
+    as many pixels. Else pictures are square, in colour if they must be.
+
+    Args:
+        paths: the files of a split; all have the same columns.
+        others: those of the other split.
+        decoder: decodes the pictures.
+        images_key: the column of pictures. None: the only one.
+        labels_key: the column of labels, whole numbers or text; or, for one-hot labels, several with commas between. None:
+            `label` or `labels`. "none": there are no labels.
 
     Raises:
-        DataError: another table, or a line that is cut or holds anything but whole numbers, pixels 0 to 255.
+        DataError: a table without pictures, no such column, or a damaged file.
     """
-    try:
-        with path.open(encoding="utf-8") as file:
-            has_names, count = _head_of_samples(file.readline(_HEAD))
-            if not count:
-                raise no_pictures(path)
-            pieces, line, problems = [], 2, Problems()
-            called: set[tuple[int, str]] = set()
-            while lines := list(itertools.islice(file, 4096)):
-                names = [_without_name(line) for line in lines] if has_names else []
-                pieces.append(_numbers([rest for rest, _ in names] or lines, 1 + count, problems, path, line))
-                called.update(zip(pieces[-1][0].tolist(), (name for _, name in names), strict=False))
-                line += len(lines)
-    except UnicodeDecodeError:
-        raise no_pictures(path) from None
+    schema = _schema_of(paths[0])
+    column = _picture_column(schema, images_key, paths[0])
+    targets = _label_columns(schema, labels_key, paths[0])
+    is_samples = _holds(schema.field(column).type) == _PIXELS
+    is_named = is_samples and targets == ["label"] and _CLASS in schema.names
+    wanted = [column, *targets, *([_CLASS] if is_named else [])]
+    found: list[list[Any]] = [[] for _ in wanted[1:]]
+
+    def blocks(path: Path) -> Iterator[Any]:
+        for pictures, *columns in _blocks(path, wanted):
+            for values, cells in zip(found, columns, strict=True):
+                values.extend(cells.to_pylist())
+            yield pictures
+
+    if is_samples:
+        images = decoder.formed(_pixels(paths, blocks, decoder.form.shape))
+    else:
+        images = stacked(_pictures(paths, blocks), decoder, where=str(paths[0]))
+    if not targets:
+        return Stored(images, np.zeros(len(images), np.int64), formed=True)
+    if _holds(schema.field(targets[0]).type) == "names":
+        beyond = column_of(others, targets[0])
+        return Stored(images, _texts(found[0]), others=beyond, formed=True)
+    labels = np.array([[math.nan if value is None else value for value in values] for values in found[: len(targets)]])
+    if targets[1:]:
+        return Stored(images, labels.T, class_names=tuple(targets), formed=True)
+    names: tuple[str, ...] = ()
+    if is_named:
+        names = _called({*zip(labels[0].tolist(), map(str, found[1]), strict=True)}, paths[0])
+    elif not is_samples:
+        names = _class_names(schema, targets[0], paths[0])
+    return Stored(images, labels[0], class_names=names, formed=True)
+
+
+def _schema_of(path: Path) -> Any:
+    """The names and types of columns; the pixels of a .csv are one."""
+    if path.suffix.lower() != SAMPLES:
+        return schema_of(path)
+    names = open_text(path).names
+    heads = ["label", *[_CLASS] * (names[1:2] == [_CLASS])]
+    count = len(names) - len(heads)
+    if count < 1 or names != [*heads, *(f"pixel{at}" for at in range(count))]:
+        raise no_pictures(path)
+    return pa.schema([*zip(heads, (pa.int64(), pa.string()), strict=False), (_PIXELS, pa.list_(pa.uint8(), count))])
+
+
+def _blocks(path: Path, names: Sequence[str]) -> Iterator[list[Any]]:
+    """Some columns, in arrays of some rows. Raises DataError: there is no such column, or the file is damaged."""
+    schema = _schema_of(path)
+    for name in names:
+        _check_there(schema, name, path)
+    positions = [schema.names.index(name) for name in names]
+    if path.suffix.lower() == SAMPLES:
+        yield from ([block[at] for at in positions] for block in _of_csv(path, schema.field(_PIXELS).type.list_size))
+    else:
+        yield from (batch.columns for batch in batches_of(path, positions, _BATCH))
+
+
+def _of_csv(path: Path, count: int) -> Iterator[list[Any]]:
+    """The columns of samples. Raises DataError: a row that is cut or holds anything but whole numbers, pixels 0 to 255."""
+    opened, problems = open_text(path), Problems()
+    for numbers, columns in opened.blocks(range(len(opened.names))):
+        block = _as_numbers(columns, count)
+        if block is not None:
+            yield block
+            continue
+        rows = ((row, [column[at : at + 1] for column in columns]) for at, row in enumerate(numbers.tolist()))
+        opened.ragged += [row for row, cells in rows if _as_numbers(cells, count) is None]
+        break
+    for row in sorted(opened.ragged):
+        says = f"a sample is a label and {count} pixels from 0 to 255: write the file again"
+        problems.add(f"{path}, row {row} (counted from 0)", says)
     problems.refuse()
-    if not pieces:
-        raise DataError(f"{path}: the file holds no samples below its first line: copy or write it again")
-    labels = np.concatenate([labels for labels, _ in pieces])
-    images = np.concatenate([pixels for _, pixels in pieces])
-    return Stored(images.reshape(-1, *_shape_of(count, shape, path)), labels, class_names=_called(called, path))
 
 
-def _head_of_samples(line: str) -> tuple[bool, int]:
-    """Whether the first line of samples names classes, and the number of pixels; 0: it is that of another table."""
-    head = line.strip().split(",")
-    has_names = head[1:2] == [_CLASS]
-    count = len(head) - 1 - has_names
-    sound = head[0] == "label" and head[1 + has_names :] == [f"pixel{at}" for at in range(count)]
-    return has_names, max(count, 0) if sound else 0
-
-
-def _without_name(line: str) -> tuple[str, str]:
-    """A line of samples without the name of its class, and the name. A damaged line becomes empty."""
-    with suppress(csv.Error, StopIteration, ValueError):
-        label, name, *pixels = next(csv.reader([line]))
-        return ",".join([label, *pixels]), name
-    return "", ""
+def _as_numbers(columns: Sequence[Any], count: int) -> list[Any] | None:
+    """The texts of samples as labels, names and pixels. None: one of them is damaged."""
+    with suppress(pa.ArrowInvalid):
+        pixels = pa.chunked_array(columns[-count:]).cast(pa.uint8()).to_numpy().reshape(count, -1)
+        flat = pa.FixedSizeListArray.from_arrays(pa.array(pixels.T.reshape(-1)), count)
+        return [columns[0].cast(pa.int64()), *columns[1:-count], flat]
+    return None
 
 
 def _called(pairs: set[tuple[int, str]], path: Path) -> tuple[str, ...]:
@@ -92,116 +147,29 @@ def _called(pairs: set[tuple[int, str]], path: Path) -> tuple[str, ...]:
     return tuple(names.get(label, f"class {label} (no sample)") for label in range(max(names, default=-1) + 1))
 
 
-def _numbers(
-    lines: list[str], columns: int, problems: Problems, path: Path, first: int
-) -> tuple[np.ndarray, np.ndarray]:
-    """Labels int64 [n] and pixels uint8 [n, columns - 1] of some lines of a file, the first of them number `first`.
-
-    Damaged lines become problems, and there is nothing then: n = 0.
-    """
-    values = _parsed(lines, columns)
-    if values is None:
-        for at in [at for at, line in enumerate(lines, first) if _parsed([line], columns) is None] or [first]:
-            says = f"a sample is a label and {columns - 1} pixels from 0 to 255: write the file again"
-            problems.add(f"{path}, line {at}", says)
-        values = np.empty((0, columns), np.int32)
-    return values[:, 0].astype(np.int64), values[:, 1:].astype(np.uint8)
-
-
-def _parsed(lines: list[str], columns: int) -> np.ndarray | None:
-    """The numbers of some lines, int32 [n, columns]. None: one of them is damaged."""
-    if not all(line.isascii() and line.strip() for line in lines):
-        return None
-    try:
-        values = np.loadtxt(lines, np.int32, delimiter=",", comments=None, ndmin=2)
-    except (ValueError, OverflowError):
-        return None
-    sound = values.shape == (len(lines), columns) and values[:, 1:].min() >= 0 and values[:, 1:].max() <= 255
-    return values if sound else None
-
-
-def read_arrow(
-    paths: Sequence[Path], others: Sequence[Path], decoder: Decoder, *, images_key: str | None, labels_key: str | None
-) -> Stored:
-    """Pictures of .parquet or .arrow files, in order.
-
-    A column of pictures holds the bytes of picture files, alone or, as the hubs write them, in a struct with a field `bytes`.
-    Samples that Gossamer wrote have a column of pixels instead.
-
-    Args:
-        paths: the files of a split; all have the same columns.
-        others: those of the other split.
-        decoder: decodes the pictures.
-        images_key: the column of pictures. None: the only one.
-        labels_key: the column of labels, whole numbers or text. None: `label` or `labels`. "none": there are no labels.
-
-    Raises:
-        DataError: a table without pictures, no such column, or a damaged file.
-    """
-    schema = schema_of(paths[0])
-    column = _picture_column(schema, images_key, paths[0])
-    target = _label_column(schema, labels_key, paths[0])
-    is_samples = _is_pixels(schema.field(column).type)
-    if is_samples:
-        images = decoder.formed(_pixels(paths, column, decoder))
-    else:
-        images = stacked(_pictures(paths, column), decoder, where=str(paths[0]), count=_rows(paths))
-    if target is None:
-        return Stored(images, np.zeros(len(images), np.int64), formed=True)
-    if _is_text(schema.field(target).type):
-        return Stored(images, column_of(paths, target), others=column_of(others, target), formed=True)
-    labels = np.array([math.nan if value is None else value for value in _values(paths, target)])
-    if not is_samples:
-        names = _class_names(schema, target, paths[0])
-    elif target == "label" and _CLASS in schema.names and _is_text(schema.field(_CLASS).type):
-        names = _called({*zip(labels.tolist(), column_of(paths, _CLASS).tolist(), strict=True)}, paths[0])
-    else:
-        names = ()
-    return Stored(images, labels, class_names=names, formed=True)
-
-
 def _class_names(schema: Any, column: str, path: Path) -> tuple[str, ...]:
     """The names of the labels of a column in Hugging Face's metadata, which are JSON in the schema."""
-    try:
+    with suppress(ValueError, AttributeError, TypeError, RecursionError):
         stated = json.loads((schema.metadata or {}).get(b"huggingface", b"{}"))
         names = stated.get("info", {}).get("features", {}).get(column, {}).get("names", [])
         if all(isinstance(name, str) for name in names):
             return tuple(names)
-    except (ValueError, AttributeError, TypeError, RecursionError):
-        pass
     raise DataError(f"{path}: what the file says about its labels is damaged: copy or write it again")
 
 
 def column_of(paths: Sequence[Path], key: str) -> np.ndarray:
     """A column of whole numbers or text of .parquet or .arrow files, as text; a missing one is "". [N] Raises DataError."""
+    values: list[Any] = []
     for path in paths:
-        schema = schema_of(path)
-        _check_there(schema, key, path)
-        if not _is_label(schema.field(key).type):
-            raise DataError(f"{path}: the column {key!r} holds neither whole numbers nor text")
-    return np.array(["" if value is None else str(value) for value in _values(paths, key)], np.str_)
+        for (column,) in _blocks(path, [key]):
+            if not pa.types.is_integer(column.type) and _holds(column.type) != "names":
+                raise DataError(f"{path}: the column {key!r} holds neither whole numbers nor text")
+            values += column.to_pylist()
+    return _texts(values)
 
 
-def _values(paths: Sequence[Path], key: str) -> Iterator[Any]:
-    """The values of a column of .parquet or .arrow files; None: one is missing. Raises DataError."""
-    for array in itertools.chain.from_iterable(_arrays(path, key) for path in paths):
-        yield from array.to_pylist()
-
-
-def _arrays(path: Path, key: str) -> Iterator[Any]:
-    """A column in arrays of some rows. Raises DataError: there is none, or the file is damaged."""
-    schema = schema_of(path)
-    _check_there(schema, key, path)
-    return (batch.column(0) for batch in batches_of(path, [schema.names.index(key)], _BATCH))
-
-
-def _rows(paths: Sequence[Path]) -> int:
-    """How many rows .parquet files have together. 0: not known, of a stream or a damaged file."""
-    if any(path.suffix != ".parquet" for path in paths):
-        return 0
-    with suppress(Exception):  # what is damaged is refused when it is read
-        return sum(int(parquet.read_metadata(path).num_rows) for path in paths)
-    return 0
+def _texts(values: Sequence[Any]) -> np.ndarray:
+    return np.array(["" if value is None else str(value) for value in values], np.str_)
 
 
 def _check_there(schema: Any, name: str, path: Path) -> None:
@@ -210,8 +178,9 @@ def _check_there(schema: Any, name: str, path: Path) -> None:
 
 
 def _picture_column(schema: Any, key: str | None, path: Path) -> str:
-    """The column that --images-key names, or the only one that holds pictures."""
-    fitting = _of_pictures(schema)
+    """The column that --images-key names, or the only one that holds pictures or pixels that Gossamer wrote."""
+    held: dict[str, str] = {each.name: _holds(each.type) for each in schema}
+    fitting = [name for name, holds in held.items() if holds == "pictures" or name == holds == _PIXELS]
     if key is not None:
         _check_there(schema, key, path)
         if key not in fitting:
@@ -224,61 +193,47 @@ def _picture_column(schema: Any, key: str | None, path: Path) -> str:
     return fitting[0]
 
 
-def _of_pictures(schema: Any) -> list[str]:
-    """The columns of pictures, and of pixels that Gossamer wrote."""
-    return [each.name for each in schema if _is_picture(each.type) or (each.name == _PIXELS and _is_pixels(each.type))]
-
-
-def _label_column(schema: Any, key: str | None, path: Path) -> str | None:
-    """The column of labels, None where there are none."""
+def _label_columns(schema: Any, key: str | None, path: Path) -> list[str]:
+    """The column of labels, or several of one-hot labels; none where there are no labels."""
     if key == NONE:
-        return None
+        return []
     name = key or next((name for name in _LABELS if name in schema.names), None)
     if name is None:
         raise DataError(
             f"{path}: there is no column label; the columns are: {', '.join(schema.names)}. Name it with `labels_key` "
-            f"({NONE}: there are no labels)"
+            f"({NONE}: there are no labels), or several one-hot columns with commas between"
         )
-    _check_there(schema, name, path)
-    kind, types = schema.field(name).type, pa.types
-    if not (_is_label(kind) or types.is_boolean(kind) or types.is_floating(kind)):
-        raise DataError(f"{path}: the column {name} holds no labels: they are whole numbers or names")
-    return name
+    names = [name] if name in schema.names else sorted(name.split(","), key=place)
+    for each in names:
+        _check_there(schema, each, path)
+        if _holds(schema.field(each).type) not in (["numbers"] if names[1:] else ["numbers", "names"]):
+            raise DataError(f"{path}: the column {each} holds no labels: they are whole numbers or names")
+    return names
 
 
-def _is_picture(kind: Any) -> bool:
-    """Bytes, or a struct with bytes in it."""
+def _holds(kind: Any) -> str:
+    """What a column of a type holds: pictures, pixels, names or numbers. Empty: something else."""
     types = pa.types
+    if types.is_dictionary(kind):
+        return _holds(kind.value_type)
     if types.is_struct(kind):
         inner = kind.get_field_index("bytes")
-        return inner >= 0 and _is_picture(kind.field(inner).type)
-    return bool(types.is_binary(kind) or types.is_large_binary(kind))
+        return _holds(kind.field(inner).type) if inner >= 0 else ""
+    if types.is_fixed_size_list(kind):
+        return _PIXELS if types.is_uint8(kind.value_type) else ""
+    if types.is_binary(kind) or types.is_large_binary(kind):
+        return "pictures"
+    if types.is_string(kind) or types.is_large_string(kind):
+        return "names"
+    return "numbers" if types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind) else ""
 
 
-def _is_pixels(kind: Any) -> bool:
-    """A list of bytes as numbers."""
-    types = pa.types
-    return bool(types.is_fixed_size_list(kind) and types.is_uint8(kind.value_type))
-
-
-def _is_label(kind: Any) -> bool:
-    """Whole numbers or text."""
-    return bool(_is_text(kind) or pa.types.is_integer(kind))
-
-
-def _is_text(kind: Any) -> bool:
-    types = pa.types
-    kind = kind.value_type if types.is_dictionary(kind) else kind
-    return bool(types.is_string(kind) or types.is_large_string(kind))
-
-
-def _pictures(paths: Sequence[Path], column: str) -> Iterator[Source]:
+def _pictures(paths: Sequence[Path], blocks: Callable[[Path], Iterator[Any]]) -> Iterator[Source]:
     """Place and picture file of each row; of a file that cannot be read, the error."""
     for path in paths:
         row = itertools.count()
         try:
-            for value in itertools.chain.from_iterable(_arrays(path, column)):
-                picture = value.as_py()
+            for picture in itertools.chain.from_iterable(block.to_pylist() for block in blocks(path)):
                 raw = picture.get("bytes") if isinstance(picture, dict) else picture
                 if not isinstance(raw, bytes) or not raw:
                     raw = DataError("there is no picture in this row: store the bytes of files, not their paths")
@@ -287,21 +242,23 @@ def _pictures(paths: Sequence[Path], column: str) -> Iterator[Source]:
             yield str(path), error
 
 
-def _pixels(paths: Sequence[Path], column: str, decoder: Decoder) -> np.ndarray:
-    """Pixels of samples that Gossamer wrote, whose shape is in the file's metadata. uint8 [N, C, H, W]"""
-    values, shape, path = Filling(), decoder.form.shape, paths[0]
+def _pixels(
+    paths: Sequence[Path], blocks: Callable[[Path], Iterator[Any]], card_shape: tuple[int, ...] | None
+) -> np.ndarray:
+    """Pixels of samples that Gossamer wrote, whose shape is in a file's metadata. uint8 [N, C, H, W]"""
+    values, shape = Filling(), card_shape
     for path in paths:
-        stated = (schema_of(path).metadata or {}).get(b"shape", b"").decode("ascii", "replace").split(",")
+        stated = (_schema_of(path).metadata or {}).get(b"shape", b"").decode("ascii", "replace").split(",")
         is_shape = len(stated) == 3 and all(side.isdecimal() for side in stated)
-        stored = tuple(map(int, stated)) if is_shape else decoder.form.shape
-        for pixels in _arrays(path, column):
+        stored = tuple(map(int, stated)) if is_shape else card_shape
+        for pixels in blocks(path):
             flat = pixels.flatten()
             if pixels.null_count or flat.null_count:
                 raise DataError(f"{path}: a sample lacks pixels: the file is damaged, write it again")
             shape = _shape_of(pixels.type.list_size, stored, path)
             values.add(flat.to_numpy())
     if not len(values) or shape is None:
-        raise DataError(f"{path}: the file holds no samples: copy or write it again")
+        raise DataError(f"{paths[0]}: the file holds no samples: copy or write it again")
     return values.array((-1, *shape))
 
 

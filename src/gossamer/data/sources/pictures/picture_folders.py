@@ -3,7 +3,7 @@
 A list is metadata.csv or metadata.jsonl, as Hugging Face's imagefolder has it, or labels.csv.
 """
 
-from collections.abc import Container, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -12,7 +12,7 @@ import numpy as np
 
 from gossamer.data import units
 from gossamer.data.labels import NONE, numbered, place
-from gossamer.data.problems import SHOWN, TABLES, TEXTS, Problems, no_pictures
+from gossamer.data.problems import TABLES, TEXTS, Problems, no_pictures
 from gossamer.data.sources.pictures import dicom
 from gossamer.data.sources.pictures.image_files import KINDS, SUFFIXES, is_picture
 from gossamer.data.sources.pictures.picture_lists import NAMES, UNIT, read_list
@@ -66,8 +66,7 @@ def owners_of(listing: Listing, spec: str, missing: units.Missing) -> units.Unit
     if how == "folder":
         if missing == "refuse" and not any(listing.units):
             raise DataError(
-                f"{listing.folder}: `units=folder` needs a folder of each unit, DATA/CLASS/UNIT/picture, and there is none. "
-                "Give `units` a FILE.csv with the columns name,unit"
+                f"{listing.folder}: units need DATA/CLASS/UNIT/picture, and there is none. Or give FILE.csv (name,unit)"
             )
         return units.numbered(listing.units, missing, lambda at: str(listing.paths[at]))
     if how == "pattern":
@@ -119,27 +118,29 @@ def list_pictures(
         DataError: no pictures, or no such split. A damaged list, lines without picture, pictures without a line, one picture
             twice. No class folders, or other files in them.
     """
-    if labels_key == NONE:
-        splits = {name: folder / name for name in SPLITS if (folder / name).is_dir()}
-        return _unlabelled(folder, *_parts(folder, split, must_split, splits))
-    if has_list(folder):
-        splits = {name: folder / name for name in SPLITS if _list_in(folder / name) is not None}
-        return _listed(folder, *_parts(folder, split, must_split, splits), labels_key, declared)
-    return _in_classes(folder, *_parts(folder, split, must_split, _split_folders(folder)), unit_folders)
-
-
-def _parts(folder: Path, split: str, must_split: bool, splits: dict[str, Path]) -> tuple[Path, list[Path]]:
-    """The folder of a split and that of the other; the folder itself and none, if it has no splits."""
+    by_list = labels_key != NONE and has_list(folder)
+    if labels_key == NONE or by_list:
+        places = {name: folder / name for name in SPLITS}
+        splits = {name: place for name, place in places.items() if (_list_in(place) if by_list else place.is_dir())}
+    else:
+        splits = _split_folders(folder)
     if (must_split or splits) and split not in splits:
         raise DataError(f"{folder}: there is no subfolder {split} with pictures: add it, or leave the split out")
-    return splits.pop(split, folder), [*splits.values()]
+    root, rest = splits.pop(split, folder), [*splits.values()]
+    if by_list:
+        listing = _listed(folder, root, rest, labels_key, declared)
+    elif labels_key == NONE:
+        listing = _unlabelled(folder, root, rest)
+    else:
+        listing = _in_classes(folder, root, rest, unit_folders)
+    if not listing.paths:
+        raise DataError(f"{root}: its folders hold no {KINDS}")
+    return listing
 
 
 def _unlabelled(folder: Path, root: Path, rest: list[Path]) -> Listing:
     """All pictures below a folder, sorted by their paths, in one class."""
     paths, others = _all_pictures(root), [path for other in rest for path in _all_pictures(other)]
-    if not paths:
-        raise DataError(f"{folder}: the folder holds no {KINDS}")
     return Listing(folder, root, paths, np.zeros(len(paths), np.int64), [""] * len(paths), others)
 
 
@@ -156,13 +157,11 @@ def _in_classes(folder: Path, root: Path, rest: list[Path], unit_folders: bool) 
     for path in (path for other in roots for path in _visible(other) if is_picture(path)):
         problems.add(path, "this picture lies beside the class folders and is of no class: move it")
     found = partial(_pictures, unit_folders=unit_folders, problems=problems)
-    files = [(path, label) for label, name in enumerate(names) for path in found(root / name)]
+    by_class = [found(root / name) for name in names]
     others = [path for other in rest for name in names for path in found(other / name)]
     problems.refuse()
-    if not files:
-        raise DataError(f"{root}: the class folders hold no {KINDS}")
-    paths = [path for path, _ in files]
-    labels = np.array([label for _, label in files], np.int64)
+    paths = [path for of_class in by_class for path in of_class]
+    labels = np.repeat(np.arange(len(names)), [*map(len, by_class)])
     own = [path.parent.name if path.parent.parent != root else "" for path in paths]
     return Listing(folder, root, paths, labels, own, others, tuple(names))
 
@@ -177,8 +176,7 @@ def _no_classes(folder: Path) -> DataError:
     if any(is_picture(path) for path in folder.iterdir()):
         hint = "; or label them by a file labels.csv beside them, with the columns file_name and label"
     return DataError(
-        f"{folder}: no class folders: put the pictures of each class into a folder of their own, optionally below train and "
-        f"test; or say `labels_key=none` if there are no classes{hint}"
+        f"{folder}: no class folders: put the pictures of each class into a folder; or say `labels_key=none`{hint}"
     )
 
 
@@ -189,8 +187,7 @@ def _split_folders(folder: Path) -> dict[str, Path]:
         return {}
     if others := ", ".join(sorted({*subfolders} - {*SPLITS})):
         raise DataError(
-            f"{folder}: splits are called train and test, in small letters, and here is {others}: rename it, move it away, or "
-            "name one folder"
+            f"{folder}: splits are called train and test, in small letters, and here is {others}: rename it"
         )
     return subfolders
 
@@ -232,27 +229,14 @@ def _listed(folder: Path, root: Path, rest: list[Path], key: str | None, declare
         there = [path.relative_to(of_split).as_posix() for path in _all_pictures(of_split)]
         found = read_list(where, there, key, problems)
         listed[of_split] = {of_split / name: label for name, (label, _) in found.items()}
+        for name in [] if problems else there:
+            if name not in found:  # nobody would see that it is missing
+                problems.add(of_split / name, "the list in its folder has no row for it: add one")
     problems.refuse()
-    if not listed[root]:
-        raise DataError(f"{root}: the list names no pictures")
-    for of_split, rows in listed.items():
-        _refuse_unlisted(of_split, rows)
     own = listed.pop(root)
     others = {path: label for rows in listed.values() for path, label in rows.items()}
     labels, names = numbered([*own.values()], [*others.values()], where=str(folder), declared=declared)
     return Listing(folder, root, [*own], labels, [""] * len(own), [*others], names, by_list=True)
-
-
-def _refuse_unlisted(folder: Path, listed: Container[Path]) -> None:
-    """Refuse a list that leaves pictures out: nobody would see that they are missing."""
-    there = _all_pictures(folder)
-    if left_out := [path for path in there if path not in listed]:
-        first = ", ".join(path.relative_to(folder).as_posix() for path in left_out[:SHOWN])
-        more = f" and {len(left_out) - SHOWN:,} more" if len(left_out) > SHOWN else ""
-        raise DataError(
-            f"{_list_in(folder)}: the list names {len(there) - len(left_out):,} of the {len(there):,} pictures in its folder. "
-            f"Add a line for each of the others, or move them away: {first}{more}"
-        )
 
 
 def _all_pictures(root: Path) -> list[Path]:

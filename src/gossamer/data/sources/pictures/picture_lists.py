@@ -1,6 +1,5 @@
 """Lists of pictures: tables with a column of their names, and one of their labels or units."""
 
-import math
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from pathlib import Path, PurePosixPath
@@ -15,6 +14,7 @@ from gossamer.errors import DataError
 NAMES = ("file_name", "name", "filename", "file", "image", "image_name", "image_id", "path")
 """Columns that may name the picture, in any case; the first of them that is there does."""
 LABEL, UNIT = "label", "unit"
+_HOT = {"0": False, "0.0": False, "false": False, "1": True, "1.0": True, "true": True}
 
 
 class _Places:
@@ -61,16 +61,15 @@ def read_list(path: Path, pictures: Sequence[str], key: str | None, problems: Pr
         raise _unlike(path, opened.names, key)
     places = _Places(pictures)
     found = dict[str, tuple[str, int]]()
-    for row, name, cells in _rows(opened, positions):
-        matches = places.find(name)
-        label = str(cells[0] or "")
-        wrong = ""
+    for row, name, *cells in _rows(opened, positions):
+        matches = places.find(name.strip())
+        label, wrong = cells[0], ""
         if len(cells) > 1:
-            hot = [*map(_number, cells)]
-            if {*hot} - {0, 1}:
+            hot = [_HOT.get(cell.strip().casefold()) for cell in cells]
+            if None in hot:
                 raise _unlike(path, opened.names, key)
-            if sum(hot) == 1:
-                label = called[hot.index(1)]
+            if hot.count(True) == 1:
+                label = called[hot.index(True)]
             else:
                 wrong = "one-hot labels hold one 1 in each row"
         if not matches:
@@ -103,15 +102,13 @@ def _positions(names: Sequence[str], key: str | None) -> list[int]:
 
 def _unlike(path: Path, names: Sequence[str], key: str | None) -> DataError:
     """The error for a list without a column that it needs."""
-    remedy = "Rename them"
-    if key != UNIT:
-        remedy += (
-            ", or name that of the labels with `labels_key`. One-hot labels are several columns that hold one 1 in each row, "
-            "and 0 elsewhere"
-        )
+    others = (
+        ", or name that of the labels with `labels_key`. One-hot labels are several columns that hold one 1 in each row, and 0 "
+        "elsewhere"
+    )
     return DataError(
         f"{path}: the first line must name a column of pictures ({NAMES[0]}) and a column {key or LABEL}, and it names "
-        f"{', '.join(names)}. {remedy}"
+        f"{', '.join(names)}. Rename them{others if key != UNIT else ''}"
     )
 
 
@@ -119,17 +116,8 @@ def _place(path: Path, row: int) -> str:
     return f"{path}, row {row} (counted from 0)"
 
 
-def _rows(opened: Relation, positions: Sequence[int]) -> Iterator[tuple[int, str, list[Any]]]:
-    """The number of each row, the name of its picture, and its labels or its unit."""
+def _rows(opened: Relation, positions: Sequence[int]) -> Iterator[tuple[Any, ...]]:
+    """The number of each row, the name of its picture, and its labels or its unit, as text."""
     for numbers, columns in opened.blocks(positions):
-        cells = [column.to_pylist() for column in columns]
-        for row, (name, *values) in zip(numbers.tolist(), zip(*cells, strict=True), strict=True):
-            yield row, str(name or "").strip(), values
-
-
-def _number(cell: Any) -> float:
-    """The number in a cell; NaN: there is none."""
-    try:
-        return float(cell)
-    except (TypeError, ValueError):
-        return math.nan
+        cells = [["" if cell is None else str(cell) for cell in column.to_pylist()] for column in columns]
+        yield from zip(numbers.tolist(), *cells, strict=True)

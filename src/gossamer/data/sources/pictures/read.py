@@ -47,8 +47,7 @@ class _Asked:
         name: its place without a split.
         split: the one to read.
         must_split: whether `source` names the split, so that there has to be one.
-        unit_folders: see `Reading`.
-        declared: the names of classes that the card declares.
+        how: what the card says of reading.
         decoder: brings pictures to the form of the card.
         sink: takes the progress of reading.
     """
@@ -57,8 +56,7 @@ class _Asked:
     name: str
     split: Split
     must_split: bool
-    unit_folders: bool
-    declared: Sequence[str]
+    how: Reading
     decoder: Decoder
     sink: Sink
 
@@ -66,8 +64,7 @@ class _Asked:
     def of(cls, source: Source, where: str, split: Split, how: Reading, decoder: Decoder, sink: Sink) -> Self:
         """Split the name of a source from what it is called."""
         name, named = split_of(where)
-        unit_folders = how.unit_folders or matched(source.units) == "folder"
-        return cls(source, name, named or split, named is not None, unit_folders, how.class_names, decoder, sink)
+        return cls(source, name, named or split, named is not None, how, decoder, sink)
 
 
 def read(
@@ -168,17 +165,11 @@ def _of_file(path: Path, query: _Asked) -> Stored:
     suffix = path.suffix.lower()
     if suffix == ".npz":
         return _npz_arrays(path, query)
-    if suffix in IN_PIECES:
+    if suffix in (*IN_PIECES, parquet_csv.SAMPLES):
         return _of_shards(suffix, [path], [], query)
-    if suffix == ".csv":
-        if query.source.labels_key != NONE:
-            _refuse_keys(query)
-        rows = parquet_csv.read_csv(path, query.decoder.form.shape)
-        return Stored(rows.images, np.zeros_like(rows.labels)) if query.source.labels_key == NONE else rows
-    if suffix in SUFFIXES:
-        raise DataError(f"{name}: this is a single picture: give the folder that holds the class folders")
-    if "-idx" in path.name:
-        raise DataError(f"{name}: this is a single idx file: give the folder that holds it, for the images and labels")
+    if suffix in SUFFIXES or "-idx" in path.name:
+        kind, folder = ("picture", "the class folders") if suffix in SUFFIXES else ("idx file", "images and labels")
+        raise DataError(f"{name}: this is a single {kind}: give the folder that holds {folder}")
     raise no_pictures(path)
 
 
@@ -193,22 +184,23 @@ def _of_folder(path: Path, query: _Asked) -> Stored:
     pieces = shards.endings(path, IN_PIECES)
     if len(pieces) > 1:
         raise DataError(f"{path}: the folder holds both {pieces[0]} and {pieces[1]} files: name the ones you mean")
-    if pieces and (beside := shards.other_folders(path)):
-        raise DataError(
-            f"{path}: the folder holds {pieces[0]} files beside the folder {beside[0]}: name the file, or move one of them away"
-        )
     if pieces:
+        if beside := shards.other_folders(path):
+            raise DataError(
+                f"{path}: it holds {pieces[0]} files beside the folder {beside[0]}: name the file, or move one away"
+            )
         return _of_shards(pieces[0], *shards.of_split(path, pieces[0], split, must_split=must_split), query)
     labels_key = query.source.labels_key
     if labels_key != NONE and not has_list(path):
         _refuse_keys(query)
+    unit_folders = query.how.unit_folders or matched(query.source.units) == "folder"
     listing = list_pictures(
         path,
         split,
         must_split=must_split,
         labels_key=labels_key,
-        unit_folders=query.unit_folders,
-        declared=query.declared,
+        unit_folders=unit_folders,
+        declared=query.how.class_names,
     )
     images = read_files(listing.paths, query.decoder, query.sink)
     return Stored(images, listing.labels, listing, class_names=listing.class_names, formed=True)
@@ -216,43 +208,31 @@ def _of_folder(path: Path, query: _Asked) -> Stored:
 
 def _of_shards(suffix: str, paths: list[Path], others: list[Path], query: _Asked) -> Stored:
     """.parquet, .arrow or .tar files of one split."""
+    read_shards = webdataset.read if suffix == ".tar" else parquet_csv.read
     keys = {"images_key": query.source.images_key, "labels_key": query.source.labels_key}
-    if suffix == ".tar":
-        return webdataset.read(paths, others, query.decoder, **keys)
-    return parquet_csv.read_arrow(paths, others, query.decoder, **keys)
+    return read_shards(paths, others, query.decoder, **keys)
 
 
 def _refuse_keys(query: _Asked) -> None:
     """Refuse keys where nothing has one."""
-    for flag, key in (("`images_key`", query.source.images_key), ("`labels_key`", query.source.labels_key)):
-        if key is not None:
-            raise DataError(
-                f"{query.name}: {flag} names an array of an .npz, a column of a .parquet or metadata.csv, or an ending in a "
-                ".tar. DATA is none of these. Leave it out"
-            )
+    keys = {"`images_key`": query.source.images_key, "`labels_key`": query.source.labels_key}
+    if flags := " and ".join(flag for flag, key in keys.items() if key is not None):
+        raise DataError(f"{query.name}: {flags} names an array, a column or an ending, and here are none. Leave it out")
 
 
 def _npz_arrays(path: Path, query: _Asked) -> Stored:
     """The split's arrays, else the whole file's. A given key is sought with the split before it, then alone."""
-    there, split, images_key = npz.keys(path), query.split, query.source.images_key or "images"
-    if f"{split}_{images_key}" in there:
-        prefix = f"{split}_"
-    elif query.must_split or images_key not in there:
-        raise npz.missing(path, f"{split}_{images_key}", *([] if query.must_split else [images_key]))
-    else:
-        prefix = ""
-    images = npz.member(path, f"{prefix}{images_key}")
-    key = query.source.labels_key
+    there, images_key, key = npz.keys(path), query.source.images_key or "images", query.source.labels_key
+    found = npz.first_of(path, f"{query.split}_{images_key}", *([] if query.must_split else [images_key]))
+    prefix = found.removesuffix(images_key)
+    images = npz.member(path, found)
     if key == NONE:
         return Stored(images, np.zeros(len(images) if images.ndim else 0, np.int64))
-    wanted = [prefix + (key or "labels")] + ([key] if key else [])
-    matches = [name for name in wanted if name in there]
-    if not matches:
-        raise npz.missing(path, *dict.fromkeys(wanted))
+    labels = npz.member(path, npz.first_of(path, prefix + (key or "labels"), *([key] if key else [])))
     names = npz.names(path, CLASS_NAMES) if CLASS_NAMES in there and key is None else ()
-    other = f"{'test' if split == 'train' else 'train'}_{key or 'labels'}"
+    other = f"{'test' if query.split == 'train' else 'train'}_{key or 'labels'}"
     beyond = npz.member(path, other) if prefix and other in there else None
-    return Stored(images, npz.member(path, matches[0]), others=beyond, class_names=names)
+    return Stored(images, labels, others=beyond, class_names=names)
 
 
 def _units(spec: Any, query: _Asked, stored: Stored, count: int, missing: Missing) -> Units:
@@ -265,17 +245,14 @@ def _units(spec: Any, query: _Asked, stored: Stored, count: int, missing: Missin
     if stored.listing is not None:
         return owners_of(stored.listing, spec, missing)
     if matched(spec) != "position":
-        raise DataError(
-            f"{spec}: this form of `units` is for pictures in folders, and {name} has none. Give {_FOR_ARRAYS}."
-        )
+        raise DataError(f"{spec}: this form of `units` is for pictures in folders. Give {_FOR_ARRAYS}.")
     if spec.startswith(":") and (columns := shards.tables_of(Path(name), split)):
         ids = parquet_csv.column_of(columns, spec[1:])
         return from_array(ids.tolist(), count, missing, where=f"{name}{spec}")
     file, key = _array_of(spec, name)
-    there, of_split = npz.keys(Path(file)), f"{split}_{key}"
     of_data = npz.is_arrays(Path(name)) and Path(file).samefile(name)
-    if of_split in there and (of_data or key not in there):
-        key = of_split
+    of_split = f"{split}_{key}"
+    key = npz.first_of(Path(file), *([of_split, key] if of_data else [key, of_split]))
     where = f"{file}:{key}"
     return from_array(unit_ids(npz.member(Path(file), key), where), count, missing, where=where)
 
@@ -302,7 +279,5 @@ def _array_of(spec: str, name: str) -> tuple[str, str]:
     if not file and colon and npz.is_arrays(Path(name)):
         file = name
     if not file or not key or not Path(file).exists():
-        raise DataError(
-            f"{spec}: there is no such file, or no key: give {_FOR_ARRAYS}; for class folders of pictures {FOR_FOLDERS}"
-        )
+        raise DataError(f"{spec}: there is no such file or key: give {_FOR_ARRAYS}; in class folders {FOR_FOLDERS}")
     return file, key

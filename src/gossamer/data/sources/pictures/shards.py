@@ -27,19 +27,18 @@ def of_split(folder: Path, suffix: str, split: str, *, must_split: bool) -> tupl
     is called so. If no name says train or test, all files belong to either split. A validation split is passed over. Raises
     DataError: there is no such split.
     """
+    of = {"train": list[Path](), "test": list[Path]()}
     files = _files(folder, suffix)
-    splits = {path: _split_of(path) for path in files}
-    if not {"train", "test"} & set(splits.values()):
-        if must_split:
-            raise DataError(f"{folder}: no {suffix} file is named after the split {split}: leave the split out")
-        return files, []
-    files_of_split = [path for path in files if splits[path] == split]
-    if not files_of_split:
-        raise DataError(
-            f"{folder}: no {suffix} file is named after the split {split}, but others are after theirs: name their split"
-        )
+    for path in files:
+        of.setdefault(_split_of(path), []).append(path)
     other = "test" if split == "train" else "train"
-    return files_of_split, [path for path in files if splits[path] == other]
+    if not (of[split] or of[other] or must_split):
+        return files, []
+    if not of[split]:
+        raise DataError(
+            f"{folder}: no {suffix} file is named after the split {split}: leave the split out, or name another"
+        )
+    return of[split], of[other]
 
 
 def tables_of(path: Path, split: str) -> list[Path]:

@@ -10,7 +10,7 @@ from pathlib import Path, PurePosixPath
 import numpy as np
 
 from gossamer.data.labels import NONE, label_text
-from gossamer.data.problems import Problems
+from gossamer.data.problems import Problems, sound
 from gossamer.data.sources.pictures.decode_workers import Source
 from gossamer.data.sources.pictures.image_files import SUFFIXES, Decoder, stacked
 from gossamer.data.sources.pictures.stored import Stored
@@ -70,34 +70,25 @@ def _records(
                     any_found = True
                     yield f"{path}, record {name!r}", *_record(members, pictures_end, labels_end)
             if not any_found:
-                raise DataError(
-                    f"{path}: the tar holds no pictures: a record is NAME.png (or another picture) and NAME.cls"
-                )
+                raise DataError(f"{path}: the tar holds no pictures: a record is NAME.png and NAME.cls")
         except DataError as error:
             yield str(path), error, ""
 
 
 def _members(path: Path, endings: set[str | None]) -> Iterator[tuple[str, str, bytes | None]]:
     """Name up to the first dot, ending and bytes of each member; no bytes if it is neither a picture nor of `endings`."""
-    try:
-        with tarfile.open(path, "r:") as tar:
-            for member in tar:
-                tar.members.clear()  # type: ignore[attr-defined]  # not in typeshed; else it remembers all that it has passed
-                whole = PurePosixPath(member.name)
-                if member.isdir() or whole.name.startswith("."):
-                    continue
-                if not member.isreg() or member.issparse() or member.size > LARGEST:
-                    raise DataError(
-                        f"{path}, member {str(whole)!r}: only plain files up to {LARGEST >> 20} MiB are read"
-                    )
-                stem, _, ending = whole.name.partition(".")
-                wanted = ending.lower() in endings or _is_picture(ending.lower())
-                file = tar.extractfile(member) if wanted else None
-                yield str(whole.parent / stem), ending.lower(), None if file is None else file.read()
-    except DataError:
-        raise
-    except Exception:  # what tarfile raises on damaged files is open-ended
-        raise DataError(f"{path}: this is not a sound, plain tar: write it again") from None
+    with sound(path, "this is not a sound, plain tar: write it again"), tarfile.open(path, "r:") as tar:
+        for member in tar:
+            tar.members.clear()  # type: ignore[attr-defined]  # not in typeshed; else it remembers all that it has passed
+            whole = PurePosixPath(member.name)
+            if member.isdir() or whole.name.startswith("."):
+                continue
+            if not member.isreg() or member.issparse() or member.size > LARGEST:
+                raise DataError(f"{path}, member {str(whole)!r}: only plain files to {LARGEST >> 20} MiB are read")
+            stem, _, ending = whole.name.partition(".")
+            wanted = ending.lower() in endings or _is_picture(ending.lower())
+            file = tar.extractfile(member) if wanted else None
+            yield str(whole.parent / stem), ending.lower(), None if file is None else file.read()
 
 
 def _record(members: dict[str, bytes], pictures_end: str, labels_end: str | None) -> tuple[bytes | DataError, str]:
@@ -115,10 +106,9 @@ def _record(members: dict[str, bytes], pictures_end: str, labels_end: str | None
     try:
         label = "0" if labels_end is None else members[labels_end].decode()
         return members[endings[0]], label_text(json.loads(label)["label"]) if labels_end == _JSON else label
-    except UnicodeDecodeError:
-        return DataError("the label is not text in UTF-8: write it as a number or a name"), ""
     except (ValueError, KeyError, TypeError, RecursionError):
-        return DataError("its .json is no JSON object whose field `label` is a number or a name: correct it"), ""
+        wanted = "a JSON object whose field `label` is a number or a name" if labels_end == _JSON else "text in UTF-8"
+        return DataError(f"the label is not {wanted}: correct it"), ""
 
 
 def _is_picture(ending: str) -> bool:
