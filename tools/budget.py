@@ -46,9 +46,9 @@ class Budget:
 
 
 BUDGET = Budget(
-    lines=30_244,
-    characters=44.6,
-    silenced={"noqa": 67, "fmt: skip": 54, "type: ignore": 27, "pragma: no cover": 0},
+    lines=32_127,
+    characters=45.0,
+    silenced={"noqa": 62, "fmt: skip": 53, "type: ignore": 27, "pragma: no cover": 0},
 )
 """The one place of these numbers. Lower them with the source.
 
