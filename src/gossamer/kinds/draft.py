@@ -23,7 +23,6 @@ from gossamer.data.tables.draft import draft_table_card
 from gossamer.data.units import grouping
 from gossamer.errors import DataError, RequestError
 from gossamer.events import Sink, silent
-from gossamer.files import at_home
 
 KEPT = (28, 512)
 """The shortest and the longest side of pictures whose size a draft keeps."""
@@ -73,7 +72,7 @@ def draft_text(
         given = {"`pixel_range`": pixel_range, "`shape`": shape, "`window`": window or None}
         if flags := ", ".join(flag for flag, value in given.items() if value is not None):
             raise RequestError(f"{flags}: this is for pictures, and the data are a table. Leave it out.")
-        return draft_table_card(data, dictionary=dictionary and at_home(dictionary), header=header)
+        return draft_table_card(data, dictionary=dictionary, header=header)
     if dictionary is not None:
         raise RequestError("`dictionary` describes the columns of a table, and the data are pictures. Leave it out.")
     if header is not None:

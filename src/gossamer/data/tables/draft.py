@@ -20,6 +20,7 @@ from gossamer.data.tables.drafting.proposal import Habits, Proposal
 from gossamer.data.tables.encode import Faults
 from gossamer.data.tables.read import RAGGED, unit_column
 from gossamer.errors import DataError
+from gossamer.files import at_home
 
 _NAMED = 12
 _STEPS = [
@@ -52,7 +53,7 @@ def draft_table_card(
     """
     given, where = source_of(data), called(data, "data")
     refuse_keys(given)
-    known, label = ({}, None) if dictionary is None else read_dictionary(Path(dictionary))
+    known, label = ({}, None) if dictionary is None else read_dictionary(at_home(dictionary))
     table = open_table(given.records, split="train", where=where, header=header)
     unit_at = unit_column(table, given.units, where)
     seen, people = look(table, where, unit_at)
