@@ -20,7 +20,7 @@ class Proposal:
         facts: entries of the column that stand as they are.
         measured: entries that hold values of records.
         comments: sentences above the entry.
-        choices: lines of another reading, which no cell excludes. They stand in the entry as comments.
+        choices: lines of another reading, which no cell excludes. The entry shows them as comments.
         drop: why the column is left out; empty: it is not.
         hint: what the data owner must do to the file.
     """
