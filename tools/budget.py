@@ -48,7 +48,7 @@ class Budget:
 BUDGET = Budget(
     lines=32_127,
     characters=45.0,
-    silenced={"noqa": 62, "fmt: skip": 53, "type: ignore": 27, "pragma: no cover": 0},
+    silenced={"noqa": 61, "fmt: skip": 53, "type: ignore": 27, "pragma: no cover": 0},
 )
 """The one place of these numbers. Lower them with the source.
 

@@ -44,7 +44,7 @@ def sound(path: Path, problem: str) -> Iterator[None]:
         yield
     except GossamerError:
         raise
-    except Exception as error:
+    except Exception as error:  # open-ended, and no text of the library goes on: it may quote a value
         why = getattr(error, "strerror", None)
         raise DataError(f"{path}: {f'the file cannot be read ({why})' if why else problem}") from None
 

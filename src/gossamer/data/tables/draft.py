@@ -43,8 +43,8 @@ def draft_table_card(
 
     Args:
         data: the private table, as `read_table` takes it.
-        dictionary: a CSV file with the columns name and kind, and any entry of a column: values (separated by |), low and high,
-            missing and so on. Its bounds and values are no comments in the draft.
+        dictionary: a CSV file with the columns name and kind. It may have any entry of a column: values (separated by |), low
+            and high, missing and so on. Its bounds and values are no comments in the draft.
         header: whether the first line of a file names the columns, see `TableCard`.
 
     Raises:
