@@ -19,8 +19,6 @@ DELTA = 1e-5
 SIDE = 28
 """dpgan's networks take pictures of 28x28: a row's one-hot values fill them line by line, and the rest is 0."""
 CHUNK = 1_000
-PRESETS = (0.3, 1, 3, 10)
-"""Epsilons with a preset of `marginals` for Adult."""
 LABELS: dict[str, tuple[float, ...]] = {"adult": (0.7607, 0.2393)}
 """Shares of the labels, where the documentation of the data has them. Elsewhere they count as equal."""
 ON_ONE_HOT: dict[str, tuple[str, dict[str, Any]]] = {
@@ -37,9 +35,8 @@ def samples(method: str, data: Dataset, epsilon: float, seed: int, settings: Map
 
 
 def of_marginals(method: str, data: Dataset, epsilon: float, seed: int, settings: Mapping[str, Any]) -> np.ndarray:
-    """`marginals` with the preset for Adult at this epsilon, or with its defaults on other tables."""
-    preset = f"adult-eps{epsilon:g}" if data.name == "adult" and epsilon in PRESETS else None
-    request = plan(method, data.facts, settings, epsilon=epsilon, delta=DELTA, preset=preset)
+    """`marginals` with its defaults."""
+    request = plan(method, data.facts, settings, epsilon=epsilon, delta=DELTA)
     net = trained(request.job, Table(data.seen), seed)
     return request.job.sample(net, len(data.seen), None, stream(seed))[0].numpy()
 

@@ -475,3 +475,19 @@ def test_the_card_of_the_documentation_is_one() -> None:
     card = TableCard.loads(shown.split("```")[0])
     assert (card.names, card.label) == (("age", "bill", "ill"), "ill")
     assert Job.of(METHODS["marginals"], {"noise_multiplier": 1.0}, card).plan
+
+
+def test_samples_that_meet_conditions(gossamer: Any, run: Path, tmp_path: Path) -> None:
+    """Conditions on one column are alternatives, and all columns with one must meet theirs."""
+    out = tmp_path / "some.csv"
+    words = ["sample", run, "-n", 300, "-o", out, "--where", "sex=m", "--where", "age=30..41", "--where", "age=77"]
+    told = gossamer(*words)
+    assert told.status == 0, told.err
+    with out.open() as file:
+        made = list(csv.DictReader(file))
+    ages = {int(row["age"]) for row in made}
+    assert len(made) == 300 and {row["sex"] for row in made} == {"m"}
+    assert ages <= {*range(30, 42), 77} and 77 in ages and len(ages) > 10
+    refused = gossamer("sample", run, "-n", 3, "-o", tmp_path / "none.csv", "--where", "sexx=m")
+    assert (refused.status, "Did you mean 'sex'?" in refused.err) == (2, True)
+    assert not (tmp_path / "none.csv").exists()

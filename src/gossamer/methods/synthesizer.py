@@ -6,8 +6,8 @@ import os
 import re
 import secrets
 import warnings
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,9 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from gossamer.data.memory_mapped import free_memory
+from gossamer.data.tables import conditions
 from gossamer.data.tables.any_card import SAMPLES, card_from
+from gossamer.data.tables.noisy_table import NoisyTable, merged_texts
 from gossamer.errors import GossamerError, RequestError, RunFolderError
 from gossamer.files import at_home, replaced
 from gossamer.methods import method_of
@@ -35,6 +37,8 @@ _MOST_BEYOND, _MOST_TIMES = 1 << 28, 16
 """Bytes of all tensors that are made with a generator before it is loaded: so many, and so many times the size of its file."""
 _SYSTEM_ERROR = re.compile(r"os error (\d+)")
 """How safetensors states the number of an error of the system."""
+_MOST_TRIES = 1_000
+"""Rows that are drawn for each that meets the conditions on values, at most."""
 
 
 class PluginMissing(RunFolderError):
@@ -115,13 +119,21 @@ class Synthesizer:
         names: tuple[str, ...] = self.card.class_names
         return names if len(names) == self.classes else ()
 
-    def sample(self, n: int, *, labels: Sequence[int] | np.ndarray | None = None, seed: int | None = None) -> Any:
+    def sample(
+        self,
+        n: int,
+        *,
+        labels: Sequence[int] | np.ndarray | None = None,
+        where: Mapping[str, Any] | None = None,
+        seed: int | None = None,
+    ) -> Any:
         """Draw samples: `Samples` with uint8 images [n, C, H, W] and int64 labels [n], or the `TableSamples` of a table.
 
         Args:
             n: how many.
             labels: integers [n], the class of each, or of a table the code of the label column. Default: of pictures drawn from
                 the declared label prior, of a table from the generator. An unconditional generator knows one label only, 0.
+            where: what columns of a table must be, such as `{"sex": "f", "age": (60, 80)}`; see `Conditions.of`.
             seed: fixes the samples; default: a fresh one.
 
         Raises:
@@ -133,13 +145,15 @@ class Synthesizer:
                 f"n: {n:,} samples take {size / 1e9:,.0f} GB, and {free_memory() / 1e9:,.1f} GB of memory are free. Take them "
                 "in pieces, with `stream`."
             )
-        return self.samples.joined(self.stream(n, labels=labels, seed=seed), n, self.card, self.class_names)
+        pieces = self.stream(n, labels=labels, where=where, seed=seed)
+        return self.samples.joined(pieces, n, self.card, self.class_names)
 
     def stream(
         self,
         n: int,
         *,
         labels: Sequence[int] | np.ndarray | None = None,
+        where: Mapping[str, Any] | None = None,
         seed: int | None = None,
         made: Callable[[int], object] = lambda _: None,
     ) -> Iterator[Any]:
@@ -148,9 +162,15 @@ class Synthesizer:
         made: is called with the number of samples after each piece, for progress. Default: nothing is shown.
 
         Raises:
-            RequestError: if n is negative or no whole number, or labels do not fit n and the declared classes.
+            RequestError: if n is negative or no whole number, labels do not fit n and the declared classes, or no row meets
+                the conditions.
         """
         n = _counted(n)
+        if where:
+            if labels is not None:
+                raise RequestError("`labels` and `where` cannot be given together. Give the label as a condition.")
+            yield from self._meeting(where, n, seed, made)
+            return
         wanted = None if labels is None else self._checked(labels, n)
         stream = torch.Generator()
         _ = stream.seed() if seed is None else stream.manual_seed(seed)
@@ -162,6 +182,60 @@ class Synthesizer:
             yield self.samples.piece(self.card, self.class_names, values_seed, first, drawn)
             first += size
             made(first)
+
+    def query(self, columns: Sequence[str], *, sampling: bool = False) -> Any:
+        """Answer from the noisy counts behind the generator: a `NoisyTable` of some columns of a table. Uses no epsilon.
+
+        Args:
+            columns: their names, which a run has counted together.
+            sampling: true: the records are a random sample of a population, and the standard errors cover that too. Default:
+                they cover the noise alone.
+
+        Raises:
+            RequestError: if the columns were not counted together, or the method counts nothing.
+        """
+        net: Any = self.net
+        if not hasattr(net, "query"):
+            raise RequestError(f"{self.job.method.name} counts no tables, so nothing can be asked of them.")
+        names, asked = self.card.names, ", ".join(map(repr, columns))
+        if not columns or len(set(columns)) < len(columns) or not set(columns) <= set(names):
+            raise RequestError(f"`columns` must be different names among {', '.join(names)}, not {asked}.")
+        at = [names.index(name) for name in columns]
+        try:
+            counts, variances = net.query(at)
+        except ValueError:
+            raise RequestError(f"`columns`: no noisy query counted {asked} together. Count them in samples.") from None
+        if sampling:
+            own = counts.clamp(min=0)
+            variances = variances + own * (1 - own / own.sum().clamp(min=1))
+        values = [merged_texts(self.card.columns[each], net.maps[each].tolist()) for each in at]
+        return NoisyTable(tuple(columns), tuple(values), counts.numpy(), variances.sqrt().numpy())
+
+    def _meeting(
+        self, where: Mapping[str, Any], n: int, seed: int | None, made: Callable[[int], object]
+    ) -> Iterator[Any]:
+        """n rows that meet conditions. Rows whose codes can meet them are drawn, and those whose values do are kept."""
+        own_net: Any = self.net
+        if not hasattr(own_net, "conditioned"):
+            raise RequestError(f"`where`: samples of {self.job.method.name} take no conditions. Leave it out.")
+        wanted = conditions.Conditions.of(where, self.card)
+        names = ", ".join(map(repr, where))
+        try:
+            net = own_net.conditioned({at: torch.from_numpy(codes) for at, codes in wanted.codes.items()})
+        except ValueError:
+            raise RequestError(f"`where`: the generator has no row that meets the conditions on {names}.") from None
+        done, tried = 0, 0
+        for piece in replace(self, net=net).stream(_MOST_TRIES * n, seed=seed):
+            kept = piece[np.flatnonzero(wanted.met(piece))[: n - done]]
+            done, tried = done + len(kept), tried + len(piece)
+            yield kept
+            made(done)
+            if done >= n:
+                return
+            if done * _MOST_TRIES < tried:
+                raise RequestError(
+                    f"`where`: of {tried:,} rows, {done:,} meet the conditions on {names}. Widen an interval."
+                )
 
     def _checked(self, labels: Sequence[int] | np.ndarray, n: int) -> Tensor:
         array = np.asarray(labels)

@@ -5,15 +5,8 @@ from shared_data import needs
 
 from benchmarks.tables import datasets, own
 from benchmarks.tables.scores import figures
-from gossamer.run.training.plan import plan
 
 pytestmark = needs("adult")
-
-
-@pytest.mark.parametrize("epsilon", own.PRESETS)
-def test_presets_cost_what_their_names_say(epsilon: float) -> None:
-    request = plan("marginals", datasets.adult_card(), epsilon=epsilon, delta=own.DELTA, preset=f"adult-eps{epsilon:g}")
-    assert 0.999 * epsilon < request.promise.epsilon <= epsilon
 
 
 @pytest.mark.slow

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from gossamer.data.tables.table import Table
-from gossamer.methods.marginals.counts import GRID, Counts, Errors, row_weights
+from gossamer.methods.marginals.counts import BLOCK, GRID, Counts, Errors, Interactions, row_weights
 from gossamer.methods.marginals.tree import Clique
 from gossamer.privacy.queries import Bounds
 
@@ -106,18 +106,18 @@ def test_a_unit_moves_each_table_by_at_most_its_bound(name: str, max_rows: int) 
 @pytest.mark.parametrize("scale", [0.0, 1.0, 40.0, 1e6])
 def test_a_unit_moves_the_errors_by_at_most_the_bound(name: str, scale: float, max_rows: int) -> None:
     held, query = HELD[name], errors(scale=scale, counts=Counts(MAPS, CLIQUES, max_rows))
-    asked = Bounds(norms=(query.bound,))
+    asked = Bounds(norms=query.norms)
     whole = query.clipped_sum(held, asked)
     for unit in range(held.population):
         moved = whole - query.clipped_sum(without(held, unit), asked)
         assert float(moved.abs().max()) <= max_rows
-        assert float(moved.norm()) <= query.bound == 2 * max_rows
+        assert float(moved.norm()) <= query.norms[0] == 2 * max_rows
 
 
 def test_the_bound_of_the_errors_is_reached() -> None:
     """A model that expects nothing: one row more is one more in each error. So no smaller bound holds."""
     query = errors(scale=0.0)
-    asked = Bounds(norms=(query.bound,))
+    asked = Bounds(norms=query.norms)
     moved = query.clipped_sum(table(5), asked) - query.clipped_sum(table(5)[:4], asked)
     assert float(moved.norm()) == pytest.approx(math.sqrt(len(CLIQUES)))
 
@@ -151,7 +151,7 @@ def test_an_empty_table_and_a_code_out_of_range_are_answered() -> None:
 
 def test_no_candidate_is_an_answer() -> None:
     nothing = Errors(Counts(MAPS, []), [])
-    assert nothing.clipped_sum(table(3), Bounds(norms=(nothing.bound,))).shape == (0,)
+    assert nothing.clipped_sum(table(3), Bounds(norms=nothing.norms)).shape == (0,)
 
 
 def test_a_smaller_bound_than_the_sensitivity_is_refused() -> None:
@@ -178,7 +178,63 @@ def test_every_table_of_few_rows() -> None:
                 fewer = without(held, unit)
                 pair = [counts.clipped_sum(each, bounds) for each in (held, fewer)]
                 assert all(float(part.norm()) <= 1 for part in (pair[0] - pair[1]).split(counts.sizes))
-                asked = Bounds(norms=(query.bound,))
+                asked = Bounds(norms=query.norms)
                 moved = float((query.clipped_sum(held, asked) - query.clipped_sum(fewer, asked)).norm())
                 worst = max(worst, moved)
-    assert worst <= query.bound
+    assert worst <= query.norms[0]
+
+
+HALVES = [torch.tensor(half).double() for half in ([-1, 1, 1], [-1, 1], [1, -1, -1, 1])]
+SETS: list[Clique] = [(0,), (2,), (0, 2)]
+INTERACTIONS = Interactions(HALVES, 1, SETS)
+
+
+def test_interactions_by_hand() -> None:
+    """Weight times the halves of the label and the set, added up over more rows than one block holds."""
+    units = np.arange(BLOCK + 91) // 3
+    for held in (table(BLOCK + 91, seed=4), table(BLOCK + 91, seed=4, units=units)):
+        weights = np.ones(len(held)) if held.units is None else np.full(len(held), (GRID * 2 // 3) / GRID)
+        signs = np.stack([half.numpy()[held.codes[:, k]] for k, half in enumerate(HALVES)], 1)
+        by_hand = [float((weights * signs[:, 1] * signs[:, list(each)].prod(1)).sum()) for each in SETS]
+        assert INTERACTIONS.of(held, 2).tolist() == pytest.approx(by_hand, abs=1e-9)
+
+
+def test_a_label_that_is_a_parity_has_one_interaction_of_all_rows() -> None:
+    codes = np.array(list(itertools.product(range(2), repeat=4)), np.int32)
+    label = codes.sum(1) % 2
+    columns: list[Clique] = [each for k in range(1, 5) for each in itertools.combinations(range(4), k)]
+    query = Interactions([torch.tensor([-1.0, 1.0]).double()] * 5, 4, columns)
+    found = query.of(Table(np.column_stack([codes, label]).astype(np.int32)), 1)
+    assert found.abs().tolist() == [0.0] * 14 + [16.0]
+
+
+@pytest.mark.parametrize("max_rows", [1, 3])
+@pytest.mark.parametrize("name", HELD)
+def test_a_unit_moves_the_interactions_by_at_most_the_bound(name: str, max_rows: int) -> None:
+    """Each by at most K, all of them by K sqrt(3); and the errors beside them by their own bound."""
+    held, counts = HELD[name], Counts(MAPS, CLIQUES, max_rows)
+    query = Errors(counts, errors().expected, INTERACTIONS)
+    asked = Bounds(norms=query.norms, groups=(0, 1))
+    assert query.norms == (2 * max_rows, max_rows * math.sqrt(3))
+    whole = query.clipped_sum(held, asked)
+    for unit in range(held.population):
+        own, beside = (whole - query.clipped_sum(without(held, unit), asked)).split(query.sizes)
+        assert float(own.norm()) <= query.norms[0]
+        assert float(beside.abs().max()) <= max_rows
+        assert float(beside.norm()) <= query.norms[1]
+
+
+def test_the_bound_of_the_interactions_is_reached() -> None:
+    moved = INTERACTIONS.of(table(5), 1) - INTERACTIONS.of(table(5)[:4], 1)
+    assert moved.abs().tolist() == [1.0] * 3
+
+
+def test_interactions_of_an_empty_table_and_of_codes_out_of_range_are_answered() -> None:
+    assert INTERACTIONS.of(table(0), 1).tolist() == [0.0] * 3
+    assert INTERACTIONS.of(Table(np.array([[99, -1, 7]], np.int32)), 1).abs().tolist() == [1.0] * 3
+
+
+def test_a_smaller_bound_than_that_of_the_interactions_is_refused() -> None:
+    query = Errors(COUNTS, errors().expected, INTERACTIONS)
+    with pytest.raises(ValueError, match=r"3 errors by up to 1\.73"):
+        query.clipped_sum(table(3), Bounds(norms=(2.0, 1.0), groups=(0, 1)))

@@ -152,13 +152,17 @@ def noises(monkeypatch: pytest.MonkeyPatch, run: Run) -> list[tuple[object, floa
     return seen
 
 
-@pytest.mark.parametrize("max_rows", [1, 3])
-def test_each_release_has_the_noise_that_is_charged(monkeypatch: pytest.MonkeyPatch, max_rows: int) -> None:
-    """In units of its noise, a unit moves a release by at most 1 / its noise multiplier: for groups by sum (K / std)^2."""
-    facts = card(unit="person", max_rows=max_rows)
-    found = noises(monkeypatch, Run(rows(180, units=np.arange(180) // 4), rng=Rng(0), facts=facts))
+@pytest.mark.parametrize(("max_rows", "declared_size", "multiplier"), [(1, 300, 2.0), (3, 300, 2.0), (3, 10_000, 0.5)])
+def test_each_release_has_the_noise_that_is_charged(
+    monkeypatch: pytest.MonkeyPatch, max_rows: int, declared_size: int, multiplier: float
+) -> None:
+    """In units of its noise, a unit moves a release by at most 1 / its noise multiplier: for groups by sum (K / std)^2. Where
+    many rows are declared, the last errors have interactions beside them."""
+    facts = dataclasses.replace(card(unit="person", max_rows=max_rows), declared_size=declared_size)
+    settings = {**SMALL, "noise_multiplier": multiplier}
+    found = noises(monkeypatch, Run(rows(900, units=np.arange(900) // 4), rng=Rng(0), facts=facts, **settings))
     assert [type(query) for query, _, _ in found] == [Counts, Errors, Counts, Errors, Counts]
-    noise = Noise.of(Config(**SMALL))  # type: ignore[arg-type]
+    noise = Noise.of(Config(**settings))  # type: ignore[arg-type]
     for (query, charged, stds), due in zip(
         found, [noise.columns, noise.errors, noise.marginals, noise.errors, noise.marginals], strict=True
     ):
@@ -168,7 +172,11 @@ def test_each_release_has_the_noise_that_is_charged(monkeypatch: pytest.MonkeyPa
             assert sum((max_rows / std) ** 2 for std in stds) == pytest.approx(1 / charged**2)
         else:
             assert isinstance(query, Errors)
-            assert stds == [pytest.approx(charged * max_rows * len(query.counts.cliques) ** 0.5)]
+            assert len(stds) == len(query.sizes)
+            assert (len(query.sizes) == 2) == (query is found[3][0] and declared_size > 300)
+            assert sum((norm / std) ** 2 for norm, std in zip(query.norms, stds, strict=True)) == pytest.approx(
+                1 / charged**2
+            )
 
 
 def test_the_first_query_has_the_label_in_every_table(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -193,19 +201,22 @@ def test_the_label_is_counted_where_a_count_is_known_to_two_percent() -> None:
     assert not counts_label(config, several), "three times the noise"
 
 
-@pytest.mark.parametrize("label", ["c", None])
-def test_non_interference(monkeypatch: pytest.MonkeyPatch, label: str | None) -> None:
+@pytest.mark.parametrize(("label", "declared_size"), [("c", 300), (None, 300), ("c", 10_000)])
+def test_non_interference(monkeypatch: pytest.MonkeyPatch, label: str | None, declared_size: int) -> None:
     """Unrelated data of another size, same seeds, deaf mechanisms: artefact and events are equal bit for bit."""
     deafen(monkeypatch)
+    if declared_size > 300:  # else noise alone leaves columns of one value, without interactions
+        monkeypatch.setattr(selection, "merged", lambda noisy, *given, most: torch.arange(len(noisy)))
+    found, asked = selection.standing_out, []
+    monkeypatch.setattr(selection, "standing_out", lambda *given, **named: asked.append(1) or found(*given, **named))
     persons = dataclasses.replace(rows(90), units=np.arange(90) // 3)
-    runs = [
-        Run(held, rng=Rng(3, noise_seed=4), facts=card(label))
-        for held in (rows(180), other_rows(260), rows(0), persons)
-    ]
+    facts = dataclasses.replace(card(label), declared_size=declared_size)
+    runs = [Run(held, rng=Rng(3, noise_seed=4), facts=facts) for held in (rows(180), other_rows(260), rows(0), persons)]
     artefacts = [model_bytes(run.end().released) for run in runs]
     assert all(each == artefacts[0] for each in artefacts)
     assert all(run.events == runs[0].events for run in runs)
     assert len(runs[0].events) == sum(phase.steps + 1 for phase in runs[0].job.phases)
+    assert len(asked) == len(runs) * (declared_size > 300)
 
 
 def test_the_mechanism_is_what_the_data_go_through() -> None:
@@ -293,7 +304,7 @@ def test_persons_count_once() -> None:
     codes = np.zeros((1_000, 4), np.int32)
     codes[100:] = 1
     held = Table(codes, np.append(np.arange(100), np.full(900, 100)))
-    run = Run(held, rng=Rng(0, noise_seed=1), noise_multiplier=0.05)
+    run = Run(held, rng=Rng(0, noise_seed=1), noise_multiplier=0.05, iterations=300)
     samples, _ = run.job.sample(run.end().released, 1_000, None, torch.Generator().manual_seed(0))
     assert float((samples[:, 0] == 0).double().mean()) > 0.95
     all_rows = card(unit="person", max_rows=900)
@@ -426,7 +437,17 @@ def test_a_round_that_chooses_nothing_measures_the_first_tables_again(monkeypatc
 def test_candidates() -> None:
     assert selection.candidates((2, 3, 4), triples=False, most_cells=8) == [(0, 1), (0, 2)]
     assert selection.candidates((2, 3, 4), triples=True, most_cells=24) == [(0, 1), (0, 2), (1, 2), (0, 1, 2)]
-    assert all(len(each) == 2 for each in selection.candidates((2,) * 40, triples=True, most_cells=24))
+
+
+def test_triples_are_candidates_where_noise_does_not_hide_pairs() -> None:
+    """The noise on the errors of 4 columns' pairs and triples, sqrt(10) times that on one, is at most 3 in 100 rows."""
+    config = Config(noise_multiplier=2.0)
+    least = math.ceil(Noise.of(config).errors * 10**0.5 / 0.03)
+    for size, due in ((least, True), (least - 1, False)):
+        assert selection.triples_stand_out(config, dataclasses.replace(card(), declared_size=size), 4) == due
+    several = dataclasses.replace(card(unit="person", max_rows=2), declared_size=least)
+    assert not selection.triples_stand_out(config, several, 4)
+    assert not selection.triples_stand_out(Config(noise_multiplier=0.0), card(), 40), "9,880 would take too long"
 
 
 def merged(counts: list[float], deviation: float, in_order: int = 0, most: int = 32) -> list[int]:

@@ -35,7 +35,7 @@ def advice(card: TableCard = CARD, epsilon: float = 1.0) -> Recommended:
 
 
 def config_of(card: TableCard) -> Config:
-    config = plan("marginals", card, epsilon=1.0, delta=1e-5, preset="adult-eps1").job.config
+    config = plan("marginals", card, epsilon=1.0, delta=1e-5).job.config
     assert isinstance(config, Config)
     return config
 
@@ -89,7 +89,7 @@ def test_on_the_command_line(gossamer: Any, tmp_path: Path) -> None:
     told = gossamer(*words)
     assert told.status == 0
     command = "gossamer fit marginals --data 'my rows.csv' --card "
-    assert command in told.out and "--epsilon 0.5 --delta 1e-06 --preset adult-eps0.3 --out RUN" in told.out
+    assert command in told.out and "--epsilon 0.5 --delta 1e-06 --out RUN" in told.out
     (first,) = gossamer(*words, "--json").json["ranked"]
     assert (first["method"], first["measured"]) == ("marginals", None)
     assert first["command"] in told.out and all(note in told.out for note in first["notes"])

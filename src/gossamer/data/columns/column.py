@@ -178,9 +178,9 @@ class Column(Declared):
             return form if self.decimals is None else replace(form, digits=self.decimals)
         return Form(decimal=decimal, digits=0 if self.step else self.decimals)
 
-    def position(self, text: str) -> float:
-        """The position on the axis that a text names: a number, or a date, time or duration. Raises ValueError: it is none."""
-        return float(text) if self.kind in _OF_NUMBERS else position(_BOUNDS[self.kind](text))
+    def position(self, value: Any) -> float:
+        """The position on the axis that a value or its text names. Raises ValueError or TypeError: it is none."""
+        return float(value) if self.kind in _OF_NUMBERS else position(_BOUNDS[self.kind](value))
 
     def written(self, value: float) -> str:
         """A position on the axis, as people read it."""

@@ -67,7 +67,8 @@ class TableSamples(SyntheticRecords):
         """The values stay those of the pieces."""
         made = [*pieces]
         codes = [np.empty((0, len(card.columns)), np.int32), *(piece.codes for piece in made)]
-        return cls(np.concatenate(codes), card, made[0].seed if made else 0)
+        numbers = [piece.numbers for piece in made if piece.numbers is not None]
+        return cls(np.concatenate(codes), card, made[0].seed if made else 0, np.concatenate(numbers) if made else None)
 
     @classmethod
     def preview(cls, generator: Any) -> Any:

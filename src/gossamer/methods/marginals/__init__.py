@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from gossamer.errors import RequestError
@@ -37,6 +37,10 @@ CLEAR = 0.02
 """Least precision of counts for a first query that counts each column with the label. Chosen on Adult's training rows."""
 MOST_FIRST_CELLS = 1_000_000
 """Cells of all tables of the first query."""
+CELLS_PER_ROW = 4
+"""Cells of the model for each row per standard deviation of the noise."""
+LARGE_NOISE = 8
+"""From this noise multiplier on, that of Adult at an epsilon below 0.5, the fit is smoothed less."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,26 +52,27 @@ class Config(BaseConfig):
         rounds: rounds after the first query (R). Each has two queries: errors of all candidates, and the chosen tables.
         columns_share: share of the privacy budget for the first query, the counts of all columns, between 0 and 1.
         errors_share: share of the privacy budget for the errors of candidates, in all rounds together, between 0 and 1.
-        cells: largest number of cells of the tree of cliques. The rounds get to it in equal steps.
-        clique_cells: largest number of cells of a candidate.
+        cells: largest number of cells of the tree of cliques. The rounds get to it in equal steps. 0: from the declared size
+            and the noise, see `resolved`.
+        clique_cells: largest number of cells of a candidate. 0: a tenth of `cells`.
         bins: largest number of bins of a column in the model, about; the first query finds where they end.
         triples_from: first round in which tables of three columns are candidates. 0: pairs only.
         label_weight: how much an error of a table with the label counts; a table without it counts 1.
-        smoothing: weight of the entropy in the fit; 1 is the weight by the variance of the noise.
-        iterations: steps of L-BFGS in the last fit, at most; a third of it in each fit before.
+        smoothing: weight of the entropy in the fit; 1 is the weight by the variance of the noise. 0: as `cells`.
+        iterations: steps of L-BFGS in the last fit, at most; a third of it in each fit before. 0: as `cells`.
     """
 
     noise_multiplier: float = FROM_EPSILON
     rounds: int = 3
     columns_share: float = 0.12
     errors_share: float = 0.1
-    cells: int = 60_000
-    clique_cells: int = 6_000
+    cells: MaybeZero = 0
+    clique_cells: MaybeZero = 0
     bins: int = 32
     triples_from: MaybeZero = 3
     label_weight: float = 2.0
-    smoothing: float = 0.02
-    iterations: int = 200
+    smoothing: float = 0.0
+    iterations: MaybeZero = 0
 
 
 @dataclass(frozen=True)
@@ -86,6 +91,24 @@ class Noise:
         """By the shares of a Config."""
         each = [config.columns_share, config.errors_share / config.rounds, _marginals_share(config) / config.rounds]
         return cls(*(config.noise_multiplier / math.sqrt(share) for share in each))
+
+
+def resolved(config: Config, card: Any) -> Config:
+    """The settings with those that are left to the declared size and the noise. Chosen on Adult's training rows.
+
+    The rows for each standard deviation of the noise of the whole run say how many cells are worth their noise: Adult has
+    2,900 at epsilon 0.3, 8,700 at 1, 23,000 at 3 and 65,000 at 10.
+    """
+    noise = config.noise_multiplier * card.max_rows
+    clear = card.declared_size / noise if noise else math.inf
+    cells = config.cells or int(min(max(60_000, CELLS_PER_ROW * clear), 200_000))
+    return replace(
+        config,
+        cells=cells,
+        clique_cells=config.clique_cells or max(1, cells // 10),
+        smoothing=config.smoothing or (0.02 if noise < LARGE_NOISE else 0.005),
+        iterations=config.iterations or int(200 * math.sqrt(max(1.0, cells / 60_000))),
+    )
 
 
 def _marginals_share(config: Config) -> float:
@@ -111,7 +134,7 @@ def counts_label(config: Config, card: Any) -> bool:
 
 
 def tables(name: str, bound: float, noise_multiplier: float, times: int) -> Query:
-    """Counts of some tables, of which each moves by at most the bound."""
+    """Counts of some tables, or groups of errors. The loop says how many there are, and how far a unit moves each."""
     counts = gaussian.GroupedGaussianSum(
         sampling_rate=1.0, noise_multiplier=noise_multiplier, bounds=Bounds(norms=(bound,))
     )
@@ -125,7 +148,8 @@ class Marginals(Method[Config, "loop.State"]):
     known before a record is read. The rows of a unit with m rows weigh K/m each, where the card says that K rows count in
     full. So a unit moves each table of counts by at most K. The first query has the counts of each column, with the label
     where there is one. Each round asks for the errors of all candidates, which move by at most K each, and for the tables
-    that are chosen by them. The rest is post-processing: it reads released values and public facts only. With K = 1 the
+    that are chosen by them. With the last errors it asks for interactions of the label with several columns, which move by at
+    most K each. The rest is post-processing: it reads released values and public facts only. With K = 1 the
     release describes units: each counts once.
 
     Departures from the paper:
@@ -135,6 +159,7 @@ class Marginals(Method[Config, "loop.State"]):
         - The fit solves the dual by L-BFGS, in place of mirror descent.
         - Rare values of a column are merged in the model, by the first query.
         - The first query counts each column with the label, in place of each column alone, unless that costs too much noise.
+        - Tables of the label with many columns are found by Walsh-Hadamard coefficients, as many as stand out of their noise.
     """
 
     name = "marginals"
@@ -155,9 +180,8 @@ class Marginals(Method[Config, "loop.State"]):
     def queries(self, config: Config, card: Any) -> list[Query]:
         """Two queries in each round. The loop says how many tables an answer has. card: a TableCard."""
         noise, bound = Noise.of(config), float(card.max_rows)
-        errors = gaussian.clipping_sum(sampling_rate=1.0, max_norm=bound, noise_multiplier=noise.errors)
-        marginals = tables("marginals", bound, noise.marginals, config.rounds)
-        return [Query("errors", errors, config.rounds), marginals]
+        errors = tables("errors", bound, noise.errors, config.rounds)
+        return [errors, tables("marginals", bound, noise.marginals, config.rounds)]
 
     def phases(self, config: Config, card: Any) -> "Phases[Config, loop.State]":
         """The columns, one query; then the rounds. card: a TableCard."""

@@ -1,10 +1,13 @@
-"""What is asked of a table: counts of cliques, and how far a model is from them. Both sensitivities are proved here.
+"""What is asked of a table: counts of cliques, how far a model is from them, and interactions of the label with columns.
+
+Their sensitivities are proved here.
 
 A unit with m rows gives each row the weight K/m, or 1 where it has at most K rows. K is `max_rows` of the card, so the table
 of a clique has at most K of each unit. Weights are multiples of 2^-20, rounded down. Their sums are exact in float64, in any
 order, up to 2^32 rows. So no unit changes how the counts of another unit are rounded. Noise is added to sums that are exact.
 """
 
+import itertools
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -17,6 +20,8 @@ from gossamer.data.tables.table import Table
 from gossamer.methods.marginals.tree import Clique
 from gossamer.privacy.queries import Bounds
 
+BLOCK = 2**11
+"""Rows whose interactions are computed at once."""
 GRID = 2**20
 """Weights and expected counts are multiples of 1 / GRID. A unit with more than K x GRID rows has no weight."""
 
@@ -50,6 +55,11 @@ class Counts:
         return [math.prod(shape) for shape in self.shapes]
 
     @property
+    def norms(self) -> tuple[float, ...]:
+        """How far a unit moves each table in L2, at most."""
+        return (float(self.max_rows),) * len(self.cliques)
+
+    @property
     def dimension(self) -> int:
         """Number of cells of all tables."""
         return sum(self.sizes)
@@ -77,38 +87,93 @@ class Errors:
     Sensitivity: a unit moves a candidate's table by at most K in L1, see `Counts`. By the triangle inequality it moves the
     distance by at most K. The vector of k distances moves by at most K sqrt(k) in L2.
 
+    The interactions are a second group of the answer, see `Interactions`.
+
     The answer is no sum over units: only one process may ask.
 
     Args:
         counts: the candidates.
         expected: counts of each candidate by the model, float64, from released values; rounded to the grid.
+        interactions: what is asked beside the errors; None: nothing.
     """
 
     counts: Counts
     expected: Sequence[Tensor]
+    interactions: "Interactions | None" = None
+
+    @property
+    def sizes(self) -> list[int]:
+        """k, the number of candidates; and the number of interactions."""
+        return [len(self.counts.cliques), *([len(self.interactions.sets)] if self.interactions else [])]
 
     @property
     def dimension(self) -> int:
-        """k, the number of candidates."""
-        return len(self.counts.cliques)
+        """Length of the answer."""
+        return sum(self.sizes)
 
     @property
-    def bound(self) -> float:
-        """How far a unit moves the answer in L2, at most: K sqrt(k), or K where there is no candidate."""
-        return self.counts.max_rows * math.sqrt(max(1, self.dimension))
+    def norms(self) -> tuple[float, ...]:
+        """How far a unit moves each group of the answer in L2, at most: K sqrt(its size), or K where it is empty."""
+        return tuple(self.counts.max_rows * math.sqrt(max(1, size)) for size in self.sizes)
 
     def clipped_sum(self, rows: Table, bounds: Bounds, /) -> Tensor:
-        """[k] float64, multiples of 1 / GRID: exact sums of whole numbers below 2^53.
+        """[dimension] float64, multiples of 1 / GRID: exact sums of whole numbers below 2^53.
 
         Raises:
-            ValueError: a bound below `bound`. Bounds are public.
+            ValueError: a bound below `norms`. Bounds are public.
         """
-        if bounds.norms[0] < self.bound:
-            raise ValueError(f"a unit moves {self.dimension} errors by up to {self.bound:g}, not {bounds.norms[0]:g}")
-        errors = torch.zeros(self.dimension, dtype=torch.float64)
-        for k, (counted, model) in enumerate(zip(_counted(rows, self.counts), self.expected, strict=True)):
-            errors[k] = (counted - (model.flatten() * GRID).round()).abs().sum() / GRID
-        return errors
+        for size, given, least in zip(self.sizes, bounds.norms, self.norms, strict=True):
+            if given < least:
+                raise ValueError(f"a unit moves {size} errors by up to {least:g}, not {given:g}")
+        errors = [
+            (counted - (model.flatten() * GRID).round()).abs().sum()[None] / GRID
+            for counted, model in zip(_counted(rows, self.counts), self.expected, strict=True)
+        ]
+        if self.interactions:
+            errors.append(self.interactions.of(rows, self.counts.max_rows))
+        return torch.cat([torch.zeros(0, dtype=torch.float64), *errors])
+
+
+@dataclass(frozen=True)
+class Interactions:
+    """How the label goes with several columns at once, each cut into halves: coefficients of a Walsh-Hadamard transform.
+
+    A value of a column is in a half, +1 or -1. The coefficient of a set of columns is the sum over all rows of the weight times
+    the halves of the set and of the label. If the label is the parity of the set, it is the number of rows, and those of all
+    smaller sets may be 0. Barak et al. 2007 release such coefficients as counts of contingency tables.
+
+    Sensitivity: a row adds its weight or takes it off. So a unit moves a coefficient by at most K, and k of them by K sqrt(k).
+
+    Args:
+        halves: float64 [values of the column] for each column, +1 or -1, public or released.
+        label: the position of the label column.
+        sets: rising and without the label, the smaller first. Of each, all but its last column are a set too.
+    """
+
+    halves: Sequence[Tensor]
+    label: int
+    sets: Sequence[Clique]
+
+    def of(self, rows: Table, max_rows: int) -> Tensor:
+        """The coefficients, [sets] float64, multiples of 1 / GRID: exact sums of whole numbers below 2^53."""
+        own_weights = row_weights(rows.units, max_rows)
+        sums = torch.zeros(len(self.sets), dtype=torch.float64)
+        weights = torch.from_numpy(np.full(len(rows), float(GRID)) if own_weights is None else own_weights)
+        positions: dict[Clique, int] = {(): 0}
+        levels = []
+        for _, level in itertools.groupby(self.sets, len):
+            own = list(level)
+            levels.append(([positions[each[:-1]] for each in own], [each[-1] for each in own]))
+            positions = {each: k for k, each in enumerate(own)}
+        for at in range(0, len(rows), BLOCK):
+            codes = torch.from_numpy(rows.codes[at : at + BLOCK].astype(np.int64))
+            signs = [half[codes[:, k].clamp(0, len(half) - 1)] for k, half in enumerate(self.halves)]
+            products, columns, found = (signs[self.label] * weights[at : at + BLOCK])[None], torch.stack(signs), []
+            for parents, last in levels:
+                products = products[parents] * columns[last]
+                found.append(products.sum(1))
+            sums += torch.cat(found)
+        return sums / GRID
 
 
 def _counted(rows: Table, query: Counts) -> Iterator[Tensor]:

@@ -15,26 +15,28 @@ from torch import Tensor
 
 from gossamer.methods import contract
 from gossamer.methods.contract import Logs, Run
-from gossamer.methods.marginals import Config, Noise, counts_label, measurements, selection
-from gossamer.methods.marginals.counts import Counts, Errors
+from gossamer.methods.marginals import Config, Noise, counts_label, measurements, resolved, selection
+from gossamer.methods.marginals.counts import Counts, Errors, Interactions
 from gossamer.methods.marginals.fit import fit
 from gossamer.methods.marginals.measurements import Measurement
 from gossamer.methods.marginals.nets import MarkovField
 from gossamer.methods.marginals.tree import Clique, JunctionTree
 from gossamer.privacy.confined import Confined
-from gossamer.privacy.mechanisms.gaussian import GroupedGaussianSum, PoissonGaussianSum, clipped_to
+from gossamer.privacy.mechanisms.gaussian import GroupedGaussianSum
 from gossamer.privacy.queries import Bounds
 
 
 def train(run: Run[Config], state: "State", private: Confined[Any]) -> Iterator[Logs]:
     """Rounds of two queries, each of which is a step. Ends when the ledger holds no further release."""
+    run = dataclasses.replace(run, config=resolved(run.config, run.card))
     while state.step < 2 * run.config.rounds:
         round_ = state.step // 2
-        candidates = open_candidates(run.config, state, round_)
+        candidates = open_candidates(run.config, run.card, state, round_)
         if state.step % 2 == 0:
             expected = selection.expected(candidates, state.net.tree, state.net.tables)
-            query = Errors(counts(run, state, candidates), [each * state.total for each in expected])
-            release = one_bound(run.query("errors"), query.bound)
+            scaled = [each * state.total for each in expected]
+            query = Errors(counts(run, state, candidates), scaled, interactions(run, state, round_))
+            release = a_bound_each(run.query("errors"), query)
             if not private.remaining(release.event):
                 return
             state.errors = private.release(release, query)
@@ -51,6 +53,7 @@ def train(run: Run[Config], state: "State", private: Confined[Any]) -> Iterator[
 
 def columns(run: Run[Config], state: "State", private: Confined[Any]) -> Iterator[Logs]:
     """The counts of each column, with the label where there is one. One query."""
+    run = dataclasses.replace(run, config=resolved(run.config, run.card))
     query = counts(run, state, first_cliques(run))
     release = a_bound_each(run.query("columns"), query)
     if state.step == 0 and private.remaining(release.event):  # another phase may have the same event
@@ -76,10 +79,17 @@ def counts(run: Run[Config], state: "State", cliques: Sequence[Clique]) -> Count
     return Counts(state.net.maps, cliques, card.max_rows)
 
 
-def open_candidates(config: Config, state: "State", round_: int) -> list[Clique]:
+def open_candidates(config: Config, card: Any, state: "State", round_: int) -> list[Clique]:
     """The candidates of a round, from what is public or released."""
-    triples = 0 < config.triples_from <= round_ + 1
+    triples = 0 < config.triples_from <= round_ + 1 and selection.triples_stand_out(config, card, len(state.net.sizes))
     return selection.candidates(state.net.sizes, triples=triples, most_cells=config.clique_cells)
+
+
+def interactions(run: Run[Config], state: "State", round_: int) -> Interactions | None:
+    """Those of the label with several columns, in the last round; None: before, without a label, or if noise hides them."""
+    net, last = state.net, round_ == run.config.rounds - 1
+    sets = selection.interaction_sets(run.config, run.card, net.sizes) if last else []
+    return Interactions(selection.halves(net), net.label, sets) if sets and net.label is not None else None
 
 
 def chosen(run: Run[Config], state: "State", candidates: Sequence[Clique], round_: int) -> list[Clique]:
@@ -87,9 +97,14 @@ def chosen(run: Run[Config], state: "State", candidates: Sequence[Clique], round
     config, net = run.config, state.net
     card: Any = run.card  # a TableCard
     assert state.errors is not None
+    errors, coefficients = state.errors[: len(candidates)], state.errors[len(candidates) :]
+    if (asked := interactions(run, state, round_)) is not None:
+        noise = selection.interaction_noise(config, card, len(asked.sets))
+        found = selection.standing_out(asked, coefficients, net, total=state.total, noise=noise)
+        candidates, errors = [*candidates, *found], torch.cat([errors, torch.tensor([*found.values()]).double()])
     return selection.choose(
         candidates,
-        state.errors,
+        errors,
         weights=[config.label_weight if net.label in clique else 1.0 for clique in candidates],
         deviation=Noise.of(config).marginals * card.max_rows,
         held=[clique for clique, _, _ in state.measured],
@@ -99,18 +114,11 @@ def chosen(run: Run[Config], state: "State", candidates: Sequence[Clique], round
     ) or first_cliques(run)
 
 
-def one_bound(declared: PoissonGaussianSum, bound: float) -> PoissonGaussianSum:
-    """The mechanism of the errors: all units, one bound."""
-    max_norm = clipped_to(bound, noise_multiplier=declared.noise_multiplier)
-    return dataclasses.replace(declared, max_norm=max_norm)
-
-
 def a_bound_each(
-    declared: GroupedGaussianSum, query: Counts, weights: tuple[float, ...] | None = None
+    declared: GroupedGaussianSum, query: Counts | Errors, weights: tuple[float, ...] | None = None
 ) -> GroupedGaussianSum:
-    """The mechanism of counts: all units, and a bound on each table. weights: None: the same noise on all tables."""
-    tables = len(query.cliques)
-    bounds = Bounds(norms=(float(query.max_rows),) * tables, groups=tuple(range(tables)))
+    """The mechanism of a query: all units, and a bound on each table or group. weights: None: equal ones."""
+    bounds = Bounds(norms=query.norms, groups=tuple(range(len(query.norms))))
     return dataclasses.replace(declared, bounds=bounds, weights=weights)
 
 
@@ -140,6 +148,7 @@ def fit_all(run: Run[Config], state: "State") -> None:
         duals=state.duals,
     )
     net.take(tree, fitted.marginals)
+    net.keep(state.measured)
     state.duals = fitted.duals
 
 

@@ -4,14 +4,21 @@ Rare values of a column are merged into one value of the tree. A sample of the t
 value has within its merged value.
 """
 
+import copy
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Self
 
 import torch
 from torch import Tensor, nn
 
-from gossamer.methods.marginals.tree import JunctionTree
+from gossamer.methods.marginals.measurements import Measurement
+from gossamer.methods.marginals.tree import Clique, JunctionTree, cells_of, spread, summed
+
+LEAST_VARIANCE = 1e-12
+"""Stands for that of counts without noise."""
+LEAST = 1e-300
+"""Stands for a probability of zero, whose logarithm has no gradient."""
 
 
 class MarkovField(nn.Module):
@@ -32,13 +39,19 @@ class MarkovField(nn.Module):
     """int64 [cliques]: the position of each clique's parent; -1 for the root."""
     probabilities: Tensor
     """float64 [cells of all cliques], clique after clique."""
+    counted: Tensor
+    """int64 [tables, columns of the widest], filled up with -1: the columns of the tables that were counted."""
+    counts: Tensor
+    """float64 [cells of all counted tables]: noisy counts, in merged values."""
+    variances: Tensor
+    """float64, the same: of their noise."""
 
     def __init__(self, domain: Sequence[int], label: int | None) -> None:
         super().__init__()
         self.domain, self.label = tuple(domain), label
-        for name in ("merged", "cliques", "parents"):
+        for name in ("merged", "cliques", "parents", "counted"):
             self.register_buffer(name, torch.zeros(0, dtype=torch.int64))
-        for name in ("shares", "probabilities"):
+        for name in ("shares", "probabilities", "counts", "variances"):
             self.register_buffer(name, torch.zeros(0, dtype=torch.float64))
         self.merge([torch.arange(size) for size in domain], [torch.ones(size).double() for size in domain])
         alone = JunctionTree.over([], self.sizes, label)
@@ -62,8 +75,7 @@ class MarkovField(nn.Module):
     @property
     def tree(self) -> JunctionTree:
         """The tree of the cliques."""
-        cliques = [tuple(column for column in row if column >= 0) for row in self.cliques.tolist()]
-        return JunctionTree(self.sizes, tuple(cliques), tuple(self.parents.tolist()))
+        return JunctionTree(self.sizes, _unpadded(self.cliques), tuple(self.parents.tolist()))
 
     @property
     def tables(self) -> list[Tensor]:
@@ -80,10 +92,36 @@ class MarkovField(nn.Module):
 
     def take(self, tree: JunctionTree, marginals: Sequence[Tensor]) -> None:
         """Take a fitted distribution, in place."""
-        widest = max(len(clique) for clique in tree.cliques)
-        rows = [[*clique, *[-1] * (widest - len(clique))] for clique in tree.cliques]
-        self.cliques, self.parents = torch.tensor(rows).to(self.cliques), torch.tensor(tree.parents).to(self.parents)
-        self.probabilities = torch.cat([each.flatten() for each in marginals]).to(self.probabilities)
+        self.cliques, self.parents = _padded(tree.cliques), torch.tensor(tree.parents)
+        self.probabilities = torch.cat([each.flatten() for each in marginals])
+
+    def keep(self, measured: Sequence[Measurement]) -> None:
+        """Take the noisy tables that were counted, in place."""
+        cliques, counts, variances = zip(*measured, strict=True)
+        self.counted = _padded(cliques)
+        self.counts, self.variances = (torch.cat([each.flatten() for each in own]) for own in (counts, variances))
+
+    def query(self, columns: Clique) -> tuple[Tensor, Tensor]:
+        """The noisy counts of some columns and the variances of their noise: the mean of all tables that hold these columns.
+
+        A table counts by the inverse of its variance. float64 [merged values of each column, in their order], without bias.
+
+        Raises:
+            ValueError: no table holds them.
+        """
+        cliques, sizes = _unpadded(self.counted), self.sizes
+        cells = [cells_of([clique], sizes) for clique in cliques]
+        found = precisions = torch.zeros(()).double()
+        for clique, *parts in zip(cliques, self.counts.split(cells), self.variances.split(cells), strict=True):
+            if set(columns) <= set(clique):
+                shape = [sizes[column] for column in clique]
+                counts, variances = (summed(part.view(shape), clique, columns) for part in parts)
+                precision = 1 / variances.clamp(min=LEAST_VARIANCE)
+                found, precisions = found + counts * precision, precisions + precision
+        if not precisions.ndim:
+            raise ValueError("no table holds these columns")
+        order = [sorted(columns).index(column) for column in columns]
+        return (found / precisions).permute(order), (1 / precisions).permute(order)
 
     def sample(self, n: int, labels: Tensor | None, stream: torch.Generator) -> Tensor:
         """Rows, int64 [n, columns], on the CPU.
@@ -115,6 +153,34 @@ class MarkovField(nn.Module):
             known.update(new)
         return torch.stack([self._split(column, rows[:, column], stream) for column in range(len(self.domain))], 1)
 
+    def conditioned(self, codes: Mapping[int, Tensor]) -> Self:
+        """The field of the rows whose codes meet conditions: their exact distribution, by one pass over the tree.
+
+        Args:
+            codes: bool [values] for each column with a condition.
+
+        Raises:
+            ValueError: no row meets them.
+        """
+        found, tree, maps = copy.deepcopy(self), self.tree, self.maps
+        shares = list(self.shares.split(list(self.domain)))
+        potentials = [
+            _log(table / spread(summed(table, clique, shared), shared, clique).clamp(min=LEAST))
+            for table, clique, shared in zip(self.tables, tree.cliques, tree.separators, strict=True)
+        ]
+        for column, allowed in codes.items():
+            inside = torch.zeros(tree.sizes[column]).double()
+            inside.index_add_(0, maps[column], shares[column] * allowed)
+            shares[column] = shares[column] * allowed / inside[maps[column]].clamp(min=LEAST)
+            home = tree.home((column,))
+            assert home is not None
+            potentials[home] = potentials[home] + spread(_log(inside), (column,), tree.cliques[home])
+        if float(tree.log_partition(potentials)) < math.log(LEAST) / 2:
+            raise ValueError("no row meets the conditions")
+        found.shares = torch.cat(shares)
+        found.take(tree, tree.marginals(potentials))
+        return found
+
     def _split(self, column: int, values: Tensor, stream: torch.Generator) -> Tensor:
         """Values of the column, for merged values. int64 [n]"""
         inside = self.maps[column].cpu()
@@ -124,11 +190,11 @@ class MarkovField(nn.Module):
         shares[inside, torch.arange(len(inside))] = self.shares.split(list(self.domain))[column].cpu()
         return stratified(shares, values, stream)
 
-    def _load_from_state_dict(self, state_dict: Mapping[str, Any], prefix: str, *rest: Any) -> None:
-        """Take buffers of any length: what was released decides it."""
+    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *rest: Any) -> None:
+        """Take buffers of any length: what was released decides it. A release of an earlier version has no counts."""
         for name, buffer in list(self.named_buffers()):
-            if prefix + name in state_dict:
-                setattr(self, name, torch.empty_like(state_dict[prefix + name], dtype=buffer.dtype))
+            given = state_dict.setdefault(prefix + name, buffer)
+            setattr(self, name, torch.empty_like(given, dtype=buffer.dtype))
         super()._load_from_state_dict(state_dict, prefix, *rest)
 
 
@@ -148,6 +214,19 @@ def _shares(merged: Tensor, noisy: Tensor) -> Tensor:
         kept = int((falling > excess).sum())
         shares[own] = (counts - excess[kept - 1]).clamp(min=0) / total
     return shares
+
+
+def _padded(cliques: Sequence[Clique]) -> Tensor:
+    widest = max(len(clique) for clique in cliques)
+    return torch.tensor([[*clique, *[-1] * (widest - len(clique))] for clique in cliques])
+
+
+def _unpadded(rows: Tensor) -> tuple[Clique, ...]:
+    return tuple(tuple(column for column in row if column >= 0) for row in rows.tolist())
+
+
+def _log(probabilities: Tensor) -> Tensor:
+    return probabilities.clamp(min=LEAST).log()
 
 
 def _ravelled(rows: Tensor, columns: Sequence[int], sizes: Sequence[int]) -> Tensor:

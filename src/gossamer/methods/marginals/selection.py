@@ -8,27 +8,114 @@ of n cells is in proportion to n^(-1/3). That makes the sum of the expected L1 e
 import itertools
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from gossamer.data.tables.table import Table
+from gossamer.methods.marginals import Config, Noise
+from gossamer.methods.marginals.counts import Interactions
+from gossamer.methods.marginals.nets import MarkovField
 from gossamer.methods.marginals.tree import Clique, JunctionTree, cells_of, spread, summed, triangulated
 
 HALF_NORMAL = math.sqrt(2 / math.pi)
 """Mean size of a standard normal number."""
 BELOW = 1 - 1e-12
 """Keeps the weights of the noise below what rounding could make too large."""
-MOST_TRIPLES = 5_000
-"""Triples are no candidates where there would be more: the noise on all errors grows with their number."""
+OUTSTANDING, SEEN = 4.5, 0.4
+"""An interaction stands out if it is so many standard deviations from what the model expects. Noise alone does so in 1 of 50
+runs. Interactions of a higher order are asked for as long as those that concern SEEN of the rows stand out."""
+MOST_INTERACTIONS, MOST_PRODUCTS = 6_000, 1_000_000_000
+"""Interactions, and the number of them times that of the rows: counting takes seconds."""
+MODEL_ROWS = 2**14
+"""Samples that show what a model expects of interactions."""
+FAINT, MOST_TRIPLES = 0.03, 5_000
+"""Triples are no candidates where they would be more, or where so much noise on all errors hides pairs. Chosen on Adult."""
 
 
 def candidates(sizes: Sequence[int], *, triples: bool, most_cells: int) -> list[Clique]:
     """All pairs, and with `triples` all triples, whose tables have at most so many cells."""
     columns = range(len(sizes))
-    three = list(itertools.combinations(columns, 3)) if triples and math.comb(len(sizes), 3) <= MOST_TRIPLES else []
-    every: list[Clique] = [*itertools.combinations(columns, 2), *three]
+    every: list[Clique] = [*itertools.combinations(columns, 2)]
+    every += itertools.combinations(columns, 3) if triples else []
     return [clique for clique in every if cells_of([clique], sizes) <= most_cells]
+
+
+def triples_stand_out(config: Config, card: Any, columns: int) -> bool:
+    """Whether the noise on the errors of all pairs and triples of so many columns is at most FAINT of the rows."""
+    noise = Noise.of(config).errors * int(card.max_rows) * math.sqrt(math.comb(columns + 1, 3))
+    return math.comb(columns, 3) <= MOST_TRIPLES and noise <= FAINT * int(card.declared_size)
+
+
+def interaction_noise(config: Config, card: Any, count: int = 1) -> float:
+    """Standard deviation of the noise on each of so many interactions. Half of the last query of errors is theirs."""
+    return Noise.of(config).errors * int(card.max_rows) * math.sqrt(2 * count)
+
+
+def interaction_sets(config: Config, card: Any, sizes: Sequence[int]) -> list[Clique]:
+    """Sets of columns whose interactions with the label are asked for, the smaller first. Empty: no pair of columns is.
+
+    Sets of the next larger number of columns are added as long as an interaction that concerns SEEN of the rows stands out of
+    the noise on all. A table of the set with the label is small enough to be counted.
+
+    Args:
+        config: with all settings `resolved`.
+        card: a TableCard.
+        sizes: number of merged values of each column.
+    """
+    label, size, noise = card.label_index, int(card.declared_size), interaction_noise(config, card)
+    if label is None:
+        return []
+    seen = (SEEN * size / (OUTSTANDING * noise)) ** 2 if noise else math.inf
+    most = min(seen, MOST_PRODUCTS / max(1, size), MOST_INTERACTIONS)
+    columns = [column for column, size in enumerate(sizes) if size > 1 and column != label]
+    found: list[Clique] = []
+    level: list[Clique] = [(column,) for column in columns]
+    while level and len(found) + len(level) <= most:
+        found += level
+        longer = [(*each, column) for each in level for column in columns if column > each[-1]]
+        level = [each for each in longer if cells_of([(*each, label)], sizes) <= config.clique_cells]
+    return found if found and len(found[-1]) > 1 else []
+
+
+def halves(net: MarkovField) -> list[Tensor]:
+    """-1 for the first values of each column that have less than half of the model's rows, +1 for the others."""
+    tree, tables, found = net.tree, net.tables, []
+    for column, values in enumerate(net.maps):
+        home = tree.home((column,))
+        assert home is not None
+        shares = summed(tables[home], tree.cliques[home], (column,)).cpu()
+        middles = shares.cumsum(0) - shares / 2
+        found.append(torch.where(middles < shares.sum() / 2, -1.0, 1.0).double()[values.cpu()])
+    return found
+
+
+def standing_out(
+    asked: Interactions, answer: Tensor, net: MarkovField, *, total: float, noise: float
+) -> dict[Clique, float]:
+    """The tables of interactions that the model lacks, the clearest first, and by how many rows each exceeds chance.
+
+    The model's own interactions are those of its samples. A set that holds another one, or is in it, counts once: where two
+    columns interact with the label, so do these two with a third that has a frequent half.
+
+    Args:
+        asked: what was asked.
+        answer: the noisy coefficients, [sets].
+        net: the model.
+        total: the number of rows.
+        noise: standard deviation of the noise on a coefficient.
+    """
+    rows = net.sample(MODEL_ROWS, None, torch.Generator().manual_seed(0))
+    off = (answer - asked.of(Table(rows.numpy()), 1) * total / MODEL_ROWS).abs()
+    least = OUTSTANDING * math.sqrt(noise**2 + total + total**2 / MODEL_ROWS)
+    found: dict[Clique, float] = {}
+    for k in torch.argsort(off, descending=True).tolist():
+        own = {*asked.sets[k], asked.label}
+        if off[k] > least and len(own) > 2 and not any(own <= set(other) or own >= set(other) for other in found):
+            found[tuple(sorted(own))] = float(off[k]) - least
+    return found
 
 
 def expected(cliques: Sequence[Clique], tree: JunctionTree, marginals: Sequence[Tensor]) -> list[Tensor]:

@@ -1,0 +1,58 @@
+"""A table of noisy counts as recipients see it: what each cell stands for, and how far its count may be off."""
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from gossamer.data.columns.column import OTHER, Column
+from gossamer.data.samples.samples import frame
+
+
+@dataclass(frozen=True)
+class NoisyTable:
+    """Noisy counts of the combinations of values of some columns.
+
+    A count is below zero where the noise is. It lies within 1.96 standard errors of the true one in 95 of 100 releases.
+
+    Args:
+        names: of the columns.
+        values: of each column, what each position along its axis stands for.
+        counts: float64 [values of each column], in rows, each with its weight.
+        standard_errors: float64, the same shape.
+    """
+
+    names: tuple[str, ...]
+    values: tuple[tuple[str, ...], ...]
+    counts: np.ndarray
+    standard_errors: np.ndarray
+
+    def to_pandas(self) -> Any:
+        """Return a DataFrame with a row for each cell. Raises RequestError: pandas is not installed."""
+        cells = zip(self.names, zip(*itertools.product(*self.values), strict=True), strict=True)
+        numbers = {"count": self.counts.ravel(), "standard_error": self.standard_errors.ravel()}
+        return frame({**{name: np.array(own, dtype=object) for name, own in cells}, **numbers})
+
+
+def merged_texts(column: Column, merged: Sequence[int]) -> tuple[str, ...]:
+    """What each merged value of a column stands for: a list of values, or an interval of neighbouring bins.
+
+    merged: the merged value of each code.
+    """
+    other, missing = [OTHER] * (column.other_code is not None), [""] * column.missing
+    apart = [*(f"{value:g}" for value in column.apart), *other, *missing]
+    found: list[list[str]] = [[] for _ in range(max(merged) + 1)]
+    for value, texts in enumerate(found):
+        plain = [code for code in range(column.plain) if merged[code] == value]
+        if column.values:
+            texts += [column.values[code] for code in plain]
+        elif plain:
+            texts.append(_interval(column, *column.cuts[[plain[0], plain[-1] + 1]]))
+        texts += [text for code, text in enumerate(apart, column.plain) if merged[code] == value]
+    return tuple(map(", ".join, found))
+
+
+def _interval(column: Column, low: float, high: float) -> str:
+    return "..".join(dict.fromkeys([column.written(low), column.written(high - column.step)]))
