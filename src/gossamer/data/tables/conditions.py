@@ -92,6 +92,6 @@ def _number(column: Column, value: Any) -> float:
         return column.position(value)
     except (TypeError, ValueError, AttributeError):
         raise RequestError(
-            f"`where`: a condition on column {column.name!r} is {value!r}, and not {WRITTEN.get(column.kind, 'a number')}. "
-            "Write an interval as 60..80, in Python as (60, 80)."
+            f"`where`: a condition on column {column.name!r} is {value!r}. Write {WRITTEN.get(column.kind, 'a number')}, and "
+            "an interval as 60..80, in Python as (60, 80)."
         ) from None
