@@ -189,6 +189,13 @@ class State(StatefulDataclass, ABC):
     def released(self) -> "nn.Module":
         """The generator that the run hands out."""
 
+    def check_sent(self, card: Any) -> None:
+        """Refuse a state from a centre that nobody here trusts, where a query could exceed its bounds with it.
+
+        Raises:
+            ValueError: a value is out of its range. It says nothing of a record.
+        """
+
     @property
     def remark(self) -> str:
         """What released values say about the result, for the terminal; empty: nothing."""
@@ -242,6 +249,7 @@ class Run(Generic[C]):
         public: the public records, where there are any; the bodies of the phases have them, `Method.start` does not.
         ranks: the processes that train together; all public draws are the same on each.
         queries: what the present phase may ask.
+        answered: at a site of a federation, its own noisy answer to the first query, once it has given it.
     """
 
     config: C
@@ -251,6 +259,7 @@ class Run(Generic[C]):
     public: Records | None = None
     ranks: Ranks = ALONE
     queries: Sequence[Query] = ()
+    answered: "Sequence[Tensor]" = ()
 
     def query(self, name: str) -> Any:
         """The mechanism of a query that the present phase declares. Raises GossamerError: it declares none of this name."""
@@ -391,6 +400,9 @@ class Method(ABC, Generic[C, S]):
     """Which records each rank has where ranks train together. By place in the data: only where each release is a sum of what
     every unit adds by itself. Else each unit goes to a random rank, because one unit less moves the places of all that follow.
     All records: where the method splits them itself."""
+    can_ask_sites: ClassVar[bool] = False
+    """Whether sites with records of their own can answer its queries, and their sum serves as an answer. Its state then has a
+    `check_sent`."""
     suits_dark_background: ClassVar[tuple[str, ...]] = ()
     """Settings whose tuned values suit pictures on a black ground, such as digits, and are not advised for others."""
 

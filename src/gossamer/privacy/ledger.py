@@ -9,6 +9,7 @@ drawn. On disk the ledger only grows, one JSON object a line. Every line has the
     {"session": "5e1f...", "hash": "..."}
     {"device": "NVIDIA H200, torch 2.11.0, fp32: 5 checks passed", "hash": "..."}
     {"charge": 0, "hash": "..."}
+    {"site": {"name": "hospital-a", "answers": 7, "lines": 24, "last_hash": "..."}, "hash": "..."}
 
 A session is a random token that is also in the budget log. It distinguishes a copied folder from the run that went on
 (`budget_log.py`). A charge names a reserved event by its number. Charges are written ahead in blocks and synced before
@@ -81,6 +82,8 @@ class PrivacyLedger:
     sessions: list[str] = field(default_factory=list, init=False)
     devices: list[str] = field(default_factory=list, init=False)
     """GPUs that it ran on, and the checks that they passed."""
+    sites: dict[str, dict[str, Any]] = field(default_factory=dict, init=False)
+    """At the centre of a federation of few: the ledger of each site, by its lines and last hash, and its answers that count."""
     lines: int = field(default=0, init=False)
     last_hash: str = field(default=START, init=False)
     settled: str = field(default=START, init=False)
@@ -172,6 +175,10 @@ class PrivacyLedger:
         """Record a GPU and the checks that it passed, once."""
         if text not in self.devices:
             self._append([{"device": text}])
+
+    def note_site(self, name: str, *, answers: int, lines: int, last_hash: str) -> None:
+        """Record which ledger a site has shown, and how many of its answers count."""
+        self._append([{"site": {"name": name, "answers": answers, "lines": lines, "last_hash": last_hash}}])
 
     @property
     def plan(self) -> list[tuple[DpEvent, int]]:
@@ -422,6 +429,8 @@ class PrivacyLedger:
             self.sessions.append(str(body["session"]))
         elif "device" in body:
             self.devices.append(str(body["device"]))
+        elif "site" in body:
+            self.sites[str(body["site"]["name"])] = body["site"]
         elif "declassify" in body:
             self.reasons.append(str(body["declassify"]))
         elif line > 1:

@@ -22,6 +22,8 @@ from gossamer.privacy.queries import Bounds
 
 BLOCK = 2**11
 """Rows whose interactions are computed at once."""
+MOST_EXPECTED = 2.0**32
+"""Rows that a model may expect: errors are exact sums up to there."""
 GRID = 2**20
 """Weights and expected counts are multiples of 1 / GRID. A unit with more than K x GRID rows has no weight."""
 
@@ -42,6 +44,11 @@ class Counts:
     maps: Sequence[Tensor]
     cliques: Sequence[Clique]
     max_rows: int = 1
+
+    @property
+    def about(self) -> str:
+        """What is counted, in words: sites compare it."""
+        return f"columns {', '.join('-'.join(map(str, clique)) for clique in self.cliques)} in {sum(self.sizes)} cells"
 
     @property
     def shapes(self) -> list[tuple[int, ...]]:
@@ -125,6 +132,8 @@ class Errors:
         for size, given, least in zip(self.sizes, bounds.norms, self.norms, strict=True):
             if given < least:
                 raise ValueError(f"a unit moves {size} errors by up to {least:g}, not {given:g}")
+        if not all(float(model.abs().sum()) <= MOST_EXPECTED for model in self.expected):
+            raise ValueError("a model expects more rows than exact sums of errors allow")
         errors = [
             (counted - (model.flatten() * GRID).round()).abs().sum()[None] / GRID
             for counted, model in zip(_counted(rows, self.counts), self.expected, strict=True)

@@ -34,7 +34,7 @@ def train(run: Run[Config], state: "State", private: Confined[Any]) -> Iterator[
         candidates = open_candidates(run.config, run.card, state, round_)
         if state.step % 2 == 0:
             expected = selection.expected(candidates, state.net.tree, state.net.tables)
-            scaled = [each * state.total for each in expected]
+            scaled = of_site(run, state, candidates, [each * state.total for each in expected])
             query = Errors(counts(run, state, candidates), scaled, interactions(run, state, round_))
             release = a_bound_each(run.query("errors"), query)
             if not private.remaining(release.event):
@@ -62,6 +62,25 @@ def columns(run: Run[Config], state: "State", private: Confined[Any]) -> Iterato
         merge_rare(run, state, measured)
         fit_all(run, state)
         yield {"total": state.total}
+
+
+def of_site(run: Run[Config], state: "State", cliques: Sequence[Clique], expected: list[Tensor]) -> list[Tensor]:
+    """What is expected of the records here: at a site, the model's tables fitted to its own noisy counts of each column.
+
+    Errors are no sums over units. Against the tables of all sites, the errors of a site would show how its people differ.
+    """
+    if not run.answered:
+        return expected
+    card: Any = run.card  # a TableCard
+    asked = Counts([torch.arange(size) for size in card.domain], first_cliques(run), card.max_rows)
+    noise = dataclasses.replace(run.query("errors"), noise_multiplier=Noise.of(run.config).columns)
+    measured = measurements.released(asked, run.answered[0], a_bound_each(noise, asked))
+    margins = [measurements.of_column(measured, column) for column in range(len(card.domain))]
+    merged = [
+        (torch.zeros(size).double().index_add_(0, values, counts), deviation)
+        for (counts, deviation), values, size in zip(margins, state.net.maps, state.net.sizes, strict=True)
+    ]
+    return selection.of_part(cliques, expected, merged)
 
 
 def first_cliques(run: Run[Config]) -> list[Clique]:
@@ -163,6 +182,11 @@ class State(contract.State):
     errors: Tensor | None = None
     """The noisy errors of the present round's candidates."""
     duals: Tensor | None = None
+
+    def check_sent(self, card: Any) -> None:
+        """Refuse values outside the columns: counting would fail for some records only."""
+        if not all(0 <= int(own.min()) <= int(own.max()) < len(own) for own in self.net.maps):
+            raise ValueError("a value is merged into none of its column")
 
     @property
     def released(self) -> MarkovField:

@@ -29,6 +29,8 @@ OUTSTANDING, SEEN = 4.5, 0.4
 runs. Interactions of a higher order are asked for as long as those that concern SEEN of the rows stand out."""
 MOST_INTERACTIONS, MOST_PRODUCTS = 6_000, 1_000_000_000
 """Interactions, and the number of them times that of the rows: counting takes seconds."""
+SWEEPS, LEAST = 3, 1e-9
+"""Of raking, and what stands for a count of zero in it."""
 MODEL_ROWS = 2**14
 """Samples that show what a model expects of interactions."""
 FAINT, MOST_TRIPLES = 0.03, 5_000
@@ -134,6 +136,32 @@ def expected(cliques: Sequence[Clique], tree: JunctionTree, marginals: Sequence[
             found.append(summed(marginals[home], tree.cliques[home], clique))
         else:
             found.append(_chained(clique, pairs, dependence))
+    return found
+
+
+def of_part(
+    cliques: Sequence[Clique], expected: Sequence[Tensor], own: Sequence[tuple[Tensor, float]]
+) -> list[Tensor]:
+    """Tables that a part of the records is expected to have: those of all records, raked to the part's own counts.
+
+    Iterative proportional fitting (Deming, Stephan 1940). Counts below their noise say little, and give way to the part's share.
+
+    Args:
+        cliques: of the tables.
+        expected: counts of all records.
+        own: noisy counts of the part by column, float64 [merged values], with the standard deviation of their noise.
+    """
+    found = []
+    for clique, table in zip(cliques, expected, strict=True):
+        share = max(1.0, float(own[clique[0]][0].sum())) / max(1.0, float(table.sum()))
+        part, targets = table * share, []
+        for column in clique:
+            whole, (counts, noise) = summed(table, clique, (column,)), own[column]
+            targets.append(whole * (counts.clamp(min=0) + noise * share) / (whole + noise).clamp(min=LEAST))
+        for column, target in [*zip(clique, targets, strict=True)] * SWEEPS:
+            now = summed(part, clique, (column,)).clamp(min=LEAST)
+            part = part * spread(target / now, (column,), clique)
+        found.append(part)
     return found
 
 

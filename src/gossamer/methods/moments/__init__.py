@@ -97,6 +97,7 @@ class ClassMoments(AsksMoments[Config, "loop.State"]):
     loop = loop
     trial = TrialConfig(canary="record", shape=(1, 8, 8), settings={"axes": 4})
     can_warm_start = True
+    can_ask_sites = True
     suits_dark_background = ("threshold", "align")
 
     def check(self, config: Config, card: "DataCard") -> None:  # noqa: ARG002 (what every method is asked)

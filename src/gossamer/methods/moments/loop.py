@@ -26,6 +26,8 @@ from gossamer.nets.autoencoders import PluginAutoencoder
 from gossamer.nets.latent import Latent
 from gossamer.privacy.confined import Confined
 
+_FAR, _NARROW = 1e3, 1e-6
+"""The largest number of a centre, and the least scale, that a site accepts. Pixels are in [0, 1]."""
 PUBLIC, _BYTES, _FEWEST = 20_000, 1 << 29, 4
 """Public pictures that principal axes are taken from, their bytes in single precision, and pictures for an axis at least."""
 
@@ -180,6 +182,13 @@ class State(contract.NetState):
 
     net: Generator
     whole: Mixture | None
+
+    def check_sent(self, card: Any) -> None:  # noqa: ARG002 (what every state is asked)
+        """Refuse axes and a centre so large that one record could change how the codes of others are rounded."""
+        latent = self.net.latent
+        largest = max(float(latent.basis.abs().max()), float(latent.centre.abs().max()) / _FAR)
+        if largest > 1 + 1e-4 or float(latent.scale) < _NARROW:
+            raise ValueError("the axes, the centre or the scale of the codes is out of its range")
 
 
 def start(run: Run[Config]) -> State:

@@ -9,7 +9,7 @@ import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from gossamer.privacy.accounting import federated
+from gossamer.privacy.accounting import federated, sites
 from gossamer.privacy.guarantee import RELATION_NAMES, Guarantee
 from gossamer.privacy.ledger import NOISE_VERSION, PrivacyLedger
 
@@ -110,13 +110,18 @@ def facts(ledger: PrivacyLedger, settings: dict[str, Any]) -> dict[str, Any]:
         "public_inputs": public_inputs(settings),
         "contains_public": _how_contained(settings),
         "all_runs": settings.get("accounts"),
-        "trust_model": federated.TRUST[settings["federated"]["role"]] if "federated" in settings else _TRUST,
+        "trust_model": ({**federated.TRUST, **sites.TRUST}).get(role_of(settings), _TRUST),
         "side_channels": [text.format(refusal=refusal) for text in _SIDE_CHANNELS],
         "not_promised": [text.format(unit=unit) for text in _NOT_PROMISED],
     }
-    if "federated" in settings and not nothing:
+    if role_of(settings) in federated.TRUST and not nothing:
         entries["views"] = federated.views(settings, released)
     return entries
+
+
+def role_of(settings: Mapping[str, Any]) -> str:
+    """What a run is in a federation: `federated.SERVER`, `federated.CLIENT`, `sites.CENTRE` or `sites.SITE`; empty: nothing."""
+    return str(settings.get("federated", {}).get("role", ""))
 
 
 def protects(settings: dict[str, Any]) -> str:
@@ -129,7 +134,7 @@ def protects(settings: dict[str, Any]) -> str:
 
 def _how(settings: dict[str, Any]) -> str:
     """Say how the contribution of a unit with many records is bounded like that of a single record."""
-    if "federated" in settings:
+    if role_of(settings) in federated.TRUST:
         return federated.ENFORCED
     others = {entry["name"] for entry in _plugins(settings, "method")}
     return "; in the starting generator, ".join(
@@ -207,7 +212,11 @@ def statement(ledger: PrivacyLedger, settings: dict[str, Any], best: dict[str, A
     if settings["public"]["kind"] == "share":
         unit = f"protected {unit}"
         made_public = f" NOT protected: {_made_public(settings)}."
-    second = federated.statement(settings) if "federated" in settings else ""
+    role, second = role_of(settings), ""
+    if role in federated.TRUST:
+        second = federated.statement(settings)
+    elif role:
+        second = sites.statement(ledger, settings)
     for entry in _plugins(settings, "method"):
         second += f" This bound assumes that {plugin(entry)} is right. Gossamer did not review it."
     return (
@@ -225,10 +234,9 @@ def covered(best: dict[str, Any], settings: dict[str, Any]) -> list[str]:
     if settings["public"]["kind"] == "share":
         whose = f", for every {unit} that was not made public"
     about = [f"{MODEL}, and any number of its samples{whose}"]
-    if "federated" in settings and settings["federated"]["role"] == federated.CLIENT:
-        about = [
-            f"everything that this client sent: the rows of its answers. So {MODEL}, trained with them, and its samples"
-        ]
+    if (role := role_of(settings)) in (federated.CLIENT, sites.SITE):
+        sent = f"everything that this {role} sent: {'the rows of its' if role == federated.CLIENT else 'all its noisy'} answers"
+        about = [f"{sent}. So {MODEL}, trained with them, and its samples"]
     if unit == "record":
         return about
     return [*about, f"each {unit} with all records of that {unit}: {_how(settings)}"]
@@ -296,8 +304,8 @@ def assumptions(settings: dict[str, Any], *, proved: bool) -> list[str]:
         facts.append(f"a record without an id counts as a {unit} of its own")
     if public["kind"] == "records":
         seen = "checked: no picture is in both, pixel by pixel"
-        if "federated" in settings:
-            seen = "which the server cannot check"
+        if (role := role_of(settings)) in (federated.SERVER, sites.CENTRE):
+            seen = f"which the {role} cannot check"
         facts.append(
             f"no public record is among the private records ({seen}). The public records were chosen without looking at the "
             f"private ones. The guarantee is for every {unit} without a public record"
@@ -308,8 +316,10 @@ def assumptions(settings: dict[str, Any], *, proved: bool) -> list[str]:
             f"public key {public['salt']!r}. The number of those made public is expected, not counted"
         )
     facts += [_PLUGIN[entry["kind"]].format(what=plugin(entry)) for entry in settings.get("plugins", [])]
-    if "federated" in settings:
+    if role_of(settings) in federated.TRUST:
         facts += federated.assumptions(settings)
+    elif role_of(settings) == sites.CENTRE:
+        facts += sites.assumptions(settings)
     ciphers = "AES-128 turns" if settings.get("device", "cpu") == "cpu" else "AES-128 and ChaCha20 turn"
     entropy = (
         f"the operating system provides true entropy, and {ciphers} it into noise and random choices that cannot be told from "

@@ -1,0 +1,154 @@
+"""A site of a federation of few: it answers the queries of one plan, within its own budget. No Flower is loaded here.
+
+Each question opens the site's run, and closes it again. So a service that is killed goes on, and so does a command by hand.
+The answer to a question is kept: the same question gets the same answer, and never fresh noise.
+"""
+
+import dataclasses
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from gossamer.data.tables.any_card import AnyCard
+from gossamer.errors import GossamerError, RunFolderError, UnplannedRelease
+from gossamer.events import Sink, note, silent
+from gossamer.files import write_atomically
+from gossamer.privacy.accounting import sites
+from gossamer.privacy.certificate.certificate import CONFIG, LEDGER
+from gossamer.privacy.confined import Confined
+from gossamer.privacy.elsewhere import Elsewhere
+from gossamer.privacy.per_sample_gradients.rounding import full_precision
+from gossamer.privacy.queries import Mechanism
+from gossamer.privacy.random.noise import Rng
+from gossamer.run.federated.questions import Answer, Malformed, Question, Terms, digest, in_words, read, written
+from gossamer.run.report.html import write_report
+from gossamer.run.storage.data_sources import DataSources
+from gossamer.run.storage.run_folder import RunFolder
+from gossamer.run.training import checkpoint
+from gossamer.run.training.open_run import Accounts, OpenRun
+from gossamer.run.training.plan import Request, checked_delta
+from gossamer.run.training.progress import Process
+
+
+class _Answered(GossamerError):
+    """Ends a loop at its next query, which has been answered."""
+
+
+@dataclass
+class Site:
+    """One owner of records in a federation of few.
+
+    Args:
+        folder: its RUN, new, unfinished or finished.
+        sources: where its records are.
+        card: the public facts, which all sites and the centre have beforehand.
+        epsilon: what all its answers may cost together.
+        delta: of that.
+        accounts: folder of its budget log; None: the user's state folder.
+        sink: takes notes.
+        rng: from the seed of the run to all its randomness.
+    """
+
+    folder: RunFolder
+    sources: DataSources
+    card: AnyCard
+    epsilon: float
+    delta: float
+    accounts: Accounts = None
+    sink: Sink = silent
+    rng: Callable[[int], Rng] = Rng
+
+    def __post_init__(self) -> None:
+        checked_delta(self.delta, self.epsilon, self.card)
+
+    def answer(self, text: str) -> str:
+        """The answer to a question. The cost of a query is in the ledger before a record is read.
+
+        Raises:
+            Malformed: the question is none, is out of the plan, or comes under other terms.
+            GossamerError: what keeps the site from answering. Only its own people may read it.
+        """
+        question = read(Question, text)
+        terms = Terms.from_json(question.terms)
+        if terms.job.card != self.card or terms.delta != self.delta:
+            raise Malformed("the card or the delta of the run is not the one that this site was given")
+        if question.site not in terms.names or not 0 <= question.number <= terms.count:
+            raise Malformed("the plan of the terms has no such query, or no such site")
+        given = self._kept(question.number)
+        if given.exists():
+            if read(Answer, given.read_text()).question != digest(text):
+                raise Malformed("this site has answered another question of this number")
+            return given.read_text()
+        with self._open(terms, question.site) as (run, private):
+            asked = [number for number in range(terms.count + 1) if self._asked(number).exists()]
+            if any(number >= question.number for number in asked):
+                raise UnplannedRelease("this query or a later one was asked before, and a crash lost its answer")
+            write_atomically(self._asked(question.number), digest(text), private=True)
+            values = self._goes_on(run, private, terms, question)
+            files = [self.folder.file(name).read_text() for name in (CONFIG, LEDGER)]
+            answer = written(Answer(question.site, digest(text), values, *files))
+            write_atomically(given, answer, private=True)
+        return answer
+
+    def _kept(self, number: int) -> Path:
+        return self.folder.private / f"answer-{number}.json"
+
+    def _asked(self, number: int) -> Path:
+        return self.folder.private / f"asked-{number}"
+
+    @contextmanager
+    def _open(self, terms: Terms, name: str) -> Iterator[tuple[OpenRun, Confined[Any]]]:
+        """The run of this site. A new one is reserved in full, and in the budget log, before anything is answered."""
+        agreed = {"terms": terms.to_json(), "site": name}
+        process = Process(sink=self.sink, rng=self.rng(terms.seed))
+        if self.folder.begun and self.folder.source().get("agreed") != agreed:
+            raise RunFolderError(f"{self.folder.path} holds a run under other terms. Choose another folder.")
+        request = Request(job=terms.job, epsilon=self.epsilon, delta=self.delta, plan=terms.job.plan)
+        role = {"federated": {"role": sites.SITE, "site": name, "sites": list(terms.names)}}
+        opening = (
+            OpenRun.resume(self.folder, process=process, accounts=self.accounts)
+            if self.folder.begun
+            else OpenRun.create(
+                self.folder, request, seed=terms.seed, process=process, accounts=self.accounts,
+                public_facts=role, private_facts={"agreed": agreed},
+            )
+        )  # fmt: skip
+        with opening as run:
+            data = run.read(self.sources)
+            yield run.charge(self.sources, data.facts), data.private
+
+    def _goes_on(self, run: OpenRun, private: Confined[Any], terms: Terms, question: Question) -> Tensor | None:
+        """Go on with the centre's loop up to its next query, and answer it; at the end, certify."""
+        training = terms.pooled.begin(run.rng)
+        training.state.load_state_dict(question.state)
+        if not checkpoint.finite(question.state):
+            raise Malformed("the state of the run holds a value that is not finite")
+        training.state.check_sent(self.card)
+        if question.number == terms.count:
+            run.finish(training.state)
+            write_report(self.folder.path, internal=True)
+            self.sink(note(f"the run is finished, and {self.folder.path} has its certificate"))
+            return None
+        first = self._kept(0)
+        own = [read(Answer, first.read_text()).values] if first.exists() else []
+        training.run = dataclasses.replace(training.run, answered=own)
+        answers: list[Tensor] = []
+
+        def ask(mechanism: Mechanism[Any], query: Any, records: Confined[Any] | None) -> Tensor:
+            if records is None or in_words(query) != question.about:
+                raise Malformed("the run comes to another query here than the one that was asked")
+            self.sink(note(f"query {question.number + 1} of {terms.count}: {question.about}"))
+            answers.append(records.release(terms.own(mechanism), query))
+            raise _Answered
+
+        try:
+            with full_precision():
+                for _ in training.drive(Elsewhere(terms.pooled.plan, ask, private)):
+                    pass
+        except _Answered:
+            return answers[0].detach().double().cpu()
+        raise Malformed("the run has no further query")
