@@ -1,1 +1,1 @@
-"""A Flower app that trains GS-WGAN with Gossamer: docs/federated.md."""
+"""A Flower app that trains with Gossamer: docs/federated.md."""

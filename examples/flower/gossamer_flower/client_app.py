@@ -20,6 +20,7 @@ app = ClientApp()
 @app.query("terms")
 @app.train("round")
 @app.query("end")
+@app.query("ask")
 def forward(message: Message, context: Context) -> Message:
     """Return the reply of the records service. An error says nothing of this machine: the server reads it."""
     try:

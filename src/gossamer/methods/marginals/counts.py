@@ -45,6 +45,10 @@ class Counts:
     cliques: Sequence[Clique]
     max_rows: int = 1
 
+    def total(self, answer: Tensor) -> float:
+        """The number of rows by a noisy answer, each with its weight."""
+        return float(answer.double().sum()) / max(1, len(self.cliques))
+
     @property
     def about(self) -> str:
         """What is counted, in words: sites compare it."""

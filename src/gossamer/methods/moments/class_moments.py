@@ -53,6 +53,10 @@ class Moments(BoundedSum[Tensor]):
         d = self.latent.axes
         return self.classes * self.cells, 1 + d + d * (d + 1) // 2
 
+    def total(self, answer: Tensor) -> float:
+        """The number of units by a noisy answer."""
+        return float(answer.view(self.shape)[:, 0].sum()) / WEIGHTS[0]
+
     @property
     def reach(self) -> float:
         """R, the length to which a code is shortened."""

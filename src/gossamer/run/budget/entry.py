@@ -14,9 +14,11 @@ from typing import Any
 from gossamer.data.tables.any_card import card_from
 from gossamer.errors import BudgetError, BudgetLogError, RunFolderError
 from gossamer.methods import method_of
+from gossamer.privacy.accounting import federated
 from gossamer.privacy.accounting.cost import smallest
 from gossamer.privacy.budget_log import BudgetEntry, BudgetLog, Charge, DataSetBudget, OpenBudgetLog
 from gossamer.privacy.certificate.certificate import LEDGER
+from gossamer.privacy.certificate.statements import role_of
 from gossamer.privacy.ledger import PrivacyLedger
 from gossamer.run.storage.data_sources import DataSources
 from gossamer.run.storage.run_folder import ACCOUNTS, PRIVATE, RunFolder, today
@@ -92,7 +94,7 @@ def charge_of(
         infinite=reproducible or bool(method.without_guarantee) or math.isinf(ledger.promise().epsilon),
         given_up=config_json["public"].get("share", 0.0),
         place=place,
-        by_client="federated" in config_json,
+        by_client=role_of(config_json) in federated.TRUST,
     )
 
 

@@ -1,9 +1,10 @@
 """What the ServerApp of `examples/flower` calls. A key of its run config is a flag, and its value that of the flag."""
 
+import shlex
 from collections.abc import Mapping
 from typing import Any
 
-from gossamer.run.cli.commands.federated import flower_app
+from gossamer.run.cli.commands.federated import flower_app, flower_ask
 from gossamer.run.cli.main import in_flags, paragraph
 
 
@@ -17,10 +18,12 @@ def serve(grid: Any, run_config: Mapping[str, bool | float | str]) -> None:
     Raises:
         RuntimeError: if the request is wrong or the run fails. Flower shows its text, one paragraph.
     """
-    words = [f"--{key}" if value is True else f"--{key}={value}" for key, value in run_config.items()
-             if value is not False and value != ""]  # fmt: skip
-    with in_flags(flower_app, words):
+    given = {key: value for key, value in run_config.items() if value is not False and value != ""}
+    method = shlex.split(str(given.pop("method", "")))
+    words = [*method, *(f"--{key}" if value is True else f"--{key}={value}" for key, value in given.items())]
+    command = flower_ask if method else flower_app
+    with in_flags(command, words):
         try:
-            flower_app.main(words, standalone_mode=False, obj=grid)
+            command.main(words, standalone_mode=False, obj=grid)
         except Exception as error:  # every error becomes one paragraph
             raise RuntimeError(f"gossamer: {paragraph(error)[0]}") from None

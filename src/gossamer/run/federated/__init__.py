@@ -1,4 +1,6 @@
-"""Federated GS-WGAN over Flower: records never leave their owner (Chen, Orekondy, Fritz 2020, sections 4 and 5.4)."""
+"""Records that never leave their owners: GS-WGAN with many clients (Chen, Orekondy, Fritz 2020, sections 4 and 5.4), and methods
+that ask noisy sums with few sites (`centre.py`, `site.py`).
+"""
 
 METHOD = "gs-wgan"
-"""What the sites train."""
+"""What many clients train."""

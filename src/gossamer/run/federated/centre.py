@@ -171,11 +171,25 @@ class Centre:
                 f"query {number + 1} of {self.terms.count} waits for {', '.join(missing)}. Bring each site its question, and "
                 f"its answer back, both in {self._exchange}. Then give the same command."
             )
+        for name in missing:
+            self.run.log(f"{name} is left out: it has not answered query {number + 1}")
+        self.gone |= {*missing}
         if not answers:
             raise TooFewClients("no site has answered. Nothing is lost: bring them back, and give the same command.")
         self._number += 1
-        total = torch.stack([values for values in answers.values() if values is not None]).sum(0)
-        return total * (len(questions) / len(answers))
+        given = {name: values for name, values in answers.items() if values is not None}
+        return torch.stack([*given.values()]).sum(0) * self._weight(query, given)
+
+    def _weight(self, query: Any, given: dict[str, Tensor]) -> float:
+        """What the sum is multiplied by, so that it stands for all sites: by the last totals that they have released."""
+        file = self._exchange / "totals.json"
+        totals = json.loads(file.read_text()) if file.exists() else {}
+        if hasattr(query, "total"):
+            totals |= {name: max(1.0, query.total(values)) for name, values in given.items()}
+            write_atomically(file, json.dumps(totals), private=True)
+        if totals.keys() < {*self.terms.names}:
+            return len(self.terms.names) / len(given)
+        return float(sum(totals.values()) / sum(totals[name] for name in given))
 
     def _write(self, number: int, about: str, state: State) -> dict[str, str]:
         """The question for each site, by its name. One that was written before stays as it is."""

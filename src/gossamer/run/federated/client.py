@@ -27,7 +27,9 @@ from gossamer.privacy.accounting import federated
 from gossamer.privacy.confined import Confined
 from gossamer.privacy.random.noise import Rng
 from gossamer.run.federated import messages
-from gossamer.run.federated.messages import LARGEST, Malformed, networks
+from gossamer.run.federated.messages import networks
+from gossamer.run.federated.questions import LARGEST, Malformed
+from gossamer.run.federated.site import Site
 from gossamer.run.report.html import write_report
 from gossamer.run.storage.data_sources import DataSources, RawData
 from gossamer.run.storage.run_folder import RunFolder
@@ -51,7 +53,7 @@ class Client:
     Args:
         folder: its RUN, new or unfinished.
         sources: where its records are; they all belong to one unit.
-        card: the public facts, which all clients and the server have beforehand.
+        card: the public facts, which all clients and the server have beforehand: a DataCard, or of a federation of few any.
         epsilon: what all its answers may cost together, against the server; infinity: no limit.
         delta: of that.
         raw: its records, where they have been read already (a simulation).
@@ -63,7 +65,7 @@ class Client:
 
     folder: RunFolder
     sources: DataSources
-    card: DataCard
+    card: Any
     epsilon: float
     delta: float
     raw: RawData | None = None
@@ -83,6 +85,7 @@ class Client:
         self.app.query("terms")(self._answering(self._enlist))
         self.app.train("round")(self._answering(self._round))
         self.app.query("end")(self._answering(self._end))
+        self.app.query("ask")(self._answering(self._ask))
 
     def go_on(self) -> None:
         """Continue an unfinished run before the server asks, which does not know that this process is new.
@@ -238,6 +241,15 @@ class Client:
 
     def _save(self) -> None:
         self.clock.written(self._run.save(self._training.state))
+
+    # ------------------------------------------------------------------ a federation of few
+
+    def _ask(self, message: Message) -> RecordDict:
+        """Answer a query of another method, whose sums need no secret choice of clients."""
+        if self._terms is not None:
+            raise Malformed("this client takes part in another run")
+        shared = {field.name: getattr(self, field.name) for field in dataclasses.fields(Site)}
+        return messages.text_record(Site(**shared).answer(messages.read_text(message.content)))
 
     # ------------------------------------------------------------------ the end
 

@@ -17,6 +17,7 @@ from gossamer.data.card import DataCard
 from gossamer.data.source import Data
 from gossamer.errors import RequestError
 from gossamer.methods.synthesizer import Synthesizer
+from gossamer.run.federated import centre
 from gossamer.run.federated.rounds import NamedGrid
 from gossamer.run.federated.server import decide, serve
 from gossamer.run.training.progress import DEFAULT, Process
@@ -122,3 +123,26 @@ def train(  # noqa: PLR0913 (its arguments are the options of a command)
     named.reply_timeout, named.wait = reply_timeout, wait
     decided = None if resume else decide(declared, **request)
     return serve(named, decided, out=out, public=public, seed=seed, accounts=accounts, process=process)
+
+
+def ask(
+    grid: Grid,
+    *,
+    sites: Path,
+    reply_timeout: float = 60.0,
+    wait: float = 600.0,
+    **request: Any,
+) -> Synthesizer:
+    """Train a method with noisy sums of a few sites, through their SuperNodes. The same call continues an unfinished run.
+
+    Args:
+        grid: of the ServerApp.
+        sites: see `train`.
+        reply_timeout: see `train`.
+        wait: seconds to wait for the answers to a query. A site without one is left out from then on.
+        request: of `run.federated.centre.ask`.
+    """
+    names = read_sites(sites, most=len(sites.read_bytes()))
+    named = FlowerGrid(grid, names)
+    named.reply_timeout, named.wait = reply_timeout, wait
+    return centre.ask(sites=[*names.values()], send=named.ask, **request)

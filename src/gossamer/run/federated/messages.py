@@ -4,6 +4,7 @@
     query.terms   settings, card, seed, weights to start on  number of answers that it grants, noise multiplier
     train.round   fakes to train on, fakes to answer for     sanitised rows, if it was asked for answers
     query.end     weights of the released generator          nothing
+    query.ask     a question, see `questions.py`             the answer
 
 Nothing in a message is unpickled: arrays are read by NumPy without pickles, and settings are JSON.
 """
@@ -24,22 +25,16 @@ from flwr.common.serde import message_from_proto, message_to_proto
 from flwr.proto.message_pb2 import Message as ProtoMessage
 from torch import Tensor, nn
 
-from gossamer.errors import GossamerError
 from gossamer.methods.common.adversarial import Fakes
 from gossamer.methods.gs_wgan.loop import State
+from gossamer.run.federated.questions import LARGEST, Malformed
 
-TERMS, ROUND, END = "query.terms", "train.round", "query.end"
+TERMS, ROUND, END, ASK = "query.terms", "train.round", "query.end", "query.ask"
 REFUSED = 1_000
 """Code of Flower's error reply where a client refuses."""
 SERVER_ID = 1
 """Node of the server; clients have others."""
-LARGEST = 1 << 28
-"""Bytes of a message. The first weights of a large generator take a tenth of this."""
 _SHORT = 200  # characters of a reason that came over the wire
-
-
-class Malformed(GossamerError):
-    """A message does not hold what it should. Quotes nothing of it."""
 
 
 @dataclass(frozen=True)
@@ -189,6 +184,16 @@ def read_rows(content: RecordDict, *, shape: tuple[int, ...], largest: float) ->
     if len(rows) and float(rows.flatten(1).double().norm(dim=1).max()) > largest:
         raise Malformed("a row is longer than clipping and noise can make it")
     return rows
+
+
+def text_record(text: str) -> RecordDict:
+    """A question of a federation of few, or its answer."""
+    return RecordDict({"text": ConfigRecord({"json": text})})
+
+
+def read_text(content: RecordDict) -> str:
+    """The inverse of `text_record`. Raises Malformed."""
+    return str(_config(content, "text").get("json"))
 
 
 def weights_record(weights: Mapping[str, Tensor]) -> RecordDict:

@@ -23,7 +23,8 @@ from gossamer.methods.gs_wgan import Config
 from gossamer.privacy.confined import FIXED_SEED
 from gossamer.privacy.ledger import PrivacyLedger
 from gossamer.run.federated import messages
-from gossamer.run.federated.messages import Malformed, reason_of
+from gossamer.run.federated.messages import reason_of
+from gossamer.run.federated.questions import Malformed
 
 LONGEST_NOISE = 9.0
 """Standard deviations. A number of honest noise is larger with probability 1 in 4e18."""
@@ -70,6 +71,26 @@ class NamedGrid(ABC):
             if missing and not new:
                 time.sleep(self.pause)
         return replies
+
+
+    def ask(self, questions: Mapping[str, str]) -> dict[str, str]:
+        """Bring questions of a federation of few to sites, by name, and give the answers that come within `wait` seconds."""
+        found: dict[str, str] = {}
+        open_, end = dict(questions), time.monotonic() + self.wait
+        while open_ and time.monotonic() < end:
+            sent = {
+                name: messages.to_client(node, messages.ASK, messages.text_record(open_[name]), run_id=self.run_id,
+                                         lives=self.reply_timeout)
+                for name, node in self.present().items() if name in open_
+            }  # fmt: skip
+            for name, reply in self.exchange(sent):
+                if not reply.has_error():
+                    found[name] = messages.read_text(reply.content)
+                if not reply.has_error() or messages.refused(reply):
+                    del open_[name]
+            if open_:
+                time.sleep(self.pause)
+        return found
 
 
 class LocalGrid(NamedGrid):

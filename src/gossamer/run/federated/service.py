@@ -16,12 +16,13 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
-from gossamer.data.card import DataCard
 from gossamer.data.source import Data
+from gossamer.data.tables.any_card import AnyCard, load_card
 from gossamer.errors import RequestError, withheld
 from gossamer.events import Sink, note, silent
 from gossamer.run.federated.client import Client
-from gossamer.run.federated.messages import LARGEST, context, from_bytes, to_bytes
+from gossamer.run.federated.messages import context, from_bytes, to_bytes
+from gossamer.run.federated.questions import LARGEST
 from gossamer.run.storage.data_sources import DataSources
 from gossamer.run.storage.run_folder import RunFolder
 from gossamer.run.training.signals import stop_on_signal
@@ -34,7 +35,7 @@ _LOOK = 0.5  # seconds between two looks at whether a stop was requested
 def serve_records(
     *,
     data: Data,
-    card: DataCard | str | Path,
+    card: AnyCard | str | Path,
     epsilon: float,
     delta: float,
     out: str | Path,
@@ -46,9 +47,9 @@ def serve_records(
     """Answer the messages that come through a local socket, until SIGTERM or Ctrl-C.
 
     Args:
-        data: the records of this site. All belong to one unit.
-        card: data card. Its unit is the client, and its declared size is the number of clients.
-        epsilon: limit of this site's total epsilon against the server.
+        data: the records of this site. For GS-WGAN all belong to one unit.
+        card: data card, which all sites have.
+        epsilon: limit of this site's total epsilon against everyone but its own people.
         delta: see `run.training.fit.fit`.
         out: run folder of this site: new, unfinished or finished.
         socket: Unix socket to listen on. Only the user of this process may write to its folder.
@@ -59,7 +60,7 @@ def serve_records(
     Raises:
         RequestError: if the request is wrong; nothing listens then.
     """
-    card = DataCard.given(card)
+    card = load_card(card) if isinstance(card, str | Path) else card
     folder = RunFolder(Path(out))
     if not folder.begun:
         folder.check_free()

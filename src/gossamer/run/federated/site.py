@@ -13,8 +13,9 @@ from typing import Any
 
 from torch import Tensor
 
-from gossamer.data.tables.any_card import AnyCard
-from gossamer.errors import GossamerError, RunFolderError, UnplannedRelease
+from gossamer.data.source import Data
+from gossamer.data.tables.any_card import AnyCard, load_card
+from gossamer.errors import GossamerError, RequestError, RunFolderError, UnplannedRelease
 from gossamer.events import Sink, note, silent
 from gossamer.files import write_atomically
 from gossamer.privacy.accounting import sites
@@ -32,6 +33,43 @@ from gossamer.run.training import checkpoint
 from gossamer.run.training.open_run import Accounts, OpenRun
 from gossamer.run.training.plan import Request, checked_delta
 from gossamer.run.training.progress import Process
+
+
+def answer(
+    *,
+    question: Path,
+    out: Path,
+    run: Path,
+    data: Data,
+    card: Path,
+    epsilon: float,
+    delta: float,
+    accounts: Path | None = None,
+    sink: Sink = silent,
+) -> None:
+    """Answer one question of a federation of few, from a file to a file.
+
+    Args:
+        question: file that the centre wrote for this site.
+        out: file to write: the answer, which may leave.
+        run: run folder of this site. The first question makes it.
+        data: the records of this site.
+        card: data card, which all sites have.
+        epsilon: limit of what all answers of this run may cost together.
+        delta: see `run.training.fit.fit`.
+        accounts: see `run.training.fit.fit`.
+        sink: takes notes.
+
+    Raises:
+        GossamerError: if the site refuses; the message says why. Nothing is written then.
+    """
+    try:
+        text = question.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError):
+        raise RequestError(f"`question={question}` cannot be read.") from None
+    sources = DataSources.of(data)
+    site = Site(RunFolder(run), sources, load_card(card), epsilon, delta, accounts=accounts, sink=sink)
+    write_atomically(out, site.answer(text))
 
 
 class _Answered(GossamerError):

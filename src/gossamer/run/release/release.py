@@ -15,6 +15,7 @@ from gossamer.methods import synthesizer
 from gossamer.metrics.registry import PUBLIC_ITSELF
 from gossamer.privacy.certificate.certificate import CERTIFICATE, Certificate, sha256
 from gossamer.privacy.certificate.declarations import declare
+from gossamer.privacy.certificate.site_ledgers import SITES
 from gossamer.privacy.ledger import PrivacyLedger
 from gossamer.run.release import contents, signing
 from gossamer.run.release.contents import RELEASED_BY
@@ -183,7 +184,8 @@ def _copy(folder: Path, partial: Path) -> None:
 
 def _fill(folder: Path, partial: Path, answers: dict[str, Any], samples: int) -> None:
     """Make the files of a release from those of a RUN."""
-    for name in RELEASED:
+    more = [name for name in (SITES,) if (folder / name).is_file()]
+    for name in (*RELEASED, *more):
         if name != SAMPLES:
             write_atomically(partial / name, (folder / name).read_bytes())
     certificate = _certified(partial, answers, {contents.DRAWN_ON: contents.drawn_on()} if samples else {})
@@ -197,7 +199,7 @@ def _fill(folder: Path, partial: Path, answers: dict[str, Any], samples: int) ->
     except RunFolderError as error:
         raise RunFolderError(str(error).replace(str(partial), str(folder))) from None
     (partial / EVENTS).unlink(missing_ok=True)
-    more = [README]
+    more.append(README)
     if samples:
         drawn = generator.stream(samples, seed=contents.samples_seed(certificate))
         target = partial / generator.samples.file

@@ -19,12 +19,13 @@ from gossamer.errors import DataError, GossamerError, LedgerDamaged, RequestErro
 from gossamer.kinds import kind_of
 from gossamer.methods import METHODS, method_of
 from gossamer.methods.job import Job, plugins_of
-from gossamer.privacy.accounting import federated
+from gossamer.privacy.accounting import federated, sites
+from gossamer.privacy.certificate import site_ledgers
 from gossamer.privacy.certificate.certificate import CERTIFICATE, CONFIG, LEDGER, Certificate, check, content, sha256
 from gossamer.privacy.certificate.declarations import is_past
 from gossamer.privacy.certificate.figures import purposes
 from gossamer.privacy.certificate.json_diff import difference
-from gossamer.privacy.certificate.statements import MODEL, plugin
+from gossamer.privacy.certificate.statements import MODEL, plugin, role_of
 from gossamer.privacy.guarantee import RELATION_NAMES, Guarantee
 from gossamer.privacy.ledger import PrivacyLedger, merge
 from gossamer.run.release import contents, signing
@@ -55,7 +56,7 @@ if TYPE_CHECKING:
     from gossamer.methods.synthesizer import Synthesizer
 
 README, LOADER = "README.md", "load.py"
-MAY_HAVE = (README, LOADER, *SAMPLE_SETS)
+MAY_HAVE = (README, LOADER, site_ledgers.SITES, *SAMPLE_SETS)
 """What a release may hold besides."""
 NOT_CHECKED = {
     MODEL: "whether it came from the queries in the ledger. For this, you rely on the signer.",
@@ -127,6 +128,8 @@ def verify(run: str | Path, *, key: str | None = None) -> Verdict:
     not_installed = _not_installed(checked.settings, folder.path)
     if checked.ledger is not None and not not_installed:
         problems += _settings(checked.settings, checked.ledger, checked.guarantees)
+    if checked.ledger is not None and role_of(checked.settings) == sites.CENTRE:
+        problems += site_ledgers.problems(folder.path, checked.settings, checked.ledger)
     notes: list[str] = []
     not_checked = [f"{name}: {reason}" for name, reason in NOT_CHECKED.items() if folder.file(name).is_file()]
     try:
@@ -220,7 +223,8 @@ def _settings(settings: dict[str, Any], ledger: PrivacyLedger, guarantees: list[
             ("plugins", [[entry["kind"], entry["name"]] for entry in entries], plugins_of(job), lead_to),
             ("config", sorted(settings["config"]), sorted(job.settings), lead_to),
         ]
-        if "federated" in settings:
+        role = role_of(settings)
+        if role in federated.TRUST:
             pairs.append(("answers", settings["federated"]["answers"], federated.granted(settings), lead_to))
         problems = [problem for pair in pairs for problem in difference(*pair, where=CONFIG)]
         if job.relation is not ledger.relation:
@@ -238,8 +242,7 @@ def _settings(settings: dict[str, Any], ledger: PrivacyLedger, guarantees: list[
             problems.append(
                 f"{CONFIG}: its runs together are said to cost less than this run alone, or at another delta."
             )
-        may_be_asked_nothing = "federated" in settings and settings["federated"]["role"] == federated.CLIENT
-        if promises and not may_be_asked_nothing and not any(count for _, count in ledger.charged):
+        if promises and role != federated.CLIENT and not any(count for _, count in ledger.charged):
             problems.append(f"{LEDGER} records none of the queries that it reserves: it certifies nothing.")
     except GossamerError as error:
         return [f"{CONFIG} cannot be read as settings: {error}"]

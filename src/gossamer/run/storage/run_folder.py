@@ -13,6 +13,7 @@ from typing import Any
 from gossamer.errors import RunFolderError
 from gossamer.files import begun, hold, write_atomically
 from gossamer.privacy.certificate.certificate import CERTIFICATE, CONFIG, LEDGER
+from gossamer.privacy.certificate.site_ledgers import SITES
 from gossamer.privacy.certificate.statements import MODEL
 from gossamer.privacy.ledger import locked
 
@@ -35,7 +36,7 @@ AUDIT = "audit.json"
 SIGNATURE = "signature.json"
 TENSORBOARD = "tensorboard"
 OURS = frozenset({
-    MODEL, CERTIFICATE, LEDGER, CONFIG, SAMPLES, EVENTS, METRICS, ATTACKS, REPORT, AUDIT, SIGNATURE,
+    MODEL, CERTIFICATE, LEDGER, CONFIG, SAMPLES, EVENTS, METRICS, ATTACKS, REPORT, AUDIT, SIGNATURE, SITES,
 })  # fmt: skip
 """Files of a run, besides its private folder and TensorBoard files. All other files in RUN are the user's: no command deletes
 them."""

@@ -1,4 +1,4 @@
-"""`gossamer federated simulate | serve-records`, and the flags of the Flower app, whose run config they are."""
+"""`gossamer federated ask | answer | serve-records | simulate`, and the flags of the Flower app, whose run config they are."""
 
 import dataclasses
 import importlib.util
@@ -9,18 +9,80 @@ import click
 import gossamer
 from gossamer.errors import RequestError
 from gossamer.methods import METHODS
-from gossamer.run.cli.options import SOURCE, NearestName, flags_of, on_terminal, options_of, reading, take_sources
+from gossamer.run.cli.options import BUDGET, PATH, SOURCE, NearestName, PerMethod, flags_of, on_terminal, options_of, reading, take_sources
 from gossamer.run.federated import METHOD
 
 _CONFIG = METHODS[METHOD].config_type
 
 
-@click.group(cls=NearestName, subcommand_metavar="simulate|serve-records [FLAGS]...", no_args_is_help=True)
+@click.group(cls=NearestName, subcommand_metavar="ask|answer|serve-records|simulate [FLAGS]...", no_args_is_help=True)
 def federated() -> None:
-    """Train GS-WGAN with records that stay with their owners, through Flower (the extra `federated`).
+    """Train with records that stay with their owners, who add noise before anything leaves them.
 
-    Each client trains its own critic, and adds noise before anything leaves it. The server trains the generator.
+    Three to twenty sites: `ask` and `answer` with files, or `serve-records` with Flower. Hundreds of clients: GS-WGAN. Flower is
+    the extra `federated`.
     """
+
+
+_ASKED = ("card", "sites", "out", "epsilon", "delta", "preset", "public", "seed")
+
+
+def _ask(*, method: str, settings: dict[str, Any], **options: Any) -> None:
+    from gossamer.run.federated import centre
+
+    with on_terminal() as terminal:
+        options["process"] = gossamer.Process(sink=terminal)
+        try:
+            synthesizer = centre.ask(method=method, settings=settings, **options)
+        except centre.Waiting as waiting:
+            click.echo(str(waiting), err=True)
+            return
+    click.echo(synthesizer.certificate.statement)
+
+
+def _ask_flower(*, method: str, settings: dict[str, Any], **options: Any) -> None:
+    from gossamer.run.federated.flower import ask
+
+    with on_terminal() as terminal:
+        options["process"] = gossamer.Process(sink=terminal)
+        grid = click.get_current_context().find_root().obj
+        synthesizer = ask(grid, method=method, settings=settings, **options)
+    click.echo(synthesizer.certificate.statement)
+
+
+federated.add_command(PerMethod(
+    "ask",
+    "Train METHOD with a few sites that answer its queries, from files. The same command goes on when answers are there.",
+    f"gossamer federated ask METHOD --card card.toml --sites A,B,C {BUDGET} --out RUN",
+    _ask,
+    [options_of("run.federated.centre.ask", *_ASKED, "without")],
+))  # fmt: skip
+flower_ask = PerMethod(
+    "flwr run",
+    "Train METHOD with the sites of a Flower federation. No command: `run_config` of the Flower app gives the flags.",
+    "flwr run",
+    _ask_flower,
+    [
+        options_of("run.federated.centre.ask", *_ASKED[2:], "card"),
+        options_of("run.federated.flower.ask", "sites", "reply_timeout", "wait"),
+    ],
+)
+
+
+@federated.command()
+@click.argument("question", type=PATH)
+@options_of("run.federated.site.answer", question=None, out={"help": "File to write: the answer, which may leave."})
+@options_of(SOURCE, "images_key", "labels_key", "units")
+def answer(**options: Any) -> None:
+    """Answer QUESTION, a file of the centre, with noisy sums over the records of this site. It needs no network.
+
+    The cost is in the ledger before a record is read. The same question gets the same answer.
+    """
+    from gossamer.run.federated import site
+
+    take_sources(options, "data")
+    with on_terminal() as terminal:
+        site.answer(sink=terminal, **options)
 
 
 @federated.command()
@@ -40,7 +102,7 @@ def simulate(**options: Any) -> None:
 
 @federated.command("serve-records")
 @options_of("run.federated.service.serve_records")
-@options_of(SOURCE, "images_key", "labels_key")
+@options_of(SOURCE, "images_key", "labels_key", "units")
 def serve_records(**options: Any) -> None:
     """Answer a federation with the records of this site, within its own budget, through a local socket.
 
