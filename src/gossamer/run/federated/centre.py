@@ -61,7 +61,7 @@ def ask(  # noqa: PLR0913 (its arguments are the options of a command)
     preset: str | None = None,
     public: Data | None = None,
     seed: int = 0,
-    without: str | Sequence[str] = (),
+    without: str | Sequence[str] = "",
     send: Send | None = None,
     process: Process = DEFAULT,
 ) -> Synthesizer:

@@ -67,7 +67,8 @@ class Terms:
                 f"{job.method.name} with these settings asks for more than noisy sums over the units of each site. "
                 "Choose `marginals` or `moments`, without a start and without a pre-trained network."
             )
-        if job.relation is not ADD_OR_REMOVE_ONE or not all(isinstance(event, GaussianDpEvent) for event, _ in job.plan):
+        noisy = [isinstance(event, GaussianDpEvent) and event.noise_multiplier > 0 for event, _ in job.plan]
+        if job.relation is not ADD_OR_REMOVE_ONE or not all(noisy):
             raise RequestError("each query to sites needs noise and all units: give `epsilon` or `noise_multiplier`.")
         if len({*self.names}) < max(1, len(self.names)) or not all(map(_NAME.fullmatch, self.names)):
             raise RequestError("each site needs a name of its own: letters, digits, `.`, `_` and `-`, at most 64.")
