@@ -137,8 +137,8 @@ def ask(
 
     Args:
         grid: of the ServerApp.
-        sites: see `train`.
-        reply_timeout: see `train`.
+        sites: see `run.federated.flower.train`.
+        reply_timeout: see `run.federated.flower.train`.
         wait: seconds to wait for the answers to a query. A site without one is left out from then on.
         request: of `run.federated.centre.ask`.
     """
