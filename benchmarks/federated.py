@@ -3,6 +3,7 @@
     python benchmarks/federated.py debug --out /tmp/debug       section 5.4 of Chen et al. (2020), on the writers of MNIST
     python benchmarks/federated.py curve                        epsilon against the number of clients, by accounting alone
     python benchmarks/federated.py flower --out /tmp/flower     SuperLink, 8 SuperNodes and sites; kills and a liar
+    python benchmarks/federated.py few --out /tmp/few           the same with 5 sites, which hold Adult
 
 Each prints what `docs/federated.md` states. It needs the extra `federated`; `debug` needs ../shared/data too.
 """
@@ -218,7 +219,7 @@ def curve() -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=["debug", "curve", "flower"])
+    parser.add_argument("what", choices=["debug", "curve", "flower", "few"])
     parser.add_argument("--out", type=Path)
     parser.add_argument("--epsilon", type=float, default=10.0)
     parser.add_argument("--delta", type=float, default=1e-3)
@@ -234,11 +235,14 @@ def main() -> None:
         debug(asked.out, {**DEBUG, **asked.settings}, {**FED_AVG, **asked.fed_avg}, asked)
     if asked.what == "curve":
         curve()
-    if asked.what == "flower":
-        sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests" / "fixtures"))
-        import flower_deployment  # noqa: PLC0415 (it needs the fixtures, and Flower's processes)
+    if asked.what in ("flower", "few"):
+        root = Path(__file__).resolve().parents[1]
+        sys.path[:0] = [str(root / "tests" / "fixtures"), str(root)]
+        import few_deployment  # noqa: PLC0415 (they need the fixtures, and Flower's processes)
+        import flower_deployment  # noqa: PLC0415 (likewise)
 
-        flower_deployment.flower(asked.out)
+        run = flower_deployment.flower if asked.what == "flower" else few_deployment.few
+        run(asked.out)
 
 
 DEBUG: dict[str, Any] = {

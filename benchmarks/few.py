@@ -5,7 +5,8 @@
     python -m benchmarks.few curve adult --out results.json                  3, 5, 10 and 20 sites at epsilon .5, 1 and 3
 
 The parts are unequal, in the proportions 1, 2, 3 ... Adult is divided by age, with some overlap, so that sites have other
-populations. The figures of `docs/federated.md` come from here. One site is a central run: what secure aggregation would give back at best.
+populations. The figures of `docs/federated.md` come from here. One site is a central
+run: what secure aggregation would give back at best.
 """
 
 import argparse
@@ -30,6 +31,7 @@ from gossamer.run.federated.site import Site
 from gossamer.run.release.verify import verify
 from gossamer.run.storage.data_sources import DataSources
 from gossamer.run.storage.run_folder import RunFolder
+from gossamer.run.training.plan import plan
 
 DELTA = 1e-5
 SITES, EPSILONS = (3, 5, 10, 20), (0.5, 1.0, 3.0)
@@ -81,9 +83,9 @@ def train(
             )
             for name, file in zip(names, files, strict=True)
         }  # fmt: skip
+        method, preset = ("marginals", None) if kind == "adult" else ("moments", "mnist-eps1")
         synthesizer = ask(
-            method="marginals" if kind == "adult" else "moments", card=card, sites=names, out=out / "centre",
-            epsilon=epsilon, delta=DELTA, settings=settings, preset=None if kind == "adult" else "mnist-eps1",
+            plan(method, card, settings, epsilon=epsilon, delta=DELTA, preset=preset), sites=names, out=out / "centre",
             send=lambda questions: {name: sites[name].answer(text) for name, text in questions.items()},
         )  # fmt: skip
     return synthesizer, [out / name for name in names]

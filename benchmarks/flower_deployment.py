@@ -26,10 +26,12 @@ from unittest import mock
 import numpy as np
 import torch
 from centrally import SERVER_NOISE, centrally
+from flwr.app import Message
 from pki import Authority
 
 from gossamer.data.card import DataCard
 from gossamer.data.records import Records
+from gossamer.data.tables.card import TableCard
 from gossamer.methods.synthesizer import Synthesizer
 from gossamer.privacy.ledger import PrivacyLedger
 from gossamer.privacy.random import noise
@@ -86,21 +88,28 @@ def forked(act: Callable[[], object], log: Path) -> int:
 
 
 class Deployment:
-    """Flower's processes and the records services, with their keys and folders under `out`."""
+    """Flower's processes and the records services, with their keys and folders under `out`.
 
-    def __init__(self, out: Path) -> None:
-        for folder in ("tls", "keys", "data", "logs", "home"):
+    Args:
+        out: a new folder.
+        card: that all have.
+        data: file with the records of each site, by its name.
+        limits: epsilon and delta of each site.
+    """
+
+    def __init__(
+        self, out: Path, *, card: DataCard | TableCard, data: dict[str, Path], limits: tuple[float, float] = (60, 1e-3)
+    ) -> None:
+        for folder in ("tls", "keys", "logs", "home"):
             (out / folder).mkdir(parents=True)
-        self.out, self.port = out, free_port()
+        self.out, self.port, self.data, self.limits, self.names = out, free_port(), data, limits, tuple(data)
         self.popen: dict[str, subprocess.Popen[bytes]] = {}
         self.services: dict[str, int] = {}
         self.others: list[int] = []
         Authority(out / "tls").sign("server")
-        CARD.save(out / "card.toml")
+        card.save(out / "card.toml")
         sites = ""
-        for number, name in enumerate(SITES):
-            held = records(number)
-            np.savez(out / "data" / name, images=held.images, labels=held.labels)
+        for name in self.names:
             key = out / "keys" / name
             subprocess.run(
                 ["ssh-keygen", "-q", "-t", "ecdsa", "-b", "384", "-N", "", "-C", name, "-f", key], check=True
@@ -116,7 +125,7 @@ class Deployment:
             "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}", "OMP_NUM_THREADS": "1",
         }  # fmt: skip
         self.relays: dict[str, int] = {}
-        self.bytes = RawArray("q", len(SITES))  # to each site and from it
+        self.bytes = RawArray("q", len(self.names))  # to each site and from it
 
     def start(self, name: str, *words: Any) -> None:
         """A process of Flower. It leads a group, so that its children end with it."""
@@ -133,7 +142,7 @@ class Deployment:
             "--host", "127.0.0.1", "--port", self.port,
         )  # fmt: skip
         until(lambda: reachable(self.port), "the SuperLink listens")
-        register = [f"supernode register {self.out}/keys/{name}.pub".split() for name in SITES]
+        register = [f"supernode register {self.out}/keys/{name}.pub".split() for name in self.names]
         line = f"from flwr.cli.app import app\nfor words in {register}: app(words, standalone_mode=False)"
         subprocess.run([sys.executable, "-c", line], env=self.environment, check=True, stdout=subprocess.DEVNULL)
 
@@ -147,14 +156,14 @@ class Deployment:
     def service(self, run: str, name: str, *, repeats: bool, at: str = "") -> None:
         """A records service, from a fork: what this process has imported need not be loaded again."""
         words = [
-            "federated", "serve-records", "--data", self.out / "data" / f"{name}.npz", "--card", self.out / "card.toml",
-            "--epsilon", "inf" if repeats else 60, "--delta", 1e-3, "--out", self.out / run / name,
+            "federated", "serve-records", "--data", self.data[name], "--card", self.out / "card.toml",
+            "--epsilon", "inf" if repeats else self.limits[0], "--delta", self.limits[1], "--out", self.out / run / name,
             "--accounts", self.out / run / f"book-{name}", "--socket", self.out / f"{at or name}.sock",
         ]  # fmt: skip
 
         def serve() -> None:
             if repeats:
-                fresh, number = noise.Rng.__init__, SITES.index(name)
+                fresh, number = noise.Rng.__init__, self.names.index(name)
                 mock.patch.object(
                     noise.Rng, "__init__", lambda self, seed=0, **_: fresh(self, seed, noise_seed=number)
                 ).start()
@@ -167,7 +176,7 @@ class Deployment:
         """`flwr run`, which streams the log of the ServerApp."""
         values = {
             "sites": str(self.out / "sites.pub"), "card": str(self.out / "card.toml"), "out": str(self.out / run / "server"),
-            "delta": 1e-3, "accounts": str(self.out / run / "book-server"), "reply-timeout": PATIENCE, "wait": 1200.0,
+            "delta": self.limits[1], "reply-timeout": PATIENCE, "wait": 1200.0,
             **{name.replace("_", "-"): value for name, value in settings.items()},
         }  # fmt: skip
         file = self.out / f"{run}.toml"
@@ -182,15 +191,15 @@ class Deployment:
 
     def count_bytes(self) -> None:
         """A TCP relay between each SuperNode and the SuperLink, in a process of its own."""
-        listeners = [socket.create_server(("127.0.0.1", 0)) for _ in SITES]
-        self.relays = {name: each.getsockname()[1] for name, each in zip(SITES, listeners, strict=True)}
+        listeners = [socket.create_server(("127.0.0.1", 0)) for _ in self.names]
+        self.relays = {name: each.getsockname()[1] for name, each in zip(self.names, listeners, strict=True)}
         self.others.append(forked(lambda: relay(listeners, self.port, self.bytes), self.out / "logs" / "relay.log"))
         for each in listeners:
             each.close()
 
-    def lie(self) -> None:
-        """A false messenger before the service of the last site."""
-        near, far = self.out / f"{LIAR}.sock", self.out / f"{LIAR}-true.sock"
+    def lie(self, name: str, liar: Callable[[Path, Path], None]) -> None:
+        """A false messenger before the service of a site."""
+        near, far = self.out / f"{name}.sock", self.out / f"{name}-true.sock"
         self.others.append(forked(lambda: liar(near, far), self.out / "logs" / "liar.log"))
 
     def stop_services(self) -> None:
@@ -215,7 +224,7 @@ class Deployment:
 
     def messages(self) -> np.ndarray:
         """How many messages each SuperNode has answered."""
-        logs = [self.out / "logs" / f"supernode-{name}.log" for name in SITES]
+        logs = [self.out / "logs" / f"supernode-{name}.log" for name in self.names]
         return np.array([log.read_text().count("Sent successfully") for log in logs])
 
 
@@ -264,8 +273,15 @@ def relay(listeners: list[socket.socket], port: int, counts: Any) -> None:
     accept(0)
 
 
-def liar(near: Path, far: Path) -> None:
-    """Pass on all messages, and replace the rows in replies."""
+def rows_that_are_not_finite(reply: Message) -> None:
+    """Replace the rows in a reply."""
+    if "rows" in reply.content:
+        shape = reply.content["rows"]["rows"].numpy().shape
+        reply.content["rows"] = messages.rows_record(torch.full(shape, float("nan")))["rows"]
+
+
+def liar(near: Path, far: Path, alter: Callable[[Message], None] = rows_that_are_not_finite) -> None:
+    """Pass on all messages, and alter replies."""
     with service.listening(near, None) as listener:
         listener.settimeout(None)
         while True:
@@ -276,9 +292,8 @@ def liar(near: Path, far: Path) -> None:
                 true.sendall(length + stream.read(int.from_bytes(length)))
                 with true.makefile("rb") as replies:
                     reply = from_bytes(replies.read(int.from_bytes(replies.read(8))))
-                if not reply.has_error() and "rows" in reply.content:
-                    shape = reply.content["rows"]["rows"].numpy().shape
-                    reply.content["rows"] = messages.rows_record(torch.full(shape, float("nan")))["rows"]
+                if not reply.has_error():
+                    alter(reply)
                 data = to_bytes(reply)
                 stream.write(len(data).to_bytes(8) + data)
 
@@ -290,7 +305,7 @@ def equal(all_of: Deployment) -> dict[str, Any]:
         file.write(REPEATS)
     for name in SITES:
         all_of.service("equal", name, repeats=True)
-    all_of.run("equal", EQUAL, app)
+    all_of.run("equal", {**EQUAL, "accounts": str(all_of.out / "equal" / "book-server")}, app)
     until(lambda: all_of.steps("equal") >= 1, "the first step is done")
     began, before, processor = time.monotonic(), np.array(all_of.bytes), all_of.superlink_seconds()
     answered = all_of.messages()
@@ -319,9 +334,11 @@ def faults(all_of: Deployment) -> dict[str, Any]:
     """A run with two kills and a liar."""
     for name in SITES:
         all_of.service("faults", name, repeats=False, at=f"{LIAR}-true" if name == LIAR else "")
-    all_of.lie()
+    all_of.lie(LIAR, liar)
     began = time.monotonic()
-    all_of.run("faults", FAULTS, ROOT / "examples" / "flower")
+    all_of.run(
+        "faults", {**FAULTS, "accounts": str(all_of.out / "faults" / "book-server")}, ROOT / "examples" / "flower"
+    )
     until(lambda: all_of.steps("faults") >= 2, "two steps are done")
     os.kill(all_of.services[SITES[1]], signal.SIGKILL)
     os.waitpid(all_of.services[SITES[1]], 0)
@@ -363,7 +380,12 @@ def verified(all_of: Deployment, run: str, names: Any) -> dict[str, Any]:
 def flower(out: Path) -> None:
     """Both runs on one deployment. Prints a JSON object for each."""
     out = out.resolve()
-    all_of = Deployment(out)
+    data = {name: out.with_name(f"{out.name}-data") / f"{name}.npz" for name in SITES}
+    for number, file in enumerate(data.values()):
+        held = records(number)
+        file.parent.mkdir(exist_ok=True)
+        np.savez(file, images=held.images, labels=held.labels)
+    all_of = Deployment(out, card=CARD, data=data)
     try:
         all_of.count_bytes()
         all_of.superlink()

@@ -189,7 +189,7 @@ class State(StatefulDataclass, ABC):
     def released(self) -> "nn.Module":
         """The generator that the run hands out."""
 
-    def check_sent(self, card: Any) -> None:
+    def check_sent(self) -> None:
         """Refuse a state from a centre that nobody here trusts, where a query could exceed its bounds with it.
 
         Raises:

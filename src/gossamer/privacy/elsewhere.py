@@ -7,7 +7,6 @@ from torch import Tensor
 
 from gossamer.errors import ConfinedError
 from gossamer.privacy.confined import Confined
-from gossamer.privacy.guarantee import Plan
 from gossamer.privacy.ledger import PrivacyLedger
 from gossamer.privacy.queries import Mechanism
 from gossamer.privacy.random.noise import Rng
@@ -20,31 +19,20 @@ class Elsewhere(Confined[Any]):
     """Stands in for isolated records where a loop runs: each query goes to `ask`, and its noisy answer comes back.
 
     Args:
-        plan: what the loop may ask. A query beyond it is refused.
+        plan: a ledger in memory that reserves what the loop may ask.
         ask: who answers.
         records: the isolated records that `ask` is given, as the loop has mapped them; None: they are at other places.
     """
 
     __slots__ = ("__ask", "__plan", "__records")
 
-    def __init__(self, plan: Plan, ask: Ask, records: Confined[Any] | None = None) -> None:
-        ledger = PrivacyLedger(budget=float("inf"), delta=0.5)
-        ledger.reserve(plan)
-        self._take(ledger, ask, records)
-
-    def _take(self, ledger: PrivacyLedger, ask: Ask, records: Confined[Any] | None) -> None:
-        super().__init__(None, ledger, Rng())
-        self.__plan, self.__ask, self.__records = ledger, ask, records
+    def __init__(self, plan: PrivacyLedger, ask: Ask, records: Confined[Any] | None = None) -> None:
+        super().__init__(None, plan, Rng())
+        self.__plan, self.__ask, self.__records = plan, ask, records
 
     def map(self, fn: Callable[[Any], Any]) -> "Elsewhere":
         """The same for records that are here; what is elsewhere stays as it is."""
-        mapped = Elsewhere.__new__(Elsewhere)
-        mapped._take(self.__plan, self.__ask, None if self.__records is None else self.__records.map(fn))
-        return mapped
-
-    def update(self, fn: Callable[[Any], object]) -> NoReturn:
-        """Refused: there is nothing to change."""
-        raise ConfinedError("the records are elsewhere: a loop can only ask queries")
+        return Elsewhere(self.__plan, self.__ask, None if self.__records is None else self.__records.map(fn))
 
     def declassify(self, *, reason: str) -> NoReturn:
         """Refused: nothing leaves a site without noise."""

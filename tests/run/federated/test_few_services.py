@@ -23,7 +23,9 @@ __all__ = ["off_the_grid", "place", "whole"]  # fixtures
 
 def service_of(out: Path, number: int, **changed: Any) -> Client:
     one = site_of(out, number, **changed)
-    return Client(**{name: getattr(one, name) for name in ("folder", "sources", "card", "epsilon", "delta", "accounts")})
+    return Client(
+        **{name: getattr(one, name) for name in ("folder", "sources", "card", "epsilon", "delta", "accounts")}
+    )
 
 
 class Grid(SocketGrid):

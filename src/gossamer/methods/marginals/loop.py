@@ -183,7 +183,7 @@ class State(contract.State):
     """The noisy errors of the present round's candidates."""
     duals: Tensor | None = None
 
-    def check_sent(self, card: Any) -> None:
+    def check_sent(self) -> None:
         """Refuse values outside the columns: counting would fail for some records only."""
         if not all(0 <= int(own.min()) <= int(own.max()) < len(own) for own in self.net.maps):
             raise ValueError("a value is merged into none of its column")

@@ -139,12 +139,10 @@ def expected(cliques: Sequence[Clique], tree: JunctionTree, marginals: Sequence[
     return found
 
 
-def of_part(
-    cliques: Sequence[Clique], expected: Sequence[Tensor], own: Sequence[tuple[Tensor, float]]
-) -> list[Tensor]:
+def of_part(cliques: Sequence[Clique], expected: Sequence[Tensor], own: Sequence[tuple[Tensor, float]]) -> list[Tensor]:
     """Tables that a part of the records is expected to have: those of all records, raked to the part's own counts.
 
-    Iterative proportional fitting (Deming, Stephan 1940). Counts below their noise say little, and give way to the part's share.
+    Iterative proportional fitting (Deming, Stephan 1940). Counts below their noise give way to the part's share.
 
     Args:
         cliques: of the tables.

@@ -183,7 +183,7 @@ class State(contract.NetState):
     net: Generator
     whole: Mixture | None
 
-    def check_sent(self, card: Any) -> None:  # noqa: ARG002 (what every state is asked)
+    def check_sent(self) -> None:
         """Refuse axes and a centre so large that one record could change how the codes of others are rounded."""
         latent = self.net.latent
         largest = max(float(latent.basis.abs().max()), float(latent.centre.abs().max()) / _FAR)

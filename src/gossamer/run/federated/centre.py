@@ -4,7 +4,6 @@ Questions and answers are files, in `checkpoint/exchange` of the run folder. By 
 does, and the files remain. A question holds the state of the loop, so a run that was stopped goes on from the last of them.
 """
 
-import dataclasses
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -16,18 +15,16 @@ from torch import Tensor, nn
 
 from gossamer.data.fingerprint import NOBODY
 from gossamer.data.source import Data
-from gossamer.data.tables.any_card import AnyCard, load_card
 from gossamer.errors import GossamerError, RunFolderError, TooFewClients
 from gossamer.events import progress
 from gossamer.files import write_atomically
-from gossamer.methods.contract import BaseConfig, State
+from gossamer.methods.contract import State
 from gossamer.methods.job import Training
 from gossamer.methods.synthesizer import Synthesizer
 from gossamer.privacy.accounting import sites as few
 from gossamer.privacy.certificate.site_ledgers import SITES, problem_of, read_ledger
 from gossamer.privacy.certificate.statements import NO_UNITS
 from gossamer.privacy.confined import Confined
-from gossamer.privacy.elsewhere import Elsewhere
 from gossamer.privacy.per_sample_gradients.rounding import full_precision
 from gossamer.privacy.queries import Mechanism
 from gossamer.run.federated.questions import Answer, Malformed, Question, Terms, digest, in_words, read, written
@@ -36,7 +33,7 @@ from gossamer.run.storage.data_sources import DataFacts, DataSources, RawData
 from gossamer.run.storage.run_folder import RunFolder
 from gossamer.run.training import checkpoint
 from gossamer.run.training.open_run import OpenRun
-from gossamer.run.training.plan import plan
+from gossamer.run.training.plan import Request
 from gossamer.run.training.progress import DEFAULT, Process
 
 Send: TypeAlias = Callable[[Mapping[str, str]], Mapping[str, str]]
@@ -49,16 +46,11 @@ class Waiting(GossamerError):
     """The run waits for answers that people bring. The message says which."""
 
 
-def ask(  # noqa: PLR0913 (its arguments are the options of a command)
+def ask(
+    request: Request,
     *,
-    method: str | BaseConfig,
-    settings: Mapping[str, Any] | None = None,
-    card: AnyCard | str | Path,
     sites: str | Sequence[str],
     out: str | Path,
-    epsilon: float | None = None,
-    delta: float | None = None,
-    preset: str | None = None,
     public: Data | None = None,
     seed: int = 0,
     without: str | Sequence[str] = "",
@@ -68,14 +60,9 @@ def ask(  # noqa: PLR0913 (its arguments are the options of a command)
     """Train with the noisy answers of a few sites, and write a RUN folder; or go on with the run in `out`.
 
     Args:
-        method: see `run.training.fit.fit`.
-        settings: fields of the method's Config.
-        card: data card, which all sites have. Its declared size counts the units of all sites together.
+        request: what `plan` gives for one site.
         sites: names of the sites, with commas between them.
         out: run folder to write: new, or with a run of the same settings.
-        epsilon: privacy budget at each site, against everyone.
-        delta: see `run.training.fit.fit`.
-        preset: see `run.training.fit.fit`.
         public: public records of the centre. They are not protected.
         seed: number that fixes initial weights and public random choices. The noise of the sites stays random.
         without: sites that will not answer any more, with commas between them.
@@ -86,25 +73,18 @@ def ask(  # noqa: PLR0913 (its arguments are the options of a command)
         RequestError: if the request is wrong; nothing has been written then.
         Waiting: if an answer is missing. The same call goes on.
     """
-    facts = load_card(card) if isinstance(card, str | Path) else card
-    folder, process_of = RunFolder(Path(out)), {"process": process, "accounts": False}
-    request = plan(method, facts, settings, epsilon=epsilon, delta=delta, preset=preset)
+    folder, facts = RunFolder(Path(out)), request.job.card
     terms = Terms(request.job, request.delta, seed, _names(sites))
-    if folder.begun and Terms.from_json(folder.source().get("terms")) != terms:
+    if folder.begun and folder.source().get("terms") != terms.to_json():
         raise RunFolderError(f"{folder.path} holds a run under other terms. Choose another `out`.")
     role = {"federated": {"role": few.CENTRE, "sites": list(terms.names)}}
-    sources = DataSources.elsewhere(facts.data_set or facts.title or "records of sites", public=public)
-    opening = (
-        OpenRun.resume(folder, **process_of)
-        if folder.begun
-        else OpenRun.create(
-            folder, request, seed=seed, public_facts=role, private_facts={"terms": terms.to_json()}, **process_of
-        )
-    )
-    with opening as run:
+    given: dict[str, Any] = {"process": process, "accounts": False}
+    new = {**given, "public_facts": role, "private_facts": {"terms": terms.to_json()}}
+    with OpenRun.resume(folder, **given) if folder.begun else OpenRun.create(folder, request, seed=seed, **new) as run:
         centre = Centre(run, terms, send, {*_names(without)})
         if not folder.finished:
-            centre.train(sources)
+            name = facts.data_set or facts.title or "records of sites"
+            centre.train(DataSources.elsewhere(name, public=public))
         synthesizer = Synthesizer.load(folder.path)
         centre.end(synthesizer.net)
     return synthesizer
@@ -144,7 +124,7 @@ class Centre:
         if (last := self._file("question", self._number, first)).exists():
             self._training.state.load_state_dict(read(Question, last.read_text()).state)
         with full_precision():
-            for result in self._training.drive(Elsewhere(self.terms.pooled.plan, self._asked), public):
+            for result in self._training.drive(self.terms.stand_in(self._asked), public):
                 run.sink(progress(result.phase.name, result.step, result.phase.steps))
         self._note_sites()
         run.finish(self._training.state)
@@ -240,9 +220,7 @@ class Centre:
                 answer = read(Answer, max(texts, key=lambda text: len(read(Answer, text).ledger)))
                 shown[name] = {"config": answer.config, "ledger": answer.ledger}
                 ledger = read_ledger(answer.ledger)
-                self.run.ledger.note_site(
-                    name, answers=len(texts), lines=ledger.lines, last_hash=ledger.last_hash
-                )
+                self.run.ledger.note_site(name, answers=len(texts), lines=ledger.lines, last_hash=ledger.last_hash)
         write_atomically(self.run.folder.file(SITES), json.dumps(shown))
 
     @property

@@ -20,6 +20,7 @@ from gossamer.methods.synthesizer import Synthesizer
 from gossamer.run.federated import centre
 from gossamer.run.federated.rounds import NamedGrid
 from gossamer.run.federated.server import decide, serve
+from gossamer.run.training.plan import Request
 from gossamer.run.training.progress import DEFAULT, Process
 
 
@@ -126,23 +127,19 @@ def train(  # noqa: PLR0913 (its arguments are the options of a command)
 
 
 def ask(
-    grid: Grid,
-    *,
-    sites: Path,
-    reply_timeout: float = 60.0,
-    wait: float = 600.0,
-    **request: Any,
+    grid: Grid, request: Request, *, sites: Path, reply_timeout: float = 60.0, wait: float = 600.0, **more: Any
 ) -> Synthesizer:
     """Train a method with noisy sums of a few sites, through their SuperNodes. The same call continues an unfinished run.
 
     Args:
         grid: of the ServerApp.
+        request: what `plan` gives for one site.
         sites: see `run.federated.flower.train`.
         reply_timeout: see `run.federated.flower.train`.
         wait: seconds to wait for the answers to a query. A site without one is left out from then on.
-        request: of `run.federated.centre.ask`.
+        more: of `run.federated.centre.ask`.
     """
-    names = read_sites(sites, most=len(sites.read_bytes()))
+    names = read_sites(sites, most=request.job.card.declared_size)
     named = FlowerGrid(grid, names)
     named.reply_timeout, named.wait = reply_timeout, wait
-    return centre.ask(sites=[*names.values()], send=named.ask, **request)
+    return centre.ask(request, sites=[*names.values()], send=named.ask, **more)

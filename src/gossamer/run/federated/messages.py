@@ -27,7 +27,7 @@ from torch import Tensor, nn
 
 from gossamer.methods.common.adversarial import Fakes
 from gossamer.methods.gs_wgan.loop import State
-from gossamer.run.federated.questions import LARGEST, Malformed
+from gossamer.run.federated.questions import Malformed
 
 TERMS, ROUND, END, ASK = "query.terms", "train.round", "query.end", "query.ask"
 REFUSED = 1_000

@@ -8,6 +8,7 @@ import base64
 import dataclasses
 import hashlib
 import json
+import math
 import re
 from dataclasses import dataclass
 from functools import cached_property
@@ -23,7 +24,10 @@ from gossamer.errors import GossamerError, RequestError
 from gossamer.methods import METHODS
 from gossamer.methods.job import Job
 from gossamer.privacy.accounting import sites
+from gossamer.privacy.confined import Confined
+from gossamer.privacy.elsewhere import Ask, Elsewhere
 from gossamer.privacy.guarantee import ADD_OR_REMOVE_ONE
+from gossamer.privacy.ledger import PrivacyLedger
 from gossamer.privacy.queries import Mechanism
 from gossamer.run.training.plan import checked
 
@@ -32,7 +36,9 @@ LARGEST = 1 << 28
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _TYPES = {str(each): each for each in (np.dtype("float32"), np.dtype("float64"), np.dtype("int64"), np.dtype("bool"))}
 _TEXTS = ("site", "about", "question", "config", "ledger")
-_KINDS: dict[str, Any] = {"terms": dict, "number": int, "state": dict, "values": Tensor | None} | dict.fromkeys(_TEXTS, str)
+_KINDS: dict[str, Any] = {"terms": dict, "number": int, "state": dict, "values": Tensor | None} | dict.fromkeys(
+    _TEXTS, str
+)
 """What each part of a message is."""
 T = TypeVar("T", bound="Question | Answer")
 
@@ -79,6 +85,12 @@ class Terms:
         noise = sites.of_sum(self.job.config.noise_multiplier, len(self.names))
         return Job.of(self.job.method, {**self.job.settings, "noise_multiplier": noise}, self.job.card)
 
+    def stand_in(self, ask: Ask, records: Confined[Any] | None = None) -> Elsewhere:
+        """What the loop gets in place of records: it may ask the plan, with the noise of the sum."""
+        plan = PrivacyLedger(budget=math.inf, delta=self.delta)
+        plan.reserve(self.pooled.plan)
+        return Elsewhere(plan, ask, records)
+
     @property
     def count(self) -> int:
         """How many queries the plan has. The message after the last of them is the end."""
@@ -94,14 +106,8 @@ class Terms:
     def to_json(self) -> dict[str, Any]:
         """The same as JSON."""
         job = self.job
-        return {
-            "method": job.method.name,
-            "config": job.settings,
-            "card": job.card.to_dict(),
-            "delta": self.delta,
-            "seed": self.seed,
-            "sites": list(self.names),
-        }
+        own = {"method": job.method.name, "config": job.settings, "card": job.card.to_dict()}
+        return {**own, "delta": self.delta, "seed": self.seed, "sites": list(self.names)}
 
     @classmethod
     def from_json(cls, stated: Any) -> "Terms":

@@ -72,7 +72,6 @@ class NamedGrid(ABC):
                 time.sleep(self.pause)
         return replies
 
-
     def ask(self, questions: Mapping[str, str]) -> dict[str, str]:
         """Bring questions of a federation of few to sites, by name, and give the answers that come within `wait` seconds."""
         found: dict[str, str] = {}

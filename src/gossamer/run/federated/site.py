@@ -21,7 +21,6 @@ from gossamer.files import write_atomically
 from gossamer.privacy.accounting import sites
 from gossamer.privacy.certificate.certificate import CONFIG, LEDGER
 from gossamer.privacy.confined import Confined
-from gossamer.privacy.elsewhere import Elsewhere
 from gossamer.privacy.per_sample_gradients.rounding import full_precision
 from gossamer.privacy.queries import Mechanism
 from gossamer.privacy.random.noise import Rng
@@ -147,15 +146,13 @@ class Site:
             raise RunFolderError(f"{self.folder.path} holds a run under other terms. Choose another folder.")
         request = Request(job=terms.job, epsilon=self.epsilon, delta=self.delta, plan=terms.job.plan)
         role = {"federated": {"role": sites.SITE, "site": name, "sites": list(terms.names)}}
-        opening = (
-            OpenRun.resume(self.folder, process=process, accounts=self.accounts)
+        given: dict[str, Any] = {"process": process, "accounts": self.accounts}
+        new = {**given, "public_facts": role, "private_facts": {"agreed": agreed}}
+        with (
+            OpenRun.resume(self.folder, **given)
             if self.folder.begun
-            else OpenRun.create(
-                self.folder, request, seed=terms.seed, process=process, accounts=self.accounts,
-                public_facts=role, private_facts={"agreed": agreed},
-            )
-        )  # fmt: skip
-        with opening as run:
+            else OpenRun.create(self.folder, request, seed=terms.seed, **new)
+        ) as run:
             data = run.read(self.sources)
             yield run.charge(self.sources, data.facts), data.private
 
@@ -165,15 +162,14 @@ class Site:
         training.state.load_state_dict(question.state)
         if not checkpoint.finite(question.state):
             raise Malformed("the state of the run holds a value that is not finite")
-        training.state.check_sent(self.card)
+        training.state.check_sent()
         if question.number == terms.count:
             run.finish(training.state)
             write_report(self.folder.path, internal=True)
             self.sink(note(f"the run is finished, and {self.folder.path} has its certificate"))
             return None
-        first = self._kept(0)
-        own = [read(Answer, first.read_text()).values] if first.exists() else []
-        training.run = dataclasses.replace(training.run, answered=own)
+        if (first := self._kept(0)).exists():
+            training.run = dataclasses.replace(training.run, answered=[read(Answer, first.read_text()).values])
         answers: list[Tensor] = []
 
         def ask(mechanism: Mechanism[Any], query: Any, records: Confined[Any] | None) -> Tensor:
@@ -185,7 +181,7 @@ class Site:
 
         try:
             with full_precision():
-                for _ in training.drive(Elsewhere(terms.pooled.plan, ask, private)):
+                for _ in training.drive(terms.stand_in(ask, private)):
                     pass
         except _Answered:
             return answers[0].detach().double().cpu()

@@ -1,15 +1,29 @@
 """`gossamer federated ask | answer | serve-records | simulate`, and the flags of the Flower app, whose run config they are."""
 
 import dataclasses
+import functools
 import importlib.util
 from typing import Any
 
 import click
 
 import gossamer
+from gossamer.data.tables.any_card import load_card
 from gossamer.errors import RequestError
 from gossamer.methods import METHODS
-from gossamer.run.cli.options import BUDGET, PATH, SOURCE, NearestName, PerMethod, flags_of, on_terminal, options_of, reading, take_sources
+from gossamer.run.cli.options import (
+    BUDGET,
+    FIT,
+    PATH,
+    SOURCE,
+    NearestName,
+    PerMethod,
+    flags_of,
+    on_terminal,
+    options_of,
+    reading,
+    take_sources,
+)
 from gossamer.run.federated import METHOD
 
 _CONFIG = METHODS[METHOD].config_type
@@ -19,53 +33,51 @@ _CONFIG = METHODS[METHOD].config_type
 def federated() -> None:
     """Train with records that stay with their owners, who add noise before anything leaves them.
 
-    Three to twenty sites: `ask` and `answer` with files, or `serve-records` with Flower. Hundreds of clients: GS-WGAN. Flower is
-    the extra `federated`.
+    Three to twenty sites: `ask` and `answer` with files, or `serve-records` with Flower. Hundreds of clients: GS-WGAN. Flower
+    is the extra `federated`.
     """
 
 
-_ASKED = ("card", "sites", "out", "epsilon", "delta", "preset", "public", "seed")
+_DECIDED = ("card", "epsilon", "delta", "preset")
 
 
 def _ask(*, method: str, settings: dict[str, Any], **options: Any) -> None:
+    """Ask sites by files, or those of the grid that a Flower app has given."""
     from gossamer.run.federated import centre
+    from gossamer.run.training.plan import plan
 
+    card, *budget = (options.pop(name) for name in _DECIDED)
+    request = plan(method, load_card(card), settings, **dict(zip(_DECIDED[1:], budget, strict=True)))
+    ask: Any = centre.ask
+    if (grid := click.get_current_context().find_root().obj) is not None:
+        from gossamer.run.federated import flower
+
+        ask = functools.partial(flower.ask, grid)
     with on_terminal() as terminal:
-        options["process"] = gossamer.Process(sink=terminal)
         try:
-            synthesizer = centre.ask(method=method, settings=settings, **options)
+            synthesizer = ask(request, process=gossamer.Process(sink=terminal), **options)
         except centre.Waiting as waiting:
             click.echo(str(waiting), err=True)
             return
     click.echo(synthesizer.certificate.statement)
 
 
-def _ask_flower(*, method: str, settings: dict[str, Any], **options: Any) -> None:
-    from gossamer.run.federated.flower import ask
-
-    with on_terminal() as terminal:
-        options["process"] = gossamer.Process(sink=terminal)
-        grid = click.get_current_context().find_root().obj
-        synthesizer = ask(grid, method=method, settings=settings, **options)
-    click.echo(synthesizer.certificate.statement)
-
-
-federated.add_command(PerMethod(
-    "ask",
-    "Train METHOD with a few sites that answer its queries, from files. The same command goes on when answers are there.",
-    f"gossamer federated ask METHOD --card card.toml --sites A,B,C {BUDGET} --out RUN",
-    _ask,
-    [options_of("run.federated.centre.ask", *_ASKED, "without")],
-))  # fmt: skip
+_SHARED = [
+    options_of(FIT, *_DECIDED, card={"required": True}),
+    options_of("run.federated.centre.ask", "out", "public", "seed"),
+]
+federated.add_command(
+    PerMethod(
+        "ask",
+        "Train METHOD with a few sites that answer its queries, from files. The same command goes on when answers are there.",
+        f"gossamer federated ask METHOD --card card.toml --sites A,B,C {BUDGET} --out RUN",
+        _ask,
+        [*_SHARED, options_of("run.federated.centre.ask", "sites", "without")],
+    )
+)
+_GRID = options_of("run.federated.flower.ask", "sites", "reply_timeout", "wait")
 flower_ask = PerMethod(
-    "flwr run",
-    "Train METHOD with the sites of a Flower federation. No command: `run_config` of the Flower app gives the flags.",
-    "flwr run",
-    _ask_flower,
-    [
-        options_of("run.federated.centre.ask", *_ASKED[2:], "card"),
-        options_of("run.federated.flower.ask", "sites", "reply_timeout", "wait"),
-    ],
+    "flwr run", "Train METHOD with the sites of a federation: see `run_config`.", "flwr run", _ask, [*_SHARED, _GRID]
 )
 
 
