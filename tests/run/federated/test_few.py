@@ -20,6 +20,7 @@ from gossamer.data.tables.card import TableCard
 from gossamer.data.tables.table import Table
 from gossamer.errors import BudgetExceeded, ConfinedError, GossamerError, RequestError, RunFolderError, UnplannedRelease
 from gossamer.files import write_atomically
+from gossamer.privacy.certificate.site_ledgers import problem_of
 from gossamer.privacy.confined import Confined
 from gossamer.privacy.elsewhere import Elsewhere
 from gossamer.privacy.ledger import PrivacyLedger
@@ -377,6 +378,17 @@ def test_a_ledger_without_the_plan_counts_for_nothing(whole: Path, tmp_path: Pat
         assert not verify(tmp_path / "centre").ok
     file.write_text(json.dumps(shown))
     assert verify(tmp_path / "centre").ok
+    settings = json.loads((whole / "centre" / "config.json").read_text())
+    own = PrivacyLedger.load(whole / "centre" / "ledger.jsonl")
+    assert problem_of("a", shown["a"], settings, own) == ""
+    less = PrivacyLedger(budget=EPSILON, delta=DELTA)
+    less.reserve(own.plan[:1])
+    less.create(tmp_path / "less.jsonl", settings=digest(shown["a"]["config"]))
+    less.close()
+    cheap = {**shown["a"], "ledger": (tmp_path / "less.jsonl").read_text()}
+    assert "does not reserve the plan" in problem_of("a", cheap, settings, own)
+    changed_ = {**shown["a"], "config": shown["a"]["config"].replace('"seed": 0', '"seed": 1')}
+    assert changed_ != shown["a"] and "of another run" in problem_of("a", changed_, settings, own)
 
 
 # ---------------------------------------------------------------------- what leaves a site

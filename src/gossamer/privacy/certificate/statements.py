@@ -286,7 +286,7 @@ def adds_up(settings: dict[str, Any]) -> str:
 
 def assumptions(settings: dict[str, Any], *, proved: bool) -> list[str]:
     """List what a run assumes; with a guarantee, also what its proof assumes."""
-    card, public = settings["card"], settings["public"]
+    card, public, role = settings["card"], settings["public"], role_of(settings)
     unit = card["unit"]
     protected = "protected " if public["kind"] == "share" else ""
     (record,) = _record(card)  # a card with none or two is damaged
@@ -304,7 +304,7 @@ def assumptions(settings: dict[str, Any], *, proved: bool) -> list[str]:
         facts.append(f"a record without an id counts as a {unit} of its own")
     if public["kind"] == "records":
         seen = "checked: no picture is in both, pixel by pixel"
-        if (role := role_of(settings)) in (federated.SERVER, sites.CENTRE):
+        if role in (federated.SERVER, sites.CENTRE):
             seen = f"which the {role} cannot check"
         facts.append(
             f"no public record is among the private records ({seen}). The public records were chosen without looking at the "
@@ -316,9 +316,9 @@ def assumptions(settings: dict[str, Any], *, proved: bool) -> list[str]:
             f"public key {public['salt']!r}. The number of those made public is expected, not counted"
         )
     facts += [_PLUGIN[entry["kind"]].format(what=plugin(entry)) for entry in settings.get("plugins", [])]
-    if role_of(settings) in federated.TRUST:
+    if role in federated.TRUST:
         facts += federated.assumptions(settings)
-    elif role_of(settings) == sites.CENTRE:
+    elif role == sites.CENTRE:
         facts += sites.assumptions(settings)
     ciphers = "AES-128 turns" if settings.get("device", "cpu") == "cpu" else "AES-128 and ChaCha20 turn"
     entropy = (
