@@ -16,7 +16,7 @@ Ask: TypeAlias = Callable[[Mechanism[Any], Any, Confined[Any] | None], Tensor]
 
 
 class Elsewhere(Confined[Any]):
-    """Stands in for isolated records where a loop runs: each query goes to `ask`, and its noisy answer comes back.
+    """Takes the place of isolated records in a loop: each query goes to `ask`, and its noisy answer comes back.
 
     Args:
         plan: a ledger in memory that reserves what the loop may ask.

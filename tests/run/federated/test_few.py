@@ -321,6 +321,13 @@ def test_a_site_that_is_gone_is_left_out_and_the_release_says_so(tmp_path: Path)
     assert total == pytest.approx(600, abs=80)
 
 
+def test_a_name_within_another_counts_for_itself(tmp_path: Path) -> None:
+    request = plan("marginals", CARD, SMALL, epsilon=EPSILON, delta=DELTA)
+    sites = {"x-a": site_of(tmp_path, 0)}
+    net = ask(request, sites="a, x-a", out=tmp_path / "centre", without="a", send=answering(sites))
+    assert "a 0 of 3, x-a 3 of 3" in net.certificate.statement
+
+
 def test_what_a_missing_site_would_have_is_made_up_for_by_released_totals(tmp_path: Path) -> None:
     """The last of three unequal sites has half of all rows: later tables count it by its own noisy total."""
     run = type("Run", (), {"folder": RunFolder(tmp_path)})

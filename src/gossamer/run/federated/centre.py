@@ -120,7 +120,7 @@ class Centre:
         run = run.charge(sources, run.read(sources, raw).facts)
         self._exchange.mkdir(mode=0o700, exist_ok=True)
         self._training = self.terms.pooled.begin(run.rng)
-        self._number = max(0, len([*self._exchange.glob(f"question-*-{first}.json")]) - 1)
+        self._number = max(0, len(self._files("question", first)) - 1)
         if (last := self._file("question", self._number, first)).exists():
             self._training.state.load_state_dict(read(Question, last.read_text()).state)
         with full_precision():
@@ -215,17 +215,20 @@ class Centre:
         """Keep the last ledger that each site has shown, and note it in the ledger of this run."""
         shown = {}
         for name in self.terms.names:
-            texts = [file.read_text() for file in sorted(self._exchange.glob(f"answer-*-{name}.json"))]
-            if texts:
-                answer = read(Answer, max(texts, key=lambda text: len(read(Answer, text).ledger)))
+            if files := self._files("answer", name):
+                answer = read(Answer, files[-1].read_text())
                 shown[name] = {"config": answer.config, "ledger": answer.ledger}
                 ledger = read_ledger(answer.ledger)
-                self.run.ledger.note_site(name, answers=len(texts), lines=ledger.lines, last_hash=ledger.last_hash)
+                self.run.ledger.note_site(name, answers=len(files), lines=ledger.lines, last_hash=ledger.last_hash)
         write_atomically(self.run.folder.file(SITES), json.dumps(shown))
 
     @property
     def _exchange(self) -> Path:
         return self.run.folder.private / EXCHANGE
+
+    def _files(self, kind: str, name: str) -> list[Path]:
+        files = [self._file(kind, number, name) for number in range(self.terms.count)]
+        return [file for file in files if file.exists()]
 
     def _file(self, kind: str, number: int, name: str) -> Path:
         return self._exchange / f"{kind}-{number}-{name}.json"

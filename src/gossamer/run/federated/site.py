@@ -24,7 +24,17 @@ from gossamer.privacy.confined import Confined
 from gossamer.privacy.per_sample_gradients.rounding import full_precision
 from gossamer.privacy.queries import Mechanism
 from gossamer.privacy.random.noise import Rng
-from gossamer.run.federated.questions import Answer, Malformed, Question, Terms, digest, in_words, read, written
+from gossamer.run.federated.questions import (
+    LARGEST,
+    Answer,
+    Malformed,
+    Question,
+    Terms,
+    digest,
+    in_words,
+    read,
+    written,
+)
 from gossamer.run.report.html import write_report
 from gossamer.run.storage.data_sources import DataSources
 from gossamer.run.storage.run_folder import RunFolder
@@ -168,12 +178,12 @@ class Site:
             write_report(self.folder.path, internal=True)
             self.sink(note(f"the run is finished, and {self.folder.path} has its certificate"))
             return None
-        if (first := self._kept(0)).exists():
-            training.run = dataclasses.replace(training.run, answered=[read(Answer, first.read_text()).values])
+        if (first := self._kept(0)).exists() and (own := read(Answer, first.read_text()).values) is not None:
+            training.run = dataclasses.replace(training.run, answered=[own])
         answers: list[Tensor] = []
 
         def ask(mechanism: Mechanism[Any], query: Any, records: Confined[Any] | None) -> Tensor:
-            if records is None or in_words(query) != question.about:
+            if records is None or in_words(query) != question.about or 8 * query.dimension > LARGEST:
                 raise Malformed("the run comes to another query here than the one that was asked")
             self.sink(note(f"query {question.number + 1} of {terms.count}: {question.about}"))
             answers.append(records.release(terms.own(mechanism), query))
