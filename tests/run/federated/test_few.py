@@ -20,6 +20,9 @@ from gossamer.data.tables.card import TableCard
 from gossamer.data.tables.table import Table
 from gossamer.errors import BudgetExceeded, ConfinedError, GossamerError, RequestError, RunFolderError, UnplannedRelease
 from gossamer.files import write_atomically
+from gossamer.methods.contract import Run
+from gossamer.methods.marginals import resolved, selection
+from gossamer.methods.marginals.loop import of_site
 from gossamer.privacy.certificate.site_ledgers import problem_of
 from gossamer.privacy.confined import Confined
 from gossamer.privacy.elsewhere import Elsewhere
@@ -247,22 +250,29 @@ going_on = Site._goes_on
 
 
 def test_a_state_that_breaks_a_bound_is_refused(whole: Path, tmp_path: Path) -> None:
-    for number, entry, value in (
-        (0, "merged", -1),
-        (0, "merged", 99),
-        (0, "probabilities", math.nan),
-        (1, "probabilities", 1e12),
+    for number, entry, value, error, message in (
+        (0, "merged", -1, Malformed, "out of its range"),
+        (0, "merged", 99, Malformed, "out of its range"),
+        (0, "probabilities", math.nan, Malformed, "not finite"),
+        (1, "probabilities", 1e12, ConfinedError, "error in clipped_sum"),
     ):
         text = question_of(whole, number)
         state = read(Question, text).state
         state["net"] = {name: held.clone() for name, held in state["net"].items()}
         state["net"][entry][-1] = value
-        with pytest.raises((Malformed, ValueError, ConfinedError)):
+        with pytest.raises(error, match=message):
             site_of(tmp_path, 0).answer(changed(text, state=state))
-        assert sum(PrivacyLedger.load(tmp_path / "a" / "ledger.jsonl").used) == (
-            number if entry == "probabilities" else 0
-        )
+        assert sum(PrivacyLedger.load(tmp_path / "a" / "ledger.jsonl").used) == number
         shutil.rmtree(tmp_path / "a")
+
+
+@pytest.mark.parametrize("entry", ["basis", "centre", "scale"])
+def test_axes_from_a_centre_are_of_length_one(entry: str) -> None:
+    state = plan("moments", PICTURES, {"axes": 4}, epsilon=1, delta=DELTA).job.begin(Rng()).state
+    state.check_sent()
+    getattr(state.net.latent, entry).fill_(0 if entry == "scale" else 1e9)
+    with pytest.raises(ValueError, match="out of its range"):
+        state.check_sent()
 
 
 def test_terms_need_noise_and_a_method_of_sums() -> None:
@@ -482,3 +492,23 @@ def test_the_loop_at_the_centre_goes_by_the_noise_of_the_sum() -> None:
     job = plan("marginals", CARD, SMALL, epsilon=EPSILON, delta=DELTA).job
     pooled = Terms(job, DELTA, 0, NAMES).pooled
     assert pooled.config.noise_multiplier == pytest.approx(job.config.noise_multiplier * math.sqrt(3))
+
+
+def test_a_site_compares_its_tables_with_its_own_counts() -> None:
+    """Two sites whose people differ, and a model that is right for both together: the errors of each are noise, and far below
+    those against its share of the tables of all."""
+    cliques = [(0, 1), (1, 2)]
+    sexes, ages = torch.tensor([0.5, 0.5]).double(), torch.tensor([0.3, 0.7]).double()
+    every = [1_000 * torch.outer(sexes, ages), 1_000 * torch.outer(ages, sexes)]
+    own = [(300 * each, 2.0) for each in (sexes, torch.tensor([0.9, 0.1]).double(), sexes)]
+    found = selection.of_part(cliques, every, own)
+    truth = 300 * torch.outer(sexes, torch.tensor([0.9, 0.1]).double())
+    assert [table.shape for table in found] == [table.shape for table in every]
+    assert float((found[0] - truth).abs().sum()) < 15
+    assert float((0.3 * every[0] - truth).abs().sum()) > 300
+    assert float((found[1] - truth.T).abs().sum()) < 15
+    card = plan("marginals", CARD, SMALL, epsilon=EPSILON, delta=DELTA).job
+    run = Run(resolved(card.config, CARD), CARD, Rng(), queries=card.queries, answered=[100 * torch.ones(8).double()])
+    state = card.begin(Rng()).state
+    (first,) = of_site(run, state, [(0, 1)], [torch.full((2, 4), 75.0).double()])
+    assert float(first.sum()) < 450  # of 600 rows in the model, the site has some 270

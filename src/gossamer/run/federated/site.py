@@ -169,10 +169,13 @@ class Site:
     def _goes_on(self, run: OpenRun, private: Confined[Any], terms: Terms, question: Question) -> Tensor | None:
         """Go on with the centre's loop up to its next query, and answer it; at the end, certify."""
         training = terms.pooled.begin(run.rng)
-        training.state.load_state_dict(question.state)
+        try:
+            training.state.load_state_dict(question.state)
+            training.state.check_sent()
+        except (KeyError, TypeError, ValueError, AttributeError, RuntimeError, IndexError):
+            raise Malformed("the state of the run is none of this method, or a value is out of its range") from None
         if not checkpoint.finite(question.state):
             raise Malformed("the state of the run holds a value that is not finite")
-        training.state.check_sent()
         if question.number == terms.count:
             run.finish(training.state)
             write_report(self.folder.path, internal=True)
