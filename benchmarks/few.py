@@ -34,7 +34,7 @@ from gossamer.run.storage.run_folder import RunFolder
 from gossamer.run.training.plan import plan
 
 DELTA = 1e-5
-SITES, EPSILONS = (3, 5, 10, 20), (0.5, 1.0, 3.0)
+SITES, EPSILONS = (5, 3, 10, 20), (1.0, 0.5, 3.0)
 
 
 def unequal(order: np.ndarray, count: int) -> list[np.ndarray]:
@@ -108,7 +108,7 @@ def curve(kind: str, out: Path) -> None:
     done = [json.loads(line) for line in out.read_text().splitlines()] if out.exists() else []
     known = {(each["sites"], each["epsilon"]) for each in done}
     for epsilon in EPSILONS:
-        for count in (1, *SITES):
+        for count in (*SITES, 1):
             if (count, epsilon) in known:
                 continue
             with tempfile.TemporaryDirectory() as folder:

@@ -23,7 +23,7 @@ from gossamer.files import write_atomically
 from gossamer.methods.contract import Run
 from gossamer.methods.marginals import resolved, selection
 from gossamer.methods.marginals.loop import of_site
-from gossamer.privacy.certificate.site_ledgers import problem_of
+from gossamer.privacy.certificate.sites import problem_of
 from gossamer.privacy.confined import Confined
 from gossamer.privacy.elsewhere import Elsewhere
 from gossamer.privacy.ledger import PrivacyLedger

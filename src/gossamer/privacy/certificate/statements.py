@@ -9,7 +9,8 @@ import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from gossamer.privacy.accounting import federated, sites
+from gossamer.privacy.accounting import federated
+from gossamer.privacy.certificate import sites
 from gossamer.privacy.guarantee import RELATION_NAMES, Guarantee
 from gossamer.privacy.ledger import NOISE_VERSION, PrivacyLedger
 

@@ -21,8 +21,7 @@ from gossamer.files import write_atomically
 from gossamer.methods.contract import State
 from gossamer.methods.job import Training
 from gossamer.methods.synthesizer import Synthesizer
-from gossamer.privacy.accounting import sites as few
-from gossamer.privacy.certificate.site_ledgers import SITES, problem_of, read_ledger
+from gossamer.privacy.certificate import sites as few
 from gossamer.privacy.certificate.statements import NO_UNITS
 from gossamer.privacy.confined import Confined
 from gossamer.privacy.per_sample_gradients.rounding import full_precision
@@ -204,7 +203,7 @@ class Centre:
         if (answer.site, answer.question) != (name, digest(question)):
             raise Malformed("the answer is of another site, or to another question")
         shown, values = {"config": answer.config, "ledger": answer.ledger}, answer.values
-        if problem := problem_of(name, shown, self.run.folder.config(), self.run.ledger):
+        if problem := few.problem_of(name, shown, self.run.folder.config(), self.run.ledger):
             raise Malformed(problem)
         right = values is None if size is None else values is not None and values.shape == (size,)
         if not right or not checkpoint.finite(values) or (values is not None and values.dtype != torch.float64):
@@ -218,9 +217,9 @@ class Centre:
             if files := self._files("answer", name):
                 answer = read(Answer, files[-1].read_text())
                 shown[name] = {"config": answer.config, "ledger": answer.ledger}
-                ledger = read_ledger(answer.ledger)
+                ledger = few.read_ledger(answer.ledger)
                 self.run.ledger.note_site(name, answers=len(files), lines=ledger.lines, last_hash=ledger.last_hash)
-        write_atomically(self.run.folder.file(SITES), json.dumps(shown))
+        write_atomically(self.run.folder.file(few.SITES), json.dumps(shown))
 
     @property
     def _exchange(self) -> Path:

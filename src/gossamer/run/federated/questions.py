@@ -23,7 +23,7 @@ from gossamer.data.tables.any_card import card_from
 from gossamer.errors import GossamerError, RequestError
 from gossamer.methods import METHODS
 from gossamer.methods.job import Job
-from gossamer.privacy.accounting import sites
+from gossamer.privacy.certificate import sites
 from gossamer.privacy.confined import Confined
 from gossamer.privacy.elsewhere import Ask, Elsewhere
 from gossamer.privacy.guarantee import ADD_OR_REMOVE_ONE

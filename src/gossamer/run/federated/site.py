@@ -18,7 +18,7 @@ from gossamer.data.tables.any_card import AnyCard, load_card
 from gossamer.errors import GossamerError, RequestError, RunFolderError, UnplannedRelease
 from gossamer.events import Sink, note, silent
 from gossamer.files import write_atomically
-from gossamer.privacy.accounting import sites
+from gossamer.privacy.certificate import sites
 from gossamer.privacy.certificate.certificate import CONFIG, LEDGER
 from gossamer.privacy.confined import Confined
 from gossamer.privacy.per_sample_gradients.rounding import full_precision

@@ -15,7 +15,7 @@ from gossamer.methods import synthesizer
 from gossamer.metrics.registry import PUBLIC_ITSELF
 from gossamer.privacy.certificate.certificate import CERTIFICATE, Certificate, sha256
 from gossamer.privacy.certificate.declarations import declare
-from gossamer.privacy.certificate.site_ledgers import SITES
+from gossamer.privacy.certificate.sites import SITES
 from gossamer.privacy.ledger import PrivacyLedger
 from gossamer.run.release import contents, signing
 from gossamer.run.release.contents import RELEASED_BY

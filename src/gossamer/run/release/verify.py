@@ -19,8 +19,8 @@ from gossamer.errors import DataError, GossamerError, LedgerDamaged, RequestErro
 from gossamer.kinds import kind_of
 from gossamer.methods import METHODS, method_of
 from gossamer.methods.job import Job, plugins_of
-from gossamer.privacy.accounting import federated, sites
-from gossamer.privacy.certificate import site_ledgers
+from gossamer.privacy.accounting import federated
+from gossamer.privacy.certificate import sites
 from gossamer.privacy.certificate.certificate import CERTIFICATE, CONFIG, LEDGER, Certificate, check, content, sha256
 from gossamer.privacy.certificate.declarations import is_past
 from gossamer.privacy.certificate.figures import purposes
@@ -56,7 +56,7 @@ if TYPE_CHECKING:
     from gossamer.methods.synthesizer import Synthesizer
 
 README, LOADER = "README.md", "load.py"
-MAY_HAVE = (README, LOADER, site_ledgers.SITES, *SAMPLE_SETS)
+MAY_HAVE = (README, LOADER, sites.SITES, *SAMPLE_SETS)
 """What a release may hold besides."""
 NOT_CHECKED = {
     MODEL: "whether it came from the queries in the ledger. For this, you rely on the signer.",
@@ -129,7 +129,7 @@ def verify(run: str | Path, *, key: str | None = None) -> Verdict:
     if checked.ledger is not None and not not_installed:
         problems += _settings(checked.settings, checked.ledger, checked.guarantees)
     if checked.ledger is not None and role_of(checked.settings) == sites.CENTRE:
-        problems += site_ledgers.problems(folder.path, checked.settings, checked.ledger)
+        problems += sites.problems(folder.path, checked.settings, checked.ledger)
     notes: list[str] = []
     not_checked = [f"{name}: {reason}" for name, reason in NOT_CHECKED.items() if folder.file(name).is_file()]
     try:

@@ -13,7 +13,7 @@ from typing import Any
 from gossamer.errors import RunFolderError
 from gossamer.files import begun, hold, write_atomically
 from gossamer.privacy.certificate.certificate import CERTIFICATE, CONFIG, LEDGER
-from gossamer.privacy.certificate.site_ledgers import SITES
+from gossamer.privacy.certificate.sites import SITES
 from gossamer.privacy.certificate.statements import MODEL
 from gossamer.privacy.ledger import locked
 
