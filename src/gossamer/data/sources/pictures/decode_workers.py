@@ -51,23 +51,21 @@ def decoded(sources: Iterable[Source], decoder: Decodes) -> Iterator[tuple[str, 
         yield where, attempted(decoder, source, where)
         if time.monotonic() - begun > _SECONDS:
             break
-    idle, busy = deque[_Worker](), deque[_Worker]()
+    workers = deque[_Worker]()
     try:
         while batch := [*islice(rest, _FILES)]:
-            if not idle and len(busy) < _processors():
-                idle.append(_Worker(decoder))
-            elif not idle:
-                yield from busy[0].taken()
-                idle.append(busy.popleft())
-            idle[0].give(batch)
-            busy.append(idle.popleft())
-        while busy:
-            yield from busy[0].taken()
-            idle.append(busy.popleft())
+            if len(workers) < _processors():
+                workers.append(_Worker(decoder))
+            else:  # the first was given its pictures before all others
+                yield from workers[0].taken()
+                workers.rotate(-1)
+            workers[-1].give(batch)
+        for worker in workers:
+            yield from worker.taken()
     except (OSError, EOFError, pickle.UnpicklingError):
         raise DataError("a process that decodes pictures has ended, perhaps for lack of memory: try again") from None
     finally:
-        for worker in (*idle, *busy):
+        for worker in workers:
             worker.end()
 
 
