@@ -111,6 +111,7 @@ def split(
             kind = "a new .npz file" if pictures is None else "a new folder, for pictures in folders"
             raise RequestError(f"{out}: the split of {name} goes into {kind}. Choose another name.")
     deal = partial(is_taken, share=share, salt=salt)
+    how = Reading(missing_unit=missing_unit, pixel_range=pixel_range, window=window)
     try:
         with tempfile.TemporaryDirectory(prefix=f".{out.name}.", dir=out.parent) as scratch:
             whole = Path(scratch) / f"whole{'' if table else out.suffix}"
@@ -118,12 +119,9 @@ def split(
                 names, test = split_table(source, name, whole, share, salt, missing_unit, header=header)
                 result = _counted(names, test, units or "")
             elif pictures is None:
-                how = Reading(missing_unit=missing_unit, pixel_range=pixel_range, window=window)
-                records = read(source, how, sink=sink)
-                result = _arrays(records, deal, whole)
+                result = _arrays(read(source, how, sink=sink), deal, whole)
             else:
-                decoder = Decoder(pixel_range=pixel_range, window=window)
-                result = _pictures(pictures, units, missing_unit, deal, whole, decoder, sink)
+                result = _pictures(pictures, units, deal, whole, Decoder(how), sink)
             whole.rename(out)
     except OSError as error:
         raise RunFolderError(f"{out}: the split cannot be written ({error.strerror or error}).") from None
@@ -180,14 +178,12 @@ def _arrays(records: Records, deal: Deal, path: Path) -> SplitResult:
     return replace(result, notes=records.notes)
 
 
-def _pictures(
-    listing: Listing, units: str | None, missing: Missing, deal: Deal, path: Path, decoder: Decoder, sink: Sink
-) -> SplitResult:
+def _pictures(listing: Listing, units: str | None, deal: Deal, path: Path, decoder: Decoder, sink: Sink) -> SplitResult:
     """Copies of the pictures below train and test, readable by the owner.
 
     If a CSV gave the units, one for the new places; if a list gave the labels, one on each side.
     """
-    owners = None if units is None else owners_of(listing, units, missing)
+    owners = None if units is None else owners_of(listing, units, decoder.how.missing_unit)
     names = [""] * len(listing.paths) if owners is None else owners.names[owners.numbers].tolist()
     test, problems = np.zeros(len(names), bool), Problems()
     nameless = [source for source, name in zip(listing.paths, names, strict=True) if not name]

@@ -19,8 +19,9 @@ import numpy as np
 from PIL import Image, ImageOps
 
 from gossamer.data.memory_mapped import Filling
-from gossamer.data.pixels.to_uint8 import MADE_COLOUR, MADE_GREY, SCALED, WINDOWED, Form, scaled
+from gossamer.data.pixels.to_uint8 import MADE_COLOUR, MADE_GREY, SCALED, WINDOWED, resize, scaled
 from gossamer.data.problems import Problems
+from gossamer.data.source import AS_STORED, Reading
 from gossamer.data.sources.pictures import dicom
 from gossamer.data.sources.pictures.decode_workers import Source, decoded
 from gossamer.errors import DataError, RequestError
@@ -56,16 +57,12 @@ class Decoder:
     """Reads pictures one by one, and notes how it converted them.
 
     Args:
-        form: what each picture is brought to.
-        pixel_range: the values of black and white in pictures deeper than 8 bits. None: they are refused.
-        window: take black and white of a DICOM file from its own display window. Without one, pixel_range serves.
+        how: what each picture is brought to.
         notes: a sentence for each kind of conversion that was made.
     """
 
-    form: Form = field(default_factory=Form)
-    pixel_range: tuple[float, float] | None = None
+    how: Reading = AS_STORED
     notes: set[str] = field(default_factory=set)
-    window: bool = False
     doing: ClassVar[str] = "reading pictures"
     """What progress calls it."""
 
@@ -98,10 +95,10 @@ class Decoder:
 
     def formed(self, images: np.ndarray) -> np.ndarray:
         """uint8 [N, C, H, W] in the card's form."""
-        shape = self.form.shape
-        if shape is not None and images.shape[1] != shape[0]:
-            self.notes.add(MADE_GREY if shape[0] == 1 else MADE_COLOUR)
-        return self.form.of(images)
+        how = self.how
+        if how.shape is not None and images.shape[1] != how.shape[0]:
+            self.notes.add(MADE_GREY if how.shape[0] == 1 else MADE_COLOUR)
+        return resize(images, how.shape, how.resize, invert=how.invert)
 
     def _of_picture(self, source: Path | bytes) -> np.ndarray:
         """A picture that Pillow reads."""
@@ -146,7 +143,7 @@ class Decoder:
         """A picture that pydicom reads."""
         found = dicom.read(path, check_size=_check_size)
         self.notes.update(found.notes)
-        window = found.window if self.window else None
+        window = found.window if self.how.window else None
         if window is not None:
             self.notes.add(WINDOWED)
         scales = window is not None or not found.is_byte
@@ -155,14 +152,14 @@ class Decoder:
 
     def _range_of(self, possible: tuple[float, float] | None = None) -> tuple[float, float]:
         """The declared black and white. possible: the least and the largest value that a DICOM header allows."""
-        if self.pixel_range is not None:
+        if self.how.pixel_range is not None:
             self.notes.add(SCALED)
-            return self.pixel_range
+            return self.how.pixel_range
         black, white = (0.0, 65535.0) if possible is None else possible
         which = "all values that its header allows" if possible else "all 16 bits; where 12 are used, take 0 4095"
         if black < 0:
             which += "; CT in Hounsfield units often takes -1000 1000"
-        no_window = "it declares no linear display window, and " if self.window and possible else ""
+        no_window = "it declares no linear display window, and " if self.how.window and possible else ""
         raise _Refused(
             f"{no_window}its pixels are not plain 8-bit ones. Declare black and white as pixel_range in the card: "
             f"`gossamer.draft_card(DATA, pixel_range=({black:.10g}, {white:.10g}))` drafts it with {which}"

@@ -9,10 +9,10 @@ import numpy as np
 
 from gossamer.data import memory_mapped
 from gossamer.data.labels import MISSING, NONE, as_labels, match_labels, positions, refuse_missing
-from gossamer.data.pixels.to_uint8 import Form, as_images
+from gossamer.data.pixels.to_uint8 import as_images
 from gossamer.data.problems import FORMS, no_pictures
 from gossamer.data.records import Records
-from gossamer.data.source import Data, Reading, Source, Split, is_place, source_of, split_of
+from gossamer.data.source import AS_STORED, Data, Reading, Source, Split, is_place, source_of, split_of
 from gossamer.data.sources.pictures import idx, npz, parquet_csv, shards, webdataset
 from gossamer.data.sources.pictures.image_files import SUFFIXES, Decoder, Sizer, read_files
 from gossamer.data.sources.pictures.in_memory import stored_in_memory
@@ -34,7 +34,6 @@ CLASS_NAMES = "class_names"
 LEFT_OUT = "Records without a label were left out, as the card says."
 
 IN_PIECES = (".parquet", ".arrow", ".tar")
-_AS_STORED = Reading()
 _FOR_ARRAYS = "FILE.npz:KEY, matched by position, or :KEY in the .npz, folder of .npy or .parquet that is read"
 
 
@@ -68,7 +67,7 @@ class _Asked:
 
 
 def read(
-    source: Data, how: Reading = _AS_STORED, *, split: Split = "train", called: str = "data", sink: Sink = silent
+    source: Data, how: Reading = AS_STORED, *, split: Split = "train", called: str = "data", sink: Sink = silent
 ) -> Records:
     """Read records.
 
@@ -86,8 +85,7 @@ def read(
     source = source_of(source)
     in_memory = not is_place(source)
     where = called if in_memory else str(source.records)
-    form = Form(how.shape, how.resize, how.invert and split_of(where)[0] not in EMBEDDED)
-    decoder = Decoder(form, how.pixel_range, window=how.window)
+    decoder = Decoder(replace(how, invert=how.invert and split_of(where)[0] not in EMBEDDED))
     query = _Asked.of(source, where, split, how, decoder, sink)
     stored = stored_in_memory(source, decoder, where=where) if in_memory else _stored(query)
     pixels = as_images(stored.images, where=where, notes=decoder.notes, pixel_range=how.pixel_range)
@@ -125,13 +123,13 @@ def _labelled(records: Records, source: str) -> Records:
     return replace(labelled, units=units.astype(np.int64), names=names, notes=notes)
 
 
-def sizes(source: Data, how: Reading = _AS_STORED, *, sink: Sink = silent) -> tuple[Sizer, Listing | None]:
+def sizes(source: Data, how: Reading = AS_STORED, *, sink: Sink = silent) -> tuple[Sizer, Listing | None]:
     """The sizes of the pictures of a source, by their heads, and the list of a folder's pictures. Arrays have neither.
 
     Arguments and errors: as of `read`.
     """
     source = source_of(source)
-    sizer = Sizer(pixel_range=how.pixel_range, window=how.window)
+    sizer = Sizer(how)
     if not is_place(source):
         stored_in_memory(source, sizer, where="data")
         return sizer, None
