@@ -46,7 +46,6 @@ class _Asked:
         name: its place without a split.
         split: the one to read.
         must_split: whether `source` names the split, so that there has to be one.
-        how: what the card says of reading.
         decoder: brings pictures to the form of the card.
         sink: takes the progress of reading.
     """
@@ -55,15 +54,14 @@ class _Asked:
     name: str
     split: Split
     must_split: bool
-    how: Reading
     decoder: Decoder
     sink: Sink
 
     @classmethod
-    def of(cls, source: Source, where: str, split: Split, how: Reading, decoder: Decoder, sink: Sink) -> Self:
+    def of(cls, source: Source, where: str, split: Split, decoder: Decoder, sink: Sink) -> Self:
         """Split the name of a source from what it is called."""
         name, named = split_of(where)
-        return cls(source, name, named or split, named is not None, how, decoder, sink)
+        return cls(source, name, named or split, named is not None, decoder, sink)
 
 
 def read(
@@ -86,7 +84,7 @@ def read(
     in_memory = not is_place(source)
     where = called if in_memory else str(source.records)
     decoder = Decoder(replace(how, invert=how.invert and split_of(where)[0] not in EMBEDDED))
-    query = _Asked.of(source, where, split, how, decoder, sink)
+    query = _Asked.of(source, where, split, decoder, sink)
     stored = stored_in_memory(source, decoder, where=where) if in_memory else _stored(query)
     pixels = as_images(stored.images, where=where, notes=decoder.notes, pixel_range=how.pixel_range)
     labels, label_names = as_labels(
@@ -129,11 +127,11 @@ def sizes(source: Data, how: Reading = AS_STORED, *, sink: Sink = silent) -> tup
     Arguments and errors: as of `read`.
     """
     source = source_of(source)
-    sizer = Sizer(how)
+    sizer = Sizer(replace(how, unit_folders=True))
     if not is_place(source):
         stored_in_memory(source, sizer, where="data")
         return sizer, None
-    query = _Asked.of(source, str(source.records), "train", replace(how, unit_folders=True), sizer, sink)
+    query = _Asked.of(source, str(source.records), "train", sizer, sink)
     path = Path(query.name)
     if (path.is_dir() and not idx.is_idx_folder(path)) or (path.suffix.lower() in IN_PIECES and path.exists()):
         return sizer, _stored(query).listing
@@ -191,14 +189,14 @@ def _of_folder(path: Path, query: _Asked) -> Stored:
     labels_key = query.source.labels_key
     if labels_key != NONE and not has_list(path):
         _refuse_keys(query)
-    unit_folders = query.how.unit_folders or matched(query.source.units) == "folder"
+    unit_folders = query.decoder.how.unit_folders or matched(query.source.units) == "folder"
     listing = list_pictures(
         path,
         split,
         must_split=must_split,
         labels_key=labels_key,
         unit_folders=unit_folders,
-        declared=query.how.class_names,
+        declared=query.decoder.how.class_names,
     )
     images = read_files(listing.paths, query.decoder, query.sink)
     return Stored(images, listing.labels, listing, class_names=listing.class_names, formed=True)
@@ -206,9 +204,10 @@ def _of_folder(path: Path, query: _Asked) -> Stored:
 
 def _of_shards(suffix: str, paths: list[Path], others: list[Path], query: _Asked) -> Stored:
     """.parquet, .arrow or .tar files of one split."""
-    read_shards = webdataset.read if suffix == ".tar" else parquet_csv.read
     keys = {"images_key": query.source.images_key, "labels_key": query.source.labels_key}
-    return read_shards(paths, others, query.decoder, **keys)
+    if suffix == ".tar":
+        return webdataset.read(paths, others, query.decoder, **keys)
+    return replace(parquet_csv.read(paths, others, query.decoder, **keys), tables=paths)
 
 
 def _refuse_keys(query: _Asked) -> None:
@@ -235,21 +234,19 @@ def _npz_arrays(path: Path, query: _Asked) -> Stored:
 
 def _units(spec: Any, query: _Asked, stored: Stored, count: int, missing: Missing) -> Units:
     """The units of the records that were read. Pictures are matched by name or folder, arrays by position."""
-    name, split = query.name, query.split
-    if not isinstance(spec, str):
-        if stored.listing is not None:
-            raise DataError(f"units: pictures in folders have no order, as an array of ids needs. Pass {FOR_FOLDERS}.")
-        return from_array(unit_ids(spec, "units"), count, missing, where="units")
+    name = query.name
     if stored.listing is not None:
         return owners_of(stored.listing, spec, missing)
+    if not isinstance(spec, str):
+        return from_array(unit_ids(spec, "units"), count, missing, where="units")
     if matched(spec) != "position":
         raise DataError(f"{spec}: this form of `units` is for pictures in folders. Give {_FOR_ARRAYS}.")
-    if spec.startswith(":") and (columns := shards.tables_of(Path(name), split)):
-        ids = parquet_csv.column_of(columns, spec[1:])
+    if spec.startswith(":") and stored.tables:
+        ids = parquet_csv.column_of(stored.tables, spec[1:])
         return from_array(ids.tolist(), count, missing, where=f"{name}{spec}")
     file, key = _array_of(spec, name)
     of_data = npz.is_arrays(Path(name)) and Path(file).samefile(name)
-    of_split = f"{split}_{key}"
+    of_split = f"{query.split}_{key}"
     key = npz.first_of(Path(file), *([of_split, key] if of_data else [key, of_split]))
     where = f"{file}:{key}"
     return from_array(unit_ids(npz.member(Path(file), key), where), count, missing, where=where)
