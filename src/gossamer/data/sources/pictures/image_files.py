@@ -23,7 +23,7 @@ from gossamer.data.pixels.to_uint8 import MADE_COLOUR, MADE_GREY, SCALED, WINDOW
 from gossamer.data.problems import Problems
 from gossamer.data.source import AS_STORED, Reading
 from gossamer.data.sources.pictures import dicom
-from gossamer.data.sources.pictures.decode_workers import Source, decoded
+from gossamer.data.sources.pictures.decode_workers import Picture, Source, decoded
 from gossamer.errors import DataError, RequestError
 from gossamer.events import Sink, progress, silent
 
@@ -66,12 +66,14 @@ class Decoder:
     doing: ClassVar[str] = "reading pictures"
     """What progress calls it."""
 
-    def read(self, source: Path | bytes | Image.Image, *, where: str) -> np.ndarray:
-        """One picture as uint8 [C, H, W], in the card's form. DICOM is read from files only. where: its place, for messages.
+    def read(self, source: Picture) -> np.ndarray | DataError:
+        """One picture as uint8 [C, H, W], in the card's form. DICOM is read from files only.
 
-        Raises:
-            DataError: a picture that cannot be read, or is too large; more than 8 bits deep with no range declared.
+        A DataError in its place: it cannot be read, is too large, or is more than 8 bits deep with no range declared. Raises
+        RequestError: pydicom is not installed.
         """
+        if isinstance(source, DataError):
+            return source
         try:
             with warnings.catch_warnings():  # of Pillow and pydicom, on damaged files
                 warnings.simplefilter("ignore")
@@ -79,18 +81,19 @@ class Decoder:
                     image = self._of_opened(source.copy())
                 else:
                     image = self._of_dicom(source) if _is_dicom(source) else self._of_picture(source)
+        except DataError as refused:
+            return refused
         except RequestError:
             raise
-        except Exception as error:  # what decoders raise on damaged files is open-ended, and may tell what is in them
-            unsound = "this cannot be read as a picture: mend or remove it"
-            if isinstance(error, MemoryError):
-                unsound = "there is not enough memory to read this picture"
-            raise DataError(f"{where}: {error if isinstance(error, _Refused) else unsound}") from None
+        except MemoryError:
+            return DataError("there is not enough memory to read this picture")
+        except Exception:  # what decoders raise on damaged files is open-ended, and may tell what is in them
+            return DataError("this cannot be read as a picture: mend or remove it")
         whole: np.ndarray = self.formed(image[None])[0]
         return whole
 
     def read_all(self, sources: Iterable[Source]) -> Iterator[tuple[str, np.ndarray | DataError]]:
-        """Place and pixels of each picture, in order, or the DataError of `read`. Workers decode many pictures."""
+        """Place and pixels of each picture, in order, see `read`. Workers decode many pictures."""
         return decoded(sources, self)
 
     def formed(self, images: np.ndarray) -> np.ndarray:
@@ -122,7 +125,7 @@ class Decoder:
         if picture.mode in ("I", "F") or picture.mode.startswith("I;16"):
             return self._deep(np.asarray(picture))[None]
         if picture.mode not in ("1", "L", "LA", "P", "PA", "RGB", "RGBA", "CMYK", "YCbCr"):
-            raise _Refused(f"pictures of mode {picture.mode} are not read: convert it to 8-bit grey or RGB")
+            raise DataError(f"pictures of mode {picture.mode} are not read: convert it to 8-bit grey or RGB")
         if picture.mode == "CMYK":
             self.notes.add(FROM_CMYK)
         wanted = "L" if picture.mode in ("1", "L", "LA") else "RGB"
@@ -160,7 +163,7 @@ class Decoder:
         if black < 0:
             which += "; CT in Hounsfield units often takes -1000 1000"
         no_window = "it declares no linear display window, and " if self.how.window and possible else ""
-        raise _Refused(
+        raise DataError(
             f"{no_window}its pixels are not plain 8-bit ones. Declare black and white as pixel_range in the card: "
             f"`gossamer.draft_card(DATA, pixel_range=({black:.10g}, {white:.10g}))` drafts it with {which}"
         )
@@ -169,12 +172,8 @@ class Decoder:
         """Grey pixels [H, W] of any depth as uint8."""
         pixel_range = self._range_of()
         if not np.isfinite(pixels).all():
-            raise _Refused("it holds a pixel that is NaN or infinite: mend or remove it")
+            raise DataError("it holds a pixel that is NaN or infinite: mend or remove it")
         return np.concatenate([scaled(rows, pixel_range) for rows in np.array_split(pixels, len(pixels) // _ROWS + 1)])
-
-
-class _Refused(Exception):
-    """A picture that is not read, and why."""
 
 
 def _channels_first(pixels: np.ndarray) -> np.ndarray:
@@ -196,16 +195,16 @@ def _stream(source: Path | bytes) -> io.BytesIO:
     if isinstance(source, bytes):
         return io.BytesIO(source)
     if source.stat().st_size > LARGEST:
-        raise _Refused(f"the file is larger than {LARGEST >> 20} MiB: shrink or remove it")
+        raise DataError(f"the file is larger than {LARGEST >> 20} MiB: shrink or remove it")
     return io.BytesIO(source.read_bytes())
 
 
 def _check_size(width: int, height: int) -> None:
     """Refuse a picture without pixels, or with too many."""
     if width < 1 or height < 1:
-        raise _Refused("it declares no pixels: mend or remove it")
+        raise DataError("it declares no pixels: mend or remove it")
     if width * height > MOST_PIXELS:
-        raise _Refused(f"it declares more than {MOST_PIXELS:,} pixels: shrink or remove it")
+        raise DataError(f"it declares more than {MOST_PIXELS:,} pixels: shrink or remove it")
 
 
 @contextmanager
