@@ -21,10 +21,9 @@ from gossamer.data.problems import Problems
 from gossamer.data.records import Records
 from gossamer.data.source import Data, Reading, called, is_place, refuse_keys, source_of, split_of
 from gossamer.data.sources.names import ONLY_TABLES
-from gossamer.data.sources.pictures import idx, npz, shards
 from gossamer.data.sources.pictures.image_files import Decoder, counted
-from gossamer.data.sources.pictures.picture_folders import LABELS_CSV, SPLITS, Listing, list_pictures, owners_of
-from gossamer.data.sources.pictures.read import CLASS_NAMES, EMBEDDED, IN_PIECES, read
+from gossamer.data.sources.pictures.picture_folders import LABELS_CSV, SPLITS, Listing, owners_of
+from gossamer.data.sources.pictures.read import CLASS_NAMES, Asked, find, reachable, read
 from gossamer.data.sources.tables import is_table
 from gossamer.data.tables.split import split_table
 from gossamer.data.units import Missing, matched
@@ -103,10 +102,7 @@ def split(
         if is_place(data) and Path(split_of(name)[0]).resolve() in out.resolve().parents:
             raise RequestError(f"{out} lies in {name}, whose folders are classes or splits. Choose a place beside it.")
         check_range(pixel_range or STORED)
-        try:
-            pictures, leaves_out = (None, False) if not is_place(data) else contents(source)
-        except OSError as error:
-            raise DataError(f"{name}: the data cannot be read ({error.strerror or error})") from None
+        pictures, leaves_out = contents(source)
         if (pictures is None) != (out.suffix == ".npz"):
             kind = "a new .npz file" if pictures is None else "a new folder, for pictures in folders"
             raise RequestError(f"{out}: the split of {name} goes into {kind}. Choose another name.")
@@ -140,26 +136,10 @@ def contents(data: Data) -> tuple[Listing | None, bool]:
     No picture and no array is opened. Raises DataError: as `read`.
     """
     source = source_of(data)
-    name, named_split = split_of(str(source.records))
-    path, split = Path(name), named_split or "train"
-    unnamed = named_split is None
-    if name in EMBEDDED:
-        return None, unnamed
-    if idx.is_idx_folder(path):
-        return None, unnamed and idx.has_split(path, "test")
-    if npz.is_arrays(path):
-        both = {f"{side}_{source.images_key or 'images'}" for side in SPLITS}
-        return None, unnamed and path.exists() and both <= {*npz.keys(path)}
-    if not path.is_dir():
-        return None, False
-    if pieces := shards.endings(path, IN_PIECES):
-        _, others = shards.of_split(path, pieces[0], split, must_split=not unnamed)
-        return None, unnamed and bool(others)
-    unit_folders = matched(source.units) == "folder"
-    listing = list_pictures(
-        path, split, must_split=not unnamed, labels_key=source.labels_key, unit_folders=unit_folders
-    )
-    return listing, unnamed and bool(listing.others)
+    query = Asked.of(source, called(source, "data"), "train", Decoder(), silent)
+    with reachable(query.name):
+        found = find(query)
+    return found.listing, found.has_test and not query.must_split
 
 
 def _arrays(records: Records, deal: Deal, path: Path) -> SplitResult:

@@ -28,7 +28,7 @@ def is_folder(path: Path) -> bool:
 
 def is_arrays(path: Path) -> bool:
     """Whether arrays lie there by their keys, in either form."""
-    return path.suffix == ".npz" or is_folder(path)
+    return path.suffix.lower() == ".npz" or is_folder(path)
 
 
 def keys(path: Path) -> list[str]:
