@@ -106,8 +106,11 @@ class Reading:
     resize: Resize = "squash"
     invert: bool = False
     class_names: Sequence[str] = ()
-    pixel_range: Any = None
+    pixel_range: tuple[float, float] | None = None
     window: bool = False
+
+
+AS_STORED = Reading()
 
 
 def source_of(data: Data) -> Source:

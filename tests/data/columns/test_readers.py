@@ -297,7 +297,7 @@ def test_samples_in_pandas(samples: TableSamples) -> None:
     table = samples.to_pandas()
     kinds = {name: str(kind) for name, kind in table.dtypes.items()}
     assert {name: kinds[name] for name in "bmidtus"} == {
-        "b": "bool", "m": "boolean", "i": "Int64", "d": "datetime64[s]", "t": "datetime64[s]", "u": "datetime64[us]",
+        "b": "bool", "m": "boolean", "i": "Int64", "d": "datetime64[s]", "t": "datetime64[s, Europe/Berlin]", "u": "datetime64[us]",
         "s": "timedelta64[s]",
     }  # fmt: skip
     words = table["m"].map({True: "yes", False: "no"})
@@ -305,7 +305,9 @@ def test_samples_in_pandas(samples: TableSamples) -> None:
     assert (table["u"] >= table["v"]).all()
     assert ((table["u"] >= "2031-07-01T12:00") == (table["half"] == "2")).all()
     codes = read_table(table, samples.card).codes
-    assert np.array_equal(np.delete(codes, [5, 6], 1), np.delete(samples.codes, [5, 6], 1)), "u and v may be exchanged"
+    same = codes == samples.codes
+    assert same[samples.codes[:, 4] != 1, 4].all(), "1 has an hour that clocks skip, and times in it move on"
+    assert np.delete(same, [4, 5, 6], 1).all(), "u and v may be exchanged"
 
 
 def test_samples_in_files(samples: TableSamples, tmp_path: Path) -> None:

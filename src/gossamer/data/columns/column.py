@@ -31,6 +31,7 @@ from gossamer.data.card import (
 from gossamer.data.columns import durations, times
 from gossamer.data.columns.boolean import VALUES as BOOLEANS
 from gossamer.data.columns.numbers import Form
+from gossamer.data.units import number_of
 from gossamer.errors import CardError
 
 Kind = Literal["category", "boolean", "integer", "number", "date", "datetime", "duration"]
@@ -116,6 +117,7 @@ class Column(Declared):
         (), "texts that stand for a missing value, besides the empty one and the usual words"
     )
     ordered: bool = fact(False, "true: the values are listed in order, the smallest first", of=["category"])
+    numbers: bool = fact(False, "true: the values are numbers, and samples have numbers and no text", of=["category"])
     at_least: str = fact(
         "", "a column whose value is never above this one's in samples, such as a start below an end", of=_OF_BINS
     )
@@ -165,6 +167,18 @@ class Column(Declared):
     def step(self) -> int:
         """1 where values are whole and the last bin ends one above the largest, else 0: it includes its upper edge."""
         return int(self.kind in ("integer", "date"))
+
+    @cached_property
+    def known(self) -> np.ndarray:
+        """The declared values as samples have them, [values]: numbers, truth values, or objects of text."""
+        if self.numbers:
+            return np.array([*map(number_of, self.values)])
+        return np.array([False, True] if self.kind == "boolean" else self.values, dtype=object)
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether samples have whole numbers."""
+        return self.kind == "integer" or self.known.dtype.kind == "i"
 
     @cached_property
     def unit(self) -> int:
@@ -268,6 +282,9 @@ class Column(Declared):
         texts = tuple(unicodedata.normalize("NFC", text) for text in texts)
         if len(set(texts)) < len(texts):
             raise self._wrong("values", "no two may be the same")
+        numbers = {number for number in map(number_of, texts) if number is not None and abs(number) <= _LARGEST}
+        if self.numbers and len(numbers) < len(texts):
+            raise self._wrong("numbers", "each value must be a number, such as 36 or 0.5, and no two the same number")
         if self.outside == "other" and OTHER in texts:
             raise self._wrong("outside", f'"other" is a declared value too: rename the value {OTHER!r}')
         object.__setattr__(self, "values", texts)
@@ -301,6 +318,8 @@ class Column(Declared):
                 raise ValueError
         except ValueError:
             raise self._wrong("format", _FORMATS[self.kind]) from None
+        if self.zone not in ("", "UTC") and self.format.endswith("Z") and not self.format.endswith("%Z"):
+            raise self._wrong("format", "its Z says that times are in UTC: leave zone out, or the format")
         if self.kind == "datetime" and self.decimals and times.step_of(self.format):
             raise self._wrong(
                 "decimals", "the format shows no fractions of seconds: end it with .%f, or leave decimals out"

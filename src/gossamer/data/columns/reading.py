@@ -92,8 +92,8 @@ def _is_of(cells: "pa.Array", checks: Iterable[str]) -> bool:
 class _Categories:
     """Codes of categories and truth values.
 
-    Where all declared numbers are written as Python writes them, numbers are compared as numbers: 1, 01, 1.0 and true are one.
-    Else texts are compared as texts, and numbers are refused.
+    Where the column says `numbers`, or all declared numbers are written as Python writes them, numbers are compared as numbers:
+    1, 01, 1.0 and true are one. Else texts are compared as texts, and numbers are refused.
     """
 
     def __init__(self, column: Column, _: str, *, guessed: bool) -> None:
@@ -103,7 +103,9 @@ class _Categories:
         found = [(number, value) for value in declared if (number := guess(value)) is not None]
         numbers = {number: declared[value] for number, value in found}
         self.words = any(value.casefold() in MISSING_WORDS for value in column.values)
-        plain = all(value.casefold() in TRUTH or text_of(number) == value for number, value in found)
+        plain = column.numbers or all(
+            value.casefold() in TRUTH or text_of(number) == value for number, value in found
+        )
         self._numbers: Mapping[Any, int] = numbers if plain and len(numbers) == len(found) and not self.words else {}
         rounded = any(abs(number) >= LARGEST for number in numbers)
         unclear = (found or self.words) and not self._numbers

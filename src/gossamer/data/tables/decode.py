@@ -17,10 +17,10 @@ def decode(codes: np.ndarray, card: TableCard, *, seed: int, rows: np.ndarray | 
 
     Numbers are uniform within their bin, or uniform in their logarithm where the column says `log`. Whole numbers are int64,
     other numbers float64, dates datetime64[D]. Times are datetime64[s] and durations timedelta64[s], or [us] with decimals.
-    Categories are texts in an array of objects, and truth values are bool.
+    Categories are texts in an array of objects, or numbers where the column says so, and truth values are bool.
 
     A missing value is NaN, NaT or "". Then whole numbers are float64. Truth values become objects, with None for a missing one.
-    Any other column with bins and `outside = "other"` is an array of objects, with the text "other" and "" for a missing value.
+    Any other column with `outside = "other"` is an array of objects, with the text "other" and "" for a missing value.
 
     Where a column is `at_least` another and their values are in the wrong order, the two are exchanged. `encode` then gives
     their codes exchanged.
@@ -105,7 +105,7 @@ def to_numbers(codes: np.ndarray, card: TableCard, *, seed: int, rows: np.ndarra
 
 def texts(column: AnyColumn, values: np.ndarray, *, decimal: str = ".") -> Sequence[str]:
     """Decoded values as a text file has them: in the declared format, with the declared digits, missing ones empty."""
-    if isinstance(column, GeneratedColumn) or column.values:
+    if isinstance(column, GeneratedColumn) or (column.values and not column.numbers):
         return ["" if value is None else str(value) for value in values]
     given = values.tolist()
     written = iter(_WRITERS[column.kind]([*filter(_is_there, given)], column, decimal))
@@ -121,7 +121,12 @@ def _written_times(values: list[Any], column: Column, _: str) -> list[str]:
     return [times.text(value, column.format, column.decimals) for value in values]
 
 
+def _written_values(values: list[Any], column: Column, _: str) -> list[str]:
+    return [*map(dict(zip(column.known.tolist(), column.values, strict=True)).__getitem__, values)]
+
+
 _WRITERS: dict[str, Callable[[list[Any], Column, str], list[str]]] = {
+    "category": _written_values,
     "integer": lambda values, column, decimal: column.form(decimal).write(values),
     "number": lambda values, column, decimal: column.form(decimal).write(values),
     "date": _written_times,
@@ -140,15 +145,17 @@ _ARRAYS: dict[str, Callable[[np.ndarray, int | None], np.ndarray]] = {
 def _values(column: Column, codes: np.ndarray, numbers: np.ndarray) -> np.ndarray:
     """Values of one column. numbers: see `_positions`."""
     missing, other = codes == column.missing_code, codes == column.other_code
-    if column.values:
-        known: tuple[Any, ...] = (False, True) if column.kind == "boolean" else column.values
+    if column.values and not column.numbers:
         blank = None if column.kind == "boolean" else ""
         written = np.array(
-            [*known, *[OTHER] * (column.other_code is not None), *[blank] * column.missing], dtype=object
+            [*column.known, *[OTHER] * (column.other_code is not None), *[blank] * column.missing], dtype=object
         )
         found: np.ndarray = written[codes]
         return found.astype(bool) if column.kind == "boolean" and column.size == column.plain else found
-    values = _ARRAYS[column.kind](numbers, column.decimals)
+    if column.numbers:
+        values = column.known.take(codes, mode="clip")
+    else:
+        values = _ARRAYS[column.kind](numbers, column.decimals)
     if column.other_code is None:
         none = np.full((), "NaT", values.dtype) if values.dtype.kind in "Mm" else np.nan
         return np.where(missing, none, values) if column.missing else values

@@ -93,6 +93,8 @@ class TableSamples(SyntheticRecords):
     def to_pandas(self) -> Any:
         """Return a DataFrame. A missing value is None, NaN, NaT or NA: among whole numbers (Int64) and truth values (boolean).
 
+        Times of a column with a zone have the zone.
+
         Raises:
             RequestError: pandas is not installed.
         """
@@ -101,11 +103,16 @@ class TableSamples(SyntheticRecords):
             if column.dtype == object:
                 column[column == ""] = None
             values[name] = column.astype("datetime64[s]") if column.dtype == "datetime64[D]" else column
-        has_na = {"integer": ("f", "Int64"), "boolean": ("O", "boolean")}
-        kinds = {
-            column.name: has_na.get(column.kind, ("", "")) for column in self.card.columns if column.other_code is None
-        }
-        return frame(values).astype({name: na for name, (kind, na) in kinds.items() if values[name].dtype.kind == kind})
+        types = {}
+        for each in self.card.columns:
+            cells = values[each.name]
+            if each.is_whole and cells.dtype.kind == "f":
+                types[each.name] = "Int64"
+            elif each.kind == "boolean" and cells.dtype == object and each.other_code is None:
+                types[each.name] = "boolean"
+            elif each.kind == "datetime" and each.zone and cells.dtype.kind == "M":
+                values[each.name] = times.with_zone(pa.array(cells), each.zone).to_pandas()
+        return frame(values).astype(types)
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -172,7 +179,8 @@ def _cells(column: AnyColumn, values: np.ndarray, decimal: str) -> "pa.Array":
         return pa.array(values, pa.bool_())
     if values.dtype == object:
         return pa.array([text or None for text in texts(column, values, decimal=decimal)], pa.string())
-    cells = pa.array(values, pa.int64() if column.kind == "integer" else None, from_pandas=True)
+    is_whole = isinstance(column, Column) and column.is_whole
+    cells = pa.array(values, pa.int64() if is_whole else None, from_pandas=True)
     if column.kind == "datetime" and isinstance(column, Column) and column.zone:
         return times.with_zone(cells, column.zone)
     return cells

@@ -67,7 +67,7 @@ def read(
             yield pictures
 
     if is_samples:
-        images = decoder.formed(_pixels(paths, blocks, decoder.form.shape))
+        images = decoder.formed(_pixels(paths, blocks, decoder.how.shape))
     else:
         images = stacked(_pictures(paths, blocks), decoder, where=str(paths[0]))
     if not targets:

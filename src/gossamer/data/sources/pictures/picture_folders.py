@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -60,7 +61,7 @@ class Listing:
         return [path.relative_to(self.folder).as_posix() for path in paths]
 
 
-def owners_of(listing: Listing, spec: str, missing: units.Missing) -> units.Units:
+def owners_of(listing: Listing, spec: Any, missing: units.Missing) -> units.Units:
     """The units of pictures in folders. Only the heads of DICOM files are opened. Raises DataError, RequestError."""
     how = units.matched(spec)
     if how == "folder":
@@ -75,7 +76,8 @@ def owners_of(listing: Listing, spec: str, missing: units.Missing) -> units.Unit
         ids = dicom.texts(listing.paths, spec.removeprefix(units.DICOM))  # only a hash of each is kept
         return units.numbered([units.pseudonym(text) for text in ids], missing, lambda at: str(listing.paths[at]))
     if how == "position":
-        raise DataError(f"{spec}: pictures in folders have no order, as an array needs: give `units={FOR_FOLDERS}`")
+        which = spec if isinstance(spec, str) else "units"
+        raise DataError(f"{which}: pictures in folders have no order, as an array needs: give `units={FOR_FOLDERS}`")
     return _by_list(Path(spec), listing, missing)
 
 

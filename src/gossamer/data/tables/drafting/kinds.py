@@ -26,7 +26,7 @@ _TOTAL = re.compile(r"(grand |sub)?totals?|sum|summe|(ins)?gesamt", re.IGNORECAS
 _NOTHING = re.compile(r"\W+|unknown|missing|not (available|known)|no data|unbekannt|k\.a\.", re.IGNORECASE)
 _VALUES = {"na", "none", "null"}
 """Words for a missing value that may be values of a category."""
-_DROPPED_FIRST = ("log", "zero", "bins", "decimals", "special")
+_DROPPED_FIRST = ("numbers", "log", "zero", "bins", "decimals", "special")
 _in_order = partial(re.sub, r"(?<![.,\d])\d+", lambda digits: digits[0].zfill(20))
 """From a text to what sorts it, so that 9 is before 10."""
 
@@ -125,6 +125,8 @@ def _category(seen: Portrait, best: Candidate | None, habits: Habits) -> Proposa
         proposal.say(f'{what}: {others}. They become "{OTHER}".')
     if best is None and (partly := _partly(seen, habits)):
         proposal.say(f"Kept as text: {partly}.")
+    if best is not None:
+        proposal.facts["numbers"] = True
     if best is not None and len(listed) > 1:
         kind = "integer" if best.spread.is_whole else "number"
         proposal.say(

@@ -117,7 +117,7 @@ class Candidate:
         groups: whether a point may separate thousands.
         """
         form = self.form
-        likely = 2 * (form.decimal == ".,"[groups]) + (not form.thousands) if isinstance(form, Form) else 0
+        likely = 2 * (form.decimal == ".,"[groups]) + (not form.thousands) if isinstance(form, Form) else "T" in form
         return self.cells, get_args(Kind).index(self.kind), likely
 
     def add(self, values: "pa.Array", counts: np.ndarray, rows: np.ndarray) -> None:
@@ -244,8 +244,8 @@ class Portrait:
             cells = cells.cast(pa.float64(), safe=False)
             return pc.if_else(pc.is_nan(cells), pa.scalar(None, pa.float64()), cells)
         if self.kind == "date":
-            zone = getattr(cells.type, "tz", None) or "UTC"
-            self.zone = zone if zone != "UTC" and times.is_zone(zone) else ""
+            zone = getattr(cells.type, "tz", None)
+            self.zone = zone if zone and times.is_zone(zone) else ""
             return times.on_clock(cells, self.zone)
         if self.kind == "duration":
             return cells.cast(pa.duration("us"), safe=False)

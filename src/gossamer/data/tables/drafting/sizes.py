@@ -15,7 +15,7 @@ from gossamer.data.columns.numbers import Form
 from gossamer.data.columns.texts import text_of
 from gossamer.data.columns.times import DAY
 from gossamer.data.tables.drafting.forms import DIGITS
-from gossamer.data.tables.drafting.portrait import FEW, Candidate, Portrait
+from gossamer.data.tables.drafting.portrait import FEW, SHARE, Candidate, Portrait
 from gossamer.data.tables.drafting.proposal import Habits, Proposal
 from gossamer.data.tables.drafting.sketches import Spread
 
@@ -23,7 +23,9 @@ _ZEROS = 0.05
 """Share of zeros from which zero has a code of its own."""
 _CROWDED = 0.6
 """Share of cells in one bin from which bins of one width are too wide."""
-_MOST_DECIMALS = 6
+_PEAK = 0.001
+"""The same, where other numbers near zero are much rarer."""
+_MOST_DECIMALS = 9
 _NO_ANSWER = re.compile(
     r"-(1|9+|8+|7+)|7{2,}|8{2,}|9{2,}|9*[78]|(2999|[3-9]\d{3})-\d\d-\d\d|(1753|1900|1970)-01-01|1899-12-30"
 )
@@ -44,6 +46,8 @@ def of_numbers(seen: Portrait, best: Candidate, habits: Habits) -> Proposal:
         proposal.facts["decimals"] = digits
         if (steps := spread.steps) < BINS:
             proposal.facts["bins"] = max(steps // 2, 1)  # each holds a value, however its edges are rounded
+    if (fewer := spread.digits_of(SHARE)) < digits:
+        proposal.say(f"{_percent(SHARE)} of cells have at most {fewer} digits after the point: decimals = {fewer}, if the others are errors.")
     _add_bins(proposal, seen, spread)
     return proposal
 
@@ -72,7 +76,8 @@ def _add_bins(proposal: Proposal, seen: Portrait, spread: Spread) -> None:
     if many and (not spread.is_whole or high[-1] - low[0] > BINS):
         zeros = spread.count_of(0) / spread.cells
         crowd = _crowd(np.linspace, spread, low[0], high[-1], special)
-        if zeros >= _ZEROS or (crowd >= _CROWDED and low[0] == 0):
+        is_peak = zeros >= _PEAK and spread.has_peak(0)
+        if zeros >= _ZEROS or is_peak or (crowd >= _CROWDED and low[0] == 0):
             low, high = ([each for each in ends if each] for ends in (low, high))
             facts["zero"] = True
             say(f"{_percent(zeros)} of cells are 0: zero = true gives 0 a code of its own.")

@@ -79,6 +79,19 @@ class Spread:
         """Whether all are whole numbers."""
         return self.digits == 0
 
+    def digits_of(self, share: float) -> int:
+        """Most digits after the point of a share of the numbers besides zero, at least 1. Above KEPT cells, an estimate."""
+        numbers = self.sample[self.sample != 0]
+        fits = (digits for digits in range(1, MOST_DIGITS) if np.mean(np.round(numbers, digits) == numbers) >= share)
+        return next(fits, self.digits)
+
+    def has_peak(self, number: float) -> bool:
+        """Whether a number occurs ten times as often as each of its neighbours. Above KEPT cells, an estimate."""
+        numbers, counts = np.unique(self.sample, return_counts=True)
+        at = int(np.searchsorted(numbers, number))
+        beside = np.append(counts[max(at - ENDS, 0) : at], counts[at + 1 : at + 1 + ENDS])
+        return self.count_of(number) > 0 and counts[at] >= 10 * beside.max(initial=1)
+
     def count_of(self, number: float) -> int:
         """The number of cells with a number. Above KEPT cells, an estimate."""
         return round(self.cells * float(np.mean(self.sample == number)))
