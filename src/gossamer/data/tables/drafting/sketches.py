@@ -79,6 +79,11 @@ class Spread:
         """Whether all are whole numbers."""
         return self.digits == 0
 
+    @property
+    def is_beyond(self) -> bool:
+        """Whether there are numbers beyond 2^53, which may not be exact."""
+        return bool(max(-self.lowest[0], self.highest[-1]) > 2**53)
+
     def count_of(self, number: float) -> int:
         """The number of cells with a number. Above KEPT cells, an estimate."""
         return round(self.cells * float(np.mean(self.sample == number)))
