@@ -8,7 +8,8 @@ from gossamer.data.card import is_text, toml
 from gossamer.data.columns.column import MOST_CODES, OTHER, Column
 from gossamer.data.columns.numbers import Form
 from gossamer.data.columns.reading import Reader
-from gossamer.data.tables.drafting.portrait import FEW, FEWEST, MOST_VALUES, SHARE, Candidate, Portrait
+from gossamer.data.columns.texts import TRUTH
+from gossamer.data.tables.drafting.portrait import FEW, FEWEST, MOST_VALUES, NOTHING, SHARE, Candidate, Portrait
 from gossamer.data.tables.drafting.proposal import Habits, Proposal
 from gossamer.data.tables.drafting.sizes import of_dates, of_durations, of_numbers
 from gossamer.errors import CardError
@@ -24,7 +25,6 @@ _PERSON = (
     r"(first|last|full|given|family|maiden|patient|person|customer|client|employee|user) ?name)\b|^name$"
 )
 _TOTAL = re.compile(r"(grand |sub)?totals?|sum|summe|(ins)?gesamt", re.IGNORECASE)
-_NOTHING = re.compile(r"\W+|unknown|missing|not (available|known)|no data|unbekannt|k\.a\.", re.IGNORECASE)
 _WORD = re.compile(r"(?!-?inf)[^\d\n]+", re.IGNORECASE)
 """What a word of many cells may be, so that it stands for a missing value: no infinite number."""
 _VALUES = {"na", "none", "null"}
@@ -64,8 +64,14 @@ _PROPOSALS: dict[str, Callable[[Portrait, Candidate, Habits], Proposal]] = {
     "number": of_numbers,
     "date": of_dates,
     "duration": of_durations,
-    "boolean": lambda seen, *_: Proposal({"name": seen.name, "kind": "boolean"}),
+    "boolean": lambda seen, *_: _of_booleans(seen),
 }
+
+
+def _of_booleans(seen: Portrait) -> Proposal:
+    words = [text for text in seen.counts if text.casefold() in TRUTH]
+    form = "true" if all(map(str.islower, words)) else "TRUE" if all(map(str.isupper, words)) else ""
+    return Proposal({"name": seen.name, "kind": "boolean"} | ({"format": form} if form else {}))
 
 
 def _reason_to_drop(seen: Portrait, best: Candidate | None, habits: Habits) -> str:
@@ -152,7 +158,7 @@ def _partly(seen: Portrait, habits: Habits) -> str:
 def _name_odd(proposal: Proposal, seen: Portrait, best: Candidate) -> None:
     """Name the cells that are not of the kind, and say what becomes of them."""
     cells = f"Cells that are no {_PLURALS[best.kind]}: {best.odd.count:,} of {seen.cells:,}{best.odd}"
-    means_missing = _NOTHING if best.cells >= SHARE * seen.cells else _WORD
+    means_missing = NOTHING if best.cells >= SHARE * seen.cells else _WORD
     if best.odd.are_named and all(map(means_missing.fullmatch, best.odd.first)):
         words = {text.casefold(): text for text in best.odd.first}
         proposal.facts["missing"] = True

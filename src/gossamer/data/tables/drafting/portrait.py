@@ -29,15 +29,16 @@ _SOME = 10
 """A date may be written in a form that this part of them has."""
 SHARE = 0.95
 """Share of cells that must fit a kind, so that it is proposed and the others are named."""
-_FEW_WORDS = 3
-"""Different texts at most that all other cells are, so that fewer cells may fit."""
+_FEW_WORDS, _MANY = 3, 0.75
+"""Different texts at most that all other cells are, so that fewer cells may fit. And how many must, if these texts say much."""
+NOTHING = re.compile(r"\W+|unknown|missing|not (available|known)|no data|unbekannt|k\.a\.", re.IGNORECASE)
 FEWEST = 20
 """Cells from which some may not fit, and from which a column whose cells all differ looks like an identifier."""
 
 Kind: TypeAlias = Literal["number", "duration", "date", "boolean"]
 """Of two that fit as many cells, the later is more special."""
 _OFFSET = re.compile(r":\d\d(\.\d+)?( ?UTC|Z|[+-]\d\d(:?\d\d)?)$")
-_CODES = {
+CODES = {
     "a leading zero": r"^[+-]?0\d",
     "an exponent": r"^[+-]?\d+[eE]\d+$",
     "a plus sign": r"^\+\d",
@@ -232,10 +233,10 @@ class Portrait:
 
     def _but_words(self, candidate: Candidate) -> bool:
         """Whether many different values fit, and all others are a few words."""
-        words = candidate.odd
-        return (
-            bool(candidate.cells) and len(words.first) <= _FEW_WORDS < FEW < self.different.number and words.are_named
-        )
+        words = candidate.odd.first
+        if len(words) > _FEW_WORDS or not candidate.odd.are_named or self.different.number <= FEW:
+            return False
+        return candidate.cells >= _MANY * self.cells or all(map(NOTHING.fullmatch, words))
 
     def _means(self, fitting: Candidate) -> bool:
         """Whether a fitting form is meant: 0 and 1 are no truth values, and 007 is no number."""
@@ -290,7 +291,7 @@ class Portrait:
             (candidate if candidate.read(sample)[1].any() else candidate.odd).add(values, counts, rows)
         if pa.types.is_string(values.type):
             self.is_word = self.is_word and pc.all(pc.match_substring_regex(values, _WORD)).as_py()
-            for sign, pattern in _CODES.items():
+            for sign, pattern in CODES.items():
                 found = np.asarray(pc.match_substring_regex(values, pattern))
                 if found.any():
                     self.codes.setdefault(sign, Odd()).add(values.filter(pa.array(found)), counts[found], rows[found])
