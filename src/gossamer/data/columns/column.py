@@ -29,6 +29,7 @@ from gossamer.data.card import (
     plain,
 )
 from gossamer.data.columns import durations, times
+from gossamer.data.columns.boolean import FORMS
 from gossamer.data.columns.boolean import VALUES as BOOLEANS
 from gossamer.data.columns.numbers import Form
 from gossamer.data.units import number_of
@@ -102,8 +103,8 @@ class Column(Declared):
     format: str = fact(
         "",
         'how the file writes dates and times, such as "%d.%m.%Y"; "": as 2031-12-24 10:00:00. Of numbers, how it writes '
-        '1234, such as "1.234,50 €"',
-        of=[*_OF_NUMBERS, *_OF_DATES],
+        '1234, such as "1.234,50 €". Of booleans, how it writes true: "true", "True" or "TRUE"',
+        of=["boolean", *_OF_NUMBERS, *_OF_DATES],
     )
     zone: str = fact(
         "",
@@ -267,6 +268,8 @@ class Column(Declared):
         if self.kind == "boolean":
             if self.values not in ((), BOOLEANS):
                 raise self._wrong("values", "a boolean has the values False and True: leave them out")
+            if self.format not in FORMS:
+                raise self._wrong("format", 'it must show how true is written: "true", "True" or "TRUE"')
             object.__setattr__(self, "values", BOOLEANS)
             return
         texts = tuple(str(value) if is_whole(value) else value for value in self.values)

@@ -60,11 +60,15 @@ class Reader:
         kind, codes = self._kind, np.empty(len(cells), np.int32)
         for rows, part in parts(cells):
             found = kind.codes(part)
-            if any(_is_of(part, _GUESSES[each]) for each in kind.refused):
+            if self.refuses(part.type):
                 there = ~np.asarray(pc.is_null(part, nan_is_null=True))
                 found[there | (kind.words and len(part) == len(cells))] = _GUESSED
             codes[rows] = found
         return codes
+
+    def refuses(self, kind: "pa.DataType") -> bool:
+        """Whether cells of a type are refused, as a program may have guessed it."""
+        return any(_is_of(kind, _GUESSES[each]) for each in self._kind.refused)
 
     def values(self, cells: "pa.Array") -> np.ndarray:
         """Values as numbers, which no bin has made coarse. float64 [n], see `decode.to_numbers`."""
@@ -84,9 +88,9 @@ _GUESSES = {
 """What programs that guess types make of texts. A column without a value becomes one of floating-point numbers."""
 
 
-def _is_of(cells: "pa.Array", checks: Iterable[str]) -> bool:
-    """Whether cells are of one of these types, which are named by the checks of pyarrow."""
-    return any(getattr(pa.types, check)(cells.type) for check in checks)
+def _is_of(kind: "pa.DataType", checks: Iterable[str]) -> bool:
+    """Whether a type is one of these, which are named by the checks of pyarrow."""
+    return any(getattr(pa.types, check)(kind) for check in checks)
 
 
 class _Categories:
@@ -103,9 +107,7 @@ class _Categories:
         found = [(number, value) for value in declared if (number := guess(value)) is not None]
         numbers = {number: declared[value] for number, value in found}
         self.words = any(value.casefold() in MISSING_WORDS for value in column.values)
-        plain = column.numbers or all(
-            value.casefold() in TRUTH or text_of(number) == value for number, value in found
-        )
+        plain = column.numbers or all(value.casefold() in TRUTH or text_of(number) == value for number, value in found)
         self._numbers: Mapping[Any, int] = numbers if plain and len(numbers) == len(found) and not self.words else {}
         rounded = any(abs(number) >= LARGEST for number in numbers)
         unclear = (found or self.words) and not self._numbers
@@ -175,7 +177,7 @@ class _Numbers:
     def _parsed(self, cells: "pa.Array") -> tuple[np.ndarray, np.ndarray]:
         """Positions, float64 [n], and faults, int32 [n], 0 where there is none."""
         column = self._column
-        if _is_of(cells, self._types):
+        if _is_of(cells.type, self._types):
             numbers = self._of_type(cells, column)
             faults = np.where(np.isnan(numbers), _MISSING, 0).astype(np.int32)
             faults[np.isinf(numbers)] = _TEXT
@@ -196,7 +198,7 @@ class _Numbers:
 
     def _fault(self, text: str) -> int:
         """What is wrong with a text that is no number, date or duration."""
-        if text.strip().casefold() in self._absent:
+        if unicodedata.normalize("NFC", text).strip().casefold() in self._absent:
             return _MISSING
         comma = "," in text and not self._form.thousands and self._form.decimal == "." and _has_digits_only(text)
         fault = _NO_TEXT[self._column.kind]

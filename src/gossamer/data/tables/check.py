@@ -12,7 +12,7 @@ from gossamer.data.columns.times import DAY
 from gossamer.data.source import Data, called, refuse_keys, source_of
 from gossamer.data.tables.any_card import load_card
 from gossamer.data.tables.card import TableCard, TableDraft
-from gossamer.data.tables.drafting.portrait import MOST_VALUES, NAMED, Candidate, Kind, any_texts
+from gossamer.data.tables.drafting.portrait import CODES, MOST_VALUES, NAMED, Candidate, Kind, any_texts, kind_of
 from gossamer.data.tables.read import open_for
 from gossamer.errors import DataError, RequestError, did_you_mean
 from gossamer.lazy import pa, pc
@@ -121,6 +121,11 @@ class _ColumnCheck:
             exact = np.nan_to_num(self._seconds.read(cells)[0] if self._seconds else self._reader.values(cells))
             cut = exact % DAY != 0 if column.kind == "date" else np.round(exact, column.decimals or 0) != exact
             self._add(NO_TIME if column.kind == "date" else CUT, rows[is_value & (strict >= 0) & cut])
+        if column.kind in ("integer", "number") and kind_of(cells.type) == "text":
+            texts = pc.utf8_trim_whitespace(any_texts(cells))
+            for sign, pattern in CODES.items():
+                here = np.asarray(pc.match_substring_regex(texts, pattern))
+                self._add(f"read as a number: samples are written without {sign}", rows[is_value & here])
 
     def findings(self) -> Iterator[Finding]:
         """What was found."""

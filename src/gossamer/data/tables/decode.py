@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from gossamer.data.columns import durations, times
+from gossamer.data.columns import boolean, durations, times
 from gossamer.data.columns.column import OTHER, Column
 from gossamer.data.columns.generated import AnyColumn, GeneratedColumn, start_of
 from gossamer.data.tables.card import TableCard
@@ -105,8 +105,8 @@ def to_numbers(codes: np.ndarray, card: TableCard, *, seed: int, rows: np.ndarra
 
 def texts(column: AnyColumn, values: np.ndarray, *, decimal: str = ".") -> Sequence[str]:
     """Decoded values as a text file has them: in the declared format, with the declared digits, missing ones empty."""
-    if isinstance(column, GeneratedColumn) or (column.values and not column.numbers):
-        return ["" if value is None else str(value) for value in values]
+    if isinstance(column, GeneratedColumn) or (column.kind == "category" and not column.numbers):
+        return [*map(str, values)]
     given = values.tolist()
     written = iter(_WRITERS[column.kind]([*filter(_is_there, given)], column, decimal))
     return [next(written) if _is_there(value) else value if isinstance(value, str) else "" for value in given]
@@ -126,6 +126,7 @@ def _written_values(values: list[Any], column: Column, _: str) -> list[str]:
 
 
 _WRITERS: dict[str, Callable[[list[Any], Column, str], list[str]]] = {
+    "boolean": lambda values, column, _: [boolean.text(value, column.format) for value in values],
     "category": _written_values,
     "integer": lambda values, column, decimal: column.form(decimal).write(values),
     "number": lambda values, column, decimal: column.form(decimal).write(values),

@@ -16,7 +16,7 @@ import numpy as np
 from gossamer.data.labels import NONE, place
 from gossamer.data.memory_mapped import Filling
 from gossamer.data.problems import Problems, no_pictures
-from gossamer.data.sources.arrow_files import batches_of, schema_of
+from gossamer.data.sources.arrow_files import batches_of, rows_of, schema_of
 from gossamer.data.sources.pictures.decode_workers import Source
 from gossamer.data.sources.pictures.image_files import Decoder, stacked
 from gossamer.data.sources.pictures.stored import Stored
@@ -69,7 +69,7 @@ def read(
     if is_samples:
         images = decoder.formed(_pixels(paths, blocks, decoder.how.shape))
     else:
-        images = stacked(_pictures(paths, blocks), decoder, where=str(paths[0]))
+        images = stacked(_pictures(paths, blocks), decoder, where=str(paths[0]), count=sum(map(rows_of, paths)))
     if not targets:
         return Stored(images, np.zeros(len(images), np.int64), formed=True)
     if _holds(schema.field(targets[0]).type) == "names":
@@ -246,7 +246,8 @@ def _pixels(
     paths: Sequence[Path], blocks: Callable[[Path], Iterator[Any]], card_shape: tuple[int, ...] | None
 ) -> np.ndarray:
     """Pixels of samples that Gossamer wrote, whose shape is in a file's metadata. uint8 [N, C, H, W]"""
-    values, shape = Filling(), card_shape
+    size = _schema_of(paths[0]).field(_PIXELS).type.list_size
+    values, shape = Filling(size * sum(map(rows_of, paths))), card_shape
     for path in paths:
         stated = (_schema_of(path).metadata or {}).get(b"shape", b"").decode("ascii", "replace").split(",")
         is_shape = len(stated) == 3 and all(side.isdecimal() for side in stated)

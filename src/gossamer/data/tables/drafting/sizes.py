@@ -44,10 +44,12 @@ def of_numbers(seen: Portrait, best: Candidate, habits: Habits) -> Proposal:
         _ask_separators(proposal, seen, best, form)
     elif digits and digits == spread.digits:
         proposal.facts["decimals"] = digits
-        if (steps := spread.steps) < BINS:
-            proposal.facts["bins"] = max(steps // 2, 1)  # each holds a value, however its edges are rounded
+    if digits and digits == spread.digits and (steps := spread.steps) < BINS:
+        proposal.facts["bins"] = max(steps // 2, 1)  # each holds a value, however its edges are rounded
     if (fewer := spread.digits_of(SHARE)) < digits:
-        proposal.say(f"{_percent(SHARE)} of cells have at most {fewer} digits after the point: decimals = {fewer}, if the others are errors.")
+        proposal.say(
+            f"{_percent(SHARE)} of cells have at most {fewer} digits after the point: decimals = {fewer}, if the others are errors."
+        )
     _add_bins(proposal, seen, spread)
     return proposal
 
@@ -89,7 +91,7 @@ def _add_bins(proposal: Proposal, seen: Portrait, spread: Spread) -> None:
                 facts["log"] = True
                 why += ": log = true makes bins that grow"
             say(f'{why}. Narrower bounds with outside = "clip" help, or edges in place of bounds.')
-    proposal.measured["bounds"] = [exact(low[0]), exact(high[-1])]
+    proposal.measured["bounds"] = [exact(low[0]), exact(high[-1] if high[-1] > low[0] else low[0] + 1)]
 
 
 def _crowd(space: Any, spread: Spread, low: float, high: float, without: list[float]) -> float:
@@ -115,6 +117,7 @@ def _take_apart(spread: Spread, written: Callable[[float], str]) -> tuple[list[f
     found, low, high = list[float](), spread.lowest.tolist(), spread.highest.tolist()
     while len(low) > 1 and is_code(low[0]) and (low[0] < 0 <= low[1] or low[1] - low[0] > high[-1] - low[1]):
         found.append(low.pop(0))
+    high = [number for number in high if number >= low[0]]
     while len(high) > 1 and is_code(high[-1]) and high[-1] - high[-2] > 0.5 * (high[-2] - low[0]):
         found.append(high.pop())
     return sorted(found), low, high
@@ -163,5 +166,6 @@ def _ends(low: float, high: float, kind: str, form: str) -> list[datetime.date]:
     """The first and the last date or time, not the same. low, high: in seconds since 1970."""
     step = DAY if kind == "date" else max(times.step_of(form), 1) if form else 1
     low, high = low // step * step, high // step * step if kind == "date" else np.ceil(high / step) * step
-    ends = np.array([low if high > low else low - step, high]).clip(*_CALENDAR).astype("datetime64[s]").tolist()
+    low = low if high > low else max(low - step, _CALENDAR[0])
+    ends = np.array([low, max(high, low + step)]).clip(*_CALENDAR).astype("datetime64[s]").tolist()
     return [end.date() for end in ends] if kind == "date" else ends

@@ -92,6 +92,11 @@ class Spread:
         beside = np.append(counts[max(at - ENDS, 0) : at], counts[at + 1 : at + 1 + ENDS])
         return self.count_of(number) > 0 and counts[at] >= 10 * beside.max(initial=1)
 
+    @property
+    def is_beyond(self) -> bool:
+        """Whether there are numbers beyond 2^53, which may not be exact."""
+        return bool(max(-self.lowest[0], self.highest[-1]) > 2**53)
+
     def count_of(self, number: float) -> int:
         """The number of cells with a number. Above KEPT cells, an estimate."""
         return round(self.cells * float(np.mean(self.sample == number)))
