@@ -28,6 +28,7 @@ from benchmarks.tables.peers import PEERS, SCRIPTS, PeerFailed
 from gossamer.data.columns.column import Column
 from gossamer.data.tables.decode import to_numbers
 from gossamer.data.tables.samples import TableSamples
+from gossamer.run.recommend.recommend import usual_delta
 from gossamer.run.training.plan import plan
 
 DRAWN = 50_000
@@ -117,7 +118,7 @@ def samples(run: Result, data: Described, asked: argparse.Namespace) -> tuple[np
         )
         return to_numbers(codes, data.card, seed=seed), {"cpu": seconds["cpu"]}
     start = time.process_time()
-    job = plan(method, data.card, run["settings"], epsilon=epsilon, delta=own.DELTA).job
+    job = plan(method, data.card, run["settings"], epsilon=epsilon, delta=usual_delta(data.card)).job
     drawn = job.sample(own.trained(job, data.table, seed), DRAWN, None, own.stream(seed))
     codes = TableSamples.piece(data.card, (), seed, 0, drawn).codes
     return to_numbers(codes, data.card, seed=seed), {"cpu": time.process_time() - start}
