@@ -5,11 +5,13 @@
     python -m benchmarks.tables values --methods rows dpmm-mst            rows drawn from the real ones; a peer
     python -m benchmarks.tables values --judge PYTHON                     SDMetrics' quality score too
     python -m benchmarks.tables values show FILE ...                      the worst column of each figure, and what is missed
+    python -m benchmarks.tables values forecast FILE                      what `recommend` says of tables with as much noise
 
 Samples are compared with the rows that the method got, where every person counts once. No guarantee covers this.
 """
 
 import argparse
+import itertools
 import json
 import subprocess
 import tempfile
@@ -28,6 +30,7 @@ from benchmarks.tables.peers import PEERS, SCRIPTS, PeerFailed
 from gossamer.data.columns.column import Column
 from gossamer.data.tables.decode import to_numbers
 from gossamer.data.tables.samples import TableSamples
+from gossamer.methods.marginals import Config, counts_label, precision
 from gossamer.run.recommend.recommend import usual_delta
 from gossamer.run.training.plan import plan
 
@@ -35,6 +38,8 @@ DRAWN = 50_000
 """Samples that are compared."""
 JUDGED = 10_000
 """Rows and samples that SDMetrics gets."""
+PAIRS, MOST = 200, 128
+"""Pairs of columns that are compared, at most, and groups of the values of a column."""
 LIMITS = {
     "zeros": (0.01, "share of zeros"),
     "missing": (0.01, "share of missing values"),
@@ -46,6 +51,17 @@ LIMITS = {
     "category": (0.2, "the worst category of 1 % or more, relative to its share"),
 }
 """The largest error of each figure, and what it is. They are for epsilon 1 and 10,000 rows or more."""
+FORECAST = """\
+# What runs of `marginals` reached on six tables, for `outlook.py`, by `python -m benchmarks.tables values forecast FILE`.
+#
+#   count      to within which share of the rows a count is known, in 95 of 100 cases
+#   seconds    of one core
+#   pairs      error of pairs of columns, relative to that of independent columns
+#   mean, p99  errors of half of the columns, and of nine in ten: in standard deviations, and in distances from the median
+#
+run = ["""
+KEYS = {"count": "count", "seconds": "cpu"}
+"""Entries of the forecast, and what a result calls them."""
 Figures = dict[str, float]
 Result = dict[str, Any]
 
@@ -90,6 +106,39 @@ def of_numbers(real: np.ndarray, weights: np.ndarray, made: np.ndarray) -> Figur
     return found
 
 
+def pairs(data: Described, made: np.ndarray) -> dict[str, float]:
+    """The mean total variation of pairs of columns, and that of independent columns. Numbers are in tenths of the rows."""
+    real, own = (
+        [coarse(*each) for each in zip(data.card.columns, data.values.T, values.T, strict=True)]
+        for values in (data.values, made)
+    )
+    every = [*itertools.combinations(range(len(real)), 2)]
+    some = [every[k] for k in np.random.default_rng(0).permutation(len(every))[:PAIRS]]
+    off, apart = [], []
+    for a, b in some:
+        true, found = joint(real[a], real[b], data.weights), joint(own[a], own[b], np.ones(len(made)))
+        off.append(abs(true - found).sum() / 2)
+        apart.append(abs(true - true.sum(1, keepdims=True) * true.sum(0)).sum() / 2)
+    return {"pairs": float(np.mean(off)), "independent": float(np.mean(apart))}
+
+
+def coarse(column: Column, real: np.ndarray, values: np.ndarray) -> np.ndarray:
+    """Groups of values: categories as they are; of numbers the tenths of the real rows, and the missing ones. int64 [n]"""
+    cuts = (
+        np.arange(1, column.size)
+        if column.values
+        else np.unique([*np.nanquantile(real, np.arange(0.1, 1, 0.1)), np.inf])
+    )
+    groups: np.ndarray = np.searchsorted(cuts, values, side="right")
+    return groups
+
+
+def joint(a: np.ndarray, b: np.ndarray, weights: np.ndarray) -> np.ndarray:
+    """The shares of pairs of groups. float64 [MOST, MOST]"""
+    counts: np.ndarray = np.bincount(a * MOST + b, weights, minlength=MOST**2)
+    return counts.reshape(MOST, MOST) / float(weights.sum())
+
+
 def quantiles(values: np.ndarray, weights: np.ndarray) -> np.ndarray:
     """The quartiles and the 99th percentile. float64 [4]"""
     order = np.argsort(values)
@@ -100,7 +149,7 @@ def quantiles(values: np.ndarray, weights: np.ndarray) -> np.ndarray:
 
 
 def samples(run: Result, data: Described, asked: argparse.Namespace) -> tuple[np.ndarray, Figures]:
-    """Samples of a method as numbers, float64 [n, columns], and its CPU seconds. Raises PeerFailed."""
+    """Samples of a method as numbers, float64 [n, columns], its CPU seconds, and how exact counts are. Raises PeerFailed."""
     method, epsilon, seed = run["method"], run["epsilon"], run["seed"]
     if method == "rows":
         return data.drawn(DRAWN, seed), {}
@@ -121,21 +170,24 @@ def samples(run: Result, data: Described, asked: argparse.Namespace) -> tuple[np
     job = plan(method, data.card, run["settings"], epsilon=epsilon, delta=usual_delta(data.card)).job
     drawn = job.sample(own.trained(job, data.table, seed), DRAWN, None, own.stream(seed))
     codes = TableSamples.piece(data.card, (), seed, 0, drawn).codes
-    return to_numbers(codes, data.card, seed=seed), {"cpu": time.process_time() - start}
+    made = to_numbers(codes, data.card, seed=seed)
+    assert isinstance(job.config, Config)
+    count = precision(job.config, data.card, with_label=counts_label(job.config, data.card))
+    return made, {"cpu": time.process_time() - start, "count": count}
 
 
 def result_of(run: Result, data: Described, asked: argparse.Namespace) -> Result:
     """Train, sample and measure; or the error of a peer that ended without samples."""
     try:
-        made, seconds = samples(run, data, asked)
+        made, about = samples(run, data, asked)
     except PeerFailed as error:
         return {**run, "error": str(error)}
     found: dict[str, Figures] = defaultdict(dict)
     for at, column in enumerate(data.card.columns):
         for name, value in figures(column, data.values[:, at], data.weights, made[:, at]).items():
             found[name][column.name] = round(float(value), 5)
-    quality = {"quality": judged(asked.judge, data, made)} if asked.judge else {}
-    return {**run, **{key: round(value, 1) for key, value in seconds.items()}, **quality, "figures": found}
+    about |= pairs(data, made) | ({"quality": judged(asked.judge, data, made)} if asked.judge else {})
+    return {**run, **{key: float(f"{value:.4g}") for key, value in about.items()}, "figures": found}
 
 
 def judged(python: Path, data: Described, made: np.ndarray) -> float:
@@ -147,7 +199,7 @@ def judged(python: Path, data: Described, made: np.ndarray) -> float:
         ended = subprocess.run(
             [python, SCRIPTS / "with_sdmetrics.py", task], capture_output=True, text=True, check=True
         )
-    return round(float(ended.stdout), 4)
+    return float(ended.stdout)
 
 
 def show(results: Sequence[Result]) -> None:
@@ -160,9 +212,9 @@ def show(results: Sequence[Result]) -> None:
     for (data, method, epsilon, settings), runs in sorted(groups.items(), key=lambda item: item[0][:3]):
         print(f"\n{data}, {method} {settings}, epsilon {epsilon:g}, {len(runs)} seeds", end="")
         finished = [run for run in runs if "error" not in run]
-        for name in ("cpu", "quality"):
+        for name in ("cpu", "quality", "pairs", "independent"):
             if values := [run[name] for run in finished if name in run]:
-                print(f", {name} {np.mean(values):.4g}", end="")
+                print(f", {name} {np.mean(values):.3g}", end="")
         print("".join(f"\n  {run['error']}" for run in runs if "error" in run))
         missed = [line for name in LIMITS for line in of_figure(name, finished)]
         print(f"  missed: {'; '.join(missed) or 'nothing'}")
@@ -179,10 +231,29 @@ def of_figure(name: str, runs: Sequence[Result]) -> list[str]:
     return beyond
 
 
+def forecast(results: Sequence[Result]) -> None:
+    """Print `methods/marginals/measured.toml`: what `recommend` says where a card has about as much noise."""
+    groups: dict[tuple[str, float], list[Result]] = defaultdict(list)
+    for each in results:
+        groups[each["data"], each["epsilon"]].append(each)
+    print(FORECAST)
+    for (data, epsilon), runs in sorted(groups.items()):
+        words = [f'table = "{data}"', f"epsilon = {epsilon}"]
+        words += [f"{name} = {np.mean([run[key] for run in runs]):.2g}" for name, key in KEYS.items()]
+        words.append(f"pairs = {np.mean([run['pairs'] / run['independent'] for run in runs]):.2g}")
+        for name in ("mean", "p99"):
+            errors = [error for run in runs for error in run["figures"][name].values()]
+            half, most = np.quantile(errors, [0.5, 0.9])
+            words.append(f"{name} = [{half:.2g}, {most:.2g}]")
+        print(f"  {{ {', '.join(words)} }},")
+    print("]")
+
+
 def main(words: Sequence[str]) -> None:
     """See the module."""
-    if words[:1] == ["show"]:
-        show([json.loads(line) for word in words[1:] for line in Path(word).read_text().splitlines()])
+    if words[:1] in (["show"], ["forecast"]):
+        results = [json.loads(line) for word in words[1:] for line in Path(word).read_text().splitlines()]
+        (show if words[0] == "show" else forecast)(results)
         return
     asked = parser().parse_args(words)
     results = [json.loads(line) for line in asked.output.read_text().splitlines()] if asked.output.exists() else []

@@ -94,7 +94,7 @@ class Advice:
         rows = [["method", "accuracy", "time", "measured on"]]
         rows += [each.row(f"{number}.") for number, each in enumerate(self.ranked, 1)]
         rows += [each.row("* ") for each in self.labels]
-        report = [*self.outlook, "", *aligned(rows), ""]
+        report = [*self.outlook, "", *([*aligned(rows), ""] if every[1:] else [])]
         report += [f"{each.method}: {note}" for each in every for note in each.notes]
         report += [f"not {name}: {reason}" for name, reason in self.left_out.items()]
         if every:
@@ -177,7 +177,7 @@ def recommend(
             left_out[name] = str(error)
     candidates.sort(key=lambda candidate: candidate.place)
     ranked, labels = ([each for each in candidates if each.releases == what] for what in ("samples", "release"))
-    known = NO_FORECAST if any(candidate.measured for candidate in candidates) else NOT_MEASURED
+    known = NO_FORECAST if facts.kind == "table" or any(each.measured for each in candidates) else NOT_MEASURED
     outlook = [f"{facts.declared_size:,} {facts.unit}s, {facts.breadth}, epsilon {epsilon:g} at delta {delta:g}."]
     outlook += [*filter(None, [remark(epsilon)]), known]
     return Advice(outlook, ranked, labels, left_out, facts.unit)
