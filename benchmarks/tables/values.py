@@ -30,7 +30,8 @@ from benchmarks.tables.peers import PEERS, SCRIPTS, PeerFailed
 from gossamer.data.columns.column import Column
 from gossamer.data.tables.decode import to_numbers
 from gossamer.data.tables.samples import TableSamples
-from gossamer.methods.marginals import Config, counts_label, precision
+from gossamer.methods.marginals import Config
+from gossamer.methods.marginals.outlook import noise_of
 from gossamer.run.recommend.recommend import usual_delta
 from gossamer.run.training.plan import plan
 
@@ -54,13 +55,13 @@ LIMITS = {
 FORECAST = """\
 # What runs of `marginals` reached on six tables, for `outlook.py`, by `python -m benchmarks.tables values forecast FILE`.
 #
-#   count      to within which share of the rows a count is known, in 95 of 100 cases
+#   noise      of a run beside its rows, see `outlook.noise_of`
 #   seconds    of one core
 #   pairs      error of pairs of columns, relative to that of independent columns
 #   mean, p99  errors of half of the columns, and of nine in ten: in standard deviations, and in distances from the median
 #
 run = ["""
-KEYS = {"count": "count", "seconds": "cpu"}
+KEYS = {"noise": "noise", "seconds": "cpu"}
 """Entries of the forecast, and what a result calls them."""
 Figures = dict[str, float]
 Result = dict[str, Any]
@@ -149,7 +150,7 @@ def quantiles(values: np.ndarray, weights: np.ndarray) -> np.ndarray:
 
 
 def samples(run: Result, data: Described, asked: argparse.Namespace) -> tuple[np.ndarray, Figures]:
-    """Samples of a method as numbers, float64 [n, columns], its CPU seconds, and how exact counts are. Raises PeerFailed."""
+    """Samples of a method as numbers, float64 [n, columns], its CPU seconds, and how much noise it has. Raises PeerFailed."""
     method, epsilon, seed = run["method"], run["epsilon"], run["seed"]
     if method == "rows":
         return data.drawn(DRAWN, seed), {}
@@ -172,8 +173,7 @@ def samples(run: Result, data: Described, asked: argparse.Namespace) -> tuple[np
     codes = TableSamples.piece(data.card, (), seed, 0, drawn).codes
     made = to_numbers(codes, data.card, seed=seed)
     assert isinstance(job.config, Config)
-    count = precision(job.config, data.card, with_label=counts_label(job.config, data.card))
-    return made, {"cpu": time.process_time() - start, "count": count}
+    return made, {"cpu": time.process_time() - start, "noise": noise_of(job.config, data.card)}
 
 
 def result_of(run: Result, data: Described, asked: argparse.Namespace) -> Result:

@@ -52,7 +52,7 @@ def test_pairs_are_compared_with_independent_columns():
 
 def test_what_is_missed_is_printed_and_the_forecast_is_toml(tmp_path, capsys):
     figures = {"mean": {"age": 0.01, "bill": 0.3}, "p99": {"age": 0.1, "bill": 0.2}}
-    run = {"data": "toy", "method": "marginals", "epsilon": 1.0, "settings": {}, "cpu": 4.0, "count": 0.02}
+    run = {"data": "toy", "method": "marginals", "epsilon": 1.0, "settings": {}, "cpu": 4.0, "noise": 0.02}
     runs = [{**run, "seed": seed, "pairs": 0.1, "independent": 0.4, "figures": figures} for seed in (0, 1)]
     (tmp_path / "runs.jsonl").write_text("".join(json.dumps(each) + "\n" for each in runs))
     values.main(["show", str(tmp_path / "runs.jsonl")])
@@ -61,7 +61,7 @@ def test_what_is_missed_is_printed_and_the_forecast_is_toml(tmp_path, capsys):
     assert shown.endswith("  missed: mean of bill 0.300; p99 of bill 0.200\n")
     values.main(["forecast", str(tmp_path / "runs.jsonl")])
     (row,) = tomllib.loads(capsys.readouterr().out)["run"]
-    assert (row["table"], row["count"], row["pairs"]) == ("toy", 0.02, 0.25)
+    assert (row["table"], row["noise"], row["pairs"]) == ("toy", 0.02, 0.25)
     assert row["mean"] == pytest.approx([0.155, 0.3], abs=0.006) and row["seconds"] == 4
 
 

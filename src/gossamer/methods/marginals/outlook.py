@@ -45,31 +45,38 @@ def sentences(config: Config, card: TableCard) -> Iterator[str]:
         )
     elif card.label is not None and len(card.domain) > 2:
         yield f"How {card.label} depends on several columns at once is not counted: the noise would hide it."
-    if count:
-        yield from measured(count)
+    if config.noise_multiplier:
+        yield from measured(noise_of(config, card), pairs=smallest is not None)
 
 
-def measured(count: float) -> Iterator[str]:
-    """What was measured where a count was known to within about this share of the rows."""
+def noise_of(config: Config, card: TableCard) -> float:
+    """The noise of a run beside its rows. The square root of the columns stands for the tables that share the budget."""
+    return config.noise_multiplier * card.max_rows * math.sqrt(len(card.domain)) / card.declared_size
+
+
+def measured(noise: float, *, pairs: bool = True) -> Iterator[str]:
+    """What was measured with about as much noise, as `noise_of` gives it."""
 
     def far(run: dict[str, Any]) -> float:
-        return abs(math.log(run["count"] / count))
+        return abs(math.log(run["noise"] / noise))
 
     near = [run for run in _runs() if far(run) <= math.log(NEAR)] or [min(_runs(), key=far)]
-    seconds = [run["seconds"] for run in near]
     (mean, means), (tail, tails) = (
         [median(each) for each in zip(*(run[name] for run in near), strict=True)] for name in ("mean", "p99")
     )
     places = [f"{run['table']} at epsilon {run['epsilon']:g}" for run in near]
     yield f"Measured with about as much noise, no forecast: {', '.join(places)}."
-    yield f"These runs took {min(seconds):.0f} to {max(seconds):.0f} s of one core."
+    yield f"The slowest of these runs took {max(run['seconds'] for run in near):.0f} s on one core."
     yield f"Means were off by {mean:.2f} standard deviations in half of the columns, and by {means:.2f} in one of ten."
-    yield f"Of the distance from median to 99th percentile, half of the columns missed {tail:.0%}, and one of ten {tails:.0%}."
+    missed = f"half of the columns missed {_percent(tail)}, and one of ten {_percent(tails)}"
+    yield f"Of the distance from median to 99th percentile, {missed}."
+    if not pairs:
+        return
     kept = 1 - median(run["pairs"] for run in near)
     if kept < KEPT:
         yield "Expect pairs of columns no better than independent columns. More rows, a larger epsilon or fewer columns help."
     else:
-        yield f"Pairs of columns kept {kept:.0%} of what sets them apart from independent columns."
+        yield f"Pairs of columns kept {_percent(kept)} of what sets them apart from independent columns."
 
 
 @cache
