@@ -1,10 +1,16 @@
-"""What the noise leaves of a table: how clear its counts will be, from the card alone.
+"""What the noise leaves of a table: how clear its counts will be, and what runs with about as much noise reached.
 
-The noise is known before a record is read, so the precision of counts follows from it. What a model gains from them does not.
+The noise is known before a record is read, so the precision of counts follows from it. What a model gains from them does not:
+`measured.toml` has what it was on six tables.
 """
 
 import math
+import tomllib
 from collections.abc import Iterator
+from functools import cache
+from importlib import resources
+from statistics import median
+from typing import Any
 
 from gossamer.data.tables.card import TableCard
 from gossamer.methods.marginals import Config, Noise, counts_label, precision, resolved
@@ -16,13 +22,14 @@ from gossamer.methods.marginals.selection import (
     interaction_sets,
 )
 
-CLEAR, FAINT, UNCLEAR = 0.05, 0.2, 0.1
-"""Shares of the records. Where a dependence that concerns CLEAR of them is seen, most dependences of real tables are. Where it
-must concern more than FAINT, hardly any is. Where counts of values are off by UNCLEAR, they show the frequent ones only."""
+NEAR = 2.0
+"""Up to this factor, the noise of a measured run counts as much as that of a card."""
+KEPT = 0.05
+"""The least share of the dependence of pairs that is worth more than independent columns."""
 
 
 def sentences(config: Config, card: TableCard) -> Iterator[str]:
-    """How far counts are from the truth at most in 95 of 100 cases, which dependence can be found, and what to expect."""
+    """How far counts are from the truth at most in 95 of 100 cases, which dependence can be found, and what was measured."""
     unit = "rows" if card.unit == "record" or card.max_rows > 1 else f"{card.unit}s"
     count = precision(config, card, with_label=counts_label(config, card))
     smallest = dependence(config, card)
@@ -38,18 +45,45 @@ def sentences(config: Config, card: TableCard) -> Iterator[str]:
         )
     elif card.label is not None and len(card.domain) > 2:
         yield f"How {card.label} depends on several columns at once is not counted: the noise would hide it."
-    more = f"More {unit}, a larger epsilon or fewer columns help."
-    if count > UNCLEAR:
-        yield f"Expect the most frequent values of each column, and no dependence between columns. {more}"
-    elif smallest is None:
-        yield "Expect the column as it is."
-    elif smallest > FAINT:
-        about = "" if card.label is None else f", and roughly how each goes with {card.label}"
-        yield f"Expect each column by itself{about}. Do not expect dependences between other columns. {more}"
-    elif smallest > CLEAR:
-        yield f"Expect strong dependences between columns only. {more}"
+    if config.noise_multiplier:
+        yield from measured(noise_of(config, card), pairs=smallest is not None)
+
+
+def noise_of(config: Config, card: TableCard) -> float:
+    """The noise of a run beside its rows. The square root of the columns stands for the tables that share the budget."""
+    return config.noise_multiplier * card.max_rows * math.sqrt(len(card.domain)) / card.declared_size
+
+
+def measured(noise: float, *, pairs: bool = True) -> Iterator[str]:
+    """What was measured with about as much noise, as `noise_of` gives it."""
+
+    def far(run: dict[str, Any]) -> float:
+        return abs(math.log(run["noise"] / noise))
+
+    near = [run for run in _runs() if far(run) <= math.log(NEAR)] or [min(_runs(), key=far)]
+    (mean, means), (tail, tails) = (
+        [median(each) for each in zip(*(run[name] for run in near), strict=True)] for name in ("mean", "p99")
+    )
+    places = [f"{run['table']} at epsilon {run['epsilon']:g}" for run in near]
+    yield f"Measured with about as much noise, no forecast: {', '.join(places)}."
+    yield f"The slowest of these runs took {max(run['seconds'] for run in near):.0f} s on one core."
+    yield f"Means were off by {mean:.2f} standard deviations in half of the columns, and by {means:.2f} in one of ten."
+    missed = f"half of the columns missed {_percent(tail)}, and one of ten {_percent(tails)}"
+    yield f"Of the distance from median to 99th percentile, {missed}."
+    if not pairs:
+        return
+    kept = 1 - median(run["pairs"] for run in near)
+    if kept < KEPT:
+        yield "Expect pairs of columns no better than independent columns. More rows, a larger epsilon or fewer columns help."
     else:
-        yield "Expect most dependences between two columns."
+        yield f"Pairs of columns kept {_percent(kept)} of what sets them apart from independent columns."
+
+
+@cache
+def _runs() -> list[dict[str, Any]]:
+    text = resources.files("gossamer.methods.marginals").joinpath("measured.toml").read_text(encoding="utf-8")
+    runs: list[dict[str, Any]] = tomllib.loads(text)["run"]
+    return runs
 
 
 def _merged_sizes(config: Config, card: TableCard) -> list[int]:

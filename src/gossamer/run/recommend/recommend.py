@@ -49,6 +49,7 @@ class Recommended:
         releases: "samples", or "release" where it releases a classifier.
         command: to copy.
         notes: what to know about its samples or its figure.
+        looks_ahead: whether its notes say what to expect of this card, so that no measured run has to.
     """
 
     method: str
@@ -57,6 +58,7 @@ class Recommended:
     releases: str
     command: str
     notes: tuple[str, ...]
+    looks_ahead: bool
 
     def row(self, rank: str) -> list[str]:
         """Its row in the table."""
@@ -94,7 +96,7 @@ class Advice:
         rows = [["method", "accuracy", "time", "measured on"]]
         rows += [each.row(f"{number}.") for number, each in enumerate(self.ranked, 1)]
         rows += [each.row("* ") for each in self.labels]
-        report = [*self.outlook, "", *aligned(rows), ""]
+        report = [*self.outlook, "", *([] if all(each.looks_ahead for each in every) else [*aligned(rows), ""])]
         report += [f"{each.method}: {note}" for each in every for note in each.notes]
         report += [f"not {name}: {reason}" for name, reason in self.left_out.items()]
         if every:
@@ -177,9 +179,10 @@ def recommend(
             left_out[name] = str(error)
     candidates.sort(key=lambda candidate: candidate.place)
     ranked, labels = ([each for each in candidates if each.releases == what] for what in ("samples", "release"))
-    known = NO_FORECAST if any(candidate.measured for candidate in candidates) else NOT_MEASURED
+    known = NO_FORECAST if any(each.measured for each in candidates) else NOT_MEASURED
     outlook = [f"{facts.declared_size:,} {facts.unit}s, {facts.breadth}, epsilon {epsilon:g} at delta {delta:g}."]
-    outlook += [*filter(None, [remark(epsilon)]), known]
+    needed = not all(each.looks_ahead for each in candidates)
+    outlook += filter(None, [remark(epsilon), known if needed else ""])
     return Advice(outlook, ranked, labels, left_out, facts.unit)
 
 
@@ -233,7 +236,8 @@ def _candidate(method: AnyMethod, request: _Request) -> Recommended:
         raise RequestError(
             "its settings need public records: give --public, or say with --pictures what the records show."
         )
-    notes = [*_outlook(method, full, request)]
+    outlook = _outlook(method, full, request)
+    notes = [*outlook]
     if drawn:
         notes.append("Its samples are drawings that the records have chosen, and look like drawings.")
     if measured is not None and measured.of == "release":
@@ -259,6 +263,7 @@ def _candidate(method: AnyMethod, request: _Request) -> Recommended:
         releases="samples" if like is None else like.of,
         command=" ".join([f"gossamer fit {name}", *presets.flags({**flags, "out": "RUN"})]),
         notes=tuple(notes),
+        looks_ahead=bool(outlook),
     )
 
 
