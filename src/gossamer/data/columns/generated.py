@@ -46,17 +46,17 @@ class GeneratedColumn(Declared):
             object.__setattr__(self, "mapping", tuple(self.mapping.items()))
         self._check_facts()
         if self.place is not None and (not is_whole(self.place) or self.place < 0):
-            raise self._wrong("place", "it must be a whole number from 0, or None")
+            raise self.wrong("place", "it must be a whole number from 0, or None")
         if self.kind == "derived":
             self._check_mapping()
 
     def _check_mapping(self) -> None:
         if not self.follows:
-            raise self._wrong("follows", 'name the column that it follows from, as in follows = "city"')
+            raise self.wrong("follows", 'name the column that it follows from, as in follows = "city"')
         if not self.mapping or not all(map(_is_pair, self.mapping)):
-            raise self._wrong("mapping", 'give a value for each value of the other column, as in { Lyon = "France" }')
+            raise self.wrong("mapping", 'give a value for each value of the other column, as in { Lyon = "France" }')
         if len(dict(self.mapping)) < len(self.mapping):
-            raise self._wrong("mapping", "each value of the other column has one derived value: keep one")
+            raise self.wrong("mapping", "each value of the other column has one derived value: keep one")
 
     def check_source(self, columns: Sequence[Column]) -> None:
         """Refuse a derived column whose mapping does not fit the column that it follows. Raises CardError."""
@@ -65,27 +65,27 @@ class GeneratedColumn(Declared):
         source = {column.name: column for column in columns}.get(self.follows)
         if source is None:
             near = did_you_mean(self.follows, [column.name for column in columns])
-            raise self._wrong("follows", f"it must name a column that is learnt.{near}")
+            raise self.wrong("follows", f"it must name a column that is learnt.{near}")
         if source.values:
             known = dict(self.mapping)
             if wrong := [*(v for v in source.values if v not in known), *(v for v in known if v not in source.values)]:
-                raise self._wrong(
+                raise self.wrong(
                     "mapping", f"it must have each value of {source.name!r} once, and no other: {len(wrong)} differ"
                 )
             return
         if source.special:
-            raise self._wrong(
+            raise self.wrong(
                 "follows", f"{source.name!r} has special values, which are no numbers: take another column"
             )
         try:
             starts = [start_of(key, source) for key, _ in self.mapping]
         except ValueError:
             what = WRITTEN.get(source.kind, "numbers")
-            raise self._wrong(
+            raise self.wrong(
                 "mapping", f"the lower ends must be {what}, as {source.name!r} is of kind {source.kind}"
             ) from None
         if len(set(starts)) < len(starts) or min(starts) > min([source.cuts[0], *source.apart]):
-            raise self._wrong(
+            raise self.wrong(
                 "mapping", f"its lower ends must differ, and begin at the smallest value of {source.name!r}"
             )
 

@@ -9,6 +9,7 @@ import numpy as np
 from gossamer.data.columns import durations, times
 from gossamer.data.columns.column import OTHER, Column
 from gossamer.data.columns.generated import AnyColumn, GeneratedColumn, start_of
+from gossamer.data.columns.rules import in_turn
 from gossamer.data.tables.card import TableCard
 
 
@@ -62,6 +63,10 @@ def _positions(codes: np.ndarray, card: TableCard, seed: int, rows: np.ndarray) 
     for low, high in pairs * len(pairs):  # in a chain, one exchange may undo another
         wrong = plain[low] & plain[high] & (found[low] > found[high])
         found[low][wrong], found[high][wrong] = found[high][wrong], found[low][wrong]
+    for column in (card.columns[at] for at in in_turn(card.columns)):
+        if column.after:
+            total = found[column.name] + found[column.after]
+            found[column.name] = column.from_steps(np.rint(column.to_steps(total)))
     return found
 
 

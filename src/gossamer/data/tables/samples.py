@@ -12,6 +12,7 @@ import numpy as np
 from gossamer.data.columns import times
 from gossamer.data.columns.column import Column
 from gossamer.data.columns.generated import AnyColumn
+from gossamer.data.columns.rules import keep_rules
 from gossamer.data.samples.samples import frame
 from gossamer.data.samples.synthetic_records import SyntheticRecords
 from gossamer.data.samples.writers import parquet_file
@@ -58,9 +59,10 @@ class TableSamples(SyntheticRecords):
 
     @classmethod
     def piece(cls, card: TableCard, class_names: tuple[str, ...], seed: int, first: int, drawn: Any) -> Self:
-        """Codes, and the numbers of their rows."""
+        """Codes that keep the rules of the card, and the numbers of their rows."""
         codes, *_ = drawn
-        return cls(codes.numpy().astype(np.int32), card, seed, np.arange(first, first + len(codes)))
+        kept = keep_rules(codes.numpy().astype(np.int32), card.columns)
+        return cls(kept, card, seed, np.arange(first, first + len(kept)))
 
     @classmethod
     def joined(cls, pieces: Iterable[Self], n: int, card: TableCard, class_names: tuple[str, ...]) -> Self:

@@ -1,0 +1,219 @@
+"""Rules between columns, which a card declares and each sample keeps: what one column can be beside the values of others.
+
+A rule is applied to each row by itself, by the card alone. So a record still gives one code for each column that is learnt, and
+one record more changes each count by at most 1. No query is asked for a rule, and it takes no epsilon.
+"""
+
+from collections.abc import Iterator, Sequence
+from graphlib import CycleError, TopologicalSorter
+from typing import TypeAlias
+
+import numpy as np
+
+from gossamer.data.columns.column import OTHER, Column
+from gossamer.errors import CardError, did_you_mean
+
+_MOST_CASES = 1_000
+"""Combinations of rules of one column that are checked."""
+_LARGEST = 2**53
+_ALIKE = "must have the same kind and decimals, and of times the same zone, and seconds in both formats or in none"
+Rule: TypeAlias = tuple[int, np.ndarray, np.ndarray]
+"""Where the column at a position has codes of the first mask, a column has codes of the second one. Masks are bool [codes]."""
+
+
+def in_turn(columns: Sequence[Column]) -> list[int]:
+    """The positions of columns, each after those that its rules name. Raises CycleError: they go in a circle."""
+    place = {column.name: at for at, column in enumerate(columns)}
+    return [*TopologicalSorter({place[c.name]: [place[name] for _, name in c.rules] for c in columns}).static_order()]
+
+
+def broken(
+    codes: np.ndarray, columns: Sequence[Column]
+) -> Iterator[tuple[int, np.ndarray, np.ndarray, np.ndarray]]:
+    """Yield which rows break the rules of a column: for each column, and each case of what others have beside it.
+
+    Args:
+        codes: int32 [n, columns]. Rows with a negative one count as kept. Codes may be changed between two cases.
+        columns: of the card.
+
+    Yields: the position of the column, the rows of the case that break its rules, those that keep them, and the codes that it
+    can have there.
+    """
+    for at in in_turn(columns):
+        rules = _rules(columns, at)
+        rows = np.flatnonzero((codes >= 0).all(axis=1)) if rules else np.empty(0, np.int64)
+        if not len(rows):
+            continue
+        holds = np.array([when[codes[rows, other]] for other, when, _ in rules])
+        cases, case = np.unique(holds, axis=1, return_inverse=True)
+        for number, hold in enumerate(cases.T):
+            can = np.ones(columns[at].size, bool)
+            for (_, _, then), this in zip(rules, hold, strict=True):
+                can &= then | ~this
+            there = rows[case.reshape(-1) == number]
+            keeps = can[codes[there, at]]
+            yield at, there[~keeps], there[keeps], np.flatnonzero(can)
+
+
+def keep_rules(codes: np.ndarray, columns: Sequence[Column]) -> np.ndarray:
+    """The same codes, in which each rule holds. int32 [n, columns]
+
+    A code that breaks a rule becomes that of another row in which the same rules hold. So the column has the shares that it has
+    there. If there is no such row, the codes that it can have get equal shares.
+    """
+    codes = codes.copy()
+    for at, wrong, right, can in broken(codes, columns):
+        given = codes[right, at] if len(right) else can
+        codes[wrong, at] = given[np.arange(len(wrong)) * len(given) // max(1, len(wrong))]
+    return codes
+
+
+def _rules(columns: Sequence[Column], at: int) -> list[Rule]:
+    """The rules of a column."""
+    column, place = columns[at], {each.name: number for number, each in enumerate(columns)}
+    rules: list[Rule] = []
+    for name, value, *known in column.only:
+        other = place[name]
+        codes = [code for text in known for code in _codes(column, text)]
+        rules.append((other, _mask(columns[other], _codes(columns[other], value)), _mask(column, codes)))
+    missing = _mask(column, [column.size - 1] * column.missing)
+    if column.missing_with:
+        other = place[column.missing_with]
+        absent = _mask(columns[other], [columns[other].size - 1] * columns[other].missing)
+        rules += [(other, absent, missing), (other, ~absent, ~missing)]
+    if column.after:
+        other = place[column.after]
+        rules.append((other, _mask(columns[other], columns[other].no_values), missing))
+    return rules
+
+
+def _mask(column: Column, codes: Sequence[int]) -> np.ndarray:
+    return np.isin(np.arange(column.size), codes)
+
+
+def _codes(column: Column, text: str) -> Sequence[int]:
+    """The codes of what a rule names. Raises ValueError: the column has none.
+
+    text: a value, zero or a special value, or a range of whole bins, such as 0..17; "other"; "": missing.
+    """
+    if text in column.values:
+        return [column.values.index(text)]
+    code = {"": column.missing_code, OTHER: column.other_code}.get(text)
+    if code is not None:
+        return [code]
+    if column.values or not text:
+        raise ValueError
+    first, _, last = text.partition("..")
+    low = column.position(first)
+    if not last:
+        return [column.plain + column.apart.index(low)]
+    high, cuts = column.position(last), column.cuts.tolist()
+    apart = [code for code, value in enumerate(column.apart, column.plain) if low <= value <= high]
+    return [*range(cuts.index(low), cuts.index(high + column.step)), *apart]
+
+
+def check_rules(columns: Sequence[Column], label: str | None) -> None:
+    """Refuse rules that name no column or value, that contradict each other, or that the label has. Raises CardError."""
+    names = [column.name for column in columns]
+    for column in columns:
+        for key, name in column.rules:
+            if name not in names:
+                raise column.wrong(key, f"it must name a column that is learnt.{did_you_mean(name, names)}")
+        if column.name == label and column.rules:
+            raise column.wrong(column.rules[0][0], "the label has no rules: it decides. Give the other column the rule")
+    try:
+        order = in_turn(columns)
+    except CycleError as error:
+        circle = ", ".join(repr(names[at]) for at in error.args[1][1:])
+        raise CardError(f"the rules of the columns {circle} go in a circle: take one out") from None
+    by_name = dict(zip(names, columns, strict=True))
+    for at in order:
+        column = columns[at]
+        if column.after:
+            _check_difference(column, by_name)
+        if column.missing_with and not by_name[column.missing_with].missing:
+            raise column.wrong("missing_with", f"{column.missing_with!r} is never missing: say missing = true there")
+        _check_values(column, by_name)
+        _check_order(column, by_name)
+        if column.rules and not _agree(_rules(columns, at), column.size):
+            raise column.wrong(column.rules[-1][0], "its rules leave no value in some rows, or are too many: take one out")
+
+
+def alike(one: Column, other: Column) -> bool:
+    """Whether the values of two columns can be compared."""
+    return all(getattr(one, fact) == getattr(other, fact) for fact in ("kind", "decimals", "unit", "zone"))
+
+
+def _check_order(column: Column, columns: dict[str, Column]) -> None:
+    """Refuse `at_least` of a column that is no other one, or whose values could not be exchanged with it."""
+    seen = [column.name]
+    while name := columns[seen[-1]].at_least:
+        if name not in columns or name in seen:
+            near = did_you_mean(name, [each for each in columns if each not in seen])
+            raise columns[seen[-1]].wrong("at_least", f"it must name another column, in no circle.{near}")
+        seen.append(name)
+    if not column.at_least:
+        return
+    low = columns[column.at_least]
+    if not alike(low, column):
+        raise column.wrong("at_least", f"{low.name!r} {_ALIKE}")
+    if low.after or column.after:
+        raise column.wrong("at_least", "values that are after another cannot be exchanged: bounds from 0 on keep the order")
+    if low.cuts[0] > column.cuts[0] or low.cuts[-1] > column.cuts[-1]:
+        raise column.wrong(
+            "at_least", f"neither bound may be below that of {low.name!r}, so that the two values can be exchanged"
+        )
+
+
+def _check_difference(column: Column, columns: dict[str, Column]) -> None:
+    """Refuse `after` where values cannot be added, or would be none that a program can hold."""
+    low = root = columns[column.after]
+    if not alike(low, column):
+        raise column.wrong("after", f"{low.name!r} {_ALIKE}")
+    if column.grid is None:
+        raise column.wrong("after", "differences of numbers need decimals, so that a sum is exact: say decimals = 2")
+    if low.no_values and not column.missing:
+        raise column.wrong("after", f"{low.name!r} may have no value, and then this has none: say missing = true")
+    while root.after:
+        root = columns[root.after]
+    try:
+        ends = [*map(root.written, _ends(column, columns))]
+    except OverflowError:
+        ends = []
+    if not ends or np.abs(_ends(column, columns)).max() > _LARGEST:
+        raise column.wrong("bounds", "with the largest difference, values are beyond the year 9999 or beyond 2^53")
+
+
+def _ends(column: Column, columns: dict[str, Column]) -> np.ndarray:
+    """The smallest and the largest value. [2]"""
+    own = np.array([min([column.cuts[0], *column.apart]), max([column.cuts[-1], *column.apart])])
+    return own + _ends(columns[column.after], columns) if column.after else own
+
+
+def _check_values(column: Column, columns: dict[str, Column]) -> None:
+    """Refuse values in `only` that have no codes, and columns whose values `at_least` exchanges."""
+    exchanged = {each.at_least for each in columns.values()} | {each.name for each in columns.values() if each.at_least}
+    for name, value, *known in column.only:
+        if {name, column.name} & exchanged:
+            raise column.wrong("only", "it cannot go with at_least, which exchanges values: see after")
+        for owner, text in [(columns[name], value), *((column, text) for text in known)]:
+            try:
+                _codes(owner, text)
+            except ValueError:
+                raise column.wrong(
+                    "only",
+                    f"{text!r} is nothing that {owner.name!r} declares: give a value, \"\" for a missing one, or of bins a range "
+                    'between edges, such as "0..17"',
+                ) from None
+
+
+def _agree(rules: Sequence[Rule], size: int) -> bool:
+    """Whether each combination of rules leaves a code. False too: there are too many combinations. size: the number of codes."""
+    left = {(True,) * size}
+    for other in {other for other, _, _ in rules}:
+        when, then = (np.array([rule[part] for rule in rules if rule[0] == other]) for part in (1, 2))
+        cases = [(then | ~holds[:, None]).all(axis=0) for holds in np.unique(when, axis=1).T]
+        left = {tuple((case & one).tolist()) for case in cases for one in left}
+        if len(left) > _MOST_CASES:
+            return False
+    return all(map(any, left))
