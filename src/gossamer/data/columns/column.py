@@ -127,7 +127,8 @@ class Column(Declared):
         of=_OF_BINS,
     )
     only: tuple[tuple[str, ...], ...] = fact(
-        (), 'what the column can be beside a value of another: [["sex", "m", "no"]], each with column, value, and values here'
+        (),
+        'what the column can be beside a value of another: [["sex", "m", "no"]], each with column, value, and values here',
     )
     missing_with: str = fact("", "a column that is missing in the same rows, and in no others")
     outside: Outside = fact(
@@ -137,9 +138,7 @@ class Column(Declared):
 
     def __post_init__(self) -> None:
         if self.kind in ("key", "derived"):
-            raise self.wrong(
-                "kind", f'"{self.kind}" in Python is a GeneratedColumn of gossamer.data.columns.generated'
-            )
+            raise self.wrong("kind", f'"{self.kind}" in Python is a GeneratedColumn of gossamer.data.columns.generated')
         self._check_facts()
         if self.outside == "clip" and self.kind in _OF_VALUES:
             raise self.wrong("outside", f'a {self.kind} has no bounds to clip to: say "refuse" or "other"')
@@ -311,7 +310,8 @@ class Column(Declared):
         object.__setattr__(self, "only", rows)
         if any(len(row) < 3 or not is_text(row[0]) or not all(map(is_line, row)) for row in rows):
             raise self.wrong(
-                "only", 'each must have a column, its value, and what this one can then be: [["sex", "m", "no"]], all in quotes'
+                "only",
+                'each must have a column, its value, and what this one can then be: [["sex", "m", "no"]], all in quotes',
             )
         if self.missing_with and not self.missing:
             raise self.wrong("missing_with", "it needs missing = true, which gives a missing value a code")
@@ -394,9 +394,14 @@ class Column(Declared):
             )
 
     @property
+    def digits(self) -> int | None:
+        """Digits after the point of values; None: as many as they need."""
+        return None if self.kind == "number" and self.decimals is None else self.decimals or 0
+
+    @property
     def grid(self) -> int | None:
         """Steps in 1, where values are whole multiples of 1 / grid, and of `unit`. None: of any number."""
-        return None if self.kind == "number" and self.decimals is None else 10 ** (self.decimals or 0)
+        return None if self.digits is None else 10**self.digits
 
     def to_steps(self, values: Any) -> Any:
         """Values in steps of the grid."""

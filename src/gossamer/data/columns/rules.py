@@ -27,9 +27,7 @@ def in_turn(columns: Sequence[Column]) -> list[int]:
     return [*TopologicalSorter({place[c.name]: [place[name] for _, name in c.rules] for c in columns}).static_order()]
 
 
-def broken(
-    codes: np.ndarray, columns: Sequence[Column]
-) -> Iterator[tuple[int, np.ndarray, np.ndarray, np.ndarray]]:
+def broken(codes: np.ndarray, columns: Sequence[Column]) -> Iterator[tuple[int, np.ndarray, np.ndarray, np.ndarray]]:
     """Yield which rows break the rules of a column: for each column, and each case of what others have beside it.
 
     Args:
@@ -136,7 +134,9 @@ def check_rules(columns: Sequence[Column], label: str | None) -> None:
         _check_values(column, by_name)
         _check_order(column, by_name)
         if column.rules and not _agree(_rules(columns, at), column.size):
-            raise column.wrong(column.rules[-1][0], "its rules leave no value in some rows, or are too many: take one out")
+            raise column.wrong(
+                column.rules[-1][0], "its rules leave no value in some rows, or are too many: take one out"
+            )
 
 
 def alike(one: Column, other: Column) -> bool:
@@ -158,7 +158,9 @@ def _check_order(column: Column, columns: dict[str, Column]) -> None:
     if not alike(low, column):
         raise column.wrong("at_least", f"{low.name!r} {_ALIKE}")
     if low.after or column.after:
-        raise column.wrong("at_least", "values that are after another cannot be exchanged: bounds from 0 on keep the order")
+        raise column.wrong(
+            "at_least", "values that are after another cannot be exchanged: bounds from 0 on keep the order"
+        )
     if low.cuts[0] > column.cuts[0] or low.cuts[-1] > column.cuts[-1]:
         raise column.wrong(
             "at_least", f"neither bound may be below that of {low.name!r}, so that the two values can be exchanged"
@@ -202,7 +204,7 @@ def _check_values(column: Column, columns: dict[str, Column]) -> None:
             except ValueError:
                 raise column.wrong(
                     "only",
-                    f"{text!r} is nothing that {owner.name!r} declares: give a value, \"\" for a missing one, or of bins a range "
+                    f'{text!r} is nothing that {owner.name!r} declares: give a value, "" for a missing one, or of bins a range '
                     'between edges, such as "0..17"',
                 ) from None
 

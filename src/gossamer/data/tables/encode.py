@@ -75,7 +75,10 @@ class TableEncoder:
         """Values of a block as numbers, which no bin has made coarse. float64 [n, columns], see `decode.to_numbers`."""
         bases = self.bases(block)
         return np.column_stack(
-            [reader.values(cells, bases.get(at)) for at, (reader, cells) in enumerate(zip(self._readers, block, strict=True))]
+            [
+                reader.values(cells, bases.get(at))
+                for at, (reader, cells) in enumerate(zip(self._readers, block, strict=True))
+            ]
         )
 
     def bases(self, block: "Sequence[pa.Array]") -> dict[int, np.ndarray]:

@@ -11,7 +11,7 @@ import numpy as np
 
 from gossamer.data.columns import times
 from gossamer.data.columns.column import Column
-from gossamer.data.columns.generated import AnyColumn
+from gossamer.data.columns.generated import AnyColumn, shown_as
 from gossamer.data.columns.rules import keep_rules
 from gossamer.data.samples.samples import frame
 from gossamer.data.samples.synthetic_records import SyntheticRecords
@@ -103,8 +103,11 @@ class TableSamples(SyntheticRecords):
                 column[column == ""] = None
             values[name] = column.astype("datetime64[s]") if column.dtype == "datetime64[D]" else column
         has_na = {"integer": ("f", "Int64"), "boolean": ("O", "boolean")}
+        shown = [shown_as(column, self.card.columns) for column in self.card.written]
         kinds = {
-            column.name: has_na.get(column.kind, ("", "")) for column in self.card.columns if column.other_code is None
+            column.name: has_na.get(column.kind, ("", ""))
+            for column in shown
+            if isinstance(column, Column) and column.other_code is None
         }
         return frame(values).astype({name: na for name, (kind, na) in kinds.items() if values[name].dtype.kind == kind})
 
@@ -130,12 +133,13 @@ class TableSamples(SyntheticRecords):
 def row_texts(samples: TableSamples) -> Iterator[tuple[str, ...]]:
     """Each row as a file has it."""
     card, values = samples.card, samples.columns()
-    return zip(*(texts(each, values[each.name], decimal=card.decimal) for each in card.written), strict=True)
+    shown = [shown_as(each, card.columns) for each in card.written]
+    return zip(*(texts(each, values[each.name], decimal=card.decimal) for each in shown), strict=True)
 
 
 def _said(column: AnyColumn) -> Iterable[str]:
     """Texts that a card declares of a column, and that samples have."""
-    return column.values if isinstance(column, Column) else (column.prefix, *dict(column.mapping).values())
+    return column.values if isinstance(column, Column) else (column.prefix, *(row[-1] for row in column.mapping))
 
 
 def _in_parts(chunks: Iterator[TableSamples]) -> Iterator[TableSamples]:
@@ -159,12 +163,8 @@ def _write_parquet(path: Path, chunks: Iterable[TableSamples]) -> None:
     """Write chunks. A column with "other" among numbers, times or truth values is written as text."""
     with parquet_file(path) as (pa, write):
         for chunk in chunks:
-            values = chunk.columns()
-            write(
-                pa.table(
-                    {each.name: _cells(each, values[each.name], chunk.card.decimal) for each in chunk.card.written}
-                )
-            )
+            values, shown = chunk.columns(), [shown_as(each, chunk.card.columns) for each in chunk.card.written]
+            write(pa.table({each.name: _cells(each, values[each.name], chunk.card.decimal) for each in shown}))
 
 
 def _cells(column: AnyColumn, values: np.ndarray, decimal: str) -> "pa.Array":
