@@ -122,8 +122,7 @@ class Column(Declared):
     )
     after: str = fact(
         "",
-        "a column that this one's values are counted from: bounds, bins, zero and special values are of the difference, in days "
-        "for dates",
+        "a column that values are counted from: bounds, bins, zero, special are of the difference, in days for dates",
         of=_OF_BINS,
     )
     only: tuple[tuple[str, ...], ...] = fact(
@@ -174,9 +173,9 @@ class Column(Declared):
 
     @property
     def rules(self) -> list[tuple[str, str]]:
-        """The entries that name columns on which the codes or values of this one depend, each with such a column."""
-        found = [("after", self.after), ("missing_with", self.missing_with), *(("only", row[0]) for row in self.only)]
-        return [(key, name) for key, name in found if name]
+        """Entries on what values can stand together, each with the other column that it names."""
+        keys = ("at_least", "after", "missing_with")
+        return [(key, name) for key in keys if (name := getattr(self, key))] + [("only", row[0]) for row in self.only]
 
     @property
     def in_order(self) -> int:
@@ -306,13 +305,10 @@ class Column(Declared):
             raise self.wrong("missing_words", "no two may be the same, and none may be a declared value")
 
     def _check_only(self) -> None:
-        rows = tuple(tuple(row) if isinstance(row, list | tuple) else () for row in self.only)
+        rows = tuple(tuple(row) if isinstance(row, list) else row for row in self.only)
         object.__setattr__(self, "only", rows)
-        if any(len(row) < 3 or not is_text(row[0]) or not all(map(is_line, row)) for row in rows):
-            raise self.wrong(
-                "only",
-                'each must have a column, its value, and what this one can then be: [["sex", "m", "no"]], all in quotes',
-            )
+        if not all(isinstance(row, tuple) and len(row) > 2 and all(map(is_line, row)) for row in rows):
+            raise self.wrong("only", 'each has a column, its value, and values of this one, as in [["sex", "m", "no"]]')
         if self.missing_with and not self.missing:
             raise self.wrong("missing_with", "it needs missing = true, which gives a missing value a code")
 

@@ -16,7 +16,8 @@ from gossamer.errors import CardError, did_you_mean
 _MOST_CASES = 1_000
 """Combinations of rules of one column that are checked."""
 _LARGEST = 2**53
-_ALIKE = "must have the same kind and decimals, and of times the same zone, and seconds in both formats or in none"
+_COMPARED = ("kind", "decimals", "unit", "zone")
+"""What two columns have in common whose values are compared."""
 Rule: TypeAlias = tuple[int, np.ndarray, np.ndarray]
 """Where the column at a position has codes of the first mask, a column has codes of the second one. Masks are bool [codes]."""
 
@@ -112,105 +113,63 @@ def _codes(column: Column, text: str) -> Sequence[int]:
 
 def check_rules(columns: Sequence[Column], label: str | None) -> None:
     """Refuse rules that name no column or value, that contradict each other, or that the label has. Raises CardError."""
-    names = [column.name for column in columns]
+    by_name = {column.name: column for column in columns}
+    exchanged = {name for column in columns if column.at_least for name in (column.name, column.at_least)}
     for column in columns:
         for key, name in column.rules:
-            if name not in names:
-                raise column.wrong(key, f"it must name a column that is learnt.{did_you_mean(name, names)}")
-        if column.name == label and column.rules:
-            raise column.wrong(column.rules[0][0], "the label has no rules: it decides. Give the other column the rule")
+            if name not in by_name or column.name == label:
+                near = did_you_mean(name, by_name)
+                raise column.wrong(
+                    key, f"it must name another column that is learnt, and the label has no rules.{near}"
+                )
+            _check_rule(column, key, by_name[name])
+            if exchanged & {"after": {column.name}, "only": {column.name, name}}.get(key, set()):
+                raise column.wrong(key, "at_least exchanges values that this rule is about: take one of them out")
     try:
         order = in_turn(columns)
     except CycleError as error:
-        circle = ", ".join(repr(names[at]) for at in error.args[1][1:])
+        circle = ", ".join(repr(columns[at].name) for at in error.args[1][1:])
         raise CardError(f"the rules of the columns {circle} go in a circle: take one out") from None
-    by_name = dict(zip(names, columns, strict=True))
     for at in order:
-        column = columns[at]
-        if column.after:
-            _check_difference(column, by_name)
-        if column.missing_with and not by_name[column.missing_with].missing:
-            raise column.wrong("missing_with", f"{column.missing_with!r} is never missing: say missing = true there")
-        _check_values(column, by_name)
-        _check_order(column, by_name)
-        if column.rules and not _agree(_rules(columns, at), column.size):
-            raise column.wrong(
-                column.rules[-1][0], "its rules leave no value in some rows, or are too many: take one out"
-            )
+        if columns[at].after:
+            _check_ends(columns[at], by_name)
+        if not _agree(_rules(columns, at), columns[at].size):
+            raise columns[at].wrong("only", "its rules leave no value in some rows, or are too many: take one out")
 
 
-def alike(one: Column, other: Column) -> bool:
-    """Whether the values of two columns can be compared."""
-    return all(getattr(one, fact) == getattr(other, fact) for fact in ("kind", "decimals", "unit", "zone"))
-
-
-def _check_order(column: Column, columns: dict[str, Column]) -> None:
-    """Refuse `at_least` of a column that is no other one, or whose values could not be exchanged with it."""
-    seen = [column.name]
-    while name := columns[seen[-1]].at_least:
-        if name not in columns or name in seen:
-            near = did_you_mean(name, [each for each in columns if each not in seen])
-            raise columns[seen[-1]].wrong("at_least", f"it must name another column, in no circle.{near}")
-        seen.append(name)
-    if not column.at_least:
-        return
-    low = columns[column.at_least]
-    if not alike(low, column):
-        raise column.wrong("at_least", f"{low.name!r} {_ALIKE}")
-    if low.after or column.after:
+def _check_rule(column: Column, key: str, other: Column) -> None:
+    """Refuse a rule that does not fit the other column."""
+    if key in ("after", "at_least") and any(getattr(other, fact) != getattr(column, fact) for fact in _COMPARED):
         raise column.wrong(
-            "at_least", "values that are after another cannot be exchanged: bounds from 0 on keep the order"
+            key, f"{other.name!r} must have the same kind, decimals and zone, and seconds where this has them"
         )
-    if low.cuts[0] > column.cuts[0] or low.cuts[-1] > column.cuts[-1]:
-        raise column.wrong(
-            "at_least", f"neither bound may be below that of {low.name!r}, so that the two values can be exchanged"
-        )
+    if key == "at_least" and (other.cuts[0] > column.cuts[0] or other.cuts[-1] > column.cuts[-1]):
+        raise column.wrong(key, f"neither bound may be below that of {other.name!r}, so that values can be exchanged")
+    if key == "after" and column.grid is None:
+        raise column.wrong(key, "numbers need decimals, so that a value is exactly a sum: say decimals = 2")
+    if key == "after" and other.no_values and not column.missing:
+        raise column.wrong(key, f"where {other.name!r} has no value, this has none: say missing = true")
+    if key == "missing_with" and not other.missing:
+        raise column.wrong(key, f"{other.name!r} is never missing: say missing = true there")
 
 
-def _check_difference(column: Column, columns: dict[str, Column]) -> None:
-    """Refuse `after` where values cannot be added, or would be none that a program can hold."""
-    low = root = columns[column.after]
-    if not alike(low, column):
-        raise column.wrong("after", f"{low.name!r} {_ALIKE}")
-    if column.grid is None:
-        raise column.wrong("after", "differences of numbers need decimals, so that a sum is exact: say decimals = 2")
-    if low.no_values and not column.missing:
-        raise column.wrong("after", f"{low.name!r} may have no value, and then this has none: say missing = true")
-    while root.after:
-        root = columns[root.after]
+def _check_ends(column: Column, columns: dict[str, Column]) -> None:
+    """Refuse differences with which values are beyond those that a program can hold."""
+    first, chain = column, [column]
+    while first.after:
+        first = columns[first.after]
+        chain.append(first)
+    ends = [sum(end([*each.cuts, *each.apart]) for each in chain) for end in (min, max)]
     try:
-        ends = [*map(root.written, _ends(column, columns))]
+        beyond = max(map(abs, ends)) > _LARGEST or not [*map(first.written, ends)]
     except OverflowError:
-        ends = []
-    if not ends or np.abs(_ends(column, columns)).max() > _LARGEST:
+        beyond = True
+    if beyond:
         raise column.wrong("bounds", "with the largest difference, values are beyond the year 9999 or beyond 2^53")
 
 
-def _ends(column: Column, columns: dict[str, Column]) -> np.ndarray:
-    """The smallest and the largest value. [2]"""
-    own = np.array([min([column.cuts[0], *column.apart]), max([column.cuts[-1], *column.apart])])
-    return own + _ends(columns[column.after], columns) if column.after else own
-
-
-def _check_values(column: Column, columns: dict[str, Column]) -> None:
-    """Refuse values in `only` that have no codes, and columns whose values `at_least` exchanges."""
-    exchanged = {each.at_least for each in columns.values()} | {each.name for each in columns.values() if each.at_least}
-    for name, value, *known in column.only:
-        if {name, column.name} & exchanged:
-            raise column.wrong("only", "it cannot go with at_least, which exchanges values: see after")
-        for owner, text in [(columns[name], value), *((column, text) for text in known)]:
-            try:
-                _codes(owner, text)
-            except ValueError:
-                raise column.wrong(
-                    "only",
-                    f'{text!r} is nothing that {owner.name!r} declares: give a value, "" for a missing one, or of bins a range '
-                    'between edges, such as "0..17"',
-                ) from None
-
-
 def _agree(rules: Sequence[Rule], size: int) -> bool:
-    """Whether each combination of rules leaves a code. False too: there are too many combinations. size: the number of codes."""
+    """Whether each combination of rules leaves a code of so many. False too: there are too many combinations."""
     left = {(True,) * size}
     for other in {other for other, _, _ in rules}:
         when, then = (np.array([rule[part] for rule in rules if rule[0] == other]) for part in (1, 2))

@@ -31,7 +31,7 @@ def decode(codes: np.ndarray, card: TableCard, *, seed: int, rows: np.ndarray | 
     The values of a column that is `after` another are counted from those. Other rules are kept by `rules.keep_rules`.
 
     A key is int64, or a text where it has a prefix or digits, and follows from the number of the row. A derived column has
-    texts, which follow from other columns in the same row. Or it is a copy, or has the values of a formula. `encode` reads none.
+    texts, which follow from other columns in the same row, or is a copy, or has a formula. `encode` reads none of them.
 
     Args:
         codes: int32 [n, columns].
@@ -99,7 +99,8 @@ def mapped(column: GeneratedColumn, learnt: Mapping[str, Learnt]) -> np.ndarray:
         for each, own, _ in sources:
             at = at * len(each.values) + np.minimum(own, len(each.values) - 1)
     else:
-        ends, made = zip(*sorted((start_of(end, source), text) for end, text in column.mapping), strict=True)
+        starts = sorted((start_of(end, source), text) for end, text in column.mapping)
+        ends, made = [start for start, _ in starts], [text for _, text in starts]
         at = np.searchsorted(ends, numbers, side="right") - 1
     found = np.array(made, dtype=object).take(at.clip(0, len(made) - 1))
     for each, own, _ in sources:

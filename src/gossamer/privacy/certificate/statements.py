@@ -395,10 +395,9 @@ def _column(column: dict[str, Any]) -> str:
             return f"column {name}: not learnt; in samples it is {column['formula']}"
         if "mapping" not in column:
             return f"column {name}: not learnt; in samples it is a copy of column {column['follows']}"
-        sources = column["follows"] if isinstance(column["follows"], list) else [column["follows"]]
         mapping = f"{len(column['mapping'])} values that were declared without looking at the records"
-        follows = f"column{'s' * (len(sources) > 1)} {' and '.join(sources)}"
-        return f"column {name}: not learnt; in samples it follows from {follows}, by {mapping}"
+        follows = column["follows"] if isinstance(column["follows"], str) else " and ".join(column["follows"])
+        return f"column {name}: not learnt; in samples it follows from column {follows}, by {mapping}"
     if kind in ("category", "boolean"):
         values = f"{len(column['values'])} declared values" if kind == "category" else "true or false"
     else:
