@@ -110,7 +110,7 @@ class Column(Declared):
         'the time zone, such as "Europe/Berlin": times with an offset are turned into it, others are in it; "": UTC',
         of=_OF_DATES,
     )
-    zero: bool = fact(False, "true: zero has a code of its own", of=_OF_SIZES)
+    zero: bool = fact(False, "true: zero has a code of its own", of=_OF_BINS)
     special: tuple[Bound, ...] = fact((), "values with a code of their own, such as [-1, 999]", of=_OF_BINS)
     missing: bool = fact(False, "true: the value may be missing, which has a code of its own")
     missing_words: tuple[str, ...] = fact(
@@ -174,8 +174,8 @@ class Column(Declared):
     @property
     def rules(self) -> list[tuple[str, str]]:
         """Entries on what values can stand together, each with the other column that it names."""
-        keys = ("at_least", "after", "missing_with")
-        return [(key, name) for key in keys if (name := getattr(self, key))] + [("only", row[0]) for row in self.only]
+        found = [("after", self.after), ("missing_with", self.missing_with), *(("only", row[0]) for row in self.only)]
+        return [(key, name) for key, name in (*found, ("at_least", self.at_least)) if name]
 
     @property
     def in_order(self) -> int:
@@ -374,6 +374,8 @@ class Column(Declared):
             raise self.wrong(key, "they must rise" if self.edges else "give two values, the smaller first")
         if self.edges and self.bins != BINS:
             raise self.wrong("bins", "edges say already how many there are: leave bins out")
+        if self.zero and self.axis in _OF_DATES:
+            raise self.wrong("zero", "a date has none, but where it is after another one: leave it out")
         if self.log and ends[0] <= 0:
             raise self.wrong("log", "it needs a smallest value above 0. With zero = true, zero has a code of its own")
         if len(set(self.apart)) < len(self.apart):

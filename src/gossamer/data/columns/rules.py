@@ -91,24 +91,28 @@ def _mask(column: Column, codes: Sequence[int]) -> np.ndarray:
 
 
 def _codes(column: Column, text: str) -> Sequence[int]:
-    """The codes of what a rule names. Raises ValueError: the column has none.
+    """The codes of what a rule names. Raises CardError: the column has none.
 
     text: a value, zero or a special value, or a range of whole bins, such as 0..17; "other"; "": missing.
     """
-    if text in column.values:
-        return [column.values.index(text)]
-    code = {"": column.missing_code, OTHER: column.other_code}.get(text)
-    if code is not None:
+    named = {"": column.missing_code, OTHER: column.other_code, **{v: at for at, v in enumerate(column.values)}}
+    if (code := named.get(text)) is not None:
         return [code]
-    if column.values or not text:
-        raise ValueError
     first, _, last = text.partition("..")
-    low = column.position(first)
-    if not last:
-        return [column.plain + column.apart.index(low)]
-    high, cuts = column.position(last), column.cuts.tolist()
-    apart = [code for code, value in enumerate(column.apart, column.plain) if low <= value <= high]
-    return [*range(cuts.index(low), cuts.index(high + column.step)), *apart]
+    try:
+        if column.values:
+            raise ValueError
+        low = column.position(first)
+        if not last:
+            return [column.plain + column.apart.index(low)]
+        high, cuts = column.position(last), column.cuts.tolist()
+        apart = [code for code, value in enumerate(column.apart, column.plain) if low <= value <= high]
+        return [*range(cuts.index(low), cuts.index(high + column.step)), *apart]
+    except ValueError:
+        raise CardError(
+            f'column {column.name!r} has no code for {text!r}, which a rule names. Give a value, "" for a missing one, or of '
+            'bins a range from edge to edge, such as "0..17"'
+        ) from None
 
 
 def check_rules(columns: Sequence[Column], label: str | None) -> None:
@@ -122,9 +126,9 @@ def check_rules(columns: Sequence[Column], label: str | None) -> None:
                 raise column.wrong(
                     key, f"it must name another column that is learnt, and the label has no rules.{near}"
                 )
-            _check_rule(column, key, by_name[name])
             if exchanged & {"after": {column.name}, "only": {column.name, name}}.get(key, set()):
                 raise column.wrong(key, "at_least exchanges values that this rule is about: take one of them out")
+            _check_rule(column, key, by_name[name])
     try:
         order = in_turn(columns)
     except CycleError as error:
@@ -141,10 +145,14 @@ def _check_rule(column: Column, key: str, other: Column) -> None:
     """Refuse a rule that does not fit the other column."""
     if key in ("after", "at_least") and any(getattr(other, fact) != getattr(column, fact) for fact in _COMPARED):
         raise column.wrong(
-            key, f"{other.name!r} must have the same kind, decimals and zone, and seconds where this has them"
+            key, f"{other.name!r} must have the same kind and decimals, and of times the same zone and seconds"
         )
-    if key == "at_least" and (other.cuts[0] > column.cuts[0] or other.cuts[-1] > column.cuts[-1]):
-        raise column.wrong(key, f"neither bound may be below that of {other.name!r}, so that values can be exchanged")
+    if key == "at_least":
+        low = min(column.cuts[0], 0) if column.zero and not other.zero else column.cuts[0]
+        if other.cuts[0] > low or other.cuts[-1] > column.cuts[-1]:
+            raise column.wrong(
+                key, f"neither bound may be below that of {other.name!r}, so that values can be exchanged"
+            )
     if key == "after" and column.grid is None:
         raise column.wrong(key, "numbers need decimals, so that a value is exactly a sum: say decimals = 2")
     if key == "after" and other.no_values and not column.missing:

@@ -26,7 +26,7 @@ def decode(codes: np.ndarray, card: TableCard, *, seed: int, rows: np.ndarray | 
     Any other column with bins and `outside = "other"` is an array of objects, with the text "other" and "" for a missing value.
 
     Where a column is `at_least` another and their values are in the wrong order, the two are exchanged. `encode` then gives
-    their codes exchanged.
+    their codes exchanged. Special values stand for no number, so they stay.
 
     The values of a column that is `after` another are counted from those. Other rules are kept by `rules.keep_rules`.
 
@@ -64,7 +64,7 @@ def _positions(codes: np.ndarray, card: TableCard, seed: int, rows: np.ndarray) 
     found = {
         column.name: _numbers(column, codes[:, at], _uniform(seed, at, rows)) for at, column in enumerate(card.columns)
     }
-    plain = {column.name: codes[:, at] < column.plain for at, column in enumerate(card.columns)}
+    plain = {column.name: codes[:, at] < column.plain + column.zero for at, column in enumerate(card.columns)}
     pairs = [(column.at_least, column.name) for column in card.columns if column.at_least]
     for low, high in pairs * len(pairs):  # in a chain, one exchange may undo another
         wrong = plain[low] & plain[high] & (found[low] > found[high])

@@ -21,8 +21,8 @@ DIFFERS = "not what follows from other columns: samples have what the card says"
 MOST_ROWS = 10_000
 """Rows in which rules are looked for."""
 WARNING = (
-    "Declare a rule only if it is true by definition. A rule that was found in the records is a measured value, and a card makes "
-    "it public."
+    "Declare a rule only if it is true by definition. A rule that was found in the records is a measured value, and a card is "
+    "public."
 )
 _FEW = 20
 """Rows that a rule needs."""
@@ -61,12 +61,12 @@ def _differs(made: GeneratedColumn, learnt: Mapping[str, Learnt], cells: "pa.Arr
     if made.mapping:
         values = tuple(dict.fromkeys(row[-1] for row in made.mapping))
         reader = Reader(Column(name=made.name, kind="category", values=values, missing=True))
-        return np.not_equal(reader.codes(cells), reader.codes(pa.array(mapped(made, learnt).tolist())))
+        return np.asarray(reader.codes(cells) != reader.codes(pa.array(mapped(made, learnt).tolist())))
     form, codes, numbers = computed(made, learnt)
     expected = np.where(np.isin(codes, form.no_values), np.nan, numbers)
     rounded = 0 if made.decimals is None else 0.5 * 10.0**-made.decimals
     found = Reader(form, decimal).values(cells)
-    return np.logical_not(np.isclose(found, expected, rtol=1e-9, atol=rounded + 1e-9, equal_nan=True))
+    return np.asarray(~np.isclose(found, expected, rtol=1e-9, atol=rounded + 1e-9, equal_nan=True))
 
 
 class RuleSearch:
@@ -125,12 +125,12 @@ class RuleSearch:
         for rest, total in itertools.product([None, *numbers], numbers):
             wanted = projected[total] - (0 if rest is None else projected[rest])
             begin, end = np.searchsorted(sums, [wanted - 1e-9 * abs(wanted), wanted + 1e-9 * abs(wanted)])
-            for _, *parts in pairs[begin:end]:
-                parts = sorted({*parts, *([] if rest is None else [rest])})
-                if len(parts) == 2 + (rest is not None) and total not in parts:
-                    if np.allclose(rows[:, parts].sum(axis=1), rows[:, total]):
-                        formula = " + ".join(f"'{self._columns[at].name}'" for at in parts)
-                        yield f'{names[total]} is a sum: kind = "derived", formula = "{formula}"'
+            for _, *two in pairs[begin:end]:
+                parts = sorted({*two, *([] if rest is None else [rest])})
+                exact = np.allclose(rows[:, parts].sum(axis=1), rows[:, total])
+                if exact and total not in parts and len(parts) == 2 + (rest is not None):
+                    formula = " + ".join(f"'{self._columns[at].name}'" for at in parts)
+                    yield f'{names[total]} is a sum: kind = "derived", formula = "{formula}"'
 
     def _absences(self, names: list[str]) -> Iterator[str]:
         """Columns that are missing in the same rows, and columns with one value where a category has some value."""
