@@ -120,7 +120,7 @@ def _without_order(card: TableCard) -> TableCard:
 @pytest.mark.parametrize(
     ("columns", "told"),
     [
-        ([_visit("a", "b")], "must name another column"),
+        ([_visit("a", "b")], "must name another learnt column"),
         ([_visit("a", "aa"), _visit("aaa")], "Did you mean 'aaa'"),
         ([_visit("a", "a")], "the columns 'a' go in a circle"),
         ([_visit("a", "b"), _visit("b", "a")], "go in a circle"),

@@ -122,12 +122,12 @@ class Column(Declared):
     )
     after: str = fact(
         "",
-        "a column that values are counted from: bounds, bins, zero, special are of the difference, in days for dates",
+        "a column that values are counted from: bounds, bins, zero and special are of the difference",
         of=_OF_BINS,
     )
     only: tuple[tuple[str, ...], ...] = fact(
         (),
-        'what the column can be beside a value of another: [["sex", "m", "no"]], each with column, value, and values here',
+        'all that the column can be beside a value of another, as in [["sex", "m", "no"]]: column, value, values here',
     )
     missing_with: str = fact("", "a column that is missing in the same rows, and in no others")
     outside: Outside = fact(
@@ -308,9 +308,9 @@ class Column(Declared):
         rows = tuple(tuple(row) if isinstance(row, list) else row for row in self.only)
         object.__setattr__(self, "only", rows)
         if not all(isinstance(row, tuple) and len(row) > 2 and all(map(is_line, row)) for row in rows):
-            raise self.wrong("only", 'each has a column, its value, and values of this one, as in [["sex", "m", "no"]]')
+            raise self.wrong("only", "each has a column, its value, and values of this one")
         if self.missing_with and not self.missing:
-            raise self.wrong("missing_with", "it needs missing = true, which gives a missing value a code")
+            raise self.wrong("missing_with", "it needs missing = true")
 
     def _check_format(self) -> None:
         """Refuse a format that cannot be read or written, and an unknown zone."""
@@ -375,7 +375,7 @@ class Column(Declared):
         if self.edges and self.bins != BINS:
             raise self.wrong("bins", "edges say already how many there are: leave bins out")
         if self.zero and self.axis in _OF_DATES:
-            raise self.wrong("zero", "a date has none, but where it is after another one: leave it out")
+            raise self.wrong("zero", "a date has none: leave it out")
         if self.log and ends[0] <= 0:
             raise self.wrong("log", "it needs a smallest value above 0. With zero = true, zero has a code of its own")
         if len(set(self.apart)) < len(self.apart):

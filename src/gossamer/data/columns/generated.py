@@ -40,19 +40,15 @@ class GeneratedColumn(Declared):
     digits: int = fact(1, "least number of digits of a key; zeros fill it up", high=_MOST_DIGITS, of=["key"])
     start: int = fact(1, "the first key", low=0, high=_LARGEST, of=["key"])
     follows: str | tuple[str, ...] = fact(
-        "", "the column that a derived column follows from, or several: without mapping, it is a copy", of=["derived"]
+        "", "the column or columns that it follows from; without mapping, it is a copy", of=["derived"]
     )
     mapping: tuple[tuple[str, ...], ...] = fact(
         (), "the derived value for each value of that column, or from each lower end of a number on", of=["derived"]
     )
     formula: str = fact(
-        "",
-        "in place of follows: sums, differences, products and ratios of columns, as principal + interest",
-        of=["derived"],
+        "", 'in place of follows, such as "principal + interest": +, -, *, / of columns and numbers', of=["derived"]
     )
-    decimals: int | None = fact(
-        None, "digits after the point of a formula; left out: those of its columns", low=0, high=9, of=["derived"]
-    )
+    decimals: int | None = fact(None, "digits after the point of a formula", low=0, high=9, of=["derived"])
     place: int | None = None
     """Position among all columns of samples. None: after the columns that are learnt."""
 
@@ -75,14 +71,12 @@ class GeneratedColumn(Declared):
         return self.follows if isinstance(self.follows, tuple) else (self.follows,) if self.follows else ()
 
     def _check_mapping(self) -> None:
-        if bool(self.follows) == bool(self.formula):
+        if bool(self.follows) == bool(self.formula) or not all(map(is_text, self.sources)):
             raise self.wrong(
                 "follows", 'name the column that it follows from, as in follows = "city", or give a formula'
             )
-        if self.formula and self.mapping:
-            raise self.wrong("mapping", "a formula has none: leave one of them out")
-        if self.decimals is not None and not self.formula:
-            raise self.wrong("decimals", "they are for a formula: leave them out")
+        if bool(self.mapping if self.formula else self.decimals is not None):
+            raise self.wrong("formula", "it goes with decimals, and without mapping")
         parts = len(self.sources) + 1
         if not all(isinstance(row, tuple) and len(row) == parts and all(map(is_text, row)) for row in self.mapping):
             raise self.wrong("mapping", 'give a value for each value of the other column, as in { Lyon = "France" }')
@@ -98,11 +92,8 @@ class GeneratedColumn(Declared):
         try:
             shown_as(self, columns)
         except ValueError:
-            raise self.wrong(
-                "formula",
-                "it must have +, -, *, / and columns that are learnt and have no categories. Put a name with other signs than "
-                "letters, digits and _ in single quotes",
-            ) from None
+            what = "learnt columns without categories, numbers and + - * /, and odd names in single quotes"
+            raise self.wrong("formula", f"it must have {what}") from None
         if self.mapping or len(self.sources) > 1:
             self._check_values([by_name[name] for name in self.sources])
 
@@ -110,7 +101,7 @@ class GeneratedColumn(Declared):
         """Refuse a mapping that has not each value of the columns."""
         if all(source.values for source in sources):
             if math.prod(len(source.values) for source in sources) > MOST_CODES:
-                raise self.wrong("follows", f"the columns have more than {MOST_CODES:,} values together: take fewer")
+                raise self.wrong("follows", f"they have more than {MOST_CODES:,} values together")
             possible = {*itertools.product(*(source.values for source in sources))}
             if wrong := possible ^ {row[:-1] for row in self.mapping}:
                 names = " with each of ".join(map(repr, self.sources))
@@ -119,14 +110,10 @@ class GeneratedColumn(Declared):
                 )
             return
         if len(sources) > 1:
-            raise self.wrong("follows", "where there are several, they must be categories or truth values")
+            raise self.wrong("follows", "several must be categories or truth values")
         source = sources[0]
-        if len(sources) > 1:
-            raise self.wrong("follows", "where there are several columns, they must be categories or truth values")
         if source.special or source.after:
-            raise self.wrong(
-                "follows", f"{source.name!r} has special values or is after another one: take another column"
-            )
+            raise self.wrong("follows", f"{source.name!r} has special values, or is after another column")
         try:
             starts = [start_of(row[0], source) for row in self.mapping]
         except ValueError:

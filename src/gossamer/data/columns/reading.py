@@ -33,8 +33,7 @@ FAULTS = {
     _OUTSIDE: 'the value is outside the bounds. Say outside = "clip" or "other" in the card, or correct the bounds',
     _GUESSED: "there are numbers or dates in place of text, and who guessed them may have changed values: 01000 to 1000, or "
     "1.500 to 1.5. Give the path of the CSV, or keep the column as text (pandas: dtype=str)",
-    BROKEN: "the row breaks a rule of the column: only, missing_with or after. Correct the row or the card. Or let the rule "
-    'decide, with outside = "other" or "clip"',
+    BROKEN: 'the row breaks a rule: only, missing_with or after. Correct it, or let the rule decide: outside = "other"',
 }
 """What is wrong with a cell, by its negative code. No message quotes a value."""
 _NO_TEXT = {"integer": _TEXT, "number": _TEXT, "date": _DATE, "datetime": _TIME, "duration": _DURATION}

@@ -110,8 +110,7 @@ def _codes(column: Column, text: str) -> Sequence[int]:
         return [*range(cuts.index(low), cuts.index(high + column.step)), *apart]
     except ValueError:
         raise CardError(
-            f'column {column.name!r} has no code for {text!r}, which a rule names. Give a value, "" for a missing one, or of '
-            'bins a range from edge to edge, such as "0..17"'
+            f"column {column.name!r} has no code for {text!r}, which a rule names. Ranges go from edge to edge, as in 0..17"
         ) from None
 
 
@@ -123,11 +122,9 @@ def check_rules(columns: Sequence[Column], label: str | None) -> None:
         for key, name in column.rules:
             if name not in by_name or column.name == label:
                 near = did_you_mean(name, by_name)
-                raise column.wrong(
-                    key, f"it must name another column that is learnt, and the label has no rules.{near}"
-                )
+                raise column.wrong(key, f"it must name another learnt column. The label has no rules.{near}")
             if exchanged & {"after": {column.name}, "only": {column.name, name}}.get(key, set()):
-                raise column.wrong(key, "at_least exchanges values that this rule is about: take one of them out")
+                raise column.wrong(key, "at_least exchanges these values: take one out")
             _check_rule(column, key, by_name[name])
     try:
         order = in_turn(columns)
@@ -138,7 +135,7 @@ def check_rules(columns: Sequence[Column], label: str | None) -> None:
         if columns[at].after:
             _check_ends(columns[at], by_name)
         if not _agree(_rules(columns, at), columns[at].size):
-            raise columns[at].wrong("only", "its rules leave no value in some rows, or are too many: take one out")
+            raise columns[at].wrong("only", "its rules leave no value in some rows: take one out")
 
 
 def _check_rule(column: Column, key: str, other: Column) -> None:
@@ -154,9 +151,9 @@ def _check_rule(column: Column, key: str, other: Column) -> None:
                 key, f"neither bound may be below that of {other.name!r}, so that values can be exchanged"
             )
     if key == "after" and column.grid is None:
-        raise column.wrong(key, "numbers need decimals, so that a value is exactly a sum: say decimals = 2")
+        raise column.wrong(key, "it needs numbers with decimals, such as decimals = 2")
     if key == "after" and other.no_values and not column.missing:
-        raise column.wrong(key, f"where {other.name!r} has no value, this has none: say missing = true")
+        raise column.wrong(key, f"{other.name!r} may have no value: say missing = true here")
     if key == "missing_with" and not other.missing:
         raise column.wrong(key, f"{other.name!r} is never missing: say missing = true there")
 
@@ -173,7 +170,7 @@ def _check_ends(column: Column, columns: dict[str, Column]) -> None:
     except OverflowError:
         beyond = True
     if beyond:
-        raise column.wrong("bounds", "with the largest difference, values are beyond the year 9999 or beyond 2^53")
+        raise column.wrong("bounds", "values would be beyond the year 9999 or 2^53")
 
 
 def _agree(rules: Sequence[Rule], size: int) -> bool:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 
 from gossamer.data.card import toml
-from gossamer.data.columns.column import Column
+from gossamer.data.columns.column import MOST_CODES, Column
 from gossamer.data.columns.generated import GeneratedColumn
 from gossamer.data.columns.reading import BROKEN, FAULTS, Reader
 from gossamer.data.columns.rules import broken
@@ -15,18 +15,15 @@ from gossamer.data.tables.decode import Learnt, computed, mapped
 from gossamer.data.tables.encode import by_rule
 from gossamer.lazy import pa
 
-TAKEN = "taken over by the rules of the column"
-BELOW = "below the column that it is at_least: no sample is"
-DIFFERS = "not what follows from other columns: samples have what the card says"
-MOST_ROWS = 10_000
+TAKEN = "decided by a rule"
+BELOW = "below the column that it is at_least"
+DIFFERS = "not what follows from other columns by the card"
+MOST_ROWS = 5_000
 """Rows in which rules are looked for."""
-WARNING = (
-    "Declare a rule only if it is true by definition. A rule that was found in the records is a measured value, and a card is "
-    "public."
-)
+WARNING = "Declare a rule only if it is true by definition: a rule that was found in the records is a measured value."
 _FEW = 20
 """Rows that a rule needs."""
-_PROJECTED = 50
+_WEIGHTED = 50
 """Rows that decide which sums are looked at."""
 _BY_CHANCE = 0.05
 """The least share of rows that break an order where the values of a column are permuted."""
@@ -86,63 +83,54 @@ class RuleSearch:
 
     def lines(self) -> list[str]:
         """What was found, with the entry of the card that declares it."""
-        names = [toml(column.name) for column in self._columns]
-        found = dict.fromkeys([*self._pairs(names), *self._sums(names), *self._absences(names)])
+        found = dict.fromkeys([*self._of_pairs(), *self._sums()])
         head = f"Rules that all of {len(self._rows):,} rows keep, taken evenly from the table:"
         return [head, *found, WARNING] if found else []
 
-    def _pairs(self, names: list[str]) -> Iterator[str]:
-        """Copies, orders, and categories that decide others: what holds by chance after one column is permuted is no rule."""
-        mixed = np.random.default_rng(0).permutation
-        there, copies = ~np.isnan(self._values), set[int]()
-        for one, other in itertools.permutations(range(len(names)), 2):
-            both = there[:, one] & there[:, other]
+    def _of_pairs(self) -> Iterator[str]:
+        """Rules of two columns. What holds too after one of them is permuted is none."""
+        mixed, told = np.random.default_rng(0).permutation, set[int]()
+        there = ~np.isnan(self._values)
+        for one, other in itertools.permutations(range(len(self._columns)), 2):
             first, second = self._columns[one], self._columns[other]
-            a, b = self._values[both, one], self._values[both, other]
+            a, b = self._values[there[:, one] & there[:, other]][:, [one, other]].T
             known = {name for _, name in (*first.rules, *second.rules)} & {first.name, second.name}
-            if known or both.sum() < _FEW or {one, other} & copies or np.ptp(a) == 0 or np.ptp(b) == 0:
+            if known or other in told or one in told or len(a) < _FEW or np.ptp(a) == 0 or np.ptp(b) == 0:
                 continue
+            left, right = toml(first.name), toml(second.name)
             alike = (first.kind, first.values) == (second.kind, second.values)
             if alike and np.array_equal(a, b):
-                copies.add(other)
-                yield f'{names[other]} equals {names[one]}: kind = "derived", follows = {names[one]}'
+                told.add(other)
+                yield f'{right} equals {left}: kind = "derived", follows = {left}'
             elif alike and not first.values and (a <= b).all() and (a > mixed(b)).mean() > _BY_CHANCE:
-                yield f"{names[other]} is never below {names[one]}: after = {names[one]}, or at_least = {names[one]}"
+                yield f"{right} is never below {left}: after = {left}, or at_least = {left}"
             elif first.values and second.values and _decides(a, b) and not _decides(a, mixed(b)):
-                yield f'{names[one]} decides {names[other]}: kind = "derived", follows = {names[one]}'
+                yield f'{left} decides {right}: kind = "derived", follows = {left}'
+            if one < other and len(a) < len(there) and np.array_equal(there[:, one], there[:, other]):
+                yield f"{right} is missing where {left} is: missing_with = {left}"
 
-    def _sums(self, names: list[str]) -> Iterator[str]:
-        """Columns that are the sum of two or three others, by the sums of a random projection of some rows."""
+    def _sums(self) -> Iterator[str]:
+        """Columns that are sums of two or three others, by random weights for some rows: few sums agree by chance."""
         numbers = [at for at, each in enumerate(self._columns) if each.kind in ("integer", "number")]
         numbers = [at for at in numbers if (np.nan_to_num(self._values[:, at]) != 0).mean() > _BY_CHANCE]
         rows = self._values[~np.isnan(self._values[:, numbers]).any(axis=1)]
         if len(rows) < _FEW:
             return
-        some = rows[:: len(rows) // _PROJECTED + 1]
-        projected = np.random.default_rng(0).random(len(some)) @ some
-        pairs = sorted((projected[a] + projected[b], a, b) for a, b in itertools.combinations(numbers, 2))
+        some = rows[:: len(rows) // _WEIGHTED + 1]
+        weighted = np.random.default_rng(0).random(len(some)) @ some
+        pairs = sorted((weighted[a] + weighted[b], a, b) for a, b in itertools.combinations(numbers, 2))
         sums = np.array([total for total, _, _ in pairs])
         for rest, total in itertools.product([None, *numbers], numbers):
-            wanted = projected[total] - (0 if rest is None else projected[rest])
+            wanted = weighted[total] - (0 if rest is None else weighted[rest])
             begin, end = np.searchsorted(sums, [wanted - 1e-9 * abs(wanted), wanted + 1e-9 * abs(wanted)])
             for _, *two in pairs[begin:end]:
                 parts = sorted({*two, *([] if rest is None else [rest])})
-                exact = np.allclose(rows[:, parts].sum(axis=1), rows[:, total])
-                if exact and total not in parts and len(parts) == 2 + (rest is not None):
+                if len(parts) == 2 + (rest is not None) and np.allclose(rows[:, parts].sum(axis=1), rows[:, total]):
                     formula = " + ".join(f"'{self._columns[at].name}'" for at in parts)
-                    yield f'{names[total]} is a sum: kind = "derived", formula = "{formula}"'
-
-    def _absences(self, names: list[str]) -> Iterator[str]:
-        """Columns that are missing in the same rows, and columns with one value where a category has some value."""
-        absent, first = np.isnan(self._values), dict[bytes, int]()
-        for at, own in enumerate(absent.T):
-            if self._columns[at].missing and own.any() and not own.all():
-                same = first.setdefault(own.tobytes(), at)
-                if same != at:
-                    yield f"{names[at]} is missing where {names[same]} is: missing_with = {names[same]}"
+                    yield f'{toml(self._columns[total].name)} is a sum: kind = "derived", formula = {toml(formula)}'
 
 
 def _decides(one: np.ndarray, other: np.ndarray) -> bool:
-    """Whether each value of a category comes with one value of the other, and with `_FEW` rows on average."""
-    values = len(np.unique(one))
-    return values * _FEW <= len(one) and len(np.unique(np.stack([one, other]), axis=1).T) == values
+    """Whether each code comes with one code of the other column, and with `_FEW` rows on average."""
+    codes = len(np.unique(one))
+    return codes * _FEW <= len(one) and len(np.unique(one * MOST_CODES + other)) == codes

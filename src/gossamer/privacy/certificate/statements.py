@@ -413,9 +413,8 @@ def _column(column: dict[str, Any]) -> str:
     own = f", and codes of their own for {', '.join(apart)}" if apart else ""
     rules = [f"; missing where column {other} is" for other in [column.get("missing_with")] if other]
     for other, value, *known in column.get("only", ()):
-        rules.append(
-            f"; where column {other} is {value or 'missing'}, {' or '.join(text or 'missing' for text in known)} alone"
-        )
+        beside = " or ".join(text or "missing" for text in known)
+        rules.append(f"; only {beside} where column {other} is {value or 'missing'}")
     return f"column {name}: {values}{own}; {_OUTSIDE[column['outside']]}{''.join(rules)}"
 
 
