@@ -120,10 +120,10 @@ def _without_order(card: TableCard) -> TableCard:
 @pytest.mark.parametrize(
     ("columns", "told"),
     [
-        ([_visit("a", "b")], "must name another column"),
+        ([_visit("a", "b")], "must name another learnt column"),
         ([_visit("a", "aa"), _visit("aaa")], "Did you mean 'aaa'"),
-        ([_visit("a", "a")], "in no circle"),
-        ([_visit("a", "b"), _visit("b", "a")], "in no circle"),
+        ([_visit("a", "a")], "the columns 'a' go in a circle"),
+        ([_visit("a", "b"), _visit("b", "a")], "go in a circle"),
         ([_visit("a", "b"), Column(name="b", kind="integer", bounds=(0, 9))], "the same kind"),
         ([_visit("a", "b"), _visit("b", bounds=(datetime.date(2021, 1, 1), datetime.date(2022, 12, 31)))], "neither bound"),
     ],

@@ -15,8 +15,8 @@ from gossamer.data.columns.texts import MISSING_WORDS, TRUTH, guess, parts, text
 from gossamer.data.units import LARGEST
 from gossamer.lazy import pa, pc
 
-_MISSING, _UNKNOWN, _CASE, _TRUTH, _TEXT, _COMMA, _WHOLE, _DATE, _TIME, _DURATION, _OUTSIDE, _GUESSED = range(
-    -1, -13, -1
+_MISSING, _UNKNOWN, _CASE, _TRUTH, _TEXT, _COMMA, _WHOLE, _DATE, _TIME, _DURATION, _OUTSIDE, _GUESSED, BROKEN = range(
+    -1, -14, -1
 )
 FAULTS = {
     _MISSING: "the value is missing. If it may be, say missing = true in the card",
@@ -33,6 +33,7 @@ FAULTS = {
     _OUTSIDE: 'the value is outside the bounds. Say outside = "clip" or "other" in the card, or correct the bounds',
     _GUESSED: "there are numbers or dates in place of text, and who guessed them may have changed values: 01000 to 1000, or "
     "1.500 to 1.5. Give the path of the CSV, or keep the column as text (pandas: dtype=str)",
+    BROKEN: 'the row breaks a rule: only, missing_with or after. Correct it, or let the rule decide: outside = "other"',
 }
 """What is wrong with a cell, by its negative code. No message quotes a value."""
 _NO_TEXT = {"integer": _TEXT, "number": _TEXT, "date": _DATE, "datetime": _TIME, "duration": _DURATION}
@@ -52,14 +53,16 @@ class Reader:
         kind = _Categories if column.values else _Numbers
         self._kind: _Categories | _Numbers = kind(column, decimal, guessed=guessed)
 
-    def codes(self, cells: "pa.Array") -> np.ndarray:
+    def codes(self, cells: "pa.Array", base: np.ndarray | None = None) -> np.ndarray:
         """Codes, int32 [n]. A negative one is a fault, see `FAULTS`.
 
-        cells: of one type, or a dense union of types; [n].
+        Args:
+            cells: of one type, or a dense union of types; [n].
+            base: the values that those of the column are counted from, float64 [n], NaN where there is none. None: from 0.
         """
         kind, codes = self._kind, np.empty(len(cells), np.int32)
         for rows, part in parts(cells):
-            found = kind.codes(part)
+            found = kind.codes(part, None if base is None else base[rows])
             if self.refuses(part.type):
                 there = ~np.asarray(pc.is_null(part, nan_is_null=True))
                 found[there | (kind.words and len(part) == len(cells))] = _GUESSED
@@ -70,11 +73,11 @@ class Reader:
         """Whether cells of a type are refused, as a program may have guessed it."""
         return any(_is_of(kind, _GUESSES[each]) for each in self._kind.refused)
 
-    def values(self, cells: "pa.Array") -> np.ndarray:
-        """Values as numbers, which no bin has made coarse. float64 [n], see `decode.to_numbers`."""
+    def values(self, cells: "pa.Array", base: np.ndarray | None = None) -> np.ndarray:
+        """Values as numbers, which no bin has made coarse. float64 [n], see `decode.to_numbers`. base: as of `codes`."""
         values = np.empty(len(cells))
         for rows, part in parts(cells):
-            values[rows] = self._kind.values(part)
+            values[rows] = self._kind.values(part, None if base is None else base[rows])
         return values
 
 
@@ -118,13 +121,13 @@ class _Categories:
         self._unknown = _TRUTH if column.kind == "boolean" else _UNKNOWN
         self._other = column.other_code
 
-    def codes(self, cells: "pa.Array") -> np.ndarray:
+    def codes(self, cells: "pa.Array", _: np.ndarray | None = None) -> np.ndarray:
         """int32 [n]"""
         encoded = (cells if cells.type != pa.null() else cells.cast(pa.string())).dictionary_encode()
         codes = [*map(self._code, texts_of(encoded.dictionary).to_pylist()), self._code("")]
         return np.array(codes, np.int32).take(np.asarray(pc.fill_null(encoded.indices, -1)))
 
-    def values(self, cells: "pa.Array") -> np.ndarray:
+    def values(self, cells: "pa.Array", _: np.ndarray | None = None) -> np.ndarray:
         """The codes. float64 [n]"""
         return self.codes(cells).astype(np.float64)
 
@@ -162,20 +165,21 @@ class _Numbers:
         }.get(kind, [] if column.format else ["time"])
         self.refused = tuple(_GUESSES.keys() - trusted) if guessed else ()
 
-    def codes(self, cells: "pa.Array") -> np.ndarray:
+    def codes(self, cells: "pa.Array", base: np.ndarray | None = None) -> np.ndarray:
         """int32 [n]"""
-        return self._in_bins(*self._parsed(cells))
+        return self._in_bins(*self._parsed(cells, base))
 
-    def values(self, cells: "pa.Array") -> np.ndarray:
+    def values(self, cells: "pa.Array", base: np.ndarray | None = None) -> np.ndarray:
         """The positions on the axis of the column. NaN for a missing value and for "other". float64 [n]"""
-        column, (numbers, faults) = self._column, self._parsed(cells)
+        column, (numbers, faults) = self._column, self._parsed(cells, base)
         codes = self._in_bins(numbers, faults)
         clips, top = column.outside == "clip", column.cuts[-1] - column.step
         numbers = np.where(clips & (codes < column.plain), numbers.clip(column.cuts[0], top), numbers)
-        return np.where(np.isin(codes, column.no_values), np.nan, numbers)
+        numbers = np.where(np.isin(codes, column.no_values), np.nan, numbers)
+        return numbers if base is None else numbers + base
 
-    def _parsed(self, cells: "pa.Array") -> tuple[np.ndarray, np.ndarray]:
-        """Positions, float64 [n], and faults, int32 [n], 0 where there is none."""
+    def _parsed(self, cells: "pa.Array", base: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
+        """Positions or differences, float64 [n], and faults, int32 [n], 0 where there is none."""
         column = self._column
         if _is_of(cells.type, self._types):
             numbers = self._of_type(cells, column)
@@ -194,6 +198,9 @@ class _Numbers:
             numbers = numbers // column.unit * column.unit
         if column.kind == "integer":
             faults[(faults == 0) & (numbers != np.rint(numbers))] = _WHOLE
+        if base is not None:
+            numbers = column.from_steps(np.rint(column.to_steps(numbers - base)))
+            faults[(faults == 0) & np.isnan(base)] = BROKEN if column.outside == "refuse" else _MISSING
         return numbers, faults
 
     def _fault(self, text: str) -> int:

@@ -48,7 +48,7 @@ class Conditions:
             if not codes[at].any():
                 raise RequestError(f"`where`: no value that the card declares of column {name!r} meets the condition.")
             if column.at_least or any(other.at_least == name for other in card.columns):
-                codes[at][: column.plain] = True  # samples may exchange the values of the two columns
+                codes[at][: column.plain + len(column.apart)] = True  # samples may exchange the values of the two columns
         return cls(codes, intervals)
 
     def met(self, rows: TableSamples) -> np.ndarray:
@@ -76,6 +76,8 @@ def _read(column: Column, wanted: list[Any]) -> tuple[np.ndarray, list[tuple[flo
             low, high = (_number(column, end) for end in _ends(each))
             intervals.append((low, high))
             first, apart = column.cuts[:-1], np.array(column.apart)
+            if column.after:  # codes are of differences, so values decide
+                low, high = -np.inf, np.inf
             beyond = np.append(first[1:], np.nextafter(column.cuts[-1], np.inf))
             codes[: column.plain] |= (first <= high) & (beyond > low)
             codes[column.plain : column.plain + len(apart)] |= (low <= apart) & (apart <= high)
@@ -89,7 +91,7 @@ def _ends(wanted: Any) -> tuple[Any, Any]:
 
 def _number(column: Column, value: Any) -> float:
     try:
-        return column.position(value)
+        return column.position(value, column.kind)
     except (TypeError, ValueError, AttributeError):
         raise RequestError(
             f"`where`: a condition on column {column.name!r} is {value!r}. Write {WRITTEN.get(column.kind, 'a number')}, and "

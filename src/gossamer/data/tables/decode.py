@@ -1,14 +1,17 @@
 """From codes to values of the original columns. The values in a bin follow from a seed, and from no record."""
 
+import itertools
 import math
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from gossamer.data.columns import boolean, durations, times
 from gossamer.data.columns.column import OTHER, Column
-from gossamer.data.columns.generated import AnyColumn, GeneratedColumn, start_of
+from gossamer.data.columns.formulas import Numbers, compute
+from gossamer.data.columns.generated import AnyColumn, GeneratedColumn, shown_as, start_of
+from gossamer.data.columns.rules import in_turn
 from gossamer.data.tables.card import TableCard
 
 
@@ -23,10 +26,12 @@ def decode(codes: np.ndarray, card: TableCard, *, seed: int, rows: np.ndarray | 
     Any other column with `outside = "other"` is an array of objects, with the text "other" and "" for a missing value.
 
     Where a column is `at_least` another and their values are in the wrong order, the two are exchanged. `encode` then gives
-    their codes exchanged.
+    their codes exchanged. Special values stand for no number, so they stay.
+
+    The values of a column that is `after` another are counted from those. Other rules are kept by `rules.keep_rules`.
 
     A key is int64, or a text where it has a prefix or digits, and follows from the number of the row. A derived column has
-    texts, which follow from another column in the same row. `encode` reads neither.
+    texts, which follow from other columns in the same row, or is a copy, or has a formula. `encode` reads none of them.
 
     Args:
         codes: int32 [n, columns].
@@ -37,15 +42,17 @@ def decode(codes: np.ndarray, card: TableCard, *, seed: int, rows: np.ndarray | 
     """
     rows = np.arange(len(codes)) if rows is None else rows
     numbers = _positions(codes, card, seed, rows)
-    columns = {column.name: (column, codes[:, at]) for at, column in enumerate(card.columns)}
+    learnt = {column.name: (column, codes[:, at], numbers[column.name]) for at, column in enumerate(card.columns)}
     values: dict[str, np.ndarray] = {}
     for made in card.written:
         if isinstance(made, Column):
-            values[made.name] = _values(made, columns[made.name][1], numbers[made.name])
+            values[made.name] = _values(*learnt[made.name])
         elif made.kind == "key":
             values[made.name] = _keys(made, rows)
+        elif made.mapping:
+            values[made.name] = mapped(made, learnt)
         else:
-            values[made.name] = _derived(made, *columns[made.follows], numbers[made.follows])
+            values[made.name] = _values(*computed(made, learnt))
     return values
 
 
@@ -57,11 +64,15 @@ def _positions(codes: np.ndarray, card: TableCard, seed: int, rows: np.ndarray) 
     found = {
         column.name: _numbers(column, codes[:, at], _uniform(seed, at, rows)) for at, column in enumerate(card.columns)
     }
-    plain = {column.name: codes[:, at] < column.plain for at, column in enumerate(card.columns)}
+    plain = {column.name: codes[:, at] < column.plain + column.zero for at, column in enumerate(card.columns)}
     pairs = [(column.at_least, column.name) for column in card.columns if column.at_least]
     for low, high in pairs * len(pairs):  # in a chain, one exchange may undo another
         wrong = plain[low] & plain[high] & (found[low] > found[high])
         found[low][wrong], found[high][wrong] = found[high][wrong], found[low][wrong]
+    for column in (card.columns[at] for at in in_turn(card.columns)):
+        if column.after:
+            total = found[column.name] + found[column.after]
+            found[column.name] = column.from_steps(np.rint(column.to_steps(total)))
     return found
 
 
@@ -73,21 +84,46 @@ def _keys(column: GeneratedColumn, rows: np.ndarray) -> np.ndarray:
     return np.array([f"{column.prefix}{number:0{column.digits}}" for number in numbers.tolist()], dtype=object)
 
 
-def _derived(column: GeneratedColumn, source: Column, codes: np.ndarray, numbers: np.ndarray) -> np.ndarray:
-    """Texts that follow from another column, objects [n]; its "other" and missing values stay. codes, numbers: of it."""
-    mapping = dict(column.mapping)
+Learnt: TypeAlias = tuple[Column, np.ndarray, np.ndarray]
+"""A column, its codes, and its values as numbers, see `_positions`."""
+
+
+def mapped(column: GeneratedColumn, learnt: Mapping[str, Learnt]) -> np.ndarray:
+    """Texts that follow from other columns by a mapping, objects [n]; their "other" and missing values stay."""
+    sources = [learnt[name] for name in column.sources]
+    source, codes, numbers = sources[0]
     if source.values:
-        made = [mapping[value] for value in source.values]
-        at = codes
+        mapping = {row[:-1]: row[-1] for row in column.mapping}
+        made = [mapping[values] for values in itertools.product(*(each.values for each, _, _ in sources))]
+        at = np.zeros(len(codes), np.int64)
+        for each, own, _ in sources:
+            at = at * len(each.values) + np.minimum(own, len(each.values) - 1)
     else:
-        ends = sorted(mapping, key=lambda key: start_of(key, source))
-        made = [mapping[end] for end in ends]
-        at = np.searchsorted([start_of(end, source) for end in ends], numbers, side="right") - 1
+        starts = sorted((start_of(end, source), text) for end, text in column.mapping)
+        ends, made = [start for start, _ in starts], [text for _, text in starts]
+        at = np.searchsorted(ends, numbers, side="right") - 1
     found = np.array(made, dtype=object).take(at.clip(0, len(made) - 1))
-    if source.other_code is not None:
-        found[codes == source.other_code] = OTHER
-    found[codes == source.missing_code] = ""
+    for each, own, _ in sources:
+        found[own == each.other_code] = OTHER
+    for each, own, _ in sources:
+        found[own == each.missing_code] = ""
     return found
+
+
+def computed(column: GeneratedColumn, learnt: Mapping[str, Learnt]) -> Learnt:
+    """A copy of a column, or the values of a formula. There is none where a part of the formula has none."""
+    form = shown_as(column, [each for each, _, _ in learnt.values()])
+    assert isinstance(form, Column)
+    if not column.formula:
+        return form, *learnt[column.sources[0]][1:]
+
+    def values(name: str) -> Numbers:
+        source, codes, numbers = learnt[name]
+        return np.where(np.isin(codes, source.no_values), np.nan, numbers), source.digits
+
+    numbers, _ = compute(column.formula, values)
+    numbers = numbers if form.digits is None else np.round(numbers, form.digits)
+    return form, np.where(np.isnan(numbers), form.size - 1, 0), np.nan_to_num(numbers)
 
 
 def to_numbers(codes: np.ndarray, card: TableCard, *, seed: int, rows: np.ndarray | None = None) -> np.ndarray:

@@ -11,7 +11,8 @@ import numpy as np
 
 from gossamer.data.columns import times
 from gossamer.data.columns.column import Column
-from gossamer.data.columns.generated import AnyColumn
+from gossamer.data.columns.generated import AnyColumn, shown_as
+from gossamer.data.columns.rules import keep_rules
 from gossamer.data.samples.samples import frame
 from gossamer.data.samples.synthetic_records import SyntheticRecords
 from gossamer.data.samples.writers import parquet_file
@@ -58,9 +59,10 @@ class TableSamples(SyntheticRecords):
 
     @classmethod
     def piece(cls, card: TableCard, class_names: tuple[str, ...], seed: int, first: int, drawn: Any) -> Self:
-        """Codes, and the numbers of their rows."""
+        """Codes that keep the rules of the card, and the numbers of their rows."""
         codes, *_ = drawn
-        return cls(codes.numpy().astype(np.int32), card, seed, np.arange(first, first + len(codes)))
+        kept = keep_rules(codes.numpy().astype(np.int32), card.columns)
+        return cls(kept, card, seed, np.arange(first, first + len(kept)))
 
     @classmethod
     def joined(cls, pieces: Iterable[Self], n: int, card: TableCard, class_names: tuple[str, ...]) -> Self:
@@ -104,14 +106,17 @@ class TableSamples(SyntheticRecords):
                 column[column == ""] = None
             values[name] = column.astype("datetime64[s]") if column.dtype == "datetime64[D]" else column
         types = {}
-        for each in self.card.columns:
-            cells = values[each.name]
+        for made in self.card.written:
+            each = shown_as(made, self.card.columns)
+            cells = values[made.name]
+            if not isinstance(each, Column):
+                continue
             if each.is_whole and cells.dtype.kind == "f":
-                types[each.name] = "Int64"
+                types[made.name] = "Int64"
             elif each.kind == "boolean" and cells.dtype == object and each.other_code is None:
-                types[each.name] = "boolean"
+                types[made.name] = "boolean"
             elif each.kind == "datetime" and each.zone and cells.dtype.kind == "M":
-                values[each.name] = times.with_zone(pa.array(cells), each.zone).to_pandas()
+                values[made.name] = times.with_zone(pa.array(cells), each.zone).to_pandas()
         return frame(values).astype(types)
 
     @property
@@ -136,12 +141,13 @@ class TableSamples(SyntheticRecords):
 def row_texts(samples: TableSamples) -> Iterator[tuple[str, ...]]:
     """Each row as a file has it."""
     card, values = samples.card, samples.columns()
-    return zip(*(texts(each, values[each.name], decimal=card.decimal) for each in card.written), strict=True)
+    shown = [shown_as(each, card.columns) for each in card.written]
+    return zip(*(texts(each, values[each.name], decimal=card.decimal) for each in shown), strict=True)
 
 
 def _said(column: AnyColumn) -> Iterable[str]:
     """Texts that a card declares of a column, and that samples have."""
-    return column.values if isinstance(column, Column) else (column.prefix, *dict(column.mapping).values())
+    return column.values if isinstance(column, Column) else (column.prefix, *(row[-1] for row in column.mapping))
 
 
 def _in_parts(chunks: Iterator[TableSamples]) -> Iterator[TableSamples]:
@@ -165,12 +171,8 @@ def _write_parquet(path: Path, chunks: Iterable[TableSamples]) -> None:
     """Write chunks. A column with "other" among numbers, times or truth values is written as text."""
     with parquet_file(path) as (pa, write):
         for chunk in chunks:
-            values = chunk.columns()
-            write(
-                pa.table(
-                    {each.name: _cells(each, values[each.name], chunk.card.decimal) for each in chunk.card.written}
-                )
-            )
+            values, shown = chunk.columns(), [shown_as(each, chunk.card.columns) for each in chunk.card.written]
+            write(pa.table({each.name: _cells(each, values[each.name], chunk.card.decimal) for each in shown}))
 
 
 def _cells(column: AnyColumn, values: np.ndarray, decimal: str) -> "pa.Array":
