@@ -276,7 +276,7 @@ def _units(spec: Any, query: Asked, found: Found, stored: Stored, count: int) ->
         raise DataError(f"{spec}: this form of `units` is for pictures in folders. Give {_FOR_ARRAYS}.")
     if spec.startswith(":") and stored.tables:
         ids = parquet_csv.column_of(stored.tables, spec[1:])
-        return from_array(ids.tolist(), count, missing, where=f"{name}{spec}")
+        return from_array(ids, count, missing, where=f"{name}{spec}")
     file, colon, key = spec.rpartition(":")
     if not file and colon and npz.is_arrays(Path(name)):
         file = name
