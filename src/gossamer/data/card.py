@@ -164,6 +164,11 @@ class Card(ABC):
     whose: ClassVar[str]
     """What stands for `units` in a command."""
 
+    @classmethod
+    def suits(cls, method: Any) -> bool:
+        """Whether a method takes such records."""
+        return bool(method.takes == cls.kind)
+
     @property
     @abstractmethod
     def breadth(self) -> str:

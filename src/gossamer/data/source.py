@@ -106,7 +106,7 @@ class Reading:
     resize: Resize = "squash"
     invert: bool = False
     class_names: Sequence[str] = ()
-    pixel_range: tuple[float, float] | None = None
+    pixel_range: Any = None
     window: bool = False
 
 

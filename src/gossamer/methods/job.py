@@ -53,7 +53,7 @@ S_co = TypeVar("S_co", bound=State, covariant=True)
 
 def refuse_other_kind(method: AnyMethod, card: Any) -> None:
     """Refuse a card of what the method does not take. Raises CardError."""
-    if method.takes != card.kind:
+    if not card.suits(method):
         raise CardError(
             f"{method.name} does not take {card.in_words}, which the card describes. Choose a method that does, such as "
             f"{', '.join(METHODS.taking(card.kind))}, or another card."

@@ -4,7 +4,7 @@ import dataclasses
 import re
 from collections.abc import Iterable, Iterator, Mapping, MutableMapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Annotated, Literal, get_args, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
 from gossamer import plugins
 from gossamer.errors import GossamerError, RequestError
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     import torch
 else:
     torch = Lazy("torch")
+any_card: Any = Lazy("gossamer.data.tables.any_card")
 
 ABOUT = ("about", "records", "in_proportion")
 """Keys of a preset that are no settings."""
@@ -92,7 +93,7 @@ class Registry(MutableMapping[str, AnyMethod]):
 
     def taking(self, kind: str) -> dict[str, AnyMethod]:
         """The methods that take records of this kind."""
-        return {name: method for name, method in self.items() if method.takes == kind}
+        return {name: method for name, method in self.items() if any_card.CARDS[kind].suits(method)}
 
     def _problem(self, name: str) -> str:
         """Why the plug-in of this name cannot be used; empty: it can."""

@@ -155,9 +155,10 @@ class Decoder:
 
     def _range_of(self, possible: tuple[float, float] | None = None) -> tuple[float, float]:
         """The declared black and white. possible: the least and the largest value that a DICOM header allows."""
-        if self.how.pixel_range is not None:
+        declared: tuple[float, float] | None = self.how.pixel_range
+        if declared is not None:
             self.notes.add(SCALED)
-            return self.how.pixel_range
+            return declared
         black, white = (0.0, 65535.0) if possible is None else possible
         which = "all values that its header allows" if possible else "all 16 bits; where 12 are used, take 0 4095"
         if black < 0:
@@ -185,13 +186,15 @@ def is_picture(path: Path) -> bool:
     return path.is_file() and (path.suffix.lower() in SUFFIXES or dicom.is_dicom(path))
 
 
-def _is_dicom(source: Path | bytes | Image.Image) -> TypeGuard[Path]:
+def _is_dicom(source: Picture) -> TypeGuard[Path]:
     """Whether a listed picture is DICOM: what has no ending of a picture was listed for its first bytes."""
     return isinstance(source, Path) and source.suffix.lower() not in _OF_PILLOW
 
 
-def _stream(source: Path | bytes) -> io.BytesIO:
+def _stream(source: Path | bytes | DataError) -> io.BytesIO:
     """A whole file in memory: Pillow asks a file for as many bytes as a damaged header declares."""
+    if isinstance(source, DataError):
+        raise source
     if isinstance(source, bytes):
         return io.BytesIO(source)
     if source.stat().st_size > LARGEST:
@@ -238,31 +241,18 @@ class Sizer(Decoder):
         return 3 if self.colours[True] else 1
 
     def read_all(self, sources: Iterable[Source]) -> Iterator[tuple[str, np.ndarray | DataError]]:
-        """One black pixel for each picture, counted in this process; without any, why there is none.
-
-        A `Decoder` names those that are missing among others.
-        """
-        any_there, missing = False, list[tuple[str, DataError]]()
+        """One black pixel for each picture, counted in this process. A `Decoder` tells which are missing or damaged."""
         for where, source in sources:
-            if isinstance(source, DataError):
-                missing.append((where, source))
-            else:
-                any_there = True
-                self._count(source)
-                yield where, np.zeros((1, 1, 1), np.uint8)
-        yield from [] if any_there else missing
-
-    def _count(self, source: Path | bytes | Image.Image) -> None:
-        """Count one picture."""
-        self.any_dicom = self.any_dicom or _is_dicom(source)
-        with suppress(Exception), warnings.catch_warnings():  # what decoders raise on damaged heads is open-ended
-            warnings.simplefilter("ignore")
-            height, width, in_colour = dicom.head(source) if _is_dicom(source) else _head(source)
-            self.sizes[height, width] += 1
-            self.colours[in_colour] += 1
+            self.any_dicom = self.any_dicom or _is_dicom(source)
+            with suppress(Exception), warnings.catch_warnings():  # what decoders raise on damaged heads is open-ended
+                warnings.simplefilter("ignore")
+                height, width, in_colour = dicom.head(source) if _is_dicom(source) else _head(source)
+                self.sizes[height, width] += 1
+                self.colours[in_colour] += 1
+            yield where, np.zeros((1, 1, 1), np.uint8)
 
 
-def _head(source: Path | bytes | Image.Image) -> tuple[int, int, bool]:
+def _head(source: Picture) -> tuple[int, int, bool]:
     """Height, width and whether in colour, of a picture that Pillow reads, after it is turned as its orientation says."""
     if not isinstance(source, Image.Image):
         with Image.open(_stream(source), formats=_FORMATS) as picture:

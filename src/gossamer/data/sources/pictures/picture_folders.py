@@ -132,18 +132,13 @@ def list_pictures(
     if by_list:
         listing = _listed(folder, root, rest, labels_key, declared)
     elif labels_key == NONE:
-        listing = _unlabelled(folder, root, rest)
+        paths, others = _all_pictures(root), [path for other in rest for path in _all_pictures(other)]
+        listing = Listing(folder, root, paths, np.zeros(len(paths), np.int64), [""] * len(paths), others)
     else:
         listing = _in_classes(folder, root, rest, unit_folders)
     if not listing.paths:
         raise DataError(f"{root}: its folders hold no {KINDS}")
     return listing
-
-
-def _unlabelled(folder: Path, root: Path, rest: list[Path]) -> Listing:
-    """All pictures below a folder, sorted by their paths, in one class."""
-    paths, others = _all_pictures(root), [path for other in rest for path in _all_pictures(other)]
-    return Listing(folder, root, paths, np.zeros(len(paths), np.int64), [""] * len(paths), others)
 
 
 def _in_classes(folder: Path, root: Path, rest: list[Path], unit_folders: bool) -> Listing:

@@ -276,8 +276,12 @@ def _units(spec: Any, query: Asked, found: Found, stored: Stored, count: int) ->
         raise DataError(f"{spec}: this form of `units` is for pictures in folders. Give {_FOR_ARRAYS}.")
     if spec.startswith(":") and stored.tables:
         ids = parquet_csv.column_of(stored.tables, spec[1:])
-        return from_array(ids.tolist(), count, missing, where=f"{name}{spec}")
-    file, key = _array_of(spec, name)
+        return from_array(ids, count, missing, where=f"{name}{spec}")
+    file, colon, key = spec.rpartition(":")
+    if not file and colon and npz.is_arrays(Path(name)):
+        file = name
+    if not file or not key or not Path(file).exists():
+        raise DataError(f"{spec}: there is no such file or key: give {_FOR_ARRAYS}; in class folders {FOR_FOLDERS}")
     of_data = npz.is_arrays(Path(name)) and Path(file).samefile(name)
     of_split = f"{query.split}_{key}"
     key = npz.first_of(Path(file), *([of_split, key] if of_data else [key, of_split]))
@@ -299,13 +303,3 @@ def check_two_arrays(units: str, sources: Sequence[tuple[str, Split]]) -> None:
             f"{units}: one array cannot have the ids of members and of non-members. Put two into the file, train_{key} for "
             f"`members` and test_{key} for `nonmembers`. Or give `units` :{key} if both sets have an array of that name."
         )
-
-
-def _array_of(spec: str, name: str) -> tuple[str, str]:
-    """File and key of an array of ids; without a file, it is the one that is read."""
-    file, colon, key = spec.rpartition(":")
-    if not file and colon and npz.is_arrays(Path(name)):
-        file = name
-    if not file or not key or not Path(file).exists():
-        raise DataError(f"{spec}: there is no such file or key: give {_FOR_ARRAYS}; in class folders {FOR_FOLDERS}")
-    return file, key
