@@ -90,6 +90,7 @@ def test_sentences_of_a_certificate() -> None:
 DAYS = ("2031-01-01", "2031-12-31")
 REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"kind": "boolean", "values": ("no", "yes")}, "'x', values: a boolean has the values False and True: leave them out"),
+    ({"kind": "boolean", "format": "yes"}, "'x', format: it must show how true is written: \"true\", \"True\" or \"TRUE\""),
     ({"kind": "boolean", "outside": "clip"}, "'x', outside: a boolean has no bounds to clip to"),
     ({"kind": "boolean", "bounds": (0, 1)}, "bounds: it is no entry of a column of kind boolean"),
     ({"kind": "boolean", "ordered": True}, "ordered: it is no entry of a column of kind boolean"),

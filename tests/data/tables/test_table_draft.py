@@ -156,11 +156,37 @@ def test_cells_that_do_not_fit_are_named_by_their_rows(tmp_path):
     )
     assert columns["x"].missing_words == ("-", ".") and columns["x"].missing and columns["x"].outside == "refuse"
     assert "4 of 400, such as rows 0, 17 (counted from 0). They are taken for missing." in text
+    assert '# measured: missing_words = ["-", "."]' in text, "words of records are measured values"
     columns, text, *_ = drafted(tmp_path, [*map(str, [*range(50)] * 5), *["low", "high", "mid"] * 50])
     assert columns["x"].kind == "category"
     assert "# Kept as text: 250 of 400 cells are numbers, the others are not, such as rows 250, 251, 252 (" in text
     *_, drop = drafted(tmp_path, [*map(str, range(250)), *["low", "high", "mid"] * 50])
     assert drop["x"].startswith("free text: 253 different texts in 400 rows; 250 of 400 cells are numbers")
+
+
+def test_a_few_words_beside_many_numbers_are_words_for_missing(tmp_path):
+    """30 % of cells are two signs, or 10 % one word. Before, nearly all cells had to be numbers: 280 values were listed."""
+    numbers = [f"{v:.1f}" for v in RANDOM.normal(50, 9, N)]
+    for words, share in ((("-", "."), 0.3), (("Refused", "refused"), 0.1)):
+        cells = [RANDOM.choice(words) if RANDOM.random() < share else number for number in numbers]
+        columns, text, *_ = drafted(tmp_path, cells)
+        assert (columns["x"].kind, columns["x"].missing, columns["x"].decimals) == ("number", True, 1)
+        assert {word.casefold() for word in columns["x"].missing_words} == {word.casefold() for word in words}
+        assert columns["x"].outside == "refuse" and "They are taken for missing." in text
+    below = ["<20" if number < "40" else number for number in numbers]
+    columns, *_ = drafted(tmp_path, below)
+    assert (columns["x"].kind, columns["x"].outside) == ("number", "other"), "<20 is no missing value"
+    four = [RANDOM.choice([*"abcd"]) if RANDOM.random() < 0.2 else number.partition(".")[0] for number in numbers]
+    assert drafted(tmp_path, four)[0]["x"].kind == "category"
+    grades = [RANDOM.choice(["1", "2", "3", "4", "5", "-"]) for _ in numbers]
+    assert drafted(tmp_path, grades)[0]["x"].kind == "category", "few numbers are no amounts"
+
+
+def test_a_word_is_known_in_columns_of_many_blocks(tmp_path):
+    """More than 1,000 different numbers, which are not counted each; the word has its accent in two forms."""
+    cells = ["a\u0308" if n % 9 == 0 else "\u00e4" if n % 10 == 0 else str(n) for n in range(70_000)]
+    columns, text, *_ = drafted(tmp_path, cells)
+    assert columns["x"].missing_words == ("\u00e4",) and "14,000 of 70,000, such as row 0 (counted" in text
 
 
 def test_a_row_of_totals_is_named(tmp_path):
@@ -408,7 +434,11 @@ def test_a_draft_is_the_same_in_every_run(tmp_path):
 
 def test_truth_values_are_no_numbers(tmp_path):
     columns, *_ = drafted(tmp_path, RANDOM.choice(["TRUE", "FALSE", ""], N))
-    assert (columns["x"].kind, columns["x"].missing) == ("boolean", True)
+    assert (columns["x"].kind, columns["x"].format, columns["x"].missing) == ("boolean", "TRUE", True)
+    columns, *_ = drafted(tmp_path, RANDOM.choice(["true", "false", "1"], N))
+    assert (columns["x"].kind, columns["x"].format) == ("boolean", "true")
+    columns, *_ = drafted(tmp_path, RANDOM.choice(["true", "False", "1"], N))
+    assert (columns["x"].kind, columns["x"].format) == ("boolean", ""), "there is no one form"
     columns, *_ = drafted(tmp_path, RANDOM.choice(["0", "1"], N))
     assert columns["x"].kind == "integer"
 

@@ -45,6 +45,17 @@ def test_files_are_read_back_as_the_same_codes(tmp_path, ending, decimal):
     assert np.array_equal(read_table(tmp_path / f"s{ending}", card).codes, written.codes[:3])
 
 
+@pytest.mark.parametrize("form", ["", "true", "True", "TRUE"])
+def test_truth_values_are_written_as_the_card_shows(tmp_path, form):
+    column = Column(name="b", kind="boolean", format=form, missing=True, outside="other")
+    card = TableCard(columns=(column,), declared_size=9)
+    made = TableSamples(np.array([[1], [0], [2], [3]], np.int32), card)
+    made.save(tmp_path / "s.csv")
+    true, false = form or "True", {"true": "false", "TRUE": "FALSE"}.get(form, "False")
+    assert (tmp_path / "s.csv").read_text().split("\n")[1:5] == [true, false, "other", '""']
+    assert read_table(tmp_path / "s.csv", card).codes[:, 0].tolist() == [1, 0, 2, 3]
+
+
 def test_chunks_make_the_same_file(tmp_path):
     whole = samples()
     whole.save(tmp_path / "a.csv")
