@@ -2,6 +2,7 @@
 
 import datetime
 import gzip
+import hashlib
 import json
 import sqlite3
 from collections.abc import Callable
@@ -17,10 +18,13 @@ import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
+import gossamer
 from gossamer.data.columns.column import Column
 from gossamer.data.sources.tables import is_table
 from gossamer.data.tables.card import TableCard
 from gossamer.data.tables.read import read_table
+from gossamer.privacy.random.noise import Rng
+from gossamer.run.training.progress import Process
 
 ROWS: list[dict[str, Any]] = [
     {"visits": 3, "town": "Kiel", "dose": 0.125, "ok": True, "day": datetime.date(2021, 5, 31)},
@@ -162,6 +166,30 @@ def test_every_form_of_a_table_has_one_mark_and_the_same_codes(form: str, tmp_pa
     table = read_table(source, CARD)
     assert table.codes.tolist() == CODES
     assert table.mark == plain.mark
+
+
+RELEASED = (
+    "csv", "tsv", "gzip", "parquet", "arrow", "json lines", "excel", "sqlite", "duckdb", "pandas", "polars",
+)  # fmt: skip
+"""One form of each reader, for runs."""
+
+
+def test_eleven_forms_of_a_table_have_bit_equal_releases(tmp_path: Path) -> None:
+    settings = {"rounds": 1, "cells": 300, "iterations": 2, "epsilon": 10, "delta": 1e-4}
+    releases = {}
+    for form in RELEASED:
+        folder = tmp_path / form
+        folder.mkdir()
+        run = gossamer.fit(
+            "marginals", data=gossamer.Source(FORMS[form](folder), public_test_data=True), card=CARD, out=folder / "run",
+            process=Process(progress=False, sink=lambda event: None, rng=Rng(0, noise_seed=1)), **settings,
+        )  # fmt: skip
+        for name in ("rows.csv", "rows.parquet"):
+            run.sample(50, seed=2).save(folder / name)
+        files = (folder / "run" / "model.safetensors", folder / "rows.csv", folder / "rows.parquet")
+        releases[form] = [hashlib.sha256(file.read_bytes()).hexdigest() for file in files]
+    assert len(releases) == 11
+    assert all(each == releases["csv"] for each in releases.values()), releases
 
 
 def test_a_table_of_hugging_face(tmp_path: Path) -> None:
