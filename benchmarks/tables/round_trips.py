@@ -180,7 +180,11 @@ def trip(name: str, ending: str, folder: Path) -> str:
 
 def main(names: list[str]) -> None:
     """See the module."""
-    print("| table | form | columns | edited lines | dropped | equal columns | others: what was, what came |\n" + "|---" * 7 + "|")
+    print(
+        "| table | form | columns | edited lines | dropped | equal columns | others: what was, what came |\n"
+        + "|---" * 7
+        + "|"
+    )
     for name in names or TABLES:
         for ending in (".csv", ".parquet"):
             with tempfile.TemporaryDirectory() as folder:

@@ -103,9 +103,7 @@ class _Categories:
         found = [(number, value) for value in declared if (number := guess(value)) is not None]
         numbers = {number: declared[value] for number, value in found}
         self.words = any(value.casefold() in MISSING_WORDS for value in column.values)
-        plain = column.numbers or all(
-            value.casefold() in TRUTH or text_of(number) == value for number, value in found
-        )
+        plain = column.numbers or all(value.casefold() in TRUTH or text_of(number) == value for number, value in found)
         self._numbers: Mapping[Any, int] = numbers if plain and len(numbers) == len(found) and not self.words else {}
         rounded = any(abs(number) >= LARGEST for number in numbers)
         unclear = (found or self.words) and not self._numbers
