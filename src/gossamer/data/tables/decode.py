@@ -122,7 +122,8 @@ def _written_times(values: list[Any], column: Column, _: str) -> list[str]:
 
 
 def _written_values(values: list[Any], column: Column, _: str) -> list[str]:
-    return [*map(dict(zip(column.known.tolist(), column.values, strict=True)).__getitem__, values)]
+    written = dict(zip(column.known.tolist(), column.values, strict=True))
+    return [written[value] for value in values]
 
 
 _WRITERS: dict[str, Callable[[list[Any], Column, str], list[str]]] = {
