@@ -7,7 +7,7 @@ merges none. Epsilon is infinity. There are as many samples as rows. Each column
     type      as pandas reads the files, and in the DataFrame of the samples. Whole numbers in columns of floats are whole,
               and units of times do not count
     form      the texts of categories; other cells with 9 for digits. The samples have all of at least RARE rows, and no other
-    decimals  digits after the point: at least those of 95 % of the cells, and at most those of all. Zeros at the end do not count
+    decimals  digits after the point: at least those of 95 % of the cells, at most those of all. Zeros at the end do not count
     missing   the share of cells, to within MOST_DEVIATIONS standard deviations of a random sample of so many rows
     zeros     the same
     constant  the value of a column with one value

@@ -86,7 +86,7 @@ class Spread:
         return next(fits, self.digits)
 
     def has_peak(self, number: float) -> bool:
-        """Whether a number occurs three times as often as each of its neighbours, and ten times. Above KEPT cells, an estimate."""
+        """Whether a number occurs ten times, and three times as often as each near it. Above KEPT cells, an estimate."""
         numbers, counts = np.unique(self.sample, return_counts=True)
         at = int(np.searchsorted(numbers, number))
         beside = np.append(counts[max(at - ENDS, 0) : at], counts[at + 1 : at + 1 + ENDS])
