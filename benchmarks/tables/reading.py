@@ -7,6 +7,7 @@ id that is dropped.
 
     python -m benchmarks.tables.reading                        1 million rows
     python -m benchmarks.tables.reading --millions 1 5 20      larger tables; 20 million need 6 GB of disk for a while
+    python -m benchmarks.tables.reading --forms parquet        one form alone
     python -m benchmarks.tables.reading --libraries            pyarrow, duckdb, polars, narwhals, those that are installed
 """
 
@@ -19,6 +20,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +31,7 @@ import pyarrow.parquet
 
 ROWS = 200_000
 """Rows that are made at once."""
+WRITERS: dict[str, Any] = {"csv": pyarrow.csv.CSVWriter, "parquet": pyarrow.parquet.ParquetWriter}
 LIBRARIES = ("pyarrow", "duckdb", "polars", "narwhals")
 NASTY = {
     "row of another length": b"a,b\n1,2\n3\n4,5,6\n7,8\n",
@@ -53,18 +56,16 @@ def batch(rng: np.random.Generator, start: int) -> pa.RecordBatch:
     return pa.record_batch(columns)
 
 
-def make(folder: Path, millions: int) -> None:
-    """Write the table as .parquet and as .csv."""
+def make(folder: Path, millions: int, forms: list[str]) -> None:
+    """Write the table in each of the forms."""
     rng = np.random.default_rng(millions)
     schema = batch(rng, 0).schema
-    with (
-        pyarrow.parquet.ParquetWriter(folder / "t.parquet", schema) as columns,
-        pyarrow.csv.CSVWriter(folder / "t.csv", schema) as lines,
-    ):
+    with ExitStack() as stack:
+        files = [stack.enter_context(WRITERS[form](folder / f"t.{form}", schema)) for form in forms]
         for start in range(0, millions * 1_000_000, ROWS):
             rows = batch(rng, start)
-            columns.write_batch(rows)
-            lines.write_batch(rows)
+            for file in files:
+                file.write_batch(rows)
 
 
 def memory(field: str = "RssAnon") -> int:
@@ -144,6 +145,7 @@ def main() -> None:
     """Make the tables, and measure each in a process of its own."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--millions", type=int, nargs="+", default=[1], help="rows (default 1)")
+    parser.add_argument("--forms", nargs="+", choices=WRITERS, default=[*WRITERS], help="default: all")
     parser.add_argument("--libraries", action="store_true", help="compare readers of CSV")
     parser.add_argument("--one", nargs=2, help=argparse.SUPPRESS)
     given = parser.parse_args()
@@ -157,7 +159,7 @@ def main() -> None:
     for millions in given.millions:
         with tempfile.TemporaryDirectory(dir="/var/tmp") as scratch:
             folder = Path(scratch)
-            make(folder, millions)
+            make(folder, millions, given.forms)
             if given.libraries:
                 for name, raw in NASTY.items():
                     (folder / f"{name}.csv").write_bytes(raw)

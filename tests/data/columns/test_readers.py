@@ -297,8 +297,8 @@ def test_samples_in_pandas(samples: TableSamples) -> None:
     table = samples.to_pandas()
     kinds = {name: str(kind) for name, kind in table.dtypes.items()}
     assert {name: kinds[name] for name in "bmidtus"} == {
-        "b": "bool", "m": "boolean", "i": "Int64", "d": "datetime64[s]", "t": "datetime64[s, Europe/Berlin]", "u": "datetime64[us]",
-        "s": "timedelta64[s]",
+        "b": "bool", "m": "boolean", "i": "Int64", "d": "datetime64[s]", "t": "datetime64[s, Europe/Berlin]",
+        "u": "datetime64[us]", "s": "timedelta64[s]",
     }  # fmt: skip
     words = table["m"].map({True: "yes", False: "no"})
     assert words.fillna("").tolist() == table["said"].fillna("").tolist()

@@ -262,6 +262,28 @@ def test_whole_numbers_that_are_dates_are_asked(tmp_path):
     assert columns["x"].kind == "integer", "most are no dates"
 
 
+@pytest.mark.parametrize("form", ["%Y-%m-%dT%H:%M:%SZ", "%Y-%m-%dT%H:%M"])
+def test_times_keep_their_t_and_z(tmp_path, form):
+    columns, *_ = drafted(tmp_path, days("s").strftime(form))
+    assert columns["x"].format == form
+    columns, *_ = drafted(tmp_path, [*days("s").strftime(form)[2:], "2020-01-01 10:00", "2020-01-01T10:00+02:00"])
+    assert columns["x"].format == "", "no other form has all of them"
+
+
+def test_a_peak_at_zero_has_a_code_of_its_own(tmp_path):
+    others = np.arange(1, N - 11) * 1.25
+    columns, text, *_ = drafted(tmp_path, [0.0] * 12 + others.tolist())
+    assert columns["x"].zero and "3 % of cells are 0" in text
+    columns, *_ = drafted(tmp_path, [0.0] * 9 + np.append(others, [1, 2, 3]).tolist())
+    assert not columns["x"].zero, "fewer than ten"
+
+
+def test_decimals_of_most_cells_are_said(tmp_path):
+    columns, text, *_ = drafted(tmp_path, [*np.round(RANDOM.normal(50, 9, N - 2), 2), 1.00125, 7.5])
+    assert columns["x"].decimals == 5
+    assert "95 % of cells have at most 2 digits after the point: decimals = 2, if the others are errors." in text
+
+
 def test_zones_are_asked(tmp_path):
     times = days("h").tz_localize("America/Lima")
     columns, text, *_ = drafted(tmp_path, times.map(lambda time: time.isoformat()))
@@ -271,6 +293,9 @@ def test_zones_are_asked(tmp_path):
     text, _ = draft_table_card(tmp_path / "t.parquet")
     column = declared(text).columns[0]
     assert (column.zone, column.bounds[0]) == ("America/Lima", times.min().tz_localize(None))
+    pd.DataFrame({"x": times.tz_convert("UTC"), "f": 1.5}).to_parquet(tmp_path / "t.parquet")
+    text, _ = draft_table_card(tmp_path / "t.parquet")
+    assert declared(text).columns[0].zone == "UTC", "samples have it, too"
 
 
 def test_dates_for_no_answer_have_codes_of_their_own(tmp_path):
@@ -414,8 +439,12 @@ def test_cells_with_types_of_their_own():
 def test_values_of_a_category_are_in_order(tmp_path):
     columns, *_ = drafted(tmp_path, RANDOM.choice(["v10", "v9", "v100", "v1.25", "v1.5"], N))
     assert columns["x"].values == ("v1.25", "v1.5", "v9", "v10", "v100")
+    assert not columns["x"].numbers
     columns, *_ = drafted(tmp_path, RANDOM.choice([-3, -1, 2, 10], N))
     assert columns["x"].values == ("-3", "-1", "2", "10"), "so that ordered = true is true"
+    assert columns["x"].numbers, "samples have numbers, too"
+    columns, *_ = drafted(tmp_path, ["0.0"] * N)
+    assert columns["x"].values == ("0.0",) and columns["x"].numbers
 
 
 def test_a_draft_is_the_same_in_every_run(tmp_path):

@@ -27,6 +27,28 @@ CARD = TableCard(
 )
 
 
+def test_a_category_of_numbers_gives_numbers(tmp_path: Any) -> None:
+    card = TableCard(
+        columns=(
+            Column(name="term", kind="category", values=("36", "60"), numbers=True, missing=True),
+            Column(name="dose", kind="category", values=("0.0", "0.50"), numbers=True),
+            Column(name="code", kind="category", values=("1", "2"), numbers=True, outside="other"),
+        ),
+        declared_size=3,
+    )
+    made = TableSamples(np.array([[0, 0, 0], [1, 1, 2], [2, 0, 1]], np.int32), card)
+    for name in ("t.csv", "t.parquet"):
+        made.save(tmp_path / name)
+        assert np.array_equal(read_table(tmp_path / name, card).codes, made.codes), name
+    assert (tmp_path / "t.csv").read_text() == "term,dose,code\n36,0.0,1\n60,0.50,other\n,0.0,2\n"
+    kinds = [str(kind) for kind in pd.read_parquet(tmp_path / "t.parquet", dtype_backend="pyarrow").dtypes]
+    assert kinds == ["int64[pyarrow]", "double[pyarrow]", "string[pyarrow]"]
+    table = made.to_pandas()
+    assert [str(kind) for kind in table.dtypes] == ["Int64", "float64", "object"]
+    assert table["term"].tolist() == [36, 60, pd.NA] and table["dose"].tolist() == [0.0, 0.5, 0.0]
+    assert np.array_equal(read_table(table, card).codes, made.codes)
+
+
 def samples(n: int = 500, card: TableCard = CARD) -> TableSamples:
     rng = np.random.default_rng(0)
     return TableSamples(np.stack([rng.integers(0, size, n) for size in card.domain], axis=1).astype(np.int32), card)

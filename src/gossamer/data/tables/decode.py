@@ -158,7 +158,8 @@ def _written_times(values: list[Any], column: Column, _: str) -> list[str]:
 
 
 def _written_values(values: list[Any], column: Column, _: str) -> list[str]:
-    return [*map(dict(zip(column.known.tolist(), column.values, strict=True)).__getitem__, values)]
+    written = dict(zip(column.known.tolist(), column.values, strict=True))
+    return [written[value] for value in values]
 
 
 _WRITERS: dict[str, Callable[[list[Any], Column, str], list[str]]] = {
@@ -189,10 +190,7 @@ def _values(column: Column, codes: np.ndarray, numbers: np.ndarray) -> np.ndarra
         )
         found: np.ndarray = written[codes]
         return found.astype(bool) if column.kind == "boolean" and column.size == column.plain else found
-    if column.numbers:
-        values = column.known.take(codes, mode="clip")
-    else:
-        values = _ARRAYS[column.kind](numbers, column.decimals)
+    values = column.known.take(codes, mode="clip") if column.numbers else _ARRAYS[column.kind](numbers, column.decimals)
     if column.other_code is None:
         none = np.full((), "NaT", values.dtype) if values.dtype.kind in "Mm" else np.nan
         return np.where(missing, none, values) if column.missing else values

@@ -47,9 +47,8 @@ def of_numbers(seen: Portrait, best: Candidate, habits: Habits) -> Proposal:
     if digits and digits == spread.digits and (steps := spread.steps) < BINS:
         proposal.facts["bins"] = max(steps // 2, 1)  # each holds a value, however its edges are rounded
     if (fewer := spread.digits_of(SHARE)) < digits:
-        proposal.say(
-            f"{_percent(SHARE)} of cells have at most {fewer} digits after the point: decimals = {fewer}, if the others are errors."
-        )
+        few = f"{_percent(SHARE)} of cells have at most {fewer} digits after the point"
+        proposal.say(f"{few}: decimals = {fewer}, if the others are errors.")
     _add_bins(proposal, seen, spread)
     return proposal
 

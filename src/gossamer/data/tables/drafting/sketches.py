@@ -86,11 +86,11 @@ class Spread:
         return next(fits, self.digits)
 
     def has_peak(self, number: float) -> bool:
-        """Whether a number occurs ten times as often as each of its neighbours. Above KEPT cells, an estimate."""
+        """Whether a number occurs ten times, and three times as often as each near it. Above KEPT cells, an estimate."""
         numbers, counts = np.unique(self.sample, return_counts=True)
         at = int(np.searchsorted(numbers, number))
         beside = np.append(counts[max(at - ENDS, 0) : at], counts[at + 1 : at + 1 + ENDS])
-        return self.count_of(number) > 0 and counts[at] >= 10 * beside.max(initial=1)
+        return self.count_of(number) > 0 and counts[at] >= max(10, 3 * beside.max(initial=1))
 
     @property
     def is_beyond(self) -> bool:
