@@ -61,22 +61,25 @@ def measured(noise: float, *, pairs: bool = True) -> Iterator[str]:
         return abs(math.log(run["noise"] / noise))
 
     near = [run for run in _runs() if far(run) <= math.log(NEAR)] or [min(_runs(), key=far)]
-    (mean, means), (tail, tails) = (
-        [median(each) for each in zip(*(run[name] for run in near), strict=True)] for name in ("mean", "p99")
-    )
+    half = {name: median(run[name][0] for run in near) for name in ("mean", "p99")}
+    most = {name: max(run[name][1] for run in near) for name in ("mean", "p99")}
+    kept = [max(0.0, 1 - run["pairs"]) for run in near]
     places = [f"{run['table']} at epsilon {run['epsilon']:g}" for run in near]
     yield f"Measured with about as much noise, no forecast: {', '.join(places)}."
     yield f"The slowest of these runs took {max(run['seconds'] for run in near):.0f} s on one core."
-    yield f"Means were off by {mean:.2f} standard deviations in half of the columns, and by {means:.2f} in one of ten."
-    missed = f"half of the columns missed {_percent(tail)}, and one of ten {_percent(tails)}"
-    yield f"Of the distance from median to 99th percentile, {missed}."
-    if not pairs:
-        return
-    kept = 1 - median(run["pairs"] for run in near)
-    if kept < KEPT:
+    yield (
+        f"Means of half of the columns were off by {half['mean']:.2f} standard deviations, and of one in ten by up to "
+        f"{most['mean']:.2f}."
+    )
+    yield (
+        f"Of the distance from median to 99th percentile, half of the columns missed {_percent(half['p99'])}, and one in ten "
+        f"up to {_percent(most['p99'])}."
+    )
+    if pairs and max(kept) < KEPT:
         yield "Expect pairs of columns no better than independent columns. More rows, a larger epsilon or fewer columns help."
-    else:
-        yield f"Pairs of columns kept {_percent(kept)} of what sets them apart from independent columns."
+    elif pairs:
+        shares = " to ".join(dict.fromkeys(map(_percent, (min(kept), max(kept)))))
+        yield f"Pairs of columns kept {shares} of what sets them apart from independent columns."
 
 
 @cache
