@@ -21,6 +21,7 @@ from gossamer.data.tables.samples import TableSamples
 from gossamer.errors import CardError, DataError
 from gossamer.methods import METHODS
 from gossamer.methods.job import Job
+from gossamer.privacy.certificate import statements
 
 TEXT = """\
 declared_size = 1000
@@ -439,6 +440,16 @@ def edited(old: str, new: str) -> Any:
 def test_refused(make: Any, words: str):
     with pytest.raises(CardError, match=re.escape(words)):
         make()
+
+
+def test_the_certificate_tells_rules():
+    said = {each["name"]: statements._column(each) for each in CARD.to_dict()["column"]}
+    assert "after column came by an amount from 1 to 40 in at most 40 bins" in said["left"]
+    assert said["carries"].endswith("; only no where column sex is m; only no or not known where column age is 0..11")
+    assert said["years"].endswith("; missing where column came is; only 0 or missing where column smokes is False")
+    assert said["total"] == "column total: not learnt; in samples it is paid + fee"
+    assert said["admitted"] == "column admitted: not learnt; in samples it is a copy of column came"
+    assert "follows from column sex and smokes, by 4 values" in said["group"]
 
 
 def test_differences_need_a_grid():
