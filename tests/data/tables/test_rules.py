@@ -203,6 +203,15 @@ def test_a_code_that_breaks_a_rule_becomes_that_of_a_row_in_the_same_case():
     assert codes[0, 1] == 2, "the given codes stay"
 
 
+def test_a_range_has_zero_and_special_values_within():
+    wide = Column(name="n", kind="integer", edges=(-2, 0, 5, 9), zero=True, special=(-1, 20))
+    limited = Column(name="x", kind="category", values=("1", "2"), only=(("n", "-2..4", "1"),))
+    card = TableCard(columns=(wide, limited), declared_size=9)
+    codes = np.array([[code, 1] for code in range(wide.size)], np.int32)
+    kept = keep_rules(codes, card.columns)[:, 1].tolist()
+    assert kept == [0, 0, 1, 0, 0, 1], "two bins, one beyond; zero and -1 are within, 20 is not"
+
+
 def test_a_rule_changes_no_share_where_it_holds():
     codes = random_codes(9_000)
     kept = keep_rules(codes, CARD.columns)
@@ -326,6 +335,7 @@ def test_times_and_numbers_are_differences_too(tmp_path):
     assert hours.min() >= 0 and hours.max() <= 5 and set((values["out"].astype(int) % 60).tolist()) == {0}
     tenths = {round(each * 10) for each in values["gross"] - values["net"]}
     assert tenths == {1, 2, 3, 4, 5, 73}
+    assert np.array_equal(np.round(values["gross"], 1), values["gross"]), "and not 0.30000000000000004"
     TableSamples(codes, card).save(tmp_path / "s.csv")
     assert np.array_equal(read_table(tmp_path / "s.csv", card).codes, codes)
 
@@ -386,6 +396,7 @@ def values_of(**columns: list[float]) -> Any:
 def test_formulas(formula: str, expected: list[float], digits: int | None):
     values, given = compute(formula, values_of(a=[0.1, 1.0], b=[0.2, 2.0]))
     assert (np.round(values, 12).tolist(), given) == (pytest.approx(expected, nan_ok=True), digits)
+    assert digits is None or np.array_equal(np.round(values, digits), values, equal_nan=True)
 
 
 @pytest.mark.parametrize(

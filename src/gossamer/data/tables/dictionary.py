@@ -83,6 +83,6 @@ def _value(entry: Field[Any], text: str, kind: str) -> Any:
     if entry.name in ("mapping", "only"):
         return [[each.strip() for each in part.split("=")] for part in parts]
     if get_origin(entry.type) is not tuple:
-        return parts if parts[1:] and entry.name == "follows" else text
+        return text
     are_numbers = kind in ("integer", "number") and entry.name != "missing_words"
     return [int(part) if _WHOLE.fullmatch(part) else float(part) for part in parts] if are_numbers else parts
