@@ -45,7 +45,8 @@ def _drawn(samples: TableSamples) -> Figure:
     for axes, column, codes in zip(grid, columns, samples.codes.T, strict=False):
         shares = np.bincount(codes, minlength=column.size) / max(1, len(codes))
         axes.bar(np.arange(column.size), 100 * shares, width=0.9, color="#3b6ea5")
-        axes.set_title(_short(column.name) + _last_bars(column))
+        after = f"\nafter {_short(column.after)}" * bool(column.after)
+        axes.set_title(_short(column.name) + after + _last_bars(column))
         positions, words = _ticks(column)
         apart = (positions[1] if len(positions) > 1 else column.size) / column.size
         crowded = max(map(len, words)) > _BESIDE * apart

@@ -21,6 +21,7 @@ from gossamer.data.tables.samples import TableSamples
 from gossamer.errors import CardError, DataError
 from gossamer.methods import METHODS
 from gossamer.methods.job import Job
+from gossamer.privacy.certificate import statements
 
 TEXT = """\
 declared_size = 1000
@@ -202,6 +203,15 @@ def test_a_code_that_breaks_a_rule_becomes_that_of_a_row_in_the_same_case():
     assert codes[0, 1] == 2, "the given codes stay"
 
 
+def test_a_range_has_zero_and_special_values_within():
+    wide = Column(name="n", kind="integer", edges=(-2, 0, 5, 9), zero=True, special=(-1, 20))
+    limited = Column(name="x", kind="category", values=("1", "2"), only=(("n", "-2..4", "1"),))
+    card = TableCard(columns=(wide, limited), declared_size=9)
+    codes = np.array([[code, 1] for code in range(wide.size)], np.int32)
+    kept = keep_rules(codes, card.columns)[:, 1].tolist()
+    assert kept == [0, 0, 1, 0, 0, 1], "two bins, one beyond; zero and -1 are within, 20 is not"
+
+
 def test_a_rule_changes_no_share_where_it_holds():
     codes = random_codes(9_000)
     kept = keep_rules(codes, CARD.columns)
@@ -325,6 +335,7 @@ def test_times_and_numbers_are_differences_too(tmp_path):
     assert hours.min() >= 0 and hours.max() <= 5 and set((values["out"].astype(int) % 60).tolist()) == {0}
     tenths = {round(each * 10) for each in values["gross"] - values["net"]}
     assert tenths == {1, 2, 3, 4, 5, 73}
+    assert np.array_equal(np.round(values["gross"], 1), values["gross"]), "and not 0.30000000000000004"
     TableSamples(codes, card).save(tmp_path / "s.csv")
     assert np.array_equal(read_table(tmp_path / "s.csv", card).codes, codes)
 
@@ -385,6 +396,7 @@ def values_of(**columns: list[float]) -> Any:
 def test_formulas(formula: str, expected: list[float], digits: int | None):
     values, given = compute(formula, values_of(a=[0.1, 1.0], b=[0.2, 2.0]))
     assert (np.round(values, 12).tolist(), given) == (pytest.approx(expected, nan_ok=True), digits)
+    assert digits is None or np.array_equal(np.round(values, digits), values, equal_nan=True)
 
 
 @pytest.mark.parametrize(
@@ -439,6 +451,16 @@ def edited(old: str, new: str) -> Any:
 def test_refused(make: Any, words: str):
     with pytest.raises(CardError, match=re.escape(words)):
         make()
+
+
+def test_the_certificate_tells_rules():
+    said = {each["name"]: statements._column(each) for each in CARD.to_dict()["column"]}
+    assert "after column came by an amount from 1 to 40 in at most 40 bins" in said["left"]
+    assert said["carries"].endswith("; only no where column sex is m; only no or not known where column age is 0..11")
+    assert said["years"].endswith("; missing where column came is; only 0 or missing where column smokes is False")
+    assert said["total"] == "column total: not learnt; in samples it is paid + fee"
+    assert said["admitted"] == "column admitted: not learnt; in samples it is a copy of column came"
+    assert "follows from column sex and smokes, by 4 values" in said["group"]
 
 
 def test_differences_need_a_grid():

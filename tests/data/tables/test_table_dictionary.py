@@ -1,6 +1,7 @@
 """A data dictionary declares the columns of a card, with every entry that a card has."""
 
 import re
+from typing import Any
 
 import pandas as pd
 import pytest
@@ -68,6 +69,22 @@ def test_a_dictionary_has_every_entry_of_a_column(place, tmp_path):
     assert str(columns["day"].special[0]) == "9999-12-31" and columns["day"].format == "%d.%m.%Y"
     assert (columns["pid"].prefix, columns["pid"].digits) == ("Q", 5)
     assert "group" not in columns, "the table does not have it"
+
+
+def test_a_dictionary_declares_rules(tmp_path):
+    (tmp_path / "d.csv").write_text(
+        "name,kind,values,low,high,missing,after,only,missing_with,follows,mapping,formula,decimals\n"
+        "came,integer,,0,9,true,,,,,,,\nleft,integer,,0,3,true,came,,,,,,\nsex,category,f|m,,,,,,,,,,\n"
+        "job,category,a|b,,,true,,sex=m=a|sex=f=a=b=,,,,,\nfirm,category,c|d,,,true,,,job,,,,\n"
+        "sort,derived,,,,,,,,sex|job,f=a=1|f=b=2|m=a=3|m=b=4,,\nstay,derived,,,,,,,,,,left - came,1\n"
+    )
+    names = ("came", "left", "sex", "job", "firm", "sort", "stay")
+    text, _ = draft_table_card({name: ["1", "2"] for name in names}, dictionary=tmp_path / "d.csv")
+    columns: Any = {column.name: column for column in TableCard.loads(text).written}
+    assert columns["left"].after == "came" and columns["firm"].missing_with == "job"
+    assert columns["job"].only == (("sex", "m", "a"), ("sex", "f", "a", "b", ""))
+    assert columns["sort"].follows == ("sex", "job") and columns["sort"].mapping[1] == ("f", "b", "2")
+    assert (columns["stay"].formula, columns["stay"].decimals) == ("left - came", 1)
 
 
 def test_a_new_entry_of_a_column_is_one_of_a_dictionary():

@@ -125,14 +125,14 @@ class Column(Declared):
     )
     after: str = fact(
         "",
-        "a column that values are counted from: bounds, bins, zero and special are of the difference",
+        "a column that values are counted from; bounds, bins and zero are of the difference",
         of=_OF_BINS,
     )
     only: tuple[tuple[str, ...], ...] = fact(
         (),
-        'all that the column can be beside a value of another, as in [["sex", "m", "no"]]: column, value, values here',
+        'rows of a column, its value, and all that this one can be then: [["sex", "m", "no"]]',
     )
-    missing_with: str = fact("", "a column that is missing in the same rows, and in no others")
+    missing_with: str = fact("", "a column that is missing in just the same rows")
     outside: Outside = fact(
         "refuse",
         'what another value becomes: "refuse" it as a mistake, "clip" it to the bounds, or "other", a code of its own',
@@ -177,8 +177,8 @@ class Column(Declared):
     @property
     def rules(self) -> list[tuple[str, str]]:
         """Entries on what values can stand together, each with the other column that it names."""
-        found = [("after", self.after), ("missing_with", self.missing_with), *(("only", row[0]) for row in self.only)]
-        return [(key, name) for key, name in (*found, ("at_least", self.at_least)) if name]
+        found = [(key, getattr(self, key)) for key in ("after", "missing_with", "at_least")]
+        return [("only", row[0]) for row in self.only] + [(key, name) for key, name in found if name]
 
     @property
     def in_order(self) -> int:

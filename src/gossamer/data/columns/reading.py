@@ -15,9 +15,10 @@ from gossamer.data.columns.texts import MISSING_WORDS, TRUTH, guess, parts, text
 from gossamer.data.units import LARGEST
 from gossamer.lazy import pa, pc
 
-_MISSING, _UNKNOWN, _CASE, _TRUTH, _TEXT, _COMMA, _WHOLE, _DATE, _TIME, _DURATION, _OUTSIDE, _GUESSED, BROKEN = range(
-    -1, -14, -1
+_MISSING, _UNKNOWN, _CASE, _TRUTH, _TEXT, _COMMA, _WHOLE, _DATE, _TIME, _DURATION, _OUTSIDE, _GUESSED = range(
+    -1, -13, -1
 )
+BROKEN = -13
 FAULTS = {
     _MISSING: "the value is missing. If it may be, say missing = true in the card",
     _UNKNOWN: 'the value is not declared. Declare it, or say outside = "other" in the card',
@@ -33,7 +34,7 @@ FAULTS = {
     _OUTSIDE: 'the value is outside the bounds. Say outside = "clip" or "other" in the card, or correct the bounds',
     _GUESSED: "there are numbers or dates in place of text, and who guessed them may have changed values: 01000 to 1000, or "
     "1.500 to 1.5. Give the path of the CSV, or keep the column as text (pandas: dtype=str)",
-    BROKEN: 'the row breaks a rule: only, missing_with or after. Correct it, or let the rule decide: outside = "other"',
+    BROKEN: 'the row breaks a rule: only, missing_with or after. Correct it, or say outside = "other"',
 }
 """What is wrong with a cell, by its negative code. No message quotes a value."""
 _NO_TEXT = {"integer": _TEXT, "number": _TEXT, "date": _DATE, "datetime": _TIME, "duration": _DURATION}

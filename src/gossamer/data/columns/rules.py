@@ -18,6 +18,8 @@ _MOST_CASES = 1_000
 _LARGEST = 2**53
 _COMPARED = ("kind", "decimals", "unit", "zone")
 """What two columns have in common whose values are compared."""
+Case: TypeAlias = tuple[int, np.ndarray, np.ndarray, np.ndarray]
+"""The position of a column, rows that break its rules, rows of the same case that keep them, and the codes that it can have."""
 Rule: TypeAlias = tuple[int, np.ndarray, np.ndarray]
 """Where the column at a position has codes of the first mask, a column has codes of the second one. Masks are bool [codes]."""
 
@@ -25,18 +27,17 @@ Rule: TypeAlias = tuple[int, np.ndarray, np.ndarray]
 def in_turn(columns: Sequence[Column]) -> list[int]:
     """The positions of columns, each after those that its rules name. Raises CycleError: they go in a circle."""
     place = {column.name: at for at, column in enumerate(columns)}
-    return [*TopologicalSorter({place[c.name]: [place[name] for _, name in c.rules] for c in columns}).static_order()]
+    needed = {place[each.name]: [place[name] for _, name in each.rules] for each in columns}
+    return [*TopologicalSorter(needed).static_order()]
 
 
-def broken(codes: np.ndarray, columns: Sequence[Column]) -> Iterator[tuple[int, np.ndarray, np.ndarray, np.ndarray]]:
+def broken(codes: np.ndarray, columns: Sequence[Column]) -> Iterator[Case]:
     """Yield which rows break the rules of a column: for each column, and each case of what others have beside it.
 
     Args:
         codes: int32 [n, columns]. Rows with a negative one count as kept. Codes may be changed between two cases.
         columns: of the card.
 
-    Yields: the position of the column, the rows of the case that break its rules, those that keep them, and the codes that it
-    can have there.
     """
     for at in in_turn(columns):
         rules = _rules(columns, at)
@@ -74,7 +75,8 @@ def _rules(columns: Sequence[Column], at: int) -> list[Rule]:
     for name, value, *known in column.only:
         other = place[name]
         codes = [code for text in known for code in _codes(column, text)]
-        rules.append((other, _mask(columns[other], _codes(columns[other], value)), _mask(column, codes)))
+        when = _mask(columns[other], _codes(columns[other], value))
+        rules.append((other, when, _mask(column, codes)))
     missing = _mask(column, [column.size - 1] * column.missing)
     if column.missing_with:
         other = place[column.missing_with]
@@ -95,8 +97,10 @@ def _codes(column: Column, text: str) -> Sequence[int]:
 
     text: a value, zero or a special value, or a range of whole bins, such as 0..17; "other"; "": missing.
     """
-    named = {"": column.missing_code, OTHER: column.other_code, **{v: at for at, v in enumerate(column.values)}}
-    if (code := named.get(text)) is not None:
+    if text in column.values:
+        return [column.values.index(text)]
+    code = {"": column.missing_code, OTHER: column.other_code}.get(text)
+    if code is not None:
         return [code]
     first, _, last = text.partition("..")
     try:
@@ -110,20 +114,22 @@ def _codes(column: Column, text: str) -> Sequence[int]:
         return [*range(cuts.index(low), cuts.index(high + column.step)), *apart]
     except ValueError:
         raise CardError(
-            f"column {column.name!r} has no code for {text!r}, which a rule names. Ranges go from edge to edge, as in 0..17"
+            f"column {column.name!r} has no code for {text!r}, which a rule names. Ranges go from edge to edge"
         ) from None
 
 
 def check_rules(columns: Sequence[Column], label: str | None) -> None:
     """Refuse rules that name no column or value, that contradict each other, or that the label has. Raises CardError."""
     by_name = {column.name: column for column in columns}
-    exchanged = {name for column in columns if column.at_least for name in (column.name, column.at_least)}
+    ordered = [column for column in columns if column.at_least]
+    exchanged = {name for each in ordered for name in (each.name, each.at_least)}
     for column in columns:
         for key, name in column.rules:
             if name not in by_name or column.name == label:
                 near = did_you_mean(name, by_name)
                 raise column.wrong(key, f"it must name another learnt column. The label has no rules.{near}")
-            if exchanged & {"after": {column.name}, "only": {column.name, name}}.get(key, set()):
+            about = {"after": {column.name}, "only": {column.name, name}}.get(key, set())
+            if exchanged & about:
                 raise column.wrong(key, "at_least exchanges these values: take one out")
             _check_rule(column, key, by_name[name])
     try:
@@ -140,10 +146,9 @@ def check_rules(columns: Sequence[Column], label: str | None) -> None:
 
 def _check_rule(column: Column, key: str, other: Column) -> None:
     """Refuse a rule that does not fit the other column."""
-    if key in ("after", "at_least") and any(getattr(other, fact) != getattr(column, fact) for fact in _COMPARED):
-        raise column.wrong(
-            key, f"{other.name!r} must have the same kind and decimals, and of times the same zone and seconds"
-        )
+    differ = [fact for fact in _COMPARED if getattr(other, fact) != getattr(column, fact)]
+    if differ and key in ("after", "at_least"):
+        raise column.wrong(key, f"{other.name!r} must have the same kind and decimals, zone and seconds")
     if key == "at_least":
         low = min(column.cuts[0], 0) if column.zero and not other.zero else column.cuts[0]
         if other.cuts[0] > low or other.cuts[-1] > column.cuts[-1]:

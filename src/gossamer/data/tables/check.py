@@ -89,29 +89,28 @@ def check_card(data: Data, card: TableCard | TableDraft | str | Path) -> CardChe
     if -1 in wanted:
         name = loaded.names[wanted.index(-1)]
         raise DataError(f"{where}: the table has no column {name!r}.{did_you_mean(name, table.names)}")
-    findings = _Findings()
+    findings, search, count = _Findings(), RuleSearch(loaded.columns), 0
     checks = [_ColumnCheck(each, loaded.decimal, findings, guessed=table.guessed) for each in loaded.columns]
-    encoder, search, count = TableEncoder(loaded, faults, guessed=table.guessed), RuleSearch(loaded.columns), 0
+    encoder = TableEncoder(loaded, faults, guessed=table.guessed)
     made = {each.name: clean_names([each.name])[0] for each in loaded.generated}
     made = {name: clean for name, clean in made.items() if clean in table.names}
     for rows, columns in table.blocks([*wanted, *map(table.names.index, made.values())]):
         count += len(rows)
-        learnt, others = columns[: len(wanted)], dict(zip(made, columns[len(wanted) :], strict=True))
-        bases, values = encoder.bases(learnt), encoder.values(learnt)
-        codes = [
-            check.add(cells, rows, bases.get(at)) for at, (check, cells) in enumerate(zip(checks, learnt, strict=True))
-        ]
-        for each, own, numbers in zip(loaded.columns, codes, values.T, strict=True):
+        block = columns[: len(wanted)]
+        each_column = zip(checks, block, encoder.bases(block), strict=True)
+        codes = np.column_stack([check.add(cells, rows, base) for check, cells, base in each_column])
+        values = encoder.values(block)
+        for each, own, numbers in zip(loaded.columns, codes.T, values.T, strict=True):
             numbers[(own < 0) | np.isin(own, each.no_values)] = np.nan
         search.add(rows, values)
-        for name, what, wrong in deviations(loaded, np.column_stack(codes), values, others):
+        generated = dict(zip(made, columns[len(wanted) :], strict=True))
+        for name, what, wrong in deviations(loaded, codes, values, generated):
             findings.add(name, what, rows[wrong])
     for check in checks:
         check.add_merged()
     order = [each.name for each in loaded.written]
-    return CardCheck(
-        count, tuple(sorted(findings.values(), key=lambda each: order.index(each.column))), tuple(search.lines())
-    )
+    found = sorted(findings.values(), key=lambda each: order.index(each.column))
+    return CardCheck(count, tuple(found), tuple(search.lines()))
 
 
 class _Findings(dict[tuple[str, str], Finding]):
@@ -138,7 +137,8 @@ class _ColumnCheck:
 
     def add(self, cells: "pa.Array", rows: np.ndarray, base: np.ndarray | None) -> np.ndarray:
         """Add cells, and return their codes. rows: their numbers in the source, int64 [n]. base: see `Reader.codes`."""
-        column, codes, strict = self._column, self._reader.codes(cells, base), self._strict.codes(cells, base)
+        column, codes = self._column, self._reader.codes(cells, base)
+        strict = self._strict.codes(cells, base)
         for fault in np.unique(codes[codes < 0]).tolist():
             self._add(f"refused: {FAULTS[fault]}", rows[codes == fault])
         self._add(MISSING, rows[codes == column.missing_code])

@@ -90,7 +90,7 @@ Learnt: TypeAlias = tuple[Column, np.ndarray, np.ndarray]
 
 def mapped(column: GeneratedColumn, learnt: Mapping[str, Learnt]) -> np.ndarray:
     """Texts that follow from other columns by a mapping, objects [n]; their "other" and missing values stay."""
-    sources = [learnt[name] for name in column.sources]
+    sources = [learnt[name] for name in column.follows]
     source, codes, numbers = sources[0]
     if source.values:
         mapping = {row[:-1]: row[-1] for row in column.mapping}
@@ -115,7 +115,7 @@ def computed(column: GeneratedColumn, learnt: Mapping[str, Learnt]) -> Learnt:
     form = shown_as(column, [each for each, _, _ in learnt.values()])
     assert isinstance(form, Column)
     if not column.formula:
-        return form, *learnt[column.sources[0]][1:]
+        return form, *learnt[column.follows[0]][1:]
 
     def values(name: str) -> Numbers:
         source, codes, numbers = learnt[name]

@@ -79,10 +79,10 @@ def _value(entry: Field[Any], text: str, kind: str) -> Any:
         return _TRUTH[text.casefold()]
     if int in (entry.type, *get_args(entry.type)):
         return int(text)
+    parts = [part.strip() for part in text.split("|")]
+    if entry.name in ("mapping", "only"):
+        return [[each.strip() for each in part.split("=")] for part in parts]
     if get_origin(entry.type) is not tuple:
         return text
-    parts = [part.strip() for part in text.split("|")]
-    if entry.name == "mapping":
-        return {value.strip(): derived.strip() for value, derived in (part.split("=", 1) for part in parts)}
     are_numbers = kind in ("integer", "number") and entry.name != "missing_words"
     return [int(part) if _WHOLE.fullmatch(part) else float(part) for part in parts] if are_numbers else parts

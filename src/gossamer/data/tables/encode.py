@@ -59,9 +59,10 @@ class TableEncoder:
             block: the cells of each column of the card, in its order; n each.
             rows: their numbers in the source, int64 [n]; for messages.
         """
-        codes, bases = np.empty((len(rows), len(self._readers)), np.int32), self.bases(block)
-        for at, (reader, cells) in enumerate(zip(self._readers, block, strict=True)):
-            codes[:, at] = reader.codes(cells, bases.get(at))
+        codes = np.empty((len(rows), len(self._readers)), np.int32)
+        given = zip(self._readers, block, self.bases(block), codes.T, strict=True)
+        for reader, cells, base, own in given:
+            own[:] = reader.codes(cells, base)
         for at, wrong, _, can in broken(codes, self._columns):
             codes[wrong, at] = by_rule(self._columns[at], can)
         for column, own in zip(self._columns, codes.T, strict=True):
@@ -73,20 +74,16 @@ class TableEncoder:
 
     def values(self, block: "Sequence[pa.Array]") -> np.ndarray:
         """Values of a block as numbers, which no bin has made coarse. float64 [n, columns], see `decode.to_numbers`."""
-        bases = self.bases(block)
-        return np.column_stack(
-            [
-                reader.values(cells, bases.get(at))
-                for at, (reader, cells) in enumerate(zip(self._readers, block, strict=True))
-            ]
-        )
+        given = zip(self._readers, block, self.bases(block), strict=True)
+        return np.column_stack([reader.values(cells, base) for reader, cells, base in given])
 
-    def bases(self, block: "Sequence[pa.Array]") -> dict[int, np.ndarray]:
-        """The values that columns with `after` are counted from, float64 [n] each, by the position of the column."""
-        names, found = [column.name for column in self._columns], dict[int, np.ndarray]()
+    def bases(self, block: "Sequence[pa.Array]") -> "list[np.ndarray | None]":
+        """The values that each column is counted from, float64 [n], see `after`. None: from 0."""
+        names = [column.name for column in self._columns]
+        found: list[np.ndarray | None] = [None] * len(names)
         for at in self._after:
             low = names.index(self._columns[at].after)
-            found[at] = self._readers[low].values(block[low], found.get(low))
+            found[at] = self._readers[low].values(block[low], found[low])
         return found
 
 

@@ -20,7 +20,7 @@ BELOW = "below the column that it is at_least"
 DIFFERS = "not what follows from other columns by the card"
 MOST_ROWS = 5_000
 """Rows in which rules are looked for."""
-WARNING = "Declare a rule only if it is true by definition: a rule that was found in the records is a measured value."
+WARNING = "Declare only what is true by definition: a rule that was found in the records is a measured value."
 _FEW = 20
 """Rows that a rule needs."""
 _WEIGHTED = 50
@@ -40,17 +40,20 @@ def deviations(
         values: see `TableEncoder.values`.
         generated: the cells of generated columns that the table has, by name.
     """
-    learnt = {each.name: (each, codes[:, at], values[:, at]) for at, each in enumerate(card.columns)}
+    arrays = zip(card.columns, codes.T, values.T, strict=True)
+    learnt = {column.name: (column, own, numbers) for column, own, numbers in arrays}
     for at, wrong, _, can in broken(codes, card.columns):
         column = card.columns[at]
-        yield column.name, f"refused: {FAULTS[BROKEN]}" if by_rule(column, can) == BROKEN else TAKEN, wrong
-    for column in card.columns:
+        refused = by_rule(column, can) == BROKEN
+        yield column.name, f"refused: {FAULTS[BROKEN]}" if refused else TAKEN, wrong
+    for column, _, own in learnt.values():
         if column.at_least:
-            yield column.name, BELOW, np.flatnonzero(learnt[column.name][2] < learnt[column.at_least][2])
+            yield column.name, BELOW, np.flatnonzero(own < learnt[column.at_least][2])
     sound = (codes >= 0).all(axis=1)
     for made in card.generated:
         if made.kind == "derived" and made.name in generated:
-            yield made.name, DIFFERS, np.flatnonzero(sound & _differs(made, learnt, generated[made.name], card.decimal))
+            wrong = _differs(made, learnt, generated[made.name], card.decimal)
+            yield made.name, DIFFERS, np.flatnonzero(sound & wrong)
 
 
 def _differs(made: GeneratedColumn, learnt: Mapping[str, Learnt], cells: "pa.Array", decimal: str) -> np.ndarray:
@@ -75,7 +78,8 @@ class RuleSearch:
 
     def add(self, rows: np.ndarray, values: np.ndarray) -> None:
         """Add rows. rows: their numbers, int64 [n]. values: float64 [n, columns], codes of categories; NaN: none."""
-        self._rows, self._values = np.append(self._rows, rows), np.append(self._values, values, axis=0)
+        self._rows = np.append(self._rows, rows)
+        self._values = np.append(self._values, values, axis=0)
         while np.count_nonzero(self._rows % self._step == 0) > MOST_ROWS:
             self._step *= 2
         here = self._rows % self._step == 0
@@ -88,14 +92,14 @@ class RuleSearch:
         return [head, *found, WARNING] if found else []
 
     def _of_pairs(self) -> Iterator[str]:
-        """Rules of two columns. What holds too after one of them is permuted is none."""
+        """Rules of two columns. An order that holds too after one of them is permuted is none."""
         mixed, told = np.random.default_rng(0).permutation, set[int]()
         there = ~np.isnan(self._values)
         for one, other in itertools.permutations(range(len(self._columns)), 2):
             first, second = self._columns[one], self._columns[other]
             a, b = self._values[there[:, one] & there[:, other]][:, [one, other]].T
             known = {name for _, name in (*first.rules, *second.rules)} & {first.name, second.name}
-            if known or other in told or one in told or len(a) < _FEW or np.ptp(a) == 0 or np.ptp(b) == 0:
+            if known or {one, other} & told or len(a) < _FEW or not (np.ptp(a) and np.ptp(b)):
                 continue
             left, right = toml(first.name), toml(second.name)
             alike = (first.kind, first.values) == (second.kind, second.values)
@@ -104,30 +108,32 @@ class RuleSearch:
                 yield f'{right} equals {left}: kind = "derived", follows = {left}'
             elif alike and not first.values and (a <= b).all() and (a > mixed(b)).mean() > _BY_CHANCE:
                 yield f"{right} is never below {left}: after = {left}, or at_least = {left}"
-            elif first.values and second.values and _decides(a, b) and not _decides(a, mixed(b)):
+            elif first.values and second.values and _decides(a, b):
                 yield f'{left} decides {right}: kind = "derived", follows = {left}'
             if one < other and len(a) < len(there) and np.array_equal(there[:, one], there[:, other]):
                 yield f"{right} is missing where {left} is: missing_with = {left}"
 
     def _sums(self) -> Iterator[str]:
         """Columns that are sums of two or three others, by random weights for some rows: few sums agree by chance."""
-        numbers = [at for at, each in enumerate(self._columns) if each.kind in ("integer", "number")]
-        numbers = [at for at in numbers if (np.nan_to_num(self._values[:, at]) != 0).mean() > _BY_CHANCE]
+        often = (np.nan_to_num(self._values) != 0).mean(axis=0) > _BY_CHANCE
+        numbers = [at for at in np.flatnonzero(often).tolist() if self._columns[at].kind in ("integer", "number")]
         rows = self._values[~np.isnan(self._values[:, numbers]).any(axis=1)]
         if len(rows) < _FEW:
             return
         some = rows[:: len(rows) // _WEIGHTED + 1]
         weighted = np.random.default_rng(0).random(len(some)) @ some
-        pairs = sorted((weighted[a] + weighted[b], a, b) for a, b in itertools.combinations(numbers, 2))
-        sums = np.array([total for total, _, _ in pairs])
-        for rest, total in itertools.product([None, *numbers], numbers):
-            wanted = weighted[total] - (0 if rest is None else weighted[rest])
-            begin, end = np.searchsorted(sums, [wanted - 1e-9 * abs(wanted), wanted + 1e-9 * abs(wanted)])
-            for _, *two in pairs[begin:end]:
-                parts = sorted({*two, *([] if rest is None else [rest])})
-                if len(parts) == 2 + (rest is not None) and np.allclose(rows[:, parts].sum(axis=1), rows[:, total]):
+        pairs = sorted((weighted[[*pair]].sum(), pair) for pair in itertools.combinations(numbers, 2))
+        sums = np.array([each for each, _ in pairs])
+        for total, *rest in [*itertools.product(numbers), *itertools.permutations(numbers, 2)]:
+            wanted = weighted[total] - weighted[rest].sum()
+            begin, end = np.searchsorted(sums, wanted + 1e-9 * abs(wanted) * np.array([-1, 1]))
+            for _, pair in pairs[begin:end]:
+                parts = sorted({*pair, *rest})
+                exact = np.allclose(rows[:, parts].sum(axis=1), rows[:, total])
+                if exact and len(parts) == 2 + len(rest):
                     formula = " + ".join(f"'{self._columns[at].name}'" for at in parts)
-                    yield f'{toml(self._columns[total].name)} is a sum: kind = "derived", formula = {toml(formula)}'
+                    name = toml(self._columns[total].name)
+                    yield f'{name} is a sum: kind = "derived", formula = {toml(formula)}'
 
 
 def _decides(one: np.ndarray, other: np.ndarray) -> bool:

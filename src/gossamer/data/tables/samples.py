@@ -171,8 +171,9 @@ def _write_parquet(path: Path, chunks: Iterable[TableSamples]) -> None:
     """Write chunks. A column with "other" among numbers, times or truth values is written as text."""
     with parquet_file(path) as (pa, write):
         for chunk in chunks:
-            values, shown = chunk.columns(), [shown_as(each, chunk.card.columns) for each in chunk.card.written]
-            write(pa.table({each.name: _cells(each, values[each.name], chunk.card.decimal) for each in shown}))
+            values, card = chunk.columns(), chunk.card
+            shown = [shown_as(each, card.columns) for each in card.written]
+            write(pa.table({each.name: _cells(each, values[each.name], card.decimal) for each in shown}))
 
 
 def _cells(column: AnyColumn, values: np.ndarray, decimal: str) -> "pa.Array":

@@ -396,7 +396,8 @@ def _column(column: dict[str, Any]) -> str:
         if "mapping" not in column:
             return f"column {name}: not learnt; in samples it is a copy of column {column['follows']}"
         mapping = f"{len(column['mapping'])} values that were declared without looking at the records"
-        follows = column["follows"] if isinstance(column["follows"], str) else " and ".join(column["follows"])
+        follows = column["follows"]
+        follows = follows if isinstance(follows, str) else " and ".join(follows)
         return f"column {name}: not learnt; in samples it follows from column {follows}, by {mapping}"
     if kind in ("category", "boolean"):
         values = f"{len(column['values'])} declared values" if kind == "category" else "true or false"
@@ -411,7 +412,7 @@ def _column(column: dict[str, Any]) -> str:
     words = f" (also written {', '.join(column.get('missing_words', ()))})" if column.get("missing_words") else ""
     apart += [f"a missing value{words}"] if column.get("missing") else []
     own = f", and codes of their own for {', '.join(apart)}" if apart else ""
-    rules = [f"; missing where column {other} is" for other in [column.get("missing_with")] if other]
+    rules = [f"; missing where column {column['missing_with']} is"] if "missing_with" in column else []
     for other, value, *known in column.get("only", ()):
         beside = " or ".join(text or "missing" for text in known)
         rules.append(f"; only {beside} where column {other} is {value or 'missing'}")
