@@ -163,12 +163,10 @@ class _Numbers:
         return self._in_bins(*self._parsed(cells))
 
     def values(self, cells: "pa.Array") -> np.ndarray:
-        """The positions on the axis of the column. NaN for a missing value and for "other". float64 [n]"""
-        column, (numbers, faults) = self._column, self._parsed(cells)
+        """The positions on the axis of the column, also beyond its bounds. NaN for a missing value and "other". float64 [n]"""
+        numbers, faults = self._parsed(cells)
         codes = self._in_bins(numbers, faults)
-        clips, top = column.outside == "clip", column.cuts[-1] - column.step
-        numbers = np.where(clips & (codes < column.plain), numbers.clip(column.cuts[0], top), numbers)
-        return np.where(np.isin(codes, column.no_values), np.nan, numbers)
+        return np.where(np.isin(codes, self._column.no_values), np.nan, numbers)
 
     def _parsed(self, cells: "pa.Array") -> tuple[np.ndarray, np.ndarray]:
         """Positions, float64 [n], and faults, int32 [n], 0 where there is none."""
