@@ -2,7 +2,7 @@
 
 import dataclasses
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sized
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Generic, TypeVar
@@ -21,7 +21,7 @@ from gossamer.methods.synthesizer import Synthesizer
 from gossamer.metrics.baseline_cache import Baselines
 from gossamer.metrics.metric import Inputs, Measures, Registry
 
-R = TypeVar("R", bound=Sized)
+R = TypeVar("R")
 K = TypeVar("K", bound=Card)
 
 NONE_LEFT = "`nonmembers`: all of these records are among the members; give records that the run never saw."
@@ -182,10 +182,6 @@ class Kind(ABC, Generic[R, K]):
         return Baselines(asked.cache, " ".join([*about, str(asked.seed)]))
 
     # ------------------------------------------------------------------ attack
-
-    def same(self, one: R, other: R) -> bool:
-        """Whether two sets hold the same records, in any order. Figures about records that a run never saw need others."""
-        return len(one) == len(other) and self.identify(one).mark == self.identify(other).mark
 
     def limits(self, card: K) -> tuple[str, ...]:
         """Sentences that the verdict of attacks adds for these records."""

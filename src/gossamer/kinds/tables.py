@@ -108,6 +108,10 @@ samples = release.sample(1000, seed=0)  # samples.to_pandas() is a DataFrame, sa
         else:
             samples = self.drawn(asked.synthesizer, asked.count, asked.seed)
         real, tests = (self.read(source, card, split=name, name=name) for name, source in sets.items())
+        if _same(real, tests):
+            raise DataError(
+                "`test`: these are the training rows. Give rows that the run never saw. `gossamer.split` divides a table."
+            )
         if asked.synthesizer is None:
             numbers = partial(read_values, asked.synth, card, split="train", called="samples")
         else:
@@ -156,7 +160,7 @@ samples = release.sample(1000, seed=0)  # samples.to_pandas() is a DataFrame, sa
         own = {row.tobytes() for row in rows}
         among = np.mean([row.tobytes() in own for row in np.ascontiguousarray(outside.codes)])
         twins = counts[counts > 1].sum() / max(1, len(inside))
-        if among == 1 and (twins < 0.5 or self.same(inside, outside)):
+        if among == 1 and (twins < 0.5 or _same(inside, outside)):
             raise DataError(NONE_LEFT)
         return outside, (
             f"{among:.1%} of the non-members equal a member in all columns, and {twins:.1%} of the members equal another "
@@ -234,6 +238,11 @@ samples = release.sample(1000, seed=0)  # samples.to_pandas() is a DataFrame, sa
 
 
 TABLES = Tables()
+
+
+def _same(one: Table, other: Table) -> bool:
+    """Whether two sets hold the same rows, in any order."""
+    return len(one) == len(other) and identify(one).mark == identify(other).mark
 
 
 def _numbers(records: Any, read: Table, card: TableCard, split: Literal["train", "test"]) -> np.ndarray:

@@ -39,8 +39,10 @@ SAMPLES, REAL, TESTS = rows(400, 0, 0.7), rows(300, 1, 0.9), rows(200, 2, 0.95)
 
 def inputs(**more: Any) -> Inputs:
     real, tests = Table(REAL), Table(TESTS)
-    given = {"samples": TableSamples(SAMPLES, CARD), "real": real, "tests": tests}
-    return Inputs(**{**given, "baselines": Baselines(None, ""), **more})
+    given = {"samples": TableSamples(SAMPLES, CARD), "real": real, "tests": tests, **more}
+    codes = {name: given[name].codes for name in ("samples", "real", "tests")}
+    values = {name: (lambda each=each: each.astype(float)) for name, each in codes.items()}
+    return Inputs(**{"baselines": Baselines(None, ""), "values": values, **given})
 
 
 def test_marginals_are_against_the_training_rows() -> None:
@@ -63,19 +65,16 @@ def test_marginals_are_against_the_training_rows() -> None:
 
 
 def test_accuracy_is_trained_on_samples_and_tested_on_real_test_rows() -> None:
-    values = {
-        name: (lambda codes=codes: codes.astype(float))
-        for name, codes in (("samples", SAMPLES), ("real", REAL), ("tests", TESTS))
-    }
-    found = METRICS["accuracy"].compute(inputs(values=values))
+    found = METRICS["accuracy"].compute(inputs())
     assert found["accuracy"].value == (TESTS[:, 0] == TESTS[:, 2]).mean()  # the first column decides
-    assert found["accuracy on values"].value == found["accuracy"].value
+    assert found["true rate"].value == TESTS[:, 2].mean()
+    assert found["calibration error"].value == pytest.approx(0.95 - 0.7, abs=0.05)
+    assert found["calibration error of the real-data baseline"].value == pytest.approx(0.95 - 0.9, abs=0.03)
     # Models that learnt from 70 % and from 90 % are as sure as that of the 95 % of the test rows.
     for name, sure in (("log loss", 0.7), ("log loss of the real-data baseline", 0.9)):
         assert found[name].value == pytest.approx(-0.95 * np.log(sure) - 0.05 * np.log(1 - sure), abs=0.06)
     assert found["AUC"].computed_on == "200 real test rows; trained on 400 samples"
     assert found["AUC of the real-data baseline"].computed_on == "200 real test rows; trained on 300 real training rows"
-    assert "AUC on values" not in METRICS["accuracy"].compute(inputs())
 
 
 def test_a_label_of_many_bins_is_a_number() -> None:
@@ -126,9 +125,7 @@ def test_what_depends_on_real_rows_alone_is_computed_once(tmp_path: Any, monkeyp
     first = METRICS["accuracy"].compute(inputs(baselines=Baselines(tmp_path, "these rows")))
     trained: list[str] = []
     predictions = Inputs.predictions
-    monkeypatch.setattr(
-        Inputs, "predictions", lambda self, name, **form: trained.append(name) or predictions(self, name, **form)
-    )
+    monkeypatch.setattr(Inputs, "predictions", lambda self, name: trained.append(name) or predictions(self, name))
     again = METRICS["accuracy"].compute(inputs(baselines=Baselines(tmp_path, "these rows")))
     assert (again, trained) == (first, ["samples"])
     card = TableCard(columns=COLUMNS, declared_size=100, label="a")  # the same rows, another label

@@ -17,6 +17,7 @@ from gossamer import Column, TableCard
 from gossamer.data.columns.generated import GeneratedColumn
 from gossamer.data.tables.read import read_table
 from gossamer.data.tables.table import Table
+from gossamer.errors import DataWarning
 from gossamer.metrics.tables import boosting, registry
 from gossamer.run.storage.run_folder import READINGS
 from gossamer.run.training.fit import fit
@@ -95,7 +96,7 @@ def test_all_metrics_of_a_run(gossamer: Any, place: Path, asked: list[object], t
     entries = {entry["metric"]: entry for entry in json.loads((place / "RUN" / "metrics.json").read_text())}
     assert {*entries} >= {
         *(f"{largest}{order}-way TV" for order in (1, 2, 3) for largest in ("", "largest ")), "difference of correlations",
-        "error of range queries", "accuracy", "accuracy on values", "AUC", "log loss on values of the real-data baseline",
+        "error of range queries", "accuracy", "AUC", "log loss of the real-data baseline", "columns that differ", "true rate",
         "tell-apart AUC", "share difference, sex = f", "accuracy difference, income = high",
     }  # fmt: skip
     assert all(entry["internal"] is True for entry in entries.values())
@@ -166,7 +167,7 @@ def test_a_release_a_file_and_a_table_in_memory(
     of_file = gossamer(*asked, "--card", place / "card.toml", "--json")
     assert of_file.status == 0, of_file.err
     names = [entry["metric"] for entry in of_file.json["metrics"]]
-    assert "accuracy on values" in names and not any("which" in entry for entry in of_file.json["metrics"])
+    assert "accuracy" in names and sum("which" in entry for entry in of_file.json["metrics"]) == 3
 
     frames = {side: pd.read_csv(place / "parts" / f"{side}.csv") for side in ("train", "test")}
     with_units = {side: package.Source(frame, units="pid") for side, frame in frames.items()}
@@ -179,8 +180,9 @@ def test_a_release_a_file_and_a_table_in_memory(
         for side in ("train", "test")
     }
     assert all(isinstance(table, Table) for table in codes.values())
-    tables = package.evaluate(asked[1], card=place / "card.toml", process=QUIET, **codes)  # with units of their own
-    assert [entry["metric"] for entry in tables.metrics] == [name for name in names if "on values" not in name]
+    with pytest.warns(DataWarning, match="their numbers follow from the bins of the card"):
+        tables = package.evaluate(asked[1], card=place / "card.toml", process=QUIET, **codes)  # with units of their own
+    assert [entry["metric"] for entry in tables.metrics] == names
 
 
 def test_compare_shows_tables_side_by_side(gossamer: Any, place: Path, asked: list[object], tmp_path: Path) -> None:
@@ -203,11 +205,11 @@ def test_requests_that_do_not_fit_are_refused_in_a_sentence(
     for words, told in (
         (
             [*asked, "--metrics", "fid"],
-            "there is no metric 'fid' for tables. Known: all, marginals, correlations, ranges, accuracy",
+            "there is no metric 'fid' for tables. Known: all, columns, marginals, correlations, ranges",
         ),
         (
             [*asked, "--metrics", "marginal"],
-            "there is no metric 'marginal' for tables. Did you mean 'marginals'? Known: all, marginals",
+            "there is no metric 'marginal' for tables. Did you mean 'marginals'? Known: all, columns",
         ),
         ([*asked, "--protocol", "reduced", "--limit", 50], "--protocol and --limit are for pictures, and"),
         ([*asked, "--labels-key", "x"], "--labels-key: this is for pictures, and the data are a table"),

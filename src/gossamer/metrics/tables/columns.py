@@ -7,6 +7,7 @@ tolerance where that is wider: with a million rows, each difference is outside i
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -15,30 +16,37 @@ from gossamer.intervals import QUANTILE, wilson
 from gossamer.metrics.tables.rows import Rows
 from gossamer.metrics.tables.subgroups import code_names
 
-LEVELS = {"1 % quantile": 0.01, "25 % quantile": 0.25, "median": 0.5, "75 % quantile": 0.75, "99 % quantile": 0.99}
-OF_MEAN, OF_SD, OF_QUARTILE, OF_END, OF_SHARE = 0.05, 0.1, 0.05, 0.1, 0.01
-"""Tolerances: in SDs, in SDs, in interquartile ranges, in distances of an end from the median, and of a share."""
+LEVELS = {
+    "1 % quantile": (0.01, 0.0025),
+    "25 % quantile": (0.25, 0.01),
+    "median": (0.5, 0.01),
+    "75 % quantile": (0.75, 0.01),
+    "99 % quantile": (0.99, 0.0025),
+}
+"""Each quantile with the tolerance of its level."""
+OF_MEAN, OF_SD, OF_SHARE = 0.05, 0.1, 0.01
+"""Tolerances: of a mean and an SD in SDs, and of a share."""
 OF_VALUE, LEAST = 0.2, 0.001
 """Tolerance of the share of one value: relative to it, and at least."""
-OF_NO_RANGE = 0.01
-"""Tolerance of a quantile among equal values, in SDs."""
-RARE, FACTOR = 0.01, 2
-"""A category with a smaller share of the training rows is rare. It is off where its share is so many times as large or small."""
-REPEATED = 0.05
-"""Values of a number repeat, as those of codes do, where no more of the test rows have a value that no training row has."""
-_FREQUENT, _SHOWN = 20, 3
+HEAVY, FEW = 10, 50
+"""Of a heavy tail, few rows decide the mean and the SD. Its interval of the mean is wider, and there is none of the SD."""
+UNSEEN, REPEATED = "values that no training row has", 0.05
+"""Values of a number repeat, as codes do, where at most this share of the test rows has such a value."""
+RARE, COUNTED, OF_RARE = 0.01, 10, 0.25
+"""A category is rare below this share of the training rows. At least so many rows have it, and so many are rare. Tolerance."""
+FREQUENT, SHOWN = 20, 3
 """The most frequent values of a number that are compared; the worst of them, or of categories, that are listed."""
-_DAY = 86_400
+_DAYS = {"date": 1, "datetime": 86_400}
 
 
 @dataclass(frozen=True)
 class Compared:
-    """One figure of one column.
+    """One figure of one column. Dates are in days since 1970, times in seconds since then, durations in seconds.
 
     Args:
         column: its name.
         figure: what it is, such as "median".
-        samples: the figure of the samples. Dates are in days since 1970, times in seconds since then, durations in seconds.
+        samples: the figure of the samples.
         real: that of the real test rows.
         low: lower end of the interval of `real`.
         high: upper end.
@@ -81,11 +89,6 @@ class Cells:
         """The share of some rows. which: bool [N]"""
         return float(self.weights @ which / self.weights.sum())
 
-    def only(self, which: np.ndarray) -> "Cells":
-        """Some of the rows. which: bool [N]"""
-        units = self.units * self.share(which)
-        return Cells(self.codes[which], self.values[which], self.weights[which], units)
-
     def shares_of(self, values: np.ndarray) -> np.ndarray:
         """The share of each of these values, which rise. float64 [n]"""
         at = np.searchsorted(values, self.values).clip(0, len(values) - 1)
@@ -93,20 +96,11 @@ class Cells:
         counted = np.bincount(at[there], self.weights[there], minlength=len(values))
         return np.asarray(counted / self.weights.sum())
 
-    def quantiles(self, levels: np.ndarray) -> np.ndarray:
-        """The smallest value that at least such a share of the rows does not exceed. float64 [n]"""
-        order = np.argsort(self.values)
-        passed = np.cumsum(self.weights[order])
-        at = np.searchsorted(passed, levels * passed[-1] * (1 - 1e-12))
-        return np.asarray(self.values[order][at.clip(0, len(order) - 1)])
-
-    def moments(self) -> tuple[float, float, float]:
-        """The mean, the SD and the kurtosis, which is 3 of a normal distribution."""
-        mean = np.average(self.values, weights=self.weights)
-        apart = self.values - mean
-        variance = np.average(apart**2, weights=self.weights)
-        fourth = np.average(apart**4, weights=self.weights)
-        return float(mean), float(np.sqrt(variance)), float(fourth / variance**2) if variance else 1.0
+    def in_order(self) -> "Cells":
+        """The rows with a value, the smallest first."""
+        order = np.argsort(self.values)[: np.count_nonzero(~np.isnan(self.values))]
+        units = self.units * self.share(~np.isnan(self.values))
+        return Cells(self.codes[order], self.values[order], self.weights[order], units)
 
 
 def compared(column: Column, samples: Cells, tests: Cells, train: Cells) -> list[Compared]:
@@ -118,92 +112,93 @@ def compared(column: Column, samples: Cells, tests: Cells, train: Cells) -> list
         tests: real test rows, which the samples are compared with.
         train: real training rows: which values there are, and which of them are rare.
     """
-    sets = samples, tests
-    found = [*_of_shares(column, sets, train), *_of_values(column, sets, train)]
+    found = [*_of_shares(column, samples, tests, train)]
+    found += sorted(_of_values(column, samples, tests, train), key=_times)[:SHOWN]
     if not column.values:
-        samples, tests = (each.only(~np.isnan(each.values)) for each in sets)
-        if len(samples.values) and len(tests.values):
-            found += _of_numbers(column, samples, tests)
-    return sorted(found, key=lambda each: -each.times)
+        found += _of_numbers(column, samples.in_order(), tests.in_order())
+    return sorted(found, key=_times)
+
+
+def _times(compared: Compared) -> float:
+    return -compared.times
 
 
 def _of_numbers(column: Column, samples: Cells, tests: Cells) -> Iterator[Compared]:
-    """Mean, SD and quantiles of rows with a value."""
+    """Mean, SD and quantiles. A quantile of the samples is compared by its level among the test rows."""
+    if not len(samples.values) or not len(tests.values):
+        return
     units = _together(samples, tests)
-    mean, sd, kurtosis = tests.moments()
-    ours, our_sd, _ = samples.moments()
-    size = sd or abs(mean) or 1.0
-    error = QUANTILE * sd / np.sqrt(units)
-    yield _one(column, "mean", ours, mean, (mean - error, mean + error), OF_MEAN * size)
-    error *= np.sqrt((kurtosis - 1) / 4)
-    yield _one(column, "SD", our_sd, sd, (sd - error, sd + error), OF_SD * size)
-    levels = np.array([*LEVELS.values()])
-    real, lows, highs = (tests.quantiles(each) for each in (levels, *wilson(levels, units)))
-    quartile, end = OF_QUARTILE * (real[3] - real[1]), OF_END * np.abs(real - real[2])
-    widths = [end[0], quartile, quartile, quartile, end[4]]
-    every = zip(LEVELS, samples.quantiles(levels), real, lows, highs, widths, strict=True)
-    for figure, value, of_real, low, high, width in every:
-        yield _one(column, figure, value, of_real, (low, high), width or OF_NO_RANGE * size)
+    (ours, our_sd, _), (mean, sd, kurtosis) = (_moments(each) for each in (samples, tests))
+    size, error = sd or abs(mean) or 1.0, QUANTILE * sd * np.sqrt(1 / units + HEAVY * kurtosis / units**2)
+    yield _one(column, "mean", (ours, mean), (mean - error, mean + error), OF_MEAN * size)
+    if units >= FEW * kurtosis:
+        error *= np.sqrt((kurtosis - 1) / 4)
+        yield _one(column, "SD", (our_sd, sd), (sd - error, sd + error), OF_SD * size)
+    (ours_passed, passed) = (np.cumsum(each.weights) / each.weights.sum() for each in (samples, tests))
+    for figure, (level, tolerance) in LEVELS.items():
+        ends = wilson(level, units)
+        value = samples.values[_first(ours_passed, level)]
+        real, low, high = (tests.values[_first(passed, each)] for each in (level, *ends))
+        below, up_to = (np.searchsorted(tests.values, value, side=side) for side in ("left", "right"))
+        reached = np.clip(level, *(passed[at - 1] if at else 0.0 for at in (below, up_to)))
+        times = _distance(reached, level, ends, tolerance)
+        yield _said(column, figure, (value, real), (low, high), times)
 
 
-def _of_shares(column: Column, sets: tuple[Cells, Cells], train: Cells) -> Iterator[Compared]:
-    """Shares of zeros, missing and undeclared values, and of values that no training row has."""
-    named = {"zeros": 0.0} if column.kind in ("integer", "number", "duration") else {}
-    for figure, value in named.items():
-        yield _share(column, figure, sets, [each.values == value for each in sets])
-    codes = {"missing": column.missing_code, OTHER: None if column.values else column.other_code}
-    for figure, code in codes.items():
-        if code is not None:
-            yield _share(column, figure, sets, [each.codes == code for each in sets])
+def _moments(cells: Cells) -> tuple[float, float, float]:
+    """The mean, the SD and the kurtosis, which is 3 of a normal distribution."""
+    mean = np.average(cells.values, weights=cells.weights)
+    second, fourth = (np.average((cells.values - mean) ** power, weights=cells.weights) for power in (2, 4))
+    return float(mean), float(np.sqrt(second)), float(fourth / second**2) if second else 1.0
+
+
+def _first(passed: np.ndarray, level: float) -> int:
+    """The first of the values in order that such a share of the rows does not exceed."""
+    return min(int(np.searchsorted(passed, level * (1 - 1e-12))), len(passed) - 1)
+
+
+def _of_shares(column: Column, samples: Cells, tests: Cells, train: Cells) -> Iterator[Compared]:
+    """Shares of zeros, missing and undeclared values, of values that no training row has, and of rare categories."""
+    sets = samples, tests
     seen = np.unique(train.values)
-    unseen = [~np.isin(each.values, seen) & ~np.isin(each.codes, column.no_values) for each in sets]
-    if column.values or sets[1].share(unseen[1]) <= REPEATED:
-        yield _share(column, "values that no training row has", sets, unseen)
+    masks = {UNSEEN: [~np.isin(each.values, seen) & ~np.isin(each.codes, column.no_values) for each in sets]}
+    if not column.values and tests.share(masks[UNSEEN][1]) > REPEATED:
+        del masks[UNSEEN]
+    if column.kind in ("integer", "number", "duration"):
+        masks["zeros"] = [each.values == 0 for each in sets]
+    for figure, code in (("missing", column.missing_code), (OTHER, column.other_code)):
+        if code is not None:
+            masks[figure] = [each.codes == code for each in sets]
+    for figure, which in masks.items():
+        shares = samples.share(which[0]), tests.share(which[1])
+        yield _share(column, figure, shares, sets, OF_SHARE)
     if not column.values:
         return
     before, *after = (each.shares_of(np.arange(column.size)) for each in (train, *sets))
-    rare = (before > 0) & (before < RARE)
-    if rare.any():
-        off = [((each > FACTOR * before) | (each * FACTOR < before))[rare].mean() for each in after]
-        low, high = wilson(off[1], rare.sum())
-        figure = f"rare categories off by a factor of {FACTOR}"
-        yield _one(column, figure, off[0], off[1], (low, high), OF_VALUE, share=True)
+    rare = (before < RARE) & (before * train.units >= COUNTED)
+    if rare.sum() >= COUNTED:
+        ours, real = (float(((each > 2 * before) | (2 * each < before))[rare].mean()) for each in after)
+        yield _share(column, "rare categories off by a factor of 2", (ours, real), sets, OF_RARE)
 
 
-def _of_values(column: Column, sets: tuple[Cells, Cells], train: Cells) -> list[Compared]:
-    """Shares of single values, the worst of them: of categories, or of the most frequent values of a number."""
-    samples, tests = sets
+def _of_values(column: Column, samples: Cells, tests: Cells, train: Cells) -> Iterator[Compared]:
+    """Shares of single values: of categories, or of the most frequent values of a number."""
     if column.values:
-        values = np.arange(column.size - column.missing, dtype=np.float64)
-        names = code_names(column)
+        values, names = np.arange(len(column.values)), code_names(column)
     else:
-        frequent = [_most_frequent(each.values) for each in (train, samples)]
-        values = np.unique(np.concatenate(frequent))
-        if column.kind not in ("date", "datetime"):
-            values = values[values != 0]
+        values = np.unique(np.concatenate([_most_frequent(each.values) for each in (train, samples)]))
+        values = values[values != 0]  # zeros have a figure of their own
         names = [*map(column.written, values)]
-    if not len(values):
-        return []
-    real = tests.shares_of(values)
-    lows, highs = wilson(real, _together(*sets))
-    widths = np.maximum(OF_VALUE * real, LEAST)
-    every = zip(names, samples.shares_of(values), real, lows, highs, widths, strict=False)
-    found = [
-        _one(column, f'share of "{name}"', value, of_real, (low, high), width, share=True)
-        for name, value, of_real, low, high, width in every
-    ]
-    return sorted(found, key=lambda each: -each.times)[:_SHOWN]
+    if len(values):
+        every = zip(names, samples.shares_of(values), tests.shares_of(values), strict=False)
+        for name, ours, real in every:
+            tolerance = max(OF_VALUE * real, LEAST)
+            yield _share(column, f'share of "{name}"', (ours, real), (samples, tests), tolerance)
 
 
 def _most_frequent(values: np.ndarray) -> np.ndarray:
-    """The most frequent values. float64 [n]"""
     different, counts = np.unique(values[~np.isnan(values)], return_counts=True)
-    return np.asarray(different[np.argsort(-counts, kind="stable")[:_FREQUENT]])
-
-
-def _share(column: Column, figure: str, sets: tuple[Cells, Cells], which: list[np.ndarray]) -> Compared:
-    value, real = (each.share(mask) for each, mask in zip(sets, which, strict=True))
-    return _one(column, figure, value, real, wilson(real, _together(*sets)), OF_SHARE, share=True)
+    return np.asarray(different[np.argsort(-counts, kind="stable")[:FREQUENT]])
 
 
 def _together(samples: Cells, tests: Cells) -> float:
@@ -211,30 +206,38 @@ def _together(samples: Cells, tests: Cells) -> float:
     return 1 / (1 / max(1.0, samples.units) + 1 / max(1.0, tests.units))
 
 
-def _one(
-    column: Column,
-    figure: str,
-    samples: float,
-    real: float,
-    ends: tuple[float, float],
-    tolerance: float,
-    *,
-    share: bool = False,
+def _distance(value: float, real: float, ends: tuple[float, float], tolerance: float) -> float:
+    """How many intervals or tolerances there are between two figures."""
+    low, high = ends
+    return float(abs(value - real) / max(tolerance, high - real if value > real else real - low))
+
+
+def _share(
+    column: Column, figure: str, shares: tuple[float, float], sets: tuple[Cells, Cells], tolerance: float
 ) -> Compared:
-    low, high = map(float, ends)
-    end = max(high - real, tolerance) if samples > real else max(real - low, tolerance)
-    numbers = [_written(column, figure, number, share=share) for number in (samples, real, low, high)]
-    words = f"{figure} {numbers[0]}, real {numbers[1]} ({numbers[2]} to {numbers[3]})"
-    times = abs(samples - real) / end
-    return Compared(column.name, figure, float(samples), float(real), low, high, float(times), words)
+    """A share of the samples and of the test rows. Fewer values without a training row than real rows have are no fault."""
+    ends = wilson(shares[1], _together(*sets))
+    fewer = shares[0] < shares[1] and (figure == UNSEEN or tolerance == OF_RARE)
+    times = 0.0 if fewer else _distance(*shares, ends, tolerance)
+    return _said(column, figure, shares, ends, times, share=True)
+
+
+def _one(column: Column, figure: str, values: tuple[float, float], ends: Any, tolerance: float) -> Compared:
+    return _said(column, figure, values, ends, _distance(*values, ends, tolerance))
+
+
+def _said(column: Column, figure: str, values: Any, ends: Any, times: float, *, share: bool = False) -> Compared:
+    numbers = [float(number) for number in (*values, *ends)]
+    ours, real, low, high = (_written(column, figure, number, share=share) for number in numbers)
+    words = f"{figure} {ours}, real {real} ({low} to {high})"
+    return Compared(column.name, figure, *numbers, times, words)
 
 
 def _written(column: Column, figure: str, number: float, *, share: bool) -> str:
-    """A figure for people."""
     if share:
         return f"{100 * number:.{2 if 0 < number < 0.01 else 1}f} %"
-    if figure == "SD" and column.kind in ("date", "datetime"):
-        return f"{number / (_DAY if column.kind == 'datetime' else 1):,.4g} days"
+    if figure == "SD" and column.kind in _DAYS:
+        return f"{number / _DAYS[column.kind]:,.4g} days"
     if column.kind in ("integer", "number"):
         return f"{number:,.0f}" if abs(number) >= 1_000 else f"{number:.4g}"
     return column.written(number)

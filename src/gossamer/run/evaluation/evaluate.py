@@ -15,7 +15,7 @@ from gossamer import notebook
 from gossamer.data.samples.samples import frame
 from gossamer.data.source import Data, called, source_of
 from gossamer.data.tables.any_card import card_from, load_card
-from gossamer.errors import DataError, GossamerError, RequestError, RunFolderError
+from gossamer.errors import GossamerError, RequestError, RunFolderError
 from gossamer.events import note
 from gossamer.files import at_home, write_atomically
 from gossamer.intervals import Estimate
@@ -142,11 +142,6 @@ def evaluate(
     )  # fmt: skip
     with process.shown() as events:
         inputs = kind.compare(asked, events)
-        if kind.same(inputs.real, inputs.tests):
-            raise DataError(
-                "`test`: these are the training records. Give records that the run never saw. `gossamer.split` divides a data "
-                "set."
-            )
         for remark in filter(None, dict.fromkeys(inputs.remarks)):
             events(note(remark, about="data"))
         evaluation = Evaluation([], {}, inputs.class_names)
