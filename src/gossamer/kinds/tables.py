@@ -5,7 +5,6 @@ import itertools
 import math
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -113,16 +112,16 @@ samples = release.sample(1000, seed=0)  # samples.to_pandas() is a DataFrame, sa
                 "`test`: these are the training rows. Give rows that the run never saw. `gossamer.split` divides a table."
             )
         if asked.synthesizer is None:
-            numbers = partial(read_values, asked.synth, card, split="train", called="samples")
+            numbers = read_values(asked.synth, card, split="train", called="samples")
         else:
-            numbers = partial(to_numbers, samples.codes, card, seed=samples.seed, rows=samples.numbers)
+            numbers = to_numbers(samples.codes, card, seed=samples.seed, rows=samples.numbers)
         coded = any(isinstance(source.records, Table) for source in sets.values())
         return registry.Inputs(
             samples=samples, real=real, tests=tests, seed=asked.seed, sink=sink, subgroups=subgroups,
             values={
                 "samples": numbers,
-                "real": partial(_numbers, asked.train.records, real, card, "train"),
-                "tests": partial(_numbers, asked.test.records, tests, card, "test"),
+                "real": _numbers(asked.train.records, real, card, "train"),
+                "tests": _numbers(asked.test.records, tests, card, "test"),
             },
             remarks=(*real.notes, *tests.notes, _CODED if coded else ""),
             baselines=self.baselines(asked, real, tests),

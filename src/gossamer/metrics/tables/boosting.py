@@ -218,6 +218,17 @@ def of_groups(
     return jackknife(value, without, rows.units, computed_on, lowest=lowest, highest=highest)
 
 
+Measure: TypeAlias = Callable[[np.ndarray, Examples, str], Estimate]
+OF_CLASSES: dict[str, Measure] = {
+    "accuracy": accuracy,
+    "AUC": area,
+    "log loss": log_loss,
+    "calibration error": calibration_error,
+    "mean prediction": mean_prediction,
+}
+"""What is measured of probabilities of classes."""
+OF_NUMBERS: dict[str, Measure] = {"R2": explained}
+"""The same of numbers."""
 Side: TypeAlias = tuple[Rows, np.ndarray]
 """Rows, and their values, float64 [N, columns]."""
 
@@ -241,9 +252,8 @@ def told_apart(
     both = Rows(
         np.concatenate([ours.codes, theirs.codes]),
         np.concatenate([ours.weights * (theirs.weights.sum() / len(ours)), theirs.weights]),
-        np.concatenate([ours.groups, theirs.groups]),
-        np.concatenate([ours.owners + theirs.owners.max() + 1, theirs.owners]),
-    )
+        np.concatenate([ours.groups, theirs.groups]), np.concatenate([ours.owners + theirs.owners.max() + 1, theirs.owners]),
+    )  # fmt: skip
     values = np.concatenate([samples[1][chosen], real[1]])
     labels = np.repeat([1, 0], [len(ours), len(theirs)])
     folds, scores = both.groups % FOLDS, np.zeros(len(labels))

@@ -140,7 +140,7 @@ def _of_numbers(column: Column, samples: Cells, tests: Cells) -> Iterator[Compar
         value = samples.values[_first(ours_passed, level)]
         real, low, high = (tests.values[_first(passed, each)] for each in (level, *ends))
         below, up_to = (np.searchsorted(tests.values, value, side=side) for side in ("left", "right"))
-        reached = np.clip(level, *(passed[at - 1] if at else 0.0 for at in (below, up_to)))
+        reached = min(max(level, passed[below - 1] if below else 0.0), passed[up_to - 1] if up_to else 0.0)
         times = _distance(reached, level, ends, tolerance)
         yield _said(column, figure, (value, real), (low, high), times)
 
@@ -227,10 +227,10 @@ def _one(column: Column, figure: str, values: tuple[float, float], ends: Any, to
 
 
 def _said(column: Column, figure: str, values: Any, ends: Any, times: float, *, share: bool = False) -> Compared:
-    numbers = [float(number) for number in (*values, *ends)]
-    ours, real, low, high = (_written(column, figure, number, share=share) for number in numbers)
-    words = f"{figure} {ours}, real {real} ({low} to {high})"
-    return Compared(column.name, figure, *numbers, times, words)
+    samples, real, low, high = map(float, (*values, *ends))
+    written = [_written(column, figure, number, share=share) for number in (samples, real, low, high)]
+    words = f"{figure} {written[0]}, real {written[1]} ({written[2].removesuffix(' %')} to {written[3]})"
+    return Compared(column.name, figure, samples, real, low, high, times, words)
 
 
 def _written(column: Column, figure: str, number: float, *, share: bool) -> str:
