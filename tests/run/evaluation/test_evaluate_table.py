@@ -19,6 +19,7 @@ from gossamer.data.tables.read import read_table
 from gossamer.data.tables.table import Table
 from gossamer.errors import DataWarning
 from gossamer.metrics.tables import boosting, registry
+from gossamer.run.evaluation.evaluate import lines
 from gossamer.run.storage.run_folder import READINGS
 from gossamer.run.training.fit import fit
 
@@ -234,3 +235,39 @@ def test_arguments_for_tables_are_refused_of_pictures(gossamer: Any, tmp_path: P
         2,
         True,
     )
+
+
+def test_training_rows_are_no_test_rows(gossamer: Any, place: Path, asked: list[object]) -> None:
+    """The rule of `attack`: in any order. A table of other rows with the same number of rows is no copy."""
+    asked[5] = f"{place / 'parts'}:train"
+    answer = gossamer(*asked, "--metrics", "columns")
+    assert (answer.status, answer.out) == (2, "") and "--test: these are the training rows" in answer.err
+    train = pd.read_csv(place / "parts" / "train.csv")
+    shuffled = package.Source(train.sample(frac=1, random_state=0), units="pid")
+    with pytest.raises(package.errors.DataError, match="these are the training rows"):
+        package.evaluate(place / "RUN", train=package.Source(train, units="pid"), test=shuffled, process=QUIET)
+
+
+def figure(column: str, times: float, words: str) -> dict[str, Any]:
+    return {"column": column, "times": times, "words": words}
+
+
+def test_a_terminal_shows_the_worst_five_columns_and_what_real_rows_have() -> None:
+    figures = [figure(f"c{k}", 9.0 - k, f"median {k}, real 0 (0 to 0)") for k in range(7)]
+    figures += [
+        figure("c0", 3, "zeros 0.0 %, real 18.0 % (17.0 to 19.0 %)"),
+        figure("c9", 1.9, "mean 1, real 2 (1 to 3)"),
+    ]
+    plain = {"low": 0.5, "high": 0.75, "n": 9, "computed_on": "on rows"}
+    entries = [
+        {"metric": "columns that differ", "value": 0.5, **plain, "figures": figures},
+        {"metric": "AUC", "value": 0.625, **plain},
+        {"metric": "AUC of the real-data baseline", "value": 0.75, **plain},
+    ]
+    head, first, *others = lines(entries)
+    assert head == "Columns that differ most from real test rows, 5 of 7:"
+    assert first == "c0: median 0, real 0 (0 to 0); zeros 0.0 %, real 18.0 % (17.0 to 19.0 %)"
+    assert [line[:2] for line in others[:4]] == ["c1", "c2", "c3", "c4"] and others[4] == ""
+    assert others[6:] == ["AUC                    0.625 (0.5 to 0.75), real 0.75 (0.5 to 0.75)  on rows"]
+    nothing = [{**entries[0], "figures": figures[-1:]}]
+    assert lines(nothing)[0] == "No column differs clearly from real test rows."

@@ -41,8 +41,8 @@ FAR = 2.0
 """From so many intervals on, a column differs. Real rows seldom do: see the lab notes on evaluation."""
 MOST_UNITS = 60_000
 """Units of each set at most; of more, so many at random. Every figure says how many rows took part."""
-DRAWN, MOST_BARS = 5, 40
-"""Columns whose distributions the report shows, and bins of each at most."""
+DRAWN, MOST_BARS, LEAST = 5, 40, 0.0005
+"""Columns whose distributions the report shows, bins of each at most, and the share of one at least."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -170,7 +170,7 @@ def _distribution(inputs: Inputs, at: int) -> dict[str, Any]:
     shares = np.array([rows.shares(rows.codes[:, at], len(names))[0] for rows in sets])
     most = shares.max(axis=0)
     shown = np.sort(np.argsort(-most, kind="stable")[:MOST_BARS])
-    shown = shown[most[shown] > 0]
+    shown = shown[most[shown] >= LEAST]
     drawn = dict(zip(("real", "samples"), shares[:, shown].round(6).tolist(), strict=True))
     return {"column": inputs.card.columns[at].name, "bins": [names[each] for each in shown], **drawn}
 
