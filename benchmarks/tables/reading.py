@@ -127,7 +127,9 @@ def evaluate(folder: Path) -> None:
     text = draft_table_card(train)[0].replace("# measured: ", "").replace('label = ""', 'label = "truth"')
     card = folder / "card.toml"
     card.write_text(re.sub("^bounds = .*$", r'\g<0>\noutside = "clip"', text, flags=re.MULTILINE), encoding="utf-8")
-    words = [sys.executable, "-m", "gossamer", "evaluate", samples, "--card", card, "--train", train, "--test", test]
+    places = {"--card": card, "--train": train, "--test": test}
+    words = [sys.executable, "-m", "gossamer", "evaluate", str(samples)]
+    words += [word for flag, place in places.items() for word in (flag, str(place))]
     for more in ((), ("--metrics", "all")):
         process = subprocess.Popen([*words, *more], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         _, status, usage = os.wait4(process.pid, 0)
