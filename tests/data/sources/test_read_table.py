@@ -261,7 +261,7 @@ def test_values_are_those_of_the_file_and_not_those_of_a_bin(tmp_path, form):
     (tmp_path / "t.csv").write_text("age,x,d,dose,city\n19,,1970-01-05,1.25,Ulm\n99,,,,Bonn\n-1,,1970-03-01,11,Rom\n")
     source = tmp_path / "t.csv" if form == "csv" else pd.read_csv(tmp_path / "t.csv")
     found = read_values(source, card, split="train", called="data")
-    expected = [[4, 19, 1, 1.25], [NAN, 90, 0, NAN], [59, -1, 2, NAN]]
+    expected = [[4, 19, 1, 1.25], [NAN, 99, 0, NAN], [59, -1, 2, NAN]]
     assert np.array_equal(found, expected, equal_nan=True)
     assert read_table(source, card).codes.tolist() == [[0, 0, 1, 0], [2, 1, 0, 3], [0, 2, 2, 2]]
 

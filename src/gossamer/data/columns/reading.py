@@ -171,12 +171,10 @@ class _Numbers:
         return self._in_bins(*self._parsed(cells, base))
 
     def values(self, cells: "pa.Array", base: np.ndarray | None = None) -> np.ndarray:
-        """The positions on the axis of the column. NaN for a missing value and for "other". float64 [n]"""
-        column, (numbers, faults) = self._column, self._parsed(cells, base)
+        """The positions on the axis of the column, also beyond its bounds. NaN for a missing value and "other". float64 [n]"""
+        numbers, faults = self._parsed(cells, base)
         codes = self._in_bins(numbers, faults)
-        clips, top = column.outside == "clip", column.cuts[-1] - column.step
-        numbers = np.where(clips & (codes < column.plain), numbers.clip(column.cuts[0], top), numbers)
-        numbers = np.where(np.isin(codes, column.no_values), np.nan, numbers)
+        numbers = np.where(np.isin(codes, self._column.no_values), np.nan, numbers)
         return numbers if base is None else numbers + base
 
     def _parsed(self, cells: "pa.Array", base: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:

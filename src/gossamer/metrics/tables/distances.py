@@ -7,7 +7,6 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from gossamer.data.tables.card import TableCard
 from gossamer.metrics.tables.rows import Marginal, Rows
 
 Query = dict[int, np.ndarray]
@@ -53,18 +52,23 @@ def cramers_v(counts: np.ndarray, places: tuple[np.ndarray, np.ndarray]) -> np.n
     return found
 
 
-def random_queries(card: TableCard, count: int) -> list[Query]:
+def random_queries(domain: Sequence[int], in_order: Sequence[int], count: int) -> list[Query]:
     """Conjunctions of conditions on two or three columns, the same for every set of rows.
 
     Of a column in order, a condition is a range between two of its values or bins. Of another, it is a random part of its
-    values, zero, special values, "other" and missing included.
+    values, special values, "other" and missing included.
+
+    Args:
+        domain: number of codes of each column.
+        in_order: how many of the first codes of each column follow an order.
+        count: number of queries.
     """
     draw = np.random.default_rng(0)
-    usable = [at for at, column in enumerate(card.columns) if column.size > 1]
+    usable = [at for at, size in enumerate(domain) if size > 1]
     queries = []
     for _ in range(count):
         chosen = draw.choice(usable, min(len(usable), int(draw.integers(2, 4))), replace=False)
-        queries.append({int(at): _condition(card.columns[at].size, card.columns[at].in_order, draw) for at in chosen})
+        queries.append({int(at): _condition(domain[at], in_order[at], draw) for at in chosen})
     return queries
 
 

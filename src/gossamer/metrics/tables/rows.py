@@ -46,16 +46,27 @@ class Rows:
     @property
     def units(self) -> int:
         """Number of units; of rows, where each is its own unit."""
-        return len(np.unique(self.owners))
+        return len(self._owners())
+
+    def _owners(self) -> np.ndarray:
+        """The units with a row, in order. int64 [units]"""
+        return np.flatnonzero(np.bincount(self.owners))
 
     def take(self, which: np.ndarray) -> "Rows":
         """The rows at these positions, int64 [n], with the weights and groups that they have."""
         return Rows(self.codes[which], self.weights[which], self.groups[which], self.owners[which])
 
-    def some_units(self, most: int) -> "Rows":
-        """The rows of at most so many units, at random."""
-        chosen = np.random.default_rng(0).permutation(np.unique(self.owners))[:most]
-        return self.take(np.flatnonzero(np.isin(self.owners, chosen)))
+    @property
+    def effective(self) -> float:
+        """How many units of equal weight say as much as these, whose rows may be alike (Kish, Survey Sampling, 1965)."""
+        of_units = np.bincount(self.owners, self.weights)
+        return float(of_units.sum() ** 2 / (of_units @ of_units))
+
+    def some_units(self, most: int) -> np.ndarray:
+        """The positions of the rows of at most so many units, at random. int64 [n]"""
+        chosen = np.zeros(self.owners.max() + 1, bool)
+        chosen[np.random.default_rng(0).permutation(self._owners())[:most]] = True
+        return np.flatnonzero(chosen[self.owners])
 
     def __len__(self) -> int:
         return len(self.codes)
