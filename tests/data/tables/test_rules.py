@@ -262,25 +262,23 @@ def test_what_a_row_has_depends_on_no_other_row():
             assert np.abs(counts[0] - counts[1]).sum() == 1
 
 
-BROKEN: dict[str, tuple[int, str, Any]] = {
-    "a man": (1, "carries", "yes"),
-    "a child": (2, "carries", "yes"),
-    "does not smoke": (1, "years", "3"),
-    "missing alone": (0, "years", ""),
-    "there alone": (2, "years", "4.5"),
-    "no day to count from": (2, "left", "2020-05-01"),
-    "a day before": (0, "left", "2020-04-30"),
-    "too late": (0, "seen", "2020-07-01"),
+BROKEN: dict[str, tuple[int, str, Any, str]] = {
+    "a man": (1, "carries", "yes", "the row breaks a rule"),
+    "a child": (2, "carries", "yes", "the row breaks a rule"),
+    "does not smoke": (1, "years", "3", "the row breaks a rule"),
+    "missing alone": (0, "years", "", "the row breaks a rule"),
+    "there alone": (2, "years", "4.5", "the row breaks a rule"),
+    "no day to count from": (2, "left", "2020-05-01", "the row breaks a rule"),
+    "a day before": (0, "left", "2020-04-30", "the value is outside"),
+    "too late": (0, "seen", "2020-07-01", "the value is outside"),
 }
 
 
 @pytest.mark.parametrize("case", BROKEN)
 def test_a_row_that_breaks_a_rule_is_refused_without_its_values(case: str):
-    row, name, value = BROKEN[case]
+    row, name, value, words = BROKEN[case]
     wrong = {**RECORDS, name: [*RECORDS[name][:row], value, *RECORDS[name][row + 1 :]]}
-    with pytest.raises(
-        DataError, match=f"row {row} .counted from 0.: column '{name}': the (row breaks a rule|value is)"
-    ) as told:
+    with pytest.raises(DataError, match=f"row {row} .counted from 0.: column '{name}': {words}") as told:
         read_table(wrong, CARD)
     assert not value or value not in str(told.value)
     findings = gossamer.check_card(wrong, CARD).findings

@@ -97,7 +97,8 @@ class RuleSearch:
         there = ~np.isnan(self._values)
         for one, other in itertools.permutations(range(len(self._columns)), 2):
             first, second = self._columns[one], self._columns[other]
-            a, b = self._values[there[:, one] & there[:, other]][:, [one, other]].T
+            both = there[:, one] & there[:, other]
+            a, b = self._values[both, one], self._values[both, other]
             known = {name for _, name in (*first.rules, *second.rules)} & {first.name, second.name}
             if known or {one, other} & told or len(a) < _FEW or not (np.ptp(a) and np.ptp(b)):
                 continue
