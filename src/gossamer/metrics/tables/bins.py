@@ -16,9 +16,9 @@ _AWAY = "elsewhere"
 class Bins:
     """The bins of a column.
 
-    Those of a category are its values. Of a number, a date, a time or a duration, a value that half a bin of the training rows
-    have is a bin of its own, such as 0. The other values are in bins of equal numbers of rows. One bin more is for what no
-    training row has: values below the smallest, above the largest, or between two neighbours that stand alone.
+    Those of a category are its values. Of other columns, a frequent value is a bin of its own, such as 0: half a bin of the
+    training rows have it. The other values are in bins of equal numbers of rows. One bin more is for what no training row has:
+    values below the smallest, above the largest, or between two neighbours that stand alone.
 
     Args:
         names: of the bins in their order: "other" and "missing" are the last.

@@ -1,8 +1,8 @@
 """Each column of samples on its values, beside real test rows: means, quantiles, and shares of zeros, gaps and categories.
 
-The interval of a figure has the values that a sample of real rows would have in 95 of 100 cases, where it has as many rows as
-the samples. It covers the choice of samples and of test rows. How far a figure is away is measured in such intervals, or in a
-tolerance where that is wider: with a million rows, each difference is outside its interval, and most do not matter.
+A sample of real rows, as large as the samples, has a figure inside its interval in 95 of 100 cases. It covers the choice of
+samples and of test rows. How far a figure is away is measured in such intervals, or in a tolerance where that is wider. With a
+million rows, each difference is outside its interval, and most do not matter.
 """
 
 from collections.abc import Iterator
