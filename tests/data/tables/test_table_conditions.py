@@ -59,6 +59,7 @@ def test_codes_that_can_meet_a_condition(name: str, wanted: object, codes: list[
         {"day": "2020-01-04"},
         {"high": (3, 4)},
         {"left": "2020-01-04"},
+        {"sex": ["f", None]},
         {"age": (15, 44), "low": "0..2"},
     ],
 )
@@ -76,6 +77,7 @@ def test_rows_that_meet_conditions_are_those_whose_values_do(where: dict[str, ob
             "age": (age >= low) & (age <= high),
             "bill": np.isnan(bill) | ((bill >= -5) & (bill <= 5)),
             "day": values["day"] == np.datetime64("2020-01-04"),
+            "sex": np.isin(codes[:, 0], [0, 3]),
             "left": values["left"] == np.datetime64("2020-01-04"),
             "high": (values["high"] == 3) | (values["high"] == 4),
             "low": values["low"] <= 2,

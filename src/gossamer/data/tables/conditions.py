@@ -48,17 +48,19 @@ class Conditions:
             if not codes[at].any():
                 raise RequestError(f"`where`: no value that the card declares of column {name!r} meets the condition.")
             if column.at_least or any(other.at_least == name for other in card.columns):
-                codes[at][: column.plain + len(column.apart)] = True  # samples may exchange the values of the two columns
+                codes[at][: column.plain + len(column.apart)] = True  # samples may exchange values of the two
         return cls(codes, intervals)
 
     def met(self, rows: TableSamples) -> np.ndarray:
         """Which rows meet all of them, by their values. bool [n]"""
         found = np.ones(len(rows), bool)
         numbers = to_numbers(rows.codes, rows.card, seed=rows.seed, rows=rows.numbers)
-        for at, own in self.intervals.items():
-            values = numbers[:, at]
-            inside = [(low <= values) & (values <= high) for low, high in own]
-            found &= np.any([self.codes[at][rows.codes[:, at]] & np.isnan(values), *inside], axis=0)
+        for at, can in self.codes.items():
+            coded, values = can[rows.codes[:, at]], numbers[:, at]
+            if at in self.intervals:
+                inside = [(low <= values) & (values <= high) for low, high in self.intervals[at]]
+                coded = np.any([coded & np.isnan(values), *inside], axis=0)
+            found &= coded  # a rule between columns may have changed a code
         return found
 
 
