@@ -121,9 +121,14 @@ def precision(config: Config, card: Any, *, with_label: bool) -> float:
     By the first query, which divides its noise among its tables. The count of a value is the sum of its cells.
     """
     labels = card.domain[card.label_index] if with_label else 1
-    tables = max(1, len(card.domain) - with_label)
+    tables = max(1, len(card.domain) - with_label) + len(fine_columns(config, card))
     deviation = Noise.of(config).columns * int(card.max_rows) * math.sqrt(tables * labels)
     return 2 * deviation / int(card.declared_size)
+
+
+def fine_columns(config: Config, card: Any) -> list[int]:
+    """The columns with more bins than a column of the model has. They are counted twice: by values, and by groups."""
+    return [k for k, facts in enumerate(card.columns) if facts.in_order > config.bins and k != card.label_index]
 
 
 def counts_label(config: Config, card: Any) -> bool:

@@ -15,11 +15,12 @@ from torch import Tensor
 
 from gossamer.methods import contract
 from gossamer.methods.contract import Logs, Run
-from gossamer.methods.marginals import Config, Noise, counts_label, measurements, resolved, selection
+from gossamer.methods.marginals import Config, Noise, counts_label, fine_columns, measurements, resolved, selection, smoothing
 from gossamer.methods.marginals.counts import Counts, Errors, Interactions
 from gossamer.methods.marginals.fit import fit
 from gossamer.methods.marginals.measurements import Measurement
 from gossamer.methods.marginals.nets import MarkovField
+from gossamer.methods.marginals.smoothing import FineCounts
 from gossamer.methods.marginals.tree import Clique, JunctionTree
 from gossamer.privacy.confined import Confined
 from gossamer.privacy.mechanisms.gaussian import GroupedGaussianSum
@@ -54,14 +55,25 @@ def train(run: Run[Config], state: "State", private: Confined[Any]) -> Iterator[
 def columns(run: Run[Config], state: "State", private: Confined[Any]) -> Iterator[Logs]:
     """The counts of each column, with the label where there is one. One query."""
     run = dataclasses.replace(run, config=resolved(run.config, run.card))
-    query = counts(run, state, first_cliques(run))
+    query = first_query(run)
     release = a_bound_each(run.query("columns"), query)
     if state.step == 0 and private.remaining(release.event):  # another phase may have the same event
         measured = measurements.released(query, private.release(release, query), release)
         state.total = measurements.total(measured)
-        merge_rare(run, state, measured)
+        merge_rare(run, state, measured, query)
         fit_all(run, state)
         yield {"total": state.total}
+
+
+def first_query(run: Run[Config]) -> Counts:
+    """Each column as `first_cliques` has it; columns with many bins alone, once by values and once by groups of neighbours."""
+    card: Any = run.card  # a TableCard
+    most, wide = run.config.bins, fine_columns(run.config, card)
+    maps = [torch.arange(size) for size in card.domain]
+    cliques = [clique for clique in first_cliques(run) if not set(clique) & set(wide)]
+    cliques += [(column,) for column in [*wide, *range(len(maps), len(maps) + len(wide))]]
+    maps += [smoothing.coarse_map(card.domain[column], card.columns[column].in_order, most) for column in wide]
+    return Counts(maps, cliques, card.max_rows, wide)
 
 
 def first_cliques(run: Run[Config]) -> list[Clique]:
@@ -122,16 +134,33 @@ def a_bound_each(
     return dataclasses.replace(declared, bounds=bounds, weights=weights)
 
 
-def merge_rare(run: Run[Config], state: "State", measured: Sequence[Measurement]) -> None:
+def merge_rare(run: Run[Config], state: "State", measured: Sequence[Measurement], query: Counts) -> None:
     """Merge rare values in the model, and in the tables that found them. Not those of the label."""
-    net, maps, totals = state.net, [], []
-    for column, facts in enumerate(run.card.columns):  # type: ignore[attr-defined]  # a TableCard
+    card: Any = run.card  # a TableCard
+    net, maps, second = state.net, [], len(card.domain)
+    for column, facts in enumerate(card.columns):
         noisy, deviation = measurements.of_column(measured, column)
-        own_map = selection.merged(noisy, deviation, facts.in_order, most=run.config.bins)
+        fine = FineCounts(noisy, deviation, facts.in_order)
+        if column in query.again:
+            at = second + query.again.index(column)
+            coarse, _ = measurements.of_column(measured, at)
+            fine = FineCounts.of_both(noisy, coarse, query.maps[at], deviation, facts.in_order)
+        state.fine.append((fine.counts, fine.deviation, fine.width))
+        own_map = selection.merged(fine, most=run.config.bins)
         maps.append(torch.arange(len(noisy)) if column == net.label else own_map)
-        totals.append(noisy)
-    net.merge(maps, totals)
-    state.measured = [measurements.merged(each, maps) for each in measured]
+    net.merge(maps, [torch.ones(size) for size in card.domain])
+    for clique, *tables in measured:
+        if clique[0] in query.again:
+            column, = clique
+            fine = FineCounts(*state.fine[column][:2], card.columns[column].in_order, state.fine[column][2])
+            sizes = torch.bincount(maps[column])
+            firsts = [int(torch.argmax((maps[column] == value).long())) for value in range(len(sizes))]
+            own = [fine.variance(first, first + int(size)) for first, size in zip(firsts, sizes, strict=True)]
+            tables = [fine.counts, torch.ones_like(fine.counts)]
+            state.measured.append(measurements.merged((clique, *tables), maps))
+            state.measured[-1] = (clique, state.measured[-1][1], torch.tensor(own).double())
+        elif clique[0] < second:
+            state.measured.append(measurements.merged((clique, *tables), maps))
 
 
 def fit_all(run: Run[Config], state: "State") -> None:
@@ -148,6 +177,10 @@ def fit_all(run: Run[Config], state: "State") -> None:
         duals=state.duals,
     )
     net.take(tree, fitted.marginals)
+    if last or True:
+        columns = run.card.columns  # type: ignore[attr-defined]  # a TableCard
+        net.merge(net.maps, [smoothing.shares(FineCounts(noisy, deviation, facts.in_order, width), merged, mass * state.total)
+            for (noisy, deviation, width), facts, merged, mass in zip(state.fine, columns, net.maps, net.alone, strict=True)])
     net.keep(state.measured)
     state.duals = fitted.duals
 
@@ -160,6 +193,7 @@ class State(contract.State):
     total: float
     """Estimated number of rows, each with its weight."""
     measured: list[Measurement] = field(default_factory=list)
+    fine: list[tuple[Tensor, float, int]] = field(default_factory=list)
     errors: Tensor | None = None
     """The noisy errors of the present round's candidates."""
     duals: Tensor | None = None
