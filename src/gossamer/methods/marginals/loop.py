@@ -15,7 +15,16 @@ from torch import Tensor
 
 from gossamer.methods import contract
 from gossamer.methods.contract import Logs, Run
-from gossamer.methods.marginals import Config, Noise, counts_label, fine_columns, measurements, resolved, selection, smoothing
+from gossamer.methods.marginals import (
+    Config,
+    Noise,
+    counts_label,
+    fine_columns,
+    measurements,
+    resolved,
+    selection,
+    smoothing,
+)
 from gossamer.methods.marginals.counts import Counts, Errors, Interactions
 from gossamer.methods.marginals.fit import fit
 from gossamer.methods.marginals.measurements import Measurement
@@ -72,7 +81,7 @@ def first_query(run: Run[Config]) -> Counts:
     maps = [torch.arange(size) for size in card.domain]
     cliques = [clique for clique in first_cliques(run) if not set(clique) & set(wide)]
     cliques += [(column,) for column in [*wide, *range(len(maps), len(maps) + len(wide))]]
-    maps += [smoothing.coarse_map(card.domain[column], card.columns[column].in_order, most) for column in wide]
+    maps += [smoothing.group_map(card.domain[column], card.columns[column].in_order, most) for column in wide]
     return Counts(maps, cliques, card.max_rows, wide)
 
 
@@ -105,10 +114,15 @@ def interactions(run: Run[Config], state: "State", round_: int) -> Interactions 
 
 
 def chosen(run: Run[Config], state: "State", candidates: Sequence[Clique], round_: int) -> list[Clique]:
-    """What a round measures; the first cliques again where no candidate promises more than its noise costs."""
+    """What a round measures: candidates that promise more than their noise costs; if there are none, the first cliques again.
+
+    Where the noise hides which columns depend on each other, each column alone.
+    """
     config, net = run.config, state.net
     card: Any = run.card  # a TableCard
     assert state.errors is not None
+    if selection.is_blind(config, card, len(candidates)):
+        return [(column,) for column in range(len(card.domain))]
     errors, coefficients = state.errors[: len(candidates)], state.errors[len(candidates) :]
     if (asked := interactions(run, state, round_)) is not None:
         noise = selection.interaction_noise(config, card, len(asked.sets))
@@ -118,7 +132,7 @@ def chosen(run: Run[Config], state: "State", candidates: Sequence[Clique], round
         candidates,
         errors,
         weights=[config.label_weight if net.label in clique else 1.0 for clique in candidates],
-        deviation=Noise.of(config).marginals * card.max_rows,
+        deviation=Noise.of(config, card).marginals * card.max_rows,
         held=[clique for clique, _, _ in state.measured],
         sizes=net.sizes,
         most_cells=config.cells * (round_ + 1) // config.rounds,
@@ -137,30 +151,26 @@ def a_bound_each(
 def merge_rare(run: Run[Config], state: "State", measured: Sequence[Measurement], query: Counts) -> None:
     """Merge rare values in the model, and in the tables that found them. Not those of the label."""
     card: Any = run.card  # a TableCard
-    net, maps, second = state.net, [], len(card.domain)
+    net, maps, columns = state.net, [], range(len(card.domain))
     for column, facts in enumerate(card.columns):
         noisy, deviation = measurements.of_column(measured, column)
         fine = FineCounts(noisy, deviation, facts.in_order)
         if column in query.again:
-            at = second + query.again.index(column)
-            coarse, _ = measurements.of_column(measured, at)
-            fine = FineCounts.of_both(noisy, coarse, query.maps[at], deviation, facts.in_order)
+            second = len(columns) + query.again.index(column)
+            fine = fine.with_groups(measurements.of_column(measured, second)[0], query.maps[second])
+            measured = [each for each in measured if each[0] not in ((column,), (second,))]
         state.fine.append((fine.counts, fine.deviation, fine.width))
         own_map = selection.merged(fine, most=run.config.bins)
         maps.append(torch.arange(len(noisy)) if column == net.label else own_map)
-    net.merge(maps, [torch.ones(size) for size in card.domain])
-    for clique, *tables in measured:
-        if clique[0] in query.again:
-            column, = clique
-            fine = FineCounts(*state.fine[column][:2], card.columns[column].in_order, state.fine[column][2])
-            sizes = torch.bincount(maps[column])
-            firsts = [int(torch.argmax((maps[column] == value).long())) for value in range(len(sizes))]
-            own = [fine.variance(first, first + int(size)) for first, size in zip(firsts, sizes, strict=True)]
-            tables = [fine.counts, torch.ones_like(fine.counts)]
-            state.measured.append(measurements.merged((clique, *tables), maps))
-            state.measured[-1] = (clique, state.measured[-1][1], torch.tensor(own).double())
-        elif clique[0] < second:
-            state.measured.append(measurements.merged((clique, *tables), maps))
+    net.merge(maps, [torch.ones_like(each) for each in maps])
+    state.measured = [measurements.merged(each, maps) for each in measured]
+    state.measured += [((column,), *fine_counts(run, state, column).sums(maps[column])) for column in query.again]
+
+
+def fine_counts(run: Run[Config], state: "State", column: int) -> FineCounts:
+    """What the first query released of a column."""
+    counts, deviation, width = state.fine[column]
+    return FineCounts(counts, deviation, run.card.columns[column].in_order, width)  # type: ignore[attr-defined]  # a TableCard
 
 
 def fit_all(run: Run[Config], state: "State") -> None:
@@ -177,10 +187,9 @@ def fit_all(run: Run[Config], state: "State") -> None:
         duals=state.duals,
     )
     net.take(tree, fitted.marginals)
-    if last or True:
-        columns = run.card.columns  # type: ignore[attr-defined]  # a TableCard
-        net.merge(net.maps, [smoothing.shares(FineCounts(noisy, deviation, facts.in_order, width), merged, mass * state.total)
-            for (noisy, deviation, width), facts, merged, mass in zip(state.fine, columns, net.maps, net.alone, strict=True)])
+    rows = [probabilities * state.total for probabilities in net.alone]
+    shares = [smoothing.shares(fine_counts(run, state, k), own, rows[k]) for k, own in enumerate(net.maps)]
+    net.merge(net.maps, shares)
     net.keep(state.measured)
     state.duals = fitted.duals
 
@@ -194,6 +203,7 @@ class State(contract.State):
     """Estimated number of rows, each with its weight."""
     measured: list[Measurement] = field(default_factory=list)
     fine: list[tuple[Tensor, float, int]] = field(default_factory=list)
+    """Counts, deviation and width of the `FineCounts` of each column."""
     errors: Tensor | None = None
     """The noisy errors of the present round's candidates."""
     duals: Tensor | None = None

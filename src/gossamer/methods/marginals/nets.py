@@ -78,19 +78,6 @@ class MarkovField(nn.Module):
         return JunctionTree(self.sizes, _unpadded(self.cliques), tuple(self.parents.tolist()))
 
     @property
-    def tables(self) -> list[Tensor]:
-        """The probabilities of each clique of the tree."""
-        shapes = self.tree.shapes
-        parts = self.probabilities.split([math.prod(shape) for shape in shapes])
-        return [part.view(shape) for part, shape in zip(parts, shapes, strict=True)]
-
-    def merge(self, maps: Sequence[Tensor], counts: Sequence[Tensor]) -> None:
-        """Take which values are merged, and the counts that give the shares. By column, in place."""
-        self.merged = torch.cat(list(maps)).to(self.merged)
-        shares = [own / torch.bincount(values, own)[values].clamp(min=LEAST) for values, own in zip(maps, counts, strict=True)]
-        self.shares = torch.cat(shares).to(self.shares)
-
-    @property
     def alone(self) -> list[Tensor]:
         """The probabilities of the merged values of each column."""
         tree, tables, found = self.tree, self.tables, []
@@ -99,6 +86,19 @@ class MarkovField(nn.Module):
             assert home is not None
             found.append(summed(tables[home], tree.cliques[home], (column,)))
         return found
+
+    @property
+    def tables(self) -> list[Tensor]:
+        """The probabilities of each clique of the tree."""
+        shapes = self.tree.shapes
+        parts = self.probabilities.split([math.prod(shape) for shape in shapes])
+        return [part.view(shape) for part, shape in zip(parts, shapes, strict=True)]
+
+    def merge(self, maps: Sequence[Tensor], counts: Sequence[Tensor]) -> None:
+        """Take which values are merged, and numbers of rows that give their shares. By column, in place."""
+        self.merged = torch.cat(list(maps)).to(self.merged)
+        totals = [torch.bincount(values, own)[values] for values, own in zip(maps, counts, strict=True)]
+        self.shares = (torch.cat(list(counts)) / torch.cat(totals)).to(self.shares)
 
     def take(self, tree: JunctionTree, marginals: Sequence[Tensor]) -> None:
         """Take a fitted distribution, in place."""

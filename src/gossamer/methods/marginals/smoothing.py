@@ -1,30 +1,30 @@
-"""What noisy counts of fine bins say beyond their noise: they follow what stands out, and are smooth elsewhere.
+"""What noisy counts of the values of a column say beyond their noise: followed where they stand out, smooth elsewhere.
 
 All of it is post-processing: it reads released values and public facts.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Self
 
 import numpy as np
 import torch
 from torch import Tensor
 
 SPIKE = 4.5
-"""A count that is so many standard deviations above those around it stands for itself."""
+"""A count that is so many standard deviations above others of its merged value stands for itself."""
+DECAYS = 3
+"""Values from which the first and the last merged value decay."""
 
 
 @dataclass(frozen=True)
 class FineCounts:
-    """Noisy counts of the values of a column, by a first query.
-
-    Neighbours may have been counted together, too. That makes the error of their sum less than that of single counts.
+    """Noisy counts of the values of a column. Groups of neighbours may have been counted with the same noise, too.
 
     Args:
         counts: float64 [values].
-        deviation: standard deviation of the noise on each, if nothing else was known.
+        deviation: standard deviation of the noise on each, before groups were counted.
         in_order: how many of the first values have an order.
-        width: neighbours that were counted together; 0: none were.
+        width: neighbours in a group; 0: there are no groups.
     """
 
     counts: Tensor
@@ -32,106 +32,110 @@ class FineCounts:
     in_order: int
     width: int = 0
 
-    @classmethod
-    def of_both(cls, fine: Tensor, coarse: Tensor, groups: Tensor, deviation: float, in_order: int) -> "FineCounts":
-        """The most likely counts by two queries with the same noise, of single values and of groups of them.
+    def with_groups(self, counts: Tensor, groups: Tensor) -> Self:
+        """The most likely counts, by least squares: a group of n values that lacks d gets d / (n + 1) on each.
 
-        Least squares: what the sum of a group of n values lacks is divided by n + 1, and added to each.
+        Args:
+            counts: noisy counts of the groups.
+            groups: the group of each value, as `group_map` has it.
         """
         lengths = torch.bincount(groups)
-        lacking = coarse - torch.zeros_like(coarse).index_add_(0, groups, fine)
-        return cls(fine + (lacking / (lengths + 1))[groups], deviation, in_order, int(lengths[0]))
+        lacking = counts - torch.bincount(groups, self.counts)
+        return replace(self, counts=self.counts + (lacking / (lengths + 1))[groups], width=int(lengths[0]))
 
     def variance(self, first: int, beyond: int) -> float:
-        """Of the sum of neighbours: a part of k values of a group of n has k - k^2 / (n + 1) variances of a single value."""
-        n = self.width
-        if not n:
+        """Of the noise on the sum of neighbours. k values in a group of n have that of k - k^2 / (n + 1) single ones."""
+        if not self.width:
             return self.deviation**2 * (beyond - first)
-        if first >= self.in_order:
-            return self.deviation**2 * (beyond - first) / 2
-        parts = [min(end + n, beyond) - max(end, first) for end in (first // n * n, (beyond - 1) // n * n)]
-        whole = max(0, (beyond - 1) // n - first // n - 1)
-        parts = parts[:1] if beyond - 1 < first // n * n + n else parts
-        return self.deviation**2 * (sum(k - k * k / (n + 1) for k in parts) + whole * n / (n + 1))
+        width = self.width if first < self.in_order else 1
+        ends = [*range(first // width * width + width, beyond, width)]
+        lengths = np.diff([first, *ends, beyond])
+        return self.deviation**2 * float((lengths - lengths**2 / (width + 1)).sum())
+
+    def sums(self, merged: Tensor) -> tuple[Tensor, Tensor]:
+        """The counts of merged values, and the variance of the noise on each. merged: int64 [values]."""
+        variances = [
+            sum(self.variance(int(run[0]), int(run[-1]) + 1) for run in _runs(np.flatnonzero(merged == value)))
+            for value in range(int(merged.max()) + 1)
+        ]
+        return torch.bincount(merged, self.counts), torch.tensor(variances).double()
 
 
-def coarse_map(size: int, in_order: int, groups: int) -> Tensor:
-    """The group of each value: about so many groups of neighbours, and each value without an order alone. int64 [values]"""
-    width = -(-in_order // groups)
-    return torch.cat([torch.arange(in_order) // width, torch.arange(size - in_order) - (-in_order // width)])
+def group_map(size: int, in_order: int, count: int) -> Tensor:
+    """The group of each value: about so many groups of neighbours, and each value without an order. int64 [values]"""
+    width = -(-in_order // count)
+    ordered = torch.arange(in_order) // width
+    return torch.cat([ordered, ordered[-1] + 1 + torch.arange(size - in_order)])
 
 
-def shares(fine: FineCounts, merged: Tensor, masses: Tensor) -> Tensor:
+def shares(fine: FineCounts, merged: Tensor, rows: Tensor) -> Tensor:
     """The share of each value in its merged value, float64 [values].
 
-    What stands out of its noise stays: single counts that are far above the others, and the others as far as they vary by more
-    than their noise (James and Stein 1961). The rest is smooth: it follows the densities of the merged neighbours, and decays
-    geometrically in the first and the last of them. Values without an order share evenly.
+    Counts far above the others stay. The others are smooth: linear towards the merged neighbours, with a geometric decay in the
+    first and the last merged value, and even without an order. They follow their noisy counts as far as these vary by more
+    than their noise (James and Stein 1961). Each deviation is in proportion to what is smooth, so noise fills no tail.
 
     Args:
         fine: noisy counts.
         merged: the merged value of each value.
-        masses: the numbers of rows of the merged values, by the model.
+        rows: the number of rows of each merged value, by the model.
     """
-    counts, values, sums = fine.counts.numpy(), merged.numpy(), masses.clamp(min=0).numpy()
-    groups = [np.flatnonzero(values == value) for value in range(len(sums))]
-    found, spikes = np.ones(len(counts)), np.zeros(len(counts))
-    noise = np.sqrt([fine.variance(k, k + 1) for k in range(len(counts))])
-    for own, mass in zip(groups, sums, strict=True):
-        level = np.median(counts[own]) if len(own) > 2 else np.inf
-        over = np.where(counts[own] > max(level, 0) + SPIKE * noise[own], counts[own] - max(level, 0), 0)
-        spikes[own] = over * min(1.0, mass / max(over.sum(), 1e-9))
-    ordered = [k for k, own in enumerate(groups) if own[0] < fine.in_order and own[-1] < fine.in_order]
-    left = np.array([mass - spikes[own].sum() for own, mass in zip(groups, sums, strict=True)])
-    lengths = np.array([len(own) for own in groups])
-    smooth = _baseline(left[ordered] / lengths[ordered], lengths[ordered])
-    for k, (own, mass) in enumerate(zip(groups, sums, strict=True)):
-        if len(own) == 1:
-            continue
-        base = smooth[ordered.index(k)] if k in ordered else np.full(len(own), 1 / len(own))
-        base = base * left[k]
-        rest = counts[own] - spikes[own]
-        off = rest - base - (rest - base).mean()
-        square = base**2
-        varied = max(0.0, (square * (off**2 - noise[own] ** 2)).sum() / max(float((square**2).sum()), 1e-9))
-        keep = varied * square / np.maximum(varied * square + noise[own] ** 2, 1e-9)
-        final = np.maximum(base + keep * off, 0) + spikes[own]
-        found[own] = final / final.sum() if final.sum() > 0 else 1 / len(own)
+    noisy, total = fine.counts.numpy(), rows.clamp(min=0).numpy()
+    noise = np.array([fine.variance(k, k + 1) for k in range(len(noisy))])
+    groups = [np.flatnonzero(merged == value) for value in range(len(total))]
+    spikes = np.zeros_like(noisy)
+    for own, most in zip(groups, total, strict=True):
+        over = noisy[own] - max(np.median(noisy[own]), 0)
+        over[over < SPIKE * np.sqrt(noise[own])] = 0
+        spikes[own] = over * min(1, most / max(over.sum(), 1e-9))
+    left = total - [spikes[own].sum() for own in groups]
+    ordered = [k for k, own in enumerate(groups) if own[-1] < fine.in_order]
+    smooth = [np.full(len(own), 1 / len(own)) for own in groups]
+    for k, own in zip(ordered, _in_order(left[ordered], [len(groups[k]) for k in ordered]), strict=True):
+        smooth[k] = own
+    found = np.ones_like(noisy)
+    for k, own in enumerate(groups):
+        expected = left[k] * smooth[k]
+        off = noisy[own] - spikes[own] - expected
+        off -= off.mean()
+        square = expected**2
+        varied = max(0.0, (square * (off**2 - noise[own])).sum()) / max((square**2).sum(), 1e-9)
+        kept = off * varied * square / np.maximum(varied * square + noise[own], 1e-9)
+        found[own] = np.maximum(expected + kept, 0) + spikes[own] + 1e-9 * smooth[k]
     return torch.from_numpy(found)
 
 
-def _baseline(densities: np.ndarray, lengths: np.ndarray) -> list[np.ndarray]:
-    """Within each bin of so many cells: shares that are linear towards the neighbours, and decay in the first and the last."""
-    found = []
-    centres = lengths.cumsum() - lengths / 2
-    last = len(densities) - 1
+def _runs(positions: np.ndarray) -> list[np.ndarray]:
+    """Divided where neighbours are missing."""
+    return np.split(positions, np.flatnonzero(np.diff(positions) > 1) + 1)
+
+
+def _in_order(rows: np.ndarray, lengths: list[int]) -> list[np.ndarray]:
+    """Smooth shares of the values within each of some neighbouring merged values. rows, lengths: of each."""
+    density, found = rows / lengths, []
+    centres = np.cumsum(lengths) - np.array(lengths) / 2
+    rises = np.diff(density) / np.diff(centres)
     for k, n in enumerate(lengths):
-        steps = np.arange(n) - (n - 1) / 2
-        slopes = [
-            (densities[b] - densities[a]) / (centres[b] - centres[a]) for a, b in ((k - 1, k), (k, k + 1)) if a >= 0 and b <= last
-        ]
-        if last and k in (0, last) and n > 2:
-            beside = 1 if k == 0 else k - 1
-            own = _decaying(max(densities[beside], 0), lengths[beside], densities[k] * n, n)
-            found.append(own[::-1] if k == 0 else own)
-        elif len(slopes) == 2 and slopes[0] * slopes[1] > 0 and densities[k] > 0:
-            slope = min(slopes, key=abs)
-            own = np.maximum(densities[k] + slope * steps, 0)
-            found.append(own / own.sum())
-        else:
-            found.append(np.full(n, 1 / n))
+        first, last = k == 0, k == len(lengths) - 1
+        own = np.ones(n)
+        if first != last and n >= DECAYS:
+            beside = 1 if first else k - 1
+            own = _decay(density[beside], lengths[beside], rows[k], n)[:: -1 if first else 1]
+        elif not first and not last and rises[k - 1] * rises[k] > 0:
+            rise = min(rises[k - 1 : k + 1], key=abs)
+            own = np.maximum(density[k] + rise * (np.arange(n) - (n - 1) / 2), 1e-9)
+        found.append(own / own.sum())
     return found
 
 
-def _decaying(density: float, length: int, total: float, n: int) -> np.ndarray:
-    """Shares of n cells that decay by a factor each: the one that takes the neighbour's density to the sum of the cells."""
-    low, high = 0.0, 1.0
-    at = np.arange(n)
+def _decay(density: float, length: int, rows: float, n: int) -> np.ndarray:
+    """n values that decay by a factor each, found by bisection, from the middle of a neighbour with a density.
+
+    length: of the neighbour. rows: the sum of the n values.
+    """
+    low, high, powers = 1e-3, 1.0, np.arange(n)
     for _ in range(50):
         factor = (low + high) / 2
-        if density * factor ** ((length + 1) / 2) * (factor**at).sum() > total:
-            high = factor
-        else:
-            low = factor
-    shares_ = max(low, 1e-3) ** at
-    return np.asarray(shares_ / shares_.sum())
+        too_many = density * factor ** ((length + 1) / 2) * (factor**powers).sum() > rows
+        low, high = (low, factor) if too_many else (factor, high)
+    return np.asarray(low**powers)
