@@ -21,9 +21,10 @@ from gossamer.data.tables.table import Table
 from gossamer.errors import GossamerError, RequestError
 from gossamer.methods.contract import State
 from gossamer.methods.job import Job, StepResult
-from gossamer.methods.marginals import Config, Marginals, Noise, counts_label, loop, measurements, selection
+from gossamer.methods.marginals import Config, Marginals, Noise, counts_label, loop, measurements, selection, smoothing
 from gossamer.methods.marginals.counts import Counts, Errors
 from gossamer.methods.marginals.nets import MarkovField
+from gossamer.methods.marginals.smoothing import FineCounts
 from gossamer.methods.marginals.tree import Clique, cells_of, triangulated
 from gossamer.methods.synthesizer import model_bytes
 from gossamer.privacy.confined import Confined

@@ -224,7 +224,11 @@ class Column(Declared):
         least = low or step
         if self.kind in _OF_NUMBERS and least > 0 and high > max(WIDE * least, low + FINE_BINS * step):
             exact = int if self.kind == "integer" else float
-            facts |= {"log": True, "bounds": (exact(least), exact(high)), "zero": self.zero or (not low and 0.0 not in self.apart)}
+            facts |= {
+                "log": True,
+                "bounds": (exact(least), exact(high)),
+                "zero": self.zero or (not low and 0.0 not in self.apart),
+            }
         elif self.zero and not low and step:
             facts["bounds"] = (self.from_steps(1), self.bounds[1])
         return replace(self, **facts)

@@ -80,9 +80,9 @@ def first_query(run: Run[Config]) -> Counts:
     most, wide = run.config.bins, fine_columns(run.config, card)
     maps = [torch.arange(size) for size in card.domain]
     cliques = [clique for clique in first_cliques(run) if not set(clique) & set(wide)]
-    cliques += [(column,) for column in [*wide, *range(len(maps), len(maps) + len(wide))]]
     maps += [smoothing.group_map(card.domain[column], card.columns[column].in_order, most) for column in wide]
-    return Counts(maps, cliques, card.max_rows, wide)
+    held = {column for clique in cliques for column in clique}
+    return Counts(maps, [*cliques, *((k,) for k in range(len(maps)) if k not in held)], card.max_rows, wide)
 
 
 def first_cliques(run: Run[Config]) -> list[Clique]:

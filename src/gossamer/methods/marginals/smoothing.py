@@ -83,26 +83,31 @@ def shares(fine: FineCounts, merged: Tensor, rows: Tensor) -> Tensor:
     noisy, total = fine.counts.numpy(), rows.clamp(min=0).numpy()
     noise = np.array([fine.variance(k, k + 1) for k in range(len(noisy))])
     groups = [np.flatnonzero(merged == value) for value in range(len(total))]
-    spikes = np.zeros_like(noisy)
+    expected = _smooth(total, groups, fine.in_order)
+    spikes = np.where(noisy - expected > SPIKE * np.sqrt(noise), noisy - expected, 0)
     for own, most in zip(groups, total, strict=True):
-        over = noisy[own] - max(np.median(noisy[own]), 0)
-        over[over < SPIKE * np.sqrt(noise[own])] = 0
-        spikes[own] = over * min(1, most / max(over.sum(), 1e-9))
-    left = total - [spikes[own].sum() for own in groups]
-    ordered = [k for k, own in enumerate(groups) if own[-1] < fine.in_order]
-    smooth = [np.full(len(own), 1 / len(own)) for own in groups]
-    for k, own in zip(ordered, _in_order(left[ordered], [len(groups[k]) for k in ordered]), strict=True):
-        smooth[k] = own
+        spikes[own] *= min(1, most / max(spikes[own].sum(), 1e-9))
+    expected = _smooth(total - [spikes[own].sum() for own in groups], groups, fine.in_order)
     found = np.ones_like(noisy)
-    for k, own in enumerate(groups):
-        expected = left[k] * smooth[k]
-        off = noisy[own] - spikes[own] - expected
+    for own in groups:
+        off = (noisy - spikes - expected)[own]
         off -= off.mean()
-        square = expected**2
+        square = expected[own] ** 2
         varied = max(0.0, (square * (off**2 - noise[own])).sum()) / max((square**2).sum(), 1e-9)
         kept = off * varied * square / np.maximum(varied * square + noise[own], 1e-9)
-        found[own] = np.maximum(expected + kept, 0) + spikes[own] + 1e-9 * smooth[k]
+        found[own] = np.maximum(expected[own] + kept, 1e-9) + spikes[own]
     return torch.from_numpy(found)
+
+
+def _smooth(rows: np.ndarray, groups: list[np.ndarray], in_order: int) -> np.ndarray:
+    """Smooth counts of all values, whose sums are the numbers of rows of their groups. float64 [values]"""
+    ordered = [k for k, own in enumerate(groups) if own[-1] < in_order]
+    found = np.zeros(sum(map(len, groups)))
+    for own, most in zip(groups, rows, strict=True):
+        found[own] = most / len(own)
+    for k, own in zip(ordered, _in_order(rows[ordered], [len(groups[k]) for k in ordered]), strict=True):
+        found[groups[k]] = rows[k] * own
+    return found
 
 
 def _runs(positions: np.ndarray) -> list[np.ndarray]:
