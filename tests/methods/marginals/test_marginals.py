@@ -207,7 +207,7 @@ def test_non_interference(monkeypatch: pytest.MonkeyPatch, label: str | None, de
     """Unrelated data of another size, same seeds, deaf mechanisms: artefact and events are equal bit for bit."""
     deafen(monkeypatch)
     if declared_size > 300:  # else noise alone leaves columns of one value, without interactions
-        monkeypatch.setattr(selection, "merged", lambda noisy, *given, most: torch.arange(len(noisy)))
+        monkeypatch.setattr(selection, "merged", lambda fine, most: torch.arange(len(fine.counts)))
     found, asked = selection.standing_out, []
     monkeypatch.setattr(selection, "standing_out", lambda *given, **named: asked.append(1) or found(*given, **named))
     persons = dataclasses.replace(rows(90), units=np.arange(90) // 3)

@@ -38,6 +38,7 @@ CLEAR = 0.02
 MOST_FIRST_CELLS = 1_000_000
 """Cells of all tables of the first query."""
 LEAST_SHARE, MOST_SHARE, PRECISE = 0.12, 0.5, 0.002
+"""Limits of the first query's share of the budget, and the noise on its counts, as a share of the rows, that decides between them."""
 CELLS_PER_ROW = 4
 """Cells of the model for each row per standard deviation of the noise."""
 LARGE_NOISE = 8
@@ -51,7 +52,8 @@ class Config(BaseConfig):
     Args:
         noise_multiplier: noise multiplier of all queries of the run together. 0: no noise.
         rounds: rounds after the first query (R). Each has two queries: errors of all candidates, and the chosen tables.
-        columns_share: share of the privacy budget for the first query, the counts of all columns, between 0 and 1.
+        columns_share: share of the privacy budget for the first query, the counts of all columns, below 1. 0: from the declared
+            size and the noise, see `columns_share`.
         errors_share: share of the privacy budget for the errors of candidates, in all rounds together, between 0 and 1.
         cells: largest number of cells of the tree of cliques. The rounds get to it in equal steps. 0: from the declared size
             and the noise, see `resolved`.
@@ -170,6 +172,8 @@ class Marginals(Method[Config, "loop.State"]):
         - The fit solves the dual by L-BFGS, in place of mirror descent.
         - Rare values of a column are merged in the model, by the first query.
         - The first query counts each column with the label, in place of each column alone, unless that costs too much noise.
+          It counts a column with many bins alone, by its bins and by groups of neighbours.
+        - Where noise hides which columns depend on each other, all rounds count columns alone.
         - Tables of the label with many columns are found by Walsh-Hadamard coefficients, as many as stand out of their noise.
     """
 
