@@ -255,7 +255,7 @@ def test_resume_equals_an_unbroken_run_under_test_seeds(at: int, tmp_path: Path)
 def test_a_release_that_a_crash_used_up_is_not_made_again() -> None:
     """The charge of each kind is gone, the state is at the start: the run ends early, with what it has."""
     run = Run(rows(180), rng=Rng(1))
-    noise = Noise.of(Config(**SMALL))  # type: ignore[arg-type]
+    noise = Noise.of(Config(**SMALL), card())  # type: ignore[arg-type]
     run.ledger.charge(GaussianDpEvent(noise.columns))
     run.ledger.charge(GaussianDpEvent(noise.errors))
     run.ledger.charge(GaussianDpEvent(noise.errors))

@@ -38,7 +38,7 @@ CLEAR = 0.02
 MOST_FIRST_CELLS = 1_000_000
 """Cells of all tables of the first query."""
 LEAST_SHARE, MOST_SHARE, PRECISE = 0.12, 0.5, 0.002
-"""Limits of the first query's share of the budget, and the noise on its counts, as a share of the rows, that decides between them."""
+"""Limits of the first query's share of the budget. Between them, the noise on its counts is PRECISE of the rows."""
 CELLS_PER_ROW = 4
 """Cells of the model for each row per standard deviation of the noise."""
 LARGE_NOISE = 8
