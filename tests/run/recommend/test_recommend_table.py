@@ -70,7 +70,7 @@ def test_the_dependence_is_that_at_which_a_table_is_worth_its_noise() -> None:
     assert percent(found) in advice().notes[1]
     for factor, sign in ((1.001, 1), (0.999, -1)):
         error = np.array([2 * found * 30_000 * factor])
-        assert np.sign(promise(error, share, share, Noise.of(config).marginals)) == sign
+        assert np.sign(promise(error, share, share, Noise.of(config, CARD).marginals)) == sign
 
 
 RUNS = [

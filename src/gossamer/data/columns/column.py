@@ -48,6 +48,8 @@ NUMBERED = "column_{}"
 MOST_CODES = 10_000
 """Codes of one column."""
 BINS = 16
+FINE_BINS, WIDE = 1_000, 100
+"""Bins of a column of a draft, and how often the lower bound the upper one must be so that they grow."""
 _LARGEST = 2**53
 """Whole numbers up to here are exact as floats."""
 _MOST_DECIMALS = 9
@@ -237,7 +239,8 @@ class Column(Declared):
         """The edges of the bins as float64 [bins + 1]; dates in days since 1970, times in seconds since then.
 
         A bin includes its lower edge only. The last bin of whole numbers and dates ends one above the largest, and where there
-        are fewer of them than bins, each has a bin of its own. Any other last bin includes both edges.
+        are fewer of them than bins, each has a bin of its own. Any other last bin includes both edges. Numbers with decimals
+        get fewer bins where one would hold no value.
         """
         if self.edges:
             cuts = np.array([position(edge) for edge in self.edges])
@@ -247,10 +250,28 @@ class Column(Declared):
         high += self.step
         bins = min(self.bins, int(high - low)) if self.step else self.bins
         cuts = np.geomspace(low, high, bins + 1) if self.log else np.linspace(low, high, bins + 1)
-        if self.kind != "number":
-            cuts = np.unique(self.from_steps(np.rint(self.to_steps(cuts))))
+        if self.grid is not None:
+            whole = np.unique(self.from_steps(np.rint(self.to_steps(cuts))))
+            too_narrow = len(whole) > 1 and np.any(np.diff(np.ceil(self.to_steps(cuts))) < 1)
+            cuts = whole if self.kind != "number" or too_narrow else cuts
         cuts[0], cuts[-1] = low, high
         return cuts
+
+    def with_fine_bins(self) -> "Column":
+        """The column with FINE_BINS bins between its bounds. They grow, and zero is apart, where numbers span two decades."""
+        (low, high), step = map(position, self.bounds), 1 / (self.grid or math.inf)
+        facts: dict[str, Any] = {"bins": FINE_BINS}
+        least = low or step
+        if self.kind in _OF_NUMBERS and least > 0 and high > max(WIDE * least, low + FINE_BINS * step):
+            exact = int if self.kind == "integer" else float
+            facts |= {
+                "log": True,
+                "bounds": (exact(least), exact(high)),
+                "zero": self.zero or (not low and 0.0 not in self.apart),
+            }
+        elif self.zero and not low and step:
+            facts["bounds"] = (self.from_steps(1), self.bounds[1])
+        return replace(self, **facts)
 
     @property
     def apart(self) -> tuple[float, ...]:

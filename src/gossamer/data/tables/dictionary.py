@@ -52,7 +52,7 @@ def read_dictionary(path: Path) -> tuple[dict[str, str], str | None]:
 
 
 def _entry(row: dict[str, str], where: str) -> tuple[str, str]:
-    """The name of a column, and its entry. Raises CardError."""
+    """The name of a column, and its entry, with fine bins unless it says how many. Raises CardError."""
     ends = [row.pop(end, "") for end in ("low", "high")]
     facts: dict[str, Any] = {"bounds": "|".join(ends)} if any(ends) else {}
     for key, text in [*facts.items(), *row.items()]:
@@ -68,6 +68,8 @@ def _entry(row: dict[str, str], where: str) -> tuple[str, str]:
         column = column_from(facts)
     except CardError as error:
         raise CardError(f"{where}: {error}") from None
+    if isinstance(column, Column) and column.bounds and "bins" not in facts:
+        column = column.with_fine_bins()
     about = row.get("description", "")
     described = f"# {about}\n" if about and about.isprintable() else ""
     return clean_names([column.name])[0], described + column_toml(column)

@@ -107,7 +107,7 @@ def dependence(config: Config, card: TableCard) -> float | None:
     )
     if not cells:
         return None
-    deviation = Noise.of(config).marginals * card.max_rows
+    deviation = Noise.of(config, card).marginals * card.max_rows
     return HALF_NORMAL * deviation * cells[len(cells) // 2] / 2 / card.declared_size
 
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from gossamer.data.card import toml
 from gossamer.data.columns import durations, times
-from gossamer.data.columns.column import BINS
+from gossamer.data.columns.column import BINS, FINE_BINS, WIDE
 from gossamer.data.columns.numbers import Form
 from gossamer.data.columns.texts import text_of
 from gossamer.data.columns.times import DAY
@@ -90,6 +90,9 @@ def _add_bins(proposal: Proposal, seen: Portrait, spread: Spread) -> None:
                 facts["log"] = True
                 why += ": log = true makes bins that grow"
             say(f'{why}. Narrower bounds with outside = "clip" help, or edges in place of bounds.')
+        if high[-1] > WIDE * low[0] > 0 and (not spread.is_whole or high[-1] - low[0] > FINE_BINS):
+            facts["log"] = True
+        facts.setdefault("bins", FINE_BINS)
     proposal.measured["bounds"] = [exact(low[0]), exact(high[-1] if high[-1] > low[0] else low[0] + 1)]
 
 
@@ -156,7 +159,8 @@ def of_dates(seen: Portrait, best: Candidate, _: Habits) -> Proposal:
 
 
 def _with_seconds(best: Candidate, **facts: Any) -> Proposal:
-    """A proposal of the facts that are not empty, and of the digits of seconds."""
+    """A proposal of the facts that are not empty, of the digits of seconds, and of fine bins."""
+    facts["bins"] = FINE_BINS
     facts["decimals"] = min(best.spread.digits, _MOST_DECIMALS)
     return Proposal({key: value for key, value in facts.items() if value})
 
