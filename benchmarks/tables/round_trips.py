@@ -77,7 +77,10 @@ def written(frame: pd.DataFrame, path: Path) -> Path:
         frame.to_csv(path, index=False)
         return path
     for name, cells in frame.items():
-        if cells.dtype == object and cells.dropna().map(str).str.fullmatch(r"[\d-]{10}T[\d:]{8}Z").all():
+        if (
+            not pd.api.types.is_numeric_dtype(cells)
+            and cells.dropna().map(str).str.fullmatch(r"[\d-]{10}T[\d:]{8}Z").all()
+        ):
             frame = frame.assign(**{str(name): pd.to_datetime(cells)})
     frame.to_parquet(path)
     return path

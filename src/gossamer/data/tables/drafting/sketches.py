@@ -63,8 +63,8 @@ class Spread:
             self.digits += 1
         low = numbers if len(self.lowest) < ENDS else numbers[numbers < self.lowest[-1]]
         high = numbers if len(self.highest) < ENDS else numbers[numbers > self.highest[0]]
-        self.lowest = np.unique(np.append(self.lowest, low))[:ENDS]
-        self.highest = np.unique(np.append(self.highest, high))[-ENDS:]
+        self.lowest = np.unique(np.append(self.lowest, low))[:ENDS].copy()  # a view would hold the whole block
+        self.highest = np.unique(np.append(self.highest, high))[-ENDS:].copy()
         self.sample = np.append(self.sample, np.repeat(numbers, counts)[:: self._every])
         while len(self.sample) > KEPT:
             self.sample, self._every = self.sample[::2], 2 * self._every
