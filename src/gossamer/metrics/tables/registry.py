@@ -208,24 +208,6 @@ def marginals(inputs: Inputs) -> Figures:
     return found
 
 
-@METRICS.metric(
-    "correlations",
-    *_pair(
-        "difference of correlations",
-        "Correlations of pairs of columns (Cramer's V, from 0 to 1) differ by {value} on average ({range}) between samples and "
-        "training rows; 0 is best.",
-        _FLOOR,
-    ),
-)
-def correlations(inputs: Inputs) -> Figures:
-    """Differences of Cramer's V of pairs of columns, in bins of real rows, beside those of real test rows."""
-    pairs = weighted.column_sets(len(inputs.card.columns), 2, PAIRS)
-    if not pairs:
-        raise RequestError("correlations: the table has one column only. Take marginals.")
-    distance = partial(distances.correlation, domain=inputs.domain)
-    return _compared(inputs, "difference of correlations", pairs, distance, _SETS[2])
-
-
 def _compared(
     inputs: Inputs, name: str, asked: Sequence[Any], distance: Callable[..., "np.ndarray"], called: str
 ) -> Figures:
