@@ -97,7 +97,7 @@ def test_all_metrics_of_a_run(gossamer: Any, place: Path, asked: list[object], t
     entries = {entry["metric"]: entry for entry in json.loads((place / "RUN" / "metrics.json").read_text())}
     assert {*entries} >= {
         *(f"{order}-way TV" for order in (1, 2, 3)),
-        "error of range queries", "accuracy", "AUC", "log loss of the real-data baseline", "columns that differ", "true rate",
+        "error of range queries", "accuracy", "AUC", "log loss of the real-data baseline", "columns that differ",
         "tell-apart AUC", "share difference, sex = f", "accuracy difference, income = high",
     }  # fmt: skip
     assert all(entry["internal"] is True for entry in entries.values())

@@ -302,8 +302,6 @@ _LEARNT = (
         "sure of itself: do not take its probabilities as risks.",
     ),
     *_pair("calibration error", "Its probabilities are wrong by {value} on average ({range}).", share=True),
-    *_pair("mean prediction", "Its mean probability of one label is {value} ({range}).", share=True),
-    Figure("true rate", "{value} of the test rows have this label ({range}).", share=True),
     *_pair(
         "R2",
         "A model (gradient boosting) trained only on these synthetic rows explains {value} ({range}) of the label's variance "
@@ -323,10 +321,7 @@ def accuracy(inputs: Inputs) -> Figures:
         measures = boosting.OF_NUMBERS if task == "number" else boosting.OF_CLASSES
         return {figure: measure(predictions, tests, on) for figure, measure in measures.items()}
 
-    found = _beside_real(inputs, "accuracy", of("samples"), partial(of, "real"))
-    if task == "classes":
-        found["true rate"] = boosting.true_rate(tests, inputs.said("tests"))
-    return found
+    return _beside_real(inputs, "accuracy", of("samples"), partial(of, "real"))
 
 
 APART = Figure(
