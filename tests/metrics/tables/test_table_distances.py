@@ -7,7 +7,7 @@ import pytest
 
 from gossamer.data.columns.column import Column
 from gossamer.data.tables.card import TableCard
-from gossamer.metrics.tables import rows as weighted
+from gossamer.metrics.tables import distances
 from gossamer.metrics.tables.distances import query_error, random_queries, total_variation
 from gossamer.metrics.tables.rows import GROUPS, Rows, column_sets
 
@@ -55,7 +55,7 @@ def test_a_unit_counts_once_however_many_rows_it_has() -> None:
 def test_large_marginals_are_counted_alike(columns: tuple[int, ...], monkeypatch: pytest.MonkeyPatch) -> None:
     samples, real = Rows.of(drawn(300, 0)), Rows.of(drawn(200, 1))
     dense = total_variation(samples, real, columns, DOMAIN)
-    monkeypatch.setattr(weighted, "MOST_CELLS", 1)
+    monkeypatch.setattr(distances, "MOST_CELLS", 1)
     sparse = total_variation(samples, real, columns, DOMAIN)
     assert np.allclose(dense, sparse, atol=1e-12)
 

@@ -3,11 +3,15 @@
 Each function gives one number for all rows of the first set, then the same without each group, for the jackknife.
 """
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
 
-from gossamer.metrics.tables.rows import Marginal, Rows
+from gossamer.metrics.tables.rows import Rows
+
+MOST_CELLS = 1 << 18
+"""Cells of a marginal that are counted in full. Of a larger one, only cells with a record are counted."""
 
 Query = dict[int, np.ndarray]
 """For some columns by position, whether each code is asked for, bool [codes]. A row must fit in all of them."""
@@ -15,9 +19,14 @@ Query = dict[int, np.ndarray]
 
 def total_variation(rows: Rows, real: Rows, columns: Sequence[int], domain: Sequence[int]) -> np.ndarray:
     """Total variation between the marginals of two sets, half the L1 distance of their shares. float64 [1 + groups]"""
-    marginal = Marginal.of(rows, real, columns, domain)
-    count = len(marginal.cells)
-    apart = rows.shares(marginal.first, count) - real.shares(marginal.second, count)[0]
+    shape = [domain[column] for column in columns]
+    count, sets = math.prod(shape), (rows, real)
+    ours, theirs = (np.ravel_multi_index([*each.codes[:, columns].T], shape) for each in sets)
+    if count > MOST_CELLS:
+        different, cells = np.unique(np.concatenate([ours, theirs]), return_inverse=True)
+        count = len(different)
+        ours, theirs = np.split(cells, [len(ours)])
+    apart = rows.shares(ours, count) - real.shares(theirs, count)[0]
     return np.asarray(np.abs(apart).sum(axis=1) / 2)
 
 
