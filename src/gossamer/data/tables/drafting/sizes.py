@@ -21,8 +21,6 @@ from gossamer.data.tables.drafting.sketches import Spread
 
 _ZEROS = 0.05
 """Share of zeros from which zero has a code of its own."""
-_CROWDED = 0.6
-"""Share of cells in one bin from which bins of one width are too wide."""
 _PEAK = 0.001
 """The same, where other numbers near zero are much rarer."""
 _MOST_DECIMALS = 9
@@ -76,29 +74,21 @@ def _add_bins(proposal: Proposal, seen: Portrait, spread: Spread) -> None:
     many = not seen.is_exact or len(seen.counts) > FEW
     if many and (not spread.is_whole or high[-1] - low[0] > BINS):
         zeros = spread.count_of(0) / spread.cells
-        crowd = _crowd(np.linspace, spread, low[0], high[-1], special)
         is_peak = zeros >= _PEAK and spread.has_peak(0)
-        if zeros >= _ZEROS or is_peak or (crowd >= _CROWDED and low[0] == 0):
-            low, high = ([each for each in ends if each] for ends in (low, high))
+        above = [each for each in low if each]
+        if zeros >= _ZEROS or is_peak or (low[0] == 0 and _is_wide(above[0], high[-1], spread)):
+            low, high = above, [each for each in high if each]
             facts["zero"] = True
             say(f"{_percent(zeros)} of cells are 0: zero = true gives 0 a code of its own.")
-            special = [*special, 0.0]
-            crowd = _crowd(np.linspace, spread, low[0], high[-1], special)
-        if crowd >= _CROWDED:
-            why = f"{_percent(crowd)} of cells lie in one of {BINS} equal bins"
-            if low[0] > 0 and _crowd(np.geomspace, spread, low[0], high[-1], special) < crowd:
-                facts["log"] = True
-                why += ": log = true makes bins that grow"
-            say(f'{why}. Narrower bounds with outside = "clip" help, or edges in place of bounds.')
-        if high[-1] > WIDE * low[0] > 0 and (not spread.is_whole or high[-1] - low[0] > FINE_BINS):
+        if _is_wide(low[0], high[-1], spread):
             facts["log"] = True
         facts.setdefault("bins", FINE_BINS)
     proposal.measured["bounds"] = [exact(low[0]), exact(high[-1] if high[-1] > low[0] else low[0] + 1)]
 
 
-def _crowd(space: Any, spread: Spread, low: float, high: float, without: list[float]) -> float:
-    """The largest share of cells in one of some bins."""
-    return float(spread.shares(space(low, high, BINS + 1), without).max())
+def _is_wide(low: float, high: float, spread: Spread) -> bool:
+    """Whether bins grow: numbers above zero span decades, and whole ones are more than there are bins."""
+    return high > WIDE * low > 0 and (not spread.is_whole or high - low > FINE_BINS)
 
 
 def _percent(share: float) -> str:

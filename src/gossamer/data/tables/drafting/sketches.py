@@ -1,7 +1,5 @@
 """Summaries of a column in constant memory: how many different values there are, and how numbers lie."""
 
-from collections.abc import Sequence
-
 import numpy as np
 
 KEPT = 65_536
@@ -100,11 +98,3 @@ class Spread:
     def count_of(self, number: float) -> int:
         """The number of cells with a number. Above KEPT cells, an estimate."""
         return round(self.cells * float(np.mean(self.sample == number)))
-
-    def shares(self, cuts: np.ndarray, without: Sequence[float] = ()) -> np.ndarray:
-        """The share of cells between each two neighbouring cuts. Above KEPT cells, an estimate. float64 [cuts - 1]
-
-        without: numbers whose cells do not count.
-        """
-        numbers = self.sample[~np.isin(self.sample, without)]
-        return np.histogram(numbers, cuts)[0] / max(len(numbers), 1)
