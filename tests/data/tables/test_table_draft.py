@@ -517,6 +517,6 @@ def test_cells_of_another_type_in_later_blocks(tmp_path):
     read_table(tmp_path / "t.jsonl", card)
     x, y, z = card.columns
     assert (x.kind, x.bounds, x.outside) == ("integer", (0, 6), "other")
-    assert (y.kind, y.bounds, y.outside) == ("integer", (0, 69_999), "other")
+    assert (y.kind, y.bounds, y.zero, y.outside) == ("integer", (1, 69_999), True, "other")
     assert text.count("Cells that are no numbers: 9 of 70,009, such as row 70000 (counted from 0).") == 2
     assert z.values == ("0", "0.5", "1", "2")
