@@ -278,12 +278,6 @@ def test_a_peak_at_zero_has_a_code_of_its_own(tmp_path):
     assert not columns["x"].zero, "fewer than ten"
 
 
-def test_decimals_of_most_cells_are_said(tmp_path):
-    columns, text, *_ = drafted(tmp_path, [*np.round(RANDOM.normal(50, 9, N - 2), 2), 1.00125, 7.5])
-    assert columns["x"].decimals == 5
-    assert "95 % of cells have at most 2 digits after the point: decimals = 2, if the others are errors." in text
-
-
 def test_zones_are_asked(tmp_path):
     times = days("h").tz_localize("America/Lima")
     columns, text, *_ = drafted(tmp_path, times.map(lambda time: time.isoformat()))

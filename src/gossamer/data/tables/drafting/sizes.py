@@ -15,7 +15,7 @@ from gossamer.data.columns.numbers import Form
 from gossamer.data.columns.texts import text_of
 from gossamer.data.columns.times import DAY
 from gossamer.data.tables.drafting.forms import DIGITS
-from gossamer.data.tables.drafting.portrait import FEW, SHARE, Candidate, Portrait
+from gossamer.data.tables.drafting.portrait import FEW, Candidate, Portrait
 from gossamer.data.tables.drafting.proposal import Habits, Proposal
 from gossamer.data.tables.drafting.sketches import Spread
 
@@ -44,9 +44,6 @@ def of_numbers(seen: Portrait, best: Candidate, habits: Habits) -> Proposal:
         proposal.facts["decimals"] = digits
     if digits and digits == spread.digits and (steps := spread.steps) < BINS:
         proposal.facts["bins"] = max(steps // 2, 1)  # each holds a value, however its edges are rounded
-    if (fewer := spread.digits_of(SHARE)) < digits:
-        few = f"{_percent(SHARE)} of cells have at most {fewer} digits after the point"
-        proposal.say(f"{few}: decimals = {fewer}, if the others are errors.")
     _add_bins(proposal, seen, spread)
     return proposal
 

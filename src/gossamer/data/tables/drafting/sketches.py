@@ -77,12 +77,6 @@ class Spread:
         """Whether all are whole numbers."""
         return self.digits == 0
 
-    def digits_of(self, share: float) -> int:
-        """Most digits after the point of a share of the numbers besides zero, at least 1. Above KEPT cells, an estimate."""
-        numbers = self.sample[self.sample != 0]
-        fits = (digits for digits in range(1, MOST_DIGITS) if np.mean(np.round(numbers, digits) == numbers) >= share)
-        return next(fits, self.digits)
-
     def has_peak(self, number: float) -> bool:
         """Whether a number occurs ten times, and three times as often as each near it. Above KEPT cells, an estimate."""
         numbers, counts = np.unique(self.sample, return_counts=True)
