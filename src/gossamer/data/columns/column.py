@@ -234,6 +234,17 @@ class Column(Declared):
         day = times.EPOCH + moment
         return times.text(day.date() if self.kind == "date" else day, "", self.decimals)
 
+    def interval(self, low: float, high: float) -> str:
+        """The values from one edge to another, as people read them."""
+        return " to ".join(dict.fromkeys([self.written(low), self.written(high - self.step)]))
+
+    @property
+    def code_names(self) -> list[str]:
+        """What each code is called: a value, or the ends of a bin."""
+        names = [*self.values] or [self.interval(*ends) for ends in itertools.pairwise(self.cuts)]
+        names += ["0"] * self.zero + [self.written(value) for value in self.apart[self.zero :]]
+        return names + [OTHER] * (self.other_code is not None) + ["missing"] * self.missing
+
     @cached_property
     def cuts(self) -> np.ndarray:
         """The edges of the bins as float64 [bins + 1]; dates in days since 1970, times in seconds since then.

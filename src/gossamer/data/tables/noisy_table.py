@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from gossamer.data.columns.column import OTHER, Column
+from gossamer.data.columns.column import Column
 from gossamer.data.samples.samples import frame
 
 
@@ -41,18 +41,10 @@ def merged_texts(column: Column, merged: Sequence[int]) -> tuple[str, ...]:
 
     merged: the merged value of each code.
     """
-    other, missing = [OTHER] * (column.other_code is not None), [""] * column.missing
-    apart = [*(f"{value:g}" for value in column.apart), *other, *missing]
-    found: list[list[str]] = [[] for _ in range(max(merged) + 1)]
-    for value, texts in enumerate(found):
-        plain = [code for code in range(column.plain) if merged[code] == value]
-        if column.values:
-            texts += [column.values[code] for code in plain]
-        elif plain:
-            texts.append(_interval(column, *column.cuts[[plain[0], plain[-1] + 1]]))
-        texts += [text for code, text in enumerate(apart, column.plain) if merged[code] == value]
-    return tuple(map(", ".join, found))
-
-
-def _interval(column: Column, low: float, high: float) -> str:
-    return "..".join(dict.fromkeys([column.written(low), column.written(high - column.step)]))
+    names, found = column.code_names, []
+    for value in range(max(merged) + 1):
+        codes = [code for code, own in enumerate(merged) if own == value]
+        bins = [] if column.values else [code for code in codes if code < column.plain]
+        texts = [column.interval(*column.cuts[[bins[0], bins[-1] + 1]])] if bins else []
+        found.append(", ".join([*texts, *(names[code] for code in codes[len(bins) :])]))
+    return tuple(found)
