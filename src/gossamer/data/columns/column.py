@@ -49,7 +49,7 @@ MOST_CODES = 10_000
 """Codes of one column."""
 BINS = 16
 FINE_BINS, WIDE = 1_000, 100
-"""Bins of a column of a draft, and how often the lower bound the upper one must be so that they grow."""
+"""Bins of a column of a draft, and the factor between its bounds above which they grow."""
 _LARGEST = 2**53
 """Whole numbers up to here are exact as floats."""
 _MOST_DECIMALS = 9
@@ -273,7 +273,7 @@ class Column(Declared):
         (low, high), step = map(position, self.bounds), 1 / (self.grid or math.inf)
         facts: dict[str, Any] = {"bins": FINE_BINS}
         least = low or step
-        if self.kind in _OF_NUMBERS and least > 0 and high > max(WIDE * least, low + FINE_BINS * step):
+        if self.kind in _OF_NUMBERS and is_wide(least, high, step):
             exact = int if self.kind == "integer" else float
             facts |= {
                 "log": True,
@@ -487,6 +487,11 @@ class Column(Declared):
 
 
 document(Column)
+
+
+def is_wide(low: float, high: float, step: float) -> bool:
+    """Whether the fine bins of numbers grow: these are above zero, span two decades, and have more steps than bins."""
+    return low > 0 and high > max(WIDE * low, low + FINE_BINS * step)
 
 
 def position(value: Bound) -> float:

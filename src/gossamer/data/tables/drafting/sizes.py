@@ -10,7 +10,7 @@ import numpy as np
 
 from gossamer.data.card import toml
 from gossamer.data.columns import durations, times
-from gossamer.data.columns.column import BINS, FINE_BINS, WIDE
+from gossamer.data.columns.column import BINS, FINE_BINS, is_wide
 from gossamer.data.columns.numbers import Form
 from gossamer.data.columns.texts import text_of
 from gossamer.data.columns.times import DAY
@@ -70,22 +70,17 @@ def _add_bins(proposal: Proposal, seen: Portrait, spread: Spread) -> None:
         say(f"Apart from the rest, as codes for no answer are: {named}. They get codes of their own.")
     many = not seen.is_exact or len(seen.counts) > FEW
     if many and (not spread.is_whole or high[-1] - low[0] > BINS):
-        zeros = spread.count_of(0) / spread.cells
+        zeros, step = spread.count_of(0) / spread.cells, 10.0**-spread.digits
         is_peak = zeros >= _PEAK and spread.has_peak(0)
         above = [each for each in low if each]
-        if zeros >= _ZEROS or is_peak or (low[0] == 0 and _is_wide(above[0], high[-1], spread)):
+        if zeros >= _ZEROS or is_peak or (low[0] == 0 and is_wide(above[0], high[-1], step)):
             low, high = above, [each for each in high if each]
             facts["zero"] = True
             say(f"{_percent(zeros)} of cells are 0: zero = true gives 0 a code of its own.")
-        if _is_wide(low[0], high[-1], spread):
+        if is_wide(low[0], high[-1], step):
             facts["log"] = True
         facts.setdefault("bins", FINE_BINS)
     proposal.measured["bounds"] = [exact(low[0]), exact(high[-1] if high[-1] > low[0] else low[0] + 1)]
-
-
-def _is_wide(low: float, high: float, spread: Spread) -> bool:
-    """Whether bins grow: numbers above zero span decades, and whole ones are more than there are bins."""
-    return high > WIDE * low > 0 and (not spread.is_whole or high - low > FINE_BINS)
 
 
 def _percent(share: float) -> str:
