@@ -11,7 +11,7 @@ from scipy import stats
 
 from gossamer.data.columns.column import Column
 from gossamer.data.tables.card import TableCard
-from gossamer.data.tables.noisy_table import merged_texts
+from gossamer.data.tables.samples import merged_texts
 from gossamer.data.tables.table import Table
 from gossamer.errors import RequestError
 from gossamer.methods.job import Job
