@@ -13,7 +13,7 @@ from statistics import median
 from typing import Any
 
 from gossamer.data.tables.card import TableCard
-from gossamer.methods.marginals import Config, Noise, counts_label, precision, resolved
+from gossamer.methods.marginals import Config, Noise, counts_label, is_blind, precision, resolved
 from gossamer.methods.marginals.selection import (
     HALF_NORMAL,
     OUTSTANDING,
@@ -32,12 +32,15 @@ def sentences(config: Config, card: TableCard) -> Iterator[str]:
     """How far counts are from the truth at most in 95 of 100 cases, which dependence can be found, and what was measured."""
     unit = "rows" if card.unit == "record" or card.max_rows > 1 else f"{card.unit}s"
     count = precision(config, card, with_label=counts_label(config, card))
-    smallest = dependence(config, card)
+    blind = is_blind(config, card)
+    smallest = None if blind else dependence(config, card)
     yield f"How often a single value occurs is known to within {_percent(count)} of the {unit}, in 95 of 100 cases."
     if smallest is not None:
         yield f"To be seen, a dependence between two columns must concern {_percent(smallest)} of the {unit}."
-    sets = interaction_sets(resolved(config, card), card, _merged_sizes(config, card))
-    if sets:
+    sets = [] if blind else interaction_sets(resolved(config, card), card, _merged_sizes(config, card))
+    if blind:
+        yield "Samples have independent columns, and columns are counted alone. The noise would hide which of them are dependent."
+    elif sets:
         least = OUTSTANDING * interaction_noise(config, card, len(sets)) / card.declared_size
         yield (
             f"How {card.label} depends on several columns at once is counted for up to {len(sets[-1])} columns. To be seen, "
