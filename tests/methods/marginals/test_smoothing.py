@@ -12,7 +12,7 @@ from gossamer.data.tables.card import TableCard
 from gossamer.data.tables.decode import to_numbers
 from gossamer.data.tables.table import Table
 from gossamer.methods.job import Job
-from gossamer.methods.marginals import Config, Marginals, columns_share, is_blind, loop, resolved, selection
+from gossamer.methods.marginals import Config, Marginals, columns_share, is_blind, loop, selection
 from gossamer.methods.marginals.loop import State
 from gossamer.methods.marginals.smoothing import FineCounts, group_map, shares
 from gossamer.privacy.confined import Confined
@@ -198,7 +198,12 @@ def test_where_noise_hides_what_depends_on_what_columns_are_counted_alone() -> N
     config = Config(noise_multiplier=4.0)
     least = 4 / (0.1 / 3) ** 0.5 / 0.5
     for size, due in ((int(least), True), (int(least) + 1, False)):
-        assert is_blind(config, dataclasses.replace(CARD, declared_size=size)) == due
+        card = dataclasses.replace(CARD, declared_size=size)
+        assert is_blind(config, card) == due
+        told = " ".join(Marginals().outlook(config, card))
+        assert ("Columns are counted alone" in told) == due
+        assert ("To be seen, a dependence" in told) != due
+        assert ("Pairs of columns kept" in told or "Expect pairs" in told) != due
 
 
 def test_the_first_query_has_the_share_that_makes_its_noise_small() -> None:

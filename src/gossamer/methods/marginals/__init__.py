@@ -40,7 +40,7 @@ MOST_FIRST_CELLS = 1_000_000
 LEAST_SHARE, MOST_SHARE, PRECISE = 0.12, 0.5, 0.002
 """Limits of the first query's share of the budget. Between them, the noise on its counts is PRECISE of the rows."""
 BLIND, BLIND_SHARE = 0.5, 0.9
-"""Noise of so much of the rows hides which pairs of columns are dependent. The first query's share there, without `errors_share`."""
+"""Noise of so much of the rows hides which pairs are dependent. Of what errors leave, the first query's share is then this."""
 CELLS_PER_ROW = 4
 """Cells of the model for each row per standard deviation of the noise."""
 LARGE_NOISE = 8

@@ -39,7 +39,7 @@ def sentences(config: Config, card: TableCard) -> Iterator[str]:
         yield f"To be seen, a dependence between two columns must concern {_percent(smallest)} of the {unit}."
     sets = [] if blind else interaction_sets(resolved(config, card), card, _merged_sizes(config, card))
     if blind:
-        yield "Samples have independent columns, and columns are counted alone. The noise would hide which of them are dependent."
+        yield "Columns are counted alone, and samples have independent columns: the noise would hide which are dependent."
     elif sets:
         least = OUTSTANDING * interaction_noise(config, card, len(sets)) / card.declared_size
         yield (

@@ -12,6 +12,8 @@ from torch import Tensor
 
 SPIKE = 4.5
 """A count that is so many standard deviations above others of its merged value stands for itself."""
+MOST_GROUPS = 64
+"""More groups of a merged value are joined: the runs of them are as many as their square."""
 DECAYS = 3
 """Values from which the first and the last merged value decay."""
 
@@ -110,11 +112,14 @@ def _concentrated(fine: FineCounts, own: np.ndarray, noisy: np.ndarray, smooth: 
     all, so noise fills no tail.
 
     Args:
+        fine: of the column.
         own: the values, [n].
         noisy: their counts, [n].
         smooth: what is expected of them, [n].
     """
-    begins = np.flatnonzero(np.diff(own // max(1, fine.width), prepend=-1))
+    width = max(1, fine.width)
+    width *= -(-len(own) // (MOST_GROUPS * width))
+    begins = np.flatnonzero(np.diff(own // width, prepend=-1))
     lengths = np.diff(np.append(begins, len(own)))
     variances = [fine.variance(int(own[k]), int(own[k]) + int(n)) for k, n in zip(begins, lengths, strict=True)]
     counted, expected = np.add.reduceat(noisy, begins), np.add.reduceat(smooth, begins)
