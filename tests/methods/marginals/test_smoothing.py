@@ -130,6 +130,21 @@ def test_rows_in_a_few_counted_groups_are_found_there() -> None:
     assert np.mean(off[20:]) < 0.15
 
 
+def test_noise_puts_no_rows_far_from_all_others() -> None:
+    """1,000 rows in 40 values and 60 in the 20 that follow; the last 160 of 320 values have none, and a noise of 28 a group."""
+    groups, merged = group_map(320, 320, 32), (torch.arange(320) >= 40).long()
+    true = torch.where(torch.arange(320) < 40, 25.0, torch.where(torch.arange(320) < 60, 3.0, 0.0)).double()
+    far = []
+    for seed in range(20):
+        random = torch.Generator().manual_seed(seed)
+        noise = [28 * torch.randn(n, generator=random).double() for n in (320, 32)]
+        sums = torch.bincount(groups, true) + noise[1]
+        fine = FineCounts(true + noise[0], 28.0, 320).with_groups(sums, groups)
+        made = shares(fine, merged, torch.tensor([1_000.0, 60.0]).double())
+        far.append(float(made[160:].sum() / made[40:].sum()))
+    assert np.mean(far) < 0.1
+
+
 def test_a_model_without_rows_in_a_merged_value_still_has_shares() -> None:
     made = shares(FineCounts(torch.zeros(6).double(), 5.0, 4), torch.tensor([0, 0, 0, 1, 2, 2]), torch.zeros(3))
     assert bool((made > 0).all())

@@ -231,11 +231,9 @@ class Marginals(Method[Config, "loop.State"]):
 
     def check(self, config: Config, card: Any) -> None:
         """Refuse shares that leave nothing for the tables, and records with too many columns or values."""
-        for flag, share_of in (
-            ("errors", lambda: config.errors_share),
-            ("columns", lambda: columns_share(config, card)),
-        ):
-            if not 0 < (share := share_of()) < 1:
+        for flag in ("errors", "columns"):
+            share = config.errors_share if flag == "errors" else columns_share(config, card)
+            if not 0 < share < 1:
                 raise RequestError(f"`{flag}_share` is a share of the budget, above 0 and below 1, not {share:g}.")
         if columns_share(config, card) + config.errors_share >= 1:
             raise RequestError("`columns_share` and `errors_share` together must be below 1: the tables need the rest.")

@@ -133,7 +133,8 @@ def _concentrated(fine: FineCounts, own: np.ndarray, noisy: np.ndarray, smooth: 
     off = ((counted - factors * expected) ** 2 / np.maximum(variances, 1e-9)).sum(1)
     prior[is_all] = max(prior[~is_all].sum(), 1e-9)
     weights = prior * np.exp((off.min() - off) / 2)
-    return smooth * (weights / weights.sum() @ factors).repeat(lengths)
+    found: np.ndarray = smooth * (weights / weights.sum() @ factors).repeat(lengths)
+    return found
 
 
 def _smooth(rows: np.ndarray, groups: list[np.ndarray], in_order: int) -> np.ndarray:
