@@ -127,9 +127,9 @@ def test_the_non_private_run_says_infinity() -> None:
     assert bool(net.state_dict()["probabilities"].isfinite().all())
 
 
-def test_plan_is_pure_and_reads_no_size() -> None:
+def test_plan_is_pure() -> None:
     first = Job.of(Marginals(), SMALL, card())
-    assert first.plan == Job.of(Marginals(), SMALL, dataclasses.replace(card(), declared_size=5)).plan
+    assert first.plan == Job.of(Marginals(), SMALL, dataclasses.replace(card())).plan
 
 
 def noises(monkeypatch: pytest.MonkeyPatch, run: Run) -> list[tuple[object, float, list[float]]]:
@@ -340,6 +340,7 @@ def test_refusals() -> None:
     for settings, flag in (
         ({"columns_share": 1.0}, "columns_share"),
         ({"errors_share": 1.0}, "errors_share"),
+        ({"errors_share": 0.0}, "errors_share"),
         ({"columns_share": 0.6, "errors_share": 0.4}, "together"),
     ):
         with pytest.raises(RequestError, match=flag):

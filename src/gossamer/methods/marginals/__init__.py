@@ -39,6 +39,8 @@ MOST_FIRST_CELLS = 1_000_000
 """Cells of all tables of the first query."""
 LEAST_SHARE, MOST_SHARE, PRECISE = 0.12, 0.5, 0.002
 """Limits of the first query's share of the budget. Between them, the noise on its counts is PRECISE of the rows."""
+BLIND, BLIND_SHARE = 0.5, 0.9
+"""Noise of so much of the rows hides which pairs are dependent. Of what errors leave, the first query's share is then this."""
 CELLS_PER_ROW = 4
 """Cells of the model for each row per standard deviation of the noise."""
 LARGE_NOISE = 8
@@ -120,7 +122,15 @@ def columns_share(config: Config, card: Any) -> float:
     """The share of the privacy budget for the first query: as much as makes the noise on a count PRECISE of the rows."""
     noise = config.noise_multiplier * card.max_rows / card.declared_size
     tables = len(card.domain) + len(fine_columns(config, card))
-    return config.columns_share or min(max(LEAST_SHARE, tables * (noise / PRECISE) ** 2), MOST_SHARE)
+    most = BLIND_SHARE * (1 - config.errors_share) if is_blind(config, card) else MOST_SHARE
+    return config.columns_share or min(max(LEAST_SHARE, tables * (noise / PRECISE) ** 2), most)
+
+
+def is_blind(config: Config, card: Any) -> bool:
+    """Whether the noise on the errors of all pairs is above BLIND of the rows. Then columns are counted alone."""
+    pairs = math.comb(len(card.domain), 2)
+    noise = config.noise_multiplier * math.sqrt(config.rounds * pairs / config.errors_share) * int(card.max_rows)
+    return noise > BLIND * int(card.declared_size)
 
 
 def precision(config: Config, card: Any, *, with_label: bool) -> float:
@@ -187,7 +197,7 @@ class Marginals(Method[Config, "loop.State"]):
         canary="row",
         columns=(3, 3, 3),
         ordinary=500,
-        settings={"rounds": 1, "iterations": 1},
+        settings={"rounds": 1, "iterations": 1, "bins": 2},
         of_a_run=("columns_share", "errors_share"),
         one_size=False,
     )
@@ -221,7 +231,8 @@ class Marginals(Method[Config, "loop.State"]):
 
     def check(self, config: Config, card: Any) -> None:
         """Refuse shares that leave nothing for the tables, and records with too many columns or values."""
-        for flag, share in (("columns", columns_share(config, card)), ("errors", config.errors_share)):
+        for flag in ("errors", "columns"):
+            share = config.errors_share if flag == "errors" else columns_share(config, card)
             if not 0 < share < 1:
                 raise RequestError(f"`{flag}_share` is a share of the budget, above 0 and below 1, not {share:g}.")
         if columns_share(config, card) + config.errors_share >= 1:

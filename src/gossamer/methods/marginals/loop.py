@@ -20,6 +20,7 @@ from gossamer.methods.marginals import (
     Noise,
     counts_label,
     fine_columns,
+    is_blind,
     measurements,
     resolved,
     selection,
@@ -121,7 +122,7 @@ def chosen(run: Run[Config], state: "State", candidates: Sequence[Clique], round
     config, net = run.config, state.net
     card: Any = run.card  # a TableCard
     assert state.errors is not None
-    if selection.is_blind(config, card, len(candidates)):
+    if is_blind(config, card):
         return [(column,) for column in range(len(card.domain))]
     errors, coefficients = state.errors[: len(candidates)], state.errors[len(candidates) :]
     if (asked := interactions(run, state, round_)) is not None:

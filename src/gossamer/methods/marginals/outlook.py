@@ -13,7 +13,7 @@ from statistics import median
 from typing import Any
 
 from gossamer.data.tables.card import TableCard
-from gossamer.methods.marginals import Config, counts_label, precision, resolved
+from gossamer.methods.marginals import Config, counts_label, is_blind, precision, resolved
 from gossamer.methods.marginals.selection import OUTSTANDING, interaction_noise, interaction_sets
 
 NEAR = 2.0
@@ -26,10 +26,13 @@ def sentences(config: Config, card: TableCard) -> Iterator[str]:
     """How far counts are from the truth at most in 95 of 100 cases, which order of dependence is counted, what was measured."""
     unit = "rows" if card.unit == "record" or card.max_rows > 1 else f"{card.unit}s"
     count = precision(config, card, with_label=counts_label(config, card))
+    blind = is_blind(config, card)
     yield f"How often a single value occurs is known to within {_percent(count)} of the {unit}, in 95 of 100 cases."
     merged = [min(size, config.bins) for size in card.domain]  # the first query merges values that are rare
-    sets = interaction_sets(resolved(config, card), card, merged)
-    if sets:
+    sets = [] if blind else interaction_sets(resolved(config, card), card, merged)
+    if blind:
+        yield "Columns are counted alone, and samples have independent columns: the noise would hide which are dependent."
+    elif sets:
         least = OUTSTANDING * interaction_noise(config, card, len(sets)) / card.declared_size
         yield (
             f"How {card.label} depends on several columns at once is counted for up to {len(sets[-1])} columns. To be seen, "
@@ -38,7 +41,7 @@ def sentences(config: Config, card: TableCard) -> Iterator[str]:
     elif card.label is not None and len(card.domain) > 2:
         yield f"How {card.label} depends on several columns at once is not counted: the noise would hide it."
     if config.noise_multiplier:
-        yield from measured(noise_of(config, card), pairs=len(card.domain) > 1)
+        yield from measured(noise_of(config, card), pairs=len(card.domain) > 1 and not blind)
 
 
 def noise_of(config: Config, card: TableCard) -> float:

@@ -32,8 +32,6 @@ MOST_INTERACTIONS, MOST_PRODUCTS = 6_000, 1_000_000_000
 """Interactions, and the number of them times that of the rows: counting takes seconds."""
 MODEL_ROWS = 2**14
 """Samples that show what a model expects of interactions."""
-BLIND = 0.5
-"""Where so much noise on all errors hides which pairs of columns are dependent, columns are counted alone."""
 FAINT, MOST_TRIPLES = 0.03, 5_000
 """Triples are no candidates where they would be more, or where so much noise on all errors hides pairs. Chosen on Adult."""
 
@@ -50,12 +48,6 @@ def triples_stand_out(config: Config, card: Any, columns: int) -> bool:
     """Whether the noise on the errors of all pairs and triples of so many columns is at most FAINT of the rows."""
     noise = Noise.of(config, card).errors * int(card.max_rows) * math.sqrt(math.comb(columns + 1, 3))
     return math.comb(columns, 3) <= MOST_TRIPLES and noise <= FAINT * int(card.declared_size)
-
-
-def is_blind(config: Config, card: Any, count: int) -> bool:
-    """Whether the noise on the errors of so many candidates is above BLIND of the rows."""
-    noise = Noise.of(config, card).errors * int(card.max_rows) * math.sqrt(count)
-    return noise > BLIND * int(card.declared_size)
 
 
 def interaction_noise(config: Config, card: Any, count: int = 1) -> float:

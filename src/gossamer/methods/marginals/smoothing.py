@@ -12,6 +12,8 @@ from torch import Tensor
 
 SPIKE = 4.5
 """A count that is so many standard deviations above others of its merged value stands for itself."""
+MOST_GROUPS = 64
+"""More groups of a merged value are joined: the runs of them are as many as their square."""
 DECAYS = 3
 """Values from which the first and the last merged value decay."""
 
@@ -72,8 +74,9 @@ def shares(fine: FineCounts, merged: Tensor, rows: Tensor) -> Tensor:
     """The share of each value in its merged value, float64 [values].
 
     Counts far above the others stay. The others are smooth: linear towards the merged neighbours, with a geometric decay in the
-    first and the last merged value, and even without an order. They follow their noisy counts as far as these vary by more
-    than their noise (James and Stein 1961). Each deviation is in proportion to what is smooth, so noise fills no tail.
+    first and the last merged value, and even without an order. Groups of neighbours have more
+    where they were counted with more. Values follow their noisy counts as far as these vary by more than their noise (James and
+    Stein 1961). Each deviation is in proportion to what is smooth, so noise fills no tail.
 
     Args:
         fine: noisy counts.
@@ -90,6 +93,8 @@ def shares(fine: FineCounts, merged: Tensor, rows: Tensor) -> Tensor:
     expected = _smooth(total - [spikes[own].sum() for own in groups], groups, fine.in_order)
     found = np.ones_like(noisy)
     for own in groups:
+        if own[-1] < fine.in_order:
+            expected[own] = _concentrated(fine, own, noisy[own] - spikes[own], expected[own])
         off = (noisy - spikes - expected)[own]
         off -= off.mean()
         square = expected[own] ** 2
@@ -97,6 +102,39 @@ def shares(fine: FineCounts, merged: Tensor, rows: Tensor) -> Tensor:
         kept = off * varied * square / np.maximum(varied * square + noise[own], 1e-9)
         found[own] = np.maximum(expected[own] + kept, 1e-9) + spikes[own]
     return torch.from_numpy(found)
+
+
+def _concentrated(fine: FineCounts, own: np.ndarray, noisy: np.ndarray, smooth: np.ndarray) -> np.ndarray:
+    """Counts of the values of a merged value, where a run of its counted groups may have more of the rows, or less.
+
+    A run has its noisy count, and the other groups share the rest. The result is the mean over all runs, weighted by their
+    likelihoods and priors. Half of the prior is for none. A run has the share of the other half that its smooth count is of
+    all, so noise fills no tail.
+
+    Args:
+        fine: of the column.
+        own: the values, [n].
+        noisy: their counts, [n].
+        smooth: what is expected of them, [n].
+    """
+    width = max(1, fine.width)
+    width *= -(-len(own) // (MOST_GROUPS * width))
+    begins = np.flatnonzero(np.diff(own // width, prepend=-1))
+    lengths = np.diff(np.append(begins, len(own)))
+    variances = [fine.variance(int(own[k]), int(own[k]) + int(n)) for k, n in zip(begins, lengths, strict=True)]
+    counted, expected = np.add.reduceat(noisy, begins), np.add.reduceat(smooth, begins)
+    first, last = (ends[:, None] for ends in np.triu_indices(len(begins)))
+    inside = (first <= np.arange(len(begins))) & (np.arange(len(begins)) <= last)
+    is_all, total = inside.all(1), smooth.sum()
+    prior = inside @ expected
+    kept = np.where(is_all, total, (inside @ counted).clip(0, total))
+    within, without = kept / prior.clip(1e-9), (total - kept) / (total - prior).clip(1e-9)
+    factors = np.where(inside, within[:, None], without[:, None])
+    off = ((counted - factors * expected) ** 2 / np.maximum(variances, 1e-9)).sum(1)
+    prior[is_all] = max(prior[~is_all].sum(), 1e-9)
+    weights = prior * np.exp((off.min() - off) / 2)
+    found: np.ndarray = smooth * (weights / weights.sum() @ factors).repeat(lengths)
+    return found
 
 
 def _smooth(rows: np.ndarray, groups: list[np.ndarray], in_order: int) -> np.ndarray:

@@ -68,7 +68,7 @@ def card_of(trial: TrialConfig, canaries: int) -> AnyCard:
     if not trial.columns:
         return DataCard(shape=trial.shape, classes=trial.classes, declared_size=size)
     columns = [
-        Column(name=f"column {number}", kind="category", values=tuple(map(str, range(values))))
+        Column(name=f"column {number}", kind="category", values=tuple(map(str, range(values))), ordered=True)
         for number, values in enumerate(trial.columns)
     ]
     return TableCard(columns=tuple(columns), declared_size=size, label=columns[-1].name)
