@@ -7,7 +7,7 @@ merges none. Epsilon is infinity. There are as many samples as rows. Each column
     type      as pandas reads the files, and in the DataFrame of the samples. Whole numbers in columns of floats are whole,
               and units of times do not count
     form      the texts of categories; other cells with 9 for digits. The samples have all of at least RARE rows, and no other
-    decimals  digits after the point: at least those of 95 % of the cells, at most those of all. Zeros at the end do not count
+    decimals  most digits after the point, or the `decimals` of an edited line. Zeros at the end do not count
     missing   the share of cells, to within MOST_DEVIATIONS standard deviations of a random sample of so many rows
     zeros     the same
     constant  the value of a column with one value
@@ -132,8 +132,8 @@ def cells_of(path: Path) -> tuple[pd.DataFrame, dict[str, str]]:
     return frame.convert_dtypes().astype("string").astype(object).fillna(""), types(frame)
 
 
-def differences(column: Any, was: pd.Series, made: pd.Series) -> Iterator[str]:
-    """In what the cells of a column differ, as text."""
+def differences(column: Any, was: pd.Series, made: pd.Series, decimals: int | None) -> Iterator[str]:
+    """In what the cells of a column differ, as text. decimals: of an edited line."""
     was, made = (cells.str.replace(r"\.0*$|(\.\d*[1-9])0+$", r"\1", regex=True) for cells in (was, made))
     is_text = column.kind in ("category", "boolean", "derived")
     before, after = (forms(cells, is_text=is_text) for cells in (was, made))
@@ -141,8 +141,9 @@ def differences(column: Any, was: pd.Series, made: pd.Series) -> Iterator[str]:
         yield "form"
     if len(before) == 1 and is_text and not before.index.equals(after.index):
         yield "constant"
-    if not is_text and not digits(was, 0.95) <= digits(made, 1) <= digits(was, 1):
-        yield f"decimals {digits(was, 0.95)} to {digits(was, 1)}, {digits(made, 1)}"
+    wanted = digits(was) if decimals is None else decimals
+    if not is_text and digits(made) != wanted:
+        yield f"decimals {wanted}, {digits(made)}"
     for what, text in (("missing", ""), ("zeros", "0")):
         before, after = (was == text).mean(), (made == text).mean()
         spread = math.sqrt(max(before * (1 - before), 1 / len(was)) / len(was))
@@ -156,10 +157,9 @@ def forms(cells: pd.Series, *, is_text: bool) -> pd.Series:
     return (cells if is_text else cells.str.replace(r"\d+", "9", regex=True)).value_counts()
 
 
-def digits(cells: pd.Series, share: float) -> float:
-    """Digits after the point that a share of the numbers besides 0 have at most."""
-    counts = cells[~cells.isin(["", "0"])].str.extract(r"\.(\d+)$")[0].str.len().fillna(0)
-    return float(counts.quantile(share, "nearest"))
+def digits(cells: pd.Series) -> int:
+    """Most digits after the point."""
+    return int(cells.str.extract(r"\.(\d+)$", expand=False).str.len().fillna(0).max())
 
 
 def trip(name: str, ending: str, folder: Path) -> str:
@@ -174,7 +174,7 @@ def trip(name: str, ending: str, folder: Path) -> str:
     in_pandas = types(samples.to_pandas())
     wrong = dict[str, list[str]]()
     for column in card.written:
-        found = [*differences(column, was[column.name], made[column.name])]
+        found = [*differences(column, was[column.name], made[column.name], edits.get(column.name, {}).get("decimals"))]
         for kinds in (made_types, *([in_pandas] if ending == ".parquet" else [])):
             if kinds[column.name] != was_types[column.name]:
                 found.append(f"type {was_types[column.name]}, {kinds[column.name]}")
