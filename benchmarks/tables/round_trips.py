@@ -44,6 +44,8 @@ RARE = 20
 MOST_DEVIATIONS = 4
 FULL: dict[str, Any] = {"bins": 10_000, "rounds": 1, "triples_from": 0, "clique_cells": 1_000, "iterations": 60}
 """Settings of `marginals`, see there."""
+WIDE, MORE = 50, 150
+"""Columns of a table from which the model takes so many iterations: the pairs of wide tables agree later."""
 Edits: TypeAlias = dict[str, dict[str, Any]]
 
 
@@ -114,7 +116,8 @@ def in_full(column: Column) -> Column:
 def samples_of(path: Path, card: TableCard, rows: int, folder: Path) -> Any:
     """As many samples as the table has rows."""
     data = gossamer.Source(path, public_test_data=True)  # it has no person, and no budget
-    run = gossamer.fit("marginals", data=data, card=card, epsilon=math.inf, delta=1e-9, out=folder, **FULL)
+    settings = FULL | ({"iterations": MORE} if len(card.columns) >= WIDE else {})
+    run = gossamer.fit("marginals", data=data, card=card, epsilon=math.inf, delta=1e-9, out=folder, **settings)
     return run.sample(rows, seed=0)
 
 
