@@ -65,7 +65,7 @@ def read(tmp_path: Path, content: str | bytes, card: TableCard = CARD, units: ob
 def test_nasty_files_that_are_read(tmp_path, content):
     table = read(tmp_path, content)
     assert table.codes.tolist() == ROWS
-    assert table.codes.dtype == np.int32
+    assert table.codes.dtype == np.int16
     assert table.notes == ()
 
 
