@@ -70,8 +70,7 @@ def _ticks(column: Column) -> tuple[list[int], list[str]]:
 
 def _last_bars(column: Column) -> str:
     """What stands after the bins or values of a column, for its title."""
-    apart = [*(["0"] * column.zero), *map(str, column.special)]
-    apart += ["other"] * (column.other_code is not None) + ["missing"] * column.missing
+    apart = column.code_names[column.plain :]
     return f"\nlast bar{'s' * (len(apart) > 1)}: {_short(', '.join(apart), 2 * _LETTERS)}" if apart else ""
 
 

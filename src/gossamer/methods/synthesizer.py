@@ -22,7 +22,7 @@ from torch.overrides import TorchFunctionMode
 from gossamer.data.memory_mapped import free_memory
 from gossamer.data.tables import conditions
 from gossamer.data.tables.any_card import SAMPLES, card_from
-from gossamer.data.tables.noisy_table import NoisyTable, merged_texts
+from gossamer.data.tables.samples import NoisyTable, merged_texts
 from gossamer.errors import GossamerError, RequestError, RunFolderError
 from gossamer.files import at_home, replaced
 from gossamer.methods import method_of

@@ -11,7 +11,6 @@ from gossamer.data.columns.column import Column
 from gossamer.data.columns.generated import GeneratedColumn
 from gossamer.data.tables.card import TableCard
 from gossamer.errors import CardError
-from gossamer.metrics.tables.subgroups import code_names
 from gossamer.privacy.certificate.statements import assumptions
 
 CARD = """\
@@ -65,11 +64,11 @@ def test_a_card_of_new_kinds() -> None:
 
 def test_names_of_codes() -> None:
     sick, came, stay, _ = TableCard.loads(CARD).columns
-    assert code_names(sick) == ["False", "True", "missing"]
-    assert code_names(came) == [
+    assert sick.code_names == ["False", "True", "missing"]
+    assert came.code_names == [
         "2031-01-01 00:00:00 to 2031-06-01 12:00:00", "2031-06-01 12:00:00 to 2032-01-01 00:00:00", "1900-01-01 00:00:00",
     ]  # fmt: skip
-    assert code_names(stay) == ["0 days 00:00:00 to 4 days 18:00:00", "4 days 18:00:00 to 9 days 12:00:00", "0"]
+    assert stay.code_names == ["0 days 00:00:00 to 4 days 18:00:00", "4 days 18:00:00 to 9 days 12:00:00", "0"]
 
 
 def test_sentences_of_a_certificate() -> None:
@@ -189,6 +188,6 @@ def test_bins_of_times_end_between_minutes() -> None:
     assert np.diff(minutes.cuts).tolist() == [180, 240, 180] and minutes.grid_counts.tolist() == [3, 4, 4]
     assert column(bounds=("2031-01-01T00:00", "2031-01-01T02:00"), format="%y%m%d %H").plain == 2
     assert (
-        code_names(column(bounds=("2031-01-01", "2031-01-02"), bins=24))[13]
+        column(bounds=("2031-01-01", "2031-01-02"), bins=24).code_names[13]
         == "2031-01-01 13:00:00 to 2031-01-01 14:00:00"
     )

@@ -11,7 +11,7 @@ from scipy import stats
 
 from gossamer.data.columns.column import Column
 from gossamer.data.tables.card import TableCard
-from gossamer.data.tables.noisy_table import merged_texts
+from gossamer.data.tables.samples import merged_texts
 from gossamer.data.tables.table import Table
 from gossamer.errors import RequestError
 from gossamer.methods.job import Job
@@ -99,12 +99,12 @@ def test_a_query_is_the_mean_of_all_tables_that_hold_its_columns() -> None:
 def test_a_noisy_table_says_what_its_cells_are(made: Synthesizer) -> None:
     frame = made.query(["ill", "age"]).to_pandas()
     assert list(frame) == ["ill", "age", "count", "standard_error"]
-    assert frame.ill.iloc[0] == "no" and frame.age.iloc[0].startswith("0..")
+    assert frame.ill.iloc[0] == "no" and frame.age.iloc[0].startswith("0 to ")
     assert frame["count"].sum() == pytest.approx(3_000, abs=200)
     column = Column(name="pay", kind="number", bounds=(0, 40), bins=4, zero=True, special=(-1,), missing=True)
-    assert merged_texts(column, [0, 1, 1, 2, 3, 4, 3]) == ("0..10", "10..30", "30..40", "0, ", "-1")
+    assert merged_texts(column, [0, 1, 1, 2, 3, 4, 3]) == ("0 to 10", "10 to 30", "30 to 40", "0, missing", "-1")
     day = Column(name="day", kind="date", bounds=("2020-01-01", "2020-01-04"), bins=2)  # type: ignore[arg-type]
-    assert merged_texts(day, [0, 1]) == ("2020-01-01..2020-01-02", "2020-01-03..2020-01-04")
+    assert merged_texts(day, [0, 1]) == ("2020-01-01 to 2020-01-02", "2020-01-03 to 2020-01-04")
     assert merged_texts(CARD.columns[0], [0, 1, 1]) == ("f", "m, x")
 
 

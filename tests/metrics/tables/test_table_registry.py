@@ -65,7 +65,6 @@ def test_marginals_are_against_the_training_rows() -> None:
 def test_accuracy_is_trained_on_samples_and_tested_on_real_test_rows() -> None:
     found = METRICS["accuracy"].compute(inputs())
     assert found["accuracy"].value == (TESTS[:, 0] == TESTS[:, 2]).mean()  # the first column decides
-    assert found["true rate"].value == TESTS[:, 2].mean()
     assert found["calibration error"].value == pytest.approx(0.95 - 0.7, abs=0.05)
     assert found["calibration error of the real-data baseline"].value == pytest.approx(0.95 - 0.9, abs=0.03)
     # Models that learnt from 70 % and from 90 % are as sure as that of the 95 % of the test rows.
@@ -96,11 +95,10 @@ def test_a_table_without_a_label_has_the_other_figures() -> None:
         [*METRICS.measured(given, ["accuracy"])]
 
 
-def test_ranges_and_correlations_have_their_floor() -> None:
-    for name in ("error of range queries", "difference of correlations"):
-        found = METRICS["ranges" if "range" in name else "correlations"].compute(inputs())
-        assert [*found] == [name, of_baseline(name)]
-        assert found[of_baseline(name)].value < found[name].value
+def test_ranges_have_their_floor() -> None:
+    name, found = "error of range queries", METRICS["ranges"].compute(inputs())
+    assert [*found] == [name, of_baseline(name)]
+    assert found[of_baseline(name)].value < found[name].value
 
 
 def test_subgroups_compare_samples_with_real_rows() -> None:

@@ -96,8 +96,8 @@ def test_all_metrics_of_a_run(gossamer: Any, place: Path, asked: list[object], t
     assert answer.status == 0, answer.err
     entries = {entry["metric"]: entry for entry in json.loads((place / "RUN" / "metrics.json").read_text())}
     assert {*entries} >= {
-        *(f"{order}-way TV" for order in (1, 2, 3)), "difference of correlations",
-        "error of range queries", "accuracy", "AUC", "log loss of the real-data baseline", "columns that differ", "true rate",
+        *(f"{order}-way TV" for order in (1, 2, 3)),
+        "error of range queries", "accuracy", "AUC", "log loss of the real-data baseline", "columns that differ",
         "tell-apart AUC", "share difference, sex = f", "accuracy difference, income = high",
     }  # fmt: skip
     assert all(entry["internal"] is True for entry in entries.values())
@@ -200,7 +200,7 @@ def test_requests_that_do_not_fit_are_refused_in_a_sentence(
     for words, told in (
         (
             [*asked, "--metrics", "fid"],
-            "there is no metric 'fid' for tables. Known: all, columns, marginals, correlations, ranges",
+            "there is no metric 'fid' for tables. Known: all, columns, marginals, ranges",
         ),
         (
             [*asked, "--metrics", "marginal"],

@@ -7,7 +7,6 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 
@@ -16,11 +15,9 @@ from gossamer.errors import RequestError
 from gossamer.methods import METHODS
 from gossamer.methods.contract import Run
 from gossamer.methods.job import Job
-from gossamer.methods.marginals import Config, Noise, counts_label, measurements, precision
+from gossamer.methods.marginals import Config, counts_label, measurements, precision
 from gossamer.methods.marginals.counts import Counts
 from gossamer.methods.marginals.loop import a_bound_each, first_cliques, generator
-from gossamer.methods.marginals.outlook import dependence
-from gossamer.methods.marginals.selection import promise
 from gossamer.privacy.random.noise import Rng
 from gossamer.run.recommend.recommend import Recommended, recommend
 from gossamer.run.training.plan import plan
@@ -61,16 +58,6 @@ def test_the_precision_of_counts_is_that_of_the_first_query(facts: TableCard) ->
     count = precision(config, facts, with_label=counts_label(config, facts))
     assert count == pytest.approx(2 * deviation / 30_000, rel=1e-6)
     assert percent(count) in advice(facts).notes[0]
-
-
-def test_the_dependence_is_that_at_which_a_table_is_worth_its_noise() -> None:
-    config = config_of(CARD)
-    share, found = np.array([64 ** (2 / 3)]), dependence(config, CARD)
-    assert found is not None
-    assert percent(found) in advice().notes[1]
-    for factor, sign in ((1.001, 1), (0.999, -1)):
-        error = np.array([2 * found * 30_000 * factor])
-        assert np.sign(promise(error, share, share, Noise.of(config, CARD).marginals)) == sign
 
 
 RUNS = [
@@ -160,7 +147,6 @@ def test_on_the_command_line(gossamer: Any, tmp_path: Path) -> None:
 
 def test_one_column_and_options_for_pictures() -> None:
     alone = dataclasses.replace(CARD, columns=CARD.columns[:1], label=None)
-    assert dependence(config_of(alone), alone) is None
     assert not any("columns no better" in note or "Pairs of columns" in note for note in advice(alone).notes)
     for given in ({"public": "glyphs"}, {"pictures": "digits"}):
         with pytest.raises(RequestError, match="is for pictures"):

@@ -49,7 +49,7 @@ MOST_CODES = 10_000
 """Codes of one column."""
 BINS = 16
 FINE_BINS, WIDE = 1_000, 100
-"""Bins of a column of a draft, and how often the lower bound the upper one must be so that they grow."""
+"""Bins of a column of a draft, and the factor between its bounds above which they grow."""
 _LARGEST = 2**53
 """Whole numbers up to here are exact as floats."""
 _MOST_DECIMALS = 9
@@ -234,6 +234,17 @@ class Column(Declared):
         day = times.EPOCH + moment
         return times.text(day.date() if self.kind == "date" else day, "", self.decimals)
 
+    def interval(self, low: float, high: float) -> str:
+        """The values from one edge to another, as people read them."""
+        return " to ".join(dict.fromkeys([self.written(low), self.written(high - self.step)]))
+
+    @property
+    def code_names(self) -> list[str]:
+        """What each code is called: a value, or the ends of a bin."""
+        names = [*self.values] or [self.interval(*ends) for ends in itertools.pairwise(self.cuts)]
+        names += ["0"] * self.zero + [self.written(value) for value in self.apart[self.zero :]]
+        return names + [OTHER] * (self.other_code is not None) + ["missing"] * self.missing
+
     @cached_property
     def cuts(self) -> np.ndarray:
         """The edges of the bins as float64 [bins + 1]; dates in days since 1970, times in seconds since then.
@@ -262,7 +273,7 @@ class Column(Declared):
         (low, high), step = map(position, self.bounds), 1 / (self.grid or math.inf)
         facts: dict[str, Any] = {"bins": FINE_BINS}
         least = low or step
-        if self.kind in _OF_NUMBERS and least > 0 and high > max(WIDE * least, low + FINE_BINS * step):
+        if self.kind in _OF_NUMBERS and is_wide(least, high, step):
             exact = int if self.kind == "integer" else float
             facts |= {
                 "log": True,
@@ -476,6 +487,11 @@ class Column(Declared):
 
 
 document(Column)
+
+
+def is_wide(low: float, high: float, step: float) -> bool:
+    """Whether the fine bins of numbers grow: these are above zero, span two decades, and have more steps than bins."""
+    return low > 0 and high > max(WIDE * low, low + FINE_BINS * step)
 
 
 def position(value: Bound) -> float:

@@ -1,8 +1,9 @@
-"""Synthetic rows: codes with their card, and the ways to use them elsewhere."""
+"""Synthetic rows: codes with their card, and the ways to use them elsewhere. And noisy counts, as recipients see them."""
 
 import csv
 import html
-from collections.abc import Iterable, Iterator
+import itertools
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Self
@@ -193,3 +194,42 @@ TableSamples.forms = {
     ".csv": (lambda path, chunks, _: write_csv(path, _in_parts(chunks)), lambda _: 0),
     ".parquet": (lambda path, chunks, _: _write_parquet(path, _in_parts(chunks)), lambda _: 0),
 }
+
+
+@dataclass(frozen=True)
+class NoisyTable:
+    """Noisy counts of the combinations of values of some columns.
+
+    A count is below zero where the noise is. It lies within 1.96 standard errors of the true one in 95 of 100 releases.
+
+    Args:
+        names: of the columns.
+        values: of each column, what each position along its axis stands for.
+        counts: float64 [values of each column], in rows, each with its weight.
+        standard_errors: float64, the same shape.
+    """
+
+    names: tuple[str, ...]
+    values: tuple[tuple[str, ...], ...]
+    counts: np.ndarray
+    standard_errors: np.ndarray
+
+    def to_pandas(self) -> Any:
+        """Return a DataFrame with a row for each cell. Raises RequestError: pandas is not installed."""
+        cells = zip(self.names, zip(*itertools.product(*self.values), strict=True), strict=True)
+        numbers = {"count": self.counts.ravel(), "standard_error": self.standard_errors.ravel()}
+        return frame({**{name: np.array(own, dtype=object) for name, own in cells}, **numbers})
+
+
+def merged_texts(column: Column, merged: Sequence[int]) -> tuple[str, ...]:
+    """What each merged value of a column stands for: a list of values, or an interval of neighbouring bins.
+
+    merged: the merged value of each code.
+    """
+    names, found = column.code_names, []
+    for value in range(max(merged) + 1):
+        codes = [code for code, own in enumerate(merged) if own == value]
+        bins = [] if column.values else [code for code in codes if code < column.plain]
+        texts = [column.interval(*column.cuts[[bins[0], bins[-1] + 1]])] if bins else []
+        found.append(", ".join([*texts, *(names[code] for code in codes[len(bins) :])]))
+    return tuple(found)

@@ -159,18 +159,12 @@ def merge_rare(run: Run[Config], state: "State", measured: Sequence[Measurement]
             second = len(columns) + query.again.index(column)
             fine = fine.with_groups(measurements.of_column(measured, second)[0], query.maps[second])
             measured = [each for each in measured if each[0] not in ((column,), (second,))]
-        state.fine.append((fine.counts, fine.deviation, fine.width))
+        state.fine.append((fine.counts, fine.deviation, fine.in_order, fine.width))
         own_map = selection.merged(fine, most=run.config.bins)
         maps.append(torch.arange(len(noisy)) if column == net.label else own_map)
     net.merge(maps, [torch.ones_like(each) for each in maps])
     state.measured = [measurements.merged(each, maps) for each in measured]
-    state.measured += [((column,), *fine_counts(run, state, column).sums(maps[column])) for column in query.again]
-
-
-def fine_counts(run: Run[Config], state: "State", column: int) -> FineCounts:
-    """What the first query released of a column."""
-    counts, deviation, width = state.fine[column]
-    return FineCounts(counts, deviation, run.card.columns[column].in_order, width)  # type: ignore[attr-defined]  # a TableCard
+    state.measured += [((column,), *FineCounts(*state.fine[column]).sums(maps[column])) for column in query.again]
 
 
 def fit_all(run: Run[Config], state: "State") -> None:
@@ -188,8 +182,8 @@ def fit_all(run: Run[Config], state: "State") -> None:
     )
     net.take(tree, fitted.marginals)
     rows = [probabilities * state.total for probabilities in net.alone]
-    shares = [smoothing.shares(fine_counts(run, state, k), own, rows[k]) for k, own in enumerate(net.maps)]
-    net.merge(net.maps, shares)
+    every = zip(state.fine, net.maps, rows, strict=True)
+    net.merge(net.maps, [smoothing.shares(FineCounts(*fine), own, most) for fine, own, most in every])
     net.keep(state.measured)
     state.duals = fitted.duals
 
@@ -202,8 +196,8 @@ class State(contract.State):
     total: float
     """Estimated number of rows, each with its weight."""
     measured: list[Measurement] = field(default_factory=list)
-    fine: list[tuple[Tensor, float, int]] = field(default_factory=list)
-    """Counts, deviation and width of the `FineCounts` of each column."""
+    fine: list[tuple[Tensor, float, int, int]] = field(default_factory=list)
+    """The `FineCounts` of each column."""
     errors: Tensor | None = None
     """The noisy errors of the present round's candidates."""
     duals: Tensor | None = None

@@ -13,14 +13,8 @@ from statistics import median
 from typing import Any
 
 from gossamer.data.tables.card import TableCard
-from gossamer.methods.marginals import Config, Noise, counts_label, precision, resolved
-from gossamer.methods.marginals.selection import (
-    HALF_NORMAL,
-    OUTSTANDING,
-    candidates,
-    interaction_noise,
-    interaction_sets,
-)
+from gossamer.methods.marginals import Config, counts_label, precision, resolved
+from gossamer.methods.marginals.selection import OUTSTANDING, interaction_noise, interaction_sets
 
 NEAR = 2.0
 """Up to this factor, the noise of a measured run counts as much as that of a card."""
@@ -29,14 +23,12 @@ KEPT = 0.05
 
 
 def sentences(config: Config, card: TableCard) -> Iterator[str]:
-    """How far counts are from the truth at most in 95 of 100 cases, which dependence can be found, and what was measured."""
+    """How far counts are from the truth at most in 95 of 100 cases, which order of dependence is counted, what was measured."""
     unit = "rows" if card.unit == "record" or card.max_rows > 1 else f"{card.unit}s"
     count = precision(config, card, with_label=counts_label(config, card))
-    smallest = dependence(config, card)
     yield f"How often a single value occurs is known to within {_percent(count)} of the {unit}, in 95 of 100 cases."
-    if smallest is not None:
-        yield f"To be seen, a dependence between two columns must concern {_percent(smallest)} of the {unit}."
-    sets = interaction_sets(resolved(config, card), card, _merged_sizes(config, card))
+    merged = [min(size, config.bins) for size in card.domain]  # the first query merges values that are rare
+    sets = interaction_sets(resolved(config, card), card, merged)
     if sets:
         least = OUTSTANDING * interaction_noise(config, card, len(sets)) / card.declared_size
         yield (
@@ -46,7 +38,7 @@ def sentences(config: Config, card: TableCard) -> Iterator[str]:
     elif card.label is not None and len(card.domain) > 2:
         yield f"How {card.label} depends on several columns at once is not counted: the noise would hide it."
     if config.noise_multiplier:
-        yield from measured(noise_of(config, card), pairs=smallest is not None)
+        yield from measured(noise_of(config, card), pairs=len(card.domain) > 1)
 
 
 def noise_of(config: Config, card: TableCard) -> float:
@@ -87,28 +79,6 @@ def _runs() -> list[dict[str, Any]]:
     text = resources.files("gossamer.methods.marginals").joinpath("measured.toml").read_text(encoding="utf-8")
     runs: list[dict[str, Any]] = tomllib.loads(text)["run"]
     return runs
-
-
-def _merged_sizes(config: Config, card: TableCard) -> list[int]:
-    """The first query merges values that are rare."""
-    return [min(size, config.bins) for size in card.domain]
-
-
-def dependence(config: Config, card: TableCard) -> float | None:
-    """The smallest dependence of two columns that can be found: the total variation between their joint distribution and
-    independence. None: there is one column.
-
-    Its error promises as much as the noise on its table costs, if the table is measured alone. See `selection.promise`.
-    The table has the median number of cells; total variation is half of L1.
-    """
-    sizes = _merged_sizes(config, card)
-    cells = sorted(
-        math.prod(sizes[column] for column in pair) for pair in candidates(sizes, triples=False, most_cells=10**9)
-    )
-    if not cells:
-        return None
-    deviation = Noise.of(config, card).marginals * card.max_rows
-    return HALF_NORMAL * deviation * cells[len(cells) // 2] / 2 / card.declared_size
 
 
 def _percent(share: float) -> str:

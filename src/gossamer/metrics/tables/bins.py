@@ -5,7 +5,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from gossamer.data.columns.column import Column
-from gossamer.metrics.tables.subgroups import code_names
 
 BINS = 10
 """Bins with equal numbers of real training rows. A value with half as many rows stands alone."""
@@ -45,7 +44,7 @@ class Bins:
             values: of the training rows, float64 [N]; NaN where there is none.
             count: number of bins, without those of one value.
         """
-        names = code_names(column)
+        names = column.code_names
         if column.values:
             return cls(names, column.in_order, np.empty(0), np.empty(0, bool))
         known = values[~np.isnan(values)]

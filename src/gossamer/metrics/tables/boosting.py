@@ -167,29 +167,6 @@ def calibration_error(chances: np.ndarray, tests: Examples, computed_on: str) ->
     return of_groups(error, tests.rows, computed_on, lowest=0, highest=1)
 
 
-def mean_prediction(chances: np.ndarray, tests: Examples, computed_on: str) -> Estimate:
-    """The mean probability of a label: of two the second, of more the most frequent. Compare it with `true_rate`."""
-    of_label, weights = chances[:, _label_of_rate(tests)], tests.rows.weights
-    return of_groups(
-        lambda kept: float(np.average(of_label[kept], weights=weights[kept])),
-        tests.rows,
-        computed_on,
-        lowest=0,
-        highest=1,
-    )
-
-
-def true_rate(tests: Examples, computed_on: str) -> Estimate:
-    """The share of the test rows with the label of `mean_prediction`."""
-    weights = tests.rows.weights
-    return proportion(float(weights @ (tests.labels == _label_of_rate(tests))), float(weights.sum()), computed_on)
-
-
-def _label_of_rate(tests: Examples) -> int:
-    present, counts = np.unique(tests.labels, return_counts=True)
-    return int(present[-1] if len(present) == 2 else present[counts.argmax()])
-
-
 def explained(numbers: np.ndarray, tests: Examples, computed_on: str) -> Estimate:
     """The share of the label's variance that a model explains, R^2. numbers: float64 [N], predicted.
 
@@ -224,7 +201,6 @@ OF_CLASSES: dict[str, Measure] = {
     "AUC": area,
     "log loss": log_loss,
     "calibration error": calibration_error,
-    "mean prediction": mean_prediction,
 }
 """What is measured of probabilities of classes."""
 OF_NUMBERS: dict[str, Measure] = {"R2": explained}

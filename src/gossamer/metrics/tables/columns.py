@@ -14,7 +14,6 @@ import numpy as np
 from gossamer.data.columns.column import OTHER, Column
 from gossamer.intervals import QUANTILE, wilson
 from gossamer.metrics.tables.rows import Rows
-from gossamer.metrics.tables.subgroups import code_names
 
 LEVELS = {
     "1 % quantile": (0.01, 0.0025),
@@ -184,7 +183,7 @@ def _of_shares(column: Column, samples: Cells, tests: Cells, train: Cells) -> It
 def _of_values(column: Column, samples: Cells, tests: Cells, train: Cells) -> Iterator[Compared]:
     """Shares of single values: of categories, or of the most frequent values of a number."""
     if column.values:
-        values, names = np.arange(len(column.values)), code_names(column)
+        values, names = np.arange(len(column.values)), column.code_names
     else:
         values = np.unique(np.concatenate([_most_frequent(each.values) for each in (train, samples)]))
         values = values[values != 0]  # zeros have a figure of their own

@@ -208,24 +208,6 @@ def marginals(inputs: Inputs) -> Figures:
     return found
 
 
-@METRICS.metric(
-    "correlations",
-    *_pair(
-        "difference of correlations",
-        "Correlations of pairs of columns (Cramer's V, from 0 to 1) differ by {value} on average ({range}) between samples and "
-        "training rows; 0 is best.",
-        _FLOOR,
-    ),
-)
-def correlations(inputs: Inputs) -> Figures:
-    """Differences of Cramer's V of pairs of columns, in bins of real rows, beside those of real test rows."""
-    pairs = weighted.column_sets(len(inputs.card.columns), 2, PAIRS)
-    if not pairs:
-        raise RequestError("correlations: the table has one column only. Take marginals.")
-    distance = partial(distances.correlation, domain=inputs.domain)
-    return _compared(inputs, "difference of correlations", pairs, distance, _SETS[2])
-
-
 def _compared(
     inputs: Inputs, name: str, asked: Sequence[Any], distance: Callable[..., "np.ndarray"], called: str
 ) -> Figures:
@@ -320,8 +302,6 @@ _LEARNT = (
         "sure of itself: do not take its probabilities as risks.",
     ),
     *_pair("calibration error", "Its probabilities are wrong by {value} on average ({range}).", share=True),
-    *_pair("mean prediction", "Its mean probability of one label is {value} ({range}).", share=True),
-    Figure("true rate", "{value} of the test rows have this label ({range}).", share=True),
     *_pair(
         "R2",
         "A model (gradient boosting) trained only on these synthetic rows explains {value} ({range}) of the label's variance "
@@ -341,10 +321,7 @@ def accuracy(inputs: Inputs) -> Figures:
         measures = boosting.OF_NUMBERS if task == "number" else boosting.OF_CLASSES
         return {figure: measure(predictions, tests, on) for figure, measure in measures.items()}
 
-    found = _beside_real(inputs, "accuracy", of("samples"), partial(of, "real"))
-    if task == "classes":
-        found["true rate"] = boosting.true_rate(tests, inputs.said("tests"))
-    return found
+    return _beside_real(inputs, "accuracy", of("samples"), partial(of, "real"))
 
 
 APART = Figure(

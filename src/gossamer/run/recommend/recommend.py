@@ -122,7 +122,6 @@ class _Request:
     card: AnyCard
     epsilon: float
     delta: float
-    minutes: float | None
     public: str | Path | None
     pictures: str | None
     source: dict[str, str]
@@ -134,7 +133,6 @@ def recommend(
     *,
     epsilon: float,
     delta: float | None = None,
-    minutes: float | None = None,
     public: str | Path | None = None,
     pictures: str | None = None,
     data: str = "DATA",
@@ -146,7 +144,6 @@ def recommend(
         epsilon: privacy budget that the run may use; smaller is safer.
         delta: chance that the epsilon bound fails. Default: the largest power of ten that is at most 1e-5 and at most
             0.1 / (declared size).
-        minutes: leave out methods whose measured run took more minutes than this. Default: no limit.
         public: public records that pre-training may use. They are not read.
         pictures: what the records show: digits, letters or clothes. Leaves out results on other pictures. Give it only
             if it is public.
@@ -157,8 +154,6 @@ def recommend(
     """
     where = str(card) if isinstance(card, str | Path) else "card.toml"
     facts = load_card(card)
-    if minutes is not None and not minutes > 0:
-        raise RequestError(f"`minutes` must be above 0, not {minutes:g}.")
     delta = advised_delta(facts, epsilon=epsilon, delta=delta)
     for name, value in {"public": public, "pictures": pictures}.items():
         if value is not None and not facts.has_public:
@@ -166,9 +161,7 @@ def recommend(
     source = {"data": shlex.quote(data), "card": shlex.quote(where)}
     if facts.unit != "record":
         source["units"] = facts.whose
-    request = _Request(
-        card=facts, epsilon=epsilon, delta=delta, minutes=minutes, public=public, pictures=pictures, source=source
-    )
+    request = _Request(card=facts, epsilon=epsilon, delta=delta, public=public, pictures=pictures, source=source)
     candidates: list[Recommended] = []
     left_out: dict[str, str] = {}
     for name in METHODS.taking(facts.kind):
@@ -220,8 +213,6 @@ def _candidate(method: AnyMethod, request: _Request) -> Recommended:
     runs = measured_runs.of_method(name, epsilon=epsilon, public=has_public, pictures=request.pictures)
     like = measured_runs.nearest(runs, card, epsilon=epsilon)
     measured = like if like is not None and measured_runs.comparable(like, card) else None
-    if measured is not None and (measured.minutes or 0) > (request.minutes or math.inf):
-        raise RequestError(f"its measured run took {measured.time}.")
     preset, made_for = (None, None) if like is None else (like.preset, like.records)
     defaults = presets.defaults(name)
     base = {**defaults, **(presets.settings(name, preset) if preset else {})}

@@ -10,19 +10,17 @@ import numpy as np
 
 from gossamer.data.card import toml
 from gossamer.data.columns import durations, times
-from gossamer.data.columns.column import BINS, FINE_BINS, WIDE
+from gossamer.data.columns.column import BINS, FINE_BINS, is_wide
 from gossamer.data.columns.numbers import Form
 from gossamer.data.columns.texts import text_of
 from gossamer.data.columns.times import DAY
 from gossamer.data.tables.drafting.forms import DIGITS
-from gossamer.data.tables.drafting.portrait import FEW, SHARE, Candidate, Portrait
+from gossamer.data.tables.drafting.portrait import FEW, Candidate, Portrait
 from gossamer.data.tables.drafting.proposal import Habits, Proposal
 from gossamer.data.tables.drafting.sketches import Spread
 
 _ZEROS = 0.05
 """Share of zeros from which zero has a code of its own."""
-_CROWDED = 0.6
-"""Share of cells in one bin from which bins of one width are too wide."""
 _PEAK = 0.001
 """The same, where other numbers near zero are much rarer."""
 _MOST_DECIMALS = 9
@@ -46,9 +44,6 @@ def of_numbers(seen: Portrait, best: Candidate, habits: Habits) -> Proposal:
         proposal.facts["decimals"] = digits
     if digits and digits == spread.digits and (steps := spread.steps) < BINS:
         proposal.facts["bins"] = max(steps // 2, 1)  # each holds a value, however its edges are rounded
-    if (fewer := spread.digits_of(SHARE)) < digits:
-        few = f"{_percent(SHARE)} of cells have at most {fewer} digits after the point"
-        proposal.say(f"{few}: decimals = {fewer}, if the others are errors.")
     _add_bins(proposal, seen, spread)
     return proposal
 
@@ -75,30 +70,17 @@ def _add_bins(proposal: Proposal, seen: Portrait, spread: Spread) -> None:
         say(f"Apart from the rest, as codes for no answer are: {named}. They get codes of their own.")
     many = not seen.is_exact or len(seen.counts) > FEW
     if many and (not spread.is_whole or high[-1] - low[0] > BINS):
-        zeros = spread.count_of(0) / spread.cells
-        crowd = _crowd(np.linspace, spread, low[0], high[-1], special)
+        zeros, step = spread.count_of(0) / spread.cells, 10.0**-spread.digits
         is_peak = zeros >= _PEAK and spread.has_peak(0)
-        if zeros >= _ZEROS or is_peak or (crowd >= _CROWDED and low[0] == 0):
-            low, high = ([each for each in ends if each] for ends in (low, high))
+        above = [each for each in low if each]
+        if zeros >= _ZEROS or is_peak or (low[0] == 0 and is_wide(above[0], high[-1], step)):
+            low, high = above, [each for each in high if each]
             facts["zero"] = True
             say(f"{_percent(zeros)} of cells are 0: zero = true gives 0 a code of its own.")
-            special = [*special, 0.0]
-            crowd = _crowd(np.linspace, spread, low[0], high[-1], special)
-        if crowd >= _CROWDED:
-            why = f"{_percent(crowd)} of cells lie in one of {BINS} equal bins"
-            if low[0] > 0 and _crowd(np.geomspace, spread, low[0], high[-1], special) < crowd:
-                facts["log"] = True
-                why += ": log = true makes bins that grow"
-            say(f'{why}. Narrower bounds with outside = "clip" help, or edges in place of bounds.')
-        if high[-1] > WIDE * low[0] > 0 and (not spread.is_whole or high[-1] - low[0] > FINE_BINS):
+        if is_wide(low[0], high[-1], step):
             facts["log"] = True
         facts.setdefault("bins", FINE_BINS)
     proposal.measured["bounds"] = [exact(low[0]), exact(high[-1] if high[-1] > low[0] else low[0] + 1)]
-
-
-def _crowd(space: Any, spread: Spread, low: float, high: float, without: list[float]) -> float:
-    """The largest share of cells in one of some bins."""
-    return float(spread.shares(space(low, high, BINS + 1), without).max())
 
 
 def _percent(share: float) -> str:

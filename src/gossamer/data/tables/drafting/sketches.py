@@ -1,7 +1,5 @@
 """Summaries of a column in constant memory: how many different values there are, and how numbers lie."""
 
-from collections.abc import Sequence
-
 import numpy as np
 
 KEPT = 65_536
@@ -82,12 +80,6 @@ class Spread:
         """Whether all are whole numbers."""
         return self.digits == 0
 
-    def digits_of(self, share: float) -> int:
-        """Most digits after the point of a share of the numbers besides zero, at least 1. Above KEPT cells, an estimate."""
-        numbers = self.sample[self.sample != 0]
-        fits = (digits for digits in range(1, MOST_DIGITS) if np.mean(np.round(numbers, digits) == numbers) >= share)
-        return next(fits, self.digits)
-
     def has_peak(self, number: float) -> bool:
         """Whether a number occurs ten times, and three times as often as each near it. Above KEPT cells, an estimate."""
         numbers, counts = np.unique(self.sample, return_counts=True)
@@ -103,11 +95,3 @@ class Spread:
     def count_of(self, number: float) -> int:
         """The number of cells with a number. Above KEPT cells, an estimate."""
         return round(self.cells * float(np.mean(self.sample == number)))
-
-    def shares(self, cuts: np.ndarray, without: Sequence[float] = ()) -> np.ndarray:
-        """The share of cells between each two neighbouring cuts. Above KEPT cells, an estimate. float64 [cuts - 1]
-
-        without: numbers whose cells do not count.
-        """
-        numbers = self.sample[~np.isin(self.sample, without)]
-        return np.histogram(numbers, cuts)[0] / max(len(numbers), 1)
