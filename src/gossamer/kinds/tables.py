@@ -46,7 +46,7 @@ DRAWN_AGAIN = 100_000
 
 
 class Tables(Kind[Table, TableCard]):
-    """Rows of codes int32 [N, columns], as a card declares them."""
+    """Rows of codes int16 [N, columns], as a card declares them."""
 
     name = "table"
     in_words = "a table"
@@ -157,7 +157,7 @@ samples = release.sample(1000, seed=0)  # samples.to_pandas() is a DataFrame, sa
             return outside[np.flatnonzero(~known)], said if known.any() else ""
         rows, counts = np.unique(inside.codes, axis=0, return_counts=True)
         own = {row.tobytes() for row in rows}
-        among = np.mean([row.tobytes() in own for row in np.ascontiguousarray(outside.codes)])
+        among = np.mean([row.tobytes() in own for row in np.ascontiguousarray(outside.codes, inside.codes.dtype)])
         twins = counts[counts > 1].sum() / max(1, len(inside))
         if among == 1 and (twins < 0.5 or _same(inside, outside)):
             raise DataError(NONE_LEFT)

@@ -1,5 +1,7 @@
 """Summaries of a column in constant memory, against counts of all values."""
 
+import tracemalloc
+
 import numpy as np
 import pytest
 
@@ -55,3 +57,16 @@ def test_a_sample_of_many_numbers_has_the_share_of_each():
     sample = spread.sample[spread.sample != -99]
     shares = [np.histogram(each, cuts)[0] / len(each) for each in (sample, values[values != -99])]
     assert np.abs(shares[0] - shares[1]).max() < 0.01
+
+
+def test_numbers_that_were_counted_in_all_rows_need_no_cell_for_each():
+    spread, counts = Spread(), np.array([1_000_000, 8_000_000, 1_000_000])
+    tracemalloc.start()
+    spread.add(np.array([3.0, -1.0, 8.5]), counts)
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert most < 4e6  # the cells would be 80 MB
+    assert (spread.cells, spread.digits) == (10_000_000, 1) and KEPT // 2 < len(spread.sample) <= KEPT
+    assert [spread.count_of(number) for number in (3, -1, 8.5)] == pytest.approx(counts, rel=0.01)
+    spread.add(np.array([0.0]), np.array([10_000_000]))
+    assert [spread.count_of(number) for number in (0, -1)] == pytest.approx([10_000_000, 8_000_000], rel=0.01)

@@ -68,7 +68,7 @@ def _opened(path: Path) -> Iterator[Any]:
         pa.memory_map(str(path)) as file,  # of a plain file it asks for as many bytes as a damaged header declares
     ):
         if path.suffix.lower() == PARQUET:
-            yield parquet.ParquetFile(file, pre_buffer=False)  # else all that was read stays in memory
+            yield parquet.ParquetFile(file)
         else:
             begin = file.read(len(_MAGIC))
             file.seek(0)

@@ -34,7 +34,7 @@ def decode(codes: np.ndarray, card: TableCard, *, seed: int, rows: np.ndarray | 
     texts, which follow from other columns in the same row, or is a copy, or has a formula. `encode` reads none of them.
 
     Args:
-        codes: int32 [n, columns].
+        codes: int [n, columns].
         card: declares the columns.
         seed: of the values in a bin.
         rows: int64 [n], the number of each row. The same seed, row and code give the same value, however rows are

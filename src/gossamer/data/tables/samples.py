@@ -39,7 +39,7 @@ class TableSamples(SyntheticRecords):
     values in these rows.
 
     Args:
-        codes: int32 [n, columns].
+        codes: int [n, columns].
         card: declares the columns.
         seed: of the values within bins.
         numbers: int64 [n], of the rows, from which their values follow with the seed. None: from 0.

@@ -68,10 +68,10 @@ class Bins:
         return cls(names, len(starts), starts, alone, float(different[-1]), tuple(column.no_values))
 
     def codes(self, codes: np.ndarray, values: np.ndarray) -> np.ndarray:
-        """The bin of each row. int32 [N]
+        """The bin of each row. int [N]
 
         Args:
-            codes: those of the card, int32 [N].
+            codes: those of the card, int [N].
             values: float64 [N], NaN where there is none.
         """
         if not len(self.starts):

@@ -68,7 +68,7 @@ class Cells:
     """One column of some rows.
 
     Args:
-        codes: of the card, int32 [N].
+        codes: of the card, int [N].
         values: float64 [N]; the code of a category, NaN where a number has no value.
         weights: float64 [N].
         units: how many units of equal weight the rows are worth.

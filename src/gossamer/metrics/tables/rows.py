@@ -15,7 +15,7 @@ class Rows:
     """Rows of codes.
 
     Args:
-        codes: int32 [N, columns].
+        codes: int [N, columns].
         weights: float64 [N]; a row of a unit with m rows weighs min(1, max_rows / m), as in what a method for tables releases.
         groups: int64 [N], the jackknife's group of each row. All rows of a unit are in one.
         owners: int64 [N], the unit of each row.
@@ -31,7 +31,7 @@ class Rows:
         """Rows with their weights, and groups at random.
 
         Args:
-            codes: int32 [N, columns].
+            codes: int [N, columns].
             units: int64 [N], or None: each row is its own unit.
             max_rows: of the card.
         """

@@ -56,16 +56,19 @@ class Spread:
         if not len(numbers):
             return
         numbers = numbers + 0.0  # no minus zero
-        self.cells += int(counts.sum())
+        ends = np.cumsum(counts)
+        added = int(ends[-1])
+        self.cells += added
         while self.digits < MOST_DIGITS and not np.array_equal(np.round(numbers, self.digits), numbers):
             self.digits += 1
         low = numbers if len(self.lowest) < ENDS else numbers[numbers < self.lowest[-1]]
         high = numbers if len(self.highest) < ENDS else numbers[numbers > self.highest[0]]
-        self.lowest = np.unique(np.append(self.lowest, low))[:ENDS].copy()  # a view would hold the whole block
-        self.highest = np.unique(np.append(self.highest, high))[-ENDS:].copy()
-        self.sample = np.append(self.sample, np.repeat(numbers, counts)[:: self._every])
-        while len(self.sample) > KEPT:
+        self.lowest = np.unique(np.append(self.lowest, low))[:ENDS]
+        self.highest = np.unique(np.append(self.highest, high))[-ENDS:]
+        while len(self.sample) + len(range(0, added, self._every)) > KEPT:
             self.sample, self._every = self.sample[::2], 2 * self._every
+        chosen = np.searchsorted(ends, np.arange(0, added, self._every), "right")  # counts may be of all rows
+        self.sample = np.append(self.sample, numbers[chosen])
 
     @property
     def steps(self) -> int:
