@@ -57,12 +57,13 @@ class Bins:
         first[1:] = alone[1:] | alone[:-1] | (quantile[1:] != quantile[:-1])
         starts, alone = different[first], alone[first]
         after = np.flatnonzero(~alone[1:] & alone[:-1]) + 1
-        starts[after] = np.nextafter(starts[after - 1], np.inf)
+        starts[after] = starts[after - 1]
         ends = [*starts[1:], different[-1]]
         written = [
             column.written(start) if single else f"{column.written(start)} to {column.written(end)}"
             for start, end, single in zip(starts, ends, alone, strict=True)
         ]
+        starts[after] = np.nextafter(starts[after], np.inf)
         without = len(column.no_values)
         names = [*written, _AWAY, *names[len(names) - without :]]
         return cls(names, len(starts), starts, alone, float(different[-1]), tuple(column.no_values))
