@@ -104,7 +104,7 @@ class Measures:
     """What `evaluate` measures, and how.
 
     Args:
-        metrics: names of metrics with commas between, or "all". Empty: the usual ones of this kind of records.
+        metrics: names of metrics with commas between, or "all". Default: the usual ones of this kind of records.
             `metrics.registry.OF_KIND` has them.
         protocol: for pictures: training of the accuracy classifier: `paper`, 10 epochs, or `reduced`, fewer.
         inception: for fid: weights file of Inception-V3 and its SHA-256 (needs the extra `fid`). Default: a classifier
@@ -114,7 +114,7 @@ class Measures:
         cache: private folder for results that depend on the real records only. Default: in the run's private folder.
     """
 
-    metrics: str = ""
+    metrics: str | None = None
     protocol: str = "paper"
     inception: tuple[Path, str] | None = None
     limit: int = 10_000
@@ -153,14 +153,14 @@ class Registry(dict[str, Metric]):
         """The metrics that `--metrics all` asks for."""
         return tuple(name for name, metric in self.items() if metric.in_all)
 
-    def chosen(self, text: str) -> list[str]:
-        """The metrics of a comma-separated list; "all" means the quick ones, and nothing the usual ones.
+    def chosen(self, text: str | None) -> list[str]:
+        """The metrics of a comma-separated list; "all" means the quick ones, and None the usual ones.
 
         Raises:
             RequestError: if there is no such metric for this kind of records; names the nearest.
         """
         names: list[str] = []
-        for name in (part.strip() for part in (text or self.usual).split(",")):
+        for name in (part.strip() for part in (self.usual if text is None else text).split(",")):
             if name != "all" and name not in self:
                 near = did_you_mean(name, self)
                 known = ", ".join(["all", *self])

@@ -85,7 +85,7 @@ def evaluate(
     *,
     train: Data,
     test: Data,
-    metrics: str | Measures = "",
+    metrics: str | Measures | None = None,
     count: int = 60_000,
     out: str | Path | None = None,
     seed: int = 0,
@@ -127,7 +127,7 @@ def evaluate(
     given = None if card is None else load_card(card)
     facts = given if synthesizer is None else synthesizer.card
     kind = kind_of_records(synth) if facts is None else kind_of(facts)
-    measures = Measures(metrics=metrics) if isinstance(metrics, str) else metrics
+    measures = metrics if isinstance(metrics, Measures) else Measures(metrics=metrics)
     check_fields(measures)
     kind.refuse_others(measures, all_kinds().values(), of=synth)
     names = kind.metrics.chosen(measures.metrics)
