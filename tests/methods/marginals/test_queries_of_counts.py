@@ -56,7 +56,7 @@ def made() -> Synthesizer:
     return fitted(people(0), 0, iterations=200)
 
 
-@pytest.mark.parametrize("sampling", [False, True])
+@pytest.mark.parametrize("sampling", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_intervals_cover_the_true_counts(sampling: bool) -> None:
     """95 % intervals of 200 releases cover the counts of the records, or of the population that these are sampled from, in 93
     to 97 of 100 cells."""
@@ -74,6 +74,13 @@ def test_intervals_cover_the_true_counts(sampling: bool) -> None:
         covered += (np.abs(table.counts - true) <= 1.96 * table.standard_errors).ravel().tolist()
     assert len(covered) > 1_000
     assert 0.93 <= np.mean(covered) <= 0.97
+
+
+def test_sampling_adds_the_variance_of_a_multinomial(made: Synthesizer) -> None:
+    alone, both = (made.query(["age", "ill"], sampling=sampling) for sampling in (False, True))
+    own = np.maximum(alone.counts, 0)
+    added = both.standard_errors**2 - alone.standard_errors**2
+    np.testing.assert_allclose(added, own * (1 - own / own.sum()), rtol=1e-6, atol=1e-6)
 
 
 def test_a_query_is_the_mean_of_all_tables_that_hold_its_columns() -> None:
