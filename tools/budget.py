@@ -46,7 +46,7 @@ class Budget:
 
 
 BUDGET = Budget(
-    lines=33_410,
+    lines=33_419,
     characters=45.1,
     silenced={"noqa": 61, "fmt: skip": 53, "type: ignore": 26, "pragma: no cover": 0},
 )
