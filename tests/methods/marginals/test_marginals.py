@@ -163,7 +163,7 @@ def test_each_release_has_the_noise_that_is_charged(
     settings = {**SMALL, "noise_multiplier": multiplier}
     found = noises(monkeypatch, Run(rows(900, units=np.arange(900) // 4), rng=Rng(0), facts=facts, **settings))
     assert [type(query) for query, _, _ in found] == [Counts, Errors, Counts, Errors, Counts]
-    noise = Noise.of(Config(**settings), facts)  # type: ignore[arg-type]
+    noise = Noise.of(Config(**settings), facts)  # type: ignore[arg-type]  # settings of mixed types
     for (query, charged, stds), due in zip(
         found, [noise.columns, noise.errors, noise.marginals, noise.errors, noise.marginals], strict=True
     ):
@@ -255,7 +255,7 @@ def test_resume_equals_an_unbroken_run_under_test_seeds(at: int, tmp_path: Path)
 def test_a_release_that_a_crash_used_up_is_not_made_again() -> None:
     """The charge of each kind is gone, the state is at the start: the run ends early, with what it has."""
     run = Run(rows(180), rng=Rng(1))
-    noise = Noise.of(Config(**SMALL), card())  # type: ignore[arg-type]
+    noise = Noise.of(Config(**SMALL), card())  # type: ignore[arg-type]  # settings of mixed types
     run.ledger.charge(GaussianDpEvent(noise.columns))
     run.ledger.charge(GaussianDpEvent(noise.errors))
     run.ledger.charge(GaussianDpEvent(noise.errors))

@@ -110,7 +110,7 @@ def test_a_noisy_table_says_what_its_cells_are(made: Synthesizer) -> None:
     assert frame["count"].sum() == pytest.approx(3_000, abs=200)
     column = Column(name="pay", kind="number", bounds=(0, 40), bins=4, zero=True, special=(-1,), missing=True)
     assert merged_texts(column, [0, 1, 1, 2, 3, 4, 3]) == ("0 to 10", "10 to 30", "30 to 40", "0, missing", "-1")
-    day = Column(name="day", kind="date", bounds=("2020-01-01", "2020-01-04"), bins=2)  # type: ignore[arg-type]
+    day = Column(name="day", kind="date", bounds=("2020-01-01", "2020-01-04"), bins=2)  # type: ignore[arg-type]  # dates may be text
     assert merged_texts(day, [0, 1]) == ("2020-01-01 to 2020-01-02", "2020-01-03 to 2020-01-04")
     assert merged_texts(CARD.columns[0], [0, 1, 1]) == ("f", "m, x")
 
@@ -171,7 +171,7 @@ def test_impossible_conditions_are_refused_by_name(made: Synthesizer) -> None:
 
 def test_other_methods_take_no_conditions_and_count_nothing() -> None:
     net = torch.nn.Identity()
-    net.classes = 2  # type: ignore[assignment]
+    net.classes = 2  # type: ignore[assignment]  # only the planted net has it
     other = dataclasses.replace(fitted(people(0), 0), net=net)
     with pytest.raises(RequestError, match="take no conditions"):
         other.sample(3, where={"sex": "f"})
