@@ -5,6 +5,7 @@
     python -m benchmarks.tables --methods real fresh shuffled                    rows to compare with
     python -m benchmarks.tables --methods marginals dpmm-mst --data pima -o FILE    a peer; FILE keeps the results
     python -m benchmarks.tables show FILE ...                                    the means as a Markdown table
+    python -m benchmarks.tables values --help                                    means, tails and categories of six tables
 
 Every method gets the same codes, of public bins and lists, and makes as many samples as it got rows. Gradient boosting trained
 on the samples is tested on real rows. TV is the total variation against the rows that the method got: the mean over all pairs
@@ -22,7 +23,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.tables import own, peers
+from benchmarks.tables import own, peers, values
 from benchmarks.tables.datasets import READERS, Dataset, load
 from benchmarks.tables.peers import PEERS, PeerFailed
 from benchmarks.tables.scores import Figures, figures
@@ -73,12 +74,6 @@ def rounded(values: Figures) -> Figures:
     return {name: round(value, 4) for name, value in values.items()}
 
 
-def setting(text: str) -> tuple[str, Any]:
-    """A name and a value, from NAME=VALUE; the value is JSON."""
-    name, _, value = text.partition("=")
-    return name, json.loads(value)
-
-
 def done(file: Path | None) -> list[Result]:
     """The results that a file has."""
     return [json.loads(line) for line in file.read_text().splitlines()] if file and file.exists() else []
@@ -117,7 +112,7 @@ def parser() -> argparse.ArgumentParser:
     options.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2])
     options.add_argument("--held-out", action="store_true", help="test on the last rows, which methods do not get")
     options.add_argument(
-        "--set", nargs="*", type=setting, default=[], metavar="NAME=VALUE", help="a setting of the method"
+        "--set", nargs="*", type=own.setting, default=[], metavar="NAME=VALUE", help="a setting of the method"
     )
     options.add_argument("--environments", type=Path, default=Path("build/peers"), help="default: build/peers")
     options.add_argument(
@@ -132,6 +127,8 @@ def main(words: list[str] | None = None) -> None:
     words = sys.argv[1:] if words is None else words
     if words[:1] == ["show"]:
         print(markdown([Path(word) for word in words[1:]]))
+    elif words[:1] == ["values"]:
+        values.main(words[1:])
     else:
         make(parser().parse_args(words))
 

@@ -1,5 +1,6 @@
 """Methods of Gossamer, trained in this process: `marginals`, and two methods for pictures on one-hot rows."""
 
+import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -54,6 +55,12 @@ def of_pictures(method: str, data: Dataset, epsilon: float, seed: int, settings:
     return from_one_hot(
         np.concatenate([images for images, _ in chunks]), np.concatenate([own for _, own in chunks]), data
     )
+
+
+def setting(text: str) -> tuple[str, Any]:
+    """A name and a value, from NAME=VALUE; the value is JSON."""
+    name, _, value = text.partition("=")
+    return name, json.loads(value)
 
 
 def trained(job: Any, records: Any, seed: int) -> Any:

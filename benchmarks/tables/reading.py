@@ -7,18 +7,25 @@ id that is dropped.
 
     python -m benchmarks.tables.reading                        1 million rows
     python -m benchmarks.tables.reading --millions 1 5 20      larger tables; 20 million need 6 GB of disk for a while
+    python -m benchmarks.tables.reading --forms parquet        one form alone
     python -m benchmarks.tables.reading --libraries            pyarrow, duckdb, polars, narwhals, those that are installed
+    python -m benchmarks.tables.reading --evaluate             `gossamer evaluate` with so many training rows
+
+`--evaluate` has a fifth as many test rows as training rows, and 60,000 other rows in place of samples. It counts imports.
 """
 
 import argparse
 import importlib
 import importlib.util
+import os
+import re
 import subprocess
 import sys
 import tempfile
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +36,7 @@ import pyarrow.parquet
 
 ROWS = 200_000
 """Rows that are made at once."""
+WRITERS: dict[str, Any] = {"csv": pyarrow.csv.CSVWriter, "parquet": pyarrow.parquet.ParquetWriter}
 LIBRARIES = ("pyarrow", "duckdb", "polars", "narwhals")
 NASTY = {
     "row of another length": b"a,b\n1,2\n3\n4,5,6\n7,8\n",
@@ -48,23 +56,21 @@ def batch(rng: np.random.Generator, start: int) -> pa.RecordBatch:
     for k in range(2):
         columns[f"day{k}"] = rng.integers(15_000, 20_000, ROWS).astype("M8[D]")
     columns["time"] = rng.integers(1_500_000_000, 1_600_000_000, ROWS).astype("M8[s]")
-    columns["truth"] = rng.random(ROWS) < 0.3
+    columns["truth"] = rng.random(ROWS) < 0.1 + 0.4 * (columns["whole0"] > columns["whole1"])
     columns["id"] = [f"K{number:09}" for number in range(start, start + ROWS)]
     return pa.record_batch(columns)
 
 
-def make(folder: Path, millions: int) -> None:
-    """Write the table as .parquet and as .csv."""
+def make(folder: Path, millions: int, forms: list[str]) -> None:
+    """Write the table in each of the forms."""
     rng = np.random.default_rng(millions)
     schema = batch(rng, 0).schema
-    with (
-        pyarrow.parquet.ParquetWriter(folder / "t.parquet", schema) as columns,
-        pyarrow.csv.CSVWriter(folder / "t.csv", schema) as lines,
-    ):
+    with ExitStack() as stack:
+        files = [stack.enter_context(WRITERS[form](folder / f"t.{form}", schema)) for form in forms]
         for start in range(0, millions * 1_000_000, ROWS):
             rows = batch(rng, start)
-            columns.write_batch(rows)
-            lines.write_batch(rows)
+            for file in files:
+                file.write_batch(rows)
 
 
 def memory(field: str = "RssAnon") -> int:
@@ -108,6 +114,32 @@ def measure(what: str, place: str) -> None:
     print(f"| {what} | {Path(place).suffix} | {count:,} | {seconds:.1f} | {most[0] - before} | {peak} |")
 
 
+def evaluate(folder: Path) -> None:
+    """Print what `gossamer evaluate` takes, with the usual metrics and with all."""
+    from gossamer.data.tables.draft import draft_table_card  # noqa: PLC0415 - only here
+
+    train, test, samples = (folder / f"{name}.parquet" for name in ("t", "test", "samples"))
+    table = pyarrow.parquet.read_table(train)
+    for path, rows in ((test, len(table) // 5), (samples, 60_000)):
+        draws = np.random.default_rng(rows)
+        with pyarrow.parquet.ParquetWriter(path, batch(draws, 0).schema) as file:
+            for start in range(0, rows, ROWS):
+                file.write_batch(batch(draws, start).slice(0, min(ROWS, rows - start)))
+    text = draft_table_card(train)[0].replace("# measured: ", "").replace('label = ""', 'label = "truth"')
+    card = folder / "card.toml"
+    card.write_text(re.sub("^bounds = .*$", r'\g<0>\noutside = "clip"', text, flags=re.MULTILINE), encoding="utf-8")
+    places = {"--card": card, "--train": train, "--test": test}
+    words = [sys.executable, "-m", "gossamer", "evaluate", str(samples)]
+    words += [word for flag, place in places.items() for word in (flag, str(place))]
+    for more in ((), ("--metrics", "all")):
+        process = subprocess.Popen([*words, *more], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        _, status, usage = os.wait4(process.pid, 0)
+        seconds = usage.ru_utime + usage.ru_stime
+        print(
+            f"| evaluate {' '.join(more)} | {len(table):,} | {seconds:.1f} s | {usage.ru_maxrss // 1024} MB | {status} |"
+        )
+
+
 def read_by(library: str, path: Path) -> Iterator[Any]:
     """The batches of a CSV file, every column as text where the library can."""
     names = path.open("rb").readline().decode("utf-8", "replace").strip().split(",")
@@ -144,7 +176,9 @@ def main() -> None:
     """Make the tables, and measure each in a process of its own."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--millions", type=int, nargs="+", default=[1], help="rows (default 1)")
+    parser.add_argument("--forms", nargs="+", choices=WRITERS, default=[*WRITERS], help="default: all")
     parser.add_argument("--libraries", action="store_true", help="compare readers of CSV")
+    parser.add_argument("--evaluate", action="store_true", help="measure `gossamer evaluate`")
     parser.add_argument("--one", nargs=2, help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.one:
@@ -157,7 +191,10 @@ def main() -> None:
     for millions in given.millions:
         with tempfile.TemporaryDirectory(dir="/var/tmp") as scratch:
             folder = Path(scratch)
-            make(folder, millions)
+            make(folder, millions, given.forms)
+            if given.evaluate:
+                evaluate(folder)
+                return
             if given.libraries:
                 for name, raw in NASTY.items():
                     (folder / f"{name}.csv").write_bytes(raw)

@@ -12,6 +12,8 @@ stats: Any = Lazy("scipy.stats")
 
 LEVEL = 0.95
 """Nominal coverage of every interval."""
+QUANTILE = 1.959963984540054
+"""Of the standard normal distribution, at 0.5 + LEVEL / 2."""
 
 
 @dataclass(frozen=True)
@@ -43,6 +45,15 @@ class Estimate:
         return f"{self.value:.4g} [{self.low:.4g}, {self.high:.4g}] (n = {self.n:,}, {self.computed_on})"
 
 
+def wilson(share: Any, n: float) -> tuple[Any, Any]:
+    """The ends of the Wilson score interval of one share, or of an array of shares, of n trials."""
+    z = QUANTILE
+    centre = (share + z * z / (2 * n)) / (1 + z * z / n)
+    half = z / (1 + z * z / n) * np.sqrt(share * (1 - share) / n + z * z / (4 * n * n))
+    # At 0 and n the interval ends exactly at the share; rounding must not put the share outside.
+    return np.minimum(share, np.maximum(0, centre - half)), np.maximum(share, np.minimum(1, centre + half))
+
+
 def proportion(successes: float, n: float, computed_on: str) -> Estimate:
     """A share with its 95 % Wilson score interval (Wilson, JASA 1927; Brown, Cai, DasGupta, Statistical Science 2001).
 
@@ -56,12 +67,8 @@ def proportion(successes: float, n: float, computed_on: str) -> Estimate:
     """
     if not (n >= 1 and 0 <= successes <= n):
         raise ValueError(f"a proportion needs n >= 1 and 0 <= successes <= n, not {successes} of {n}")
-    z = float(stats.norm.ppf(0.5 + LEVEL / 2))
     share = successes / n
-    centre = (share + z * z / (2 * n)) / (1 + z * z / n)
-    half = z / (1 + z * z / n) * math.sqrt(share * (1 - share) / n + z * z / (4 * n * n))
-    # At 0 and n the interval ends exactly at the share; rounding must not put the share outside.
-    low, high = min(share, max(0.0, centre - half)), max(share, min(1.0, centre + half))
+    low, high = map(float, wilson(share, n))
     return Estimate(share, low, high, math.floor(n), computed_on)
 
 

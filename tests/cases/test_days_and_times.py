@@ -98,7 +98,8 @@ def test_lengths_of_stay_are_durations(tell, tmp_path):
     assert stays["stay"].min() <= told.samples["stay"].min() and told.samples["stay"].max() <= stays["stay"].max()
     stays.loc[7, "stay"] = pd.NaT
     text = tell(stays)
-    assert text.columns["stay"] | {"bounds": 0} == {"name": "stay", "kind": "duration", "missing": True, "bounds": 0}
+    drafted = {"name": "stay", "kind": "duration", "missing": True, "bounds": 0, "bins": 1000}
+    assert text.columns["stay"] | {"bounds": 0} == drafted
     real = pd.to_timedelta(text.samples["stay"])
     assert real.max() <= stays["stay"].max()
 

@@ -164,6 +164,25 @@ def test_a_folder_of_parts_is_one_table(tell, tmp_path, suffix):
     assert told.facts["declared_size"] == N and {*told.samples} == {*PEOPLE}
 
 
+def test_a_part_without_a_value_has_no_type_for_it(tmp_path):
+    """pandas writes a column of None as one of type null."""
+    (tmp_path / "people").mkdir()
+    for name, part in {
+        "a": PEOPLE[:90].assign(blood=None),
+        "b": PEOPLE[90:200],
+        "c": PEOPLE[200:].assign(blood=None),
+    }.items():
+        part.to_parquet(tmp_path / "people" / f"{name}.parquet")
+    missing = CARD.with_column("blood", missing=True)
+    codes = read_table(tmp_path / "people", missing).codes
+    expected = read_table(PEOPLE, missing).codes.copy()
+    expected[:90, 1] = expected[200:, 1] = missing.columns[1].missing_code
+    assert np.array_equal(codes, expected)
+    PEOPLE[:90].assign(blood=1).to_parquet(tmp_path / "people" / "d.parquet")
+    with pytest.raises(GossamerError, match=r"d\.parquet: columns of this part have other types"):
+        read_table(tmp_path / "people", missing)
+
+
 def test_every_form_of_a_table_is_read_to_the_same_codes(tmp_path):
     """K15 and point 1: files of all endings, and objects in memory."""
     text = PEOPLE.to_csv(index=False)
@@ -187,13 +206,15 @@ def test_every_form_of_a_table_is_read_to_the_same_codes(tmp_path):
         assert table.mark == first.mark, path.name
 
 
-@pytest.mark.parametrize("name", ["people.cvs", "people.sas7bdat", "people.mat", "people.npy"])
+@pytest.mark.parametrize("name", ["people.cvs", "people.tvs", "people.sas7bdat", "people.mat", "people.npy"])
 def test_an_ending_that_is_not_read_is_answered_with_those_of_tables(gossamer, tmp_path, name):
     """Row 114: the message named picture files only."""
     if name != "people.cvs":
         (tmp_path / name).write_bytes(b"\x00\x01binary")
     answer = gossamer("card", tmp_path / name)
     assert answer.status == 2 and ".csv" in answer.err and ".parquet" in answer.err, answer.err
+    readers = {"people.mat": "`scipy.io.loadmat`", "people.npy": "`numpy.load`"}
+    assert readers.get(name, "") in answer.err and ("Did you mean" in answer.err) == (name == "people.tvs")
 
 
 def test_a_card_with_a_misspelt_entry_is_one_of_a_table(gossamer, tmp_path):

@@ -5,7 +5,7 @@ import pytest
 
 from gossamer.data.labels import match_labels, wrong_with
 from gossamer.data.pixels.polarity import contrast, ground, nearly_constant
-from gossamer.data.pixels.to_uint8 import Form
+from gossamer.data.pixels.to_uint8 import resize
 from gossamer.data.records import Records
 from gossamer.errors import DataError
 
@@ -16,23 +16,23 @@ WIDE[..., 36:] = 100
 
 
 def test_squash_keeps_everything_and_the_proportions_change() -> None:
-    image = Form((1, 10, 10)).of(WIDE)[0, 0]
+    image = resize(WIDE, (1, 10, 10))[0, 0]
     assert (image[:, 4:7] == 200).all()
     assert (image[:, 9] == 86).all(), "the filter reaches into what is dark"
     assert (image[:, 0] == 0).all()
 
 
 def test_crop_cuts_the_middle_out() -> None:
-    assert (Form((1, 10, 10), "crop").of(WIDE) == 200).all()
+    assert (resize(WIDE, (1, 10, 10), "crop") == 200).all()
     tall = WIDE.transpose(0, 1, 3, 2)
-    assert (Form((1, 10, 10), "crop").of(tall) == 200).all()
-    assert Form((1, 10, 30), "crop").of(WIDE).shape == (1, 1, 10, 30)
+    assert (resize(tall, (1, 10, 10), "crop") == 200).all()
+    assert resize(WIDE, (1, 10, 30), "crop").shape == (1, 1, 10, 30)
 
 
 @pytest.mark.parametrize(("invert", "bar", "middle"), [(False, 0, 200), (True, 0, 55)])
 def test_pad_keeps_everything_between_black_bars(invert: bool, bar: int, middle: int) -> None:
     """Inverted pictures have black bars too: they are inverted before."""
-    image = Form((1, 20, 20), "pad", invert).of(WIDE)[0, 0]
+    image = resize(WIDE, (1, 20, 20), "pad", invert=invert)[0, 0]
     assert (image[:5] == bar).all()
     assert (image[15:] == bar).all()
     assert (image[5:15, 7:13] == middle).all()
@@ -43,15 +43,15 @@ def test_pad_keeps_everything_between_black_bars(invert: bool, bar: int, middle:
 def test_every_way_gives_the_shape(how, size: tuple[int, int]) -> None:
     """A picture of one value keeps it where nothing is padded; none of the sizes trips over rounding."""
     flat = np.full((2, 3, *size), 77, np.uint8)
-    found = Form((3, 28, 32), how).of(flat)
+    found = resize(flat, (3, 28, 32), how)
     assert found.shape == (2, 3, 28, 32)
     assert (found == 77).all() or how == "pad"
     assert (found == 77).any()
 
 
 def test_without_a_shape_pictures_keep_their_size() -> None:
-    assert Form().of(WIDE) is WIDE
-    np.testing.assert_array_equal(Form(invert=True).of(WIDE), 255 - WIDE)
+    assert resize(WIDE) is WIDE
+    np.testing.assert_array_equal(resize(WIDE, invert=True), 255 - WIDE)
 
 
 def on(value: int, ink: int, n: int = 20) -> Records:

@@ -254,6 +254,56 @@ def test_real_rows_in_a_release_are_no_samples(run: Path, tmp_path: Path, monkey
         assert said == "samples.csv: whether the generator drew it beyond the first 200."
 
 
+def test_noisy_tables_of_a_release_are_those_of_its_model(
+    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    release = gossamer.release(run, tmp_path / "out", tables=True)
+    written = pd.read_csv(release / "tables.csv", dtype=str, keep_default_na=False)
+    found = [own for _, own in written.groupby(written["table"].astype(int))]
+    synthesizer = gossamer.Synthesizer.load(release)
+    assert len(found) == len(synthesizer.tables()) >= 3
+    assert all(abs(own["count"].astype(float).sum() - 300) < 60 for own in found), "each table counts the 300 persons"
+    first = next(own.iloc[0] for own in found if own["column_2"].iloc[0])
+    asked = synthesizer.query([first["column_1"], first["column_2"]]).to_pandas().iloc[0]
+    assert [first["value_1"], first["value_2"]] == asked.iloc[:2].tolist()
+    assert float(first["count"]) == pytest.approx(asked["count"], rel=1e-5)
+    assert (
+        float(first["standard_error"]) == pytest.approx(asked["standard_error"], rel=1e-5)
+        and asked["standard_error"] > 1
+    )
+    assert "`tables.csv` has the noisy counts that the generator was fitted to" in (release / "README.md").read_text()
+    assert gossamer.verify(release).ok and not any(
+        "tables.csv" in each for each in gossamer.verify(release).not_checked
+    )
+
+    lines = (release / "tables.csv").read_text().splitlines()
+
+    def verdict(*changed: str) -> Any:
+        (release / "tables.csv").write_text("\n".join([*changed, ""]))
+        redo(release)
+        return gossamer.verify(release)
+
+    *cell, count, error = lines[1].split(",")
+    assert verdict(lines[0], ",".join([*cell, f"{float(count) * (1 + 1e-7):.12g}", error]), *lines[2:]).ok, "rounding"
+    edits = [
+        [lines[0], ",".join([*cell, f"{float(count) + 0.1:.6g}", error]), *lines[2:]],
+        [lines[0], ",".join([*cell, count, f"{float(error) / 2:.6g}"]), *lines[2:]],
+        [lines[0], ",".join([*cell[:-1], SECRET, count, error]), *lines[2:]],
+        [lines[0], ",".join([*cell, "nan", error]), *lines[2:]],
+        [lines[0], ",".join([*cell, "many", error]), *lines[2:]],
+        lines[:-1],
+        [*lines, lines[-1]],
+        [],
+    ]
+    for edited in edits:
+        assert verdict(*edited).problems == ["tables.csv does not hold the noisy tables of model.safetensors."]
+    monkeypatch.setattr(contents, "with_source", lambda: "another version")
+    assert [each for each in verdict(*lines[:-1]).not_checked if each.startswith("tables.csv: whether its counts")]
+    again = "is a release and is copied as it is: declare and add files when you release its RUN"
+    with pytest.raises(RequestError, match=again):
+        gossamer.release(release, tmp_path / "again", tables=True)
+
+
 def redo(release: Path) -> None:
     """The list of digests, of the files as they are."""
     names = [line.split("  ")[1] for line in (release / "SHA256SUMS").read_text().splitlines()]

@@ -125,6 +125,7 @@ OF_PLUGINS = {
     *[
         "about",
         "classes",
+        "columns",
         "components",
         "generator",
         "invert",

@@ -5,7 +5,6 @@ The side on which a unit falls depends on that unit alone, so adding or removing
 
 import hashlib
 import json
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,7 +18,7 @@ SALT = "gossamer public share 1"
 contains a smaller one."""
 
 _PIECE = 4096
-"""Records, or names, that are read at a time."""
+"""Names that are read at a time."""
 _BYTES = 1 << 20
 """Pixels that are hashed at a time. The digests do not depend on it."""
 _ROOM = 1 << 26
@@ -110,7 +109,7 @@ def made_public(records: Records, *, share: float, salt: str) -> np.ndarray:
     names = np.empty(0, np.str_) if records.names is None or records.units is None else records.names
     for owner, name in enumerate(map(str, names)):
         public[owner] = name != "" and is_taken(name, share=share, salt=salt)
-    for position, image in enumerate(_images(records)):
+    for position, image in enumerate(np.asarray(records.images)):
         owner = position if records.units is None else records.units[position]
         if not len(names) or names[owner] == "":
             public[owner] = is_taken("", image.tobytes(), share=share, salt=salt)
@@ -136,9 +135,3 @@ def is_taken(name: str, content: bytes = b"", *, share: float, salt: str, kind: 
     identity, kind = (name.encode(errors="surrogatepass"), b"unit") if name else (content, kind)
     number = hashlib.blake2b(identity, digest_size=8, key=salt.encode(), person=kind).digest()
     return int.from_bytes(number, "big") < int(share * 2.0**64)  # exact: a power of two only moves the exponent
-
-
-def _images(records: Records) -> Iterator[np.ndarray]:
-    """The image of each record, [C, H, W]."""
-    for start in range(0, len(records), _PIECE):
-        yield from np.asarray(records.images[start : start + _PIECE])

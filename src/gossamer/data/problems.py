@@ -57,13 +57,23 @@ FORMS = (
 _DATABASES = (".xlsx", ".sqlite", ".sqlite3", ".db", ".duckdb")
 READ_TABLES = (".csv", ".tsv", ".txt", ".tab", ".parquet", ".arrow", ".feather", ".jsonl", ".ndjson", *_DATABASES)
 TABLES = (*READ_TABLES, ".xls", ".xlsb", ".ods", ".dta", ".sav", ".sas7bdat", ".orc", ".avro", ".rds")
+IN_PYTHON = {
+    ".mat": "scipy.io.loadmat",
+    ".npy": "numpy.load",
+    ".h5": "h5py.File",
+    ".pt": "torch.load",
+    ".pth": "torch.load",
+}
+"""Files that hold arrays or objects, and what reads them."""
 TEXTS = (".md", ".json", ".xml", ".html", ".pdf", ".docx")
 
 
 def no_pictures(path: Path) -> DataError:
     """The error for a file that holds no pictures: a table or a text, by its ending, or another kind of file."""
     if (suffix := path.suffix.lower()) not in (*TABLES, *TEXTS):
-        return DataError(f"{path}: this kind of file is not read.{did_you_mean(suffix, READ_TABLES)} Give {FORMS}.")
+        in_python = f" Read it in Python by `{IN_PYTHON[suffix]}`, and give the arrays." if suffix in IN_PYTHON else ""
+        near = in_python or did_you_mean(suffix, READ_TABLES)
+        return DataError(f"{path}: this kind of file is not read.{near} Give {FORMS}.")
     if suffix in READ_TABLES:
         return DataError(
             f"{path} holds a table, and pictures are to be read here. Give pictures, or the card of a table, which "

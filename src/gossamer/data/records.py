@@ -35,6 +35,10 @@ class Labelled:
     def __len__(self) -> int:
         return len(self.images)
 
+    def __repr__(self) -> str:
+        """Show number and shape: a log or a notebook that shows records must not show what is in them."""
+        return f"{type(self).__name__}({self.in_words})"
+
     @property
     def shape(self) -> tuple[int, int, int]:
         """Channels, height, width."""
@@ -70,10 +74,6 @@ class Records(Labelled, Grouped):
     names: np.ndarray | None = None
     class_names: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
-
-    def __repr__(self) -> str:
-        """Show number and shape: a log or a notebook that shows records must not show what is in them."""
-        return f"Records({self.in_words})"
 
     def __getitem__(self, which: slice | np.ndarray) -> "Records":
         """Some of the records, by position. A slice makes no copy. Raises DataError: the disk is too full for a copy."""

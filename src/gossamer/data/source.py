@@ -110,6 +110,9 @@ class Reading:
     window: bool = False
 
 
+AS_STORED = Reading()
+
+
 def source_of(data: Data) -> Source:
     """Return records as a source."""
     return data if isinstance(data, Source) else Source(data)

@@ -21,10 +21,9 @@ from gossamer.data.problems import Problems
 from gossamer.data.records import Records
 from gossamer.data.source import Data, Reading, called, is_place, refuse_keys, source_of, split_of
 from gossamer.data.sources.names import ONLY_TABLES
-from gossamer.data.sources.pictures import idx, npz, shards
 from gossamer.data.sources.pictures.image_files import Decoder, counted
-from gossamer.data.sources.pictures.picture_folders import LABELS_CSV, SPLITS, Listing, list_pictures, owners_of
-from gossamer.data.sources.pictures.read import CLASS_NAMES, EMBEDDED, IN_PIECES, read
+from gossamer.data.sources.pictures.picture_folders import LABELS_CSV, SPLITS, Listing, owners_of
+from gossamer.data.sources.pictures.read import CLASS_NAMES, Asked, find, reachable, read
 from gossamer.data.sources.tables import is_table
 from gossamer.data.tables.split import split_table
 from gossamer.data.units import Missing, matched
@@ -103,14 +102,12 @@ def split(
         if is_place(data) and Path(split_of(name)[0]).resolve() in out.resolve().parents:
             raise RequestError(f"{out} lies in {name}, whose folders are classes or splits. Choose a place beside it.")
         check_range(pixel_range or STORED)
-        try:
-            pictures, leaves_out = (None, False) if not is_place(data) else contents(source)
-        except OSError as error:
-            raise DataError(f"{name}: the data cannot be read ({error.strerror or error})") from None
+        pictures, leaves_out = contents(source)
         if (pictures is None) != (out.suffix == ".npz"):
             kind = "a new .npz file" if pictures is None else "a new folder, for pictures in folders"
             raise RequestError(f"{out}: the split of {name} goes into {kind}. Choose another name.")
     deal = partial(is_taken, share=share, salt=salt)
+    how = Reading(missing_unit=missing_unit, pixel_range=pixel_range, window=window)
     try:
         with tempfile.TemporaryDirectory(prefix=f".{out.name}.", dir=out.parent) as scratch:
             whole = Path(scratch) / f"whole{'' if table else out.suffix}"
@@ -118,12 +115,9 @@ def split(
                 names, test = split_table(source, name, whole, share, salt, missing_unit, header=header)
                 result = _counted(names, test, units or "")
             elif pictures is None:
-                how = Reading(missing_unit=missing_unit, pixel_range=pixel_range, window=window)
-                records = read(source, how, sink=sink)
-                result = _arrays(records, deal, whole)
+                result = _arrays(read(source, how, sink=sink), deal, whole)
             else:
-                decoder = Decoder(pixel_range=pixel_range, window=window)
-                result = _pictures(pictures, units, missing_unit, deal, whole, decoder, sink)
+                result = _pictures(pictures, units, deal, whole, Decoder(how), sink)
             whole.rename(out)
     except OSError as error:
         raise RunFolderError(f"{out}: the split cannot be written ({error.strerror or error}).") from None
@@ -142,26 +136,10 @@ def contents(data: Data) -> tuple[Listing | None, bool]:
     No picture and no array is opened. Raises DataError: as `read`.
     """
     source = source_of(data)
-    name, named_split = split_of(str(source.records))
-    path, split = Path(name), named_split or "train"
-    unnamed = named_split is None
-    if name in EMBEDDED:
-        return None, unnamed
-    if idx.is_idx_folder(path):
-        return None, unnamed and idx.has_split(path, "test")
-    if npz.is_arrays(path):
-        both = {f"{side}_{source.images_key or 'images'}" for side in SPLITS}
-        return None, unnamed and path.exists() and both <= {*npz.keys(path)}
-    if not path.is_dir():
-        return None, False
-    if pieces := shards.endings(path, IN_PIECES):
-        _, others = shards.of_split(path, pieces[0], split, must_split=not unnamed)
-        return None, unnamed and bool(others)
-    unit_folders = matched(source.units) == "folder"
-    listing = list_pictures(
-        path, split, must_split=not unnamed, labels_key=source.labels_key, unit_folders=unit_folders
-    )
-    return listing, unnamed and bool(listing.others)
+    query = Asked.of(source, called(source, "data"), "train", Decoder(), silent)
+    with reachable(query.name):
+        found = find(query)
+    return found.listing, found.has_test and not query.must_split
 
 
 def _arrays(records: Records, deal: Deal, path: Path) -> SplitResult:
@@ -180,14 +158,12 @@ def _arrays(records: Records, deal: Deal, path: Path) -> SplitResult:
     return replace(result, notes=records.notes)
 
 
-def _pictures(
-    listing: Listing, units: str | None, missing: Missing, deal: Deal, path: Path, decoder: Decoder, sink: Sink
-) -> SplitResult:
+def _pictures(listing: Listing, units: str | None, deal: Deal, path: Path, decoder: Decoder, sink: Sink) -> SplitResult:
     """Copies of the pictures below train and test, readable by the owner.
 
     If a CSV gave the units, one for the new places; if a list gave the labels, one on each side.
     """
-    owners = None if units is None else owners_of(listing, units, missing)
+    owners = None if units is None else owners_of(listing, units, decoder.how.missing_unit)
     names = [""] * len(listing.paths) if owners is None else owners.names[owners.numbers].tolist()
     test, problems = np.zeros(len(names), bool), Problems()
     nameless = [source for source, name in zip(listing.paths, names, strict=True) if not name]

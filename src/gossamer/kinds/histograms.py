@@ -16,6 +16,8 @@ DRAWN = 10_000
 """Rows of the histograms."""
 MOST_DRAWN = 60
 """Columns of the picture."""
+_MOST_BARS = 40
+"""Bars of bins. Where there are more bins, a bar has several neighbours."""
 _ACROSS = 3
 _HEIGHT = 1.7
 """Inches of a row of histograms."""
@@ -43,11 +45,16 @@ def _drawn(samples: TableSamples) -> Figure:
     figure = Figure(figsize=(7.2, _HEIGHT * down), dpi=140, layout="constrained")
     grid = figure.subplots(down, _ACROSS, squeeze=False).flatten()
     for axes, column, codes in zip(grid, columns, samples.codes.T, strict=False):
-        shares = np.bincount(codes, minlength=column.size) / max(1, len(codes))
-        axes.bar(np.arange(column.size), 100 * shares, width=0.9, color="#3b6ea5")
-        axes.set_title(_short(column.name) + _last_bars(column))
-        positions, words = _ticks(column)
-        apart = (positions[1] if len(positions) > 1 else column.size) / column.size
+        bars = _bars(column)
+        shares = np.bincount(bars[codes], minlength=bars[-1] + 1) / max(1, len(codes))
+        if len(shares) <= 2 * _MOST_BARS:
+            axes.bar(np.arange(len(shares)), 100 * shares, width=0.9, color="#3b6ea5")
+        else:  # a rectangle for each takes seconds
+            axes.stairs(100 * shares, np.arange(len(shares) + 1) - 0.5, fill=True, color="#3b6ea5")
+        after = f"\nafter {_short(column.after)}" * bool(column.after)
+        axes.set_title(_short(column.name) + after + _last_bars(column))
+        positions, words = _ticks(column, bars)
+        apart = (positions[1] if len(positions) > 1 else len(shares)) / len(shares)
         crowded = max(map(len, words)) > _BESIDE * apart
         axes.set_xticks(positions, words, rotation=30 * crowded, ha="right" if crowded else "center")
         axes.yaxis.set_major_formatter("{x:g} %")
@@ -57,20 +64,26 @@ def _drawn(samples: TableSamples) -> Figure:
     return figure
 
 
-def _ticks(column: Column) -> tuple[list[int], list[str]]:
+def _bars(column: Column) -> np.ndarray:
+    """The bar of each code, int64 [codes]."""
+    width = 1 if column.values else -(-column.plain // _MOST_BARS)
+    plain = np.arange(column.plain) // width
+    return np.concatenate([plain, plain[-1] + 1 + np.arange(column.size - column.plain)])
+
+
+def _ticks(column: Column, bars: np.ndarray) -> tuple[list[int], list[str]]:
     """Positions and words on the axis: few values by name, else the two ends."""
     if column.values:
         if column.size > _LABELLED:
             return [0, column.size - 1], ["1", f"{column.size:,}"]
         return [*range(len(column.values))], [_short(value) for value in column.values]
     ends = column.bounds or (column.edges[0], column.edges[-1])
-    return [0, column.plain - 1], [str(ends[0]), str(ends[-1])]
+    return [0, int(bars[column.plain - 1])], [str(ends[0]), str(ends[-1])]
 
 
 def _last_bars(column: Column) -> str:
     """What stands after the bins or values of a column, for its title."""
-    apart = [*(["0"] * column.zero), *map(str, column.special)]
-    apart += ["other"] * (column.other_code is not None) + ["missing"] * column.missing
+    apart = column.code_names[column.plain :]
     return f"\nlast bar{'s' * (len(apart) > 1)}: {_short(', '.join(apart), 2 * _LETTERS)}" if apart else ""
 
 

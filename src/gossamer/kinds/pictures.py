@@ -21,7 +21,7 @@ from gossamer.data.card import MOST_CLASSES, UNIFORM, DataCard, check
 from gossamer.data.fingerprint import Identity, identify, shared
 from gossamer.data.labels import match_labels
 from gossamer.data.pixels import polarity
-from gossamer.data.pixels.to_uint8 import SCALED, Form
+from gossamer.data.pixels.to_uint8 import SCALED, resize
 from gossamer.data.records import Records, absent, at_once, uneven
 from gossamer.data.samples.grid import sample_grid
 from gossamer.data.samples.samples import Samples
@@ -287,7 +287,7 @@ def reduced(part: _Part) -> _Part:
     if longest <= LARGEST:
         return part
     shape = (part.shape[0], *(max(1, round(side * LARGEST / longest)) for side in part.shape[1:]))
-    return dataclasses.replace(part, images=Form(shape).of(part.images))
+    return dataclasses.replace(part, images=resize(part.images, shape))
 
 
 def read_samples(path: Path, card: DataCard | None) -> Samples:

@@ -5,9 +5,8 @@ import itertools
 import math
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -39,12 +38,15 @@ from gossamer.metrics.tables.subgroups import chosen_columns
 
 ISOLATED = "the most isolated tenth"
 _OF_ISOLATED = "The same attack on the tenth of the records that are least like other records."
+_CODED = (
+    "Real rows are codes, so their numbers follow from the bins of the card. Give the table itself to compare values."
+)
 DRAWN_AGAIN = 100_000
 """Rows of a release that are drawn again, at most."""
 
 
 class Tables(Kind[Table, TableCard]):
-    """Rows of codes int32 [N, columns], as a card declares them."""
+    """Rows of codes int16 [N, columns], as a card declares them."""
 
     name = "table"
     in_words = "a table"
@@ -88,7 +90,7 @@ samples = release.sample(1000, seed=0)  # samples.to_pandas() is a DataFrame, sa
     # ------------------------------------------------------------------ evaluate
 
     def compare(self, asked: Comparison, sink: Sink) -> registry.Inputs:
-        """All encoded by one card. Values are read again as numbers, unless real rows are codes in memory."""
+        """All encoded by one card. Values are read again as numbers. Of codes in memory, they follow from the card."""
         card: TableCard | None = asked.card
         if card is None:
             raise RequestError(
@@ -105,18 +107,23 @@ samples = release.sample(1000, seed=0)  # samples.to_pandas() is a DataFrame, sa
         else:
             samples = self.drawn(asked.synthesizer, asked.count, asked.seed)
         real, tests = (self.read(source, card, split=name, name=name) for name, source in sets.items())
-        values: dict[str, Callable[[], np.ndarray]] = {}
-        if not any(isinstance(source.records, Table) for source in sets.values()):
-            values = {
-                "samples": partial(read_values, asked.synth, card, split="train", called="samples")
-                if asked.synthesizer is None
-                else partial(to_numbers, samples.codes, card, seed=samples.seed, rows=samples.numbers),
-                "real": partial(read_values, asked.train.records, card, split="train", called="train"),
-                "tests": partial(read_values, asked.test.records, card, split="test", called="test"),
-            }
+        if _same(real, tests):
+            raise DataError(
+                "`test`: these are the training rows. Give rows that the run never saw. `gossamer.split` divides a table."
+            )
+        if asked.synthesizer is None:
+            numbers = read_values(asked.synth, card, split="train", called="samples")
+        else:
+            numbers = to_numbers(samples.codes, card, seed=samples.seed, rows=samples.numbers)
+        coded = any(isinstance(source.records, Table) for source in sets.values())
         return registry.Inputs(
-            samples=samples, real=real, tests=tests, values=values, seed=asked.seed, sink=sink, subgroups=subgroups,
-            remarks=(*real.notes, *tests.notes),
+            samples=samples, real=real, tests=tests, seed=asked.seed, sink=sink, subgroups=subgroups,
+            values={
+                "samples": numbers,
+                "real": _numbers(asked.train.records, real, card, "train"),
+                "tests": _numbers(asked.test.records, tests, card, "test"),
+            },
+            remarks=(*real.notes, *tests.notes, _CODED if coded else ""),
             baselines=self.baselines(asked, real, tests),
         )  # fmt: skip
 
@@ -150,9 +157,9 @@ samples = release.sample(1000, seed=0)  # samples.to_pandas() is a DataFrame, sa
             return outside[np.flatnonzero(~known)], said if known.any() else ""
         rows, counts = np.unique(inside.codes, axis=0, return_counts=True)
         own = {row.tobytes() for row in rows}
-        among = np.mean([row.tobytes() in own for row in np.ascontiguousarray(outside.codes)])
+        among = np.mean([row.tobytes() in own for row in np.ascontiguousarray(outside.codes, inside.codes.dtype)])
         twins = counts[counts > 1].sum() / max(1, len(inside))
-        if among == 1 and (twins < 0.5 or identify(inside).mark == identify(outside).mark):
+        if among == 1 and (twins < 0.5 or _same(inside, outside)):
             raise DataError(NONE_LEFT)
         return outside, (
             f"{among:.1%} of the non-members equal a member in all columns, and {twins:.1%} of the members equal another "
@@ -230,6 +237,19 @@ samples = release.sample(1000, seed=0)  # samples.to_pandas() is a DataFrame, sa
 
 
 TABLES = Tables()
+
+
+def _same(one: Table, other: Table) -> bool:
+    """Whether two sets hold the same rows, in any order."""
+    return len(one) == len(other) and identify(one).mark == identify(other).mark
+
+
+def _numbers(records: Any, read: Table, card: TableCard, split: Literal["train", "test"]) -> np.ndarray:
+    """The values of real rows, float64 [N, columns]. read: the same rows as codes."""
+    if isinstance(records, Table):
+        return to_numbers(read.codes, card, seed=0)
+    return read_values(records, card, split=split, called=split)
+
 
 Guess = Callable[[Array, Array], Attack]
 """From members and non-members to an attack on them."""

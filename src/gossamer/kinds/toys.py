@@ -10,7 +10,7 @@ from torch import Tensor
 from gossamer.data.card import DataCard
 from gossamer.data.records import Records
 from gossamer.data.tables.card import TableCard
-from gossamer.data.tables.table import Table
+from gossamer.data.tables.table import CODES, Table
 
 CARD = DataCard(shape=(1, 28, 28), classes=2, declared_size=200)
 """The public facts of the records of a check, unless the author gives others."""
@@ -28,7 +28,7 @@ def stripes(n: int, seed: int = 0, card: Any = CARD) -> Any:
             draw.random((n, len(sizes))) < 0.1, draw.integers(sizes, size=(n, len(sizes))), labels * (sizes - 1)
         )
         codes[:, card.label_index or 0] = labels[:, 0]
-        return Table(codes.astype(np.int32))
+        return Table(codes.astype(CODES))
     middle = card.shape[2] // 2
     labels = draw.integers(2, size=n)
     images = draw.integers(0, 40, size=(n, *card.shape))
@@ -41,7 +41,7 @@ def garbage(n: int, seed: int = 1, card: Any = CARD) -> Any:
     """Records of which every pixel is random, all of class 0. Rows of a table have random values."""
     draw = np.random.default_rng(seed)
     if isinstance(card, TableCard):
-        return Table(draw.integers(card.domain, size=(n, len(card.domain))).astype(np.int32))
+        return Table(draw.integers(card.domain, size=(n, len(card.domain))).astype(CODES))
     return Records(draw.integers(0, 256, size=(n, *card.shape)).astype(np.uint8), np.zeros(n, dtype=np.int64))
 
 

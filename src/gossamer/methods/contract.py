@@ -422,6 +422,11 @@ class Method(ABC, Generic[C, S]):
     def queries(self, config: C, card: DataCard) -> Sequence[Query]:
         """The noisy queries of the training, each declared once. Another phase holds its own. Pure."""
 
+    def resolved(self, config: C, card: Any) -> C:
+        """The settings with those that follow from the noise. Sites with noise of their own all take these of the sum."""
+        del card  # for methods that need it
+        return config
+
     def net(self, config: C, card: DataCard) -> "nn.Module":
         """The network that a run releases, with fresh weights. It states `classes`, the number of labels that it knows.
 

@@ -22,7 +22,7 @@ from torch.overrides import TorchFunctionMode
 from gossamer.data.memory_mapped import free_memory
 from gossamer.data.tables import conditions
 from gossamer.data.tables.any_card import SAMPLES, card_from
-from gossamer.data.tables.noisy_table import NoisyTable, merged_texts
+from gossamer.data.tables.samples import NoisyTable, merged_texts
 from gossamer.errors import GossamerError, RequestError, RunFolderError
 from gossamer.files import at_home, replaced
 from gossamer.methods import method_of
@@ -195,8 +195,7 @@ class Synthesizer:
             RequestError: if the columns were not counted together, or the method counts nothing.
         """
         net: Any = self.net
-        if not hasattr(net, "query"):
-            raise RequestError(f"{self.job.method.name} counts no tables, so nothing can be asked of them.")
+        self._check_counts()
         names, asked = self.card.names, ", ".join(map(repr, columns))
         if not columns or len(set(columns)) < len(columns) or not set(columns) <= set(names):
             raise RequestError(f"`columns` must be different names among {', '.join(names)}, not {asked}.")
@@ -210,6 +209,23 @@ class Synthesizer:
             variances = variances + own * (1 - own / own.sum().clamp(min=1))
         values = [merged_texts(self.card.columns[each], net.maps[each].tolist()) for each in at]
         return NoisyTable(tuple(columns), tuple(values), counts.numpy(), variances.sqrt().numpy())
+
+    def tables(self) -> list[Any]:
+        """All tables of noisy counts behind the generator, each a `NoisyTable` as `query` returns it. Uses no epsilon.
+
+        Raises:
+            RequestError: the method counts nothing, or an earlier version kept no counts.
+        """
+        self._check_counts()
+        net: Any = self.net
+        counted = dict.fromkeys(tuple(at for at in row if at >= 0) for row in net.counted.tolist())
+        if not counted:
+            raise RequestError(f"{self.folder} is of an earlier version, which kept no counts. Fit again.")
+        return [self.query([self.card.names[at] for at in columns]) for columns in counted]
+
+    def _check_counts(self) -> None:
+        if not hasattr(self.net, "query"):
+            raise RequestError(f"{self.job.method.name} counts no tables, so nothing can be asked of them.")
 
     def _meeting(
         self, where: Mapping[str, Any], n: int, seed: int | None, made: Callable[[int], object]

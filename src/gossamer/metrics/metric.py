@@ -104,7 +104,8 @@ class Measures:
     """What `evaluate` measures, and how.
 
     Args:
-        metrics: names of metrics with commas between, or "all". `metrics.registry.OF_KIND` has them.
+        metrics: names of metrics with commas between, or "all". Default: the usual ones of this kind of records.
+            `metrics.registry.OF_KIND` has them.
         protocol: for pictures: training of the accuracy classifier: `paper`, 10 epochs, or `reduced`, fewer.
         inception: for fid: weights file of Inception-V3 and its SHA-256 (needs the extra `fid`). Default: a classifier
             trained on the real training records.
@@ -113,7 +114,7 @@ class Measures:
         cache: private folder for results that depend on the real records only. Default: in the run's private folder.
     """
 
-    metrics: str = "accuracy"
+    metrics: str | None = None
     protocol: str = "paper"
     inception: tuple[Path, str] | None = None
     limit: int = 10_000
@@ -129,11 +130,12 @@ class Registry(dict[str, Metric]):
 
     Args:
         records: the kind in words, such as "tables".
+        usual: the metrics where none are named, with commas between.
     """
 
-    def __init__(self, records: str) -> None:
+    def __init__(self, records: str, usual: str = "accuracy") -> None:
         super().__init__()
-        self.records = records
+        self.records, self.usual = records, usual
 
     def metric(
         self, name: str, *figures: Figure, needs_labels: bool = False, in_all: bool = True
@@ -151,14 +153,14 @@ class Registry(dict[str, Metric]):
         """The metrics that `--metrics all` asks for."""
         return tuple(name for name, metric in self.items() if metric.in_all)
 
-    def chosen(self, text: str) -> list[str]:
-        """The metrics of a comma-separated list; "all" means the quick ones.
+    def chosen(self, text: str | None) -> list[str]:
+        """The metrics of a comma-separated list; "all" means the quick ones, and None the usual ones.
 
         Raises:
             RequestError: if there is no such metric for this kind of records; names the nearest.
         """
         names: list[str] = []
-        for name in (part.strip() for part in text.split(",")):
+        for name in (part.strip() for part in (self.usual if text is None else text).split(",")):
             if name != "all" and name not in self:
                 near = did_you_mean(name, self)
                 known = ", ".join(["all", *self])

@@ -11,7 +11,6 @@ from gossamer.data.columns.column import Column
 from gossamer.data.columns.generated import GeneratedColumn
 from gossamer.data.tables.card import TableCard
 from gossamer.errors import CardError
-from gossamer.metrics.tables.subgroups import code_names
 from gossamer.privacy.certificate.statements import assumptions
 
 CARD = """\
@@ -65,11 +64,11 @@ def test_a_card_of_new_kinds() -> None:
 
 def test_names_of_codes() -> None:
     sick, came, stay, _ = TableCard.loads(CARD).columns
-    assert code_names(sick) == ["False", "True", "missing"]
-    assert code_names(came) == [
+    assert sick.code_names == ["False", "True", "missing"]
+    assert came.code_names == [
         "2031-01-01 00:00:00 to 2031-06-01 12:00:00", "2031-06-01 12:00:00 to 2032-01-01 00:00:00", "1900-01-01 00:00:00",
     ]  # fmt: skip
-    assert code_names(stay) == ["0 days 00:00:00 to 4 days 18:00:00", "4 days 18:00:00 to 9 days 12:00:00", "0"]
+    assert stay.code_names == ["0 days 00:00:00 to 4 days 18:00:00", "4 days 18:00:00 to 9 days 12:00:00", "0"]
 
 
 def test_sentences_of_a_certificate() -> None:
@@ -90,9 +89,14 @@ def test_sentences_of_a_certificate() -> None:
 DAYS = ("2031-01-01", "2031-12-31")
 REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"kind": "boolean", "values": ("no", "yes")}, "'x', values: a boolean has the values False and True: leave them out"),
+    ({"kind": "boolean", "format": "yes"}, "'x', format: it must show how true is written: \"true\", \"True\" or \"TRUE\""),
     ({"kind": "boolean", "outside": "clip"}, "'x', outside: a boolean has no bounds to clip to"),
     ({"kind": "boolean", "bounds": (0, 1)}, "bounds: it is no entry of a column of kind boolean"),
     ({"kind": "boolean", "ordered": True}, "ordered: it is no entry of a column of kind boolean"),
+    ({"kind": "boolean", "numbers": True}, "numbers: it is no entry of a column of kind boolean"),
+    ({"kind": "category", "values": ("1", "one"), "numbers": True}, "numbers: each value must be a number, such as 36"),
+    ({"kind": "category", "values": ("1", "1.0"), "numbers": True}, "and no two the same number"),
+    ({"kind": "category", "values": ("1", "nan"), "numbers": True}, "numbers: each value must be a number"),
     ({"kind": "boolean", "missing_words": ("-",)}, "missing_words: they need missing = true"),
     ({"kind": "boolean", "missing": True, "missing_words": (" -",)}, "missing_words: each must be a line of text"),
     ({"kind": "boolean", "missing": True, "missing_words": "-"}, "missing_words: it must be a list in brackets"),
@@ -107,6 +111,10 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"kind": "duration", "bounds": ("0:00:00", "x")}, 'bounds: it must hold durations as "2 days 03:00:00"'),
     ({"kind": "date", "bounds": DAYS, "zone": "Berlin"}, 'zone: it must be the name of a time zone, such as "Europe/Berlin"'),
     ({"kind": "date", "bounds": DAYS, "zone": "../etc"}, "zone: it must be the name of a time zone"),
+    (
+        {"kind": "datetime", "bounds": DAYS, "zone": "Europe/Berlin", "format": "%Y-%m-%dT%H:%M:%SZ"},
+        "format: its Z says that times are in UTC: leave zone out, or the format",
+    ),
     ({"kind": "date", "bounds": DAYS, "format": "%d.%m"}, "format: it must be text with day, month and year"),
     ({"kind": "date", "bounds": DAYS, "decimals": 1}, "decimals: it is no entry of a column of kind date"),
     ({"kind": "datetime", "bounds": (1, 2)}, "bounds: it must hold times as 2031-12-24T10:00:00, without an offset"),
@@ -180,6 +188,6 @@ def test_bins_of_times_end_between_minutes() -> None:
     assert np.diff(minutes.cuts).tolist() == [180, 240, 180] and minutes.grid_counts.tolist() == [3, 4, 4]
     assert column(bounds=("2031-01-01T00:00", "2031-01-01T02:00"), format="%y%m%d %H").plain == 2
     assert (
-        code_names(column(bounds=("2031-01-01", "2031-01-02"), bins=24))[13]
+        column(bounds=("2031-01-01", "2031-01-02"), bins=24).code_names[13]
         == "2031-01-01 13:00:00 to 2031-01-01 14:00:00"
     )

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gossamer.data.columns.durations import position, read_durations, seconds_of, text, to_text
@@ -73,6 +73,7 @@ def test_digits_are_cut_off() -> None:
 LONG = st.timedeltas(datetime.timedelta(days=-10_000), datetime.timedelta(days=10_000))
 
 
+@settings(deadline=None)
 @given(st.lists(LONG, min_size=1))
 def test_all_spellings_and_types_are_one_duration(durations: list[datetime.timedelta]) -> None:
     seconds = [duration / datetime.timedelta(seconds=1) for duration in durations]

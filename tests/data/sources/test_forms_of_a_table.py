@@ -15,12 +15,19 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
+import torch
+from driven import driven
 from pyarrow import parquet
+from safetensors.torch import save
 
 from gossamer.data.columns.column import Column
 from gossamer.data.sources.tables import is_table
 from gossamer.data.tables.card import TableCard
 from gossamer.data.tables.read import read_table
+from gossamer.data.tables.samples import TableSamples
+from gossamer.methods import METHODS
+from gossamer.methods.job import Job
+from gossamer.privacy.random.noise import Rng
 
 ROWS: list[dict[str, Any]] = [
     {"visits": 3, "town": "Kiel", "dose": 0.125, "ok": True, "day": datetime.date(2021, 5, 31)},
@@ -162,6 +169,32 @@ def test_every_form_of_a_table_has_one_mark_and_the_same_codes(form: str, tmp_pa
     table = read_table(source, CARD)
     assert table.codes.tolist() == CODES
     assert table.mark == plain.mark
+
+
+JOB = Job.of(METHODS["marginals"], {"noise_multiplier": 1.0, "rounds": 1, "iterations": 2}, CARD)
+
+
+def release(source: Any, folder: Path) -> list[bytes]:
+    """The model of a run whose noise is fixed, and its samples as .csv and as .parquet."""
+    net = driven(JOB, read_table(source, CARD), rng=Rng(0, noise_seed=1)).state.released
+    codes = net.sample(50, None, torch.Generator().manual_seed(2)).numpy().astype(np.int32)
+    places = [folder / "rows.csv", folder / "rows.parquet"]
+    for place in places:
+        TableSamples(codes, CARD, seed=2).save(place)
+    return [save(net.state_dict()), *(place.read_bytes() for place in places)]
+
+
+@pytest.fixture(scope="module")
+def of_csv(tmp_path_factory: pytest.TempPathFactory) -> list[bytes]:
+    """The release of the first form."""
+    folder = tmp_path_factory.mktemp("csv")
+    return release(FORMS["csv"](folder), folder)
+
+
+@pytest.mark.parametrize("form", [*FORMS][1:])
+def test_every_form_of_a_table_has_a_bit_equal_release(form: str, of_csv: list[bytes], tmp_path: Path) -> None:
+    (tmp_path / "released").mkdir()
+    assert release(FORMS[form](tmp_path), tmp_path / "released") == of_csv
 
 
 def test_a_table_of_hugging_face(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ import pytest
 from shared_data import SHARED, needs
 
 from gossamer.data.card import check_units
-from gossamer.data.columns.column import Column
+from gossamer.data.columns.column import MOST_CODES, Column
 from gossamer.data.source import Source
 from gossamer.data.sources.text_file import LATIN
 from gossamer.data.tables.card import TableCard
@@ -65,7 +65,7 @@ def read(tmp_path: Path, content: str | bytes, card: TableCard = CARD, units: ob
 def test_nasty_files_that_are_read(tmp_path, content):
     table = read(tmp_path, content)
     assert table.codes.tolist() == ROWS
-    assert table.codes.dtype == np.int32
+    assert table.codes.dtype == np.int16
     assert table.notes == ()
 
 
@@ -145,6 +145,13 @@ def test_a_million_categories_are_refused_with_their_number(tmp_path):
     lines = "".join(f"1,city {n},2\n" for n in range(100_001))
     with pytest.raises(DataError, match=r"rows 0, 1, 2, 3, 4 \(counted from 0\) and 99,996 more: column 'city'"):
         read(tmp_path, "age,city,dose\n" + lines)
+
+
+def test_codes_take_two_bytes_and_are_those_of_as_many_values_as_a_column_can_have():
+    values = [f"v{number:04}" for number in range(MOST_CODES)]
+    card = TableCard(columns=(Column(name="a", kind="category", values=tuple(values)),), declared_size=9)
+    codes = read_table({"a": values[::-1]}, card).codes
+    assert codes.dtype == np.int16 and codes[:, 0].tolist() == [*range(MOST_CODES)][::-1]
 
 
 def test_all_problems_of_a_file_are_told_at_once(tmp_path):
@@ -261,7 +268,7 @@ def test_values_are_those_of_the_file_and_not_those_of_a_bin(tmp_path, form):
     (tmp_path / "t.csv").write_text("age,x,d,dose,city\n19,,1970-01-05,1.25,Ulm\n99,,,,Bonn\n-1,,1970-03-01,11,Rom\n")
     source = tmp_path / "t.csv" if form == "csv" else pd.read_csv(tmp_path / "t.csv")
     found = read_values(source, card, split="train", called="data")
-    expected = [[4, 19, 1, 1.25], [NAN, 90, 0, NAN], [59, -1, 2, NAN]]
+    expected = [[4, 19, 1, 1.25], [NAN, 99, 0, NAN], [59, -1, 2, NAN]]
     assert np.array_equal(found, expected, equal_nan=True)
     assert read_table(source, card).codes.tolist() == [[0, 0, 1, 0], [2, 1, 0, 3], [0, 2, 2, 2]]
 

@@ -127,6 +127,26 @@ def test_times_beyond_the_calendar_are_its_ends() -> None:
         assert cells(far).to_pylist() == [last, first, None, datetime.datetime(1970, 1, 1)]
     far = pa.array([2**31 - 1, -(2**31), None], pa.int32()).view(pa.date32())
     assert cells(far).to_pylist() == [last.date(), first.date(), None]
+    assert cells(np.array([10**18, -(10**18)], "M8[us]")).to_pylist()[1] == first, "an array of NumPy is no exception"
+    ends = cells(pa.array([2**63 - 1, -(2**63), 5], pa.timestamp("ns"))).cast(pa.int64()).to_pylist()
+    assert ends == [2**63 - 1, -9_223_372_036_854_775_000, 5], "of 64 bits, to whole microseconds"
+    most = datetime.timedelta(days=999_999)
+    for unit in ("s", "ms", "us"):
+        stays = cells(pa.array([2**63 - 1, -(2**63), None, 60], pa.duration(unit)))
+        assert stays.to_pylist()[:3] == [most + datetime.timedelta(seconds=86_399), -most, None]
+        assert stays.cast(pa.int64()).to_pylist()[3] == 60
+    assert cells(np.array([1, 2], "m8[D]")).to_pylist() == [datetime.timedelta(1), datetime.timedelta(2)]
+
+
+def test_a_name_that_is_no_utf_8_is_refused(tmp_path: Path) -> None:
+    """It was an error of Python."""
+    table = pa.table({"a name of its own": [1, 2]})
+    with pa.ipc.new_file(tmp_path / "t.arrow", table.schema) as file:
+        file.write_table(table)
+    raw = (tmp_path / "t.arrow").read_bytes()
+    (tmp_path / "t.arrow").write_bytes(raw.replace(b"a name of", b"a n\xffme of"))
+    with pytest.raises(DataError, match=r"no sound \.arrow file"):
+        open_table(tmp_path / "t.arrow", split="train", where="t")
 
 
 def test_one_name_twice_is_no_crash() -> None:

@@ -1,5 +1,7 @@
 """Summaries of a column in constant memory, against counts of all values."""
 
+import tracemalloc
+
 import numpy as np
 import pytest
 
@@ -44,22 +46,6 @@ def test_ends_digits_and_zeros():
     assert spread.digits == MOST_DIGITS
 
 
-@pytest.mark.parametrize(
-    "draw", [lambda: RANDOM.normal(0, 5, 20_000), lambda: RANDOM.integers(1990, 2030, 20_000) + 0.0]
-)
-def test_shares_of_bins(draw):
-    values, spread = draw(), Spread()
-    for different, counts in blocks(values):
-        spread.add(different, counts)
-    cuts = np.linspace(values.min(), values.max(), 9)
-    true = np.histogram(values, cuts)[0] / len(values)
-    assert np.abs(spread.shares(cuts) - true).max() < 0.03
-    half = np.where(values < 0, 1.0, values)
-    spread = Spread()
-    spread.add(*np.unique(half, return_counts=True))
-    assert spread.shares(np.array([half.min(), half.max()]), [1.0])[0] == pytest.approx(1)
-
-
 def test_a_sample_of_many_numbers_has_the_share_of_each():
     values, spread = RANDOM.normal(0, 5, 1_000_000), Spread()
     values[RANDOM.random(len(values)) < 0.01] = -99
@@ -68,5 +54,19 @@ def test_a_sample_of_many_numbers_has_the_share_of_each():
     assert KEPT // 2 < len(spread.sample) <= KEPT
     assert spread.count_of(-99) == pytest.approx((values == -99).sum(), rel=0.1)
     cuts = np.linspace(-10, 10, 9)
-    inside = values[(values >= -10) & (values <= 10)]
-    assert np.abs(spread.shares(cuts, [-99]) - np.histogram(inside, cuts)[0] / (values != -99).sum()).max() < 0.01
+    sample = spread.sample[spread.sample != -99]
+    shares = [np.histogram(each, cuts)[0] / len(each) for each in (sample, values[values != -99])]
+    assert np.abs(shares[0] - shares[1]).max() < 0.01
+
+
+def test_numbers_that_were_counted_in_all_rows_need_no_cell_for_each():
+    spread, counts = Spread(), np.array([1_000_000, 8_000_000, 1_000_000])
+    tracemalloc.start()
+    spread.add(np.array([3.0, -1.0, 8.5]), counts)
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert most < 4e6  # the cells would be 80 MB
+    assert (spread.cells, spread.digits) == (10_000_000, 1) and KEPT // 2 < len(spread.sample) <= KEPT
+    assert [spread.count_of(number) for number in (3, -1, 8.5)] == pytest.approx(counts, rel=0.01)
+    spread.add(np.array([0.0]), np.array([10_000_000]))
+    assert [spread.count_of(number) for number in (0, -1)] == pytest.approx([10_000_000, 8_000_000], rel=0.01)

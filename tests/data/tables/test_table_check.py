@@ -59,6 +59,21 @@ def test_what_is_cut(tmp_path):
     assert findings == {("day", NO_TIME): (2, [1, 2])}
 
 
+def test_numbers_whose_writing_samples_do_not_have(tmp_path):
+    cells = ["02139", "00501", "+5", "1e3", "1.5e3", "12345678901234567", "7", "0", "0.5", "-07", "word"]
+    (tmp_path / "t.csv").write_text("x,y\n" + "".join(f"{cell},1\n" for cell in cells))
+    column = Column(name="x", kind="number", bounds=(-9, 99_999), outside="other")
+    findings, text = found(tmp_path / "t.csv", column)
+    written = {
+        what.rpartition("without ")[2]: at for (_, what), at in findings.items() if "samples are written" in what
+    }
+    assert written == {"a leading zero": (3, [0, 1, 9]), "a plus sign": (1, [2]), "an exponent": (1, [3])}
+    assert findings["x", LOST] == (2, [5, 10]), "what is lost is not counted twice"
+    assert "x, row 2 (counted from 0): read as a number: samples are written without a plus sign\n" in text
+    pd.DataFrame({"x": [2139, 5, 1000]}).to_parquet(tmp_path / "t.parquet")
+    assert found(tmp_path / "t.parquet", column)[0] == {}, "a number has no writing"
+
+
 def test_texts_that_become_one_value():
     frame = pd.DataFrame({"x": ["1", "1.0", "01", "2"], "y": ["a", "b", "a", "c"]})
     findings, _ = found(

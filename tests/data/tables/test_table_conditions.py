@@ -19,6 +19,7 @@ CARD = TableCard(
         Column(name="day", kind="date", bounds=(datetime.date(2020, 1, 1), datetime.date(2020, 1, 10)), bins=5),
         Column(name="low", kind="integer", bounds=(0, 9), bins=10),
         Column(name="high", kind="integer", bounds=(0, 9), bins=10, at_least="low", missing=True),
+        Column(name="left", kind="date", after="day", bounds=(0, 5), bins=3),
     ),
     declared_size=100,
 )  # fmt: skip
@@ -41,10 +42,11 @@ CARD = TableCard(
         ("day", "2020-01-03..2020-01-04", [1]),
         ("day", (datetime.date(2020, 1, 10), datetime.date(2021, 1, 1)), [4]),
         ("high", 3, list(range(10))),
+        ("left", "2020-01-05", [0, 1, 2]),
     ],
 )
 def test_codes_that_can_meet_a_condition(name: str, wanted: object, codes: list[int]) -> None:
-    """Of two columns in an order, any code can: the values of a row may be exchanged."""
+    """Of two columns in an order, any code can: the values of a row may be exchanged. So can any difference."""
     at = CARD.names.index(name)
     assert np.flatnonzero(Conditions.of({name: wanted}, CARD).codes[at]).tolist() == codes
 
@@ -56,6 +58,8 @@ def test_codes_that_can_meet_a_condition(name: str, wanted: object, codes: list[
         {"bill": [(-5, 5), None]},
         {"day": "2020-01-04"},
         {"high": (3, 4)},
+        {"left": "2020-01-04"},
+        {"sex": ["f", None]},
         {"age": (15, 44), "low": "0..2"},
     ],
 )
@@ -73,6 +77,8 @@ def test_rows_that_meet_conditions_are_those_whose_values_do(where: dict[str, ob
             "age": (age >= low) & (age <= high),
             "bill": np.isnan(bill) | ((bill >= -5) & (bill <= 5)),
             "day": values["day"] == np.datetime64("2020-01-04"),
+            "sex": np.isin(codes[:, 0], [0, 3]),
+            "left": values["left"] == np.datetime64("2020-01-04"),
             "high": (values["high"] == 3) | (values["high"] == 4),
             "low": values["low"] <= 2,
         }[name]

@@ -1,13 +1,15 @@
 """A data dictionary declares the columns of a card, with every entry that a card has."""
 
 import re
+import tomllib
+from typing import Any
 
 import pandas as pd
 import pytest
 
 from gossamer.data.columns.column import Column
 from gossamer.data.tables.card import TableCard
-from gossamer.data.tables.dictionary import FIELDS, OWN
+from gossamer.data.tables.dictionary import FIELDS, OWN, read_dictionary
 from gossamer.data.tables.draft import draft_table_card
 from gossamer.errors import CardError, DataError
 
@@ -70,6 +72,22 @@ def test_a_dictionary_has_every_entry_of_a_column(place, tmp_path):
     assert "group" not in columns, "the table does not have it"
 
 
+def test_a_dictionary_declares_rules(tmp_path):
+    (tmp_path / "d.csv").write_text(
+        "name,kind,values,low,high,missing,after,only,missing_with,follows,mapping,formula,decimals\n"
+        "came,integer,,0,9,true,,,,,,,\nleft,integer,,0,3,true,came,,,,,,\nsex,category,f|m,,,,,,,,,,\n"
+        "job,category,a|b,,,true,,sex=m=a|sex=f=a=b=,,,,,\nfirm,category,c|d,,,true,,,job,,,,\n"
+        "sort,derived,,,,,,,,sex|job,f=a=1|f=b=2|m=a=3|m=b=4,,\nstay,derived,,,,,,,,,,left - came,1\n"
+    )
+    names = ("came", "left", "sex", "job", "firm", "sort", "stay")
+    text, _ = draft_table_card({name: ["1", "2"] for name in names}, dictionary=tmp_path / "d.csv")
+    columns: Any = {column.name: column for column in TableCard.loads(text).written}
+    assert columns["left"].after == "came" and columns["firm"].missing_with == "job"
+    assert columns["job"].only == (("sex", "m", "a"), ("sex", "f", "a", "b", ""))
+    assert columns["sort"].follows == ("sex", "job") and columns["sort"].mapping[1] == ("f", "b", "2")
+    assert (columns["stay"].formula, columns["stay"].decimals) == ("left - came", 1)
+
+
 def test_a_new_entry_of_a_column_is_one_of_a_dictionary():
     assert {"zone", "missing_words", "format", "start"} <= FIELDS.keys()
     assert not {*OWN} & FIELDS.keys()
@@ -96,3 +114,18 @@ def test_refused_dictionaries(place, tmp_path, content, words):
     (tmp_path / "d.csv").write_text(content)
     with pytest.raises((CardError, DataError), match=re.escape(words)):
         draft_table_card(place, dictionary=tmp_path / "d.csv")
+
+
+def test_a_dictionary_gives_fine_bins_that_grow_where_bounds_span_two_decades(place, tmp_path):
+    (tmp_path / "d.csv").write_text(
+        "name,kind,low,high,decimals,bins\nage,integer,0,120,,\nbill,number,0,500000,2,\nday,date,2031-01-01,2031-12-31,,\n"
+        "pid,integer,5,9000,,\nsex,integer,0,9000,,4\n"
+    )
+    entries, _ = read_dictionary(tmp_path / "d.csv")
+    columns = {name: Column(**tomllib.loads(text)["column"][0]) for name, text in entries.items()}
+    age, bill, day, pid, sex = (columns[name] for name in ("age", "bill", "day", "pid", "sex"))
+    assert (age.bins, age.log, age.zero, age.plain) == (1_000, False, False, 121), "each value has a bin"
+    assert (bill.bins, bill.log, bill.zero, bill.bounds) == (1_000, True, True, (0.01, 500_000.0))
+    assert min(bill.grid_counts) == 1 and bill.plain < 1_000, "no bin is narrower than a cent"
+    assert (day.plain, pid.log, pid.bounds) == (365, True, (5, 9_000))
+    assert (sex.bins, sex.log, sex.zero) == (4, False, False)

@@ -156,11 +156,37 @@ def test_cells_that_do_not_fit_are_named_by_their_rows(tmp_path):
     )
     assert columns["x"].missing_words == ("-", ".") and columns["x"].missing and columns["x"].outside == "refuse"
     assert "4 of 400, such as rows 0, 17 (counted from 0). They are taken for missing." in text
+    assert '# measured: missing_words = ["-", "."]' in text, "words of records are measured values"
     columns, text, *_ = drafted(tmp_path, [*map(str, [*range(50)] * 5), *["low", "high", "mid"] * 50])
     assert columns["x"].kind == "category"
     assert "# Kept as text: 250 of 400 cells are numbers, the others are not, such as rows 250, 251, 252 (" in text
     *_, drop = drafted(tmp_path, [*map(str, range(250)), *["low", "high", "mid"] * 50])
     assert drop["x"].startswith("free text: 253 different texts in 400 rows; 250 of 400 cells are numbers")
+
+
+def test_a_few_words_beside_many_numbers_are_words_for_missing(tmp_path):
+    """30 % of cells are two signs, or 10 % one word. Before, nearly all cells had to be numbers: 280 values were listed."""
+    numbers = [f"{v:.1f}" for v in RANDOM.normal(50, 9, N)]
+    for words, share in ((("-", "."), 0.3), (("Refused", "refused"), 0.1)):
+        cells = [RANDOM.choice(words) if RANDOM.random() < share else number for number in numbers]
+        columns, text, *_ = drafted(tmp_path, cells)
+        assert (columns["x"].kind, columns["x"].missing, columns["x"].decimals) == ("number", True, 1)
+        assert {word.casefold() for word in columns["x"].missing_words} == {word.casefold() for word in words}
+        assert columns["x"].outside == "refuse" and "They are taken for missing." in text
+    below = ["<20" if number < "40" else number for number in numbers]
+    columns, *_ = drafted(tmp_path, below)
+    assert (columns["x"].kind, columns["x"].outside) == ("number", "other"), "<20 is no missing value"
+    four = [RANDOM.choice([*"abcd"]) if RANDOM.random() < 0.2 else number.partition(".")[0] for number in numbers]
+    assert drafted(tmp_path, four)[0]["x"].kind == "category"
+    grades = [RANDOM.choice(["1", "2", "3", "4", "5", "-"]) for _ in numbers]
+    assert drafted(tmp_path, grades)[0]["x"].kind == "category", "few numbers are no amounts"
+
+
+def test_a_word_is_known_in_columns_of_many_blocks(tmp_path):
+    """More than 1,000 different numbers, which are not counted each; the word has its accent in two forms."""
+    cells = ["a\u0308" if n % 9 == 0 else "\u00e4" if n % 10 == 0 else str(n) for n in range(70_000)]
+    columns, text, *_ = drafted(tmp_path, cells)
+    assert columns["x"].missing_words == ("\u00e4",) and "14,000 of 70,000, such as row 0 (counted" in text
 
 
 def test_a_row_of_totals_is_named(tmp_path):
@@ -236,6 +262,22 @@ def test_whole_numbers_that_are_dates_are_asked(tmp_path):
     assert columns["x"].kind == "integer", "most are no dates"
 
 
+@pytest.mark.parametrize("form", ["%Y-%m-%dT%H:%M:%SZ", "%Y-%m-%dT%H:%M"])
+def test_times_keep_their_t_and_z(tmp_path, form):
+    columns, *_ = drafted(tmp_path, days("s").strftime(form))
+    assert columns["x"].format == form
+    columns, *_ = drafted(tmp_path, [*days("s").strftime(form)[2:], "2020-01-01 10:00", "2020-01-01T10:00+02:00"])
+    assert columns["x"].format == "", "no other form has all of them"
+
+
+def test_a_peak_at_zero_has_a_code_of_its_own(tmp_path):
+    others = np.arange(1, N - 11) * 1.25 + 20
+    columns, text, *_ = drafted(tmp_path, [0.0] * 12 + others.tolist())
+    assert columns["x"].zero and "3 % of cells are 0" in text
+    columns, *_ = drafted(tmp_path, [0.0] * 9 + np.append(others, [11, 12, 13]).tolist())
+    assert not columns["x"].zero, "fewer than ten"
+
+
 def test_zones_are_asked(tmp_path):
     times = days("h").tz_localize("America/Lima")
     columns, text, *_ = drafted(tmp_path, times.map(lambda time: time.isoformat()))
@@ -245,6 +287,9 @@ def test_zones_are_asked(tmp_path):
     text, _ = draft_table_card(tmp_path / "t.parquet")
     column = declared(text).columns[0]
     assert (column.zone, column.bounds[0]) == ("America/Lima", times.min().tz_localize(None))
+    pd.DataFrame({"x": times.tz_convert("UTC"), "f": 1.5}).to_parquet(tmp_path / "t.parquet")
+    text, _ = draft_table_card(tmp_path / "t.parquet")
+    assert declared(text).columns[0].zone == "UTC", "samples have it, too"
 
 
 def test_dates_for_no_answer_have_codes_of_their_own(tmp_path):
@@ -285,13 +330,15 @@ def test_zeros_and_sentinels(tmp_path):
 def test_skewed_numbers_get_bins_that_grow(tmp_path):
     incomes = np.round(RANDOM.lognormal(9, 0.8, N), 2)
     incomes[7] = 5_000_000
+    columns, *_ = drafted(tmp_path, incomes)
+    assert columns["x"].log and columns["x"].decimals == 2 and not columns["x"].zero
+    incomes[7] = 0
     columns, text, *_ = drafted(tmp_path, incomes)
-    assert columns["x"].log and columns["x"].decimals == 2
-    assert "100 % of cells lie in one of 16 equal bins: log = true makes bins that grow" in text
+    assert columns["x"].log and columns["x"].zero and "Less than 1 % of cells are 0" in text
     columns, *_ = drafted(tmp_path, RANDOM.integers(1980, 2020, N))
     assert not columns["x"].log, "years lie evenly"
-    columns, text, *_ = drafted(tmp_path, RANDOM.normal(0, 1, N) ** 7)
-    assert not columns["x"].log and "edges in place of bounds" in text
+    columns, *_ = drafted(tmp_path, RANDOM.normal(0, 1, N) ** 7)
+    assert not columns["x"].log, "there are numbers below zero"
 
 
 # ------------------------------------------------------------------ text
@@ -388,8 +435,12 @@ def test_cells_with_types_of_their_own():
 def test_values_of_a_category_are_in_order(tmp_path):
     columns, *_ = drafted(tmp_path, RANDOM.choice(["v10", "v9", "v100", "v1.25", "v1.5"], N))
     assert columns["x"].values == ("v1.25", "v1.5", "v9", "v10", "v100")
+    assert not columns["x"].numbers
     columns, *_ = drafted(tmp_path, RANDOM.choice([-3, -1, 2, 10], N))
     assert columns["x"].values == ("-3", "-1", "2", "10"), "so that ordered = true is true"
+    assert columns["x"].numbers, "samples have numbers, too"
+    columns, *_ = drafted(tmp_path, ["0.0"] * N)
+    assert columns["x"].values == ("0.0",) and columns["x"].numbers
 
 
 def test_a_draft_is_the_same_in_every_run(tmp_path):
@@ -408,7 +459,11 @@ def test_a_draft_is_the_same_in_every_run(tmp_path):
 
 def test_truth_values_are_no_numbers(tmp_path):
     columns, *_ = drafted(tmp_path, RANDOM.choice(["TRUE", "FALSE", ""], N))
-    assert (columns["x"].kind, columns["x"].missing) == ("boolean", True)
+    assert (columns["x"].kind, columns["x"].format, columns["x"].missing) == ("boolean", "TRUE", True)
+    columns, *_ = drafted(tmp_path, RANDOM.choice(["true", "false", "1"], N))
+    assert (columns["x"].kind, columns["x"].format) == ("boolean", "true")
+    columns, *_ = drafted(tmp_path, RANDOM.choice(["true", "False", "1"], N))
+    assert (columns["x"].kind, columns["x"].format) == ("boolean", ""), "there is no one form"
     columns, *_ = drafted(tmp_path, RANDOM.choice(["0", "1"], N))
     assert columns["x"].kind == "integer"
 
@@ -456,6 +511,6 @@ def test_cells_of_another_type_in_later_blocks(tmp_path):
     read_table(tmp_path / "t.jsonl", card)
     x, y, z = card.columns
     assert (x.kind, x.bounds, x.outside) == ("integer", (0, 6), "other")
-    assert (y.kind, y.bounds, y.outside) == ("integer", (0, 69_999), "other")
+    assert (y.kind, y.bounds, y.zero, y.outside) == ("integer", (1, 69_999), True, "other")
     assert text.count("Cells that are no numbers: 9 of 70,009, such as row 70000 (counted from 0).") == 2
     assert z.values == ("0", "0.5", "1", "2")

@@ -185,7 +185,6 @@ def _derived(follows: str, mapping: Any) -> GeneratedColumn:
         ),
         (lambda: GeneratedColumn(name="x", kind="key", place=-1), "place: it must"),
         (lambda: GeneratedColumn(name="x", kind="derived", mapping={"a": "b"}), "follows: name the column"),
-        (lambda: _derived("age", {}), "mapping: give a value for each"),
         (lambda: _derived("age", {"0": ""}), "mapping: give a value for each"),
         (lambda: _derived("age", (("0", "a"), ("0", "b"))), "keep one"),
         (lambda: _card(_derived("agge", {"0": "a"})), "it must name a column that is learnt. Did you mean 'age'?"),

@@ -27,6 +27,28 @@ CARD = TableCard(
 )
 
 
+def test_a_category_of_numbers_gives_numbers(tmp_path: Any) -> None:
+    card = TableCard(
+        columns=(
+            Column(name="term", kind="category", values=("36", "60"), numbers=True, missing=True),
+            Column(name="dose", kind="category", values=("0.0", "0.50"), numbers=True),
+            Column(name="code", kind="category", values=("1", "2"), numbers=True, outside="other"),
+        ),
+        declared_size=3,
+    )
+    made = TableSamples(np.array([[0, 0, 0], [1, 1, 2], [2, 0, 1]], np.int32), card)
+    for name in ("t.csv", "t.parquet"):
+        made.save(tmp_path / name)
+        assert np.array_equal(read_table(tmp_path / name, card).codes, made.codes), name
+    assert (tmp_path / "t.csv").read_text() == "term,dose,code\n36,0.0,1\n60,0.50,other\n,0.0,2\n"
+    kinds = [str(kind) for kind in pd.read_parquet(tmp_path / "t.parquet", dtype_backend="pyarrow").dtypes]
+    assert kinds == ["int64[pyarrow]", "double[pyarrow]", "string[pyarrow]"]
+    table = made.to_pandas()
+    assert [str(kind) for kind in table.dtypes] == ["Int64", "float64", "object"]
+    assert table["term"].tolist() == [36, 60, pd.NA] and table["dose"].tolist() == [0.0, 0.5, 0.0]
+    assert np.array_equal(read_table(table, card).codes, made.codes)
+
+
 def samples(n: int = 500, card: TableCard = CARD) -> TableSamples:
     rng = np.random.default_rng(0)
     return TableSamples(np.stack([rng.integers(0, size, n) for size in card.domain], axis=1).astype(np.int32), card)
@@ -43,6 +65,17 @@ def test_files_are_read_back_as_the_same_codes(tmp_path, ending, decimal):
         written.save(tmp_path / f"s{ending}")
     written[:3].save(tmp_path / f"s{ending}", force=True)
     assert np.array_equal(read_table(tmp_path / f"s{ending}", card).codes, written.codes[:3])
+
+
+@pytest.mark.parametrize("form", ["", "true", "True", "TRUE"])
+def test_truth_values_are_written_as_the_card_shows(tmp_path, form):
+    column = Column(name="b", kind="boolean", format=form, missing=True, outside="other")
+    card = TableCard(columns=(column,), declared_size=9)
+    made = TableSamples(np.array([[1], [0], [2], [3]], np.int32), card)
+    made.save(tmp_path / "s.csv")
+    true, false = form or "True", {"true": "false", "TRUE": "FALSE"}.get(form, "False")
+    assert (tmp_path / "s.csv").read_text().split("\n")[1:5] == [true, false, "other", '""']
+    assert read_table(tmp_path / "s.csv", card).codes[:, 0].tolist() == [1, 0, 2, 3]
 
 
 def test_chunks_make_the_same_file(tmp_path):
@@ -120,10 +153,10 @@ def _without_order(card: TableCard) -> TableCard:
 @pytest.mark.parametrize(
     ("columns", "told"),
     [
-        ([_visit("a", "b")], "must name another column"),
+        ([_visit("a", "b")], "must name another learnt column"),
         ([_visit("a", "aa"), _visit("aaa")], "Did you mean 'aaa'"),
-        ([_visit("a", "a")], "in no circle"),
-        ([_visit("a", "b"), _visit("b", "a")], "in no circle"),
+        ([_visit("a", "a")], "the columns 'a' go in a circle"),
+        ([_visit("a", "b"), _visit("b", "a")], "go in a circle"),
         ([_visit("a", "b"), Column(name="b", kind="integer", bounds=(0, 9))], "the same kind"),
         ([_visit("a", "b"), _visit("b", bounds=(datetime.date(2021, 1, 1), datetime.date(2022, 12, 31)))], "neither bound"),
     ],

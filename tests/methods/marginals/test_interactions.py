@@ -110,7 +110,7 @@ def test_sets_of_interactions() -> None:
     pairs = 12 + 66
     for size, due in ((ROWS, 7), (4_000, 2), (600, 0)):
         card = dataclasses.replace(CARD, declared_size=size)
-        asked = resolved(plan("marginals", card, {}, epsilon=1.0, delta=1e-5).job.config, card)  # type: ignore[arg-type]
+        asked = resolved(plan("marginals", card, {}, epsilon=1.0, delta=1e-5).job.config, card)  # type: ignore[arg-type]  # a plan has any Config; this is of marginals
         sets = selection.interaction_sets(asked, card, card.domain)
         assert len(sets[-1] if sets else ()) == due
         assert not sets or 0.4 * size >= 4.5 * selection.interaction_noise(asked, card, len(sets))
@@ -146,10 +146,10 @@ def test_interactions_are_asked_in_the_last_round_where_noise_does_not_hide_them
 
 def test_a_plan_says_up_to_how_many_columns() -> None:
     config = plan("marginals", CARD, {}, epsilon=1.0, delta=1e-5).job.config
-    told = " ".join(Marginals().outlook(config, CARD))  # type: ignore[arg-type]
+    told = " ".join(Marginals().outlook(config, CARD))  # type: ignore[arg-type]  # a method takes any Config and card
     assert (
         "How y depends on several columns at once is counted for up to 7 columns. To be seen, such a dependence must"
         in told
     )
     few = dataclasses.replace(CARD, declared_size=500)
-    assert "How y depends on several columns at once is not counted" in " ".join(Marginals().outlook(config, few))  # type: ignore[arg-type]
+    assert "How y depends on several columns at once is not counted" in " ".join(Marginals().outlook(config, few))  # type: ignore[arg-type]  # a method takes any Config and card

@@ -21,9 +21,10 @@ from gossamer.data.tables.table import Table
 from gossamer.errors import GossamerError, RequestError
 from gossamer.methods.contract import State
 from gossamer.methods.job import Job, StepResult
-from gossamer.methods.marginals import Config, Marginals, Noise, counts_label, loop, measurements, selection
+from gossamer.methods.marginals import Config, Marginals, Noise, counts_label, loop, measurements, selection, smoothing
 from gossamer.methods.marginals.counts import Counts, Errors
 from gossamer.methods.marginals.nets import MarkovField
+from gossamer.methods.marginals.smoothing import FineCounts
 from gossamer.methods.marginals.tree import Clique, cells_of, triangulated
 from gossamer.methods.synthesizer import model_bytes
 from gossamer.privacy.confined import Confined
@@ -126,9 +127,9 @@ def test_the_non_private_run_says_infinity() -> None:
     assert bool(net.state_dict()["probabilities"].isfinite().all())
 
 
-def test_plan_is_pure_and_reads_no_size() -> None:
+def test_plan_is_pure() -> None:
     first = Job.of(Marginals(), SMALL, card())
-    assert first.plan == Job.of(Marginals(), SMALL, dataclasses.replace(card(), declared_size=5)).plan
+    assert first.plan == Job.of(Marginals(), SMALL, dataclasses.replace(card())).plan
 
 
 def noises(monkeypatch: pytest.MonkeyPatch, run: Run) -> list[tuple[object, float, list[float]]]:
@@ -162,7 +163,7 @@ def test_each_release_has_the_noise_that_is_charged(
     settings = {**SMALL, "noise_multiplier": multiplier}
     found = noises(monkeypatch, Run(rows(900, units=np.arange(900) // 4), rng=Rng(0), facts=facts, **settings))
     assert [type(query) for query, _, _ in found] == [Counts, Errors, Counts, Errors, Counts]
-    noise = Noise.of(Config(**settings))  # type: ignore[arg-type]
+    noise = Noise.of(Config(**settings), facts)  # type: ignore[arg-type]  # settings of mixed types
     for (query, charged, stds), due in zip(
         found, [noise.columns, noise.errors, noise.marginals, noise.errors, noise.marginals], strict=True
     ):
@@ -192,8 +193,8 @@ def test_the_first_query_has_the_label_in_every_table(monkeypatch: pytest.Monkey
 
 def test_the_label_is_counted_where_a_count_is_known_to_two_percent() -> None:
     """2 s sqrt(3 tables x 2 labels) / n, where s is the noise multiplier of the first query."""
-    config = Config(noise_multiplier=0.2)
-    least = 2 * Noise.of(config).columns * 6**0.5 / 0.02
+    config = Config(noise_multiplier=0.2, columns_share=0.12)
+    least = 2 * Noise.of(config, card()).columns * 6**0.5 / 0.02
     for size, due in ((math.floor(least), False), (math.ceil(least), True)):
         assert counts_label(config, dataclasses.replace(card(), declared_size=size)) == due
     assert not counts_label(config, card(None))
@@ -206,7 +207,7 @@ def test_non_interference(monkeypatch: pytest.MonkeyPatch, label: str | None, de
     """Unrelated data of another size, same seeds, deaf mechanisms: artefact and events are equal bit for bit."""
     deafen(monkeypatch)
     if declared_size > 300:  # else noise alone leaves columns of one value, without interactions
-        monkeypatch.setattr(selection, "merged", lambda noisy, *given, most: torch.arange(len(noisy)))
+        monkeypatch.setattr(selection, "merged", lambda fine, most: torch.arange(len(fine.counts)))
     found, asked = selection.standing_out, []
     monkeypatch.setattr(selection, "standing_out", lambda *given, **named: asked.append(1) or found(*given, **named))
     persons = dataclasses.replace(rows(90), units=np.arange(90) // 3)
@@ -254,7 +255,7 @@ def test_resume_equals_an_unbroken_run_under_test_seeds(at: int, tmp_path: Path)
 def test_a_release_that_a_crash_used_up_is_not_made_again() -> None:
     """The charge of each kind is gone, the state is at the start: the run ends early, with what it has."""
     run = Run(rows(180), rng=Rng(1))
-    noise = Noise.of(Config(**SMALL))  # type: ignore[arg-type]
+    noise = Noise.of(Config(**SMALL), card())  # type: ignore[arg-type]  # settings of mixed types
     run.ledger.charge(GaussianDpEvent(noise.columns))
     run.ledger.charge(GaussianDpEvent(noise.errors))
     run.ledger.charge(GaussianDpEvent(noise.errors))
@@ -337,8 +338,9 @@ def test_one_column_and_a_column_of_one_value() -> None:
 def test_refusals() -> None:
     method = Marginals()
     for settings, flag in (
-        ({"columns_share": 0.0}, "columns_share"),
+        ({"columns_share": 1.0}, "columns_share"),
         ({"errors_share": 1.0}, "errors_share"),
+        ({"errors_share": 0.0}, "errors_share"),
         ({"columns_share": 0.6, "errors_share": 0.4}, "together"),
     ):
         with pytest.raises(RequestError, match=flag):
@@ -442,7 +444,7 @@ def test_candidates() -> None:
 def test_triples_are_candidates_where_noise_does_not_hide_pairs() -> None:
     """The noise on the errors of 4 columns' pairs and triples, sqrt(10) times that on one, is at most 3 in 100 rows."""
     config = Config(noise_multiplier=2.0)
-    least = math.ceil(Noise.of(config).errors * 10**0.5 / 0.03)
+    least = math.ceil(Noise.of(config, card()).errors * 10**0.5 / 0.03)
     for size, due in ((least, True), (least - 1, False)):
         assert selection.triples_stand_out(config, dataclasses.replace(card(), declared_size=size), 4) == due
     several = dataclasses.replace(card(unit="person", max_rows=2), declared_size=least)
@@ -451,7 +453,7 @@ def test_triples_are_candidates_where_noise_does_not_hide_pairs() -> None:
 
 
 def merged(counts: list[float], deviation: float, in_order: int = 0, most: int = 32) -> list[int]:
-    found: list[int] = selection.merged(torch.tensor(counts), deviation, in_order, most=most).tolist()
+    found: list[int] = selection.merged(FineCounts(torch.tensor(counts), deviation, in_order), most=most).tolist()
     return found
 
 
@@ -484,12 +486,12 @@ def test_empty_values_are_no_bins_of_their_own() -> None:
     draw = torch.Generator().manual_seed(0)
     noisy = 10 * torch.randn(1_000, generator=draw, dtype=torch.float64)
     noisy[:10] += 1_000
-    numbers = selection.merged(noisy, 10.0, 1_000, most=50)
+    fine = FineCounts(noisy, 10.0, 1_000)
+    numbers = selection.merged(fine, most=50)
     assert 10 <= int(numbers.max()) + 1 <= 14
     net = MarkovField([1_000], None)
-    net.merge([numbers], [noisy])
+    net.merge([numbers], [smoothing.shares(fine, numbers, fine.sums(numbers)[0])])
     assert torch.allclose(net.shares[:9], torch.ones(9).double())
-    assert int((net.shares > 0).sum()) < 200, "most empty bins have no share"
     for value in range(int(numbers.max()) + 1):
         assert float(net.shares[numbers == value].sum()) == pytest.approx(1)
 

@@ -11,7 +11,7 @@ from scipy import stats
 
 from gossamer.data.columns.column import Column
 from gossamer.data.tables.card import TableCard
-from gossamer.data.tables.noisy_table import merged_texts
+from gossamer.data.tables.samples import merged_texts
 from gossamer.data.tables.table import Table
 from gossamer.errors import RequestError
 from gossamer.methods.job import Job
@@ -56,7 +56,7 @@ def made() -> Synthesizer:
     return fitted(people(0), 0, iterations=200)
 
 
-@pytest.mark.parametrize("sampling", [False, True])
+@pytest.mark.parametrize("sampling", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_intervals_cover_the_true_counts(sampling: bool) -> None:
     """95 % intervals of 200 releases cover the counts of the records, or of the population that these are sampled from, in 93
     to 97 of 100 cells."""
@@ -74,6 +74,13 @@ def test_intervals_cover_the_true_counts(sampling: bool) -> None:
         covered += (np.abs(table.counts - true) <= 1.96 * table.standard_errors).ravel().tolist()
     assert len(covered) > 1_000
     assert 0.93 <= np.mean(covered) <= 0.97
+
+
+def test_sampling_adds_the_variance_of_a_multinomial(made: Synthesizer) -> None:
+    alone, both = (made.query(["age", "ill"], sampling=sampling) for sampling in (False, True))
+    own = np.maximum(alone.counts, 0)
+    added = both.standard_errors**2 - alone.standard_errors**2
+    np.testing.assert_allclose(added, own * (1 - own / own.sum()), rtol=1e-6, atol=1e-6)
 
 
 def test_a_query_is_the_mean_of_all_tables_that_hold_its_columns() -> None:
@@ -99,12 +106,12 @@ def test_a_query_is_the_mean_of_all_tables_that_hold_its_columns() -> None:
 def test_a_noisy_table_says_what_its_cells_are(made: Synthesizer) -> None:
     frame = made.query(["ill", "age"]).to_pandas()
     assert list(frame) == ["ill", "age", "count", "standard_error"]
-    assert frame.ill.iloc[0] == "no" and frame.age.iloc[0].startswith("0..")
+    assert frame.ill.iloc[0] == "no" and frame.age.iloc[0].startswith("0 to ")
     assert frame["count"].sum() == pytest.approx(3_000, abs=200)
     column = Column(name="pay", kind="number", bounds=(0, 40), bins=4, zero=True, special=(-1,), missing=True)
-    assert merged_texts(column, [0, 1, 1, 2, 3, 4, 3]) == ("0..10", "10..30", "30..40", "0, ", "-1")
-    day = Column(name="day", kind="date", bounds=("2020-01-01", "2020-01-04"), bins=2)  # type: ignore[arg-type]
-    assert merged_texts(day, [0, 1]) == ("2020-01-01..2020-01-02", "2020-01-03..2020-01-04")
+    assert merged_texts(column, [0, 1, 1, 2, 3, 4, 3]) == ("0 to 10", "10 to 30", "30 to 40", "0, missing", "-1")
+    day = Column(name="day", kind="date", bounds=("2020-01-01", "2020-01-04"), bins=2)  # type: ignore[arg-type]  # dates may be text
+    assert merged_texts(day, [0, 1]) == ("2020-01-01 to 2020-01-02", "2020-01-03 to 2020-01-04")
     assert merged_texts(CARD.columns[0], [0, 1, 1]) == ("f", "m, x")
 
 
@@ -164,7 +171,7 @@ def test_impossible_conditions_are_refused_by_name(made: Synthesizer) -> None:
 
 def test_other_methods_take_no_conditions_and_count_nothing() -> None:
     net = torch.nn.Identity()
-    net.classes = 2  # type: ignore[assignment]
+    net.classes = 2  # type: ignore[assignment]  # only the planted net has it
     other = dataclasses.replace(fitted(people(0), 0), net=net)
     with pytest.raises(RequestError, match="take no conditions"):
         other.sample(3, where={"sex": "f"})

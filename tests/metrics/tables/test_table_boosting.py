@@ -1,5 +1,7 @@
 """What models learn from rows, beside scikit-learn's own figures."""
 
+import functools
+
 import numpy as np
 import pytest
 from sklearn import metrics
@@ -99,22 +101,41 @@ def test_weights_decide_what_a_model_learns() -> None:
 def test_a_number_is_predicted_where_there_is_one() -> None:
     label = Column(name="y", kind="number", bounds=(0, 16), zero=True, missing=True)
     facts = card(label)
-    assert boosting.middles(label).tolist()[:2] == [0.5, 1.5]
-    assert boosting.middles(label)[16] == 0 and np.isnan(boosting.middles(label)[17])
     codes = np.stack([np.arange(60) % 10, np.arange(60) % 18], 1).astype(np.int32)
-    rows = Rows.of(codes)
-    coded = Examples.of(rows, codes.astype(float), facts, coded=True)
-    assert len(coded.labels) == 57 and not np.isnan(coded.labels).any()  # three rows of 60 are missing
-    assert coded.features[:, 0].tolist() == [k % 10 for k in range(60) if k % 18 != 17]
     values = codes.astype(float)
     values[5, 1] = np.nan
-    assert len(Examples.of(rows, values, facts, coded=False).labels) == 59
+    found = Examples.of(Rows.of(codes), values, facts)
+    assert found.labels.tolist() == [k % 18 for k in range(60) if k != 5]
+    assert found.features[:, 0].tolist() == [k % 10 for k in range(60) if k != 5]
 
 
-def test_whole_numbers_have_their_middle_between_the_values() -> None:
-    assert boosting.middles(Column(name="y", kind="integer", bounds=(0, 3), bins=2)).tolist() == [0.5, 2.5]
-    dates = Column(name="y", kind="date", edges=("1970-01-01", "1970-01-03", "1970-01-04"))
-    assert boosting.middles(dates).tolist() == [0.5, 2.5]
+def test_categories_are_split_as_categories() -> None:
+    """The odd values mean one thing and the even ones another: a few splits of an order do not tell them apart."""
+    feature = Column(name="x", kind="category", values=tuple(map(str, range(200))))
+    wide = Column(name="w", kind="category", values=tuple(map(str, range(256))))
+    label = Column(name="y", kind="category", values=("a", "b"))
+    facts = TableCard(columns=(feature, label, wide), declared_size=100, label="y")
+    assert boosting.categories_of(facts) == (0, 1) and boosting.categories_of(facts, without=1) == (0,)
+    draw = np.random.default_rng(0).integers(200, size=4_000)
+    codes = np.stack([draw, draw % 2, np.zeros(4_000, int)], 1).astype(np.int32)
+    train = Examples.of(Rows.of(codes), codes.astype(float), facts)
+    assert train.categories == (0,)
+    few = functools.partial(boosting.HistGradientBoostingClassifier, max_iter=1, learning_rate=1.0)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(boosting, "HistGradientBoostingClassifier", few)
+        found = boosting.probabilities(train, train.features, classes=2, seed=0)
+    assert (found.argmax(1) == train.labels).mean() > 0.99
+
+
+def test_calibration_by_hand() -> None:
+    """Half of the rows have 0.9 and come true in 3 of 4 cases, half have 0.6 and always do: (0.15 + 0.4) / 2."""
+    sure = np.repeat([0.9, 0.6], 200)
+    labels = np.where(np.arange(400) < 200, np.arange(400) % 4 > 0, True).astype(np.int64)
+    chances, tests = np.stack([1 - sure, sure], 1), examples(labels)
+    found = boosting.calibration_error(chances, tests, "")
+    assert found.value == pytest.approx(0.275) and found.low < 0.275 < found.high
+    exact = np.stack([1 - labels, labels], 1).astype(float)
+    assert boosting.calibration_error(exact, tests, "").value == 0
 
 
 def test_r2_by_hand() -> None:
@@ -131,9 +152,14 @@ def test_r2_by_hand() -> None:
 @pytest.mark.parametrize(("shift", "low", "high"), [(0, 0.42, 0.58), (5, 0.99, 1.0)])
 def test_samples_are_told_from_rows_of_another_kind_only(shift: int, low: float, high: float) -> None:
     draw, told = np.random.default_rng(0), []
-    samples = Rows.of(draw.integers(5, size=(900, 3)).astype(np.int32) + shift)
-    real = Rows.of(draw.integers(5, size=(600, 3)).astype(np.int32), np.arange(600) // 2)
-    found = boosting.told_apart(samples, real, seed=0, progress=lambda done, of: told.append((done, of)))
+    facts = card(Column(name="y", kind="integer", bounds=(0, 9)))
+    values = [draw.integers(5, size=(900, 2)) + shift, draw.integers(5, size=(600, 2))]
+    units = [None, np.arange(600) // 2]
+    sides = [
+        (Rows.of(np.zeros_like(each, np.int32), owners), each.astype(float))
+        for each, owners in zip(values, units, strict=True)
+    ]
+    found = boosting.told_apart(*sides, facts, seed=0, progress=lambda done, of: told.append((done, of)))
     assert low <= found.value <= high and found.computed_on.startswith("300 samples and 600 real test rows")
     assert told == [(0, 3), (1, 3), (2, 3), (3, 3)]
     assert found.n == 300 + 300

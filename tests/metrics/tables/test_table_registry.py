@@ -16,7 +16,7 @@ from gossamer.metrics.baseline_cache import Baselines
 from gossamer.metrics.metric import of_baseline
 from gossamer.metrics.tables import boosting
 from gossamer.metrics.tables.distances import total_variation
-from gossamer.metrics.tables.registry import METRICS, Inputs, Largest
+from gossamer.metrics.tables.registry import METRICS, Inputs
 from gossamer.metrics.tables.rows import Rows
 
 COLUMNS = (
@@ -39,8 +39,10 @@ SAMPLES, REAL, TESTS = rows(400, 0, 0.7), rows(300, 1, 0.9), rows(200, 2, 0.95)
 
 def inputs(**more: Any) -> Inputs:
     real, tests = Table(REAL), Table(TESTS)
-    given = {"samples": TableSamples(SAMPLES, CARD), "real": real, "tests": tests}
-    return Inputs(**{**given, "baselines": Baselines(None, ""), **more})
+    given = {"samples": TableSamples(SAMPLES, CARD), "real": real, "tests": tests, **more}
+    codes = {name: given[name].codes for name in ("samples", "real", "tests")}
+    values = {name: each.astype(float) for name, each in codes.items()}
+    return Inputs(**{"baselines": Baselines(None, ""), "values": values, **given})
 
 
 def test_marginals_are_against_the_training_rows() -> None:
@@ -50,32 +52,26 @@ def test_marginals_are_against_the_training_rows() -> None:
         floor = [total_variation(Rows.of(TESTS), Rows.of(REAL), each, (2, 3, 2))[0] for each in sets]
         name = f"{order}-way TV"
         assert found[name].value == pytest.approx(np.mean(ours))
-        assert found[f"largest {name}"].value == pytest.approx(max(ours))
         assert found[of_baseline(name)].value == pytest.approx(np.mean(floor))
-        assert found[of_baseline(f"largest {name}")].value == pytest.approx(max(floor))
         assert found[name].computed_on.startswith("400 samples against 300 real training rows;")
         assert found[of_baseline(name)].computed_on.startswith("200 real test rows against 300 real training rows;")
         assert all(0 <= each.low <= each.value <= each.high for each in found.values())
-    largest = found["largest 2-way TV"]
-    assert isinstance(largest, Largest) and largest.which == "'a' with 'y'"
+    pairs = {pair[:2]: pair[2] for pair in found["2-way TV"].pairs}
+    assert max(pairs, key=pairs.get) == ("a", "y") and len(pairs) == 3
     assert found["2-way TV"].low > found["2-way TV of the real-data baseline"].value
-    assert not isinstance(found["largest 2-way TV of the real-data baseline"], Largest)
+    assert not hasattr(found["2-way TV of the real-data baseline"], "pairs")
 
 
 def test_accuracy_is_trained_on_samples_and_tested_on_real_test_rows() -> None:
-    values = {
-        name: (lambda codes=codes: codes.astype(float))
-        for name, codes in (("samples", SAMPLES), ("real", REAL), ("tests", TESTS))
-    }
-    found = METRICS["accuracy"].compute(inputs(values=values))
+    found = METRICS["accuracy"].compute(inputs())
     assert found["accuracy"].value == (TESTS[:, 0] == TESTS[:, 2]).mean()  # the first column decides
-    assert found["accuracy on values"].value == found["accuracy"].value
+    assert found["calibration error"].value == pytest.approx(0.95 - 0.7, abs=0.05)
+    assert found["calibration error of the real-data baseline"].value == pytest.approx(0.95 - 0.9, abs=0.03)
     # Models that learnt from 70 % and from 90 % are as sure as that of the 95 % of the test rows.
     for name, sure in (("log loss", 0.7), ("log loss of the real-data baseline", 0.9)):
         assert found[name].value == pytest.approx(-0.95 * np.log(sure) - 0.05 * np.log(1 - sure), abs=0.06)
     assert found["AUC"].computed_on == "200 real test rows; trained on 400 samples"
     assert found["AUC of the real-data baseline"].computed_on == "200 real test rows; trained on 300 real training rows"
-    assert "AUC on values" not in METRICS["accuracy"].compute(inputs())
 
 
 def test_a_label_of_many_bins_is_a_number() -> None:
@@ -99,12 +95,10 @@ def test_a_table_without_a_label_has_the_other_figures() -> None:
         [*METRICS.measured(given, ["accuracy"])]
 
 
-def test_ranges_and_correlations_have_their_floor() -> None:
-    for name in ("error of range queries", "difference of correlations"):
-        found = METRICS["ranges" if "range" in name else "correlations"].compute(inputs())
-        assert [*found] == [name, of_baseline(name), f"largest {name}", of_baseline(f"largest {name}")]
-        assert 0 < found[name].value < found[f"largest {name}"].value
-        assert found[of_baseline(name)].value < found[name].value
+def test_ranges_have_their_floor() -> None:
+    name, found = "error of range queries", METRICS["ranges"].compute(inputs())
+    assert [*found] == [name, of_baseline(name)]
+    assert found[of_baseline(name)].value < found[name].value
 
 
 def test_subgroups_compare_samples_with_real_rows() -> None:
@@ -126,9 +120,7 @@ def test_what_depends_on_real_rows_alone_is_computed_once(tmp_path: Any, monkeyp
     first = METRICS["accuracy"].compute(inputs(baselines=Baselines(tmp_path, "these rows")))
     trained: list[str] = []
     predictions = Inputs.predictions
-    monkeypatch.setattr(
-        Inputs, "predictions", lambda self, name, **form: trained.append(name) or predictions(self, name, **form)
-    )
+    monkeypatch.setattr(Inputs, "predictions", lambda self, name: trained.append(name) or predictions(self, name))
     again = METRICS["accuracy"].compute(inputs(baselines=Baselines(tmp_path, "these rows")))
     assert (again, trained) == (first, ["samples"])
     card = TableCard(columns=COLUMNS, declared_size=100, label="a")  # the same rows, another label

@@ -6,7 +6,7 @@ import pytest
 from gossamer.data.columns.column import Column
 from gossamer.errors import RequestError
 from gossamer.metrics.tables.rows import Rows
-from gossamer.metrics.tables.subgroups import accuracy_difference, chosen_columns, code_names, share_difference
+from gossamer.metrics.tables.subgroups import accuracy_difference, chosen_columns, share_difference
 
 SEX = Column(name="sex", kind="category", values=("f", "m"), outside="other", missing=True)
 
@@ -16,15 +16,15 @@ def of(*codes: int, units: list[int] | None = None) -> Rows:
 
 
 def test_codes_are_called_what_they_stand_for() -> None:
-    assert code_names(SEX) == ["f", "m", "other", "missing"]
+    assert SEX.code_names == ["f", "m", "other", "missing"]
     age = Column(name="age", kind="integer", edges=(17, 18, 21, 2_000_000), zero=True, special=(-1,), missing=True)
-    assert code_names(age) == ["17", "18 to 20", "21 to 2000000", "0", "-1", "missing"]
+    assert age.code_names == ["17", "18 to 20", "21 to 2000000", "0", "-1", "missing"]
     weight = Column(name="w", kind="number", bounds=(0, 1), bins=2, outside="other")
-    assert code_names(weight) == ["0 to 0.5", "0.5 to 1", "other"]
+    assert weight.code_names == ["0 to 0.5", "0.5 to 1", "other"]
     day = Column(name="d", kind="date", edges=("2031-01-01", "2031-02-01", "2031-02-28"))
-    assert code_names(day) == ["2031-01-01 to 2031-01-31", "2031-02-01 to 2031-02-28"]
+    assert day.code_names == ["2031-01-01 to 2031-01-31", "2031-02-01 to 2031-02-28"]
     for column in (SEX, age, weight, day):
-        assert len(code_names(column)) == column.size
+        assert len(column.code_names) == column.size
 
 
 def test_shares_are_those_of_samples_minus_those_of_units() -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from PIL import Image
 
 Run = Callable[..., Any]
 KEYS = ["--public-images-key", "scans", "--public-labels-key", "diagnosis"]
@@ -73,6 +74,7 @@ def test_messages_about_public_records_name_their_options(
     assert missing.status == 2
     assert "there is no key train_scan or scan; the keys are: scans, diagnosis" in missing.err
     (tmp_path / "folders" / "0").mkdir(parents=True)
+    Image.fromarray(drawn[0][0, 0]).save(tmp_path / "folders" / "0" / "a.png")
     needless = gossamer(*fit_words, "--public", tmp_path / "folders", "--public-labels-key", "diagnosis")
     assert needless.status == 2
     assert "folders: --public-labels-key names an array" in needless.err

@@ -9,7 +9,7 @@ from starlette.responses import PlainTextResponse
 from gossamer.run.page.guard import MOST_BYTES, Guard
 
 PORT = 8765
-OWN = "OWN"
+OWN = "<own>"
 """Stands for the page's own address in a header."""
 
 
@@ -21,11 +21,11 @@ class Client:
         self.own = self.guard.address.partition("/start")[0]
         self.cookie = ""
 
-    def send(self, path="/", *, method="GET", query=b"", host="HOST", **headers):
+    def send(self, path="/", *, method="GET", query=b"", host="<host>", **headers):
         """Return status, headers and text. `None` leaves a header out; `_` in its name stands for `-`."""
         named = {"host": host, "cookie": self.cookie or None, **headers}
         raw = [
-            (name.replace("_", "-").encode(), value.replace("OWN", self.own).replace("HOST", self.own[7:]).encode())
+            (name.replace("_", "-").encode(), value.replace(OWN, self.own).replace("<host>", self.own[7:]).encode())
             for name, value in named.items()
             if value is not None
         ]
@@ -81,11 +81,11 @@ def test_a_part_of_the_cookie_is_not_enough(client, part):
 @pytest.mark.parametrize(
     "host",
     [None, "", "localhost:8765", "127.0.0.1:8765", "[::1]:8765", "127.0.0.1", "evil.example:8765", "192.168.0.2:8765",
-     "xHOST", "HOST.", "HOST.evil.example", "HOST0", "HOST,HOST", "gossamer-0123456789abcdef.localhost:8765"],
+     "x<host>", "<host>.", "<host>.evil.example", "<host>0", "<host>,<host>", "gossamer-0123456789abcdef.localhost:8765"],
 )  # fmt: skip
 def test_another_host_is_refused(client, host):
     """A name that an attacker points at this machine (DNS rebinding) has the attacker's Host."""
-    assert client.send(host="HOST")[0] == 200
+    assert client.send(host="<host>")[0] == 200
     assert client.send(host=host)[0] == 403
 
 
@@ -100,7 +100,7 @@ def test_each_page_has_a_host_that_nobody_can_guess():
 
 @pytest.mark.parametrize(
     "origin",
-    ["http://evil.example", "null", "http://localhost:8765", "http://127.0.0.1:8765", "https://HOST", OWN + ".x"],
+    ["http://evil.example", "null", "http://localhost:8765", "http://127.0.0.1:8765", "https://<host>", OWN + ".x"],
 )
 def test_another_origin_is_refused(client, origin):
     assert client.send(origin=origin)[0] == 403

@@ -7,9 +7,6 @@ from pathlib import Path
 import pytest
 
 from gossamer.data.card import DataCard
-from gossamer.data.columns.column import Column
-from gossamer.data.tables.any_card import AnyCard
-from gossamer.data.tables.card import TableCard
 from gossamer.methods import METHODS
 from gossamer.methods.job import Job
 from gossamer.run.recommend import measured_runs
@@ -37,11 +34,7 @@ def test_every_figure_stands_on_its_page_and_its_settings_are_settings(run: Meas
     if f"]({notes}" in page:
         page += (ROOT / run.page).parent.joinpath(notes).read_text(encoding="utf-8")
     assert f"{100 * run.accuracy:.1f}" in page
-    own: AnyCard = card(run.records)
-    if METHODS[run.method].takes == "table":
-        label = Column(name="y", kind="category", values=("no", "yes"))
-        own = TableCard(columns=(label,), declared_size=run.records, label="y")
-    _ = Job.of(METHODS[run.method], {**presets.any_noise(run.method), **run.all_settings}, own).plan
+    _ = Job.of(METHODS[run.method], {**presets.any_noise(run.method), **run.all_settings}, card(run.records)).plan
 
 
 def test_of_equal_requests_only_the_best_run_is_kept() -> None:

@@ -167,13 +167,6 @@ def test_a_figure_is_told_with_its_data_its_time_and_as_no_forecast(
     assert sum("gossamer fit" in line for line in told.splitlines()) == 1
 
 
-def test_methods_that_took_too_long_are_left_out(measured: Callable[..., None]) -> None:
-    measured(MOMENTS, DPGAN)
-    advice = recommend.recommend(CARD, epsilon=10.0, public="glyphs", minutes=10.0)
-    assert "30 min, one core" in advice.left_out["dpgan"]
-    assert names(advice) == ["moments"]
-
-
 def test_every_command_is_one_that_plan_takes(gossamer: Run, facts: Callable[..., Path]) -> None:
     advice = recommend.recommend(facts(5_000), epsilon=1.0)
     for each in (advice.ranked[0], advice.ranked[-1], advice.labels[0]):
@@ -242,7 +235,6 @@ def test_what_no_net_makes_is_left_out(gossamer: Run, facts: Callable[..., Path]
         {"epsilon": -1.0},
         {"epsilon": 1e-12},
         {"epsilon": 1.0, "delta": 0.1},
-        {"epsilon": 1.0, "minutes": 0.0},
     ],
 )
 def test_requests_that_make_no_sense(asked: dict[str, float]) -> None:

@@ -59,6 +59,9 @@ CARD = TableCard(
         Column(name="left", kind="datetime", bounds=("2020-01-01", "2020-01-03"), outside="other"),
         Column(name="stay", kind="duration", bounds=("1:00:00", "9 days"), special=("999 days",), missing=True),
         Column(name="wait", kind="duration", bounds=("0:00:00", "P1D"), zero=True, decimals=3),
+        Column(name="gone", kind="date", after="born", bounds=(1, 400), bins=5, zero=True, format="%d/%m/%Y"),
+        Column(name="grade", kind="category", values=("a", "b"), only=(("asleep", "True", "b"),)),
+        Column(name="note", kind="category", values=("x", "y"), missing=True, missing_with="awake"),
     ),
     declared_size=1_000,
     label="ill",
@@ -76,6 +79,15 @@ CARD = TableCard(
             name="part", kind="derived", follows="came", mapping={"2020-01-01": "first", "2020-01-02T06:00": "last"}
         ),
         GeneratedColumn(name="care", kind="derived", follows="wait", mapping={"0:00:00": "quick", "12:00:00": "slow"}),
+        GeneratedColumn(name="both", kind="derived", formula="pay + bill - paid / 2", decimals=2),
+        GeneratedColumn(name="age", kind="derived", formula="gone - born"),
+        GeneratedColumn(name="again", kind="derived", follows="came"),
+        GeneratedColumn(
+            name="sort",
+            kind="derived",
+            follows=("asleep", "grade"),
+            mapping=(("True", "a", "none"), ("True", "b", "s1"), ("False", "a", "s2"), ("False", "b", "s3")),
+        ),
     ),
 )
 
@@ -134,7 +146,8 @@ def test_rows_of_the_loader_are_those_of_gossamer(release: Path, tmp_path: Path,
     written = (tmp_path / "ours.csv").read_text()
     assert all(part in written for part in ("other", "-1", "1900-01-01", ";;", "999", "V000007;"))
     assert all(part in written for part in ("was ill", "was well", ";low;", ";high;", ";before", ";after"))
-    assert all(f";{part}" in written for part in ("open;", "shut;", "first;", "last;", "quick\n", "slow\n"))
+    assert all(f";{part}" in written for part in ("open;", "shut;", "first;", "last;", "quick;", "slow;"))
+    assert all(part in written for part in (";s1\n", ";s2\n", ";s3\n")) and ";none\n" not in written
     forms = (r"-€ \d\.\d{3},\d\d", r"\d'\d{3}", "(True|False|);(True|False|other|)", r"02\.01\.20 \d\d:\d\d")
     forms += (r"2020-01-02 00:00:\d\d\.\d\d", r"\d days \d\d:\d\d:\d\d", r"0 days \d\d:\d\d:\d\d\.\d{3}")
     for form in forms:
@@ -156,8 +169,10 @@ print(release.sample(0))
         "{'id': 'object', 'ill': 'object', 'visits': 'int64', 'bill': 'float64', 'level': 'object', 'size': 'object', "
         "'born': 'datetime64[D]', 'seen': 'datetime64[D]', 'rooms': 'float64', 'pay': 'float64', 'paid': 'int64', "
         "'asleep': 'bool', 'awake': 'object', 'alive': 'object', 'came': 'datetime64[s]', 'went': 'datetime64[us]', "
-        "'left': 'object', 'stay': 'timedelta64[s]', 'wait': 'timedelta64[us]', 'row': 'int64', 'told': 'object', "
-        "'era': 'object', 'eyes': 'object', 'part': 'object', 'care': 'object'}",
+        "'left': 'object', 'stay': 'timedelta64[s]', 'wait': 'timedelta64[us]', 'gone': 'datetime64[D]', "
+        "'grade': 'object', 'note': 'object', 'row': 'int64', 'told': 'object', "
+        "'era': 'object', 'eyes': 'object', 'part': 'object', 'care': 'object', 'both': 'float64', 'age': 'float64', "
+        "'again': 'datetime64[s]', 'sort': 'object'}",
         "1 True",
         "{}",
     ]

@@ -75,3 +75,12 @@ def test_no_word_of_the_histograms_is_over_another_or_cut() -> None:
     boxes = [text.get_window_extent() for text in (*titles, *flat)]
     assert not any(one.overlaps(other) for one, other in itertools.combinations(boxes, 2))
     assert all(figure.bbox.x0 <= box.x0 and box.x1 <= figure.bbox.x1 and box.y0 >= 0 for box in boxes)
+
+
+def test_a_thousand_bins_are_drawn_as_forty_bars_and_what_is_no_bin_alone() -> None:
+    column = {"name": "pay", "kind": "integer", "bounds": [0, 999], "bins": 1_000, "special": [-1], "missing": True}
+    card = card_from({"title": "T", "data_set": "t", "declared_size": 100, "unit": "record", "column": [column]})
+    assert isinstance(card, TableCard)
+    codes = np.array([[0], [24], [25], [999], [1_000], [1_001], [1_001], [500]], dtype=np.int16)
+    heights = [bar.get_height() for bar in _drawn(TableSamples(codes, card)).axes[0].patches]
+    assert len(heights) == 42 and [heights[at] for at in (0, 1, 20, 39, 40, 41)] == [25, 12.5, 12.5, 12.5, 12.5, 25]

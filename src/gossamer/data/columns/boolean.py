@@ -7,6 +7,8 @@ from gossamer.lazy import pa
 
 VALUES = ("False", "True")
 """The values of a column of truth values, in the order of their codes."""
+FORMS = ("", "true", "True", "TRUE")
+"""How true may be written; "" is as "True"."""
 
 
 def read_booleans(texts: "pa.Array") -> tuple[np.ndarray, np.ndarray]:
@@ -17,6 +19,11 @@ def read_booleans(texts: "pa.Array") -> tuple[np.ndarray, np.ndarray]:
     texts: strings [n].
     """
     return parsed(texts, lambda clean: pa.nulls(len(clean)), _truth)
+
+
+def text(value: bool, form: str) -> str:
+    """A truth value as text. form: how true is written, "True" where it is empty."""
+    return str(value).lower() if form.islower() else str(value).upper() if form.isupper() else str(value)
 
 
 def _truth(text: str) -> int:

@@ -22,6 +22,7 @@ from gossamer.data.card import (
     check_keys,
     document,
     fact,
+    is_line,
     is_text,
     is_whole,
     meaning,
@@ -29,8 +30,10 @@ from gossamer.data.card import (
     plain,
 )
 from gossamer.data.columns import durations, times
+from gossamer.data.columns.boolean import FORMS
 from gossamer.data.columns.boolean import VALUES as BOOLEANS
 from gossamer.data.columns.numbers import Form
+from gossamer.data.units import number_of
 from gossamer.errors import CardError
 
 Kind = Literal["category", "boolean", "integer", "number", "date", "datetime", "duration"]
@@ -45,6 +48,8 @@ NUMBERED = "column_{}"
 MOST_CODES = 10_000
 """Codes of one column."""
 BINS = 16
+FINE_BINS, WIDE = 1_000, 100
+"""Bins of a column of a draft, and the factor between its bounds above which they grow."""
 _LARGEST = 2**53
 """Whole numbers up to here are exact as floats."""
 _MOST_DECIMALS = 9
@@ -64,9 +69,9 @@ class Declared:
     def _check_facts(self) -> None:
         if not is_text(self.name):
             raise CardError("the name of a column must be a line of text in quotes, without space around it")
-        check_facts(self, lambda key, problem: self._wrong(key, f"it {problem}"))
+        check_facts(self, lambda key, problem: self.wrong(key, f"it {problem}"))
 
-    def _wrong(self, key: str, problem: str) -> CardError:
+    def wrong(self, key: str, problem: str) -> CardError:
         return CardError(f"column {self.name!r}, {key}: {problem}")
 
 
@@ -101,24 +106,35 @@ class Column(Declared):
     format: str = fact(
         "",
         'how the file writes dates and times, such as "%d.%m.%Y"; "": as 2031-12-24 10:00:00. Of numbers, how it writes '
-        '1234, such as "1.234,50 €"',
-        of=[*_OF_NUMBERS, *_OF_DATES],
+        '1234, such as "1.234,50 €". Of booleans, how it writes true: "true", "True" or "TRUE"',
+        of=["boolean", *_OF_NUMBERS, *_OF_DATES],
     )
     zone: str = fact(
         "",
         'the time zone, such as "Europe/Berlin": times with an offset are turned into it, others are in it; "": UTC',
         of=_OF_DATES,
     )
-    zero: bool = fact(False, "true: zero has a code of its own", of=_OF_SIZES)
+    zero: bool = fact(False, "true: zero has a code of its own", of=_OF_BINS)
     special: tuple[Bound, ...] = fact((), "values with a code of their own, such as [-1, 999]", of=_OF_BINS)
     missing: bool = fact(False, "true: the value may be missing, which has a code of its own")
     missing_words: tuple[str, ...] = fact(
         (), "texts that stand for a missing value, besides the empty one and the usual words"
     )
     ordered: bool = fact(False, "true: the values are listed in order, the smallest first", of=["category"])
+    numbers: bool = fact(False, "true: the values are numbers, and samples have numbers and no text", of=["category"])
     at_least: str = fact(
         "", "a column whose value is never above this one's in samples, such as a start below an end", of=_OF_BINS
     )
+    after: str = fact(
+        "",
+        "a column that values are counted from; bounds, bins and zero are of the difference",
+        of=_OF_BINS,
+    )
+    only: tuple[tuple[str, ...], ...] = fact(
+        (),
+        'rows of a column, its value, and all that this one can be then: [["sex", "m", "no"]]',
+    )
+    missing_with: str = fact("", "a column that is missing in just the same rows")
     outside: Outside = fact(
         "refuse",
         'what another value becomes: "refuse" it as a mistake, "clip" it to the bounds, or "other", a code of its own',
@@ -126,12 +142,10 @@ class Column(Declared):
 
     def __post_init__(self) -> None:
         if self.kind in ("key", "derived"):
-            raise self._wrong(
-                "kind", f'"{self.kind}" in Python is a GeneratedColumn of gossamer.data.columns.generated'
-            )
+            raise self.wrong("kind", f'"{self.kind}" in Python is a GeneratedColumn of gossamer.data.columns.generated')
         self._check_facts()
         if self.outside == "clip" and self.kind in _OF_VALUES:
-            raise self._wrong("outside", f'a {self.kind} has no bounds to clip to: say "refuse" or "other"')
+            raise self.wrong("outside", f'a {self.kind} has no bounds to clip to: say "refuse" or "other"')
         if self.kind in _OF_VALUES:
             self._check_values()
         else:
@@ -140,6 +154,7 @@ class Column(Declared):
                 object.__setattr__(self, key, tuple(self._bound(key, value) for value in getattr(self, key)))
             self._check_numbers()
         self._check_missing_words()
+        self._check_only()
         if self.size > MOST_CODES:
             raise CardError(
                 f"column {self.name!r} has {self.size:,} codes, and at most "
@@ -157,6 +172,17 @@ class Column(Declared):
         return len(self.values) or len(self.cuts) - 1
 
     @property
+    def axis(self) -> str:
+        """The kind of what has bins: the kind of the column, or of differences where it is `after` another one."""
+        return {"date": "integer", "datetime": "duration"}.get(self.kind, self.kind) if self.after else self.kind
+
+    @property
+    def rules(self) -> list[tuple[str, str]]:
+        """Entries on what values can stand together, each with the other column that it names."""
+        found = [(key, getattr(self, key)) for key in ("after", "missing_with", "at_least")]
+        return [("only", row[0]) for row in self.only] + [(key, name) for key, name in found if name]
+
+    @property
     def in_order(self) -> int:
         """How many of the first codes follow an order: all bins, all values of an ordered category, else 0."""
         return self.plain if not self.values or self.ordered else 0
@@ -164,7 +190,19 @@ class Column(Declared):
     @property
     def step(self) -> int:
         """1 where values are whole and the last bin ends one above the largest, else 0: it includes its upper edge."""
-        return int(self.kind in ("integer", "date"))
+        return int(self.axis in ("integer", "date"))
+
+    @cached_property
+    def known(self) -> np.ndarray:
+        """The declared values as samples have them, [values]: numbers, truth values, or objects of text."""
+        if self.numbers:
+            return np.array([*map(number_of, self.values)])
+        return np.array([False, True] if self.kind == "boolean" else self.values, dtype=object)
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether samples have whole numbers."""
+        return self.kind == "integer" or self.known.dtype.kind == "i"
 
     @cached_property
     def unit(self) -> int:
@@ -178,26 +216,42 @@ class Column(Declared):
             return form if self.decimals is None else replace(form, digits=self.decimals)
         return Form(decimal=decimal, digits=0 if self.step else self.decimals)
 
-    def position(self, value: Any) -> float:
-        """The position on the axis that a value or its text names. Raises ValueError or TypeError: it is none."""
-        return float(value) if self.kind in _OF_NUMBERS else position(_BOUNDS[self.kind](value))
+    def position(self, value: Any, kind: str = "") -> float:
+        """The position that a value of a kind, or its text, names. Raises ValueError or TypeError: it is none.
+
+        kind: default: that of what has bins.
+        """
+        kind = kind or self.axis
+        return float(value) if kind in _OF_NUMBERS else position(_BOUNDS[kind](value))
 
     def written(self, value: float) -> str:
         """A position on the axis, as people read it."""
-        if self.kind in _OF_NUMBERS:
+        if self.axis in _OF_NUMBERS:
             return f"{value:.12g}"
-        moment = datetime.timedelta(**{"days" if self.kind == "date" else "seconds": value})
-        if self.kind == "duration":
+        moment = datetime.timedelta(**{"days" if self.axis == "date" else "seconds": value})
+        if self.axis == "duration":
             return durations.text(moment, self.decimals)
         day = times.EPOCH + moment
         return times.text(day.date() if self.kind == "date" else day, "", self.decimals)
+
+    def interval(self, low: float, high: float) -> str:
+        """The values from one edge to another, as people read them."""
+        return " to ".join(dict.fromkeys([self.written(low), self.written(high - self.step)]))
+
+    @property
+    def code_names(self) -> list[str]:
+        """What each code is called: a value, or the ends of a bin."""
+        names = [*self.values] or [self.interval(*ends) for ends in itertools.pairwise(self.cuts)]
+        names += ["0"] * self.zero + [self.written(value) for value in self.apart[self.zero :]]
+        return names + [OTHER] * (self.other_code is not None) + ["missing"] * self.missing
 
     @cached_property
     def cuts(self) -> np.ndarray:
         """The edges of the bins as float64 [bins + 1]; dates in days since 1970, times in seconds since then.
 
         A bin includes its lower edge only. The last bin of whole numbers and dates ends one above the largest, and where there
-        are fewer of them than bins, each has a bin of its own. Any other last bin includes both edges.
+        are fewer of them than bins, each has a bin of its own. Any other last bin includes both edges. Numbers with decimals
+        get fewer bins where one would hold no value.
         """
         if self.edges:
             cuts = np.array([position(edge) for edge in self.edges])
@@ -207,10 +261,28 @@ class Column(Declared):
         high += self.step
         bins = min(self.bins, int(high - low)) if self.step else self.bins
         cuts = np.geomspace(low, high, bins + 1) if self.log else np.linspace(low, high, bins + 1)
-        if self.kind != "number":
-            cuts = np.unique(self.from_steps(np.rint(self.to_steps(cuts))))
+        if self.grid is not None:
+            whole = np.unique(self.from_steps(np.rint(self.to_steps(cuts))))
+            too_narrow = len(whole) > 1 and np.any(np.diff(np.ceil(self.to_steps(cuts))) < 1)
+            cuts = whole if self.kind != "number" or too_narrow else cuts
         cuts[0], cuts[-1] = low, high
         return cuts
+
+    def with_fine_bins(self) -> "Column":
+        """The column with FINE_BINS bins between its bounds. They grow, and zero is apart, where numbers span two decades."""
+        (low, high), step = map(position, self.bounds), 1 / (self.grid or math.inf)
+        facts: dict[str, Any] = {"bins": FINE_BINS}
+        least = low or step
+        if self.kind in _OF_NUMBERS and is_wide(least, high, step):
+            exact = int if self.kind == "integer" else float
+            facts |= {
+                "log": True,
+                "bounds": (exact(least), exact(high)),
+                "zero": self.zero or (not low and 0.0 not in self.apart),
+            }
+        elif self.zero and not low and step:
+            facts["bounds"] = (self.from_steps(1), self.bounds[1])
+        return replace(self, **facts)
 
     @property
     def apart(self) -> tuple[float, ...]:
@@ -252,44 +324,57 @@ class Column(Declared):
         """Refuse anything but a list of different texts. Whole numbers become text."""
         if self.kind == "boolean":
             if self.values not in ((), BOOLEANS):
-                raise self._wrong("values", "a boolean has the values False and True: leave them out")
+                raise self.wrong("values", "a boolean has the values False and True: leave them out")
+            if self.format not in FORMS:
+                raise self.wrong("format", 'it must show how true is written: "true", "True" or "TRUE"')
             object.__setattr__(self, "values", BOOLEANS)
             return
         texts = tuple(str(value) if is_whole(value) else value for value in self.values)
         if not texts:
-            raise self._wrong(
+            raise self.wrong(
                 "values", 'give the list of its values, known without looking at the records, such as ["yes", "no"]'
             )
         if not all(map(is_text, texts)):
-            raise self._wrong(
+            raise self.wrong(
                 "values",
                 "each must be a line of text in quotes, without space around it. For the empty one, say missing = true",
             )
         texts = tuple(unicodedata.normalize("NFC", text) for text in texts)
         if len(set(texts)) < len(texts):
-            raise self._wrong("values", "no two may be the same")
+            raise self.wrong("values", "no two may be the same")
+        numbers = {number for number in map(number_of, texts) if number is not None and abs(number) <= _LARGEST}
+        if self.numbers and len(numbers) < len(texts):
+            raise self.wrong("numbers", "each value must be a number, such as 36 or 0.5, and no two the same number")
         if self.outside == "other" and OTHER in texts:
-            raise self._wrong("outside", f'"other" is a declared value too: rename the value {OTHER!r}')
+            raise self.wrong("outside", f'"other" is a declared value too: rename the value {OTHER!r}')
         object.__setattr__(self, "values", texts)
 
     def _check_missing_words(self) -> None:
         words = tuple(unicodedata.normalize("NFC", word) if is_text(word) else "" for word in self.missing_words)
         object.__setattr__(self, "missing_words", words)
         if words and not self.missing:
-            raise self._wrong("missing_words", "they need missing = true, which gives a missing value a code")
+            raise self.wrong("missing_words", "they need missing = true, which gives a missing value a code")
         if not all(words):
-            raise self._wrong("missing_words", "each must be a line of text in quotes, without space around it")
+            raise self.wrong("missing_words", "each must be a line of text in quotes, without space around it")
         small = {word.casefold() for word in words}
         if len(small) < len(words) or small & {value.casefold() for value in self.values}:
-            raise self._wrong("missing_words", "no two may be the same, and none may be a declared value")
+            raise self.wrong("missing_words", "no two may be the same, and none may be a declared value")
+
+    def _check_only(self) -> None:
+        rows = tuple(tuple(row) if isinstance(row, list) else row for row in self.only)
+        object.__setattr__(self, "only", rows)
+        if not all(isinstance(row, tuple) and len(row) > 2 and all(map(is_line, row)) for row in rows):
+            raise self.wrong("only", "each has a column, its value, and values of this one")
+        if self.missing_with and not self.missing:
+            raise self.wrong("missing_with", "it needs missing = true")
 
     def _check_format(self) -> None:
         """Refuse a format that cannot be read or written, and an unknown zone."""
         if self.zone and not times.is_zone(self.zone):
-            raise self._wrong("zone", 'it must be the name of a time zone, such as "Europe/Berlin"')
+            raise self.wrong("zone", 'it must be the name of a time zone, such as "Europe/Berlin"')
         of_time = self.kind in ("datetime", "duration")
         if of_time and (self.decimals or 0) > times.MOST_DECIMALS:
-            raise self._wrong("decimals", f"seconds have at most {times.MOST_DECIMALS}")
+            raise self.wrong("decimals", f"seconds have at most {times.MOST_DECIMALS}")
         if not self.format:
             return
         try:
@@ -300,70 +385,79 @@ class Column(Declared):
             elif times.step_of(self.format) > (times.HOUR if self.kind == "datetime" else times.DAY):
                 raise ValueError
         except ValueError:
-            raise self._wrong("format", _FORMATS[self.kind]) from None
+            raise self.wrong("format", _FORMATS[self.kind]) from None
+        if self.zone not in ("", "UTC") and self.format.endswith("Z") and not self.format.endswith("%Z"):
+            raise self.wrong("format", "its Z says that times are in UTC: leave zone out, or the format")
         if self.kind == "datetime" and self.decimals and times.step_of(self.format):
-            raise self._wrong(
+            raise self.wrong(
                 "decimals", "the format shows no fractions of seconds: end it with .%f, or leave decimals out"
             )
 
     def _bound(self, key: str, value: object) -> Bound:
         """A bound of the kind of the column. Dates, times and durations may be text."""
-        if self.kind in _OF_NUMBERS:
+        if self.axis in _OF_NUMBERS:
             return self._number(key, value)
         try:
-            bound = _BOUNDS[self.kind](value)
+            bound = _BOUNDS[self.axis](value)
         except (ValueError, TypeError):
-            raise self._wrong(key, f"it must hold {WRITTEN[self.kind]}") from None
+            raise self.wrong(key, f"it must hold {WRITTEN[self.axis]}") from None
         grid = 10 ** (self.decimals or 0)
         if round(position(bound) * 10**6) % (self.unit * 10**6 // grid):
-            raise self._wrong(key, "it has smaller parts of time than samples: correct it, or see decimals and format")
+            raise self.wrong(key, "it has smaller parts of time than samples: correct it, or see decimals and format")
         self._check_size(key, position(bound) * grid)
         return bound
 
     def _number(self, key: str, value: object) -> int | float:
-        if self.kind == "integer" and isinstance(value, float) and value.is_integer():
+        if self.axis == "integer" and isinstance(value, float) and value.is_integer():
             value = int(value)
-        if not is_whole(value) and not (self.kind == "number" and isinstance(value, float) and math.isfinite(value)):
-            raise self._wrong(key, f"it must hold {'whole numbers' if self.kind == 'integer' else 'finite numbers'}")
+        if not is_whole(value) and not (self.axis == "number" and isinstance(value, float) and math.isfinite(value)):
+            raise self.wrong(key, f"it must hold {'whole numbers' if self.axis == 'integer' else 'finite numbers'}")
         assert isinstance(value, int | float)
         self._check_size(key, value)
         return value
 
     def _check_size(self, key: str, value: float) -> None:
         if abs(value) > _LARGEST:
-            raise self._wrong(key, "numbers beyond 2^53 are not exact: measure in a larger unit")
+            raise self.wrong(key, "numbers beyond 2^53 are not exact: measure in a larger unit")
 
     def _check_numbers(self) -> None:
         """Refuse bounds and edges that do not rise, and bins that hold no value."""
         if bool(self.bounds) == bool(self.edges):
-            raise self._wrong(
+            raise self.wrong(
                 "bounds", "give bounds = [low, high] or edges = [...], what is known without looking at the records"
             )
         key = "bounds" if self.bounds else "edges"
         ends = [position(end) for end in self.bounds or self.edges]
         if (self.bounds and len(ends) != 2) or len(ends) < 2 or any(a >= b for a, b in itertools.pairwise(ends)):
-            raise self._wrong(key, "they must rise" if self.edges else "give two values, the smaller first")
+            raise self.wrong(key, "they must rise" if self.edges else "give two values, the smaller first")
         if self.edges and self.bins != BINS:
-            raise self._wrong("bins", "edges say already how many there are: leave bins out")
+            raise self.wrong("bins", "edges say already how many there are: leave bins out")
+        if self.zero and self.axis in _OF_DATES:
+            raise self.wrong("zero", "a date has none: leave it out")
         if self.log and ends[0] <= 0:
-            raise self._wrong("log", "it needs a smallest value above 0. With zero = true, zero has a code of its own")
+            raise self.wrong("log", "it needs a smallest value above 0. With zero = true, zero has a code of its own")
         if len(set(self.apart)) < len(self.apart):
-            raise self._wrong("special", "no two special values may be the same, and none may be 0 where zero = true")
+            raise self.wrong("special", "no two special values may be the same, and none may be 0 where zero = true")
         if self.grid is None:
             if np.any(np.diff(self.cuts) <= 0):
-                raise self._wrong(key, "the bins are too narrow for floating-point numbers: take fewer")
+                raise self.wrong(key, "the bins are too narrow for floating-point numbers: take fewer")
         elif np.any(empty := self.grid_counts < 1):
             number = int(np.flatnonzero(empty)[0])
-            raise self._wrong(
+            raise self.wrong(
                 key,
                 f"bin {number} (counted from 0) holds no value besides zero and the special ones: "
                 "take wider bins, or begin above zero",
             )
 
     @property
+    def digits(self) -> int | None:
+        """Digits after the point of values; None: as many as they need."""
+        return None if self.kind == "number" and self.decimals is None else self.decimals or 0
+
+    @property
     def grid(self) -> int | None:
         """Steps in 1, where values are whole multiples of 1 / grid, and of `unit`. None: of any number."""
-        return None if self.kind == "number" and self.decimals is None else 10 ** (self.decimals or 0)
+        return None if self.digits is None else 10**self.digits
 
     def to_steps(self, values: Any) -> Any:
         """Values in steps of the grid."""
@@ -393,6 +487,11 @@ class Column(Declared):
 
 
 document(Column)
+
+
+def is_wide(low: float, high: float, step: float) -> bool:
+    """Whether the fine bins of numbers grow: these are above zero, span two decades, and have more steps than bins."""
+    return low > 0 and high > max(WIDE * low, low + FINE_BINS * step)
 
 
 def position(value: Bound) -> float:

@@ -18,6 +18,7 @@ from gossamer.lazy import pa, pc
 _MISSING, _UNKNOWN, _CASE, _TRUTH, _TEXT, _COMMA, _WHOLE, _DATE, _TIME, _DURATION, _OUTSIDE, _GUESSED = range(
     -1, -13, -1
 )
+BROKEN = -13
 FAULTS = {
     _MISSING: "the value is missing. If it may be, say missing = true in the card",
     _UNKNOWN: 'the value is not declared. Declare it, or say outside = "other" in the card',
@@ -33,6 +34,7 @@ FAULTS = {
     _OUTSIDE: 'the value is outside the bounds. Say outside = "clip" or "other" in the card, or correct the bounds',
     _GUESSED: "there are numbers or dates in place of text, and who guessed them may have changed values: 01000 to 1000, or "
     "1.500 to 1.5. Give the path of the CSV, or keep the column as text (pandas: dtype=str)",
+    BROKEN: 'the row breaks a rule: only, missing_with or after. Correct it, or say outside = "other"',
 }
 """What is wrong with a cell, by its negative code. No message quotes a value."""
 _NO_TEXT = {"integer": _TEXT, "number": _TEXT, "date": _DATE, "datetime": _TIME, "duration": _DURATION}
@@ -52,25 +54,31 @@ class Reader:
         kind = _Categories if column.values else _Numbers
         self._kind: _Categories | _Numbers = kind(column, decimal, guessed=guessed)
 
-    def codes(self, cells: "pa.Array") -> np.ndarray:
+    def codes(self, cells: "pa.Array", base: np.ndarray | None = None) -> np.ndarray:
         """Codes, int32 [n]. A negative one is a fault, see `FAULTS`.
 
-        cells: of one type, or a dense union of types; [n].
+        Args:
+            cells: of one type, or a dense union of types; [n].
+            base: the values that those of the column are counted from, float64 [n], NaN where there is none. None: from 0.
         """
         kind, codes = self._kind, np.empty(len(cells), np.int32)
         for rows, part in parts(cells):
-            found = kind.codes(part)
-            if any(_is_of(part, _GUESSES[each]) for each in kind.refused):
+            found = kind.codes(part, None if base is None else base[rows])
+            if self.refuses(part.type):
                 there = ~np.asarray(pc.is_null(part, nan_is_null=True))
                 found[there | (kind.words and len(part) == len(cells))] = _GUESSED
             codes[rows] = found
         return codes
 
-    def values(self, cells: "pa.Array") -> np.ndarray:
-        """Values as numbers, which no bin has made coarse. float64 [n], see `decode.to_numbers`."""
+    def refuses(self, kind: "pa.DataType") -> bool:
+        """Whether cells of a type are refused, as a program may have guessed it."""
+        return any(_is_of(kind, _GUESSES[each]) for each in self._kind.refused)
+
+    def values(self, cells: "pa.Array", base: np.ndarray | None = None) -> np.ndarray:
+        """Values as numbers, which no bin has made coarse. float64 [n], see `decode.to_numbers`. base: as of `codes`."""
         values = np.empty(len(cells))
         for rows, part in parts(cells):
-            values[rows] = self._kind.values(part)
+            values[rows] = self._kind.values(part, None if base is None else base[rows])
         return values
 
 
@@ -84,16 +92,16 @@ _GUESSES = {
 """What programs that guess types make of texts. A column without a value becomes one of floating-point numbers."""
 
 
-def _is_of(cells: "pa.Array", checks: Iterable[str]) -> bool:
-    """Whether cells are of one of these types, which are named by the checks of pyarrow."""
-    return any(getattr(pa.types, check)(cells.type) for check in checks)
+def _is_of(kind: "pa.DataType", checks: Iterable[str]) -> bool:
+    """Whether a type is one of these, which are named by the checks of pyarrow."""
+    return any(getattr(pa.types, check)(kind) for check in checks)
 
 
 class _Categories:
     """Codes of categories and truth values.
 
-    Where all declared numbers are written as Python writes them, numbers are compared as numbers: 1, 01, 1.0 and true are one.
-    Else texts are compared as texts, and numbers are refused.
+    Where the column says `numbers`, or all declared numbers are written as Python writes them, numbers are compared as numbers:
+    1, 01, 1.0 and true are one. Else texts are compared as texts, and numbers are refused.
     """
 
     def __init__(self, column: Column, _: str, *, guessed: bool) -> None:
@@ -103,7 +111,7 @@ class _Categories:
         found = [(number, value) for value in declared if (number := guess(value)) is not None]
         numbers = {number: declared[value] for number, value in found}
         self.words = any(value.casefold() in MISSING_WORDS for value in column.values)
-        plain = all(value.casefold() in TRUTH or text_of(number) == value for number, value in found)
+        plain = column.numbers or all(value.casefold() in TRUTH or text_of(number) == value for number, value in found)
         self._numbers: Mapping[Any, int] = numbers if plain and len(numbers) == len(found) and not self.words else {}
         rounded = any(abs(number) >= LARGEST for number in numbers)
         unclear = (found or self.words) and not self._numbers
@@ -114,13 +122,13 @@ class _Categories:
         self._unknown = _TRUTH if column.kind == "boolean" else _UNKNOWN
         self._other = column.other_code
 
-    def codes(self, cells: "pa.Array") -> np.ndarray:
+    def codes(self, cells: "pa.Array", _: np.ndarray | None = None) -> np.ndarray:
         """int32 [n]"""
         encoded = (cells if cells.type != pa.null() else cells.cast(pa.string())).dictionary_encode()
         codes = [*map(self._code, texts_of(encoded.dictionary).to_pylist()), self._code("")]
         return np.array(codes, np.int32).take(np.asarray(pc.fill_null(encoded.indices, -1)))
 
-    def values(self, cells: "pa.Array") -> np.ndarray:
+    def values(self, cells: "pa.Array", _: np.ndarray | None = None) -> np.ndarray:
         """The codes. float64 [n]"""
         return self.codes(cells).astype(np.float64)
 
@@ -158,22 +166,21 @@ class _Numbers:
         }.get(kind, [] if column.format else ["time"])
         self.refused = tuple(_GUESSES.keys() - trusted) if guessed else ()
 
-    def codes(self, cells: "pa.Array") -> np.ndarray:
+    def codes(self, cells: "pa.Array", base: np.ndarray | None = None) -> np.ndarray:
         """int32 [n]"""
-        return self._in_bins(*self._parsed(cells))
+        return self._in_bins(*self._parsed(cells, base))
 
-    def values(self, cells: "pa.Array") -> np.ndarray:
-        """The positions on the axis of the column. NaN for a missing value and for "other". float64 [n]"""
-        column, (numbers, faults) = self._column, self._parsed(cells)
+    def values(self, cells: "pa.Array", base: np.ndarray | None = None) -> np.ndarray:
+        """The positions on the axis of the column, also beyond its bounds. NaN for a missing value and "other". float64 [n]"""
+        numbers, faults = self._parsed(cells, base)
         codes = self._in_bins(numbers, faults)
-        clips, top = column.outside == "clip", column.cuts[-1] - column.step
-        numbers = np.where(clips & (codes < column.plain), numbers.clip(column.cuts[0], top), numbers)
-        return np.where(np.isin(codes, column.no_values), np.nan, numbers)
+        numbers = np.where(np.isin(codes, self._column.no_values), np.nan, numbers)
+        return numbers if base is None else numbers + base
 
-    def _parsed(self, cells: "pa.Array") -> tuple[np.ndarray, np.ndarray]:
-        """Positions, float64 [n], and faults, int32 [n], 0 where there is none."""
+    def _parsed(self, cells: "pa.Array", base: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
+        """Positions or differences, float64 [n], and faults, int32 [n], 0 where there is none."""
         column = self._column
-        if _is_of(cells, self._types):
+        if _is_of(cells.type, self._types):
             numbers = self._of_type(cells, column)
             faults = np.where(np.isnan(numbers), _MISSING, 0).astype(np.int32)
             faults[np.isinf(numbers)] = _TEXT
@@ -190,11 +197,14 @@ class _Numbers:
             numbers = numbers // column.unit * column.unit
         if column.kind == "integer":
             faults[(faults == 0) & (numbers != np.rint(numbers))] = _WHOLE
+        if base is not None:
+            numbers = column.from_steps(np.rint(column.to_steps(numbers - base)))
+            faults[(faults == 0) & np.isnan(base)] = BROKEN if column.outside == "refuse" else _MISSING
         return numbers, faults
 
     def _fault(self, text: str) -> int:
         """What is wrong with a text that is no number, date or duration."""
-        if text.strip().casefold() in self._absent:
+        if unicodedata.normalize("NFC", text).strip().casefold() in self._absent:
             return _MISSING
         comma = "," in text and not self._form.thousands and self._form.decimal == "." and _has_digits_only(text)
         fault = _NO_TEXT[self._column.kind]

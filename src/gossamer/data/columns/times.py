@@ -75,7 +75,7 @@ def on_clock(times: "pa.Array", zone: str = "") -> "pa.Array":
     if kind.unit == "ns":  # a cast would cut off digits towards 1970
         plain = pc.floor_temporal(plain, 1, "microsecond")
     plain = plain.cast(pa.timestamp("us"))
-    return _moved(plain, zone, 1, of_clock=False) if kind.tz and zone else plain
+    return _moved(plain, zone, 1, of_clock=False) if kind.tz and zone not in ("", "UTC") else plain
 
 
 def with_zone(times: "pa.Array", zone: str) -> "pa.Array":

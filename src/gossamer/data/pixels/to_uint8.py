@@ -4,8 +4,7 @@ Every record is converted by itself. By the maximum or mean of all pixels, one r
 bounds that.
 """
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
 from typing import Literal
 
 import numpy as np
@@ -29,33 +28,6 @@ MADE_COLOUR = "Grey pictures were given three equal colours, because the card's 
 CLIPPED = "Pixels slightly below 0 or above 1, as resizing leaves them, became black or white."
 WINDOWED = "DICOM pictures were scaled by the display window of each file, as the card says."
 SCALED = "Pixels deeper than 8 bits were scaled by pixel_range; what lies outside it became black or white."
-
-
-@dataclass(frozen=True)
-class Form:
-    """What every picture is brought to, as the card declares.
-
-    Args:
-        shape: channels, height and width. None: as it is.
-        resize: see `resize`.
-        invert: exchange dark and light first: 255 - pixel.
-    """
-
-    shape: tuple[int, ...] | None = None
-    resize: Resize = "squash"
-    invert: bool = False
-
-    def of(self, images: np.ndarray) -> np.ndarray:
-        """uint8 [N, C, H, W], C 1 or 3, in this form; the argument itself if it is. Raises DataError: the disk is too full."""
-        shape = images.shape[1:] if self.shape is None else tuple(self.shape)
-        if not self.invert and shape == images.shape[1:]:
-            return images
-        if len(images) == 1:
-            return self._formed(images, shape)
-        return filled((self._formed(piece, shape) for _, piece in _pieces(images)), (len(images), *shape))
-
-    def _formed(self, images: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
-        return resize(255 - images if self.invert else images, shape, how=self.resize)
 
 
 def as_images(
@@ -97,16 +69,36 @@ def scaled(pixels: np.ndarray, pixel_range: tuple[float, float]) -> np.ndarray:
     return np.rint((pixels.astype(np.float64).clip(low, high) - low) * (255 / (high - low))).astype(np.uint8)
 
 
-def resize(images: np.ndarray, shape: tuple[int, ...], *, how: Resize = "squash") -> np.ndarray:
+def resize(
+    images: np.ndarray, shape: Sequence[int] | None = None, how: Resize = "squash", *, invert: bool = False
+) -> np.ndarray:
     """Colour made grey (or grey repeated) as the card's shape says, then stretched or shrunk to its height and width.
 
-    uint8 [N, 1 or 3, H, W] to uint8 [N, *shape]; the argument itself if nothing has to be done. Grey is the luma of ITU-R 601.
-    The filter is Pillow's antialiased bilinear one.
+    Grey is the luma of ITU-R 601. The filter is Pillow's antialiased bilinear one.
 
-    how: "squash" to the new proportions, "crop" the middle to them first, or "pad" with black bars to them.
+    Args:
+        images: uint8 [N, 1 or 3, H, W].
+        shape: channels, height and width. None: as they are.
+        how: "squash" to the new proportions, "crop" the middle to them first, or "pad" with black bars to them.
+        invert: exchange dark and light first: 255 - pixel.
+
+    Returns:
+        uint8 [N, *shape]; the argument itself if nothing has to be done.
+
+    Raises:
+        DataError: the disk is too full.
     """
-    if images.shape[1:] == tuple(shape):
+    wanted = images.shape[1:] if shape is None else tuple(shape)
+    if not invert and wanted == images.shape[1:]:
         return images
+    if len(images) == 1:
+        return _resized(images, wanted, how, invert)
+    pieces = (_resized(piece, wanted, how, invert) for _, piece in _pieces(images))
+    return filled(pieces, (len(images), *wanted))
+
+
+def _resized(images: np.ndarray, shape: tuple[int, ...], how: Resize, invert: bool) -> np.ndarray:
+    images = 255 - images if invert else images
     box, (top, left, height, width) = _cut(images.shape[2:], shape[1:], how)
     resized = np.zeros((len(images), *shape), np.uint8)
     for image, target in zip(images, resized, strict=True):

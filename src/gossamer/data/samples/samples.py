@@ -146,9 +146,6 @@ class Samples(Labelled, SyntheticRecords):
     def _grid(self, columns: int) -> bytes:
         return sample_grid(self.images, self.labels, columns=columns, names=self.class_names)
 
-    def __repr__(self) -> str:
-        return f"Samples({self.in_words})"
-
     def _repr_html_(self) -> str:
         """Show the picture of `plot` with a caption, in a notebook."""
         if not len(self):

@@ -1,13 +1,14 @@
 """Files of Parquet and Arrow IPC as relations: every cell has the type that the file declares for its column."""
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 from gossamer.data.problems import sound
 from gossamer.data.sources.blocks import from_batches
 from gossamer.data.sources.relation import Relation
+from gossamer.errors import DataError
 from gossamer.lazy import Lazy, pa
 
 parquet: Any = Lazy("pyarrow.parquet")
@@ -25,7 +26,17 @@ def open_arrow(path: Path) -> Relation:
 def schema_of(path: Path) -> Any:
     """The names and types of a file's columns. Raises DataError."""
     with _opened(path) as file:
-        return file.schema_arrow if hasattr(file, "schema_arrow") else file.schema
+        schema = file.schema_arrow if hasattr(file, "schema_arrow") else file.schema
+        _ = schema.names  # a name that is no UTF-8 raises
+        return schema
+
+
+def rows_of(path: Path) -> int:
+    """The number of rows that a .parquet file declares, for the space that they need. 0: it declares none."""
+    if path.suffix.lower() == PARQUET:
+        with suppress(DataError), _opened(path) as file:  # a damaged file is told where it is read
+            return int(file.metadata.num_rows)
+    return 0
 
 
 def batches_of(path: Path, positions: Sequence[int], rows: int = _ROWS) -> Iterator[Any]:

@@ -18,13 +18,15 @@ from gossamer.lazy import pa, pc
 
 _MISSING = ("NoneType", "NAType", "NaTType")
 _PLAIN = {bool: np.bool_, int: np.int64, float: np.float64, str: np.str_}
-_DAYS = (-719_162, 2_932_896)
-"""The first and the last day that Python's dates have, from 1970."""
-_TICKS = {"s": 1, "ms": 1_000, "us": 1_000_000}
+_DAYS, _STAYS = (-719_162, 2_932_896), (-999_999, 999_999)
+"""The first and the last day that Python's dates have, from 1970, and the most days that a card's durations have."""
+_TICKS = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
+_NANOSECONDS = -(2**63) // 1_000 * 1_000 + 1_000
+"""The first of 64 bits that is a whole microsecond."""
 _LONG = 10**76
 """From here, a whole number is no decimal of Arrow. It has an array of its own, or it would change the type of others."""
-_TIME_UNITS = ("D", "s", "ms", "us", "ns")
-"""The units of NumPy's times that Arrow has. Others become seconds."""
+_TIME_UNITS = {"M": ("D", *_TICKS), "m": (*_TICKS,)}
+"""The units of NumPy's times and durations that Arrow has. Others become seconds."""
 
 
 def cells(values: Any) -> Any:
@@ -39,8 +41,11 @@ def cells(values: Any) -> Any:
     """
     try:
         return plain(_cells(values))
-    except (TypeError, ValueError, NotImplementedError):  # those of pyarrow are among them; their texts quote values
-        raise DataError(f"a column of type {type(values).__name__} has not one known value for each row") from None
+    except (TypeError, ValueError, NotImplementedError, OverflowError):  # some of pyarrow, whose texts quote values
+        kind = getattr(values, "dtype", type(values).__name__)
+        raise DataError(
+            f"a column of type {kind} has not one known value for each row. Write text into it, or take it out"
+        ) from None
 
 
 def _cells(values: Any) -> Any:
@@ -57,7 +62,8 @@ def _of_frame(values: Any) -> Any:
     """A column of pandas or polars, of a type that NumPy does not have; as objects if Arrow does not have it either."""
     with suppress(TypeError, ValueError, NotImplementedError, OverflowError):  # then as objects, each by its own type
         array = values.to_arrow() if hasattr(values, "to_arrow") else pa.array(values, from_pandas=True)
-        if not isinstance(array.type, pa.BaseExtensionType):  # of periods and intervals, it holds numbers
+        kind = getattr(array.type, "value_type", array.type)
+        if not isinstance(kind, pa.BaseExtensionType):  # of periods and intervals, it holds numbers
             return array
     return values.to_list()
 
@@ -76,23 +82,30 @@ def plain(values: Any) -> Any:
         array = array.cast(array.type.value_type)
     if types.is_run_end_encoded(array.type):
         array = pc.run_end_decode(array)
+    if types.is_union(array.type) and array.type.mode == "sparse":
+        return of_objects(array.to_pylist())
+    if types.is_decimal32(array.type) or types.is_decimal64(array.type):
+        return array.cast(pa.decimal128(array.type.precision, array.type.scale))
     if types.is_large_string(array.type) or types.is_string_view(array.type):
         return array.cast(pa.string())
     if types.is_large_binary(array.type) or types.is_binary_view(array.type) or types.is_fixed_size_binary(array.type):
         return array.cast(pa.binary())
-    return _in_calendar(array) if types.is_date(array.type) or types.is_timestamp(array.type) else array
+    of_time = types.is_date(array.type) or types.is_timestamp(array.type) or types.is_duration(array.type)
+    return _declarable(array) if of_time else array
 
 
-def _in_calendar(times: Any) -> Any:
-    """Dates or timestamps in the years 1 to 9999. Others, which no card can declare, become the nearest of these."""
+def _declarable(times: Any) -> Any:
+    """Dates and timestamps in the years 1 to 9999, and durations of days of six digits.
+
+    Others, which no card can declare, become the nearest of these.
+    """
     kind = times.type
+    first, last = _STAYS if pa.types.is_duration(kind) else _DAYS
     if pa.types.is_date32(kind):
-        whole, low, high = pa.int32(), *_DAYS
+        whole, low, high = pa.int32(), first, last
     else:
-        whole, unit = pa.int64(), getattr(kind, "unit", "ms")
-        if unit == "ns":
-            return times
-        low, high = (_TICKS[unit] * second for second in (_DAYS[0] * 86_400, (_DAYS[1] + 1) * 86_400 - 1))
+        whole, ticks = pa.int64(), _TICKS[getattr(kind, "unit", "ms")]
+        low, high = max(first * 86_400 * ticks, _NANOSECONDS), min(((last + 1) * 86_400 - 1) * ticks, 2**63 - 1)
     counts = pc.max_element_wise(times.view(whole), pa.scalar(low, whole), skip_nulls=False)
     return pc.min_element_wise(counts, pa.scalar(high, whole), skip_nulls=False).view(kind)
 
@@ -101,13 +114,13 @@ def _of_numpy(array: np.ndarray) -> Any:
     kind = array.dtype.kind
     if kind == "O":
         return of_objects(array.tolist())  # None where a value is masked
-    if kind in "mM" and np.datetime_data(array.dtype)[0] not in _TIME_UNITS:
+    if kind in _TIME_UNITS and np.datetime_data(array.dtype)[0] not in _TIME_UNITS[kind]:
         array = array.astype(f"{kind}8[s]")
     if kind == "f" and array.dtype.itemsize not in (4, 8):
         array = array.astype(np.float64)
     if array.dtype.byteorder not in "=|":
         array = array.astype(array.dtype.newbyteorder("="))
-    return pa.array(array)
+    return plain(pa.array(array))
 
 
 def of_objects(values: Sequence[Any]) -> Any:

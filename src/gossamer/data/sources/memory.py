@@ -63,7 +63,7 @@ def open_memory(data: Any, where: str, *, header: bool | None) -> Relation:
         for start in range(0, count, _ROWS):
             rows = slice(start, min(start + _ROWS, count))
             parts = (found[at].iloc[rows] if hasattr(found[at], "iloc") else found[at][rows] for at in positions)
-            columns = [*map(_as_text, parts)]
+            columns = [_as_text(part, f"{where}, column {at + 1}") for at, part in zip(positions, parts, strict=True)]
             if any(len(column) != rows.stop - start for column in columns):
                 raise _uneven(where)
             yield np.arange(start, rows.stop), columns
@@ -76,9 +76,15 @@ def open_memory(data: Any, where: str, *, header: bool | None) -> Relation:
     return relation
 
 
-def _as_text(values: Any) -> Any:
-    """A column as an array of Arrow; NumPy's bytes are text, as those of other libraries are none."""
-    array = cells(values)
+def _as_text(values: Any, place: str) -> Any:
+    """A column as an array of Arrow; NumPy's bytes are text, as those of other libraries are none.
+
+    place: what messages call the column: by its position, as its name may be a value.
+    """
+    try:
+        array = cells(values)
+    except DataError as error:
+        raise DataError(f"{place} (counted from 1): {error}") from None
     if isinstance(values, np.ndarray) and values.dtype.kind == "S":
         return pa.array([value.decode("utf-8", "replace") for value in values.tolist()])
     return array

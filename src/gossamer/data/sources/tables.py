@@ -156,14 +156,15 @@ def _joined(relations: Sequence[Relation], parts: Sequence[Path], *, where: str)
         return first
 
     def blocks(positions: Sequence[int]) -> Iterator[Block]:
-        start, types = 0, None
+        start, types = 0, dict[int, Any]()
         joined.ragged.clear()
         for part, relation in zip(parts, relations, strict=True):
             end = start
             for numbers, columns in relation.blocks(positions):
-                here = [column.type for column in columns] if _ending(part) in ARROW else None
-                types = types or here
-                if types != here:
+                # where all values are missing, a part tells no type
+                here = {at: column.type for at, column in enumerate(columns) if column.type != pa.null()}
+                types = here | types
+                if _ending(part) in ARROW and any(types[at] != kind for at, kind in here.items()):
                     raise DataError(f"{part}: columns of this part have other types than those of {parts[0].name}.")
                 yield numbers + start, columns
                 end = start + int(numbers[-1]) + 1

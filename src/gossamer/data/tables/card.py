@@ -13,6 +13,7 @@ from gossamer.data.card import Kind as CardKind
 from gossamer.data.columns.column import Column, is_numbered, same_name
 from gossamer.data.columns.generated import KINDS as GENERATED
 from gossamer.data.columns.generated import AnyColumn, GeneratedColumn, in_order
+from gossamer.data.columns.rules import check_rules
 from gossamer.errors import CardError, did_you_mean
 from gossamer.files import at_home, write_private
 from gossamer.lazy import torch
@@ -86,8 +87,7 @@ class TableCard(Card):
         if self.label is not None and self.label not in self.names:
             near = did_you_mean(str(self.label), self.names)
             raise CardError(f"label must name a column, or be left out.{near} Columns: {', '.join(self.names)}.")
-        for column in self.columns:
-            self._check_order(column)
+        check_rules(self.columns, self.label)
         for each in self.generated:
             each.check_source(self.columns)
 
@@ -140,30 +140,6 @@ class TableCard(Card):
         placed = in_order(self.columns, given)
         own = tuple(replace(each, place=at) for at, each in enumerate(placed) if isinstance(each, GeneratedColumn))
         object.__setattr__(self, "generated", own)
-
-    def _check_order(self, column: Column) -> None:
-        """Refuse `at_least` of a column that is no other one, or whose values could not be exchanged with it."""
-        below = {each.name: each for each in self.columns}
-        seen = [column.name]
-        while name := below[seen[-1]].at_least:
-            if name not in below or name in seen:
-                raise CardError(
-                    f"column {seen[-1]!r}, at_least: it must name another column, in no circle."
-                    f"{did_you_mean(name, [each for each in self.names if each not in seen])}"
-                )
-            seen.append(name)
-        if len(seen) > 1:
-            low = below[seen[1]]
-            if any(getattr(low, fact) != getattr(column, fact) for fact in ("kind", "decimals", "unit", "zone")):
-                raise CardError(
-                    f"column {column.name!r}, at_least: {low.name!r} must have the same kind and decimals, and of times the "
-                    "same zone, and seconds in both formats or in none"
-                )
-            if low.cuts[0] > column.cuts[0] or low.cuts[-1] > column.cuts[-1]:
-                raise CardError(
-                    f"column {column.name!r}, at_least: neither bound may be below that of {low.name!r}, so that the two "
-                    "values can be exchanged"
-                )
 
     def with_column(self, name: str, **entries: Any) -> "TableCard":
         """Return the card with a column declared so, in its place, or at the end if it was not on the card.

@@ -48,17 +48,19 @@ class Conditions:
             if not codes[at].any():
                 raise RequestError(f"`where`: no value that the card declares of column {name!r} meets the condition.")
             if column.at_least or any(other.at_least == name for other in card.columns):
-                codes[at][: column.plain] = True  # samples may exchange the values of the two columns
+                codes[at][: column.plain + len(column.apart)] = True  # samples may exchange values of the two
         return cls(codes, intervals)
 
     def met(self, rows: TableSamples) -> np.ndarray:
         """Which rows meet all of them, by their values. bool [n]"""
         found = np.ones(len(rows), bool)
         numbers = to_numbers(rows.codes, rows.card, seed=rows.seed, rows=rows.numbers)
-        for at, own in self.intervals.items():
-            values = numbers[:, at]
-            inside = [(low <= values) & (values <= high) for low, high in own]
-            found &= np.any([self.codes[at][rows.codes[:, at]] & np.isnan(values), *inside], axis=0)
+        for at, can in self.codes.items():
+            coded, values = can[rows.codes[:, at]], numbers[:, at]
+            if at in self.intervals:
+                inside = [(low <= values) & (values <= high) for low, high in self.intervals[at]]
+                coded = np.any([coded & np.isnan(values), *inside], axis=0)
+            found &= coded  # a rule between columns may have changed a code
         return found
 
 
@@ -76,6 +78,8 @@ def _read(column: Column, wanted: list[Any]) -> tuple[np.ndarray, list[tuple[flo
             low, high = (_number(column, end) for end in _ends(each))
             intervals.append((low, high))
             first, apart = column.cuts[:-1], np.array(column.apart)
+            if column.after:  # codes are of differences, so values decide
+                low, high = -np.inf, np.inf
             beyond = np.append(first[1:], np.nextafter(column.cuts[-1], np.inf))
             codes[: column.plain] |= (first <= high) & (beyond > low)
             codes[column.plain : column.plain + len(apart)] |= (low <= apart) & (apart <= high)
@@ -89,7 +93,7 @@ def _ends(wanted: Any) -> tuple[Any, Any]:
 
 def _number(column: Column, value: Any) -> float:
     try:
-        return column.position(value)
+        return column.position(value, column.kind)
     except (TypeError, ValueError, AttributeError):
         raise RequestError(
             f"`where`: a condition on column {column.name!r} is {value!r}. Write {WRITTEN.get(column.kind, 'a number')}, and "

@@ -1,14 +1,17 @@
 """From codes to values of the original columns. The values in a bin follow from a seed, and from no record."""
 
+import itertools
 import math
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeAlias
 
 import numpy as np
 
-from gossamer.data.columns import durations, times
+from gossamer.data.columns import boolean, durations, times
 from gossamer.data.columns.column import OTHER, Column
-from gossamer.data.columns.generated import AnyColumn, GeneratedColumn, start_of
+from gossamer.data.columns.formulas import Numbers, compute
+from gossamer.data.columns.generated import AnyColumn, GeneratedColumn, shown_as, start_of
+from gossamer.data.columns.rules import in_turn
 from gossamer.data.tables.card import TableCard
 
 
@@ -17,19 +20,21 @@ def decode(codes: np.ndarray, card: TableCard, *, seed: int, rows: np.ndarray | 
 
     Numbers are uniform within their bin, or uniform in their logarithm where the column says `log`. Whole numbers are int64,
     other numbers float64, dates datetime64[D]. Times are datetime64[s] and durations timedelta64[s], or [us] with decimals.
-    Categories are texts in an array of objects, and truth values are bool.
+    Categories are texts in an array of objects, or numbers where the column says so, and truth values are bool.
 
     A missing value is NaN, NaT or "". Then whole numbers are float64. Truth values become objects, with None for a missing one.
-    Any other column with bins and `outside = "other"` is an array of objects, with the text "other" and "" for a missing value.
+    Any other column with `outside = "other"` is an array of objects, with the text "other" and "" for a missing value.
 
     Where a column is `at_least` another and their values are in the wrong order, the two are exchanged. `encode` then gives
-    their codes exchanged.
+    their codes exchanged. Special values stand for no number, so they stay.
+
+    The values of a column that is `after` another are counted from those. Other rules are kept by `rules.keep_rules`.
 
     A key is int64, or a text where it has a prefix or digits, and follows from the number of the row. A derived column has
-    texts, which follow from another column in the same row. `encode` reads neither.
+    texts, which follow from other columns in the same row, or is a copy, or has a formula. `encode` reads none of them.
 
     Args:
-        codes: int32 [n, columns].
+        codes: int [n, columns].
         card: declares the columns.
         seed: of the values in a bin.
         rows: int64 [n], the number of each row. The same seed, row and code give the same value, however rows are
@@ -37,15 +42,17 @@ def decode(codes: np.ndarray, card: TableCard, *, seed: int, rows: np.ndarray | 
     """
     rows = np.arange(len(codes)) if rows is None else rows
     numbers = _positions(codes, card, seed, rows)
-    columns = {column.name: (column, codes[:, at]) for at, column in enumerate(card.columns)}
+    learnt = {column.name: (column, codes[:, at], numbers[column.name]) for at, column in enumerate(card.columns)}
     values: dict[str, np.ndarray] = {}
     for made in card.written:
         if isinstance(made, Column):
-            values[made.name] = _values(made, columns[made.name][1], numbers[made.name])
+            values[made.name] = _values(*learnt[made.name])
         elif made.kind == "key":
             values[made.name] = _keys(made, rows)
+        elif made.mapping:
+            values[made.name] = mapped(made, learnt)
         else:
-            values[made.name] = _derived(made, *columns[made.follows], numbers[made.follows])
+            values[made.name] = _values(*computed(made, learnt))
     return values
 
 
@@ -57,11 +64,15 @@ def _positions(codes: np.ndarray, card: TableCard, seed: int, rows: np.ndarray) 
     found = {
         column.name: _numbers(column, codes[:, at], _uniform(seed, at, rows)) for at, column in enumerate(card.columns)
     }
-    plain = {column.name: codes[:, at] < column.plain for at, column in enumerate(card.columns)}
+    plain = {column.name: codes[:, at] < column.plain + column.zero for at, column in enumerate(card.columns)}
     pairs = [(column.at_least, column.name) for column in card.columns if column.at_least]
     for low, high in pairs * len(pairs):  # in a chain, one exchange may undo another
         wrong = plain[low] & plain[high] & (found[low] > found[high])
         found[low][wrong], found[high][wrong] = found[high][wrong], found[low][wrong]
+    for column in (card.columns[at] for at in in_turn(card.columns)):
+        if column.after:
+            total = found[column.name] + found[column.after]
+            found[column.name] = column.from_steps(np.rint(column.to_steps(total)))
     return found
 
 
@@ -73,21 +84,46 @@ def _keys(column: GeneratedColumn, rows: np.ndarray) -> np.ndarray:
     return np.array([f"{column.prefix}{number:0{column.digits}}" for number in numbers.tolist()], dtype=object)
 
 
-def _derived(column: GeneratedColumn, source: Column, codes: np.ndarray, numbers: np.ndarray) -> np.ndarray:
-    """Texts that follow from another column, objects [n]; its "other" and missing values stay. codes, numbers: of it."""
-    mapping = dict(column.mapping)
+Learnt: TypeAlias = tuple[Column, np.ndarray, np.ndarray]
+"""A column, its codes, and its values as numbers, see `_positions`."""
+
+
+def mapped(column: GeneratedColumn, learnt: Mapping[str, Learnt]) -> np.ndarray:
+    """Texts that follow from other columns by a mapping, objects [n]; their "other" and missing values stay."""
+    sources = [learnt[name] for name in column.follows]
+    source, codes, numbers = sources[0]
     if source.values:
-        made = [mapping[value] for value in source.values]
-        at = codes
+        mapping = {row[:-1]: row[-1] for row in column.mapping}
+        made = [mapping[values] for values in itertools.product(*(each.values for each, _, _ in sources))]
+        at = np.zeros(len(codes), np.int64)
+        for each, own, _ in sources:
+            at = at * len(each.values) + np.minimum(own, len(each.values) - 1)
     else:
-        ends = sorted(mapping, key=lambda key: start_of(key, source))
-        made = [mapping[end] for end in ends]
-        at = np.searchsorted([start_of(end, source) for end in ends], numbers, side="right") - 1
+        starts = sorted((start_of(end, source), text) for end, text in column.mapping)
+        ends, made = [start for start, _ in starts], [text for _, text in starts]
+        at = np.searchsorted(ends, numbers, side="right") - 1
     found = np.array(made, dtype=object).take(at.clip(0, len(made) - 1))
-    if source.other_code is not None:
-        found[codes == source.other_code] = OTHER
-    found[codes == source.missing_code] = ""
+    for each, own, _ in sources:
+        found[own == each.other_code] = OTHER
+    for each, own, _ in sources:
+        found[own == each.missing_code] = ""
     return found
+
+
+def computed(column: GeneratedColumn, learnt: Mapping[str, Learnt]) -> Learnt:
+    """A copy of a column, or the values of a formula. There is none where a part of the formula has none."""
+    form = shown_as(column, [each for each, _, _ in learnt.values()])
+    assert isinstance(form, Column)
+    if not column.formula:
+        return form, *learnt[column.follows[0]][1:]
+
+    def values(name: str) -> Numbers:
+        source, codes, numbers = learnt[name]
+        return np.where(np.isin(codes, source.no_values), np.nan, numbers), source.digits
+
+    numbers, _ = compute(column.formula, values)
+    numbers = numbers if form.digits is None else np.round(numbers, form.digits)
+    return form, np.where(np.isnan(numbers), form.size - 1, 0), np.nan_to_num(numbers)
 
 
 def to_numbers(codes: np.ndarray, card: TableCard, *, seed: int, rows: np.ndarray | None = None) -> np.ndarray:
@@ -105,8 +141,8 @@ def to_numbers(codes: np.ndarray, card: TableCard, *, seed: int, rows: np.ndarra
 
 def texts(column: AnyColumn, values: np.ndarray, *, decimal: str = ".") -> Sequence[str]:
     """Decoded values as a text file has them: in the declared format, with the declared digits, missing ones empty."""
-    if isinstance(column, GeneratedColumn) or column.values:
-        return ["" if value is None else str(value) for value in values]
+    if isinstance(column, GeneratedColumn) or (column.kind == "category" and not column.numbers):
+        return [*map(str, values)]
     given = values.tolist()
     written = iter(_WRITERS[column.kind]([*filter(_is_there, given)], column, decimal))
     return [next(written) if _is_there(value) else value if isinstance(value, str) else "" for value in given]
@@ -121,7 +157,14 @@ def _written_times(values: list[Any], column: Column, _: str) -> list[str]:
     return [times.text(value, column.format, column.decimals) for value in values]
 
 
+def _written_values(values: list[Any], column: Column, _: str) -> list[str]:
+    written = dict(zip(column.known.tolist(), column.values, strict=True))
+    return [written[value] for value in values]
+
+
 _WRITERS: dict[str, Callable[[list[Any], Column, str], list[str]]] = {
+    "boolean": lambda values, column, _: [boolean.text(value, column.format) for value in values],
+    "category": _written_values,
     "integer": lambda values, column, decimal: column.form(decimal).write(values),
     "number": lambda values, column, decimal: column.form(decimal).write(values),
     "date": _written_times,
@@ -140,15 +183,14 @@ _ARRAYS: dict[str, Callable[[np.ndarray, int | None], np.ndarray]] = {
 def _values(column: Column, codes: np.ndarray, numbers: np.ndarray) -> np.ndarray:
     """Values of one column. numbers: see `_positions`."""
     missing, other = codes == column.missing_code, codes == column.other_code
-    if column.values:
-        known: tuple[Any, ...] = (False, True) if column.kind == "boolean" else column.values
+    if column.values and not column.numbers:
         blank = None if column.kind == "boolean" else ""
         written = np.array(
-            [*known, *[OTHER] * (column.other_code is not None), *[blank] * column.missing], dtype=object
+            [*column.known, *[OTHER] * (column.other_code is not None), *[blank] * column.missing], dtype=object
         )
         found: np.ndarray = written[codes]
         return found.astype(bool) if column.kind == "boolean" and column.size == column.plain else found
-    values = _ARRAYS[column.kind](numbers, column.decimals)
+    values = column.known.take(codes, mode="clip") if column.numbers else _ARRAYS[column.kind](numbers, column.decimals)
     if column.other_code is None:
         none = np.full((), "NaT", values.dtype) if values.dtype.kind in "Mm" else np.nan
         return np.where(missing, none, values) if column.missing else values

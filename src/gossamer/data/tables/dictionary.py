@@ -52,7 +52,7 @@ def read_dictionary(path: Path) -> tuple[dict[str, str], str | None]:
 
 
 def _entry(row: dict[str, str], where: str) -> tuple[str, str]:
-    """The name of a column, and its entry. Raises CardError."""
+    """The name of a column, and its entry, with fine bins unless it says how many. Raises CardError."""
     ends = [row.pop(end, "") for end in ("low", "high")]
     facts: dict[str, Any] = {"bounds": "|".join(ends)} if any(ends) else {}
     for key, text in [*facts.items(), *row.items()]:
@@ -68,6 +68,8 @@ def _entry(row: dict[str, str], where: str) -> tuple[str, str]:
         column = column_from(facts)
     except CardError as error:
         raise CardError(f"{where}: {error}") from None
+    if isinstance(column, Column) and column.bounds and "bins" not in facts:
+        column = column.with_fine_bins()
     about = row.get("description", "")
     described = f"# {about}\n" if about and about.isprintable() else ""
     return clean_names([column.name])[0], described + column_toml(column)
@@ -79,10 +81,10 @@ def _value(entry: Field[Any], text: str, kind: str) -> Any:
         return _TRUTH[text.casefold()]
     if int in (entry.type, *get_args(entry.type)):
         return int(text)
+    parts = [part.strip() for part in text.split("|")]
+    if entry.name in ("mapping", "only"):
+        return [[each.strip() for each in part.split("=")] for part in parts]
     if get_origin(entry.type) is not tuple:
         return text
-    parts = [part.strip() for part in text.split("|")]
-    if entry.name == "mapping":
-        return {value.strip(): derived.strip() for value, derived in (part.split("=", 1) for part in parts)}
     are_numbers = kind in ("integer", "number") and entry.name != "missing_words"
     return [int(part) if _WHOLE.fullmatch(part) else float(part) for part in parts] if are_numbers else parts

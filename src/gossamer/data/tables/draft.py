@@ -111,7 +111,9 @@ def _hints(names: list[str], known: dict[str, str], proposals: dict[str, Proposa
         yield f"Columns that the draft drops, with a reason: {_some(drop)}. Their names are public too: take a private one out."
     if asked := [name for name, each in proposals.items() if each.choices and not each.drop]:
         yield f"Columns that can be read in two ways: {_some(asked)}. The draft has both. Keep one."
-    if odd := [name for name, each in proposals.items() if {"outside", "missing_words"} & each.facts.keys()]:
+    if odd := [
+        name for name, each in proposals.items() if {"outside", "missing_words"} & {*each.facts, *each.measured}
+    ]:
         yield f"Columns of which some cells do not fit: {_some(odd)}. The draft names their rows."
     if absent := [name for name in known if name not in names]:
         yield f"The dictionary names {len(absent)} columns that the table does not have: {_some(absent)}."

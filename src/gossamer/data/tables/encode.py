@@ -4,7 +4,9 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from gossamer.data.columns.reading import FAULTS, Reader
+from gossamer.data.columns.column import Column
+from gossamer.data.columns.reading import BROKEN, FAULTS, Reader
+from gossamer.data.columns.rules import broken, in_turn
 from gossamer.data.problems import SHOWN, Problems
 from gossamer.data.tables.card import TableCard
 from gossamer.lazy import pa
@@ -46,8 +48,9 @@ class TableEncoder:
     """
 
     def __init__(self, card: TableCard, faults: Faults, *, guessed: bool = False) -> None:
-        self._faults = faults
-        self._readers = [(column.name, Reader(column, card.decimal, guessed=guessed)) for column in card.columns]
+        self._faults, self._columns = faults, card.columns
+        self._readers = [Reader(column, card.decimal, guessed=guessed) for column in card.columns]
+        self._after = [at for at in in_turn(card.columns) if card.columns[at].after]
 
     def encode(self, block: "Sequence[pa.Array]", rows: np.ndarray) -> np.ndarray:
         """Codes of a block. int32 [n, columns]
@@ -57,14 +60,37 @@ class TableEncoder:
             rows: their numbers in the source, int64 [n]; for messages.
         """
         codes = np.empty((len(rows), len(self._readers)), np.int32)
-        for at, ((name, reader), cells) in enumerate(zip(self._readers, block, strict=True)):
-            codes[:, at] = reader.codes(cells)
-            if codes[:, at].min(initial=0) < 0:
+        given = zip(self._readers, block, self.bases(block), codes.T, strict=True)
+        for reader, cells, base, own in given:
+            own[:] = reader.codes(cells, base)
+        for at, wrong, _, can in broken(codes, self._columns):
+            codes[wrong, at] = by_rule(self._columns[at], can)
+        for column, own in zip(self._columns, codes.T, strict=True):
+            if own.min(initial=0) < 0:
                 for fault, problem in FAULTS.items():
-                    if len(found := np.flatnonzero(codes[:, at] == fault)):
-                        self._faults.add(f"column {name!r}: {problem}", rows[found].tolist())
+                    if len(found := np.flatnonzero(own == fault)):
+                        self._faults.add(f"column {column.name!r}: {problem}", rows[found].tolist())
         return codes
 
     def values(self, block: "Sequence[pa.Array]") -> np.ndarray:
         """Values of a block as numbers, which no bin has made coarse. float64 [n, columns], see `decode.to_numbers`."""
-        return np.column_stack([reader.values(cells) for (_, reader), cells in zip(self._readers, block, strict=True)])
+        given = zip(self._readers, block, self.bases(block), strict=True)
+        return np.column_stack([reader.values(cells, base) for reader, cells, base in given])
+
+    def bases(self, block: "Sequence[pa.Array]") -> "list[np.ndarray | None]":
+        """The values that each column is counted from, float64 [n], see `after`. None: from 0."""
+        names = [column.name for column in self._columns]
+        found: list[np.ndarray | None] = [None] * len(names)
+        for at in self._after:
+            low = names.index(self._columns[at].after)
+            found[at] = self._readers[low].values(block[low], found[low])
+        return found
+
+
+def by_rule(column: Column, can: np.ndarray) -> int:
+    """The code of a cell that breaks a rule: what the rule leaves, or "other"; a fault where the card refuses it.
+
+    can: the codes that the rule leaves.
+    """
+    left = [code for code in can.tolist() if len(can) == 1 or code == column.other_code]
+    return int(left[0]) if left and column.outside != "refuse" else BROKEN

@@ -20,7 +20,7 @@ from gossamer.data.sources.unit_ids import unit_ids
 from gossamer.data.tables.card import TableCard
 from gossamer.data.tables.encode import Faults, TableEncoder
 from gossamer.data.tables.raw_rows import RawRows
-from gossamer.data.tables.table import Table
+from gossamer.data.tables.table import CODES, Table
 from gossamer.data.units import from_array, numbered
 from gossamer.errors import CardError, DataError
 from gossamer.lazy import pa
@@ -69,11 +69,11 @@ def read_table(
         if unit_at is not None:
             ids.extend(unit_ids(columns[unit_at], where))
         raw_rows.add(block)
-        filling.add(encoder.encode([columns[at] for at in wanted], rows))
+        filling.add(encoder.encode([columns[at] for at in wanted], rows).astype(CODES))
     if opened.ragged:
         faults.add(RAGGED, opened.ragged)
     faults.refuse()
-    codes = filling.array((-1, len(wanted)), np.dtype(np.int32))
+    codes = filling.array((-1, len(wanted)), CODES)
     if not len(codes):
         raise DataError(f"{where}: the table holds no rows below the names of the columns")
     left_out = [at for at, name in enumerate(opened.names) if at not in wanted and at != unit_at]

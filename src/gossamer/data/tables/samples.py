@@ -1,8 +1,9 @@
-"""Synthetic rows: codes with their card, and the ways to use them elsewhere."""
+"""Synthetic rows: codes with their card, and the ways to use them elsewhere. And noisy counts, as recipients see them."""
 
 import csv
 import html
-from collections.abc import Iterable, Iterator
+import itertools
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Self
@@ -11,7 +12,8 @@ import numpy as np
 
 from gossamer.data.columns import times
 from gossamer.data.columns.column import Column
-from gossamer.data.columns.generated import AnyColumn
+from gossamer.data.columns.generated import AnyColumn, shown_as
+from gossamer.data.columns.rules import keep_rules
 from gossamer.data.samples.samples import frame
 from gossamer.data.samples.synthetic_records import SyntheticRecords
 from gossamer.data.samples.writers import parquet_file
@@ -37,7 +39,7 @@ class TableSamples(SyntheticRecords):
     values in these rows.
 
     Args:
-        codes: int32 [n, columns].
+        codes: int [n, columns].
         card: declares the columns.
         seed: of the values within bins.
         numbers: int64 [n], of the rows, from which their values follow with the seed. None: from 0.
@@ -58,9 +60,10 @@ class TableSamples(SyntheticRecords):
 
     @classmethod
     def piece(cls, card: TableCard, class_names: tuple[str, ...], seed: int, first: int, drawn: Any) -> Self:
-        """Codes, and the numbers of their rows."""
+        """Codes that keep the rules of the card, and the numbers of their rows."""
         codes, *_ = drawn
-        return cls(codes.numpy().astype(np.int32), card, seed, np.arange(first, first + len(codes)))
+        kept = keep_rules(codes.numpy().astype(np.int32), card.columns)
+        return cls(kept, card, seed, np.arange(first, first + len(kept)))
 
     @classmethod
     def joined(cls, pieces: Iterable[Self], n: int, card: TableCard, class_names: tuple[str, ...]) -> Self:
@@ -93,6 +96,8 @@ class TableSamples(SyntheticRecords):
     def to_pandas(self) -> Any:
         """Return a DataFrame. A missing value is None, NaN, NaT or NA: among whole numbers (Int64) and truth values (boolean).
 
+        Times of a column with a zone have the zone.
+
         Raises:
             RequestError: pandas is not installed.
         """
@@ -101,11 +106,19 @@ class TableSamples(SyntheticRecords):
             if column.dtype == object:
                 column[column == ""] = None
             values[name] = column.astype("datetime64[s]") if column.dtype == "datetime64[D]" else column
-        has_na = {"integer": ("f", "Int64"), "boolean": ("O", "boolean")}
-        kinds = {
-            column.name: has_na.get(column.kind, ("", "")) for column in self.card.columns if column.other_code is None
-        }
-        return frame(values).astype({name: na for name, (kind, na) in kinds.items() if values[name].dtype.kind == kind})
+        types = {}
+        for made in self.card.written:
+            each = shown_as(made, self.card.columns)
+            cells = values[made.name]
+            if not isinstance(each, Column):
+                continue
+            if each.is_whole and cells.dtype.kind == "f":
+                types[made.name] = "Int64"
+            elif each.kind == "boolean" and cells.dtype == object and each.other_code is None:
+                types[made.name] = "boolean"
+            elif each.kind == "datetime" and each.zone and cells.dtype.kind == "M":
+                values[made.name] = times.with_zone(pa.array(cells), each.zone).to_pandas()
+        return frame(values).astype(types)
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -129,12 +142,13 @@ class TableSamples(SyntheticRecords):
 def row_texts(samples: TableSamples) -> Iterator[tuple[str, ...]]:
     """Each row as a file has it."""
     card, values = samples.card, samples.columns()
-    return zip(*(texts(each, values[each.name], decimal=card.decimal) for each in card.written), strict=True)
+    shown = [shown_as(each, card.columns) for each in card.written]
+    return zip(*(texts(each, values[each.name], decimal=card.decimal) for each in shown), strict=True)
 
 
 def _said(column: AnyColumn) -> Iterable[str]:
     """Texts that a card declares of a column, and that samples have."""
-    return column.values if isinstance(column, Column) else (column.prefix, *dict(column.mapping).values())
+    return column.values if isinstance(column, Column) else (column.prefix, *(row[-1] for row in column.mapping))
 
 
 def _in_parts(chunks: Iterator[TableSamples]) -> Iterator[TableSamples]:
@@ -158,12 +172,9 @@ def _write_parquet(path: Path, chunks: Iterable[TableSamples]) -> None:
     """Write chunks. A column with "other" among numbers, times or truth values is written as text."""
     with parquet_file(path) as (pa, write):
         for chunk in chunks:
-            values = chunk.columns()
-            write(
-                pa.table(
-                    {each.name: _cells(each, values[each.name], chunk.card.decimal) for each in chunk.card.written}
-                )
-            )
+            values, card = chunk.columns(), chunk.card
+            shown = [shown_as(each, card.columns) for each in card.written]
+            write(pa.table({each.name: _cells(each, values[each.name], card.decimal) for each in shown}))
 
 
 def _cells(column: AnyColumn, values: np.ndarray, decimal: str) -> "pa.Array":
@@ -172,7 +183,8 @@ def _cells(column: AnyColumn, values: np.ndarray, decimal: str) -> "pa.Array":
         return pa.array(values, pa.bool_())
     if values.dtype == object:
         return pa.array([text or None for text in texts(column, values, decimal=decimal)], pa.string())
-    cells = pa.array(values, pa.int64() if column.kind == "integer" else None, from_pandas=True)
+    is_whole = isinstance(column, Column) and column.is_whole
+    cells = pa.array(values, pa.int64() if is_whole else None, from_pandas=True)
     if column.kind == "datetime" and isinstance(column, Column) and column.zone:
         return times.with_zone(cells, column.zone)
     return cells
@@ -182,3 +194,42 @@ TableSamples.forms = {
     ".csv": (lambda path, chunks, _: write_csv(path, _in_parts(chunks)), lambda _: 0),
     ".parquet": (lambda path, chunks, _: _write_parquet(path, _in_parts(chunks)), lambda _: 0),
 }
+
+
+@dataclass(frozen=True)
+class NoisyTable:
+    """Noisy counts of the combinations of values of some columns.
+
+    A count is below zero where the noise is. It lies within 1.96 standard errors of the true one in 95 of 100 releases.
+
+    Args:
+        names: of the columns.
+        values: of each column, what each position along its axis stands for.
+        counts: float64 [values of each column], in rows, each with its weight.
+        standard_errors: float64, the same shape.
+    """
+
+    names: tuple[str, ...]
+    values: tuple[tuple[str, ...], ...]
+    counts: np.ndarray
+    standard_errors: np.ndarray
+
+    def to_pandas(self) -> Any:
+        """Return a DataFrame with a row for each cell. Raises RequestError: pandas is not installed."""
+        cells = zip(self.names, zip(*itertools.product(*self.values), strict=True), strict=True)
+        numbers = {"count": self.counts.ravel(), "standard_error": self.standard_errors.ravel()}
+        return frame({**{name: np.array(own, dtype=object) for name, own in cells}, **numbers})
+
+
+def merged_texts(column: Column, merged: Sequence[int]) -> tuple[str, ...]:
+    """What each merged value of a column stands for: a list of values, or an interval of neighbouring bins.
+
+    merged: the merged value of each code.
+    """
+    names, found = column.code_names, []
+    for value in range(max(merged) + 1):
+        codes = [code for code, own in enumerate(merged) if own == value]
+        bins = [] if column.values else [code for code in codes if code < column.plain]
+        texts = [column.interval(*column.cuts[[bins[0], bins[-1] + 1]])] if bins else []
+        found.append(", ".join([*texts, *(names[code] for code in codes[len(bins) :])]))
+    return tuple(found)

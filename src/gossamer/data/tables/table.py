@@ -1,6 +1,7 @@
 """A table: rows of codes and, where the unit is a person, the person of each row. No raw value is in it."""
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -8,13 +9,16 @@ from gossamer.data.fingerprint import Identity, digests, fingerprint_of, mark
 from gossamer.data.memory_mapped import chosen_rows
 from gossamer.data.units import Grouped
 
+CODES: np.dtype[Any] = np.dtype(np.int16)
+"""Of codes in memory. A column has at most 10,000, see `MOST_CODES`."""
+
 
 @dataclass(frozen=True, repr=False)
 class Table(Grouped):
     """Rows of codes, as a `TableCard` declares them. Some of the rows have no mark.
 
     Args:
-        codes: int32 [N, columns], each from 0 to the column's number of codes - 1; in memory or memory-mapped.
+        codes: int16 [N, columns], each from 0 to the column's number of codes - 1; in memory or memory-mapped.
         units: int64 [N], from 0; rows with equal numbers belong to one unit. None: every row is its own unit.
         names: text [population], the id of each unit, "" for a row without one. None: no unit has one.
         notes: what the readers converted, in words: for the terminal, and for no file.
@@ -57,6 +61,6 @@ def identify(table: Table) -> Identity:
     rows = digests(table.codes)
     width = table.codes.shape[1]
     return Identity(
-        fingerprint_of(table, "table 1", [len(table), width], rows, []),
+        fingerprint_of(table, "table 2", [len(table), width], rows, []),
         table.mark or mark(f"table {width}", rows),
     )

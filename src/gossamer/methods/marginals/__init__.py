@@ -37,6 +37,10 @@ CLEAR = 0.02
 """Least precision of counts for a first query that counts each column with the label. Chosen on Adult's training rows."""
 MOST_FIRST_CELLS = 1_000_000
 """Cells of all tables of the first query."""
+LEAST_SHARE, MOST_SHARE, PRECISE = 0.12, 0.5, 0.002
+"""Limits of the first query's share of the budget. Between them, the noise on its counts is PRECISE of the rows."""
+BLIND, BLIND_SHARE = 0.5, 0.9
+"""Noise of so much of the rows hides which pairs are dependent. Of what errors leave, the first query's share is then this."""
 CELLS_PER_ROW = 4
 """Cells of the model for each row per standard deviation of the noise."""
 LARGE_NOISE = 8
@@ -50,7 +54,8 @@ class Config(BaseConfig):
     Args:
         noise_multiplier: noise multiplier of all queries of the run together. 0: no noise.
         rounds: rounds after the first query (R). Each has two queries: errors of all candidates, and the chosen tables.
-        columns_share: share of the privacy budget for the first query, the counts of all columns, between 0 and 1.
+        columns_share: share of the privacy budget for the first query, the counts of all columns, below 1. 0: from the declared
+            size and the noise, see `columns_share`.
         errors_share: share of the privacy budget for the errors of candidates, in all rounds together, between 0 and 1.
         cells: largest number of cells of the tree of cliques. The rounds get to it in equal steps. 0: from the declared size
             and the noise, see `resolved`.
@@ -64,7 +69,7 @@ class Config(BaseConfig):
 
     noise_multiplier: float = FROM_EPSILON
     rounds: int = 3
-    columns_share: float = 0.12
+    columns_share: float = 0.0
     errors_share: float = 0.1
     cells: MaybeZero = 0
     clique_cells: MaybeZero = 0
@@ -87,9 +92,11 @@ class Noise:
     marginals: float
 
     @classmethod
-    def of(cls, config: Config) -> "Noise":
-        """By the shares of a Config."""
-        each = [config.columns_share, config.errors_share / config.rounds, _marginals_share(config) / config.rounds]
+    def of(cls, config: Config, card: Any) -> "Noise":
+        """By the shares of a Config. card: a TableCard."""
+        first = columns_share(config, card)
+        rest = 1 - first - config.errors_share
+        each = [first, config.errors_share / config.rounds, rest / config.rounds]
         return cls(*(config.noise_multiplier / math.sqrt(share) for share in each))
 
 
@@ -104,6 +111,7 @@ def resolved(config: Config, card: Any) -> Config:
     cells = config.cells or int(min(max(60_000, CELLS_PER_ROW * clear), 200_000))
     return replace(
         config,
+        columns_share=columns_share(config, card),
         cells=cells,
         clique_cells=config.clique_cells or max(1, cells // 10),
         smoothing=config.smoothing or (0.02 if noise < LARGE_NOISE else 0.005),
@@ -111,8 +119,19 @@ def resolved(config: Config, card: Any) -> Config:
     )
 
 
-def _marginals_share(config: Config) -> float:
-    return 1 - config.columns_share - config.errors_share
+def columns_share(config: Config, card: Any) -> float:
+    """The share of the privacy budget for the first query: as much as makes the noise on a count PRECISE of the rows."""
+    noise = config.noise_multiplier * card.max_rows / card.declared_size
+    tables = len(card.domain) + len(fine_columns(config, card))
+    most = BLIND_SHARE * (1 - config.errors_share) if is_blind(config, card) else MOST_SHARE
+    return config.columns_share or min(max(LEAST_SHARE, tables * (noise / PRECISE) ** 2), most)
+
+
+def is_blind(config: Config, card: Any) -> bool:
+    """Whether the noise on the errors of all pairs is above BLIND of the rows. Then columns are counted alone."""
+    pairs = math.comb(len(card.domain), 2)
+    noise = config.noise_multiplier * math.sqrt(config.rounds * pairs / config.errors_share) * int(card.max_rows)
+    return noise > BLIND * int(card.declared_size)
 
 
 def precision(config: Config, card: Any, *, with_label: bool) -> float:
@@ -121,9 +140,14 @@ def precision(config: Config, card: Any, *, with_label: bool) -> float:
     By the first query, which divides its noise among its tables. The count of a value is the sum of its cells.
     """
     labels = card.domain[card.label_index] if with_label else 1
-    tables = max(1, len(card.domain) - with_label)
-    deviation = Noise.of(config).columns * int(card.max_rows) * math.sqrt(tables * labels)
+    tables = max(1, len(card.domain) - with_label) + len(fine_columns(config, card))
+    deviation = Noise.of(config, card).columns * int(card.max_rows) * math.sqrt(tables * labels)
     return 2 * deviation / int(card.declared_size)
+
+
+def fine_columns(config: Config, card: Any) -> list[int]:
+    """The columns with more bins than a column of the model has. They are counted twice: by values, and by groups."""
+    return [k for k, facts in enumerate(card.columns) if facts.in_order > config.bins and k != card.label_index]
 
 
 def counts_label(config: Config, card: Any) -> bool:
@@ -159,6 +183,8 @@ class Marginals(Method[Config, "loop.State"]):
         - The fit solves the dual by L-BFGS, in place of mirror descent.
         - Rare values of a column are merged in the model, by the first query.
         - The first query counts each column with the label, in place of each column alone, unless that costs too much noise.
+          It counts a column with many bins alone, by its bins and by groups of neighbours.
+        - Where noise hides which columns depend on each other, all rounds count columns alone.
         - Tables of the label with many columns are found by Walsh-Hadamard coefficients, as many as stand out of their noise.
     """
 
@@ -173,20 +199,24 @@ class Marginals(Method[Config, "loop.State"]):
         canary="row",
         columns=(3, 3, 3),
         ordinary=500,
-        settings={"rounds": 1, "iterations": 1},
+        settings={"rounds": 1, "iterations": 1, "bins": 2},
         of_a_run=("columns_share", "errors_share"),
         one_size=False,
     )
 
+    def resolved(self, config: Config, card: Any) -> Config:
+        """Shares of the budget, and limits of the model. card: a TableCard."""
+        return resolved(config, card)
+
     def queries(self, config: Config, card: Any) -> list[Query]:
         """Two queries in each round. The loop says how many tables an answer has. card: a TableCard."""
-        noise, bound = Noise.of(config), float(card.max_rows)
+        noise, bound = Noise.of(config, card), float(card.max_rows)
         errors = tables("errors", bound, noise.errors, config.rounds)
         return [errors, tables("marginals", bound, noise.marginals, config.rounds)]
 
     def phases(self, config: Config, card: Any) -> "Phases[Config, loop.State]":
         """The columns, one query; then the rounds. card: a TableCard."""
-        columns = tables("columns", float(card.max_rows), Noise.of(config).columns, 1)
+        columns = tables("columns", float(card.max_rows), Noise.of(config, card).columns, 1)
         return [
             OnPrivate(name="columns", steps=1, queries=[columns], body=lambda *given: loop.columns(*given)),
             self.training(config, card, steps=2 * config.rounds),
@@ -207,10 +237,11 @@ class Marginals(Method[Config, "loop.State"]):
 
     def check(self, config: Config, card: Any) -> None:
         """Refuse shares that leave nothing for the tables, and records with too many columns or values."""
-        for flag, share in (("columns", config.columns_share), ("errors", config.errors_share)):
+        for flag in ("errors", "columns"):
+            share = config.errors_share if flag == "errors" else columns_share(config, card)
             if not 0 < share < 1:
                 raise RequestError(f"`{flag}_share` is a share of the budget, above 0 and below 1, not {share:g}.")
-        if _marginals_share(config) <= 0:
+        if columns_share(config, card) + config.errors_share >= 1:
             raise RequestError("`columns_share` and `errors_share` together must be below 1: the tables need the rest.")
         if len(card.domain) > (most := table_card.MOST_COLUMNS):
             raise RequestError(

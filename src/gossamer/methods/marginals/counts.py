@@ -36,14 +36,17 @@ class Counts:
     each table by at most K in L1, hence in L2. Each table is a group with the bound K.
 
     Args:
-        maps: int64 [values of the column] for each column, public or released: the merged value of each code.
-        cliques: whose tables are counted.
+        maps: int64 [values of the column] for each column, public or released: the merged value of each code. Further ones
+            are second maps of some columns.
+        cliques: whose tables are counted, as positions of maps.
         max_rows: K, public.
+        again: the columns of the further maps.
     """
 
     maps: Sequence[Tensor]
     cliques: Sequence[Clique]
     max_rows: int = 1
+    again: Sequence[int] = ()
 
     def total(self, answer: Tensor) -> float:
         """The number of rows by a noisy answer, each with its weight."""
@@ -192,9 +195,10 @@ class Interactions:
 def _counted(rows: Table, query: Counts) -> Iterator[Tensor]:
     """The flat table of each clique in steps of the grid: whole numbers, as float64."""
     weights = row_weights(rows.units, query.max_rows)
+    columns = [*range(len(query.maps) - len(query.again)), *query.again]
     merged = {
-        column: query.maps[column].int().numpy()[np.clip(rows.codes[:, column], 0, len(query.maps[column]) - 1)]
-        for column in {column for clique in query.cliques for column in clique}
+        k: query.maps[k].int().numpy()[np.clip(rows.codes[:, columns[k]], 0, len(query.maps[k]) - 1)]
+        for k in {k for clique in query.cliques for k in clique}
     }
     for clique, shape in zip(query.cliques, query.shapes, strict=True):
         cells = np.ravel_multi_index([merged[column] for column in clique], shape)

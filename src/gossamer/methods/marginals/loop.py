@@ -15,11 +15,22 @@ from torch import Tensor
 
 from gossamer.methods import contract
 from gossamer.methods.contract import Logs, Run
-from gossamer.methods.marginals import Config, Noise, counts_label, measurements, resolved, selection
+from gossamer.methods.marginals import (
+    Config,
+    Noise,
+    counts_label,
+    fine_columns,
+    is_blind,
+    measurements,
+    resolved,
+    selection,
+    smoothing,
+)
 from gossamer.methods.marginals.counts import Counts, Errors, Interactions
 from gossamer.methods.marginals.fit import fit
 from gossamer.methods.marginals.measurements import Measurement
 from gossamer.methods.marginals.nets import MarkovField
+from gossamer.methods.marginals.smoothing import FineCounts
 from gossamer.methods.marginals.tree import Clique, JunctionTree
 from gossamer.privacy.confined import Confined
 from gossamer.privacy.mechanisms.gaussian import GroupedGaussianSum
@@ -54,12 +65,12 @@ def train(run: Run[Config], state: "State", private: Confined[Any]) -> Iterator[
 def columns(run: Run[Config], state: "State", private: Confined[Any]) -> Iterator[Logs]:
     """The counts of each column, with the label where there is one. One query."""
     run = dataclasses.replace(run, config=resolved(run.config, run.card))
-    query = counts(run, state, first_cliques(run))
+    query = first_query(run)
     release = a_bound_each(run.query("columns"), query)
     if state.step == 0 and private.remaining(release.event):  # another phase may have the same event
         measured = measurements.released(query, private.release(release, query), release)
         state.total = measurements.total(measured)
-        merge_rare(run, state, measured)
+        merge_rare(run, state, measured, query)
         fit_all(run, state)
         yield {"total": state.total}
 
@@ -71,16 +82,22 @@ def of_site(run: Run[Config], state: "State", cliques: Sequence[Clique], expecte
     """
     if not run.answered:
         return expected
-    card: Any = run.card  # a TableCard
-    asked = Counts([torch.arange(size) for size in card.domain], first_cliques(run), card.max_rows)
-    noise = dataclasses.replace(run.query("errors"), noise_multiplier=Noise.of(run.config).columns)
+    asked = first_query(run)
+    noise = dataclasses.replace(run.query("errors"), noise_multiplier=Noise.of(run.config, run.card).columns)
     measured = measurements.released(asked, run.answered[0], a_bound_each(noise, asked))
-    margins = [measurements.of_column(measured, column) for column in range(len(card.domain))]
-    merged = [
-        (torch.zeros(size).double().index_add_(0, values, counts), deviation)
-        for (counts, deviation), values, size in zip(margins, state.net.maps, state.net.sizes, strict=True)
-    ]
-    return selection.of_part(cliques, expected, merged)
+    own = zip(fine_counts(run, measured, asked), state.net.maps, strict=True)
+    return selection.of_part(cliques, expected, [fine.sums(values) for fine, values in own])
+
+
+def first_query(run: Run[Config]) -> Counts:
+    """Each column as `first_cliques` has it; columns with many bins alone, once by values and once by groups of neighbours."""
+    card: Any = run.card  # a TableCard
+    most, wide = run.config.bins, fine_columns(run.config, card)
+    maps = [torch.arange(size) for size in card.domain]
+    cliques = [clique for clique in first_cliques(run) if not set(clique) & set(wide)]
+    maps += [smoothing.group_map(card.domain[column], card.columns[column].in_order, most) for column in wide]
+    held = {column for clique in cliques for column in clique}
+    return Counts(maps, [*cliques, *((k,) for k in range(len(maps)) if k not in held)], card.max_rows, wide)
 
 
 def first_cliques(run: Run[Config]) -> list[Clique]:
@@ -112,10 +129,15 @@ def interactions(run: Run[Config], state: "State", round_: int) -> Interactions 
 
 
 def chosen(run: Run[Config], state: "State", candidates: Sequence[Clique], round_: int) -> list[Clique]:
-    """What a round measures; the first cliques again where no candidate promises more than its noise costs."""
+    """What a round measures: candidates that promise more than their noise costs; if there are none, the first cliques again.
+
+    Where the noise hides which columns depend on each other, each column alone.
+    """
     config, net = run.config, state.net
     card: Any = run.card  # a TableCard
     assert state.errors is not None
+    if is_blind(config, card):
+        return [(column,) for column in range(len(card.domain))]
     errors, coefficients = state.errors[: len(candidates)], state.errors[len(candidates) :]
     if (asked := interactions(run, state, round_)) is not None:
         noise = selection.interaction_noise(config, card, len(asked.sets))
@@ -125,7 +147,7 @@ def chosen(run: Run[Config], state: "State", candidates: Sequence[Clique], round
         candidates,
         errors,
         weights=[config.label_weight if net.label in clique else 1.0 for clique in candidates],
-        deviation=Noise.of(config).marginals * card.max_rows,
+        deviation=Noise.of(config, card).marginals * card.max_rows,
         held=[clique for clique, _, _ in state.measured],
         sizes=net.sizes,
         most_cells=config.cells * (round_ + 1) // config.rounds,
@@ -141,16 +163,31 @@ def a_bound_each(
     return dataclasses.replace(declared, bounds=bounds, weights=weights)
 
 
-def merge_rare(run: Run[Config], state: "State", measured: Sequence[Measurement]) -> None:
-    """Merge rare values in the model, and in the tables that found them. Not those of the label."""
-    net, maps, totals = state.net, [], []
-    for column, facts in enumerate(run.card.columns):  # type: ignore[attr-defined]  # a TableCard
+def fine_counts(run: Run[Config], measured: Sequence[Measurement], query: Counts) -> list[FineCounts]:
+    """What the first query says of the values of each column."""
+    card: Any = run.card  # a TableCard
+    found = []
+    for column, facts in enumerate(card.columns):
         noisy, deviation = measurements.of_column(measured, column)
-        own_map = selection.merged(noisy, deviation, facts.in_order, most=run.config.bins)
-        maps.append(torch.arange(len(noisy)) if column == net.label else own_map)
-        totals.append(noisy)
-    net.merge(maps, totals)
-    state.measured = [measurements.merged(each, maps) for each in measured]
+        fine = FineCounts(noisy, deviation, facts.in_order)
+        if column in query.again:
+            second = len(card.columns) + query.again.index(column)
+            fine = fine.with_groups(measurements.of_column(measured, second)[0], query.maps[second])
+        found.append(fine)
+    return found
+
+
+def merge_rare(run: Run[Config], state: "State", measured: Sequence[Measurement], query: Counts) -> None:
+    """Merge rare values in the model, and in the tables that found them. Not those of the label."""
+    net, maps = state.net, []
+    for column, fine in enumerate(fine_counts(run, measured, query)):
+        state.fine.append((fine.counts, fine.deviation, fine.in_order, fine.width))
+        own_map = selection.merged(fine, most=run.config.bins)
+        maps.append(torch.arange(len(fine.counts)) if column == net.label else own_map)
+    net.merge(maps, [torch.ones_like(each) for each in maps])
+    once = {*range(len(maps))} - {*query.again}
+    state.measured = [measurements.merged(each, maps) for each in measured if once.issuperset(each[0])]
+    state.measured += [((column,), *FineCounts(*state.fine[column]).sums(maps[column])) for column in query.again]
 
 
 def fit_all(run: Run[Config], state: "State") -> None:
@@ -167,6 +204,9 @@ def fit_all(run: Run[Config], state: "State") -> None:
         duals=state.duals,
     )
     net.take(tree, fitted.marginals)
+    rows = [probabilities * state.total for probabilities in net.alone]
+    every = zip(state.fine, net.maps, rows, strict=True)
+    net.merge(net.maps, [smoothing.shares(FineCounts(*fine), own, most) for fine, own, most in every])
     net.keep(state.measured)
     state.duals = fitted.duals
 
@@ -179,6 +219,8 @@ class State(contract.State):
     total: float
     """Estimated number of rows, each with its weight."""
     measured: list[Measurement] = field(default_factory=list)
+    fine: list[tuple[Tensor, float, int, int]] = field(default_factory=list)
+    """The `FineCounts` of each column."""
     errors: Tensor | None = None
     """The noisy errors of the present round's candidates."""
     duals: Tensor | None = None

@@ -78,6 +78,16 @@ class MarkovField(nn.Module):
         return JunctionTree(self.sizes, _unpadded(self.cliques), tuple(self.parents.tolist()))
 
     @property
+    def alone(self) -> list[Tensor]:
+        """The probabilities of the merged values of each column."""
+        tree, tables, found = self.tree, self.tables, []
+        for column in range(len(self.domain)):
+            home = tree.home((column,))
+            assert home is not None
+            found.append(summed(tables[home], tree.cliques[home], (column,)))
+        return found
+
+    @property
     def tables(self) -> list[Tensor]:
         """The probabilities of each clique of the tree."""
         shapes = self.tree.shapes
@@ -85,10 +95,10 @@ class MarkovField(nn.Module):
         return [part.view(shape) for part, shape in zip(parts, shapes, strict=True)]
 
     def merge(self, maps: Sequence[Tensor], counts: Sequence[Tensor]) -> None:
-        """Take which values are merged, and the noisy counts that give the shares. By column, in place."""
+        """Take which values are merged, and numbers of rows that give their shares. By column, in place."""
         self.merged = torch.cat(list(maps)).to(self.merged)
-        shares = [_shares(values, noisy.double()) for values, noisy in zip(maps, counts, strict=True)]
-        self.shares = torch.cat(shares).to(self.shares)
+        totals = [torch.bincount(values, own)[values] for values, own in zip(maps, counts, strict=True)]
+        self.shares = (torch.cat(list(counts)) / torch.cat(totals)).to(self.shares)
 
     def take(self, tree: JunctionTree, marginals: Sequence[Tensor]) -> None:
         """Take a fitted distribution, in place."""
@@ -196,24 +206,6 @@ class MarkovField(nn.Module):
             given = state_dict.setdefault(prefix + name, buffer)
             setattr(self, name, torch.empty_like(given, dtype=buffer.dtype))
         super()._load_from_state_dict(state_dict, prefix, *rest)
-
-
-def _shares(merged: Tensor, noisy: Tensor) -> Tensor:
-    """The share of each value in its merged value, float64 [values]: the nearest shares to the noisy counts.
-
-    The counts of a merged value are projected on counts that are not negative and have the same sum (Duchi et al. 2008). So
-    noise alone gives few of many empty values a share.
-    """
-    shares = torch.zeros_like(noisy)
-    for value in range(int(merged.max()) + 1):
-        own = merged == value
-        counts = noisy[own]
-        total = max(float(counts.sum()), 1e-9)
-        falling = counts.sort(descending=True).values
-        excess = (falling.cumsum(0) - total) / torch.arange(1, len(counts) + 1)
-        kept = int((falling > excess).sum())
-        shares[own] = (counts - excess[kept - 1]).clamp(min=0) / total
-    return shares
 
 
 def _padded(cliques: Sequence[Clique]) -> Tensor:

@@ -18,6 +18,7 @@ from gossamer.data.tables.table import Table
 from gossamer.methods.marginals import Config, Noise
 from gossamer.methods.marginals.counts import Interactions
 from gossamer.methods.marginals.nets import MarkovField
+from gossamer.methods.marginals.smoothing import FineCounts
 from gossamer.methods.marginals.tree import Clique, JunctionTree, cells_of, spread, summed, triangulated
 
 HALF_NORMAL = math.sqrt(2 / math.pi)
@@ -47,13 +48,13 @@ def candidates(sizes: Sequence[int], *, triples: bool, most_cells: int) -> list[
 
 def triples_stand_out(config: Config, card: Any, columns: int) -> bool:
     """Whether the noise on the errors of all pairs and triples of so many columns is at most FAINT of the rows."""
-    noise = Noise.of(config).errors * int(card.max_rows) * math.sqrt(math.comb(columns + 1, 3))
+    noise = Noise.of(config, card).errors * int(card.max_rows) * math.sqrt(math.comb(columns + 1, 3))
     return math.comb(columns, 3) <= MOST_TRIPLES and noise <= FAINT * int(card.declared_size)
 
 
 def interaction_noise(config: Config, card: Any, count: int = 1) -> float:
     """Standard deviation of the noise on each of so many interactions. Half of the last query of errors is theirs."""
-    return Noise.of(config).errors * int(card.max_rows) * math.sqrt(2 * count)
+    return Noise.of(config, card).errors * int(card.max_rows) * math.sqrt(2 * count)
 
 
 def interaction_sets(config: Config, card: Any, sizes: Sequence[int]) -> list[Clique]:
@@ -84,13 +85,10 @@ def interaction_sets(config: Config, card: Any, sizes: Sequence[int]) -> list[Cl
 
 def halves(net: MarkovField) -> list[Tensor]:
     """-1 for the first values of each column that have less than half of the model's rows, +1 for the others."""
-    tree, tables, found = net.tree, net.tables, []
-    for column, values in enumerate(net.maps):
-        home = tree.home((column,))
-        assert home is not None
-        shares = summed(tables[home], tree.cliques[home], (column,)).cpu()
+    found = []
+    for values, shares in zip(net.maps, net.alone, strict=True):
         middles = shares.cumsum(0) - shares / 2
-        found.append(torch.where(middles < shares.sum() / 2, -1.0, 1.0).double()[values.cpu()])
+        found.append(torch.where(middles < shares.sum() / 2, -1.0, 1.0).double()[values].cpu())
     return found
 
 
@@ -139,7 +137,9 @@ def expected(cliques: Sequence[Clique], tree: JunctionTree, marginals: Sequence[
     return found
 
 
-def of_part(cliques: Sequence[Clique], expected: Sequence[Tensor], own: Sequence[tuple[Tensor, float]]) -> list[Tensor]:
+def of_part(
+    cliques: Sequence[Clique], expected: Sequence[Tensor], own: Sequence[tuple[Tensor, Tensor]]
+) -> list[Tensor]:
     """Tables that a part of the records is expected to have: those of all records, raked to the part's own counts.
 
     Iterative proportional fitting (Deming, Stephan 1940). Counts below their noise give way to the part's share.
@@ -147,14 +147,15 @@ def of_part(cliques: Sequence[Clique], expected: Sequence[Tensor], own: Sequence
     Args:
         cliques: of the tables.
         expected: counts of all records.
-        own: noisy counts of the part by column, float64 [merged values], with the standard deviation of their noise.
+        own: noisy counts of the part by column, and the variance of their noise, float64 [merged values].
     """
     found = []
     for clique, table in zip(cliques, expected, strict=True):
         share = max(1.0, float(own[clique[0]][0].sum())) / max(1.0, float(table.sum()))
         part, targets = table * share, []
         for column in clique:
-            whole, (counts, noise) = summed(table, clique, (column,)), own[column]
+            whole, (counts, variances) = summed(table, clique, (column,)), own[column]
+            noise = variances.sqrt()
             targets.append(whole * (counts.clamp(min=0) + noise * share) / (whole + noise).clamp(min=LEAST))
         for column, target in [*zip(clique, targets, strict=True)] * SWEEPS:
             now = summed(part, clique, (column,)).clamp(min=LEAST)
@@ -252,7 +253,7 @@ def noise_weights(cells: Sequence[int]) -> tuple[float, ...]:
     return tuple(n ** (1 / 3) / math.sqrt(total) * BELOW for n in cells)
 
 
-def merged(noisy: Tensor, deviation: float, in_order: int, *, most: int) -> Tensor:
+def merged(fine: FineCounts, *, most: int) -> Tensor:
     """Merge values of a column, so that the counts of what is merged stand out of their noise.
 
     Values in an order are merged with their neighbours until their sum is three standard deviations of its noise. Where there
@@ -261,33 +262,31 @@ def merged(noisy: Tensor, deviation: float, in_order: int, *, most: int) -> Tens
     an order that are below three standard deviations are merged with each other.
 
     Args:
-        noisy: released counts, [values].
-        deviation: standard deviation of their noise.
-        in_order: how many of the first values have an order.
+        fine: released counts.
         most: values in an order that are merged for their noise only, about.
 
     Returns:
         int64 [values], from 0.
     """
-    many = in_order > most
-    counts, least = (noisy if many else noisy.clamp(min=0)).tolist(), 3 * deviation
+    in_order, many = fine.in_order, fine.in_order > most
+    counts = (fine.counts if many else fine.counts.clamp(min=0)).tolist()
     rest = [math.fsum(counts[k:in_order]) for k in range(in_order + 1)]
     enough = max(0.0, 2 * rest[0] / most) if many else 0.0
 
-    def clear(total: float, length: int) -> bool:
-        return total >= least * (math.sqrt(length) if many else 1.0)
+    def clear(total: float, first: int, beyond: int) -> bool:
+        return total >= 3 * math.sqrt(fine.variance(first, beyond) if many else fine.variance(first, first + 1))
 
-    numbers, number, held, length = [], 0, 0.0, 0
+    numbers, number, held, first = [], 0, 0.0, 0
     for k in range(in_order):
-        if length and many and counts[k] >= enough and clear(held, length):
-            number, held, length = number + 1, 0.0, 0
+        if k > first and many and counts[k] >= enough and clear(held, first, k):
+            number, held, first = number + 1, 0.0, k
         numbers.append(number)
-        held, length = held + counts[k], length + 1
-        if held >= enough and clear(held, length) and k + 1 < in_order and clear(rest[k + 1], in_order - k - 1):
-            number, held, length = number + 1, 0.0, 0
+        held += counts[k]
+        if held >= enough and clear(held, first, k + 1) and k + 1 < in_order and clear(rest[k + 1], k + 1, in_order):
+            number, held, first = number + 1, 0.0, k + 1
     following = number + 1 if in_order else 0
     for k in range(in_order, len(counts)):
-        if counts[k] >= least:
+        if clear(counts[k], k, k + 1):
             numbers.append(following)
             following += 1
         else:

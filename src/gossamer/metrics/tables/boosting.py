@@ -6,13 +6,12 @@ model is trained and where it is tested.
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, TypeAlias
 
 import numpy as np
 from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
 from sklearn.metrics import r2_score, roc_auc_score
 
-from gossamer.data.columns.column import Column
 from gossamer.data.tables.card import TableCard
 from gossamer.errors import RequestError
 from gossamer.intervals import Estimate, jackknife, proportion
@@ -26,8 +25,10 @@ LEAST = 1e-6
 """A model's probability of a class counts as at least this in the log loss."""
 FOLDS = 3
 """Of the cross-validation that tells samples from real rows."""
-_TOLD_APART = 50_000
-"""Real rows at most that are told from samples."""
+_MOST_SPLIT = 255
+"""Values of a category that scikit-learn splits at most."""
+BANDS = 15
+"""Of the probability of the likeliest class, for the calibration error."""
 
 Task = Literal["classes", "number"]
 
@@ -50,42 +51,46 @@ class Examples:
     """What a model is trained on, or tested on.
 
     Args:
-        features: float64 [N, columns but the label].
+        features: float64 [N, columns but the label], NaN where there is no value.
         labels: int64 [N] classes, or float64 [N] numbers.
         rows: the weights, groups and number of units.
+        categories: the positions of the features that are categories.
     """
 
     features: np.ndarray
     labels: np.ndarray
     rows: Rows
+    categories: tuple[int, ...] = ()
+
+    @property
+    def weights(self) -> np.ndarray | None:
+        """The weights of the rows; None: all are equal. scikit-learn is several times as fast without weights."""
+        weights = self.rows.weights
+        return None if np.ptp(weights) == 0 else weights
 
     @classmethod
-    def of(cls, rows: Rows, values: np.ndarray, card: TableCard, *, coded: bool) -> "Examples":
+    def of(cls, rows: Rows, values: np.ndarray, card: TableCard) -> "Examples":
         """Examples of the label of a card. A number is predicted where there is one: rows without it are left out.
 
         Args:
             rows: the codes.
-            values: the features with the label, float64 [N, columns]: codes, or values.
+            values: the features with the label, float64 [N, columns].
             card: names the label.
-            coded: whether `values` are codes.
         """
         label = card.label_index
         assert label is not None
-        features, codes = np.delete(values, label, axis=1), rows.codes[:, label]
+        features, numbers = np.delete(values, label, axis=1), values[:, label]
+        categories = categories_of(card, without=label)
         if task_of(card) == "classes":
-            return cls(features, codes.astype(np.int64), rows)
-        numbers = middles(card.columns[label])[codes] if coded else values[:, label]
+            return cls(features, rows.codes[:, label].astype(np.int64), rows, categories)
         there = np.flatnonzero(~np.isnan(numbers))
-        return cls(features[there], numbers[there], rows.take(there))
+        return cls(features[there], numbers[there], rows.take(there), categories)
 
 
-def middles(column: Column) -> np.ndarray:
-    """The middle of each bin of a number or a date, zero and the special values; NaN for "other" and missing. [codes]"""
-    found = np.full(column.size, np.nan)
-    low, high = column.cuts[:-1], column.cuts[1:] - column.step  # whole numbers: the largest in the bin
-    found[: column.plain] = np.sqrt(low * high) if column.log else (low + high) / 2
-    found[column.plain : column.plain + len(column.apart)] = column.apart
-    return found
+def categories_of(card: TableCard, without: int | None = None) -> tuple[int, ...]:
+    """The positions of categories among the columns but one. Those with more values than a model splits are numbers."""
+    columns = [column for at, column in enumerate(card.columns) if at != without]
+    return tuple(at for at, column in enumerate(columns) if column.values and column.size <= _MOST_SPLIT)
 
 
 def probabilities(train: Examples, features: np.ndarray, *, classes: int, seed: int) -> np.ndarray:
@@ -97,15 +102,17 @@ def probabilities(train: Examples, features: np.ndarray, *, classes: int, seed: 
         return found
     # Early stopping holds out a tenth of each class, which needs two of it.
     stopping = "auto" if counts.min() > 1 else False
-    model = HistGradientBoostingClassifier(random_state=seed, early_stopping=stopping)
-    found[:, different] = model.fit(train.features, train.labels, train.rows.weights).predict_proba(features)
+    model = HistGradientBoostingClassifier(
+        random_state=seed, early_stopping=stopping, categorical_features=train.categories
+    )
+    found[:, different] = model.fit(train.features, train.labels, train.weights).predict_proba(features)
     return found
 
 
 def predicted_numbers(train: Examples, features: np.ndarray, *, seed: int) -> np.ndarray:
     """The number of each row by a model. float64 [N]"""
-    model = HistGradientBoostingRegressor(random_state=seed)
-    return np.asarray(model.fit(train.features, train.labels, train.rows.weights).predict(features))
+    model = HistGradientBoostingRegressor(random_state=seed, categorical_features=train.categories)
+    return np.asarray(model.fit(train.features, train.labels, train.weights).predict(features))
 
 
 def accuracy(chances: np.ndarray, tests: Examples, computed_on: str) -> Estimate:
@@ -144,6 +151,22 @@ def log_loss(chances: np.ndarray, tests: Examples, computed_on: str) -> Estimate
     )
 
 
+def calibration_error(chances: np.ndarray, tests: Examples, computed_on: str) -> Estimate:
+    """The expected calibration error of the likeliest class, in 15 bands of equal width (Guo et al., ICML 2017).
+
+    It is the mean distance between a probability and the share of rows that come true. 0 is best, 1 is worst.
+    """
+    sure, right = chances.max(axis=1), chances.argmax(axis=1) == tests.labels
+    bands = np.minimum((sure * BANDS).astype(np.int64), BANDS - 1)
+    weights = tests.rows.weights
+
+    def error(kept: np.ndarray) -> float:
+        apart = weights[kept] * (right[kept] - sure[kept])
+        return float(np.abs(np.bincount(bands[kept], apart)).sum() / weights[kept].sum())
+
+    return of_groups(error, tests.rows, computed_on, lowest=0, highest=1)
+
+
 def explained(numbers: np.ndarray, tests: Examples, computed_on: str) -> Estimate:
     """The share of the label's variance that a model explains, R^2. numbers: float64 [N], predicted.
 
@@ -172,38 +195,56 @@ def of_groups(
     return jackknife(value, without, rows.units, computed_on, lowest=lowest, highest=highest)
 
 
-def told_apart(samples: Rows, real: Rows, *, seed: int, progress: Callable[[int, int], None]) -> Estimate:
-    """The AUC of a model that tells samples from real test rows, on codes; cross-validated by whole units.
+Measure: TypeAlias = Callable[[np.ndarray, Examples, str], Estimate]
+OF_CLASSES: dict[str, Measure] = {
+    "accuracy": accuracy,
+    "AUC": area,
+    "log loss": log_loss,
+    "calibration error": calibration_error,
+}
+"""What is measured of probabilities of classes."""
+OF_NUMBERS: dict[str, Measure] = {"R2": explained}
+"""The same of numbers."""
+Side: TypeAlias = tuple[Rows, np.ndarray]
+"""Rows, and their values, float64 [N, columns]."""
+
+
+def told_apart(
+    samples: Side, real: Side, card: TableCard, *, seed: int, progress: Callable[[int, int], None]
+) -> Estimate:
+    """The AUC of a model that tells samples from real test rows, on values; cross-validated by whole units.
 
     As many samples take part as there are test units. Classifier two-sample test: Lopez-Paz, Oquab, ICLR 2017.
 
     Args:
         samples: synthetic rows.
         real: real test rows.
+        card: says which columns are categories.
         seed: of the model and the folds.
         progress: takes folds that are done, and all.
     """
-    real = real.some_units(_TOLD_APART)
-    samples = samples.some_units(real.units)
-    weights = np.concatenate([samples.weights * (real.weights.sum() / len(samples)), real.weights])
+    theirs, chosen = real[0], samples[0].some_units(real[0].units)
+    ours = samples[0].take(chosen)
     both = Rows(
-        np.concatenate([samples.codes, real.codes]), weights, np.concatenate([samples.groups, real.groups]),
-        np.concatenate([samples.owners + real.owners.max() + 1, real.owners]),
+        np.concatenate([ours.codes, theirs.codes]),
+        np.concatenate([ours.weights * (theirs.weights.sum() / len(ours)), theirs.weights]),
+        np.concatenate([ours.groups, theirs.groups]), np.concatenate([ours.owners + theirs.owners.max() + 1, theirs.owners]),
     )  # fmt: skip
-    labels = np.repeat([1, 0], [len(samples), len(real)])
+    values = np.concatenate([samples[1][chosen], real[1]])
+    labels = np.repeat([1, 0], [len(ours), len(theirs)])
     folds, scores = both.groups % FOLDS, np.zeros(len(labels))
     for fold in range(FOLDS):
         progress(fold, FOLDS)
         inside = np.flatnonzero(folds != fold)
-        train = Examples(both.codes[inside].astype(np.float64), labels[inside], both.take(inside))
-        scores[folds == fold] = probabilities(train, both.codes[folds == fold], classes=2, seed=seed)[:, 1]
+        train = Examples(values[inside], labels[inside], both.take(inside), categories_of(card))
+        scores[folds == fold] = probabilities(train, values[folds == fold], classes=2, seed=seed)[:, 1]
     progress(FOLDS, FOLDS)
 
     def mean_area(kept: np.ndarray) -> float:
         parts = [kept[folds[kept] == fold] for fold in range(FOLDS)]
         if any(len(np.unique(labels[part])) < 2 for part in parts):
             return float("nan")
-        return float(np.mean([roc_auc_score(labels[p], scores[p], sample_weight=weights[p]) for p in parts]))
+        return float(np.mean([roc_auc_score(labels[p], scores[p], sample_weight=both.weights[p]) for p in parts]))
 
-    on = f"{len(samples):,} samples and {len(real):,} real test rows, {FOLDS} folds"
+    on = f"{len(ours):,} samples and {len(theirs):,} real test rows, {FOLDS} folds"
     return of_groups(mean_area, both, on, lowest=0, highest=1)

@@ -7,8 +7,8 @@ holds where shares are counted, and where models are trained and tested. A sampl
 """
 
 import json
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -24,28 +24,38 @@ if TYPE_CHECKING:
     from gossamer import intervals
     from gossamer.data.tables.samples import TableSamples
     from gossamer.data.tables.table import Table
+    from gossamer.metrics.tables import bins as binning
     from gossamer.metrics.tables import boosting, distances, subgroups
+    from gossamer.metrics.tables import columns as by_column
     from gossamer.metrics.tables import rows as weighted
 else:
     np, intervals = Lazy("numpy"), Lazy("gossamer.intervals")
     boosting, distances = Lazy("gossamer.metrics.tables.boosting"), Lazy("gossamer.metrics.tables.distances")
     subgroups, weighted = Lazy("gossamer.metrics.tables.subgroups"), Lazy("gossamer.metrics.tables.rows")
+    binning, by_column = Lazy("gossamer.metrics.tables.bins"), Lazy("gossamer.metrics.tables.columns")
 
 PAIRS, TRIPLES = 2_000, 400
 """Pairs and triples of columns at most; of more, so many at random."""
 QUERIES = 1_000
-
-ON_VALUES = " on values"
+FAR = 2.0
+"""From so many intervals on, a column differs. Real rows seldom do: see the lab notes on evaluation."""
+MOST_UNITS = 60_000
+"""Units of each set at most; of more, so many at random. Every figure says how many rows took part."""
+DRAWN, MOST_BARS, LEAST = 5, 40, 0.0005
+"""Columns whose distributions the report shows, bins of each at most, and the share of one at least."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Inputs(metric.Inputs):
-    """Rows that are measured.
+    """Rows that are measured: of each set, at most `MOST_UNITS` units at random.
 
     Args:
-        values: the values of "samples", "real" and "tests" as numbers, float64 [N, columns]; see `decode.to_numbers`. Empty:
-            there are only codes.
+        values: of "samples", "real" and "tests" as numbers, float64 [N, columns]; see `decode.to_numbers`. Only the rows that
+            take part stay.
         subgroups: names of columns.
+        rows: the codes of the card of the rows that take part.
+        bins: of each column, which follow from the training rows.
+        binned: the same rows, with bins in place of the codes of the card.
 
     Raises:
         RequestError: a set has fewer units than the jackknife has groups.
@@ -54,42 +64,50 @@ class Inputs(metric.Inputs):
     samples: "TableSamples"
     real: "Table"
     tests: "Table"
-    values: "Mapping[str, Callable[[], np.ndarray]]" = field(default_factory=dict)
+    values: "dict[str, np.ndarray]"
     subgroups: tuple[str, ...] = ()
     rows: "dict[str, weighted.Rows]" = field(init=False, default_factory=dict)
-    _cache: "dict[tuple[str, bool], np.ndarray]" = field(init=False, default_factory=dict)
+    bins: "list[binning.Bins]" = field(init=False, default_factory=list)
+    binned: "dict[str, weighted.Rows]" = field(init=False, default_factory=dict)
+    _predicted: "dict[str, np.ndarray]" = field(init=False, default_factory=dict)
 
     def __post_init__(self) -> None:
         for name, part in (("samples", self.samples), ("real", self.real), ("tests", self.tests)):
-            self.rows[name] = weighted.Rows.of(part.codes, getattr(part, "units", None), self.card.max_rows)
-            if self.rows[name].units < weighted.GROUPS:
+            rows = weighted.Rows.of(part.codes, getattr(part, "units", None), self.card.max_rows)
+            if rows.units < weighted.GROUPS:
                 raise RequestError(f"{_IN_WORDS[name]}: at least {weighted.GROUPS} rows of different units are needed.")
+            taken = rows.some_units(MOST_UNITS)
+            self.rows[name], self.values[name] = rows.take(taken), self.values[name][taken]
+        self.bins.extend(map(binning.Bins.of, self.card.columns, self.values["real"].T))
+        for name, rows in self.rows.items():
+            every = zip(self.bins, rows.codes.T, self.values[name].T, strict=True)
+            self.binned[name] = replace(rows, codes=np.array([each.codes(*of) for each, *of in every]).T)
 
     @property
     def card(self) -> Any:
         """The TableCard of all rows."""
         return self.samples.card
 
-    def baseline(self, key: str, compute: Callable[[], Figures]) -> Figures:
-        """Figures of real rows alone, from the cache or computed. key: what they depend on besides rows, card and seed."""
-        facts = json.dumps(self.card.to_dict(), default=str)
-        return self.baselines.estimates(f"{key} {facts}", lambda: dict(compute()))
+    @property
+    def domain(self) -> list[int]:
+        """The number of bins of each column."""
+        return [len(each.names) for each in self.bins]
 
-    def against(self, name: str) -> str:
-        """In words, what is compared with the training rows: "samples" or "tests"."""
-        return f"{len(self.rows[name]):,} {_IN_WORDS[name]} against {len(self.real):,} {_IN_WORDS['real']}"
+    def said(self, name: str) -> str:
+        """In words, how many rows of a set took part."""
+        part, every = len(self.rows[name]), len(getattr(self, name))
+        return f"{part:,} {f'of {every:,} ' if part < every else ''}{_IN_WORDS[name]}"
 
-    def examples(self, name: str, *, coded: bool) -> "boosting.Examples":
-        """Examples of the label. name: "samples", "real" or "tests"; coded: whether features are codes, or values."""
-        values = self.rows[name].codes.astype(np.float64) if coded else self.values[name]()
-        return boosting.Examples.of(self.rows[name], values, self.card, coded=coded)
+    def examples(self, name: str) -> "boosting.Examples":
+        """Examples of the label. name: "samples", "real" or "tests"."""
+        return boosting.Examples.of(self.rows[name], self.values[name], self.card)
 
-    def predictions(self, name: str, *, coded: bool) -> "np.ndarray":
+    def predictions(self, name: str) -> "np.ndarray":
         """What a model trained on "samples" or on "real" says of the test rows: probabilities of classes, or numbers."""
-        if (name, coded) not in self._cache:
-            show = self.progress(f"boosting trained on {_IN_WORDS[name]}, {'codes' if coded else 'values'}")
+        if name not in self._predicted:
+            show = self.progress(f"boosting trained on {_IN_WORDS[name]}")
             show(0, 1)
-            train, features = self.examples(name, coded=coded), self.examples("tests", coded=coded).features
+            train, features = self.examples(name), self.examples("tests").features
             if not len(train.labels):
                 raise RequestError(f"the label is missing in all {_IN_WORDS[name]}. Take marginals or ranges.")
             if boosting.task_of(self.card) == "number":
@@ -97,69 +115,85 @@ class Inputs(metric.Inputs):
             else:
                 classes = self.card.columns[self.card.label_index].size
                 found = boosting.probabilities(train, features, classes=classes, seed=self.seed)
-            self._cache[name, coded] = found
+            self._predicted[name] = found
             show(1, 1)
-        return self._cache[name, coded]
+        return self._predicted[name]
 
 
 _IN_WORDS = {"samples": "samples", "real": "real training rows", "tests": "real test rows"}
 
-METRICS = Registry("tables")
+METRICS = Registry("tables", usual="columns,marginals,accuracy")
 
 
 @dataclass(frozen=True)
-class Largest(Estimate):
-    """The largest of many figures.
+class Detailed(Estimate):
+    """A figure with what it is made of. This is private: it goes into metrics.json of a RUN and into the internal report.
 
     Args:
-        which: the columns it is of. A private fact: it goes into metrics.json of a RUN, and into no line.
-    """
-
-    which: str = ""
-
-
-@dataclass(frozen=True)
-class OverPairs(Estimate):
-    """The mean of a figure over pairs of columns.
-
-    Args:
-        pairs: the names of both columns and the figure, for each pair. Private, as `which` of `Largest`. The internal report
-            shows them.
+        pairs: the names of both columns and the figure, for each pair.
+        figures: of all columns, those of the worst column first.
+        drawn: the distributions of the worst columns: the column, its bins, and their shares in test rows and samples.
     """
 
     pairs: tuple[tuple[str, str, float], ...] = ()
+    figures: tuple["by_column.Compared", ...] = ()
+    drawn: tuple[dict[str, Any], ...] = ()
+
+
+# ---------------------------------------------------------------------- columns
+
+
+DIFFER = Figure("columns that differ", "{value} of the columns differ clearly from real test rows.", share=True)
+
+
+@METRICS.metric("columns", DIFFER)
+def columns(inputs: Inputs) -> Figures:
+    """Each column beside real test rows, the worst first: means, SDs, quantiles, and shares of single values."""
+    found = []
+    for at, column in enumerate(inputs.card.columns):
+        cells = [
+            by_column.Cells.of(inputs.rows[name], inputs.values[name], at) for name in ("samples", "tests", "real")
+        ]
+        found.append((at, by_column.compared(column, *cells)))
+    found.sort(key=lambda each: -each[1][0].times)
+    share = sum(compared[0].times >= FAR for _, compared in found) / len(found)
+    on = f"{inputs.said('samples')} beside {inputs.said('tests')}; {len(found):,} columns"
+    figures = tuple(each for _, compared in found for each in compared)
+    drawn = tuple(_distribution(inputs, at) for at, _ in found[:DRAWN])
+    return {DIFFER.name: Detailed(share, share, share, len(found), on, figures=figures, drawn=drawn)}
+
+
+def _distribution(inputs: Inputs, at: int) -> dict[str, Any]:
+    """The shares of test rows and samples in the bins of a column; of many bins, in the fullest."""
+    names = inputs.bins[at].names
+    sets = [inputs.binned[name] for name in ("tests", "samples")]
+    shares = np.array([rows.shares(rows.codes[:, at], len(names))[0] for rows in sets])
+    most = shares.max(axis=0)
+    shown = np.sort(np.argsort(-most, kind="stable")[:MOST_BARS])
+    shown = shown[most[shown] >= LEAST]
+    drawn = dict(zip(("real", "samples"), shares[:, shown].round(6).tolist(), strict=True))
+    return {"column": inputs.card.columns[at].name, "bins": [names[each] for each in shown], **drawn}
 
 
 # ---------------------------------------------------------------------- marginals
 
-_BEST = "0 is best."
 PAIRWISE = "2-way TV"
 _SETS = {1: "single columns", 2: "pairs of columns", 3: "triples of columns"}
+_FLOOR = "Its floor, what real test rows have: {value} ({range})."
 
 
-def _pair(name: str, sentence: str, baseline: str, *, bar: str = "") -> tuple[Figure, Figure]:
-    """A figure and its baseline on real rows. bar: of shares, how rows were given, for their bars."""
-    bars = (f"the synthetic rows, {bar}", f"the real rows, {bar}") if bar else ("", "")
-    return (
-        Figure(name, sentence, share=bool(bar), bar=bars[0]),
-        Figure(of_baseline(name), baseline, share=bool(bar), bar=bars[1]),
-    )
+def _pair(name: str, sentence: str, baseline: str = "", *, share: bool = False) -> tuple[Figure, Figure]:
+    """A figure and its baseline on real rows. share: whether both are shares."""
+    baseline = baseline or "Trained on the real training rows: {value} ({range})."
+    return Figure(name, sentence, share=share), Figure(of_baseline(name), baseline, share=share)
 
 
-def _mean_and_largest(name: str, of_mean: str, of_largest: str) -> tuple[Figure, ...]:
-    """A mean, the largest, and what real test rows have."""
-    return (
-        *_pair(name, of_mean, "Its floor, what real test rows have: {value} ({range})."),
-        *_pair(f"largest {name}", of_largest, "Its floor, the largest of real test rows: {value} ({range})."),
-    )
-
-
-def _variation(order: int) -> tuple[Figure, ...]:
-    return _mean_and_largest(
+def _variation(order: int) -> tuple[Figure, Figure]:
+    return _pair(
         f"{order}-way TV",
         f"{order}-way total variation {{value}} ({{range}}): the mean distance between samples and training rows over "
-        f"{_SETS[order]}. It is the share of records that would have to change; {_BEST}",
-        f"The largest {order}-way total variation is {{value}} ({{range}}).",
+        f"{_SETS[order]}. It is the share of records that would have to change; 0 is best.",
+        _FLOOR,
     )
 
 
@@ -169,38 +203,15 @@ def marginals(inputs: Inputs) -> Figures:
     found: dict[str, Estimate] = {}
     for order, most in ((1, PAIRS), (2, PAIRS), (3, TRIPLES)):
         if sets := weighted.column_sets(len(inputs.card.columns), order, most):
-            distance = partial(distances.total_variation, domain=inputs.card.domain)
+            distance = partial(distances.total_variation, domain=inputs.domain)
             found |= _compared(inputs, f"{order}-way TV", sets, distance, _SETS[order])
     return found
 
 
-@METRICS.metric(
-    "correlations",
-    *_mean_and_largest(
-        "difference of correlations",
-        "Correlations of pairs of columns (Cramer's V, from 0 to 1) differ by {value} on average ({range}) between samples and "
-        f"training rows; {_BEST}",
-        "The largest difference of a correlation is {value} ({range}).",
-    ),
-)
-def correlations(inputs: Inputs) -> Figures:
-    """Differences of Cramer's V of pairs of columns, on codes, beside those of real test rows."""
-    pairs = weighted.column_sets(len(inputs.card.columns), 2, PAIRS)
-    if not pairs:
-        raise RequestError("correlations: the table has one column only. Take marginals.")
-    distance = partial(distances.correlation, domain=inputs.card.domain)
-    return _compared(inputs, "difference of correlations", pairs, distance, _SETS[2])
-
-
 def _compared(
-    inputs: Inputs,
-    name: str,
-    asked: Sequence[Any],
-    distance: Callable[..., "np.ndarray"],
-    called: str,
-    by: str = " with ",
+    inputs: Inputs, name: str, asked: Sequence[Any], distance: Callable[..., "np.ndarray"], called: str
 ) -> Figures:
-    """Mean and largest distance of samples from the training rows, and of test rows.
+    """Mean distance of samples from the training rows, and of test rows.
 
     Args:
         inputs: the rows.
@@ -208,39 +219,35 @@ def _compared(
         asked: sets of columns, or queries: the positions of their columns.
         distance: of two sets of rows by each of these, float64 [1 + groups].
         called: in words, what they are.
-        by: what is written between the columns of the largest.
     """
-    columns = [[inputs.card.columns[at].name for at in each] for each in asked]
 
     def of(rows: str) -> dict[str, Estimate]:
         show, found = inputs.progress(name.removeprefix("error of ")), []
         for at, each in enumerate(asked):
             if at % 50 == 0:
                 show(at, len(asked))
-            found.append(distance(inputs.rows[rows], inputs.rows["real"], each))
+            found.append(distance(inputs.binned[rows], inputs.binned["real"], each))
         show(len(asked), len(asked))
-        values, on = np.array(found), f"{inputs.against(rows)}; {len(asked):,} {called}"
-        mean, largest = (
-            vars(intervals.jackknife(float(one[0]), one[1:].tolist(), inputs.rows[rows].units, on, lowest=0, highest=1))
-            for one in (values.mean(axis=0), values.max(axis=0))
-        )
-        pairs = [(*names, round(float(value), 4)) for names, value in zip(columns, values[:, 0], strict=True)]
-        which = by.join(map(repr, columns[int(values[:, 0].argmax())]))
-        return {
-            name: OverPairs(**mean, pairs=tuple(pairs)) if name == PAIRWISE else Estimate(**mean),
-            f"largest {name}": Largest(**largest, which=which),
-        }
+        every = np.array(found)
+        mean, *without = every.mean(axis=0).tolist()
+        on = f"{inputs.said(rows)} against {inputs.said('real')}; {len(asked):,} {called}"
+        estimate = intervals.jackknife(mean, without, inputs.rows[rows].units, on, lowest=0, highest=1)
+        if name != PAIRWISE or rows == "tests":
+            return {name: estimate}
+        named = [[inputs.card.columns[at].name for at in pair] for pair in asked]
+        pairs = tuple((*pair, round(float(value), 4)) for pair, value in zip(named, every[:, 0], strict=True))
+        return {name: Detailed(**vars(estimate), pairs=pairs)}
 
-    return _beside_real(inputs, name, of("samples"), lambda: of("tests"))
+    return _beside_real(inputs, name, of("samples"), partial(of, "tests"))
 
 
 def _beside_real(inputs: Inputs, key: str, found: Figures, compute: Callable[[], Figures]) -> dict[str, Estimate]:
-    """Each figure, then the same figure of real rows under the name of a baseline."""
+    """Each figure, then that of real rows alone under the name of a baseline, from the cache or computed.
 
-    def plain(estimate: Estimate) -> Estimate:
-        return Estimate(estimate.value, estimate.low, estimate.high, estimate.n, estimate.computed_on)
-
-    baselines = inputs.baseline(key, lambda: {of_baseline(name): plain(each) for name, each in compute().items()})
+    key: what the baselines depend on besides rows, card and seed.
+    """
+    facts = f"{key} on values, {json.dumps(inputs.card.to_dict(), default=str)}"
+    baselines = inputs.baselines.estimates(facts, lambda: {of_baseline(name): each for name, each in compute().items()})
     return {
         title: estimate
         for name, of_samples in found.items()
@@ -253,74 +260,68 @@ def _beside_real(inputs: Inputs, key: str, found: Figures, compute: Callable[[],
 
 @METRICS.metric(
     "ranges",
-    *_mean_and_largest(
+    *_pair(
         "error of range queries",
         'Answers to random questions ("how many are 30 to 39 and not married?") are wrong by {value} of all records on average '
-        f"({{range}}); {_BEST}",
-        "The largest error of such an answer is {value} ({range}).",
+        "({range}); 0 is best.",
+        _FLOOR,
     ),
 )
 def ranges(inputs: Inputs) -> Figures:
     """Errors of random range queries against the training rows, as shares of all records, beside those of test rows."""
-    if sum(size > 1 for size in inputs.card.domain) < 2:
+    if sum(size > 1 for size in inputs.domain) < 2:
         raise RequestError("ranges: fewer than two columns have several values. Take marginals.")
-    queries = distances.random_queries(inputs.card, QUERIES)
-    return _compared(inputs, "error of range queries", queries, distances.query_error, "queries", by=", ")
+    queries = distances.random_queries(inputs.domain, [each.in_order for each in inputs.bins], QUERIES)
+    return _compared(inputs, "error of range queries", queries, distances.query_error, "queries")
 
 
 # ---------------------------------------------------------------------- accuracy
 
+_LEARNT = (
+    Figure(
+        "accuracy",
+        "A classifier (gradient boosting) trained only on these synthetic rows gets the label of {value} of real test rows "
+        "right ({range}).",
+        share=True,
+        bar="the synthetic rows",
+    ),
+    Figure(
+        of_baseline("accuracy"),
+        "The same model trained on the real training rows gets {value} right ({range}).",
+        share=True,
+        bar="the real rows",
+    ),
+    *_pair(
+        "AUC",
+        "AUC {value} ({range}): how often the model ranks a test row with a label above one without it. 0.5 is guessing, 1 is "
+        "best.",
+    ),
+    *_pair(
+        "log loss",
+        "Log loss {value} nats ({range}): how much the true labels surprise the model. Far above that of real rows, it is too "
+        "sure of itself: do not take its probabilities as risks.",
+    ),
+    *_pair("calibration error", "Its probabilities are wrong by {value} on average ({range}).", share=True),
+    *_pair(
+        "R2",
+        "A model (gradient boosting) trained only on these synthetic rows explains {value} ({range}) of the label's variance "
+        "among real test rows; 1 is best.",
+    ),
+)
 
-def _learnt(suffix: str, form: str) -> tuple[Figure, ...]:
-    return (
-        *_pair(
-            "accuracy" + suffix,
-            f"A classifier (gradient boosting) trained only on these synthetic rows, {form}, gets the label of {{value}} of "
-            "real test rows right ({range}).",
-            f"The same model trained on the real training rows, {form}, gets {{value}} right ({{range}}).",
-            bar=form,
-        ),
-        *_pair(
-            "AUC" + suffix,
-            f"AUC {{value}} ({{range}}), {form}: how often the model, trained on synthetic rows, ranks a test row with a label "
-            "above one without it. 0.5 is guessing, 1 is best.",
-            "Trained on the real training rows, its AUC is {value} ({range}).",
-        ),
-        *_pair(
-            "log loss" + suffix,
-            f"Log loss {{value}} nats ({{range}}), {form}: how wrong the model's probabilities are; {_BEST}",
-            "Trained on the real training rows, its log loss is {value} ({range}).",
-        ),
-        *_pair(
-            "R2" + suffix,
-            f"A model (gradient boosting) trained only on these synthetic rows, {form}, explains {{value}} ({{range}}) of the "
-            "label's variance among real test rows; 1 is best.",
-            "Trained on the real training rows, it explains {value} ({range}).",
-        ),
-    )
 
-
-@METRICS.metric("accuracy", *_learnt("", "as codes"), *_learnt(ON_VALUES, "as values"))
+@METRICS.metric("accuracy", *_LEARNT)
 def accuracy(inputs: Inputs) -> Figures:
-    """Train on samples, test on real rows: gradient boosting on codes, and on values where there are any."""
-    task = boosting.task_of(inputs.card)
+    """Train on samples, test on real rows: gradient boosting on values."""
+    task, tests = boosting.task_of(inputs.card), inputs.examples("tests")
 
-    def of(name: str, *, coded: bool) -> dict[str, Estimate]:
-        suffix, predictions = "" if coded else ON_VALUES, inputs.predictions(name, coded=coded)
-        tests = inputs.examples("tests", coded=coded)
-        on = f"{len(tests.labels):,} real test rows; trained on {len(inputs.rows[name]):,} {_IN_WORDS[name]}"
-        if task == "number":
-            return {"R2" + suffix: boosting.explained(predictions, tests, on)}
-        return {
-            "accuracy" + suffix: boosting.accuracy(predictions, tests, on),
-            "AUC" + suffix: boosting.area(predictions, tests, on),
-            "log loss" + suffix: boosting.log_loss(predictions, tests, on),
-        }
+    def of(name: str) -> dict[str, Estimate]:
+        on = f"{inputs.said('tests')}; trained on {inputs.said(name)}"
+        predictions = inputs.predictions(name)
+        measures = boosting.OF_NUMBERS if task == "number" else boosting.OF_CLASSES
+        return {figure: measure(predictions, tests, on) for figure, measure in measures.items()}
 
-    found: dict[str, Estimate] = {}
-    for coded in (True, False) if inputs.values else (True,):
-        found |= _beside_real(inputs, f"accuracy {coded}", of("samples", coded=coded), partial(of, "real", coded=coded))
-    return found
+    return _beside_real(inputs, "accuracy", of("samples"), partial(of, "real"))
 
 
 APART = Figure(
@@ -333,9 +334,8 @@ APART = Figure(
 def tell_apart(inputs: Inputs) -> Figures:
     """The AUC of a model that tells samples from real test rows."""
     show = inputs.progress("boosting that tells samples from real rows")
-    return {
-        APART.name: boosting.told_apart(inputs.rows["samples"], inputs.rows["tests"], seed=inputs.seed, progress=show)
-    }
+    samples, real = ((inputs.rows[name], inputs.values[name]) for name in ("samples", "tests"))
+    return {APART.name: boosting.told_apart(samples, real, inputs.card, seed=inputs.seed, progress=show)}
 
 
 # ---------------------------------------------------------------------- subgroups
@@ -354,8 +354,8 @@ def by_subgroup(inputs: Inputs) -> Figures:
     chosen = subgroups.chosen_columns(inputs.subgroups, columns)
     right = None
     if inputs.card.label is not None and boosting.task_of(inputs.card) == "classes":
-        labels = inputs.examples("tests", coded=True).labels
-        right = tuple(inputs.predictions(name, coded=True).argmax(axis=1) == labels for name in ("samples", "real"))
+        labels = inputs.examples("tests").labels
+        right = tuple(inputs.predictions(name).argmax(axis=1) == labels for name in ("samples", "real"))
     found: dict[str, Estimate] = {}
     for at, code, group in subgroups.named_groups(columns, chosen):
         if (share := subgroups.share_difference(rows["samples"], rows["real"], at, code)) is not None:

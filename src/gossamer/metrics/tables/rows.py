@@ -1,16 +1,13 @@
-"""Rows of codes with weights, and their shares in the cells of a marginal, also without each group of a jackknife."""
+"""Rows of codes with weights, and their shares in cells, also without each group of a jackknife."""
 
 import itertools
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 GROUPS = 20
 """Groups of a jackknife. A table has at least so many units."""
-MOST_CELLS = 1 << 18
-"""Cells of a marginal that are counted in full. Of a larger one, only cells with a record are counted."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -18,7 +15,7 @@ class Rows:
     """Rows of codes.
 
     Args:
-        codes: int32 [N, columns].
+        codes: int [N, columns].
         weights: float64 [N]; a row of a unit with m rows weighs min(1, max_rows / m), as in what a method for tables releases.
         groups: int64 [N], the jackknife's group of each row. All rows of a unit are in one.
         owners: int64 [N], the unit of each row.
@@ -34,7 +31,7 @@ class Rows:
         """Rows with their weights, and groups at random.
 
         Args:
-            codes: int32 [N, columns].
+            codes: int [N, columns].
             units: int64 [N], or None: each row is its own unit.
             max_rows: of the card.
         """
@@ -46,55 +43,40 @@ class Rows:
     @property
     def units(self) -> int:
         """Number of units; of rows, where each is its own unit."""
-        return len(np.unique(self.owners))
+        return len(self._owners())
+
+    def _owners(self) -> np.ndarray:
+        """The units with a row, in order. int64 [units]"""
+        return np.flatnonzero(np.bincount(self.owners))
 
     def take(self, which: np.ndarray) -> "Rows":
         """The rows at these positions, int64 [n], with the weights and groups that they have."""
         return Rows(self.codes[which], self.weights[which], self.groups[which], self.owners[which])
 
-    def some_units(self, most: int) -> "Rows":
-        """The rows of at most so many units, at random."""
-        chosen = np.random.default_rng(0).permutation(np.unique(self.owners))[:most]
-        return self.take(np.flatnonzero(np.isin(self.owners, chosen)))
+    @property
+    def effective(self) -> float:
+        """How many units of equal weight say as much as these, whose rows may be alike (Kish, Survey Sampling, 1965)."""
+        of_units = np.bincount(self.owners, self.weights)
+        return float(of_units.sum() ** 2 / (of_units @ of_units))
+
+    def some_units(self, most: int) -> np.ndarray:
+        """The positions of the rows of at most so many units, at random. int64 [n]"""
+        chosen = np.zeros(self.owners.max() + 1, bool)
+        chosen[np.random.default_rng(0).permutation(self._owners())[:most]] = True
+        return np.flatnonzero(chosen[self.owners])
 
     def __len__(self) -> int:
         return len(self.codes)
 
-    def sums(self, cells: np.ndarray, count: int) -> np.ndarray:
-        """The weight in each cell: of all rows, then without each group. float64 [1 + groups, count]. cells: int64 [N]."""
+    def shares(self, cells: np.ndarray, count: int) -> np.ndarray:
+        """The share of the weight in each cell: of all rows, then without each group. float64 [1 + groups, count]
+
+        cells: int64 [N].
+        """
         flat = np.bincount(self.groups * count + cells, self.weights, minlength=GROUPS * count)
         counted = flat.reshape(GROUPS, count)
-        return np.vstack([total := counted.sum(axis=0), total - counted])
-
-    def shares(self, cells: np.ndarray, count: int) -> np.ndarray:
-        """The same as shares. float64 [1 + groups, count]"""
-        sums = self.sums(cells, count)
+        sums = np.vstack([total := counted.sum(axis=0), total - counted])
         return np.asarray(sums / sums.sum(axis=1, keepdims=True))
-
-
-@dataclass(frozen=True, repr=False)
-class Marginal:
-    """The cells of some columns for two sets of rows.
-
-    Args:
-        first: the cell of each row of the first set, int64 [N].
-        second: the cell of each row of the second set, int64 [M].
-        cells: the flat index of each cell in the table of all combinations of codes, int64 [cells].
-    """
-
-    first: np.ndarray
-    second: np.ndarray
-    cells: np.ndarray
-
-    @classmethod
-    def of(cls, first: Rows, second: Rows, columns: Sequence[int], domain: Sequence[int]) -> "Marginal":
-        """The marginal of these columns. domain: number of codes of each column of the table."""
-        shape = [domain[column] for column in columns]
-        flat = [np.ravel_multi_index([*rows.codes[:, columns].T], shape) for rows in (first, second)]
-        if math.prod(shape) <= MOST_CELLS:
-            return cls(flat[0], flat[1], np.arange(math.prod(shape)))
-        cells, position = np.unique(np.concatenate(flat), return_inverse=True)
-        return cls(position[: len(first)], position[len(first) :], cells)
 
 
 def column_sets(columns: int, order: int, most: int) -> list[tuple[int, ...]]:

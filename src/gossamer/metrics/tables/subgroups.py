@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from gossamer.data.columns.column import OTHER, Column
+from gossamer.data.columns.column import Column
 from gossamer.errors import RequestError, did_you_mean
 from gossamer.intervals import Estimate, difference, proportion
 from gossamer.metrics.tables.rows import Rows
@@ -26,17 +26,6 @@ def chosen_columns(named: tuple[str, ...], columns: tuple[Column, ...]) -> list[
                 f"`subgroups`: {name!r} has {size:,} values or bins, and at most {MOST_GROUPS} are subgroups."
             )
     return [names.index(name) for name in named]
-
-
-def code_names(column: Column) -> list[str]:
-    """What each code of a column is called: a value, or the ends of a bin."""
-    names = [*column.values]
-    if not names:
-        ends = [(low, high - column.step) for low, high in zip(column.cuts[:-1], column.cuts[1:], strict=True)]
-        written = column.written
-        names = [written(low) if low == high else f"{written(low)} to {written(high)}" for low, high in ends]
-        names += ["0"] * column.zero + [written(value) for value in column.apart[column.zero :]]
-    return names + [OTHER] * (column.other_code is not None) + ["missing"] * column.missing
 
 
 def share_difference(samples: Rows, real: Rows, at: int, code: int) -> Estimate | None:
@@ -79,5 +68,5 @@ def _share(rows: Rows, which: np.ndarray, inside: np.ndarray) -> Estimate | None
 def named_groups(columns: tuple[Column, ...], chosen: list[int]) -> Iterator[tuple[int, int, str]]:
     """Position, code and name of each subgroup, such as "sex = Female"."""
     for at in chosen:
-        for code, value in enumerate(code_names(columns[at])):
+        for code, value in enumerate(columns[at].code_names):
             yield at, code, f"{columns[at].name} = {value}"

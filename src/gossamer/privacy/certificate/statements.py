@@ -402,21 +402,32 @@ def _column(column: dict[str, Any]) -> str:
     if kind == "key":
         return f"column {name}: not learnt; samples have running numbers in it"
     if kind == "derived":
+        if "formula" in column:
+            return f"column {name}: not learnt; in samples it is {column['formula']}"
+        if "mapping" not in column:
+            return f"column {name}: not learnt; in samples it is a copy of column {column['follows']}"
         mapping = f"{len(column['mapping'])} values that were declared without looking at the records"
-        return f"column {name}: not learnt; in samples it follows from column {column['follows']}, by {mapping}"
+        follows = column["follows"]
+        follows = follows if isinstance(follows, str) else " and ".join(follows)
+        return f"column {name}: not learnt; in samples it follows from column {follows}, by {mapping}"
     if kind in ("category", "boolean"):
         values = f"{len(column['values'])} declared values" if kind == "category" else "true or false"
     else:
         ends = column.get("bounds") or [column["edges"][0], column["edges"][-1]]
         bins = f"at most {column['bins']} bins" if "bounds" in column else f"{len(column['edges']) - 1} declared bins"
         kind = "time" if kind == "datetime" else kind
+        kind += f", after column {column['after']} by an amount" if "after" in column else ""
         values = f"{kind} from {ends[0]} to {ends[1]} in {bins}{' of a constant factor' * column.get('log', False)}"
         values += f", in the zone {column['zone']}" if column.get("zone") else ""
     apart = [*(["zero"] if column.get("zero") else []), *map(str, column.get("special", ()))]
     words = f" (also written {', '.join(column.get('missing_words', ()))})" if column.get("missing_words") else ""
     apart += [f"a missing value{words}"] if column.get("missing") else []
     own = f", and codes of their own for {', '.join(apart)}" if apart else ""
-    return f"column {name}: {values}{own}; {_OUTSIDE[column['outside']]}"
+    rules = [f"; missing where column {column['missing_with']} is"] if "missing_with" in column else []
+    for other, value, *known in column.get("only", ()):
+        beside = " or ".join(text or "missing" for text in known)
+        rules.append(f"; only {beside} where column {other} is {value or 'missing'}")
+    return f"column {name}: {values}{own}; {_OUTSIDE[column['outside']]}{''.join(rules)}"
 
 
 def _made_public(settings: dict[str, Any]) -> str:

@@ -28,7 +28,7 @@ from gossamer.data.columns.column import Column
 from gossamer.data.records import Records
 from gossamer.data.tables.any_card import AnyCard
 from gossamer.data.tables.card import TableCard
-from gossamer.data.tables.table import Table
+from gossamer.data.tables.table import CODES, Table
 from gossamer.errors import RequestError
 from gossamer.events import Event, Sink, progress, silent
 from gossamer.methods.contract import BaseConfig, State, TrialConfig
@@ -68,7 +68,7 @@ def card_of(trial: TrialConfig, canaries: int) -> AnyCard:
     if not trial.columns:
         return DataCard(shape=trial.shape, classes=trial.classes, declared_size=size)
     columns = [
-        Column(name=f"column {number}", kind="category", values=tuple(map(str, range(values))))
+        Column(name=f"column {number}", kind="category", values=tuple(map(str, range(values))), ordered=True)
         for number, values in enumerate(trial.columns)
     ]
     return TableCard(columns=tuple(columns), declared_size=size, label=columns[-1].name)
@@ -335,7 +335,7 @@ class TrialRunner:
         """Random rows, and the canary as the last: it has the last value of each column, and no other row has one of these."""
         draw, domain = np.random.default_rng(self.seed), np.array(self.job.card.domain)
         ordinary = draw.integers(domain - 1, size=(self.job.card.declared_size - 1, len(domain)))
-        return Table(np.concatenate([ordinary, domain[None] - 1]).astype(np.int32))
+        return Table(np.concatenate([ordinary, domain[None] - 1]).astype(CODES))
 
 
 def _while_awaited(_event: Event) -> None:

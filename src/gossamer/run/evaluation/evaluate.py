@@ -23,7 +23,8 @@ from gossamer.kinds import all_kinds, kind_of, kind_of_records
 from gossamer.kinds.kind import Comparison
 from gossamer.methods.synthesizer import Synthesizer
 from gossamer.metrics import registry
-from gossamer.metrics.metric import Measures
+from gossamer.metrics.metric import Measures, of_baseline
+from gossamer.run.report import wording
 from gossamer.run.report.html import write_report
 from gossamer.run.storage.data_sources import DataSources
 from gossamer.run.storage.run_folder import METRICS, READINGS, WARM, RunFolder, today
@@ -32,6 +33,8 @@ from gossamer.run.validation import check_fields, check_own_place, check_place, 
 
 CACHE = "baselines"
 """In the private folder of a RUN: what depends on the real records alone."""
+WORST = 5
+"""Columns of a table that a terminal shows."""
 PRIVATE_FIGURES = "private figures: do not publish them"
 
 
@@ -67,7 +70,13 @@ class Evaluation:
         Raises:
             RequestError: pandas is not installed.
         """
-        return frame([{key: value for key, value in entry.items() if key != "pairs"} for entry in self.metrics])
+        plain = [{key: fact for key, fact in each.items() if not isinstance(fact, tuple)} for each in self.metrics]
+        return frame(plain)
+
+    @property
+    def columns(self) -> list[dict[str, Any]]:
+        """Each figure of each column of a table, the worst column first, as `metrics.tables.columns.Compared` says it."""
+        return [figure for entry in self.metrics for figure in entry.get("figures", ())]
 
 
 @checked_arguments
@@ -76,7 +85,7 @@ def evaluate(
     *,
     train: Data,
     test: Data,
-    metrics: str | Measures = "accuracy",
+    metrics: str | Measures | None = None,
     count: int = 60_000,
     out: str | Path | None = None,
     seed: int = 0,
@@ -89,7 +98,8 @@ def evaluate(
         synth: a RUN or a release (samples afresh; a RUN gets its metrics.json), what `fit` returned, or a file of samples.
         train: real training records, to compare with and to learn features from (split train, unless you name one).
         test: real test records (split test, unless you name one). With units, each unit of a table counts once.
-        metrics: names of metrics with commas between, or "all", or `Measures`, which also say how to measure.
+        metrics: names of metrics with commas between, or "all", or `Measures`, which also say how to measure. Default: of
+            pictures accuracy; of a table columns, marginals and accuracy.
         count: number of samples to make from a run or a release.
         out: file for the figures. Default: RUN/metrics.json for a run folder, else none.
         seed: number that fixes samples and training.
@@ -117,7 +127,7 @@ def evaluate(
     given = None if card is None else load_card(card)
     facts = given if synthesizer is None else synthesizer.card
     kind = kind_of_records(synth) if facts is None else kind_of(facts)
-    measures = Measures(metrics=metrics) if isinstance(metrics, str) else metrics
+    measures = metrics if isinstance(metrics, Measures) else Measures(metrics=metrics)
     check_fields(measures)
     kind.refuse_others(measures, all_kinds().values(), of=synth)
     names = kind.metrics.chosen(measures.metrics)
@@ -171,11 +181,31 @@ def public_records(folder: RunFolder) -> Any:
 
 
 def lines(metrics: list[dict[str, Any]], class_names: Sequence[str] = ()) -> list[str]:
-    """One line per figure: name, value, 95 % interval, what it was computed on. Accuracies in per cent, classes by name."""
-    names = [registry.shown(entry["metric"], class_names) for entry in metrics]
-    width = max(map(len, names), default=0)
-    rows = zip(names, metrics, strict=True)
-    return [f"{name:<{width}}  {in_units(entry)}  {entry['computed_on']}" for name, entry in rows]
+    """The worst columns of a table. Then a line per figure: name, value, 95 % interval, and what real records have.
+
+    Accuracies are in per cent, classes by name.
+    """
+    by_name = {entry["metric"]: entry for entry in metrics}
+    baselines = {of_baseline(name) for name in by_name} & {*by_name}
+    names = {name: registry.shown(name, class_names) for name in by_name if name not in baselines}
+    width = max(map(len, names.values()), default=0)
+    found = _worst(metrics)
+    for name, shown in names.items():
+        entry, real = by_name[name], by_name.get(of_baseline(name))
+        beside = f", real {in_units(real).lstrip()}" if real else ""
+        found.append(f"{shown:<{width}}  {in_units(entry)}{beside}  {entry['computed_on']}")
+    return found
+
+
+def _worst(metrics: list[dict[str, Any]]) -> list[str]:
+    """What is wrong with the worst columns of a table."""
+    if not any("figures" in entry for entry in metrics):
+        return []
+    found = wording.columns_that_differ(metrics)
+    if not found:
+        return ["No column differs clearly from real test rows.", ""]
+    shown = [f"{column}: {'; '.join(words[:2])}" for column, words in [*found.items()][:WORST]]
+    return [f"Columns that differ most from real test rows, {len(shown)} of {len(found)}:", *shown, ""]
 
 
 def in_units(entry: dict[str, Any]) -> str:

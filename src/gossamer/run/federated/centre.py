@@ -6,7 +6,7 @@ does, and the files remain. A question holds the state of the loop, so a run tha
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -73,7 +73,8 @@ def ask(
         Waiting: if an answer is missing. The same call goes on.
     """
     folder, facts = RunFolder(Path(out)), request.job.card
-    terms = Terms(request.job, request.delta, seed, _names(sites))
+    terms = Terms.of(request.job, request.delta, seed, _names(sites))
+    request = replace(request, job=terms.job, plan=terms.job.plan)
     if folder.begun and folder.source().get("terms") != terms.to_json():
         raise RunFolderError(f"{folder.path} holds a run under other terms. Choose another `out`.")
     role = {"federated": {"role": few.CENTRE, "sites": list(terms.names)}}

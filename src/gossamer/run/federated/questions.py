@@ -79,6 +79,14 @@ class Terms:
         if len({*self.names}) < max(1, len(self.names)) or not all(map(_NAME.fullmatch, self.names)):
             raise RequestError("each site needs a name of its own: letters, digits, `.`, `_` and `-`, at most 64.")
 
+    @classmethod
+    def of(cls, job: Job[Any, Any], *agreed: Any) -> "Terms":
+        """Terms with all settings that follow from the noise of the sum, so that each site divides its noise alike."""
+        pooled = cls(job, *agreed).pooled
+        settings = dataclasses.asdict(pooled.method.resolved(pooled.config, pooled.card))
+        own = {**settings, "noise_multiplier": job.config.noise_multiplier}
+        return cls(Job.of(job.method, own, job.card), *agreed)
+
     @cached_property
     def pooled(self) -> Job[Any, Any]:
         """The same with the noise of the sum over all sites. By it the loop decides what a query is worth."""

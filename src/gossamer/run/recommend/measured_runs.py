@@ -1,4 +1,4 @@
-"""Runs of ours that were measured (`measured.toml`): what a method reached on which records, and in what time.
+"""Runs of ours on pictures that were measured (`measured.toml`): what a method reached on which records, and in what time.
 
 They say what was measured elsewhere, and forecast nothing: other records may be far harder.
 """
@@ -18,10 +18,10 @@ from gossamer.methods.job import Job
 from gossamer.run.training import presets
 from gossamer.run.training.presets import NEAR
 
-Pictures = Literal["digits", "clothes", "faces", "photographs", "points", ""]
-"""What records show; empty: they are rows of a table."""
+Pictures = Literal["digits", "clothes", "faces", "photographs", "points"]
+"""What records show."""
 REFERENCE = "MNIST"
-"""Every method for pictures was measured on it, so of equally near runs one on it is taken."""
+"""Every method was measured on it, so of equally near runs one on it is taken."""
 LARGEST = 20.0
 """A larger epsilon counts as this one: it does not make up for missing records."""
 
@@ -59,8 +59,6 @@ class Measured:
     @cached_property
     def draws(self) -> str:
         """What a program drew for this run, so that it suits such records alone; empty: nothing. See `Job.draws`."""
-        if not self.shape:
-            return ""
         card = DataCard(shape=self.shape, classes=self.classes, declared_size=self.records)
         return Job.of(METHODS[self.method], {**presets.any_noise(self.method), **self.all_settings}, card).draws
 
@@ -136,8 +134,6 @@ def of_method(method: str, *, epsilon: float, public: bool, pictures: str | None
 
 def comparable(run: Measured, card: Any) -> bool:
     """Whether a run and a card have as many channels, as many classes, more than one, and sides about as long (`NEAR`)."""
-    if not card.shape:
-        return False
     (channels, *sides), (measured_channels, *measured_sides) = card.shape, run.shape
     similar = all(1 / NEAR <= side / other <= NEAR for side, other in zip(sides, measured_sides, strict=True))
     return channels == measured_channels and similar and card.classes == run.classes > 1

@@ -49,6 +49,7 @@ class Recommended:
         releases: "samples", or "release" where it releases a classifier.
         command: to copy.
         notes: what to know about its samples or its figure.
+        looks_ahead: whether its notes say what to expect of this card, so that no measured run has to.
     """
 
     method: str
@@ -57,6 +58,7 @@ class Recommended:
     releases: str
     command: str
     notes: tuple[str, ...]
+    looks_ahead: bool
 
     def row(self, rank: str) -> list[str]:
         """Its row in the table."""
@@ -94,7 +96,7 @@ class Advice:
         rows = [["method", "accuracy", "time", "measured on"]]
         rows += [each.row(f"{number}.") for number, each in enumerate(self.ranked, 1)]
         rows += [each.row("* ") for each in self.labels]
-        report = [*self.outlook, "", *aligned(rows), ""]
+        report = [*self.outlook, "", *([] if all(each.looks_ahead for each in every) else [*aligned(rows), ""])]
         report += [f"{each.method}: {note}" for each in every for note in each.notes]
         report += [f"not {name}: {reason}" for name, reason in self.left_out.items()]
         if every:
@@ -120,7 +122,6 @@ class _Request:
     card: AnyCard
     epsilon: float
     delta: float
-    minutes: float | None
     public: str | Path | None
     pictures: str | None
     source: dict[str, str]
@@ -132,7 +133,6 @@ def recommend(
     *,
     epsilon: float,
     delta: float | None = None,
-    minutes: float | None = None,
     public: str | Path | None = None,
     pictures: str | None = None,
     data: str = "DATA",
@@ -144,7 +144,6 @@ def recommend(
         epsilon: privacy budget that the run may use; smaller is safer.
         delta: chance that the epsilon bound fails. Default: the largest power of ten that is at most 1e-5 and at most
             0.1 / (declared size).
-        minutes: leave out methods whose measured run took more minutes than this. Default: no limit.
         public: public records that pre-training may use. They are not read.
         pictures: what the records show: digits, letters or clothes. Leaves out results on other pictures. Give it only
             if it is public.
@@ -155,8 +154,6 @@ def recommend(
     """
     where = str(card) if isinstance(card, str | Path) else "card.toml"
     facts = load_card(card)
-    if minutes is not None and not minutes > 0:
-        raise RequestError(f"`minutes` must be above 0, not {minutes:g}.")
     delta = advised_delta(facts, epsilon=epsilon, delta=delta)
     for name, value in {"public": public, "pictures": pictures}.items():
         if value is not None and not facts.has_public:
@@ -164,9 +161,7 @@ def recommend(
     source = {"data": shlex.quote(data), "card": shlex.quote(where)}
     if facts.unit != "record":
         source["units"] = facts.whose
-    request = _Request(
-        card=facts, epsilon=epsilon, delta=delta, minutes=minutes, public=public, pictures=pictures, source=source
-    )
+    request = _Request(card=facts, epsilon=epsilon, delta=delta, public=public, pictures=pictures, source=source)
     candidates: list[Recommended] = []
     left_out: dict[str, str] = {}
     for name in METHODS.taking(facts.kind):
@@ -177,9 +172,10 @@ def recommend(
             left_out[name] = str(error)
     candidates.sort(key=lambda candidate: candidate.place)
     ranked, labels = ([each for each in candidates if each.releases == what] for what in ("samples", "release"))
-    known = NO_FORECAST if any(candidate.measured for candidate in candidates) else NOT_MEASURED
+    known = NO_FORECAST if any(each.measured for each in candidates) else NOT_MEASURED
     outlook = [f"{facts.declared_size:,} {facts.unit}s, {facts.breadth}, epsilon {epsilon:g} at delta {delta:g}."]
-    outlook += [*filter(None, [remark(epsilon)]), known]
+    needed = not all(each.looks_ahead for each in candidates)
+    outlook += filter(None, [remark(epsilon), known if needed else ""])
     return Advice(outlook, ranked, labels, left_out, facts.unit)
 
 
@@ -217,8 +213,6 @@ def _candidate(method: AnyMethod, request: _Request) -> Recommended:
     runs = measured_runs.of_method(name, epsilon=epsilon, public=has_public, pictures=request.pictures)
     like = measured_runs.nearest(runs, card, epsilon=epsilon)
     measured = like if like is not None and measured_runs.comparable(like, card) else None
-    if measured is not None and (measured.minutes or 0) > (request.minutes or math.inf):
-        raise RequestError(f"its measured run took {measured.time}.")
     preset, made_for = (None, None) if like is None else (like.preset, like.records)
     defaults = presets.defaults(name)
     base = {**defaults, **(presets.settings(name, preset) if preset else {})}
@@ -233,7 +227,8 @@ def _candidate(method: AnyMethod, request: _Request) -> Recommended:
         raise RequestError(
             "its settings need public records: give --public, or say with --pictures what the records show."
         )
-    notes = [*_outlook(method, full, request)]
+    outlook = _outlook(method, full, request)
+    notes = [*outlook]
     if drawn:
         notes.append("Its samples are drawings that the records have chosen, and look like drawings.")
     if measured is not None and measured.of == "release":
@@ -259,6 +254,7 @@ def _candidate(method: AnyMethod, request: _Request) -> Recommended:
         releases="samples" if like is None else like.of,
         command=" ".join([f"gossamer fit {name}", *presets.flags({**flags, "out": "RUN"})]),
         notes=tuple(notes),
+        looks_ahead=bool(outlook),
     )
 
 

@@ -4,16 +4,21 @@ The folder may be a stranger's. So sizes are compared before anything is read or
 files as they are on disk.
 """
 
+import csv
 import io
+import itertools
 import json
+import math
 import os
 import platform
 import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
+import numpy as np
+
 from gossamer.data.tables.any_card import SAMPLES, card_class
-from gossamer.errors import DataError, LedgerDamaged, RunFolderError
+from gossamer.errors import DataError, LedgerDamaged, RequestError, RunFolderError
 from gossamer.kinds import kind_of
 from gossamer.lazy import Lazy
 from gossamer.privacy.certificate.certificate import Certificate
@@ -29,6 +34,8 @@ else:
 
 SAMPLE_SETS = tuple(samples.file for samples in SAMPLES.values())
 """The files of samples that a release may have: it has that of its kind of records."""
+TABLES = "tables.csv"
+"""The file of noisy tables that a release of a table may have."""
 RELEASED_BY, DRAWN_ON = "release", "samples"
 """Keys in the versions of a certificate: the Gossamer that wrote the release, and the machine that drew its samples."""
 MOST_HEADER = 2**22
@@ -129,3 +136,52 @@ def of_samples(
     if certificate.versions.get(RELEASED_BY) == with_source() and machine == drawn_on():
         return [f"{name} is not what the generator draws with the seed of this release."], []
     return [], [f"{unknown}. It differs from what is drawn here, which may be rounding. It was drawn by: {machine}."]
+
+
+def write_tables(path: Path, generator: "synthesizer.Synthesizer") -> None:
+    """Write the noisy tables behind a generator. Raises RequestError: there are none."""
+    rows = _table_rows(generator)
+    with path.open("w", encoding="utf-8", newline="") as file:
+        csv.writer(file, lineterminator="\n").writerows(rows)
+
+
+def _table_rows(generator: "synthesizer.Synthesizer") -> list[list[str]]:
+    """A head, and for each cell of each table its values, the noisy count, and the standard error of the noise."""
+    tables = generator.tables()
+    width = 2 * max(len(table.names) for table in tables)
+    head = [f"{part}_{at}" for at in range(1, width // 2 + 1) for part in ("column", "value")]
+    rows = [["table", *head, "count", "standard_error"]]
+    for number, table in enumerate(tables, 1):
+        figures = np.stack([table.counts.ravel(), table.standard_errors.ravel()], 1).tolist()
+        for values, pair in zip(itertools.product(*table.values), figures, strict=True):
+            cell = [*itertools.chain(*zip(table.names, values, strict=True))]
+            rows.append([str(number), *cell, *[""] * (width - len(cell)), *(f"{each:.6g}" for each in pair)])
+    return rows
+
+
+def of_tables(
+    folder: Path, certificate: Certificate, generator: "synthesizer.Synthesizer | None"
+) -> tuple[list[str], list[str]]:
+    """Compare the noisy tables of a release with those of its model. What is wrong, and what was not compared."""
+    unknown = f"{TABLES}: whether its counts are those of the model"
+    if generator is None:
+        return [], [f"{unknown}, because the generator cannot be made here."]
+    try:
+        with (folder / TABLES).open(encoding="utf-8", newline="") as file:
+            same = all(_is_row(*pair) for pair in zip(csv.reader(file), _table_rows(generator), strict=True))
+    except (RequestError, csv.Error, ValueError, IndexError, RuntimeError):  # of a stranger's model
+        same = False
+    if same:
+        return [], []
+    if certificate.versions.get(RELEASED_BY) == with_source():
+        return [f"{TABLES} does not hold the noisy tables of {MODEL}."], []
+    return [], [f"{unknown}. It differs from what this version writes."]
+
+
+def _is_row(given: list[str], own: list[str]) -> bool:
+    """Whether a row of noisy tables is the same, up to rounding. Raises ValueError: a figure is no number."""
+    if given == own or given[:-2] != own[:-2]:
+        return given == own
+    scale = 1e-5 * float(own[-1])
+    pairs = zip(given[-2:], own[-2:], strict=True)
+    return all(math.isclose(float(a), float(b), rel_tol=1e-5, abs_tol=scale) for a, b in pairs)

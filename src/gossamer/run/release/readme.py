@@ -10,7 +10,9 @@ from gossamer.run.release.standalone_loader import has_soft_labels
 from gossamer.run.report.templates import template
 
 
-def readme(certificate: Certificate, *, samples: int, no_loader: str, classifies: bool = False) -> str:
+def readme(
+    certificate: Certificate, *, samples: int, no_loader: str, classifies: bool = False, tables: bool = False
+) -> str:
     """Write the page, as Markdown.
 
     Args:
@@ -18,6 +20,7 @@ def readme(certificate: Certificate, *, samples: int, no_loader: str, classifies
         samples: number of synthetic records in samples.npz, or samples.csv of a table.
         no_loader: why there is no load.py; empty: there is a load.py.
         classifies: whether the release has a classifier, whose probabilities load.py returns.
+        tables: whether the release has the noisy tables behind the generator.
     """
     declared, facts = certificate.declared, certificate.facts
     pretrained = declared["pretrained"] != NOT_DECLARED or any("weights" in each for each in facts["public_inputs"])
@@ -33,6 +36,7 @@ def readme(certificate: Certificate, *, samples: int, no_loader: str, classifies
         classifies=classifies,
         soft=has_soft_labels(certificate),
         samples=samples,
+        tables=tables,
         finite=math.isfinite(float(certificate.guarantee["epsilon"])),
         uncounted=CHOICES["settings_chosen"]["uncounted"],
         attacks=ATTACKS,

@@ -39,6 +39,7 @@ def release(
     *,
     declared: str | Path | Mapping[str, Any] | None = None,
     samples: int = 0,
+    tables: bool = False,
     force: bool = False,
 ) -> Path:
     """Copy what may be handed out, and nothing else.
@@ -54,10 +55,11 @@ def release(
             settings were chosen (`privacy.certificate.declarations.QUESTIONS`). Default: nothing is declared.
         samples: put this many synthetic records into the release, as samples.npz, or samples.csv of a
             table. Default: none.
+        tables: put the noisy tables behind the generator of a table into the release, as tables.csv, with standard errors.
         force: replace a release that is there.
 
     Raises:
-        RequestError: if the run does not verify, or what is declared is malformed.
+        RequestError: if the run does not verify, or what is declared is malformed, or its method counts no tables.
         RunFolderError: if the run is unfinished or its generator is another version's. Also if `out` is taken, is in the run,
             or cannot be written.
     """
@@ -66,9 +68,9 @@ def release(
     _check_target(folder, target, force=force)
     _must_hold(folder, verify(folder))
     answers = _answers(folder, declared)
-    if is_release(folder) and (declared is not None or samples):
+    if is_release(folder) and (declared is not None or samples or tables):
         raise RequestError(
-            f"{folder} is a release and is copied as it is: declare and draw samples when you release its RUN."
+            f"{folder} is a release and is copied as it is: declare and add files when you release its RUN."
         )
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -81,7 +83,7 @@ def release(
             if is_release(folder):
                 _copy(folder, partial)
             else:
-                _fill(folder, partial, answers, samples)
+                _fill(folder, partial, answers, samples, tables=tables)
             _must_hold(folder, verify(partial))  # the copy: the run may have changed meanwhile
             partial.chmod(0o755)
             if target.is_dir():
@@ -182,7 +184,7 @@ def _copy(folder: Path, partial: Path) -> None:
         write_atomically(partial / name, (folder / name).read_bytes())
 
 
-def _fill(folder: Path, partial: Path, answers: dict[str, Any], samples: int) -> None:
+def _fill(folder: Path, partial: Path, answers: dict[str, Any], samples: int, *, tables: bool) -> None:
     """Make the files of a release from those of a RUN."""
     more = [name for name in (SITES,) if (folder / name).is_file()]
     for name in (*RELEASED, *more):
@@ -206,11 +208,16 @@ def _fill(folder: Path, partial: Path, answers: dict[str, Any], samples: int) ->
         generator.samples.write(target, drawn, count=samples)
         target.chmod(0o644)
         more.append(target.name)
+    if tables:
+        contents.write_tables(partial / contents.TABLES, generator)
+        (partial / contents.TABLES).chmod(0o644)
+        more.append(contents.TABLES)
     text, cannot = loadable(certificate)
     if text:
         write_atomically(partial / LOADER, text)
         more.append(LOADER)
-    page = readme(certificate, samples=samples, no_loader=cannot, classifies=hasattr(generator.net, "probabilities"))
+    classifies = hasattr(generator.net, "probabilities")
+    page = readme(certificate, samples=samples, no_loader=cannot, classifies=classifies, tables=tables)
     write_atomically(partial / README, page)
     sums = "".join(f"{sha256(partial / name)}  {name}\n" for name in (*RELEASED, REPORT, *more))
     write_atomically(partial / SUMS, sums)

@@ -29,7 +29,7 @@ from gossamer.privacy.certificate.statements import MODEL, plugin, role_of
 from gossamer.privacy.guarantee import RELATION_NAMES, Guarantee
 from gossamer.privacy.ledger import PrivacyLedger, merge
 from gossamer.run.release import contents, signing
-from gossamer.run.release.contents import RELEASED_BY, SAMPLE_SETS
+from gossamer.run.release.contents import RELEASED_BY, SAMPLE_SETS, TABLES
 from gossamer.run.release.readme import readme
 from gossamer.run.release.standalone_loader import loadable
 from gossamer.run.report.audit_record import audited, refuted, said_by
@@ -56,7 +56,7 @@ if TYPE_CHECKING:
     from gossamer.methods.synthesizer import Synthesizer
 
 README, LOADER = "README.md", "load.py"
-MAY_HAVE = (README, LOADER, sites.SITES, *SAMPLE_SETS)
+MAY_HAVE = (README, LOADER, sites.SITES, *SAMPLE_SETS, TABLES)
 """What a release may hold besides."""
 NOT_CHECKED = {
     MODEL: "whether it came from the queries in the ledger. For this, you rely on the signer.",
@@ -260,7 +260,7 @@ def _is_enough(accounts: dict[str, Any] | None, own: dict[str, Any]) -> bool:
 
 
 def _pages(folder: Path, certificate: Certificate, generator: "Synthesizer | None") -> tuple[list[str], list[str]]:
-    """What is wrong with README, loader and samples of a release, and what was not compared."""
+    """What is wrong with README, loader, samples and noisy tables of a release, and what was not compared."""
     problems, not_compared = [], []
     text, cannot = loadable(certificate)
     listed = read_sums(folder)
@@ -287,8 +287,12 @@ def _pages(folder: Path, certificate: Certificate, generator: "Synthesizer | Non
             return [*problems, f"{name} does not hold samples."], not_compared
         wrong, not_drawn = contents.of_samples(folder, certificate, generator, samples)
         problems, not_compared = problems + wrong, not_compared + not_drawn
+    if tables := TABLES in listed:
+        wrong, not_counted = contents.of_tables(folder, certificate, generator)
+        problems, not_compared = problems + wrong, not_compared + not_counted
     classifies = generator is not None and hasattr(generator.net, "probabilities")
-    page = readme(certificate, samples=samples, no_loader="" if loads else cannot, classifies=classifies)
+    no_loader = "" if loads else cannot
+    page = readme(certificate, samples=samples, no_loader=no_loader, classifies=classifies, tables=tables)
     if README not in listed or content(folder / README) != page.encode():
         problems.append(f"{README} is missing, or not the page that the certificate leads to.")
     return problems, not_compared

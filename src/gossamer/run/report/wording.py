@@ -7,11 +7,13 @@ from typing import Any
 from gossamer.data.card import Kind
 from gossamer.metrics import registry
 from gossamer.metrics.metric import Figure
-from gossamer.metrics.tables.registry import OF_ACCURACY, OF_SHARE
+from gossamer.metrics.tables.registry import FAR, OF_ACCURACY, OF_SHARE
 
 PERCENT = "\N{NO-BREAK SPACE}%"
 NOTHING = 20.0
 """From this epsilon on a budget is said to promise next to nothing."""
+_COLUMNS, _FIGURES = 10, 3
+"""Columns that differ, and figures of each, in a table."""
 NONE = "-"
 """In place of a rate that an attack does not have."""
 
@@ -39,7 +41,13 @@ def tables(entries: list[dict[str, Any]], class_names: Sequence[str] = ()) -> li
             for member in members
         ]
 
+    differing = [[column, "; ".join(words[:_FIGURES])] for column, words in columns_that_differ(entries).items()]
     sections = (
+        (
+            "Columns that differ from real test rows, the worst first",
+            ["column", "what differs"],
+            differing[:_COLUMNS],
+        ),
         (
             "Samples that a classifier trained on real records takes for what their label says",
             ["class", "share", "interval"],
@@ -57,6 +65,16 @@ def tables(entries: list[dict[str, Any]], class_names: Sequence[str] = ()) -> li
         ),
     )
     return [{"title": title, "head": head, "rows": found} for title, head, found in sections if found]
+
+
+def columns_that_differ(entries: list[dict[str, Any]]) -> dict[str, list[str]]:
+    """What is wrong with each column of samples that differs clearly from real rows, in words. The worst is first."""
+    found: dict[str, list[str]] = {}
+    for entry in entries:
+        for each in entry.get("figures", ()):
+            if each["times"] >= FAR:
+                found.setdefault(each["column"], []).append(each["words"])
+    return found
 
 
 def _share(entry: dict[str, Any]) -> str:

@@ -1,5 +1,6 @@
 """What goes in is what was meant: labels as they are written, values wherever DICOM has them, colour, lists, datasets."""
 
+import hashlib
 import io
 import json
 import tarfile
@@ -560,7 +561,8 @@ def test_one_picture_set_has_one_digest_and_one_release(tmp_path: Path) -> None:
             "moments", data=gossamer.Source(data, public_test_data=True), card=card, epsilon=10, delta=1e-4,
             out=tmp_path / "runs" / name, process=Process(progress=False, sink=lambda event: None, rng=Rng(0, noise_seed=1)),
         )  # fmt: skip
-        releases[name] = run.sample(6, seed=2).images.tobytes()
+        model = (tmp_path / "runs" / name / "model.safetensors").read_bytes()
+        releases[name] = (hashlib.sha256(model).hexdigest(), run.sample(6, seed=2).images.tobytes())
     assert len(set(digests.values())) == 1, digests
     assert (len(digests), len(releases)) == (15, 9)
     assert len(set(releases.values())) == 1

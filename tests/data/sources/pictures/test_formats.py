@@ -17,7 +17,7 @@ from gossamer.data import memory_mapped
 from gossamer.data.card import DataCard
 from gossamer.data.samples.samples import Samples
 from gossamer.data.source import Reading, Source
-from gossamer.data.sources.pictures import dicom, image_files
+from gossamer.data.sources.pictures import dicom, image_files, parquet_csv
 from gossamer.data.sources.pictures.read import read
 from gossamer.data.split import contents
 from gossamer.errors import CardError, DataError, RequestError
@@ -844,6 +844,21 @@ def test_what_is_unpacked_is_bounded_by_memory_and_disk(tmp_path, monkeypatch):
     for source in (str(tmp_path / "a.npz"), data):
         with pytest.raises(DataError, match=r"too large for the memory.*TMPDIR"):
             read(source, split="train")
+
+
+@pytest.mark.parametrize("form", ["parquet of a hub", "parquet samples"])
+def test_the_space_for_all_pictures_of_parquet_is_asked_for_first(tmp_path, monkeypatch, form):
+    """The file tells the number of its pictures."""
+    data, *_ = FORMS[form](tmp_path)
+    count = len(read(data, Reading(), split="train"))
+    whole = read(data, Reading(), split="train").images.nbytes
+    asked = []
+    monkeypatch.setattr(
+        image_files, "Filling", lambda expected=0: asked.append(expected) or memory_mapped.Filling(expected)
+    )
+    monkeypatch.setattr(parquet_csv, "Filling", image_files.Filling)
+    read(data, Reading(), split="train")
+    assert max(asked) == whole and count == 4
 
 
 def test_extras_are_optional():

@@ -137,6 +137,24 @@ def test_that_values_are_missing_is_measured_too(table, tmp_path):
     assert card_form.columns_of(draft, stated)[1]["missing"]
 
 
+def test_words_for_missing_count_where_they_are_accepted_or_written(table, tmp_path):
+    gaps = tmp_path / "gaps.csv"
+    gaps.write_text(table.read_text().replace(",51.0,", ",-,").replace(",52.0,", ",.,"))
+    path = tmp_path / "draft.toml"
+    path.write_text(draft_text(str(gaps))[0])
+    draft = card_form.draft_of(path)
+    shown = card_form.columns_of(draft, {})[4]
+    assert shown["measured"] == "50.0 to 55.9, words for missing: - | ." and shown["has_words"]
+    form = FACTS | COLUMNS | {"column.4.missing_words": "- | n/k"}
+    stated = card_form.card_from(draft, {}, form).to_dict()
+    assert stated["column"][4]["missing_words"] == ["-", "n/k"]
+    assert card_form.columns_of(draft, stated)[4]["missing_words"] == "- | n/k"
+    form = FACTS | COLUMNS | {"column.4.low": "", "column.4.high": "", "column.4.missing_words": ""}
+    accepted = card_form.card_from(draft, {}, form | {"accept.column.4": "1"}).to_dict()
+    assert accepted["column"][4]["missing_words"] == ["-", "."]
+    assert "missing_words" not in card_form.card_from(draft, accepted, FACTS | COLUMNS).to_dict()["column"][4]
+
+
 def test_a_column_that_was_left_out_is_shown_as_left_out(draft):
     card = card_form.card_from(draft, {}, FACTS | COLUMNS | {"column.3.kind": ""}).to_dict()
     assert [column["kind"] for column in card_form.columns_of(draft, card)] == [

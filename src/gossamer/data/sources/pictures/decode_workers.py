@@ -22,8 +22,10 @@ from PIL import Image
 
 from gossamer.errors import DataError, GossamerError
 
-Source = tuple[str, Path | bytes | Image.Image | DataError]
-"""A picture's place, for messages, and its file, its bytes or what Pillow has opened; or why there is none."""
+Picture = Path | bytes | Image.Image | DataError
+"""The file of a picture, its bytes or what Pillow has opened; or why there is none."""
+Source = tuple[str, Picture]
+"""A picture's place, for messages, and the picture."""
 
 
 class Decodes(Protocol):
@@ -31,8 +33,8 @@ class Decodes(Protocol):
 
     notes: set[str]
 
-    def read(self, source: Path | bytes | Image.Image, *, where: str) -> np.ndarray:
-        """Return the pixels. Raises DataError: the picture cannot be read."""
+    def read(self, source: Picture) -> np.ndarray | DataError:
+        """Return the pixels, or the error that says why there are none."""
 
 
 _ALONE, _SECONDS = 1_024, 1.5
@@ -44,41 +46,29 @@ _FILES = 64
 def decoded(sources: Iterable[Source], decoder: Decodes) -> Iterator[tuple[str, np.ndarray | DataError]]:
     """Place and pixels of each picture, in order, by as many workers as this process may use processors.
 
-    A picture that cannot be read gives the DataError of `decoder.read` in place of pixels, and the next follows.
+    A picture that cannot be read gives a DataError in place of pixels, and the next follows.
     """
     rest, begun = iter(sources), time.monotonic()
     for where, source in islice(rest, _ALONE):
-        yield where, attempted(decoder, source, where)
+        yield where, decoder.read(source)
         if time.monotonic() - begun > _SECONDS:
             break
-    idle, busy = deque[_Worker](), deque[_Worker]()
+    workers = deque[_Worker]()
     try:
         while batch := [*islice(rest, _FILES)]:
-            if not idle and len(busy) < _processors():
-                idle.append(_Worker(decoder))
-            elif not idle:
-                yield from busy[0].taken()
-                idle.append(busy.popleft())
-            idle[0].give(batch)
-            busy.append(idle.popleft())
-        while busy:
-            yield from busy[0].taken()
-            idle.append(busy.popleft())
+            if len(workers) < _processors():
+                workers.append(_Worker(decoder))
+            else:  # the first was given its pictures before all others
+                yield from workers[0].taken()
+                workers.rotate(-1)
+            workers[-1].give(batch)
+        for worker in workers:
+            yield from worker.taken()
     except (OSError, EOFError, pickle.UnpicklingError):
         raise DataError("a process that decodes pictures has ended, perhaps for lack of memory: try again") from None
     finally:
-        for worker in (*idle, *busy):
+        for worker in workers:
             worker.end()
-
-
-def attempted(decoder: Decodes, source: Path | bytes | Image.Image | DataError, where: str) -> np.ndarray | DataError:
-    """The pixels of a picture, or the error that says why there are none."""
-    if isinstance(source, DataError):
-        return source
-    try:
-        return decoder.read(source, where=where)
-    except DataError as error:
-        return error
 
 
 class _Worker:
@@ -124,9 +114,9 @@ def serve() -> None:
     try:
         while True:
             decoder, sources = pickle.load(sys.stdin.buffer)
-            for where, source in sources:
+            for _, source in sources:
                 try:
-                    answer: np.ndarray | GossamerError = attempted(decoder, source, where)
+                    answer: np.ndarray | GossamerError = decoder.read(source)
                 except GossamerError as error:
                     answer = error
                 pickle.dump((answer, decoder.notes), answers)

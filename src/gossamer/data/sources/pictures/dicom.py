@@ -4,9 +4,8 @@ Elements with a patient's name, birth date or number are skipped, except the one
 that is burnt into the pixels is not.
 """
 
-import io
+import mmap
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
@@ -29,8 +28,6 @@ _MARK, _MARK_AT = b"DICM", 128
 _DEFLATED, _HEAD = b"1.2.840.10008.1.2.1.99", 1 << 16
 """The name of the transfer syntax that compresses the whole file, and the bytes in which it is found."""
 
-_LATER = "BitsStored"
-"""A required element that comes after whatever describes the patient and the size."""
 _TAGS = [
     "Rows", "Columns", "BitsAllocated", "BitsStored", "HighBit", "PixelRepresentation", "SamplesPerPixel",
     "PhotometricInterpretation", "PlanarConfiguration", "NumberOfFrames", "RescaleSlope", "RescaleIntercept",
@@ -91,8 +88,7 @@ def read(path: Path, *, check_size: Callable[[int, int], None]) -> Pixels:
     """
     if path.stat().st_size > LARGEST:
         raise DataError(f"{path}: the file is larger than {LARGEST >> 20} MiB: export the frames one by one")
-    raw = path.read_bytes()  # pydicom asks a file for as many bytes as a damaged header declares
-    dataset = _dataset(path, raw, _TAGS, stop_before_pixels=False)
+    dataset = _dataset(path, _TAGS, stop_before_pixels=False)
     from pydicom.pixels.utils import pixel_array  # noqa: PLC0415 - an optional extra
 
     if "PixelData" not in dataset or "Columns" not in dataset or "Rows" not in dataset:
@@ -127,7 +123,7 @@ def read(path: Path, *, check_size: Callable[[int, int], None]) -> Pixels:
 
 def head(path: Path) -> tuple[int, int, bool]:
     """Height, width and whether in colour, by the head of the file. Raises as `read`, and what pydicom raises."""
-    dataset = _head_of(path, ["Rows", "Columns", "PhotometricInterpretation"])
+    dataset = _dataset(path, ["Rows", "Columns", "PhotometricInterpretation"])
     return int(dataset.Rows), int(dataset.Columns), not dataset.PhotometricInterpretation.startswith("MONOCHROME")
 
 
@@ -145,7 +141,7 @@ def texts(paths: Sequence[Path], keyword: str) -> list[str]:
     found, failed = list[str](), 0
     for path in paths:
         try:
-            value = _head_of(path, [keyword]).get(keyword)
+            value = _dataset(path, [keyword]).get(keyword)
             found.append("" if value is None else str(value))
         except Exception:  # what pydicom raises on damaged files is open-ended
             failed += 1
@@ -166,29 +162,17 @@ def _pydicom(where: object) -> Any:
     return pydicom
 
 
-def _dataset(path: Path, raw: bytes, keywords: Sequence[str], *, stop_before_pixels: bool = True) -> Any:
-    """Elements of a file, from its bytes."""
+def _dataset(path: Path, keywords: Sequence[str], *, stop_before_pixels: bool = True) -> Any:
+    """Elements of a file. It is mapped: of a plain one, pydicom asks for as many bytes as a damaged header declares."""
     pydicom = _pydicom(path)
-    if raw[_MARK_AT:][: len(_MARK)] != _MARK:
-        raise DataError(
-            f"{path}: the mark DICM is missing at byte 128: this is old DICOM, or another kind of file: move it away"
-        )
-    if _DEFLATED in raw[:_HEAD]:  # pydicom would inflate all of it, however much that is, before it tells
-        raise DataError(f"{path}: deflated DICOM is not read: write the file anew in another transfer syntax")
-    return pydicom.dcmread(io.BytesIO(raw), stop_before_pixels=stop_before_pixels, specific_tags=_tags(*keywords))
-
-
-def _head_of(path: Path, tags: list[str]) -> Any:
-    """A few elements before the pixels. The first bytes suffice, except where long elements come before them."""
-    with path.open("rb") as file:
-        raw = file.read(_HEAD)
-        with suppress(Exception):  # what pydicom raises on half a file is open-ended
-            found = _dataset(path, raw, [*tags, _LATER])
-            # elements are in rising order, so none is cut off
-            if _LATER in found and max(_tags(*tags)) < _tags(_LATER)[0]:
-                return found
-        rest = file.read(LARGEST - len(raw))
-    return _dataset(path, raw + rest, tags)
+    with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as raw:
+        if raw[_MARK_AT : _MARK_AT + len(_MARK)] != _MARK:
+            raise DataError(
+                f"{path}: the mark DICM is missing at byte 128: this is old DICOM, or another kind of file: move it away"
+            )
+        if raw.find(_DEFLATED, 0, _HEAD) >= 0:  # pydicom would inflate all of it, however much that is, before it tells
+            raise DataError(f"{path}: deflated DICOM is not read: write the file anew in another transfer syntax")
+        return pydicom.dcmread(raw, stop_before_pixels=stop_before_pixels, specific_tags=_tags(*keywords))
 
 
 @lru_cache

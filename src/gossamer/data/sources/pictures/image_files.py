@@ -19,10 +19,11 @@ import numpy as np
 from PIL import Image, ImageOps
 
 from gossamer.data.memory_mapped import Filling
-from gossamer.data.pixels.to_uint8 import MADE_COLOUR, MADE_GREY, SCALED, WINDOWED, Form, scaled
+from gossamer.data.pixels.to_uint8 import MADE_COLOUR, MADE_GREY, SCALED, WINDOWED, resize, scaled
 from gossamer.data.problems import Problems
+from gossamer.data.source import AS_STORED, Reading
 from gossamer.data.sources.pictures import dicom
-from gossamer.data.sources.pictures.decode_workers import Source, decoded
+from gossamer.data.sources.pictures.decode_workers import Picture, Source, decoded
 from gossamer.errors import DataError, RequestError
 from gossamer.events import Sink, progress, silent
 
@@ -56,25 +57,23 @@ class Decoder:
     """Reads pictures one by one, and notes how it converted them.
 
     Args:
-        form: what each picture is brought to.
-        pixel_range: the values of black and white in pictures deeper than 8 bits. None: they are refused.
-        window: take black and white of a DICOM file from its own display window. Without one, pixel_range serves.
+        how: what each picture is brought to.
         notes: a sentence for each kind of conversion that was made.
     """
 
-    form: Form = field(default_factory=Form)
-    pixel_range: tuple[float, float] | None = None
+    how: Reading = AS_STORED
     notes: set[str] = field(default_factory=set)
-    window: bool = False
     doing: ClassVar[str] = "reading pictures"
     """What progress calls it."""
 
-    def read(self, source: Path | bytes | Image.Image, *, where: str) -> np.ndarray:
-        """One picture as uint8 [C, H, W], in the card's form. DICOM is read from files only. where: its place, for messages.
+    def read(self, source: Picture) -> np.ndarray | DataError:
+        """One picture as uint8 [C, H, W], in the card's form. DICOM is read from files only.
 
-        Raises:
-            DataError: a picture that cannot be read, or is too large; more than 8 bits deep with no range declared.
+        A DataError in its place: it cannot be read, is too large, or is more than 8 bits deep with no range declared. Raises
+        RequestError: pydicom is not installed.
         """
+        if isinstance(source, DataError):
+            return source
         try:
             with warnings.catch_warnings():  # of Pillow and pydicom, on damaged files
                 warnings.simplefilter("ignore")
@@ -82,26 +81,27 @@ class Decoder:
                     image = self._of_opened(source.copy())
                 else:
                     image = self._of_dicom(source) if _is_dicom(source) else self._of_picture(source)
+        except DataError as refused:
+            return refused
         except RequestError:
             raise
-        except Exception as error:  # what decoders raise on damaged files is open-ended, and may tell what is in them
-            unsound = "this cannot be read as a picture: mend or remove it"
-            if isinstance(error, MemoryError):
-                unsound = "there is not enough memory to read this picture"
-            raise DataError(f"{where}: {error if isinstance(error, _Refused) else unsound}") from None
+        except MemoryError:
+            return DataError("there is not enough memory to read this picture")
+        except Exception:  # what decoders raise on damaged files is open-ended, and may tell what is in them
+            return DataError("this cannot be read as a picture: mend or remove it")
         whole: np.ndarray = self.formed(image[None])[0]
         return whole
 
     def read_all(self, sources: Iterable[Source]) -> Iterator[tuple[str, np.ndarray | DataError]]:
-        """Place and pixels of each picture, in order, or the DataError of `read`. Workers decode many pictures."""
+        """Place and pixels of each picture, in order, see `read`. Workers decode many pictures."""
         return decoded(sources, self)
 
     def formed(self, images: np.ndarray) -> np.ndarray:
         """uint8 [N, C, H, W] in the card's form."""
-        shape = self.form.shape
-        if shape is not None and images.shape[1] != shape[0]:
-            self.notes.add(MADE_GREY if shape[0] == 1 else MADE_COLOUR)
-        return self.form.of(images)
+        how = self.how
+        if how.shape is not None and images.shape[1] != how.shape[0]:
+            self.notes.add(MADE_GREY if how.shape[0] == 1 else MADE_COLOUR)
+        return resize(images, how.shape, how.resize, invert=how.invert)
 
     def _of_picture(self, source: Path | bytes) -> np.ndarray:
         """A picture that Pillow reads."""
@@ -125,7 +125,7 @@ class Decoder:
         if picture.mode in ("I", "F") or picture.mode.startswith("I;16"):
             return self._deep(np.asarray(picture))[None]
         if picture.mode not in ("1", "L", "LA", "P", "PA", "RGB", "RGBA", "CMYK", "YCbCr"):
-            raise _Refused(f"pictures of mode {picture.mode} are not read: convert it to 8-bit grey or RGB")
+            raise DataError(f"pictures of mode {picture.mode} are not read: convert it to 8-bit grey or RGB")
         if picture.mode == "CMYK":
             self.notes.add(FROM_CMYK)
         wanted = "L" if picture.mode in ("1", "L", "LA") else "RGB"
@@ -146,7 +146,7 @@ class Decoder:
         """A picture that pydicom reads."""
         found = dicom.read(path, check_size=_check_size)
         self.notes.update(found.notes)
-        window = found.window if self.window else None
+        window = found.window if self.how.window else None
         if window is not None:
             self.notes.add(WINDOWED)
         scales = window is not None or not found.is_byte
@@ -155,15 +155,16 @@ class Decoder:
 
     def _range_of(self, possible: tuple[float, float] | None = None) -> tuple[float, float]:
         """The declared black and white. possible: the least and the largest value that a DICOM header allows."""
-        if self.pixel_range is not None:
+        declared: tuple[float, float] | None = self.how.pixel_range
+        if declared is not None:
             self.notes.add(SCALED)
-            return self.pixel_range
+            return declared
         black, white = (0.0, 65535.0) if possible is None else possible
         which = "all values that its header allows" if possible else "all 16 bits; where 12 are used, take 0 4095"
         if black < 0:
             which += "; CT in Hounsfield units often takes -1000 1000"
-        no_window = "it declares no linear display window, and " if self.window and possible else ""
-        raise _Refused(
+        no_window = "it declares no linear display window, and " if self.how.window and possible else ""
+        raise DataError(
             f"{no_window}its pixels are not plain 8-bit ones. Declare black and white as pixel_range in the card: "
             f"`gossamer.draft_card(DATA, pixel_range=({black:.10g}, {white:.10g}))` drafts it with {which}"
         )
@@ -172,12 +173,8 @@ class Decoder:
         """Grey pixels [H, W] of any depth as uint8."""
         pixel_range = self._range_of()
         if not np.isfinite(pixels).all():
-            raise _Refused("it holds a pixel that is NaN or infinite: mend or remove it")
+            raise DataError("it holds a pixel that is NaN or infinite: mend or remove it")
         return np.concatenate([scaled(rows, pixel_range) for rows in np.array_split(pixels, len(pixels) // _ROWS + 1)])
-
-
-class _Refused(Exception):
-    """A picture that is not read, and why."""
 
 
 def _channels_first(pixels: np.ndarray) -> np.ndarray:
@@ -189,26 +186,28 @@ def is_picture(path: Path) -> bool:
     return path.is_file() and (path.suffix.lower() in SUFFIXES or dicom.is_dicom(path))
 
 
-def _is_dicom(source: Path | bytes | Image.Image) -> TypeGuard[Path]:
+def _is_dicom(source: Picture) -> TypeGuard[Path]:
     """Whether a listed picture is DICOM: what has no ending of a picture was listed for its first bytes."""
     return isinstance(source, Path) and source.suffix.lower() not in _OF_PILLOW
 
 
-def _stream(source: Path | bytes) -> io.BytesIO:
+def _stream(source: Path | bytes | DataError) -> io.BytesIO:
     """A whole file in memory: Pillow asks a file for as many bytes as a damaged header declares."""
+    if isinstance(source, DataError):
+        raise source
     if isinstance(source, bytes):
         return io.BytesIO(source)
     if source.stat().st_size > LARGEST:
-        raise _Refused(f"the file is larger than {LARGEST >> 20} MiB: shrink or remove it")
+        raise DataError(f"the file is larger than {LARGEST >> 20} MiB: shrink or remove it")
     return io.BytesIO(source.read_bytes())
 
 
 def _check_size(width: int, height: int) -> None:
     """Refuse a picture without pixels, or with too many."""
     if width < 1 or height < 1:
-        raise _Refused("it declares no pixels: mend or remove it")
+        raise DataError("it declares no pixels: mend or remove it")
     if width * height > MOST_PIXELS:
-        raise _Refused(f"it declares more than {MOST_PIXELS:,} pixels: shrink or remove it")
+        raise DataError(f"it declares more than {MOST_PIXELS:,} pixels: shrink or remove it")
 
 
 @contextmanager
@@ -242,31 +241,18 @@ class Sizer(Decoder):
         return 3 if self.colours[True] else 1
 
     def read_all(self, sources: Iterable[Source]) -> Iterator[tuple[str, np.ndarray | DataError]]:
-        """One black pixel for each picture, counted in this process; without any, why there is none.
-
-        A `Decoder` names those that are missing among others.
-        """
-        any_there, missing = False, list[tuple[str, DataError]]()
+        """One black pixel for each picture, counted in this process. A `Decoder` tells which are missing or damaged."""
         for where, source in sources:
-            if isinstance(source, DataError):
-                missing.append((where, source))
-            else:
-                any_there = True
-                self._count(source)
-                yield where, np.zeros((1, 1, 1), np.uint8)
-        yield from [] if any_there else missing
-
-    def _count(self, source: Path | bytes | Image.Image) -> None:
-        """Count one picture."""
-        self.any_dicom = self.any_dicom or _is_dicom(source)
-        with suppress(Exception), warnings.catch_warnings():  # what decoders raise on damaged heads is open-ended
-            warnings.simplefilter("ignore")
-            height, width, in_colour = dicom.head(source) if _is_dicom(source) else _head(source)
-            self.sizes[height, width] += 1
-            self.colours[in_colour] += 1
+            self.any_dicom = self.any_dicom or _is_dicom(source)
+            with suppress(Exception), warnings.catch_warnings():  # what decoders raise on damaged heads is open-ended
+                warnings.simplefilter("ignore")
+                height, width, in_colour = dicom.head(source) if _is_dicom(source) else _head(source)
+                self.sizes[height, width] += 1
+                self.colours[in_colour] += 1
+            yield where, np.zeros((1, 1, 1), np.uint8)
 
 
-def _head(source: Path | bytes | Image.Image) -> tuple[int, int, bool]:
+def _head(source: Picture) -> tuple[int, int, bool]:
     """Height, width and whether in colour, of a picture that Pillow reads, after it is turned as its orientation says."""
     if not isinstance(source, Image.Image):
         with Image.open(_stream(source), formats=_FORMATS) as picture:

@@ -16,11 +16,12 @@ import numpy as np
 from gossamer.data.labels import NONE, place
 from gossamer.data.memory_mapped import Filling
 from gossamer.data.problems import Problems, no_pictures
-from gossamer.data.sources.arrow_files import batches_of, schema_of
+from gossamer.data.sources.arrow_files import batches_of, rows_of, schema_of
 from gossamer.data.sources.pictures.decode_workers import Source
 from gossamer.data.sources.pictures.image_files import Decoder, stacked
 from gossamer.data.sources.pictures.stored import Stored
 from gossamer.data.sources.text_file import open_text
+from gossamer.data.sources.unit_ids import unit_ids
 from gossamer.errors import DataError
 from gossamer.lazy import pa
 
@@ -67,13 +68,13 @@ def read(
             yield pictures
 
     if is_samples:
-        images = decoder.formed(_pixels(paths, blocks, decoder.form.shape))
+        images = decoder.formed(_pixels(paths, blocks, decoder.how.shape))
     else:
-        images = stacked(_pictures(paths, blocks), decoder, where=str(paths[0]))
+        images = stacked(_pictures(paths, blocks), decoder, where=str(paths[0]), count=sum(map(rows_of, paths)))
     if not targets:
         return Stored(images, np.zeros(len(images), np.int64), formed=True)
     if _holds(schema.field(targets[0]).type) == "names":
-        beyond = column_of(others, targets[0])
+        beyond = np.array(column_of(others, targets[0]), np.str_)
         return Stored(images, _texts(found[0]), others=beyond, formed=True)
     labels = np.array([[math.nan if value is None else value for value in values] for values in found[: len(targets)]])
     if targets[1:]:
@@ -157,15 +158,9 @@ def _class_names(schema: Any, column: str, path: Path) -> tuple[str, ...]:
     raise DataError(f"{path}: what the file says about its labels is damaged: copy or write it again")
 
 
-def column_of(paths: Sequence[Path], key: str) -> np.ndarray:
+def column_of(paths: Sequence[Path], key: str) -> list[str]:
     """A column of whole numbers or text of .parquet or .arrow files, as text; a missing one is "". [N] Raises DataError."""
-    values: list[Any] = []
-    for path in paths:
-        for (column,) in _blocks(path, [key]):
-            if not pa.types.is_integer(column.type) and _holds(column.type) != "names":
-                raise DataError(f"{path}: the column {key!r} holds neither whole numbers nor text")
-            values += column.to_pylist()
-    return _texts(values)
+    return [cell for path in paths for (column,) in _blocks(path, [key]) for cell in unit_ids(column, f"{path}")]
 
 
 def _texts(values: Sequence[Any]) -> np.ndarray:
@@ -246,7 +241,8 @@ def _pixels(
     paths: Sequence[Path], blocks: Callable[[Path], Iterator[Any]], card_shape: tuple[int, ...] | None
 ) -> np.ndarray:
     """Pixels of samples that Gossamer wrote, whose shape is in a file's metadata. uint8 [N, C, H, W]"""
-    values, shape = Filling(), card_shape
+    size = _schema_of(paths[0]).field(_PIXELS).type.list_size
+    values, shape = Filling(size * sum(map(rows_of, paths))), card_shape
     for path in paths:
         stated = (_schema_of(path).metadata or {}).get(b"shape", b"").decode("ascii", "replace").split(",")
         is_shape = len(stated) == 3 and all(side.isdecimal() for side in stated)

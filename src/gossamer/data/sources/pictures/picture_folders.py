@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -60,7 +61,7 @@ class Listing:
         return [path.relative_to(self.folder).as_posix() for path in paths]
 
 
-def owners_of(listing: Listing, spec: str, missing: units.Missing) -> units.Units:
+def owners_of(listing: Listing, spec: Any, missing: units.Missing) -> units.Units:
     """The units of pictures in folders. Only the heads of DICOM files are opened. Raises DataError, RequestError."""
     how = units.matched(spec)
     if how == "folder":
@@ -75,7 +76,8 @@ def owners_of(listing: Listing, spec: str, missing: units.Missing) -> units.Unit
         ids = dicom.texts(listing.paths, spec.removeprefix(units.DICOM))  # only a hash of each is kept
         return units.numbered([units.pseudonym(text) for text in ids], missing, lambda at: str(listing.paths[at]))
     if how == "position":
-        raise DataError(f"{spec}: pictures in folders have no order, as an array needs: give `units={FOR_FOLDERS}`")
+        which = spec if isinstance(spec, str) else "units"
+        raise DataError(f"{which}: pictures in folders have no order, as an array needs: give `units={FOR_FOLDERS}`")
     return _by_list(Path(spec), listing, missing)
 
 
@@ -130,18 +132,13 @@ def list_pictures(
     if by_list:
         listing = _listed(folder, root, rest, labels_key, declared)
     elif labels_key == NONE:
-        listing = _unlabelled(folder, root, rest)
+        paths, others = _all_pictures(root), [path for other in rest for path in _all_pictures(other)]
+        listing = Listing(folder, root, paths, np.zeros(len(paths), np.int64), [""] * len(paths), others)
     else:
         listing = _in_classes(folder, root, rest, unit_folders)
     if not listing.paths:
         raise DataError(f"{root}: its folders hold no {KINDS}")
     return listing
-
-
-def _unlabelled(folder: Path, root: Path, rest: list[Path]) -> Listing:
-    """All pictures below a folder, sorted by their paths, in one class."""
-    paths, others = _all_pictures(root), [path for other in rest for path in _all_pictures(other)]
-    return Listing(folder, root, paths, np.zeros(len(paths), np.int64), [""] * len(paths), others)
 
 
 def _in_classes(folder: Path, root: Path, rest: list[Path], unit_folders: bool) -> Listing:

@@ -1,7 +1,9 @@
 """DATA, as the command line takes it, to records."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Self
 
@@ -9,19 +11,26 @@ import numpy as np
 
 from gossamer.data import memory_mapped
 from gossamer.data.labels import MISSING, NONE, as_labels, match_labels, positions, refuse_missing
-from gossamer.data.pixels.to_uint8 import Form, as_images
+from gossamer.data.pixels.to_uint8 import as_images
 from gossamer.data.problems import FORMS, no_pictures
 from gossamer.data.records import Records
-from gossamer.data.source import Data, Reading, Source, Split, is_place, source_of, split_of
+from gossamer.data.source import AS_STORED, Data, Reading, Source, Split, called, is_place, source_of, split_of
 from gossamer.data.sources.pictures import idx, npz, parquet_csv, shards, webdataset
 from gossamer.data.sources.pictures.image_files import SUFFIXES, Decoder, Sizer, read_files
 from gossamer.data.sources.pictures.in_memory import stored_in_memory
-from gossamer.data.sources.pictures.picture_folders import FOR_FOLDERS, Listing, has_list, list_pictures, owners_of
+from gossamer.data.sources.pictures.picture_folders import (
+    FOR_FOLDERS,
+    SPLITS,
+    Listing,
+    has_list,
+    list_pictures,
+    owners_of,
+)
 from gossamer.data.sources.pictures.stored import Stored
 from gossamer.data.sources.unit_ids import unit_ids
 from gossamer.data.synthetic.digits import digits
 from gossamer.data.synthetic.glyphs import glyphs
-from gossamer.data.units import Missing, Units, from_array, matched
+from gossamer.data.units import Units, from_array, matched
 from gossamer.errors import DataError
 from gossamer.events import Sink, silent
 
@@ -34,12 +43,11 @@ CLASS_NAMES = "class_names"
 LEFT_OUT = "Records without a label were left out, as the card says."
 
 IN_PIECES = (".parquet", ".arrow", ".tar")
-_AS_STORED = Reading()
 _FOR_ARRAYS = "FILE.npz:KEY, matched by position, or :KEY in the .npz, folder of .npy or .parquet that is read"
 
 
 @dataclass(frozen=True)
-class _Asked:
+class Asked:
     """What is asked of a source, whatever form it has.
 
     Args:
@@ -47,7 +55,6 @@ class _Asked:
         name: its place without a split.
         split: the one to read.
         must_split: whether `source` names the split, so that there has to be one.
-        how: what the card says of reading.
         decoder: brings pictures to the form of the card.
         sink: takes the progress of reading.
     """
@@ -56,19 +63,37 @@ class _Asked:
     name: str
     split: Split
     must_split: bool
-    how: Reading
     decoder: Decoder
     sink: Sink
 
     @classmethod
-    def of(cls, source: Source, where: str, split: Split, how: Reading, decoder: Decoder, sink: Sink) -> Self:
+    def of(cls, source: Source, where: str, split: Split, decoder: Decoder, sink: Sink) -> Self:
         """Split the name of a source from what it is called."""
         name, named = split_of(where)
-        return cls(source, name, named or split, named is not None, how, decoder, sink)
+        return cls(source, name, named or split, named is not None, decoder, sink)
+
+
+@dataclass(frozen=True)
+class Found:
+    """What is at a place. Nothing of it is opened yet.
+
+    Args:
+        read: brings images and labels as they are stored. Raises DataError.
+        listing: of pictures in folders; None: they are elsewhere.
+        has_test: whether there is a split `test`, besides the one that is read.
+        has_keys: whether `images_key` or `labels_key` name something of it.
+        are_files: whether the pictures are files, of which each has a size of its own.
+    """
+
+    read: Callable[[], Stored]
+    listing: Listing | None = None
+    has_test: bool = False
+    has_keys: bool = True
+    are_files: bool = False
 
 
 def read(
-    source: Data, how: Reading = _AS_STORED, *, split: Split = "train", called: str = "data", sink: Sink = silent
+    source: Data, how: Reading = AS_STORED, *, split: Split = "train", called: str = "data", sink: Sink = silent
 ) -> Records:
     """Read records.
 
@@ -84,12 +109,16 @@ def read(
         DataError: anything that cannot be read as records; names the file and the index, never a value. Or a full disk.
     """
     source = source_of(source)
-    in_memory = not is_place(source)
-    where = called if in_memory else str(source.records)
-    form = Form(how.shape, how.resize, how.invert and split_of(where)[0] not in EMBEDDED)
-    decoder = Decoder(form, how.pixel_range, window=how.window)
-    query = _Asked.of(source, where, split, how, decoder, sink)
-    stored = stored_in_memory(source, decoder, where=where) if in_memory else _stored(query)
+    where = str(source.records) if is_place(source) else called
+    decoder = Decoder(replace(how, invert=how.invert and split_of(where)[0] not in EMBEDDED))
+    query = Asked.of(source, where, split, decoder, sink)
+    with reachable(query.name):
+        found = find(query)
+        keys = {"`images_key`": source.images_key, "`labels_key`": source.labels_key}
+        flags = " and ".join(flag for flag, key in keys.items() if key is not None)
+        if flags and not found.has_keys:
+            raise DataError(f"{where}: {flags} names an array, a column or an ending, and here are none. Leave it out")
+        stored = found.read()
     pixels = as_images(stored.images, where=where, notes=decoder.notes, pixel_range=how.pixel_range)
     labels, label_names = as_labels(
         stored.labels, count=len(pixels), where=where, others=stored.others, declared=how.class_names
@@ -100,7 +129,7 @@ def read(
         pixels = decoder.formed(pixels)
     decoder.notes.update(memory_mapped.remarks(pixels))
     units = source.ids
-    owners = None if units is None else _units(units, query, stored, len(pixels), how.missing_unit)
+    owners = None if units is None else _units(units, query, found, stored, len(pixels))
     numbers, names = (None, None) if owners is None else (owners.numbers, owners.names)
     declared = tuple(how.class_names) or stored.class_names or label_names
     records = Records(pixels, labels, numbers, names, declared, tuple(sorted(decoder.notes)))
@@ -125,62 +154,65 @@ def _labelled(records: Records, source: str) -> Records:
     return replace(labelled, units=units.astype(np.int64), names=names, notes=notes)
 
 
-def sizes(source: Data, how: Reading = _AS_STORED, *, sink: Sink = silent) -> tuple[Sizer, Listing | None]:
+def sizes(source: Data, how: Reading = AS_STORED, *, sink: Sink = silent) -> tuple[Sizer, Listing | None]:
     """The sizes of the pictures of a source, by their heads, and the list of a folder's pictures. Arrays have neither.
 
     Arguments and errors: as of `read`.
     """
     source = source_of(source)
-    sizer = Sizer(pixel_range=how.pixel_range, window=how.window)
-    if not is_place(source):
-        stored_in_memory(source, sizer, where="data")
-        return sizer, None
-    query = _Asked.of(source, str(source.records), "train", replace(how, unit_folders=True), sizer, sink)
-    path = Path(query.name)
-    if (path.is_dir() and not idx.is_idx_folder(path)) or (path.suffix.lower() in IN_PIECES and path.exists()):
-        return sizer, _stored(query).listing
-    return sizer, None
+    sizer = Sizer(replace(how, unit_folders=True))
+    query = Asked.of(source, called(source, "data"), "train", sizer, sink)
+    with reachable(query.name):
+        found = find(query)
+        if found.are_files:
+            found.read()
+    return sizer, found.listing
 
 
-def _stored(query: _Asked) -> Stored:
-    """Images and labels as they are stored. Raises DataError."""
-    path = Path(query.name)
-    if not query.name:
-        raise DataError(f"DATA is empty. Give {FORMS}.")
+@contextmanager
+def reachable(name: str) -> Iterator[None]:
+    """Make a DataError of what a file or a folder raises that cannot be opened."""
     try:
-        return _of_folder(path, query) if path.is_dir() and query.name not in EMBEDDED else _of_file(path, query)
+        yield
     except OSError as error:
-        raise DataError(f"{query.name}: the data cannot be read ({error.strerror or error})") from None
+        raise DataError(f"{name}: the data cannot be read ({error.strerror or error})") from None
 
 
-def _of_file(path: Path, query: _Asked) -> Stored:
-    """Embedded data, or a file in any of its forms."""
-    name = query.name
+def find(query: Asked) -> Found:
+    """What is at a place or in memory, in any of its forms. Raises DataError, OSError."""
+    path, name, suffix = Path(query.name), query.name, Path(query.name).suffix.lower()
+    if not is_place(query.source):
+        return Found(partial(stored_in_memory, query.source, query.decoder, where=name), are_files=True)
+    if not name:
+        raise DataError(f"DATA is empty. Give {FORMS}.")
     if name in EMBEDDED:
-        _refuse_keys(query)
-        embedded = digits(query.split) if name == "digits" else glyphs(query.split)
-        return Stored(embedded.images, embedded.labels, class_names=DIGITS)
+        return Found(partial(_embedded, name, query.split), has_test=True, has_keys=False)
     if not path.exists():
         raise DataError(f"{name}: there is no such file or folder. Give {FORMS}.")
-    suffix = path.suffix.lower()
-    if suffix == ".npz":
-        return _npz_arrays(path, query)
+    if idx.is_idx_folder(path):
+        has_test = idx.has_split(path, "test")
+        return Found(lambda: Stored(*idx.read_folder(path, query.split)), has_test=has_test, has_keys=False)
+    if npz.is_arrays(path):
+        both = {f"{side}_{query.source.images_key or 'images'}" for side in SPLITS}
+        return Found(partial(_npz_arrays, path, query), has_test=both <= {*npz.keys(path)})
+    if path.is_dir():
+        return _of_folder(path, query)
     if suffix in (*IN_PIECES, parquet_csv.SAMPLES):
-        return _of_shards(suffix, [path], [], query)
+        return Found(partial(_of_shards, suffix, [path], [], query), are_files=suffix != parquet_csv.SAMPLES)
     if suffix in SUFFIXES or "-idx" in path.name:
         kind, folder = ("picture", "the class folders") if suffix in SUFFIXES else ("idx file", "images and labels")
         raise DataError(f"{name}: this is a single {kind}: give the folder that holds {folder}")
     raise no_pictures(path)
 
 
-def _of_folder(path: Path, query: _Asked) -> Stored:
-    """A folder in any of its forms."""
-    split, must_split = query.split, query.must_split
-    if idx.is_idx_folder(path):
-        _refuse_keys(query)
-        return Stored(*idx.read_folder(path, split))
-    if npz.is_folder(path):
-        return _npz_arrays(path, query)
+def _embedded(name: str, split: Split) -> Stored:
+    records = digits(split) if name == "digits" else glyphs(split)
+    return Stored(records.images, records.labels, class_names=DIGITS)
+
+
+def _of_folder(path: Path, query: Asked) -> Found:
+    """A folder of pieces or of pictures."""
+    split, must_split, labels_key = query.split, query.must_split, query.source.labels_key
     pieces = shards.endings(path, IN_PIECES)
     if len(pieces) > 1:
         raise DataError(f"{path}: the folder holds both {pieces[0]} and {pieces[1]} files: name the ones you mean")
@@ -189,38 +221,36 @@ def _of_folder(path: Path, query: _Asked) -> Stored:
             raise DataError(
                 f"{path}: it holds {pieces[0]} files beside the folder {beside[0]}: name the file, or move one away"
             )
-        return _of_shards(pieces[0], *shards.of_split(path, pieces[0], split, must_split=must_split), query)
-    labels_key = query.source.labels_key
-    if labels_key != NONE and not has_list(path):
-        _refuse_keys(query)
-    unit_folders = query.how.unit_folders or matched(query.source.units) == "folder"
+        paths, others = shards.of_split(path, pieces[0], split, must_split=must_split)
+        return Found(partial(_of_shards, pieces[0], paths, others, query), has_test=bool(others), are_files=True)
+    has_keys = labels_key == NONE or has_list(path)
     listing = list_pictures(
         path,
         split,
         must_split=must_split,
         labels_key=labels_key,
-        unit_folders=unit_folders,
-        declared=query.how.class_names,
+        unit_folders=query.decoder.how.unit_folders or matched(query.source.units) == "folder",
+        declared=query.decoder.how.class_names,
     )
+    return Found(
+        partial(_of_files, listing, query), listing, has_test=bool(listing.others), has_keys=has_keys, are_files=True
+    )
+
+
+def _of_files(listing: Listing, query: Asked) -> Stored:
     images = read_files(listing.paths, query.decoder, query.sink)
-    return Stored(images, listing.labels, listing, class_names=listing.class_names, formed=True)
+    return Stored(images, listing.labels, class_names=listing.class_names, formed=True)
 
 
-def _of_shards(suffix: str, paths: list[Path], others: list[Path], query: _Asked) -> Stored:
+def _of_shards(suffix: str, paths: list[Path], others: list[Path], query: Asked) -> Stored:
     """.parquet, .arrow or .tar files of one split."""
-    read_shards = webdataset.read if suffix == ".tar" else parquet_csv.read
     keys = {"images_key": query.source.images_key, "labels_key": query.source.labels_key}
-    return read_shards(paths, others, query.decoder, **keys)
+    if suffix == ".tar":
+        return webdataset.read(paths, others, query.decoder, **keys)
+    return replace(parquet_csv.read(paths, others, query.decoder, **keys), tables=paths)
 
 
-def _refuse_keys(query: _Asked) -> None:
-    """Refuse keys where nothing has one."""
-    keys = {"`images_key`": query.source.images_key, "`labels_key`": query.source.labels_key}
-    if flags := " and ".join(flag for flag, key in keys.items() if key is not None):
-        raise DataError(f"{query.name}: {flags} names an array, a column or an ending, and here are none. Leave it out")
-
-
-def _npz_arrays(path: Path, query: _Asked) -> Stored:
+def _npz_arrays(path: Path, query: Asked) -> Stored:
     """The split's arrays, else the whole file's. A given key is sought with the split before it, then alone."""
     there, images_key, key = npz.keys(path), query.source.images_key or "images", query.source.labels_key
     found = npz.first_of(path, f"{query.split}_{images_key}", *([] if query.must_split else [images_key]))
@@ -235,23 +265,25 @@ def _npz_arrays(path: Path, query: _Asked) -> Stored:
     return Stored(images, labels, others=beyond, class_names=names)
 
 
-def _units(spec: Any, query: _Asked, stored: Stored, count: int, missing: Missing) -> Units:
+def _units(spec: Any, query: Asked, found: Found, stored: Stored, count: int) -> Units:
     """The units of the records that were read. Pictures are matched by name or folder, arrays by position."""
-    name, split = query.name, query.split
+    name, missing = query.name, query.decoder.how.missing_unit
+    if found.listing is not None:
+        return owners_of(found.listing, spec, missing)
     if not isinstance(spec, str):
-        if stored.listing is not None:
-            raise DataError(f"units: pictures in folders have no order, as an array of ids needs. Pass {FOR_FOLDERS}.")
         return from_array(unit_ids(spec, "units"), count, missing, where="units")
-    if stored.listing is not None:
-        return owners_of(stored.listing, spec, missing)
     if matched(spec) != "position":
         raise DataError(f"{spec}: this form of `units` is for pictures in folders. Give {_FOR_ARRAYS}.")
-    if spec.startswith(":") and (columns := shards.tables_of(Path(name), split)):
-        ids = parquet_csv.column_of(columns, spec[1:])
-        return from_array(ids.tolist(), count, missing, where=f"{name}{spec}")
-    file, key = _array_of(spec, name)
+    if spec.startswith(":") and stored.tables:
+        ids = parquet_csv.column_of(stored.tables, spec[1:])
+        return from_array(ids, count, missing, where=f"{name}{spec}")
+    file, colon, key = spec.rpartition(":")
+    if not file and colon and npz.is_arrays(Path(name)):
+        file = name
+    if not file or not key or not Path(file).exists():
+        raise DataError(f"{spec}: there is no such file or key: give {_FOR_ARRAYS}; in class folders {FOR_FOLDERS}")
     of_data = npz.is_arrays(Path(name)) and Path(file).samefile(name)
-    of_split = f"{split}_{key}"
+    of_split = f"{query.split}_{key}"
     key = npz.first_of(Path(file), *([of_split, key] if of_data else [key, of_split]))
     where = f"{file}:{key}"
     return from_array(unit_ids(npz.member(Path(file), key), where), count, missing, where=where)
@@ -271,13 +303,3 @@ def check_two_arrays(units: str, sources: Sequence[tuple[str, Split]]) -> None:
             f"{units}: one array cannot have the ids of members and of non-members. Put two into the file, train_{key} for "
             f"`members` and test_{key} for `nonmembers`. Or give `units` :{key} if both sets have an array of that name."
         )
-
-
-def _array_of(spec: str, name: str) -> tuple[str, str]:
-    """File and key of an array of ids; without a file, it is the one that is read."""
-    file, colon, key = spec.rpartition(":")
-    if not file and colon and npz.is_arrays(Path(name)):
-        file = name
-    if not file or not key or not Path(file).exists():
-        raise DataError(f"{spec}: there is no such file or key: give {_FOR_ARRAYS}; in class folders {FOR_FOLDERS}")
-    return file, key

@@ -41,14 +41,6 @@ def of_split(folder: Path, suffix: str, split: str, *, must_split: bool) -> tupl
     return of[split], of[other]
 
 
-def tables_of(path: Path, split: str) -> list[Path]:
-    """The .parquet or .arrow files of a split; none if DATA has another form."""
-    if path.suffix.lower() in (".parquet", ".arrow"):
-        return [path]
-    pieces = endings(path, (".parquet", ".arrow")) if path.is_dir() else []
-    return of_split(path, pieces[0], split, must_split=False)[0] if pieces else []
-
-
 def _files(folder: Path, suffix: str) -> list[Path]:
     """The files with an ending, without hidden ones and the cache of `datasets`."""
     places = (folder, folder / "data", folder / "train", folder / "test")

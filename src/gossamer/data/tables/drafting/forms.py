@@ -22,6 +22,7 @@ _DAYS = (
 _DAYS_IN_WORDS = ("%d %b %Y", "%d %B %Y", "%b %d, %Y", "%B %d, %Y")
 _CLOCKS = ("", " %H:%M", " %H:%M:%S", " %I:%M %p", " %I:%M:%S %p", " %H:%M UTC", " %H:%M:%S UTC")
 _FORMATS = [f"{day}{clock}" for day, clock in itertools.product([*_DAYS.split(), *_DAYS_IN_WORDS], _CLOCKS)]
+_FORMATS += [f"%Y-%m-%dT{clock}" for clock in ("%H:%M:%SZ", "%H:%M:%S", "%H:%MZ", "%H:%M")]
 """How dates and times may be written, besides ISO. Of two orders of day and month, the first is proposed."""
 _WORDS = {"am", "pm", "utc", "t", "z", *(name.casefold() for name in [*calendar.month_name, *calendar.month_abbr])}
 _LIKE_ANY = {1: "1", 2: "01", 4: "2001", 8: "20010101"}

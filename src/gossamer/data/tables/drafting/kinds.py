@@ -7,7 +7,9 @@ from functools import partial
 from gossamer.data.card import is_text, toml
 from gossamer.data.columns.column import MOST_CODES, OTHER, Column
 from gossamer.data.columns.numbers import Form
-from gossamer.data.tables.drafting.portrait import FEW, FEWEST, MOST_VALUES, SHARE, Candidate, Portrait
+from gossamer.data.columns.reading import Reader
+from gossamer.data.columns.texts import TRUTH
+from gossamer.data.tables.drafting.portrait import FEW, FEWEST, MOST_VALUES, NOTHING, SHARE, Candidate, Portrait
 from gossamer.data.tables.drafting.proposal import Habits, Proposal
 from gossamer.data.tables.drafting.sizes import of_dates, of_durations, of_numbers
 from gossamer.errors import CardError
@@ -23,10 +25,13 @@ _PERSON = (
     r"(first|last|full|given|family|maiden|patient|person|customer|client|employee|user) ?name)\b|^name$"
 )
 _TOTAL = re.compile(r"(grand |sub)?totals?|sum|summe|(ins)?gesamt", re.IGNORECASE)
-_NOTHING = re.compile(r"\W+|unknown|missing|not (available|known)|no data|unbekannt|k\.a\.", re.IGNORECASE)
+_WORD = re.compile(r"(?!-?inf)[^\d\n]+", re.IGNORECASE)
+"""What a word of many cells may be, so that it stands for a missing value: no infinite number."""
 _VALUES = {"na", "none", "null"}
 """Words for a missing value that may be values of a category."""
-_DROPPED_FIRST = ("log", "zero", "bins", "decimals", "special")
+_GUESSED = "numbers or times in place of text, whose type a program may have guessed; as text (dtype=str) it can stay"
+"""Why a column is left out whose type no run reads by its proposal."""
+_DROPPED_FIRST = ("numbers", "log", "zero", "bins", "decimals", "special")
 _in_order = partial(re.sub, r"(?<![.,\d])\d+", lambda digits: digits[0].zfill(20))
 """From a text to what sorts it, so that 9 is before 10."""
 
@@ -48,7 +53,7 @@ def proposed(seen: Portrait, habits: Habits) -> Proposal:
         proposal.facts |= {"missing": True} if seen.rows > seen.cells else {}
         if best.odd.count:
             _name_odd(proposal, seen, best)
-    _make_acceptable(proposal)
+    _make_acceptable(proposal, seen, habits)
     row, text = seen.last
     if _TOTAL.fullmatch(text.strip()):
         proposal.hint = f"Row {row}, the last, looks like a row of totals. Take it out, else it counts as a record."
@@ -59,8 +64,14 @@ _PROPOSALS: dict[str, Callable[[Portrait, Candidate, Habits], Proposal]] = {
     "number": of_numbers,
     "date": of_dates,
     "duration": of_durations,
-    "boolean": lambda seen, *_: Proposal({"name": seen.name, "kind": "boolean"}),
+    "boolean": lambda seen, *_: _of_booleans(seen),
 }
+
+
+def _of_booleans(seen: Portrait) -> Proposal:
+    words = [text for text in seen.counts if text.casefold() in TRUTH]
+    form = "true" if all(map(str.islower, words)) else "TRUE" if all(map(str.isupper, words)) else ""
+    return Proposal({"name": seen.name, "kind": "boolean"} | ({"format": form} if form else {}))
 
 
 def _reason_to_drop(seen: Portrait, best: Candidate | None, habits: Habits) -> str:
@@ -72,8 +83,6 @@ def _reason_to_drop(seen: Portrait, best: Candidate | None, habits: Habits) -> s
     different = seen.different.number
     if seen.is_called(_IDS) and seen.different.repeats and different > max(FEW, seen.rows // 10):
         return f"an identifier in several rows, {different:,} different ones; see units if it is a person"
-    if habits.guessed and seen.kind == "clock":
-        return "times of day, of which a program may have guessed the type; as text (dtype=str) it can stay"
     if best is not None:
         return ""
     if seen.is_called(_PERSON) and different > FEW:
@@ -99,7 +108,7 @@ def _is_key(seen: Portrait, best: Candidate | None) -> bool:
 
 def _are_codes(seen: Portrait, best: Candidate) -> bool:
     """Whether numbers look like codes: there is one, or they are few with gaps between them."""
-    if best.kind != "number" or best.odd.count or not seen.is_exact:
+    if best.kind != "number" or best.odd.count or not seen.is_exact or best.spread.is_beyond:
         return False
     few, different = min(FEW, max(seen.cells / _OFTEN, 1)), len(seen.counts)
     return different <= few and 2 * (different - 1) <= best.spread.steps
@@ -125,6 +134,8 @@ def _category(seen: Portrait, best: Candidate | None, habits: Habits) -> Proposa
         proposal.say(f'{what}: {others}. They become "{OTHER}".')
     if best is None and (partly := _partly(seen, habits)):
         proposal.say(f"Kept as text: {partly}.")
+    if best is not None:
+        proposal.facts["numbers"] = True
     if best is not None and len(listed) > 1:
         kind = "integer" if best.spread.is_whole else "number"
         proposal.say(
@@ -148,11 +159,12 @@ def _partly(seen: Portrait, habits: Habits) -> str:
 
 def _name_odd(proposal: Proposal, seen: Portrait, best: Candidate) -> None:
     """Name the cells that are not of the kind, and say what becomes of them."""
-    texts, count = [*best.odd.first], best.odd.count
-    cells = f"Cells that are no {_PLURALS[best.kind]}: {count:,} of {seen.cells:,}{best.odd}"
-    if count == sum(seen.counts.get(text, 0) for text in texts) and all(map(_NOTHING.fullmatch, texts)):
-        words = {text.casefold(): text for text in texts}
-        proposal.facts |= {"missing": True, "missing_words": sorted(words.values())}
+    cells = f"Cells that are no {_PLURALS[best.kind]}: {best.odd.count:,} of {seen.cells:,}{best.odd}"
+    means_missing = NOTHING if best.cells >= SHARE * seen.cells else _WORD
+    if best.odd.are_named and all(map(means_missing.fullmatch, best.odd.first)):
+        words = {text.casefold(): text for text in best.odd.first}
+        proposal.facts["missing"] = True
+        proposal.measured["missing_words"] = sorted(words.values())
         proposal.say(f"{cells}. They are taken for missing.")
     else:
         proposal.facts["outside"] = OTHER
@@ -160,13 +172,15 @@ def _name_odd(proposal: Proposal, seen: Portrait, best: Candidate) -> None:
         proposal.say(f'{cells}. They become "{OTHER}". {remedy}.')
 
 
-def _make_acceptable(proposal: Proposal) -> None:
-    """Take away what a card would refuse. A column that stays refused is left out, with the reason."""
+def _make_acceptable(proposal: Proposal, seen: Portrait, habits: Habits) -> None:
+    """Take away what a card would refuse. A column that stays refused, or whose cells are, is left out with the reason."""
     for key in ("", *_DROPPED_FIRST):
         proposal.facts.pop(key, None)
         try:
-            Column.from_dict(proposal.facts | proposal.measured)
-            proposal.drop = ""
-            break
+            column = Column.from_dict(proposal.facts | proposal.measured)
         except CardError as error:
             proposal.drop = str(error).partition(": ")[2]
+            continue
+        reader = Reader(column, habits.decimal, guessed=habits.guessed)
+        proposal.drop = _GUESSED if any(map(reader.refuses, seen.types)) else ""
+        break

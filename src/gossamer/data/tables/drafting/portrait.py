@@ -29,13 +29,16 @@ _SOME = 10
 """A date may be written in a form that this part of them has."""
 SHARE = 0.95
 """Share of cells that must fit a kind, so that it is proposed and the others are named."""
+_FEW_WORDS, _MANY = 3, 0.75
+"""Different texts at most that all other cells are, so that fewer cells may fit. And how many must, if these texts say much."""
+NOTHING = re.compile(r"\W+|unknown|missing|not (available|known)|no data|unbekannt|k\.a\.", re.IGNORECASE)
 FEWEST = 20
 """Cells from which some may not fit, and from which a column whose cells all differ looks like an identifier."""
 
 Kind: TypeAlias = Literal["number", "duration", "date", "boolean"]
 """Of two that fit as many cells, the later is more special."""
 _OFFSET = re.compile(r":\d\d(\.\d+)?( ?UTC|Z|[+-]\d\d(:?\d\d)?)$")
-_CODES = {
+CODES = {
     "a leading zero": r"^[+-]?0\d",
     "an exponent": r"^[+-]?\d+[eE]\d+$",
     "a plus sign": r"^\+\d",
@@ -52,15 +55,23 @@ class Odd:
 
     count: int = 0
     first: dict[str, int] = field(default_factory=dict)
+    _named: int = 0
+    """How many cells the first ones are."""
 
     def add(self, values: "pa.Array", counts: np.ndarray, rows: np.ndarray) -> None:
         """Add different values, how often each occurs, and its first row. int64 [n]"""
         self.count += int(counts.sum())
-        if len(self.first) < NAMED:
-            chosen = np.argsort(rows, kind="stable")[:NAMED]
-            for text, row in zip(texts_of(values.take(chosen)).to_pylist(), rows[chosen].tolist(), strict=True):
+        chosen = np.argsort(rows, kind="stable")[:NAMED]
+        texts = texts_of(values.take(chosen)).to_pylist()
+        for text, cells, row in zip(texts, counts[chosen].tolist(), rows[chosen].tolist(), strict=True):
+            if text in self.first or len(self.first) < NAMED:
                 self.first.setdefault(text, row)
-            self.first = dict([*self.first.items()][:NAMED])
+                self._named += cells
+
+    @property
+    def are_named(self) -> bool:
+        """Whether there are no other different ones than the first."""
+        return self._named == self.count
 
     def __str__(self) -> str:
         """Where the first of these cells are."""
@@ -117,7 +128,7 @@ class Candidate:
         groups: whether a point may separate thousands.
         """
         form = self.form
-        likely = 2 * (form.decimal == ".,"[groups]) + (not form.thousands) if isinstance(form, Form) else 0
+        likely = 2 * (form.decimal == ".,"[groups]) + (not form.thousands) if isinstance(form, Form) else "T" in form
         return self.cells, get_args(Kind).index(self.kind), likely
 
     def add(self, values: "pa.Array", counts: np.ndarray, rows: np.ndarray) -> None:
@@ -140,6 +151,8 @@ class Portrait:
     def __init__(self, name: str) -> None:
         self.name = name
         self.kind: Any = ""
+        self.types = set[Any]()
+        """The types of Arrow that its cells have."""
         self.zone = ""
         """Of Arrow timestamps; empty: UTC, or none."""
         self.has_offset = False
@@ -165,8 +178,13 @@ class Portrait:
     def add(self, cells: "pa.Array", rows: np.ndarray) -> None:
         """Add cells. rows: their numbers in the source, int64 [n]."""
         self.rows += len(cells)
+        types = {field.type for field in cells.type} if pa.types.is_union(cells.type) else {cells.type}
+        self.types |= types
         kinds = {self.kind, kind_of(cells.type)} - {""}
-        self.kind = "number" if kinds == {"whole", "number"} else "text" if len(kinds) > 1 else "".join(kinds)
+        if "lists" in {*kinds, *map(kind_of, types)}:
+            self.kind = "lists"
+        else:
+            self.kind = "number" if kinds == {"whole", "number"} else "text" if len(kinds) > 1 else "".join(kinds)
         if self.kind in ("", "lists"):
             return
         plain = self._plain(cells)
@@ -205,13 +223,20 @@ class Portrait:
     def best(self, groups: bool, *, fitting: bool = True) -> Candidate | None:
         """The kind and form that most cells fit. groups: see `Candidate.rank`.
 
-        fitting: whether nearly all must fit, and must be meant so. Then None: they are text.
+        fitting: whether nearly all texts must fit, and must be meant so. Then None: they are text.
         """
-        enough = SHARE * self.cells if self.cells >= FEWEST else self.cells
+        enough = 1.0 if self.kind != "text" else SHARE * self.cells if self.cells >= FEWEST else self.cells
         known = [*self.candidates.values()]
         if fitting:
-            known = [each for each in known if each.cells >= enough and self._means(each)]
+            known = [each for each in known if (each.cells >= enough or self._but_words(each)) and self._means(each)]
         return max(known, key=lambda each: each.rank(groups), default=None)
+
+    def _but_words(self, candidate: Candidate) -> bool:
+        """Whether many different values fit, and all others are a few words."""
+        words = candidate.odd.first
+        if len(words) > _FEW_WORDS or not candidate.odd.are_named or self.different.number <= FEW:
+            return False
+        return candidate.cells >= _MANY * self.cells or all(map(NOTHING.fullmatch, words))
 
     def _means(self, fitting: Candidate) -> bool:
         """Whether a fitting form is meant: 0 and 1 are no truth values, and 007 is no number."""
@@ -220,12 +245,14 @@ class Portrait:
         return fitting.kind != "number" or not self.lost_by(fitting)
 
     def lost_by(self, numbers: Candidate) -> str:
-        """What numbers would lose that are codes; empty: nothing."""
-        low, high = numbers.spread.lowest[0], numbers.spread.highest[-1]
+        """What numbers would lose that are codes; empty: nothing, or they are fractions by their type."""
+        if self.kind == "number":
+            return ""
+        low = numbers.spread.lowest[0]
         for sign, odd in self.codes.items():
             if sign != "a plus sign" or (low >= 0 and 2 * odd.count >= self.cells):
                 return sign
-        return "digits beyond 2^53" if self.kind == "whole" and max(-low, high) > 2**53 else ""
+        return "digits beyond 2^53" if self.kind == "whole" and numbers.spread.is_beyond else ""
 
     def is_called(self, pattern: str) -> bool:
         """Whether a pattern is in the words of the name, such as patient_id or patientId, in small letters."""
@@ -244,8 +271,8 @@ class Portrait:
             cells = cells.cast(pa.float64(), safe=False)
             return pc.if_else(pc.is_nan(cells), pa.scalar(None, pa.float64()), cells)
         if self.kind == "date":
-            zone = getattr(cells.type, "tz", None) or "UTC"
-            self.zone = zone if zone != "UTC" and times.is_zone(zone) else ""
+            zone = getattr(cells.type, "tz", None)
+            self.zone = zone if zone and times.is_zone(zone) else ""
             return times.on_clock(cells, self.zone)
         if self.kind == "duration":
             return cells.cast(pa.duration("us"), safe=False)
@@ -264,7 +291,7 @@ class Portrait:
             (candidate if candidate.read(sample)[1].any() else candidate.odd).add(values, counts, rows)
         if pa.types.is_string(values.type):
             self.is_word = self.is_word and pc.all(pc.match_substring_regex(values, _WORD)).as_py()
-            for sign, pattern in _CODES.items():
+            for sign, pattern in CODES.items():
                 found = np.asarray(pc.match_substring_regex(values, pattern))
                 if found.any():
                     self.codes.setdefault(sign, Odd()).add(values.filter(pa.array(found)), counts[found], rows[found])

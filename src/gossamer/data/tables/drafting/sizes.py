@@ -10,7 +10,7 @@ import numpy as np
 
 from gossamer.data.card import toml
 from gossamer.data.columns import durations, times
-from gossamer.data.columns.column import BINS
+from gossamer.data.columns.column import BINS, FINE_BINS, is_wide
 from gossamer.data.columns.numbers import Form
 from gossamer.data.columns.texts import text_of
 from gossamer.data.columns.times import DAY
@@ -21,9 +21,9 @@ from gossamer.data.tables.drafting.sketches import Spread
 
 _ZEROS = 0.05
 """Share of zeros from which zero has a code of its own."""
-_CROWDED = 0.6
-"""Share of cells in one bin from which bins of one width are too wide."""
-_MOST_DECIMALS = 6
+_PEAK = 0.001
+"""The same, where other numbers near zero are much rarer."""
+_MOST_DECIMALS = 9
 _NO_ANSWER = re.compile(
     r"-(1|9+|8+|7+)|7{2,}|8{2,}|9{2,}|9*[78]|(2999|[3-9]\d{3})-\d\d-\d\d|(1753|1900|1970)-01-01|1899-12-30"
 )
@@ -42,8 +42,8 @@ def of_numbers(seen: Portrait, best: Candidate, habits: Habits) -> Proposal:
         _ask_separators(proposal, seen, best, form)
     elif digits and digits == spread.digits:
         proposal.facts["decimals"] = digits
-        if (steps := spread.steps) < BINS:
-            proposal.facts["bins"] = max(steps // 2, 1)  # each holds a value, however its edges are rounded
+    if digits and digits == spread.digits and (steps := spread.steps) < BINS:
+        proposal.facts["bins"] = max(steps // 2, 1)  # each holds a value, however its edges are rounded
     _add_bins(proposal, seen, spread)
     return proposal
 
@@ -70,26 +70,17 @@ def _add_bins(proposal: Proposal, seen: Portrait, spread: Spread) -> None:
         say(f"Apart from the rest, as codes for no answer are: {named}. They get codes of their own.")
     many = not seen.is_exact or len(seen.counts) > FEW
     if many and (not spread.is_whole or high[-1] - low[0] > BINS):
-        zeros = spread.count_of(0) / spread.cells
-        crowd = _crowd(np.linspace, spread, low[0], high[-1], special)
-        if zeros >= _ZEROS or (crowd >= _CROWDED and low[0] == 0):
-            low, high = ([each for each in ends if each] for ends in (low, high))
+        zeros, step = spread.count_of(0) / spread.cells, 10.0**-spread.digits
+        is_peak = zeros >= _PEAK and spread.has_peak(0)
+        above = [each for each in low if each]
+        if zeros >= _ZEROS or is_peak or (low[0] == 0 and is_wide(above[0], high[-1], step)):
+            low, high = above, [each for each in high if each]
             facts["zero"] = True
             say(f"{_percent(zeros)} of cells are 0: zero = true gives 0 a code of its own.")
-            special = [*special, 0.0]
-            crowd = _crowd(np.linspace, spread, low[0], high[-1], special)
-        if crowd >= _CROWDED:
-            why = f"{_percent(crowd)} of cells lie in one of {BINS} equal bins"
-            if low[0] > 0 and _crowd(np.geomspace, spread, low[0], high[-1], special) < crowd:
-                facts["log"] = True
-                why += ": log = true makes bins that grow"
-            say(f'{why}. Narrower bounds with outside = "clip" help, or edges in place of bounds.')
-    proposal.measured["bounds"] = [exact(low[0]), exact(high[-1])]
-
-
-def _crowd(space: Any, spread: Spread, low: float, high: float, without: list[float]) -> float:
-    """The largest share of cells in one of some bins."""
-    return float(spread.shares(space(low, high, BINS + 1), without).max())
+        if is_wide(low[0], high[-1], step):
+            facts["log"] = True
+        facts.setdefault("bins", FINE_BINS)
+    proposal.measured["bounds"] = [exact(low[0]), exact(high[-1] if high[-1] > low[0] else low[0] + 1)]
 
 
 def _percent(share: float) -> str:
@@ -110,6 +101,7 @@ def _take_apart(spread: Spread, written: Callable[[float], str]) -> tuple[list[f
     found, low, high = list[float](), spread.lowest.tolist(), spread.highest.tolist()
     while len(low) > 1 and is_code(low[0]) and (low[0] < 0 <= low[1] or low[1] - low[0] > high[-1] - low[1]):
         found.append(low.pop(0))
+    high = [number for number in high if number >= low[0]]
     while len(high) > 1 and is_code(high[-1]) and high[-1] - high[-2] > 0.5 * (high[-2] - low[0]):
         found.append(high.pop())
     return sorted(found), low, high
@@ -149,7 +141,8 @@ def of_dates(seen: Portrait, best: Candidate, _: Habits) -> Proposal:
 
 
 def _with_seconds(best: Candidate, **facts: Any) -> Proposal:
-    """A proposal of the facts that are not empty, and of the digits of seconds."""
+    """A proposal of the facts that are not empty, of the digits of seconds, and of fine bins."""
+    facts["bins"] = FINE_BINS
     facts["decimals"] = min(best.spread.digits, _MOST_DECIMALS)
     return Proposal({key: value for key, value in facts.items() if value})
 
@@ -158,5 +151,6 @@ def _ends(low: float, high: float, kind: str, form: str) -> list[datetime.date]:
     """The first and the last date or time, not the same. low, high: in seconds since 1970."""
     step = DAY if kind == "date" else max(times.step_of(form), 1) if form else 1
     low, high = low // step * step, high // step * step if kind == "date" else np.ceil(high / step) * step
-    ends = np.array([low if high > low else low - step, high]).clip(*_CALENDAR).astype("datetime64[s]").tolist()
+    low = low if high > low else max(low - step, _CALENDAR[0])
+    ends = np.array([low, max(high, low + step)]).clip(*_CALENDAR).astype("datetime64[s]").tolist()
     return [end.date() for end in ends] if kind == "date" else ends

@@ -1,7 +1,5 @@
 """Summaries of a column in constant memory: how many different values there are, and how numbers lie."""
 
-from collections.abc import Sequence
-
 import numpy as np
 
 KEPT = 65_536
@@ -58,16 +56,19 @@ class Spread:
         if not len(numbers):
             return
         numbers = numbers + 0.0  # no minus zero
-        self.cells += int(counts.sum())
+        ends = np.cumsum(counts)
+        added = int(ends[-1])
+        self.cells += added
         while self.digits < MOST_DIGITS and not np.array_equal(np.round(numbers, self.digits), numbers):
             self.digits += 1
         low = numbers if len(self.lowest) < ENDS else numbers[numbers < self.lowest[-1]]
         high = numbers if len(self.highest) < ENDS else numbers[numbers > self.highest[0]]
         self.lowest = np.unique(np.append(self.lowest, low))[:ENDS]
         self.highest = np.unique(np.append(self.highest, high))[-ENDS:]
-        self.sample = np.append(self.sample, np.repeat(numbers, counts)[:: self._every])
-        while len(self.sample) > KEPT:
+        while len(self.sample) + len(range(0, added, self._every)) > KEPT:
             self.sample, self._every = self.sample[::2], 2 * self._every
+        chosen = np.searchsorted(ends, np.arange(0, added, self._every), "right")  # counts may be of all rows
+        self.sample = np.append(self.sample, numbers[chosen])
 
     @property
     def steps(self) -> int:
@@ -79,14 +80,18 @@ class Spread:
         """Whether all are whole numbers."""
         return self.digits == 0
 
+    def has_peak(self, number: float) -> bool:
+        """Whether a number occurs ten times, and three times as often as each near it. Above KEPT cells, an estimate."""
+        numbers, counts = np.unique(self.sample, return_counts=True)
+        at = int(np.searchsorted(numbers, number))
+        beside = np.append(counts[max(at - ENDS, 0) : at], counts[at + 1 : at + 1 + ENDS])
+        return self.count_of(number) > 0 and counts[at] >= max(10, 3 * beside.max(initial=1))
+
+    @property
+    def is_beyond(self) -> bool:
+        """Whether there are numbers beyond 2^53, which may not be exact."""
+        return bool(max(-self.lowest[0], self.highest[-1]) > 2**53)
+
     def count_of(self, number: float) -> int:
         """The number of cells with a number. Above KEPT cells, an estimate."""
         return round(self.cells * float(np.mean(self.sample == number)))
-
-    def shares(self, cuts: np.ndarray, without: Sequence[float] = ()) -> np.ndarray:
-        """The share of cells between each two neighbouring cuts. Above KEPT cells, an estimate. float64 [cuts - 1]
-
-        without: numbers whose cells do not count.
-        """
-        numbers = self.sample[~np.isin(self.sample, without)]
-        return np.histogram(numbers, cuts)[0] / max(len(numbers), 1)

@@ -27,7 +27,8 @@ WIDEST = 120
     metrics={
         "help": "Metrics to compute, with commas between."
         + "".join(
-            f" For {each.records}: {', '.join(each)}; all means {', '.join(each.in_all)}." for each in OF_KIND.values()
+            f" For {each.records}: {', '.join(each)}; all means {', '.join(each.in_all)}; default: {each.usual}."
+            for each in OF_KIND.values()
         )
     },
     subgroups={"metavar": "COLUMNS"},

@@ -62,9 +62,11 @@ def _plan(
         "sampling_rate": rate_of(request.plan[0][0]),
         "steps": request.job.phases[-1].steps,
         "measured": None if measured is None else measured.to_json(),
+        "outlook": [*request.job.method.outlook(request.job.config, facts)],
     }
     elsewhere = f"measured elsewhere, no forecast: {measured or 'nothing on such records'}"
-    flags.show([*_lines(request, answer), elsewhere], answer, as_json=as_json)
+    lines = [*_lines(request, answer), *(answer["outlook"] or [elsewhere])]
+    flags.show(lines, answer, as_json=as_json)
 
 
 def _lines(request: "Request", answer: dict[str, Any]) -> list[str]:

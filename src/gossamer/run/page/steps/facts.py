@@ -20,8 +20,10 @@ from gossamer.run.page.opened import Content, DataSet, Form, Opened
 
 _IN_A_DRAFT = ("declared_size", "shape", "classes", "class_names")
 """What the draft measures, besides columns."""
-_ASKED = {"name", "kind", "values", "bounds", "missing", "outside", "decimals", "bins"}
+_ASKED = {"name", "kind", "values", "bounds", "missing", "missing_words", "outside", "decimals", "bins"}
 """Entries of a column that the form asks for or need not show."""
+_MEASURED_TOO = {"measured_special": "codes of their own", "measured_missing_words": "words for missing"}
+"""What is measured besides values and bounds, and accepted with them."""
 _SUGGESTED = ("clip", "other")
 """What the form proposes for another number, and for another category, where values were only measured. Records for tests may
 have values that those for training lack."""
@@ -154,6 +156,10 @@ def _declared_column(name: str, at: str, form: Mapping[str, str], drafted: Conte
     else:
         entries.pop("values", None)
         entries.pop("bounds", None)
+    if words := _list(texts.get("missing_words", "")):
+        entries["missing_words"] = words
+    elif f"accept.{at}" not in form:
+        entries.pop("missing_words", None)
     if kind == "number":
         entries.pop("decimals", None)
         entries |= {"decimals": _number(texts["decimals"])} if texts.get("decimals") else {}
@@ -164,6 +170,8 @@ def _column(drafted: Content, declared: Content | None, dropped: str) -> dict[st
     """One column as the form shows it. declared: None where there is no card yet. dropped: why it is left out."""
     entries = drafted if declared is None else declared
     found = drafted.get("measured_values") or drafted.get("measured_bounds") or []
+    shown = _text(found) if "measured_values" in drafted else " to ".join(map(str, found))
+    too = [f"{what}: {_text(drafted[key])}" for key, what in _MEASURED_TOO.items() if key in drafted]
     suggested = declared is None and bool(found)
     others = (key for key in entries if key not in _ASKED and not key.startswith(MEASURED))
     return {
@@ -171,10 +179,12 @@ def _column(drafted: Content, declared: Content | None, dropped: str) -> dict[st
         "kind": entries.get("kind", ""),
         "values": _text(entries.get("values", [])),
         "ends": [str(end) for end in entries.get("bounds", ["", ""])],
-        "measured": _text(found) if "measured_values" in drafted else " to ".join(map(str, found)),
+        "measured": ", ".join([shown, *too]),
         "missing": bool(entries.get("missing", False)) and not suggested,
         "some_missing": bool(found) and bool(drafted.get("missing", False)),
         "outside": _SUGGESTED[drafted["kind"] == "category"] if suggested else entries.get("outside", "refuse"),
+        "has_words": "measured_missing_words" in drafted or "missing_words" in entries,
+        "missing_words": _text(entries.get("missing_words", [])),
         "decimals": str(entries.get("decimals", "")),
         "dropped": dropped,
         "other": ", ".join(f"{key} = {_text(entries[key])}" for key in others),

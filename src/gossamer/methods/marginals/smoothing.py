@@ -1,0 +1,184 @@
+"""What noisy counts of the values of a column say beyond their noise: followed where they stand out, smooth elsewhere.
+
+All of it is post-processing: it reads released values and public facts.
+"""
+
+from dataclasses import dataclass, replace
+from typing import Self
+
+import numpy as np
+import torch
+from torch import Tensor
+
+SPIKE = 4.5
+"""A count that is so many standard deviations above others of its merged value stands for itself."""
+MOST_GROUPS = 64
+"""More groups of a merged value are joined: the runs of them are as many as their square."""
+DECAYS = 3
+"""Values from which the first and the last merged value decay."""
+
+
+@dataclass(frozen=True)
+class FineCounts:
+    """Noisy counts of the values of a column. Groups of neighbours may have been counted with the same noise, too.
+
+    Args:
+        counts: float64 [values].
+        deviation: standard deviation of the noise on each, before groups were counted.
+        in_order: how many of the first values have an order.
+        width: neighbours in a group; 0: there are no groups.
+    """
+
+    counts: Tensor
+    deviation: float
+    in_order: int
+    width: int = 0
+
+    def with_groups(self, counts: Tensor, groups: Tensor) -> Self:
+        """The most likely counts, by least squares: a group of n values that lacks d gets d / (n + 1) on each.
+
+        Args:
+            counts: noisy counts of the groups.
+            groups: the group of each value, as `group_map` has it.
+        """
+        lengths = torch.bincount(groups)
+        lacking = counts - torch.bincount(groups, self.counts)
+        return replace(self, counts=self.counts + (lacking / (lengths + 1))[groups], width=int(lengths[0]))
+
+    def variance(self, first: int, beyond: int) -> float:
+        """Of the noise on the sum of neighbours. k values in a group of n have that of k - k^2 / (n + 1) single ones."""
+        if not self.width:
+            return self.deviation**2 * (beyond - first)
+        width = self.width if first < self.in_order else 1
+        ends = [*range(first // width * width + width, beyond, width)]
+        lengths = np.diff([first, *ends, beyond])
+        return self.deviation**2 * float((lengths - lengths**2 / (width + 1)).sum())
+
+    def sums(self, merged: Tensor) -> tuple[Tensor, Tensor]:
+        """The counts of merged values, and the variance of the noise on each. merged: int64 [values]."""
+        variances = [
+            sum(self.variance(int(run[0]), int(run[-1]) + 1) for run in _runs(np.flatnonzero(merged == value)))
+            for value in range(int(merged.max()) + 1)
+        ]
+        return torch.bincount(merged, self.counts), torch.tensor(variances).double()
+
+
+def group_map(size: int, in_order: int, count: int) -> Tensor:
+    """The group of each value: about so many groups of neighbours, and each value without an order. int64 [values]"""
+    width = -(-in_order // count)
+    ordered = torch.arange(in_order) // width
+    return torch.cat([ordered, ordered[-1] + 1 + torch.arange(size - in_order)])
+
+
+def shares(fine: FineCounts, merged: Tensor, rows: Tensor) -> Tensor:
+    """The share of each value in its merged value, float64 [values].
+
+    Counts far above the others stay. The others are smooth: linear towards the merged neighbours, with a geometric decay in the
+    first and the last merged value, and even without an order. Groups of neighbours have more
+    where they were counted with more. Values follow their noisy counts as far as these vary by more than their noise (James and
+    Stein 1961). Each deviation is in proportion to what is smooth, so noise fills no tail.
+
+    Args:
+        fine: noisy counts.
+        merged: the merged value of each value.
+        rows: the number of rows of each merged value, by the model.
+    """
+    noisy, total = fine.counts.numpy(), rows.clamp(min=0).numpy()
+    noise = np.array([fine.variance(k, k + 1) for k in range(len(noisy))])
+    groups = [np.flatnonzero(merged == value) for value in range(len(total))]
+    expected = _smooth(total, groups, fine.in_order)
+    spikes = np.where(noisy - expected > SPIKE * np.sqrt(noise), noisy - expected, 0)
+    for own, most in zip(groups, total, strict=True):
+        spikes[own] *= min(1, most / max(spikes[own].sum(), 1e-9))
+    expected = _smooth(total - [spikes[own].sum() for own in groups], groups, fine.in_order)
+    found = np.ones_like(noisy)
+    for own in groups:
+        if own[-1] < fine.in_order:
+            expected[own] = _concentrated(fine, own, noisy[own] - spikes[own], expected[own])
+        off = (noisy - spikes - expected)[own]
+        off -= off.mean()
+        square = expected[own] ** 2
+        varied = max(0.0, (square * (off**2 - noise[own])).sum()) / max((square**2).sum(), 1e-9)
+        kept = off * varied * square / np.maximum(varied * square + noise[own], 1e-9)
+        found[own] = np.maximum(expected[own] + kept, 1e-9) + spikes[own]
+    return torch.from_numpy(found)
+
+
+def _concentrated(fine: FineCounts, own: np.ndarray, noisy: np.ndarray, smooth: np.ndarray) -> np.ndarray:
+    """Counts of the values of a merged value, where a run of its counted groups may have more of the rows, or less.
+
+    A run has its noisy count, and the other groups share the rest. The result is the mean over all runs, weighted by their
+    likelihoods and priors. Half of the prior is for none. A run has the share of the other half that its smooth count is of
+    all, so noise fills no tail.
+
+    Args:
+        fine: of the column.
+        own: the values, [n].
+        noisy: their counts, [n].
+        smooth: what is expected of them, [n].
+    """
+    width = max(1, fine.width)
+    width *= -(-len(own) // (MOST_GROUPS * width))
+    begins = np.flatnonzero(np.diff(own // width, prepend=-1))
+    lengths = np.diff(np.append(begins, len(own)))
+    variances = [fine.variance(int(own[k]), int(own[k]) + int(n)) for k, n in zip(begins, lengths, strict=True)]
+    counted, expected = np.add.reduceat(noisy, begins), np.add.reduceat(smooth, begins)
+    first, last = (ends[:, None] for ends in np.triu_indices(len(begins)))
+    inside = (first <= np.arange(len(begins))) & (np.arange(len(begins)) <= last)
+    is_all, total = inside.all(1), smooth.sum()
+    prior = inside @ expected
+    kept = np.where(is_all, total, (inside @ counted).clip(0, total))
+    within, without = kept / prior.clip(1e-9), (total - kept) / (total - prior).clip(1e-9)
+    factors = np.where(inside, within[:, None], without[:, None])
+    off = ((counted - factors * expected) ** 2 / np.maximum(variances, 1e-9)).sum(1)
+    prior[is_all] = max(prior[~is_all].sum(), 1e-9)
+    weights = prior * np.exp((off.min() - off) / 2)
+    found: np.ndarray = smooth * (weights / weights.sum() @ factors).repeat(lengths)
+    return found
+
+
+def _smooth(rows: np.ndarray, groups: list[np.ndarray], in_order: int) -> np.ndarray:
+    """Smooth counts of all values, whose sums are the numbers of rows of their groups. float64 [values]"""
+    ordered = [k for k, own in enumerate(groups) if own[-1] < in_order]
+    found = np.zeros(sum(map(len, groups)))
+    for own, most in zip(groups, rows, strict=True):
+        found[own] = most / len(own)
+    for k, own in zip(ordered, _in_order(rows[ordered], [len(groups[k]) for k in ordered]), strict=True):
+        found[groups[k]] = rows[k] * own
+    return found
+
+
+def _runs(positions: np.ndarray) -> list[np.ndarray]:
+    """Divided where neighbours are missing."""
+    return np.split(positions, np.flatnonzero(np.diff(positions) > 1) + 1)
+
+
+def _in_order(rows: np.ndarray, lengths: list[int]) -> list[np.ndarray]:
+    """Smooth shares of the values within each of some neighbouring merged values. rows, lengths: of each."""
+    density, found = rows / lengths, []
+    centres = np.cumsum(lengths) - np.array(lengths) / 2
+    rises = np.diff(density) / np.diff(centres)
+    for k, n in enumerate(lengths):
+        first, last = k == 0, k == len(lengths) - 1
+        own = np.ones(n)
+        if first != last and n >= DECAYS:
+            beside = 1 if first else k - 1
+            own = _decay(density[beside], lengths[beside], rows[k], n)[:: -1 if first else 1]
+        elif not first and not last and rises[k - 1] * rises[k] > 0:
+            rise = min(rises[k - 1 : k + 1], key=abs)
+            own = np.maximum(density[k] + rise * (np.arange(n) - (n - 1) / 2), 1e-9)
+        found.append(own / own.sum())
+    return found
+
+
+def _decay(density: float, length: int, rows: float, n: int) -> np.ndarray:
+    """n values that decay by a factor each, found by bisection, from the middle of a neighbour with a density.
+
+    length: of the neighbour. rows: the sum of the n values.
+    """
+    low, high, powers = 1e-3, 1.0, np.arange(n)
+    for _ in range(50):
+        factor = (low + high) / 2
+        too_many = density * factor ** ((length + 1) / 2) * (factor**powers).sum() > rows
+        low, high = (low, factor) if too_many else (factor, high)
+    return np.asarray(low**powers)

@@ -1,0 +1,232 @@
+"""Values within merged values: what stands out of the noise stays, tails decay, and nothing is drawn by lot."""
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from gossamer.data.columns.column import Column
+from gossamer.data.tables.card import TableCard
+from gossamer.data.tables.decode import to_numbers
+from gossamer.data.tables.table import Table
+from gossamer.methods.job import Job
+from gossamer.methods.marginals import Config, Marginals, columns_share, is_blind, loop, selection
+from gossamer.methods.marginals.loop import State
+from gossamer.methods.marginals.smoothing import FineCounts, group_map, shares
+from gossamer.privacy.confined import Confined
+from gossamer.privacy.ledger import PrivacyLedger
+from gossamer.privacy.queries import Bounds
+from gossamer.privacy.random.noise import Rng
+
+
+def noisy(counts: np.ndarray, deviation: float, seed: int = 0) -> torch.Tensor:
+    return torch.from_numpy(counts + np.random.default_rng(seed).normal(0, deviation, len(counts)))
+
+
+def test_groups_are_equal_runs_and_values_without_an_order_are_alone() -> None:
+    assert group_map(8, 6, 3).tolist() == [0, 0, 1, 1, 2, 2, 3, 4]
+    assert group_map(6, 5, 2).tolist() == [0, 0, 0, 1, 1, 2]
+
+
+def test_counts_by_two_queries_are_those_of_least_squares() -> None:
+    """Values 3 and 5 sum to 8, the group has 11: each gets 3 / (2 + 1) more. A value alone gets the mean."""
+    fine = FineCounts(torch.tensor([3.0, 5.0, 10.0]).double(), 2.0, 2)
+    both = fine.with_groups(torch.tensor([11.0, 20.0]).double(), torch.tensor([0, 0, 1]))
+    assert both.counts.tolist() == pytest.approx([4, 6, 15])
+    assert (fine.variance(0, 2), fine.variance(2, 3)) == (8, 4)
+    assert both.variance(0, 2) == pytest.approx(4 * (2 - 4 / 3))
+    assert both.variance(2, 3) == pytest.approx(2)
+
+
+@pytest.mark.parametrize(("first", "beyond"), [(0, 12), (0, 3), (2, 7), (5, 6), (3, 10), (12, 13)])
+def test_the_variance_of_a_sum_is_that_of_a_linear_map(first: int, beyond: int) -> None:
+    """The sum is linear in 13 + 4 independent answers with a variance of 4: its variance is 4 times the sum of the squares."""
+    groups, squares = group_map(13, 12, 3), 0.0
+    for k in range(17):
+        answers = torch.eye(17).double()[k]
+        both = FineCounts(answers[:13], 2.0, 12).with_groups(answers[13:], groups)
+        squares += float(both.counts[first:beyond].sum()) ** 2
+    assert both.variance(first, beyond) == pytest.approx(4 * squares)
+
+
+def test_merged_sums_keep_counts_and_know_their_noise() -> None:
+    fine = FineCounts(torch.arange(6.0).double(), 2.0, 4)
+    counts, variances = fine.sums(torch.tensor([0, 0, 1, 1, 2, 0]))
+    assert counts.tolist() == [6, 5, 4]
+    assert variances.tolist() == [12, 8, 4]
+
+
+def test_a_tail_decays_and_keeps_its_sum() -> None:
+    """Exponential counts in 60 of 1,000 bins. The last merged value has 940 empty ones, which get next to nothing."""
+    true = np.zeros(1_000)
+    true[:60] = 4_000 * 0.93 ** np.arange(60)
+    fine = FineCounts(noisy(true, 60.0), 60.0, 1_000)
+    merged = selection.merged(fine, most=32)
+    rows = torch.bincount(merged, torch.from_numpy(true))
+    made = shares(fine, merged, rows).numpy()
+    made = np.concatenate(
+        [
+            own * total / own.sum()
+            for own, total in zip(np.split(made, np.flatnonzero(np.diff(merged)) + 1), rows.numpy(), strict=True)
+        ]
+    )
+    assert made.sum() == pytest.approx(true.sum())
+    assert made[120:].sum() < 0.002 * true.sum()
+    at = np.arange(1_000)
+    assert (made * at).sum() / made.sum() == pytest.approx((true * at).sum() / true.sum(), rel=0.05)
+
+
+def test_a_value_that_stands_out_keeps_its_count_within_a_merged_value() -> None:
+    """700 of 1,000 rows have value 20; the others are even. In a tail too: bounds that clip put rows into the last bin."""
+    for place in (20, 39):
+        true = np.full(40, 300 / 39)
+        true[place] = 700
+        fine = FineCounts(noisy(true, 20.0), 20.0, 40)
+        made = shares(fine, torch.zeros(40, dtype=torch.int64), torch.tensor([1_000.0])).numpy()
+        made *= 1_000 / made.sum()
+        assert made[place] == pytest.approx(700, abs=70)
+        assert np.delete(made, place).max() < 30
+
+
+def test_values_follow_their_counts_only_as_far_as_these_vary_by_more_than_noise() -> None:
+    true = np.tile([40.0, 60.0], 200)
+    together = torch.zeros(400, dtype=torch.int64)
+    for deviation, low, high in ((0.1, 59, 61), (200.0, 49, 51.5)):
+        fine = FineCounts(noisy(true, deviation), deviation, 400)
+        made = shares(fine, together, torch.tensor([20_000.0])).numpy()
+        made *= 20_000 / made.sum()
+        assert low < made[1::2].mean() < high
+
+
+def test_rare_categories_get_even_shares_and_none_is_drawn_by_lot() -> None:
+    true = np.zeros(80)
+    true[:40] = 5
+    fine = FineCounts(noisy(true, 60.0), 60.0, 0)
+    made = shares(fine, torch.zeros(80, dtype=torch.int64), torch.tensor([200.0])).numpy()
+    assert (made * 200 / made.sum()).max() < 8
+
+
+def test_rows_in_a_few_counted_groups_are_found_there() -> None:
+    """310 rows in 40 of 320 values, each group of ten counted with a noise of 28. Rows that are spread evenly stay so."""
+    groups, merged_map = group_map(320, 320, 32), torch.zeros(320, dtype=torch.int64)
+    off = []
+    for first, last in ((20, 60), (0, 320)):
+        true = torch.zeros(320).double()
+        true[first:last] = 310 / (last - first)
+        for seed in range(20):
+            random = torch.Generator().manual_seed(seed)
+            counts, sums = (
+                each + 28 * torch.randn(len(each), generator=random).double()
+                for each in (true, torch.bincount(groups, true))
+            )
+            fine = FineCounts(counts, 28.0, 320).with_groups(sums, groups)
+            made = shares(fine, merged_map, torch.tensor([310.0]).double())
+            off.append(
+                float((torch.bincount(groups, made) / made.sum() - torch.bincount(groups, true) / 310).abs().sum() / 2)
+            )
+    assert np.mean(off[:20]) < 0.25, "spread evenly, they are off by 0.87"
+    assert np.mean(off[20:]) < 0.15
+
+
+def test_noise_puts_no_rows_far_from_all_others() -> None:
+    """1,000 rows in 40 values and 60 in the 20 that follow; the last 160 of 320 values have none, and a noise of 28 a group."""
+    groups, merged = group_map(320, 320, 32), (torch.arange(320) >= 40).long()
+    true = torch.where(torch.arange(320) < 40, 25.0, torch.where(torch.arange(320) < 60, 3.0, 0.0)).double()
+    far = []
+    for seed in range(20):
+        random = torch.Generator().manual_seed(seed)
+        noise = [28 * torch.randn(n, generator=random).double() for n in (320, 32)]
+        sums = torch.bincount(groups, true) + noise[1]
+        fine = FineCounts(true + noise[0], 28.0, 320).with_groups(sums, groups)
+        made = shares(fine, merged, torch.tensor([1_000.0, 60.0]).double())
+        far.append(float(made[160:].sum() / made[40:].sum()))
+    assert np.mean(far) < 0.1
+
+
+def test_a_model_without_rows_in_a_merged_value_still_has_shares() -> None:
+    made = shares(FineCounts(torch.zeros(6).double(), 5.0, 4), torch.tensor([0, 0, 0, 1, 2, 2]), torch.zeros(3))
+    assert bool((made > 0).all())
+
+
+PAY = Column(name="pay", kind="integer", bounds=(1, 1_000_000), bins=1_000, log=True, zero=True, outside="clip")
+CARD = TableCard(
+    columns=(PAY, Column(name="ill", kind="category", values=("no", "yes"))), declared_size=20_000, label="ill"
+)
+
+
+def pays(seed: int, n: int = 20_000) -> Table:
+    random = np.random.default_rng(seed)
+    pay = np.where(random.random(n) < 0.2, 0, random.lognormal(9, 1, n))
+    edges = np.searchsorted(PAY.cuts, pay, side="right") - 1
+    codes = np.where(pay < 1, PAY.plain, edges.clip(0, PAY.plain - 1))
+    return Table(np.stack([codes, random.integers(0, 2, n)], 1).astype(np.int32))
+
+
+def trained(card: TableCard, rows: Table, **settings: float) -> tuple[State, Job[Any, Any]]:
+    job = Job.of(Marginals(), {"noise_multiplier": 3.7, **settings}, card)
+    ledger = PrivacyLedger(budget=float("inf"), delta=1e-5, relation=job.relation)
+    ledger.reserve(job.plan)
+    training = job.begin(Rng(0, noise_seed=0))
+    private: Confined[Any] = Confined(rows, ledger, training.run.rng)
+    for _ in training.drive(private):
+        pass
+    state = training.state
+    assert isinstance(state, State)
+    return state, job
+
+
+def test_money_with_far_too_wide_bounds_keeps_zeros_quartiles_mean_and_tail() -> None:
+    """Epsilon about 1. Of the log-normal pays, 0.2 % are above 130,000, and the bounds go to 1,000,000."""
+    rows = pays(0)
+    state, job = trained(CARD, rows)
+    made = job.sample(state.released, 20_000, None, torch.Generator().manual_seed(0))[0].numpy()
+    real, own = (to_numbers(codes, CARD, seed=0)[:, 0] for codes in (rows.codes, made))
+    assert np.mean(own == 0) == pytest.approx(np.mean(real == 0), abs=0.01)
+    low, middle, high = np.quantile(real, [0.25, 0.5, 0.75])
+    assert np.quantile(own, [0.25, 0.5, 0.75]) == pytest.approx([low, middle, high], abs=0.05 * (high - low))
+    assert own.mean() == pytest.approx(real.mean(), abs=0.05 * real.std())
+    far = np.quantile(real, 0.99)
+    assert np.quantile(own, 0.99) == pytest.approx(far, abs=0.1 * (far - middle))
+
+
+def test_a_column_with_many_bins_is_counted_twice_and_a_person_moves_each_table_by_one() -> None:
+    run = dataclasses.replace(
+        Job.of(Marginals(), {"noise_multiplier": 1.0}, CARD).begin(Rng(0)).run, config=Config(noise_multiplier=1.0)
+    )
+    query = loop.first_query(run)
+    assert (query.cliques, query.again) == ([(0,), (1,), (2,)], [0])
+    rows = pays(1, 50)
+    bounds = Bounds(norms=query.norms, groups=(0, 1, 2))
+    change = query.clipped_sum(rows, bounds) - query.clipped_sum(Table(rows.codes[1:]), bounds)
+    assert [float(each.norm()) for each in query.tables(change)] == [1, 1, 1]
+    fine, _, groups = query.tables(query.clipped_sum(rows, bounds))
+    assert torch.equal(groups, torch.bincount(query.maps[2], fine, len(groups)))
+
+
+def test_where_noise_hides_what_depends_on_what_columns_are_counted_alone() -> None:
+    small = dataclasses.replace(CARD, declared_size=20)
+    for card, rows in ((small, pays(0, 20)), (CARD, pays(0))):
+        state, _ = trained(card, rows, rounds=1)
+        assert (max(len(clique) for clique, _, _ in state.measured) == 1) == (card is small)
+    config = Config(noise_multiplier=4.0)
+    least = 4 / (0.1 / 3) ** 0.5 / 0.5
+    for size, due in ((int(least), True), (int(least) + 1, False)):
+        card = dataclasses.replace(CARD, declared_size=size)
+        assert is_blind(config, card) == due
+        told = " ".join(Marginals().outlook(config, card))
+        assert ("Columns are counted alone" in told) == due
+        assert ("Pairs of columns kept" in told or "Expect pairs" in told) != due
+
+
+def test_the_first_query_has_the_share_that_makes_its_noise_small() -> None:
+    """Three tables. 4 / sqrt(share) sqrt(3) is 0.002 of 10,000 rows at a share of 0.12; there are limits on both sides.
+
+    Where columns are counted alone, nine tenths of what errors leave are for the first query.
+    """
+    for size, due in ((100_000, 0.12), (8_000, 3 * (4 / 8_000 / 0.002) ** 2), (1_000, 0.5), (43, 0.81)):
+        assert columns_share(Config(noise_multiplier=4.0), dataclasses.replace(CARD, declared_size=size)) == (
+            pytest.approx(due)
+        )
+    assert columns_share(Config(noise_multiplier=4.0, columns_share=0.3), CARD) == 0.3
