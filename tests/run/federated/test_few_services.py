@@ -72,7 +72,7 @@ def test_two_kinds_of_runs_do_not_mix_in_one_service(whole: Path, tmp_path: Path
 
 def test_the_run_config_chooses_the_method(monkeypatch: pytest.MonkeyPatch) -> None:
     found: list[Any] = []
-    monkeypatch.setattr(flower_app.flower_ask, "_command", lambda **given: found.append(given))
+    monkeypatch.setattr(flower_app.flower_app, "_command", lambda **given: found.append(given))
     config = {"method": "marginals --rounds 2", "sites": "s", "card": "c", "out": "o", "epsilon": 1.0, "delta": 1e-5}
     flower_app.serve("grid", {**config, "resume": False, "preset": ""})
     (given,) = found

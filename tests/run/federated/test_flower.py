@@ -9,6 +9,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import click
 import pytest
 
 pytest.importorskip("flwr", reason="the extra `federated` is not installed")
@@ -112,7 +113,9 @@ def config(tmp_path: Path, sites: list[Site], **changed: Any) -> dict[str, Any]:
 def test_the_app_declares_every_flag() -> None:
     """Flower refuses a key that the app does not declare."""
     declared = tomllib.loads((EXAMPLE / "pyproject.toml").read_text())["tool"]["flwr"]["app"]["config"]
-    flags = {option.opts[-1].removeprefix("--"): option for option in flower_app.params}
+    of_method = flower_app.get_command(click.Context(flower_app), "gs-wgan")
+    assert of_method is not None
+    flags = {option.opts[-1].removeprefix("--"): option for option in of_method.params}
     assert set(declared) == {*flags, "method"}
     for name, value in declared.items() - {("method", "")}:
         assert value in ("", False) or value == flags[name].default, name

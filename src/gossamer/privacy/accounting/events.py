@@ -37,6 +37,11 @@ def event_of(*, draw: Draw, critics: int, batch_size: int, noise_multiplier: flo
     return GaussianDpEvent(joint) if draw == "round_robin" else RevealedDrawGaussianDpEvent(critics, joint)
 
 
+def is_noisy(plan: Plan) -> bool:
+    """Whether each query has Gaussian noise. A multiplier of 0 is none, whatever the class of its event."""
+    return all(isinstance(event, GaussianDpEvent) and event.noise_multiplier > 0 for event, _ in plan)
+
+
 def plan_of(*, draw: Draw, critics: int, batch_size: int, noise_multiplier: float, steps: int) -> Plan:
     """The plan of a run of `steps` answers."""
     event = event_of(draw=draw, critics=critics, batch_size=batch_size, noise_multiplier=noise_multiplier)

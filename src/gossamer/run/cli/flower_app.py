@@ -4,8 +4,9 @@ import shlex
 from collections.abc import Mapping
 from typing import Any
 
-from gossamer.run.cli.commands.federated import flower_app, flower_ask
+from gossamer.run.cli.commands.federated import flower_app
 from gossamer.run.cli.main import in_flags, paragraph
+from gossamer.run.federated import METHOD
 
 
 def serve(grid: Any, run_config: Mapping[str, bool | float | str]) -> None:
@@ -19,11 +20,10 @@ def serve(grid: Any, run_config: Mapping[str, bool | float | str]) -> None:
         RuntimeError: if the request is wrong or the run fails. Flower shows its text, one paragraph.
     """
     given = {key: value for key, value in run_config.items() if value is not False and value != ""}
-    method = shlex.split(str(given.pop("method", "")))
+    method = shlex.split(str(given.pop("method", METHOD)))
     words = [*method, *(f"--{key}" if value is True else f"--{key}={value}" for key, value in given.items())]
-    command = flower_ask if method else flower_app
-    with in_flags(command, words):
+    with in_flags(flower_app, words):
         try:
-            command.main(words, standalone_mode=False, obj=grid)
+            flower_app.main(words, standalone_mode=False, obj=grid)
         except Exception as error:  # every error becomes one paragraph
             raise RuntimeError(f"gossamer: {paragraph(error)[0]}") from None

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from gossamer.data.fingerprint import NOBODY
 from gossamer.data.source import Data
-from gossamer.errors import GossamerError, RunFolderError, TooFewClients
+from gossamer.errors import GossamerError, TooFewClients
 from gossamer.events import progress
 from gossamer.files import write_atomically
 from gossamer.methods.contract import State
@@ -26,7 +26,7 @@ from gossamer.privacy.certificate.statements import NO_UNITS
 from gossamer.privacy.confined import Confined
 from gossamer.privacy.per_sample_gradients.rounding import full_precision
 from gossamer.privacy.queries import Mechanism
-from gossamer.run.federated.questions import Answer, Malformed, Question, Terms, digest, in_words, read, written
+from gossamer.run.federated.questions import Answer, Malformed, Question, Terms, digest, in_words, opened, read, written
 from gossamer.run.report.html import write_report
 from gossamer.run.storage.data_sources import DataFacts, DataSources, RawData
 from gossamer.run.storage.run_folder import RunFolder
@@ -75,12 +75,8 @@ def ask(
     folder, facts = RunFolder(Path(out)), request.job.card
     terms = Terms.of(request.job, request.delta, seed, _names(sites))
     request = replace(request, job=terms.job, plan=terms.job.plan)
-    if folder.begun and folder.source().get("terms") != terms.to_json():
-        raise RunFolderError(f"{folder.path} holds a run under other terms. Choose another `out`.")
-    role = {"federated": {"role": few.CENTRE, "sites": list(terms.names)}}
-    given: dict[str, Any] = {"process": process, "accounts": False}
-    new = {**given, "public_facts": role, "private_facts": {"terms": terms.to_json()}}
-    with OpenRun.resume(folder, **given) if folder.begun else OpenRun.create(folder, request, seed=seed, **new) as run:
+    role = {"role": few.CENTRE, "sites": list(terms.names)}
+    with opened(folder, request, terms.to_json(), seed=seed, role=role, process=process, accounts=False) as run:
         centre = Centre(run, terms, send, {*_names(without)})
         if not folder.finished:
             name = facts.data_set or facts.title or "records of sites"

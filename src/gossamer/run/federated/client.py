@@ -17,25 +17,24 @@ from flwr.clientapp import ClientApp
 
 from gossamer.data.card import DataCard
 from gossamer.errors import GossamerError, RequestError, RunFolderError, UnplannedRelease, withheld
-from gossamer.events import Sink, note, progress, silent
+from gossamer.events import note, progress
 from gossamer.methods.contract import Run
 from gossamer.methods.gs_wgan import Config, GsWgan
 from gossamer.methods.gs_wgan.loop import CriticPool, State, generator
 from gossamer.methods.gs_wgan.nets import ProjectionCritic
 from gossamer.methods.job import Job, Training
 from gossamer.privacy.accounting import federated
+from gossamer.privacy.accounting.events import is_noisy
 from gossamer.privacy.confined import Confined
-from gossamer.privacy.random.noise import Rng
 from gossamer.run.federated import messages
 from gossamer.run.federated.messages import networks
-from gossamer.run.federated.questions import LARGEST, Malformed
+from gossamer.run.federated.questions import LARGEST, Malformed, opened
 from gossamer.run.federated.site import Site
 from gossamer.run.report.html import write_report
-from gossamer.run.storage.data_sources import DataSources, RawData
-from gossamer.run.storage.run_folder import RunFolder
+from gossamer.run.storage.data_sources import RawData
 from gossamer.run.training import checkpoint
-from gossamer.run.training.open_run import Accounts, OpenRun
-from gossamer.run.training.plan import Request, checked, checked_delta
+from gossamer.run.training.open_run import OpenRun
+from gossamer.run.training.plan import Request, checked
 from gossamer.run.training.progress import Process
 
 REFUSED = "the reason is in this client's own log"
@@ -47,35 +46,21 @@ _VISIT, _WARM_START = 64 * LARGEST, 4096 * LARGEST
 
 
 @dataclasses.dataclass
-class Client:
-    """One owner of records, whose `app` answers the server's messages.
+class Client(Site):
+    """One owner of records, whose `app` answers the server's messages. For GS-WGAN, all records belong to one unit.
 
     Args:
-        folder: its RUN, new or unfinished.
-        sources: where its records are; they all belong to one unit.
-        card: the public facts, which all clients and the server have beforehand: a DataCard, or of a federation of few any.
-        epsilon: what all its answers may cost together, against the server; infinity: no limit.
-        delta: of that.
         raw: its records, where they have been read already (a simulation).
-        accounts: folder of its budget log; None: the user's state folder; False: it keeps none (a simulation).
-        sink: takes notes and progress.
-        rng: from the seed of the run to all its randomness.
         clock: says when a checkpoint is due; the clients of a simulation share one.
+
+    In a simulation, `accounts` is False: the client keeps no budget log.
     """
 
-    folder: RunFolder
-    sources: DataSources
-    card: Any
-    epsilon: float
-    delta: float
     raw: RawData | None = None
-    accounts: Accounts = None
-    sink: Sink = silent
-    rng: Callable[[int], Rng] = Rng
     clock: checkpoint.Clock = dataclasses.field(default_factory=checkpoint.Clock)
 
     def __post_init__(self) -> None:
-        checked_delta(self.delta, self.epsilon, self.card)
+        super().__post_init__()
         self._open = ExitStack()
         self._terms: dict[str, Any] | None = None
         self._run: OpenRun
@@ -152,19 +137,12 @@ class Client:
         card = dataclasses.replace(self.card, unit="record", missing_unit="refuse")
         process = Process(sink=self.sink, rng=run.rng)
         request = Request(job=job, epsilon=self.epsilon, delta=self.delta, plan=job.plan)
-        role = {"federated": {"role": federated.CLIENT, "answers": job.config.steps}}
+        role = {"role": federated.CLIENT, "answers": job.config.steps}
+        given: dict[str, Any] = {"process": process, "accounts": self.accounts}
         with ExitStack() as stack:
-            opened = stack.enter_context(
-                OpenRun.resume(self.folder, process=process, accounts=self.accounts) if self.folder.begun
-                else OpenRun.create(
-                    self.folder, request, seed=seed, process=process, accounts=self.accounts, public_facts=role,
-                    private_facts={"terms": terms},
-                )
-            )  # fmt: skip
-            if self.folder.begun and (self.folder.finished or self.folder.source().get("terms") != terms):
-                raise RunFolderError(f"{self.folder.path} holds another run, or a finished one. Choose another folder.")
-            data = opened.read(self.sources, self.raw, card=card)
-            self._run = opened.charge(self.sources, data.facts)
+            begun = stack.enter_context(opened(self.folder, request, terms, seed=seed, role=role, **given))
+            data = begun.read(self.sources, self.raw, card=card)
+            self._run = begun.charge(self.sources, data.facts)
             if self._run.entry is None and self.accounts is not False:
                 raise RunFolderError(
                     f"{self.folder.path} is a client of a simulation, which counts as a whole. Choose another folder."
@@ -199,6 +177,8 @@ class Client:
             checked(job)
         except (TypeError, RequestError):
             raise Malformed("the settings of the run are none of this method") from None
+        if self.accounts is not False and not is_noisy(job.plan):
+            raise Malformed("the settings of the run have no noise")
         _check_size(job.config, self.card, at_once=config["answers"])
         return job, seed
 
@@ -248,8 +228,7 @@ class Client:
         """Answer a query of another method, whose sums need no secret choice of clients."""
         if self._terms is not None:
             raise Malformed("this client takes part in another run")
-        shared = {field.name: getattr(self, field.name) for field in dataclasses.fields(Site)}
-        return messages.text_record(Site(**shared).answer(messages.read_text(message.content)))
+        return messages.text_record(self.answer(messages.read_text(message.content)))
 
     # ------------------------------------------------------------------ the end
 

@@ -13,14 +13,14 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat,
 from flwr.app import Message
 from flwr.serverapp import Grid
 
-from gossamer.data.card import DataCard
 from gossamer.data.source import Data
+from gossamer.data.tables.any_card import load_card
 from gossamer.errors import RequestError
 from gossamer.methods.synthesizer import Synthesizer
-from gossamer.run.federated import centre
+from gossamer.run.federated import METHOD, centre
 from gossamer.run.federated.rounds import NamedGrid
 from gossamer.run.federated.server import decide, serve
-from gossamer.run.training.plan import Request
+from gossamer.run.training.plan import plan
 from gossamer.run.training.progress import DEFAULT, Process
 
 
@@ -96,50 +96,39 @@ def train(  # noqa: PLR0913 (its arguments are the options of a command)
     accounts: Path | None = None,
     public: Data | None = None,
     seed: int = 0,
+    method: str = METHOD,
+    settings: Mapping[str, Any] | None = None,
     process: Process = DEFAULT,
-    **request: Any,
+    **budget: Any,
 ) -> Synthesizer:
     """Train with the records services of the sites, through their SuperNodes.
 
     Args:
         grid: of the ServerApp.
         sites: file with the OpenSSH public keys of the SuperNodes, with the name of a site after each.
-        resume: continue the unfinished run in `out`, with its own settings.
+        resume: continue the unfinished GS-WGAN run in `out`, with its own settings. Other methods always do.
         reply_timeout: seconds to wait for an answer of a client.
-        wait: seconds to wait for enough clients.
-        card: see `run.federated.simulate.simulate`.
+        wait: seconds to wait for enough clients, or for the answers to a query. A site without one is left out from then on.
+        card: data card, which all sites have.
         out: see `run.training.fit.fit`.
         accounts: see `run.training.fit.fit`.
         public: see `run.federated.simulate.simulate`.
         seed: see `run.federated.simulate.simulate`.
+        method: what is trained.
+        settings: fields of the method's Config.
         process: what is shown while it trains.
-        request: of `run.federated.server.decide`; a run that is resumed has its own.
+        budget: epsilon, delta and preset, as `plan` takes them.
 
     Raises:
         RequestError: if the request is wrong; nothing has been written then.
     """
-    declared = DataCard.load(card)
+    declared: Any = load_card(card)
     names = read_sites(sites, most=declared.declared_size)
     named = FlowerGrid(grid, names)
     named.reply_timeout, named.wait = reply_timeout, wait
-    decided = None if resume else decide(declared, **request)
-    return serve(named, decided, out=out, public=public, seed=seed, accounts=accounts, process=process)
-
-
-def ask(
-    grid: Grid, request: Request, *, sites: Path, reply_timeout: float = 60.0, wait: float = 600.0, **more: Any
-) -> Synthesizer:
-    """Train a method with noisy sums of a few sites, through their SuperNodes. The same call continues an unfinished run.
-
-    Args:
-        grid: of the ServerApp.
-        request: what `plan` gives for one site.
-        sites: see `run.federated.flower.train`.
-        reply_timeout: see `run.federated.flower.train`.
-        wait: seconds to wait for the answers to a query. A site without one is left out from then on.
-        more: of `run.federated.centre.ask`.
-    """
-    names = read_sites(sites, most=request.job.card.declared_size)
-    named = FlowerGrid(grid, names)
-    named.reply_timeout, named.wait = reply_timeout, wait
-    return centre.ask(request, sites=[*names.values()], send=named.ask, **more)
+    given: dict[str, Any] = {"out": out, "public": public, "seed": seed, "process": process}
+    if method != METHOD:
+        request = plan(method, declared, settings, **budget)
+        return centre.ask(request, sites=[*names.values()], send=named.ask, **given)
+    decided = None if resume else decide(declared, **(settings or {}), **budget)
+    return serve(named, decided, accounts=accounts, **given)

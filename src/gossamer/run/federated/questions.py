@@ -10,26 +10,30 @@ import hashlib
 import json
 import math
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, TypeVar
 
 import numpy as np
 import torch
-from dp_accounting import GaussianDpEvent
 from torch import Tensor
 
 from gossamer.data.tables.any_card import card_from
-from gossamer.errors import GossamerError, RequestError
+from gossamer.errors import GossamerError, RequestError, RunFolderError
 from gossamer.methods import METHODS
 from gossamer.methods.job import Job
+from gossamer.privacy.accounting.events import is_noisy
 from gossamer.privacy.certificate import sites
 from gossamer.privacy.confined import Confined
 from gossamer.privacy.elsewhere import Ask, Elsewhere
 from gossamer.privacy.guarantee import ADD_OR_REMOVE_ONE
 from gossamer.privacy.ledger import PrivacyLedger
 from gossamer.privacy.queries import Mechanism
-from gossamer.run.training.plan import checked
+from gossamer.run.storage.run_folder import RunFolder
+from gossamer.run.training.open_run import OpenRun
+from gossamer.run.training.plan import Request, checked
 
 LARGEST = 1 << 28
 """Bytes of a message."""
@@ -71,10 +75,9 @@ class Terms:
         if job.first is not None or job.pretrained or not job.method.can_ask_sites:
             raise RequestError(
                 f"{job.method.name} with these settings asks for more than noisy sums over the units of each site. "
-                "Choose `marginals` or `moments`, without a start and without a pre-trained network."
+                "Choose marginals or moments, without a start and without a pre-trained network."
             )
-        noisy = [isinstance(event, GaussianDpEvent) and event.noise_multiplier > 0 for event, _ in job.plan]
-        if job.relation is not ADD_OR_REMOVE_ONE or not all(noisy):
+        if job.relation is not ADD_OR_REMOVE_ONE or not is_noisy(job.plan):
             raise RequestError("each query to sites needs noise and all units: give `epsilon` or `noise_multiplier`.")
         if len({*self.names}) < max(1, len(self.names)) or not all(map(_NAME.fullmatch, self.names)):
             raise RequestError("each site needs a name of its own: letters, digits, `.`, `_` and `-`, at most 64.")
@@ -128,6 +131,22 @@ class Terms:
         if terms.to_json() != stated:
             raise Malformed("the terms are not in the form in which they are written")
         return terms
+
+
+@contextmanager
+def opened(
+    folder: RunFolder, request: Request, terms: dict[str, Any], *, seed: int, role: dict[str, Any], **more: Any
+) -> Iterator[OpenRun]:
+    """Begin a run under these terms, or go on with the one in the folder. A new one reserves its whole plan.
+
+    Raises:
+        RunFolderError: if the folder holds a run under other terms.
+    """
+    if folder.begun and folder.source().get("terms") != terms:
+        raise RunFolderError(f"{folder.path} holds another run, under other terms. Choose another folder.")
+    new: dict[str, Any] = {"public_facts": {"federated": role}, "private_facts": {"terms": terms}, **more}
+    with OpenRun.resume(folder, **more) if folder.begun else OpenRun.create(folder, request, seed=seed, **new) as run:
+        yield run
 
 
 @dataclass(frozen=True)

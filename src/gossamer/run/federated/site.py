@@ -14,8 +14,8 @@ from typing import Any
 from torch import Tensor
 
 from gossamer.data.source import Data
-from gossamer.data.tables.any_card import AnyCard, load_card
-from gossamer.errors import GossamerError, RequestError, RunFolderError, UnplannedRelease
+from gossamer.data.tables.any_card import load_card
+from gossamer.errors import GossamerError, RequestError, UnplannedRelease
 from gossamer.events import Sink, note, silent
 from gossamer.files import write_atomically
 from gossamer.privacy.certificate import sites
@@ -32,6 +32,7 @@ from gossamer.run.federated.questions import (
     Terms,
     digest,
     in_words,
+    opened,
     read,
     written,
 )
@@ -102,7 +103,7 @@ class Site:
 
     folder: RunFolder
     sources: DataSources
-    card: AnyCard
+    card: Any
     epsilon: float
     delta: float
     accounts: Accounts = None
@@ -130,7 +131,7 @@ class Site:
             if read(Answer, given.read_text()).question != digest(text):
                 raise Malformed("this site has answered another question of this number")
             return given.read_text()
-        with self._open(terms, question.site) as (run, private):
+        with self._opened(terms, question.site) as (run, private):
             asked = [number for number in range(terms.count + 1) if self._asked(number).exists()]
             if any(number >= question.number for number in asked):
                 raise UnplannedRelease("this query or a later one was asked before, and a crash lost its answer")
@@ -148,21 +149,13 @@ class Site:
         return self.folder.private / f"asked-{number}"
 
     @contextmanager
-    def _open(self, terms: Terms, name: str) -> Iterator[tuple[OpenRun, Confined[Any]]]:
+    def _opened(self, terms: Terms, name: str) -> Iterator[tuple[OpenRun, Confined[Any]]]:
         """The run of this site. A new one is reserved in full, and in the budget log, before anything is answered."""
-        agreed = {"terms": terms.to_json(), "site": name}
         process = Process(sink=self.sink, rng=self.rng(terms.seed))
-        if self.folder.begun and self.folder.source().get("agreed") != agreed:
-            raise RunFolderError(f"{self.folder.path} holds a run under other terms. Choose another folder.")
         request = Request(job=terms.job, epsilon=self.epsilon, delta=self.delta, plan=terms.job.plan)
-        role = {"federated": {"role": sites.SITE, "site": name, "sites": list(terms.names)}}
+        role, agreed = {"role": sites.SITE, "site": name, "sites": [*terms.names]}, {**terms.to_json(), "site": name}
         given: dict[str, Any] = {"process": process, "accounts": self.accounts}
-        new = {**given, "public_facts": role, "private_facts": {"agreed": agreed}}
-        with (
-            OpenRun.resume(self.folder, **given)
-            if self.folder.begun
-            else OpenRun.create(self.folder, request, seed=terms.seed, **new)
-        ) as run:
+        with opened(self.folder, request, agreed, seed=terms.seed, role=role, **given) as run:
             data = run.read(self.sources)
             yield run.charge(self.sources, data.facts), data.private
 

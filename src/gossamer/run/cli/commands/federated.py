@@ -1,8 +1,7 @@
 """`gossamer federated ask | answer | serve-records | simulate`, and the flags of the Flower app, whose run config they are."""
 
-import dataclasses
-import functools
 import importlib.util
+from pathlib import Path
 from typing import Any
 
 import click
@@ -38,46 +37,47 @@ def federated() -> None:
     """
 
 
-_DECIDED = ("card", "epsilon", "delta", "preset")
-
-
-def _ask(*, method: str, settings: dict[str, Any], **options: Any) -> None:
-    """Ask sites by files, or those of the grid that a Flower app has given."""
+def _ask(*, method: str, settings: dict[str, Any], card: Path, **options: Any) -> None:
+    """Ask sites by files."""
     from gossamer.run.federated import centre
     from gossamer.run.training.plan import plan
 
-    card, *budget = (options.pop(name) for name in _DECIDED)
-    request = plan(method, load_card(card), settings, **dict(zip(_DECIDED[1:], budget, strict=True)))
-    ask: Any = centre.ask
-    if (grid := click.get_current_context().find_root().obj) is not None:
-        from gossamer.run.federated import flower
-
-        ask = functools.partial(flower.ask, grid)
+    request = plan(method, load_card(card), settings, **{name: options.pop(name) for name in _BUDGET})
     with on_terminal() as terminal:
         try:
-            synthesizer = ask(request, process=gossamer.Process(sink=terminal), **options)
+            synthesizer = centre.ask(request, process=gossamer.Process(sink=terminal), **options)
         except centre.Waiting as waiting:
             click.echo(str(waiting), err=True)
             return
     click.echo(synthesizer.certificate.statement)
 
 
-_SHARED = [
-    options_of(FIT, *_DECIDED, card={"required": True}),
-    options_of("run.federated.centre.ask", "out", "public", "seed"),
-]
+def _over_flower(**options: Any) -> None:
+    """Ask the sites of the grid that a Flower app has given."""
+    from gossamer.run.federated.flower import train
+
+    grid = click.get_current_context().find_root().obj
+    with on_terminal() as terminal:
+        synthesizer = train(grid, process=gossamer.Process(sink=terminal), **options)
+    click.echo(synthesizer.certificate.statement)
+
+
+_BUDGET = ("epsilon", "delta", "preset")
 federated.add_command(
     PerMethod(
         "ask",
         "Train METHOD with a few sites that answer its queries, from files. The same command goes on when answers are there.",
         f"gossamer federated ask METHOD --card card.toml --sites A,B,C {BUDGET} --out RUN",
         _ask,
-        [*_SHARED, options_of("run.federated.centre.ask", "sites", "without")],
+        [options_of(FIT, "card", *_BUDGET, card={"required": True}), options_of("run.federated.centre.ask")],
     )
 )
-_GRID = options_of("run.federated.flower.ask", "sites", "reply_timeout", "wait")
-flower_ask = PerMethod(
-    "flwr run", "Train METHOD with the sites of a federation: see `run_config`.", "flwr run", _ask, [*_SHARED, _GRID]
+flower_app = PerMethod(
+    "flwr run",
+    "Train METHOD with the sites of a Flower federation. No command: `run_config` of the Flower app gives the flags.",
+    "flwr run",
+    _over_flower,
+    [options_of("run.federated.flower.train", method=None, settings=None), options_of(FIT, *_BUDGET)],
 )
 
 
@@ -108,7 +108,7 @@ def simulate(**options: Any) -> None:
 
     take_sources(options, "data")
     with on_terminal() as terminal:
-        synthesizer = simulation.simulate(process=gossamer.Process(sink=terminal), **_given_options(options))
+        synthesizer = simulation.simulate(process=gossamer.Process(sink=terminal), **options)
     click.echo(synthesizer.certificate.statement)
 
 
@@ -128,27 +128,7 @@ def serve_records(**options: Any) -> None:
         service.serve_records(sink=terminal, **options)
 
 
-@click.command("flwr run")
-@options_of("run.federated.flower.train")
-@options_of("run.federated.simulate.simulate", "epsilon", "delta", "preset")
-@flags_of(_CONFIG)
-@click.pass_obj
-def flower_app(grid: Any, /, **options: Any) -> None:
-    """Train the generator with the sites of a Flower federation. No command: `run_config` of the Flower app gives the flags."""
-    from gossamer.run.federated.flower import train
-
-    with on_terminal() as terminal:
-        synthesizer = train(grid, process=gossamer.Process(sink=terminal), **_given_options(options))
-    click.echo(synthesizer.certificate.statement)
-
-
 def _need_flower() -> None:
     """Refuse to run without Flower. Help is shown without it."""
     if importlib.util.find_spec("flwr") is None:
         raise RequestError("federated needs Flower, which is not installed: pip install 'gossamer[federated]'.")
-
-
-def _given_options(options: dict[str, Any]) -> dict[str, Any]:
-    """Without the settings that were not given: their defaults are the Config's."""
-    settings = {field.name for field in dataclasses.fields(_CONFIG)}
-    return {name: value for name, value in options.items() if name not in settings or value is not None}
