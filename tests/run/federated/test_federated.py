@@ -434,6 +434,14 @@ def test_a_client_refuses_terms_that_cost_more_than_it_gives(tmp_path: Path) -> 
     assert not one.folder.path.exists() or one.folder.blank
 
 
+def test_a_client_answers_nothing_without_noise(tmp_path: Path) -> None:
+    """Whatever its limit: `epsilon=inf` says that it sets none, and not that its records may be read."""
+    one = client(tmp_path, 0, accounts=tmp_path / "book")
+    refused = ask(one, messages.TERMS, messages.terms_record(terms(config={"noise_multiplier": 0.0})))
+    assert "no noise" in messages.reason_of(refused)
+    assert not any(tmp_path.iterdir())
+
+
 WRONG_START = {"critic.out.bias": torch.zeros(7)}
 FAILURES: dict[str, Any] = {
     "a class that the card does not declare": CardError("the card declares 3 classes"),

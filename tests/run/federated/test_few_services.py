@@ -9,7 +9,7 @@ import pytest
 
 pytest.importorskip("flwr", reason="the extra `federated` is not installed")
 
-from test_few import NAMES, asked, exchange, question_of, site_of, whole
+from test_few import NAMES, asked, exchange, no_picture, question_of, site_of, whole
 from test_service import SocketGrid, off_the_grid, place, serving, through
 
 from gossamer.privacy.ledger import PrivacyLedger
@@ -18,7 +18,7 @@ from gossamer.run.federated import messages
 from gossamer.run.federated.client import REFUSED, Client
 from gossamer.run.release.verify import verify
 
-__all__ = ["off_the_grid", "place", "whole"]  # fixtures
+__all__ = ["no_picture", "off_the_grid", "place", "whole"]  # fixtures
 
 
 def service_of(out: Path, number: int, **changed: Any) -> Client:
@@ -32,6 +32,7 @@ class Grid(SocketGrid):
     wait, reply_timeout, pause = 2.0, 5.0, 0.01
 
 
+@pytest.mark.usefixtures("no_picture")
 def test_services_and_files_give_the_same_weights(whole: Path, tmp_path: Path, place: Path) -> None:
     """The services have given these answers before: they are restarted, and give them again."""
     for name in NAMES:
@@ -44,6 +45,7 @@ def test_services_and_files_give_the_same_weights(whole: Path, tmp_path: Path, p
     assert weights[0] == weights[1]
 
 
+@pytest.mark.usefixtures("no_picture")
 def test_a_service_that_refuses_is_left_out_and_says_no_reason(whole: Path, tmp_path: Path, place: Path) -> None:
     limits = dict(zip(NAMES, (2.0, 1.0, 2.0), strict=True))
     with ExitStack() as stack:
