@@ -1,6 +1,7 @@
 """`gossamer federated` where the extra is not installed: help as with it, and what to install when it is to run."""
 
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -36,7 +37,7 @@ def ended(words: list[str], capsys: pytest.CaptureFixture[str]) -> tuple[int, st
 def test_help_is_there(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     status, out, err = ended(["federated", *words, "--help"], capsys)
     assert (status, err) == (0, "")
-    assert "--out" in out or "ask|answer|serve-records|simulate" in out
+    assert "--out" in out or "ask|answer|serve-records|app|simulate" in out
 
 
 @pytest.mark.usefixtures("no_flower")
@@ -55,3 +56,13 @@ def test_help_is_the_same_with_it(
     monkeypatch.undo()
     pytest.importorskip("flwr", reason="the extra `federated` is not installed")
     assert without == [ended(["federated", name, "--help"], capsys) for name in GIVEN]
+
+
+def test_the_app_is_part_of_the_package(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    status, _, err = ended(["federated", "app", "-o", str(tmp_path / "app")], capsys)
+    assert (status, err) == (0, "")
+    example = Path(__file__).parents[3] / "examples" / "flower"
+    for name in ("pyproject.toml", "gossamer_flower/client_app.py", "gossamer_flower/server_app.py"):
+        assert (tmp_path / "app" / name).read_bytes() == (example / name).read_bytes()
+    status, _, err = ended(["federated", "app", "-o", str(tmp_path / "app")], capsys)
+    assert status == 2 and "there already" in err

@@ -67,6 +67,11 @@ def people(number: int, count: int = 100) -> dict[str, np.ndarray]:
     }
 
 
+def written_rows(columns: dict[str, np.ndarray], file: Path) -> None:
+    rows = zip(*(values.tolist() for values in columns.values()), strict=True)
+    file.write_text("\n".join([",".join(columns), *(",".join(map(str, row)) for row in rows)]))
+
+
 def site_of(folder: Path, number: int, **changed: Any) -> Site:
     sources = DataSources.of(people(number, 100 * (number + 1)))
     given = {"sources": sources, "card": CARD, "epsilon": EPSILON, "delta": DELTA, "accounts": folder / "log"}
@@ -173,11 +178,7 @@ def test_files_give_the_same_weights_bit_for_bit(whole: Path, tmp_path: Path) ->
 def test_the_commands_do_the_same(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     CARD.save(tmp_path / "card.toml")
     for number, name in enumerate(NAMES):
-        columns = people(number)
-        rows = zip(*(columns[key].tolist() for key in columns), strict=True)
-        (tmp_path / f"{name}.csv").write_text(
-            "\n".join([",".join(columns), *(",".join(map(str, row)) for row in rows)])
-        )
+        written_rows(people(number), tmp_path / f"{name}.csv")
     budget = ["--card", str(tmp_path / "card.toml"), "--epsilon", "2", "--delta", "1e-4"]
     centre_words = ["federated", "ask", "marginals", *budget, "--sites", "a,b,c", "--out", str(tmp_path / "centre")]
     for number in range(4):
@@ -389,7 +390,7 @@ def test_an_answer_that_is_none_shuts_its_site_out(whole: Path, tmp_path: Path) 
         written(dataclasses.replace(honest, question=digest("another"))),
         written(dataclasses.replace(honest, site="b")),
         written(dataclasses.replace(honest, ledger="\n".join(ledger[:1]) + "\n")),
-        written(dataclasses.replace(honest, config=honest.config.replace('"delta": 0.0001', '"delta": 0.001'))),
+        written(dataclasses.replace(honest, ledger=honest.ledger.replace("add-or-remove-one", "replace-one"))),
     ):
         with pytest.raises(Waiting):
             asked(tmp_path)
@@ -409,25 +410,23 @@ def test_a_ledger_without_the_plan_counts_for_nothing(whole: Path, tmp_path: Pat
     shutil.copy(whole / "b" / "config.json", tmp_path)
     for change in (
         {"a": shown["b"]},
-        {"a": {**shown["a"], "ledger": "\n".join(shown["a"]["ledger"].splitlines()[:-1]) + "\n"}},
-        {"a": {**shown["a"], "config": shown["a"]["config"] + " "}},
+        {"a": "\n".join(shown["a"].splitlines()[:-1]) + "\n"},
+        {"a": 7},
         {"d": shown["a"]},
     ):
         file.write_text(json.dumps({**shown, **change}))
         assert not verify(tmp_path / "centre").ok
     file.write_text(json.dumps(shown))
     assert verify(tmp_path / "centre").ok
-    settings = json.loads((whole / "centre" / "config.json").read_text())
     own = PrivacyLedger.load(whole / "centre" / "ledger.jsonl")
-    assert problem_of("a", shown["a"], settings, own) == ""
-    less = PrivacyLedger(budget=EPSILON, delta=DELTA)
-    less.reserve(own.plan[:1])
-    less.create(tmp_path / "less.jsonl", settings=digest(shown["a"]["config"]))
-    less.close()
-    cheap = {**shown["a"], "ledger": (tmp_path / "less.jsonl").read_text()}
-    assert "does not reserve the plan" in problem_of("a", cheap, settings, own)
-    changed_ = {**shown["a"], "config": shown["a"]["config"].replace('"seed": 0', '"seed": 1')}
-    assert changed_ != shown["a"] and "of another run" in problem_of("a", changed_, settings, own)
+    assert problem_of("a", shown["a"], own) == ""
+    for count, delta, unit in ((1, DELTA, "record"), (3, 2 * DELTA, "record"), (3, DELTA, "patient")):
+        less = PrivacyLedger(budget=math.inf, delta=delta, unit=unit)
+        less.reserve(own.plan[:count])
+        less.create(tmp_path / "less.jsonl")
+        less.close()
+        assert "does not reserve the plan" in problem_of("a", (tmp_path / "less.jsonl").read_text(), own)
+        (tmp_path / "less.jsonl").unlink()
 
 
 # ---------------------------------------------------------------------- what leaves a site

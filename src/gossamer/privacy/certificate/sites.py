@@ -5,10 +5,9 @@ what the site's own plan allows: the plan of one site, as the records of other s
 queries depend on earlier answers of all sites. Given the answers of the others, that is adaptive composition at one site.
 A unit at two sites moves the answers of both, whose noise is independent: the plan counts twice.
 
-What the sites have shown, their settings and ledgers, lies in `sites.json` beside the ledger of the centre.
+What the sites have shown, their ledgers, lies in `sites.json` beside the ledger of the centre.
 """
 
-import hashlib
 import json
 import math
 import tempfile
@@ -16,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from gossamer.errors import LedgerDamaged
-from gossamer.privacy.accounting import cost
+from gossamer.privacy.accounting import cost, federated
 from gossamer.privacy.guarantee import Guarantee
 from gossamer.privacy.ledger import PrivacyLedger, merge
 
@@ -28,11 +27,7 @@ TRUST = {
         "assumes that the site of a unit ran this program, unchanged, on a machine that no one else could look into. The "
         "files cannot show that."
     ),
-    SITE: (
-        "Federated model: the records never left this site, which added its own whole noise to every answer. The guarantee is "
-        "against everyone, including the centre and all other sites. It assumes that this site ran this program, unchanged, "
-        "on a machine that no one else could look into. The files cannot show that."
-    ),
+    SITE: federated.TRUST[federated.CLIENT].replace("server", "centre").replace("client", "site"),
 }
 
 
@@ -70,7 +65,7 @@ def assumptions(settings: dict[str, Any]) -> list[str]:
 
 
 SITES = "sites.json"
-"""In the folder of a centre: config.json and ledger.jsonl of each site, by its name."""
+"""In the folder of a centre: the ledger of each site, by its name."""
 
 
 def read_ledger(text: str) -> PrivacyLedger:
@@ -81,25 +76,20 @@ def read_ledger(text: str) -> PrivacyLedger:
         return PrivacyLedger.load(file)
 
 
-def problem_of(name: str, shown: Any, settings: dict[str, Any], own: PrivacyLedger) -> str:
+def problem_of(name: str, text: Any, own: PrivacyLedger) -> str:
     """Why a site's ledger does not reserve the plan of the centre; empty: it does.
 
     Args:
         name: of the site.
-        shown: its config and ledger, as texts.
-        settings: the config.json of the centre.
+        text: its ledger.
         own: the ledger of the centre.
     """
     try:
-        config, ledger = json.loads(shown["config"]), read_ledger(shown["ledger"])
-        same = all(config[key] == settings[key] for key in ("method", "config", "card", "delta"))
-        role = config["federated"]["role"] == SITE and config["federated"]["site"] == name
-    except (KeyError, TypeError, ValueError, AttributeError, LedgerDamaged):
-        return f"{SITES}: what {name} has shown is no ledger with its settings."
-    pinned = hashlib.sha256(shown["config"].encode()).hexdigest() == ledger.settings
-    if not (same and role and pinned) or (ledger.unit, ledger.relation) != (own.unit, own.relation):
-        return f"{SITES}: the ledger of {name} is of another run."
-    if ledger.reasons or ledger.delta != own.delta or merge(ledger.plan) != merge(own.plan):
+        ledger = read_ledger(text)
+    except (TypeError, LedgerDamaged):
+        return f"{SITES}: what {name} has shown is no ledger."
+    whose = ledger.unit, ledger.relation, ledger.delta
+    if ledger.reasons or whose != (own.unit, own.relation, own.delta) or merge(ledger.plan) != merge(own.plan):
         return f"{SITES}: the ledger of {name} does not reserve the plan of this run."
     return ""
 
@@ -108,10 +98,10 @@ def problems(folder: Path, settings: dict[str, Any], own: PrivacyLedger) -> list
     """What is wrong with the ledgers that a centre has noted, each in a sentence."""
     try:
         shown = json.loads((folder / SITES).read_bytes())
-        ledgers = {name: read_ledger(shown[name]["ledger"]) for name in own.sites}
+        ledgers = {name: read_ledger(shown[name]) for name in own.sites}
     except (OSError, KeyError, TypeError, ValueError, LedgerDamaged):
         return [f"{SITES} is missing, or does not hold the ledgers of the sites."]
-    found = [problem_of(name, shown[name], settings, own) for name in own.sites]
+    found = [problem_of(name, shown[name], own) for name in own.sites]
     for name, noted in own.sites.items():
         ledger = ledgers[name]
         if [ledger.lines, ledger.last_hash] != [noted["lines"], noted["last_hash"]]:

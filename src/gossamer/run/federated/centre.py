@@ -199,8 +199,8 @@ class Centre:
         answer = read(Answer, text)
         if (answer.site, answer.question) != (name, digest(question)):
             raise Malformed("the answer is of another site, or to another question")
-        shown, values = {"config": answer.config, "ledger": answer.ledger}, answer.values
-        if problem := few.problem_of(name, shown, self.run.folder.config(), self.run.ledger):
+        values = answer.values
+        if problem := few.problem_of(name, answer.ledger, self.run.ledger):
             raise Malformed(problem)
         right = values is None if size is None else values is not None and values.shape == (size,)
         if not right or not checkpoint.finite(values) or (values is not None and values.dtype != torch.float64):
@@ -212,9 +212,8 @@ class Centre:
         shown = {}
         for name in self.terms.names:
             if files := self._files("answer", name):
-                answer = read(Answer, files[-1].read_text())
-                shown[name] = {"config": answer.config, "ledger": answer.ledger}
-                ledger = few.read_ledger(answer.ledger)
+                shown[name] = read(Answer, files[-1].read_text()).ledger
+                ledger = few.read_ledger(shown[name])
                 self.run.ledger.note_site(name, answers=len(files), lines=ledger.lines, last_hash=ledger.last_hash)
         write_atomically(self.run.folder.file(few.SITES), json.dumps(shown))
 

@@ -39,7 +39,7 @@ LARGEST = 1 << 28
 """Bytes of a message."""
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _TYPES = {str(each): each for each in (np.dtype("float32"), np.dtype("float64"), np.dtype("int64"), np.dtype("bool"))}
-_TEXTS = ("site", "about", "question", "config", "ledger")
+_TEXTS = ("site", "about", "question", "ledger")
 _KINDS: dict[str, Any] = {"terms": dict, "number": int, "state": dict, "values": Tensor | None} | dict.fromkeys(
     _TEXTS, str
 )
@@ -176,14 +176,12 @@ class Answer:
         site: who answers.
         question: SHA-256 of the question's text.
         values: the noisy answer, float64 [n]; None: the site has taken the end of the run.
-        config: the site's config.json.
         ledger: the site's ledger.jsonl.
     """
 
     site: str
     question: str
     values: Tensor | None
-    config: str
     ledger: str
 
 

@@ -19,7 +19,7 @@ from gossamer.errors import GossamerError, RequestError, UnplannedRelease
 from gossamer.events import Sink, note, silent
 from gossamer.files import write_atomically
 from gossamer.privacy.certificate import sites
-from gossamer.privacy.certificate.certificate import CONFIG, LEDGER
+from gossamer.privacy.certificate.certificate import LEDGER
 from gossamer.privacy.confined import Confined
 from gossamer.privacy.per_sample_gradients.rounding import full_precision
 from gossamer.privacy.queries import Mechanism
@@ -137,8 +137,7 @@ class Site:
                 raise UnplannedRelease("this query or a later one was asked before, and a crash lost its answer")
             write_atomically(self._asked(question.number), digest(text), private=True)
             values = self._goes_on(run, private, terms, question)
-            files = [self.folder.file(name).read_text() for name in (CONFIG, LEDGER)]
-            answer = written(Answer(question.site, digest(text), values, *files))
+            answer = written(Answer(question.site, digest(text), values, self.folder.file(LEDGER).read_text()))
             write_atomically(given, answer, private=True)
         return answer
 

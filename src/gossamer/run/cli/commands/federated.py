@@ -1,6 +1,7 @@
-"""`gossamer federated ask | answer | serve-records | simulate`, and the flags of the Flower app, whose run config they are."""
+"""`gossamer federated ask | answer | serve-records | app | simulate`, and the flags that are run config of the Flower app."""
 
 import importlib.util
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import gossamer
 from gossamer.data.tables.any_card import load_card
 from gossamer.errors import RequestError
 from gossamer.methods import METHODS
+from gossamer.run import federated as package
 from gossamer.run.cli.options import (
     BUDGET,
     FIT,
@@ -28,7 +30,9 @@ from gossamer.run.federated import METHOD
 _CONFIG = METHODS[METHOD].config_type
 
 
-@click.group(cls=NearestName, subcommand_metavar="ask|answer|serve-records|simulate [FLAGS]...", no_args_is_help=True)
+@click.group(
+    cls=NearestName, subcommand_metavar="ask|answer|serve-records|app|simulate [FLAGS]...", no_args_is_help=True
+)
 def federated() -> None:
     """Train with records that stay with their owners, who add noise before anything leaves them.
 
@@ -126,6 +130,15 @@ def serve_records(**options: Any) -> None:
     take_sources(options, "data")
     with on_terminal() as terminal:
         service.serve_records(sink=terminal, **options)
+
+
+@federated.command()
+@click.option("-o", "--out", type=PATH, required=True, help="Folder to write: new.")
+def app(out: Path) -> None:
+    """Write the Flower app into a folder, for `flwr run`. A SuperNode runs its messenger, and a SuperLink its server."""
+    if out.exists():
+        raise RequestError(f"`out={out}` is there already. Name a new folder.")
+    shutil.copytree(Path(package.__file__).parent / "app", out, ignore=shutil.ignore_patterns("__pycache__"))
 
 
 def _need_flower() -> None:
