@@ -30,11 +30,11 @@ def once(pairs):
     return dict(pairs)
 
 
-def read_ledger(path):
-    """The opening, the reserved plan as [[event, count]], reasons why nothing is promised, number of lines, last hash."""
-    opening, plan, charged, reasons, last, number = None, [], [], [], "0" * 32, 0
-    for number, text in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
-        where, line = f"{path.name}, line {number}", json.loads(text, object_pairs_hook=once)
+def read_ledger(name, lines):
+    """The opening, the reserved plan as [[event, count]], reasons why nothing is promised, sites, lines, last hash."""
+    opening, plan, charged, reasons, sites, last, number = None, [], [], [], {}, "0" * 32, 0
+    for number, text in enumerate(lines.splitlines(), start=1):
+        where, line = f"{name}, line {number}", json.loads(text, object_pairs_hook=once)
         stated = line.pop("hash")
         # Each line has the first 32 digits of SHA-256(hash of the line before + the line without its hash, keys sorted).
         last = hashlib.sha256((last + json.dumps(line, sort_keys=True)).encode()).hexdigest()[:32]
@@ -54,9 +54,11 @@ def read_ledger(path):
             charged[value] += 1
         elif kind == "declassify":  # something left without noise
             reasons.append(value)
+        elif kind == "site":  # at the centre of a federation: the ledger that a site has shown
+            sites[value["name"]] = value
         else:  # a tie to the owner's budget log; a newer version of the noise; a GPU and the checks that it passed
             demand(kind in ("session", "noise", "device"), f"{where}: unknown")
-    return opening, plan, reasons, number, last
+    return opening, plan, reasons, sites, number, last
 
 
 def event_of(event):
@@ -117,8 +119,24 @@ def revealed_epsilon(k, s, count, delta):
     return brentq(lambda e: p @ (ndtr(mu / 2 - e / mu) - np.exp(e + log_ndtr(-mu / 2 - e / mu))) + lost - delta, 0, 1e6)
 
 
+def check_sites(folder, terms, plan, noted):
+    """At the centre of a federation: each site's ledger reserves the same plan on the same terms, and is the one noted."""
+    shown = json.loads((folder / "sites.json").read_text(encoding="utf-8"), object_pairs_hook=once)
+    demand(set(shown) == set(noted), "sites.json names other sites than the ledger")
+    for name, text in shown.items():
+        own, own_plan, reasons, _, lines, last = read_ledger(name, text)
+        same = (own["delta"], own["relation"], own["unit"], own_plan) == (*terms, plan)
+        demand(same and not reasons, f"the ledger of {name} does not reserve this plan")
+        demand(
+            (lines, last) == (noted[name]["lines"], noted[name]["last_hash"]), f"the ledger of {name} is not that noted"
+        )
+    print(f"{folder}: the ledgers of {', '.join(shown)} reserve the same plan.")
+
+
 def check(folder):
-    opening, plan, reasons, lines, last = read_ledger(folder / "ledger.jsonl")
+    opening, plan, reasons, sites, lines, last = read_ledger(
+        "ledger.jsonl", (folder / "ledger.jsonl").read_text(encoding="utf-8")
+    )
     certificate = json.loads((folder / "certificate.json").read_text(encoding="utf-8"), object_pairs_hook=once)
     delta, relation, unit = terms = opening["delta"], opening["relation"], opening["unit"]
     neighbours = dp.NeighboringRelation[relation.upper().replace("-", "_")]
@@ -140,6 +158,8 @@ def check(folder):
     for name, digest in (("model.safetensors", certificate["model"]["sha256"]), ("config.json", opening["settings"])):
         same = hashlib.sha256((folder / name).read_bytes()).hexdigest() == digest
         demand(same, f"{name} is not the file that was pinned (its SHA-256 differs)")
+    if sites:
+        check_sites(folder, terms, plan, sites)
     print(f"{folder}: chain of {lines:,} lines, plan, promise, settings and model agree.")
 
 
