@@ -249,7 +249,8 @@ class Run(Generic[C]):
         public: the public records, where there are any; the bodies of the phases have them, `Method.start` does not.
         ranks: the processes that train together; all public draws are the same on each.
         queries: what the present phase may ask.
-        answered: at a site of a federation, its own noisy answer to the first query, once it has given it.
+        answered: at a site of a federation, its own noisy answer to the first query, once it has given it, and the noise
+            multiplier of that query.
     """
 
     config: C
@@ -259,7 +260,7 @@ class Run(Generic[C]):
     public: Records | None = None
     ranks: Ranks = ALONE
     queries: Sequence[Query] = ()
-    answered: "Sequence[Tensor]" = ()
+    answered: "tuple[Tensor, float] | None" = None
 
     def query(self, name: str) -> Any:
         """The mechanism of a query that the present phase declares. Raises GossamerError: it declares none of this name."""

@@ -560,5 +560,5 @@ def test_a_site_compares_its_tables_with_its_own_counts(bins: int) -> None:
     run = Run(resolved(job.config, CARD), CARD, Rng(), queries=job.queries)
     answer = torch.cat([torch.full((size,), 300 / size) for size in first_query(run).sizes]).double()
     state = job.begin(Rng()).state
-    (first,) = of_site(dataclasses.replace(run, answered=[answer]), state, [(0, 1)], [torch.full((2, 4), 75.0)])
+    (first,) = of_site(dataclasses.replace(run, answered=(answer, 1.0)), state, [(0, 1)], [torch.full((2, 4), 75.0)])
     assert float(first.sum()) == pytest.approx(300, rel=0.05)  # of 600 rows in the model

@@ -80,11 +80,11 @@ def of_site(run: Run[Config], state: "State", cliques: Sequence[Clique], expecte
 
     Errors are no sums over units. Against the tables of all sites, the errors of a site would show how its people differ.
     """
-    if not run.answered:
+    if run.answered is None:
         return expected
-    asked = first_query(run)
-    noise = dataclasses.replace(run.query("errors"), noise_multiplier=Noise.of(run.config, run.card).columns)
-    measured = measurements.released(asked, run.answered[0], a_bound_each(noise, asked))
+    (answer, noise), asked = run.answered, first_query(run)
+    release = a_bound_each(dataclasses.replace(run.query("errors"), noise_multiplier=noise), asked)
+    measured = measurements.released(asked, answer, release)
     own = zip(fine_counts(run, measured, asked), state.net.maps, strict=True)
     return selection.of_part(cliques, expected, [fine.sums(values) for fine, values in own])
 

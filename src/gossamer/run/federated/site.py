@@ -174,7 +174,8 @@ class Site:
             self.sink(note(f"the run is finished, and {self.folder.path} has its certificate"))
             return None
         if (first := self._kept(0)).exists() and (own := read(Answer, first.read_text()).values) is not None:
-            training.run = dataclasses.replace(training.run, answered=[own])
+            noise = terms.job.queries[0].mechanism.noise_multiplier
+            training.run = dataclasses.replace(training.run, answered=(own, noise))
         answers: list[Tensor] = []
 
         def ask(mechanism: Mechanism[Any], query: Any, records: Confined[Any] | None) -> Tensor:
