@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from gossamer.data.split import split as split
     from gossamer.data.tables.card import TableCard as TableCard
     from gossamer.data.tables.check import check_card as check_card
+    from gossamer.data.tables.samples import TableSamples as TableSamples
     from gossamer.kinds.draft import draft_card as draft_card
     from gossamer.run.budget.budget import budget as budget
     from gossamer.run.budget.budget import discard as discard

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
+from weakref import finalize
 
 import numpy as np
 from torch import Tensor, nn
@@ -147,6 +148,7 @@ class Engine:
         self._ledger.reserve(plan(self.noise_multiplier))
         if ledger is not None:
             self._put(Path(ledger))
+            finalize(self, self._ledger.close)
         self._private = Confined(_examples(source_of(data)), self._ledger, Rng())
 
     def _put(self, path: Path) -> None:
