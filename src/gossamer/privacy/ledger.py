@@ -34,7 +34,7 @@ from typing import IO, Any
 from dp_accounting import ComposedDpEvent, DpEvent, GaussianDpEvent, NoOpDpEvent
 
 from gossamer.errors import BudgetExceeded, LedgerDamaged, RunFolderError, UnplannedRelease
-from gossamer.files import lock, sync, sync_folder
+from gossamer.files import lock, refuse_without_locks, sync, sync_folder
 from gossamer.privacy.accounting import cost, event_json
 from gossamer.privacy.guarantee import (
     ADD_OR_REMOVE_ONE,
@@ -504,6 +504,7 @@ def locked(path: Path, mode: str) -> IO[bytes]:
     Raises:
         RunFolderError: if another process is writing it.
     """
+    refuse_without_locks()
     file: IO[bytes] = path.open(mode, buffering=0)
     try:
         lock(file, wait=False)
