@@ -86,7 +86,7 @@ def sync(descriptor: int) -> None:
         OSError: if it cannot be written.
     """
     if sys.platform == "darwin":
-        with suppress(OSError):  # a disk that knows no such order
+        with suppress(OSError):  # a disk without this order
             fcntl.fcntl(descriptor, fcntl.F_FULLFSYNC)
             return
     os.fsync(descriptor)

@@ -135,7 +135,7 @@ def test_a_file_is_written_to_the_disk_itself(
         def fcntl(_descriptor: int, order: int) -> None:
             asked.append(order)
             if not ordered:
-                raise OSError("a disk that knows no such order")
+                raise OSError("a disk without this order")
 
     monkeypatch.setattr(files, "fcntl", Module)
     monkeypatch.setattr(sys, "platform", system)

@@ -21,7 +21,7 @@ from gossamer.data.source import MapStyle, Source, source_of
 from gossamer.data.sources.unit_ids import unit_ids
 from gossamer.data.units import Grouped, from_array
 from gossamer.errors import BudgetError, RequestError
-from gossamer.files import write_atomically
+from gossamer.files import at_home, write_atomically
 from gossamer.nets.flat import assign
 from gossamer.privacy import (
     Confined,
@@ -84,7 +84,7 @@ class EngineCertificate:
     def save(self, path: str | Path) -> None:
         """Write it as JSON. Raises OSError: the file cannot be written."""
         body = {"statement": self.statement, **self.guarantee.to_json(), **self.facts}
-        write_atomically(Path(path), json.dumps(body, indent=2) + "\n")
+        write_atomically(at_home(path), json.dumps(body, indent=2) + "\n")
 
 
 class Engine:

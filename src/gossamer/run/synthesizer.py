@@ -82,6 +82,7 @@ def _public(run: Callable[P, synthesizer.Synthesizer]) -> Callable[P, Synthesize
 
 
 resume = _public(resuming.resume)
+"""See `run.training.resume.resume`."""
 
 
 @overload
@@ -122,4 +123,5 @@ def fit(
 ) -> Synthesizer: ...
 @functools.wraps(training.fit)
 def fit(*args: Any, **options: Any) -> Any:
+    """See `run.training.fit.fit`."""
     return _public(training.fit)(*args, **options)
