@@ -39,7 +39,11 @@ class Transformer(nn.Module):
     def __init__(self, width: int = 32) -> None:
         super().__init__()
         self.words, self.places = nn.Embedding(len(WORDS), width), nn.Embedding(LENGTH, width)
-        self.parts, self.norm, self.head = nn.Linear(width, 3 * width), nn.LayerNorm(width), nn.Linear(width, len(SIGNS))
+        self.parts, self.norm, self.head = (
+            nn.Linear(width, 3 * width),
+            nn.LayerNorm(width),
+            nn.Linear(width, len(SIGNS)),
+        )
 
     def forward(self, notes: Tensor) -> Tensor:
         x = self.words(notes) + self.places(torch.arange(LENGTH).expand_as(notes))
@@ -63,6 +67,8 @@ optimiser = torch.optim.Adam(net.parameters(), lr=2e-2)
 for _ in engine.steps(net, loss):
     optimiser.step()
 
-print(f"accuracy on patients who are not in the data: {(net(notes[test]).argmax(1) == classes[test]).float().mean():.0%}")
+print(
+    f"accuracy on patients who are not in the data: {(net(notes[test]).argmax(1) == classes[test]).float().mean():.0%}"
+)
 engine.certificate().save(folder / "certificate.json")
 print(engine.certificate().statement)
