@@ -45,7 +45,9 @@ from gossamer.run.training.memory import tune_malloc
 
 BOUNDS = Bounds(norms=(1.0,))
 CHUNK = 32  # records per torch.func call; larger ones were slower and take more memory
-WITH_PEERS = ("dcgan-128", "dcgan-128-table", "mlp-128", "critic-128", "vae-512")
+WITH_PEERS = (
+    "dcgan-128", "dcgan-128-table", "dcgan-narrow-512", "mlp-128", "critic-128", "vae-512", "transformer-64", "classifier-256",
+)  # fmt: skip
 PARTS = ("gossamer without noise", "gossamer, torch's normals")
 OURS = ("non-private", "gossamer, non-private", "gossamer", *PARTS)
 PEER_ROUNDS = 3  # peers are up to a hundred times slower; their ratios need no more
@@ -142,6 +144,52 @@ class Autoencoder(nn.Module):
         return self.decoder(latent), mean, log_variance
 
 
+class Block(nn.Module):
+    """Attention and a perceptron, each with a norm before and a shortcut around it."""
+
+    def __init__(self, width: int, heads: int) -> None:
+        super().__init__()
+        self.heads = heads
+        self.before, self.between = nn.LayerNorm(width), nn.LayerNorm(width)
+        self.parts, self.out = nn.Linear(width, 3 * width), nn.Linear(width, width)
+        self.inner = nn.Sequential(nn.Linear(width, 4 * width), nn.GELU(), nn.Linear(4 * width, width))
+
+    def forward(self, x: Tensor) -> Tensor:
+        n, length, width = x.shape
+        q, k, v = self.parts(self.before(x)).view(n, length, 3, self.heads, -1).permute(2, 0, 3, 1, 4)
+        x = x + self.out(F.scaled_dot_product_attention(q, k, v).transpose(1, 2).reshape(n, length, width))
+        return x + self.inner(self.between(x))
+
+
+class Transformer(nn.Module):
+    """A classifier of 32 tokens: 2 blocks of width 64. Positions are looked up, record by record."""
+
+    def __init__(self, words: int = 256, length: int = 32, width: int = 64, classes: int = 10) -> None:
+        super().__init__()
+        self.word, self.place = nn.Embedding(words, width), nn.Embedding(length, width)
+        self.blocks = nn.Sequential(Block(width, 4), Block(width, 4))
+        self.head = nn.Linear(width, classes)
+
+    def forward(self, words: Tensor) -> Tensor:
+        places = torch.arange(words.shape[1], device=words.device).expand_as(words)
+        return self.head(self.blocks(self.word(words) + self.place(places)).mean(1))
+
+
+def classifier() -> nn.Module:
+    """A usual network for MNIST: two convolutions, two linear layers."""
+    return nn.Sequential(
+        nn.Conv2d(1, 16, 8, 2, 3), nn.ReLU(), nn.MaxPool2d(2, 1),
+        nn.Conv2d(16, 32, 4, 2), nn.ReLU(), nn.MaxPool2d(2, 1),
+        nn.Flatten(), nn.Linear(512, 32), nn.ReLU(), nn.Linear(32, 10),
+    )  # fmt: skip
+
+
+def class_loss(module: nn.Module, batch: Tensors) -> Tensor:
+    """Cross-entropy of a classifier; the last part is the class."""
+    *inputs, target = batch.parts
+    return F.cross_entropy(module(*inputs), target, reduction="none")
+
+
 def adversarial_loss(module: nn.Module, batch: Tensors) -> Tensor:
     """Cross-entropy of a discriminator; the last part is the target."""
     *inputs, target = batch.parts
@@ -155,6 +203,10 @@ def elbo_loss(module: nn.Module, batch: Tensors) -> Tensor:
     fit = F.binary_cross_entropy_with_logits(drawn, images, reduction="none").sum((1, 2, 3))
     divergence = 0.5 * (mean.square() + log_variance.exp() - 1 - log_variance).sum((1, 2, 3))
     return fit + divergence
+
+
+PLAIN = (adversarial_loss, elbo_loss, class_loss)
+"""Losses without a gradient of their own inside."""
 
 
 def images(n: int) -> Tensor:
@@ -191,6 +243,10 @@ MODELS: dict[str, Model] = {
         opacus=False,
     ),
     "vae-512": Model(Autoencoder, lambda: (images(512), torch.randn(512, 20)), elbo_loss),
+    "transformer-64": Model(
+        Transformer, lambda: (torch.randint(0, 256, (64, 32)), torch.randint(0, 10, (64,))), class_loss
+    ),
+    "classifier-256": Model(classifier, lambda: (images(256), torch.randint(0, 10, (256,))), class_loss),
 }
 
 
@@ -200,7 +256,7 @@ def strategies(model: Model, *, device: str, peers: bool, parts: bool = False) -
     net = model.build().to(device)
     batch = Tensors(tuple(part.to(device) for part in model.batch()))
     found: dict[str, Callable[[], Step]] = {"non-private": lambda: ordinary(copy.deepcopy(net), model, batch)}
-    if model.loss in (adversarial_loss, elbo_loss):
+    if model.loss in PLAIN:
         found["gossamer"] = lambda: private(copy.deepcopy(net), model, batch, Rng().add_gaussian_)
         if parts:
             found[PARTS[0]] = lambda: private(copy.deepcopy(net), model, batch, None)
@@ -304,7 +360,7 @@ def functional(net: nn.Module, model: Model, batch: Tensors) -> Step:
             return torch.func.functional_call(net, self.given, args)
 
     def one(given: dict[str, Tensor], *parts: Tensor) -> Tensor:
-        if model.loss not in (adversarial_loss, elbo_loss):
+        if model.loss not in PLAIN:
             return penalised_loss(Called(given), *parts)
         return model.loss(Called(given), Tensors(tuple(part[None] for part in parts)))[0]
 

@@ -20,6 +20,7 @@ SAYS = {
     NOTEBOOK: ["epsilon 1.000 at delta 0.0001", "signature.json", "verified: True"],
     "fit_and_sample": ["epsilon 3.000 at delta 0.0001", "samples: (1000, 1, 28, 28) uint8 and sevens: {7}", "verified: True"],
     "judge_and_attack": ["accuracy: ", "accuracy of the real-data baseline: ", "epsilon "],
+    "own_model": ["epsilon 3.9", "add-or-remove-one patient", "accuracy on patients who are not in the data: "],
     "people_with_several_records": ["add-or-remove-one record", "add-or-remove-one writer"],
     "plan_and_compare": ["moments       1.000", "dpgan         9.998", "costs epsilon 5.147"],
 }  # fmt: skip
@@ -32,7 +33,8 @@ SAYS = {
         [
             each
             for each in EXAMPLES
-            if each.stem in ("judge_and_attack", "people_with_several_records", "plan_and_compare", NOTEBOOK)
+            if each.stem
+            in ("judge_and_attack", "own_model", "people_with_several_records", "plan_and_compare", NOTEBOOK)
         ],
     ),
     ids=lambda path: path.stem,
@@ -92,7 +94,7 @@ def test_the_script_of_the_readme_runs_in_a_fresh_environment(tmp_path: Path) ->
 
 def test_each_is_short_and_shown_on_the_site() -> None:
     assert [path.stem for path in EXAMPLES] == sorted(SAYS)
-    page = (ROOT / "docs/python.md").read_text(encoding="utf-8")
+    page = "".join((ROOT / f"docs/{name}.md").read_text(encoding="utf-8") for name in ("python", "own-model"))
     for example in (each for each in EXAMPLES if each.stem != NOTEBOOK):
         assert len(example.read_text(encoding="utf-8").splitlines()) < 60
         assert f'--8<-- "examples/{example.name}"' in page

@@ -30,20 +30,22 @@ if TYPE_CHECKING:
     from gossamer.data.split import split as split
     from gossamer.data.tables.card import TableCard as TableCard
     from gossamer.data.tables.check import check_card as check_card
+    from gossamer.data.tables.samples import TableSamples as TableSamples
     from gossamer.kinds.draft import draft_card as draft_card
-    from gossamer.methods.synthesizer import Synthesizer as Synthesizer
     from gossamer.run.budget.budget import budget as budget
     from gossamer.run.budget.budget import discard as discard
+    from gossamer.run.engine import Engine as Engine
     from gossamer.run.evaluation.attack import attack as attack
     from gossamer.run.evaluation.evaluate import evaluate as evaluate
     from gossamer.run.recommend.recommend import recommend as recommend
     from gossamer.run.release.release import release as release
     from gossamer.run.release.release import sign as sign
     from gossamer.run.release.verify import verify as verify
-    from gossamer.run.training.fit import fit as fit
+    from gossamer.run.synthesizer import Synthesizer as Synthesizer
+    from gossamer.run.synthesizer import fit as fit
+    from gossamer.run.synthesizer import resume as resume
     from gossamer.run.training.plan import plan as plan
     from gossamer.run.training.progress import Process as Process
-    from gossamer.run.training.resume import resume as resume
 else:
     _NAMES = reexports(__name__, __file__)
     __all__, __getattr__, __dir__ = exported(__name__, _NAMES)

@@ -1,14 +1,25 @@
-"""Files that are written whole or not at all, and files and folders that one process locks."""
+"""Files that are written whole or not at all, and files and folders that one process locks.
 
-import fcntl
+What only Linux and macOS have is imported where it is used: a recipient on Windows can load, sample and verify.
+"""
+
 import os
 import re
 import stat
+import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from typing import IO
+from typing import IO, TYPE_CHECKING
+
+from gossamer.errors import RequestError
+from gossamer.lazy import Lazy
+
+if TYPE_CHECKING:
+    import fcntl
+else:
+    fcntl = Lazy("fcntl")
 
 _BEGUN = re.compile(r"\.(.+)\.[a-z0-9_]{8}")
 
@@ -44,8 +55,8 @@ def replaced(path: Path, *, private: bool = False) -> Iterator[Path]:
     partial = Path(name)
     try:
         yield partial
-        with partial.open("rb") as file:
-            os.fsync(file.fileno())
+        with partial.open("r+b") as file:
+            sync(file.fileno())
         partial.chmod(0o600 if private else 0o644)
         partial.replace(path)
     except BaseException:
@@ -63,9 +74,44 @@ def sync_folder(folder: Path) -> None:
     """Make a new file of a folder survive a crash."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
-        os.fsync(descriptor)
+        sync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def sync(descriptor: int) -> None:
+    """Write an open file or folder to the disk. On macOS, `os.fsync` leaves it in the cache of the disk.
+
+    Raises:
+        OSError: if it cannot be written.
+    """
+    if sys.platform == "darwin":
+        with suppress(OSError):  # a disk without this order
+            fcntl.fcntl(descriptor, fcntl.F_FULLFSYNC)
+            return
+    os.fsync(descriptor)
+
+
+def refuse_without_locks() -> None:
+    """Refuse a system that cannot lock files: two runs could use one budget there. Raises RequestError."""
+    try:
+        _ = fcntl.flock
+    except ImportError:
+        raise RequestError(
+            "This system cannot lock files, so no run begins here, and nothing was read. Train on Linux or macOS, or on "
+            "Windows in WSL. `Synthesizer.load`, `sample` and `verify` work here."
+        ) from None
+
+
+def lock(file: int | IO[bytes], *, wait: bool) -> None:
+    """Lock an open file or folder until it is closed.
+
+    Raises:
+        RequestError: if this system has no locks.
+        BlockingIOError: if another process holds it, and `wait` is false.
+    """
+    refuse_without_locks()
+    fcntl.flock(file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
 
 
 @contextmanager
@@ -76,7 +122,7 @@ def held_folder(path: Path) -> Iterator[bool]:
         with suppress(OSError):
             descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
             stack.callback(os.close, descriptor)
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            lock(descriptor, wait=False)
             mine = True
         yield mine
 
@@ -91,7 +137,7 @@ def hold(path: Path, *, wait: bool) -> IO[bytes]:
     while True:
         file = os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT, 0o600), "r+b", buffering=0)
         try:
-            fcntl.flock(file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+            lock(file, wait=wait)
             if path.exists() and os.path.samestat(os.fstat(file.fileno()), path.stat()):
                 os.fchmod(file.fileno(), 0o600)
                 return file

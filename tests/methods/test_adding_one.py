@@ -13,6 +13,8 @@ import pytest
 
 from gossamer import plugins
 from gossamer.data.card import DataCard
+from gossamer.data.columns.column import Column
+from gossamer.data.tables.card import TableCard
 from gossamer.methods import METHODS
 from gossamer.methods.contract import AnyMethod, Method
 from gossamer.methods.synthesizer import Synthesizer
@@ -21,22 +23,35 @@ from gossamer.testing import MethodTests
 from gossamer.testing.trial_run import Subject
 
 PAGE = Path(__file__).resolve().parents[2] / "docs/methods/adding-one.md"
-TEXT = re.findall(r"^```python\n(.*?)^```", PAGE.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)[0]
-MOST_LINES, MOST_NAMES = 50, 30
+BLOCKS = re.findall(r"^```python\n(.*?)^```", PAGE.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
+TEXT, OF_TABLES = BLOCKS[:2]
+TOY = next(block for block in BLOCKS if "toy = Records" in block)
+MOST_LINES, MOST_NAMES = 52, 30
+
+
+def imported(name: str, text: str, folder: Path) -> Iterator[ModuleType]:
+    """The text as a module."""
+    path = folder / f"{name}.py"
+    path.write_text(text)
+    spec = importlib.util.spec_from_file_location(name, path)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    spec.loader.exec_module(module)
+    yield module
+    del sys.modules[name]
 
 
 @pytest.fixture(scope="module")
 def tiny(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ModuleType]:
-    """The text as a module."""
-    path = tmp_path_factory.mktemp("tutorial") / "tiny.py"
-    path.write_text(TEXT)
-    spec = importlib.util.spec_from_file_location("tiny", path)
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["tiny"] = module
-    spec.loader.exec_module(module)
-    yield module
-    del sys.modules["tiny"]
+    """The smallest method."""
+    yield from imported("tiny", TEXT, tmp_path_factory.mktemp("tutorial"))
+
+
+@pytest.fixture(scope="module")
+def columns(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ModuleType]:
+    """The smallest method for tables."""
+    yield from imported("columns", OF_TABLES, tmp_path_factory.mktemp("tables"))
 
 
 class TestTiny(MethodTests):
@@ -49,8 +64,36 @@ class TestTiny(MethodTests):
         return Subject(method=tiny.Tiny(), small=self.small, toy=self.toy)
 
 
-def test_it_is_short() -> None:
-    assert len([line for line in TEXT.split("\n") if line.strip()]) <= MOST_LINES
+class TestColumns(MethodTests):
+    """Independent columns do not learn the toy of tables, where a column follows from the label."""
+
+    method = "columns"
+    small: ClassVar[Mapping[str, Any]] = {"noise_multiplier": 1.0}
+    card = TableCard(
+        columns=(
+            Column(name="side", kind="category", values=("left", "right")),
+            Column(name="size", kind="number", bounds=(0, 10), bins=4),
+            Column(name="class", kind="category", values=("a", "b")),
+        ),
+        label="class",
+        declared_size=200,
+    )
+    test_learns_a_toy = None
+
+    @pytest.fixture
+    def subject(self, columns: ModuleType) -> Subject:
+        return Subject(method=columns.Columns(), small=self.small, card=self.card)
+
+
+@pytest.mark.parametrize("text", [TEXT, OF_TABLES])
+def test_it_is_short_and_has_public_names_alone(text: str) -> None:
+    assert len([line for line in text.split("\n") if line.strip()]) <= MOST_LINES
+    assert set(re.findall(r"^from (gossamer\S*)", text, re.MULTILINE)) == {"gossamer.methods", "gossamer.privacy"}
+
+
+def test_a_query_is_debugged_on_toy_records(tiny: ModuleType, capsys: pytest.CaptureFixture[str]) -> None:
+    exec(TOY, vars(tiny))
+    assert capsys.readouterr().out == "tensor(0.)\n"
 
 
 def test_it_is_fitted_sampled_and_verified(

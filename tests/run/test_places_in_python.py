@@ -48,7 +48,7 @@ def test_a_tilde_is_the_home_of_the_user_wherever_a_path_is_taken(home, tmp_path
     assert gossamer.attack("~/RUN", members="~/parts", nonmembers="~/parts", out="~/attacks.json").attacks
     run.sample(9, seed=0).save("~/s.csv")
     gossamer.release("~/RUN", "~/RELEASE")
-    assert gossamer.verify("~/RELEASE").ok and gossamer.resume("~/RUN").folder == home / "RUN"
+    assert gossamer.verify("~/RELEASE").ok and gossamer.resume("~/RUN").path == home / "RUN"
     gossamer.sign("~/RELEASE", key="~/key.pem", new_key=True)
     assert gossamer.verify("~/RELEASE", key="~/key.pem.pub").ok
     assert gossamer.budget("~/parts", accounts="~/log").account.entries
@@ -77,12 +77,12 @@ def test_what_fit_returned_is_judged_attacked_and_released_without_its_path(home
     made = gossamer.fit("marginals", data="~/people.csv", card=CARD, epsilon=50, delta=1e-5, out="RUN")
     parts = pd.read_csv(home / "people.csv")
     figures = gossamer.evaluate(made, train=parts[:200], test=parts[200:]).metrics
-    assert (made.folder / "metrics.json").is_file() and figures
+    assert (made.path / "metrics.json").is_file() and figures
     report = gossamer.attack(made, members=parts[:200], nonmembers=parts[200:])
-    assert "RUN" not in report.on and (made.folder / "attacks.json").is_file()
+    assert "RUN" not in report.on and (made.path / "attacks.json").is_file()
     gossamer.release(made, "RELEASE")
     loaded = Synthesizer.load("RELEASE")
-    assert loaded.folder.name == "RELEASE" and gossamer.verify(loaded.folder).ok
+    assert loaded.path.name == "RELEASE" and gossamer.verify(loaded.path).ok
     assert gossamer.evaluate(loaded, train=parts[:200], test=parts[200:]).metrics == figures
     with pytest.raises(RequestError, match="`synth` must be text or a path or a Synthesizer, not of type int"):
         gossamer.evaluate(3, train=parts, test=parts)
@@ -99,4 +99,4 @@ def test_a_run_that_was_killed_in_its_first_second_is_called_so_by_every_command
     with pytest.raises(RunFolderError, match=r"not a finished run\. Give a finished RUN\."):
         Synthesizer.load("~/RUN")
     made = gossamer.fit("marginals", data="~/people.csv", card=CARD, epsilon=50, delta=1e-5, out="~/RUN")
-    assert made.folder == home / "RUN"
+    assert made.path == home / "RUN"

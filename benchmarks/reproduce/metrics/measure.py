@@ -16,6 +16,7 @@ from benchmarks.reproduce.metrics import cnn, semi_supervised
 from benchmarks.reproduce.metrics.discriminate import discriminate
 from benchmarks.reproduce.metrics.latent_codes import codes
 from gossamer.data.records import Labelled, Records
+from gossamer.data.samples.samples import Samples
 from gossamer.data.sources.pictures.read import read
 from gossamer.errors import RequestError
 from gossamer.events import Sink, progress, silent
@@ -44,7 +45,7 @@ class Inputs:
         sink: takes progress.
     """
 
-    synthesizer: Synthesizer
+    synthesizer: Synthesizer[Samples]
     real: Records
     tests: Records
     labelled: int
@@ -144,7 +145,7 @@ def measure(
     Raises:
         RequestError: if a metric does not apply to the run.
     """
-    synthesizer = Synthesizer.load(run)
+    synthesizer = Synthesizer[Samples].load(run)
     reading = synthesizer.card.reading
     inputs = Inputs(
         synthesizer=synthesizer,

@@ -9,6 +9,7 @@ import math
 import mmap
 import os
 import shutil
+import sys
 import tempfile
 from collections.abc import Iterable
 from contextlib import suppress
@@ -163,6 +164,8 @@ def free_memory() -> int:
         with suppress(OSError, ValueError):  # no control group of its own, or one without a limit ("max")
             return min(free, int(Path("/sys/fs/cgroup/memory.max").read_text(encoding="ascii")))
         return free
+    if not hasattr(os, "sysconf"):  # Windows says neither
+        return sys.maxsize
     return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 
 

@@ -87,7 +87,7 @@ class Target:
     nonmembers: Any
     held_out: Any
     training: Training[BaseConfig, State] | None
-    synthesizer: Synthesizer
+    synthesizer: Synthesizer[Any]
     seed: int
 
 

@@ -190,7 +190,7 @@ samples = release.sample(1000, seed=0)  # samples.images: uint8 [1000, C, H, W],
         images, labels = (np.concatenate([getattr(piece, name) for piece in pieces]) for name in ("images", "labels"))
         return Samples(images, labels, synthesizer.class_names, np.concatenate(soft) if soft else None)
 
-    def has_discriminators(self, synthesizer: Synthesizer, training: Training[BaseConfig, State]) -> bool:
+    def has_discriminators(self, synthesizer: Synthesizer[Any], training: Training[BaseConfig, State]) -> bool:
         """Whether its state scores a picture."""
         one = synthesizer.sample(1)
         return training.state.scores(Records(one.images, one.labels)) is not None

@@ -170,7 +170,7 @@ samples = release.sample(1000, seed=0)  # samples.to_pandas() is a DataFrame, sa
         """Features [n, D]."""
         return row_features(records.codes, card.domain, [column.in_order for column in card.columns])
 
-    def drawn(self, synthesizer: Synthesizer, count: int, seed: int, *, sink: Sink = silent) -> TableSamples:
+    def drawn(self, synthesizer: Synthesizer[Any], count: int, seed: int, *, sink: Sink = silent) -> TableSamples:
         """Rows as they are."""
         samples: TableSamples = synthesizer.sample(count, seed=seed)
         return samples
@@ -202,11 +202,11 @@ samples = release.sample(1000, seed=0)  # samples.to_pandas() is a DataFrame, sa
 
     # ------------------------------------------------------------------ what leaves
 
-    def picture(self, synthesizer: Synthesizer) -> bytes:
+    def picture(self, synthesizer: Synthesizer[Any]) -> bytes:
         """A histogram of each column."""
         return histograms.png(synthesizer.sample(histograms.DRAWN, seed=0))
 
-    def page(self, synthesizer: Callable[[], Synthesizer]) -> dict[str, Any]:
+    def page(self, synthesizer: Callable[[], Synthesizer[Any]]) -> dict[str, Any]:
         """The first samples with seed 0, and the cliques of the model."""
         generator = synthesizer()
         first: TableSamples = generator.sample(SHOWN, seed=0)

@@ -124,7 +124,7 @@ class Loop(Lazy):
 
     def __getattr__(self, name: str) -> Any:
         found = super().__getattr__
-        return found(name) if name.startswith("__") else lambda *given: found(name)(*given)
+        return found(name) if name.startswith("__") else lambda *given, **named: found(name)(*given, **named)
 
 
 class StatefulDataclass:

@@ -1,4 +1,4 @@
-"""Synthesizer: what is left when the records are gone."""
+"""Synthesizer: what is left when the records are gone. `run/synthesizer.py` adds what a run can do with it."""
 
 import errno
 import json
@@ -9,7 +9,7 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Generic, Self
 
 import numpy as np
 import torch
@@ -20,9 +20,10 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from gossamer.data.memory_mapped import free_memory
+from gossamer.data.samples.samples import Samples
 from gossamer.data.tables import conditions
 from gossamer.data.tables.any_card import SAMPLES, card_from
-from gossamer.data.tables.samples import NoisyTable, merged_texts
+from gossamer.data.tables.samples import NoisyTable, TableSamples, merged_texts
 from gossamer.errors import GossamerError, RequestError, RunFolderError
 from gossamer.files import at_home, replaced
 from gossamer.methods import method_of
@@ -32,6 +33,15 @@ from gossamer.methods.registry import changed_plugins
 from gossamer.privacy.certificate.certificate import CERTIFICATE, CONFIG, LEDGER, Certificate
 from gossamer.privacy.certificate.statements import MODEL
 from gossamer.privacy.device_check import present
+
+if TYPE_CHECKING:
+    from typing_extensions import TypeVar
+
+    S_co = TypeVar("S_co", covariant=True, default=Samples | TableSamples)
+else:
+    from typing import TypeVar
+
+    S_co = TypeVar("S_co")
 
 _MOST_BEYOND, _MOST_TIMES = 1 << 28, 16
 """Bytes of all tensors that are made with a generator before it is loaded: so many, and so many times the size of its file."""
@@ -68,23 +78,23 @@ def _counted(n: int) -> int:
 
 
 @dataclass(frozen=True, repr=False)
-class Synthesizer:
+class Synthesizer(Generic[S_co]):
     """A released generator with its certificate. Built by `fit` or `load`, never by hand.
 
     Args:
         net: the generator.
         job: its method, with the settings of its run and the data card.
         certificate: what it promises.
-        folder: of its run, or its release. A Synthesizer is a path to it, as `gossamer.evaluate` takes it.
+        path: the folder of its run, or its release. Functions that take such a path take a Synthesizer, too.
     """
 
     net: nn.Module
     job: Job[BaseConfig, State]
     certificate: Certificate
-    folder: Path
+    path: Path
 
     def __fspath__(self) -> str:
-        return str(self.folder)
+        return str(self.path)
 
     def __repr__(self) -> str:
         return f"Synthesizer({self.job.method.name}, {self.card.samples_in_words(self.classes)}; {self.certificate!r})"
@@ -123,22 +133,28 @@ class Synthesizer:
         self,
         n: int,
         *,
+        label: str | int | None = None,
         labels: Sequence[int] | np.ndarray | None = None,
         where: Mapping[str, Any] | None = None,
         seed: int | None = None,
-    ) -> Any:
+    ) -> S_co:
         """Draw samples: `Samples` with uint8 images [n, C, H, W] and int64 labels [n], or the `TableSamples` of a table.
 
         Args:
             n: how many.
+            label: the class of all of them, by its name or its number.
             labels: integers [n], the class of each, or of a table the code of the label column. Default: of pictures drawn from
                 the declared label prior, of a table from the generator. An unconditional generator knows one label only, 0.
             where: what columns of a table must be, such as `{"sex": "f", "age": (60, 80)}`; see `Conditions.of`.
             seed: fixes the samples; default: a fresh one.
 
         Raises:
-            RequestError: as `stream`; or if so many take more than the memory that is free.
+            RequestError: as `stream`; or if there is no such label, or so many take more than the memory that is free.
         """
+        if label is not None:
+            if labels is not None or where:
+                raise RequestError("`label` cannot be given together with `labels` or `where`. Give one of them.")
+            labels = np.full(_counted(n), self._number_of(label))
         size = _counted(n) * self.samples.sizes(self.card)[1]
         if size > free_memory():
             raise RequestError(
@@ -146,7 +162,8 @@ class Synthesizer:
                 "in pieces, with `stream`."
             )
         pieces = self.stream(n, labels=labels, where=where, seed=seed)
-        return self.samples.joined(pieces, n, self.card, self.class_names)
+        joined: S_co = self.samples.joined(pieces, n, self.card, self.class_names)
+        return joined
 
     def stream(
         self,
@@ -183,7 +200,7 @@ class Synthesizer:
             first += size
             made(first)
 
-    def query(self, columns: Sequence[str], *, sampling: bool = False) -> Any:
+    def query(self, columns: Sequence[str], *, sampling: bool = False) -> NoisyTable:
         """Answer from the noisy counts behind the generator: a `NoisyTable` of some columns of a table. Uses no epsilon.
 
         Args:
@@ -210,7 +227,7 @@ class Synthesizer:
         values = [merged_texts(self.card.columns[each], net.maps[each].tolist()) for each in at]
         return NoisyTable(tuple(columns), tuple(values), counts.numpy(), variances.sqrt().numpy())
 
-    def tables(self) -> list[Any]:
+    def tables(self) -> list[NoisyTable]:
         """All tables of noisy counts behind the generator, each a `NoisyTable` as `query` returns it. Uses no epsilon.
 
         Raises:
@@ -220,7 +237,7 @@ class Synthesizer:
         net: Any = self.net
         counted = dict.fromkeys(tuple(at for at in row if at >= 0) for row in net.counted.tolist())
         if not counted:
-            raise RequestError(f"{self.folder} is of an earlier version, which kept no counts. Fit again.")
+            raise RequestError(f"{self.path} is of an earlier version, which kept no counts. Fit again.")
         return [self.query([self.card.names[at] for at in columns]) for columns in counted]
 
     def _check_counts(self) -> None:
@@ -253,6 +270,14 @@ class Synthesizer:
                     f"`where`: of {tried:,} rows, {done:,} meet the conditions on {names}. Widen an interval."
                 )
 
+    def _number_of(self, label: str | int) -> int:
+        """The number of a class. Raises RequestError: there is no class of this name."""
+        if not isinstance(label, str):
+            return label
+        if label not in self.class_names:
+            raise RequestError(f"`label`: no class is {label!r}. Known: {', '.join(self.class_names) or 'no names'}.")
+        return self.class_names.index(label)
+
     def _checked(self, labels: Sequence[int] | np.ndarray, n: int) -> Tensor:
         array = np.asarray(labels)
         if n == 0 and array.size == 0:
@@ -262,7 +287,7 @@ class Synthesizer:
         return torch.from_numpy(array.astype(np.int64))
 
     @classmethod
-    def load(cls, folder: str | os.PathLike[str]) -> "Synthesizer":
+    def load(cls, folder: str | os.PathLike[str]) -> Self:
         """Read a run or a release folder after checking its files against each other. Needs no data.
 
         Raises:
@@ -294,7 +319,7 @@ class Synthesizer:
             ) from error
         return cls(net, job, certificate, folder.absolute()).with_weights(folder / MODEL)
 
-    def on(self, device: str) -> "Synthesizer":
+    def on(self, device: str) -> Self:
         """The same generator on a device, cpu, cuda or cuda:1, in place. Samples differ by rounding.
 
         Raises:
@@ -308,7 +333,7 @@ class Synthesizer:
         self.net.to(place)
         return self
 
-    def with_weights(self, path: Path) -> "Synthesizer":
+    def with_weights(self, path: Path) -> Self:
         """The same generator with the weights of a safetensors file, in place.
 
         Raises:

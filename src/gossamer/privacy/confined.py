@@ -5,7 +5,7 @@ unrelated data, the same seed and mechanisms that return noise only, models and 
 """
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Generic, NoReturn, Protocol, TypeVar
 
@@ -14,6 +14,7 @@ from dp_accounting import DpEvent
 from torch import Tensor
 
 from gossamer.errors import ConfinedError, DiskFull, GossamerError, is_full, raised_by_gossamer, withheld
+from gossamer.files import sync
 from gossamer.privacy.distributed import ALONE, Ranks
 from gossamer.privacy.ledger import PrivacyLedger
 from gossamer.privacy.queries import Mechanism
@@ -83,6 +84,11 @@ class Confined(Generic[T]):
 
         return self.__ranks.release(exact, noised, lambda: f"{event}, {self.__ledger.unused} left; {mechanism}")
 
+    def answers(self, mechanism: Mechanism[T], query: object) -> Iterator[Tensor]:
+        """Release the answers of a mechanism, one after the other, until the plan holds no more of them."""
+        while self.remaining(mechanism.event):
+            yield self.release(mechanism, query)
+
     def remaining(self, event: DpEvent) -> int:
         """How many more releases of this event the plan holds: a public number."""
         return self.__ledger.remaining(event)
@@ -105,7 +111,7 @@ class Confined(Generic[T]):
                 with os.fdopen(descriptor, "wb") as file:
                     torch.save(self.__held.state_dict(), file)
                     file.flush()
-                    os.fsync(file.fileno())
+                    sync(file.fileno())
             except Exception as error:  # PyTorch reports a full disk by errors of its own; all others go on
                 path.unlink(missing_ok=True)
                 if is_full(error):

@@ -22,7 +22,6 @@ The file has over 400 lines, because writing and reading a line must agree.
 
 import bisect
 import errno
-import fcntl
 import hashlib
 import itertools
 import json
@@ -36,7 +35,7 @@ from typing import IO, Any
 from dp_accounting import ComposedDpEvent, DpEvent, GaussianDpEvent, NoOpDpEvent
 
 from gossamer.errors import BudgetExceeded, LedgerDamaged, RunFolderError, UnplannedRelease
-from gossamer.files import sync_folder
+from gossamer.files import lock, refuse_without_locks, sync, sync_folder
 from gossamer.privacy.accounting import cost, event_json
 from gossamer.privacy.guarantee import (
     ADD_OR_REMOVE_ONE,
@@ -486,7 +485,7 @@ def write_synced(file: IO[bytes], text: bytes) -> None:
     try:
         if file.write(text) != len(text):
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        os.fsync(file.fileno())
+        sync(file.fileno())
     except OSError:
         file.seek(start)
         file.truncate()
@@ -514,9 +513,10 @@ def locked(path: Path, mode: str) -> IO[bytes]:
     Raises:
         RunFolderError: if another process is writing it.
     """
+    refuse_without_locks()
     file: IO[bytes] = path.open(mode, buffering=0)
     try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        lock(file, wait=False)
     except BlockingIOError:
         file.close()
         raise RunFolderError(f"{path} is being written by another process; let it finish or stop it first.") from None

@@ -5,7 +5,7 @@ import io
 import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self, overload
+from typing import TYPE_CHECKING, Any, ClassVar, Self, overload
 
 import numpy as np
 from PIL import Image
@@ -17,13 +17,16 @@ from gossamer.data.samples.writers import PICTURES, Form
 from gossamer.errors import RequestError
 from gossamer.lazy import torch
 
+if TYPE_CHECKING:
+    import pandas as pd
+
 CHUNK = 1_000
 """Pictures that are made at once; fewer where they are large (`at_once`)."""
 MOST_SHOWN = 20
 """Classes that a notebook shows without being asked for more."""
 
 
-def frame(rows: Any) -> Any:
+def frame(rows: Any) -> "pd.DataFrame":
     """Return a DataFrame. Raises RequestError: pandas, which is optional, is not installed."""
     try:
         import pandas as pd  # noqa: PLC0415 (an optional library)
@@ -123,7 +126,7 @@ class Samples(Labelled, SyntheticRecords):
             raise RequestError("These samples have no soft labels. Leave soft_labels out.")
         return images, on_device(self.probabilities, device)
 
-    def to_pandas(self) -> Any:
+    def to_pandas(self) -> "pd.DataFrame":
         """Return a DataFrame: label, class if classes have names, then pixel0, pixel1 ... as uint8, row by row of an image.
 
         Raises:

@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 
@@ -20,6 +20,9 @@ from gossamer.data.samples.writers import parquet_file
 from gossamer.data.tables.card import TableCard
 from gossamer.data.tables.decode import decode, texts
 from gossamer.lazy import pa
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 ROWS = 20_000
 """Rows that are made at once: within them, the shares of values are nearly exact."""
@@ -93,7 +96,7 @@ class TableSamples(SyntheticRecords):
         """Return the values of each column, [n]; `decode` says of which type."""
         return decode(self.codes, self.card, seed=self.seed, rows=self.numbers)
 
-    def to_pandas(self) -> Any:
+    def to_pandas(self) -> "pd.DataFrame":
         """Return a DataFrame. A missing value is None, NaN, NaT or NA: among whole numbers (Int64) and truth values (boolean).
 
         Times of a column with a zone have the zone.
@@ -214,7 +217,7 @@ class NoisyTable:
     counts: np.ndarray
     standard_errors: np.ndarray
 
-    def to_pandas(self) -> Any:
+    def to_pandas(self) -> "pd.DataFrame":
         """Return a DataFrame with a row for each cell. Raises RequestError: pandas is not installed."""
         cells = zip(self.names, zip(*itertools.product(*self.values), strict=True), strict=True)
         numbers = {"count": self.counts.ravel(), "standard_error": self.standard_errors.ravel()}

@@ -152,8 +152,7 @@ def descend(
     gradient = PerRecordGradient(W.net, losses, descent.physical_batch_size)
     featured = private.map(lambda records: features_in_memory(W.net, records))
 
-    while featured.remaining(gradients.event):
-        g = featured.release(gradients, gradient)  # Alg. 1: the sample, its clipped gradients, and the noise
+    for g in featured.answers(gradients, gradient):  # Alg. 1: the sample, its clipped gradients, and the noise
         norm = g.norm()
         W.step(g.div_(B))  # divided by the expected batch, then the descent
         late = state.step + 1 - descent.steps // 2  # how many steps of the second half there are, this one included

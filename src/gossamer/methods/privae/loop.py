@@ -26,8 +26,7 @@ def train(run: Run[Config], state: "State", private: Confined[Records]) -> Itera
         gradients = dataclasses.replace(gradients, partitions=config.partitions // run.ranks.count)
     query = Objective.of(vae.net, config, secret_coins(run.rng))
 
-    while private.remaining(gradients.event):  # l. 2
-        released = private.release(gradients, query)  # l. 3-6, and both noises of l. 7
+    for released in private.answers(gradients, query):  # l. 2-6, and both noises of l. 7
         g = direction(released, config)  # l. 7
         vae.step(g)  # l. 8
         t = state.step + 1

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from gossamer import notebook
 from gossamer.data.samples.samples import frame
@@ -30,6 +30,9 @@ from gossamer.run.storage.data_sources import DataSources
 from gossamer.run.storage.run_folder import METRICS, READINGS, WARM, RunFolder, today
 from gossamer.run.training.progress import DEFAULT, Process
 from gossamer.run.validation import check_fields, check_own_place, check_place, checked_arguments
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 CACHE = "baselines"
 """In the private folder of a RUN: what depends on the real records alone."""
@@ -64,7 +67,7 @@ class Evaluation:
             "Evaluation", ("metric", "value", "95 % from", "to"), rows, PRIVATE_FIGURES.capitalize() + "."
         )
 
-    def to_frame(self) -> Any:
+    def to_frame(self) -> "pd.DataFrame":
         """Return a DataFrame with one row for each figure: metric, value, low, high, and what it was computed on.
 
         Raises:

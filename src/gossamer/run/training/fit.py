@@ -1,13 +1,15 @@
 """From a request to a finished run: check, load, reserve, train and certify."""
 
+import atexit
 import numbers
+import shutil
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, cast
 
-from gossamer import notebook, plugins
+from gossamer import plugins
 from gossamer.data.card import protected_part
 from gossamer.data.pixels.polarity import NEARLY_CONSTANT
 from gossamer.data.pixels.to_uint8 import SCALED
@@ -15,7 +17,7 @@ from gossamer.data.source import Data, Source, source_of
 from gossamer.data.tables.any_card import AnyCard, load_card
 from gossamer.data.tables.card import TableDraft
 from gossamer.errors import CardError, DataError, RequestError
-from gossamer.events import Sink, note
+from gossamer.files import refuse_without_locks
 from gossamer.methods import METHODS
 from gossamer.methods.contract import BaseConfig
 from gossamer.methods.job import try_out
@@ -62,7 +64,8 @@ def fit(  # noqa: PLR0913 (its arguments are the options of a command)
         data: the private records: a path, 'digits' or 'glyphs'. Add ':train' or ':test' for a split. From Python also arrays, a
             DataFrame, a dict of columns, or a `Source`, which says whose each record is.
         card: data card: the TOML file with the public facts about the data.
-        out: run folder to write. It must be new or empty. Default from Python: a temporary folder, which is printed.
+        out: run folder to write. It must be new or empty. Default from Python: a temporary folder. It is deleted when the
+            program ends, unless the run is unfinished.
         epsilon: privacy budget; smaller is safer. 'inf' trains without privacy. Default: follows from noise multiplier
             and steps.
         delta: chance that the epsilon bound fails, for example 1e-5. It must be below 1 / (declared size).
@@ -83,6 +86,7 @@ def fit(  # noqa: PLR0913 (its arguments are the options of a command)
         RequestError: if the request is wrong, or the data set's limit forbids it; nothing has been written then.
         Interrupted: after Ctrl-C; `resume` goes on.
     """
+    refuse_without_locks()
     refuse_misspelt(settings, fit, method_named(method), data=Source, public=Source, process=Process)
     if card is None:
         raise CardError(
@@ -100,7 +104,7 @@ def fit(  # noqa: PLR0913 (its arguments are the options of a command)
     sources = DataSources.of(data, public=beside, share=share)
     if sources.in_memory and present().count > 1:
         raise RequestError("Several processes cannot share records in memory. Save them to a file, and pass its path.")
-    with _run_folder(out, process.sink) as folder:
+    with _run_folder(out) as folder:
         _check(request, sources, folder, device)
         if counted:
             budget_log_at(accounts, beside=folder)  # refused before a record is read
@@ -114,7 +118,10 @@ def fit(  # noqa: PLR0913 (its arguments are the options of a command)
             _log_start(opened, request, loaded.facts, sources)
             if not counted:
                 _refuse_counted(card.data_set or place_of(sources), loaded.facts)
-            return train_and_certify(opened.charge(sources, loaded.facts), loaded)
+            charged = opened.charge(sources, loaded.facts)
+            if out is None:
+                opened.log(f"Run folder: {folder.path}. It is temporary: `synthesizer.save(FOLDER)` keeps the run.")
+            return train_and_certify(charged, loaded)
 
 
 def _refuse_counted(name: str, facts: DataFacts) -> None:
@@ -127,19 +134,18 @@ def _refuse_counted(name: str, facts: DataFacts) -> None:
 
 
 @contextmanager
-def _run_folder(out: str | Path | None, sink: Sink | None) -> Iterator[RunFolder]:
-    """Give the run folder. Without `out`, it is in a temporary folder of its own, which only its user may open."""
+def _run_folder(out: str | Path | None) -> Iterator[RunFolder]:
+    """Give the run folder. Without `out`, it is in a temporary folder of its own, which only its user may open.
+
+    A finished run is deleted there when the program ends. An unfinished one stays, because its budget is used.
+    """
     if out is not None:
         yield RunFolder(Path(out))
         return
     place = Path(tempfile.mkdtemp(prefix="gossamer-"))
-    text = f"Run folder: {place / 'run'}. It is temporary: pass out to keep the run."
-    if sink is None:
-        notebook.say(text)
-    else:
-        sink(note(text))
     try:
         yield RunFolder(place / "run")
+        atexit.register(shutil.rmtree, place, ignore_errors=True)
     finally:
         with suppress(OSError):  # it holds the run
             place.rmdir()

@@ -4,10 +4,9 @@ import dataclasses
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, Protocol, get_args, get_origin, get_type_hints
 
 from gossamer import plugins
-from gossamer.data.card import Card
 from gossamer.data.tables.any_card import AnyCard
 from gossamer.errors import BudgetError, RequestError, did_you_mean
 from gossamer.methods import METHODS
@@ -23,6 +22,15 @@ AGREE = 0.01
 """Where epsilon, noise multiplier and steps are all given, they must agree to this share of epsilon."""
 _LEAST_NOISE, _MOST_NOISE = 1e-20, 1e20
 """Noise multiplier times bound: well within what `Rng.add_gaussian_` draws, whatever a method multiplies it with."""
+
+
+class Declared(Protocol):
+    """What states the number of units, and what a unit is called: a card, or an engine."""
+
+    @property
+    def declared_size(self) -> int: ...
+    @property
+    def unit(self) -> str: ...
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -203,7 +211,7 @@ def _refuse_budget(method: AnyMethod, **given: float | None) -> None:
         )
 
 
-def checked_delta(delta: float | None, epsilon: float | None, card: Card) -> float:
+def checked_delta(delta: float | None, epsilon: float | None, card: Declared) -> float:
     """Return delta. Raises BudgetError if it is missing, not between 0 and 1, or at least 1 / declared size."""
     if delta is None:
         if epsilon is not None and math.isinf(epsilon):

@@ -295,7 +295,7 @@ class Process:
 
     Args:
         progress: show notes, a bar, time left and epsilon used, if there is a terminal or a notebook.
-        sink: takes the events in place of that.
+        sink: takes the events too.
         tensorboard: write TensorBoard files into the run folder. Needs the extra "tensorboard". `resume` does as `fit` did.
         rng: for tests: a generator with a fixed noise seed. The run is then not private, and says so.
 
@@ -314,10 +314,11 @@ class Process:
 
     @contextmanager
     def shown(self) -> Iterator[Sink]:
-        """Give the sink. Without one, a `Terminal` where somebody looks on and progress is wanted, else Python's warnings."""
+        """Give one sink for all: a `Terminal` where somebody looks on, and `sink`. Without both, Python's warnings."""
         with Terminal() as terminal:
-            default = terminal if self.progress and terminal.has_viewer else _warned
-            yield default if self.sink is None else self.sink
+            looks_on = self.progress and terminal.has_viewer and not isinstance(self.sink, Terminal)
+            sinks = [terminal if looks_on else None, self.sink]
+            yield to_all([sink for sink in sinks if sink is not None] or [_warned])
 
 
 DEFAULT = Process()

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from types import FrameType
 
-HEARD = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+HEARD = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name))
 """Schedulers, containers and torchrun send SIGTERM. SIGHUP: a terminal was closed, or a connection is lost."""
 
 
