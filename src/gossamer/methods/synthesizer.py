@@ -346,9 +346,14 @@ def model_bytes(net: nn.Module) -> bytes:
 
 def save_model(path: Path, net: nn.Module) -> None:
     """Write the same to a file, with no copy of the weights in memory. Raises OSError, also for a full disk."""
+    save_tensors(path, _weights(net))
+
+
+def save_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
+    """Write tensors to a safetensors file. Raises OSError, also for a full disk."""
     with replaced(path) as partial:
         try:
-            save_file(_weights(net), partial)
+            save_file(dict(tensors), partial)
         except SafetensorError as error:
             number = int(_SYSTEM_ERROR.findall(str(error) + f"os error {errno.EIO}")[0])
             raise OSError(number, os.strerror(number)) from None

@@ -23,7 +23,7 @@ from gossamer.run.release.standalone_loader import loadable
 from gossamer.run.release.verify import LOADER, MAY_HAVE, README, Verdict, is_release, read_sums, to_sign, verify
 from gossamer.run.report import html
 from gossamer.run.report.audit_record import audited
-from gossamer.run.storage.run_folder import EVENTS, RELEASED, REPORT, SAMPLES, SIGNATURE, SUMS, RunFolder, today
+from gossamer.run.storage.run_folder import ANSWERS, EVENTS, RELEASED, REPORT, SAMPLES, SIGNATURE, SUMS, RunFolder, today
 from gossamer.run.storage.versions import with_source
 from gossamer.run.validation import checked_arguments
 
@@ -214,6 +214,9 @@ def _fill(folder: Path, partial: Path, answers: dict[str, Any], samples: int, *,
     if text:
         write_atomically(partial / LOADER, text)
         more.append(LOADER)
+    if (folder / ANSWERS).is_file():
+        write_atomically(partial / ANSWERS, (folder / ANSWERS).read_bytes())
+        more.append(ANSWERS)
     classifies = hasattr(generator.net, "probabilities")
     page = readme(certificate, samples=samples, no_loader=cannot, classifies=classifies, tables=tables)
     write_atomically(partial / README, page)

@@ -14,13 +14,24 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from gossamer import notebook, plugins
+from gossamer.data.source import Data
 from gossamer.data.tables.any_card import card_from
 from gossamer.errors import DataError, GossamerError, LedgerDamaged, RequestError, RunFolderError
 from gossamer.kinds import kind_of
+from gossamer.lazy import Lazy
 from gossamer.methods import METHODS, method_of
 from gossamer.methods.job import Job, plugins_of
 from gossamer.privacy.accounting import federated
-from gossamer.privacy.certificate.certificate import CERTIFICATE, CONFIG, LEDGER, Certificate, check, content, sha256
+from gossamer.privacy.certificate.certificate import (
+    CERTIFICATE,
+    CONFIG,
+    LEDGER,
+    Certificate,
+    Checked,
+    check,
+    content,
+    sha256,
+)
 from gossamer.privacy.certificate.declarations import is_past
 from gossamer.privacy.certificate.figures import purposes
 from gossamer.privacy.certificate.json_diff import difference
@@ -33,6 +44,7 @@ from gossamer.run.release.readme import readme
 from gossamer.run.release.standalone_loader import loadable
 from gossamer.run.report.audit_record import audited, refuted, said_by
 from gossamer.run.storage.run_folder import (
+    ANSWERS,
     ATTACKS,
     AUDIT,
     EVENTS,
@@ -53,9 +65,12 @@ from gossamer.run.validation import checked_arguments
 
 if TYPE_CHECKING:
     from gossamer.methods.synthesizer import Synthesizer
+    from gossamer.run.release import replay as replaying
+else:
+    replaying = Lazy("gossamer.run.release.replay")
 
 README, LOADER = "README.md", "load.py"
-MAY_HAVE = (README, LOADER, *SAMPLE_SETS, TABLES)
+MAY_HAVE = (README, LOADER, *SAMPLE_SETS, TABLES, ANSWERS)
 """What a release may hold besides."""
 NOT_CHECKED = {
     MODEL: "whether it came from the queries in the ledger. For this, you rely on the signer.",
@@ -63,8 +78,10 @@ NOT_CHECKED = {
     CONFIG: "whether the data card and the count of earlier runs are true.",
     REPORT: "whether it agrees with the certificate.",
     SAMPLES: "whether the generator drew it.",
+    ANSWERS: f"whether {MODEL} follows from them. `gossamer.verify(..., replay=True)` computes it again.",
 }
 """What is not checked, by the file."""
+_HONEST = "whether their noise is honest. For this, you rely on the signer."
 INTERNAL = (METRICS, ATTACKS, EVENTS, PRIVATE, TENSORBOARD)
 """What must not be in a release: computed on real records, or not covered by the guarantee."""
 _SUM_TOLERANCE = 1e-3
@@ -102,17 +119,22 @@ class Verdict:
 
 
 @checked_arguments
-def verify(run: str | Path, *, key: str | None = None) -> Verdict:
+def verify(
+    run: str | Path, *, key: str | None = None, replay: bool = False, public: Data | None = None
+) -> Verdict:
     """Write the certificate again from ledger and settings, with every accountant, and compare all files with it.
 
     Args:
         run: a RUN or a release.
         key: the public key that must have signed it: a PEM file, or 64 hexadecimal digits. Default: a signature that is
             there must hold, whoever made it.
+        replay: compute the model again from the noisy answers of the run, and compare model and samples. Takes as long as the
+            training without its queries.
+        public: the public records of the run, for `replay` of a run that had any.
 
     Raises:
         RunFolderError: if the folder does not exist or holds no finished run, or its method is not installed.
-        RequestError: if the key is none.
+        RequestError: if the key is none, or `public` are not the public records of the run.
     """
     folder = RunFolder(Path(run))
     if not folder.path.is_dir():
@@ -156,6 +178,9 @@ def verify(run: str | Path, *, key: str | None = None) -> Verdict:
             if is_release(folder.path) and not problems:
                 problems, not_compared = _pages(folder.path, certified, generator)
                 not_checked += not_compared
+            if replay and not problems:
+                problems, replayed, not_checked = _replayed(folder.path, generator, checked, not_checked, public)
+                notes += replayed
     except (LedgerDamaged, RunFolderError) as error:
         problems.append(str(error))
     except OSError as error:
@@ -163,6 +188,24 @@ def verify(run: str | Path, *, key: str | None = None) -> Verdict:
     if not_installed and not problems:
         raise RunFolderError(not_installed)
     return Verdict(problems, checked.guarantees, notes, not_checked)
+
+
+def _replayed(
+    folder: Path, generator: "Synthesizer | None", checked: Checked, not_checked: list[str], public: Data | None
+) -> tuple[list[str], list[str], list[str]]:
+    """What a replay finds: problems, notes, and what is still not checked."""
+    if generator is None or checked.ledger is None:
+        return ["The run cannot be replayed, because its generator cannot be made here."], [], not_checked
+    found = replaying.compute_again(folder, generator, checked.settings, checked.ledger, public)
+    if found.problem or not found.exact:
+        return [found.problem] if found.problem else [], [found.note], not_checked
+    name = contents.sample_set(generator.certificate)
+    if (folder / name).is_file():
+        count = kind_of(generator.card).sample_count(folder / name)
+        if not replaying.same_samples(folder / name, generator, count):
+            return [f"{name} is not what the replayed model draws with the seed of this release."], [], not_checked
+    left = [line for line in not_checked if not line.startswith((f"{MODEL}: ", f"{ANSWERS}: ", f"{name}: "))]
+    return [], [found.note], [*left, f"{ANSWERS}: {_HONEST}"]
 
 
 def _not_installed(settings: dict[str, Any], folder: Path) -> str:

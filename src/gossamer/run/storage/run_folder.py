@@ -20,6 +20,8 @@ EVENTS = "events.jsonl"
 METRICS = "metrics.json"
 ATTACKS = "attacks.json"
 SAMPLES = "samples.png"
+ANSWERS = "answers.safetensors"
+"""The noisy answers of a run, if they are few: with them, anyone can compute the model again."""
 REPORT = "report.html"
 PRIVATE = "checkpoint"
 SOURCE = "source.json"
@@ -35,7 +37,7 @@ AUDIT = "audit.json"
 SIGNATURE = "signature.json"
 TENSORBOARD = "tensorboard"
 OURS = frozenset({
-    MODEL, CERTIFICATE, LEDGER, CONFIG, SAMPLES, EVENTS, METRICS, ATTACKS, REPORT, AUDIT, SIGNATURE,
+    MODEL, CERTIFICATE, LEDGER, CONFIG, SAMPLES, ANSWERS, EVENTS, METRICS, ATTACKS, REPORT, AUDIT, SIGNATURE,
 })  # fmt: skip
 """Files of a run, besides its private folder and TensorBoard files. All other files in RUN are the user's: no command deletes
 them."""
