@@ -10,12 +10,10 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from gossamer.errors import PrivacyError
+from gossamer.errors import LedgerDamaged
 
 MOST = 1 << 23
 """Numbers that are kept of a run, 64 MiB. Of a run with more of them, none is."""
-_WHOLE = 1 << 22
-"""Below so many grids, a number of any type is rounded to the grid (`noise.py`)."""
 _DIGITS, _SURPRISE = 16, 40.0
 """Last digits of answers in grids, and how uneven they may be, in nats. Of real noise they are more so once in 10^16."""
 
@@ -32,7 +30,7 @@ class Answers:
     parts: list[tuple[Tensor, float]] = field(default_factory=list)
     room: int = MOST
 
-    def take(self, noisy: Tensor, std: float, grid: float) -> None:  # noqa: ARG002 (what a replay needs)
+    def take(self, noisy: Tensor, std: float, _grid: float, /) -> None:
         """Note what leaves. noisy: [n], with noise of this standard deviation, rounded to this grid."""
         self.room -= len(noisy)
         if self.room < 0:
@@ -51,46 +49,44 @@ class Answers:
 
     @classmethod
     def of(cls, tensors: dict[str, Tensor]) -> "Answers":
-        """The inverse of `tensors`. Raises ValueError: they are no answers with noise."""
+        """The inverse of `tensors`. Raises LedgerDamaged: they are no answers with noise."""
         values, sizes, deviations = tensors["values"], tensors["sizes"], tensors["deviations"]
         if any(each.dim() != 1 for each in tensors.values()) or len(sizes) != len(deviations) or not len(sizes):
-            raise ValueError("its tensors have other shapes")
+            raise LedgerDamaged("its tensors have other shapes than those of answers.")
         if len(values) > MOST or int(sizes.min()) < 0 or int(sizes.max()) > len(values) or sizes.sum() != len(values):
-            raise ValueError("its sizes are not those of its values")
+            raise LedgerDamaged("its sizes are not those of its values.")
         if not values.isfinite().all() or not bool((deviations.isfinite() & (deviations > 0)).all()):
-            raise ValueError("a number is not finite, or an answer has no noise")
+            raise LedgerDamaged("a number is not finite, or an answer has no noise.")
         return cls(list(zip(values.split(sizes.tolist()), deviations.tolist(), strict=True)))
 
 
 @dataclass
 class Replay(Answers):
-    """Noted answers, which take the place of new ones.
-
-    Args:
-        at: how many parts were asked for.
-    """
+    """Noted answers, which take the place of new ones. at: how many were asked for."""
 
     at: int = 0
 
-    def take(self, noisy: Tensor, std: float, grid: float) -> None:
-        """Overwrite what would leave. Raises PrivacyError: the run asks for an answer of another size or noise."""
-        if self.at == len(self.parts):
-            raise PrivacyError(f"the run asks for more than {self.at:,} answers")
+    def take(self, noisy: Tensor, std: float, grid: float, /) -> None:
+        """Overwrite what would leave. Raises LedgerDamaged: the run asks for an answer of another size or noise."""
+        answer, deviation = self.parts[self.at] if self.at < len(self.parts) else (noisy[:0], std)
         self.at += 1
-        answer, deviation = self.parts[self.at - 1]
         if answer.shape != noisy.shape:
-            raise PrivacyError(f"answer {self.at:,} has {len(answer):,} numbers, and the run asks for {len(noisy):,}")
+            raise LedgerDamaged(
+                f"the run asks for {len(noisy):,} numbers as answer {self.at:,}, and there are {len(answer):,}."
+            )
         if not math.isclose(std, deviation, rel_tol=1e-6):
-            raise PrivacyError(f"answer {self.at:,} states noise of another width than the run adds")
-        if not _looks_noisy(answer, grid):
-            raise PrivacyError(f"answer {self.at:,} holds numbers that noise of its width does not leave")
-        noisy.copy_(answer)
+            raise LedgerDamaged(f"answer {self.at:,} states noise of another width than the run adds.")
+        if not (torch.equal(noisy.copy_(answer).cpu().double(), answer) and _looks_noisy(noisy, grid)):
+            raise LedgerDamaged(f"answer {self.at:,} holds numbers that noise of its width does not leave.")
 
 
 def _looks_noisy(answer: Tensor, grid: float) -> bool:
-    """Whether numbers are on the grid, and their last digits there are even. A count without noise has zeros there."""
-    steps = answer / grid
-    steps = steps[steps.abs() < _WHOLE]
+    """Whether numbers are on the grid, and their last digits there are even. A count without noise has zeros there.
+
+    Left out are numbers so large that their type rounds them before the grid does, more often to even steps.
+    """
+    steps = answer.double() / grid
+    steps = steps[steps.abs() < 2.0**-9 / torch.finfo(answer.dtype).eps]
     if not len(steps):
         return True
     most = torch.bincount(steps.long() % _DIGITS).max() / len(steps)

@@ -15,6 +15,7 @@ from gossamer.methods import synthesizer
 from gossamer.metrics.registry import PUBLIC_ITSELF
 from gossamer.privacy.certificate.certificate import CERTIFICATE, Certificate, sha256
 from gossamer.privacy.certificate.declarations import declare
+from gossamer.privacy.certificate.statements import ANSWERS
 from gossamer.privacy.ledger import PrivacyLedger
 from gossamer.run.release import contents, signing
 from gossamer.run.release.contents import RELEASED_BY
@@ -23,7 +24,7 @@ from gossamer.run.release.standalone_loader import loadable
 from gossamer.run.release.verify import LOADER, MAY_HAVE, README, Verdict, is_release, read_sums, to_sign, verify
 from gossamer.run.report import html
 from gossamer.run.report.audit_record import audited
-from gossamer.run.storage.run_folder import ANSWERS, EVENTS, RELEASED, REPORT, SAMPLES, SIGNATURE, SUMS, RunFolder, today
+from gossamer.run.storage.run_folder import EVENTS, RELEASED, REPORT, SAMPLES, SIGNATURE, SUMS, RunFolder, today
 from gossamer.run.storage.versions import with_source
 from gossamer.run.validation import checked_arguments
 

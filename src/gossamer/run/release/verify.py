@@ -22,20 +22,11 @@ from gossamer.lazy import Lazy
 from gossamer.methods import METHODS, method_of
 from gossamer.methods.job import Job, plugins_of
 from gossamer.privacy.accounting import federated
-from gossamer.privacy.certificate.certificate import (
-    CERTIFICATE,
-    CONFIG,
-    LEDGER,
-    Certificate,
-    Checked,
-    check,
-    content,
-    sha256,
-)
+from gossamer.privacy.certificate.certificate import CERTIFICATE, CONFIG, LEDGER, Certificate, check, content, sha256
 from gossamer.privacy.certificate.declarations import is_past
 from gossamer.privacy.certificate.figures import purposes
 from gossamer.privacy.certificate.json_diff import difference
-from gossamer.privacy.certificate.statements import MODEL, plugin
+from gossamer.privacy.certificate.statements import ANSWERS, MODEL, plugin
 from gossamer.privacy.guarantee import RELATION_NAMES, Guarantee
 from gossamer.privacy.ledger import PrivacyLedger, merge
 from gossamer.run.release import contents, signing
@@ -44,7 +35,6 @@ from gossamer.run.release.readme import readme
 from gossamer.run.release.standalone_loader import loadable
 from gossamer.run.report.audit_record import audited, refuted, said_by
 from gossamer.run.storage.run_folder import (
-    ANSWERS,
     ATTACKS,
     AUDIT,
     EVENTS,
@@ -78,10 +68,10 @@ NOT_CHECKED = {
     CONFIG: "whether the data card and the count of earlier runs are true.",
     REPORT: "whether it agrees with the certificate.",
     SAMPLES: "whether the generator drew it.",
-    ANSWERS: f"whether {MODEL} follows from them. `gossamer.verify(..., replay=True)` computes it again.",
+    ANSWERS: "whether their noise is honest. For this, you rely on the signer. `gossamer.verify(..., replay=True)` shows "
+    "whether the model follows from them.",
 }
 """What is not checked, by the file."""
-_HONEST = "whether their noise is honest. For this, you rely on the signer."
 INTERNAL = (METRICS, ATTACKS, EVENTS, PRIVATE, TENSORBOARD)
 """What must not be in a release: computed on real records, or not covered by the guarantee."""
 _SUM_TOLERANCE = 1e-3
@@ -119,9 +109,7 @@ class Verdict:
 
 
 @checked_arguments
-def verify(
-    run: str | Path, *, key: str | None = None, replay: bool = False, public: Data | None = None
-) -> Verdict:
+def verify(run: str | Path, *, key: str | None = None, replay: bool = False, public: Data | None = None) -> Verdict:
     """Write the certificate again from ledger and settings, with every accountant, and compare all files with it.
 
     Args:
@@ -179,8 +167,9 @@ def verify(
                 problems, not_compared = _pages(folder.path, certified, generator)
                 not_checked += not_compared
             if replay and not problems:
-                problems, replayed, not_checked = _replayed(folder.path, generator, checked, not_checked, public)
-                notes += replayed
+                note, follow = replaying.replayed(folder.path, generator, checked, public)
+                notes.append(note)
+                not_checked = [line for line in not_checked if line.partition(":")[0] not in follow]
     except (LedgerDamaged, RunFolderError) as error:
         problems.append(str(error))
     except OSError as error:
@@ -188,24 +177,6 @@ def verify(
     if not_installed and not problems:
         raise RunFolderError(not_installed)
     return Verdict(problems, checked.guarantees, notes, not_checked)
-
-
-def _replayed(
-    folder: Path, generator: "Synthesizer | None", checked: Checked, not_checked: list[str], public: Data | None
-) -> tuple[list[str], list[str], list[str]]:
-    """What a replay finds: problems, notes, and what is still not checked."""
-    if generator is None or checked.ledger is None:
-        return ["The run cannot be replayed, because its generator cannot be made here."], [], not_checked
-    found = replaying.compute_again(folder, generator, checked.settings, checked.ledger, public)
-    if found.problem or not found.exact:
-        return [found.problem] if found.problem else [], [found.note], not_checked
-    name = contents.sample_set(generator.certificate)
-    if (folder / name).is_file():
-        count = kind_of(generator.card).sample_count(folder / name)
-        if not replaying.same_samples(folder / name, generator, count):
-            return [f"{name} is not what the replayed model draws with the seed of this release."], [], not_checked
-    left = [line for line in not_checked if not line.startswith((f"{MODEL}: ", f"{ANSWERS}: ", f"{name}: "))]
-    return [], [found.note], [*left, f"{ANSWERS}: {_HONEST}"]
 
 
 def _not_installed(settings: dict[str, Any], folder: Path) -> str:

@@ -13,15 +13,13 @@ from typing import Any
 from gossamer.errors import RunFolderError
 from gossamer.files import begun, hold, write_atomically
 from gossamer.privacy.certificate.certificate import CERTIFICATE, CONFIG, LEDGER
-from gossamer.privacy.certificate.statements import MODEL
+from gossamer.privacy.certificate.statements import ANSWERS, MODEL
 from gossamer.privacy.ledger import locked
 
 EVENTS = "events.jsonl"
 METRICS = "metrics.json"
 ATTACKS = "attacks.json"
 SAMPLES = "samples.png"
-ANSWERS = "answers.safetensors"
-"""The noisy answers of a run, if they are few: with them, anyone can compute the model again."""
 REPORT = "report.html"
 PRIVATE = "checkpoint"
 SOURCE = "source.json"
@@ -37,7 +35,7 @@ AUDIT = "audit.json"
 SIGNATURE = "signature.json"
 TENSORBOARD = "tensorboard"
 OURS = frozenset({
-    MODEL, CERTIFICATE, LEDGER, CONFIG, SAMPLES, ANSWERS, EVENTS, METRICS, ATTACKS, REPORT, AUDIT, SIGNATURE,
+    MODEL, ANSWERS, CERTIFICATE, LEDGER, CONFIG, SAMPLES, EVENTS, METRICS, ATTACKS, REPORT, AUDIT, SIGNATURE,
 })  # fmt: skip
 """Files of a run, besides its private folder and TensorBoard files. All other files in RUN are the user's: no command deletes
 them."""

@@ -25,14 +25,15 @@ from gossamer.methods.registry import changed_plugins
 from gossamer.methods.synthesizer import Synthesizer, save_model, save_tensors
 from gossamer.privacy.certificate.certificate import CONFIG, CONFIG_FORMAT, LEDGER, Certificate, sha256
 from gossamer.privacy.certificate.figures import purposes
-from gossamer.privacy.certificate.statements import MODEL
+from gossamer.privacy.certificate.statements import ANSWERS, MODEL
 from gossamer.privacy.distributed import ALONE, Ranks
 from gossamer.privacy.ledger import PrivacyLedger
 from gossamer.privacy.random.answers import Answers
 from gossamer.privacy.random.noise import Rng
 from gossamer.run.budget.entry import RunEntry, add_entry, budget_log_at, charge_of, new_run_id, resume_entry
+from gossamer.run.release.contents import TRAINED_ON, drawn_on
 from gossamer.run.storage.data_sources import DataFacts, DataSources, LoadedData, RawData
-from gossamer.run.storage.run_folder import ANSWERS, SAMPLES, RunFolder, today
+from gossamer.run.storage.run_folder import SAMPLES, RunFolder, today
 from gossamer.run.storage.versions import versions
 from gossamer.run.training import checkpoint
 from gossamer.run.training.plan import Request
@@ -250,25 +251,21 @@ class OpenRun:
         net = state.released.cpu().eval()
         save_model(folder.file(MODEL), net)
         model = sha256(folder.file(MODEL))
-        certificate = Certificate.build(self.ledger, settings, model_sha256=model, versions=versions(), created=today())
+        made_by = versions() | {TRAINED_ON: drawn_on()}
+        certificate = Certificate.build(self.ledger, settings, model_sha256=model, versions=made_by, created=today())
         synthesizer = Synthesizer(net, self.job, certificate, folder.path.absolute())
         folder.file(SAMPLES).write_bytes(kind_of(synthesizer.card).picture(synthesizer))
-        if tensors := self._answers(certificate):
-            save_tensors(folder.file(ANSWERS), tensors)
+        # Without a guarantee they would be sums; a replay of the others would need records that only their owners have.
+        finite = math.isfinite(float(certificate.guarantee["epsilon"]))
+        others = "federated" in settings or settings["public"]["kind"] == "share"
+        if self.rng.answers is not None and self.rng.answers.parts and finite and not others:
+            save_tensors(folder.file(ANSWERS), self.rng.answers.tensors())
         if self.entry is not None:
             self.entry.finish(self.ledger)
         certificate.save(folder.path)
         if state.remark:
             self.log(state.remark)
         return synthesizer
-
-    def _answers(self, certificate: Certificate) -> dict[str, Any]:
-        """The noisy answers of a run that others can replay: none without a guarantee, or if they need others' records."""
-        settings, answers = self.folder.config(), self.rng.answers
-        finite = math.isfinite(float(certificate.guarantee["epsilon"]))
-        if not finite or "federated" in settings or settings["public"]["kind"] == "share":
-            return {}
-        return answers.tensors() if answers is not None and answers.parts else {}
 
     def _settings(self, facts: DataFacts) -> dict[str, Any]:
         """The public settings of a new run."""
