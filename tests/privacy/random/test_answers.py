@@ -1,6 +1,7 @@
 """Noisy answers: what is noted, and which ones no noise leaves."""
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -78,9 +79,11 @@ def test_real_noise_looks_like_noise(std: float, dtype: torch.dtype) -> None:
         assert answers._looks_noisy(values, grid(std))
 
 
-def test_a_number_in_single_precision_has_no_further_digits() -> None:
+@pytest.mark.parametrize("change", [lambda values: values + 1e-12, torch.round])
+def test_numbers_that_noise_does_not_leave_are_refused(change: Callable[[torch.Tensor], torch.Tensor]) -> None:
+    """Digits beyond single precision, and counts without noise."""
     kept = noted(Rng(noise_seed=7), (torch.zeros(50), 1.0)).tensors()
-    kept["values"][3] += 1e-12
+    kept["values"] = change(kept["values"])
     with pytest.raises(LedgerDamaged, match="noise of its width does not leave"):
         replay(kept, (torch.zeros(50), 1.0))
 

@@ -24,10 +24,10 @@ from gossamer.data.card import DataCard
 from gossamer.data.samples.samples import Samples
 from gossamer.data.source import Reading
 from gossamer.data.sources.pictures.read import read
-from gossamer.errors import GossamerError, RequestError
+from gossamer.errors import GossamerError, LedgerDamaged, RequestError
 from gossamer.methods.synthesizer import Synthesizer
 from gossamer.privacy import ledger as ledgers
-from gossamer.privacy.certificate.certificate import CERTIFICATE, CONFIG, LEDGER, Certificate, sealed, sha256
+from gossamer.privacy.certificate.certificate import CERTIFICATE, CONFIG, LEDGER, Certificate, check, sealed, sha256
 from gossamer.privacy.certificate.statements import ANSWERS, MODEL
 from gossamer.privacy.ledger import PrivacyLedger
 from gossamer.privacy.random import answers as noted
@@ -35,7 +35,7 @@ from gossamer.privacy.random.answers import Answers
 from gossamer.run.release.contents import samples_seed
 from gossamer.run.release.readme import readme
 from gossamer.run.release.release import release, sign
-from gossamer.run.release.replay import read_answers, repeated
+from gossamer.run.release.replay import read_answers, repeated, replayed
 from gossamer.run.release.verify import LOADER, README, verify
 from gossamer.run.storage.run_folder import PRIVATE, REPORT, SIGNATURE, SUMS
 from gossamer.run.training.fit import fit
@@ -108,11 +108,11 @@ def certify(out: Path, *path: Any, to: Any) -> None:
     write_page(out, body)
 
 
-def write_page(out: Path, body: dict[str, Any]) -> None:
+def write_page(out: Path, body: dict[str, Any], more: tuple[str, ...] = (ANSWERS,)) -> None:
     body = {
         name: value for name, value in body.items() if name in {each.name for each in dataclasses.fields(Certificate)}
     }
-    page = readme(Certificate(**body), samples=SAMPLES, no_loader="")
+    page = readme(Certificate(**body), samples=SAMPLES, no_loader="", more=more)
     (out / README).write_text(page, encoding="utf-8")
 
 
@@ -456,6 +456,7 @@ def without_answers(out: Path, _: SimpleNamespace) -> None:
     (out / ANSWERS).unlink()
     sums = (out / SUMS).read_text().splitlines(keepends=True)
     (out / SUMS).write_text("".join(line for line in sums if ANSWERS not in line))
+    write_page(out, json.loads((out / CERTIFICATE).read_text()), more=())
 
 
 def edited(out: Path, at: int, by: float) -> None:
@@ -500,6 +501,9 @@ REPLAYED: dict[str, tuple[Edit, str]] = {
     "answers.safetensors without a number": (
         lambda out, _: answers(out, lambda tensors: tensors.update(values=tensors["values"][:0])), "its sizes are not",
     ),
+    "answers.safetensors with one more tensor": (
+        lambda out, _: answers(out, lambda tensors: tensors.update(rows=torch.arange(3))), "it holds other tensors",
+    ),
     "answers.safetensors is a pickle": (
         lambda out, _: torch.save({"values": torch.ones(3)}, out / ANSWERS), "holds something besides tensors",
     ),
@@ -540,6 +544,24 @@ def test_a_run_without_a_guarantee_has_no_answers(made: SimpleNamespace) -> None
     """They would be exact sums."""
     assert not (made.free / ANSWERS).exists()
     assert not (made.around / "free" / ANSWERS).exists()
+
+
+def test_a_replay_makes_the_queries_of_the_ledger(made: SimpleNamespace) -> None:
+    checked = check(made.honest)
+    assert checked.ledger is not None
+    other = PrivacyLedger(budget=10.0, delta=1e-4)
+    other.reserve(checked.ledger.plan)
+    checked = dataclasses.replace(checked, ledger=other)
+    with pytest.raises(LedgerDamaged, match="other queries than the ledger records"):
+        replayed(made.honest, Synthesizer.load(made.honest), checked, None)
+
+
+def test_a_replay_takes_the_public_records_of_the_run_and_no_other(made: SimpleNamespace, tmp_path: Path) -> None:
+    np.savez(
+        tmp_path / "other.npz", images=np.arange(4 * 784, dtype=np.uint8).reshape(4, 1, 28, 28), labels=np.arange(4)
+    )
+    with pytest.raises(RequestError, match="must be the public records of the run"):
+        verify(made.honest, replay=True, public=tmp_path / "other.npz")
 
 
 @pytest.mark.parametrize(("moved", "same"), [(0.5e-5, True), (2e-5, False)])

@@ -212,6 +212,7 @@ def test_resume_equals_an_unbroken_run_under_test_seeds(
     for mine, theirs in zip(resumed.net.parameters(), whole.net.parameters(), strict=True):
         assert np.array_equal(mine.detach().numpy(), theirs.detach().numpy())
     assert "No formal guarantee" in resumed.certificate.statement
+    assert not (tmp_path / "whole" / ANSWERS).exists(), "no guarantee covers them"
 
 
 def test_a_cut_ledger_is_refused(data: Path, card: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -219,7 +219,7 @@ def _fill(folder: Path, partial: Path, answers: dict[str, Any], samples: int, *,
         write_atomically(partial / ANSWERS, (folder / ANSWERS).read_bytes())
         more.append(ANSWERS)
     classifies = hasattr(generator.net, "probabilities")
-    page = readme(certificate, samples=samples, no_loader=cannot, classifies=classifies, tables=tables)
+    page = readme(certificate, samples=samples, no_loader=cannot, classifies=classifies, more=more)
     write_atomically(partial / README, page)
     sums = "".join(f"{sha256(partial / name)}  {name}\n" for name in (*RELEASED, REPORT, *more))
     write_atomically(partial / SUMS, sums)

@@ -298,12 +298,12 @@ def _pages(folder: Path, certificate: Certificate, generator: "Synthesizer | Non
             return [*problems, f"{name} does not hold samples."], not_compared
         wrong, not_drawn = contents.of_samples(folder, certificate, generator, samples)
         problems, not_compared = problems + wrong, not_compared + not_drawn
-    if tables := TABLES in listed:
+    if TABLES in listed:
         wrong, not_counted = contents.of_tables(folder, certificate, generator)
         problems, not_compared = problems + wrong, not_compared + not_counted
     classifies = generator is not None and hasattr(generator.net, "probabilities")
     no_loader = "" if loads else cannot
-    page = readme(certificate, samples=samples, no_loader=no_loader, classifies=classifies, tables=tables)
+    page = readme(certificate, samples=samples, no_loader=no_loader, classifies=classifies, more=listed)
     if README not in listed or content(folder / README) != page.encode():
         problems.append(f"{README} is missing, or not the page that the certificate leads to.")
     return problems, not_compared
