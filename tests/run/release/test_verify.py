@@ -37,8 +37,8 @@ from gossamer.run.storage.run_folder import SUMS
 
 Run = Callable[..., Any]
 RELEASED = [
-    "README.md", "SHA256SUMS", "certificate.json", "config.json", "ledger.jsonl", "load.py", "model.safetensors", "report.html",
-    "samples.png",
+    "README.md", "SHA256SUMS", "answers.safetensors", "certificate.json", "config.json", "ledger.jsonl", "load.py",
+    "model.safetensors", "report.html", "samples.png",
 ]  # fmt: skip
 UNSIGNED = "It is not signed: nothing here shows who vouches for it."
 
