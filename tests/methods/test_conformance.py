@@ -235,6 +235,10 @@ def test_saves_only_the_generator(method: str) -> None:
     checks.saves_only_the_generator(ended(method))
 
 
+def test_replays_from_its_answers(method: str) -> None:
+    checks.replays_from_its_answers(ended(method))
+
+
 def test_events_are_public_json(method: str) -> None:
     checks.events_are_public_json(ended(method))
 

@@ -17,6 +17,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from safetensors.torch import save as to_bytes
 from torch import Tensor, nn
+from torch.multiprocessing.reductions import StorageWeakRef
 from torch.overrides import TorchFunctionMode
 
 from gossamer.data.memory_mapped import free_memory
@@ -56,19 +57,28 @@ class PluginMissing(RunFolderError):
 
 
 class _Bounded(TorchFunctionMode):
-    """Refuse to make tensors of more than so many bytes together: the settings may be a stranger's."""
+    """Refuse to hold tensors of more than so many bytes at a time: the settings may be a stranger's."""
 
     def __init__(self, most: int) -> None:
         super().__init__()
-        self.left = most
+        self.most = self.left = most
+        self.held: list[tuple[StorageWeakRef, int]] = []
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         made = func(*args, **(kwargs or {}))
         if isinstance(made, Tensor) and made._base is None and not any(made is given for given in args):
             self.left -= made.nbytes
+            self.held.append((StorageWeakRef(made.untyped_storage()), made.nbytes))
             if self.left < 0:
-                raise RuntimeError("more than the file could hold")
+                self._count()
         return made
+
+    def _count(self) -> None:
+        """Count what is still held. A parameter holds the memory of the tensor that it was made from."""
+        self.held = [(memory, size) for memory, size in self.held if not memory.expired()]
+        self.left = self.most - sum(size for _, size in self.held)
+        if self.left < 0:
+            raise RuntimeError("more than the file could hold")
 
 
 def _counted(n: int) -> int:
@@ -371,9 +381,14 @@ def model_bytes(net: nn.Module) -> bytes:
 
 def save_model(path: Path, net: nn.Module) -> None:
     """Write the same to a file, with no copy of the weights in memory. Raises OSError, also for a full disk."""
+    save_tensors(path, _weights(net))
+
+
+def save_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
+    """Write tensors to a safetensors file. Raises OSError, also for a full disk."""
     with replaced(path) as partial:
         try:
-            save_file(_weights(net), partial)
+            save_file(dict(tensors), partial)
         except SafetensorError as error:
             number = int(_SYSTEM_ERROR.findall(str(error) + f"os error {errno.EIO}")[0])
             raise OSError(number, os.strerror(number)) from None

@@ -22,8 +22,10 @@ from gossamer.methods.job import Job
 from gossamer.methods.synthesizer import model_bytes
 from gossamer.privacy.ledger import PrivacyLedger
 from gossamer.privacy.per_sample_gradients import mixing
+from gossamer.privacy.random.answers import Answers
 from gossamer.privacy.random.noise import Rng
 from gossamer.run.cli.options import documentation
+from gossamer.run.release.replay import repeated
 from gossamer.run.storage.data_sources import split_public
 from gossamer.testing.neighbours import moves_of
 from gossamer.testing.trial_run import N, Subject, TrialRun, deaf, public_of
@@ -35,6 +37,7 @@ ROUNDING = 1e-4
 def finished_run(subject: Subject) -> TrialRun:
     """A run with fresh noise at its end, for the checks that only look at it."""
     run = TrialRun(subject)
+    run.rng.answers = Answers()
     with TestCase().assertNoLogs(mixing.__name__):  # a loss that could not be asked about made-up records
         run.end()
     return run
@@ -225,6 +228,17 @@ def saves_only_the_generator(finished: TrialRun) -> None:
     assert saved.keys() == fresh.state_dict().keys()
     fresh.load_state_dict(saved)  # refuses other shapes, except where the generator takes any
     assert model_bytes(fresh) == finished.model
+
+
+def replays_from_its_answers(finished: TrialRun) -> None:
+    """A finished run can be repeated without a record: its noisy answers and public inputs give the same model, bit for bit."""
+    if finished.job.method.without_guarantee:
+        raise SkipTest("it has no noisy answers")
+    assert finished.rng.answers is not None
+    noted = Answers.of(finished.rng.answers.tensors())
+    state, ledger = repeated(finished.job, noted, {"seed": finished.rng.seed, "device": "cpu"}, finished.public)
+    assert model_bytes(state.released) == finished.model, "the loop depends on more than its answers and public inputs"
+    assert ledger.used == finished.ledger.used
 
 
 def events_are_public_json(finished: TrialRun) -> None:

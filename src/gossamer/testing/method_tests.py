@@ -62,6 +62,7 @@ class MethodTests:
     test_nobody_left_is_no_reason_to_stop = staticmethod(checks.trains_without_records)
     test_the_mechanism_is_what_the_data_go_through = staticmethod(checks.learns_through_the_mechanism)
     test_saves_only_the_generator = staticmethod(checks.saves_only_the_generator)
+    test_replays_from_its_answers = staticmethod(checks.replays_from_its_answers)
     test_events_are_public_json = staticmethod(checks.events_are_public_json)
     test_resume_equals_an_unbroken_run_under_test_seeds = _each(checks.resume_equals_an_unbroken_run, at=[2, 9, 20])
     test_resume_where_one_phase_turns_into_the_next = staticmethod(checks.resume_at_the_ends_of_phases)

@@ -5,11 +5,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from sklearn.cluster import KMeans
+from threadpoolctl import threadpool_info, threadpool_limits
 from torch import Tensor
 
 from gossamer.data.records import Records
 from gossamer.methods.common import votes
-from gossamer.methods.common.clusters import Clusters, grouped, within_classes
+from gossamer.methods.common.clusters import Clusters, grouped, k_means, within_classes
 from gossamer.methods.common.votes import Cosines, Votes, embedded, on_grid
 from gossamer.privacy.queries import Bounds
 
@@ -115,3 +117,18 @@ def test_a_record_votes_for_the_nearest_cluster_of_a_folder_in_the_bin_of_its_cl
     asked = replace(asked, labels=torch.arange(3).repeat(2))
     records = Records(np.array([0, 250, 10, 255], np.uint8).reshape(4, 1, 1, 1), np.array([2, 0, 0, 1]))
     assert asked.clipped_sum(records, Bounds(norms=(float("inf"),))).tolist() == [1, 0, 1, 1, 1, 0]
+
+
+def test_centres_are_summed_by_one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever the process has: else a replay on another number of threads would end elsewhere."""
+    seen, fit = [], KMeans.fit
+
+    def noted(self: KMeans, points: np.ndarray) -> KMeans:
+        seen.extend(pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "openmp")
+        return fit(self, points)
+
+    monkeypatch.setattr(KMeans, "fit", noted)
+    with threadpool_limits(2):
+        centres = k_means(torch.tensor([[0.0], [1.0], [10.0], [11.0]]), 2, stream())
+    assert set(seen) == {1}
+    assert sorted(centres.flatten().tolist()) == [0.5, 10.5]

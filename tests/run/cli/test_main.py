@@ -20,6 +20,7 @@ from shared_data import SHARED, needs
 import gossamer as package
 from gossamer.data.sources.pictures.read import read
 from gossamer.data.synthetic.glyphs import draw
+from gossamer.privacy.certificate.statements import ANSWERS
 from gossamer.run.cli.main import COMMANDS
 
 Run = Callable[..., Any]
@@ -115,6 +116,7 @@ def test_public_records_are_named_and_do_not_count(gossamer: Run, fit_words: lis
     assert gossamer(*fit_words, "--public", tmp_path / "drawn.npz", "--warm-steps", 3).status == 0
     certificate = json.loads((tmp_path / "run" / "certificate.json").read_text())
     assert certificate["public_data"] == "drawn.npz (40 records, not protected)"
+    assert (tmp_path / "run" / ANSWERS).exists()
     assert certificate["plan"][0]["event"]["sampling_rate"] == 16 / 160
     assert str(tmp_path) not in (tmp_path / "run" / "config.json").read_text()
 
@@ -125,6 +127,7 @@ def test_a_public_share_is_split_off_and_not_protected(gossamer: Run, fit_words:
     certificate = json.loads((tmp_path / "run" / "certificate.json").read_text())
     assert certificate["public_data"].startswith("the records that were made public, about 0.25 of all (40 expected)")
     assert certificate["card"]["declared_size"] == 120  # the private part only
+    assert not (tmp_path / "run" / ANSWERS).exists(), "only their owner could replay them"
     assert certificate["plan"][0]["event"]["sampling_rate"] == 16 / 120
     planned = gossamer("plan", "dpgan", *fit_words[4:10], *fit_words[12:], "--public-share", 0.25, "--json").json
     assert planned["guarantees"] == certificate["guarantees"]

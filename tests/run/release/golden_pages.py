@@ -63,6 +63,7 @@ OTHERS: dict[str, dict[str, Any]] = {
     "a released classifier": {"classifies": True},
     "public pictures in the model": {"facts": {"contains_public": "its samples are these pictures with other labels"}},
     "soft labels": {"config": {"own_label": 0.5}},
+    "noisy answers": {"more": ["answers.safetensors"]},
 }
 """What a README may also be about: arguments of `readme`, or entries of its certificate."""
 PAGES: dict[str, tuple[Callable[[Path], Certificate], Sequence[str]]] = {

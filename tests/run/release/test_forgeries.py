@@ -13,6 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -23,15 +24,18 @@ from gossamer.data.card import DataCard
 from gossamer.data.samples.samples import Samples
 from gossamer.data.source import Reading
 from gossamer.data.sources.pictures.read import read
-from gossamer.errors import GossamerError, RequestError
+from gossamer.errors import GossamerError, LedgerDamaged, RequestError
 from gossamer.methods.synthesizer import Synthesizer
 from gossamer.privacy import ledger as ledgers
-from gossamer.privacy.certificate.certificate import CERTIFICATE, CONFIG, LEDGER, Certificate, sealed, sha256
-from gossamer.privacy.certificate.statements import MODEL
+from gossamer.privacy.certificate.certificate import CERTIFICATE, CONFIG, LEDGER, Certificate, check, sealed, sha256
+from gossamer.privacy.certificate.statements import ANSWERS, MODEL
 from gossamer.privacy.ledger import PrivacyLedger
+from gossamer.privacy.random import answers as noted
+from gossamer.privacy.random.answers import Answers
 from gossamer.run.release.contents import samples_seed
 from gossamer.run.release.readme import readme
 from gossamer.run.release.release import release, sign
+from gossamer.run.release.replay import read_answers, repeated, replayed
 from gossamer.run.release.verify import LOADER, README, verify
 from gossamer.run.storage.run_folder import PRIVATE, REPORT, SIGNATURE, SUMS
 from gossamer.run.training.fit import fit
@@ -104,11 +108,11 @@ def certify(out: Path, *path: Any, to: Any) -> None:
     write_page(out, body)
 
 
-def write_page(out: Path, body: dict[str, Any]) -> None:
+def write_page(out: Path, body: dict[str, Any], more: tuple[str, ...] = (ANSWERS,)) -> None:
     body = {
         name: value for name, value in body.items() if name in {each.name for each in dataclasses.fields(Certificate)}
     }
-    page = readme(Certificate(**body), samples=SAMPLES, no_loader="")
+    page = readme(Certificate(**body), samples=SAMPLES, no_loader="", more=more)
     (out / README).write_text(page, encoding="utf-8")
 
 
@@ -390,6 +394,195 @@ def test_each_edit_is_refused_or_named(
         except Exception:  # whatever it is, it is not confirmed
             found = "refused"
         assert found == tool
+
+
+# ---------------------------------------------------------------------- forgeries that only a replay refuses
+
+
+def with_model(out: Path, tensors: dict[str, torch.Tensor]) -> None:
+    """A model with other numbers, and the samples that it draws."""
+    save(out, tensors)
+    draw_samples(out)
+
+
+def row_in_weights(out: Path, _: SimpleNamespace) -> None:
+    """A record, as small numbers, in place of the end of a tensor."""
+    row = torch.from_numpy(read("digits", Reading(shape=(1, 28, 28)), split="train").images[0].astype(np.float32))
+    name, tensor = max(load_file(out / MODEL).items(), key=lambda item: item[1].numel())
+    flat = tensor.flatten().clone()
+    flat[-row.numel() :] = row.flatten().to(flat) * 1e-3
+    with_model(out, {name: flat.view(tensor.shape)})
+
+
+def last_digit(out: Path, _: SimpleNamespace) -> None:
+    """The last bit of one number of the model."""
+    name, tensor = next(
+        (n, t) for n, t in load_file(out / MODEL).items() if t.is_floating_point() and t.abs().max() > 0
+    )
+    flat = tensor.flatten().clone()
+    flat[-1] = torch.nextafter(flat[-1], torch.tensor(torch.inf).to(flat))
+    with_model(out, {name: flat.view(tensor.shape)})
+
+
+def answers(out: Path, change: Callable[[dict[str, torch.Tensor]], Any]) -> None:
+    """Other answers."""
+    tensors = load_file(out / ANSWERS)
+    change(tensors)
+    save_file(tensors, out / ANSWERS)
+
+
+def leads_to(out: Path, given: Answers) -> None:
+    """The model that these answers lead to."""
+    state, _ = repeated(Synthesizer.load(out).job, given, {"seed": 0, "device": "cpu"})
+    with_model(out, {name: value.contiguous() for name, value in state.released.state_dict().items()})
+
+
+def one_record_more(out: Path, _: SimpleNamespace) -> None:
+    """A model that knows one record more than the answers do."""
+    ((values, deviation),) = read_answers(out / ANSWERS).parts
+    more = values.clone()
+    more[:9] += 1.0
+    leads_to(out, Answers([(more, deviation)]))
+
+
+def without_noise(out: Path, _: SimpleNamespace) -> None:
+    """Answers that are whole numbers, as counts are, and the model that follows."""
+    answers(out, lambda tensors: tensors.update(values=tensors["values"].round()))
+    with mock.patch.object(noted, "_looks_noisy", return_value=True):
+        leads_to(out, Answers.of(load_file(out / ANSWERS)))
+
+
+def without_answers(out: Path, _: SimpleNamespace) -> None:
+    (out / ANSWERS).unlink()
+    sums = (out / SUMS).read_text().splitlines(keepends=True)
+    (out / SUMS).write_text("".join(line for line in sums if ANSWERS not in line))
+    write_page(out, json.loads((out / CERTIFICATE).read_text()), more=())
+
+
+def edited(out: Path, at: int, by: float) -> None:
+    answers(out, lambda tensors: tensors["values"].__setitem__(at, tensors["values"][at] + by))
+
+
+REPLAYED: dict[str, tuple[Edit, str]] = {
+    "model.safetensors of another run, with samples that it draws": (
+        other_model_and_samples, "model.safetensors is not what answers.safetensors leads to",
+    ),
+    "model.safetensors with a record among its weights": (
+        row_in_weights, "model.safetensors is not what answers.safetensors leads to",
+    ),
+    "model.safetensors of answers to one record more": (
+        one_record_more, "model.safetensors is not what answers.safetensors leads to",
+    ),
+    "model.safetensors with another last digit": (last_digit, "with the same versions"),
+    "samples.npz with one real record, and the certificate names another machine": (
+        of_another_machine, "samples.npz is not what the replayed model draws",
+    ),
+    "settings, ledger and certificate of a run with more noise": (louder, "states noise of another width"),
+    "answers.safetensors of another run": (
+        lambda out, made: shutil.copy(made.loud / ANSWERS, out / ANSWERS), "states noise of another width",
+    ),
+    "answers.safetensors with one number moved": (
+        lambda out, _: edited(out, 0, 64.0), "model.safetensors is not what answers.safetensors leads to",
+    ),
+    "answers.safetensors with digits that noise does not leave": (
+        lambda out, _: edited(out, 0, 1e-9), "noise of its width does not leave",
+    ),
+    "answers.safetensors without noise, and the model that follows": (
+        without_noise, "noise of its width does not leave",
+    ),
+    "answers.safetensors with an answer more": (
+        lambda out, _: answers(out, lambda tensors: tensors.update(
+            sizes=torch.tensor([len(tensors["values"]) - 1, 1]), deviations=tensors["deviations"].repeat(2)
+        )), "the run asks for",
+    ),
+    "answers.safetensors with a number that is not finite": (
+        lambda out, _: edited(out, 3, float("nan")), "is not finite",
+    ),
+    "answers.safetensors without a number": (
+        lambda out, _: answers(out, lambda tensors: tensors.update(values=tensors["values"][:0])), "its sizes are not",
+    ),
+    "answers.safetensors with one more tensor": (
+        lambda out, _: answers(out, lambda tensors: tensors.update(rows=torch.arange(3))), "it holds other tensors",
+    ),
+    "answers.safetensors is a pickle": (
+        lambda out, _: torch.save({"values": torch.ones(3)}, out / ANSWERS), "holds something besides tensors",
+    ),
+    "answers.safetensors left out": (without_answers, "Either answers.safetensors is missing"),
+}  # fmt: skip
+"""By their rows: edits that a check without a replay accepts, and how a replay refuses them."""
+
+
+def test_a_clean_release_is_replayed_bit_for_bit(made: SimpleNamespace) -> None:
+    verdict = verify(made.honest, replay=True)
+    assert verdict.problems == []
+    count = len(load_file(made.honest / ANSWERS)["values"])
+    assert any(f"Nothing in it goes beyond {count:,} noisy numbers" in note for note in verdict.notes)
+    assert not any(line.startswith((MODEL, Samples.file)) for line in verdict.not_checked)
+    assert any(line.startswith(f"{ANSWERS}: whether their noise is honest") for line in verdict.not_checked)
+    assert verify(made.around / "honest", replay=True).ok, "a RUN too"
+
+
+def test_the_table_of_replays_has_a_row_for_each_edit() -> None:
+    table = PAGE.split("| what was edited, unsigned |")[1].split("\n\n")[0].splitlines()[2:]
+    rows = {cells[1].strip(): cells[2].strip() for line in table if (cells := line.split("|"))}
+    assert rows == {row: problem for row, (_, problem) in REPLAYED.items()}
+
+
+@pytest.mark.parametrize("row", REPLAYED)
+def test_a_replay_refuses_what_other_checks_accept(made: SimpleNamespace, tmp_path: Path, row: str) -> None:
+    out = tmp_path / "out"
+    shutil.copytree(made.honest, out)
+    edit, problem = REPLAYED[row]
+    edit(out, made)
+    redo(out)
+    assert verify(out).problems == []
+    (found,) = verify(out, replay=True).problems
+    assert problem in found
+
+
+def test_a_run_without_a_guarantee_has_no_answers(made: SimpleNamespace) -> None:
+    """They would be exact sums."""
+    assert not (made.free / ANSWERS).exists()
+    assert not (made.around / "free" / ANSWERS).exists()
+
+
+def test_a_replay_makes_the_queries_of_the_ledger(made: SimpleNamespace) -> None:
+    checked = check(made.honest)
+    assert checked.ledger is not None
+    other = PrivacyLedger(budget=10.0, delta=1e-4)
+    other.reserve(checked.ledger.plan)
+    checked = dataclasses.replace(checked, ledger=other)
+    with pytest.raises(LedgerDamaged, match="other queries than the ledger records"):
+        replayed(made.honest, Synthesizer.load(made.honest), checked, None)
+
+
+def test_a_replay_takes_the_public_records_of_the_run_and_no_other(made: SimpleNamespace, tmp_path: Path) -> None:
+    np.savez(
+        tmp_path / "other.npz", images=np.arange(4 * 784, dtype=np.uint8).reshape(4, 1, 28, 28), labels=np.arange(4)
+    )
+    with pytest.raises(RequestError, match="must be the public records of the run"):
+        verify(made.honest, replay=True, public=tmp_path / "other.npz")
+
+
+@pytest.mark.parametrize(("moved", "same"), [(0.5e-5, True), (2e-5, False)])
+def test_another_version_may_differ_by_rounding(
+    made: SimpleNamespace, tmp_path: Path, moved: float, same: bool
+) -> None:
+    out = tmp_path / "out"
+    shutil.copytree(made.honest, out)
+    name, tensor = next(
+        (n, t) for n, t in load_file(out / MODEL).items() if t.is_floating_point() and t.abs().max() > 0
+    )
+    flat = tensor.flatten().clone()
+    flat[0] += moved * flat.abs().max()
+    with_model(out, {name: flat.view(tensor.shape)})
+    certify(out, "versions", "torch", to="9.9")
+    redo(out)
+    verdict = verify(out, replay=True)
+    assert verdict.ok == same
+    if same:
+        assert any("Later digits are not checked" in note for note in verdict.notes)
+        assert any(line.startswith(f"{MODEL}: whether it came from") for line in verdict.not_checked)
 
 
 def test_a_release_without_its_readme_or_its_loader_is_refused(made: SimpleNamespace, tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from test_forgeries import certify, everything, redo
 from gossamer import plugins
 from gossamer.data.card import DataCard
 from gossamer.privacy.certificate.certificate import CERTIFICATE, CONFIG, Certificate, sha256
-from gossamer.privacy.certificate.statements import MODEL
+from gossamer.privacy.certificate.statements import ANSWERS, MODEL
 from gossamer.run.release.readme import readme
 from gossamer.run.release.release import release
 from gossamer.run.release.verify import LOADER, README, verify
@@ -66,7 +66,7 @@ def forged(folder: Path, change: Callable[[dict[str, Any]], None]) -> None:
     stated = json.loads((folder / CERTIFICATE).read_text())
     known = {each.name for each in dataclasses.fields(Certificate)}
     certificate = Certificate(**{name: value for name, value in stated.items() if name in known})
-    page = readme(certificate, samples=SAMPLES, no_loader=NO_LOADER)
+    page = readme(certificate, samples=SAMPLES, no_loader=NO_LOADER, more=[ANSWERS])
     (folder / README).write_text(page, encoding="utf-8")
     redo(folder)
 

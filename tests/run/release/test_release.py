@@ -29,6 +29,7 @@ from gossamer.metrics import registry
 from gossamer.privacy.certificate import statements
 from gossamer.privacy.certificate.certificate import Certificate, sha256
 from gossamer.privacy.certificate.declarations import NOT_DECLARED, NOT_RUN, QUESTIONS
+from gossamer.privacy.certificate.statements import ANSWERS
 from gossamer.run.release.readme import readme
 from gossamer.run.release.release import ATTACKED, MEASURED, release
 from gossamer.run.release.standalone_loader import Unloadable, _Needed, loadable, loader
@@ -244,7 +245,7 @@ def test_the_way_through_the_command_line(gossamer: Run, run: Path, tmp_path: Pa
     )
     assert declared["attacked"]["reconstruction"] == "tried by a student in May"
     page = (tmp_path / "out" / "README.md").read_text(encoding="utf-8")
-    assert page == readme(Certificate.load(tmp_path / "out"), samples=30, no_loader="")
+    assert page == readme(Certificate.load(tmp_path / "out"), samples=30, no_loader="", more=[ANSWERS])
     drawn = read(str(tmp_path / "out" / "samples.npz"), split="train")
     assert drawn.images.shape == (30, 1, 28, 28)
     (tmp_path / "declared.toml").write_text('contakt = "x"\n')
@@ -319,11 +320,11 @@ def test_the_page_quotes_what_a_release_says_and_its_declarations_can_be_used(ru
 def test_the_readme_has_a_line_for_each_question_and_each_attack(run: Path, tmp_path: Path) -> None:
     certificate = Certificate.load(release(run, tmp_path / "out"))
     page = (tmp_path / "out" / "README.md").read_text(encoding="utf-8")
-    assert page == readme(certificate, samples=0, no_loader="")
+    assert page == readme(certificate, samples=0, no_loader="", more=[ANSWERS])
     for name in (*QUESTIONS, *certificate.declared["attacked"]):
         assert (f"\n| {name.replace('_', ' ')} | " in page) == (name != "pretrained"), "no encoder took part"
     declared = {**certificate.declared, "pretrained": "an encoder trained on ImageNet"}
-    named = readme(dataclasses.replace(certificate, declared=declared), samples=0, no_loader="")
+    named = readme(dataclasses.replace(certificate, declared=declared), samples=0, no_loader="", more=[ANSWERS])
     assert "| pretrained | an encoder trained on ImageNet |" in named
     for sentence in (
         certificate.statement,
@@ -340,7 +341,7 @@ def test_the_readme_has_a_line_for_each_question_and_each_attack(run: Path, tmp_
         )
         shown = float(row.split("|")[1])
         assert each["epsilon"] <= shown < each["epsilon"] + 1e-3
-    assert len(page.splitlines()) <= 92
+    assert len(page.splitlines()) <= 95
     assert "release = load.load()" in page
 
 

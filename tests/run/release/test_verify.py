@@ -20,6 +20,7 @@ import torch
 from safetensors.torch import save
 
 from gossamer.data.samples.samples import Samples
+from gossamer.data.synthetic import glyphs
 from gossamer.errors import GossamerError, LedgerDamaged, RequestError, RunFolderError
 from gossamer.files import held_folder
 from gossamer.intervals import Estimate
@@ -36,8 +37,8 @@ from gossamer.run.storage.run_folder import SUMS
 
 Run = Callable[..., Any]
 RELEASED = [
-    "README.md", "SHA256SUMS", "certificate.json", "config.json", "ledger.jsonl", "load.py", "model.safetensors", "report.html",
-    "samples.png",
+    "README.md", "SHA256SUMS", "answers.safetensors", "certificate.json", "config.json", "ledger.jsonl", "load.py",
+    "model.safetensors", "report.html", "samples.png",
 ]  # fmt: skip
 UNSIGNED = "It is not signed: nothing here shows who vouches for it."
 
@@ -407,12 +408,24 @@ def test_settings_of_a_stranger_do_not_decide_how_much_memory_a_generator_takes(
         part = torch.empty(1_000)
         for _ in range(9):
             part = part[:].fill_(1.0).view(-1)
+    with _Bounded(4_000):  # what is gone again does not count, what a parameter holds does
+        for _ in range(9):
+            torch.empty(900)
+    with pytest.raises(RuntimeError, match="more than the file could hold"), _Bounded(4_000):
+        _ = [torch.nn.Parameter(torch.empty(300)) for _ in range(4)]
     settings = json.loads((run / "config.json").read_text())
     settings["config"]["width"] = 64 * settings["config"]["width"]
     forge(run, settings)
     with pytest.MonkeyPatch.context() as patch, pytest.raises(RunFolderError, match="settings that this version knows"):
         patch.setattr("gossamer.methods.synthesizer._MOST_BEYOND", size)
         Synthesizer.load(run)
+
+
+def test_a_drawing_program_of_many_characters_can_be_loaded() -> None:
+    """In a fresh process: what it computes on its way is more than may be held at a time."""
+    glyphs._fields.cache_clear()
+    with _Bounded(1 << 28):
+        glyphs.Glyphs("digits", 1.0, 0.0)
 
 
 def test_a_pipe_in_place_of_a_signature_is_none(run: Path) -> None:

@@ -25,6 +25,7 @@ from gossamer.data.synthetic.glyphs import draw
 from gossamer.errors import DataError, LedgerDamaged, RunFolderError
 from gossamer.methods import METHODS
 from gossamer.methods.job import Job
+from gossamer.privacy.certificate.statements import ANSWERS
 from gossamer.privacy.confined import FIXED_SEED
 from gossamer.privacy.ledger import BLOCK, PrivacyLedger
 from gossamer.privacy.random.noise import Rng
@@ -116,6 +117,7 @@ def test_a_crash_costs_at_most_a_block_and_never_a_promise(
     )
     assert steps == list(range(17, 17 + SETTINGS["steps"] - charged))
     assert verify(tmp_path / "run").ok
+    assert not (tmp_path / "run" / ANSWERS).exists(), "answers were lost"
     lines = [json.loads(line) for line in (tmp_path / "run" / "events.jsonl").read_text().splitlines()]
     assert [line["step"] for line in lines if line["kind"] == "step"] == [*range(1, 17), *steps]
     assert [line["step"] for line in lines if line["kind"] == "warm"] == list(range(1, 11))
@@ -210,6 +212,7 @@ def test_resume_equals_an_unbroken_run_under_test_seeds(
     for mine, theirs in zip(resumed.net.parameters(), whole.net.parameters(), strict=True):
         assert np.array_equal(mine.detach().numpy(), theirs.detach().numpy())
     assert "No formal guarantee" in resumed.certificate.statement
+    assert not (tmp_path / "whole" / ANSWERS).exists(), "no guarantee covers them"
 
 
 def test_a_cut_ledger_is_refused(data: Path, card: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 import torch
 from sklearn.cluster import KMeans
+from threadpoolctl import threadpool_limits
 from torch import Tensor
 
 from gossamer.methods.common.votes import on_grid
@@ -63,8 +64,17 @@ def grouped(positions: Tensor, count: int, stream: torch.Generator) -> tuple[Ten
     """Centres float64 [k, d] on the grid, and the nearest to each of the public positions, int64 [n]. k is `count` at most."""
     positions = positions.double()
     different = torch.unique(positions, dim=0)
-    seed = int(torch.randint(2**31, (), generator=stream))
-    kmeans = KMeans(min(count, len(different)), n_init=1, random_state=seed).fit(positions.cpu().numpy())
-    centres = on_grid(torch.from_numpy(kmeans.cluster_centers_)).to(positions.device)
+    centres = on_grid(k_means(positions, min(count, len(different)), stream)).to(positions.device)
     distances = centres.square().sum(1) - 2 * positions @ centres.T
     return centres, distances.argmin(1)
+
+
+def k_means(points: Tensor, count: int, stream: torch.Generator) -> Tensor:
+    """So many centres of points [N, d], by k-means: [count, d], on the processor.
+
+    One thread adds up: of several, the last digits depend on which comes first, and nobody could replay the run.
+    """
+    seed = int(torch.randint(2**31, (), generator=stream))
+    with threadpool_limits(1):
+        fitted = KMeans(count, n_init=1, random_state=seed).fit(points.cpu().numpy())
+    return torch.from_numpy(fitted.cluster_centers_)

@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 import torch
-from sklearn.cluster import KMeans
 from torch import Tensor, nn
 
 from gossamer.data.card import DataCard
 from gossamer.data.records import Records
 from gossamer.methods import contract
+from gossamer.methods.common.clusters import k_means
 from gossamer.methods.common.learners import subset
 from gossamer.methods.contract import Logs, Run
 from gossamer.methods.moments import CUT_BY, Config
@@ -105,9 +105,7 @@ def cut(run: Run[Config], state: "State") -> Iterator[Logs]:
         for label in range(run.card.classes):
             normals = torch.randn(CUT_BY, 1 + mixture.axes, generator=stream).to(mixture.means.device)
             codes = state.whole(normals, torch.full((CUT_BY,), label, device=normals.device))
-            seed = int(torch.randint(2**31, (), generator=stream))
-            kmeans = KMeans(mixture.cells, n_init=1, random_state=seed).fit(codes.cpu().numpy())
-            mixture.means[mixture.groups == label] = torch.from_numpy(kmeans.cluster_centers_).to(mixture.means)
+            mixture.means[mixture.groups == label] = k_means(codes, mixture.cells, stream).to(mixture.means)
         yield {}
 
 

@@ -15,6 +15,8 @@ from gossamer.privacy.guarantee import RELATION_NAMES, Guarantee
 from gossamer.privacy.ledger import NOISE_VERSION, PrivacyLedger
 
 MODEL = "model.safetensors"
+ANSWERS = "answers.safetensors"
+"""The noisy answers of a run, if they are few: with them, anyone can compute the model again."""
 
 NO_PUBLIC: dict[str, Any] = {"kind": "none"}
 """The public records of a run that has none, as the settings name them."""

@@ -63,6 +63,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from gossamer.privacy.random.answers import Answers
 from gossamer.privacy.random.keystream import SPARE, WORDS, DeviceKeystream, Keystream
 
 _PAIRS = 1 << 15  # pairs of normals per pass: its buffers fit the cache, and calls are few enough to cost little
@@ -106,6 +107,8 @@ class Rng:
         self._device_query = DeviceKeystream(_fixed_key(noise_seed, "query on a device" + whose, size=32))
         self._public: dict[str, torch.Generator] = {}
         self._passes: dict[tuple[torch.device, int], _Pass] = {}
+        self.answers: Answers | None = None
+        """Takes what leaves with noise; None: nobody does."""
 
     @torch.inference_mode()
     def add_gaussian_(self, out: Tensor, std: float) -> Tensor:
@@ -132,6 +135,8 @@ class Rng:
         if len(out) > _MOST_NUMBERS:
             raise ValueError(f"one query has at most 2^32 numbers, not {len(out):,}: the noise is proved for so many")
         self._add_normals_(out, std, self._device_noise)
+        if self.answers is not None:
+            self.answers.take(out, std, grid(std))
         return out
 
     def _add_normals_(self, out: Tensor, std: float, on_device: DeviceKeystream) -> None:
@@ -237,6 +242,8 @@ class Rng:
             "seed": self.seed,
             "public": {name: generator.get_state() for name, generator in self._public.items()},
         }
+        if self.answers is not None:
+            state["answers"] = {"parts": [*self.answers.parts], "room": self.answers.room}
         if self.reproducible:
             state["secret"] = {purpose: stream.position for purpose, stream in self._secret.items()}
             state["device noise"] = self._device_noise.position
@@ -253,6 +260,7 @@ class Rng:
             raise ValueError(f"the random state belongs to seed {state['seed']}, not to seed {self.seed}")
         if ("secret" in state) != self.reproducible:
             raise ValueError("a run with a fixed noise seed and one without cannot continue one another")
+        self.answers = Answers(**state["answers"]) if "answers" in state else None
         self._public = {}
         for name, saved in state["public"].items():
             self.public(name).set_state(saved)

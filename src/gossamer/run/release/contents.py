@@ -36,8 +36,8 @@ SAMPLE_SETS = tuple(samples.file for samples in SAMPLES.values())
 """The files of samples that a release may have: it has that of its kind of records."""
 TABLES = "tables.csv"
 """The file of noisy tables that a release of a table may have."""
-RELEASED_BY, DRAWN_ON = "release", "samples"
-"""Keys in the versions of a certificate: the Gossamer that wrote the release, and the machine that drew its samples."""
+RELEASED_BY, TRAINED_ON, DRAWN_ON = "release", "machine", "samples"
+"""Keys in the versions of a certificate: the Gossamer that wrote the release, and the machines of its run and its samples."""
 MOST_HEADER = 2**22
 """Bytes of the header of a model, which names its tensors."""
 
@@ -48,7 +48,7 @@ def samples_seed(certificate: Certificate) -> int:
 
 
 def drawn_on() -> str:
-    """What decides the last digits of samples: PyTorch, the kind of processor, and the number of threads."""
+    """What decides the last digits of a model and samples: PyTorch, the kind of processor, and the number of threads."""
     processor = f"{platform.machine()} {torch.backends.cpu.get_cpu_capability()}"
     return f"torch {versions()['torch']}, {processor}, threads {torch.get_num_threads()}"
 

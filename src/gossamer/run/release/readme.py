@@ -1,17 +1,20 @@
 """The README of a release, written from its certificate alone. `readme.txt` is its text."""
 
 import math
+from collections.abc import Container
 
 from gossamer.kinds import kind_of
 from gossamer.methods import METHODS
 from gossamer.privacy.certificate.certificate import Certificate
 from gossamer.privacy.certificate.declarations import ATTACKS, CHOICES, NOT_DECLARED, QUESTIONS
+from gossamer.privacy.certificate.statements import ANSWERS
+from gossamer.run.release.contents import TABLES
 from gossamer.run.release.standalone_loader import has_soft_labels
 from gossamer.run.report.templates import template
 
 
 def readme(
-    certificate: Certificate, *, samples: int, no_loader: str, classifies: bool = False, tables: bool = False
+    certificate: Certificate, *, samples: int, no_loader: str, classifies: bool = False, more: Container[str] = ()
 ) -> str:
     """Write the page, as Markdown.
 
@@ -20,7 +23,7 @@ def readme(
         samples: number of synthetic records in samples.npz, or samples.csv of a table.
         no_loader: why there is no load.py; empty: there is a load.py.
         classifies: whether the release has a classifier, whose probabilities load.py returns.
-        tables: whether the release has the noisy tables behind the generator.
+        more: further files of the release: the noisy tables behind the generator, and the noisy answers.
     """
     declared, facts = certificate.declared, certificate.facts
     pretrained = declared["pretrained"] != NOT_DECLARED or any("weights" in each for each in facts["public_inputs"])
@@ -36,7 +39,8 @@ def readme(
         classifies=classifies,
         soft=has_soft_labels(certificate),
         samples=samples,
-        tables=tables,
+        tables=TABLES in more,
+        replayable=ANSWERS in more,
         finite=math.isfinite(float(certificate.guarantee["epsilon"])),
         uncounted=CHOICES["settings_chosen"]["uncounted"],
         attacks=ATTACKS,

@@ -16,6 +16,7 @@ from gossamer.metrics.registry import PUBLIC_ITSELF
 from gossamer.privacy.certificate.certificate import CERTIFICATE, Certificate, sha256
 from gossamer.privacy.certificate.declarations import declare
 from gossamer.privacy.certificate.sites import SITES
+from gossamer.privacy.certificate.statements import ANSWERS
 from gossamer.privacy.ledger import PrivacyLedger
 from gossamer.run.release import contents, signing
 from gossamer.run.release.contents import RELEASED_BY
@@ -216,8 +217,11 @@ def _fill(folder: Path, partial: Path, answers: dict[str, Any], samples: int, *,
     if text:
         write_atomically(partial / LOADER, text)
         more.append(LOADER)
+    if (folder / ANSWERS).is_file():
+        write_atomically(partial / ANSWERS, (folder / ANSWERS).read_bytes())
+        more.append(ANSWERS)
     classifies = hasattr(generator.net, "probabilities")
-    page = readme(certificate, samples=samples, no_loader=cannot, classifies=classifies, tables=tables)
+    page = readme(certificate, samples=samples, no_loader=cannot, classifies=classifies, more=more)
     write_atomically(partial / README, page)
     sums = "".join(f"{sha256(partial / name)}  {name}\n" for name in (*RELEASED, REPORT, *more))
     write_atomically(partial / SUMS, sums)

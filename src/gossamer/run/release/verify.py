@@ -14,9 +14,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from gossamer import notebook, plugins
+from gossamer.data.source import Data
 from gossamer.data.tables.any_card import card_from
 from gossamer.errors import DataError, GossamerError, LedgerDamaged, RequestError, RunFolderError
 from gossamer.kinds import kind_of
+from gossamer.lazy import Lazy
 from gossamer.methods import METHODS, method_of
 from gossamer.methods.job import Job, plugins_of
 from gossamer.privacy.accounting import federated
@@ -25,7 +27,7 @@ from gossamer.privacy.certificate.certificate import CERTIFICATE, CONFIG, LEDGER
 from gossamer.privacy.certificate.declarations import is_past
 from gossamer.privacy.certificate.figures import purposes
 from gossamer.privacy.certificate.json_diff import difference
-from gossamer.privacy.certificate.statements import MODEL, plugin, role_of
+from gossamer.privacy.certificate.statements import ANSWERS, MODEL, plugin, role_of
 from gossamer.privacy.guarantee import RELATION_NAMES, Guarantee
 from gossamer.privacy.ledger import PrivacyLedger, merge
 from gossamer.run.release import contents, signing
@@ -54,9 +56,12 @@ from gossamer.run.validation import checked_arguments
 
 if TYPE_CHECKING:
     from gossamer.methods.synthesizer import Synthesizer
+    from gossamer.run.release import replay as replaying
+else:
+    replaying = Lazy("gossamer.run.release.replay")
 
 README, LOADER = "README.md", "load.py"
-MAY_HAVE = (README, LOADER, sites.SITES, *SAMPLE_SETS, TABLES)
+MAY_HAVE = (README, LOADER, sites.SITES, *SAMPLE_SETS, TABLES, ANSWERS)
 """What a release may hold besides."""
 NOT_CHECKED = {
     MODEL: "whether it came from the queries in the ledger. For this, you rely on the signer.",
@@ -64,6 +69,8 @@ NOT_CHECKED = {
     CONFIG: "whether the data card and the count of earlier runs are true.",
     REPORT: "whether it agrees with the certificate.",
     SAMPLES: "whether the generator drew it.",
+    ANSWERS: "whether their noise is honest. For this, you rely on the signer. `gossamer.verify(..., replay=True)` shows "
+    "whether the model follows from them.",
 }
 """What is not checked, by the file."""
 INTERNAL = (METRICS, ATTACKS, EVENTS, PRIVATE, TENSORBOARD)
@@ -103,17 +110,20 @@ class Verdict:
 
 
 @checked_arguments
-def verify(run: str | Path, *, key: str | None = None) -> Verdict:
+def verify(run: str | Path, *, key: str | None = None, replay: bool = False, public: Data | None = None) -> Verdict:
     """Write the certificate again from ledger and settings, with every accountant, and compare all files with it.
 
     Args:
         run: a RUN or a release.
         key: the public key that must have signed it: a PEM file, or 64 hexadecimal digits. Default: a signature that is
             there must hold, whoever made it.
+        replay: compute the model again from the noisy answers of the run, and compare model and samples. Takes as long as the
+            training without its queries.
+        public: the public records of the run, for `replay` of a run that had any.
 
     Raises:
         RunFolderError: if the folder does not exist or holds no finished run, or its method is not installed.
-        RequestError: if the key is none.
+        RequestError: if the key is none, or `public` are not the public records of the run.
     """
     folder = RunFolder(Path(run))
     if not folder.path.is_dir():
@@ -159,6 +169,10 @@ def verify(run: str | Path, *, key: str | None = None) -> Verdict:
             if is_release(folder.path) and not problems:
                 problems, not_compared = _pages(folder.path, certified, generator)
                 not_checked += not_compared
+            if replay and not problems:
+                note, follow = replaying.replayed(folder.path, generator, checked, public)
+                notes.append(note)
+                not_checked = [line for line in not_checked if line.partition(":")[0] not in follow]
     except (LedgerDamaged, RunFolderError) as error:
         problems.append(str(error))
     except OSError as error:
@@ -287,12 +301,12 @@ def _pages(folder: Path, certificate: Certificate, generator: "Synthesizer | Non
             return [*problems, f"{name} does not hold samples."], not_compared
         wrong, not_drawn = contents.of_samples(folder, certificate, generator, samples)
         problems, not_compared = problems + wrong, not_compared + not_drawn
-    if tables := TABLES in listed:
+    if TABLES in listed:
         wrong, not_counted = contents.of_tables(folder, certificate, generator)
         problems, not_compared = problems + wrong, not_compared + not_counted
     classifies = generator is not None and hasattr(generator.net, "probabilities")
     no_loader = "" if loads else cannot
-    page = readme(certificate, samples=samples, no_loader=no_loader, classifies=classifies, tables=tables)
+    page = readme(certificate, samples=samples, no_loader=no_loader, classifies=classifies, more=listed)
     if README not in listed or content(folder / README) != page.encode():
         problems.append(f"{README} is missing, or not the page that the certificate leads to.")
     return problems, not_compared

@@ -14,7 +14,7 @@ from gossamer.errors import RunFolderError
 from gossamer.files import begun, hold, write_atomically
 from gossamer.privacy.certificate.certificate import CERTIFICATE, CONFIG, LEDGER
 from gossamer.privacy.certificate.sites import SITES
-from gossamer.privacy.certificate.statements import MODEL
+from gossamer.privacy.certificate.statements import ANSWERS, MODEL
 from gossamer.privacy.ledger import locked
 
 EVENTS = "events.jsonl"
@@ -36,7 +36,7 @@ AUDIT = "audit.json"
 SIGNATURE = "signature.json"
 TENSORBOARD = "tensorboard"
 OURS = frozenset({
-    MODEL, CERTIFICATE, LEDGER, CONFIG, SAMPLES, EVENTS, METRICS, ATTACKS, REPORT, AUDIT, SIGNATURE, SITES,
+    MODEL, ANSWERS, CERTIFICATE, LEDGER, CONFIG, SAMPLES, EVENTS, METRICS, ATTACKS, REPORT, AUDIT, SIGNATURE, SITES,
 })  # fmt: skip
 """Files of a run, besides its private folder and TensorBoard files. All other files in RUN are the user's: no command deletes
 them."""

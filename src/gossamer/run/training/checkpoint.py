@@ -203,16 +203,18 @@ def load(folder: Path, ledger: PrivacyLedger, log: Callable[[str], None] = lambd
             f"the right one, or delete the run with `gossamer.discard({str(folder.parent)!r})`."
         )
     sealed = {name: folder / file for name, file in saved["sealed"].items()}
-    _note_lost(ledger, saved["ledger_lines"], log)
+    if _note_lost(ledger, saved["ledger_lines"], log):
+        saved["rng"].pop("answers", None)  # without those that were lost, nobody could replay the run
     return {**saved["state"], **sealed}, saved["rng"]
 
 
-def _note_lost(ledger: PrivacyLedger, lines: int, log: Callable[[str], None]) -> None:
-    """Say how many queries a run is shorter by. lines: of the ledger, at the checkpoint."""
+def _note_lost(ledger: PrivacyLedger, lines: int, log: Callable[[str], None]) -> int:
+    """Say how many queries a run is shorter by, and return it. lines: of the ledger, at the checkpoint."""
     if count := ledger.charges_after(lines):
         log(
             f"{count:,} noisy queries came after the last checkpoint; their cost stays, and the run is shorter by them."
         )
+    return count
 
 
 def restore(state: State, saved: Mapping[str, Any], folder: Path) -> None:

@@ -22,14 +22,16 @@ from gossamer.methods import method_of
 from gossamer.methods.contract import BaseConfig, State
 from gossamer.methods.job import Job, plugins_of
 from gossamer.methods.registry import changed_plugins
-from gossamer.methods.synthesizer import Synthesizer, save_model
+from gossamer.methods.synthesizer import Synthesizer, save_model, save_tensors
 from gossamer.privacy.certificate.certificate import CONFIG, CONFIG_FORMAT, LEDGER, Certificate, sha256
 from gossamer.privacy.certificate.figures import purposes
-from gossamer.privacy.certificate.statements import MODEL
+from gossamer.privacy.certificate.statements import ANSWERS, MODEL
 from gossamer.privacy.distributed import ALONE, Ranks
 from gossamer.privacy.ledger import PrivacyLedger
+from gossamer.privacy.random.answers import Answers
 from gossamer.privacy.random.noise import Rng
 from gossamer.run.budget.entry import RunEntry, add_entry, budget_log_at, charge_of, new_run_id, resume_entry
+from gossamer.run.release.contents import TRAINED_ON, drawn_on
 from gossamer.run.storage.data_sources import DataFacts, DataSources, LoadedData, RawData
 from gossamer.run.storage.run_folder import SAMPLES, RunFolder, today
 from gossamer.run.storage.versions import versions
@@ -98,6 +100,7 @@ class OpenRun:
         ledger = PrivacyLedger(budget=request.epsilon, delta=delta, relation=job.relation, unit=job.card.unit)
         ledger.reserve(request.plan)
         rng, tensorboard = process.rng or Rng(seed), process.tensorboard
+        rng.answers = Answers()
         with process.shown() as sink, folder.locked(), closing(ledger):
             folder.check_free()
             yield cls(folder=folder, job=job, ledger=ledger, rng=rng, sink=sink, tensorboard=tensorboard, **more)
@@ -248,9 +251,15 @@ class OpenRun:
         net = state.released.cpu().eval()
         save_model(folder.file(MODEL), net)
         model = sha256(folder.file(MODEL))
-        certificate = Certificate.build(self.ledger, settings, model_sha256=model, versions=versions(), created=today())
+        made_by = versions() | {TRAINED_ON: drawn_on()}
+        certificate = Certificate.build(self.ledger, settings, model_sha256=model, versions=made_by, created=today())
         synthesizer = Synthesizer(net, self.job, certificate, folder.path.absolute())
         folder.file(SAMPLES).write_bytes(kind_of(synthesizer.card).picture(synthesizer))
+        # Without a guarantee they would be sums; a replay of the others would need records that only their owners have.
+        finite = math.isfinite(float(certificate.guarantee["epsilon"]))
+        others = "federated" in settings or settings["public"]["kind"] == "share"
+        if self.rng.answers is not None and self.rng.answers.parts and finite and not others:
+            save_tensors(folder.file(ANSWERS), self.rng.answers.tensors())
         if self.entry is not None:
             self.entry.finish(self.ledger)
         certificate.save(folder.path)

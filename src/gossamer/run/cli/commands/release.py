@@ -16,11 +16,11 @@ from gossamer.run.storage.run_folder import SUMS
 @click.argument("run", type=PATH)
 @options_of("run.release.verify.verify", key={"metavar": "PUBLIC"})
 @as_json
-def verify(run: Path, key: str | None, as_json: bool) -> None:
+def verify(run: Path, as_json: bool, **options: Any) -> None:
     """Recompute the guarantee of RUN, a run folder or a release, from its ledger with every accountant, and check its files."""
     from gossamer.privacy.guarantee import Guarantee
 
-    verdict = gossamer.verify(run, key=key)
+    verdict = gossamer.verify(run, **options)
     lines = [
         *(f"{entry['accountant']}: {Guarantee.from_json(entry)}" for entry in verdict.guarantees),
         f"{run}: verified. The certificate follows from ledger and settings, and names this model.",
