@@ -1,7 +1,7 @@
 """`gossamer demo`: every step on small public data, in a few minutes on two cores.
 
-Of pictures: scikit-learn's handwritten digits play the private records, and rendered glyphs are the public data. The glyphs
-were tuned with half of these digits. The classifiers use the reduced protocol.
+Of pictures: scikit-learn's handwritten digits play the private records. There are no public data. The classifiers use the
+reduced protocol.
 
 Of a table: scikit-learn's breast cancer data play the private records. They are ten measurements of cells, and whether the
 tumour is malignant. The bounds of the card are rounded by hand.
@@ -11,23 +11,29 @@ So both are demonstrations, not results.
 
 import csv
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+from PIL import Image
 from sklearn.datasets import load_breast_cancer
 
 from gossamer.data.card import Card, DataCard
 from gossamer.data.columns.column import Column
+from gossamer.data.samples.samples import Samples
 from gossamer.data.tables.card import TableCard
-from gossamer.data.tables.samples import TableSamples
+from gossamer.data.tables.samples import SHOWN, TableSamples, row_texts
 from gossamer.errors import PrivacyError, RequestError
-from gossamer.events import Sink, note
+from gossamer.events import NOTE, Sink, note
 from gossamer.metrics.metric import Measures
+from gossamer.metrics.registry import ACCURACY, BASELINE
 from gossamer.privacy.certificate.certificate import CONFIG
 from gossamer.run.evaluation.attack import attack
-from gossamer.run.evaluation.evaluate import evaluate, lines
+from gossamer.run.evaluation.evaluate import evaluate
 from gossamer.run.release.release import release
 from gossamer.run.release.verify import verify
+from gossamer.run.report import attack_verdict, wording
 from gossamer.run.storage.run_folder import ACCOUNTS, REPORT, SUMS, RunFolder
 from gossamer.run.training.fit import fit
 from gossamer.run.training.progress import Process
@@ -55,59 +61,119 @@ TABLE_CARD = TableCard(
 )
 TABLE_EPSILON, ROWS = 3.0, 2_000
 TRAIN, TEST, CARD_FILE, RUN, RELEASE = "train.csv", "test.csv", "card.toml", "RUN", "RELEASE"
-"""What the folder of the demo of a table holds."""
+"""What the folder of a demo holds."""
+_BLOCKS, _QUARTERS = (20, 12), " ▘▝▀▖▌▞▛▗▚▐▜▄▙▟█"
+"""A digit in block characters: width and height in quarters of a character, and the characters by their quarters."""
 
 
 def demo(out: Path, sink: Sink) -> list[str]:
-    """Fit, sample, evaluate, attack, verify, report. Returns the results as lines.
+    """Fit, measure, attack, release and verify. Returns what a terminal shows at the end, as lines.
 
     It replaces its own folder and no other. Its budget log is in that folder.
 
     Raises:
         RequestError: if `out` holds something other than a run of the demo, or another process trains there.
     """
-    run, process = RunFolder(out), Process(sink=sink)
-    _clear(out, run, CARD)
-    sink(note(f"1/4 class moments of {CARD.title} under ({EPSILON:g}, {DELTA:g}), in axes of rendered glyphs"))
+    run, process = _begin(out, CARD), _quiet(sink)
+    sink(note(f"1/4 moments of {CARD.declared_size:,} handwritten digits, epsilon {EPSILON:g}, delta {DELTA:g}"))
     synthesizer = fit(
-        "moments", data="digits", card=CARD, public="glyphs", out=out, epsilon=EPSILON, delta=DELTA, threshold=0.3,
+        "moments", data="digits", card=CARD, out=run.path, epsilon=EPSILON, delta=DELTA, preset="few-records",
         accounts=run.private / ACCOUNTS, process=process,
     )  # fmt: skip
-    sink(
-        note(f"2/4 classifiers (reduced protocol), on {SAMPLES:,} samples, on the real records, and on the public ones")
-    )
-    evaluation = evaluate(
-        out, train="digits", test="digits", count=SAMPLES, metrics=Measures(protocol="reduced"), process=process
-    )
-    sink(note("3/4 attacks: can the training records be recognised?"))
-    attacked = attack(out, members="digits", nonmembers="digits", count=SAMPLES)
-    sink(note("4/4 recomputing the guarantee from the ledger"))
-    verified = _verified(out)
-    return [synthesizer.certificate.statement, *lines(evaluation.metrics), *attacked.verdict, verified]
+    sink(note(f"2/4 a classifier learns {SAMPLES:,} synthetic digits, another one the real digits"))
+    measures = Measures(protocol="reduced")
+    evaluation = evaluate(run.path, train="digits", test="digits", count=SAMPLES, metrics=measures, process=process)
+    sink(note("3/4 attacks try to recognise the digits of the training"))
+    attacks = attack(run.path, members="digits", nonmembers="digits", count=SAMPLES, process=process).attacks
+    grid: Samples = Samples.grid_of(synthesizer, CARD.classes, 1)
+    won = f"{len(attack_verdict.won_by(attacks))} of {len({entry['attack'] for entry in attacks})}"
+    return [
+        *_in_blocks(grid.images[:, 0]),
+        *_figures(
+            evaluation.metrics, "digits", 1 / CARD.classes, ("attacks that recognise digits of the training", won)
+        ),
+        *_released(run, "4/4", sink, 1_000),
+    ]
 
 
 def table_demo(out: Path, sink: Sink) -> list[str]:
-    """Card, fit, evaluate, release, verify. Returns the results as lines. See `demo`."""
-    run, card, released, process = RunFolder(out / RUN), out / CARD_FILE, out / RELEASE, Process(sink=sink)
-    held = {path.name for path in out.iterdir()} if out.is_dir() else {""}
-    known = held <= {TRAIN, TEST, CARD_FILE, RUN, RELEASE} and card.is_file()
-    _clear(out, run, TABLE_CARD, own=not held or (known and card.read_text(encoding="utf-8") == TABLE_CARD.dumps()))
-    sink(note(f"1/5 a table of {_TRAIN_ROWS} rows and its card, in {out}"))
-    out.mkdir(parents=True, exist_ok=True)
-    TABLE_CARD.save(card)
+    """Fit, measure, release and verify. See `demo`."""
+    run, process = _begin(out, TABLE_CARD), _quiet(sink)
     write_rows(out)
-    sink(note(f"2/5 marginals of {TABLE_CARD.title} under ({TABLE_EPSILON:g}, {DELTA:g})"))
+    sink(note(f"1/3 marginals of {_TRAIN_ROWS} rows, epsilon {TABLE_EPSILON:g}, delta {DELTA:g}"))
     synthesizer = fit(
-        "marginals", data=out / TRAIN, card=card, out=run.path, epsilon=TABLE_EPSILON, delta=DELTA, process=process,
-        accounts=run.private / ACCOUNTS,
+        "marginals", data=out / TRAIN, card=out / CARD_FILE, out=run.path, epsilon=TABLE_EPSILON, delta=DELTA,
+        accounts=run.private / ACCOUNTS, process=process,
     )  # fmt: skip
-    sink(note("3/5 gradient boosting, trained on synthetic rows and on real ones"))
-    evaluation = evaluate(run.path, train=out / TRAIN, test=out / TEST, count=ROWS, process=process)
-    sink(note(f"4/5 a release with {ROWS:,} synthetic rows"))
-    release(run.path, released, samples=ROWS, force=True)
-    sink(note("5/5 recomputing the guarantee of the release from its ledger"))
-    verified, rows = _verified(released), f"synthetic rows: {released / TableSamples.file}"
-    return [synthesizer.certificate.statement, *lines(evaluation.metrics), rows, verified]
+    sink(note(f"2/3 a model learns {ROWS:,} synthetic rows, another one the real rows"))
+    figures = evaluate(run.path, train=out / TRAIN, test=out / TEST, count=ROWS, process=process).metrics
+    with (out / TEST).open(encoding="utf-8") as file:
+        labels = [row[-1] for row in csv.reader(file)][1:]
+    most_frequent = max(map(labels.count, _CLASSES)) / len(labels)
+    differ = f"{len(wording.columns_that_differ(figures))} of {len(TABLE_CARD.columns)}"
+    first: TableSamples = synthesizer.sample(SHOWN, seed=0)
+    return [
+        "",
+        *_fitting([TABLE_CARD.names, *row_texts(first)]),
+        *_figures(figures, "rows", most_frequent, ("columns that differ clearly from the real ones", differ)),
+        *_released(run, "3/3", sink, ROWS),
+    ]
+
+
+def _quiet(sink: Sink) -> Process:
+    """Of the steps, the progress alone is shown: their notes are for other records than these."""
+    return Process(sink=lambda event: None if event.kind == NOTE else sink(event))
+
+
+def _in_blocks(images: np.ndarray) -> list[str]:
+    """Grey pictures uint8 [n, 28, 28] in block characters, ten or five beside one another."""
+    across = 10 if shutil.get_terminal_size().columns >= 10 * (_BLOCKS[0] // 2 + 2) else 5
+    dark = [
+        np.asarray(Image.fromarray(each[2:26, 4:24]).resize(_BLOCKS, Image.Resampling.BOX)) > 127 for each in images
+    ]
+    quarters = np.stack([[each[down::2, right::2] for down in (0, 1) for right in (0, 1)] for each in dark])
+    drawn = np.array([*_QUARTERS])[np.tensordot(quarters, [1, 2, 4, 8], axes=(1, 0))]
+    rows = [drawn[at : at + across] for at in range(0, len(drawn), across)]
+    return ["  ".join(map("".join, line)).rstrip() for row in rows for line in row.swapaxes(0, 1)]
+
+
+def _fitting(rows: Sequence[Sequence[str]]) -> list[str]:
+    """Rows as aligned lines, without the columns before the last that a terminal has no place for."""
+    columns = len(rows[0])
+    while columns:
+        lines = wording.aligned([[*row[: columns - 1], row[-1]] for row in rows])
+        if max(map(len, lines)) <= shutil.get_terminal_size().columns:
+            break
+        columns -= 1
+    return lines
+
+
+def _figures(entries: list[dict[str, Any]], of: str, guessed: float, last: tuple[str, str]) -> list[str]:
+    """Four figures as lines. guessed: the accuracy without any records. last: the fourth figure."""
+    shares = {entry["metric"]: entry["value"] for entry in entries}
+    learned = {
+        f"after learning synthetic {of}": shares[ACCURACY.name],
+        f"after learning real {of}": shares[BASELINE.name],
+    }
+    rows = [
+        (f"real test {of} right, {how}", f"{share:.1%}") for how, share in {**learned, "by guessing": guessed}.items()
+    ]
+    return ["", *wording.aligned([*rows, last]), ""]
+
+
+def _released(run: RunFolder, step: str, sink: Sink, samples: int) -> list[str]:
+    """Make a release beside a run and verify it. Returns what to do next."""
+    out = run.path.with_name(RELEASE)
+    sink(note(f"{step} a release with {samples:,} synthetic records"))
+    release(run.path, out, samples=samples, force=True)
+    verdict = verify(out)
+    if not verdict.ok:
+        raise PrivacyError(" ".join(verdict.problems))
+    return [
+        f"verified: {out} ({REPORT} explains it)",
+        "next, your own records in a browser:  gossamer page DATA",
+        "or by commands, which begin with:     gossamer card DATA -o card.toml",
+    ]
 
 
 def write_rows(out: Path) -> None:
@@ -122,18 +188,20 @@ def write_rows(out: Path) -> None:
                 writer.writerow([*source.data[at, : len(BOUNDS)].tolist(), _CLASSES[source.target[at]]])
 
 
-def _clear(out: Path, run: RunFolder, card: Card, *, own: bool = True) -> None:
-    """Delete an earlier run of a demo with this card, with its budget log. Refuses any other. own: whether the rest is."""
-    own = own and (
-        run.blank
-        or (
-            run.file(CONFIG).is_file()
-            and run.config().get("card") == card.to_dict()
-            and not run.file(SUMS).exists()
-            and not run.shared
-        )
+def _begin(out: Path, card: Card) -> RunFolder:
+    """Write the card, and delete an earlier run of a demo with this card, with its budget log. Refuses any other folder."""
+    run, file = RunFolder(out / RUN), out / CARD_FILE
+    held = {path.name for path in out.iterdir()} if out.is_dir() else {""}
+    known = (
+        held <= {TRAIN, TEST, CARD_FILE, RUN, RELEASE} and file.is_file() and file.read_text("utf-8") == card.dumps()
     )
-    if out.exists() and not own:
+    own = run.blank or (
+        run.file(CONFIG).is_file()
+        and run.config().get("card") == card.to_dict()
+        and not run.file(SUMS).exists()
+        and not run.shared
+    )
+    if out.exists() and not (own and (known or not held)):
         raise RequestError(
             f"{out} holds something other than a run of this demo, which replaces its own folder only. Name another: --out DIR."
         )
@@ -141,11 +209,6 @@ def _clear(out: Path, run: RunFolder, card: Card, *, own: bool = True) -> None:
         with run.locked():
             run.clear()
             shutil.rmtree(run.private / ACCOUNTS, ignore_errors=True)
-
-
-def _verified(folder: Path) -> str:
-    """Verify a run or a release of a demo, and say where its report is."""
-    verdict = verify(folder)
-    if not verdict.ok:
-        raise PrivacyError(" ".join(verdict.problems))
-    return f"verified; the report is {folder / REPORT}"
+    out.mkdir(parents=True, exist_ok=True)
+    card.save(file)
+    return run
