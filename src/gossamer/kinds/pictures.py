@@ -27,7 +27,7 @@ from gossamer.data.samples.grid import sample_grid
 from gossamer.data.samples.samples import Samples
 from gossamer.data.source import Reading, Source, called
 from gossamer.data.sources.pictures import npz
-from gossamer.data.sources.pictures.read import check_two_arrays, read
+from gossamer.data.sources.pictures.read import check_two_arrays, deep_range, read, read_some
 from gossamer.data.units import matched
 from gossamer.errors import DataError, RequestError
 from gossamer.events import Sink, progress, silent
@@ -44,6 +44,8 @@ SOFT_LABELS = "probabilities"
 """The array of soft labels in an .npz of samples."""
 NEIGHBOURS = "neighbours.png"
 """In the private folder of a RUN: samples, each with the real training record nearest to it."""
+_SHOWN_CLASSES = 12
+"""Classes of which the owner sees records."""
 _PER_CLASS, _ALONE = 10, 100
 """Samples of each class on the grid of a generator, and of one without labels."""
 
@@ -80,6 +82,21 @@ samples = release.sample(1000, seed=0)  # samples.images: uint8 [1000, C, H, W],
     def matched(self, units: Any) -> str:
         """By name, folder, position, pattern or a DICOM element."""
         return matched(units)
+
+    def deep_range(self, source: Source) -> tuple[float, float, bool] | None:
+        """By the head of the first file."""
+        return deep_range(source)
+
+    def glance(self, source: Source, draft: Mapping[str, Any]) -> dict[str, Any]:
+        """sheet: a PNG with the first pictures of the first classes. counts: the number of pictures of each class, by name."""
+        card: DataCard = DataCard.from_dict(dict(draft))
+        records, counts = read_some(
+            source, dataclasses.replace(card.reading, unit_folders=True), _PER_CLASS, _SHOWN_CLASSES
+        )
+        names = records.class_names or tuple(map(str, range(len(counts))))
+        shown = reduced(records)
+        sheet = sample_grid(shown.images, shown.labels, columns=_PER_CLASS, names=names)
+        return {"sheet": sheet, "counts": dict(zip(names, counts, strict=False)), "shown": _SHOWN_CLASSES}
 
     def doubts(self, private: Records, public: Records | None, card: DataCard) -> Iterator[str]:
         """A range that the pixels do not fill, classes of unlike size, and public pictures on another ground."""

@@ -4,6 +4,7 @@ import dataclasses
 import itertools
 import math
 import tempfile
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
@@ -18,7 +19,7 @@ from gossamer.attacks.rows import most_isolated, row_features
 from gossamer.attacks.scores import Attack
 from gossamer.data.card import check_units
 from gossamer.data.fingerprint import Identity
-from gossamer.data.source import Source
+from gossamer.data.source import Source, called
 from gossamer.data.sources.tables import open_table
 from gossamer.data.sources.text_file import rows_of
 from gossamer.data.tables.card import TableCard
@@ -41,6 +42,8 @@ _OF_ISOLATED = "The same attack on the tenth of the records that are least like 
 _CODED = (
     "Real rows are codes, so their numbers follow from the bins of the card. Give the table itself to compare values."
 )
+_GLANCED, _FIRST, _BARS, _NAMED = 10_000, 5, 16, 3
+"""Of a table that the owner looks at: rows that portraits are of, and rows, bars and values that are shown."""
 DRAWN_AGAIN = 100_000
 """Rows of a release that are drawn again, at most."""
 
@@ -82,6 +85,15 @@ samples = release.sample(1000, seed=0)  # samples.to_pandas() is a DataFrame, sa
     def columns(self, source: Source, *, name: str, header: bool | None) -> list[str]:
         """As in the first line of the training part."""
         return open_table(source.records, split="train", where=name, header=header).names
+
+    def glance(self, source: Source, draft: Mapping[str, Any]) -> dict[str, Any]:
+        """rows: the names and the first rows, as texts. portraits: each column by the first `of` rows, see `_portrait`."""
+        relation = open_table(source.records, split="train", where=called(source, "data"), header=draft.get("header"))
+        _, columns = next(relation.blocks(range(len(relation.names))))
+        cells = [["" if cell is None else str(cell) for cell in column[:_GLANCED].to_pylist()] for column in columns]
+        first = zip(*(column[:_FIRST] for column in cells), strict=True)
+        portraits = list(map(_portrait, relation.names, cells))
+        return {"rows": [relation.names, *first], "portraits": portraits, "of": len(cells[0])}
 
     def splits_into_folder(self, path: Path) -> bool:
         """A file on each side."""
@@ -237,6 +249,26 @@ samples = release.sample(1000, seed=0)  # samples.to_pandas() is a DataFrame, sa
 
 
 TABLES = Tables()
+
+
+def _portrait(name: str, cells: list[str]) -> dict[str, Any]:
+    """A column in short: its name, the heights of bars from 0 to 1, what they are in words, and the share of empty cells."""
+    held = [cell.strip() for cell in cells if cell.strip()]
+    counts = Counter(held).most_common()
+    try:
+        numbers = np.array([float(cell.replace(",", ".")) for cell in held] if len(counts) > _BARS else [])
+        heights = np.histogram(numbers[np.isfinite(numbers)], bins=_BARS)[0]
+        words = f"{numbers.min():g} to {numbers.max():g}"
+    except ValueError:  # these are no numbers, or few values
+        heights = np.array([count for _, count in counts[:_BARS]])
+        words = ", ".join(f"{value[:_BARS]} {count / len(held):.0%}" for value, count in counts[:_NAMED])
+        words += f", and {len(counts) - _NAMED:,} more" if len(counts) > _NAMED else ""
+    return {
+        "name": name,
+        "bars": (heights / max(1, heights.max(initial=0))).tolist(),
+        "words": words,
+        "empty": 1 - len(held) / max(1, len(cells)),
+    }
 
 
 def _same(one: Table, other: Table) -> bool:

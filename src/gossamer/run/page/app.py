@@ -1,8 +1,9 @@
 """The page: its addresses, and what answers them. It keeps no state: each answer is made from the files that are there now."""
 
 import functools
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, PrefixLoader, StrictUndefined
@@ -15,7 +16,7 @@ from starlette.staticfiles import StaticFiles
 
 from gossamer.errors import GossamerError, RequestError
 from gossamer.run.page.jobs import FIT, PageJob
-from gossamer.run.page.opened import DataSet, Form, Opened
+from gossamer.run.page.opened import DataSet, Form, FormError, Opened, inside
 from gossamer.run.page.steps.step import Step
 from gossamer.run.words import plain
 
@@ -46,12 +47,15 @@ def application(opened: Opened) -> Starlette:
         routes=[
             Route("/", bound(_start), methods=["GET"]),
             Route("/open", bound(_open), methods=["POST"]),
+            Route("/browse", bound(_start), methods=["POST"]),
+            Route("/hide", bound(_hide), methods=["POST"]),
             Route("/static/report.css", lambda _: FileResponse(_RUN / "report/report.css"), methods=["GET"]),
             Mount("/static", StaticFiles(directory=_RUN / "page/static")),
             Route("/d/{id}/progress", bound(_progress), methods=["GET"]),
             Route("/d/{id}/stop", bound(_stop), methods=["POST"]),
             Route("/d/{id}/file/{folder}/{name}", bound(_file), methods=["GET"]),
             Route("/d/{id}/{step}", bound(_step), methods=["GET"]),
+            Route("/d/{id}/{step}/{action}", bound(_again), methods=["GET"]),
             Route("/d/{id}/{step}/{action}", bound(_act), methods=["POST"]),
         ]
     )
@@ -74,21 +78,38 @@ async def _answered(answer: Callable[[Opened, Request, Form], Response], opened:
         return _page("error.html", status=500, error=text, opened=opened.all())
 
 
-def _start(opened: Opened, _request: Request, _query: Form) -> Response:
-    return _page("start.html", opened=opened.all(), error="", given=Form())
+def _start(opened: Opened, _request: Request, form: Form, *, error: str = "") -> Response:
+    """The first page. form: of a refused path; or `browse`, the folder whose names are listed. No address has a path."""
+    known = [data_set for data_set in reversed(opened.all()) if not data_set.hidden]
+    try:
+        listed = inside(form.get("browse", "."))
+    except GossamerError as failed:
+        listed, error = inside("."), str(failed)
+    return _page("start.html", status=400 if error else 200, opened=known, error=error, given=form, listed=listed)
 
 
-def _open(opened: Opened, _request: Request, form: Form) -> Response:
+def _hide(opened: Opened, _request: Request, form: Form) -> Response:
+    """Take a data set off the list."""
+    opened.hide(form.get("id", ""))
+    return RedirectResponse("/", status_code=303)
+
+
+def _open(opened: Opened, request: Request, form: Form) -> Response:
     try:
         data_set = opened.open(form.get("data", ""), form.get("folder", ""))
     except GossamerError as error:
-        return _page("start.html", status=400, opened=opened.all(), error=plain(str(error)), given=form)
+        return _start(opened, request, form, error=plain(str(error)))
     return RedirectResponse(f"/d/{data_set.id}/data", status_code=303)
 
 
 def _step(opened: Opened, request: Request, query: Form) -> Response:
     data_set, step = _asked(opened, request)
     return _shown(data_set, step, query, error="", given=Form())
+
+
+def _again(_opened: Opened, request: Request, _query: Form) -> Response:
+    """The step of a form: a browser asks for it when the address of a refused form is loaded again."""
+    return RedirectResponse(f"/d/{request.path_params['id']}/{request.path_params['step']}", status_code=303)
 
 
 def _act(opened: Opened, request: Request, form: Form) -> Response:
@@ -99,7 +120,8 @@ def _act(opened: Opened, request: Request, form: Form) -> Response:
             raise RequestError("This step has no such action.")
         where = getattr(step.module, action)(opened, data_set, form)
     except GossamerError as error:
-        return _shown(data_set, step, form, error=plain(str(error)), given=form)
+        problems = error.problems if isinstance(error, FormError) else {}
+        return _shown(data_set, step, form, error=plain(str(error)), given=form, problems=problems)
     return RedirectResponse(f"/d/{data_set.id}/{where}", status_code=303)
 
 
@@ -138,8 +160,16 @@ def _asked(opened: Opened, request: Request) -> tuple[DataSet, Step]:
     return opened.get(request.path_params["id"]), step
 
 
-def _shown(data_set: DataSet, step: Step, query: Form, *, error: str, given: Form) -> Response:
-    """The page of a step. given: what the user has written into a form that was refused."""
+def _shown(
+    data_set: DataSet,
+    step: Step,
+    query: Form,
+    *,
+    error: str,
+    given: Form,
+    problems: Mapping[str, str] = MappingProxyType({}),
+) -> Response:
+    """The page of a step. given: what the user has written into a form that was refused, with the problems of its fields."""
     try:
         content = step.module.show(data_set, query)
     except GossamerError as failed:
@@ -149,7 +179,7 @@ def _shown(data_set: DataSet, step: Step, query: Form, *, error: str, given: For
     return _page(
         f"{step.name}.html", status=400 if error else 200, data_set=data_set, steps=STEPS.values(), step=step, job=job,
         done=_done(data_set, step, query, job), running=job is not None and job.running, error=error, given=given,
-        **content,
+        problems=problems, **content,
     )  # fmt: skip
 
 
