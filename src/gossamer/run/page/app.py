@@ -179,7 +179,7 @@ def _shown(
     return _page(
         f"{step.name}.html", status=400 if error else 200, data_set=data_set, steps=STEPS.values(), step=step, job=job,
         done=_done(data_set, step, query, job), running=job is not None and job.running, error=error, given=given,
-        problems=problems, **content,
+        problems=problems, chosen=STEPS["protection"].module.chosen(query), **content,
     )  # fmt: skip
 
 
@@ -187,12 +187,11 @@ def _done(data_set: DataSet, step: Step, query: Form, job: PageJob | None) -> se
     """The steps that have left a file, or a choice: in a run, or in the address of the step that is shown."""
     finished = [data_set.run(name) for name in data_set.finished()]
     begun = bool(finished or data_set.unfinished() or (job is not None and job.running and job.name == FIT))
-    protection = STEPS["protection"].module
     compared = step.name == "protection"  # its address has what the user compares, and no choice
     left = {
         "data": data_set.draft.is_file(),
         "facts": data_set.card.is_file(),
-        "protection": begun or ("epsilon" in query and not compared) or protection.limited(data_set),
+        "protection": begun or ("epsilon" in query and not compared),
         "method": begun or "method" in query,
         "train": bool(finished),
         "judge": any(run.metrics() or run.attacked for run in finished),
