@@ -55,6 +55,7 @@ class Pictures(Kind[Records, DataCard]):
 
     name = "pictures"
     in_words = "pictures"
+    has_sheet = True
     metrics = registry.METRICS
     options = ("protocol", "inception", "limit")
     words = Words(

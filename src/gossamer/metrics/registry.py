@@ -146,7 +146,15 @@ PUBLIC_ITSELF = Figure(
 )
 
 
-@METRICS.metric("accuracy", ACCURACY, BASELINE, WARM_ALONE, PUBLIC_ITSELF, needs_labels=True)
+GUESSED = Figure(
+    "accuracy of guessing",
+    "Always guessing the most frequent class gets {value} right ({range}).",
+    share=True,
+    bar="guessing the most frequent class",
+)
+
+
+@METRICS.metric("accuracy", ACCURACY, BASELINE, GUESSED, WARM_ALONE, PUBLIC_ITSELF, needs_labels=True)
 def accuracy(inputs: Inputs) -> Figures:
     """Train on samples, test on real records: the CNN of Bie et al., beside its baselines. Soft labels are used, if given."""
     protocol = classify.PROTOCOLS[inputs.protocol]
@@ -164,6 +172,9 @@ def accuracy(inputs: Inputs) -> Figures:
     found |= inputs.baselines.estimates(
         f"{BASELINE.name}, {protocol.key}", lambda: of(BASELINE, inputs.real, "real records")
     )
+    most_frequent = np.bincount(inputs.real.labels).argmax()
+    right, count = int((inputs.tests.labels == most_frequent).sum()), len(inputs.tests)
+    found |= {GUESSED.name: intervals.proportion(right, count, f"{count:,} real test records")}
     if inputs.warm is not None:
         before = "samples of the public warm start, before any record was read (epsilon 0)"
         found |= of(WARM_ALONE, inputs.warm(), before)

@@ -310,7 +310,15 @@ _LEARNT = (
 )
 
 
-@METRICS.metric("accuracy", *_LEARNT)
+GUESSED = Figure(
+    "accuracy of guessing",
+    "Always guessing the most frequent label gets {value} right ({range}).",
+    share=True,
+    bar="guessing the most frequent label",
+)
+
+
+@METRICS.metric("accuracy", *_LEARNT, GUESSED)
 def accuracy(inputs: Inputs) -> Figures:
     """Train on samples, test on real rows: gradient boosting on values."""
     task, tests = boosting.task_of(inputs.card), inputs.examples("tests")
@@ -321,7 +329,12 @@ def accuracy(inputs: Inputs) -> Figures:
         measures = boosting.OF_NUMBERS if task == "number" else boosting.OF_CLASSES
         return {figure: measure(predictions, tests, on) for figure, measure in measures.items()}
 
-    return _beside_real(inputs, "accuracy", of("samples"), partial(of, "real"))
+    found = _beside_real(inputs, "accuracy", of("samples"), partial(of, "real"))
+    if task == "classes":
+        guess = np.zeros_like(inputs.predictions("samples"))
+        guess[:, np.bincount(inputs.examples("real").labels).argmax()] = 1
+        found[GUESSED.name] = boosting.OF_CLASSES["accuracy"](guess, tests, inputs.said("tests"))
+    return found
 
 
 APART = Figure(

@@ -20,9 +20,9 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from starlette.datastructures import QueryParams
 
-from gossamer.data.sources.tables import SUFFIXES
 from gossamer.errors import RequestError, RunFolderError
 from gossamer.files import hold, write_atomically
+from gossamer.lazy import Lazy
 from gossamer.run.page.jobs import Jobs
 
 if TYPE_CHECKING:
@@ -33,8 +33,7 @@ Form: TypeAlias = QueryParams
 Content: TypeAlias = Mapping[str, Any]
 """What a template shows, by name."""
 EMBEDDED = ("digits", "glyphs")
-ENDINGS = (*SUFFIXES, ".npz", ".tar")
-"""Of files that may hold records."""
+tables: Any = Lazy("gossamer.data.sources.tables")
 MOST_LISTED = 200
 """Folders, and files, that a list shows."""
 LIST = "page.json"
@@ -315,7 +314,7 @@ def unquoted(path: str) -> str:
 
 def may_be_records(path: Path) -> bool:
     """Whether the page offers a path: a folder, or a file with the ending of a table or of arrays. Nothing of it is read."""
-    return path.is_dir() or path.name.lower().endswith(ENDINGS)
+    return path.is_dir() or path.name.lower().endswith((*tables.SUFFIXES, ".npz", ".tar"))
 
 
 def inside(folder: str) -> Content:

@@ -12,6 +12,8 @@ from gossamer.metrics.tables.registry import FAR, OF_ACCURACY, OF_SHARE
 PERCENT = "\N{NO-BREAK SPACE}%"
 NOTHING = 20.0
 """From this epsilon on a budget is said to promise next to nothing."""
+FEW = 1_000
+"""Test records below which two accuracies are seldom told apart."""
 _COLUMNS, _FIGURES = 10, 3
 """Columns that differ, and figures of each, in a table."""
 NONE = "-"
@@ -24,6 +26,27 @@ def sentences(entries: list[dict[str, Any]], kind: Kind = "pictures") -> list[di
     kind: of the records that were measured.
     """
     return [_sentence(entry, kind) for entry in entries if registry.stands_alone(entry["metric"])]
+
+
+def usefulness(entries: list[dict[str, Any]]) -> list[str]:
+    """What a classifier says of the samples, in sentences; none where no classifier was trained.
+
+    Two figures are called different where their 95 % intervals do not meet.
+    """
+    by_name = {entry["metric"]: entry for entry in entries}
+    samples, real, guess = (by_name.get(each.name) for each in (registry.ACCURACY, registry.BASELINE, registry.GUESSED))
+    if samples is None or real is None:
+        return []
+    said = [
+        f"A classifier that learned from the samples gets {_share(samples)} of {samples['n']:,} real test records right "
+        f"({_range(samples)}). After learning from real records it gets {_share(real)} ({_range(real)})."
+    ]
+    if guess is not None and samples["low"] <= guess["value"]:
+        return ["By this test, the samples are no better than guessing.", *said, f"Guessing gets {_share(guess)}."]
+    if samples["high"] < real["low"]:
+        return [f"The samples are worse than real records{', and better than guessing' * bool(guess)}.", *said]
+    few = " with so few test records" if samples["n"] < FEW else ""
+    return [f"By this test, the samples cannot be told from real records{few}.", *said]
 
 
 def tables(entries: list[dict[str, Any]], class_names: Sequence[str] = ()) -> list[dict[str, Any]]:

@@ -65,7 +65,7 @@ class Decoder:
 
     how: Reading = AS_STORED
     notes: set[str] = field(default_factory=set)
-    doing: ClassVar[str] = "reading pictures"
+    doing: ClassVar[str] = "reading pictures (per cent)"
     """What progress calls it."""
 
     def read(self, source: Picture) -> np.ndarray | DataError:
@@ -249,7 +249,7 @@ class Sizer(Decoder):
     sizes: Counter[tuple[int, int]] = field(default_factory=Counter)
     colours: Counter[bool] = field(default_factory=Counter)
     any_dicom: bool = False
-    doing: ClassVar[str] = "looking at sizes"
+    doing: ClassVar[str] = "looking at sizes (per cent)"
 
     @property
     def channels(self) -> int:

@@ -37,7 +37,7 @@ def show(data_set: DataSet, _query: Form) -> Content:
         "problem": problem,
         "found": found,
         "seen": seen,
-        "sheet": base64.b64encode(seen["sheet"]).decode() if seen and "sheet" in seen else "",
+        "sheet": base64.b64encode(seen.get("sheet", b"")).decode() if seen else "",
         "deep": None if deep is None else (f"{deep[0]:.10g} {deep[1]:.10g}", deep[2]),
         "notes": [note.removeprefix("Note: ") for note in data_set.jobs.last_of("card").said(NOTE)],
         "divided": [count for count in counts if count.startswith(("train: ", "test: "))],
