@@ -30,7 +30,7 @@ STEPS = {
     )
 }  # fmt: skip
 _REPORT = "report.html"
-_SHOWN = {"samples.png": "image/png", _REPORT: "text/html; charset=utf-8"}
+_SHOWN = {"samples.png": "image/png", "samples.csv": "text/csv; charset=utf-8", _REPORT: "text/html; charset=utf-8"}
 """The files of a run or a release that the page shows."""
 _REPORT_POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; frame-ancestors 'none'"
 """A report holds its style sheet and its pictures, and no script."""
@@ -54,6 +54,7 @@ def application(opened: Opened) -> Starlette:
             Route("/d/{id}/progress", bound(_progress), methods=["GET"]),
             Route("/d/{id}/stop", bound(_stop), methods=["POST"]),
             Route("/d/{id}/file/{folder}/{name}", bound(_file), methods=["GET"]),
+            Route("/d/{id}/zip/{folder}", bound(_zip), methods=["GET"]),
             Route("/d/{id}/{step}", bound(_step), methods=["GET"]),
             Route("/d/{id}/{step}/{action}", bound(_again), methods=["GET"]),
             Route("/d/{id}/{step}/{action}", bound(_act), methods=["POST"]),
@@ -151,6 +152,15 @@ def _file(opened: Opened, request: Request, _query: Form) -> Response:
         raise RequestError("There is no such file in this folder.")
     headers = {"content-security-policy": _REPORT_POLICY} if name == _REPORT else {}
     return FileResponse(path, media_type=_SHOWN[name], headers=headers)
+
+
+def _zip(opened: Opened, request: Request, _query: Form) -> Response:
+    """A release to hand out. Runs have private files, so they are refused."""
+    folder = opened.get(request.path_params["id"]).child(request.path_params["folder"])
+    if not folder.name.startswith("release-"):
+        raise RequestError("Only a release can be handed out. Make a release of this run.")
+    headers = {"content-disposition": f'attachment; filename="{folder.name}.zip"'}
+    return Response(STEPS["release"].module.zipped(folder), media_type="application/zip", headers=headers)
 
 
 def _asked(opened: Opened, request: Request) -> tuple[DataSet, Step]:
