@@ -42,8 +42,9 @@ _OF_ISOLATED = "The same attack on the tenth of the records that are least like 
 _CODED = (
     "Real rows are codes, so their numbers follow from the bins of the card. Give the table itself to compare values."
 )
-_GLANCED, _FIRST, _BARS, _NAMED = 10_000, 5, 16, 3
-"""Of a table that the owner looks at: rows that portraits are of, and rows, bars and values that are shown."""
+_GLANCED, _FIRST, _BARS, _NAMED, _RARE = 10_000, 5, 16, 3, 10
+"""Of a table that the owner looks at: rows that portraits are of, and rows, bars and values that are shown. No value is named
+where one occurs in fewer rows than the last number, in the mean."""
 DRAWN_AGAIN = 100_000
 """Rows of a release that are drawn again, at most."""
 
@@ -263,6 +264,8 @@ def _portrait(name: str, cells: list[str]) -> dict[str, Any]:
         heights = np.array([count for _, count in counts[:_BARS]])
         words = ", ".join(f"{value[:_BARS]} {count / len(held):.0%}" for value, count in counts[:_NAMED])
         words += f", and {len(counts) - _NAMED:,} more" if len(counts) > _NAMED else ""
+        if len(counts) > len(held) / _RARE:
+            words = f"{len(counts):,} different values"
     return {
         "name": name,
         "bars": (heights / max(1, heights.max(initial=0))).tolist(),
