@@ -119,8 +119,6 @@ class Kind(ABC, Generic[R, K]):
     options: ClassVar[tuple[str, ...]]
     """The fields of `Measures` that are for this kind alone."""
     words: ClassVar[Words]
-    has_sheet: ClassVar[bool] = False
-    """Whether `glance` gives a sheet of records."""
     counts_units: ClassVar[bool] = False
     """Whether `evaluate` takes units, and counts each of them once."""
 

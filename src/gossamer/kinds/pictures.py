@@ -1,5 +1,6 @@
 """Pictures with labels, the kind `PICTURES`."""
 
+import base64
 import copy
 import dataclasses
 from collections.abc import Iterator, Mapping
@@ -55,7 +56,6 @@ class Pictures(Kind[Records, DataCard]):
 
     name = "pictures"
     in_words = "pictures"
-    has_sheet = True
     metrics = registry.METRICS
     options = ("protocol", "inception", "limit")
     words = Words(
@@ -89,15 +89,18 @@ samples = release.sample(1000, seed=0)  # samples.images: uint8 [1000, C, H, W],
         return deep_range(source)
 
     def glance(self, source: Source, draft: Mapping[str, Any]) -> dict[str, Any]:
-        """sheet: a PNG with the first pictures of the first classes. counts: the number of pictures of each class, by name."""
+        """sheet: a PNG in base 64 of the first pictures of the first classes. counts: how many each class has, by name."""
         card: DataCard = DataCard.from_dict(dict(draft))
-        records, counts = read_some(
-            source, dataclasses.replace(card.reading, unit_folders=True), _PER_CLASS, _SHOWN_CLASSES
-        )
+        how = dataclasses.replace(card.reading, unit_folders=True)
+        records, counts = read_some(source, how, _PER_CLASS, _SHOWN_CLASSES)
         names = records.class_names or tuple(map(str, range(len(counts))))
         shown = reduced(records)
         sheet = sample_grid(shown.images, shown.labels, columns=_PER_CLASS, names=names)
-        return {"sheet": sheet, "counts": dict(zip(names, counts, strict=False)), "shown": _SHOWN_CLASSES}
+        return {
+            "sheet": base64.b64encode(sheet).decode(),
+            "counts": dict(zip(names, counts, strict=False)),
+            "shown": _SHOWN_CLASSES,
+        }
 
     def doubts(self, private: Records, public: Records | None, card: DataCard) -> Iterator[str]:
         """A range that the pixels do not fill, classes of unlike size, and public pictures on another ground."""

@@ -6,6 +6,7 @@ import math
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Literal
 
@@ -42,9 +43,8 @@ _OF_ISOLATED = "The same attack on the tenth of the records that are least like 
 _CODED = (
     "Real rows are codes, so their numbers follow from the bins of the card. Give the table itself to compare values."
 )
-_GLANCED, _FIRST, _BARS, _NAMED, _RARE = 10_000, 5, 16, 3, 10
-"""Of a table that the owner looks at: rows that portraits are of, and rows, bars and values that are shown. No value is named
-where one occurs in fewer rows than the last number, in the mean."""
+_GLANCED, _FIRST, _BARS, _NAMED = 10_000, 5, 16, 3
+"""Of a table that the owner looks at: rows that portraits are of, and rows, bars and values that are shown."""
 DRAWN_AGAIN = 100_000
 """Rows of a release that are drawn again, at most."""
 
@@ -253,25 +253,19 @@ TABLES = Tables()
 
 
 def _portrait(name: str, cells: list[str]) -> dict[str, Any]:
-    """A column in short: its name, the heights of bars from 0 to 1, what they are in words, and the share of empty cells."""
+    """A column in short: the heights of its bars from 0 to 1, the ends of numbers or the number of values, frequent values with
+    their shares, and the share of empty cells.
+    """
     held = [cell.strip() for cell in cells if cell.strip()]
-    counts = Counter(held).most_common()
-    try:
-        numbers = np.array([float(cell.replace(",", ".")) for cell in held] if len(counts) > _BARS else [])
-        heights = np.histogram(numbers[np.isfinite(numbers)], bins=_BARS)[0]
-        words = f"{numbers.min():g} to {numbers.max():g}"
-    except ValueError:  # these are no numbers, or few values
-        heights = np.array([count for _, count in counts[:_BARS]])
-        words = ", ".join(f"{value[:_BARS]} {count / len(held):.0%}" for value, count in counts[:_NAMED])
-        words += f", and {len(counts) - _NAMED:,} more" if len(counts) > _NAMED else ""
-        if len(counts) > len(held) / _RARE:
-            words = f"{len(counts):,} different values"
-    return {
-        "name": name,
-        "bars": (heights / max(1, heights.max(initial=0))).tolist(),
-        "words": words,
-        "empty": 1 - len(held) / max(1, len(cells)),
-    }
+    counts, ends = Counter(held).most_common(), []
+    heights = np.array([count for _, count in counts[:_BARS]])
+    with suppress(ValueError):  # these are no numbers
+        numbers = np.array([float(cell.replace(",", ".")) for cell in held])
+        if len(counts) > _BARS and np.isfinite(numbers).all():
+            heights, ends = np.histogram(numbers, bins=_BARS)[0], [numbers.min(), numbers.max()]
+    shares = [(value[:_BARS], count / len(held)) for value, count in counts[:_NAMED]]
+    bars, empty = (heights / heights.max(initial=1)).tolist(), 1 - len(held) / max(1, len(cells))
+    return {"name": name, "bars": bars, "ends": ends, "kinds": len(counts), "shares": shares, "empty": empty}
 
 
 def _same(one: Table, other: Table) -> bool:

@@ -18,7 +18,7 @@ from gossamer.errors import DataError, RequestError
 from gossamer.intervals import Estimate
 from gossamer.lazy import Lazy
 from gossamer.metrics import metric
-from gossamer.metrics.metric import OF_BASELINE, Figure, Figures, Registry, of_baseline
+from gossamer.metrics.metric import GUESSED, OF_BASELINE, Figure, Figures, Registry, of_baseline
 from gossamer.metrics.tables import registry as tables
 
 if TYPE_CHECKING:
@@ -143,14 +143,6 @@ PUBLIC_ITSELF = Figure(
     "a release is worth begins above that.",
     share=True,
     bar="the public records",
-)
-
-
-GUESSED = Figure(
-    "accuracy of guessing",
-    "Always guessing the most frequent class gets {value} right ({range}).",
-    share=True,
-    bar="guessing the most frequent class",
 )
 
 

@@ -369,5 +369,5 @@ if __name__ == "__main__":
         way.choose(3)
         way.train()
         way.judge(measure=True, attack=True)
-        way.release(data.parent)
-        assert verified(data.parent), "the archive does not verify"
+        way.release(data.parent / "handed-out", "1000")
+        assert verified(data.parent / "handed-out"), "the archive does not verify"

@@ -16,7 +16,7 @@ from gossamer.errors import RequestError
 from gossamer.intervals import Estimate
 from gossamer.lazy import Lazy
 from gossamer.metrics import metric
-from gossamer.metrics.metric import Figure, Figures, Registry, of_baseline
+from gossamer.metrics.metric import GUESSED, Figure, Figures, Registry, of_baseline
 
 if TYPE_CHECKING:
     import numpy as np
@@ -307,14 +307,6 @@ _LEARNT = (
         "A model (gradient boosting) trained only on these synthetic rows explains {value} ({range}) of the label's variance "
         "among real test rows; 1 is best.",
     ),
-)
-
-
-GUESSED = Figure(
-    "accuracy of guessing",
-    "Always guessing the most frequent label gets {value} right ({range}).",
-    share=True,
-    bar="guessing the most frequent label",
 )
 
 

@@ -20,19 +20,17 @@ from PIL import Image
 from sklearn.datasets import load_breast_cancer
 
 from gossamer.data.card import Card, DataCard
-from gossamer.data.columns.column import Column
 from gossamer.data.samples.samples import Samples
 from gossamer.data.tables.card import TableCard
 from gossamer.data.tables.samples import SHOWN, TableSamples, row_texts
-from gossamer.errors import PrivacyError, RequestError
+from gossamer.errors import RequestError
 from gossamer.events import NOTE, Sink, note
-from gossamer.metrics.metric import Measures
-from gossamer.metrics.registry import ACCURACY, BASELINE, GUESSED
+from gossamer.metrics.metric import GUESSED, Measures
+from gossamer.metrics.registry import ACCURACY, BASELINE
 from gossamer.privacy.certificate.certificate import CONFIG
 from gossamer.run.evaluation.attack import attack
 from gossamer.run.evaluation.evaluate import evaluate
 from gossamer.run.release.release import release
-from gossamer.run.release.verify import verify
 from gossamer.run.report import attack_verdict, wording
 from gossamer.run.storage.run_folder import ACCOUNTS, REPORT, SUMS, RunFolder
 from gossamer.run.training.fit import fit
@@ -42,23 +40,8 @@ CARD = DataCard(shape=(1, 28, 28), classes=10, declared_size=1_437, title="sciki
 EPSILON, DELTA, SAMPLES = 10.0, 1e-4, 6_000
 
 _TRAIN_ROWS = 400
-BOUNDS: dict[str, tuple[float, float, int]] = {
-    "radius": (5, 30, 2), "texture": (5, 40, 2), "perimeter": (40, 200, 1), "area": (100, 2_600, 0),
-    "smoothness": (0.04, 0.18, 4), "compactness": (0, 0.4, 4), "concavity": (0, 0.5, 4), "concave points": (0, 0.25, 4),
-    "symmetry": (0.1, 0.35, 4), "fractal dimension": (0.04, 0.1, 5),
-}  # fmt: skip
-"""Smallest and largest value, and the digits after the point."""
-_CLASSES = ("malignant", "benign")
-_NUMBERS = (
-    Column(name=name, kind="number", bounds=(low, high), bins=8, decimals=digits, outside="clip")
-    for name, (low, high, digits) in BOUNDS.items()
-)
-TABLE_CARD = TableCard(
-    columns=(*_NUMBERS, Column(name="diagnosis", kind="category", values=_CLASSES)),
-    declared_size=_TRAIN_ROWS,
-    label="diagnosis",
-    title="scikit-learn breast cancer",
-)
+TABLE_CARD = TableCard.load(Path(__file__).with_name("demo.toml"))
+"""Its bounds are rounded by hand."""
 TABLE_EPSILON, ROWS = 3.0, 2_000
 TRAIN, TEST, CARD_FILE, RUN, RELEASE = "train.csv", "test.csv", "card.toml", "RUN", "RELEASE"
 """What the folder of a demo holds."""
@@ -67,36 +50,37 @@ _BLOCKS, _QUARTERS = (20, 12), " ▘▝▀▖▌▞▛▗▚▐▜▄▙▟█"
 
 
 def demo(out: Path, sink: Sink) -> list[str]:
-    """Fit, measure, attack, release and verify. Returns what a terminal shows at the end, as lines.
+    """Fit, measure, attack and release. Returns what a terminal shows at the end, as lines.
 
     It replaces its own folder and no other. Its budget log is in that folder.
 
     Raises:
         RequestError: if `out` holds something other than a run of the demo, or another process trains there.
     """
-    run, process = _begin(out, CARD), _quiet(sink)
+    run, process = _begin(out, CARD), Process(sink=_without_notes(sink))
     sink(note(f"1/4 moments of {CARD.declared_size:,} handwritten digits, epsilon {EPSILON:g}, delta {DELTA:g}"))
     synthesizer = fit(
         "moments", data="digits", card=CARD, out=run.path, epsilon=EPSILON, delta=DELTA, preset="few-records",
         accounts=run.private / ACCOUNTS, process=process,
     )  # fmt: skip
     sink(note(f"2/4 a classifier learns {SAMPLES:,} synthetic digits, another one the real digits"))
-    measures = Measures(protocol="reduced")
-    evaluation = evaluate(run.path, train="digits", test="digits", count=SAMPLES, metrics=measures, process=process)
+    given: dict[str, Any] = {"count": SAMPLES, "process": process}
+    reduced = Measures(protocol="reduced")
+    figures = evaluate(run.path, train="digits", test="digits", metrics=reduced, **given).metrics
     sink(note("3/4 attacks try to recognise the digits of the training"))
-    attacks = attack(run.path, members="digits", nonmembers="digits", count=SAMPLES, process=process).attacks
+    attacks = attack(run.path, members="digits", nonmembers="digits", **given).attacks
     grid: Samples = Samples.grid_of(synthesizer, CARD.classes, 1)
     won = f"{len(attack_verdict.won_by(attacks))} of {len({entry['attack'] for entry in attacks})}"
     return [
         *_in_blocks(grid.images[:, 0]),
-        *_figures(evaluation.metrics, "digits", ("attacks that recognise digits of the training", won)),
+        *_figures(figures, "digits", ("attacks that recognise digits of the training", won)),
         *_released(run, "4/4", sink, 1_000),
     ]
 
 
 def table_demo(out: Path, sink: Sink) -> list[str]:
-    """Fit, measure, release and verify. See `demo`."""
-    run, process = _begin(out, TABLE_CARD), _quiet(sink)
+    """Fit, measure and release. See `demo`."""
+    run, process = _begin(out, TABLE_CARD), Process(sink=_without_notes(sink))
     write_rows(out)
     sink(note(f"1/3 marginals of {_TRAIN_ROWS} rows, epsilon {TABLE_EPSILON:g}, delta {DELTA:g}"))
     synthesizer = fit(
@@ -115,9 +99,9 @@ def table_demo(out: Path, sink: Sink) -> list[str]:
     ]
 
 
-def _quiet(sink: Sink) -> Process:
+def _without_notes(sink: Sink) -> Sink:
     """Of the steps, the progress alone is shown: their notes are for other records than these."""
-    return Process(sink=lambda event: None if event.kind == NOTE else sink(event))
+    return lambda event: None if event.kind == NOTE else sink(event)
 
 
 def _in_blocks(images: np.ndarray) -> list[str]:
@@ -134,13 +118,9 @@ def _in_blocks(images: np.ndarray) -> list[str]:
 
 def _fitting(rows: Sequence[Sequence[str]]) -> list[str]:
     """Rows as aligned lines, without the columns before the last that a terminal has no place for."""
-    columns = len(rows[0])
-    while columns:
-        lines = wording.aligned([[*row[: columns - 1], row[-1]] for row in rows])
-        if max(map(len, lines)) <= shutil.get_terminal_size().columns:
-            break
-        columns -= 1
-    return lines
+    shown = [wording.aligned([[*row[:at], row[-1]] for row in rows]) for at in range(len(rows[0]))]
+    width = shutil.get_terminal_size().columns
+    return [shown[0], *(lines for lines in shown if len(max(lines, key=len)) <= width)][-1]
 
 
 def _figures(entries: list[dict[str, Any]], of: str, last: tuple[str, str]) -> list[str]:
@@ -152,13 +132,10 @@ def _figures(entries: list[dict[str, Any]], of: str, last: tuple[str, str]) -> l
 
 
 def _released(run: RunFolder, step: str, sink: Sink, samples: int) -> list[str]:
-    """Make a release beside a run and verify it. Returns what to do next."""
+    """Make a release beside a run, which is verified. Returns what to do next."""
     out = run.path.with_name(RELEASE)
     sink(note(f"{step} a release with {samples:,} synthetic records"))
-    release(run.path, out, samples=samples, force=True)
-    verdict = verify(out)
-    if not verdict.ok:
-        raise PrivacyError(" ".join(verdict.problems))
+    release(run.path, out, samples=samples, force=True)  # it verifies what it has made
     return [
         f"verified: {out} ({REPORT} explains it)",
         "next, your own records in a browser:  gossamer page DATA",
@@ -170,12 +147,13 @@ def write_rows(out: Path) -> None:
     """Write the training and the test rows. The split is a fixed public permutation."""
     source = load_breast_cancer()
     order = np.random.RandomState(0).permutation(len(source.target))
+    *numbers, label = TABLE_CARD.columns
     for name, positions in ((TRAIN, order[:_TRAIN_ROWS]), (TEST, order[_TRAIN_ROWS:])):
         with (out / name).open("w", encoding="utf-8", newline="") as file:
             writer = csv.writer(file, lineterminator="\n")
             writer.writerow(TABLE_CARD.names)
             for at in positions:
-                writer.writerow([*source.data[at, : len(BOUNDS)].tolist(), _CLASSES[source.target[at]]])
+                writer.writerow([*source.data[at, : len(numbers)].tolist(), label.values[source.target[at]]])
 
 
 def _begin(out: Path, card: Card) -> RunFolder:

@@ -1,9 +1,8 @@
 """The page: its addresses, and what answers them. It keeps no state: each answer is made from the files that are there now."""
 
 import functools
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, PrefixLoader, StrictUndefined
@@ -16,7 +15,7 @@ from starlette.staticfiles import StaticFiles
 
 from gossamer.errors import GossamerError, RequestError
 from gossamer.run.page.jobs import FIT, PageJob
-from gossamer.run.page.opened import DataSet, Form, FormError, Opened, inside
+from gossamer.run.page.opened import DataSet, Form, Opened, inside, problems_in
 from gossamer.run.page.steps.step import Step
 from gossamer.run.words import plain
 
@@ -54,10 +53,8 @@ def application(opened: Opened) -> Starlette:
             Route("/d/{id}/progress", bound(_progress), methods=["GET"]),
             Route("/d/{id}/stop", bound(_stop), methods=["POST"]),
             Route("/d/{id}/file/{folder}/{name}", bound(_file), methods=["GET"]),
-            Route("/d/{id}/zip/{folder}", bound(_zip), methods=["GET"]),
             Route("/d/{id}/{step}", bound(_step), methods=["GET"]),
-            Route("/d/{id}/{step}/{action}", bound(_again), methods=["GET"]),
-            Route("/d/{id}/{step}/{action}", bound(_act), methods=["POST"]),
+            Route("/d/{id}/{step}/{action}", bound(_act), methods=["GET", "POST"]),
         ]
     )
 
@@ -91,7 +88,7 @@ def _start(opened: Opened, _request: Request, form: Form, *, error: str = "") ->
 
 def _hide(opened: Opened, _request: Request, form: Form) -> Response:
     """Take a data set off the list."""
-    opened.hide(form.get("id", ""))
+    opened.change(form.get("id", ""), {"hidden": "yes"})
     return RedirectResponse("/", status_code=303)
 
 
@@ -105,24 +102,19 @@ def _open(opened: Opened, request: Request, form: Form) -> Response:
 
 def _step(opened: Opened, request: Request, query: Form) -> Response:
     data_set, step = _asked(opened, request)
-    return _shown(data_set, step, query, error="", given=Form())
-
-
-def _again(_opened: Opened, request: Request, _query: Form) -> Response:
-    """The step of a form: a browser asks for it when the address of a refused form is loaded again."""
-    return RedirectResponse(f"/d/{request.path_params['id']}/{request.path_params['step']}", status_code=303)
+    return _shown(data_set, step, query)
 
 
 def _act(opened: Opened, request: Request, form: Form) -> Response:
     data_set, step = _asked(opened, request)
-    action = request.path_params["action"]
+    action, where = request.path_params["action"], step.name
     try:
         if action not in step.actions:
             raise RequestError("This step has no such action.")
-        where = getattr(step.module, action)(opened, data_set, form)
+        if request.method == "POST":  # else the address of a refused form is loaded again
+            where = getattr(step.module, action)(opened, data_set, form)
     except GossamerError as error:
-        problems = error.problems if isinstance(error, FormError) else {}
-        return _shown(data_set, step, form, error=plain(str(error)), given=form, problems=problems)
+        return _shown(data_set, step, form, error)
     return RedirectResponse(f"/d/{data_set.id}/{where}", status_code=303)
 
 
@@ -144,23 +136,16 @@ def _progress(opened: Opened, request: Request, _query: Form) -> Response:
 
 
 def _file(opened: Opened, request: Request, _query: Form) -> Response:
-    """The samples or the report of a run or a release."""
+    """The samples or the report of a run or a release; or a release as a .zip. A run has private files, so it has none."""
     folder = opened.get(request.path_params["id"]).child(request.path_params["folder"])
     name = request.path_params["name"]
     path = folder / name
+    if name == f"{folder.name}.zip" and name.startswith("release-"):
+        return Response(STEPS["release"].module.zipped(folder), media_type="application/zip")
     if name not in _SHOWN or not path.is_file() or path.resolve().parent != folder.resolve():
         raise RequestError("There is no such file in this folder.")
     headers = {"content-security-policy": _REPORT_POLICY} if name == _REPORT else {}
     return FileResponse(path, media_type=_SHOWN[name], headers=headers)
-
-
-def _zip(opened: Opened, request: Request, _query: Form) -> Response:
-    """A release to hand out. Runs have private files, so they are refused."""
-    folder = opened.get(request.path_params["id"]).child(request.path_params["folder"])
-    if not folder.name.startswith("release-"):
-        raise RequestError("Only a release can be handed out. Make a release of this run.")
-    headers = {"content-disposition": f'attachment; filename="{folder.name}.zip"'}
-    return Response(STEPS["release"].module.zipped(folder), media_type="application/zip", headers=headers)
 
 
 def _asked(opened: Opened, request: Request) -> tuple[DataSet, Step]:
@@ -170,16 +155,9 @@ def _asked(opened: Opened, request: Request) -> tuple[DataSet, Step]:
     return opened.get(request.path_params["id"]), step
 
 
-def _shown(
-    data_set: DataSet,
-    step: Step,
-    query: Form,
-    *,
-    error: str,
-    given: Form,
-    problems: Mapping[str, str] = MappingProxyType({}),
-) -> Response:
-    """The page of a step. given: what the user has written into a form that was refused, with the problems of its fields."""
+def _shown(data_set: DataSet, step: Step, query: Form, refused: GossamerError | None = None) -> Response:
+    """The page of a step. query: of its address, or the form that was refused."""
+    given, error, problems = (query, plain(str(refused)), problems_in(refused)) if refused else (Form(), "", {})
     try:
         content = step.module.show(data_set, query)
     except GossamerError as failed:

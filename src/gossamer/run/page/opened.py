@@ -269,16 +269,9 @@ class Opened:
             self._write([*others, entry])
         return entry
 
-    def change(self, data_set: DataSet, changed: Mapping[str, str]) -> DataSet:
-        """Change how the records of a data set are read. changed: some of `READING`."""
-        self._change(data_set.id, {name: changed[name] for name in READING if name in changed})
-        return self.get(data_set.id)
-
-    def hide(self, word: str) -> None:
-        """Take the data set with this id off the list, also one whose folder is gone."""
-        self._change(word, {"hidden": "yes"})
-
-    def _change(self, word: str, fields: dict[str, Any]) -> None:
+    def change(self, word: str, changed: Mapping[str, str]) -> None:
+        """Change the data set with an id: how its records are read, or whether it is on the list. changed: fields and texts."""
+        fields: dict[str, Any] = {name: changed[name] for name in (*READING, "hidden") if name in changed}
         with self.locked():
             self._write([replace(known, **fields) if known.id == word else known for known in self.all()])
 
@@ -296,6 +289,11 @@ class Opened:
     def _write(self, entries: list[DataSet]) -> None:
         content: list[dict[str, Any]] = [{**asdict(entry), "folder": str(entry.folder)} for entry in entries]
         write_atomically(self._path, json.dumps(content, indent=2) + "\n", private=True)
+
+
+def problems_in(error: Exception) -> Mapping[str, str]:
+    """What is wrong with the fields of a form; nothing where the error is about something else."""
+    return error.problems if isinstance(error, FormError) else {}
 
 
 class FormError(RequestError):

@@ -6,7 +6,7 @@ from typing import Any
 
 from gossamer.data.card import Kind
 from gossamer.metrics import registry
-from gossamer.metrics.metric import Figure
+from gossamer.metrics.metric import GUESSED, Figure
 from gossamer.metrics.tables.registry import FAR, OF_ACCURACY, OF_SHARE
 
 PERCENT = "\N{NO-BREAK SPACE}%"
@@ -34,19 +34,20 @@ def usefulness(entries: list[dict[str, Any]]) -> list[str]:
     Two figures are called different where their 95 % intervals do not meet.
     """
     by_name = {entry["metric"]: entry for entry in entries}
-    samples, real, guess = (by_name.get(each.name) for each in (registry.ACCURACY, registry.BASELINE, registry.GUESSED))
+    samples, real, guess = (by_name.get(each.name) for each in (registry.ACCURACY, registry.BASELINE, GUESSED))
     if samples is None or real is None:
         return []
-    said = [
-        f"A classifier that learned from the samples gets {_share(samples)} of {samples['n']:,} real test records right "
-        f"({_range(samples)}). After learning from real records it gets {_share(real)} ({_range(real)})."
-    ]
-    if guess is not None and samples["low"] <= guess["value"]:
-        return ["By this test, the samples are no better than guessing.", *said, f"Guessing gets {_share(guess)}."]
-    if samples["high"] < real["low"]:
-        return [f"The samples are worse than real records{', and better than guessing' * bool(guess)}.", *said]
     few = " with so few test records" if samples["n"] < FEW else ""
-    return [f"By this test, the samples cannot be told from real records{few}.", *said]
+    first = f"By this test, the samples cannot be told from real records{few}."
+    if guess and samples["low"] <= guess["value"]:
+        first = "By this test, the samples are no better than guessing."
+    elif samples["high"] < real["low"]:
+        first = "The samples are worse than real records."
+    learned = (
+        f"A classifier that learned from the samples gets {_share(samples)} of {samples['n']:,} real test records right"
+    )
+    after = f"After learning from real records it gets {_share(real)} ({_range(real)})."
+    return [first, f"{learned} ({_range(samples)}).", after]
 
 
 def tables(entries: list[dict[str, Any]], class_names: Sequence[str] = ()) -> list[dict[str, Any]]:

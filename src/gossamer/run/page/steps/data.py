@@ -1,6 +1,5 @@
 """The first step: divide the records, look at them, and list what is wrong."""
 
-import base64
 from pathlib import Path
 
 from gossamer.data import source
@@ -37,7 +36,6 @@ def show(data_set: DataSet, _query: Form) -> Content:
         "problem": problem,
         "found": found,
         "seen": seen,
-        "sheet": base64.b64encode(seen.get("sheet", b"")).decode() if seen else "",
         "deep": None if deep is None else (f"{deep[0]:.10g} {deep[1]:.10g}", deep[2]),
         "notes": [note.removeprefix("Note: ") for note in data_set.jobs.last_of("card").said(NOTE)],
         "divided": [count for count in counts if count.startswith(("train: ", "test: "))],
@@ -101,4 +99,5 @@ def _reading(opened: Opened, data_set: DataSet, form: Form) -> DataSet:
     changed = given | {name: place for name, place in found.items() if place}
     if given.get("dictionary"):
         changed["dictionary"] = str(Path(given["dictionary"]).expanduser().absolute())
-    return opened.change(data_set, changed)
+    opened.change(data_set.id, changed)
+    return opened.get(data_set.id)

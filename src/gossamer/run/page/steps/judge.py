@@ -1,13 +1,11 @@
 """The sixth step: measure and attack a run. All figures are private."""
 
-import base64
 import json
-from typing import Any
+from contextlib import suppress
 
 from gossamer.data.source import Source
 from gossamer.errors import GossamerError, RunFolderError
 from gossamer.kinds import kind_of
-from gossamer.kinds.kind import Kind
 from gossamer.run.page.opened import Content, DataSet, Form, Opened
 from gossamer.run.page.steps.data import reading_flags, units_of
 from gossamer.run.report import wording
@@ -27,7 +25,9 @@ def show(data_set: DataSet, query: Form) -> Content:
     folder = data_set.run(name)
     config = folder.config()
     kind, entries = kind_of(config["card"]), folder.metrics()
-    records = Source(data_set.used, labels_key=data_set.labels or None)
+    seen: Content = {}
+    with suppress(GossamerError):  # the records may have gone
+        seen = kind.glance(Source(data_set.used, labels_key=data_set.labels or None), config["card"])
     return {
         "run": name,
         "finished": finished,
@@ -37,20 +37,11 @@ def show(data_set: DataSet, query: Form) -> Content:
         "verdict": wording.usefulness(entries),
         "sentences": wording.sentences(entries, kind.name),
         "drawn": [each for entry in entries for each in entry.get("drawn", ())],
-        "sheet": sheet_of(kind, records, config["card"]),
+        "seen": seen,
         "tables": wording.tables(entries, config["card"].get("class_names", [])),
         "attacks": _attacks(folder),
         "report": folder.file(run_folder.REPORT).is_file(),
     }
-
-
-def sheet_of(kind: Kind[Any, Any], records: Source, card: Content) -> str:
-    """Some real records of each class as a PNG in base 64, to hold beside samples; empty: rows, or they cannot be read now."""
-    try:
-        seen = kind.glance(records, card) if kind.has_sheet else {}
-    except GossamerError:
-        return ""
-    return base64.b64encode(seen.get("sheet", b"")).decode()
 
 
 def measure(_opened: Opened, data_set: DataSet, form: Form) -> str:

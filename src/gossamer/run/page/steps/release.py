@@ -6,6 +6,7 @@ import itertools
 import re
 import tomllib
 import zipfile
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -36,16 +37,12 @@ def show(data_set: DataSet, query: Form) -> Content:
     finished, releases = data_set.finished(), data_set.releases()
     name = query.get("release", releases[-1].name if releases else "")
     folder = data_set.child(name) if name else None
-    if folder is None:
-        shown: Content = {}
-    else:
-        readme = (folder / checking.README).read_text(encoding="utf-8")
-        shown = {
-            "readme": Markup(MarkdownIt("js-default").render(re.sub("^#", "###", readme, flags=re.MULTILINE))),
-            "files": sorted(path.name for path in folder.iterdir()),
-            "rows": _first_rows(folder / TableSamples.file),
-            "kind": kind_of(certificate.Certificate.load(folder).card),
-        }
+    readme, rows = "", list[list[str]]()
+    if folder is not None:
+        text = (folder / checking.README).read_text(encoding="utf-8")
+        readme = MarkdownIt("js-default").render(re.sub("^#", "###", text, flags=re.MULTILINE))
+        with suppress(FileNotFoundError), (folder / TableSamples.file).open(encoding="utf-8", newline="") as file:
+            rows = list(itertools.islice(csv.reader(file), _PREVIEW))
     return {
         "finished": finished,
         "run": query.get("run", finished[-1] if finished else ""),
@@ -56,7 +53,10 @@ def show(data_set: DataSet, query: Form) -> Content:
         "signed": folder is not None and (folder / run_folder.SIGNATURE).is_file(),
         "key": signing_key(),
         "verdict": verdict_of(data_set, name) if "check" in query and name else None,
-        **shown,
+        "readme": Markup(readme),
+        "rows": rows,
+        "files": [] if folder is None else sorted(path.name for path in folder.iterdir()),
+        "kind": None if folder is None else kind_of(certificate.Certificate.load(folder).card),
     }
 
 
@@ -66,9 +66,7 @@ def make(_opened: Opened, data_set: DataSet, form: Form) -> str:
     answers = {name: form[name].strip() for name in QUESTIONS if form.get(name, "").strip()}
     declare(answers, where="The form")
     if (until := answers.get("expires", "")) and until < today():
-        raise FormError(
-            "This release would have expired already.", {"expires": "This day is past. Choose a later day."}
-        )
+        raise FormError("This release would have expired.", {"expires": "This day is past. Choose a later day."})
     count = form.get("samples", "0").replace(",", "")
     if not count.isdecimal() or len(count) > 9:
         raise RequestError("The number of samples must be a whole number, such as 1000. With 0 there are none.")
@@ -100,18 +98,9 @@ def zipped(folder: Path) -> bytes:
     """A release as a .zip, with its files in a folder of its name. Links are left out."""
     file = io.BytesIO()
     with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
-        for path in sorted(folder.iterdir()):
-            if path.is_file() and not path.is_symlink():
-                archive.write(path, f"{folder.name}/{path.name}")
+        for path in (each for each in sorted(folder.iterdir()) if each.is_file() and not each.is_symlink()):
+            archive.write(path, f"{folder.name}/{path.name}")
     return file.getvalue()
-
-
-def _first_rows(path: Path) -> list[list[str]]:
-    """The head and the first rows of a file of samples; none where there is no such file."""
-    if not path.is_file():
-        return []
-    with path.open(encoding="utf-8", newline="") as file:
-        return list(itertools.islice(csv.reader(file), _PREVIEW))
 
 
 def _answers(data_set: DataSet) -> dict[str, str]:
