@@ -3,7 +3,7 @@
 import base64
 import copy
 import dataclasses
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
@@ -32,6 +32,7 @@ from gossamer.data.sources.pictures.read import check_two_arrays, deep_range, re
 from gossamer.data.units import matched
 from gossamer.errors import DataError, RequestError
 from gossamer.events import Sink, progress, silent
+from gossamer.intervals import Estimate, proportion
 from gossamer.kinds.kind import NONE_LEFT, Comparison, Kind, Named, Target, Words
 from gossamer.methods.contract import BaseConfig, State
 from gossamer.methods.job import Training
@@ -133,8 +134,10 @@ samples = release.sample(1000, seed=0)  # samples.images: uint8 [1000, C, H, W],
             _refuse_other_classes(zip(asked.called, (real, tests), strict=True), card, asked.synth)
             given = self.drawn(generator, asked.count, asked.seed, sink=sink)
         large = max(real.shape[1:]) > LARGEST
+        whole = tests
         samples, real, tests = reduced(given), reduced(real), reduced(tests)
         train, test = asked.called
+        classifier = getattr(getattr(generator, "net", None), "probabilities", None)
         remarks = (
             *real.notes, *tests.notes,
             f"Pictures above {LARGEST} pixels are compared at {'x'.join(map(str, real.shape[1:]))}." if large else "",
@@ -154,6 +157,7 @@ samples = release.sample(1000, seed=0)  # samples.images: uint8 [1000, C, H, W],
             samples=samples, real=real, tests=tests, labelled=generator is None or generator.classes > 1,
             classes=max(labelled, soft), class_names=real.class_names, remarks=remarks, seed=asked.seed, sink=sink,
             baselines=self.baselines(asked, real, tests),
+            released=None if classifier is None else partial(_reached, classifier, whole),
             warm=None if asked.warm is None else partial(self._warm, asked, sink),
             public=lambda: None if (public := asked.public()) is None else reduced(public),
             **more,
@@ -293,6 +297,13 @@ samples = release.sample(1000, seed=0)  # samples.images: uint8 [1000, C, H, W],
 
 
 PICTURES = Pictures()
+
+
+def _reached(probabilities: Callable[[torch.Tensor], torch.Tensor], tests: Records) -> Estimate:
+    """The share of test records that a released classifier gets right. probabilities: from images float32 [n, C, H, W]."""
+    with torch.no_grad():
+        guessed = probabilities(tests.tensors("cpu")[0]).argmax(dim=1).numpy()
+    return proportion(int((guessed == tests.labels).sum()), len(tests), f"{len(tests):,} real test records")
 
 
 def _refuse_other_classes(sets: Any, card: DataCard, run: object) -> None:
