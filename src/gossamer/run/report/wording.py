@@ -12,8 +12,6 @@ from gossamer.metrics.tables.registry import FAR, OF_ACCURACY, OF_SHARE
 PERCENT = "\N{NO-BREAK SPACE}%"
 NOTHING = 20.0
 """From this epsilon on a budget is said to promise next to nothing."""
-FEW = 1_000
-"""Test records below which two accuracies are seldom told apart."""
 _COLUMNS, _FIGURES = 10, 3
 """Columns that differ, and figures of each, in a table."""
 NONE = "-"
@@ -37,17 +35,14 @@ def usefulness(entries: list[dict[str, Any]]) -> list[str]:
     samples, real, guess = (by_name.get(each.name) for each in (registry.ACCURACY, registry.BASELINE, GUESSED))
     if samples is None or real is None:
         return []
-    few = " with so few test records" if samples["n"] < FEW else ""
-    first = f"By this test, the samples cannot be told from real records{few}."
+    first = f"A classifier learns as much from the samples as from real records, as far as {samples['n']:,} test records tell."
     if guess and samples["low"] <= guess["value"]:
-        first = "By this test, the samples are no better than guessing."
+        first = "A classifier that learns from the samples is no better than guessing."
     elif samples["high"] < real["low"]:
-        first = "The samples are worse than real records."
-    learned = (
-        f"A classifier that learned from the samples gets {_share(samples)} of {samples['n']:,} real test records right"
-    )
+        first = "A classifier learns less from the samples than from real records."
+    learned = f"After learning from the samples it gets {_share(samples)} of them right ({_range(samples)})."
     after = f"After learning from real records it gets {_share(real)} ({_range(real)})."
-    return [first, f"{learned} ({_range(samples)}).", after]
+    return [first, learned, after, "This does not say whether the samples look like the records."]
 
 
 def tables(entries: list[dict[str, Any]], class_names: Sequence[str] = ()) -> list[dict[str, Any]]:
