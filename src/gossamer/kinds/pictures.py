@@ -32,7 +32,6 @@ from gossamer.data.sources.pictures.read import check_two_arrays, deep_range, re
 from gossamer.data.units import matched
 from gossamer.errors import DataError, RequestError
 from gossamer.events import Sink, progress, silent
-from gossamer.intervals import Estimate, proportion
 from gossamer.kinds.kind import NONE_LEFT, Comparison, Kind, Named, Target, Words
 from gossamer.methods.contract import BaseConfig, State
 from gossamer.methods.job import Training
@@ -157,7 +156,7 @@ samples = release.sample(1000, seed=0)  # samples.images: uint8 [1000, C, H, W],
             samples=samples, real=real, tests=tests, labelled=generator is None or generator.classes > 1,
             classes=max(labelled, soft), class_names=real.class_names, remarks=remarks, seed=asked.seed, sink=sink,
             baselines=self.baselines(asked, real, tests),
-            released=None if classifier is None else partial(_reached, classifier, whole),
+            released=None if classifier is None else partial(_right, classifier, whole),
             warm=None if asked.warm is None else partial(self._warm, asked, sink),
             public=lambda: None if (public := asked.public()) is None else reduced(public),
             **more,
@@ -299,11 +298,12 @@ samples = release.sample(1000, seed=0)  # samples.images: uint8 [1000, C, H, W],
 PICTURES = Pictures()
 
 
-def _reached(probabilities: Callable[[torch.Tensor], torch.Tensor], tests: Records) -> Estimate:
-    """The share of test records that a released classifier gets right. probabilities: from images float32 [n, C, H, W]."""
+def _right(probabilities: Callable[[torch.Tensor], torch.Tensor], tests: Records) -> np.ndarray:
+    """Which test records a released classifier gets right: bool [n]. probabilities: from images float32 [n, C, H, W]."""
     with torch.no_grad():
         guessed = probabilities(tests.tensors("cpu")[0]).argmax(dim=1).numpy()
-    return proportion(int((guessed == tests.labels).sum()), len(tests), f"{len(tests):,} real test records")
+    right: np.ndarray = guessed == tests.labels
+    return right
 
 
 def _refuse_other_classes(sets: Any, card: DataCard, run: object) -> None:

@@ -59,7 +59,7 @@ class Inputs(metric.Inputs):
         limit: training records of the classical classifiers.
         inception: weights of Inception-V3 and their SHA-256, or None.
         grid: draws the sample grid of a RUN; None for a file of samples.
-        released: what the classifier of the release itself reaches on the test records; None: the release has none.
+        released: which test records the classifier of the release itself gets right; None: the release has none.
         show_pairs: stores the picture of the grid (images, then labels) in the private folder of a RUN.
     """
 
@@ -73,7 +73,7 @@ class Inputs(metric.Inputs):
     limit: int = 10_000
     inception: tuple[Path, str] | None = None
     grid: "Callable[[], Samples] | None" = None
-    released: "Callable[[], Estimate] | None" = None
+    released: "Callable[[], np.ndarray] | None" = None
     show_pairs: "Callable[[np.ndarray, np.ndarray], None] | None" = None
 
     @cached_property
@@ -168,14 +168,16 @@ def accuracy(inputs: Inputs) -> Figures:
         )  # fmt: skip
         return {figure.name: estimate}
 
-    found = {} if inputs.released is None else {RELEASED.name: inputs.released()}
+    count, on = len(inputs.tests), f"{len(inputs.tests):,} real test records"
+    found: dict[str, Estimate] = {}
+    if inputs.released is not None:
+        found[RELEASED.name] = intervals.proportion(int(inputs.released().sum()), count, on)
     found |= of(ACCURACY, inputs.samples, "synthetic records")
     found |= inputs.baselines.estimates(
         f"{BASELINE.name}, {protocol.key}", lambda: of(BASELINE, inputs.real, "real records")
     )
     most_frequent = np.bincount(inputs.real.labels).argmax()
-    right, count = int((inputs.tests.labels == most_frequent).sum()), len(inputs.tests)
-    found |= {GUESSED.name: intervals.proportion(right, count, f"{count:,} real test records")}
+    found[GUESSED.name] = intervals.proportion(int((inputs.tests.labels == most_frequent).sum()), count, on)
     if inputs.warm is not None:
         before = "samples of the public warm start, before any record was read (epsilon 0)"
         found |= of(WARM_ALONE, inputs.warm(), before)

@@ -323,7 +323,7 @@ def accuracy(inputs: Inputs) -> Figures:
 
     found = _beside_real(inputs, "accuracy", of("samples"), partial(of, "real"))
     if task == "classes":
-        guess = np.zeros_like(inputs.predictions("samples"))
+        guess = np.zeros((len(tests.labels), inputs.card.columns[inputs.card.label_index].size))
         guess[:, np.bincount(inputs.examples("real").labels).argmax()] = 1
         found[GUESSED.name] = boosting.OF_CLASSES["accuracy"](guess, tests, inputs.said("tests"))
     return found

@@ -15,7 +15,7 @@ from starlette.staticfiles import StaticFiles
 
 from gossamer.errors import GossamerError, RequestError
 from gossamer.run.page.jobs import FIT, PageJob
-from gossamer.run.page.opened import DataSet, Form, Opened, inside, problems_in
+from gossamer.run.page.opened import DataSet, Form, Opened, inside
 from gossamer.run.page.steps.step import Step
 from gossamer.run.words import plain
 
@@ -157,7 +157,9 @@ def _asked(opened: Opened, request: Request) -> tuple[DataSet, Step]:
 
 def _shown(data_set: DataSet, step: Step, query: Form, refused: GossamerError | None = None) -> Response:
     """The page of a step. query: of its address, or the form that was refused."""
-    given, error, problems = (query, plain(str(refused)), problems_in(refused)) if refused else (Form(), "", {})
+    given, error, problems = (
+        (query, plain(str(refused)), getattr(refused, "problems", {})) if refused else (Form(), "", {})
+    )
     try:
         content = step.module.show(data_set, query)
     except GossamerError as failed:

@@ -291,11 +291,6 @@ class Opened:
         write_atomically(self._path, json.dumps(content, indent=2) + "\n", private=True)
 
 
-def problems_in(error: Exception) -> Mapping[str, str]:
-    """What is wrong with the fields of a form; nothing where the error is about something else."""
-    return error.problems if isinstance(error, FormError) else {}
-
-
 class FormError(RequestError):
     """A form that was refused. problems: what is wrong, by the name of the field; "" is the whole form."""
 

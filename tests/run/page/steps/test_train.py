@@ -12,7 +12,9 @@ from gossamer.run.training.fit import fit
 
 CARD = {
     "title": "Visits", "data_set": "", "declared_size": 200,
-    "column": [{"name": "sex", "kind": "category", "values": ["f", "m"]}, {"name": "age", "kind": "integer", "bounds": [0, 120]}],
+    "column": [
+        {"name": "sex", "kind": "category", "values": ["f", "m"]}, {"name": "age", "kind": "integer", "bounds": [0, 120]},
+    ],
 }  # fmt: skip
 QUICK = {"rounds": 1, "cells": 300, "iterations": 5}
 
