@@ -146,6 +146,17 @@ class Kind(ABC, Generic[R, K]):
         """
         return []
 
+    def deep_range(self, source: Source) -> tuple[float, float, bool] | None:
+        """Black and white that pixels deeper than 8 bits may have, and whether there is a display window; None: no such pixels.
+
+        The first record says it. Raises DataError.
+        """
+        return None
+
+    @abstractmethod
+    def glance(self, source: Source, draft: Mapping[str, Any]) -> dict[str, Any]:
+        """Some records as they are, and counts, for the owner's eyes alone. draft: facts of a draft. Raises DataError."""
+
     def splits_into_folder(self, path: Path) -> bool:
         """Whether `split` writes the parts of records at a path into a folder, and not into an .npz."""
         return path.is_dir()

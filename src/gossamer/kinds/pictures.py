@@ -1,8 +1,9 @@
 """Pictures with labels, the kind `PICTURES`."""
 
+import base64
 import copy
 import dataclasses
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
@@ -27,7 +28,7 @@ from gossamer.data.samples.grid import sample_grid
 from gossamer.data.samples.samples import Samples
 from gossamer.data.source import Reading, Source, called
 from gossamer.data.sources.pictures import npz
-from gossamer.data.sources.pictures.read import check_two_arrays, read
+from gossamer.data.sources.pictures.read import check_two_arrays, deep_range, read, read_some
 from gossamer.data.units import matched
 from gossamer.errors import DataError, RequestError
 from gossamer.events import Sink, progress, silent
@@ -44,6 +45,8 @@ SOFT_LABELS = "probabilities"
 """The array of soft labels in an .npz of samples."""
 NEIGHBOURS = "neighbours.png"
 """In the private folder of a RUN: samples, each with the real training record nearest to it."""
+_SHOWN_CLASSES = 12
+"""Classes of which the owner sees records."""
 _PER_CLASS, _ALONE = 10, 100
 """Samples of each class on the grid of a generator, and of one without labels."""
 
@@ -81,6 +84,24 @@ samples = release.sample(1000, seed=0)  # samples.images: uint8 [1000, C, H, W],
         """By name, folder, position, pattern or a DICOM element."""
         return matched(units)
 
+    def deep_range(self, source: Source) -> tuple[float, float, bool] | None:
+        """By the head of the first file."""
+        return deep_range(source)
+
+    def glance(self, source: Source, draft: Mapping[str, Any]) -> dict[str, Any]:
+        """sheet: a PNG in base 64 of the first pictures of the first classes. counts: how many each class has, by name."""
+        card: DataCard = DataCard.from_dict(dict(draft))
+        how = dataclasses.replace(card.reading, unit_folders=True)
+        records, counts = read_some(source, how, _PER_CLASS, _SHOWN_CLASSES)
+        names = records.class_names or tuple(map(str, range(len(counts))))
+        shown = reduced(records)
+        sheet = sample_grid(shown.images, shown.labels, columns=_PER_CLASS, names=names)
+        return {
+            "sheet": base64.b64encode(sheet).decode(),
+            "counts": dict(zip(names, counts, strict=False)),
+            "shown": _SHOWN_CLASSES,
+        }
+
     def doubts(self, private: Records, public: Records | None, card: DataCard) -> Iterator[str]:
         """A range that the pixels do not fill, classes of unlike size, and public pictures on another ground."""
         if card.label_prior == UNIFORM:
@@ -112,8 +133,10 @@ samples = release.sample(1000, seed=0)  # samples.images: uint8 [1000, C, H, W],
             _refuse_other_classes(zip(asked.called, (real, tests), strict=True), card, asked.synth)
             given = self.drawn(generator, asked.count, asked.seed, sink=sink)
         large = max(real.shape[1:]) > LARGEST
+        whole = tests
         samples, real, tests = reduced(given), reduced(real), reduced(tests)
         train, test = asked.called
+        classifier = getattr(getattr(generator, "net", None), "probabilities", None)
         remarks = (
             *real.notes, *tests.notes,
             f"Pictures above {LARGEST} pixels are compared at {'x'.join(map(str, real.shape[1:]))}." if large else "",
@@ -133,6 +156,7 @@ samples = release.sample(1000, seed=0)  # samples.images: uint8 [1000, C, H, W],
             samples=samples, real=real, tests=tests, labelled=generator is None or generator.classes > 1,
             classes=max(labelled, soft), class_names=real.class_names, remarks=remarks, seed=asked.seed, sink=sink,
             baselines=self.baselines(asked, real, tests),
+            released=None if classifier is None else partial(_right, classifier, whole),
             warm=None if asked.warm is None else partial(self._warm, asked, sink),
             public=lambda: None if (public := asked.public()) is None else reduced(public),
             **more,
@@ -272,6 +296,14 @@ samples = release.sample(1000, seed=0)  # samples.images: uint8 [1000, C, H, W],
 
 
 PICTURES = Pictures()
+
+
+def _right(probabilities: Callable[[torch.Tensor], torch.Tensor], tests: Records) -> np.ndarray:
+    """Which test records a released classifier gets right: bool [n]. probabilities: from images float32 [n, C, H, W]."""
+    with torch.no_grad():
+        guessed = probabilities(tests.tensors("cpu")[0]).argmax(dim=1).numpy()
+    right: np.ndarray = guessed == tests.labels
+    return right
 
 
 def _refuse_other_classes(sets: Any, card: DataCard, run: object) -> None:

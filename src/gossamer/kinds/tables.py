@@ -4,7 +4,9 @@ import dataclasses
 import itertools
 import math
 import tempfile
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Literal
 
@@ -18,7 +20,7 @@ from gossamer.attacks.rows import most_isolated, row_features
 from gossamer.attacks.scores import Attack
 from gossamer.data.card import check_units
 from gossamer.data.fingerprint import Identity
-from gossamer.data.source import Source
+from gossamer.data.source import Source, called
 from gossamer.data.sources.tables import open_table
 from gossamer.data.sources.text_file import rows_of
 from gossamer.data.tables.card import TableCard
@@ -41,6 +43,8 @@ _OF_ISOLATED = "The same attack on the tenth of the records that are least like 
 _CODED = (
     "Real rows are codes, so their numbers follow from the bins of the card. Give the table itself to compare values."
 )
+_GLANCED, _FIRST, _BARS, _NAMED = 10_000, 5, 16, 3
+"""Of a table that the owner looks at: rows that portraits are of, and rows, bars and values that are shown."""
 DRAWN_AGAIN = 100_000
 """Rows of a release that are drawn again, at most."""
 
@@ -82,6 +86,15 @@ samples = release.sample(1000, seed=0)  # samples.to_pandas() is a DataFrame, sa
     def columns(self, source: Source, *, name: str, header: bool | None) -> list[str]:
         """As in the first line of the training part."""
         return open_table(source.records, split="train", where=name, header=header).names
+
+    def glance(self, source: Source, draft: Mapping[str, Any]) -> dict[str, Any]:
+        """rows: the names and the first rows, as texts. portraits: each column by the first `of` rows, see `_portrait`."""
+        relation = open_table(source.records, split="train", where=called(source, "data"), header=draft.get("header"))
+        _, columns = next(relation.blocks(range(len(relation.names))))
+        cells = [["" if cell is None else str(cell) for cell in column[:_GLANCED].to_pylist()] for column in columns]
+        first = zip(*(column[:_FIRST] for column in cells), strict=True)
+        portraits = list(map(_portrait, relation.names, cells))
+        return {"rows": [relation.names, *first], "portraits": portraits, "of": len(cells[0])}
 
     def splits_into_folder(self, path: Path) -> bool:
         """A file on each side."""
@@ -237,6 +250,22 @@ samples = release.sample(1000, seed=0)  # samples.to_pandas() is a DataFrame, sa
 
 
 TABLES = Tables()
+
+
+def _portrait(name: str, cells: list[str]) -> dict[str, Any]:
+    """A column in short: the heights of its bars from 0 to 1, the ends of numbers or the number of values, frequent values with
+    their shares, and the share of empty cells.
+    """
+    held = [cell.strip() for cell in cells if cell.strip()]
+    counts, ends = Counter(held).most_common(), []
+    heights = np.array([count for _, count in counts[:_BARS]])
+    with suppress(ValueError):  # these are no numbers
+        numbers = np.array([float(cell.replace(",", ".")) for cell in held])
+        if len(counts) > _BARS and np.isfinite(numbers).all():
+            heights, ends = np.histogram(numbers, bins=_BARS)[0], [numbers.min(), numbers.max()]
+    shares = [(value[:_BARS], count / len(held)) for value, count in counts[:_NAMED]]
+    bars, empty = (heights / heights.max(initial=1)).tolist(), 1 - len(held) / max(1, len(cells))
+    return {"name": name, "bars": bars, "ends": ends, "kinds": len(counts), "shares": shares, "empty": empty}
 
 
 def _same(one: Table, other: Table) -> bool:

@@ -188,6 +188,11 @@ class Registry(dict[str, Metric]):
                 yield name, {}, str(error)
 
 
+GUESSED = Figure(
+    "accuracy of guessing", "Always guessing the most frequent label gets {value} right ({range}).", True, "guessing"
+)
+
+
 def of_baseline(name: str) -> str:
     """The name of the same figure for the baseline: real records in place of samples."""
     return name + OF_BASELINE

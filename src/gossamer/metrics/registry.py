@@ -18,7 +18,7 @@ from gossamer.errors import DataError, RequestError
 from gossamer.intervals import Estimate
 from gossamer.lazy import Lazy
 from gossamer.metrics import metric
-from gossamer.metrics.metric import OF_BASELINE, Figure, Figures, Registry, of_baseline
+from gossamer.metrics.metric import GUESSED, OF_BASELINE, Figure, Figures, Registry, of_baseline
 from gossamer.metrics.tables import registry as tables
 
 if TYPE_CHECKING:
@@ -59,6 +59,7 @@ class Inputs(metric.Inputs):
         limit: training records of the classical classifiers.
         inception: weights of Inception-V3 and their SHA-256, or None.
         grid: draws the sample grid of a RUN; None for a file of samples.
+        released: which test records the classifier of the release itself gets right; None: the release has none.
         show_pairs: stores the picture of the grid (images, then labels) in the private folder of a RUN.
     """
 
@@ -72,6 +73,7 @@ class Inputs(metric.Inputs):
     limit: int = 10_000
     inception: tuple[Path, str] | None = None
     grid: "Callable[[], Samples] | None" = None
+    released: "Callable[[], np.ndarray] | None" = None
     show_pairs: "Callable[[np.ndarray, np.ndarray], None] | None" = None
 
     @cached_property
@@ -125,6 +127,12 @@ ACCURACY = Figure(
     share=True,
     bar="the synthetic records",
 )
+RELEASED = Figure(
+    "accuracy of the released classifier",
+    "The classifier in the release itself gets {value} of real test records right ({range}).",
+    share=True,
+    bar="the released classifier",
+)
 BASELINE = Figure(
     "accuracy" + OF_BASELINE,
     "The same classifier trained on the real records gets {value} right ({range}).",
@@ -146,7 +154,7 @@ PUBLIC_ITSELF = Figure(
 )
 
 
-@METRICS.metric("accuracy", ACCURACY, BASELINE, WARM_ALONE, PUBLIC_ITSELF, needs_labels=True)
+@METRICS.metric("accuracy", RELEASED, ACCURACY, BASELINE, GUESSED, WARM_ALONE, PUBLIC_ITSELF, needs_labels=True)
 def accuracy(inputs: Inputs) -> Figures:
     """Train on samples, test on real records: the CNN of Bie et al., beside its baselines. Soft labels are used, if given."""
     protocol = classify.PROTOCOLS[inputs.protocol]
@@ -160,10 +168,16 @@ def accuracy(inputs: Inputs) -> Figures:
         )  # fmt: skip
         return {figure.name: estimate}
 
-    found = of(ACCURACY, inputs.samples, "synthetic records")
+    count, on = len(inputs.tests), f"{len(inputs.tests):,} real test records"
+    found: dict[str, Estimate] = {}
+    if inputs.released is not None:
+        found[RELEASED.name] = intervals.proportion(int(inputs.released().sum()), count, on)
+    found |= of(ACCURACY, inputs.samples, "synthetic records")
     found |= inputs.baselines.estimates(
         f"{BASELINE.name}, {protocol.key}", lambda: of(BASELINE, inputs.real, "real records")
     )
+    most_frequent = np.bincount(inputs.real.labels).argmax()
+    found[GUESSED.name] = intervals.proportion(int((inputs.tests.labels == most_frequent).sum()), count, on)
     if inputs.warm is not None:
         before = "samples of the public warm start, before any record was read (epsilon 0)"
         found |= of(WARM_ALONE, inputs.warm(), before)

@@ -1218,7 +1218,7 @@ def test_the_demo_has_a_book_of_its_own_and_takes_no_other_run(
     place: Place, monkeypatch: pytest.MonkeyPatch, state_home: Path
 ) -> None:
     def small(_method: str, **named: Any) -> None:
-        named.pop("threshold")  # of the demo's method
+        named.pop("preset")  # of the demo's method
         fit(
             "dpgan",
             **{
@@ -1236,7 +1236,7 @@ def test_the_demo_has_a_book_of_its_own_and_takes_no_other_run(
     for _ in range(2):  # it replaces its own run, unfinished as it is
         with pytest.raises(Stopped):
             demo.demo(place.run, Terminal(place.said))
-        assert len(BudgetLog(place.run / PRIVATE / ACCOUNTS).read().entries) == 1
+        assert len(BudgetLog(place.run / demo.RUN / PRIVATE / ACCOUNTS).read().entries) == 1
     assert list(state_home.iterdir()) == []
     (place.run / "notes.txt").write_text("mine")  # what it could not put a new run beside
     before = held_bytes(place.run)
@@ -1244,7 +1244,7 @@ def test_the_demo_has_a_book_of_its_own_and_takes_no_other_run(
         demo.demo(place.run, Terminal(place.said))
     assert held_bytes(place.run) == before
     (place.run / "notes.txt").unlink()
-    (place.run / "SHA256SUMS").touch()  # a release of the demo is nobody's to replace
+    (place.run / demo.RUN / "SHA256SUMS").touch()  # a release of the demo is nobody's to replace
     with pytest.raises(RequestError, match="other than a run of this demo"):
         demo.demo(place.run, Terminal(place.said))
     place.crash(1, place.folder / "mine")

@@ -1,4 +1,4 @@
-"""`gossamer demo --table`: it ends with a release that verifies, and replaces its own folder and no other."""
+"""`gossamer demo`: it ends with a release that verifies, and replaces its own folder and no other."""
 
 import functools
 import os
@@ -7,12 +7,14 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 
 from gossamer.data.tables.read import read_table
-from gossamer.errors import Interrupted, PrivacyError
-from gossamer.events import Event, silent
+from gossamer.errors import Interrupted
+from gossamer.events import Event, note, progress
 from gossamer.kinds import histograms
+from gossamer.metrics.metric import of_baseline
 from gossamer.privacy.budget_log import BudgetLog
 from gossamer.run.cli import demo
 from gossamer.run.release.verify import verify
@@ -32,13 +34,14 @@ def quick(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 def test_the_demo_of_a_table(gossamer: Any, state_home: Path) -> None:
     shown = gossamer("demo", "--table")
     assert shown.status == 0, shown.err
-    first, *figures, rows, report = shown.out.splitlines()
-    assert first.startswith("Differentially private: epsilon 3.000 at delta 0.0001")
-    assert rows == "synthetic rows: runs/demo-table/RELEASE/samples.csv"
-    assert report == "verified; the report is runs/demo-table/RELEASE/report.html"
-    (auc,) = (line for line in figures if line.startswith("AUC"))
-    samples, real = (float(part.split("(")[0].split()[-1]) for part in auc.split(", real "))
-    assert samples > 0.8 and real > 0.95
+    assert shown.err.splitlines()[-1] == "3/3 a release with 2,000 synthetic records"
+    lines = shown.out.splitlines()
+    assert len(lines) + 3 <= 25 and max(map(len, lines)) <= 80
+    assert lines[1].split()[-1] == "diagnosis"
+    assert {line.split()[-1] for line in lines[2:12]} == {"malignant", "benign"}
+    shares = [float(line.rpartition(" ")[2].removesuffix("%")) for line in lines if "real test rows right" in line]
+    assert shares[0] > 80 and shares[1] > 90 and 55 < shares[2] < 70
+    assert lines[-3] == "verified: runs/demo-table/RELEASE (report.html explains it)"
     out = Path("runs/demo-table")
     assert [verify(out / name).problems for name in ("RUN", "RELEASE")] == [[], []]
     assert len((out / "RELEASE/samples.csv").read_text().splitlines()) == 2_001
@@ -63,23 +66,69 @@ def test_ctrl_c_leaves_a_run_that_the_next_demo_replaces(tmp_path: Path) -> None
         assert not (tmp_path / "here/RELEASE").exists()
 
 
-def test_the_demo_verifies_what_it_released(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Quick twin of the first test: with steps that only say what they are given."""
+def figures() -> list[dict[str, Any]]:
+    return [
+        {"metric": name, "value": share}
+        for name, share in (("accuracy", 0.9), (of_baseline("accuracy"), 0.95), ("accuracy of guessing", 0.1))
+    ]
+
+
+@pytest.mark.parametrize("make", [demo.demo, demo.table_demo])
+def test_a_demo_releases_what_it_trained(make: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Quick twin of the first test: with steps that only say what they are given, and with notes that nobody sees."""
     said: list[Any] = []
-    certificate = SimpleNamespace(statement="Statement.")
-    monkeypatch.setattr(demo, "fit", lambda *_, **named: said.append(named) or SimpleNamespace(certificate=certificate))
-    monkeypatch.setattr(demo, "evaluate", lambda run, **named: said.append((run, named["train"], named["test"])))
-    monkeypatch.setattr(demo, "release", lambda run, out, **named: said.append((run, out, named)))
-    monkeypatch.setattr(demo, "verify", lambda out: said.append(out) or SimpleNamespace(ok=False, problems=["Forged."]))
+    shown: list[Event] = []
+    digits = SimpleNamespace(images=np.zeros((10, 1, 28, 28), np.uint8))
+    monkeypatch.setattr(demo.Samples, "grid_of", lambda *_: digits)
+    monkeypatch.setattr(demo, "row_texts", lambda _: [("1",) * 11])
+
+    def step(name: str, result: Any) -> Any:
+        def record(*given: Any, **named: Any) -> Any:
+            said.append((name, given, named))
+            if "process" in named:
+                named["process"].sink(note("a long note on other records"))
+                named["process"].sink(progress("training", 1, 2))
+            return result
+
+        return record
+
+    monkeypatch.setattr(demo, "fit", step("fit", SimpleNamespace(classes=10, sample=lambda *_, **__: None)))
+    monkeypatch.setattr(demo, "evaluate", step("evaluate", SimpleNamespace(metrics=figures())))
+    monkeypatch.setattr(demo, "attack", step("attack", SimpleNamespace(attacks=[])))
+    monkeypatch.setattr(demo, "release", step("release", None))
     out = tmp_path / "here"
-    with pytest.raises(PrivacyError, match="Forged"):
-        demo.table_demo(out, silent)
-    fitted, evaluated, released, verified = said
-    assert (fitted["data"], fitted["card"], fitted["accounts"]) == (
-        out / "train.csv", out / "card.toml", out / "RUN" / PRIVATE / ACCOUNTS,
-    )  # fmt: skip
-    assert evaluated == (out / "RUN", out / "train.csv", out / "test.csv")
-    assert released == (out / "RUN", out / "RELEASE", {"samples": 2_000, "force": True}) and verified == out / "RELEASE"
+    lines = make(out, shown.append)
+    given = {name: (words, named) for name, words, named in said}
+    assert given["fit"][1]["accounts"] == out / "RUN" / PRIVATE / ACCOUNTS
+    assert given["release"][0] == (out / "RUN", out / "RELEASE")
+    assert given["fit"][1]["data"] == (out / "train.csv" if make is demo.table_demo else "digits")
+    assert [event.values["text"][:4] for event in shown if event.kind == "note"] == [
+        f"{at + 1}/{len(given)} " for at in range(len(given))
+    ]
+    assert lines[-3] == f"verified: {out / 'RELEASE'} (report.html explains it)"
+    (percents,) = [[line.split()[-1] for line in lines if "right, " in line]]
+    assert percents == ["90.0%", "95.0%", "10.0%"]
+
+
+@pytest.mark.parametrize("width, across", [(80, 5), (120, 10)])
+def test_digits_in_blocks_fit_the_terminal(monkeypatch: pytest.MonkeyPatch, width: int, across: int) -> None:
+    """Light: the upper left quarter of the first digit, the right half of the second, and one quarter of a character."""
+    monkeypatch.setenv("COLUMNS", str(width))
+    images = np.zeros((10, 28, 28), np.uint8)
+    images[0, 2:14, 4:14] = 255
+    images[1, :, 14:] = 255
+    images[2, 2:4, 4] = 128
+    lines = demo._in_blocks(images)
+    assert len(lines) == 6 * 10 // across and max(map(len, lines)) <= width
+    assert lines[0] == f"{'█' * 5}{' ' * 12}{'█' * 5}  ▘" and lines[5] == f"{' ' * 17}{'█' * 5}"
+
+
+def test_a_table_leaves_out_columns_that_do_not_fit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "20")
+    rows = [("one", "two", "three", "label"), ("1", "2", "3", "malignant")]
+    assert demo._fitting(rows) == ["one  two  label", "1    2    malignant"]
+    monkeypatch.setenv("COLUMNS", "80")
+    assert demo._fitting(rows)[0] == "one  two  three  label"
 
 
 def test_a_folder_with_another_card_or_run_is_refused(gossamer: Any, tmp_path: Path) -> None:
@@ -101,6 +150,8 @@ def test_no_row_of_the_demo_is_outside_the_bounds_but_by_a_little(tmp_path: Path
     table = read_table(tmp_path / "train.csv", demo.TABLE_CARD)
     values = [line.split(",") for line in (tmp_path / "train.csv").read_text().splitlines()[1:]]
     beyond = [
-        not low <= float(row[at]) <= high for row in values for at, (low, high, _) in enumerate(demo.BOUNDS.values())
+        not each.bounds[0] <= float(row[at]) <= each.bounds[1]
+        for row in values
+        for at, each in enumerate(demo.TABLE_CARD.columns[:-1])
     ]
     assert len(table) == len(values) == 400 and sum(beyond) <= len(beyond) / 50

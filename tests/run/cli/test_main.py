@@ -56,7 +56,11 @@ def test_the_whole_way(gossamer: Run, fit_words: list[str], data: Path, tmp_path
     measured = gossamer(
         "evaluate", run, "--train", data, "--test", data, "-n", 60, "--protocol", "reduced", "--json"
     ).json["metrics"]
-    assert [entry["metric"] for entry in measured] == ["accuracy", "accuracy of the real-data baseline"]
+    assert [entry["metric"] for entry in measured] == [
+        "accuracy",
+        "accuracy of the real-data baseline",
+        "accuracy of guessing",
+    ]
     assert json.loads((run / "metrics.json").read_text()) == measured
     assert all(entry["low"] <= entry["value"] <= entry["high"] and entry["internal"] for entry in measured)
 

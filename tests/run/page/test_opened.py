@@ -141,8 +141,10 @@ def test_many_tabs_at_once_lose_nothing(opened, tmp_path):
         (tmp_path / f"{name}.csv").write_text("a,b\n1,2\n")
 
     def use(name):
-        data_set = Opened(tmp_path / "state").open(str(tmp_path / f"{name}.csv"))
-        return Opened(tmp_path / "state").change(data_set, {"units": name})
+        own = Opened(tmp_path / "state")
+        data_set = own.open(str(tmp_path / f"{name}.csv"))
+        own.change(data_set.id, {"units": name})
+        return own.get(data_set.id)
 
     with ThreadPoolExecutor(8) as threads:
         used = list(threads.map(use, names))
@@ -153,7 +155,8 @@ def test_many_tabs_at_once_lose_nothing(opened, tmp_path):
 
 def test_what_was_asked_about_reading_is_kept(opened, table):
     before = opened.open(str(table))
-    data_set = opened.change(before, {"units": "a", "id": "7", "folder": "/"})
+    opened.change(before.id, {"units": "a", "id": "7", "folder": "/"})
+    data_set = opened.get(before.id)
     assert (data_set.units, data_set.id, data_set.folder) == ("a", before.id, before.folder)
     assert opened.get(before.id) == data_set
 

@@ -1,8 +1,8 @@
 """The page in a real browser: the whole way, Ctrl-C in training, two tabs, and what is refused.
 
 It needs Playwright (`pip install playwright`) and a Chromium on PATH. With AXE_CORE, the path of axe.min.js of the npm package
-axe-core, each step is checked for accessibility. `python tests/run/page/test_page_browser.py DATA FOLDER` goes the same way
-with other records, and writes a picture of each step into FOLDER.
+axe-core, each step is checked for accessibility. `python tests/run/page/test_page_browser.py DATA [UNITS]` goes the same way
+with other records, and writes a picture of each step beside them.
 """
 
 import contextlib
@@ -10,6 +10,7 @@ import http.client
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -88,10 +89,10 @@ class Walk:
         )
         page.on("pageerror", lambda error: self.problems.append(str(error)))
 
-    def enter(self, server):
+    def enter(self, server, sees="Choose records"):
         """Open the address that the server printed."""
         self.page.goto(server.address)
-        self.page.wait_for_url(f"{server.own}/")
+        self.see(sees)
 
     def press(self, name):
         self.page.get_by_role("button", name=name, exact=True).click()
@@ -125,25 +126,34 @@ class Walk:
                 assert bad == [], (name, scheme)
 
     def open(self, data):
+        """Choose records from the list of names; the list begins where the page was started."""
         self.look("start")
-        self.page.get_by_label("Where are the records on this machine?").fill(data)
-        self.press("Open")
+        if data == "digits":
+            self.press("Try the page with built-in digits")
+        elif Path(data).is_dir():
+            self.press(f"{Path(data).name}/")
+            self.press("Open this folder")
+        else:
+            self.press(Path(data).name)
         self.see("Your records")
 
     def examine(self, *, units="", divide):
-        """Divide the records and look at them."""
+        """Divide the records and look at them. units: a column, or where the persons of pictures are found."""
         self.look("data")
         if divide:
-            if units:
-                self.page.get_by_label("Which column says whose row it is?").select_option(units)
+            field = self.page.locator('[name="units"]')
+            if units and field.evaluate("field => field.tagName") == "SELECT":
+                field.select_option(units)
+            elif units:
+                field.fill(units)
             self.press("Divide the records")
             self.see("The records are divided.")
         self.press("Look at the records")
-        self.see("Next: declare the public facts")
+        self.see("Private: only you see these records.")
         self.look("looked")
         self.follow("Next: declare the public facts")
 
-    def declare(self, title, facts):
+    def declare(self, title, facts, how="Declare these facts public"):
         """Declare the facts by name. What was measured is accepted box by box. Folded columns are opened by keyboard."""
         self.page.get_by_label("What is the data set called?").fill(title)
         self.page.get_by_label("Under which name does the budget log count it?").fill(title.lower())
@@ -161,7 +171,7 @@ class Walk:
                 field.select_option(value)
             else:
                 field.fill(value)
-        self.press("Declare these facts public")
+        self.press(how)
         self.see("Choose epsilon for one run")
 
     def choose(self, epsilon, method=""):
@@ -187,24 +197,30 @@ class Walk:
         if measure:
             self.press("Measure the samples")
             self.page.get_by_role("button", name="Measure again").wait_for()
+            self.see("After learning from real records it gets")
         if attack:
             self.press("Attack this run")
             self.page.get_by_role("button", name="Attack again").wait_for()
         self.look("judge")
         self.follow("Next: make a release")
 
-    def release(self, samples="100"):
+    def release(self, into, samples="100"):
+        """Declare, make, sign and download a release into a folder."""
         self.page.get_by_label("Who makes this release?").fill("The data office of Example Hospital")
         self.page.get_by_label("How were the settings chosen?").select_option("before")
         self.page.get_by_label("How many synthetic records").fill(samples)
         self.look("declare")
         self.press("Make the release")
-        self.see("README.md, the page for recipients")
+        self.see("The page for recipients, README.md")
         self.press("Sign this release")
-        self.see("Verified")
+        self.see("Signed and verified.")
         self.look("release")
+        with self.page.expect_download() as loading:
+            self.follow("Download release-1.zip")
+        loading.value.save_as(into / "release-1.zip")
+        shutil.unpack_archive(into / "release-1.zip", into)
         self.follow("See all runs")
-        self.see("all runs together")
+        self.see("is signed and verified.")
         self.look("runs")
 
 
@@ -224,9 +240,9 @@ def browser():
 
 
 def verified(folder):
-    """Whether `gossamer verify` accepts a release, by the key of the user."""
-    public = folder.parents[1] / "state" / "gossamer" / "signing-key.pem.pub"
-    words = [sys.executable, "-m", "gossamer", "verify", str(folder), "--key", str(public)]
+    """Whether `gossamer verify` accepts a release that was downloaded into a folder, by the key of the user."""
+    public = folder.parent / "state" / "gossamer" / "signing-key.pem.pub"
+    words = [sys.executable, "-m", "gossamer", "verify", str(folder / "release-1"), "--key", str(public)]
     return subprocess.run(words, capture_output=True, check=False).returncode == 0
 
 
@@ -255,8 +271,8 @@ def test_the_whole_way_with_digits_and_with_a_table(tmp_path):
         walk.choose(3)
         walk.train()
         walk.judge(measure=False, attack=True)
-        walk.release()
-        assert verified(tmp_path / "digits-gossamer" / "release-1")
+        walk.release(tmp_path / "handed-out")
+        assert verified(tmp_path / "handed-out")
         walk.page.goto(f"{server.own}/")
         walk.open(str(tmp_path / "clinic.csv"))
         walk.examine(units="patient", divide=True)
@@ -264,8 +280,8 @@ def test_the_whole_way_with_digits_and_with_a_table(tmp_path):
         walk.choose(3)
         walk.train()
         walk.judge(measure=True, attack=True)
-        walk.release()
-        assert verified(tmp_path / "clinic-gossamer" / "release-1")
+        walk.release(tmp_path / "handed-out-too")
+        assert verified(tmp_path / "handed-out-too")
         assert walk.problems == [], "the policy stopped nothing"
         assert "The page has ended." in server.interrupt()
 
@@ -276,8 +292,7 @@ def test_ctrl_c_two_tabs_and_what_is_refused(tmp_path):
         walk = Walk(context.new_page())
         with Server(tmp_path, "digits") as server:
             stale = server.address
-            walk.enter(server)
-            walk.page.goto(f"{server.of('digits')}/data")
+            walk.enter(server, "Your records")
             walk.examine(divide=False)
             walk.declare("Digits", PICTURES)
             walk.choose(10, "dpgan")
@@ -339,22 +354,20 @@ def refusals(server, stale, context, tmp_path):
 
 
 if __name__ == "__main__":
-    data, folder = sys.argv[1], Path(sys.argv[2]).resolve()
-    folder.mkdir(parents=True, exist_ok=True)
-    with Server(folder) as running, browser() as chromium:
-        way = Walk(chromium.new_page(viewport=SIZES["wide"]), folder)
+    data, units = Path(sys.argv[1]).resolve(), sys.argv[2] if len(sys.argv) > 2 else ""
+    pictures = data.with_name(f"steps-{data.stem}")
+    pictures.mkdir(exist_ok=True)
+    with Server(data.parent) as running, browser() as chromium:
+        way = Walk(chromium.new_page(viewport=SIZES["wide"]), pictures)
         way.enter(running)
-        way.open(data)
-        if data == "digits":
-            way.examine(divide=False)
-            way.declare("Digits", PICTURES)
-        else:
-            way.examine(units="patient", divide=True)
-            kept = way.page.locator('[name^="accept.column"]').count()
-            way.declare("Clinic", {"accept.declared_size": True, "unit": "patient", "label": "readmitted"} | {
-                f"accept.column.{number}": True for number in range(1, kept + 1)
-            })  # fmt: skip
+        way.open(str(data))
+        way.examine(units=units, divide=True)
+        facts = {"unit": "patient"} if units else {}
+        if (labels := way.page.locator('[name="label"] option')).count():
+            facts["label"] = labels.last.get_attribute("value")
+        way.declare(data.stem, facts, "Use all measured values, I declare that they may be public")
         way.choose(3)
         way.train()
         way.judge(measure=True, attack=True)
-        way.release("1000")
+        way.release(data.parent / "handed-out", "1000")
+        assert verified(data.parent / "handed-out"), "the archive does not verify"

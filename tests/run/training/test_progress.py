@@ -207,3 +207,16 @@ def test_a_terminal_that_was_closed_stops_no_run(number: int) -> None:
     full.open = False
     with pytest.raises(OSError, match="No space"):
         showing.Terminal(full)(note("text"))
+
+
+def test_a_bar_that_is_full_ends_before_a_note_comes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else it is drawn again below the note, which may head the next step."""
+    ended: list[str] = []
+    monkeypatch.setattr(showing._Lines, "stop", lambda view: ended.append(view.label))
+    terminal = showing.Terminal(io.StringIO())
+    terminal(progress("reading", 1, 2))
+    terminal(note("remark"))
+    assert ended == []
+    terminal(progress("reading", 2, 2))
+    terminal(note("2/4 the next step"))
+    assert ended == ["reading"]

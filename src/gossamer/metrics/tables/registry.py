@@ -16,7 +16,7 @@ from gossamer.errors import RequestError
 from gossamer.intervals import Estimate
 from gossamer.lazy import Lazy
 from gossamer.metrics import metric
-from gossamer.metrics.metric import Figure, Figures, Registry, of_baseline
+from gossamer.metrics.metric import GUESSED, Figure, Figures, Registry, of_baseline
 
 if TYPE_CHECKING:
     import numpy as np
@@ -310,7 +310,7 @@ _LEARNT = (
 )
 
 
-@METRICS.metric("accuracy", *_LEARNT)
+@METRICS.metric("accuracy", *_LEARNT, GUESSED)
 def accuracy(inputs: Inputs) -> Figures:
     """Train on samples, test on real rows: gradient boosting on values."""
     task, tests = boosting.task_of(inputs.card), inputs.examples("tests")
@@ -321,7 +321,12 @@ def accuracy(inputs: Inputs) -> Figures:
         measures = boosting.OF_NUMBERS if task == "number" else boosting.OF_CLASSES
         return {figure: measure(predictions, tests, on) for figure, measure in measures.items()}
 
-    return _beside_real(inputs, "accuracy", of("samples"), partial(of, "real"))
+    found = _beside_real(inputs, "accuracy", of("samples"), partial(of, "real"))
+    if task == "classes":
+        guess = np.zeros((len(tests.labels), inputs.card.columns[inputs.card.label_index].size))
+        guess[:, np.bincount(inputs.examples("real").labels).argmax()] = 1
+        found[GUESSED.name] = boosting.OF_CLASSES["accuracy"](guess, tests, inputs.said("tests"))
+    return found
 
 
 APART = Figure(

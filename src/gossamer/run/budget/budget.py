@@ -7,9 +7,11 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+from gossamer.data.source import Source
 from gossamer.data.sources.pictures.read import EMBEDDED
-from gossamer.data.tables.any_card import load_card
+from gossamer.data.tables.any_card import AnyCard, load_card
 from gossamer.errors import GossamerError, LedgerDamaged, RequestError, RunFolderError, did_you_mean
+from gossamer.kinds import kind_of
 from gossamer.privacy.accounting.cost import Bound, smallest
 from gossamer.privacy.budget_log import BudgetEntry, BudgetLimit, DataSetBudget, OpenBudgetLog
 from gossamer.privacy.certificate.certificate import CONFIG, LEDGER, sha256
@@ -145,11 +147,29 @@ def budget(
             f"{', '.join(sorted(names)) or 'none'}. If your card names a data_set, give `card`."
         )
     account = log.budget_of_names(name)
+    return BudgetReport(account, _sum(account), bool(card_name) or exists, new_log_note(log) if log.new else "")
+
+
+def budget_of_records(data: Source, card: AnyCard) -> BudgetReport:
+    """Report what the runs on these very records have used together, also under other names. It reads all of them.
+
+    The report is for the owner alone: what it says depends on the records.
+
+    Raises:
+        GossamerError: if the records or the log cannot be read.
+    """
+    kind, place = kind_of(card), place_of(DataSources.of(data))
+    mark = kind.identify(kind.read(data, card)).mark
+    account = budget_log_at(None).read().budget_of_names(card.data_set or place, place, mark=mark)
+    return BudgetReport(account, _sum(account))
+
+
+def _sum(account: DataSetBudget) -> tuple[Bound, ...]:
+    """What the runs of an account have used together, at the largest delta of its limits, or else of its runs."""
     deltas = [limit.delta for limit in account.limits if not math.isinf(limit.epsilon)] or [
         entry.charge.delta for entry in account.entries
     ]
-    bounds = account.spent(max(deltas)) if deltas else ()
-    return BudgetReport(account, bounds, bool(card_name) or exists, new_log_note(log) if log.new else "")
+    return account.spent(max(deltas)) if deltas else ()
 
 
 @checked_arguments

@@ -1,7 +1,7 @@
 """`gossamer demo`: every step on small public data, in a few minutes on two cores.
 
-Of pictures: scikit-learn's handwritten digits play the private records, and rendered glyphs are the public data. The glyphs
-were tuned with half of these digits. The classifiers use the reduced protocol.
+Of pictures: scikit-learn's handwritten digits play the private records. There are no public data. The classifiers use the
+reduced protocol.
 
 Of a table: scikit-learn's breast cancer data play the private records. They are ten measurements of cells, and whether the
 tumour is malignant. The bounds of the card are rounded by hand.
@@ -11,23 +11,27 @@ So both are demonstrations, not results.
 
 import csv
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+from PIL import Image
 from sklearn.datasets import load_breast_cancer
 
 from gossamer.data.card import Card, DataCard
-from gossamer.data.columns.column import Column
+from gossamer.data.samples.samples import Samples
 from gossamer.data.tables.card import TableCard
-from gossamer.data.tables.samples import TableSamples
-from gossamer.errors import PrivacyError, RequestError
-from gossamer.events import Sink, note
-from gossamer.metrics.metric import Measures
+from gossamer.data.tables.samples import SHOWN, TableSamples, row_texts
+from gossamer.errors import RequestError
+from gossamer.events import NOTE, Sink, note
+from gossamer.metrics.metric import GUESSED, Measures
+from gossamer.metrics.registry import ACCURACY, BASELINE
 from gossamer.privacy.certificate.certificate import CONFIG
 from gossamer.run.evaluation.attack import attack
-from gossamer.run.evaluation.evaluate import evaluate, lines
+from gossamer.run.evaluation.evaluate import evaluate
 from gossamer.run.release.release import release
-from gossamer.run.release.verify import verify
+from gossamer.run.report import attack_verdict, wording
 from gossamer.run.storage.run_folder import ACCOUNTS, REPORT, SUMS, RunFolder
 from gossamer.run.training.fit import fit
 from gossamer.run.training.progress import Process
@@ -36,104 +40,136 @@ CARD = DataCard(shape=(1, 28, 28), classes=10, declared_size=1_437, title="sciki
 EPSILON, DELTA, SAMPLES = 10.0, 1e-4, 6_000
 
 _TRAIN_ROWS = 400
-BOUNDS: dict[str, tuple[float, float, int]] = {
-    "radius": (5, 30, 2), "texture": (5, 40, 2), "perimeter": (40, 200, 1), "area": (100, 2_600, 0),
-    "smoothness": (0.04, 0.18, 4), "compactness": (0, 0.4, 4), "concavity": (0, 0.5, 4), "concave points": (0, 0.25, 4),
-    "symmetry": (0.1, 0.35, 4), "fractal dimension": (0.04, 0.1, 5),
-}  # fmt: skip
-"""Smallest and largest value, and the digits after the point."""
-_CLASSES = ("malignant", "benign")
-_NUMBERS = (
-    Column(name=name, kind="number", bounds=(low, high), bins=8, decimals=digits, outside="clip")
-    for name, (low, high, digits) in BOUNDS.items()
-)
-TABLE_CARD = TableCard(
-    columns=(*_NUMBERS, Column(name="diagnosis", kind="category", values=_CLASSES)),
-    declared_size=_TRAIN_ROWS,
-    label="diagnosis",
-    title="scikit-learn breast cancer",
-)
+TABLE_CARD = TableCard.load(Path(__file__).with_name("demo.toml"))
+"""Its bounds are rounded by hand."""
 TABLE_EPSILON, ROWS = 3.0, 2_000
 TRAIN, TEST, CARD_FILE, RUN, RELEASE = "train.csv", "test.csv", "card.toml", "RUN", "RELEASE"
-"""What the folder of the demo of a table holds."""
+"""What the folder of a demo holds."""
+_BLOCKS, _QUARTERS = (20, 12), " ▘▝▀▖▌▞▛▗▚▐▜▄▙▟█"
+"""A digit in block characters: width and height in quarters of a character, and the characters by their quarters."""
 
 
 def demo(out: Path, sink: Sink) -> list[str]:
-    """Fit, sample, evaluate, attack, verify, report. Returns the results as lines.
+    """Fit, measure, attack and release. Returns what a terminal shows at the end, as lines.
 
     It replaces its own folder and no other. Its budget log is in that folder.
 
     Raises:
         RequestError: if `out` holds something other than a run of the demo, or another process trains there.
     """
-    run, process = RunFolder(out), Process(sink=sink)
-    _clear(out, run, CARD)
-    sink(note(f"1/4 class moments of {CARD.title} under ({EPSILON:g}, {DELTA:g}), in axes of rendered glyphs"))
+    run, process = _begin(out, CARD), Process(sink=_without_notes(sink))
+    sink(note(f"1/4 moments of {CARD.declared_size:,} handwritten digits, epsilon {EPSILON:g}, delta {DELTA:g}"))
     synthesizer = fit(
-        "moments", data="digits", card=CARD, public="glyphs", out=out, epsilon=EPSILON, delta=DELTA, threshold=0.3,
+        "moments", data="digits", card=CARD, out=run.path, epsilon=EPSILON, delta=DELTA, preset="few-records",
         accounts=run.private / ACCOUNTS, process=process,
     )  # fmt: skip
-    sink(
-        note(f"2/4 classifiers (reduced protocol), on {SAMPLES:,} samples, on the real records, and on the public ones")
-    )
-    evaluation = evaluate(
-        out, train="digits", test="digits", count=SAMPLES, metrics=Measures(protocol="reduced"), process=process
-    )
-    sink(note("3/4 attacks: can the training records be recognised?"))
-    attacked = attack(out, members="digits", nonmembers="digits", count=SAMPLES)
-    sink(note("4/4 recomputing the guarantee from the ledger"))
-    verified = _verified(out)
-    return [synthesizer.certificate.statement, *lines(evaluation.metrics), *attacked.verdict, verified]
+    sink(note(f"2/4 a classifier learns {SAMPLES:,} synthetic digits, another one the real digits"))
+    given: dict[str, Any] = {"count": SAMPLES, "process": process}
+    reduced = Measures(protocol="reduced")
+    figures = evaluate(run.path, train="digits", test="digits", metrics=reduced, **given).metrics
+    sink(note("3/4 attacks try to recognise the digits of the training"))
+    attacks = attack(run.path, members="digits", nonmembers="digits", **given).attacks
+    grid: Samples = Samples.grid_of(synthesizer, CARD.classes, 1)
+    won = f"{len(attack_verdict.won_by(attacks))} of {len({entry['attack'] for entry in attacks})}"
+    return [
+        *_in_blocks(grid.images[:, 0]),
+        *_figures(figures, "digits", ("attacks that recognise digits of the training", won)),
+        *_released(run, "4/4", sink, 1_000),
+    ]
 
 
 def table_demo(out: Path, sink: Sink) -> list[str]:
-    """Card, fit, evaluate, release, verify. Returns the results as lines. See `demo`."""
-    run, card, released, process = RunFolder(out / RUN), out / CARD_FILE, out / RELEASE, Process(sink=sink)
-    held = {path.name for path in out.iterdir()} if out.is_dir() else {""}
-    known = held <= {TRAIN, TEST, CARD_FILE, RUN, RELEASE} and card.is_file()
-    _clear(out, run, TABLE_CARD, own=not held or (known and card.read_text(encoding="utf-8") == TABLE_CARD.dumps()))
-    sink(note(f"1/5 a table of {_TRAIN_ROWS} rows and its card, in {out}"))
-    out.mkdir(parents=True, exist_ok=True)
-    TABLE_CARD.save(card)
+    """Fit, measure and release. See `demo`."""
+    run, process = _begin(out, TABLE_CARD), Process(sink=_without_notes(sink))
     write_rows(out)
-    sink(note(f"2/5 marginals of {TABLE_CARD.title} under ({TABLE_EPSILON:g}, {DELTA:g})"))
+    sink(note(f"1/3 marginals of {_TRAIN_ROWS} rows, epsilon {TABLE_EPSILON:g}, delta {DELTA:g}"))
     synthesizer = fit(
-        "marginals", data=out / TRAIN, card=card, out=run.path, epsilon=TABLE_EPSILON, delta=DELTA, process=process,
-        accounts=run.private / ACCOUNTS,
+        "marginals", data=out / TRAIN, card=out / CARD_FILE, out=run.path, epsilon=TABLE_EPSILON, delta=DELTA,
+        accounts=run.private / ACCOUNTS, process=process,
     )  # fmt: skip
-    sink(note("3/5 gradient boosting, trained on synthetic rows and on real ones"))
-    evaluation = evaluate(run.path, train=out / TRAIN, test=out / TEST, count=ROWS, process=process)
-    sink(note(f"4/5 a release with {ROWS:,} synthetic rows"))
-    release(run.path, released, samples=ROWS, force=True)
-    sink(note("5/5 recomputing the guarantee of the release from its ledger"))
-    verified, rows = _verified(released), f"synthetic rows: {released / TableSamples.file}"
-    return [synthesizer.certificate.statement, *lines(evaluation.metrics), rows, verified]
+    sink(note(f"2/3 a model learns {ROWS:,} synthetic rows, another one the real rows"))
+    figures = evaluate(run.path, train=out / TRAIN, test=out / TEST, count=ROWS, process=process).metrics
+    differ = f"{len(wording.columns_that_differ(figures))} of {len(TABLE_CARD.columns)}"
+    first: TableSamples = synthesizer.sample(SHOWN, seed=0)
+    return [
+        "",
+        *_fitting([TABLE_CARD.names, *row_texts(first)]),
+        *_figures(figures, "rows", ("columns that differ clearly from the real ones", differ)),
+        *_released(run, "3/3", sink, ROWS),
+    ]
+
+
+def _without_notes(sink: Sink) -> Sink:
+    """Of the steps, the progress alone is shown: their notes are for other records than these."""
+    return lambda event: None if event.kind == NOTE else sink(event)
+
+
+def _in_blocks(images: np.ndarray) -> list[str]:
+    """Grey pictures uint8 [n, 28, 28] in block characters, ten or five beside one another."""
+    across = 10 if shutil.get_terminal_size().columns >= 10 * (_BLOCKS[0] // 2 + 2) else 5
+    dark = [
+        np.asarray(Image.fromarray(each[2:26, 4:24]).resize(_BLOCKS, Image.Resampling.BOX)) > 127 for each in images
+    ]
+    quarters = np.stack([[each[down::2, right::2] for down in (0, 1) for right in (0, 1)] for each in dark])
+    drawn = np.array([*_QUARTERS])[np.tensordot(quarters, [1, 2, 4, 8], axes=(1, 0))]
+    rows = [drawn[at : at + across] for at in range(0, len(drawn), across)]
+    return ["  ".join(map("".join, line)).rstrip() for row in rows for line in row.swapaxes(0, 1)]
+
+
+def _fitting(rows: Sequence[Sequence[str]]) -> list[str]:
+    """Rows as aligned lines, without the columns before the last that a terminal has no place for."""
+    shown = [wording.aligned([[*row[:at], row[-1]] for row in rows]) for at in range(len(rows[0]))]
+    width = shutil.get_terminal_size().columns
+    return [shown[0], *(lines for lines in shown if len(max(lines, key=len)) <= width)][-1]
+
+
+def _figures(entries: list[dict[str, Any]], of: str, last: tuple[str, str]) -> list[str]:
+    """Four figures as lines. last: the fourth figure."""
+    shares = {entry["metric"]: entry["value"] for entry in entries}
+    how = {ACCURACY: f"after learning synthetic {of}", BASELINE: f"after learning real {of}", GUESSED: "by guessing"}
+    rows = [(f"real test {of} right, {words}", f"{shares[each.name]:.1%}") for each, words in how.items()]
+    return ["", *wording.aligned([*rows, last]), ""]
+
+
+def _released(run: RunFolder, step: str, sink: Sink, samples: int) -> list[str]:
+    """Make a release beside a run, which is verified. Returns what to do next."""
+    out = run.path.with_name(RELEASE)
+    sink(note(f"{step} a release with {samples:,} synthetic records"))
+    release(run.path, out, samples=samples, force=True)  # it verifies what it has made
+    return [
+        f"verified: {out} ({REPORT} explains it)",
+        "next, your own records in a browser:  gossamer page DATA",
+        "or by commands, which begin with:     gossamer card DATA -o card.toml",
+    ]
 
 
 def write_rows(out: Path) -> None:
     """Write the training and the test rows. The split is a fixed public permutation."""
     source = load_breast_cancer()
     order = np.random.RandomState(0).permutation(len(source.target))
+    *numbers, label = TABLE_CARD.columns
     for name, positions in ((TRAIN, order[:_TRAIN_ROWS]), (TEST, order[_TRAIN_ROWS:])):
         with (out / name).open("w", encoding="utf-8", newline="") as file:
             writer = csv.writer(file, lineterminator="\n")
             writer.writerow(TABLE_CARD.names)
             for at in positions:
-                writer.writerow([*source.data[at, : len(BOUNDS)].tolist(), _CLASSES[source.target[at]]])
+                writer.writerow([*source.data[at, : len(numbers)].tolist(), label.values[source.target[at]]])
 
 
-def _clear(out: Path, run: RunFolder, card: Card, *, own: bool = True) -> None:
-    """Delete an earlier run of a demo with this card, with its budget log. Refuses any other. own: whether the rest is."""
-    own = own and (
-        run.blank
-        or (
-            run.file(CONFIG).is_file()
-            and run.config().get("card") == card.to_dict()
-            and not run.file(SUMS).exists()
-            and not run.shared
-        )
+def _begin(out: Path, card: Card) -> RunFolder:
+    """Write the card, and delete an earlier run of a demo with this card, with its budget log. Refuses any other folder."""
+    run, file = RunFolder(out / RUN), out / CARD_FILE
+    held = {path.name for path in out.iterdir()} if out.is_dir() else {""}
+    known = (
+        held <= {TRAIN, TEST, CARD_FILE, RUN, RELEASE} and file.is_file() and file.read_text("utf-8") == card.dumps()
     )
-    if out.exists() and not own:
+    own = run.blank or (
+        run.file(CONFIG).is_file()
+        and run.config().get("card") == card.to_dict()
+        and not run.file(SUMS).exists()
+        and not run.shared
+    )
+    if out.exists() and not (own and (known or not held)):
         raise RequestError(
             f"{out} holds something other than a run of this demo, which replaces its own folder only. Name another: --out DIR."
         )
@@ -141,11 +177,6 @@ def _clear(out: Path, run: RunFolder, card: Card, *, own: bool = True) -> None:
         with run.locked():
             run.clear()
             shutil.rmtree(run.private / ACCOUNTS, ignore_errors=True)
-
-
-def _verified(folder: Path) -> str:
-    """Verify a run or a release of a demo, and say where its report is."""
-    verdict = verify(folder)
-    if not verdict.ok:
-        raise PrivacyError(" ".join(verdict.problems))
-    return f"verified; the report is {folder / REPORT}"
+    out.mkdir(parents=True, exist_ok=True)
+    card.save(file)
+    return run

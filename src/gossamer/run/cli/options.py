@@ -174,11 +174,11 @@ def take_sources(options: dict[str, Any], *names: str, prefix: str = "") -> None
             raise RequestError(f"{keys} go with --public, which is missing: leave them out.")
 
 
-def on_terminal() -> "Terminal":
-    """A sink that shows on the terminal how far a command is. A context manager."""
+def on_terminal(*, transient: bool = False) -> "Terminal":
+    """A sink that shows on the terminal how far a command is. A context manager. transient: bars go when they are full."""
     from gossamer.run.training.progress import Terminal
 
-    return Terminal()
+    return Terminal(transient=transient)
 
 
 def show(lines: Iterable[str], answer: object, *, as_json: bool) -> None:

@@ -15,7 +15,7 @@ from starlette.staticfiles import StaticFiles
 
 from gossamer.errors import GossamerError, RequestError
 from gossamer.run.page.jobs import FIT, PageJob
-from gossamer.run.page.opened import DataSet, Form, Opened
+from gossamer.run.page.opened import DataSet, Form, Opened, inside
 from gossamer.run.page.steps.step import Step
 from gossamer.run.words import plain
 
@@ -29,7 +29,7 @@ STEPS = {
     )
 }  # fmt: skip
 _REPORT = "report.html"
-_SHOWN = {"samples.png": "image/png", _REPORT: "text/html; charset=utf-8"}
+_SHOWN = {"samples.png": "image/png", "samples.csv": "text/csv; charset=utf-8", _REPORT: "text/html; charset=utf-8"}
 """The files of a run or a release that the page shows."""
 _REPORT_POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; frame-ancestors 'none'"
 """A report holds its style sheet and its pictures, and no script."""
@@ -46,13 +46,15 @@ def application(opened: Opened) -> Starlette:
         routes=[
             Route("/", bound(_start), methods=["GET"]),
             Route("/open", bound(_open), methods=["POST"]),
+            Route("/browse", bound(_start), methods=["POST"]),
+            Route("/hide", bound(_hide), methods=["POST"]),
             Route("/static/report.css", lambda _: FileResponse(_RUN / "report/report.css"), methods=["GET"]),
             Mount("/static", StaticFiles(directory=_RUN / "page/static")),
             Route("/d/{id}/progress", bound(_progress), methods=["GET"]),
             Route("/d/{id}/stop", bound(_stop), methods=["POST"]),
             Route("/d/{id}/file/{folder}/{name}", bound(_file), methods=["GET"]),
             Route("/d/{id}/{step}", bound(_step), methods=["GET"]),
-            Route("/d/{id}/{step}/{action}", bound(_act), methods=["POST"]),
+            Route("/d/{id}/{step}/{action}", bound(_act), methods=["GET", "POST"]),
         ]
     )
 
@@ -74,32 +76,45 @@ async def _answered(answer: Callable[[Opened, Request, Form], Response], opened:
         return _page("error.html", status=500, error=text, opened=opened.all())
 
 
-def _start(opened: Opened, _request: Request, _query: Form) -> Response:
-    return _page("start.html", opened=opened.all(), error="", given=Form())
+def _start(opened: Opened, _request: Request, form: Form, *, error: str = "") -> Response:
+    """The first page. form: of a refused path; or `browse`, the folder whose names are listed. No address has a path."""
+    known = [data_set for data_set in reversed(opened.all()) if not data_set.hidden]
+    try:
+        listed = inside(form.get("browse", "."))
+    except GossamerError as failed:
+        listed, error = inside("."), str(failed)
+    return _page("start.html", status=400 if error else 200, opened=known, error=error, given=form, listed=listed)
 
 
-def _open(opened: Opened, _request: Request, form: Form) -> Response:
+def _hide(opened: Opened, _request: Request, form: Form) -> Response:
+    """Take a data set off the list."""
+    opened.change(form.get("id", ""), {"hidden": "yes"})
+    return RedirectResponse("/", status_code=303)
+
+
+def _open(opened: Opened, request: Request, form: Form) -> Response:
     try:
         data_set = opened.open(form.get("data", ""), form.get("folder", ""))
     except GossamerError as error:
-        return _page("start.html", status=400, opened=opened.all(), error=plain(str(error)), given=form)
+        return _start(opened, request, form, error=plain(str(error)))
     return RedirectResponse(f"/d/{data_set.id}/data", status_code=303)
 
 
 def _step(opened: Opened, request: Request, query: Form) -> Response:
     data_set, step = _asked(opened, request)
-    return _shown(data_set, step, query, error="", given=Form())
+    return _shown(data_set, step, query)
 
 
 def _act(opened: Opened, request: Request, form: Form) -> Response:
     data_set, step = _asked(opened, request)
-    action = request.path_params["action"]
+    action, where = request.path_params["action"], step.name
     try:
         if action not in step.actions:
             raise RequestError("This step has no such action.")
-        where = getattr(step.module, action)(opened, data_set, form)
+        if request.method == "POST":  # else the address of a refused form is loaded again
+            where = getattr(step.module, action)(opened, data_set, form)
     except GossamerError as error:
-        return _shown(data_set, step, form, error=plain(str(error)), given=form)
+        return _shown(data_set, step, form, error)
     return RedirectResponse(f"/d/{data_set.id}/{where}", status_code=303)
 
 
@@ -121,10 +136,12 @@ def _progress(opened: Opened, request: Request, _query: Form) -> Response:
 
 
 def _file(opened: Opened, request: Request, _query: Form) -> Response:
-    """The samples or the report of a run or a release."""
+    """The samples or the report of a run or a release; or a release as a .zip. A run has private files, so it has none."""
     folder = opened.get(request.path_params["id"]).child(request.path_params["folder"])
     name = request.path_params["name"]
     path = folder / name
+    if name == f"{folder.name}.zip" and name.startswith("release-"):
+        return Response(STEPS["release"].module.zipped(folder), media_type="application/zip")
     if name not in _SHOWN or not path.is_file() or path.resolve().parent != folder.resolve():
         raise RequestError("There is no such file in this folder.")
     headers = {"content-security-policy": _REPORT_POLICY} if name == _REPORT else {}
@@ -138,8 +155,11 @@ def _asked(opened: Opened, request: Request) -> tuple[DataSet, Step]:
     return opened.get(request.path_params["id"]), step
 
 
-def _shown(data_set: DataSet, step: Step, query: Form, *, error: str, given: Form) -> Response:
-    """The page of a step. given: what the user has written into a form that was refused."""
+def _shown(data_set: DataSet, step: Step, query: Form, refused: GossamerError | None = None) -> Response:
+    """The page of a step. query: of its address, or the form that was refused."""
+    given, error, problems = (
+        (query, plain(str(refused)), getattr(refused, "problems", {})) if refused else (Form(), "", {})
+    )
     try:
         content = step.module.show(data_set, query)
     except GossamerError as failed:
@@ -149,7 +169,7 @@ def _shown(data_set: DataSet, step: Step, query: Form, *, error: str, given: For
     return _page(
         f"{step.name}.html", status=400 if error else 200, data_set=data_set, steps=STEPS.values(), step=step, job=job,
         done=_done(data_set, step, query, job), running=job is not None and job.running, error=error, given=given,
-        **content,
+        problems=problems, chosen=STEPS["protection"].module.chosen(query), **content,
     )  # fmt: skip
 
 
@@ -157,12 +177,11 @@ def _done(data_set: DataSet, step: Step, query: Form, job: PageJob | None) -> se
     """The steps that have left a file, or a choice: in a run, or in the address of the step that is shown."""
     finished = [data_set.run(name) for name in data_set.finished()]
     begun = bool(finished or data_set.unfinished() or (job is not None and job.running and job.name == FIT))
-    protection = STEPS["protection"].module
     compared = step.name == "protection"  # its address has what the user compares, and no choice
     left = {
         "data": data_set.draft.is_file(),
         "facts": data_set.card.is_file(),
-        "protection": begun or ("epsilon" in query and not compared) or protection.limited(data_set),
+        "protection": begun or ("epsilon" in query and not compared),
         "method": begun or "method" in query,
         "train": bool(finished),
         "judge": any(run.metrics() or run.attacked for run in finished),

@@ -45,9 +45,11 @@ class Guard:
     Args:
         app: what answers them.
         port: the port of this machine on which the page listens.
+        first: the path of the page that the browser sees first.
     """
 
-    def __init__(self, app: ASGIApp, port: int) -> None:
+    def __init__(self, app: ASGIApp, port: int, first: str = "/") -> None:
+        self._first = first
         self._app, self._place = app, f"gossamer-{secrets.token_hex(8)}.localhost:{port}"
         self._cookie, self._token = secrets.token_urlsafe(32), secrets.token_urlsafe(32)
 
@@ -102,7 +104,7 @@ class Guard:
         if scope["method"] != "GET" or not self._token or not hmac.compare_digest(given.encode(), self._token.encode()):
             return _refusal()
         self._token = ""
-        answer = HTMLResponse(opening("/"))  # a redirect would be the file's, and get no strict cookie
+        answer = HTMLResponse(opening(self._first))  # a redirect would be the file's, and get no strict cookie
         answer.set_cookie(_COOKIE, self._cookie, httponly=True, samesite="strict")
         return answer
 

@@ -22,6 +22,7 @@ from starlette.datastructures import QueryParams
 
 from gossamer.errors import RequestError, RunFolderError
 from gossamer.files import hold, write_atomically
+from gossamer.lazy import Lazy
 from gossamer.run.page.jobs import Jobs
 
 if TYPE_CHECKING:
@@ -32,11 +33,14 @@ Form: TypeAlias = QueryParams
 Content: TypeAlias = Mapping[str, Any]
 """What a template shows, by name."""
 EMBEDDED = ("digits", "glyphs")
+tables: Any = Lazy("gossamer.data.sources.tables")
+MOST_LISTED = 200
+"""Folders, and files, that a list shows."""
 LIST = "page.json"
 _LOCK = "page.lock"
 _ID = "page-id"
 """The file of the id, in the folder of a data set."""
-READING = ("units", "dictionary", "header", "public", "labels")
+READING = ("units", "dictionary", "header", "public", "labels", "pixels")
 """The fields of a `DataSet` that say how its records are read."""
 _NAME = re.compile(r"(run|release)-\d{1,4}")
 
@@ -54,6 +58,9 @@ class DataSet:
         header: "yes" or "no": whether the first line of a table has names, whatever it looks like; empty: the user did not say.
         public: path of public records of the same kind; empty: none.
         labels: "none" where all pictures are of one class; else empty.
+        pixels: black and white of pixels deeper than 8 bits, such as "0 4095"; with "window" before them, of files without a
+            display window; empty: pixels have 8 bits.
+        hidden: "yes" where the user has taken it off the list. Its folder stays, and it comes back when it is opened again.
     """
 
     id: str
@@ -64,6 +71,8 @@ class DataSet:
     header: str = ""
     public: str = ""
     labels: str = ""
+    pixels: str = ""
+    hidden: str = ""
 
     @property
     def name(self) -> str:
@@ -236,34 +245,35 @@ class Opened:
             RequestError: if there are no records, or the folder holds something else.
             RunFolderError: if the folder cannot be made.
         """
-        data = data.strip()
+        data = unquoted(data)
         if data not in EMBEDDED:
             path = Path(data).expanduser()
             if not data or not path.exists():
                 raise RequestError(
                     f"There is nothing at {data!r}. Give the path of a folder or a file on this machine."
                 )
+            if not may_be_records(path):
+                raise RequestError(
+                    f"{path.name} is no table and no array of pictures by its ending. For pictures, choose their folder."
+                )
             data = str(path.resolve())
-        work = _folder_for(data, folder.strip())
+        work = _folder_for(data, unquoted(folder))
         if data not in EMBEDDED and Path(data) in (work, *work.parents):
             raise RequestError(f"{work} lies in the records. Name a folder beside them.")
         with self.locked():
             every = self.all()
             entry = next((known for known in every if (known.data, known.folder) == (data, work)), None)
-            if entry is None:
-                entry = DataSet(id=secrets.token_hex(8), data=data, folder=work)
-                every.append(entry)
+            others = [known for known in every if known is not entry]
+            entry = replace(entry or DataSet(id=secrets.token_hex(8), data=data, folder=work), hidden="")
             entry.make_folder()
-            self._write(every)
+            self._write([*others, entry])
         return entry
 
-    def change(self, data_set: DataSet, changed: Mapping[str, str]) -> DataSet:
-        """Change how the records of a data set are read. changed: some of `READING`."""
-        reading: dict[str, Any] = {name: changed[name] for name in READING if name in changed}
+    def change(self, word: str, changed: Mapping[str, str]) -> None:
+        """Change the data set with an id: how its records are read, or whether it is on the list. changed: fields and texts."""
+        fields: dict[str, Any] = {name: changed[name] for name in (*READING, "hidden") if name in changed}
         with self.locked():
-            every = [replace(known, **reading) if known.id == data_set.id else known for known in self.all()]
-            self._write(every)
-        return self.get(data_set.id)
+            self._write([replace(known, **fields) if known.id == word else known for known in self.all()])
 
     @contextmanager
     def locked(self) -> Iterator[None]:
@@ -279,6 +289,43 @@ class Opened:
     def _write(self, entries: list[DataSet]) -> None:
         content: list[dict[str, Any]] = [{**asdict(entry), "folder": str(entry.folder)} for entry in entries]
         write_atomically(self._path, json.dumps(content, indent=2) + "\n", private=True)
+
+
+class FormError(RequestError):
+    """A form that was refused. problems: what is wrong, by the name of the field; "" is the whole form."""
+
+    def __init__(self, message: str, problems: Mapping[str, str]) -> None:
+        super().__init__("\n".join(filter(None, [message, problems.get("", "")])))
+        self.problems = problems
+
+
+def unquoted(path: str) -> str:
+    """A path as a user writes or pastes it, without space and quotes around it."""
+    path = path.strip()
+    return path[1:-1] if len(path) > 1 and path[0] in "'\"" and path[-1] == path[0] else path
+
+
+def may_be_records(path: Path) -> bool:
+    """Whether the page offers a path: a folder, or a file with the ending of a table or of arrays. Nothing of it is read."""
+    return path.is_dir() or path.name.lower().endswith((*tables.SUFFIXES, ".npz", ".tar"))
+
+
+def inside(folder: str) -> Content:
+    """What a folder has to choose from: its path, its parent, and the names and paths of folders and of files.
+
+    The page may walk wherever its user may. The same user can type any path, so a fence would stop nobody. It shows names
+    alone, follows no request without the cookie, and hides what begins with a dot.
+
+    Raises:
+        RequestError: if the folder cannot be listed.
+    """
+    where = Path(unquoted(folder)).expanduser().resolve()
+    try:
+        found = [path for path in sorted(where.iterdir()) if path.name[0] != "." and may_be_records(path)]
+    except OSError as error:
+        raise RequestError(f"{where} cannot be listed ({error.strerror}). Choose another folder.") from None
+    folders, files = ([path for path in found if path.is_dir() == wanted][:MOST_LISTED] for wanted in (True, False))
+    return {"where": where, "folders": folders, "files": files, "more": len(found) - len(folders) - len(files)}
 
 
 def _run(path: Path) -> "RunFolder":

@@ -17,7 +17,7 @@ from gossamer.run.page.opened import Opened
 from gossamer.run.training.signals import stop_at_hangup
 
 
-def serve(opened: Opened, *, port: int, say: Callable[[str], None], open_browser: bool) -> None:
+def serve(opened: Opened, *, port: int, say: Callable[[str], None], open_browser: bool, first: str = "/") -> None:
     """Show the page until Ctrl-C. Jobs that run then go on.
 
     Args:
@@ -25,12 +25,13 @@ def serve(opened: Opened, *, port: int, say: Callable[[str], None], open_browser
         port: of this machine; 0: any that is free.
         say: prints a line on the terminal.
         open_browser: open the address in the user's browser.
+        first: the path of the page that it shows first.
 
     Raises:
         RequestError: if the port is taken.
     """
     listening = _listen(port)
-    guard = Guard(app.application(opened), listening[0].getsockname()[1])
+    guard = Guard(app.application(opened), listening[0].getsockname()[1], first)
     server = uvicorn.Server(
         uvicorn.Config(
             guard, log_level="critical", access_log=False, server_header=False, lifespan="off", ws="none", proxy_headers=False,

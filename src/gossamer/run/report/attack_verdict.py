@@ -29,12 +29,12 @@ def verdict(
         unit: that the run protects.
     """
     many = len(attacks)
-    caught = [entry for entry in attacks if _beyond_luck(entry, many, entry["chance"])]
+    caught = _caught(attacks)
     sure = [entry for entry in attacks if entry["tpr"] and _beyond_luck(entry["tpr"]["0.01"], many, 0.01)]
     text = template("verdict.txt").render(
         attacks=attacks,
         names={entry["attack"] for entry in attacks},
-        won=list(dict.fromkeys(entry["attack"] for entry in caught)),
+        won=won_by(attacks),
         best=max(caught, key=lambda entry: (entry["value"] - entry["chance"]) / (1 - entry["chance"]), default=None),
         alone=sum(entry["low"] > entry["chance"] for entry in attacks),
         surest=max(sure, key=lambda entry: entry["tpr"]["0.01"]["low"], default=None),
@@ -45,6 +45,15 @@ def verdict(
         unit=unit,
     )
     return text.splitlines()
+
+
+def won_by(attacks: list[dict[str, Any]]) -> list[str]:
+    """The names of the attacks that have succeeded. Entries: see `verdict`."""
+    return list(dict.fromkeys(entry["attack"] for entry in _caught(attacks)))
+
+
+def _caught(attacks: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [entry for entry in attacks if _beyond_luck(entry, len(attacks), entry["chance"])]
 
 
 def _beyond_luck(entry: dict[str, Any], many: int, chance: float) -> bool:

@@ -99,6 +99,7 @@ def _metrics(folder: RunFolder, card: dict[str, Any]) -> dict[str, Any]:
         folder.file(METRICS), "a list of metrics", "write it again with `gossamer.evaluate`, or remove it."
     ):
         return {
+            "usefulness": wording.usefulness(entries),
             "sentences": wording.sentences(entries, kind_of(card).name),
             "tables": wording.tables(entries, card.get("class_names", [])),
             "apart": apart(entries, card),

@@ -6,7 +6,7 @@ from typing import Any
 
 from gossamer.data.card import Kind
 from gossamer.metrics import registry
-from gossamer.metrics.metric import Figure
+from gossamer.metrics.metric import GUESSED, Figure
 from gossamer.metrics.tables.registry import FAR, OF_ACCURACY, OF_SHARE
 
 PERCENT = "\N{NO-BREAK SPACE}%"
@@ -24,6 +24,25 @@ def sentences(entries: list[dict[str, Any]], kind: Kind = "pictures") -> list[di
     kind: of the records that were measured.
     """
     return [_sentence(entry, kind) for entry in entries if registry.stands_alone(entry["metric"])]
+
+
+def usefulness(entries: list[dict[str, Any]]) -> list[str]:
+    """What a classifier says of the samples, in sentences; none where no classifier was trained.
+
+    Two figures are called different where their 95 % intervals do not meet.
+    """
+    by_name = {entry["metric"]: entry for entry in entries}
+    samples, real, guess = (by_name.get(each.name) for each in (registry.ACCURACY, registry.BASELINE, GUESSED))
+    if samples is None or real is None:
+        return []
+    first = f"A classifier learns as much from the samples as from real records, as far as {samples['n']:,} test records tell."
+    if guess and samples["low"] <= guess["value"]:
+        first = "A classifier that learns from the samples is no better than guessing."
+    elif samples["high"] < real["low"]:
+        first = "A classifier learns less from the samples than from real records."
+    learned = f"After learning from the samples it gets {_share(samples)} of them right ({_range(samples)})."
+    after = f"After learning from real records it gets {_share(real)} ({_range(real)})."
+    return [first, learned, after, "This does not say whether the samples look like the records."]
 
 
 def tables(entries: list[dict[str, Any]], class_names: Sequence[str] = ()) -> list[dict[str, Any]]:

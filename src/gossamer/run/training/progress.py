@@ -129,15 +129,19 @@ class Terminal(AbstractContextManager["Terminal"]):
     In a job of the page, stderr takes events, and gets these.
 
     A notebook is saved with what it shows. So a bar drops its clock when it ends, because the clock depends on the records.
+
+    Args:
+        stream: None: stderr.
+        transient: whether a bar leaves the terminal when it has ended.
     """
 
-    def __init__(self, stream: TextIO | None = None) -> None:
+    def __init__(self, stream: TextIO | None = None, *, transient: bool = False) -> None:
         out = stream or sys.stderr
         self._events = out if isinstance(out, EventLines) else None
         self._console = _Screen(file=out, soft_wrap=True, highlight=False)
         self._display = notebook.displayer() if stream is None else None
         self._view: _View | None = None
-        self._closed = False
+        self._closed, self._transient = False, transient
 
     def __exit__(self, *_error: object) -> None:
         self.stop()
@@ -169,6 +173,8 @@ class Terminal(AbstractContextManager["Terminal"]):
 
     def _note(self, event: Event) -> None:
         text = str(event.values["text"])
+        if self._view is not None and self._view.is_full:
+            self.stop()  # so that no bar is below what comes after it
         if self._events is not None:
             self._events.put(event)
         elif self._display is None:
@@ -187,7 +193,9 @@ class Terminal(AbstractContextManager["Terminal"]):
             return _NotebookBar(self._display, label, done, of)
         if self._events is not None:
             return _Events(self._events, label, done, of)
-        return (_Bar if self._console.is_terminal else _Lines)(self._console, label, done, of)
+        if self._console.is_terminal:
+            return _Bar(self._console, label, done, of, transient=self._transient)
+        return _Lines(self._console, label, done, of)
 
 
 def _warned(event: Event, /) -> None:
@@ -209,9 +217,14 @@ class _View:
     def show(self, done: int, note: str) -> None:
         self.done, self._note = done, note
         now = time.monotonic()
-        if now - self._last >= self.every or done >= self._of:
+        if now - self._last >= self.every or self.is_full:
             self._last = now
             self._draw()
+
+    @property
+    def is_full(self) -> bool:
+        """Whether all is done."""
+        return self.done >= self._of
 
     def stop(self) -> None:
         """Nothing is left open."""
@@ -237,10 +250,10 @@ class _Bar(_View):
 
     every = 0.0
 
-    def __init__(self, out: Any, label: str, done: int, of: int) -> None:
+    def __init__(self, out: Any, label: str, done: int, of: int, *, transient: bool) -> None:
         super().__init__(out, label, done, of)
-        text, note = TextColumn("{task.description}"), TextColumn("{task.fields[note]}")
-        self._bar = Progress(text, BarColumn(), MofNCompleteColumn(), TimeRemainingColumn(), note, console=out)
+        columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()
+        self._bar = Progress(*columns, TextColumn("{task.fields[note]}"), console=out, transient=transient)
         self._task = self._bar.add_task(label, total=of, completed=done, note="")
         self._bar.start()
 

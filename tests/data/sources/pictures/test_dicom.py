@@ -257,7 +257,7 @@ def test_reading_shows_its_progress_in_per_cent(tmp_path, monkeypatch):
     events: list[Event] = []
     read(scans(tmp_path), Reading(pixel_range=(0, 4095)), split="train", sink=events.append)
     assert [(event.kind, event.phase, event.step, event.values["of"]) for event in events] == [
-        ("progress", "reading pictures", done, 100) for done in (0, 25, 50, 75, 100)
+        ("progress", "reading pictures (per cent)", done, 100) for done in (0, 25, 50, 75, 100)
     ]
 
 

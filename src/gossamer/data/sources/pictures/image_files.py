@@ -20,7 +20,7 @@ from PIL import Image, ImageOps
 
 from gossamer.data.memory_mapped import Filling
 from gossamer.data.pixels.to_uint8 import MADE_COLOUR, MADE_GREY, SCALED, WINDOWED, resize, scaled
-from gossamer.data.problems import Problems
+from gossamer.data.problems import Problems, sound
 from gossamer.data.source import AS_STORED, Reading
 from gossamer.data.sources.pictures import dicom
 from gossamer.data.sources.pictures.decode_workers import Picture, Source, decoded
@@ -47,6 +47,8 @@ logging.getLogger("PIL").addHandler(logging.NullHandler())  # else its remarks o
 _OF_PILLOW = SUFFIXES[:-1]
 _FORMATS = ("PNG", "JPEG", "TIFF", "BMP", "WEBP", "GIF")
 _ORIENTATION = 0x0112
+_STORED_DEEP = 0.0, 65535.0
+"""Black and white of pixels of 16 bits whose range nothing declares."""
 _ROWS = 256
 _SILENT = 2.0
 """Seconds of reading before progress is shown."""
@@ -63,7 +65,7 @@ class Decoder:
 
     how: Reading = AS_STORED
     notes: set[str] = field(default_factory=set)
-    doing: ClassVar[str] = "reading pictures"
+    doing: ClassVar[str] = "reading pictures (per cent)"
     """What progress calls it."""
 
     def read(self, source: Picture) -> np.ndarray | DataError:
@@ -159,7 +161,7 @@ class Decoder:
         if declared is not None:
             self.notes.add(SCALED)
             return declared
-        black, white = (0.0, 65535.0) if possible is None else possible
+        black, white = possible or _STORED_DEEP
         which = "all values that its header allows" if possible else "all 16 bits; where 12 are used, take 0 4095"
         if black < 0:
             which += "; CT in Hounsfield units often takes -1000 1000"
@@ -179,6 +181,20 @@ class Decoder:
 
 def _channels_first(pixels: np.ndarray) -> np.ndarray:
     return pixels[None] if pixels.ndim == 2 else pixels.transpose(2, 0, 1)
+
+
+def range_of(path: Path) -> tuple[float, float, bool] | None:
+    """Black and white of a picture deeper than 8 bits, and whether it declares a display window; None: it has 8 bits.
+
+    Raises:
+        DataError: it cannot be read.
+    """
+    with sound(path, "this cannot be read as a picture: mend or remove it"):
+        if _is_dicom(path):
+            found = dicom.read(path, check_size=_check_size)
+            return None if found.is_byte else (*found.possible, found.window is not None)
+        with Image.open(path, formats=_FORMATS) as picture:
+            return (*_STORED_DEEP, False) if picture.mode[0] in "IF" else None
 
 
 def is_picture(path: Path) -> bool:
@@ -233,7 +249,7 @@ class Sizer(Decoder):
     sizes: Counter[tuple[int, int]] = field(default_factory=Counter)
     colours: Counter[bool] = field(default_factory=Counter)
     any_dicom: bool = False
-    doing: ClassVar[str] = "looking at sizes"
+    doing: ClassVar[str] = "looking at sizes (per cent)"
 
     @property
     def channels(self) -> int:

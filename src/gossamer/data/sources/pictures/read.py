@@ -16,7 +16,7 @@ from gossamer.data.problems import FORMS, no_pictures
 from gossamer.data.records import Records
 from gossamer.data.source import AS_STORED, Data, Reading, Source, Split, called, is_place, source_of, split_of
 from gossamer.data.sources.pictures import idx, npz, parquet_csv, shards, webdataset
-from gossamer.data.sources.pictures.image_files import SUFFIXES, Decoder, Sizer, read_files
+from gossamer.data.sources.pictures.image_files import SUFFIXES, Decoder, Sizer, range_of, read_files
 from gossamer.data.sources.pictures.in_memory import stored_in_memory
 from gossamer.data.sources.pictures.picture_folders import (
     FOR_FOLDERS,
@@ -167,6 +167,46 @@ def sizes(source: Data, how: Reading = AS_STORED, *, sink: Sink = silent) -> tup
         if found.are_files:
             found.read()
     return sizer, found.listing
+
+
+def read_some(source: Source, how: Reading, per_class: int, classes: int) -> tuple[Records, list[int]]:
+    """The first records of the first classes, and the number of records of each class. Of files, no others are decoded.
+
+    Args:
+        source: a place. Its split train is meant.
+        how: a card's `reading`.
+        per_class: records of a class.
+        classes: that records are read of.
+
+    Raises:
+        DataError: as `read`.
+    """
+    query = Asked.of(source, called(source, "data"), "train", Decoder(how), silent)
+    with reachable(query.name):
+        listing = find(query).listing
+    if listing is None:
+        every = read(source, how)
+        first = _first(every.labels, per_class, classes)
+        return every[first], np.bincount(every.labels).tolist()
+    names = listing.class_names or tuple(how.class_names)
+    labels = match_labels(listing.labels, names, tuple(how.class_names), where=query.name) if names else listing.labels
+    first = _first(labels, per_class, classes)
+    images = read_files([listing.paths[at] for at in first], query.decoder)
+    counts = np.bincount(labels[labels >= 0], minlength=len(how.class_names))
+    return Records(images, labels[first], class_names=tuple(how.class_names)), counts.tolist()
+
+
+def _first(labels: np.ndarray, per_class: int, classes: int) -> np.ndarray:
+    """The positions of the first records of the first classes."""
+    return np.concatenate([np.flatnonzero(labels == label)[:per_class] for label in range(classes)])
+
+
+def deep_range(source: Source) -> tuple[float, float, bool] | None:
+    """See `kinds.kind.Kind.deep_range`. Arrays have a range of their own. Raises DataError."""
+    query = Asked.of(source, called(source, "data"), "train", Decoder(Reading(unit_folders=True)), silent)
+    with reachable(query.name):
+        listing = find(query).listing
+        return None if listing is None else range_of(listing.paths[0])
 
 
 @contextmanager

@@ -13,10 +13,10 @@ from gossamer.run.cli.options import PATH, on_terminal
     "--out", type=PATH, help="Folder, which is replaced. Default: runs/demo, or runs/demo-table with --table."
 )
 def demo(table: bool, out: Path | None) -> None:
-    """Try all steps on scikit-learn's digits, with rendered glyphs as public data. Nothing is downloaded."""
+    """Try all steps on scikit-learn's handwritten digits. Nothing is downloaded."""
     from gossamer.run.cli import demo as demos
 
-    with on_terminal() as terminal:
+    with on_terminal(transient=True) as terminal:
         if table:
             lines = demos.table_demo(out or Path("runs/demo-table"), terminal)
         else:

@@ -71,7 +71,7 @@ def compare(runs: tuple[Path, ...], metric: str, out: Path | None, force: bool, 
     if out is not None:
         flags.refuse_taken(out, force=force)
         comparison.plot(entries, metric, out)
-    shared = [name for name in entries[0]["metrics"] if stands_alone(name)]
+    shared = [name for name in entries[0]["metrics"] if stands_alone(name) and name != GUESSED.name]
     rows = comparison.table(entries, shared)
     lines = aligned(rows)
     if max(map(len, lines)) > WIDEST:

@@ -1,6 +1,7 @@
 """`gossamer page`."""
 
 import sys
+from functools import partial
 
 import click
 
@@ -22,6 +23,6 @@ def page(data: str | None, port: int) -> None:
     except ImportError as error:
         raise RequestError("The page needs its extra: pip install 'gossamer[page]'.") from error
     known = opened.Opened(state_folder())
-    if data is not None:
-        known.open(data)
-    server.serve(known, port=port, say=lambda line: click.echo(line, err=True), open_browser=sys.stderr.isatty())
+    first = "/" if data is None else f"/d/{known.open(data).id}/data"
+    say = partial(click.echo, err=True)
+    server.serve(known, port=port, say=say, open_browser=sys.stderr.isatty(), first=first)

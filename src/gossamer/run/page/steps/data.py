@@ -7,18 +7,25 @@ from gossamer.data import split as splitting
 from gossamer.errors import GossamerError
 from gossamer.events import NOTE, TEXT
 from gossamer.kinds import kind_of_records
-from gossamer.run.page.opened import EMBEDDED, READING, Content, DataSet, Form, Opened
+from gossamer.run.page.opened import EMBEDDED, READING, Content, DataSet, Form, Opened, unquoted
 from gossamer.run.page.steps.facts import draft_of
 from gossamer.run.storage import data_sources
 from gossamer.run.words import plain
+
+WINDOW = "window"
+"""How `DataSet.pixels` begins where files are read by their own display windows."""
 
 
 def show(data_set: DataSet, _query: Form) -> Content:
     """What was found in the records."""
     kind, problem, columns = kind_of_records(data_set.data), "", []
     header = {"yes": True, "no": False}.get(data_set.header)
+    found = draft_of(data_set.draft) if data_set.draft.is_file() else None
+    records, deep, seen = source.Source(data_set.used, labels_key=data_set.labels or None), None, None
     try:
-        columns = kind.columns(source.Source(data_set.used), name=data_set.name, header=header)
+        columns = kind.columns(records, name=data_set.name, header=header)
+        deep = kind.deep_range(records)
+        seen = None if found is None else kind.glance(records, found)
     except GossamerError as error:
         problem = plain(str(error))
     counts = data_set.jobs.last_of("split").said(TEXT) if data_set.parts else []
@@ -27,7 +34,9 @@ def show(data_set: DataSet, _query: Form) -> Content:
         "is_embedded": data_set.data in EMBEDDED,
         "columns": columns,
         "problem": problem,
-        "found": draft_of(data_set.draft) if data_set.draft.is_file() else None,
+        "found": found,
+        "seen": seen,
+        "deep": None if deep is None else (f"{deep[0]:.10g} {deep[1]:.10g}", deep[2]),
         "notes": [note.removeprefix("Note: ") for note in data_set.jobs.last_of("card").said(NOTE)],
         "divided": [count for count in counts if count.startswith(("train: ", "test: "))],
     }
@@ -38,7 +47,8 @@ def divide(opened: Opened, data_set: DataSet, form: Form) -> str:
     data_set = _reading(opened, data_set, form)
     in_folder = kind_of_records(data_set.data).splits_into_folder(Path(data_set.data))
     out = data_set.new_parts[0 if in_folder else 1]
-    data_set.jobs.start("split", data_set.data, "-o", str(out), *reading_flags(data_set, data_set.units))
+    words = [*reading_flags(data_set, data_set.units), *pixel_flags(data_set)]
+    data_set.jobs.start("split", data_set.data, "-o", str(out), *words)
     return "data"
 
 
@@ -46,6 +56,7 @@ def look(opened: Opened, data_set: DataSet, form: Form) -> str:
     """Draft the card of the records."""
     data_set = _reading(opened, data_set, form)
     words = [*reading_flags(data_set, units_of(data_set)), *flag("--dictionary", data_set.dictionary)]
+    words += pixel_flags(data_set)
     data_set.jobs.start("card", data_set.used, "-o", str(data_set.draft), "--force", *words)
     return "data"
 
@@ -66,6 +77,12 @@ def reading_flags(data_set: DataSet, units: str) -> list[str]:
     return [*flag("--units", units), *flag("--labels-key", data_set.labels), *header]
 
 
+def pixel_flags(data_set: DataSet) -> list[str]:
+    """How pixels deeper than 8 bits are read, as options of `card` and `split`. Later commands have it from the card."""
+    windows, ends = data_set.pixels.startswith(WINDOW), data_set.pixels.removeprefix(WINDOW).split()
+    return [*(["--window"] if windows else []), *(["--pixel-range", *ends] if ends else [])]
+
+
 def flag(name: str, value: str) -> list[str]:
     """An option and its value, as words of a command; nothing without a value."""
     return [name, value] if value else []
@@ -73,11 +90,14 @@ def flag(name: str, value: str) -> list[str]:
 
 def _reading(opened: Opened, data_set: DataSet, form: Form) -> DataSet:
     """Keep how the records are read. Paths become absolute: a job works in a folder of its own."""
-    given = {name: form[name].strip() for name in READING if name in form}
+    given = {name: unquoted(form[name]) for name in READING if name in form}
+    if given.get("pixels") == "other":
+        given["pixels"] = form.get("pixels.other", "").strip()
     data = source.Source(data_set.data, units=given.get("units") or None)
     sources = data_sources.DataSources.of(data, public=given.get("public") or None)
     found = {"units": sources.data.units, "public": sources.public and str(sources.public.records)}
     changed = given | {name: place for name, place in found.items() if place}
     if given.get("dictionary"):
         changed["dictionary"] = str(Path(given["dictionary"]).expanduser().absolute())
-    return opened.change(data_set, changed)
+    opened.change(data_set.id, changed)
+    return opened.get(data_set.id)

@@ -10,13 +10,14 @@ from dataclasses import Field, fields
 from pathlib import Path
 from typing import Any
 
-from gossamer.data.card import UNIFORM
+from gossamer.data.card import UNIFORM, meanings
 from gossamer.data.columns.generated import KINDS as GENERATED
 from gossamer.data.tables import any_card
 from gossamer.data.tables.card import MEASURED, facts_of_draft
 from gossamer.errors import CardError
 from gossamer.kinds import kind_of
-from gossamer.run.page.opened import Content, DataSet, Form, Opened
+from gossamer.run.page.opened import Content, DataSet, Form, FormError, Opened
+from gossamer.run.words import plain
 
 _IN_A_DRAFT = ("declared_size", "shape", "classes", "class_names")
 """What the draft measures, besides columns."""
@@ -24,6 +25,10 @@ _ASKED = {"name", "kind", "values", "bounds", "missing", "missing_words", "outsi
 """Entries of a column that the form asks for or need not show."""
 _MEASURED_TOO = {"measured_special": "codes of their own", "measured_missing_words": "words for missing"}
 """What is measured besides values and bounds, and accepted with them."""
+ACCEPT_ALL = "accept.all"
+"""The button that accepts all that was measured."""
+_FIELDS = {"bounds": "low", "special": "values"}
+"""Entries of a column whose field has another name."""
 _SUGGESTED = ("clip", "other")
 """What the form proposes for another number, and for another category, where values were only measured. Records for tests may
 have values that those for training lack."""
@@ -49,9 +54,57 @@ def show(data_set: DataSet, _query: Form) -> Content:
 
 def declare(_opened: Opened, data_set: DataSet, form: Form) -> str:
     """Write the card."""
-    card = card_from(draft_of(data_set.draft), _declared(data_set), form)
-    card.save(data_set.card)
+    draft, before = draft_of(data_set.draft), _declared(data_set)
+    given = form if ACCEPT_ALL not in form else all_accepted(draft, before, form)
+    if problems := problems_of(draft, before, given):
+        raise FormError("Some answers are missing or cannot be used. Each of them says why.", problems)
+    card_from(draft, before, given).save(data_set.card)
     return "protection"
+
+
+def all_accepted(draft: Content, card: Content, form: Mapping[str, str]) -> dict[str, str]:
+    """The form with the tick of each measured value that no text replaces: the user declares all of them public."""
+    ticked = {f"accept.{name}": "1" for name in measured(draft)}
+    for at, column in enumerate(columns_of(draft, card)):
+        ticked |= {f"accept.column.{at}": "1"} if column["measured"] else {}
+        ticked |= {f"column.{at}.missing": "1"} if column["some_missing"] else {}
+    return {**form, **ticked}
+
+
+def problems_of(draft: Content, card: Content, form: Mapping[str, str]) -> dict[str, str]:
+    """What is wrong with a form, by the names of its fields; "" is the whole form. Each is found with all others put right.
+
+    Arguments: see `card_from`.
+    """
+    found: dict[str, str] = {}
+    names = [column["name"] for column in columns_of(draft, card)]
+    repaired = {**form}
+    for _ in range(len(form) + len(names)):
+        try:
+            card_from(draft, card, repaired)
+            break
+        except CardError as error:
+            said = str(error).removeprefix("the card: ")
+        field, problem = _field_of(said, names)
+        if field in found or (found and not field):  # what is left follows from what was left out
+            break
+        found[field] = f"{problem[:1].upper()}{problem[1:].removesuffix('.')}."
+        at, _, entry = field.rpartition(".") if field.startswith("column.") else (field, "", "")
+        repaired = {key: text for key, text in repaired.items() if key != at and not key.startswith(f"{at}.")}
+        repaired |= {f"accept.{at}": "1"} if at in _IN_A_DRAFT else {}
+        if entry and repaired.get("label") == names[int(at.removeprefix("column."))]:
+            repaired["label"] = ""
+    return found
+
+
+def _field_of(said: str, names: list[str]) -> tuple[str, str]:
+    """The field of a form that a message of a card is about, and the rest of the message. names: of the columns."""
+    if found := re.match(r"column (?P<name>'.*?'|\".*?\"), (?P<key>\w+): ", said):
+        at = names.index(found["name"][1:-1])
+        return f"column.{at}.{_FIELDS.get(found['key'], found['key'])}", plain(said[found.end() :])
+    name, _, problem = said.partition(" ")
+    is_fact = any(name.rstrip(":") in meanings(kind) for kind in any_card.CARDS.values())
+    return (name.rstrip(":"), plain(problem)) if is_fact else ("", plain(said))
 
 
 def _declared(data_set: DataSet) -> Content:
@@ -114,8 +167,7 @@ def card_from(draft: Content, card: Content, form: Mapping[str, str]) -> any_car
         elif is_measured and f"accept.{name}" in form:
             facts[name] = draft[name]
         elif is_measured:
-            what = entry.metadata["meaning"]
-            raise CardError(f"{name} ({what}): write what may be public, or accept the measured value.")
+            raise CardError(f"{name}: write what may be public, or accept the measured value.")
     if columns := columns_of(draft, card):
         before = {column["name"]: column for column in card.get("column", [])}
         drafted = {column["name"]: column for column in draft["column"]}

@@ -1,8 +1,10 @@
 """The sixth step: measure and attack a run. All figures are private."""
 
 import json
+from contextlib import suppress
 
-from gossamer.errors import RunFolderError
+from gossamer.data.source import Source
+from gossamer.errors import GossamerError, RunFolderError
 from gossamer.kinds import kind_of
 from gossamer.run.page.opened import Content, DataSet, Form, Opened
 from gossamer.run.page.steps.data import reading_flags, units_of
@@ -23,13 +25,19 @@ def show(data_set: DataSet, query: Form) -> Content:
     folder = data_set.run(name)
     config = folder.config()
     kind, entries = kind_of(config["card"]), folder.metrics()
+    seen: Content = {}
+    with suppress(GossamerError):  # the records may have gone
+        seen = kind.glance(Source(data_set.used, labels_key=data_set.labels or None), config["card"])
     return {
         "run": name,
         "finished": finished,
         "method": config["method"],
         "kind": kind,
         "has_test": data_set.is_divided or data_set.parts is not None,
+        "verdict": wording.usefulness(entries),
         "sentences": wording.sentences(entries, kind.name),
+        "drawn": [each for entry in entries for each in entry.get("drawn", ())],
+        "seen": seen,
         "tables": wording.tables(entries, config["card"].get("class_names", [])),
         "attacks": _attacks(folder),
         "report": folder.file(run_folder.REPORT).is_file(),

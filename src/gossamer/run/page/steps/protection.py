@@ -1,6 +1,7 @@
 """The third step: choose epsilon, and limit what all runs may use together."""
 
 from typing import Any
+from urllib.parse import urlencode
 
 from gossamer.data.tables import any_card
 from gossamer.data.tables.any_card import AnyCard
@@ -11,6 +12,7 @@ from gossamer.run.recommend import recommend as advising
 from gossamer.run.report import promise, wording
 from gossamer.run.words import plain
 
+CHOSEN = ("epsilon", "delta", "method", "pictures")
 EPSILONS = (0.5, 1.0, 2.0, 3.0, 5.0, 10.0)
 """What the page compares."""
 
@@ -29,6 +31,7 @@ def show(data_set: DataSet, query: Form) -> Content:
         "choices": [_choice(data_set, card, each, delta) for each in sorted({*EPSILONS, epsilon or EPSILONS[0]})],
         "epsilon": epsilon,
         "used": used(data_set),
+        "query": query,
     }
 
 
@@ -36,8 +39,13 @@ def limit(_opened: Opened, data_set: DataSet, form: Form) -> str:
     """Limit the total epsilon of all runs."""
     given = Form({"epsilon": form.get("limit", ""), "delta": form.get("delta", "")})
     epsilon, delta = asked(any_card.load_card(data_set.card), given)
-    spending.budget(data_set.used, card=data_set.card, epsilon=epsilon, delta=delta)
-    return "protection"
+    spending.budget(data_set.used, card=data_set.card, epsilon=epsilon, delta=delta, force="larger" in form)
+    return f"protection?{chosen(form)}"
+
+
+def chosen(query: Form) -> str:
+    """What the user has chosen for a run, as the query of an address."""
+    return urlencode({name: query[name] for name in CHOSEN if query.get(name)})
 
 
 def asked(card: AnyCard, query: Form) -> tuple[float, float]:
@@ -63,14 +71,6 @@ def used(data_set: DataSet) -> Any:
         return spending.budget(data_set.used, card=data_set.card if data_set.card.is_file() else None)
     except RequestError:  # the budget log does not know them
         return None
-
-
-def limited(data_set: DataSet) -> bool:
-    """Whether these records have a limit. A budget log that cannot be read counts as none."""
-    try:
-        return data_set.card.is_file() and (report := used(data_set)) is not None and bool(report.account.limits)
-    except GossamerError:
-        return False
 
 
 def _choice(data_set: DataSet, card: AnyCard, epsilon: float, delta: float) -> Content:

@@ -1,18 +1,35 @@
 """The seventh step: declare, make a release, sign it and verify it."""
 
+import csv
+import io
+import itertools
+import re
 import tomllib
+import zipfile
+from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
+from markdown_it import MarkdownIt
+from markupsafe import Markup
+
 from gossamer.data.card import toml
+from gossamer.data.tables.samples import TableSamples
 from gossamer.errors import RequestError
 from gossamer.files import write_atomically
+from gossamer.kinds import kind_of
+from gossamer.privacy.certificate import certificate
 from gossamer.privacy.certificate.declarations import CHOICES, QUESTIONS, declare
-from gossamer.run.page.opened import Content, DataSet, Form, Opened
+from gossamer.run.page.opened import Content, DataSet, Form, FormError, Opened
 from gossamer.run.release import release as releasing
 from gossamer.run.release import signing
 from gossamer.run.release import verify as checking
 from gossamer.run.storage import run_folder
+from gossamer.run.storage.run_folder import today
 from gossamer.run.storage.state_folder import signing_key
+
+_PREVIEW = 6
+"""Lines of the samples that are shown."""
 
 
 def show(data_set: DataSet, query: Form) -> Content:
@@ -20,18 +37,26 @@ def show(data_set: DataSet, query: Form) -> Content:
     finished, releases = data_set.finished(), data_set.releases()
     name = query.get("release", releases[-1].name if releases else "")
     folder = data_set.child(name) if name else None
+    readme, rows = "", list[list[str]]()
+    if folder is not None:
+        text = (folder / checking.README).read_text(encoding="utf-8")
+        readme = MarkdownIt("js-default").render(re.sub("^#", "###", text, flags=re.MULTILINE))
+        with suppress(FileNotFoundError), (folder / TableSamples.file).open(encoding="utf-8", newline="") as file:
+            rows = list(itertools.islice(csv.reader(file), _PREVIEW))
     return {
         "finished": finished,
         "run": query.get("run", finished[-1] if finished else ""),
         "answers": _answers(data_set),
         "choices": CHOICES,
         "release": name,
-        "readme": "" if folder is None else (folder / checking.README).read_text(encoding="utf-8"),
-        "files": [] if folder is None else sorted(path.name for path in folder.iterdir()),
         "folder": folder,
         "signed": folder is not None and (folder / run_folder.SIGNATURE).is_file(),
         "key": signing_key(),
-        "verdict": _verdict(data_set, name) if "check" in query and name else None,
+        "verdict": verdict_of(data_set, name) if "check" in query and name else None,
+        "readme": Markup(readme),
+        "rows": rows,
+        "files": [] if folder is None else sorted(path.name for path in folder.iterdir()),
+        "kind": None if folder is None else kind_of(certificate.Certificate.load(folder).card),
     }
 
 
@@ -40,6 +65,8 @@ def make(_opened: Opened, data_set: DataSet, form: Form) -> str:
     run, out = data_set.child(form.get("run", "")), data_set.new("release")
     answers = {name: form[name].strip() for name in QUESTIONS if form.get(name, "").strip()}
     declare(answers, where="The form")
+    if (until := answers.get("expires", "")) and until < today():
+        raise FormError("This release would have expired.", {"expires": "This day is past. Choose a later day."})
     count = form.get("samples", "0").replace(",", "")
     if not count.isdecimal() or len(count) > 9:
         raise RequestError("The number of samples must be a whole number, such as 1000. With 0 there are none.")
@@ -60,11 +87,20 @@ def sign(opened: Opened, data_set: DataSet, form: Form) -> str:
     return f"release?release={folder.name}&check=1"
 
 
-def _verdict(data_set: DataSet, name: str) -> Any:
+def verdict_of(data_set: DataSet, name: str) -> Any:
     """What `verify` says of a release, with the public key if it is signed."""
     folder, public = data_set.child(name), signing_key().with_name(f"{signing_key().name}.pub")
     signed = (folder / run_folder.SIGNATURE).is_file() and public.is_file()
     return checking.verify(folder, key=str(public) if signed else None)
+
+
+def zipped(folder: Path) -> bytes:
+    """A release as a .zip, with its files in a folder of its name. Links are left out."""
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
+        for path in (each for each in sorted(folder.iterdir()) if each.is_file() and not each.is_symlink()):
+            archive.write(path, f"{folder.name}/{path.name}")
+    return file.getvalue()
 
 
 def _answers(data_set: DataSet) -> dict[str, str]:

@@ -2,21 +2,25 @@
 
 import shlex
 
+from gossamer.data.source import Source
 from gossamer.data.tables import any_card
 from gossamer.kinds import kind_of
 from gossamer.privacy.certificate import certificate
+from gossamer.run.budget import budget as spending
 from gossamer.run.page.jobs import FIT
 from gossamer.run.page.opened import Content, DataSet, Form, Opened
+from gossamer.run.page.steps.data import units_of
 from gossamer.run.page.steps.method import command_for
-from gossamer.run.page.steps.protection import asked, used
+from gossamer.run.page.steps.protection import asked, chosen
 from gossamer.run.report import promise
 
 
 def show(data_set: DataSet, query: Form) -> Content:
     """What the next run does, and what became of the earlier ones."""
     finished = data_set.finished()
+    is_open = "method" in query and query.get("run") not in finished
     return {
-        "planned": _planned(data_set, query) if "method" in query else None,
+        "planned": _planned(data_set, query) if is_open and data_set.jobs.running() is None else None,
         "query": query,
         "newest": _result(data_set, finished[-1]) if finished else None,
         "unfinished": data_set.unfinished(),
@@ -27,7 +31,7 @@ def start(_opened: Opened, data_set: DataSet, form: Form) -> str:
     """Start a run."""
     out = data_set.new("run")
     data_set.jobs.start(*command_for(data_set, form, str(out)), about=out.name)
-    return "train"
+    return f"train?{chosen(form)}&run={out.name}"
 
 
 def resume(_opened: Opened, data_set: DataSet, form: Form) -> str:
@@ -42,6 +46,8 @@ def _planned(data_set: DataSet, query: Form) -> Content:
     card = any_card.load_card(data_set.card)
     epsilon, delta = asked(card, query)
     words = command_for(data_set, query, str(data_set.new("run")))
+    records = Source(data_set.used, units=units_of(data_set) or None, labels_key=data_set.labels or None)
+    earlier = spending.budget_of_records(records, card)
     return {
         "method": query["method"],
         "epsilon": f"{epsilon:g}",
@@ -49,7 +55,9 @@ def _planned(data_set: DataSet, query: Form) -> Content:
         "unit": card.unit,
         "guess": promise.percent_up(promise.certainty(epsilon, delta)),
         "command": shlex.join(["gossamer", *words]),
-        "used": used(data_set),
+        "earlier": earlier,
+        "others": [name for name in earlier.account.names if name not in (card.data_set, data_set.used)],
+        "together": epsilon + min((bound.guarantee.epsilon for bound in earlier.bounds), default=0.0),
     }
 
 

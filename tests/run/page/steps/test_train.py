@@ -1,0 +1,39 @@
+"""What the page knows of earlier runs before it starts one."""
+
+from pathlib import Path
+
+import pytest
+
+from gossamer.data.source import Source
+from gossamer.data.tables import any_card
+from gossamer.kinds import histograms
+from gossamer.run.budget.budget import budget_of_records
+from gossamer.run.training.fit import fit
+
+CARD = {
+    "title": "Visits", "data_set": "", "declared_size": 200,
+    "column": [
+        {"name": "sex", "kind": "category", "values": ["f", "m"]}, {"name": "age", "kind": "integer", "bounds": [0, 120]},
+    ],
+}  # fmt: skip
+QUICK = {"rounds": 1, "cells": 300, "iterations": 5}
+
+
+@pytest.fixture(autouse=True)
+def own_log(monkeypatch, tmp_path):
+    monkeypatch.setattr(histograms, "png", lambda _: b"\x89PNG")
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+
+
+def test_a_run_on_the_same_records_under_another_name_is_known(tmp_path):
+    rows = [f"{'fm'[n % 2]},{20 + n % 50}" for n in range(200)]
+    for name, order in (("old", rows), ("copy", rows[::-1])):
+        (tmp_path / f"{name}.csv").write_text("\n".join(["sex,age", *order]) + "\n")
+    (tmp_path / "other.csv").write_text("\n".join(["sex,age", *rows[1:]]) + "\n")
+    named, card = any_card.card_from(CARD | {"data_set": "visits"}), any_card.card_from(CARD)
+    fit("marginals", data=tmp_path / "old.csv", card=named, out=tmp_path / "run", epsilon=1.0, delta=1e-5, **QUICK)
+    known = budget_of_records(Source(str(tmp_path / "copy.csv")), card)
+    assert [Path(entry.charge.folder).name for entry in known.account.entries] == ["run"]
+    assert "visits" in known.account.names and min(bound.guarantee.epsilon for bound in known.bounds) <= 1
+    other = budget_of_records(Source(str(tmp_path / "other.csv")), card)
+    assert other.account.entries == () and other.bounds == ()
