@@ -54,8 +54,8 @@ def read_ledger(path):
             charged[value] += 1
         elif kind == "declassify":  # something left without noise
             reasons.append(value)
-        else:  # a tie to the owner's budget log; a newer version of the noise; a GPU and the checks that it passed
-            demand(kind in ("session", "noise", "device"), f"{where}: unknown")
+        else:  # a tie to the owner's budget log; a newer version of the noise; a GPU and the checks that it passed; an answer
+            demand(kind in ("session", "noise", "device", "score"), f"{where}: unknown")
     return opening, plan, reasons, number, last
 
 
