@@ -158,8 +158,8 @@ samples = release.sample(1000, seed=0)  # samples.images: uint8 [1000, C, H, W],
         net: Any = job.generator()
         if hasattr(net, "probabilities"):
             return "the released classifier"
-        sides = [min(LARGEST, side) for side in job.card.shape[1:]]
-        able = net.classes > 1 and min(sides) >= SmallCNN.smallest
+        sides = job.card.shape[1:]
+        able = net.classes > 1 and min(sides) * min(1, LARGEST / max(sides)) >= SmallCNN.smallest
         return f"a {SmallCNN.title} trained on {_judged(job):,} samples" if able else ""
 
     def is_right(self, synthesizer: Synthesizer, *, sink: Sink) -> Callable[[Records], Array]:

@@ -391,8 +391,6 @@ class Method(ABC, Generic[C, S]):
     """Which records each rank has where ranks train together. By place in the data: only where each release is a sum of what
     every unit adds by itself. Else each unit goes to a random rank, because one unit less moves the places of all that follow.
     All records: where the method splits them itself."""
-    suits_dark_background: ClassVar[tuple[str, ...]] = ()
-    """Settings whose tuned values suit pictures on a black ground, such as digits, and are not advised for others."""
 
     trial: ClassVar[TrialConfig | None] = None
     """How an audit tries it; None: it cannot be audited."""

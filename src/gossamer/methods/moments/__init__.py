@@ -97,7 +97,6 @@ class ClassMoments(AsksMoments[Config, "loop.State"]):
     loop = loop
     trial = TrialConfig(canary="record", shape=(1, 8, 8), settings={"axes": 4})
     can_warm_start = True
-    suits_dark_background = ("threshold", "align")
 
     def check(self, config: Config, card: "DataCard") -> None:  # noqa: ARG002 (what every method is asked)
         """Refuse a radius of zero, more cells than there are codes to cut them by, and a threshold above the brightest pixel.
@@ -148,6 +147,15 @@ class ClassMoments(AsksMoments[Config, "loop.State"]):
         ]
         before = [*(own if config.axes_noise else ()), *(cells if config.cells > 1 else ())]
         return [*axes, *before, self.training(config, card)]
+
+    def explain(self, config: Config) -> str:
+        """For which pictures alignment is."""
+        if not config.align:
+            return ""
+        return (
+            "Aligned: for single shapes on a plain ground, whatever their polarity, turn and size. For other pictures, set "
+            "`align=False` and `threshold=0`."
+        )
 
     def use_of_public(self, config: Config) -> Literal["none", "optional", "required"]:
         """Latents need pictures for their axes, and detail is that of pictures. None where the records give the axes."""

@@ -52,8 +52,7 @@ def score(answer: tuple[float, float], asked: dict[str, Any]) -> dict[str, Any]:
 
     asked: what the settings say of the score.
     """
-    judge = str(asked["judge"])
-    found = noisy_share(*answer, float(asked["noise_multiplier"]), f"the private records, by {judge}")
+    judge, found = str(asked["judge"]), noisy_share(*answer, float(asked["noise_multiplier"]), "")
     low, value, high = (f"{100 * share:.1f}" for share in (found.low, found.value, found.high))
     said = (
         f"{judge[:1].upper()}{judge[1:]} gets {value} % of the private records right. The 95 % interval, {low} to {high} %, "

@@ -186,15 +186,10 @@ def score_of(job: Job[BaseConfig, State], share: float, *, epsilon: float, **ter
     """
     if not 0 < share < 1:
         raise RequestError(f"`score` is a share of the budget, at least 0 and below 1, not {share:g}. Take 0.03.")
-    if job.relation is not ADD_OR_REMOVE_ONE:
-        raise RequestError(
-            f"`score` is a sum over records, and these settings of {job.method.name} protect under another relation than "
-            "add-or-remove-one. Leave it out."
-        )
-    if not (judge := kind_of(job.card).judge(job)):
-        raise RequestError("`score`: these samples have no classes that a classifier could learn. Leave it out.")
-    if math.isinf(epsilon):
-        return Score(noise_multiplier=0.0, judge=judge)
+    judge = kind_of(job.card).judge(job)
+    if job.relation is not ADD_OR_REMOVE_ONE or not judge:
+        why = "have no classes that a classifier could learn" if not judge else "protect under another relation"
+        raise RequestError(f"`score`: samples of these settings {why}. Leave it out.")
     whole = calibrate.calibrate_noise(lambda noise: [(GaussianDpEvent(noise), 1)], epsilon=epsilon, **terms)
     return Score(noise_multiplier=float(f"{whole / math.sqrt(share):.6g}"), judge=judge)
 
