@@ -150,12 +150,10 @@ class ClassMoments(AsksMoments[Config, "loop.State"]):
 
     def explain(self, config: Config) -> str:
         """For which pictures alignment is."""
-        if not config.align:
-            return ""
-        return (
-            "Aligned: for single shapes on a plain ground, whatever their polarity, turn and size. For other pictures, set "
-            "`align=False` and `threshold=0`."
+        aligned = (
+            "Aligned: for single shapes on a plain ground, of any polarity, turn and size. Not for other pictures."
         )
+        return aligned if config.align else ""
 
     def use_of_public(self, config: Config) -> Literal["none", "optional", "required"]:
         """Latents need pictures for their axes, and detail is that of pictures. None where the records give the axes."""

@@ -31,8 +31,8 @@ LEAST = 0.01
 SCORE = 0.03
 """The share of the budget with which the commands measure their samples."""
 NO_FORECAST = (
-    "How good the samples will be is not known before a run. `score` measures it, and epsilon covers the figure: try the first "
-    "method, and another one where it is low."
+    "How good the samples will be is not known before a run. The commands measure it, and epsilon covers the figure: try the "
+    "first method, and another one where it is low."
 )
 UNITS_FORMS = (
     "FILE.csv (name,unit), `folder` (class/unit/picture), a '(PATTERN)' of the name, dicom:PatientID, or FILE.npz:KEY"
