@@ -6,10 +6,9 @@ from typing import get_args
 
 import click
 
-from benchmarks.reproduce import measured_runs, results_page, run_table, tables
+from benchmarks.reproduce import results_page, run_table, tables
 from benchmarks.reproduce.tables import Scale
 from gossamer.errors import GossamerError, RequestError
-from gossamer.files import write_atomically
 from gossamer.run.cli.main import cli, main
 from gossamer.run.cli.options import checked_seed
 from gossamer.run.training import progress, torchrun
@@ -61,12 +60,6 @@ def _seeds(ctx: click.Context, option: click.Parameter, text: str) -> tuple[int,
     metavar="FILE",
     help="Write all tables as Markdown, and their figure into --results. Run nothing.",
 )
-@click.option(
-    "--measured",
-    type=click.Path(path_type=Path, dir_okay=False, exists=True),
-    metavar="FILE",
-    help="Put the finished cells into measured.toml, for `gossamer plan` and `gossamer recommend`. Run nothing.",
-)
 def reproduce(  # noqa: PLR0913 (its arguments are the options of a command)
     table: str | None,
     data: Path | None,
@@ -79,7 +72,6 @@ def reproduce(  # noqa: PLR0913 (its arguments are the options of a command)
     device: str,
     keep: bool,
     page: Path | None,
-    measured: Path | None,
 ) -> None:
     """Run TABLE of a paper, and print our figures beside theirs, with the guarantee that really holds.
 
@@ -88,7 +80,6 @@ def reproduce(  # noqa: PLR0913 (its arguments are the options of a command)
     TABLE                       print the table as it is
     (nothing)                   list the tables, and how much of each is left to run
     --page docs/results.md      write all tables as a page
-    --measured measured.toml    write the finished cells, which `gossamer recommend` shows
 
     A cell is a row with a seed. Its result is a JSON file. The same command continues what was stopped.
     docs/reproduce.md says what ROOT holds.
@@ -96,14 +87,10 @@ def reproduce(  # noqa: PLR0913 (its arguments are the options of a command)
     if torchrun.launched():
         raise RequestError("the tables are run by one process: leave torchrun out.")
     known = tables.tables()
-    if page is not None or measured is not None:
+    if page is not None:
         if table is not None or data is not None:
-            raise RequestError("--page and --measured write all tables and run nothing: leave TABLE and --data out.")
-        if measured is not None:
-            text = measured_runs.rewritten(measured.read_text(encoding="utf-8"), known, results)
-            write_atomically(measured, text)
-        if page is not None:
-            results_page.write(known, results, page)
+            raise RequestError("--page writes all tables and runs nothing: leave TABLE and --data out.")
+        results_page.write(known, results, page)
         return
     if table is None:
         if data is not None or only:

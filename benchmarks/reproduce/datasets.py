@@ -7,7 +7,6 @@ from pathlib import Path
 from benchmarks.reproduce.pinwheel import ARMS
 from gossamer.data.card import DataCard
 from gossamer.errors import RequestError, did_you_mean
-from gossamer.run.recommend.measured_runs import Pictures
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -18,7 +17,6 @@ class DataSet:
         title: what it is called; also the name of its account.
         where: its place below ROOT; empty: it comes with the package.
         toy: whether it is the points of `pinwheel.py`, which `subset` writes to a file with their test points.
-        pictures: what its records show, as `measured.toml` says it.
         shape: of a record.
         classes: number of labels.
         size: training records.
@@ -26,7 +24,6 @@ class DataSet:
 
     title: str
     where: str
-    pictures: Pictures
     shape: tuple[int, int, int]
     classes: int
     size: int
@@ -34,24 +31,17 @@ class DataSet:
 
 
 DATASETS = {
-    "mnist": DataSet(title="MNIST", where="mnist", pictures="digits", shape=(1, 28, 28), classes=10, size=60_000),
-    "fashion_mnist": DataSet(
-        title="Fashion-MNIST", where="fashion_mnist", pictures="clothes", shape=(1, 28, 28), classes=10, size=60_000
-    ),
+    "mnist": DataSet(title="MNIST", where="mnist", shape=(1, 28, 28), classes=10, size=60_000),
+    "fashion_mnist": DataSet(title="Fashion-MNIST", where="fashion_mnist", shape=(1, 28, 28), classes=10, size=60_000),
     "fashion_mnist_32": DataSet(
         title="Fashion-MNIST, 32x32",
         where="fashion_mnist",
-        pictures="clothes",
         shape=(1, 32, 32),
         classes=10,
         size=60_000,
     ),
-    "digits": DataSet(
-        title="scikit-learn's digits", where="", pictures="digits", shape=(1, 28, 28), classes=10, size=1_437
-    ),
-    "pinwheel": DataSet(
-        title="the pinwheel", where="", pictures="points", shape=(1, 1, 2), classes=ARMS, size=400, toy=True
-    ),
+    "digits": DataSet(title="scikit-learn's digits", where="", shape=(1, 28, 28), classes=10, size=1_437),
+    "pinwheel": DataSet(title="the pinwheel", where="", shape=(1, 1, 2), classes=ARMS, size=400, toy=True),
 }
 
 

@@ -449,7 +449,6 @@ def test_a_card_of_the_other_kind_is_refused_by_every_method(gossamer: Any, plac
         for command in (
             ["plan", name, "--card", card, *budget],
             ["fit", name, "--data", place / "people.csv", "--card", card, *budget, "--out", tmp_path / "never"],
-            ["presets", name, "--card", card],
         ):
             answer = gossamer(*command)
             assert (answer.status, answer.out) == (2, "")

@@ -16,7 +16,7 @@ from gossamer.data.source import Source, called
 from gossamer.errors import RequestError
 from gossamer.events import Sink, silent
 from gossamer.methods.contract import BaseConfig, State
-from gossamer.methods.job import Training
+from gossamer.methods.job import Job, Training
 from gossamer.methods.synthesizer import Synthesizer
 from gossamer.metrics.baseline_cache import Baselines
 from gossamer.metrics.metric import Inputs, Measures, Registry
@@ -191,6 +191,16 @@ class Kind(ABC, Generic[R, K]):
         """The cache of what depends on these real records and the seed alone."""
         about = [self.identify(each).fingerprint for each in (real, tests)] if asked.cache is not None else []
         return Baselines(asked.cache, " ".join([*about, str(asked.seed)]))
+
+    # ------------------------------------------------------------------ score
+
+    def judge(self, job: Job[BaseConfig, State]) -> str:
+        """What learns from samples of a job to say the labels of records, in words; empty: nothing can. Reads no record."""
+        return ""
+
+    @abstractmethod
+    def is_right(self, synthesizer: Synthesizer, *, sink: Sink) -> Callable[[R], Array]:
+        """Train the judge on samples. Returns a function of records: whether the judge says the label of each, bool [n]."""
 
     # ------------------------------------------------------------------ attack
 

@@ -34,15 +34,19 @@ from gossamer.errors import DataError, RequestError
 from gossamer.events import Sink, progress, silent
 from gossamer.kinds.kind import NONE_LEFT, Comparison, Kind, Named, Target, Words
 from gossamer.methods.contract import BaseConfig, State
-from gossamer.methods.job import Training
+from gossamer.methods.job import Job, Training
 from gossamer.methods.synthesizer import Synthesizer
-from gossamer.metrics import registry
+from gossamer.metrics import classify, registry
+from gossamer.nets.classifiers import SmallCNN
 
 _Part = TypeVar("_Part", Samples, Records)
 LARGEST = 64
 """Height and width at which pictures are compared, at most. A classifier of pictures of 256 pixels takes 16 times as long."""
 SOFT_LABELS = "probabilities"
 """The array of soft labels in an .npz of samples."""
+JUDGED, _TIMES = 6_000, 10
+"""Samples from which the judge of a score learns, at most, and for each declared record."""
+JUDGE = classify.Protocol(epochs=4)
 NEIGHBOURS = "neighbours.png"
 """In the private folder of a RUN: samples, each with the real training record nearest to it."""
 _SHOWN_CLASSES = 12
@@ -170,6 +174,33 @@ samples = release.sample(1000, seed=0)  # samples.images: uint8 [1000, C, H, W],
         net = copy.deepcopy(asked.synthesizer.net)
         start = dataclasses.replace(asked.synthesizer, net=net).with_weights(asked.warm)
         return self.drawn(start, asked.count, asked.seed, sink=sink)
+
+    # ------------------------------------------------------------------ score
+
+    def judge(self, job: Job[BaseConfig, State]) -> str:
+        """The classifier of the release, or a small CNN."""
+        net: Any = job.generator()
+        if hasattr(net, "probabilities"):
+            return "the released classifier"
+        sides = job.card.shape[1:]
+        able = net.classes > 1 and min(sides) * min(1, LARGEST / max(sides)) >= SmallCNN.smallest
+        return f"a {SmallCNN.title} trained on {_judged(job):,} samples" if able else ""
+
+    def is_right(self, synthesizer: Synthesizer, *, sink: Sink) -> Callable[[Records], Array]:
+        """What is said of a picture does not depend on the others beside it."""
+        if hasattr(synthesizer.net, "probabilities"):
+            chances: Any = synthesizer.net.probabilities
+            return lambda records: chances(records.tensors()[0]).argmax(1).numpy() == records.labels
+        samples = self.drawn(synthesizer, _judged(synthesizer.job), seed=0, sink=sink)
+
+        def show(epoch: int, of: int, _: float) -> None:
+            sink(progress("score", epoch, of))
+
+        labels, classes = samples.labels, synthesizer.classes
+        trained = classify.train(samples.images, labels, classes=classes, protocol=JUDGE, seed=0, progress=show)
+        return lambda records: (
+            classify.predict_alone(trained.net, self.array(records, synthesizer.card)) == records.labels
+        )
 
     # ------------------------------------------------------------------ attack
 
@@ -304,6 +335,10 @@ def _right(probabilities: Callable[[torch.Tensor], torch.Tensor], tests: Records
         guessed = probabilities(tests.tensors("cpu")[0]).argmax(dim=1).numpy()
     right: np.ndarray = guessed == tests.labels
     return right
+
+
+def _judged(job: Job[BaseConfig, State]) -> int:
+    return min(JUDGED, _TIMES * int(job.card.declared_size))
 
 
 def _refuse_other_classes(sets: Any, card: DataCard, run: object) -> None:

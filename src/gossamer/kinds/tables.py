@@ -33,9 +33,12 @@ from gossamer.errors import DataError, RequestError
 from gossamer.events import Sink, silent
 from gossamer.kinds import cliques, histograms
 from gossamer.kinds.kind import NONE_LEFT, Comparison, Kind, Named, Target, Words
+from gossamer.methods.contract import BaseConfig, State
+from gossamer.methods.job import Job
 from gossamer.methods.marginals.nets import MarkovField
 from gossamer.methods.synthesizer import Synthesizer
-from gossamer.metrics.tables import registry
+from gossamer.metrics.tables import boosting, registry
+from gossamer.metrics.tables.rows import Rows
 from gossamer.metrics.tables.subgroups import chosen_columns
 
 ISOLATED = "the most isolated tenth"
@@ -45,6 +48,8 @@ _CODED = (
 )
 _GLANCED, _FIRST, _BARS, _NAMED = 10_000, 5, 16, 3
 """Of a table that the owner looks at: rows that portraits are of, and rows, bars and values that are shown."""
+_JUDGED = 20_000
+"""Rows from which the judge of a score learns. It takes seconds."""
 DRAWN_AGAIN = 100_000
 """Rows of a release that are drawn again, at most."""
 
@@ -139,6 +144,28 @@ samples = release.sample(1000, seed=0)  # samples.to_pandas() is a DataFrame, sa
             remarks=(*real.notes, *tests.notes, _CODED if coded else ""),
             baselines=self.baselines(asked, real, tests),
         )  # fmt: skip
+
+    # ------------------------------------------------------------------ score
+
+    def judge(self, job: Job[BaseConfig, State]) -> str:
+        """Gradient boosting, for a label of a few values."""
+        label = job.card.label_index
+        if label is None or not 1 < job.card.columns[label].size <= boosting.MOST_VALUES:
+            return ""
+        return f"gradient boosting trained on {_JUDGED:,} samples"
+
+    def is_right(self, synthesizer: Synthesizer, *, sink: Sink) -> Callable[[Table], Array]:
+        """By codes, so that the values of a bin need not be read again."""
+        card, label = synthesizer.card, synthesizer.card.label_index
+        rows = Rows.of(self.drawn(synthesizer, _JUDGED, seed=0).codes)
+        train = boosting.Examples.of(rows, rows.codes.astype(np.float64), card)
+
+        def is_right(records: Table) -> Array:
+            features = np.delete(records.codes, label, axis=1).astype(np.float64)
+            chances = boosting.probabilities(train, features, classes=card.columns[label].size, seed=0)
+            return np.asarray(chances.argmax(axis=1) == records.codes[:, label])
+
+        return is_right
 
     # ------------------------------------------------------------------ attack
 

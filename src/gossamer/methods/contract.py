@@ -404,8 +404,6 @@ class Method(ABC, Generic[C, S]):
     can_ask_sites: ClassVar[bool] = False
     """Whether sites with records of their own can answer its queries, and their sum serves as an answer. Its state then has a
     `check_sent`."""
-    suits_dark_background: ClassVar[tuple[str, ...]] = ()
-    """Settings whose tuned values suit pictures on a black ground, such as digits, and are not advised for others."""
 
     trial: ClassVar[TrialConfig | None] = None
     """How an audit tries it; None: it cannot be audited."""

@@ -17,7 +17,7 @@ else:
     torch = Lazy("torch")
 any_card: Any = Lazy("gossamer.data.tables.any_card")
 
-ABOUT = ("about", "records", "in_proportion")
+ABOUT = ("about", "records", "epsilon", "in_proportion")
 """Keys of a preset that are no settings."""
 TAKEN = frozenset({
     "accounts", "as_json", "card", "confidence", "data", "delta", "device", "epsilon", "final", "help", "images_key", "jobs",

@@ -155,7 +155,7 @@ def test_epsilon_and_method_are_chosen_while_a_run_begins(clinic, monkeypatch):
 
 
 def test_what_epsilon_promises(clinic, monkeypatch):
-    monkeypatch.setattr(protection, "_measured", lambda *_: "")  # takes seconds for each delta
+    monkeypatch.setattr(protection, "_known", lambda *_: "")  # takes seconds for each delta
     clinic.post("/d/1/data/divide", data={"units": "patient"})
     clinic.post("/d/1/data/look")
     page = clinic.post("/d/1/facts/declare", data=FACTS)
@@ -299,7 +299,7 @@ def test_an_epsilon_that_promises_nothing_is_refused_everywhere(clinic, opened, 
     """A page that says it promises something would mislead. No limit and no run comes of it."""
     (data_set,) = opened.all()
     any_card.card_from(CARD).save(data_set.card)
-    monkeypatch.setattr(protection, "_measured", lambda *_: "")
+    monkeypatch.setattr(protection, "_known", lambda *_: "")
     for page in (
         clinic.get(f"/d/1/protection?epsilon={epsilon}"), clinic.get(f"/d/1/method?epsilon={epsilon}"),
         clinic.get(f"/d/1/train?method=marginals&epsilon={epsilon}&delta=0.001"),
@@ -315,7 +315,7 @@ def test_an_epsilon_that_promises_nothing_is_refused_everywhere(clinic, opened, 
 def test_a_delta_that_is_not_below_one_record_is_refused_everywhere(clinic, opened, monkeypatch, delta):
     (data_set,) = opened.all()
     any_card.card_from(CARD).save(data_set.card)
-    monkeypatch.setattr(protection, "_measured", lambda *_: "")
+    monkeypatch.setattr(protection, "_known", lambda *_: "")
     for page in (
         clinic.get(f"/d/1/protection?epsilon=3&delta={delta}"), clinic.get(f"/d/1/method?epsilon=3&delta={delta}"),
         clinic.post("/d/1/train/start", data={"method": "marginals", "epsilon": "3", "delta": delta}),

@@ -98,7 +98,6 @@ class ClassMoments(AsksMoments[Config, "loop.State"]):
     trial = TrialConfig(canary="record", shape=(1, 8, 8), settings={"axes": 4})
     can_warm_start = True
     can_ask_sites = True
-    suits_dark_background = ("threshold", "align")
 
     def check(self, config: Config, card: "DataCard") -> None:  # noqa: ARG002 (what every method is asked)
         """Refuse a radius of zero, more cells than there are codes to cut them by, and a threshold above the brightest pixel.
@@ -149,6 +148,13 @@ class ClassMoments(AsksMoments[Config, "loop.State"]):
         ]
         before = [*(own if config.axes_noise else ()), *(cells if config.cells > 1 else ())]
         return [*axes, *before, self.training(config, card)]
+
+    def explain(self, config: Config) -> str:
+        """For which pictures alignment is."""
+        aligned = (
+            "Aligned: for single shapes on a plain ground, of any polarity, turn and size. Not for other pictures."
+        )
+        return aligned if config.align else ""
 
     def use_of_public(self, config: Config) -> Literal["none", "optional", "required"]:
         """Latents need pictures for their axes, and detail is that of pictures. None where the records give the axes."""

@@ -11,6 +11,7 @@ from typing import Any
 from dp_accounting import GaussianDpEvent
 
 from gossamer.errors import LedgerDamaged
+from gossamer.intervals import noisy_share
 from gossamer.privacy.accounting import cost
 from gossamer.privacy.accounting.accountants import CURVES, delta_left, flatten, rate_and_noise
 from gossamer.privacy.guarantee import Plan, as_json
@@ -32,7 +33,7 @@ _NO_MU = "infinity: a query has no noise"
 
 
 def figures(ledger: PrivacyLedger, settings: dict[str, Any]) -> dict[str, Any]:
-    """Epsilon at three deltas, mu of Gaussian DP, the Renyi curve, and each component alone, as JSON.
+    """Epsilon at three deltas, mu of Gaussian DP, the Renyi curve, each component alone, and the score, as JSON.
 
     Raises:
         LedgerDamaged: if the components that the settings name are not what the ledger reserved.
@@ -42,7 +43,24 @@ def figures(ledger: PrivacyLedger, settings: dict[str, Any]) -> dict[str, Any]:
         "gdp": gdp(ledger),
         "rdp": renyi_curve(ledger),
         "components": components(ledger, settings),
+        **({} if ledger.score is None else {"score": score(ledger.score, settings["score"])}),
     }
+
+
+def score(answer: tuple[float, float], asked: dict[str, Any]) -> dict[str, Any]:
+    """How many records a model gets right that learnt from samples alone, from the noisy answer in the ledger.
+
+    asked: what the settings say of the score.
+    """
+    judge, found = str(asked["judge"]), noisy_share(*answer, float(asked["noise_multiplier"]), "")
+    low, value, high = (f"{100 * share:.1f}" for share in (found.low, found.value, found.high))
+    said = (
+        f"{judge[:1].upper()}{judge[1:]} gets {value} % of the private records right. The 95 % interval, {low} to {high} %, "
+        "covers noise and sampling. It is a noisy query of the run, so epsilon covers it."
+    )
+    if found.high - found.low == 1:
+        said = "The score of this run is unknown: noise covers the number of records."
+    return {"accuracy": found.value, "low": found.low, "high": found.high, "statement": said}
 
 
 def smaller(delta: float, digits: int) -> float:

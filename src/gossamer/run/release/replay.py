@@ -17,6 +17,7 @@ from torch import Tensor
 from gossamer.data.source import Data
 from gossamer.errors import GossamerError, LedgerDamaged, RequestError
 from gossamer.kinds import kind_of
+from gossamer.kinds.score import plan_of, planned
 from gossamer.kinds.toys import stripes
 from gossamer.methods.contract import State
 from gossamer.methods.job import Job
@@ -79,6 +80,8 @@ def replayed(
         raise LedgerDamaged(f"{ANSWERS} leads to no model ({type(error).__name__}).") from None
     finally:
         torch.set_num_threads(threads)
+    if (score := planned(checked.settings)) and checked.ledger.score:
+        ledger.charge(score.query.mechanism.event)  # nothing in the model follows from it
     if sorted(map(repr, ledger.charged)) != sorted(map(repr, checked.ledger.charged)):
         raise LedgerDamaged(f"{ANSWERS}: the run with these answers makes other queries than the ledger records.")
     net = state.released.cpu().eval()
@@ -108,7 +111,7 @@ def repeated(
         LedgerDamaged: if the run asks for other answers: for more, fewer, or of another size or noise.
     """
     ledger = PrivacyLedger(budget=math.inf, delta=1e-5, relation=job.relation)
-    ledger.reserve(job.plan)
+    ledger.reserve(plan_of(job, planned(settings)))
     rng = Rng(settings["seed"])
     rng.answers = taken = Replay(answers.parts)
     training = job.begin(rng, settings["device"])

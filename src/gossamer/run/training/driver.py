@@ -74,6 +74,7 @@ def train(run: OpenRun, data: LoadedData) -> State:
         if not training.trained:
             raise untrained(run.folder)
         checkpoint.free_reserve(run.folder.private)
+        run.measure(training.state, data.private)
         emit(Event("done", training.state.step, {}, training.state.phase))
     return training.state
 

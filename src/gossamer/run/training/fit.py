@@ -51,6 +51,7 @@ def fit(  # noqa: PLR0913 (its arguments are the options of a command)
     delta: float | None = None,
     public: Data | float | None = None,
     preset: str | None = None,
+    score: float = 0.0,
     seed: int = 0,
     device: str = "cpu",
     accounts: str | Path | None = None,
@@ -73,6 +74,8 @@ def fit(  # noqa: PLR0913 (its arguments are the options of a command)
             here and take them out of `data`: no unit may be in both. A number is the share of `data` to make public in place
             of them, for example 0.02: a hash picks the units, and the certificate says so.
         preset: named settings to start from; `gossamer presets` lists them. Other options override them.
+        score: share of the budget for one noisy query at the end: how many records a model gets right that learns from samples
+            alone. The certificate has the accuracy with its interval. Default: 0, no such query.
         seed: number that fixes initial weights and public random choices. Noise and sampling stay random.
         device: device for the networks: cpu or cuda.
         accounts: folder of the budget log, which adds up the cost of all runs. Default: gossamer/ in your state folder.
@@ -100,7 +103,9 @@ def fit(  # noqa: PLR0913 (its arguments are the options of a command)
     if isinstance(public, numbers.Real) and not isinstance(public, bool):
         share, beside = float(public), None
         card = protected_part(card, share)
-    request = plan(method, card, settings, epsilon=epsilon, delta=delta, preset=preset)
+    request = plan(method, card, settings, epsilon=epsilon, delta=delta, preset=preset, score=score)
+    if request.score is not None and present().count > 1:
+        raise RequestError("`score` is asked by one process alone. Leave it out, or train in one process.")
     sources = DataSources.of(data, public=beside, share=share)
     if sources.in_memory and present().count > 1:
         raise RequestError("Several processes cannot share records in memory. Save them to a file, and pass its path.")

@@ -9,7 +9,7 @@ import dataclasses
 import math
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
@@ -18,6 +18,7 @@ from gossamer.data.tables.any_card import AnyCard, card_from
 from gossamer.errors import BudgetLogError, PrivacyError, RequestError, RunFolderError
 from gossamer.events import Sink, note, silent
 from gossamer.kinds import kind_of
+from gossamer.kinds.score import SCORE, RightAndWrong, Score, parts_of, planned
 from gossamer.methods import method_of
 from gossamer.methods.contract import BaseConfig, State
 from gossamer.methods.job import Job, plugins_of
@@ -26,6 +27,7 @@ from gossamer.methods.synthesizer import Synthesizer, save_model, save_tensors
 from gossamer.privacy.certificate.certificate import CONFIG, CONFIG_FORMAT, LEDGER, Certificate, sha256
 from gossamer.privacy.certificate.figures import purposes
 from gossamer.privacy.certificate.statements import ANSWERS, MODEL
+from gossamer.privacy.confined import Confined
 from gossamer.privacy.distributed import ALONE, Ranks
 from gossamer.privacy.ledger import PrivacyLedger
 from gossamer.privacy.random.answers import Answers
@@ -61,6 +63,7 @@ class OpenRun:
         public_facts: further public settings of a new run.
         private_facts: further entries of the private folder of a new run.
         entry: the run's entry in the budget log; None: it has none yet, or no log counts the run.
+        score: the query by which it measures itself; None: there is none.
     """
 
     folder: RunFolder
@@ -76,6 +79,7 @@ class OpenRun:
     public_facts: Mapping[str, Any] = field(default_factory=dict)
     private_facts: Mapping[str, Any] = field(default_factory=dict)
     entry: RunEntry | None = None
+    score: Score | None = None
 
     @classmethod
     @contextmanager
@@ -103,6 +107,7 @@ class OpenRun:
         rng.answers = Answers()
         with process.shown() as sink, folder.locked(), closing(ledger):
             folder.check_free()
+            more["score"] = request.score
             yield cls(folder=folder, job=job, ledger=ledger, rng=rng, sink=sink, tensorboard=tensorboard, **more)
 
     @classmethod
@@ -133,7 +138,7 @@ class OpenRun:
             saved = None if folder.finished else checkpoint.load(folder.private, ledger, lambda text: sink(note(text)))
             yield cls(
                 folder=folder, job=job, ledger=ledger, rng=process.rng or Rng(settings["seed"]), device=settings["device"],
-                sink=sink, tensorboard=settings["tensorboard"], saved=saved, **more,
+                sink=sink, tensorboard=settings["tensorboard"], saved=saved, score=planned(settings), **more,
             )  # fmt: skip
 
     def log(self, text: str, *, about: str = "") -> None:
@@ -237,6 +242,24 @@ class OpenRun:
         checkpoint.restore(state, self.saved[0], self.folder.private)
         self.rng.restore(self.saved[1])
 
+    def measure(self, state: State, private: Confined[Any]) -> None:
+        """Ask for the score of the last state, and write the answer to the ledger. After a crash it may be used up.
+
+        Args:
+            state: of a training that is over.
+            private: the records.
+        """
+        ledger = self.ledger
+        if self.score is None or ledger.score is not None:
+            return
+        query = self.score.query
+        if ledger.remaining(query.mechanism.event):
+            synthesizer = self._certified(state)
+            asked = RightAndWrong(kind_of(synthesizer.card).is_right(synthesizer, sink=self.sink))
+            noted, self.rng.answers = self.rng.answers, None  # the model does not follow from this one
+            ledger.note_score(*private.release(query.mechanism, asked).tolist())
+            self.rng.answers = noted
+
     def finish(self, state: State) -> Synthesizer:
         """Certify and save. The certificate is written last but for pictures, which can be drawn again.
 
@@ -248,24 +271,26 @@ class OpenRun:
         self.ledger.check_place()
         if changed := changed_plugins(self.job.pretrained, settings.get("plugins", []), "weights"):
             raise PrivacyError(f"{changed[0]}, and start a new run. Its weights must not change while it sees records.")
-        net = state.released.cpu().eval()
-        save_model(folder.file(MODEL), net)
-        model = sha256(folder.file(MODEL))
-        made_by = versions() | {TRAINED_ON: drawn_on()}
-        certificate = Certificate.build(self.ledger, settings, model_sha256=model, versions=made_by, created=today())
-        synthesizer = Synthesizer(net, self.job, certificate, folder.path.absolute())
+        save_model(folder.file(MODEL), state.released.cpu().eval())
+        synthesizer = self._certified(state, sha256(folder.file(MODEL)))
         folder.file(SAMPLES).write_bytes(kind_of(synthesizer.card).picture(synthesizer))
         # Without a guarantee they would be sums; a replay of the others would need records that only their owners have.
-        finite = math.isfinite(float(certificate.guarantee["epsilon"]))
+        finite = math.isfinite(float(synthesizer.certificate.guarantee["epsilon"]))
         others = "federated" in settings or settings["public"]["kind"] == "share"
         if self.rng.answers is not None and self.rng.answers.parts and finite and not others:
             save_tensors(folder.file(ANSWERS), self.rng.answers.tensors())
         if self.entry is not None:
             self.entry.finish(self.ledger)
-        certificate.save(folder.path)
+        synthesizer.certificate.save(folder.path)
         if state.remark:
             self.log(state.remark)
         return synthesizer
+
+    def _certified(self, state: State, model: str = "") -> Synthesizer:
+        """The generator with its certificate. model: SHA-256 of its file; empty: it is not saved."""
+        settings, made_by = self.folder.config(), versions() | {TRAINED_ON: drawn_on()}
+        certificate = Certificate.build(self.ledger, settings, model_sha256=model, versions=made_by, created=today())
+        return Synthesizer(state.released.cpu().eval(), self.job, certificate, self.folder.path.absolute())
 
     def _settings(self, facts: DataFacts) -> dict[str, Any]:
         """The public settings of a new run."""
@@ -283,7 +308,8 @@ class OpenRun:
             "units": facts.units,
             "tensorboard": self.tensorboard,
             "methods": self.job.facts,
-            "components": purposes([(phase.name, phase.plan) for phase in self.job.phases]),
+            "components": purposes(parts_of(self.job, self.score)),
+            **({} if self.score is None else {SCORE: asdict(self.score)}),
             "versions": versions(),
             **({"plugins": [plugins.origin(*named).to_json() for named in named_plugins]} if named_plugins else {}),
         }

@@ -4,17 +4,21 @@ import dataclasses
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal, Protocol, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, Protocol, Unpack, get_args, get_origin, get_type_hints
+
+from dp_accounting import GaussianDpEvent
 
 from gossamer import plugins
 from gossamer.data.tables.any_card import AnyCard
 from gossamer.errors import BudgetError, RequestError, did_you_mean
+from gossamer.kinds import kind_of
+from gossamer.kinds.score import Score, plan_of
 from gossamer.methods import METHODS
 from gossamer.methods.contract import AnyMethod, BaseConfig, MaybeZero, Start, State
 from gossamer.methods.job import Job, refuse_other_kind
 from gossamer.methods.registry import allow, asked, method_of_config
 from gossamer.privacy.accounting import calibrate, cost
-from gossamer.privacy.guarantee import Guarantee, Plan
+from gossamer.privacy.guarantee import ADD_OR_REMOVE_ONE, Guarantee, Plan, Terms
 from gossamer.run.training import presets
 from gossamer.run.validation import check_type, checked_arguments, plain, refuse_misspelt
 
@@ -43,6 +47,7 @@ class Request:
         delta: of the guarantee.
         plan: the noisy queries, and how often each is made.
         bounds: their cost, by every accountant that knows the events; empty: nobody has computed it.
+        score: the query by which the run measures itself, which `plan` includes; None: there is none.
     """
 
     job: Job[BaseConfig, State]
@@ -50,6 +55,7 @@ class Request:
     delta: float
     plan: Plan
     bounds: tuple[cost.Bound, ...] = ()
+    score: Score | None = None
 
     @property
     def promise(self) -> Guarantee:
@@ -66,6 +72,7 @@ def plan(
     epsilon: float | None = None,
     delta: float | None = None,
     preset: str | None = None,
+    score: float = 0.0,
     **more: Any,
 ) -> Request:
     """Decide noise and steps from what is given, and compute what the run will cost. Reads no record.
@@ -80,6 +87,7 @@ def plan(
         epsilon: see `run.training.fit.fit`.
         delta: see `run.training.fit.fit`.
         preset: see `run.training.fit.fit`.
+        score: see `run.training.fit.fit`.
         more: fields of the Config by their names, as `fit` takes them.
 
     Raises:
@@ -99,7 +107,7 @@ def plan(
             )
         given = method.given
     with asked(chosen_method.name):
-        return _decided(chosen_method, card, given, epsilon=epsilon, delta=delta, preset=preset)
+        return _decided(chosen_method, card, given, epsilon=epsilon, delta=delta, preset=preset, score=score)
 
 
 def _decided(
@@ -110,6 +118,7 @@ def _decided(
     epsilon: float | None,
     delta: float | None,
     preset: str | None,
+    score: float,
 ) -> Request:
     """See `plan`. given: the settings that the user gave."""
     name = chosen_method.name
@@ -146,9 +155,17 @@ def _decided(
             "give `epsilon` (the budget) or `noise_multiplier`; together with `delta` they decide the run."
         )
     budget = math.inf if epsilon is None else epsilon
+    asked = None
+    if score:
+        own = cost.guarantee(job(noise_multiplier=noise).plan, **terms).epsilon if epsilon is None else budget
+        asked = score_of(trial, score, epsilon=own, **terms)
+
+    def run_plan(**decided: Any) -> Plan:
+        return plan_of(job(**decided), asked)
+
     if noise is None:
         noise = 0.0 if math.isinf(budget) else calibrate.calibrate_noise(
-            lambda value: job(noise_multiplier=value).plan, epsilon=budget, **terms
+            lambda value: run_plan(noise_multiplier=value), epsilon=budget, **terms
         )  # fmt: skip
     elif not math.isinf(budget) and "steps" not in trial.settings:
         raise BudgetError(
@@ -156,16 +173,33 @@ def _decided(
         )
     elif not math.isinf(budget) and "steps" not in overrides:
         merged["steps"] = calibrate.calibrate_steps(
-            lambda value: job(noise_multiplier=noise, steps=value).plan, epsilon=budget, **terms
+            lambda value: run_plan(noise_multiplier=noise, steps=value), epsilon=budget, **terms
         )
     decided = job(noise_multiplier=float(noise))
-    bounds = cost.bounds(decided.plan, **terms)
-    request = Request(job=decided, epsilon=budget, delta=delta, plan=decided.plan, bounds=bounds)
+    whole = plan_of(decided, asked)
+    bounds = cost.bounds(whole, **terms)
+    request = Request(job=decided, epsilon=budget, delta=delta, plan=whole, bounds=bounds, score=asked)
     if epsilon is None:
         return dataclasses.replace(request, epsilon=request.promise.epsilon)
     if "noise_multiplier" in overrides:
         _check_agreement(request)
     return request
+
+
+def score_of(job: Job[BaseConfig, State], share: float, *, epsilon: float, **terms: Unpack[Terms]) -> Score:
+    """Return the score that uses a share of the budget: the noise of one Gaussian of this epsilon, over the root of the share.
+
+    Raises:
+        RequestError: if the share is no share, or nothing can be learnt from samples of the job.
+    """
+    if not 0 < share < 1:
+        raise RequestError(f"`score` is a share of the budget, at least 0 and below 1, not {share:g}. Take 0.03.")
+    judge = kind_of(job.card).judge(job)
+    if job.relation is not ADD_OR_REMOVE_ONE or not judge:
+        why = "have no classes that a classifier could learn" if not judge else "protect under another relation"
+        raise RequestError(f"`score`: samples of these settings {why}. Leave it out.")
+    whole = calibrate.calibrate_noise(lambda noise: [(GaussianDpEvent(noise), 1)], epsilon=epsilon, **terms)
+    return Score(noise_multiplier=float(f"{whole / math.sqrt(share):.6g}"), judge=judge)
 
 
 def load_pretrained(job: Job[BaseConfig, State]) -> None:

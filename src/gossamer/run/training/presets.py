@@ -5,18 +5,17 @@
 """
 
 import dataclasses
+import math
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from gossamer.data.card import Card
-from gossamer.data.tables.any_card import AnyCard
 from gossamer.errors import RequestError, did_you_mean
 from gossamer.lazy import Lazy
 from gossamer.methods import METHODS
 from gossamer.methods.contract import FROM_EPSILON, BaseConfig, State, presets_of
-from gossamer.methods.job import Job, refuse_other_kind
+from gossamer.methods.job import Job
 from gossamer.methods.registry import ABOUT, asked
 
 if TYPE_CHECKING:
@@ -26,30 +25,6 @@ else:
 
 NEAR = 1.25
 """Two numbers whose ratio is no larger count as equal: signal-to-noise, numbers of records, sides of pictures."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Scaled:
-    """A preset for the records of a card.
-
-    Args:
-        method: its method.
-        name: of the preset.
-        about: where it comes from.
-        changed: the settings that were scaled.
-        refused: why it does not fit this card; empty if it does.
-    """
-
-    method: str
-    name: str
-    about: str
-    changed: Mapping[str, Any]
-    refused: str = ""
-
-    @property
-    def flags(self) -> str:
-        """To copy into `gossamer fit`."""
-        return " ".join([f"--preset {shlex.quote(self.name)}", *flags(self.changed)])
 
 
 def all_presets() -> dict[str, dict[str, dict[str, Any]]]:
@@ -72,35 +47,21 @@ def defaults(method: str) -> dict[str, Any]:
     return {field.name: field.default for field in fields if field.default not in (dataclasses.MISSING, FROM_EPSILON)}
 
 
+def nearest(method: str, card: Card, epsilon: float) -> str | None:
+    """The preset that was tuned for the most similar number of records and epsilon, by ratio; None: none says for which."""
+
+    def far(entry: Mapping[str, Any]) -> float:
+        return abs(math.log(entry["records"] / card.declared_size)) + abs(
+            math.log(entry["epsilon"] / min(epsilon, 20.0))
+        )
+
+    tuned = {name: far(entry) for name, entry in presets_of(METHODS[method]).items() if "epsilon" in entry}
+    return min(tuned, key=lambda name: tuned[name], default=None)
+
+
 def any_noise(method: str) -> dict[str, float]:
     """The setting that stands for what epsilon decides, where only the others matter; empty: the method has no noise."""
     return {} if METHODS[method].without_guarantee else {"noise_multiplier": 1.0}
-
-
-def for_card(card: AnyCard, *, method: str | None = None) -> list[Scaled]:
-    """Every preset, or those of one method, scaled to a card. Builds each network, to see whether it can; reads no record.
-
-    Presets of methods that take no such records are left out.
-
-    Raises:
-        CardError: if the one method takes no such records.
-    """
-    if method is not None:
-        refuse_other_kind(METHODS[method], card)
-    found = []
-    for name in (name for name in METHODS.taking(card.kind) if method in (None, name)):
-        for preset, entry in presets_of(METHODS[name]).items():
-            own = settings(name, preset)
-            full = {**defaults(name), **own}
-            changed = scaled(full, card, made_for=entry.get("records"), in_proportion=entry.get("in_proportion", ()))
-            refused = ""
-            try:
-                with asked(name):
-                    check_net(Job.of(METHODS[name], {**any_noise(name), **own, **changed}, card))
-            except RequestError as error:
-                refused = str(error)
-            found.append(Scaled(method=name, name=preset, about=entry["about"], changed=changed, refused=refused))
-    return found
 
 
 def scaled(
@@ -122,11 +83,6 @@ def scaled(
     if values.get("expected_batch_size", 0) > card.declared_size:
         new["expected_batch_size"] = card.declared_size
     return {name: value for name, value in new.items() if value != values[name]}
-
-
-def in_proportion(method: str, name: str | None) -> tuple[str, ...]:
-    """Which settings of a preset go with the number of records; none where there is no preset."""
-    return () if name is None else tuple(_entry(method, name).get("in_proportion", ()))
 
 
 def check_net(job: Job[BaseConfig, State]) -> None:

@@ -37,6 +37,8 @@ def _finished(synthesizer: "gossamer.Synthesizer", out: Path) -> None:
     if torchrun.rank() > 0:
         return
     click.echo(synthesizer.certificate.statement)
+    if score := synthesizer.certificate.figures.get("score"):
+        click.echo(score["statement"])
     click.echo(f"report: {out / 'report.html'}", err=True)
 
 

@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 @flags.options_of("run.recommend.recommend.recommend")
 @flags.as_json
 def recommend(as_json: bool, **options: Any) -> None:
-    """Rank the methods for a data card, with what each reached elsewhere and the command to copy. Reads no record.
+    """List the methods that suit a data card, with the command to copy. Reads no record.
 
-    The figures are of measured runs on other records, and no forecast. Where no run was measured, it says unknown.
+    It forecasts nothing: the commands measure their samples, and epsilon covers the figure.
     """
     advice = gossamer.recommend(**options)
     flags.show(advice.lines(), advice.to_json(), as_json=as_json)
@@ -40,33 +40,28 @@ def _plan(
     public: str | None,
     public_share: float | None,
     preset: str | None,
+    score: float,
     as_json: bool,
     **budget: float | None,
 ) -> None:
     from gossamer.run.cli.calculator import rate_of
-    from gossamer.run.recommend.recommend import measured_elsewhere
     from gossamer.run.training.plan import check_takes_public, plan
 
     facts = load_card(card)
     if public_share is not None:
         facts = protected_part(facts, public_share)
-    request = plan(method, facts, settings, preset=preset, **budget)
-    if has_public := public is not None or public_share is not None:
+    request = plan(method, facts, settings, preset=preset, score=score, **budget)
+    if public is not None or public_share is not None:
         check_takes_public(request.job)
-    epsilon = request.promise.epsilon
-    measured = measured_elsewhere(request.job.method.name, facts, epsilon=epsilon, public=has_public)
     answer = {
         "method": request.job.method.name,
         "guarantees": [{"accountant": bound.accountant, **bound.guarantee.to_json()} for bound in request.bounds],
         "noise_multiplier": request.job.settings.get("noise_multiplier", 0.0),
         "sampling_rate": rate_of(request.plan[0][0]),
         "steps": request.job.phases[-1].steps,
-        "measured": None if measured is None else measured.to_json(),
         "outlook": [*request.job.method.outlook(request.job.config, facts)],
     }
-    elsewhere = f"measured elsewhere, no forecast: {measured or 'nothing on such records'}"
-    lines = [*_lines(request, answer), *(answer["outlook"] or [elsewhere])]
-    flags.show(lines, answer, as_json=as_json)
+    flags.show([*_lines(request, answer), *answer["outlook"]], answer, as_json=as_json)
 
 
 def _lines(request: "Request", answer: dict[str, Any]) -> list[str]:
@@ -107,10 +102,12 @@ plan = flags.PerMethod(
 
 @click.command()
 @click.argument("method", required=False)
-@click.option("--card", type=flags.PATH, help="Data card: show the settings that fit it, scaled to its declared size.")
 @flags.as_json
-def presets(method: str | None, card: Path | None, as_json: bool) -> None:
-    """List the named settings of METHOD, or of all methods. `fit` and `plan` take a name with --preset."""
+def presets(method: str | None, as_json: bool) -> None:
+    """List the named settings of METHOD, or of all methods. `fit` and `plan` take a name with --preset.
+
+    `gossamer recommend` says which of them is nearest to a data card, and scales it.
+    """
     if method is not None:
         method = allow(method) if ":" in method else method
         if method not in METHODS:
@@ -121,23 +118,10 @@ def presets(method: str | None, card: Path | None, as_json: bool) -> None:
         if method in (None, name):
             click.echo(f"not usable: the plug-in {name}. {problem}", err=True)
     lines: list[str] = []
-    if card is None:
-        selected = {name: entries for name, entries in named.all_presets().items() if method in (None, name)}
-        for name, entries in selected.items():
-            for preset, entry in entries.items():
-                settings = " ".join(f"{key}={value}" for key, value in entry.items() if key not in ABOUT)
-                made_for = f"; made for {entry['records']:,} records" if "records" in entry else ""
-                lines.append(f"{name} {preset}: {entry['about']}{made_for}\n    {settings}")
-        flags.show(lines, {"presets": selected}, as_json=as_json)
-        return
-    scaled = named.for_card(load_card(card), method=method)
-    for fitted in scaled:
-        fits = f"not for this card: {fitted.refused}" if fitted.refused else fitted.flags
-        lines.append(f"{fitted.method} {fitted.name}: {fitted.about}\n    {fits}")
-    if not scaled and not as_json:
-        click.echo("no method for such a card has named settings", err=True)
-    answer = [
-        {"method": each.method, "preset": each.name, "changed": dict(each.changed), "refused": each.refused}
-        for each in scaled
-    ]
-    flags.show(lines, {"presets": answer}, as_json=as_json)
+    selected = {name: entries for name, entries in named.all_presets().items() if method in (None, name)}
+    for name, entries in selected.items():
+        for preset, entry in entries.items():
+            settings = " ".join(f"{key}={value}" for key, value in entry.items() if key not in ABOUT)
+            made_for = f"; made for {entry['records']:,} records" if "records" in entry else ""
+            lines.append(f"{name} {preset}: {entry['about']}{made_for}\n    {settings}")
+    flags.show(lines, {"presets": selected}, as_json=as_json)

@@ -10,7 +10,7 @@ from gossamer.run.page.steps.protection import asked
 from gossamer.run.recommend import recommend as advising
 from gossamer.run.recommend.recommend import Advice
 
-SHOWN = ("digits", "letters", "clothes")
+SHOWN = ("digits", "letters")
 """What the records may show, as `recommend --pictures` takes it."""
 
 
@@ -26,7 +26,7 @@ def show(data_set: DataSet, query: Form) -> Content:
         "outlook": advice.outlook,
         "epsilon": f"{epsilon:g}",
         "delta": f"{delta:g}",
-        "candidates": [*advice.ranked, *advice.labels],
+        "candidates": advice.ranked,
         "left_out": advice.left_out,
         "pictures": query.get("pictures", ""),
         "shown": SHOWN if card.has_public else (),
@@ -50,7 +50,7 @@ def command_for(data_set: DataSet, query: Form, out: str) -> list[str]:
         RequestError: if `recommend` does not offer the method.
     """
     advice, method = advised(data_set, query), query.get("method", "")
-    commands = {each.method: each.command for each in (*advice.ranked, *advice.labels)}
+    commands = {each.method: each.command for each in advice.ranked}
     if method not in commands:
         raise RequestError("This method does not suit these records. Choose one of the methods on the page.")
     words = shlex.split(commands[method])[1:]

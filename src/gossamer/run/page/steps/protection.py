@@ -10,7 +10,6 @@ from gossamer.run.budget import budget as spending
 from gossamer.run.page.opened import Content, DataSet, Form, Opened
 from gossamer.run.recommend import recommend as advising
 from gossamer.run.report import promise, wording
-from gossamer.run.words import plain
 
 CHOSEN = ("epsilon", "delta", "method", "pictures")
 EPSILONS = (0.5, 1.0, 2.0, 3.0, 5.0, 10.0)
@@ -28,7 +27,7 @@ def show(data_set: DataSet, query: Form) -> Content:
         "unit": card.unit,
         "delta": f"{delta:g}",
         "delta_in_words": promise.all_digits(delta),
-        "choices": [_choice(data_set, card, each, delta) for each in sorted({*EPSILONS, epsilon or EPSILONS[0]})],
+        "choices": [_choice(card, each, delta) for each in sorted({*EPSILONS, epsilon or EPSILONS[0]})],
         "epsilon": epsilon,
         "used": used(data_set),
         "query": query,
@@ -73,25 +72,20 @@ def used(data_set: DataSet) -> Any:
         return None
 
 
-def _choice(data_set: DataSet, card: AnyCard, epsilon: float, delta: float) -> Content:
+def _choice(card: AnyCard, epsilon: float, delta: float) -> Content:
     """What an epsilon means for these records. certainty: how often an attacker is right at most, as a share and in words."""
     certainty = promise.certainty(epsilon, delta)
     return {
         "epsilon": epsilon,
         "certainty": certainty,
         "guess": promise.percent_up(certainty),
-        "measured": _measured(data_set, card, epsilon, delta),
+        "known": _known(card, epsilon, delta),
     }
 
 
-def _measured(data_set: DataSet, card: AnyCard, epsilon: float, delta: float) -> str:
-    """What the first method of `recommend` reached elsewhere, or what is known from the card, in a sentence."""
-    try:
-        advice = advising.recommend(card, epsilon=epsilon, delta=delta, public=data_set.public or None)
-    except GossamerError as error:
-        return plain(str(error))
-    best = advice.ranked[0] if advice.ranked else None
-    if best is None or best.measured is None:
-        return best.notes[-1] if best is not None and best.notes else "Unknown: no method was measured on such records."
-    run = best.measured
-    return f"Measured elsewhere: {best.method} reached an accuracy of {run.figure} ({run.records_in_words})."
+def _known(card: AnyCard, epsilon: float, delta: float) -> str:
+    """What the card alone tells of the first method of `recommend`, in a sentence; empty: nothing, as of pictures."""
+    if card.has_public:
+        return ""
+    ranked = advising.recommend(card, epsilon=epsilon, delta=delta).ranked
+    return ranked[0].notes[-1] if ranked and ranked[0].notes else ""
