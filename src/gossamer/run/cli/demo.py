@@ -84,7 +84,7 @@ def table_demo(out: Path, sink: Sink) -> list[str]:
     write_rows(out)
     sink(note(f"1/3 marginals of {_TRAIN_ROWS} rows, epsilon {TABLE_EPSILON:g}, delta {DELTA:g}"))
     synthesizer = fit(
-        "marginals", data=out / TRAIN, card=out / CARD_FILE, out=run.path, epsilon=TABLE_EPSILON, delta=DELTA,
+        "marginals", data=out / TRAIN, card=TABLE_CARD, out=run.path, epsilon=TABLE_EPSILON, delta=DELTA,
         accounts=run.private / ACCOUNTS, process=process,
     )  # fmt: skip
     sink(note(f"2/3 a model learns {ROWS:,} synthetic rows, another one the real rows"))

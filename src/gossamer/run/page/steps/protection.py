@@ -5,7 +5,7 @@ from urllib.parse import urlencode
 
 from gossamer.data.tables import any_card
 from gossamer.data.tables.any_card import AnyCard
-from gossamer.errors import GossamerError, RequestError
+from gossamer.errors import RequestError
 from gossamer.run.budget import budget as spending
 from gossamer.run.page.opened import Content, DataSet, Form, Opened
 from gossamer.run.recommend import recommend as advising
