@@ -6,7 +6,7 @@ from typing import Any
 import click
 
 import gossamer
-from gossamer.metrics.metric import Measures
+from gossamer.metrics.metric import GUESSED, Measures
 from gossamer.metrics.registry import OF_KIND, PROTOCOLS, stands_alone
 from gossamer.run.cli import options as flags
 from gossamer.run.cli.options import options_of
