@@ -181,6 +181,7 @@ def test_sentences_of_the_certificate(run: Path) -> None:
 def test_report_and_readme_speak_of_rows(run: Path, tmp_path: Path) -> None:
     release = gossamer.release(run, tmp_path / "out", samples=3)
     page, readme = (release / "report.html").read_text(), (release / "README.md").read_text()
+    assert "probabilities(images)" not in readme, "it has no classifier"
     first = gossamer.Synthesizer.load(release).sample(10, seed=0).to_pandas()
     assert all(f"<td>{sex}</td>" in page for sex in first["sex"]) and page.count("<tr><td>") == 10
     assert '<th scope="col">income</th>' in page and "A histogram of each column" in page

@@ -35,7 +35,7 @@ from gossamer.events import Sink, progress, silent
 from gossamer.kinds.kind import NONE_LEFT, Comparison, Kind, Named, Target, Words
 from gossamer.methods.contract import BaseConfig, State
 from gossamer.methods.job import Job, Training
-from gossamer.methods.synthesizer import Synthesizer
+from gossamer.methods.synthesizer import Synthesizer, classifier_of
 from gossamer.metrics import classify, registry
 from gossamer.nets.classifiers import SmallCNN
 
@@ -140,7 +140,7 @@ samples = release.sample(1000, seed=0)  # samples.images: uint8 [1000, C, H, W],
         whole = tests
         samples, real, tests = reduced(given), reduced(real), reduced(tests)
         train, test = asked.called
-        classifier = getattr(getattr(generator, "net", None), "probabilities", None)
+        classifier = getattr(generator, "classifier", None)
         remarks = (
             *real.notes, *tests.notes,
             f"Pictures above {LARGEST} pixels are compared at {'x'.join(map(str, real.shape[1:]))}." if large else "",
@@ -180,7 +180,7 @@ samples = release.sample(1000, seed=0)  # samples.images: uint8 [1000, C, H, W],
     def judge(self, job: Job[BaseConfig, State]) -> str:
         """The classifier of the release, or a small CNN."""
         net: Any = job.generator()
-        if hasattr(net, "probabilities"):
+        if classifier_of(net):
             return "the released classifier"
         sides = job.card.shape[1:]
         able = net.classes > 1 and min(sides) * min(1, LARGEST / max(sides)) >= SmallCNN.smallest
@@ -188,8 +188,7 @@ samples = release.sample(1000, seed=0)  # samples.images: uint8 [1000, C, H, W],
 
     def is_right(self, synthesizer: Synthesizer, *, sink: Sink) -> Callable[[Records], Array]:
         """What is said of a picture does not depend on the others beside it."""
-        if hasattr(synthesizer.net, "probabilities"):
-            chances: Any = synthesizer.net.probabilities
+        if (chances := synthesizer.classifier) is not None:
             return lambda records: chances(records.tensors()[0]).argmax(1).numpy() == records.labels
         samples = self.drawn(synthesizer, _judged(synthesizer.job), seed=0, sink=sink)
 

@@ -124,6 +124,11 @@ class Synthesizer(Generic[S_co]):
         return self.job.card
 
     @property
+    def classifier(self) -> Callable[[Tensor], Tensor] | None:
+        """The released classifier, see `classifier_of`."""
+        return classifier_of(self.net)
+
+    @property
     def samples(self) -> type[Any]:
         """The class of its samples: `Samples` or `TableSamples`."""
         return SAMPLES[self.card.kind]
@@ -372,6 +377,12 @@ def _check_plugins(job: Job[BaseConfig, State], folder: Path) -> None:
         raise PluginMissing(f"{changed[0]}: with other weights, {folder} has other samples than its run.")
     for text in edited:
         warnings.warn(f"{text}, if it gives other samples.", stacklevel=3)
+
+
+def classifier_of(net: nn.Module) -> Callable[[Tensor], Tensor] | None:
+    """What a released classifier answers, from images float32 [n, C, H, W]; None: the network has none."""
+    found: Any = getattr(net, "probabilities", None)
+    return found if callable(found) else None  # a table's network has a tensor of this name
 
 
 def model_bytes(net: nn.Module) -> bytes:

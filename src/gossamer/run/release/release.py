@@ -220,7 +220,7 @@ def _fill(folder: Path, partial: Path, answers: dict[str, Any], samples: int, *,
     if (folder / ANSWERS).is_file():
         write_atomically(partial / ANSWERS, (folder / ANSWERS).read_bytes())
         more.append(ANSWERS)
-    classifies = hasattr(generator.net, "probabilities")
+    classifies = generator.classifier is not None
     page = readme(certificate, samples=samples, no_loader=cannot, classifies=classifies, more=more)
     write_atomically(partial / README, page)
     sums = "".join(f"{sha256(partial / name)}  {name}\n" for name in (*RELEASED, REPORT, *more))

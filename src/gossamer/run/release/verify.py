@@ -309,7 +309,7 @@ def _pages(folder: Path, certificate: Certificate, generator: "Synthesizer | Non
     if TABLES in listed:
         wrong, not_counted = contents.of_tables(folder, certificate, generator)
         problems, not_compared = problems + wrong, not_compared + not_counted
-    classifies = generator is not None and hasattr(generator.net, "probabilities")
+    classifies = generator is not None and generator.classifier is not None
     no_loader = "" if loads else cannot
     page = readme(certificate, samples=samples, no_loader=no_loader, classifies=classifies, more=listed)
     if README not in listed or content(folder / README) != page.encode():
