@@ -17,7 +17,7 @@ folder = Path(sys.argv[1])
 folder.mkdir(parents=True, exist_ok=True)
 LENGTH, PATIENTS = 12, 3_000
 SIGNS = {"flu": "fever aches chills cough", "cold": "sneezing sore_throat cough", "allergy": "sneezing itching rash"}
-REST = "patient reports since two days and no mild some of was seen today".split()
+REST = ["patient", "reports", "since", "two", "days", "and", "no", "mild", "some", "of", "was", "seen", "today"]
 WORDS = sorted({*REST, *" ".join(SIGNS.values()).split()})
 
 
@@ -39,11 +39,8 @@ class Transformer(nn.Module):
     def __init__(self, width: int = 32) -> None:
         super().__init__()
         self.words, self.places = nn.Embedding(len(WORDS), width), nn.Embedding(LENGTH, width)
-        self.parts, self.norm, self.head = (
-            nn.Linear(width, 3 * width),
-            nn.LayerNorm(width),
-            nn.Linear(width, len(SIGNS)),
-        )
+        self.parts, self.norm = nn.Linear(width, 3 * width), nn.LayerNorm(width)
+        self.head = nn.Linear(width, len(SIGNS))
 
     def forward(self, notes: Tensor) -> Tensor:
         x = self.words(notes) + self.places(torch.arange(LENGTH).expand_as(notes))
@@ -67,8 +64,7 @@ optimiser = torch.optim.Adam(net.parameters(), lr=2e-2)
 for _ in engine.steps(net, loss):
     optimiser.step()
 
-print(
-    f"accuracy on patients who are not in the data: {(net(notes[test]).argmax(1) == classes[test]).float().mean():.0%}"
-)
+right = net(notes[test]).argmax(1) == classes[test]
+print(f"accuracy on patients who are not in the data: {right.float().mean():.0%}")
 engine.certificate().save(folder / "certificate.json")
 print(engine.certificate().statement)
