@@ -119,8 +119,7 @@ def chosen_rows(array: np.ndarray, positions: np.ndarray) -> np.ndarray:
     step = max(1, min(_ROWS, _BYTES // max(1, array[:1].nbytes)))
     if len(positions) <= step or not is_mapped(array):
         ask_for(array, positions)
-        rows: np.ndarray = array[positions]
-        return rows
+        return np.asarray(array[positions])
     pieces = (array[positions[lo : lo + step]] for lo in range(0, len(positions), step))
     return filled(pieces, (len(positions), *array.shape[1:]), array.dtype)
 

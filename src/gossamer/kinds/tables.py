@@ -241,8 +241,7 @@ TABLES = Tables()
 
 def _same(one: Table, other: Table) -> bool:
     """Whether two sets hold the same rows, in any order. Codes are compared where those are all that is known of one."""
-    if not (one.mark and other.mark):
-        one, other = (dataclasses.replace(each, mark="") for each in (one, other))
+    one, other = (one, other) if one.mark and other.mark else (Table(one.codes), Table(other.codes))
     return len(one) == len(other) and identify(one).mark == identify(other).mark
 
 
