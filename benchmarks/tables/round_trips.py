@@ -2,7 +2,8 @@
 
 The way is that of a newcomer: `gossamer card`, the measured lines declared as they are, the edited lines of TABLES, `fit` and
 `sample`. The method is `marginals` at full resolution: columns have as many bins as values, up to MOST_BINS, and the model
-merges none. Epsilon is infinity. There are as many samples as rows. Each column is compared with its source:
+merges none. It learns each column alone, because single columns are compared. Epsilon is infinity. There are as many samples
+as rows. Each column is compared with its source:
 
     type      as pandas reads the files, and in the DataFrame of the samples. Whole numbers in columns of floats are whole,
               and units of times do not count
@@ -42,10 +43,8 @@ from gossamer.data.tables.draft import draft_table_card
 MOST_BINS = 1_500
 RARE = 20
 MOST_DEVIATIONS = 4
-FULL: dict[str, Any] = {"bins": 10_000, "rounds": 1, "triples_from": 0, "clique_cells": 1_000, "iterations": 60}
+FULL: dict[str, Any] = {"bins": 10_000, "rounds": 1, "clique_cells": 1, "iterations": 60}
 """Settings of `marginals`, see there."""
-WIDE, MORE = 50, 150
-"""Columns of a table from which the model takes so many iterations: the pairs of wide tables agree later."""
 Edits: TypeAlias = dict[str, dict[str, Any]]
 
 
@@ -116,8 +115,7 @@ def in_full(column: Column) -> Column:
 def samples_of(path: Path, card: TableCard, rows: int, folder: Path) -> Any:
     """As many samples as the table has rows."""
     data = gossamer.Source(path, public_test_data=True)  # it has no person, and no budget
-    settings = FULL | ({"iterations": MORE} if len(card.columns) >= WIDE else {})
-    run = gossamer.fit("marginals", data=data, card=card, epsilon=math.inf, delta=1e-9, out=folder, **settings)
+    run = gossamer.fit("marginals", data=data, card=card, epsilon=math.inf, delta=1e-9, out=folder, **FULL)
     return run.sample(rows, seed=0)
 
 

@@ -1,6 +1,7 @@
 """Objects of Python programs: kinds K15, K16, K17, K19 and K20 of public bug reports."""
 
 import logging
+import re
 import subprocess
 import sys
 import warnings
@@ -13,6 +14,7 @@ import pytest
 import torch
 
 import gossamer
+from gossamer.data.pixels.polarity import NEARLY_CONSTANT, nearly_constant
 from gossamer.data.tables.read import read_table
 from gossamer.errors import DataError, GossamerError
 
@@ -194,6 +196,20 @@ def test_a_script_whose_output_is_piped_warns_of_dark_pictures():
     """K17: pixels are 0 to 16 of 255. Only a terminal showed the note."""
     done = subprocess.run([sys.executable, "-c", DIM], capture_output=True, text=True, check=False)
     assert "Warning" in done.stderr and "255" in done.stderr, done.stderr
+
+
+@pytest.mark.parametrize("white", [1, 16])
+def test_the_command_of_the_warning_makes_dark_pictures_bright(white):
+    """Rows 67 and 68: arrays of uint8 are read as they are, whatever `pixel_range` the card declares."""
+    images = (PIXELS % (white + 1)).astype(np.uint8)
+    dark = gossamer.read((images, LABELS))
+    assert nearly_constant(dark)
+    (command,) = re.findall("`(.+)`", NEARLY_CONSTANT)
+    found = {"images": images, "np": np, "W": white}
+    exec(command, found)
+    bright = gossamer.read((found["images"], LABELS))
+    assert not nearly_constant(bright) and bright.images.max() == 255
+    np.testing.assert_allclose(bright.images * (white / 255), dark.images, atol=0.04)
 
 
 def test_a_warning_is_given_once_and_goes_where_warnings_go():

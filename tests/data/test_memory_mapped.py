@@ -267,12 +267,19 @@ def test_a_public_share_of_mapped_records_is_dealt_to_the_disk(
 
 
 def test_rows_of_mapped_arrays_are_the_rows(tmp_path: Path, on_disk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    np.save(tmp_path / "a.npy", IMAGES)
-    array = np.load(tmp_path / "a.npy", mmap_mode="r")
     monkeypatch.setattr(memory_mapped, "_ROWS", 7)
-    for positions in (np.arange(0, 50, 2), np.arange(50) % 3 == 0, np.array([2, 1, 1, 40, 3, 5, 6, 7]), np.arange(3)):
-        assert np.array_equal(chosen_rows(array, positions), IMAGES[positions])
-    assert memory_mapped.is_nameless(chosen_rows(array, np.arange(8))) and not memory_mapped.is_nameless(array)
+    for whole in (IMAGES, 99 * IMAGES[:, 0, 0].astype(np.int16)):  # pictures, and codes of a table
+        np.save(tmp_path / "a.npy", whole)
+        array = np.load(tmp_path / "a.npy", mmap_mode="r")
+        for positions in (
+            np.arange(0, 50, 2),
+            np.arange(50) % 3 == 0,
+            np.array([2, 1, 1, 40, 3, 5, 6, 7]),
+            np.arange(3),
+        ):
+            found = chosen_rows(array, positions)
+            assert np.array_equal(found, whole[positions]) and found.dtype == whole.dtype
+        assert memory_mapped.is_nameless(chosen_rows(array, np.arange(8))) and not memory_mapped.is_nameless(array)
 
 
 def resident(array: np.ndarray) -> list[bool]:
@@ -639,7 +646,7 @@ def test_records_are_known_again_whatever_holds_them(
 ) -> None:
     """Fingerprint and mark by their definitions; the mark is the one by which account books of before know records."""
     monkeypatch.setattr(fingerprint, "_BYTES", piece)
-    monkeypatch.setattr(fingerprint, "_ROOM", 0 if holds == "no memory" else 1 << 26)
+    monkeypatch.setattr(fingerprint, "ROOM", 0 if holds == "no memory" else 1 << 26)
     images = MANY
     if holds == "file":
         np.save(tmp_path / "a.npy", MANY)

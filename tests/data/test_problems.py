@@ -132,8 +132,8 @@ def test_arrays_name_the_records(tmp_path: Path) -> None:
         f"{path}: images 0, 1, 2, 3, 4 (counted from 0) and 15 more: a pixel outside 0 to 255"
     )
     np.savez(path, images=images, labels=np.where(labels, -777, 1))
-    said = told(path)[0]
-    assert said.startswith(f"{path}: no label was found for records 1, 3, 5, 7, 9 (counted from 0) and 5 more")
+    said = told(path)[0].removeprefix(str(path))
+    assert said.startswith(": no label was found for records 1, 3, 5, 7, 9 (counted from 0) and 5 more")
     assert "777" not in said and "54321" not in said
     np.savez(path, images=images, labels=np.where(labels, "secretosis", "a"))
     said = told(path, class_names=("a", "b"))[0]

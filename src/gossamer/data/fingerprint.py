@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from gossamer.data.memory_mapped import Filling
+from gossamer.data.memory_mapped import ROOM, Filling
 from gossamer.data.records import Records
 from gossamer.data.units import Grouped
 
@@ -21,8 +21,6 @@ _PIECE = 4096
 """Names that are read at a time."""
 _BYTES = 1 << 20
 """Pixels that are hashed at a time. The digests do not depend on it."""
-_ROOM = 1 << 26
-"""Bytes of digests that are kept in memory, those of two million records. More go to a file without a name."""
 _PARTS = 64
 """Digests are sorted in so many parts, by their first bits, to save memory."""
 
@@ -53,7 +51,7 @@ def identify(records: Records) -> Identity:
 
 def digests(array: np.ndarray) -> np.ndarray:
     """SHA-256 of the bytes of each row of an array [N, ...]. uint8 [N, 32]. Raises DataError: the disk is too full."""
-    filling, size = Filling(32 * len(array), in_memory=_ROOM), max(1, array[:1].nbytes)
+    filling, size = Filling(32 * len(array), in_memory=ROOM), max(1, array[:1].nbytes)
     step = max(1, _BYTES // size)
     for start in range(0, len(array), step):
         row_bytes = memoryview(np.ascontiguousarray(array[start : start + step]).reshape(-1).view(np.uint8).data)

@@ -22,11 +22,14 @@ import numpy as np
 from gossamer.errors import DataError, is_full
 
 SHARE = 0.25
-"""Of the memory that is free, what one decoded array may take; a larger one goes to a file."""
+"""Of the memory that is free, what decoded pictures may take; larger ones go to a file."""
+
+ROOM = 1 << 26
+"""Bytes of codes and of digests that are kept in memory, whatever is free; more go to a file."""
 
 ON_DISK = (
-    "The decoded records take more than a quarter of the free memory. They are in a file without a name, in the folder that "
-    "TMPDIR names (else /var/tmp). It disappears with this process."
+    "The decoded records are large. They are in a file without a name, in the folder that TMPDIR names (else /var/tmp). It "
+    "disappears with this process."
 )
 
 _BYTE: np.dtype[Any] = np.dtype(np.uint8)
@@ -100,27 +103,26 @@ class Filling:
         self._room = written + more
 
 
-def filled(pieces: Iterable[np.ndarray], shape: tuple[int, ...]) -> np.ndarray:
-    """Pieces, one after the other, as an array of that shape. uint8. Raises DataError: the disk is too full."""
-    whole = Filling(math.prod(shape))
+def filled(pieces: Iterable[np.ndarray], shape: tuple[int, ...], dtype: np.dtype[Any] = _BYTE) -> np.ndarray:
+    """Pieces of that type, one after the other, as an array of that shape. Raises DataError: the disk is too full."""
+    whole = Filling(math.prod(shape) * dtype.itemsize)
     for piece in pieces:
         whole.add(piece)
-    return whole.array(shape)
+    return whole.array(shape, dtype)
 
 
 def chosen_rows(array: np.ndarray, positions: np.ndarray) -> np.ndarray:
     """array[positions]. Many rows of a mapped array, which may be larger than the memory, are stored as `filled` does.
 
-    array: [N, ...], uint8 if it is mapped. positions: int64 [n] or bool [N]. Raises DataError: the disk is too full.
+    array: [N, ...]. positions: int64 [n] or bool [N]. Raises DataError: the disk is too full.
     """
     positions = np.flatnonzero(positions) if positions.dtype == bool else positions
     step = max(1, min(_ROWS, _BYTES // max(1, array[:1].nbytes)))
     if len(positions) <= step or not is_mapped(array):
         ask_for(array, positions)
-        rows: np.ndarray = array[positions]
-        return rows
+        return np.asarray(array[positions])
     pieces = (array[positions[lo : lo + step]] for lo in range(0, len(positions), step))
-    return filled(pieces, (len(positions), *array.shape[1:]))
+    return filled(pieces, (len(positions), *array.shape[1:]), array.dtype)
 
 
 def ask_for(array: np.ndarray, positions: np.ndarray) -> None:

@@ -98,9 +98,8 @@ def absent(records: Labelled, where: str) -> list[str]:
     """A note on classes that have a name and no record; empty where there are none."""
     there = set(records.labels.tolist())
     gone = [name for number, name in enumerate(records.class_names) if number not in there]
-    if not gone:
-        return []
-    return [f"{where} holds no record of {len(gone)} of its classes: {listed(gone)}. Each keeps its number."]
+    note = f"{where} holds no record of {len(gone)} of its classes: {listed(gone)}. Each keeps its number."
+    return [note] if gone else []
 
 
 def uneven(records: Labelled, where: str, *, shares: bool = False) -> list[str]:

@@ -222,10 +222,10 @@ def remarks(records: Records, sizes: Counter[tuple[int, int]], shape: tuple[int,
         )
     if records.names is not None and (records.names != "").all():
         yield from _unlikely_units(records)
-    if nearly_constant(records):
-        yield NEARLY_CONSTANT
-    elif SCALED in records.notes and crowded(records):
+    if SCALED in records.notes and crowded(records):
         yield CROWDED
+    elif nearly_constant(records):
+        yield NEARLY_CONSTANT
     if ground(records) == "light":
         yield (
             "Nearly all pictures look like ink on white. `glyphs`, MNIST and most public digits are white on black, and "

@@ -135,9 +135,10 @@ def test_columns_that_the_card_does_not_name_are_counted_and_never_named(tmp_pat
 def test_nasty_files_that_are_refused(tmp_path, content, words):
     with pytest.raises(DataError, match=words) as error:
         read(tmp_path, content)
-    text = str(error.value)
+    place, text = str(tmp_path / "t.csv"), str(error.value)
+    assert text.startswith(place) and len(text.split()) < 60
+    text = text.removeprefix(place)  # which holds a number of its own
     assert SECRET not in text and "777" not in text and "2345" not in text and "bonn" not in text
-    assert text.startswith(str(tmp_path / "t.csv")) and len(text.split()) < 60
     assert not re.search(r"\n(?!  )", text)
 
 

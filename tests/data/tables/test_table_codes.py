@@ -2,6 +2,8 @@
 
 import datetime
 import decimal
+import math
+import tempfile
 from dataclasses import replace
 
 import numpy as np
@@ -10,12 +12,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import gossamer
+from gossamer.data import memory_mapped
 from gossamer.data.columns.column import Column
 from gossamer.data.sources.cells import cells
+from gossamer.data.tables import read
 from gossamer.data.tables.card import TableCard
 from gossamer.data.tables.decode import decode, texts, to_numbers
 from gossamer.data.tables.encode import Faults, TableEncoder
 from gossamer.data.tables.read import read_table
+from gossamer.data.tables.table import identify
 from gossamer.errors import CardError, DataError
 
 NAN = float("nan")
@@ -255,3 +261,28 @@ def test_decoded_values_as_numbers():
     assert np.array_equal(found[:, :3], [[2, 1, 3], [0, 8, NAN], [1, NAN, NAN]], equal_nan=True)
     assert found[0, 3] == -1 and found[1:, 3].tolist() == values["n"][1:].tolist() and 3 <= found[1, 3] < 4
     assert np.array_equal(to_numbers(wanted[1:2], card, seed=4, rows=np.array([1]))[0], found[1], equal_nan=True)
+
+
+def test_codes_of_a_large_table_are_in_a_file_without_a_name(tmp_path, monkeypatch):
+    """Of a small table they are in memory, and the same. So are the digests, and the counts of a run."""
+    frame = pd.DataFrame({"a": np.arange(9_000) % 7, "b": np.arange(9_000) % 31 * 300})
+    card = TableCard.loads(
+        "declared_size = 9000\n"
+        "[[column]]\nname = 'a'\nkind = 'integer'\nbounds = [0, 6]\n"
+        "[[column]]\nname = 'b'\nkind = 'integer'\nbounds = [0, 9000]\nbins = 9001\n"
+    )
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setattr(tempfile, "tempdir", None)
+    small = read_table(frame, card)
+    monkeypatch.setattr(read, "ROOM", small.codes.nbytes - 1)
+    large = read_table(frame, card)
+    assert memory_mapped.is_nameless(large.codes) and not memory_mapped.is_mapped(small.codes)
+    assert {*large.notes} - {*small.notes} == {memory_mapped.ON_DISK} and not [*tmp_path.iterdir()]
+    assert large.codes.dtype == small.codes.dtype and np.array_equal(large.codes, small.codes)
+    assert np.array_equal(large[np.arange(1, 9_000, 2)].codes, small.codes[1::2])
+    assert identify(large) == identify(small)
+    runs = [
+        gossamer.fit("marginals", data=replace(each, notes=()), card=card, epsilon=math.inf, delta=1e-6)
+        for each in (small, large)
+    ]
+    assert np.array_equal(*(each.sample(500, seed=0).codes for each in runs))

@@ -529,9 +529,9 @@ def test_every_preset_makes_a_plan_and_a_network(name: str) -> None:
 
 
 def test_the_mmd_term_pulls_the_codes_towards_the_prior() -> None:
-    """Little noise, 80 steps, beta 0: codes with the term are nearer to the sparse prior than those without it."""
+    """Little noise, 40 steps, beta 0: codes with the term are nearer to the sparse prior than those without it."""
     base = {
-        **TINY, "noise_multiplier": 0.05, "steps": 80, "expected_batch_size": 64, "width": 20, "prior": "sparse",
+        **TINY, "noise_multiplier": 0.05, "steps": 40, "expected_batch_size": 64, "width": 20, "prior": "sparse",
         "beta": 0.0, "learning_rate": 5e-3, "release_encoder": True, "max_norm_batch": 1.0, "conditional": False,
     }  # fmt: skip
     found = []
@@ -551,7 +551,7 @@ def test_the_pinwheel_trains_to_coordinates() -> None:
     held = pinwheel("train")
     card = DataCard(shape=(1, 1, 2), classes=4, declared_size=400)
     config = Config(
-        noise_multiplier=0.0, steps=250, expected_batch_size=100, partitions=1, divergence="kl", alpha=1.0, beta=0.0,
+        noise_multiplier=0.0, steps=150, expected_batch_size=100, partitions=1, divergence="kl", alpha=1.0, beta=0.0,
         prior="mixture", likelihood="normal", network="dense", conditional=False, width=50, latent_size=2,
         extent=EXTENT, learning_rate=1e-2, average_decay=0.0,
     )  # fmt: skip

@@ -98,12 +98,10 @@ def test_plan_reads_no_record(gossamer: Run, card: Path) -> None:
     assert plan["guarantees"][0]["relation"] == "add-or-remove-one"
 
 
-def test_what_plan_says_is_what_fit_certifies(gossamer: Run, fit_words: list[str], card: Path, tmp_path: Path) -> None:
-    gossamer(*fit_words)
-    words = [word for word in fit_words[2:] if word not in ("--data", "--out")]
+def test_what_plan_says_is_what_fit_certifies(gossamer: Run, fit_words: list[str], run: Path) -> None:
     words = fit_words[4:8] + fit_words[8:10] + fit_words[12:]
     planned = gossamer("plan", "dpgan", *words, "--json").json
-    certificate = json.loads((tmp_path / "run" / "certificate.json").read_text())
+    certificate = json.loads((run / "certificate.json").read_text())
     assert certificate["guarantees"] == planned["guarantees"]
 
 
@@ -159,13 +157,12 @@ def test_public_bounds_without_public_records_are_refused(gossamer: Run, fit_wor
     assert not (tmp_path / "run").exists()
 
 
-def test_every_form_of_samples(gossamer: Run, fit_words: list[str], tmp_path: Path) -> None:
-    gossamer(*fit_words)
+def test_every_form_of_samples(gossamer: Run, run: Path, tmp_path: Path) -> None:
     for name in ("s.npz", "s.csv", "s.parquet", "pictures"):
-        assert gossamer("sample", tmp_path / "run", "-n", 7, "-o", tmp_path / name).status == 0
+        assert gossamer("sample", run, "-n", 7, "-o", tmp_path / name).status == 0
     assert len(read(str(tmp_path / "pictures"), split="train")) == 7
     assert len((tmp_path / "s.csv").read_text().splitlines()) == 8
-    refused(gossamer("sample", tmp_path / "run", "-n", 7, "-o", tmp_path / "s.npz"), "s.npz")
+    refused(gossamer("sample", run, "-n", 7, "-o", tmp_path / "s.npz"), "s.npz")
 
 
 def test_account_prints_a_golden_row(gossamer: Run) -> None:
@@ -297,9 +294,7 @@ def test_an_output_that_cannot_be_a_folder(gossamer: Run, fit_words: list[str], 
     refused(gossamer(*fit_words), "is a file")
 
 
-def test_edited_files_are_named_with_their_line(gossamer: Run, fit_words: list[str], tmp_path: Path) -> None:
-    gossamer(*fit_words)
-    run = tmp_path / "run"
+def test_edited_files_are_named_with_their_line(gossamer: Run, run: Path, tmp_path: Path) -> None:
     for name, old, new, line in (
         ("ledger.jsonl", '"count": 20', '"count": 19', 2),
         ("certificate.json", '"format": 6', '"format": 2', 3),
@@ -316,18 +311,16 @@ def test_edited_files_are_named_with_their_line(gossamer: Run, fit_words: list[s
         assert not (tmp_path / "out").exists()
 
 
-def test_settings_that_were_edited_do_not_verify(gossamer: Run, fit_words: list[str], tmp_path: Path) -> None:
-    gossamer(*fit_words)
-    path = tmp_path / "run" / "config.json"
+def test_settings_that_were_edited_do_not_verify(gossamer: Run, run: Path) -> None:
+    path = run / "config.json"
     path.write_text(path.read_text().replace('"steps": 20', '"steps": 10'))
-    answer = gossamer("verify", tmp_path / "run")
+    answer = gossamer("verify", run)
     assert answer.status == 1
     assert "config.json" in answer.err
 
 
-def test_the_model_holds_the_generator_only(gossamer: Run, fit_words: list[str], tmp_path: Path) -> None:
-    gossamer(*fit_words)
-    names = set(load_file(tmp_path / "run" / "model.safetensors"))
+def test_the_model_holds_the_generator_only(run: Path) -> None:
+    names = set(load_file(run / "model.safetensors"))
     assert {name.split(".")[0] for name in names} == {"latent_in", "label_in", "up1", "up2", "out"}
 
 

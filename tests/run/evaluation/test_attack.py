@@ -46,12 +46,6 @@ def strangers(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def run(gossamer: Run, fit_words: list[str], tmp_path: Path) -> Path:
-    assert gossamer(*fit_words).status == 0
-    return tmp_path / "run"
-
-
-@pytest.fixture
 def unprotected(gossamer: Run, data: Path, card: Path, tmp_path: Path) -> Path:
     """A privgan run."""
     fitted = gossamer("fit", "privgan", "--data", data, "--card", card, "--out", tmp_path / "gan", *PRIVGAN)

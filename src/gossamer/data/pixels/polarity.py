@@ -20,8 +20,8 @@ _SHADES = 16
 
 NEARLY_CONSTANT = (
     f"Nearly every picture is one shade: its darkest and brightest pixels are {_SHADES} of 255 apart or less. Look at some of "
-    "them, and at pixel_range in the card, before a run uses privacy budget. Where white is 16, pixel_range = [0, 16] says so. "
-    "Arrays of uint8 are read as they are: multiply them so that white is 255."
+    "them before a run uses privacy budget. If the value W is white, multiply the pixels of each set: "
+    "`images = np.rint(images * (255 / W)).astype(np.uint8)`."
 )
 _CORNER, _NEARLY_ALL = 64, 0.99
 """The width of a corner of the 256 values, a quarter of them, and the share of a picture's pixels that make it crowded."""

@@ -10,7 +10,7 @@ import numpy as np
 
 from gossamer.data.columns.texts import parts
 from gossamer.data.labels import listed
-from gossamer.data.memory_mapped import Filling, remarks
+from gossamer.data.memory_mapped import ROOM, Filling, remarks
 from gossamer.data.source import Data, is_place, refuse_keys, source_of
 from gossamer.data.sources.names import clean_names
 from gossamer.data.sources.pictures import npz
@@ -60,7 +60,8 @@ def read_table(
     if missing := [name for name, at in zip(card.names, wanted, strict=True) if at < 0]:
         raise _without(missing, card, where)
     faults.refuse()
-    encoder, filling, raw_rows = TableEncoder(card, faults, guessed=not is_place(source)), Filling(), RawRows()
+    encoder = TableEncoder(card, faults, guessed=not is_place(source))
+    filling, raw_rows = Filling(in_memory=ROOM), RawRows()
     ids: list[str] = []
     every = [at for at, name in enumerate(opened.names) if opened.names.count(name) == 1]
     for rows, block in opened.blocks(every):

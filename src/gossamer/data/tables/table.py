@@ -58,7 +58,7 @@ def identify(table: Table) -> Identity:
     Raises:
         DataError: the digests are too many for the memory, and the disk is full.
     """
-    rows = digests(table.codes)
+    rows = digests(table.codes.astype(CODES, copy=False))
     width = table.codes.shape[1]
     return Identity(
         fingerprint_of(table, "table 2", [len(table), width], rows, []),
