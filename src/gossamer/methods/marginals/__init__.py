@@ -39,8 +39,10 @@ MOST_FIRST_CELLS = 1_000_000
 """Cells of all tables of the first query."""
 LEAST_SHARE, MOST_SHARE, PRECISE = 0.12, 0.5, 0.002
 """Limits of the first query's share of the budget. Between them, the noise on its counts is PRECISE of the rows."""
-BLIND, BLIND_SHARE = 0.5, 0.9
-"""Noise of so much of the rows hides which pairs are dependent. Of what errors leave, the first query's share is then this."""
+BLIND = 1 / 3
+"""Noise of so much of the rows hides which pairs are dependent."""
+LEAST_GROUPS = 4
+"""Groups of neighbours of a column with many bins, at least."""
 CELLS_PER_ROW = 4
 """Cells of the model for each row per standard deviation of the noise."""
 LARGE_NOISE = 8
@@ -94,10 +96,9 @@ class Noise:
     @classmethod
     def of(cls, config: Config, card: Any) -> "Noise":
         """By the shares of a Config. card: a TableCard."""
-        first = columns_share(config, card)
-        rest = 1 - first - config.errors_share
-        each = [first, config.errors_share / config.rounds, rest / config.rounds]
-        return cls(*(config.noise_multiplier / math.sqrt(share) for share in each))
+        first, errors = columns_share(config, card), 0.0 if is_blind(config, card) else config.errors_share
+        each = [first, errors / config.rounds, (1 - first - errors) / config.rounds]
+        return cls(*(config.noise_multiplier / math.sqrt(share) if share else math.inf for share in each))
 
 
 def resolved(config: Config, card: Any) -> Config:
@@ -119,11 +120,15 @@ def resolved(config: Config, card: Any) -> Config:
 
 
 def columns_share(config: Config, card: Any) -> float:
-    """The share of the privacy budget for the first query: as much as makes the noise on a count PRECISE of the rows."""
+    """The share of the privacy budget for the first query: as much as makes the noise on a count PRECISE of the rows.
+
+    All of it, where noise hides which pairs are dependent.
+    """
+    if is_blind(config, card):
+        return 1.0
     noise = config.noise_multiplier * card.max_rows / card.declared_size
-    tables = len(card.domain) + len(fine_columns(config, card))
-    most = BLIND_SHARE * (1 - config.errors_share) if is_blind(config, card) else MOST_SHARE
-    return config.columns_share or min(max(LEAST_SHARE, tables * (noise / PRECISE) ** 2), most)
+    tables = len(card.domain) + len(wide_columns(config, card))
+    return config.columns_share or min(max(LEAST_SHARE, tables * (noise / PRECISE) ** 2), MOST_SHARE)
 
 
 def is_blind(config: Config, card: Any) -> bool:
@@ -140,13 +145,29 @@ def precision(config: Config, card: Any, *, with_label: bool) -> float:
     """
     labels = card.domain[card.label_index] if with_label else 1
     tables = max(1, len(card.domain) - with_label) + len(fine_columns(config, card))
-    deviation = Noise.of(config, card).columns * int(card.max_rows) * math.sqrt(tables * labels)
-    return 2 * deviation / int(card.declared_size)
+    return _precision(config, card, tables * labels)
+
+
+def _precision(config: Config, card: Any, tables: int) -> float:
+    """The same, where the noise is divided among so many tables."""
+    return 2 * Noise.of(config, card).columns * int(card.max_rows) * math.sqrt(tables) / int(card.declared_size)
+
+
+def groups(config: Config, card: Any) -> int:
+    """How many groups of neighbours are counted of a wide column, about: as many as stand out where rows are even."""
+    noise = _precision(config, card, len(card.domain))
+    return int(min(config.bins, max(LEAST_GROUPS, 1 / noise))) if noise else config.bins
+
+
+def wide_columns(config: Config, card: Any) -> list[int]:
+    """The columns with more bins than a column of the model has. They are counted by groups of neighbours."""
+    return [k for k, facts in enumerate(card.columns) if facts.in_order > config.bins and k != card.label_index]
 
 
 def fine_columns(config: Config, card: Any) -> list[int]:
-    """The columns with more bins than a column of the model has. They are counted twice: by values, and by groups."""
-    return [k for k, facts in enumerate(card.columns) if facts.in_order > config.bins and k != card.label_index]
+    """The wide columns that are also counted by values: all, or none where even groups would not stand out then."""
+    wide = wide_columns(config, card)
+    return wide if _precision(config, card, len(card.domain) + len(wide)) * config.bins <= 1 else []
 
 
 def counts_label(config: Config, card: Any) -> bool:
@@ -209,11 +230,12 @@ class Marginals(Method[Config, "loop.State"]):
         return [errors, tables("marginals", bound, noise.marginals, config.rounds)]
 
     def phases(self, config: Config, card: Any) -> "Phases[Config, loop.State]":
-        """The columns, one query; then the rounds. card: a TableCard."""
+        """The columns, one query; then the rounds, unless noise hides which pairs are dependent. card: a TableCard."""
         columns = tables("columns", float(card.max_rows), Noise.of(config, card).columns, 1)
+        rounds = [] if is_blind(config, card) else [self.training(config, card, steps=2 * config.rounds)]
         return [
             OnPrivate(name="columns", steps=1, queries=[columns], body=lambda *given: loop.columns(*given)),
-            self.training(config, card, steps=2 * config.rounds),
+            *rounds,
         ]
 
     def bounds_units(self, card: Any) -> str:
@@ -232,10 +254,10 @@ class Marginals(Method[Config, "loop.State"]):
     def check(self, config: Config, card: Any) -> None:
         """Refuse shares that leave nothing for the tables, and records with too many columns or values."""
         for flag in ("errors", "columns"):
-            share = config.errors_share if flag == "errors" else columns_share(config, card)
+            share = config.errors_share if flag == "errors" else config.columns_share or MOST_SHARE
             if not 0 < share < 1:
                 raise RequestError(f"`{flag}_share` is a share of the budget, above 0 and below 1, not {share:g}.")
-        if columns_share(config, card) + config.errors_share >= 1:
+        if config.columns_share + config.errors_share >= 1:
             raise RequestError("`columns_share` and `errors_share` together must be below 1: the tables need the rest.")
         if len(card.domain) > (most := table_card.MOST_COLUMNS):
             raise RequestError(
