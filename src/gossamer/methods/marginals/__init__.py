@@ -37,8 +37,6 @@ CLEAR = 0.02
 """Least precision of counts for a first query that counts each column with the label. Chosen on Adult's training rows."""
 MOST_FIRST_CELLS = 1_000_000
 """Cells of all tables of the first query."""
-LEAST_SHARE, MOST_SHARE, PRECISE = 0.12, 0.5, 0.002
-"""Limits of the first query's share of the budget. Between them, the noise on its counts is PRECISE of the rows."""
 BLIND = 1 / 3
 """Noise of so much of the rows hides which pairs are dependent."""
 LEAST_GROUPS = 4
@@ -56,8 +54,8 @@ class Config(BaseConfig):
     Args:
         noise_multiplier: noise multiplier of all queries of the run together. 0: no noise.
         rounds: rounds after the first query (R). Each has two queries: errors of all candidates, and the chosen tables.
-        columns_share: share of the privacy budget for the first query, the counts of all columns, below 1. 0: from the declared
-            size and the noise, see `columns_share`.
+        columns_share: share of the privacy budget for the first query, the counts of all columns, between 0 and 1. It gets all
+            of it where noise hides which pairs are dependent.
         errors_share: share of the privacy budget for the errors of candidates, in all rounds together, between 0 and 1.
         cells: largest number of cells of the tree of cliques. The rounds get to it in equal steps. 0: from the declared size
             and the noise, see `resolved`.
@@ -71,7 +69,7 @@ class Config(BaseConfig):
 
     noise_multiplier: float = FROM_EPSILON
     rounds: int = 3
-    columns_share: float = 0.0
+    columns_share: float = 0.4
     errors_share: float = 0.1
     cells: MaybeZero = 0
     clique_cells: MaybeZero = 0
@@ -96,7 +94,7 @@ class Noise:
     @classmethod
     def of(cls, config: Config, card: Any) -> "Noise":
         """By the shares of a Config. card: a TableCard."""
-        first, errors = columns_share(config, card), 0.0 if is_blind(config, card) else config.errors_share
+        first, errors = (1.0, 0.0) if is_blind(config, card) else (config.columns_share, config.errors_share)
         each = [first, errors / config.rounds, (1 - first - errors) / config.rounds]
         return cls(*(config.noise_multiplier / math.sqrt(share) if share else math.inf for share in each))
 
@@ -117,18 +115,6 @@ def resolved(config: Config, card: Any) -> Config:
         smoothing=config.smoothing or (0.02 if noise < LARGE_NOISE else 0.005),
         iterations=config.iterations or int(200 * math.sqrt(max(1.0, cells / 60_000))),
     )
-
-
-def columns_share(config: Config, card: Any) -> float:
-    """The share of the privacy budget for the first query: as much as makes the noise on a count PRECISE of the rows.
-
-    All of it, where noise hides which pairs are dependent.
-    """
-    if is_blind(config, card):
-        return 1.0
-    noise = config.noise_multiplier * card.max_rows / card.declared_size
-    tables = len(card.domain) + len(wide_columns(config, card))
-    return config.columns_share or min(max(LEAST_SHARE, tables * (noise / PRECISE) ** 2), MOST_SHARE)
 
 
 def is_blind(config: Config, card: Any) -> bool:
@@ -165,9 +151,9 @@ def wide_columns(config: Config, card: Any) -> list[int]:
 
 
 def fine_columns(config: Config, card: Any) -> list[int]:
-    """The wide columns that are also counted by values: all, or none where even groups would not stand out then."""
+    """The wide columns that are also counted by values: all, or none where the noise would be above an even group of rows."""
     wide = wide_columns(config, card)
-    return wide if _precision(config, card, len(card.domain) + len(wide)) * config.bins <= 1 else []
+    return wide if _precision(config, card, len(card.domain) + len(wide)) * config.bins <= 2 else []
 
 
 def counts_label(config: Config, card: Any) -> bool:
@@ -203,8 +189,8 @@ class Marginals(Method[Config, "loop.State"]):
         - The fit solves the dual by L-BFGS, in place of mirror descent.
         - Rare values of a column are merged in the model, by the first query.
         - The first query counts each column with the label, in place of each column alone, unless that costs too much noise.
-          It counts a column with many bins alone, by its bins and by groups of neighbours.
-        - Where noise hides which columns depend on each other, all rounds count columns alone.
+          It counts a column with many bins alone, by groups of neighbours and, unless noise hides them, by its bins.
+        - Where noise hides which columns depend on each other, there are no rounds. The first query has the whole budget.
         - Tables of the label with many columns are found by Walsh-Hadamard coefficients, as many as stand out of their noise.
     """
 
@@ -254,7 +240,7 @@ class Marginals(Method[Config, "loop.State"]):
     def check(self, config: Config, card: Any) -> None:
         """Refuse shares that leave nothing for the tables, and records with too many columns or values."""
         for flag in ("errors", "columns"):
-            share = config.errors_share if flag == "errors" else config.columns_share or MOST_SHARE
+            share = config.errors_share if flag == "errors" else config.columns_share
             if not 0 < share < 1:
                 raise RequestError(f"`{flag}_share` is a share of the budget, above 0 and below 1, not {share:g}.")
         if config.columns_share + config.errors_share >= 1:

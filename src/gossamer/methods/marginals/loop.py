@@ -118,7 +118,7 @@ def interactions(run: Run[Config], state: "State", round_: int) -> Interactions 
 
 
 def chosen(run: Run[Config], state: "State", candidates: Sequence[Clique], round_: int) -> list[Clique]:
-    """What a round measures: candidates that promise more than their noise costs; if there are none, the first cliques again."""
+    """What a round measures: candidates that promise more than their noise costs, or if there are none, `first_cliques`."""
     config, net = run.config, state.net
     card: Any = run.card  # a TableCard
     assert state.errors is not None
