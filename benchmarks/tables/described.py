@@ -118,4 +118,5 @@ ROWS: dict[str, Callable[[], pd.DataFrame]] = {
     "clinic": clinic,
 }
 """Loans of a lender, virus tests of a hospital, stops by police, visits of patients with a liver disease, flights;
-patients with breast cancer, persons with and without health insurance. No setting was chosen on these two. Patients who are made up."""
+patients with breast cancer, persons with and without health insurance: no setting was
+chosen on these two. Made-up patients."""
