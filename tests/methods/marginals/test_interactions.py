@@ -151,5 +151,5 @@ def test_a_plan_says_up_to_how_many_columns() -> None:
         "How y depends on several columns at once is counted for up to 7 columns. To be seen, such a dependence must"
         in told
     )
-    few = dataclasses.replace(CARD, declared_size=500)
+    few = dataclasses.replace(CARD, declared_size=600)
     assert "How y depends on several columns at once is not counted" in " ".join(Marginals().outlook(config, few))  # type: ignore[arg-type]  # a method takes any Config and card

@@ -12,7 +12,7 @@ from gossamer.data.tables.card import TableCard
 from gossamer.data.tables.decode import to_numbers
 from gossamer.data.tables.table import Table
 from gossamer.methods.job import Job
-from gossamer.methods.marginals import Config, Marginals, columns_share, is_blind, loop, selection
+from gossamer.methods.marginals import Config, Marginals, fine_columns, groups, is_blind, loop, selection
 from gossamer.methods.marginals.loop import State
 from gossamer.methods.marginals.smoothing import FineCounts, group_map, shares
 from gossamer.privacy.confined import Confined
@@ -205,28 +205,48 @@ def test_a_column_with_many_bins_is_counted_twice_and_a_person_moves_each_table_
     assert torch.equal(groups, torch.bincount(query.maps[2], fine, len(groups)))
 
 
+def test_groups_are_as_many_as_stand_out() -> None:
+    """Two tables with a noise of 1 in all have sqrt(2) each. 2 sqrt(3) are two of 32 parts of 55.4 rows."""
+    config = Config(noise_multiplier=0.3**0.5, columns_share=0.3)
+    for size, fine, due in ((91, [0], 32), (90, [0], 31), (56, [0], 19), (55, [], 19), (30, [], 10), (10, [], 4)):
+        card = dataclasses.replace(CARD, declared_size=size)
+        assert (fine_columns(config, card), groups(config, card)) == (fine, due)
+        persons = dataclasses.replace(card, declared_size=5 * size, unit="person", max_rows=5)
+        assert (fine_columns(config, persons), groups(config, persons)) == (fine, due)
+    assert groups(Config(noise_multiplier=0.0), CARD) == 32
+
+
+@pytest.mark.parametrize("size", [250, 20])
+def test_where_noise_hides_single_values_groups_are_counted_and_a_person_moves_each_table_by_one(size: int) -> None:
+    """Two tables with the noise 3 x sqrt(2) each. Two deviations leave 18 groups of 250 rows, at 0.4 of the budget."""
+    card = dataclasses.replace(CARD, declared_size=size)
+    run = Job.of(Marginals(), {"noise_multiplier": 3.0}, card).begin(Rng(0)).run
+    query, rows = loop.first_query(run), pays(1, size)
+    assert (query.cliques, query.again, query.sizes) == ([(1,), (0,)], [], [2, {250: 19, 20: 5}[size]]), "and zero"
+    bounds = Bounds(norms=query.norms, groups=(0, 1))
+    change = query.clipped_sum(rows, bounds) - query.clipped_sum(Table(rows.codes[1:]), bounds)
+    assert [float(each.norm()) for each in query.tables(change)] == [1, 1]
+    shares_of_values = trained(card, rows, noise_multiplier=3.0)[0].net.shares[: len(query.maps[0])]
+    means = torch.bincount(query.maps[0], shares_of_values) / torch.bincount(query.maps[0])
+    assert torch.allclose(shares_of_values, means[query.maps[0]], atol=1e-12), "values of a group are alike"
+
+
+def test_where_columns_are_counted_alone_one_query_has_the_whole_budget() -> None:
+    job = Job.of(Marginals(), {"noise_multiplier": 3.0}, dataclasses.replace(CARD, declared_size=20))
+    assert [(event.noise_multiplier, count) for event, count in job.plan] == [(3.0, 1)]
+    assert job.trained({"phase": "columns", "step": 1})
+
+
 def test_where_noise_hides_what_depends_on_what_columns_are_counted_alone() -> None:
     small = dataclasses.replace(CARD, declared_size=20)
     for card, rows in ((small, pays(0, 20)), (CARD, pays(0))):
         state, _ = trained(card, rows, rounds=1)
         assert (max(len(clique) for clique, _, _ in state.measured) == 1) == (card is small)
     config = Config(noise_multiplier=4.0)
-    least = 4 / (0.1 / 3) ** 0.5 / 0.5
+    least = 4 / (0.1 / 3) ** 0.5 * 3
     for size, due in ((int(least), True), (int(least) + 1, False)):
         card = dataclasses.replace(CARD, declared_size=size)
         assert is_blind(config, card) == due
         told = " ".join(Marginals().outlook(config, card))
         assert ("Columns are counted alone" in told) == due
         assert ("Pairs of columns kept" in told or "Expect pairs" in told) != due
-
-
-def test_the_first_query_has_the_share_that_makes_its_noise_small() -> None:
-    """Three tables. 4 / sqrt(share) sqrt(3) is 0.002 of 10,000 rows at a share of 0.12; there are limits on both sides.
-
-    Where columns are counted alone, nine tenths of what errors leave are for the first query.
-    """
-    for size, due in ((100_000, 0.12), (8_000, 3 * (4 / 8_000 / 0.002) ** 2), (1_000, 0.5), (43, 0.81)):
-        assert columns_share(Config(noise_multiplier=4.0), dataclasses.replace(CARD, declared_size=size)) == (
-            pytest.approx(due)
-        )
-    assert columns_share(Config(noise_multiplier=4.0, columns_share=0.3), CARD) == 0.3

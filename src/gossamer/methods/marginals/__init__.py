@@ -37,10 +37,12 @@ CLEAR = 0.02
 """Least precision of counts for a first query that counts each column with the label. Chosen on Adult's training rows."""
 MOST_FIRST_CELLS = 1_000_000
 """Cells of all tables of the first query."""
-LEAST_SHARE, MOST_SHARE, PRECISE = 0.12, 0.5, 0.002
-"""Limits of the first query's share of the budget. Between them, the noise on its counts is PRECISE of the rows."""
-BLIND, BLIND_SHARE = 0.5, 0.9
-"""Noise of so much of the rows hides which pairs are dependent. Of what errors leave, the first query's share is then this."""
+COLUMNS_SHARE = 0.4
+"""Of the privacy budget, for the first query."""
+BLIND = 1 / 3
+"""Noise of so much of the rows hides which pairs are dependent."""
+LEAST_GROUPS = 4
+"""Groups of neighbours of a column with many bins, at least."""
 CELLS_PER_ROW = 4
 """Cells of the model for each row per standard deviation of the noise."""
 LARGE_NOISE = 8
@@ -54,8 +56,8 @@ class Config(BaseConfig):
     Args:
         noise_multiplier: noise multiplier of all queries of the run together. 0: no noise.
         rounds: rounds after the first query (R). Each has two queries: errors of all candidates, and the chosen tables.
-        columns_share: share of the privacy budget for the first query, the counts of all columns, below 1. 0: from the declared
-            size and the noise, see `columns_share`.
+        columns_share: share of the privacy budget for the first query, the counts of all columns. 1: there are no rounds. 0: a
+            fixed share, or 1 where noise hides which pairs are dependent; see `columns_share`.
         errors_share: share of the privacy budget for the errors of candidates, in all rounds together, between 0 and 1.
         cells: largest number of cells of the tree of cliques. The rounds get to it in equal steps. 0: from the declared size
             and the noise, see `resolved`.
@@ -95,9 +97,9 @@ class Noise:
     def of(cls, config: Config, card: Any) -> "Noise":
         """By the shares of a Config. card: a TableCard."""
         first = columns_share(config, card)
-        rest = 1 - first - config.errors_share
-        each = [first, config.errors_share / config.rounds, rest / config.rounds]
-        return cls(*(config.noise_multiplier / math.sqrt(share) for share in each))
+        errors = config.errors_share if first < 1 else 0.0
+        each = [first, errors / config.rounds, (1 - first - errors) / config.rounds]
+        return cls(*(config.noise_multiplier / math.sqrt(share) if share else math.inf for share in each))
 
 
 def resolved(config: Config, card: Any) -> Config:
@@ -120,11 +122,8 @@ def resolved(config: Config, card: Any) -> Config:
 
 
 def columns_share(config: Config, card: Any) -> float:
-    """The share of the privacy budget for the first query: as much as makes the noise on a count PRECISE of the rows."""
-    noise = config.noise_multiplier * card.max_rows / card.declared_size
-    tables = len(card.domain) + len(fine_columns(config, card))
-    most = BLIND_SHARE * (1 - config.errors_share) if is_blind(config, card) else MOST_SHARE
-    return config.columns_share or min(max(LEAST_SHARE, tables * (noise / PRECISE) ** 2), most)
+    """The share of the privacy budget for the first query."""
+    return config.columns_share or (1.0 if is_blind(config, card) else COLUMNS_SHARE)
 
 
 def is_blind(config: Config, card: Any) -> bool:
@@ -141,13 +140,29 @@ def precision(config: Config, card: Any, *, with_label: bool) -> float:
     """
     labels = card.domain[card.label_index] if with_label else 1
     tables = max(1, len(card.domain) - with_label) + len(fine_columns(config, card))
-    deviation = Noise.of(config, card).columns * int(card.max_rows) * math.sqrt(tables * labels)
-    return 2 * deviation / int(card.declared_size)
+    return _precision(config, card, tables * labels)
+
+
+def _precision(config: Config, card: Any, tables: int) -> float:
+    """The same, where the noise is divided among so many tables."""
+    return 2 * Noise.of(config, card).columns * int(card.max_rows) * math.sqrt(tables) / int(card.declared_size)
+
+
+def groups(config: Config, card: Any) -> int:
+    """How many groups of neighbours are counted of a wide column, about: as many as stand out where rows are even."""
+    noise = _precision(config, card, len(card.domain))
+    return int(min(config.bins, max(LEAST_GROUPS, 1 / noise))) if noise else config.bins
+
+
+def wide_columns(config: Config, card: Any) -> list[int]:
+    """The columns with more bins than a column of the model has. They are counted by groups of neighbours."""
+    return [k for k, facts in enumerate(card.columns) if facts.in_order > config.bins and k != card.label_index]
 
 
 def fine_columns(config: Config, card: Any) -> list[int]:
-    """The columns with more bins than a column of the model has. They are counted twice: by values, and by groups."""
-    return [k for k, facts in enumerate(card.columns) if facts.in_order > config.bins and k != card.label_index]
+    """The wide columns that are also counted by values: all, or none where the noise would be above an even group of rows."""
+    wide = wide_columns(config, card)
+    return wide if _precision(config, card, len(card.domain) + len(wide)) * config.bins <= 2 else []
 
 
 def counts_label(config: Config, card: Any) -> bool:
@@ -183,8 +198,8 @@ class Marginals(Method[Config, "loop.State"]):
         - The fit solves the dual by L-BFGS, in place of mirror descent.
         - Rare values of a column are merged in the model, by the first query.
         - The first query counts each column with the label, in place of each column alone, unless that costs too much noise.
-          It counts a column with many bins alone, by its bins and by groups of neighbours.
-        - Where noise hides which columns depend on each other, all rounds count columns alone.
+          It counts a column with many bins alone, by groups of neighbours and, unless noise hides them, by its bins.
+        - Where noise hides which columns depend on each other, there are no rounds. The first query has the whole budget.
         - Tables of the label with many columns are found by Walsh-Hadamard coefficients, as many as stand out of their noise.
     """
 
@@ -215,11 +230,12 @@ class Marginals(Method[Config, "loop.State"]):
         return [errors, tables("marginals", bound, noise.marginals, config.rounds)]
 
     def phases(self, config: Config, card: Any) -> "Phases[Config, loop.State]":
-        """The columns, one query; then the rounds. card: a TableCard."""
+        """The columns, one query; then the rounds, unless noise hides which pairs are dependent. card: a TableCard."""
         columns = tables("columns", float(card.max_rows), Noise.of(config, card).columns, 1)
+        rounds = [] if columns_share(config, card) == 1 else [self.training(config, card, steps=2 * config.rounds)]
         return [
             OnPrivate(name="columns", steps=1, queries=[columns], body=lambda *given: loop.columns(*given)),
-            self.training(config, card, steps=2 * config.rounds),
+            *rounds,
         ]
 
     def bounds_units(self, card: Any) -> str:
@@ -239,9 +255,9 @@ class Marginals(Method[Config, "loop.State"]):
         """Refuse shares that leave nothing for the tables, and records with too many columns or values."""
         for flag in ("errors", "columns"):
             share = config.errors_share if flag == "errors" else columns_share(config, card)
-            if not 0 < share < 1:
+            if not (0 < share < 1 or (share == 1 and flag == "columns")):
                 raise RequestError(f"`{flag}_share` is a share of the budget, above 0 and below 1, not {share:g}.")
-        if columns_share(config, card) + config.errors_share >= 1:
+        if columns_share(config, card) < 1 <= columns_share(config, card) + config.errors_share:
             raise RequestError("`columns_share` and `errors_share` together must be below 1: the tables need the rest.")
         if len(card.domain) > (most := table_card.MOST_COLUMNS):
             raise RequestError(

@@ -20,11 +20,12 @@ from gossamer.methods.marginals import (
     Noise,
     counts_label,
     fine_columns,
-    is_blind,
+    groups,
     measurements,
     resolved,
     selection,
     smoothing,
+    wide_columns,
 )
 from gossamer.methods.marginals.counts import Counts, Errors, Interactions
 from gossamer.methods.marginals.fit import fit
@@ -85,19 +86,21 @@ def of_site(run: Run[Config], state: "State", cliques: Sequence[Clique], expecte
     (answer, noise), asked = run.answered, first_query(run)
     release = a_bound_each(dataclasses.replace(run.query("errors"), noise_multiplier=noise), asked)
     measured = measurements.released(asked, answer, release)
-    own = zip(fine_counts(run, measured, asked), state.net.maps, strict=True)
-    return selection.of_part(cliques, expected, [fine.sums(values) for fine, values in own])
+    own = zip(fine_counts(run, measured, asked), asked.maps, state.net.maps, strict=False)  # `asked` has further maps
+    return selection.of_part(cliques, expected, [fine.sums(of_bins(bins, values)) for fine, bins, values in own])
 
 
 def first_query(run: Run[Config]) -> Counts:
-    """Each column as `first_cliques` has it; columns with many bins alone, once by values and once by groups of neighbours."""
+    """Each column as `first_cliques` has it; columns with many bins alone, by groups of neighbours and maybe by values too."""
     card: Any = run.card  # a TableCard
-    most, wide = run.config.bins, fine_columns(run.config, card)
-    maps = [torch.arange(size) for size in card.domain]
+    wide, fine = wide_columns(run.config, card), fine_columns(run.config, card)
+    maps = {column: torch.arange(size) for column, size in enumerate(card.domain)}
     cliques = [clique for clique in first_cliques(run) if not set(clique) & set(wide)]
-    maps += [smoothing.group_map(card.domain[column], card.columns[column].in_order, most) for column in wide]
+    for column in wide:
+        own = smoothing.group_map(card.domain[column], card.columns[column].in_order, groups(run.config, card))
+        maps[len(maps) if fine else column] = own
     held = {column for clique in cliques for column in clique}
-    return Counts(maps, [*cliques, *((k,) for k in range(len(maps)) if k not in held)], card.max_rows, wide)
+    return Counts([*maps.values()], [*cliques, *((k,) for k in maps if k not in held)], card.max_rows, fine)
 
 
 def first_cliques(run: Run[Config]) -> list[Clique]:
@@ -129,15 +132,10 @@ def interactions(run: Run[Config], state: "State", round_: int) -> Interactions 
 
 
 def chosen(run: Run[Config], state: "State", candidates: Sequence[Clique], round_: int) -> list[Clique]:
-    """What a round measures: candidates that promise more than their noise costs; if there are none, the first cliques again.
-
-    Where the noise hides which columns depend on each other, each column alone.
-    """
+    """What a round measures: candidates that promise more than their noise costs, or if there are none, `first_cliques`."""
     config, net = run.config, state.net
     card: Any = run.card  # a TableCard
     assert state.errors is not None
-    if is_blind(config, card):
-        return [(column,) for column in range(len(card.domain))]
     errors, coefficients = state.errors[: len(candidates)], state.errors[len(candidates) :]
     if (asked := interactions(run, state, round_)) is not None:
         noise = selection.interaction_noise(config, card, len(asked.sets))
@@ -164,17 +162,22 @@ def a_bound_each(
 
 
 def fine_counts(run: Run[Config], measured: Sequence[Measurement], query: Counts) -> list[FineCounts]:
-    """What the first query says of the values of each column."""
+    """What the first query says of the bins of each column."""
     card: Any = run.card  # a TableCard
     found = []
     for column, facts in enumerate(card.columns):
         noisy, deviation = measurements.of_column(measured, column)
-        fine = FineCounts(noisy, deviation, facts.in_order)
+        fine = FineCounts(noisy, deviation, facts.in_order + len(noisy) - len(query.maps[column]))
         if column in query.again:
             second = len(card.columns) + query.again.index(column)
             fine = fine.with_groups(measurements.of_column(measured, second)[0], query.maps[second])
         found.append(fine)
     return found
+
+
+def of_bins(bins: Tensor, values: Tensor) -> Tensor:
+    """A map of bins, from that of their values: int64 [bins]. bins: int64 [values]."""
+    return torch.zeros(int(bins.max()) + 1).long().scatter(0, bins, values)
 
 
 def merge_rare(run: Run[Config], state: "State", measured: Sequence[Measurement], query: Counts) -> None:
@@ -184,7 +187,9 @@ def merge_rare(run: Run[Config], state: "State", measured: Sequence[Measurement]
         state.fine.append((fine.counts, fine.deviation, fine.in_order, fine.width))
         own_map = selection.merged(fine, most=run.config.bins)
         maps.append(torch.arange(len(fine.counts)) if column == net.label else own_map)
-    net.merge(maps, [torch.ones_like(each) for each in maps])
+    state.bins = [*query.maps[: len(maps)]]
+    of_values = [each[bins] for each, bins in zip(maps, state.bins, strict=True)]
+    net.merge(of_values, [torch.ones_like(each) for each in of_values])
     once = {*range(len(maps))} - {*query.again}
     state.measured = [measurements.merged(each, maps) for each in measured if once.issuperset(each[0])]
     state.measured += [((column,), *FineCounts(*state.fine[column]).sums(maps[column])) for column in query.again]
@@ -204,9 +209,11 @@ def fit_all(run: Run[Config], state: "State") -> None:
         duals=state.duals,
     )
     net.take(tree, fitted.marginals)
-    rows = [probabilities * state.total for probabilities in net.alone]
-    every = zip(state.fine, net.maps, rows, strict=True)
-    net.merge(net.maps, [smoothing.shares(FineCounts(*fine), own, most) for fine, own, most in every])
+    shares = []
+    for fine, bins, own, probabilities in zip(state.fine, state.bins, net.maps, net.alone, strict=True):
+        found = smoothing.shares(FineCounts(*fine), of_bins(bins, own), probabilities * state.total)
+        shares.append((found / torch.bincount(bins))[bins])
+    net.merge(net.maps, shares)
     net.keep(state.measured)
     state.duals = fitted.duals
 
@@ -220,7 +227,9 @@ class State(contract.State):
     """Estimated number of rows, each with its weight."""
     measured: list[Measurement] = field(default_factory=list)
     fine: list[tuple[Tensor, float, int, int]] = field(default_factory=list)
-    """The `FineCounts` of each column."""
+    """The `FineCounts` of the bins of each column."""
+    bins: list[Tensor] = field(default_factory=list)
+    """By column, the bin of each value: a group of values, or itself."""
     errors: Tensor | None = None
     """The noisy errors of the present round's candidates."""
     duals: Tensor | None = None
