@@ -338,7 +338,7 @@ def test_one_column_and_a_column_of_one_value() -> None:
 def test_refusals() -> None:
     method = Marginals()
     for settings, flag in (
-        ({"columns_share": 1.0}, "columns_share"),
+        ({"columns_share": 1.1}, "columns_share"),
         ({"errors_share": 1.0}, "errors_share"),
         ({"errors_share": 0.0}, "errors_share"),
         ({"columns_share": 0.6, "errors_share": 0.4}, "together"),

@@ -235,6 +235,8 @@ def test_where_columns_are_counted_alone_one_query_has_the_whole_budget() -> Non
     job = Job.of(Marginals(), {"noise_multiplier": 3.0}, dataclasses.replace(CARD, declared_size=20))
     assert [(event.noise_multiplier, count) for event, count in job.plan] == [(3.0, 1)]
     assert job.trained({"phase": "columns", "step": 1})
+    asked = Job.of(Marginals(), {"noise_multiplier": 3.0, "columns_share": 1.0}, CARD)
+    assert asked.plan == job.plan, "or where the user says so"
 
 
 def test_where_noise_hides_what_depends_on_what_columns_are_counted_alone() -> None:
