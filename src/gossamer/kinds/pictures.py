@@ -168,12 +168,8 @@ samples = release.sample(1000, seed=0)  # samples.images: uint8 [1000, C, H, W],
             chances: Any = synthesizer.net.probabilities
             return lambda records: chances(records.tensors()[0]).argmax(1).numpy() == records.labels
         samples = self.drawn(synthesizer, _judged(synthesizer.job), seed=0, sink=sink)
-
-        def show(epoch: int, of: int, _: float) -> None:
-            sink(progress("score", epoch, of))
-
-        labels, classes = samples.labels, synthesizer.classes
-        trained = classify.train(samples.images, labels, classes=classes, protocol=JUDGE, seed=0, progress=show)
+        sink(progress("training of the judge", 0, 1))
+        trained = classify.train(samples.images, samples.labels, classes=synthesizer.classes, protocol=JUDGE, seed=0)
         return lambda records: (
             classify.predict_alone(trained.net, self.array(records, synthesizer.card)) == records.labels
         )

@@ -224,8 +224,7 @@ def predict_alone(net: nn.Module, images: Images) -> NDArray[np.int64]:
         classes = logits.argmax(1)
         classes[close] = exact(part[close].double()).argmax(1)
         found.append(classes)
-    answers: NDArray[np.int64] = torch.cat(found).numpy()
-    return answers
+    return np.asarray(torch.cat(found))
 
 
 def predict(net: nn.Module, images: Images) -> NDArray[np.int64]:
