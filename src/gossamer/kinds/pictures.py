@@ -36,7 +36,6 @@ from gossamer.methods.contract import BaseConfig, State
 from gossamer.methods.job import Job, Training
 from gossamer.methods.synthesizer import Synthesizer
 from gossamer.metrics import classify, registry
-from gossamer.nets.classifiers import SmallCNN
 
 _Part = TypeVar("_Part", Samples, Records)
 LARGEST = 64
@@ -159,8 +158,8 @@ samples = release.sample(1000, seed=0)  # samples.images: uint8 [1000, C, H, W],
         if hasattr(net, "probabilities"):
             return "the released classifier"
         sides = job.card.shape[1:]
-        able = net.classes > 1 and min(sides) * min(1, LARGEST / max(sides)) >= SmallCNN.smallest
-        return f"a {SmallCNN.title} trained on {_judged(job):,} samples" if able else ""
+        able = net.classes > 1 and min(sides) * min(1, LARGEST / max(sides)) >= classify.SMALLEST
+        return f"a {classify.TITLE} trained on {_judged(job):,} samples" if able else ""
 
     def is_right(self, synthesizer: Synthesizer, *, sink: Sink) -> Callable[[Records], Array]:
         """What is said of a picture does not depend on the others beside it."""

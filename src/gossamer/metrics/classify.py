@@ -24,6 +24,8 @@ from gossamer.metrics import arrays
 from gossamer.metrics.arrays import Images, Labels
 from gossamer.nets.classifiers import SmallCNN
 
+TITLE, SMALLEST = SmallCNN.title, SmallCNN.smallest
+"""Of the classifier: its name, and the least height or width of a picture."""
 Progress: TypeAlias = Callable[[int, int, float], None]
 """Called after each epoch with the epoch from 1, the number of epochs, and the accuracy on the held-out samples."""
 
