@@ -72,29 +72,6 @@ def proportion(successes: float, n: float, computed_on: str) -> Estimate:
     return Estimate(share, low, high, math.floor(n), computed_on)
 
 
-def noisy_share(successes: float, failures: float, noise: float, computed_on: str) -> Estimate:
-    """A share from two noisy counts, with a 95 % interval that covers their noise and sampling.
-
-    The ends p solve |successes - p n| = 1.96 sqrt(n p (1 - p) + noise^2 ((1 - p)^2 + p^2)), with n the sum of both (Fieller,
-    JRSS B 1954). Without noise they are Wilson's. Where noise may cover all of n, the interval is from 0 to 1.
-
-    Args:
-        successes: a count with Gaussian noise.
-        failures: the same of the others.
-        noise: standard deviation of the noise on each.
-        computed_on: in words, what was counted.
-    """
-    n, z = successes + failures, QUANTILE
-    if n < 1 or n < 2 * z * noise:
-        return Estimate(0.5, 0.0, 1.0, max(0, math.floor(n)), computed_on)
-    share, noise = min(1.0, max(0.0, successes / n)), noise / n
-    spread = z * z * (1 / n - 2 * noise**2)
-    square = spread**2 / 4 + spread * share * (1 - share) + (1 + spread) * (z * noise) ** 2
-    ends = [(share + spread / 2 + sign * math.sqrt(square)) / (1 + spread) for sign in (-1, 1)]
-    low, high = max(0.0, min(share, ends[0])), min(1.0, max(share, ends[1]))
-    return Estimate(share, low, high, math.floor(n), computed_on)
-
-
 def difference(first: Estimate, second: Estimate, computed_on: str) -> Estimate:
     """First minus second, two independent shares, with the interval made from theirs (Newcombe, Stat. in Medicine 1998).
 

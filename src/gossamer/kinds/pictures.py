@@ -37,7 +37,6 @@ from gossamer.methods.contract import BaseConfig, State
 from gossamer.methods.job import Job, Training
 from gossamer.methods.synthesizer import Synthesizer, classifier_of
 from gossamer.metrics import classify, registry
-from gossamer.nets.classifiers import SmallCNN
 
 _Part = TypeVar("_Part", Samples, Records)
 LARGEST = 64
@@ -183,20 +182,16 @@ samples = release.sample(1000, seed=0)  # samples.images: uint8 [1000, C, H, W],
         if classifier_of(net):
             return "the released classifier"
         sides = job.card.shape[1:]
-        able = net.classes > 1 and min(sides) * min(1, LARGEST / max(sides)) >= SmallCNN.smallest
-        return f"a {SmallCNN.title} trained on {_judged(job):,} samples" if able else ""
+        able = net.classes > 1 and min(sides) * min(1, LARGEST / max(sides)) >= classify.SMALLEST
+        return f"a {classify.TITLE} trained on {_judged(job):,} samples" if able else ""
 
     def is_right(self, synthesizer: Synthesizer, *, sink: Sink) -> Callable[[Records], Array]:
         """What is said of a picture does not depend on the others beside it."""
         if (chances := synthesizer.classifier) is not None:
             return lambda records: chances(records.tensors()[0]).argmax(1).numpy() == records.labels
         samples = self.drawn(synthesizer, _judged(synthesizer.job), seed=0, sink=sink)
-
-        def show(epoch: int, of: int, _: float) -> None:
-            sink(progress("score", epoch, of))
-
-        labels, classes = samples.labels, synthesizer.classes
-        trained = classify.train(samples.images, labels, classes=classes, protocol=JUDGE, seed=0, progress=show)
+        sink(progress("training of the judge", 0, 1))
+        trained = classify.train(samples.images, samples.labels, classes=synthesizer.classes, protocol=JUDGE, seed=0)
         return lambda records: (
             classify.predict_alone(trained.net, self.array(records, synthesizer.card)) == records.labels
         )

@@ -2,12 +2,12 @@
 
 A unit adds the share of its records that are right to one sum, and the share that is wrong to another. So it moves both
 together by at most 1 in L2. The accuracy is the first of the two by their sum. Its interval covers noise and sampling
-(`intervals.noisy_share`).
+(`figures.noisy_share`).
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 import numpy as np
 
@@ -15,12 +15,12 @@ from gossamer.lazy import torch
 from gossamer.methods.common.declared import once
 from gossamer.methods.contract import Query
 from gossamer.methods.job import Job
-from gossamer.privacy.guarantee import Plan
-from gossamer.privacy.queries import Bounds
 
 if TYPE_CHECKING:
     from torch import Tensor
 
+Plan: TypeAlias = Sequence[tuple[Any, int]]
+"""What may be released, and how often."""
 SCORE = "score"
 """The name of the query, and of its entry in config.json."""
 
@@ -75,7 +75,7 @@ class RightAndWrong:
     is_right: Callable[[Any], np.ndarray]
     dimension: ClassVar[int] = 2
 
-    def clipped_sum(self, records: Any, bounds: Bounds, /) -> "Tensor":
+    def clipped_sum(self, records: Any, bounds: Any, /) -> "Tensor":
         """float64 [2]; what one unit adds is at most 1 long, and at most bounds.norms[0]."""
         if len(records) == 0:
             return torch.zeros(self.dimension, dtype=torch.float64)
@@ -84,4 +84,4 @@ class RightAndWrong:
             owners = np.unique(records.units, return_inverse=True)[1]
             right = np.bincount(owners, right) / np.bincount(owners)
         sums = torch.tensor([right.sum(), (1 - right).sum()], dtype=torch.float64)
-        return sums * min(bounds.norms[0], 1.0)
+        return sums.mul_(min(bounds.norms[0], 1.0))

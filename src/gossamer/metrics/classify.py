@@ -24,6 +24,8 @@ from gossamer.metrics import arrays
 from gossamer.metrics.arrays import Images, Labels
 from gossamer.nets.classifiers import SmallCNN
 
+TITLE, SMALLEST = SmallCNN.title, SmallCNN.smallest
+"""Of the classifier: its name, and the least height or width of a picture."""
 Progress: TypeAlias = Callable[[int, int, float], None]
 """Called after each epoch with the epoch from 1, the number of epochs, and the accuracy on the held-out samples."""
 
@@ -224,8 +226,7 @@ def predict_alone(net: nn.Module, images: Images) -> NDArray[np.int64]:
         classes = logits.argmax(1)
         classes[close] = exact(part[close].double()).argmax(1)
         found.append(classes)
-    answers: NDArray[np.int64] = torch.cat(found).numpy()
-    return answers
+    return np.asarray(torch.cat(found))
 
 
 def predict(net: nn.Module, images: Images) -> NDArray[np.int64]:

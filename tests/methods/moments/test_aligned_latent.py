@@ -121,6 +121,34 @@ def test_a_code_is_decoded_to_its_picture(channels: int) -> None:
     torch.testing.assert_close(latent.ground(codes)[:, 0, 0, 0], grounds)
 
 
+@pytest.mark.parametrize(
+    ("mean", "spread", "plain"),
+    [
+        (0.97, 0.05, 1.0),
+        (0.89, 0.2, 1.0),
+        (0.05, 0.1, 0.0),
+        (0.4, 0.05, None),
+        (0.8, 0.1, None),
+        (0.9, 0.3, None),
+        (0.5, 0.5, None),
+    ],
+)
+def test_noise_gives_no_grey_boxes_to_a_plain_ground(mean: float, spread: float, plain: float | None) -> None:
+    """A ground is black or white where what was released fits that. One that is grey, or of two shades, stays."""
+    latent = AlignedLatent((1, SIDE, SIDE), 30)
+    weight = latent._weight(aligned_latent._GROUND)
+    means, roots = torch.randn(2, latent.axes), torch.randn(2, latent.axes, latent.axes)
+    means[:, -1] = torch.tensor([mean - 0.5, 0.0]) * weight
+    roots[:, -1] *= (torch.tensor([spread, 0.5]) * weight / roots[:, -1].norm(dim=1))[:, None]
+    before = means.clone(), roots.clone()
+    latent.make_plain(means, roots)
+    if plain is not None:
+        torch.testing.assert_close(means[0, -1], torch.tensor((plain - 0.5) * weight))
+        assert not roots[0, -1].any()
+        before[0][0, -1], before[1][0, -1] = means[0, -1], roots[0, -1]
+    torch.testing.assert_close((means, roots), before)
+
+
 def test_the_two_maps_are_inverse() -> None:
     pose = torch.tensor([[0.2, -0.3, 0.3, -0.2, 0.7], [0.0, 0.0, 0.0, 0.0, 0.0]])
     there, back = aligned_latent._to_frame(pose), aligned_latent._to_picture(pose)

@@ -10,9 +10,10 @@ import pytest
 from scipy.special import log_ndtr, ndtr
 
 from gossamer.errors import LedgerDamaged
+from gossamer.intervals import proportion
 from gossamer.privacy.accounting import accountants, cost
 from gossamer.privacy.accounting.events import plan_of, poisson_gaussian, without_privacy
-from gossamer.privacy.certificate.figures import figures, purposes, smaller
+from gossamer.privacy.certificate.figures import figures, noisy_share, purposes, smaller
 from gossamer.privacy.guarantee import REPLACE_ONE, Plan
 from gossamer.privacy.ledger import PrivacyLedger
 
@@ -160,3 +161,32 @@ def test_an_event_that_two_phases_share_is_told_apart_by_its_purpose() -> None:
 def test_components_that_are_not_the_reserved_plan_are_refused(plan: Plan) -> None:
     with pytest.raises(LedgerDamaged, match="not what the ledger reserved"):
         of([(ONCE, 1)], settings={"components": purposes([("training", plan)])})
+
+
+def test_noisy_counts_without_noise_have_wilsons_interval() -> None:
+    plain, noisy = proportion(90, 100, ""), noisy_share(90.0, 10.0, 0.0)
+    assert noisy == pytest.approx((plain.low, plain.value, plain.high))
+
+
+@pytest.mark.parametrize(
+    ("n", "share", "noise"), [(500, 0.9, 10.0), (5000, 0.95, 60.0), (100, 0.99, 10.0), (3000, 0.5, 5.0)]
+)
+def test_intervals_of_noisy_counts_cover_noise_and_sampling(n: int, share: float, noise: float) -> None:
+    draw = np.random.default_rng(0)
+    right = draw.binomial(n, share, size=2000)
+    errors = draw.normal(scale=noise, size=(2, 2000))
+    found = [noisy_share(r + one, n - r + other, noise) for r, one, other in zip(right, *errors, strict=True)]
+    covered = np.mean([low <= share <= high for low, _, high in found])
+    assert 0.93 < covered < 0.98  # most at 0.99 of 100, where many counts are beyond the scale
+
+
+def test_noise_that_may_cover_all_counts_leaves_nothing_known() -> None:
+    for counts in ((10.0, -3.0), (-20.0, 5.0), (30.0, 2.0)):
+        found = noisy_share(*counts, 10.0)
+        assert (found[0], found[2]) == (0, 1)
+
+
+def test_noisy_counts_beyond_the_scale_stay_on_it() -> None:
+    found = noisy_share(1010.0, -10.0, 5.0)
+    assert found[1] == found[2] == 1
+    assert 0.98 < found[0] < 1

@@ -43,7 +43,7 @@ def test_every_method_is_offered_or_left_out_with_a_reason() -> None:
 
 def test_what_starts_on_nothing_comes_first_then_what_asks_least() -> None:
     ranked = recommend.recommend(FEW, epsilon=1.0, pictures="digits", public="glyphs").ranked
-    order = [(each.starts_on != "", each.queries) for each in ranked]
+    order = [(each.starts_on != "nothing", each.queries) for each in ranked]
     assert order == sorted(order)
     assert ranked[0].method == "moments"
     starts = {each.method: each.starts_on for each in ranked}

@@ -23,6 +23,8 @@ _POSE, _GROUND = 0.36, 0.95
 """How much a pose and a ground count in a code, for each square root of an axis."""
 _PLAIN = 0.1
 """A sample whose ground is so near to black or white has that ground."""
+_ONE_SHADE = 0.25
+"""The largest standard deviation of a ground that noise may have made of a plain one."""
 _LEAST = 1e-3
 """Added to variances: a thin line has a spread, too."""
 
@@ -84,6 +86,18 @@ class AlignedLatent(Latent):
         ground = self.ground(codes)
         apart = (images - ground).abs()
         return torch.where(apart < threshold * apart.amax((1, 2, 3), keepdim=True), ground, images)
+
+    def make_plain(self, means: Tensor, roots: Tensor) -> None:
+        """Give cells a black or white ground where theirs differs from it by little, or by less than it spreads. In place.
+
+        Noise would give a few samples a grey box. means: [c, d]; roots of their covariances: [c, d, d].
+        """
+        own, weight = slice(self.basis.shape[1] + POSE, None), self._weight(_GROUND)
+        ground, spread = means[:, own] / weight + 0.5, roots[:, own].norm(dim=2) / weight
+        end = ground.round().clamp(0, 1)
+        plain = ((ground - end).abs() < spread.clamp(min=_PLAIN)) & (spread < _ONE_SHADE)
+        means[:, own] = torch.where(plain, (end - 0.5) * weight, means[:, own])
+        roots[:, own] = torch.where(plain[:, :, None], 0.0, roots[:, own])
 
     @torch.no_grad()
     def fit(self, images: Tensor) -> None:

@@ -89,7 +89,13 @@ def released(
 
 def into(mixture: Mixture, query: Moments) -> Callable[[Tensor, float], None]:
     """Where an answer goes: into the Gaussians."""
-    return lambda answer, noise: mixture.take(answer, query, noise_multiplier=noise)
+
+    def take(answer: Tensor, noise: float) -> None:
+        mixture.take(answer, query, noise_multiplier=noise)
+        if isinstance(query.latent, AlignedLatent):
+            query.latent.make_plain(mixture.means, mixture.roots)
+
+    return take
 
 
 def into_latent(latent: Latent, query: SumInWaves) -> Callable[[Tensor, float], None]:

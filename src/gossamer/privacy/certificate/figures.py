@@ -11,7 +11,6 @@ from typing import Any
 from dp_accounting import GaussianDpEvent
 
 from gossamer.errors import LedgerDamaged
-from gossamer.intervals import noisy_share
 from gossamer.privacy.accounting import cost
 from gossamer.privacy.accounting.accountants import CURVES, delta_left, flatten, rate_and_noise
 from gossamer.privacy.guarantee import Plan, as_json
@@ -52,15 +51,36 @@ def score(answer: tuple[float, float], asked: dict[str, Any]) -> dict[str, Any]:
 
     asked: what the settings say of the score.
     """
-    judge, found = str(asked["judge"]), noisy_share(*answer, float(asked["noise_multiplier"]), "")
-    low, value, high = (f"{100 * share:.1f}" for share in (found.low, found.value, found.high))
+    judge, ends = str(asked["judge"]), noisy_share(*answer, float(asked["noise_multiplier"]))
+    low, value, high = (f"{100 * share:.1f}" for share in ends)
     said = (
         f"{judge[:1].upper()}{judge[1:]} gets {value} % of the private records right. The 95 % interval, {low} to {high} %, "
         "covers noise and sampling. It is a noisy query of the run, so epsilon covers it."
     )
-    if found.high - found.low == 1:
+    if ends[2] - ends[0] == 1:
         said = "The score of this run is unknown: noise covers the number of records."
-    return {"accuracy": found.value, "low": found.low, "high": found.high, "statement": said}
+    return {"accuracy": ends[1], "low": ends[0], "high": ends[2], "statement": said}
+
+
+def noisy_share(successes: float, failures: float, noise: float) -> tuple[float, float, float]:
+    """A share from two noisy counts, between the ends of a 95 % interval that covers their noise and sampling.
+
+    The ends p solve |successes - p n| = 1.96 sqrt(n p (1 - p) + noise^2 ((1 - p)^2 + p^2)), with n the sum of both (Fieller,
+    JRSS B 1954). Without noise they are Wilson's. Where noise may cover all of n, the interval is from 0 to 1.
+
+    Args:
+        successes: a count with Gaussian noise.
+        failures: the same of the others.
+        noise: standard deviation of the noise on each.
+    """
+    n, z = successes + failures, 1.959963984540054
+    if n < 1 or n < 2 * z * noise:
+        return 0.0, 0.5, 1.0
+    share, noise = min(1.0, max(0.0, successes / n)), noise / n
+    spread = z * z * (1 / n - 2 * noise**2)
+    square = spread**2 / 4 + spread * share * (1 - share) + (1 + spread) * (z * noise) ** 2
+    low, high = ((share + spread / 2 + sign * math.sqrt(square)) / (1 + spread) for sign in (-1, 1))
+    return max(0.0, min(share, low)), share, min(1.0, max(share, high))
 
 
 def smaller(delta: float, digits: int) -> float:

@@ -48,7 +48,7 @@ class Recommended:
         method: its name.
         title: its name with authors and year.
         queries: number of its noisy queries.
-        starts_on: public records or drawings on which it starts; empty: on nothing.
+        starts_on: "nothing", or the public records or drawings on which it starts.
         command: to copy.
         notes: what to know about it, as far as the card alone tells.
     """
@@ -80,10 +80,8 @@ class Advice:
     def lines(self) -> list[str]:
         """The outlook, a table of all methods, notes, and one command. `--json` has all commands."""
         rows = [["method", "noisy queries", "starts on", ""]]
-        rows += [
-            [f"{rank}. {each.method}", f"{each.queries:,}", each.starts_on or "nothing", each.title]
-            for rank, each in enumerate(self.ranked, 1)
-        ]
+        for rank, each in enumerate(self.ranked, 1):
+            rows.append([f"{rank}. {each.method}", f"{each.queries:,}", each.starts_on, each.title])
         report = [*self.outlook, "", *aligned(rows), ""]
         report += [f"{each.method}: {note}" for each in self.ranked for note in each.notes]
         report += [f"not {name}: {reason}" for name, reason in self.left_out.items()]
@@ -142,8 +140,7 @@ def recommend(
         if value is not None and not facts.has_public:
             raise RequestError(f"`{name}` is for pictures, and the card describes {facts.in_words}: leave it out.")
     source = {"data": shlex.quote(data), "card": shlex.quote(where)}
-    if facts.unit != "record":
-        source["units"] = facts.whose
+    source |= {"units": facts.whose} if facts.unit != "record" else {}
     request = _Request(card=facts, epsilon=epsilon, delta=delta, public=public, pictures=pictures, source=source)
     ranked: list[Recommended] = []
     left_out: dict[str, str] = {}
@@ -153,7 +150,7 @@ def recommend(
                 ranked.append(_candidate(METHODS[name], request))
         except RequestError as error:
             left_out[name] = str(error)
-    ranked.sort(key=lambda each: (bool(each.starts_on), each.queries))
+    ranked.sort(key=lambda each: (each.starts_on != "nothing", each.queries))
     outlook = [f"{facts.declared_size:,} {facts.unit}s, {facts.breadth}, epsilon {epsilon:g} at delta {delta:g}."]
     return Advice([*outlook, *filter(None, [remark(epsilon), NO_FORECAST])], ranked, left_out, facts.unit)
 
@@ -176,12 +173,9 @@ def _candidate(method: AnyMethod, request: _Request) -> Recommended:
     if method.without_guarantee and not math.isinf(epsilon):
         raise RequestError("it has no formal guarantee: its epsilon is infinity whatever the settings.")
     preset = presets.nearest(name, card, epsilon)
-    chosen = presets.settings(name, preset) if preset else {}
-    chosen.pop("noise_multiplier", None)  # it follows from epsilon
-    base = {**presets.defaults(name), **chosen}
-    full = dict(base)
-    if request.pictures in get_args(get_type_hints(method.config_type).get("drawing")):
-        full["drawing"] = request.pictures
+    base = {**presets.defaults(name), **(presets.settings(name, preset) if preset else {})}
+    programs = get_args(get_type_hints(method.config_type).get("drawing"))
+    full = base | ({"drawing": request.pictures} if request.pictures in programs else {})
     about = presets_of(method)[preset] if preset else {}
     full |= presets.scaled(full, card, made_for=about.get("records"), in_proportion=about.get("in_proportion", ()))
     job = checked(Job.of(method, {**presets.any_noise(name), **full}, card))
@@ -190,7 +184,8 @@ def _candidate(method: AnyMethod, request: _Request) -> Recommended:
         raise RequestError(f"a program draws its first pictures. Give --pictures {job.draws} if the records show them.")
     if job.needs_public and not has_public:
         raise RequestError("its settings need public records: give --public.")
-    starts_on = "public records" if has_public and job.takes_public else f"drawings of {job.draws}" if job.draws else ""
+    drawings = f"drawings of {job.draws}" if job.draws else "nothing"
+    starts_on = "public records" if has_public and job.takes_public else drawings
     flags: dict[str, Any] = request.source | ({"preset": preset} if preset else {})
     if not method.without_guarantee:
         flags |= {"epsilon": f"{epsilon:g}", "delta": f"{request.delta:g}"}
