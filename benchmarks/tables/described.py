@@ -98,5 +98,8 @@ ROWS: dict[str, Callable[[], pd.DataFrame]] = {
     "stops": lambda: of_r("carData", "MplsStops"),
     "liver": lambda: of_r("survival", "pbcseq"),
     "flights": flights,
+    "hotel": lambda: of_r("modeldata", "hotel_rates").drop(columns="arrival_date_num"),
+    "diamonds": lambda: of_r("ggplot2", "diamonds"),
 }
-"""Loans of a lender, virus tests of a hospital, stops by police, visits of patients with a liver disease, flights."""
+"""Loans of a lender, virus tests of a hospital, stops by police, visits of patients with a liver disease, flights, stays in a
+hotel, diamonds for sale. No setting was chosen on the last two."""
