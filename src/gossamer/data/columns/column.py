@@ -486,7 +486,7 @@ def fine_bins(low: float, high: float, step: float, *, grow: bool = True) -> dic
 
     step: between values; 0: there is none. grow: whether they may.
     """
-    values = (high - low) / step + 1 if step else math.inf
+    values = (high - low) / step + 2 if step else math.inf  # with zero
     if values <= OWN_BINS:
         return {"bins": FINE_BINS if values <= FINE_BINS else OWN_BINS}
     return {"bins": FINE_BINS} | ({"log": True} if grow and 0 < WIDE * low < high else {})
