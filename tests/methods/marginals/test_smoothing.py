@@ -90,7 +90,7 @@ def test_a_value_that_stands_out_keeps_its_count_within_a_merged_value() -> None
         assert np.delete(made, place).max() < 30
 
 
-@pytest.mark.parametrize(("many", "rows", "most"), [(50, 200, 0.22), (300, 300, 0.03)])
+@pytest.mark.parametrize(("many", "rows", "most"), [(50, 200, 0.33), (300, 300, 0.03)])
 def test_rows_stay_at_the_few_of_many_values_that_occur(many: int, rows: int, most: float) -> None:
     """With noise of 45. Judged alone, .54 of the rows would leave 50 values; after one pass, .13 would leave 300."""
     true, merged, new = np.zeros(2_000), torch.arange(2_000) // 500, []

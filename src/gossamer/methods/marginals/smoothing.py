@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-FALSE, PASSES = 0.01, 3
+FALSE, PASSES = 0.003, 3
 """Of the counts that stand for themselves, about so many do by noise alone. They are looked for in so many passes."""
 MOST_GROUPS = 64
 """More groups of a merged value are joined: the runs of them are as many as their square."""
