@@ -115,8 +115,10 @@ ROWS: dict[str, Callable[[], pd.DataFrame]] = {
     "flights": flights,
     "tumours": lambda: of_r("survival", "rotterdam").drop(columns="pid"),
     "insurance": lambda: of_r("AER", "HealthInsurance"),
+    "hotel": lambda: of_r("modeldata", "hotel_rates").drop(columns="arrival_date_num"),
+    "diamonds": lambda: of_r("ggplot2", "diamonds"),
     "clinic": clinic,
 }
-"""Loans of a lender, virus tests of a hospital, stops by police, visits of patients with a liver disease, flights;
-patients with breast cancer, persons with and without health insurance: no setting was
-chosen on these two. Made-up patients."""
+"""Loans of a lender, virus tests of a hospital, stops by police, visits of patients with a liver disease, flights. No setting was
+chosen on the next four: patients with breast cancer, persons with and without health insurance, stays in a hotel, diamonds for
+sale. Made-up patients."""

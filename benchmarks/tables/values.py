@@ -39,7 +39,7 @@ DRAWN = 50_000
 """Samples that are compared."""
 JUDGED = 10_000
 """Rows and samples that SDMetrics gets."""
-PAIRS, MOST = 200, 128
+PAIRS, MOST = 200, 256
 """Pairs of columns that are compared, at most, and groups of the values of a column."""
 LIMITS = {
     "zeros": (0.01, "share of zeros"),

@@ -54,7 +54,7 @@ def test_a_card_of_new_kinds() -> None:
     assert sick.values == ("False", "True") and sick.size == 3
     assert "values" not in sick.to_dict() and sick.to_dict()["missing_words"] == ["-", "k.A."]
     assert came.edges[2] == datetime.datetime(2032, 1, 1) and came.unit == 60
-    assert stay.bounds == ("0 days 00:00:00", "9 days 12:00:00") and stay.cuts.tolist() == [0, 410_400, 820_800]
+    assert stay.bounds == ("0 days 00:00:00", "9 days 12:00:00") and stay.cuts.tolist() == [0, 410_400, 820_801]
     assert bill.decimals == 2 and bill.grid == 100
     assert TableCard.loads(card.dumps()) == card == TableCard.from_dict(card.to_dict())
     assert "edges = [2031-01-01T00:00:00, 2031-06-01T12:00:00, 2032-01-01T00:00:00]" in card.dumps()
@@ -66,9 +66,9 @@ def test_names_of_codes() -> None:
     sick, came, stay, _ = TableCard.loads(CARD).columns
     assert sick.code_names == ["False", "True", "missing"]
     assert came.code_names == [
-        "2031-01-01 00:00:00 to 2031-06-01 12:00:00", "2031-06-01 12:00:00 to 2032-01-01 00:00:00", "1900-01-01 00:00:00",
+        "2031-01-01 00:00:00 to 2031-06-01 11:59:00", "2031-06-01 12:00:00 to 2032-01-01 00:00:00", "1900-01-01 00:00:00",
     ]  # fmt: skip
-    assert stay.code_names == ["0 days 00:00:00 to 4 days 18:00:00", "4 days 18:00:00 to 9 days 12:00:00", "0"]
+    assert stay.code_names == ["0 days 00:00:00 to 4 days 17:59:59", "4 days 18:00:00 to 9 days 12:00:00", "0"]
 
 
 def test_sentences_of_a_certificate() -> None:
@@ -179,15 +179,9 @@ def test_bins_of_times_end_between_minutes() -> None:
     def column(**facts: Any) -> Column:
         return Column(name="x", kind="datetime", **{"bounds": ("2031-01-01T00:00", "2031-01-01T00:10"), **facts})
 
-    assert np.diff(column(bins=3).cuts).tolist() == [200, 200, 200] and column(bins=3).grid_counts.tolist() == [
-        200,
-        200,
-        201,
-    ]
+    assert np.diff(column(bins=3).cuts).tolist() == column(bins=3).grid_counts.tolist() == [200, 200, 201]
     minutes = column(bins=3, format="%y%m%d %H:%M")
-    assert np.diff(minutes.cuts).tolist() == [180, 240, 180] and minutes.grid_counts.tolist() == [3, 4, 4]
-    assert column(bounds=("2031-01-01T00:00", "2031-01-01T02:00"), format="%y%m%d %H").plain == 2
-    assert (
-        column(bounds=("2031-01-01", "2031-01-02"), bins=24).code_names[13]
-        == "2031-01-01 13:00:00 to 2031-01-01 14:00:00"
-    )
+    assert np.diff(minutes.cuts).tolist() == [180, 240, 240] and minutes.grid_counts.tolist() == [3, 4, 4]
+    assert column(bounds=("2031-01-01T00:00", "2031-01-01T02:00"), format="%y%m%d %H").plain == 3
+    hours = column(bounds=("2031-01-01", "2031-01-02"), bins=24)
+    assert hours.code_names[13] == "2031-01-01 13:00:00 to 2031-01-01 13:59:59"

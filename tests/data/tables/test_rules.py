@@ -243,7 +243,7 @@ def test_bounds_belong_to_the_difference():
     values = read_values(RECORDS, CARD, split="train", called="x")
     days = [datetime.date.fromisoformat(day).toordinal() - 719163 if day else np.nan for day in RECORDS["left"]]
     assert np.array_equal(values[:, 1], days, equal_nan=True)
-    assert (left.written(3), left.axis, left.step) == ("3", "integer", 1)
+    assert (left.written(3), left.axis, left.beyond(3)) == ("3", "integer", 4)
 
 
 def test_what_a_row_has_depends_on_no_other_row():

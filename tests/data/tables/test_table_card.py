@@ -54,12 +54,37 @@ def test_codes_of_each_column():
 
 def test_edges_of_bins():
     assert Column(name="x", kind="integer", bounds=(1, 3)).cuts.tolist() == [1, 2, 3, 4], "no more bins than values"
-    assert Column(name="x", kind="number", bounds=(0, 1), bins=4).cuts.tolist() == [0, 0.25, 0.5, 0.75, 1]
-    assert Column(name="x", kind="number", bounds=(1, 100), bins=2, log=True).cuts.tolist() == [1, 10, 100]
+    beyond = np.nextafter([1, 100], 200)
+    assert Column(name="x", kind="number", bounds=(0, 1), bins=4).cuts.tolist() == [0, 0.25, 0.5, 0.75, beyond[0]]
+    assert Column(name="x", kind="number", bounds=(1, 100), bins=2, log=True).cuts.tolist() == [1, 10, beyond[1]]
     assert Column(name="x", kind="integer", edges=(17, 30, 90)).cuts.tolist() == [17, 30, 91]
     days = Column(name="x", kind="date", bounds=(datetime.date(1970, 1, 1), datetime.date(1970, 1, 4)), bins=2)
     assert days.cuts.tolist() == [0, 2, 4]
+    shares = Column(name="x", kind="number", bounds=(0, 100), decimals=2, bins=10)
+    assert shares.cuts.tolist() == [*range(0, 100, 10), 100.01], "round edges stay round"
     assert Column(name="x", kind="integer", bounds=(0, 99), zero=True, special=(50,)).grid_counts.sum() == 98
+
+
+@pytest.mark.parametrize("log", [False, True])
+@pytest.mark.parametrize(("decimals", "low", "high"), [(0, 17, 90), (1, 0.1, 100.0), (2, 5.0, 31.0), (3, -0.5, 0.25)])
+def test_each_value_of_a_fine_grid_has_a_bin_of_its_own(decimals, low, high, log):
+    """Whole numbers are a grid without decimals. The largest value shares its bin with none."""
+    steps = np.arange(round(low * 10**decimals), round(high * 10**decimals) + 1)
+    column = Column(name="x", kind="number", bounds=(low, high), decimals=decimals, bins=9_000, log=log and low > 0)
+    values = steps / 10**decimals
+    if not column.log:
+        assert column.plain == len(values) and np.array_equal(column.cuts[:-1], values)
+        assert column.code_names == [f"{value:.12g}" for value in values]
+    assert column.grid_counts.sum() == len(values) and column.grid_counts.min() == 1
+    assert column.grid_counts[-1] == np.count_nonzero(values >= column.cuts[-2])
+    assert column.beyond(high) == column.cuts[-1] == (steps[-1] + 1) / 10**decimals
+
+
+def test_values_with_a_code_of_their_own_leave_no_bin_empty():
+    column = Column(name="x", kind="number", bounds=(0, 45), decimals=1, bins=9_000, zero=True, special=(9.5, 45))
+    assert (column.cuts[0], column.cuts[-1], column.plain, column.grid_counts.tolist()) == (0.1, 45.1, 448, [1] * 448)
+    wide = Column(name="x", kind="integer", bounds=(0, 99), bins=10, zero=True, special=(50,))
+    assert wide.cuts.tolist() == [*range(0, 101, 10)], "a wide bin keeps its edges"
 
 
 @pytest.mark.parametrize(
@@ -85,7 +110,8 @@ def test_edges_of_bins():
         (dict(kind="integer", edges=[0, 5, 5]), "must rise"),
         (dict(kind="integer", edges=[0, 5], bins=3), "leave bins out"),
         (dict(kind="integer", bounds=[0, 9], log=True), "smallest value above 0"),
-        (dict(kind="integer", bounds=[0, 9], zero=True), "bin 0 .* holds no value besides zero"),
+        (dict(kind="integer", edges=[0, 1, 9], zero=True), "bin 0 .* holds no value besides zero"),
+        (dict(kind="integer", bounds=[0, 1], zero=True, special=[1]), "bin 0 .* holds no value besides zero"),
         (dict(kind="integer", bounds=[1, 9], special=[0], zero=True), "no two special"),
         (dict(kind="integer", bounds=[1, 9], decimals=2), "'x', decimals: it is no entry of a column of kind integer"),
         (dict(kind="integer", bounds=[1, 9], missing=1), "true or false"),

@@ -48,8 +48,8 @@ NUMBERED = "column_{}"
 MOST_CODES = 10_000
 """Codes of one column."""
 BINS = 16
-FINE_BINS, WIDE = 1_000, 100
-"""Bins of a column of a draft, and the factor between its bounds above which they grow."""
+FINE_BINS, OWN_BINS, WIDE = 1_000, 3_000, 100
+"""Bins of a column of a draft. Up to OWN_BINS values have a bin each. Other bins grow if the bounds have the factor WIDE."""
 _LARGEST = 2**53
 """Whole numbers up to here are exact as floats."""
 _MOST_DECIMALS = 9
@@ -187,11 +187,6 @@ class Column(Declared):
         """How many of the first codes follow an order: all bins, all values of an ordered category, else 0."""
         return self.plain if not self.values or self.ordered else 0
 
-    @property
-    def step(self) -> int:
-        """1 where values are whole and the last bin ends one above the largest, else 0: it includes its upper edge."""
-        return int(self.axis in ("integer", "date"))
-
     @cached_property
     def known(self) -> np.ndarray:
         """The declared values as samples have them, [values]: numbers, truth values, or objects of text."""
@@ -214,7 +209,7 @@ class Column(Declared):
         if self.kind in _OF_NUMBERS and self.format:
             form = Form.of(self.format, decimal)
             return form if self.decimals is None else replace(form, digits=self.decimals)
-        return Form(decimal=decimal, digits=0 if self.step else self.decimals)
+        return Form(decimal=decimal, digits=self.digits)
 
     def position(self, value: Any, kind: str = "") -> float:
         """The position that a value of a kind, or its text, names. Raises ValueError or TypeError: it is none.
@@ -236,7 +231,8 @@ class Column(Declared):
 
     def interval(self, low: float, high: float) -> str:
         """The values from one edge to another, as people read them."""
-        return " to ".join(dict.fromkeys([self.written(low), self.written(high - self.step)]))
+        last = high if self.grid is None else self.from_steps(math.ceil(round(self.to_steps(high), 6)) - 1)
+        return " to ".join(dict.fromkeys([self.written(low), self.written(last)]))
 
     @property
     def code_names(self) -> list[str]:
@@ -249,39 +245,38 @@ class Column(Declared):
     def cuts(self) -> np.ndarray:
         """The edges of the bins as float64 [bins + 1]; dates in days since 1970, times in seconds since then.
 
-        A bin includes its lower edge only. The last bin of whole numbers and dates ends one above the largest, and where there
-        are fewer of them than bins, each has a bin of its own. Any other last bin includes both edges. Numbers with decimals
-        get fewer bins where one would hold no value.
+        A bin includes its lower edge only, and the last bin ends just beyond the largest value. Values on a grid have edges on
+        it. Where there are fewer of them than bins, each has a bin of its own, but for zero and the special ones.
         """
-        if self.edges:
-            cuts = np.array([position(edge) for edge in self.edges])
-            cuts[-1] += self.step
+        cuts = np.array([position(end) for end in self.edges or self.bounds])
+        space = np.geomspace if self.log else np.linspace
+        if self.bounds and self.grid is None:
+            cuts = space(*cuts, self.bins + 1)
+        cuts[-1] = self.beyond(cuts[-1])
+        if self.edges or self.grid is None:
             return cuts
-        low, high = (position(bound) for bound in self.bounds)
-        high += self.step
-        bins = min(self.bins, int(high - low)) if self.step else self.bins
-        cuts = np.geomspace(low, high, bins + 1) if self.log else np.linspace(low, high, bins + 1)
-        if self.grid is not None:
-            whole = np.unique(self.from_steps(np.rint(self.to_steps(cuts))))
-            too_narrow = len(whole) > 1 and np.any(np.diff(np.ceil(self.to_steps(cuts))) < 1)
-            cuts = whole if self.kind != "number" or too_narrow else cuts
-        cuts[0], cuts[-1] = low, high
-        return cuts
+        count = min(self.bins, max(1, round(self.to_steps(cuts[1] - cuts[0]))))
+        steps = np.unique(np.floor(self.to_steps(space(*cuts, count + 1)[:-1]).round(6)))
+        cuts = np.array([cuts[0], *self.from_steps(steps[1:]), cuts[1]])
+        kept = ~np.isin(cuts, self.apart) | (np.diff(self.to_steps(cuts), append=np.inf) > 1.5)
+        return cuts[kept] if kept[:-1].any() else cuts
+
+    def beyond(self, value: float) -> float:
+        """The smallest value above one, which may lie between two steps of the grid."""
+        if self.grid is None:
+            return float(np.nextafter(value, np.inf))
+        steps = round(self.to_steps(value))
+        return float(self.from_steps(steps + (self.from_steps(steps) <= value)))
 
     def with_fine_bins(self) -> "Column":
-        """The column with FINE_BINS bins between its bounds. They grow, and zero is apart, where numbers span two decades."""
-        (low, high), step = map(position, self.bounds), 1 / (self.grid or math.inf)
-        facts: dict[str, Any] = {"bins": FINE_BINS}
-        least = low or step
-        if self.kind in _OF_NUMBERS and is_wide(least, high, step):
+        """The column with fine bins between its bounds. Where they grow, zero is apart."""
+        low, high = map(position, self.bounds)
+        step = 0.0 if self.grid is None else float(self.from_steps(1))
+        facts = fine_bins(low or step, high, step, grow=self.kind in _OF_NUMBERS)
+        if "log" in facts:
             exact = int if self.kind == "integer" else float
-            facts |= {
-                "log": True,
-                "bounds": (exact(least), exact(high)),
-                "zero": self.zero or (not low and 0.0 not in self.apart),
-            }
-        elif self.zero and not low and step:
-            facts["bounds"] = (self.from_steps(1), self.bounds[1])
+            facts["bounds"] = (exact(low or step), exact(high))
+            facts["zero"] = self.zero or (not low and 0.0 not in self.apart)
         return replace(self, **facts)
 
     @property
@@ -472,10 +467,7 @@ class Column(Declared):
         """The first step of the grid in each bin, and the first beyond it. int64 [bins]"""
         first = np.rint(self.to_steps(self.cuts)).astype(np.int64)
         first += self.from_steps(first) < self.cuts
-        last = first[1:].copy()
-        if not self.step:  # the last bin is closed
-            last[-1] += self.from_steps(last[-1]) == self.cuts[-1]
-        return first[:-1], last
+        return first[:-1], first[1:]
 
     @cached_property
     def grid_counts(self) -> np.ndarray:
@@ -489,9 +481,15 @@ class Column(Declared):
 document(Column)
 
 
-def is_wide(low: float, high: float, step: float) -> bool:
-    """Whether the fine bins of numbers grow: these are above zero, span two decades, and have more steps than bins."""
-    return low > 0 and high > max(WIDE * low, low + FINE_BINS * step)
+def fine_bins(low: float, high: float, step: float, *, grow: bool = True) -> dict[str, Any]:
+    """How many bins a draft has between two bounds, and whether they grow.
+
+    step: between values; 0: there is none. grow: whether they may.
+    """
+    values = (high - low) / step + 2 if step else math.inf  # with zero
+    if values <= OWN_BINS:
+        return {"bins": FINE_BINS if values <= FINE_BINS else OWN_BINS}
+    return {"bins": FINE_BINS} | ({"log": True} if grow and 0 < WIDE * low < high else {})
 
 
 def position(value: Bound) -> float:

@@ -214,8 +214,6 @@ class _Numbers:
         column = self._column
         bins, cuts, faults = column.plain, column.cuts, faults.copy()
         codes = np.searchsorted(cuts, numbers, side="right").astype(np.int32) - 1
-        if not column.step:
-            codes[numbers == cuts[-1]] = bins - 1
         apart = np.zeros(len(numbers), bool)
         for code, value in enumerate(column.apart, bins):
             apart |= (here := numbers == value)

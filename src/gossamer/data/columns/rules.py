@@ -111,7 +111,7 @@ def _codes(column: Column, text: str) -> Sequence[int]:
             return [column.plain + column.apart.index(low)]
         high, cuts = column.position(last), column.cuts.tolist()
         apart = [code for code, value in enumerate(column.apart, column.plain) if low <= value <= high]
-        return [*range(cuts.index(low), cuts.index(high + column.step)), *apart]
+        return [*range(cuts.index(low), cuts.index(column.beyond(high))), *apart]
     except ValueError:
         raise CardError(
             f"column {column.name!r} has no code for {text!r}, which a rule names. Ranges go from edge to edge"

@@ -77,10 +77,9 @@ def _read(column: Column, wanted: list[Any]) -> tuple[np.ndarray, list[tuple[flo
         else:
             low, high = (_number(column, end) for end in _ends(each))
             intervals.append((low, high))
-            first, apart = column.cuts[:-1], np.array(column.apart)
+            first, beyond, apart = column.cuts[:-1], column.cuts[1:], np.array(column.apart)
             if column.after:  # codes are of differences, so values decide
                 low, high = -np.inf, np.inf
-            beyond = np.append(first[1:], np.nextafter(column.cuts[-1], np.inf))
             codes[: column.plain] |= (first <= high) & (beyond > low)
             codes[column.plain : column.plain + len(apart)] |= (low <= apart) & (apart <= high)
     return codes, intervals

@@ -10,8 +10,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-SPIKE = 4.5
-"""A count that is so many standard deviations above others of its merged value stands for itself."""
+FALSE, PASSES = 0.003, 3
+"""Of the counts that stand for themselves, about so many do by noise alone. They are looked for in so many passes."""
 MOST_GROUPS = 64
 """More groups of a merged value are joined: the runs of them are as many as their square."""
 DECAYS = 3
@@ -73,10 +73,10 @@ def group_map(size: int, in_order: int, count: int) -> Tensor:
 def shares(fine: FineCounts, merged: Tensor, rows: Tensor) -> Tensor:
     """The share of each value in its merged value, float64 [values].
 
-    Counts far above the others stay. The others are smooth: linear towards the merged neighbours, with a geometric decay in the
-    first and the last merged value, and even without an order. Groups of neighbours have more
-    where they were counted with more. Values follow their noisy counts as far as these vary by more than their noise (James and
-    Stein 1961). Each deviation is in proportion to what is smooth, so noise fills no tail.
+    Counts far above the others stand for themselves, and have no part in what is smooth. The others are smooth: linear towards
+    the merged neighbours, with a geometric decay in the first and the last merged value, and even without an order. Groups of
+    neighbours have more where they were counted with more. Values follow their noisy counts as far as these vary by more than
+    their noise (James and Stein 1961). Each deviation is in proportion to what is smooth, so noise fills no tail.
 
     Args:
         fine: noisy counts.
@@ -84,13 +84,15 @@ def shares(fine: FineCounts, merged: Tensor, rows: Tensor) -> Tensor:
         rows: the number of rows of each merged value, by the model.
     """
     noisy, total = fine.counts.numpy(), rows.clamp(min=0).numpy()
-    noise = np.array([fine.variance(k, k + 1) for k in range(len(noisy))])
+    ordered, other = (fine.variance(k, k + 1) for k in (0, fine.in_order))
+    noise = np.where(np.arange(len(noisy)) < fine.in_order, ordered, other)
     groups = [np.flatnonzero(merged == value) for value in range(len(total))]
     expected = _smooth(total, groups, fine.in_order)
-    spikes = np.where(noisy - expected > SPIKE * np.sqrt(noise), noisy - expected, 0)
-    for own, most in zip(groups, total, strict=True):
-        spikes[own] *= min(1, most / max(spikes[own].sum(), 1e-9))
-    expected = _smooth(total - [spikes[own].sum() for own in groups], groups, fine.in_order)
+    for _ in range(PASSES):
+        spikes = np.where(_stand_out(noisy - expected, noise), noisy - expected, 0)
+        for own, most in zip(groups, total, strict=True):
+            spikes[own] *= min(1, most / max(spikes[own].sum(), 1e-9))
+        expected = _smooth(total - [spikes[own].sum() for own in groups], groups, fine.in_order)
     found = np.ones_like(noisy)
     for own in groups:
         if own[-1] < fine.in_order:
@@ -102,6 +104,16 @@ def shares(fine: FineCounts, merged: Tensor, rows: Tensor) -> Tensor:
         kept = off * varied * square / np.maximum(varied * square + noise[own], 1e-9)
         found[own] = np.maximum(expected[own] + kept, 1e-9) + spikes[own]
     return torch.from_numpy(found)
+
+
+def _stand_out(off: np.ndarray, noise: np.ndarray) -> np.ndarray:
+    """Which counts are above what is expected, bool [values], by the rule of Benjamini and Hochberg (1995).
+
+    off: how far each is above, [values]. noise: its variance, [values].
+    """
+    chances = torch.special.ndtr(torch.from_numpy(-off / np.sqrt(np.maximum(noise, 1e-9)))).numpy()
+    allowed = FALSE * np.arange(1, len(off) + 1) / len(off)
+    return np.asarray(chances <= allowed[np.sort(chances) <= allowed].max(initial=0))
 
 
 def _concentrated(fine: FineCounts, own: np.ndarray, noisy: np.ndarray, smooth: np.ndarray) -> np.ndarray:

@@ -10,7 +10,7 @@ import numpy as np
 
 from gossamer.data.card import toml
 from gossamer.data.columns import durations, times
-from gossamer.data.columns.column import BINS, FINE_BINS, is_wide
+from gossamer.data.columns.column import BINS, FINE_BINS, fine_bins
 from gossamer.data.columns.numbers import Form
 from gossamer.data.columns.texts import text_of
 from gossamer.data.columns.times import DAY
@@ -42,8 +42,6 @@ def of_numbers(seen: Portrait, best: Candidate, habits: Habits) -> Proposal:
         _ask_separators(proposal, seen, best, form)
     elif digits and digits == spread.digits:
         proposal.facts["decimals"] = digits
-    if digits and digits == spread.digits and (steps := spread.steps) < BINS:
-        proposal.facts["bins"] = max(steps // 2, 1)  # each holds a value, however its edges are rounded
     _add_bins(proposal, seen, spread)
     return proposal
 
@@ -73,13 +71,11 @@ def _add_bins(proposal: Proposal, seen: Portrait, spread: Spread) -> None:
         zeros, step = spread.count_of(0) / spread.cells, 10.0**-spread.digits
         is_peak = zeros >= _PEAK and spread.has_peak(0)
         above = [each for each in low if each]
-        if zeros >= _ZEROS or is_peak or (low[0] == 0 and is_wide(above[0], high[-1], step)):
+        if zeros >= _ZEROS or is_peak or (low[0] == 0 and "log" in fine_bins(above[0], high[-1], step)):
             low, high = above, [each for each in high if each]
             facts["zero"] = True
             say(f"{_percent(zeros)} of cells are 0: zero = true gives 0 a code of its own.")
-        if is_wide(low[0], high[-1], step):
-            facts["log"] = True
-        facts.setdefault("bins", FINE_BINS)
+        facts |= fine_bins(low[0], high[-1], step)
     proposal.measured["bounds"] = [exact(low[0]), exact(high[-1] if high[-1] > low[0] else low[0] + 1)]
 
 
