@@ -119,6 +119,6 @@ ROWS: dict[str, Callable[[], pd.DataFrame]] = {
     "diamonds": lambda: of_r("ggplot2", "diamonds"),
     "clinic": clinic,
 }
-"""Loans of a lender, virus tests of a hospital, stops by police, visits of patients with a liver disease, flights. No setting was
-chosen on the next four: patients with breast cancer, persons with and without health insurance, stays in a hotel, diamonds for
-sale. Made-up patients."""
+"""Loans of a lender, virus tests of a hospital, stops by police, visits of patients with a liver disease, flights. No setting
+was chosen on the next four: patients with breast cancer, persons with and without health insurance, stays in a hotel, diamonds
+for sale. Made-up patients."""
