@@ -47,7 +47,7 @@ def test_a_replay_gives_the_same_numbers_whatever_the_sums_are() -> None:
 def test_too_many_numbers_leave_none(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(answers, "MOST", 100)
     rng = Rng(noise_seed=3)
-    rng.answers = Answers(room=100)
+    rng.answers = Answers(left=100)
     rng.add_gaussian_(torch.zeros(60), 1.0)
     assert len(rng.answers.parts) == 1
     rng.add_gaussian_(torch.zeros(60), 1.0)
@@ -127,6 +127,6 @@ def test_a_checkpoint_keeps_them_and_another_run_has_none() -> None:
     rng.restore(saved)
     assert rng.answers is not None
     assert [len(part) for part, _ in rng.answers.parts] == [5]
-    assert rng.answers.room == answers.MOST - 5
+    assert rng.answers.left == answers.MOST - 5
     rng.restore({name: value for name, value in saved.items() if name != "answers"})
     assert rng.answers is None

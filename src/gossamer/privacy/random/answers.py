@@ -24,16 +24,16 @@ class Answers:
 
     Args:
         parts: float64 numbers [n], and the standard deviation of their noise. An answer in groups has a part for each.
-        room: how many more numbers are kept. Below zero, none is.
+        left: how many more numbers are kept. Below zero, none is.
     """
 
     parts: list[tuple[Tensor, float]] = field(default_factory=list)
-    room: int = MOST
+    left: int = MOST
 
     def take(self, noisy: Tensor, std: float, _grid: float, /) -> None:
         """Note what leaves. noisy: [n], with noise of this standard deviation, rounded to this grid."""
-        self.room -= len(noisy)
-        if self.room < 0:
+        self.left -= len(noisy)
+        if self.left < 0:
             self.parts.clear()
         else:
             self.parts.append((noisy.to("cpu", torch.float64, copy=True), std))

@@ -90,7 +90,8 @@ def table_demo(out: Path, sink: Sink) -> list[str]:
     sink(note(f"2/3 a model learns {ROWS:,} synthetic rows, another one the real rows"))
     figures = evaluate(run.path, train=out / TRAIN, test=out / TEST, count=ROWS, process=process).metrics
     differ = f"{len(wording.columns_that_differ(figures))} of {len(TABLE_CARD.columns)}"
-    first: TableSamples = synthesizer.sample(SHOWN, seed=0)
+    first = synthesizer.sample(SHOWN, seed=0)
+    assert isinstance(first, TableSamples)
     return [
         "",
         *_fitting([TABLE_CARD.names, *row_texts(first)]),

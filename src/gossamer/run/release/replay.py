@@ -1,8 +1,8 @@
 """Computing a model again from the noisy answers of its run.
 
 The run is repeated without a record. Where noise would be added, it gets the answers of the release (`privacy.random.answers`).
-No method knows of it. If the model that comes out is the same bit for bit, the model of the release is a function of the
-answers and of public inputs: settings, seed, public records, and the program.
+Methods have no part in it. If the model that comes out is the same bit for bit, then the model of the release follows from
+these answers and from public inputs: settings, seed, public records and the program.
 """
 
 import math
