@@ -243,7 +243,7 @@ class Rng:
             "public": {name: generator.get_state() for name, generator in self._public.items()},
         }
         if self.answers is not None:
-            state["answers"] = {"parts": [*self.answers.parts], "room": self.answers.room}
+            state["answers"] = {"parts": [*self.answers.parts], "left": self.answers.left}
         if self.reproducible:
             state["secret"] = {purpose: stream.position for purpose, stream in self._secret.items()}
             state["device noise"] = self._device_noise.position
