@@ -508,8 +508,13 @@ def test_a_run_is_not_handed_out(clinic, tmp_path):
     (tmp_path / "clinic-gossamer" / "run-1" / "secret").write_text("P1")
     page = clinic.get("/d/1/file/run-1/run-1.zip")
     assert page.status_code == 404 and "P1" not in page.text
-    (tmp_path / "clinic-gossamer" / "release-1").mkdir()
-    (tmp_path / "clinic-gossamer" / "release-1" / "model").write_text("m")
-    (tmp_path / "clinic-gossamer" / "release-1" / "link").symlink_to(tmp_path / "clinic.csv")
-    held = zipfile.ZipFile(io.BytesIO(release.zipped(tmp_path / "clinic-gossamer" / "release-1")))
-    assert held.namelist() == ["release-1/model"]
+    made = tmp_path / "clinic-gossamer" / "release-1"
+    made.mkdir()
+    (made / "notes.txt").write_text("P1")
+    with pytest.raises(RequestError, match="is no release"):
+        release.zipped(made)
+    (made / "certificate.json").write_text("c")
+    (made / "model.safetensors").symlink_to(tmp_path / "clinic.csv")
+    (made / "SHA256SUMS").write_text("0  certificate.json\n0  model.safetensors\n")
+    held = zipfile.ZipFile(io.BytesIO(release.zipped(made)))
+    assert held.namelist() == ["release-1/certificate.json", "release-1/SHA256SUMS"], "no file besides, and no link"

@@ -95,11 +95,20 @@ def verdict_of(data_set: DataSet, name: str) -> Any:
 
 
 def zipped(folder: Path) -> bytes:
-    """A release as a .zip, with its files in a folder of its name. Links are left out."""
+    """A release as a .zip, with the files that it lists in a folder of its name. Links are left out.
+
+    Raises:
+        RequestError: if the folder lists no files of a release.
+    """
     file = io.BytesIO()
+    try:
+        listed = [*checking.read_sums(folder), run_folder.SUMS, run_folder.SIGNATURE]
+    except (OSError, ValueError):
+        raise RequestError(f"{folder.name} is no release, so it is not handed out. Make another one.") from None
     with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
-        for path in (each for each in sorted(folder.iterdir()) if each.is_file() and not each.is_symlink()):
-            archive.write(path, f"{folder.name}/{path.name}")
+        for path in map(folder.joinpath, listed):
+            if path.is_file() and not path.is_symlink():
+                archive.write(path, f"{folder.name}/{path.name}")
     return file.getvalue()
 
 
