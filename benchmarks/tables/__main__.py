@@ -5,7 +5,7 @@
     python -m benchmarks.tables --methods real fresh shuffled                    rows to compare with
     python -m benchmarks.tables --methods marginals dpmm-mst --data pima -o FILE    a peer; FILE keeps the results
     python -m benchmarks.tables show FILE ...                                    the means as a Markdown table
-    python -m benchmarks.tables values --help                                    means, tails and categories of six tables
+    python -m benchmarks.tables values --help                                    means, tails and categories of eight tables
 
 Every method gets the same codes, of public bins and lists, and makes as many samples as it got rows. Gradient boosting trained
 on the samples is tested on real rows. TV is the total variation against the rows that the method got: the mean over all pairs

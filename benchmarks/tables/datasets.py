@@ -66,12 +66,12 @@ def adult_card() -> TableCard:
     values = {"income": ["<=50K", ">50K"]}
     for line in (SHARED / "adult" / "adult.names").read_text().splitlines():
         name, _, listed = line.strip().rstrip(".").partition(":")
-        if name in ADULT and name not in EDGES and not line.startswith("|"):
+        if name in ADULT and name not in ("education-num", *EDGES) and not line.startswith("|"):
             values[name] = [value.strip() for value in listed.split(",")]
     columns = [
-        Column(
-            name=name, kind="integer", **{"edges" if EDGES[name][2:] else "bounds": tuple(EDGES[name])}, outside="clip"
-        )
+        Column(name=name, kind="integer", bounds=(1, 16), outside="clip")
+        if name == "education-num"
+        else Column(name=name, kind="integer", edges=tuple(EDGES[name]), outside="clip")
         if name in EDGES
         else Column(name=name, kind="category", values=(*values[name], *(["?"] if name in MISSABLE else [])))
         for name in ADULT
@@ -122,10 +122,9 @@ ADULT = (
     *("race", "sex", "capital-gain", "capital-loss", "hours-per-week", "native-country", "income"),
 )
 MISSABLE = ("workclass", "occupation", "native-country")
-EDGES: dict[str, list[int]] = {
+EDGES = {
     "age": [17, 20, 23, 26, 29, 32, 35, 38, 41, 44, 47, 50, 55, 60, 65, 70, 91],
     "fnlwgt": steps(10_000, 1_500_000, 17),
-    "education-num": [1, 16],
     "capital-gain": [0, 1, *steps(1_000, 100_000, 15)],
     "capital-loss": [0, 1, *steps(1_000, 5_000, 15)],
     "hours-per-week": [1, 10, 20, 25, 30, 35, 36, 40, 41, 45, 46, 50, 51, 55, 60, 70, 100],

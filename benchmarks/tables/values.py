@@ -1,6 +1,6 @@
 """How near samples come to the values of real tables: zeros, quantiles, means, tails and categories of each column.
 
-    python -m benchmarks.tables values                                    marginals on six tables, four epsilons, three seeds
+    python -m benchmarks.tables values                                    marginals on eight tables, four epsilons, three seeds
     python -m benchmarks.tables values --only loans --epsilon 1 -o FILE   FILE keeps the results; what it has is not made again
     python -m benchmarks.tables values --methods rows dpmm-mst            rows drawn from the real ones; a peer
     python -m benchmarks.tables values --judge PYTHON                     SDMetrics' quality score too

@@ -251,12 +251,12 @@ class Column(Declared):
         cuts = np.array([position(end) for end in self.edges or self.bounds])
         space = np.geomspace if self.log else np.linspace
         if self.bounds and self.grid is None:
-            cuts = space(*cuts, self.bins + 1)
+            cuts = space(cuts[0], cuts[1], self.bins + 1)
         cuts[-1] = self.beyond(cuts[-1])
         if self.edges or self.grid is None:
             return cuts
         count = min(self.bins, max(1, round(self.to_steps(cuts[1] - cuts[0]))))
-        steps = np.unique(np.floor(self.to_steps(space(*cuts, count + 1)[:-1]).round(6)))
+        steps = np.unique(np.floor(self.to_steps(space(cuts[0], cuts[1], count + 1)[:-1]).round(6)))
         cuts = np.array([cuts[0], *self.from_steps(steps[1:]), cuts[1]])
         kept = ~np.isin(cuts, self.apart) | (np.diff(self.to_steps(cuts), append=np.inf) > 1.5)
         return cuts[kept] if kept[:-1].any() else cuts
