@@ -46,9 +46,9 @@ class Budget:
 
 
 BUDGET = Budget(
-    lines=33_419,
-    characters=45.1,
-    silenced={"noqa": 61, "fmt: skip": 53, "type: ignore": 26, "pragma: no cover": 0},
+    lines=34_973,
+    characters=45.2,
+    silenced={"noqa": 61, "fmt: skip": 51, "type: ignore": 26, "pragma: no cover": 0},
 )
 """The one place of these numbers. Lower them with the source.
 
