@@ -16,7 +16,7 @@ SAYS = [
     "torch.Size([64, 1, 8, 8])",
     "Differentially private: epsilon ",
     "noise for epsilon 1: ",
-    "8 1",
+    re.compile(r"\n8 (9|1[01])\d\n"),
     "[7 7 7 7 7]",
     "stopped\nDifferentially private: epsilon ",
     "16",
@@ -38,7 +38,11 @@ def test_there_are_ten() -> None:
     ],
 )
 def test_a_script_runs(
-    text: str, words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    text: str,
+    words: str | re.Pattern[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
@@ -46,4 +50,5 @@ def test_a_script_runs(
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         exec(text, {})
-    assert words in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert words in said if isinstance(words, str) else words.search(said)

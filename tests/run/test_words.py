@@ -107,10 +107,11 @@ def arguments() -> set[str]:
     """All that a user can name: flags, arguments of functions, fields of settings and sources."""
     names = {field.name for method in METHODS.values() for field in dataclasses.fields(method.config_type)}
     names |= {field.name for field in dataclasses.fields(gossamer.Source)}
-    for function in (*FUNCTIONS, "draft_card", "read", "audit"):
+    for function in (*FUNCTIONS, "draft_card", "read", "audit", "Engine"):
         names |= (
             set(inspect.signature(getattr(gossamer, function)).parameters) if hasattr(gossamer, function) else set()
         )
+    names |= set(inspect.signature(gossamer.Synthesizer.sample).parameters)
     groups: list[click.Command] = [cli, flower_app]
     while groups:
         command = groups.pop()
@@ -132,6 +133,7 @@ OF_PLUGINS = {
         "net",
         "plan",
         "ranked",
+        "sample",
         "save",
         "side",
         "stream",
@@ -139,6 +141,7 @@ OF_PLUGINS = {
         "trained_on",
         "tuned",
         "use_of_public",
+        "verify",
         "what",
     ]
 }

@@ -86,6 +86,11 @@ class BaseConfig:
         """The settings that were named when it was made. A None counts as not given."""
         return {name: getattr(self, name) for name in self.__dict__["_given"] if getattr(self, name) is not None}
 
+    def resolved(self, card: Any) -> Self:
+        """The settings with those that follow from card and noise. Sites with noise of their own all take these of the sum."""
+        del card  # for methods that need it
+        return self
+
 
 def refuse_unknown(settings: Iterable[str], kind: type[BaseConfig], owner: str) -> None:
     """Refuse settings that are no fields of a Config, with a RequestError. owner: what the message calls it."""
@@ -420,11 +425,6 @@ class Method(ABC, Generic[C, S]):
     @abstractmethod
     def queries(self, config: C, card: DataCard) -> Sequence[Query]:
         """The noisy queries of the training, each declared once. Another phase holds its own. Pure."""
-
-    def resolved(self, config: C, card: Any) -> C:
-        """The settings with those that follow from the noise. Sites with noise of their own all take these of the sum."""
-        del card  # for methods that need it
-        return config
 
     def net(self, config: C, card: DataCard) -> "nn.Module":
         """The network that a run releases, with fresh weights. It states `classes`, the number of labels that it knows.

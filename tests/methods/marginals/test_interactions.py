@@ -12,7 +12,7 @@ from gossamer.data.columns.column import Column
 from gossamer.data.tables.card import TableCard
 from gossamer.data.tables.table import Table
 from gossamer.methods.job import Job
-from gossamer.methods.marginals import Config, Marginals, loop, resolved, selection
+from gossamer.methods.marginals import Config, Marginals, loop, selection
 from gossamer.methods.marginals.counts import Interactions
 from gossamer.methods.marginals.nets import MarkovField
 from gossamer.methods.marginals.tree import JunctionTree
@@ -102,7 +102,7 @@ def test_what_the_model_has_already_does_not_stand_out() -> None:
 
 def test_sets_of_interactions() -> None:
     """The smaller first; each without its last column is one too; tables with the label have few enough cells. Whole orders."""
-    config = resolved(Config(noise_multiplier=0.0, clique_cells=40), CARD)
+    config = Config(noise_multiplier=0.0, clique_cells=40).resolved(CARD)
     facts = TableCard(
         columns=tuple(Column(name=n, kind="category", values=("0", "1")) for n in "abc"), declared_size=9, label="c"
     )
@@ -110,7 +110,7 @@ def test_sets_of_interactions() -> None:
     pairs = 12 + 66
     for size, due in ((ROWS, 7), (4_000, 2), (600, 0)):
         card = dataclasses.replace(CARD, declared_size=size)
-        asked = resolved(plan("marginals", card, {}, epsilon=1.0, delta=1e-5).job.config, card)  # type: ignore[arg-type]  # a plan has any Config; this is of marginals
+        asked = plan("marginals", card, {}, epsilon=1.0, delta=1e-5).job.config.resolved(card)  # type: ignore[arg-type]  # a plan has any Config; this is of marginals
         sets = selection.interaction_sets(asked, card, card.domain)
         assert len(sets[-1] if sets else ()) == due
         assert not sets or 0.4 * size >= 4.5 * selection.interaction_noise(asked, card, len(sets))
@@ -134,13 +134,13 @@ def test_halves_are_those_of_the_model() -> None:
 def test_interactions_are_asked_in_the_last_round_where_noise_does_not_hide_them() -> None:
     job = plan("marginals", CARD, {}, epsilon=1.0, delta=1e-5).job
     training = job.begin(Rng(0))
-    run, state = dataclasses.replace(training.run, config=resolved(job.config, CARD)), training.state
+    run, state = dataclasses.replace(training.run, config=job.config.resolved(CARD)), training.state
     assert isinstance(state, loop.State)
     asked = [loop.interactions(run, state, round_) for round_ in range(3)]
     assert asked[:2] == [None, None]
     assert asked[2] is not None and len(asked[2].sets[-1]) == 7
     for card in (dataclasses.replace(CARD, declared_size=500), dataclasses.replace(CARD, label=None)):
-        other = Job(Marginals(), resolved(job.config, card), card).begin(Rng(0))
+        other = Job(Marginals(), job.config.resolved(card), card).begin(Rng(0))
         assert loop.interactions(other.run, other.state, 2) is None
 
 

@@ -81,7 +81,7 @@ def test_deep_scans_that_a_wide_range_makes_black_are_refused_before_any_budget_
     assert not run.exists()
     assert not list(books.glob("*.jsonl"))
     drafted = gossamer("card", scans, "--pixel-range", 0, 65535)
-    assert "Nearly every picture is one shade" in " ".join(drafted.err.split())
+    assert "quarter of pixel_range. Look at some of them, and declare a range" in " ".join(drafted.err.split())
     replace(facts, pixel_range=(0, 4095)).save(card)
     fitted = gossamer(*words)
     assert fitted.status == 0, fitted.err

@@ -44,8 +44,8 @@ def test_the_whole_way(gossamer: Run, fit_words: list[str], data: Path, tmp_path
     assert fitted.status == 0, fitted.err
     assert fitted.out.startswith("Differentially private: epsilon ")
     assert sorted(path.name for path in run.iterdir()) == [
-        "certificate.json", "checkpoint", "config.json", "events.jsonl", "ledger.jsonl", "model.safetensors", "report.html",
-        "samples.png",
+        "answers.safetensors", "certificate.json", "checkpoint", "config.json", "events.jsonl", "ledger.jsonl",
+        "model.safetensors", "report.html", "samples.png",
     ]  # fmt: skip
 
     assert gossamer("sample", run, "-n", 30, "-o", tmp_path / "synth.npz", "--seed", 1).status == 0

@@ -24,7 +24,7 @@ from gossamer.errors import BudgetExceeded, ConfinedError, GossamerError, Reques
 from gossamer.files import write_atomically
 from gossamer.kinds import histograms
 from gossamer.methods.contract import Run
-from gossamer.methods.marginals import resolved, selection
+from gossamer.methods.marginals import selection
 from gossamer.methods.marginals.loop import first_query, of_site
 from gossamer.privacy.certificate.sites import problem_of
 from gossamer.privacy.confined import Confined
@@ -499,7 +499,7 @@ def test_the_centre_sees_the_whole_noise_of_each_site(whole: Path, tmp_path: Pat
     without, with_it = torch.stack(answers).split(count)
     terms = Terms.from_json(read(Question, text).terms)
     first = terms.job.queries[0].mechanism
-    run = Run(resolved(terms.pooled.config, CARD), CARD, Rng())
+    run = Run(terms.pooled.config.resolved(CARD), CARD, Rng())
     query = first_query(run)
     tables = len(query.cliques)
     assert without.shape[1] == query.dimension
@@ -557,7 +557,7 @@ def test_a_site_compares_its_tables_with_its_own_counts(bins: int) -> None:
     assert float((0.3 * every[0] - truth).abs().sum()) > 300
     assert float((found[1] - truth.T).abs().sum()) < 15
     job = plan("marginals", CARD, {**SMALL, "bins": bins}, epsilon=EPSILON, delta=DELTA).job
-    run = Run(resolved(job.config, CARD), CARD, Rng(), queries=job.queries)
+    run = Run(job.config.resolved(CARD), CARD, Rng(), queries=job.queries)
     answer = torch.cat([torch.full((size,), 300 / size) for size in first_query(run).sizes]).double()
     state = job.begin(Rng()).state
     (first,) = of_site(dataclasses.replace(run, answered=(answer, 1.0)), state, [(0, 1)], [torch.full((2, 4), 75.0)])

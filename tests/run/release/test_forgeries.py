@@ -346,7 +346,7 @@ EDITS = {**UNDONE, **REDONE}
 PAGE = (ROOT / "docs" / "certificate.md").read_text(encoding="utf-8")
 ROWS = {
     cells[0]: cells[1:]
-    for line in PAGE.split("| what was edited |")[-1].splitlines()[2:]
+    for line in PAGE.split("| what was edited |")[1].split("\n\n")[0].splitlines()[2:]
     if (cells := [cell.strip(" `") for cell in line.strip("|").split("|")]) and cells[0] in EDITS
 }
 

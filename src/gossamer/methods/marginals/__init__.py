@@ -81,6 +81,24 @@ class Config(BaseConfig):
     smoothing: float = 0.0
     iterations: MaybeZero = 0
 
+    def resolved(self, card: Any) -> "Config":
+        """The settings with those that are left to the declared size and the noise. Chosen on Adult's training rows.
+
+        The rows for each standard deviation of the noise of the whole run say how many cells are worth their noise: Adult has
+        2,900 at epsilon 0.3, 8,700 at 1, 23,000 at 3 and 65,000 at 10. card: a TableCard.
+        """
+        noise = self.noise_multiplier * card.max_rows
+        clear = card.declared_size / noise if noise else math.inf
+        cells = self.cells or int(min(max(60_000, CELLS_PER_ROW * clear), 200_000))
+        return replace(
+            self,
+            columns_share=columns_share(self, card),
+            cells=cells,
+            clique_cells=self.clique_cells or max(1, cells // 10),
+            smoothing=self.smoothing or (0.02 if noise < LARGE_NOISE else 0.005),
+            iterations=self.iterations or int(200 * math.sqrt(max(1.0, cells / 60_000))),
+        )
+
 
 @dataclass(frozen=True)
 class Noise:
@@ -100,25 +118,6 @@ class Noise:
         errors = config.errors_share if first < 1 else 0.0
         each = [first, errors / config.rounds, (1 - first - errors) / config.rounds]
         return cls(*(config.noise_multiplier / math.sqrt(share) if share else math.inf for share in each))
-
-
-def resolved(config: Config, card: Any) -> Config:
-    """The settings with those that are left to the declared size and the noise. Chosen on Adult's training rows.
-
-    The rows for each standard deviation of the noise of the whole run say how many cells are worth their noise: Adult has
-    2,900 at epsilon 0.3, 8,700 at 1, 23,000 at 3 and 65,000 at 10.
-    """
-    noise = config.noise_multiplier * card.max_rows
-    clear = card.declared_size / noise if noise else math.inf
-    cells = config.cells or int(min(max(60_000, CELLS_PER_ROW * clear), 200_000))
-    return replace(
-        config,
-        columns_share=columns_share(config, card),
-        cells=cells,
-        clique_cells=config.clique_cells or max(1, cells // 10),
-        smoothing=config.smoothing or (0.02 if noise < LARGE_NOISE else 0.005),
-        iterations=config.iterations or int(200 * math.sqrt(max(1.0, cells / 60_000))),
-    )
 
 
 def columns_share(config: Config, card: Any) -> float:
@@ -218,10 +217,6 @@ class Marginals(Method[Config, "loop.State"]):
         of_a_run=("columns_share", "errors_share"),
         one_size=False,
     )
-
-    def resolved(self, config: Config, card: Any) -> Config:
-        """Shares of the budget, and limits of the model. card: a TableCard."""
-        return resolved(config, card)
 
     def queries(self, config: Config, card: Any) -> list[Query]:
         """Two queries in each round. The loop says how many tables an answer has. card: a TableCard."""

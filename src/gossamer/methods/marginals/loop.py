@@ -22,7 +22,6 @@ from gossamer.methods.marginals import (
     fine_columns,
     groups,
     measurements,
-    resolved,
     selection,
     smoothing,
     wide_columns,
@@ -40,7 +39,7 @@ from gossamer.privacy.queries import Bounds
 
 def train(run: Run[Config], state: "State", private: Confined[Any]) -> Iterator[Logs]:
     """Rounds of two queries, each of which is a step. Ends when the ledger holds no further release."""
-    run = dataclasses.replace(run, config=resolved(run.config, run.card))
+    run = dataclasses.replace(run, config=run.config.resolved(run.card))
     while state.step < 2 * run.config.rounds:
         round_ = state.step // 2
         candidates = open_candidates(run.config, run.card, state, round_)
@@ -65,7 +64,7 @@ def train(run: Run[Config], state: "State", private: Confined[Any]) -> Iterator[
 
 def columns(run: Run[Config], state: "State", private: Confined[Any]) -> Iterator[Logs]:
     """The counts of each column, with the label where there is one. One query."""
-    run = dataclasses.replace(run, config=resolved(run.config, run.card))
+    run = dataclasses.replace(run, config=run.config.resolved(run.card))
     query = first_query(run)
     release = a_bound_each(run.query("columns"), query)
     if state.step == 0 and private.remaining(release.event):  # another phase may have the same event

@@ -13,7 +13,7 @@ from statistics import median
 from typing import Any
 
 from gossamer.data.tables.card import TableCard
-from gossamer.methods.marginals import Config, counts_label, is_blind, precision, resolved
+from gossamer.methods.marginals import Config, columns_share, counts_label, precision
 from gossamer.methods.marginals.selection import OUTSTANDING, interaction_noise, interaction_sets
 
 NEAR = 2.0
@@ -26,10 +26,10 @@ def sentences(config: Config, card: TableCard) -> Iterator[str]:
     """How far counts are from the truth at most in 95 of 100 cases, which order of dependence is counted, what was measured."""
     unit = "rows" if card.unit == "record" or card.max_rows > 1 else f"{card.unit}s"
     count = precision(config, card, with_label=counts_label(config, card))
-    blind = is_blind(config, card)
+    blind = columns_share(config, card) == 1
     yield f"How often a single value occurs is known to within {_percent(count)} of the {unit}, in 95 of 100 cases."
     merged = [min(size, config.bins) for size in card.domain]  # the first query merges values that are rare
-    sets = [] if blind else interaction_sets(resolved(config, card), card, merged)
+    sets = [] if blind else interaction_sets(config.resolved(card), card, merged)
     if blind:
         yield "Columns are counted alone, and samples have independent columns: the noise would hide which are dependent."
     elif sets:

@@ -86,7 +86,7 @@ class Terms:
     def of(cls, job: Job[Any, Any], *agreed: Any) -> "Terms":
         """Terms with all settings that follow from the noise of the sum, so that each site divides its noise alike."""
         pooled = cls(job, *agreed).pooled
-        settings = dataclasses.asdict(pooled.method.resolved(pooled.config, pooled.card))
+        settings = dataclasses.asdict(pooled.config.resolved(pooled.card))
         own = {**settings, "noise_multiplier": job.config.noise_multiplier}
         return cls(Job.of(job.method, own, job.card), *agreed)
 
