@@ -70,8 +70,8 @@ def test_the_whole_way(gossamer: Run, fit_words: list[str], data: Path, tmp_path
 
     assert gossamer("release", run, "-o", out).status == 0
     assert sorted(path.name for path in out.iterdir()) == [
-        "README.md", "SHA256SUMS", "answers.safetensors", "certificate.json", "config.json", "ledger.jsonl", "load.py", "model.safetensors",
-        "report.html", "samples.png",
+        "README.md", "SHA256SUMS", "answers.safetensors", "certificate.json", "config.json", "ledger.jsonl", "load.py",
+        "model.safetensors", "report.html", "samples.png",
     ]  # fmt: skip
     assert gossamer("verify", out).status == 0
     assert f"{100 * measured[0]['value']:.1f}\u00a0%" in (run / "report.html").read_text()
