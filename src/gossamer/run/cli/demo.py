@@ -22,7 +22,7 @@ from sklearn.datasets import load_breast_cancer
 from gossamer.data.card import Card, DataCard
 from gossamer.data.samples.samples import Samples
 from gossamer.data.tables.card import TableCard
-from gossamer.data.tables.samples import SHOWN, TableSamples, row_texts
+from gossamer.data.tables.samples import SHOWN, row_texts
 from gossamer.errors import RequestError
 from gossamer.events import NOTE, Sink, note
 from gossamer.metrics.metric import GUESSED, Measures
@@ -33,7 +33,7 @@ from gossamer.run.evaluation.evaluate import evaluate
 from gossamer.run.release.release import release
 from gossamer.run.report import attack_verdict, wording
 from gossamer.run.storage.run_folder import ACCOUNTS, REPORT, SUMS, RunFolder
-from gossamer.run.training.fit import fit
+from gossamer.run.synthesizer import fit
 from gossamer.run.training.progress import Process
 
 CARD = DataCard(shape=(1, 28, 28), classes=10, declared_size=1_437, title="scikit-learn digits")
@@ -91,7 +91,6 @@ def table_demo(out: Path, sink: Sink) -> list[str]:
     figures = evaluate(run.path, train=out / TRAIN, test=out / TEST, count=ROWS, process=process).metrics
     differ = f"{len(wording.columns_that_differ(figures))} of {len(TABLE_CARD.columns)}"
     first = synthesizer.sample(SHOWN, seed=0)
-    assert isinstance(first, TableSamples)
     return [
         "",
         *_fitting([TABLE_CARD.names, *row_texts(first)]),
