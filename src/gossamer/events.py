@@ -12,7 +12,7 @@ from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from dataclasses import dataclass, field
 from typing import TextIO, TypeAlias
 
-from gossamer.notebook import spoken
+from gossamer import notebook
 
 NOTE, PROGRESS = "note", "progress"
 """Kinds that are shown and kept in no file of a run."""
@@ -60,6 +60,30 @@ def note(text: str, *, about: str = "") -> Event:
 def progress(label: str, done: int, of: int, detail: str = "") -> Event:
     """How many of how many are done."""
     return Event(PROGRESS, done, {"of": of, "note": detail}, label)
+
+
+_SPOKEN: list[Callable[[str], str]] = [str]
+"""How this process names arguments and calls: the last entry counts."""
+
+
+@contextmanager
+def spoken_as(words: Callable[[str], str]) -> Iterator[None]:
+    """Within it, notes and what `say` prints are passed through `words`: the command line makes flags of arguments."""
+    _SPOKEN.append(words)
+    try:
+        yield
+    finally:
+        _SPOKEN.pop()
+
+
+def spoken(text: str) -> str:
+    """Return a message as this process says it."""
+    return _SPOKEN[-1](text)
+
+
+def say(text: str) -> None:
+    """Print a message for the user: to stderr, or as plain output in a notebook, which shows stderr as an error."""
+    print(spoken(text), file=sys.stderr if notebook.displayer() is None else sys.stdout)
 
 
 class EventLines(io.TextIOBase):

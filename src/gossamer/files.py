@@ -3,6 +3,7 @@
 What only Linux and macOS have is imported where it is used: a recipient on Windows can load, sample and verify.
 """
 
+import importlib
 import os
 import re
 import stat
@@ -11,15 +12,9 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from typing import IO, Any
 
 from gossamer.errors import RequestError
-from gossamer.lazy import Lazy
-
-if TYPE_CHECKING:
-    import fcntl
-else:
-    fcntl = Lazy("fcntl")
 
 _BEGUN = re.compile(r"\.(.+)\.[a-z0-9_]{8}")
 
@@ -87,15 +82,20 @@ def sync(descriptor: int) -> None:
     """
     if sys.platform == "darwin":
         with suppress(OSError):  # a disk without this order
-            fcntl.fcntl(descriptor, fcntl.F_FULLFSYNC)
+            _fcntl().fcntl(descriptor, _fcntl().F_FULLFSYNC)
             return
     os.fsync(descriptor)
+
+
+def _fcntl() -> Any:
+    """The module that locks files. Raises ImportError: this system has none."""
+    return importlib.import_module("fcntl")
 
 
 def refuse_without_locks() -> None:
     """Refuse a system that cannot lock files: two runs could use one budget there. Raises RequestError."""
     try:
-        _ = fcntl.flock
+        _fcntl()
     except ImportError:
         raise RequestError(
             "This system cannot lock files, so no run begins here, and nothing was read. Train on Linux or macOS, or on "
@@ -111,7 +111,7 @@ def lock(file: int | IO[bytes], *, wait: bool) -> None:
         BlockingIOError: if another process holds it, and `wait` is false.
     """
     refuse_without_locks()
-    fcntl.flock(file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+    _fcntl().flock(file, _fcntl().LOCK_EX | (0 if wait else _fcntl().LOCK_NB))
 
 
 @contextmanager

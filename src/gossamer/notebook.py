@@ -5,8 +5,7 @@ IPython is no dependency. A kernel has loaded it, and everywhere else this modul
 
 import html
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 _TEAL, _GREY = "#00897b", "rgba(128, 128, 128, 0.3)"
@@ -24,30 +23,6 @@ def displayer() -> Callable[..., Any] | None:
 
     found: Callable[..., Any] = display
     return found
-
-
-_SPOKEN: list[Callable[[str], str]] = [str]
-"""How this process names arguments and calls: the last entry counts."""
-
-
-@contextmanager
-def spoken_as(words: Callable[[str], str]) -> Iterator[None]:
-    """Within it, notes and what `say` prints are passed through `words`: the command line makes flags of arguments."""
-    _SPOKEN.append(words)
-    try:
-        yield
-    finally:
-        _SPOKEN.pop()
-
-
-def spoken(text: str) -> str:
-    """Return a message as this process says it."""
-    return _SPOKEN[-1](text)
-
-
-def say(text: str) -> None:
-    """Print a message for the user: to stderr, or as plain output in a notebook, which shows stderr as an error."""
-    print(spoken(text), file=sys.stderr if displayer() is None else sys.stdout)
 
 
 def bar(label: str, share: float, words: Sequence[str]) -> dict[str, str]:

@@ -137,7 +137,7 @@ def test_a_file_is_written_to_the_disk_itself(
             if not ordered:
                 raise OSError("a disk without this order")
 
-    monkeypatch.setattr(files, "fcntl", Module)
+    monkeypatch.setitem(sys.modules, "fcntl", Module)
     monkeypatch.setattr(sys, "platform", system)
     monkeypatch.setattr(os, "fsync", lambda _descriptor: asked.append("fsync"))
     files.write_atomically(tmp_path / "file", "text")

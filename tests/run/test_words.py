@@ -11,9 +11,8 @@ import pytest
 
 import gossamer
 from gossamer.errors import CardError, RequestError
-from gossamer.events import note
+from gossamer.events import note, spoken, spoken_as
 from gossamer.methods import METHODS
-from gossamer.notebook import spoken, spoken_as
 from gossamer.run.cli.commands.federated import flower_app
 from gossamer.run.cli.main import COMMANDS, cli, in_flags, paragraph
 from gossamer.run.words import flagged, plain

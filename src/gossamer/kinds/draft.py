@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from gossamer import notebook
 from gossamer.data.card import STORED, DataCard, check_range, rounded
 from gossamer.data.pixels.polarity import CROWDED, NEARLY_CONSTANT, crowded, ground, nearly_constant
 from gossamer.data.pixels.to_uint8 import SCALED
@@ -22,7 +21,7 @@ from gossamer.data.tables.card import TableDraft
 from gossamer.data.tables.draft import draft_table_card
 from gossamer.data.units import grouping
 from gossamer.errors import DataError, RequestError
-from gossamer.events import Sink, silent
+from gossamer.events import Sink, say, silent
 
 KEPT = (28, 512)
 """The shortest and the longest side of pictures whose size a draft keeps."""
@@ -120,16 +119,16 @@ def draft_card(data: Data, **options: Any) -> DataCard | TableDraft:
     """
     text, hints = draft_text(data, **options)
     for hint in hints:
-        notebook.say(f"Note: {hint}")
+        say(f"Note: {hint}")
     if is_table(data):
-        notebook.say(
+        say(
             "A draft, measured on the records. Declare each column in draft.measured, as in "
             "draft = draft.with_column(NAME, bounds=(0, 120)), and pass the draft as card. Or save it with "
             'draft.save("card.toml"), replace what is measured, and pass the path.'
         )
         return TableDraft(text)
     card = DataCard.loads(text)
-    notebook.say(
+    say(
         f"A draft, measured on the records. Declare what may be public, such as a rounded size known from elsewhere:\n"
         f"card = gossamer.{card!r}"
     )

@@ -1,6 +1,5 @@
 """All parameters of a module as one vector: one noise call, one fused optimiser kernel."""
 
-from collections.abc import Sequence
 from itertools import pairwise
 
 import torch
@@ -39,12 +38,3 @@ def gradient(loss: Tensor, module: nn.Module) -> Tensor:
     """
     parts = torch.autograd.grad(loss, list(module.parameters()))
     return torch.cat([part.reshape(-1) for part in parts])
-
-
-def assign(parameters: Sequence[Tensor], gradients: Sequence[Tensor]) -> None:
-    """Give each parameter its gradient, in its own order of memory.
-
-    A GPU's convolutions order some gradients otherwise, and fused optimisers refuse those.
-    """
-    for parameter, part in zip(parameters, gradients, strict=True):
-        parameter.grad = part if part.stride() == parameter.stride() else torch.empty_like(parameter).copy_(part)

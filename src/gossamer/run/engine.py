@@ -22,7 +22,6 @@ from gossamer.data.sources.unit_ids import unit_ids
 from gossamer.data.units import Grouped, from_array
 from gossamer.errors import BudgetError, RequestError
 from gossamer.files import at_home, write_atomically
-from gossamer.nets.flat import assign
 from gossamer.privacy import (
     Confined,
     Guarantee,
@@ -39,7 +38,7 @@ from gossamer.privacy.guarantee import Plan
 from gossamer.privacy.ledger import merge, plan_to_json
 from gossamer.privacy.mechanisms.gaussian import clipping_sum
 from gossamer.privacy.per_sample_gradients.clipping import place
-from gossamer.privacy.per_sample_gradients.gradients import Tensors
+from gossamer.privacy.per_sample_gradients.gradients import Tensors, assign
 from gossamer.privacy.per_sample_gradients.rounding import Precision
 from gossamer.run.storage.run_folder import today
 from gossamer.run.storage.versions import versions

@@ -8,8 +8,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from gossamer.data.records import Records
-from gossamer.nets.flat import assign
 from gossamer.privacy.distributed import ALONE, Ranks
+from gossamer.privacy.per_sample_gradients.gradients import assign
 
 
 @dataclass(frozen=True)

@@ -28,7 +28,7 @@ from gossamer.methods.gs_wgan.stacked_critics import (
     penalised,
     rounded,
 )
-from gossamer.nets.flat import assign
+from gossamer.privacy.per_sample_gradients.gradients import assign
 
 PENALTY = 10.0
 """Weight of the gradient penalty (lambda of equation 12)."""

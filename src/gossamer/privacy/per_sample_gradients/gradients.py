@@ -343,3 +343,12 @@ def check_length(call: Call, count: int, *, alone: bool = False) -> None:
     fits = len(call.b) == count and call.a is not None and len(call.a) == count
     if not fits or (alone and bool(((call.b[1:] != 0) & call.b[1:].isfinite()).any())):
         raise TapeError(f"{type(call.layer).__name__} on an input whose first dimension is not the record")
+
+
+def assign(parameters: Sequence[Tensor], gradients: Sequence[Tensor]) -> None:
+    """Give each parameter its gradient, in its own order of memory.
+
+    A GPU's convolutions order some gradients otherwise, and fused optimisers refuse those.
+    """
+    for parameter, part in zip(parameters, gradients, strict=True):
+        parameter.grad = part if part.stride() == parameter.stride() else torch.empty_like(parameter).copy_(part)

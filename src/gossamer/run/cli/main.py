@@ -18,10 +18,9 @@ import click
 
 from gossamer import plugins
 from gossamer.errors import GossamerError, Interrupted, NotBegun, RequestError, is_full, is_out_of_memory
-from gossamer.events import ERROR, Event, EventLines, printed_as_events
+from gossamer.events import ERROR, Event, EventLines, printed_as_events, spoken, spoken_as
 from gossamer.methods import METHODS
 from gossamer.methods.registry import allow
-from gossamer.notebook import spoken, spoken_as
 from gossamer.run.cli.options import NearestName
 from gossamer.run.training import torchrun
 from gossamer.run.words import flagged

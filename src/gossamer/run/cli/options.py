@@ -17,11 +17,11 @@ import click
 import gossamer
 from gossamer.data.tables.any_card import CARDS
 from gossamer.errors import RequestError, did_you_mean
+from gossamer.events import spoken
 from gossamer.methods import METHODS
 from gossamer.methods.common.method_start import StartConfig
 from gossamer.methods.contract import FROM_EPSILON, AnyMethod, BaseConfig, Start
 from gossamer.methods.registry import allow
-from gossamer.notebook import spoken
 from gossamer.run.validation import check_seed
 from gossamer.run.words import flagged, spelled
 

@@ -22,7 +22,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from gossamer import notebook
 from gossamer.errors import DataWarning, RequestError, is_full
-from gossamer.events import NOTE, PROGRESS, Event, EventLines, Sink
+from gossamer.events import NOTE, PROGRESS, Event, EventLines, Sink, say
 from gossamer.privacy.random.noise import Rng
 
 _PACKAGE = str(Path(__file__).parents[2])
@@ -180,7 +180,7 @@ class Terminal(AbstractContextManager["Terminal"]):
         elif self._display is None:
             self._console.print(text, markup=False)
         else:
-            notebook.say(text)
+            say(text)
 
     def _progress(self, event: Event) -> None:
         if self._view is None or event.phase != self._view.label or event.step < self._view.done:

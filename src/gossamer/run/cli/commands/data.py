@@ -9,9 +9,8 @@ import click
 import gossamer
 from gossamer.data.card import STORED, check_range
 from gossamer.errors import RequestError
-from gossamer.events import note
+from gossamer.events import note, spoken
 from gossamer.files import write_private
-from gossamer.notebook import spoken
 from gossamer.run.cli.options import PATH, force, on_terminal, options_of, reading, refuse_taken, take_sources
 
 

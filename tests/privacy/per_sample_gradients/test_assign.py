@@ -3,7 +3,7 @@
 import torch
 from torch import nn
 
-from gossamer.nets.flat import assign
+from gossamer.privacy.per_sample_gradients.gradients import assign
 
 
 def test_a_gradient_in_another_order_of_memory_is_laid_out_as_its_parameter() -> None:
