@@ -55,7 +55,7 @@ def score(answer: tuple[float, float], asked: dict[str, Any]) -> dict[str, Any]:
     low, value, high = (f"{100 * share:.1f}" for share in ends)
     said = (
         f"{judge[:1].upper()}{judge[1:]} gets {value} % of the private records right. The 95 % interval, {low} to {high} %, "
-        "covers noise and sampling. It is a noisy query of the run, so epsilon covers it."
+        "covers noise and sampling. The run learnt from these records: on new ones it may be lower. Epsilon covers this query."
     )
     if ends[2] - ends[0] == 1:
         said = "The score of this run is unknown: noise covers the number of records."
