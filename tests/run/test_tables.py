@@ -541,3 +541,11 @@ def test_samples_that_meet_conditions(gossamer: Any, run: Path, tmp_path: Path) 
     refused = gossamer("sample", run, "-n", 3, "-o", tmp_path / "none.csv", "--where", "sexx=m")
     assert (refused.status, "Did you mean 'sex'?" in refused.err) == (2, True)
     assert not (tmp_path / "none.csv").exists()
+
+
+def test_labels_by_name_are_refused_with_what_takes_names(run: Path) -> None:
+    synthesizer = gossamer.Synthesizer.load(run)
+    with pytest.raises(RequestError, match="Or give none; of a table, `where`"):
+        synthesizer.sample(2, labels="yes")  # type: ignore[arg-type]  # what a user writes
+    with pytest.raises(RequestError, match="of a table, give `where`"):
+        synthesizer.sample(2, label="yes")

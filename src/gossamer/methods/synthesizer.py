@@ -290,7 +290,7 @@ class Synthesizer(Generic[S_co]):
         if not isinstance(label, str):
             return label
         if label not in self.class_names:
-            raise RequestError(f"`label`: no class is {label!r}. Known: {', '.join(self.class_names) or 'no names'}.")
+            raise RequestError(f"`label`: no class is {label!r}. Known: {', '.join(self.class_names) or 'no names; of a table, give `where`'}.")
         return self.class_names.index(label)
 
     def _checked(self, labels: Sequence[int] | np.ndarray, n: int) -> Tensor:
@@ -298,7 +298,10 @@ class Synthesizer(Generic[S_co]):
         if n == 0 and array.size == 0:
             return torch.zeros(0, dtype=torch.int64)
         if array.shape != (n,) or array.dtype.kind not in "iu" or array.min() < 0 or array.max() >= self.classes:
-            raise RequestError(f"labels must be {n:,} whole numbers from 0 to {self.classes - 1}, one per sample.")
+            other = "`label` for one class" if self.class_names else "none; of a table, `where`"
+            raise RequestError(
+                f"labels must be {n:,} whole numbers from 0 to {self.classes - 1}, one per sample. Or give {other}."
+            )
         return torch.from_numpy(array.astype(np.int64))
 
     @classmethod
