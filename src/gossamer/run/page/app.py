@@ -136,11 +136,11 @@ def _progress(opened: Opened, request: Request, _query: Form) -> Response:
 
 
 def _file(opened: Opened, request: Request, _query: Form) -> Response:
-    """The samples or the report of a run or a release; or a release as a .zip. A run has private files, so it has none."""
+    """The samples or the report of a run or a release; or a release as a .zip. A run lists no files, so it has none."""
     folder = opened.get(request.path_params["id"]).child(request.path_params["folder"])
     name = request.path_params["name"]
     path = folder / name
-    if name == f"{folder.name}.zip" and name.startswith("release-"):
+    if name == f"{folder.name}.zip":
         return Response(STEPS["release"].module.zipped(folder), media_type="application/zip")
     if name not in _SHOWN or not path.is_file() or path.resolve().parent != folder.resolve():
         raise RequestError("There is no such file in this folder.")
