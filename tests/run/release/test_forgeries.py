@@ -492,8 +492,8 @@ REPLAYED: dict[str, tuple[Edit, str]] = {
     ),
     "answers.safetensors with an answer more": (
         lambda out, _: answers(out, lambda tensors: tensors.update(
-            sizes=torch.tensor([len(tensors["values"]) - 1, 1]), deviations=tensors["deviations"].repeat(2)
-        )), "the run asks for",
+            {name: each.repeat(2) for name, each in tensors.items()}
+        )), "the run asks for fewer answers",
     ),
     "answers.safetensors with a number that is not finite": (
         lambda out, _: edited(out, 3, float("nan")), "is not finite",
