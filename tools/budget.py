@@ -46,7 +46,7 @@ class Budget:
 
 
 BUDGET = Budget(
-    lines=34_964,
+    lines=34_965,
     characters=45.2,
     silenced={"noqa": 61, "fmt: skip": 51, "type: ignore": 26, "pragma: no cover": 0},
 )

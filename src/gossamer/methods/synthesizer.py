@@ -290,7 +290,8 @@ class Synthesizer(Generic[S_co]):
         if not isinstance(label, str):
             return label
         if label not in self.class_names:
-            raise RequestError(f"`label`: no class is {label!r}. Known: {', '.join(self.class_names) or 'no names; of a table, give `where`'}.")
+            known = ", ".join(self.class_names) or "no names; of a table, give `where`"
+            raise RequestError(f"`label`: no class is {label!r}. Known: {known}.")
         return self.class_names.index(label)
 
     def _checked(self, labels: Sequence[int] | np.ndarray, n: int) -> Tensor:
