@@ -214,7 +214,7 @@ def test_a_score_is_asked_once(run: Path, monkeypatch: pytest.MonkeyPatch) -> No
         job=None,
         ledger=ledger,
         rng=None,
-        score=Score(noise_multiplier=1.0, judge=""),  # type: ignore[arg-type]
+        score=Score(noise_multiplier=1.0, judge=""),  # type: ignore[arg-type]  # none is reached
     )
     opened.measure(None, None)  # type: ignore[arg-type]  # it would read both
     assert ledger.score is not None

@@ -380,7 +380,7 @@ def test_what_a_missing_site_would_have_is_made_up_for_by_released_totals(tmp_pa
     run = type("Run", (), {"folder": RunFolder(tmp_path)})
     here = centre.Centre(
         run, Terms(plan("marginals", CARD, SMALL, epsilon=1, delta=DELTA).job, DELTA, 0, NAMES), None, set()
-    )  # type: ignore[arg-type]
+    )  # type: ignore[arg-type]  # all that a centre needs here
     exchange_ = tmp_path / "checkpoint" / "exchange"
     exchange_.mkdir(parents=True)
     one = torch.ones(1).double()

@@ -90,7 +90,7 @@ def test_a_site_counts_once_and_a_stranger_not_at_all() -> None:
     """Under whatever nodes: a SuperNode that was registered again has another one."""
     a, b, stranger = (Site(name).pem for name in "abc")
     grid = FakeGrid({}, [(a, 5), (stranger, 6), (b, 7), (a, 9)])
-    named = FlowerGrid(grid, {a: "a", b: "b"})  # type: ignore[arg-type]
+    named = FlowerGrid(grid, {a: "a", b: "b"})  # type: ignore[arg-type]  # what a grid has to answer
     assert named.present() == {"a": 9, "b": 7}
     grid.nodes = [(b, 7)]
     assert named.present() == {"b": 7}
