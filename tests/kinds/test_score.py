@@ -234,3 +234,10 @@ def test_a_ledger_has_no_score_before_a_query(tmp_path: Path) -> None:
     ledger.close()
     with pytest.raises(LedgerDamaged, match="line 5"):
         PrivacyLedger.load(tmp_path / "ledger.jsonl")
+
+
+def test_a_run_with_a_score_is_replayed_without_it(run: Path) -> None:
+    """Nothing in the model follows from the score, so it is none of the answers that a replay needs."""
+    verdict = gossamer.verify(run, replay=True)
+    assert verdict.problems == []
+    assert any(note.startswith("Replayed: model.safetensors follows bit for bit.") for note in verdict.notes)
