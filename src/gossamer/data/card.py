@@ -28,7 +28,7 @@ from gossamer.errors import CardError, did_you_mean
 from gossamer.files import at_home, write_private
 from gossamer.lazy import torch
 
-Kind: TypeAlias = Literal["pictures", "table"]
+Kind: TypeAlias = Literal["pictures", "table", "linked"]
 """What a card describes, and what a method takes."""
 UNIFORM: Literal["uniform"] = "uniform"
 STORED: Literal["stored"] = "stored"
@@ -163,6 +163,8 @@ class Card(ABC):
     """Whether a part of the records can be public."""
     whose: ClassVar[str]
     """What stands for `units` in a command."""
+    rows_have_units: ClassVar[bool] = False
+    """Whether the records themselves say which of them belong to one unit."""
 
     @classmethod
     def suits(cls, method: Any) -> bool:
@@ -406,11 +408,13 @@ def check(records: Records, card: DataCard, *, where: str) -> None:
 
 def check_units(card: Card, units: object, *, where: str) -> None:
     """Refuse a card and a --units that contradict each other. Reads no record. where: the place of the data, for messages."""
-    if units is None and card.unit != "record":
+    if units is None and card.unit != "record" and not card.rows_have_units:
         raise CardError(
             f"{where}: the card protects each {card.unit}, and "
             f"nothing says which records belong to one. Give `units`: {card.units_come}"
         )
+    if units is not None and card.rows_have_units:
+        raise CardError(f"{where}: the keys of linked tables say which rows belong together: leave `units` out.")
     if units is not None and card.unit == "record":
         raise CardError(
             f'{where}: there are units, and the card says unit = "record". Name the unit in the card, such as unit = "person".'

@@ -18,11 +18,12 @@ if TYPE_CHECKING:
 
 _pictures: Any = Lazy("gossamer.kinds.pictures")
 _tables: Any = Lazy("gossamer.kinds.tables")
+_linked: Any = Lazy("gossamer.kinds.linked")
 
 
 def all_kinds() -> "dict[str, Kind[Any, Any]]":
     """Each kind by the name that its cards have."""
-    return {kind.name: kind for kind in (_pictures.PICTURES, _tables.TABLES)}
+    return {kind.name: kind for kind in (_pictures.PICTURES, _tables.TABLES, _linked.LINKED)}
 
 
 def kind_of(card: Card | Mapping[str, Any]) -> "Kind[Any, Any]":

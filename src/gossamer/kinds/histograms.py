@@ -3,6 +3,7 @@
 import io
 import math
 import warnings
+from collections.abc import Sequence
 from typing import Any
 
 import matplotlib
@@ -28,23 +29,23 @@ _BESIDE = 26
 """Letters that fit along an axis. Names that are longer than the space between them are turned."""
 
 
-def png(samples: TableSamples) -> bytes:
-    """A PNG with a histogram of the codes of each column, of the first 60 columns."""
+def png(*tables: TableSamples) -> bytes:
+    """A PNG with a histogram of the codes of each column, of the first 60 columns of all tables."""
     plain: Any = {"text.parse_math": False, "font.family": "DejaVu Sans", "font.size": 8, "axes.titlesize": 8}
     with matplotlib.rc_context(plain), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # a name may have letters that the font lacks
         file = io.BytesIO()
-        _drawn(samples).savefig(file, format="png", metadata={"Software": None})
+        _drawn(tables).savefig(file, format="png", metadata={"Software": None})
     return file.getvalue()
 
 
-def _drawn(samples: TableSamples) -> Figure:
+def _drawn(tables: Sequence[TableSamples]) -> Figure:
     """A figure with an axis for each column."""
-    columns = samples.card.columns[:MOST_DRAWN]
-    down = math.ceil(len(columns) / _ACROSS)
+    drawn = [each for own in tables for each in zip(own.card.columns, own.codes.T, strict=True)][:MOST_DRAWN]
+    down = math.ceil(len(drawn) / _ACROSS)
     figure = Figure(figsize=(7.2, _HEIGHT * down), dpi=140, layout="constrained")
     grid = figure.subplots(down, _ACROSS, squeeze=False).flatten()
-    for axes, column, codes in zip(grid, columns, samples.codes.T, strict=False):
+    for axes, (column, codes) in zip(grid, drawn, strict=False):
         bars = _bars(column)
         shares = np.bincount(bars[codes], minlength=bars[-1] + 1) / max(1, len(codes))
         if len(shares) <= 2 * _MOST_BARS:
@@ -59,7 +60,7 @@ def _drawn(samples: TableSamples) -> Figure:
         axes.set_xticks(positions, words, rotation=30 * crowded, ha="right" if crowded else "center")
         axes.yaxis.set_major_formatter("{x:g} %")
         axes.spines[["top", "right"]].set_visible(False)
-    for axes in grid[len(columns) :]:
+    for axes in grid[len(drawn) :]:
         axes.set_visible(False)
     return figure
 

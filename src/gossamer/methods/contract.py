@@ -398,6 +398,8 @@ class Method(ABC, Generic[C, S]):
     """Why it can promise nothing, whatever its settings; empty where it can."""
     takes: ClassVar[Literal["pictures", "table"]] = "pictures"
     """The kind of records that it trains on. A card describes the same kind."""
+    takes_linked: ClassVar[bool] = False
+    """Whether it also trains on linked tables, one after another."""
     takes_public: ClassVar[bool] = True
     """Whether it can use public records."""
     can_warm_start: ClassVar[bool] = False

@@ -19,6 +19,7 @@ from gossamer.intervals import Estimate
 from gossamer.lazy import Lazy
 from gossamer.metrics import metric
 from gossamer.metrics.metric import GUESSED, OF_BASELINE, Figure, Figures, Registry, of_baseline
+from gossamer.metrics import linked
 from gossamer.metrics.tables import registry as tables
 
 if TYPE_CHECKING:
@@ -379,7 +380,7 @@ def copies(inputs: Inputs) -> Figures:
 
 # ---------------------------------------------------------------------- both kinds
 
-OF_KIND: "Mapping[Kind, Registry]" = {"pictures": METRICS, "table": tables.METRICS}
+OF_KIND: "Mapping[Kind, Registry]" = {"pictures": METRICS, "table": tables.METRICS, "linked": linked.METRICS}
 """The metrics of each kind of records."""
 
 

@@ -71,6 +71,11 @@ def to_text(value: object) -> str:
     return text(duration, 6 if duration.microseconds else 0)
 
 
+def of_seconds(seconds: float) -> str:
+    """A duration of so many seconds, as a card has it."""
+    return to_text(datetime.timedelta(seconds=seconds))
+
+
 def text(duration: datetime.timedelta, decimals: int | None) -> str:
     """A duration as pandas writes it, such as 2 days 03:00:00."""
     clock = f"{datetime.timedelta(seconds=duration.seconds)!s:0>8}"

@@ -1,23 +1,27 @@
-"""The kind of a card: `[[column]]` entries tell the card of a table from that of pictures."""
+"""The kind of a card: `[[column]]` entries tell the card of a table from that of pictures, `[table.NAME]` that of linked tables."""
 
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, TypeAlias
 
 from gossamer.data.card import DataCard, Kind, parsed, text_of_card
+from gossamer.data.linked.card import LinkedCard
+from gossamer.data.linked.samples import LinkedSamples
 from gossamer.data.samples.samples import Samples
 from gossamer.data.samples.synthetic_records import SyntheticRecords
 from gossamer.data.tables.card import TableCard, TableDraft
 from gossamer.data.tables.samples import TableSamples
 
-AnyCard: TypeAlias = DataCard | TableCard
-CARDS: dict[Kind, type[AnyCard]] = {"pictures": DataCard, "table": TableCard}
-SAMPLES: dict[Kind, type[SyntheticRecords]] = {"pictures": Samples, "table": TableSamples}
+AnyCard: TypeAlias = DataCard | TableCard | LinkedCard
+CARDS: dict[Kind, type[AnyCard]] = {"pictures": DataCard, "table": TableCard, "linked": LinkedCard}
+SAMPLES: dict[Kind, type[SyntheticRecords]] = {"pictures": Samples, "table": TableSamples, "linked": LinkedSamples}
 """The card and the samples of each kind of records."""
 
 
 def card_class(facts: Mapping[str, Any]) -> type[AnyCard]:
     """The class of a card that is plain values. Only that of a table has entries in double brackets."""
+    if isinstance(facts.get("table"), dict):
+        return LinkedCard
     return TableCard if "column" in facts or any(map(_is_entries, facts.values())) else DataCard
 
 
@@ -32,7 +36,7 @@ def card_from(facts: dict[str, Any], *, where: str = "the card") -> AnyCard:
 
 def load_card(card: AnyCard | TableDraft | str | Path) -> AnyCard:
     """A card of either kind, from its TOML file, or from a draft of which nothing is measured. Raises CardError."""
-    if isinstance(card, DataCard | TableCard):
+    if isinstance(card, DataCard | TableCard | LinkedCard):
         return card
     if isinstance(card, TableDraft):
         return card.declared()

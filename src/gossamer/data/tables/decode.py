@@ -15,7 +15,14 @@ from gossamer.data.columns.rules import in_turn
 from gossamer.data.tables.card import TableCard
 
 
-def decode(codes: np.ndarray, card: TableCard, *, seed: int, rows: np.ndarray | None = None) -> dict[str, np.ndarray]:
+def decode(
+    codes: np.ndarray,
+    card: TableCard,
+    *,
+    seed: int,
+    rows: np.ndarray | None = None,
+    given: Mapping[str, np.ndarray] | None = None,
+) -> dict[str, np.ndarray]:
     """The columns by name, [n] each. `encode` gives the same codes back.
 
     Numbers are uniform within their bin, or uniform in their logarithm where the column says `log`. Whole numbers are int64,
@@ -39,9 +46,10 @@ def decode(codes: np.ndarray, card: TableCard, *, seed: int, rows: np.ndarray | 
         seed: of the values in a bin.
         rows: int64 [n], the number of each row. The same seed, row and code give the same value, however rows are
             divided into pieces. None: from 0.
+        given: values of some columns as numbers, float64 [n] by name, in place of such that follow from the codes.
     """
     rows = np.arange(len(codes)) if rows is None else rows
-    numbers = _positions(codes, card, seed, rows)
+    numbers = _positions(codes, card, seed, rows, given)
     learnt = {column.name: (column, codes[:, at], numbers[column.name]) for at, column in enumerate(card.columns)}
     values: dict[str, np.ndarray] = {}
     for made in card.written:
@@ -56,14 +64,16 @@ def decode(codes: np.ndarray, card: TableCard, *, seed: int, rows: np.ndarray | 
     return values
 
 
-def _positions(codes: np.ndarray, card: TableCard, seed: int, rows: np.ndarray) -> dict[str, np.ndarray]:
+def _positions(
+    codes: np.ndarray, card: TableCard, seed: int, rows: np.ndarray, given: Mapping[str, np.ndarray] | None = None
+) -> dict[str, np.ndarray]:
     """The value of each column as a number, float64 [n]: the code, or the position on the axis. Arguments as of `decode`.
 
     For a missing value and "other", there is some number.
     """
     found = {
         column.name: _numbers(column, codes[:, at], _uniform(seed, at, rows)) for at, column in enumerate(card.columns)
-    }
+    } | dict(given or {})
     plain = {column.name: codes[:, at] < column.plain + column.zero for at, column in enumerate(card.columns)}
     pairs = [(column.at_least, column.name) for column in card.columns if column.at_least]
     for low, high in pairs * len(pairs):  # in a chain, one exchange may undo another

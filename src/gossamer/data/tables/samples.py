@@ -3,8 +3,8 @@
 import csv
 import html
 import itertools
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
@@ -46,12 +46,14 @@ class TableSamples(SyntheticRecords):
         card: declares the columns.
         seed: of the values within bins.
         numbers: int64 [n], of the rows, from which their values follow with the seed. None: from 0.
+        given: values of some columns as numbers, float64 [n] by name, in place of such that follow from the codes.
     """
 
     codes: np.ndarray
     card: TableCard
     seed: int = 0
     numbers: np.ndarray | None = None
+    given: Mapping[str, np.ndarray] = field(default_factory=dict)
     file: ClassVar[str] = "samples.csv"
     written_as: ClassVar[str] = "samples of a table are written as .csv or .parquet"
     loader: ClassVar[tuple[str, ...]] = ("load_table.txt", "numpy")
@@ -74,7 +76,9 @@ class TableSamples(SyntheticRecords):
         made = [*pieces]
         codes = [np.empty((0, len(card.columns)), np.int32), *(piece.codes for piece in made)]
         numbers = [piece.numbers for piece in made if piece.numbers is not None]
-        return cls(np.concatenate(codes), card, made[0].seed if made else 0, np.concatenate(numbers) if made else None)
+        given = {name: np.concatenate([piece.given[name] for piece in made]) for name in (made[0].given if made else ())}
+        seed = made[0].seed if made else 0
+        return cls(np.concatenate(codes), card, seed, np.concatenate(numbers) if made else None, given)
 
     @classmethod
     def preview(cls, generator: Any) -> Any:
@@ -90,11 +94,12 @@ class TableSamples(SyntheticRecords):
     def __getitem__(self, which: "slice | list[int] | np.ndarray") -> "TableSamples":
         """Return the rows at a slice, positions or a mask."""
         numbers = np.arange(len(self)) if self.numbers is None else self.numbers
-        return TableSamples(self.codes[which], self.card, self.seed, numbers[which])
+        given = {name: values[which] for name, values in self.given.items()}
+        return TableSamples(self.codes[which], self.card, self.seed, numbers[which], given)
 
     def columns(self) -> dict[str, np.ndarray]:
         """Return the values of each column, [n]; `decode` says of which type."""
-        return decode(self.codes, self.card, seed=self.seed, rows=self.numbers)
+        return decode(self.codes, self.card, seed=self.seed, rows=self.numbers, given=self.given)
 
     def to_pandas(self) -> "pd.DataFrame":
         """Return a DataFrame. A missing value is None, NaN, NaT or NA: among whole numbers (Int64) and truth values (boolean).

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from gossamer.errors import RequestError
@@ -24,13 +25,14 @@ if TYPE_CHECKING:
     import torch
     from torch import Tensor, nn
 
+    from gossamer.data.linked.part import Part
     from gossamer.data.tables import card as table_card
-    from gossamer.methods.marginals import loop, outlook
+    from gossamer.methods.marginals import linked, loop, outlook
     from gossamer.privacy.mechanisms import gaussian
 else:
     torch = Lazy("torch")
     loop, gaussian = Lazy("gossamer.methods.marginals.loop"), Lazy("gossamer.privacy.mechanisms.gaussian")
-    outlook = Lazy("gossamer.methods.marginals.outlook")
+    outlook, linked = Lazy("gossamer.methods.marginals.outlook"), Lazy("gossamer.methods.marginals.linked")
     table_card = Lazy("gossamer.data.tables.card")
 
 CLEAR = 0.02
@@ -85,8 +87,10 @@ class Config(BaseConfig):
         """The settings with those that are left to the declared size and the noise. Chosen on Adult's training rows.
 
         The rows for each standard deviation of the noise of the whole run say how many cells are worth their noise: Adult has
-        2,900 at epsilon 0.3, 8,700 at 1, 23,000 at 3 and 65,000 at 10. card: a TableCard.
+        2,900 at epsilon 0.3, 8,700 at 1, 23,000 at 3 and 65,000 at 10. card: a TableCard; of linked tables, of a part.
         """
+        if linked_parts(card):
+            return self
         noise = self.noise_multiplier * card.max_rows
         clear = card.declared_size / noise if noise else math.inf
         cells = self.cells or int(min(max(60_000, CELLS_PER_ROW * clear), 200_000))
@@ -118,6 +122,19 @@ class Noise:
         errors = config.errors_share if first < 1 else 0.0
         each = [first, errors / config.rounds, (1 - first - errors) / config.rounds]
         return cls(*(config.noise_multiplier / math.sqrt(share) if share else math.inf for share in each))
+
+
+def linked_parts(card: Any) -> "list[tuple[Part, float]]":
+    """The parts of linked tables, each with its share of the privacy budget: by the number of its columns. Of a table: none."""
+    parts = getattr(card, "parts", ())
+    columns = sum(len(part.card.columns) for part in parts)
+    return [(part, len(part.card.columns) / columns) for part in parts]
+
+
+def of_parts(config: Config, card: Any) -> "list[tuple[Part, Config]]":
+    """The parts of linked tables, each with the settings for its share of the budget."""
+    noise = config.noise_multiplier
+    return [(part, replace(config, noise_multiplier=noise / math.sqrt(share))) for part, share in linked_parts(card)]
 
 
 def columns_share(config: Config, card: Any) -> float:
@@ -205,6 +222,7 @@ class Marginals(Method[Config, "loop.State"]):
     name = "marginals"
     title = "Noisy marginals on a junction tree (after McKenna et al. 2022)"
     takes = "table"
+    takes_linked = True
     takes_public = False
     can_ask_sites = True
     config_type = Config
@@ -219,13 +237,24 @@ class Marginals(Method[Config, "loop.State"]):
     )
 
     def queries(self, config: Config, card: Any) -> list[Query]:
-        """Two queries in each round. The loop says how many tables an answer has. card: a TableCard."""
+        """Two queries in each round. The loop says how many tables an answer has. card: a TableCard; of linked tables none."""
+        if linked_parts(card):
+            return []
         noise, bound = Noise.of(config, card), float(card.max_rows)
         errors = tables("errors", bound, noise.errors, config.rounds)
         return [errors, tables("marginals", bound, noise.marginals, config.rounds)]
 
-    def phases(self, config: Config, card: Any) -> "Phases[Config, loop.State]":
-        """The columns, one query; then the rounds, unless noise hides which pairs are dependent. card: a TableCard."""
+    def phases(self, config: Config, card: Any) -> "Phases[Config, Any]":
+        """The columns, one query; then the rounds, unless noise hides which pairs are dependent.
+
+        Of linked tables, these of one part after another. card: a TableCard or a LinkedCard.
+        """
+        if parts := of_parts(config, card):
+            return [
+                replace(phase, name=f"{phase.name} of {part.name}", body=partial(linked.of_part, number, own, phase))
+                for number, (part, own) in enumerate(parts)
+                for phase in self.phases(own, part.card)
+            ]
         columns = tables("columns", float(card.max_rows), Noise.of(config, card).columns, 1)
         rounds = [] if columns_share(config, card) == 1 else [self.training(config, card, steps=2 * config.rounds)]
         return [
@@ -233,8 +262,21 @@ class Marginals(Method[Config, "loop.State"]):
             *rounds,
         ]
 
+    def net(self, config: Config, card: Any) -> "nn.Module":
+        """See `Method`. card: a TableCard or a LinkedCard."""
+        return linked.LinkedField(card) if linked_parts(card) else loop.generator(config, card)
+
+    def start(self, run: Any) -> Any:
+        """See `Method`."""
+        return (linked if linked_parts(run.card) else loop).start(run)
+
     def bounds_units(self, card: Any) -> str:
-        """Their weights add up to at most the number of rows that count in full. card: a TableCard."""
+        """Their weights add up to at most the number of rows that count in full. card: a TableCard or a LinkedCard."""
+        if linked_parts(card):
+            return (
+                f"each of its m rows in a table weighs 1/m, so all of them together count as 1 in each table. The release "
+                f"describes the {card.unit}s, and not their rows"
+            )
         unit, K = card.unit, card.max_rows
         rows = f"rows, and the rows of a {unit} with more than {K} weigh less"
         return (
@@ -243,11 +285,17 @@ class Marginals(Method[Config, "loop.State"]):
         )
 
     def outlook(self, config: Config, card: Any) -> Sequence[str]:
-        """How clear the counts will be. card: a TableCard."""
+        """How clear the counts will be. card: a TableCard or a LinkedCard."""
+        if parts := of_parts(config, card):
+            return [f"{part.name}: {said}" for part, own in parts for said in self.outlook(own, part.card)]
         return [*outlook.sentences(config, card)]
 
     def check(self, config: Config, card: Any) -> None:
         """Refuse shares that leave nothing for the tables, and records with too many columns or values."""
+        if parts := of_parts(config, card):
+            for part, own in parts:
+                self.check(own, part.card)
+            return
         for flag in ("errors", "columns"):
             share = config.errors_share if flag == "errors" else columns_share(config, card)
             if not (0 < share < 1 or (share == 1 and flag == "columns")):
@@ -274,7 +322,12 @@ class Marginals(Method[Config, "loop.State"]):
         )
 
     def sample(self, net: "nn.Module", draw: Draw[Config]) -> "tuple[Tensor, Tensor]":
-        """Codes int64 [n, columns], and the label of each row; zeros where there is no label column. card: a TableCard."""
+        """Codes int64 [n, columns], and the label of each row; zeros where there is no label column. card: a TableCard.
+
+        Of linked tables, see `linked.sample`.
+        """
+        if linked_parts(draw.card):
+            return linked.sample(net, draw)  # type: ignore[arg-type]  # a LinkedField
         codes: Tensor = net.sample(draw.n, draw.labels, draw.stream)  # type: ignore[operator]  # a MarkovField
         own = draw.card.label_index
         return codes, torch.zeros(draw.n, dtype=torch.int64) if own is None else codes[:, own]

@@ -161,7 +161,7 @@ class MarkovField(nn.Module):
             for column in reversed(new):
                 rows[:, column], cells = cells % sizes[column], cells // sizes[column]
             known.update(new)
-        return torch.stack([self._split(column, rows[:, column], stream) for column in range(len(self.domain))], 1)
+        return torch.stack([self.split_value(column, rows[:, column], stream) for column in range(len(self.domain))], 1)
 
     def conditioned(self, codes: Mapping[int, Tensor]) -> Self:
         """The field of the rows whose codes meet conditions: their exact distribution, by one pass over the tree.
@@ -191,14 +191,20 @@ class MarkovField(nn.Module):
         found.take(tree, tree.marginals(potentials))
         return found
 
-    def _split(self, column: int, values: Tensor, stream: torch.Generator) -> Tensor:
-        """Values of the column, for merged values. int64 [n]"""
+    def shares_of(self, column: int) -> Tensor:
+        """The share of each value of a column in its merged value. float64 [values]"""
+        return self.shares.split(list(self.domain))[column]
+
+    def split_value(
+        self, column: int, values: Tensor, stream: torch.Generator, shares: Tensor | None = None
+    ) -> Tensor:
+        """Values of the column, for merged values. int64 [n]. shares: in place of its own."""
         inside = self.maps[column].cpu()
         if len(inside) == self.sizes[column]:
             return torch.argsort(inside)[values]
-        shares = torch.zeros(self.sizes[column], len(inside), dtype=torch.float64)
-        shares[inside, torch.arange(len(inside))] = self.shares.split(list(self.domain))[column].cpu()
-        return stratified(shares, values, stream)
+        table = torch.zeros(self.sizes[column], len(inside), dtype=torch.float64)
+        table[inside, torch.arange(len(inside))] = (self.shares_of(column) if shares is None else shares).cpu()
+        return stratified(table, values, stream)
 
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *rest: Any) -> None:
         """Take buffers of any length: what was released decides it. A release of an earlier version has no counts."""

@@ -32,6 +32,7 @@ _MATCHED = {
     "pattern": "by a pattern in the file name of the picture",
     "dicom": "by a hash of an element in the head of its DICOM file",
     "column": "by a column of the table, which is no column of the samples",
+    "keys": "by the keys of the tables, which are not learnt",
 }
 
 NOISE = f"the noise is of version {NOISE_VERSION}"
@@ -363,6 +364,16 @@ def _record(card: dict[str, Any]) -> Iterator[str]:
     if columns := card.get("column"):
         label = f"with the label {card['label']}" if card["label"] else "without a label"
         yield f"{len(columns)} column{'s' * (len(columns) != 1)}, {label}"
+    if tables := card.get("table"):
+        yield "; ".join(f"table {name}{_link(table)} with {len(table['column'])} columns" for name, table in tables.items())
+
+
+def _link(table: Mapping[str, Any]) -> str:
+    """How a table is linked with the one above."""
+    if not table.get("parent"):
+        return ""
+    order = f" in the order of {table['order']}" if table.get("order") else ""
+    return f", at most {table['max_rows']} rows for each row of {table['parent']}{order},"
 
 
 def _declared(card: dict[str, Any]) -> Iterator[str]:
@@ -371,6 +382,8 @@ def _declared(card: dict[str, Any]) -> Iterator[str]:
         if (value := card.get(fact) or usual) != usual:
             values = value if isinstance(value, list) else [value]
             yield sentence.format(*(f"{each:g}" if isinstance(each, float) else each for each in values))
+    for name, table in card.get("table", {}).items():
+        yield from (f"table {name}: {said}" for said in _declared({"label": "", "drop": {}, **table}))
     if columns := card.get("column"):
         yield (
             "names, kinds, bounds, bins and lists of values of the columns were declared without looking at the records. "

@@ -1,0 +1,1 @@
+"""Tables that are linked by keys, such as patients and their visits: card, records and samples."""

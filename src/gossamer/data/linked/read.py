@@ -1,0 +1,233 @@
+"""Linked tables to records: of each table the flat rows of its part, by the card alone. No raw value is in them."""
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+from gossamer.data.fingerprint import Identity
+from gossamer.data.linked.card import LinkedCard, LinkedTable
+from gossamer.data.linked.part import Part, codes_of
+from gossamer.data.problems import SHOWN
+from gossamer.data.source import Data, is_place, refuse_keys, source_of, split_of
+from gossamer.data.sources.tables import SUFFIXES, open_table
+from gossamer.data.sources.unit_ids import unit_ids
+from gossamer.data.tables.read import open_for, read_table, read_values, unit_column
+from gossamer.data.tables.table import CODES, Table, identify
+from gossamer.data.units import Grouped, numbered
+from gossamer.errors import DataError
+
+FORMS = "a folder with a file for each table, such as patients.csv and visits.csv, or from Python a dict of tables by name"
+
+
+@dataclass(frozen=True, repr=False)
+class LinkedRecords(Grouped):
+    """The parts of linked tables: each is a flat `Table`, whose units are the rows of the root.
+
+    Args:
+        parts: of each table, in the order of the card.
+        names: text [population], the key of each row of the root.
+        notes: what the readers converted, in words: for the terminal, and for no file.
+    """
+
+    parts: tuple[Table, ...]
+    names: np.ndarray | None = None
+    notes: tuple[str, ...] = ()
+
+    @cached_property
+    def units(self) -> np.ndarray:  # type: ignore[override]  # every row of the root is a unit
+        """int64 [N], the rows of the root."""
+        return np.arange(len(self.parts[0]))
+
+    def __len__(self) -> int:
+        """Number of units."""
+        return len(self.parts[0])
+
+    def __repr__(self) -> str:
+        return f"LinkedRecords({self.in_words})"
+
+    @property
+    def in_words(self) -> str:
+        """Numbers of rows, without a value."""
+        return f"{' and '.join(f'{len(part):,}' for part in self.parts)} rows of {len(self.parts)} tables"
+
+    def __getitem__(self, which: slice | np.ndarray) -> "LinkedRecords":
+        """The records of some units, by position. They keep their numbers in no part: units are numbered from 0 again."""
+        chosen = np.arange(len(self))[which]
+        number = np.full(len(self), -1)
+        number[chosen] = np.arange(len(chosen))
+        parts = []
+        for part in self.parts:
+            assert part.units is not None
+            rows = np.flatnonzero(number[part.units] >= 0)
+            rows = rows[np.argsort(number[part.units[rows]], kind="stable")]
+            parts.append(Table(part.codes[rows], number[part.units[rows]]))
+        return LinkedRecords(tuple(parts), None if self.names is None else self.names[chosen], self.notes)
+
+    def take(self, unit_numbers: np.ndarray) -> "LinkedRecords":
+        """The records of some units. unit_numbers: int64, in rising order."""
+        return self[unit_numbers]
+
+
+def read_linked(
+    data: Data, card: LinkedCard, *, split: Literal["train", "test"] = "train", called: str = "data"
+) -> LinkedRecords:
+    """Read linked tables.
+
+    Args:
+        data: a folder with a file for each table; `:train` or `:test` at its end picks a folder in it. A database, with a
+            table of each name. Or a mapping from the names of the tables to tables in memory.
+        card: declares tables and columns.
+        split: the folder to read where there are `train` and `test`.
+        called: what messages call tables in memory.
+
+    Raises:
+        RequestError: the source has keys of pictures.
+        DataError: what cannot be read, all values that the card does not allow, and keys that fit no row. Names tables,
+            columns and rows, never a value.
+    """
+    refuse_keys(source_of(data))
+    if isinstance(source_of(data).records, LinkedRecords):
+        records: LinkedRecords = source_of(data).records  # type: ignore[assignment]  # mypy knows no such form of data
+        return records
+    places = _places(data, card, split, called)
+    read: dict[str, _Read] = {}
+    for table, part in zip(card.tables, card.parts, strict=True):
+        read[table.name] = _flat(table, part, places[table.name], read, split, f"{called}, table {table.name}")
+    for table, part in zip(card.tables, card.parts, strict=True):
+        for at, name in enumerate(part.below):
+            rows = read[name].above[table.name]
+            counted = np.bincount(rows, minlength=len(read[table.name].codes)).astype(np.float64)
+            column = part.card.columns[part.below_at + at]
+            read[table.name].flat[:, part.below_at + at] = codes_of(column, counted)
+    parts = tuple(Table(each.flat.astype(CODES), each.units) for each in read.values())
+    root = read[card.names[0]]
+    notes = [f"{name}: {note}" for name, each in read.items() for note in each.notes]
+    return LinkedRecords(parts, root.ids, tuple(notes))
+
+
+def identify_linked(records: LinkedRecords) -> Identity:
+    """The fingerprint of all parts in their order, and the mark of the rows of all tables in any order."""
+    found = [identify(each) for each in records.parts]
+    prints = hashlib.sha256("".join(each.fingerprint for each in found).encode()).hexdigest()
+    marks = hashlib.sha256("".join(sorted(each.mark for each in found)).encode()).hexdigest()
+    return Identity(prints, marks)
+
+
+@dataclass
+class _Read:
+    """A table as it was read.
+
+    Args:
+        codes: of the own columns, [n, own].
+        flat: of the part, [n, columns]; the numbers of rows below come last.
+        units: the row of the root of each row, int64 [n].
+        above: the row of each table above that each row belongs to, int64 [n] by name; the parent last.
+        ids: the key of each row, text [n]; None: it has none.
+        notes: of the readers.
+    """
+
+    codes: np.ndarray
+    flat: np.ndarray
+    units: np.ndarray
+    above: dict[str, np.ndarray]
+    ids: np.ndarray | None
+    notes: tuple[str, ...]
+
+
+def _flat(
+    table: LinkedTable, part: Part, place: Any, read: Mapping[str, _Read], split: Literal["train", "test"], where: str
+) -> _Read:
+    """A table, and its part but for the numbers of rows below. read: the tables above."""
+    where = str(place) if is_place(place) else where
+    keys = [(name, "a key") for name in dict.fromkeys((table.key, table.parent_key)) if name]
+    card = replace(table.card, unit="record", drop=(*table.card.drop, *keys))
+    own = read_table(place, card, split=split, called=where)
+    codes = own.codes
+    ids = _ids(table, table.key, place, split, where) if table.key else None
+    if ids is not None and len(np.unique(ids)) < len(ids):
+        raise DataError(f"{where}: the key {table.key!r} is not unique: each row needs one of its own.")
+    flat = np.zeros((len(codes), len(part.card.columns)), np.int64)
+    if not table.parent:
+        flat[:, : codes.shape[1]] = codes
+        return _Read(codes, flat, np.arange(len(codes)), {}, ids, own.notes)
+    parents = _parents(_ids(table, table.parent_key, place, split, where), read[table.parent].ids, table, where)
+    order = np.argsort(parents, kind="stable")
+    values = np.zeros(len(codes))
+    if table.order:
+        at = table.card.names.index(table.order)
+        values = read_values(place, table.card, split=split, called=where)[:, at]
+        order = np.lexsort((values, parents))
+    codes, parents, values = codes[order], parents[order], values[order]
+    units = read[table.parent].units[parents]
+    above = {name: rows[parents] for name, rows in read[table.parent].above.items()} | {table.parent: parents}
+    for k, (name, column) in enumerate(part.above):
+        flat[:, k] = read[name].codes[above[name], column]
+    counts = np.bincount(parents, minlength=len(read[table.parent].codes))[parents]
+    flat[:, part.count] = codes_of(part.card.columns[part.count], counts.astype(np.float64))
+    first = np.diff(parents, prepend=-1) != 0
+    if part.before:
+        columns = part.card.columns[part.first_before : part.step]
+        none = np.array([column.size - 1 for column in columns])
+        flat[:, part.first_before : part.step] = np.where(first[:, None], none, np.roll(codes, 1, axis=0))
+        steps = np.where(first, np.nan, np.diff(values, prepend=0))
+        flat[:, part.step] = codes_of(part.card.columns[part.step], steps)
+    flat[:, part.own : part.own + codes.shape[1]] = codes
+    return _Read(codes, flat, units, above, None if ids is None else ids[order], own.notes)
+
+
+def _ids(table: LinkedTable, name: str, place: Any, split: str, where: str) -> np.ndarray:
+    """The keys in a column, as text. Raises DataError: there is no such column, or a key is missing."""
+    relation, _, _ = open_for(place, table.card, split, where)
+    at = unit_column(relation, name, where)
+    assert at is not None
+    ids: list[str] = []
+    for _, (column,) in relation.blocks([at]):
+        ids.extend(unit_ids(column, where))
+    owners = numbered(ids, "refuse", lambda row: f"{where}, row {row} (counted from 0)")
+    return owners.names[owners.numbers]
+
+
+def _parents(keys: np.ndarray, ids: np.ndarray | None, table: LinkedTable, where: str) -> np.ndarray:
+    """The row of the parent of each row. Raises DataError: rows that have none; no key is named."""
+    assert ids is not None
+    order = np.argsort(ids)
+    at = np.searchsorted(ids, keys, sorter=order).clip(0, max(0, len(ids) - 1))
+    found = order[at] if len(ids) else np.zeros(len(keys), np.int64)
+    wrong = np.flatnonzero(ids[found] != keys) if len(ids) else np.arange(len(keys))
+    if len(wrong):
+        first = ", ".join(map(str, wrong[:SHOWN]))
+        raise DataError(
+            f"{where}: {len(wrong):,} rows have a {table.parent_key!r} that no row of {table.parent} has: row {first} (counted "
+            "from 0). Take them out, or add their parents."
+        )
+    return found
+
+
+def _places(data: Data, card: LinkedCard, split: str, called: str) -> dict[str, Any]:
+    """Where each table is. Raises DataError: one is not there, or is there twice."""
+    records: Any = source_of(data).records
+    if isinstance(records, Mapping):
+        missing = [name for name in card.names if name not in records]
+        found = {name: records[name] for name in card.names if name in records}
+    elif is_place(records):
+        address, named = split_of(str(records))
+        folder = Path(address)
+        if not folder.is_dir():
+            raise DataError(f"{address}: linked tables are {FORMS}.")
+        folder = folder / (named or split) if (folder / (named or split)).is_dir() else folder
+        files = [file for file in sorted(folder.iterdir()) if file.name[0] not in "._" and file.name.endswith(SUFFIXES)]
+        by_name = {name: [file for file in files if file.name.partition(".")[0] == name] for name in card.names}
+        if twice := [name for name, own in by_name.items() if len(own) > 1]:
+            raise DataError(f"{folder}: there are {len(by_name[twice[0]])} files of table {twice[0]}. Leave one.")
+        missing = [name for name, own in by_name.items() if not own]
+        found, called = {name: own[0] for name, own in by_name.items() if own}, str(folder)
+    else:
+        raise DataError(f"{called}: linked tables are {FORMS}.")
+    if missing:
+        raise DataError(f"{called}: there is no table {missing[0]}. Linked tables are {FORMS}.")
+    return found

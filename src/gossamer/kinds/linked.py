@@ -1,0 +1,224 @@
+"""Linked tables, such as patients and their visits: the kind `LINKED`."""
+
+import itertools
+import tempfile
+import zipfile
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from gossamer.attacks.arrays import Array
+from gossamer.attacks.density import domias
+from gossamer.attacks.distances import calibrated, full_black_box, near_copies
+from gossamer.attacks.rows import row_features
+from gossamer.data.fingerprint import Identity
+from gossamer.data.linked.card import LinkedCard
+from gossamer.data.linked.read import LinkedRecords, identify_linked, read_linked
+from gossamer.data.linked.samples import SHOWN, UNITS, LinkedSamples
+from gossamer.data.source import Source, is_place
+from gossamer.data.tables.decode import to_numbers
+from gossamer.data.tables.samples import row_texts
+from gossamer.errors import DataError, RequestError
+from gossamer.events import Sink, silent
+from gossamer.kinds import histograms
+from gossamer.kinds.kind import NONE_LEFT, Comparison, Kind, Named, Target, Words
+from gossamer.methods.synthesizer import Synthesizer
+from gossamer.metrics import linked
+from gossamer.metrics.tables.registry import Inputs
+
+_DRAWN_AGAIN = 20_000
+"""Units of a release that are drawn again, at most."""
+
+
+class Linked(Kind[LinkedRecords, LinkedCard]):
+    """Tables with keys, as a card declares them. A unit is a row of the root with all rows below it."""
+
+    name = "linked"
+    in_words = "linked tables"
+    counts_units = True
+    metrics = linked.METRICS
+    options = ()
+    words = Words(
+        records="linked tables",
+        loads="""import pandas, zipfile  # each table is a .csv in samples.zip
+tables = {name: pandas.read_csv(zipfile.ZipFile("samples.zip").open(name)) for name in zipfile.ZipFile("samples.zip").namelist()}""",
+        with_gossamer="""import gossamer  # installed from its source
+release = gossamer.Synthesizer.load(".")
+samples = release.sample(1000, seed=0)  # samples.to_pandas() is a dict of a DataFrame for each table""",
+    )
+
+    def read(
+        self, source: Source, card: LinkedCard, *, split: Any = "train", name: str = "data", sink: Sink = silent
+    ) -> LinkedRecords:
+        """The parts of all tables, as codes."""
+        return read_linked(source, card, split=split, called=name)
+
+    def identify(self, records: LinkedRecords) -> Identity:
+        """By codes, units and rows as they were read."""
+        return identify_linked(records)
+
+    def matched(self, units: Any) -> str:
+        """By the keys."""
+        return "keys"
+
+    def glance(self, source: Source, draft: Mapping[str, Any]) -> dict[str, Any]:
+        """Nothing: the page takes no linked tables."""
+        return {"rows": [], "portraits": [], "of": 0}
+
+    def splits_into_folder(self, path: Path) -> bool:
+        """A folder on each side."""
+        return True
+
+    # ------------------------------------------------------------------ evaluate
+
+    def compare(self, asked: Comparison, sink: Sink) -> linked.Inputs:
+        """Real tables and samples as parts. Samples are read again as they are written."""
+        card: LinkedCard | None = asked.card
+        if card is None:
+            raise RequestError(f"{asked.synth} holds linked tables: give their card with `card`.")
+        sets = {"real": asked.train, "tests": asked.test}
+        read = {
+            name: self.read(source, card, split=split, name=where)
+            for (name, source), split, where in zip(sets.items(), ("train", "test"), asked.called, strict=True)
+        }
+        if self.identify(read["real"]).mark == self.identify(read["tests"]).mark:
+            raise DataError("`test`: these are the training rows. Give units that the run never saw.")
+        drawn: Any = None if asked.synthesizer is None else self.drawn(asked.synthesizer, asked.count, asked.seed)
+        samples: Any = Source(asked.synth) if drawn is None else Source(drawn.columns())
+        read["samples"] = self.read(samples, card, name="samples")
+        parts = {}
+        for at, part in enumerate(card.parts):
+            tables = {name: records.parts[at] for name, records in read.items()}
+            parts[part.name] = Inputs(
+                samples=linked.PartSamples(tables["samples"], part.card), real=tables["real"], tests=tables["tests"],
+                values={name: to_numbers(each.codes, part.card, seed=0) for name, each in tables.items()},
+                seed=asked.seed, sink=sink, baselines=self.baselines(asked, read["real"], read["tests"]),
+            )  # fmt: skip
+        return linked.Inputs(
+            samples=read["samples"], real=read["real"], tests=read["tests"], card=card, parts=parts, seed=asked.seed, sink=sink,
+            remarks=(*read["real"].notes, *read["tests"].notes), links=_links(drawn, read["samples"], card),
+            baselines=self.baselines(asked, read["real"], read["tests"]),
+        )  # fmt: skip
+
+    def is_right(self, synthesizer: Synthesizer, *, sink: Sink) -> Callable[[LinkedRecords], Array]:
+        """Nothing is asked: linked tables have no score."""
+        raise RequestError("linked tables have no score yet: leave `score` out.")
+
+    # ------------------------------------------------------------------ attack
+
+    def sets(
+        self, members: Source, nonmembers: Source, card: LinkedCard, *, run: object, sink: Sink
+    ) -> tuple[LinkedRecords, LinkedRecords]:
+        """Both as parts."""
+        inside = self.read(members, card, name="members")
+        return inside, self.read(nonmembers, card, split="test", name="nonmembers")
+
+    def apart(self, inside: LinkedRecords, outside: LinkedRecords) -> tuple[LinkedRecords, str]:
+        """Units with the key of a member are left out."""
+        assert inside.names is not None and outside.names is not None
+        known = np.isin(outside.names, inside.names)
+        if known.all():
+            raise DataError(NONE_LEFT)
+        said = f"Units that are among the members were left out of the non-members: {known.sum():,}."
+        return outside[np.flatnonzero(~known)], said if known.any() else ""
+
+    def array(self, records: LinkedRecords, card: LinkedCard) -> Array:
+        """Features of each unit [n, D]: means over its rows in each table."""
+        found = []
+        for part, table in zip(card.parts, records.parts, strict=True):
+            rows = row_features(table.codes, part.card.domain, [column.in_order for column in part.card.columns])
+            assert table.units is not None
+            counts = np.bincount(table.units, minlength=len(records))
+            sums = np.zeros((len(records), rows.shape[1]), np.float32)
+            np.add.at(sums, table.units, rows)
+            found.append(sums / np.maximum(counts, 1)[:, None])
+        return np.concatenate(found, axis=1)
+
+    def drawn(self, synthesizer: Synthesizer[Any], count: int, seed: int, *, sink: Sink = silent) -> Any:
+        """Units with their rows."""
+        return synthesizer.sample(count, seed=seed)
+
+    def attacks(self, target: Target) -> Iterator[Named]:
+        """By distances and by densities, of units."""
+        card = target.synthesizer.card
+        drawn = read_linked(Source(target.samples.columns()), card, called="samples")
+        sets = [drawn, target.members, target.nonmembers, target.held_out]
+        samples, members, nonmembers, held_out = (self.array(each, card) for each in sets)
+        few = min(10, len(held_out) // 4, int(np.linalg.matrix_rank(held_out - held_out.mean(axis=0))))
+        yield "GAN-Leaks, full black-box", lambda: [full_black_box(samples, members, nonmembers)]
+        yield "GAN-Leaks, calibrated", lambda: [calibrated(samples, members, nonmembers, held_out)]
+        yield "near-copies", lambda: [near_copies(samples, members, nonmembers).excess]
+        yield "DOMIAS", lambda: [domias(samples, members, nonmembers, held_out, components=few)]
+
+    # ------------------------------------------------------------------ what leaves
+
+    def picture(self, synthesizer: Synthesizer[Any]) -> bytes:
+        """A histogram of each column of all tables."""
+        return histograms.png(*(rows.samples for rows in synthesizer.sample(UNITS, seed=0).tables.values()))
+
+    def page(self, synthesizer: Callable[[], Synthesizer[Any]]) -> dict[str, Any]:
+        """The first rows of the last table."""
+        *_, rows = synthesizer().sample(SHOWN, seed=0).tables.values()
+        names = [column.name for column in rows.samples.card.written]
+        return {"rows": [names, *map(list, row_texts(rows.samples[:10]))], "model": None}
+
+    def sample_count(self, path: Path) -> int:
+        """The number of units."""
+        return len(next(iter(_members(path).values()))) - 1
+
+    def same_samples(self, path: Path, pieces: Iterator[Any], count: int) -> tuple[int, bool]:
+        """The first rows of each table are compared as text, and the end if they are all."""
+        few = list(itertools.islice(pieces, _DRAWN_AGAIN // UNITS))
+        drawn = sum(map(len, few))
+        with tempfile.TemporaryDirectory() as scratch:
+            again = Path(scratch) / path.name
+            LinkedSamples.write(again, few, count=drawn)
+            expected, there = _members(again), _members(path)
+        ends = drawn >= count
+        same = expected.keys() == there.keys() and all(
+            own[: len(lines)] == lines and (not ends or len(own) == len(lines))
+            for own, lines in zip(there.values(), expected.values(), strict=True)
+        )
+        return drawn, same
+
+    def described(self, card: Mapping[str, Any]) -> str:
+        """The tables."""
+        return f"{card['unit']}s with rows in {len(card['table'])} linked tables"
+
+    def on_samples(self, card: Mapping[str, Any], samples: int) -> str:
+        """How many there are."""
+        return (
+            f"`samples.zip` holds {samples:,} synthetic {card['unit']}s with all their rows, unselected, one .csv for each table. "
+            "The generator can make more."
+        )
+
+
+LINKED = Linked()
+
+
+def _members(path: Path) -> dict[str, list[bytes]]:
+    """The lines of each .csv in an archive, the table of the units first. Raises DataError: it is none."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            return {name: archive.read(name).splitlines() for name in archive.namelist()}
+    except (OSError, zipfile.BadZipFile) as error:
+        raise DataError(f"{path}: this is no archive of tables ({type(error).__name__})") from None
+
+
+def _links(drawn: Any, read: LinkedRecords, card: LinkedCard) -> tuple[int, int, int]:
+    """Rows of samples, those without a parent, and those before the row before."""
+    if drawn is None:  # a file, whose keys were checked as it was read
+        return sum(map(len, read.parts)), 0, 0
+    rows = lost = wrong = 0
+    for table in card.tables:
+        own = drawn.tables[table.name]
+        rows += len(own.keys)
+        if own.parent_keys is not None:
+            lost += int((~np.isin(own.parent_keys, drawn.tables[table.parent].keys)).sum())
+        if table.order:
+            values = own.samples.columns()[table.order]
+            same = own.parent_keys[1:] == own.parent_keys[:-1]
+            wrong += int((same & (values[1:] < values[:-1])).sum())
+    return rows, lost, wrong
