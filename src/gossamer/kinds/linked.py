@@ -14,11 +14,11 @@ from gossamer.attacks.density import domias
 from gossamer.attacks.distances import calibrated, full_black_box, near_copies
 from gossamer.attacks.rows import row_features
 from gossamer.data.fingerprint import Identity
-from gossamer.data.linked.card import LinkedCard
-from gossamer.data.linked.read import LinkedRecords, identify_linked, read_linked
-from gossamer.data.linked.samples import SHOWN, UNITS, LinkedSamples
-from gossamer.data.source import Source, is_place
+from gossamer.data.source import Source
 from gossamer.data.tables.decode import to_numbers
+from gossamer.data.tables.linked.card import LinkedCard
+from gossamer.data.tables.linked.read import LinkedRecords, identify_linked, read_linked
+from gossamer.data.tables.linked.samples import SHOWN, UNITS, LinkedSamples
 from gossamer.data.tables.samples import row_texts
 from gossamer.errors import DataError, RequestError
 from gossamer.events import Sink, silent
@@ -43,7 +43,8 @@ class Linked(Kind[LinkedRecords, LinkedCard]):
     words = Words(
         records="linked tables",
         loads="""import pandas, zipfile  # each table is a .csv in samples.zip
-tables = {name: pandas.read_csv(zipfile.ZipFile("samples.zip").open(name)) for name in zipfile.ZipFile("samples.zip").namelist()}""",
+archive = zipfile.ZipFile("samples.zip")
+tables = {name: pandas.read_csv(archive.open(name)) for name in archive.namelist()}""",
         with_gossamer="""import gossamer  # installed from its source
 release = gossamer.Synthesizer.load(".")
 samples = release.sample(1000, seed=0)  # samples.to_pandas() is a dict of a DataFrame for each table""",
@@ -88,19 +89,19 @@ samples = release.sample(1000, seed=0)  # samples.to_pandas() is a dict of a Dat
         drawn: Any = None if asked.synthesizer is None else self.drawn(asked.synthesizer, asked.count, asked.seed)
         samples: Any = Source(asked.synth) if drawn is None else Source(drawn.columns())
         read["samples"] = self.read(samples, card, name="samples")
+        baselines = self.baselines(asked, read["real"], read["tests"])
+        shared: Any = {"seed": asked.seed, "sink": sink, "baselines": baselines}
         parts = {}
         for at, part in enumerate(card.parts):
             tables = {name: records.parts[at] for name, records in read.items()}
+            values = {name: to_numbers(each.codes, part.card, seed=0) for name, each in tables.items()}
+            samples = linked.PartSamples(tables["samples"], part.card)
             parts[part.name] = Inputs(
-                samples=linked.PartSamples(tables["samples"], part.card), real=tables["real"], tests=tables["tests"],
-                values={name: to_numbers(each.codes, part.card, seed=0) for name, each in tables.items()},
-                seed=asked.seed, sink=sink, baselines=self.baselines(asked, read["real"], read["tests"]),
-            )  # fmt: skip
-        return linked.Inputs(
-            samples=read["samples"], real=read["real"], tests=read["tests"], card=card, parts=parts, seed=asked.seed, sink=sink,
-            remarks=(*read["real"].notes, *read["tests"].notes), links=_links(drawn, read["samples"], card),
-            baselines=self.baselines(asked, read["real"], read["tests"]),
-        )  # fmt: skip
+                samples=samples, real=tables["real"], tests=tables["tests"], values=values, **shared
+            )
+        links, notes = _links(drawn, read["samples"], card), (*read["real"].notes, *read["tests"].notes)
+        every: Any = read | shared
+        return linked.Inputs(card=card, parts=parts, links=links, remarks=notes, **every)
 
     def is_right(self, synthesizer: Synthesizer, *, sink: Sink) -> Callable[[LinkedRecords], Array]:
         """Nothing is asked: linked tables have no score."""
@@ -190,8 +191,8 @@ samples = release.sample(1000, seed=0)  # samples.to_pandas() is a dict of a Dat
     def on_samples(self, card: Mapping[str, Any], samples: int) -> str:
         """How many there are."""
         return (
-            f"`samples.zip` holds {samples:,} synthetic {card['unit']}s with all their rows, unselected, one .csv for each table. "
-            "The generator can make more."
+            f"`samples.zip` holds {samples:,} synthetic {card['unit']}s with all their rows, unselected: a .csv for each "
+            "table. The generator can make more."
         )
 
 

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     import numpy as np
 
     from gossamer import intervals
-    from gossamer.data.linked.card import LinkedCard
     from gossamer.data.tables.card import TableCard
+    from gossamer.data.tables.linked.card import LinkedCard
     from gossamer.data.tables.table import Table
     from gossamer.metrics.tables import distances
 else:
@@ -85,7 +85,9 @@ def _of_tables(name: str) -> None:
         return found
 
 
-BROKEN = Figure("broken links", "{value} of the synthetic rows have no parent or come before the row before.", share=True)
+BROKEN = Figure(
+    "broken links", "{value} of the synthetic rows have no parent or come before the row before.", share=True
+)
 
 
 @METRICS.metric("links", BROKEN)
@@ -109,8 +111,8 @@ def transitions(inputs: Inputs) -> Figures:
     found: dict[str, Estimate] = {}
     for table, part in zip(inputs.card.tables, inputs.card.parts, strict=True):
         rows = inputs.parts[table.name]
-        below = [(part.below_at + at,) for at in range(len(part.below))]
-        steps = [(part.first_before + k, part.own + k) for k in part.before]
+        below: list[tuple[int, ...]] = [(part.below_at + at,) for at in range(len(part.below))]
+        steps: list[tuple[int, ...]] = [(part.first_before + k, part.own + k) for k in part.before]
         for figure, sets in ((NUMBERS, below), (STEPS, steps)):
             for name, of in ((figure.name, "samples"), (of_baseline(figure.name), "tests")):
                 if sets:
@@ -130,4 +132,3 @@ def _variation(part: tables.Inputs, of: str, sets: list[tuple[int, ...]]) -> Est
 
 for _name in ("columns", "marginals", "accuracy", "tell-apart", "ranges"):
     _of_tables(_name)
-

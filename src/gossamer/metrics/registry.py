@@ -17,9 +17,8 @@ from typing import TYPE_CHECKING
 from gossamer.errors import DataError, RequestError
 from gossamer.intervals import Estimate
 from gossamer.lazy import Lazy
-from gossamer.metrics import metric
+from gossamer.metrics import linked, metric
 from gossamer.metrics.metric import GUESSED, OF_BASELINE, Figure, Figures, Registry, of_baseline
-from gossamer.metrics import linked
 from gossamer.metrics.tables import registry as tables
 
 if TYPE_CHECKING:

@@ -1,15 +1,15 @@
-"""The kind of a card: `[[column]]` entries tell the card of a table from that of pictures, `[table.NAME]` that of linked tables."""
+"""The kind of a card: `[[column]]` entries are of a table, `[table.NAME]` of linked tables, and neither is of pictures."""
 
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, TypeAlias
 
 from gossamer.data.card import DataCard, Kind, parsed, text_of_card
-from gossamer.data.linked.card import LinkedCard
-from gossamer.data.linked.samples import LinkedSamples
 from gossamer.data.samples.samples import Samples
 from gossamer.data.samples.synthetic_records import SyntheticRecords
 from gossamer.data.tables.card import TableCard, TableDraft
+from gossamer.data.tables.linked.card import LinkedCard
+from gossamer.data.tables.linked.samples import LinkedSamples
 from gossamer.data.tables.samples import TableSamples
 
 AnyCard: TypeAlias = DataCard | TableCard | LinkedCard

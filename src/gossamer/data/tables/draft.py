@@ -13,7 +13,7 @@ from gossamer.data.sources.relation import Relation
 from gossamer.data.sources.tables import open_table
 from gossamer.data.sources.unit_ids import unit_ids
 from gossamer.data.tables.card import MOST_COLUMNS, common_toml
-from gossamer.data.tables.dictionary import read_dictionary
+from gossamer.data.tables.drafting.dictionary import read_dictionary
 from gossamer.data.tables.drafting.kinds import proposed
 from gossamer.data.tables.drafting.portrait import Portrait
 from gossamer.data.tables.drafting.proposal import Habits, Proposal

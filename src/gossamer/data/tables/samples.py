@@ -76,7 +76,9 @@ class TableSamples(SyntheticRecords):
         made = [*pieces]
         codes = [np.empty((0, len(card.columns)), np.int32), *(piece.codes for piece in made)]
         numbers = [piece.numbers for piece in made if piece.numbers is not None]
-        given = {name: np.concatenate([piece.given[name] for piece in made]) for name in (made[0].given if made else ())}
+        given = {
+            name: np.concatenate([piece.given[name] for piece in made]) for name in (made[0].given if made else ())
+        }
         seed = made[0].seed if made else 0
         return cls(np.concatenate(codes), card, seed, np.concatenate(numbers) if made else None, given)
 

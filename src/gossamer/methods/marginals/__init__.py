@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     import torch
     from torch import Tensor, nn
 
-    from gossamer.data.linked.part import Part
     from gossamer.data.tables import card as table_card
+    from gossamer.data.tables.linked.part import Part
     from gossamer.methods.marginals import linked, loop, outlook
     from gossamer.privacy.mechanisms import gaussian
 else:
@@ -321,13 +321,13 @@ class Marginals(Method[Config, "loop.State"]):
             f"marginals trains in one process, not in {count}: its errors are no sums over parts of the records."
         )
 
-    def sample(self, net: "nn.Module", draw: Draw[Config]) -> "tuple[Tensor, Tensor]":
+    def sample(self, net: Any, draw: Draw[Config]) -> "tuple[Tensor, Tensor]":
         """Codes int64 [n, columns], and the label of each row; zeros where there is no label column. card: a TableCard.
 
         Of linked tables, see `linked.sample`.
         """
         if linked_parts(draw.card):
-            return linked.sample(net, draw)  # type: ignore[arg-type]  # a LinkedField
-        codes: Tensor = net.sample(draw.n, draw.labels, draw.stream)  # type: ignore[operator]  # a MarkovField
+            return linked.sample(net, draw)
+        codes: Tensor = net.sample(draw.n, draw.labels, draw.stream)
         own = draw.card.label_index
         return codes, torch.zeros(draw.n, dtype=torch.int64) if own is None else codes[:, own]

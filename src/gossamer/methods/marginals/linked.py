@@ -59,12 +59,18 @@ class State(contract.State):
 def start(run: "Run[Config]") -> State:
     """Uniform rows in each part."""
     card: Any = run.card  # a LinkedCard
-    net = LinkedField(card)
-    return State(net, [loop.State(own, float(card.declared_size)) for own in net.fields])  # type: ignore[arg-type]  # MarkovFields
+    net, fields = LinkedField(card), list[Any]()
+    fields += net.fields
+    return State(net, [loop.State(own, float(card.declared_size)) for own in fields])
 
 
 def of_part(
-    number: int, config: "Config", phase: contract.AnyPhase[Any, Any], run: "Run[Config]", state: State, private: Confined[Any]
+    number: int,
+    config: "Config",
+    phase: contract.AnyPhase[Any, Any],
+    run: "Run[Config]",
+    state: State,
+    private: Confined[Any],
 ) -> Iterator[Logs]:
     """A phase of one part, as `loop.py` has it.
 
@@ -177,7 +183,9 @@ def given(
     factors = _conditionals(own, tree)
     values = {column: own.maps[column][rows[:, column]] for column in known}
     for column, factor in weights.items():
-        inside = torch.zeros(tree.sizes[column]).double().index_add_(0, own.maps[column], own.shares_of(column) * factor)
+        inside = (
+            torch.zeros(tree.sizes[column]).double().index_add_(0, own.maps[column], own.shares_of(column) * factor)
+        )
         home = tree.home((column,))
         assert home is not None
         factors[home] = factors[home] * spread(inside, (column,), tree.cliques[home])
@@ -205,7 +213,11 @@ def _conditionals(own: MarkovField, tree: JunctionTree) -> list[Tensor]:
 
 
 def _drawn(
-    tree: JunctionTree, factors: Sequence[Tensor], free: Sequence[Clique], known: dict[int, Tensor], stream: torch.Generator
+    tree: JunctionTree,
+    factors: Sequence[Tensor],
+    free: Sequence[Clique],
+    known: dict[int, Tensor],
+    stream: torch.Generator,
 ) -> Tensor:
     """Merged values of all columns, int64 [n, columns], given those of the known columns: upwards, then downwards."""
     n = len(next(iter(known.values())))

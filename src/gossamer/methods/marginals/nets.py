@@ -193,11 +193,10 @@ class MarkovField(nn.Module):
 
     def shares_of(self, column: int) -> Tensor:
         """The share of each value of a column in its merged value. float64 [values]"""
-        return self.shares.split(list(self.domain))[column]
+        found: Tensor = self.shares.split(list(self.domain))[column]
+        return found
 
-    def split_value(
-        self, column: int, values: Tensor, stream: torch.Generator, shares: Tensor | None = None
-    ) -> Tensor:
+    def split_value(self, column: int, values: Tensor, stream: torch.Generator, shares: Tensor | None = None) -> Tensor:
         """Values of the column, for merged values. int64 [n]. shares: in place of its own."""
         inside = self.maps[column].cpu()
         if len(inside) == self.sizes[column]:

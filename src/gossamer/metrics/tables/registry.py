@@ -61,7 +61,7 @@ class Inputs(metric.Inputs):
         RequestError: a set has fewer units than the jackknife has groups.
     """
 
-    samples: "TableSamples"
+    samples: Any
     real: "Table"
     tests: "Table"
     values: "dict[str, np.ndarray]"

@@ -365,7 +365,9 @@ def _record(card: dict[str, Any]) -> Iterator[str]:
         label = f"with the label {card['label']}" if card["label"] else "without a label"
         yield f"{len(columns)} column{'s' * (len(columns) != 1)}, {label}"
     if tables := card.get("table"):
-        yield "; ".join(f"table {name}{_link(table)} with {len(table['column'])} columns" for name, table in tables.items())
+        yield "; ".join(
+            f"table {name}{_link(table)} with {len(table['column'])} columns" for name, table in tables.items()
+        )
 
 
 def _link(table: Mapping[str, Any]) -> str:

@@ -81,6 +81,8 @@ def loadable(certificate: Certificate) -> tuple[str, str]:
     if METHODS.is_plugin(certificate.method):
         return "", "its method is a plug-in, whose code is not part of Gossamer"
     job = Job.of(METHODS[certificate.method], certificate.config, card_from(certificate.card))
+    if not SAMPLES[job.card.kind].loader:
+        return "", f"{job.card.in_words} are drawn by Gossamer alone"
     if job.own_pretrained:
         named = " and ".join(f"the {kind} {name}" for kind, name in job.own_pretrained)
         return "", f"it needs {named}, which no release contains"

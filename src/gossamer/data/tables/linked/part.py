@@ -11,18 +11,16 @@ The columns of rows above and before, and the number of rows, are known as a row
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import Any
 
 import numpy as np
 
 from gossamer.data.columns import durations
-from gossamer.data.columns.column import Bound, Column, position
+from gossamer.data.columns.column import Column, position
 from gossamer.data.tables.card import TableCard
+from gossamer.data.tables.linked.table import LinkedTable
 
-if TYPE_CHECKING:
-    from gossamer.data.linked.card import LinkedTable
-
-_STEP = {"date": "integer", "datetime": "duration"}
+_STEP: dict[str, Any] = {"date": "integer", "datetime": "duration"}
 """The kind of the difference of two values; of the others their own."""
 STEPS = 64
 """Bins of the distance between two rows. They grow by a constant factor."""
@@ -74,14 +72,15 @@ class Part:
         return len(self.card.columns) - len(self.below)
 
 
-def parts_of(tables: "Sequence[LinkedTable]") -> tuple[Part, ...]:
+def parts_of(tables: Sequence[LinkedTable]) -> tuple[Part, ...]:
     """The part of each table. tables: parents first. Raises CardError: columns that nobody can tell apart."""
     by_name = {each.name: each for each in tables}
     return tuple(_part(each, by_name) for each in tables)
 
 
-def _part(table: "LinkedTable", by_name: "dict[str, LinkedTable]") -> Part:
-    ancestors, at = [], table
+def _part(table: LinkedTable, by_name: dict[str, LinkedTable]) -> Part:
+    ancestors: list[LinkedTable] = []
+    at = table
     while at.parent:
         at = by_name[at.parent]
         ancestors.insert(0, at)
@@ -114,7 +113,7 @@ def _renamed(column: Column, table: str) -> Column:
     return replace(_bare(column), name=f"{table}.{column.name}")
 
 
-def _count(table: "LinkedTable") -> Column:
+def _count(table: LinkedTable) -> Column:
     """The number of rows that a parent has."""
     return Column(
         name=f"rows.{table.name}", kind="integer", bounds=(0, table.max_rows), bins=table.max_rows + 1, outside="clip"
@@ -124,17 +123,20 @@ def _count(table: "LinkedTable") -> Column:
 def _step_of(order: Column) -> Column:
     """The distance of a row from the row before. Zero is apart, and it is missing in the first row."""
     ends = order.edges or order.bounds
-    kind = _STEP.get(order.kind, order.kind)
+    kind: Any = _STEP.get(order.kind, order.kind)
     least, most = float(order.from_steps(1)), position(ends[-1]) - position(ends[0])
-    bounds: tuple[Bound, ...] = (least, max(most, 2 * least))
-    if kind == "duration":
-        bounds = tuple(map(durations.of_seconds, bounds))
-    elif kind == "integer":
-        bounds = tuple(map(round, bounds))
+    written: Any = {"duration": durations.of_seconds, "integer": round}.get(kind, float)
     return Column(
-        name=f"step.{order.name}", kind=kind, bounds=bounds, bins=STEPS, log=True, zero=True, missing=True, outside="clip",
-        decimals=order.decimals if kind != "integer" else None,
-    )  # fmt: skip
+        name=f"step.{order.name}",
+        kind=kind,
+        bounds=(written(least), written(max(most, 2 * least))),
+        bins=STEPS,
+        log=True,
+        zero=True,
+        missing=True,
+        outside="clip",
+        decimals=None if kind == "integer" else order.decimals,
+    )
 
 
 def codes_of(column: Column, numbers: np.ndarray) -> np.ndarray:

@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 import numpy as np
 
 from gossamer.data.columns.rules import keep_rules
-from gossamer.data.linked.card import LinkedCard, LinkedTable
-from gossamer.data.linked.part import Part
 from gossamer.data.samples.synthetic_records import SyntheticRecords
 from gossamer.data.tables.card import TableCard
 from gossamer.data.tables.decode import to_numbers
+from gossamer.data.tables.linked.card import LinkedCard
+from gossamer.data.tables.linked.part import Part
+from gossamer.data.tables.linked.table import LinkedTable
 from gossamer.data.tables.samples import TableSamples, row_texts
 
 if TYPE_CHECKING:
@@ -81,7 +82,9 @@ class LinkedSamples(SyntheticRecords):
     card: LinkedCard
     tables: Mapping[str, LinkedRows]
     file: ClassVar[str] = "samples.zip"
-    written_as: ClassVar[str] = "linked tables are written as a .zip, or as a folder (no ending), with a .csv for each table"
+    written_as: ClassVar[str] = (
+        "linked tables are written as a .zip, or as a folder (no ending), with a .csv for each table"
+    )
     loader: ClassVar[tuple[str, ...]] = ()
 
     @classmethod
@@ -106,7 +109,7 @@ class LinkedSamples(SyntheticRecords):
             own = keep_rules(codes[here, 3 : 3 + len(table.card.columns)].astype(np.int32), table.card.columns)
             samples = TableSamples(own, table.card, seed + at, numbers[here])
             if table.order:
-                samples = replace(samples, given={table.order: _in_order(samples, table, part, steps, turn, parents)})
+                samples = replace(samples, given={table.order: _in_order(samples, table, part, steps, turn)})
             found[table.name] = LinkedRows(table, samples, numbers[here] + 1, numbers[parents] + 1 if at else None)
         return cls(card, found)
 
@@ -151,16 +154,17 @@ class LinkedSamples(SyntheticRecords):
 
     def _repr_html_(self) -> str:
         """Show the first rows of each table, in a notebook."""
-        shown = [f"<p>{html.escape(name)}</p>{rows.samples[:SHOWN]._repr_html_()}" for name, rows in self.tables.items()]
+        shown = [
+            f"<p>{html.escape(name)}</p>{rows.samples[:SHOWN]._repr_html_()}" for name, rows in self.tables.items()
+        ]
         return f"{''.join(shown)}<p>{html.escape(repr(self))}</p>"
 
 
-def _in_order(
-    samples: TableSamples, table: LinkedTable, part: Part, steps: np.ndarray, turn: np.ndarray, parents: np.ndarray
-) -> np.ndarray:
+def _in_order(samples: TableSamples, table: LinkedTable, part: Part, steps: np.ndarray, turn: np.ndarray) -> np.ndarray:
     """The values of the order of each row, float64 [n]: the first of a parent as drawn, then step by step.
 
-    Steps of a parent that lead beyond the declared bounds are shortened by one factor.
+    Steps of a parent that lead beyond the declared bounds are shortened by one factor, so that the last row is where its own
+    bin is.
     """
     column, at = table.order_column, table.card.names.index(table.order)
     drawn = to_numbers(samples.codes, table.card, seed=samples.seed, rows=samples.numbers)[:, at]
@@ -172,10 +176,11 @@ def _in_order(
     far = np.cumsum(ways)
     far -= far[begins].repeat(lengths)
     most = column.cuts[-2:].max() if column.grid is None else float(column.from_steps(column.grid_ends[1][-1] - 1))
-    room, wanted = (most - drawn[begins]).repeat(lengths), far[begins + lengths - 1].repeat(lengths)
-    shorter = np.minimum(1, room / np.maximum(wanted, 1e-9))
+    first, ends, wanted = drawn[begins], drawn[begins + lengths - 1], far[begins + lengths - 1]
+    room = np.clip(np.where(ends > first, ends, most) - first, 0, None)
+    shorter = np.where(wanted > most - first, room / np.maximum(wanted, 1e-9), 1).repeat(lengths)
     whole = np.floor(column.to_steps(far * shorter) + 1e-6)
-    return np.asarray(drawn[begins].repeat(lengths) + column.from_steps(whole))
+    return np.asarray(first.repeat(lengths) + column.from_steps(whole))
 
 
 def _steps_alone(part: Part) -> TableCard:

@@ -3,25 +3,27 @@
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 
 from gossamer.data.fingerprint import Identity
-from gossamer.data.linked.card import LinkedCard, LinkedTable
-from gossamer.data.linked.part import Part, codes_of
 from gossamer.data.problems import SHOWN
 from gossamer.data.source import Data, is_place, refuse_keys, source_of, split_of
-from gossamer.data.sources.tables import SUFFIXES, open_table
+from gossamer.data.sources.tables import SUFFIXES
 from gossamer.data.sources.unit_ids import unit_ids
+from gossamer.data.tables.linked.card import LinkedCard
+from gossamer.data.tables.linked.part import Part, codes_of
+from gossamer.data.tables.linked.table import LinkedTable
 from gossamer.data.tables.read import open_for, read_table, read_values, unit_column
 from gossamer.data.tables.table import CODES, Table, identify
 from gossamer.data.units import Grouped, numbered
 from gossamer.errors import DataError
 
-FORMS = "a folder with a file for each table, such as patients.csv and visits.csv, or from Python a dict of tables by name"
+FORMS = (
+    "a folder with a file for each table, such as patients.csv and visits.csv, or from Python a dict of tables by name"
+)
 
 
 @dataclass(frozen=True, repr=False)
@@ -30,22 +32,19 @@ class LinkedRecords(Grouped):
 
     Args:
         parts: of each table, in the order of the card.
+        units: int64 [population], the rows of the root.
         names: text [population], the key of each row of the root.
         notes: what the readers converted, in words: for the terminal, and for no file.
     """
 
     parts: tuple[Table, ...]
+    units: np.ndarray
     names: np.ndarray | None = None
     notes: tuple[str, ...] = ()
 
-    @cached_property
-    def units(self) -> np.ndarray:  # type: ignore[override]  # every row of the root is a unit
-        """int64 [N], the rows of the root."""
-        return np.arange(len(self.parts[0]))
-
     def __len__(self) -> int:
         """Number of units."""
-        return len(self.parts[0])
+        return len(self.units)
 
     def __repr__(self) -> str:
         return f"LinkedRecords({self.in_words})"
@@ -66,7 +65,8 @@ class LinkedRecords(Grouped):
             rows = np.flatnonzero(number[part.units] >= 0)
             rows = rows[np.argsort(number[part.units[rows]], kind="stable")]
             parts.append(Table(part.codes[rows], number[part.units[rows]]))
-        return LinkedRecords(tuple(parts), None if self.names is None else self.names[chosen], self.notes)
+        names = None if self.names is None else self.names[chosen]
+        return LinkedRecords(tuple(parts), np.arange(len(chosen)), names, self.notes)
 
     def take(self, unit_numbers: np.ndarray) -> "LinkedRecords":
         """The records of some units. unit_numbers: int64, in rising order."""
@@ -91,9 +91,9 @@ def read_linked(
             columns and rows, never a value.
     """
     refuse_keys(source_of(data))
-    if isinstance(source_of(data).records, LinkedRecords):
-        records: LinkedRecords = source_of(data).records  # type: ignore[assignment]  # mypy knows no such form of data
-        return records
+    own: Any = source_of(data).records
+    if isinstance(own, LinkedRecords):
+        return own
     places = _places(data, card, split, called)
     read: dict[str, _Read] = {}
     for table, part in zip(card.tables, card.parts, strict=True):
@@ -107,7 +107,7 @@ def read_linked(
     parts = tuple(Table(each.flat.astype(CODES), each.units) for each in read.values())
     root = read[card.names[0]]
     notes = [f"{name}: {note}" for name, each in read.items() for note in each.notes]
-    return LinkedRecords(parts, root.ids, tuple(notes))
+    return LinkedRecords(parts, np.arange(len(parts[0])), root.ids, tuple(notes))
 
 
 def identify_linked(records: LinkedRecords) -> Identity:
@@ -189,7 +189,7 @@ def _ids(table: LinkedTable, name: str, place: Any, split: str, where: str) -> n
     for _, (column,) in relation.blocks([at]):
         ids.extend(unit_ids(column, where))
     owners = numbered(ids, "refuse", lambda row: f"{where}, row {row} (counted from 0)")
-    return owners.names[owners.numbers]
+    return np.asarray(owners.names[owners.numbers])
 
 
 def _parents(keys: np.ndarray, ids: np.ndarray | None, table: LinkedTable, where: str) -> np.ndarray:
