@@ -10,6 +10,8 @@ from torch import Tensor
 from gossamer.data.card import DataCard
 from gossamer.data.records import Records
 from gossamer.data.tables.card import TableCard
+from gossamer.data.tables.linked.card import LinkedCard
+from gossamer.data.tables.linked.read import LinkedRecords
 from gossamer.data.tables.table import CODES, Table
 
 CARD = DataCard(shape=(1, 28, 28), classes=2, declared_size=200)
@@ -22,6 +24,8 @@ def stripes(n: int, seed: int = 0, card: Any = CARD) -> Any:
     Rows of a table have the first value of each column in class 0, and the last in class 1; one value in ten is another.
     """
     draw = np.random.default_rng(seed)
+    if isinstance(card, LinkedCard):
+        return _linked(n, card, lambda rows, at: stripes(rows, seed + at, card.parts[at].card))
     if isinstance(card, TableCard):
         labels, sizes = draw.integers(2, size=(n, 1)), np.array(card.domain)
         codes = np.where(
@@ -40,6 +44,8 @@ def stripes(n: int, seed: int = 0, card: Any = CARD) -> Any:
 def garbage(n: int, seed: int = 1, card: Any = CARD) -> Any:
     """Records of which every pixel is random, all of class 0. Rows of a table have random values."""
     draw = np.random.default_rng(seed)
+    if isinstance(card, LinkedCard):
+        return _linked(n, card, lambda rows, at: garbage(rows, seed + at, card.parts[at].card))
     if isinstance(card, TableCard):
         return Table(draw.integers(card.domain, size=(n, len(card.domain))).astype(CODES))
     return Records(draw.integers(0, 256, size=(n, *card.shape)).astype(np.uint8), np.zeros(n, dtype=np.int64))
@@ -56,6 +62,11 @@ def extremes(n: int, card: Any = CARD, *, several: bool = False) -> Any:
         several: with units. The first unit has a third of the records, all white and of one class. One in the middle has four.
     """
     records, units = garbage(n, card=card), np.arange(n)
+    if isinstance(card, LinkedCard):
+        for part, table in zip(card.parts, records.parts, strict=True):
+            first, last = table.units == 0, table.units == n - 1
+            table.codes[first], table.codes[last] = np.array(part.card.domain) - 1, 0
+        return records
     if several:
         counts = np.array([n // 3] + [1] * (n // 9) + [4] * (n // 9) + [1] * (n // 9))
         units = np.resize(np.repeat(np.arange(len(counts)), counts), n)
@@ -71,11 +82,27 @@ def extremes(n: int, card: Any = CARD, *, several: bool = False) -> Any:
     return replace(records[order], units=units[order])
 
 
+def _linked(n: int, card: LinkedCard, made: Callable[[int, int], Table]) -> LinkedRecords:
+    """Records of n units, each with one row in the root and, in every other table, with three; the first has a third of all.
+
+    made: from a number of rows and the number of the table to its part.
+    """
+    parts = []
+    for at in range(len(card.parts)):
+        units = np.arange(n) if at == 0 else np.sort(np.append(np.repeat(np.arange(n), 2), np.zeros(n, np.int64)))
+        parts.append(replace(made(len(units), at), units=units))
+    return LinkedRecords(tuple(parts), np.arange(n))
+
+
 def shows_stripes(card: Any, draw: "Callable[[int, int | None], tuple[Tensor, Tensor]]") -> bool:
     """Whether samples are like `stripes`. An untrained generator shows no difference between classes.
 
     draw: so many samples of a class, of any if it is None: pictures or codes, and labels.
     """
+    if isinstance(card, LinkedCard):
+        rows, _ = draw(400, None)
+        codes = rows[rows[:, 0] == 0, 3:]
+        return bool((codes[:, 0] * (card.tables[0].card.domain[1] - 1) == codes[:, 1]).float().mean() > 0.8)
     if isinstance(card, TableCard):
         codes, labels = draw(400, None)
         return bool((codes[:, 0] == labels * (card.domain[0] - 1)).float().mean() > 0.8)

@@ -9,8 +9,8 @@ import pytest
 
 from gossamer.data.columns.column import Column
 from gossamer.data.tables.card import TableCard
-from gossamer.data.tables.drafting.dictionary import FIELDS, OWN, read_dictionary
 from gossamer.data.tables.draft import draft_table_card
+from gossamer.data.tables.drafting.dictionary import FIELDS, OWN, read_dictionary
 from gossamer.errors import CardError, DataError
 
 

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     import numpy as np
 
     from gossamer import intervals
-    from gossamer.data.tables.samples import TableSamples
     from gossamer.data.tables.table import Table
     from gossamer.metrics.tables import bins as binning
     from gossamer.metrics.tables import boosting, distances, subgroups

@@ -1,0 +1,131 @@
+"""Marginals of linked tables: every question of the conformance suite, and draws row after row."""
+
+import math
+from typing import Any, ClassVar
+
+import numpy as np
+import pytest
+import torch
+
+from gossamer.data.tables.linked.card import LinkedCard
+from gossamer.methods import METHODS
+from gossamer.methods.contract import Draw
+from gossamer.methods.marginals import linked, of_parts
+from gossamer.methods.marginals.nets import MarkovField
+from gossamer.methods.marginals.tree import JunctionTree
+from gossamer.testing import MethodTests
+
+CARD = LinkedCard.loads(
+    """
+declared_size = 200
+unit = "patient"
+[table.patients]
+key = "id"
+[[table.patients.column]]
+name = "sex"
+kind = "category"
+values = ["f", "m"]
+[[table.patients.column]]
+name = "side"
+kind = "category"
+values = ["left", "middle", "right"]
+[table.visits]
+parent = "patients"
+order = "day"
+max_rows = 3
+[[table.visits.column]]
+name = "day"
+kind = "integer"
+bounds = [0, 99]
+bins = 4
+[[table.visits.column]]
+name = "ill"
+kind = "category"
+values = ["no", "yes"]
+[table.pets]
+parent = "patients"
+max_rows = 2
+[[table.pets.column]]
+name = "animal"
+kind = "category"
+values = ["cat", "dog"]
+[[table.pets.column]]
+name = "old"
+kind = "boolean"
+"""
+)
+
+
+class TestLinkedTables(MethodTests):
+    method = METHODS["marginals"]
+    card = CARD
+    small: ClassVar[dict[str, Any]] = {"noise_multiplier": 1.0, "rounds": 2, "cells": 2_000, "iterations": 10}
+    toy: ClassVar[dict[str, Any]] = {"noise_multiplier": 0.1, "rounds": 1, "cells": 2_000, "triples_from": 0}
+
+
+def test_the_parts_share_the_budget() -> None:
+    config = METHODS["marginals"].config_type(noise_multiplier=2.0)
+    noises = [own.noise_multiplier for _, own in of_parts(config, CARD)]
+    assert sum(noise**-2 for noise in noises) == pytest.approx(2.0**-2)
+    assert noises[1] < noises[0], "the part with most columns has most of the budget"
+
+
+def _field(seed: int) -> MarkovField:
+    """Three columns in a chain of random tables, the last value of the middle one merged with the first."""
+    stream = torch.Generator().manual_seed(seed)
+    own = MarkovField((3, 4, 2), None)
+    own.merge(
+        [torch.arange(3), torch.tensor([0, 1, 2, 0]), torch.arange(2)],
+        [torch.ones(3), torch.tensor([1.0, 1, 1, 3]), torch.ones(2)],
+    )
+    tree = JunctionTree.over([(0, 1), (1, 2)], own.sizes)
+    first = torch.rand(3, 3, generator=stream, dtype=torch.float64)
+    first /= first.sum()
+    second = torch.rand(3, 2, generator=stream, dtype=torch.float64)
+    second = second / second.sum(1, keepdim=True) * first.sum(0)[:, None]
+    own.take(tree, [first if clique == (0, 1) else second for clique in tree.cliques])
+    return own
+
+
+def test_draws_given_a_column_have_the_exact_conditional_shares() -> None:
+    own, n = _field(1), 200_000
+    joint = {}
+    first, second = (own.tables[own.tree.cliques.index(clique)] for clique in ((0, 1), (1, 2)))
+    shares = own.shares_of(1)
+    for a in range(3):
+        for value in range(4):
+            b = int(own.maps[1][value])
+            for c in range(2):
+                joint[a, value, c] = float(first[a, b] * shares[value] * second[b, c] / second[b].sum())
+    rows = torch.zeros(n, 3, dtype=torch.int64)
+    rows[:, 2] = torch.arange(n) % 2
+    drawn = linked.given(own, [2], rows, {}, torch.Generator().manual_seed(0))
+    assert torch.equal(drawn[:, 2], rows[:, 2])
+    for c in range(2):
+        total = sum(share for (_, _, other), share in joint.items() if other == c)
+        mine = drawn[drawn[:, 2] == c]
+        for (a, value, other), share in joint.items():
+            if other == c:
+                found = float(((mine[:, 0] == a) & (mine[:, 1] == value)).double().mean())
+                expected = share / total
+                assert abs(found - expected) < 5 * math.sqrt(expected / len(mine)), (a, value, c)
+
+
+def test_weights_leave_out_values_inside_merged_ones_too() -> None:
+    allowed = torch.tensor([0.0, 0, 1, 1])
+    drawn = linked.given(
+        _field(2), [0], torch.zeros(5_000, 3, dtype=torch.int64), {1: allowed}, torch.Generator().manual_seed(0)
+    )
+    assert set(drawn[:, 1].tolist()) == {2, 3}, "value 3 shares its place in the tree with value 0, which is left out"
+
+
+def test_each_parent_has_the_rows_that_its_number_says_and_only_the_first_has_no_row_before() -> None:
+    config = METHODS["marginals"].config_type(noise_multiplier=1.0)
+    rows, _ = linked.sample(linked.LinkedField(CARD), Draw(config, CARD, 300, None, torch.Generator().manual_seed(0)))
+    patients, visits = (rows[rows[:, 0] == at] for at in (0, 1))
+    counts = torch.bincount(visits[:, 1], minlength=len(patients))
+    assert counts.max() == 3
+    assert counts.min() == 0
+    none = CARD.parts[1].card.columns[CARD.parts[1].step].missing_code
+    first = np.diff(visits[:, 1].numpy(), prepend=-1) != 0
+    assert np.array_equal(visits[:, 2].numpy() == none, first)
