@@ -19,6 +19,9 @@ from gossamer.data.sources.pictures.read import LEFT_OUT, read, sizes
 from gossamer.data.sources.tables import is_table
 from gossamer.data.tables.card import TableDraft
 from gossamer.data.tables.draft import draft_table_card
+from gossamer.data.tables.linked.card import LinkedDraft
+from gossamer.data.tables.linked.draft import draft_linked_card
+from gossamer.data.tables.linked.read import are_linked, places
 from gossamer.data.units import grouping
 from gossamer.errors import DataError, RequestError
 from gossamer.events import Sink, say, silent
@@ -67,10 +70,13 @@ def draft_text(
             refused.
         sink: takes the progress of reading pictures.
     """
-    if is_table(data):
+    linked = are_linked(data)
+    if linked or is_table(data):
         given = {"`pixel_range`": pixel_range, "`shape`": shape, "`window`": window or None}
         if flags := ", ".join(flag for flag, value in given.items() if value is not None):
             raise RequestError(f"{flags}: this is for pictures, and the data are a table. Leave it out.")
+        if linked and (tables := places(data)):
+            return draft_linked_card(tables, header=header)
         return draft_table_card(data, dictionary=dictionary, header=header)
     if dictionary is not None:
         raise RequestError("`dictionary` describes the columns of a table, and the data are pictures. Leave it out.")
@@ -99,7 +105,7 @@ def draft_text(
     return text, hints if listing is None or has_units else [*hints, *of_several(listing, looked.any_dicom)]
 
 
-def draft_card(data: Data, **options: Any) -> DataCard | TableDraft:
+def draft_card(data: Data, **options: Any) -> DataCard | TableDraft | LinkedDraft:
     """Draft a card from records, and print what you must declare. Nothing in a draft is public yet.
 
     Args:
@@ -120,6 +126,9 @@ def draft_card(data: Data, **options: Any) -> DataCard | TableDraft:
     text, hints = draft_text(data, **options)
     for hint in hints:
         say(f"Note: {hint}")
+    if are_linked(data):
+        say("A draft, measured on the records. Save it with draft.save(PATH), declare what is measured, and pass PATH.")
+        return LinkedDraft(text)
     if is_table(data):
         say(
             "A draft, measured on the records. Declare each column in draft.measured, as in "

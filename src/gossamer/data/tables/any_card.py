@@ -8,7 +8,7 @@ from gossamer.data.card import DataCard, Kind, parsed, text_of_card
 from gossamer.data.samples.samples import Samples
 from gossamer.data.samples.synthetic_records import SyntheticRecords
 from gossamer.data.tables.card import TableCard, TableDraft
-from gossamer.data.tables.linked.card import LinkedCard
+from gossamer.data.tables.linked.card import LinkedCard, LinkedDraft
 from gossamer.data.tables.linked.samples import LinkedSamples
 from gossamer.data.tables.samples import TableSamples
 
@@ -34,10 +34,10 @@ def card_from(facts: dict[str, Any], *, where: str = "the card") -> AnyCard:
     return card_class(facts).from_dict(facts, where=where)
 
 
-def load_card(card: AnyCard | TableDraft | str | Path) -> AnyCard:
+def load_card(card: AnyCard | TableDraft | LinkedDraft | str | Path) -> AnyCard:
     """A card of either kind, from its TOML file, or from a draft of which nothing is measured. Raises CardError."""
     if isinstance(card, DataCard | TableCard | LinkedCard):
         return card
-    if isinstance(card, TableDraft):
+    if isinstance(card, TableDraft | LinkedDraft):
         return card.declared()
     return card_from(parsed(text_of_card(card), where=str(card)), where=str(card))

@@ -20,7 +20,7 @@ from gossamer.lazy import torch
 
 MEASURED = "measured_"
 """Before the name of an entry of a column that a draft has as a comment."""
-_COLUMN = re.compile(r"^(?:#(?! declared public).*\n)*\[\[column\]\]\n(?:.+\n?)*", re.MULTILINE)
+COLUMN = re.compile(r"^(?:#(?! declared public).*\n)*\[\[column\]\]\n(?:.+\n?)*", re.MULTILINE)
 """The entry of a column in a draft, with the remarks above it."""
 MOST_COLUMNS = 200
 """Columns that methods for tables take. Beyond, the errors of all pairs have too much noise to choose by."""
@@ -229,7 +229,7 @@ class TableDraft:
         text = self.text
         if reason := facts.get("drop", {}).get(name):
             text = text.replace(f"\n{toml(name)} = {toml(reason)}\n", "\n", 1)
-        for found in _COLUMN.finditer(text):
+        for found in COLUMN.finditer(text):
             if facts_of_draft(found[0])["column"][0]["name"] == name:
                 return TableDraft(text[: found.start()] + lines + text[found.end() :])
         return TableDraft(f"{text.rstrip()}\n\n{lines}")

@@ -28,7 +28,7 @@ _STEPS = [
     "Name the column that a model is to predict as label, if there is one.",
 ]
 """What is left to do. The first is of a draft without a dictionary."""
-_HEADER = """\
+HEADER = """\
 # A draft, from the records. Nothing here is public yet. Each line that you keep becomes a fact that you, the data owner,
 # declare public: names and kinds of columns too. Lines that begin with "# measured" hold values of records, and so may other
 # comments. Replace them by what is known without the records, and take the "# measured: " away.
@@ -74,7 +74,7 @@ def draft_table_card(
     }
     columns = [entries[name] for name in table.names if name in entries]
     hints = [*sorted(table.notes), *_hints(table.names, known, proposals), *_STEPS[dictionary is not None :]]
-    return "\n".join([_HEADER + common_toml(facts), *columns]), hints
+    return "\n".join([HEADER + common_toml(facts), *columns]), hints
 
 
 def look(table: Relation, where: str, unit_at: int | None) -> tuple[list[Portrait], int | None]:

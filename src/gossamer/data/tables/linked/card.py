@@ -1,7 +1,9 @@
 """The card of linked tables: a tree of tables whose root has one row for each unit, and what a run learns of each table."""
 
+import re
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from gossamer.data.card import Card, check_keys, document, meanings
@@ -11,12 +13,14 @@ from gossamer.data.tables.card import TableCard
 from gossamer.data.tables.linked.part import Part, parts_of
 from gossamer.data.tables.linked.table import SHARED, LinkedTable
 from gossamer.errors import CardError, did_you_mean
+from gossamer.files import at_home, write_private
 
 if TYPE_CHECKING:
     import torch
 
 MOST_TABLES = 12
 """Tables of a card."""
+_WAITS = re.compile(r"^# measured: .*", re.MULTILINE)
 _DEEPEST = 3
 """Levels of the tree."""
 
@@ -124,6 +128,34 @@ class LinkedCard(Card):
 
 
 document(LinkedCard)
+
+
+@dataclass(frozen=True, repr=False)
+class LinkedDraft:
+    """A draft of the card of linked tables. It is private: it holds values of records, as comments. No run takes them.
+
+    Args:
+        text: the draft as TOML. Each line that begins with "# measured: " waits for what you declare.
+    """
+
+    text: str
+
+    def __repr__(self) -> str:
+        """Show how many lines wait, and no value."""
+        return f"LinkedDraft({len(_WAITS.findall(self.text))} measured lines to declare)"
+
+    def save(self, path: str | Path) -> None:
+        """Write the draft to a file that only you can read, over what was there."""
+        write_private(at_home(path), self.text)
+
+    def declared(self) -> LinkedCard:
+        """The card, once nothing in the draft is measured. Raises CardError: how many lines wait."""
+        if waiting := len(_WAITS.findall(self.text)):
+            raise CardError(
+                f"card: this is a draft, whose measured lines count for nothing ({waiting} of them). Save it with "
+                'draft.save("card.toml"), declare them in the file, and pass its path.'
+            )
+        return LinkedCard.loads(self.text)
 
 
 def _table(name: str, given: object, shared: dict[str, Any]) -> LinkedTable:

@@ -11,7 +11,8 @@ import numpy as np
 from gossamer.data.fingerprint import Identity
 from gossamer.data.problems import SHOWN
 from gossamer.data.source import Data, is_place, refuse_keys, source_of, split_of
-from gossamer.data.sources.tables import SUFFIXES
+from gossamer.data.sources.memory import is_frame
+from gossamer.data.sources.tables import SUFFIXES, open_table
 from gossamer.data.sources.unit_ids import unit_ids
 from gossamer.data.tables.linked.card import LinkedCard
 from gossamer.data.tables.linked.part import Part, codes_of
@@ -209,25 +210,44 @@ def _parents(keys: np.ndarray, ids: np.ndarray | None, table: LinkedTable, where
 
 
 def _places(data: Data, card: LinkedCard, split: str, called: str) -> dict[str, Any]:
-    """Where each table is. Raises DataError: one is not there, or is there twice."""
+    """Where each table is. Raises DataError: one is not there."""
+    found = places(data, split)
+    if found is None:
+        raise DataError(f"{called}: linked tables are {FORMS}.")
+    if missing := [name for name in card.names if name not in found]:
+        raise DataError(f"{called}: there is no table {missing[0]}. Linked tables are {FORMS}.")
+    return {name: found[name] for name in card.names}
+
+
+def places(data: Data, split: str = "train") -> dict[str, Any] | None:
+    """Where each of several tables is, by name; None: the data are no tables with names.
+
+    Raises:
+        DataError: there are two files of one name.
+    """
     records: Any = source_of(data).records
     if isinstance(records, Mapping):
-        missing = [name for name in card.names if name not in records]
-        found = {name: records[name] for name in card.names if name in records}
-    elif is_place(records):
-        address, named = split_of(str(records))
-        folder = Path(address)
-        if not folder.is_dir():
-            raise DataError(f"{address}: linked tables are {FORMS}.")
-        folder = folder / (named or split) if (folder / (named or split)).is_dir() else folder
-        files = [file for file in sorted(folder.iterdir()) if file.name[0] not in "._" and file.name.endswith(SUFFIXES)]
-        by_name = {name: [file for file in files if file.name.partition(".")[0] == name] for name in card.names}
-        if twice := [name for name, own in by_name.items() if len(own) > 1]:
-            raise DataError(f"{folder}: there are {len(by_name[twice[0]])} files of table {twice[0]}. Leave one.")
-        missing = [name for name, own in by_name.items() if not own]
-        found, called = {name: own[0] for name, own in by_name.items() if own}, str(folder)
-    else:
-        raise DataError(f"{called}: linked tables are {FORMS}.")
-    if missing:
-        raise DataError(f"{called}: there is no table {missing[0]}. Linked tables are {FORMS}.")
+        return {str(name): table for name, table in records.items()} if all(map(is_frame, records.values())) else None
+    address, named = split_of(str(records)) if is_place(records) else ("", None)
+    folder = Path(address)
+    if not address or not folder.is_dir():
+        return None
+    folder = folder / (named or split) if (folder / (named or split)).is_dir() else folder
+    found: dict[str, Any] = {}
+    for file in sorted(folder.iterdir()):
+        name = file.name.partition(".")[0]
+        if file.name[0] in "._" or not file.name.endswith(SUFFIXES):
+            continue
+        if name in found:
+            raise DataError(f"{folder}: there are two files of table {name}. Leave one.")
+        found[name] = file
     return found
+
+
+def are_linked(data: Data) -> bool:
+    """Whether data are several tables with other columns each, by their names alone. Raises DataError."""
+    found = places(data) or {}
+    if len(found) < 2 or {"train", "test"} & found.keys():
+        return False
+    names = [open_table(place, split="train", where=name).names for name, place in found.items()]
+    return any(each != names[0] for each in names)
