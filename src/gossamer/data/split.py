@@ -25,6 +25,8 @@ from gossamer.data.sources.pictures.image_files import Decoder, counted
 from gossamer.data.sources.pictures.picture_folders import LABELS_CSV, SPLITS, Listing, owners_of
 from gossamer.data.sources.pictures.read import CLASS_NAMES, Asked, find, reachable, read
 from gossamer.data.sources.tables import is_table
+from gossamer.data.tables.linked.read import are_linked, places
+from gossamer.data.tables.linked.split import split_linked
 from gossamer.data.tables.split import split_table
 from gossamer.data.units import Missing, matched
 from gossamer.errors import DataError, RequestError, RunFolderError
@@ -70,7 +72,7 @@ def split(
 
     Args:
         data: DATA. Of its own splits, if it has any, one is read (default: train).
-        out: a new folder for pictures in folders and for a table, else a new .npz file. It gets both splits.
+        out: a new folder for pictures in folders and for tables, else a new .npz file. It gets both splits.
         share: expected share of test, between 0 and 1.
         seed: number that fixes the split. Another seed gives another split.
         missing_unit: a record without an id: `refuse` it as a mistake, or `own`: it is a unit of its own.
@@ -84,7 +86,8 @@ def split(
         RunFolderError: something is there already, or it cannot be written.
     """
     source = source_of(data)
-    name, units, out, table = called(data, "data"), source.units, at_home(out), is_table(data)
+    name, units, out, linked = called(data, "data"), source.units, at_home(out), are_linked(data)
+    table = linked or is_table(data)
     if not 0 < share < 1:
         raise RequestError(f"`share` must lie between 0 and 1, not {share:g}: with 0.2, a fifth goes to test.")
     if out.exists() or out.is_symlink():
@@ -112,8 +115,11 @@ def split(
         with tempfile.TemporaryDirectory(prefix=f".{out.name}.", dir=out.parent) as scratch:
             whole = Path(scratch) / f"whole{'' if table else out.suffix}"
             if table:
-                names, test = split_table(source, name, whole, share, salt, missing_unit, header=header)
-                result = _counted(names, test, units or "")
+                if linked:
+                    names, test = split_linked(places(data) or {}, units, whole, share, salt, header=header)
+                else:
+                    names, test = split_table(source, name, whole, share, salt, missing_unit, header=header)
+                result = _counted(names, test, "" if linked else units or "")
             elif pictures is None:
                 result = _arrays(read(source, how, sink=sink), deal, whole)
             else:

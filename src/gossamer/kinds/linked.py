@@ -76,9 +76,14 @@ samples = release.sample(1000, seed=0)  # samples.to_pandas() is a dict of a Dat
 
     def compare(self, asked: Comparison, sink: Sink) -> linked.Inputs:
         """Real tables and samples as parts. Samples are read again as they are written."""
-        card: LinkedCard | None = asked.card
-        if card is None:
+        if asked.card is None:
             raise RequestError(f"{asked.synth} holds linked tables: give their card with `card`.")
+        drawn: Any = None if asked.synthesizer is None else self.drawn(asked.synthesizer, asked.count, asked.seed)
+        return self.compared(asked, Source(asked.synth) if drawn is None else Source(drawn.columns()), drawn, sink)
+
+    def compared(self, asked: Comparison, samples: Source, drawn: Any, sink: Sink) -> linked.Inputs:
+        """The same of samples in a place or in memory. drawn: as a generator gives them, or None."""
+        card: LinkedCard = asked.card
         sets = {"real": asked.train, "tests": asked.test}
         read = {
             name: self.read(source, card, split=split, name=where)
@@ -86,8 +91,6 @@ samples = release.sample(1000, seed=0)  # samples.to_pandas() is a dict of a Dat
         }
         if self.identify(read["real"]).mark == self.identify(read["tests"]).mark:
             raise DataError("`test`: these are the training rows. Give units that the run never saw.")
-        drawn: Any = None if asked.synthesizer is None else self.drawn(asked.synthesizer, asked.count, asked.seed)
-        samples: Any = Source(asked.synth) if drawn is None else Source(drawn.columns())
         read["samples"] = self.read(samples, card, name="samples")
         baselines = self.baselines(asked, read["real"], read["tests"])
         shared: Any = {"seed": asked.seed, "sink": sink, "baselines": baselines}
@@ -95,10 +98,8 @@ samples = release.sample(1000, seed=0)  # samples.to_pandas() is a dict of a Dat
         for at, part in enumerate(card.parts):
             tables = {name: records.parts[at] for name, records in read.items()}
             values = {name: to_numbers(each.codes, part.card, seed=0) for name, each in tables.items()}
-            samples = linked.PartSamples(tables["samples"], part.card)
-            parts[part.name] = Inputs(
-                samples=samples, real=tables["real"], tests=tables["tests"], values=values, **shared
-            )
+            own = linked.PartSamples(tables["samples"], part.card)
+            parts[part.name] = Inputs(samples=own, real=tables["real"], tests=tables["tests"], values=values, **shared)
         links, notes = _links(drawn, read["samples"], card), (*read["real"].notes, *read["tests"].notes)
         every: Any = read | shared
         return linked.Inputs(card=card, parts=parts, links=links, remarks=notes, **every)

@@ -150,7 +150,8 @@ def _joined(relations: Sequence[Relation], parts: Sequence[Path], *, where: str)
     for part, relation in zip(parts, relations, strict=True):
         if (relation.names, relation.delimiter) != (first.names, first.delimiter):
             raise DataError(
-                f"{part}: this part has other columns than {parts[0].name}, or no line with their names: write all alike"
+                f"{part}: this part has other columns than {parts[0].name}, or no line with their names: write all alike. "
+                "Tables that are linked by keys need a card with [table.NAME], as `gossamer.draft_card` drafts it"
             )
     if len(relations) == 1:
         return first
