@@ -101,6 +101,10 @@ def write(root: Path, name: str, text: str) -> None:
         (root / path).write_text(content)
 
 
+def test_nothing_above_the_kinds_asks_which_it_is(structure: ModuleType) -> None:
+    assert list(structure.asked_kinds()) == []
+
+
 @pytest.mark.parametrize(
     ("text", "asks"),
     [
@@ -125,8 +129,7 @@ def write(root: Path, name: str, text: str) -> None:
         ('def f(config):\n    return config.drawing == "pictures"\n', False),
     ],
 )
-def test_nothing_above_the_kinds_asks_which_it_is(structure: ModuleType, tmp_path: Path, text: str, asks: bool) -> None:
-    assert list(structure.asked_kinds()) == []
+def test_a_question_which_kind_it_is_is_found(structure: ModuleType, tmp_path: Path, text: str, asks: bool) -> None:
     assert asked_in(structure, tmp_path, "some.py", text) == ({"run/some.py"} if asks else set())
 
 

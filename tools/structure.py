@@ -37,8 +37,18 @@ ALLOWED = {
     "run/cli/calculator.py": "its own options are called like settings",
 }
 """Where a method or a setting may be named, and why."""
-KINDS = {"pictures", "table"}
-TYPES = {"DataCard", "TableCard", "Records", "Table", "Samples", "TableSamples"}
+KINDS = {"pictures", "table", "linked"}
+TYPES = {
+    "DataCard",
+    "TableCard",
+    "LinkedCard",
+    "Records",
+    "Table",
+    "LinkedRecords",
+    "Samples",
+    "TableSamples",
+    "LinkedSamples",
+}
 """The kinds of records, and what there is of one kind alone."""
 OWN_FACTS = {"column", "columns", "shape"}
 """Facts that the cards of one kind have, and of no other."""
