@@ -13,6 +13,7 @@ from gossamer.data.tables.linked.samples import LinkedSamples
 from gossamer.data.tables.samples import TableSamples
 
 AnyCard: TypeAlias = DataCard | TableCard | LinkedCard
+Draft: TypeAlias = TableDraft | LinkedDraft
 CARDS: dict[Kind, type[AnyCard]] = {"pictures": DataCard, "table": TableCard, "linked": LinkedCard}
 SAMPLES: dict[Kind, type[SyntheticRecords]] = {"pictures": Samples, "table": TableSamples, "linked": LinkedSamples}
 """The card and the samples of each kind of records."""
@@ -34,10 +35,10 @@ def card_from(facts: dict[str, Any], *, where: str = "the card") -> AnyCard:
     return card_class(facts).from_dict(facts, where=where)
 
 
-def load_card(card: AnyCard | TableDraft | LinkedDraft | str | Path) -> AnyCard:
+def load_card(card: AnyCard | Draft | str | Path) -> AnyCard:
     """A card of either kind, from its TOML file, or from a draft of which nothing is measured. Raises CardError."""
     if isinstance(card, DataCard | TableCard | LinkedCard):
         return card
-    if isinstance(card, TableDraft | LinkedDraft):
+    if isinstance(card, Draft):
         return card.declared()
     return card_from(parsed(text_of_card(card), where=str(card)), where=str(card))

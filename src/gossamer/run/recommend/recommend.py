@@ -12,8 +12,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, get_args, get_type_hints
 
-from gossamer.data.tables.any_card import AnyCard, load_card
-from gossamer.data.tables.card import TableDraft
+from gossamer.data.tables.any_card import AnyCard, Draft, load_card
 from gossamer.errors import RequestError
 from gossamer.kinds import kind_of
 from gossamer.methods import METHODS
@@ -110,7 +109,7 @@ class _Request:
 
 @checked_arguments
 def recommend(
-    card: AnyCard | TableDraft | str | Path,
+    card: AnyCard | Draft | str | Path,
     *,
     epsilon: float,
     delta: float | None = None,

@@ -14,8 +14,7 @@ from gossamer.data.card import protected_part
 from gossamer.data.pixels.polarity import NEARLY_CONSTANT
 from gossamer.data.pixels.to_uint8 import SCALED
 from gossamer.data.source import Data, Source, source_of
-from gossamer.data.tables.any_card import AnyCard, load_card
-from gossamer.data.tables.card import TableDraft
+from gossamer.data.tables.any_card import AnyCard, Draft, load_card
 from gossamer.errors import CardError, DataError, RequestError
 from gossamer.files import refuse_without_locks
 from gossamer.methods import METHODS
@@ -45,7 +44,7 @@ def fit(  # noqa: PLR0913 (its arguments are the options of a command)
     method: str | BaseConfig,
     *,
     data: Data,
-    card: AnyCard | TableDraft | str | Path | None = None,
+    card: AnyCard | Draft | str | Path | None = None,
     out: str | Path | None = None,
     epsilon: float | None = None,
     delta: float | None = None,

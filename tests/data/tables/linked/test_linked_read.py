@@ -140,15 +140,18 @@ def test_files_in_folders_are_read_like_tables_in_memory(tmp_path: Path) -> None
 
 def test_a_thousand_rows_of_one_patient_count_as_the_declared_number() -> None:
     visits = {
-        "who": ["p1"] * 1_000, "number": [*map(str, range(1_000))], "day": [day(k % 366) for k in range(1_000)], "ill": ["no"] * 1_000
-    }  # fmt: skip
+        "who": ["p1"] * 1_000,
+        "number": [*map(str, range(1_000))],
+        "day": [day(k % 366) for k in range(1_000)],
+        "ill": ["no"] * 1_000,
+    }
     records = read(tables(visits=visits, drugs={"visit": ["5"], "name": ["a"]}))
     assert codes(records, "patients", "rows.visits") == [3, 0, 0, 0]
     assert len(records.parts[1]) == 1_000
 
 
 REFUSED = {
-    "a child without a parent": ({"drugs": {"visit": ["v0", "v99"], "name": ["a", "b"]}}, "1 rows have a 'visit' that no row of"),
+    "a child without a parent": ({"drugs": {"visit": ["v0", "v99"], "name": ["a", "b"]}}, "1 rows have a 'visit' that no"),
     "two patients of one key": ({"patients": {"id": ["p1", "p1"], "sex": ["f", "m"]}}, "the key 'id' is not unique"),
     "a missing key": ({"patients": {"id": ["p1", None], "sex": ["f", "m"]}}, "row 1"),
     "a missing day": (
