@@ -164,7 +164,7 @@ def markdown(known: Mapping[str, Table], into: Path, page: Path) -> str:
         "The commands in a file belong to the revision that it names. Older files have",
         "`python -m gossamer.run.reproduce.part`, which is now `python -m benchmarks.reproduce.subset`.",
         "",
-        "Do not edit this page: `python -m benchmarks.reproduce --page docs/results.md` writes it.",
+        "Do not edit this page: `python -m benchmarks.reproduce --page docs/lab/results.md` writes it.",
         "",
         f"{SPREAD} Seeds fix initialisation,",
         "public choices and samples; noise is fresh in every run. The classifiers and features of the evaluation have one seed",
