@@ -121,3 +121,17 @@ def test_every_method_is_in_the_table_of_what_to_expect() -> None:
         r"^\| \[`([\w-]+)`\]\(methods/.*$", (DOCS / "choosing-epsilon.md").read_text(encoding="utf-8"), re.MULTILINE
     )
     assert sorted(set(rows)) == sorted(OF_PICTURES)
+
+
+def test_every_message_on_the_page_of_errors_is_one() -> None:
+    """Each row has words of a message in the source; "…" stands for what differs."""
+    said = []
+    for path in (ROOT / "src/gossamer").rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.JoinedStr):
+                said.append("".join(part.value if isinstance(part, ast.Constant) else "…" for part in node.values))
+            elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+                said.append(node.value)
+    rows = re.findall(r"^\| (?!the message has|-)(.+?) \| ", (DOCS / "errors.md").read_text(encoding="utf-8"), re.MULTILINE)
+    assert len(rows) >= 20
+    assert [row for row in rows if not any(row in text for text in said)] == []
