@@ -35,7 +35,9 @@ def main() -> None:
                 text = shown(words, columns, folder)
             with Console(record=True, width=columns, file=Path(os.devnull).open("w")) as console:
                 console.print(Text(text), soft_wrap=False)
-            console.save_svg(str(IMAGES / f"{name}-{columns}.svg"), title=f"gossamer {' '.join(words)}")
+            drawn = console.export_svg(title=f"gossamer {' '.join(words)}")
+            drawn = re.sub(r"\s*@font-face \{.*?\}", "", drawn, flags=re.DOTALL)  # it names a font of another site
+            (IMAGES / f"{name}-{columns}.svg").write_text(drawn.replace("Fira Code", "ui-monospace"), encoding="utf-8")
 
 
 if __name__ == "__main__":
