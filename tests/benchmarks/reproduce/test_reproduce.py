@@ -585,7 +585,7 @@ def test_a_run_without_a_guarantee_makes_the_row_one_without(tiny: Table, tmp_pa
 
 
 def test_the_page_is_deterministic_and_links_to_every_json(tiny: Table, tmp_path: Path) -> None:
-    into, out = tmp_path / "docs" / "results", tmp_path / "docs" / "lab" / "results.md"
+    into, out = tmp_path / "docs" / "results", tmp_path / "lab" / "results.md"
     cell = cell_of(tiny, "moments", 2)
     result_files.save(into, cell, made(cell, coverage=0.5))
     text = results_page.markdown({"tiny": tiny}, into, out)
@@ -653,9 +653,9 @@ def test_the_command_lists_prints_and_writes(reproduce: Callable[..., Any], tmp_
 
 
 def test_the_committed_page_is_what_the_json_says() -> None:
-    """Where this fails: `python -m benchmarks.reproduce --page docs/lab/results.md`."""
-    written = (ROOT / "docs" / "lab" / "results.md").read_text(encoding="utf-8")
-    assert written == results_page.markdown(tables.tables(), RESULTS, ROOT / "docs" / "lab" / "results.md")
+    """Where this fails: `python -m benchmarks.reproduce --page lab/results.md`."""
+    written = (ROOT / "lab" / "results.md").read_text(encoding="utf-8")
+    assert written == results_page.markdown(tables.tables(), RESULTS, ROOT / "lab" / "results.md")
     real = [line for line in written.splitlines() if line.startswith("| ") and "real records |" in line]
     assert len(real) >= 11
     assert all("](../benchmarks/reproduce/cells/" in line and "0 of" not in line for line in real), (
