@@ -67,13 +67,18 @@ print(gossamer.plan("marginals", card, epsilon=3, delta=1e-4).promise)
 # %% [markdown]
 # ## Train
 #
-# These rows are public, so the run stays out of your [budget log](../docs/budgets.md). Leave `public_test_data` out for your own
-# records, and [choose epsilon](../docs/choosing-epsilon.md) first.
+# These rows are public, so the run stays out of your [budget log](../docs/budgets.md). For your own records, leave
+# `public_test_data` out, and [choose epsilon](../docs/choosing-epsilon.md) first.
 
 # %%
 folder = Path(tempfile.mkdtemp())  # for your own runs, name a private folder that stays
 synthesizer = gossamer.fit(
-    "marginals", data=gossamer.Source(train, public_test_data=True), card=card, epsilon=3, delta=1e-4, out=folder / "run"
+    "marginals",
+    data=gossamer.Source(train, public_test_data=True),
+    card=card,
+    epsilon=3,
+    delta=1e-4,
+    out=folder / "run",
 )
 
 # %% [markdown]

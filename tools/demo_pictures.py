@@ -1,4 +1,4 @@
-"""The pictures of both demos in docs/images/: `python tools/demo_pictures.py` runs `gossamer demo` in terminals of 80 and 120 columns.
+"""The pictures of both demos in docs/images/: `python tools/demo_pictures.py` runs them for 80 and 120 columns.
 
 A picture is what a terminal shows at the end: command, notes and result, without the progress bars that have left it.
 """

@@ -132,6 +132,8 @@ def test_every_message_on_the_page_of_errors_is_one() -> None:
                 said.append("".join(part.value if isinstance(part, ast.Constant) else "…" for part in node.values))
             elif isinstance(node, ast.Constant) and isinstance(node.value, str):
                 said.append(node.value)
-    rows = re.findall(r"^\| (?!the message has|-)(.+?) \| ", (DOCS / "errors.md").read_text(encoding="utf-8"), re.MULTILINE)
+    rows = re.findall(
+        r"^\| (?!the message has|-)(.+?) \| ", (DOCS / "errors.md").read_text(encoding="utf-8"), re.MULTILINE
+    )
     assert len(rows) >= 20
     assert [row for row in rows if not any(row in text for text in said)] == []

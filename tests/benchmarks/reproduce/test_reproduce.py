@@ -585,7 +585,7 @@ def test_a_run_without_a_guarantee_makes_the_row_one_without(tiny: Table, tmp_pa
 
 
 def test_the_page_is_deterministic_and_links_to_every_json(tiny: Table, tmp_path: Path) -> None:
-    into, out = tmp_path / "docs" / "results", tmp_path / "lab" / "results.md"
+    into, out = tmp_path / "docs" / "results", tmp_path / "docs" / "results.md"
     cell = cell_of(tiny, "moments", 2)
     result_files.save(into, cell, made(cell, coverage=0.5))
     text = results_page.markdown({"tiny": tiny}, into, out)

@@ -43,7 +43,9 @@ def usefulness(entries: list[dict[str, Any]]) -> list[str]:
         first = "A classifier learns less from the samples than from real records."
     learned = f"After learning from the samples it gets {_share(samples)} of them right ({_range(samples)})."
     after = f"After learning from real records it gets {_share(real)} ({_range(real)})."
-    released = [f"The classifier in the release gets {_share(own)} of real test records right ({_range(own)})."] if own else []
+    released = (
+        [f"The classifier in the release gets {_share(own)} of real test records right ({_range(own)})."] if own else []
+    )
     return [*released, first, learned, after, "This does not say whether the samples look like the records."]
 
 

@@ -1,7 +1,7 @@
 """The fifth step: train, watch, stop and resume."""
 
 import shlex
-from itertools import chain
+from itertools import accumulate, chain
 from pathlib import Path
 
 from gossamer.data.source import Source
@@ -70,12 +70,8 @@ def _planned(data_set: DataSet, query: Form) -> Content:
 
 def _is_small(data: str) -> bool:
     """Whether the files of the records take a moment to read. Embedded records have no file."""
-    left = SMALL
-    for path in chain([Path(data)], Path(data).rglob("*")):
-        left -= max(path.stat().st_size, BLOCK) if path.is_file() else 0
-        if left < 0:
-            return False
-    return True
+    files = filter(Path.is_file, chain([Path(data)], Path(data).rglob("*")))
+    return all(size <= SMALL for size in accumulate(max(path.stat().st_size, BLOCK) for path in files))
 
 
 def _result(data_set: DataSet, name: str) -> Content:
