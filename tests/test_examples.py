@@ -13,15 +13,16 @@ from slowly import slow_among
 ROOT = Path(__file__).resolve().parents[1]
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
 
-NOTEBOOK = "arrays_to_release"
-"""This one is a notebook too: tests/site/test_notebook.py runs it as that, and its page shows it."""
+NOTEBOOKS = ("arrays_to_release", "table_to_release")
+"""These are notebooks too: tests/site/test_notebook.py runs them as that, and their pages show them."""
 
 SAYS = {
-    NOTEBOOK: ["epsilon 1.000 at delta 0.0001", "signature.json", "verified: True"],
+    "arrays_to_release": ["epsilon 1.000 at delta 0.0001", "signature.json", "verified: True"],
     "fit_and_sample": ["epsilon 3.000 at delta 0.0001", "samples: (1000, 1, 28, 28) uint8 and sevens: {7}", "verified: True"],
     "judge_and_attack": ["accuracy: ", "accuracy of the real-data baseline: ", "epsilon "],
     "own_model": ["epsilon 3.9", "add-or-remove-one patient", "accuracy on patients who are not in the data: "],
     "people_with_several_records": ["add-or-remove-one record", "add-or-remove-one writer"],
+    "table_to_release": ["epsilon 3.000 at delta 0.0001", "samples.csv", "verified: True"],
     "plan_and_compare": ["moments       1.000", "dpgan         9.998", "costs epsilon 5.147"],
 }  # fmt: skip
 
@@ -34,7 +35,7 @@ SAYS = {
             each
             for each in EXAMPLES
             if each.stem
-            in ("judge_and_attack", "own_model", "people_with_several_records", "plan_and_compare", NOTEBOOK)
+            in ("judge_and_attack", "own_model", "people_with_several_records", "plan_and_compare", *NOTEBOOKS)
         ],
     ),
     ids=lambda path: path.stem,
@@ -95,6 +96,6 @@ def test_the_script_of_the_readme_runs_in_a_fresh_environment(tmp_path: Path) ->
 def test_each_is_short_and_shown_on_the_site() -> None:
     assert [path.stem for path in EXAMPLES] == sorted(SAYS)
     page = "".join((ROOT / f"docs/{name}.md").read_text(encoding="utf-8") for name in ("python", "own-model"))
-    for example in (each for each in EXAMPLES if each.stem != NOTEBOOK):
+    for example in (each for each in EXAMPLES if each.stem not in NOTEBOOKS):
         assert len(example.read_text(encoding="utf-8").splitlines()) <= 72
         assert f'--8<-- "examples/{example.name}"' in page

@@ -1,7 +1,7 @@
-"""The page of the site for the notebook in examples/: `python tools/notebook_page.py` runs it and writes docs/notebooks/.
+"""The pages of the site for the notebooks in examples/: `python tools/notebook_page.py [NAME [FILE]]` writes docs/notebooks/.
 
-The notebook is a text file in jupytext's percent format. A real IPython kernel runs it, as Jupyter does. Each output becomes
-one line of HTML in the page, and each picture becomes a file beside it. Run this tool after each change of the notebook.
+A notebook is a text file in jupytext's percent format. A real IPython kernel runs it, as Jupyter does. Each output becomes
+one line of HTML in the page, and each picture becomes a file beside it. Run this tool after each change of a notebook.
 """
 
 import base64
@@ -18,7 +18,8 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
-SOURCE, PAGE = ROOT / "examples/arrays_to_release.py", ROOT / "docs/notebooks/arrays_to_release.md"
+EXAMPLES, PAGES = ROOT / "examples", ROOT / "docs/notebooks"
+NAMES = ("arrays_to_release", "table_to_release")
 OUTPUT = '<div class="output"'
 """How each line with an output begins; all other lines follow from the source."""
 _INLINE = re.compile(r'src="data:image/png;base64,([^"]+)"')
@@ -109,9 +110,9 @@ def _text(text: str) -> str:
     return f"<pre>{html.escape(text.rstrip()).replace(chr(10), '&#10;')}</pre>"
 
 
-def main(target: Path) -> None:
-    """Run the notebook, and write the page with its pictures."""
-    parts = cells(SOURCE.read_text(encoding="utf-8"))
+def main(name: str, target: Path) -> None:
+    """Run a notebook, and write its page with its pictures."""
+    parts = cells((EXAMPLES / f"{name}.py").read_text(encoding="utf-8"))
     outputs = [[shown(output) for output in joined(each)] for each in run(parts)]
     target.parent.mkdir(parents=True, exist_ok=True)
     pictures: list[Path] = []
@@ -126,4 +127,5 @@ def main(target: Path) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]) if len(sys.argv) > 1 else PAGE)
+    for each in sys.argv[1:2] or NAMES:
+        main(each, Path(sys.argv[2]) if len(sys.argv) > 2 else PAGES / f"{each}.md")

@@ -19,7 +19,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 TEXTS = ("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "CODE_OF_CONDUCT.md", "SECURITY.md", "docs", "src")
-EXEMPT = ("docs/lab/", "docs/api/")
+EXEMPT = ("docs/api/",)
 LONG, SHARE = 25, 0.08
 OUTPUT = '<div class="output"'  # of a notebook; tools/notebook_page.py writes it
 

@@ -79,7 +79,7 @@ def reproduce(  # noqa: PLR0913 (its arguments are the options of a command)
     TABLE --data ROOT           run the cells that are left, then print the table
     TABLE                       print the table as it is
     (nothing)                   list the tables, and how much of each is left to run
-    --page docs/results.md      write all tables as a page
+    --page lab/results.md      write all tables as a page
 
     A cell is a row with a seed. Its result is a JSON file. The same command continues what was stopped.
     docs/reproduce.md says what ROOT holds.

@@ -10,7 +10,7 @@
 Every method gets the same codes, of public bins and lists, and makes as many samples as it got rows. Gradient boosting trained
 on the samples is tested on real rows. TV is the total variation against the rows that the method got: the mean over all pairs
 of columns, and over 400 random triples. CPU seconds are those of the process, for training and sampling, without imports.
-A method of another package runs in an environment of its own, below --environments: `docs/lab/marginals.md` says how to make
+A method of another package runs in an environment of its own, below --environments: `lab/marginals.md` says how to make
 them. A run whose result FILE has already is not made again. Nothing of this is covered by a guarantee.
 """
 

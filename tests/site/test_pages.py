@@ -37,8 +37,8 @@ def test_a_page_for_each_method_and_all_in_one_shape(name: str) -> None:
     assert list(sections(DOCS / f"methods/{name}.md")) == HEADINGS
     assert f"gossamer fit {name} " in head
     assert "\n|" in rest.split("\n## ")[1], "settings are a table"
-    assert re.search(rf"\]\(\.\./lab/{name}\.md[)#]", page)
-    assert f"](../methods/{name}.md)" in (DOCS / f"lab/{name}.md").read_text(encoding="utf-8")
+    assert re.search(rf"\]\(\.\./\.\./lab/{name}\.md[)#]", page)
+    assert f"](../docs/methods/{name}.md)" in (ROOT / f"lab/{name}.md").read_text(encoding="utf-8")
     assert len(page.split()) <= WORDS
 
 
@@ -63,9 +63,9 @@ def test_defaults_of_settings_are_those_of_the_config(name: str) -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_every_quoted_line_is_in_the_code(name: str) -> None:
     """The last cell of a row of three quotes code, unless it names what is elsewhere (a name alone, or words beside)."""
-    page = DOCS / f"lab/{name}.md"
+    page = ROOT / f"lab/{name}.md"
     lines = sections(page)["The algorithm, line by line"]
-    linked = re.findall(r"\]\((\.\./\.\./src/[^)]+\.py)\)", lines)
+    linked = re.findall(r"\]\((\.\./src/[^)]+\.py)\)", lines)
     code = plain(" ".join((page.parent / path).resolve().read_text(encoding="utf-8") for path in linked))
     rows = [row.strip("| ").rsplit(" | ", 1)[-1] for row in lines.splitlines() if row.count(" | ") >= 2]
     quoted = [quote for row in rows for quote in re.findall(r"`([^`]+)`", row) if not re.fullmatch(r"[\w.]+", quote)]
@@ -80,7 +80,7 @@ def test_departures_are_those_of_the_docstring(name: str) -> None:
     docs = [ast.get_docstring(node) or "" for node in tree.body if isinstance(node, ast.ClassDef)]
     written = [re.split(r"^Departures from .*:$", doc, flags=re.MULTILINE)[1] for doc in docs if "\nDepartures" in doc]
     page = sections(DOCS / f"methods/{name}.md")["Departures from the paper"]
-    said = plain(sections(DOCS / f"lab/{name}.md")["Departures from the paper"])
+    said = plain(sections(ROOT / f"lab/{name}.md")["Departures from the paper"])
     if not written:
         assert said == "There is no paper to depart from."
         assert plain(page).startswith(said)
@@ -121,3 +121,19 @@ def test_every_method_is_in_the_table_of_what_to_expect() -> None:
         r"^\| \[`([\w-]+)`\]\(methods/.*$", (DOCS / "choosing-epsilon.md").read_text(encoding="utf-8"), re.MULTILINE
     )
     assert sorted(set(rows)) == sorted(OF_PICTURES)
+
+
+def test_every_message_on_the_page_of_errors_is_one() -> None:
+    """Each row has words of a message in the source; "…" stands for what differs."""
+    said = []
+    for path in (ROOT / "src/gossamer").rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.JoinedStr):
+                said.append("".join(part.value if isinstance(part, ast.Constant) else "…" for part in node.values))
+            elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+                said.append(node.value)
+    rows = re.findall(
+        r"^\| (?!the message has|-)(.+?) \| ", (DOCS / "errors.md").read_text(encoding="utf-8"), re.MULTILINE
+    )
+    assert len(rows) >= 20
+    assert [row for row in rows if not any(row in text for text in said)] == []

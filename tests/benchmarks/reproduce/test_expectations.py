@@ -100,18 +100,10 @@ class Short:
 
 
 SHORT = (
-    Short(
-        "no private data at all: computer-drawn digits",
-        cells=dict.fromkeys(BUDGETS[1:], ("pictures", "mnist-public")),
-        note=FULL,
-    ),
-    Short("a result in seconds, any pictures", "moments", at("curves", "mnist-moments-eps{}", "1", "10")),
-    Short("digits, without public pictures", "moments", at("pictures", "mnist-eps{}-none", "1", "10"), note=FULL),
-    Short("digits or letters", "evolve", at("pictures", "mnist-eps{}-soft-labels", "1", "10"), note=FULL),
-    Short("the most realistic samples", "dp-mepf", at("pictures", "mnist-eps{}-glyphs", "10"), note=FULL),
+    Short("digits like the records", "moments", at("pictures", "mnist-eps{}-none", "1", "10"), note=FULL),
+    Short("the most realistic digits", "dp-mepf", at("pictures", "mnist-eps{}-glyphs", "10"), note=FULL),
     Short("a classifier, no pictures", "teacher", page={"1": "98.1 %", "10": "98.7 %"}, note=ELSEWHERE),
-    Short("a GAN, for research", "dpgan", at("bie-table2", "mnist-eps{}-adaptive", "1", "10")),
-    Short("real data", cells=dict.fromkeys(BUDGETS[1:], ("pictures", "mnist-real")), note=FULL),
+    Short("real records", cells=dict.fromkeys(BUDGETS[1:], ("pictures", "mnist-real")), note=FULL),
 )
 
 

@@ -653,9 +653,9 @@ def test_the_command_lists_prints_and_writes(reproduce: Callable[..., Any], tmp_
 
 
 def test_the_committed_page_is_what_the_json_says() -> None:
-    """Where this fails: `python -m benchmarks.reproduce --page docs/results.md`."""
-    written = (ROOT / "docs" / "results.md").read_text(encoding="utf-8")
-    assert written == results_page.markdown(tables.tables(), RESULTS, ROOT / "docs" / "results.md")
+    """Where this fails: `python -m benchmarks.reproduce --page lab/results.md`."""
+    written = (ROOT / "lab" / "results.md").read_text(encoding="utf-8")
+    assert written == results_page.markdown(tables.tables(), RESULTS, ROOT / "lab" / "results.md")
     real = [line for line in written.splitlines() if line.startswith("| ") and "real records |" in line]
     assert len(real) >= 11
     assert all("](../benchmarks/reproduce/cells/" in line and "0 of" not in line for line in real), (

@@ -29,7 +29,10 @@ LABELLED = re.compile(
 
 def pages() -> list[Path]:
     """All pages with such a table."""
-    every = {path: path.read_text(encoding="utf-8") for path in sorted((ROOT / "docs").rglob("*.md"))}
+    every = {
+        path: path.read_text(encoding="utf-8")
+        for path in sorted([*(ROOT / "docs").rglob("*.md"), *(ROOT / "lab").glob("*.md")])
+    }
     return [path for path, text in every.items() if SHOWN.search(text) or LABELLED.search(text)]
 
 

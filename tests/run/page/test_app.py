@@ -485,7 +485,7 @@ def test_a_refused_run_keeps_every_answer(clinic, opened, monkeypatch):
     monkeypatch.setattr(Jobs, "start", lambda jobs, *words, name="", about="": None)
     query = "method=marginals&epsilon=3&delta=0.001"
     monkeypatch.setattr(
-        train.spending, "budget_of_records", lambda *_: BudgetReport(DataSetBudget((), ("clinic",), ()), ())
+        train.spending, "budget_of_records", lambda *_, **__: BudgetReport(DataSetBudget((), ("clinic",), ()), ())
     )
     answer = send(clinic._app, "/d/1/train/start", method="POST", body=query.encode())
     assert answer.headers["location"] == "/d/1/train?epsilon=3&delta=0.001&method=marginals&run=run-1"

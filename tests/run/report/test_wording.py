@@ -29,5 +29,13 @@ def test_a_verdict_says_no_more_than_its_intervals(figures: list[dict[str, Any]]
     assert f"{figures[0]['value']:.0%}"[:-1] in rest[0] and f"{figures[1]['value']:.0%}"[:-1] in rest[1]
 
 
+def test_a_released_classifier_comes_first() -> None:
+    own = {"metric": "accuracy of the released classifier", "value": 0.981, "low": 0.979, "high": 0.983, "n": 100}
+    samples = accuracies(0.53, 0.54, 0.1)
+    assert wording.usefulness([*samples, own])[1:] == wording.usefulness(samples)
+    first = wording.usefulness([*samples, own])[0].replace("\N{NO-BREAK SPACE}", " ")
+    assert first == "The classifier in the release gets 98.1 % of real test records right (97.9 % to 98.3 %)."
+
+
 def test_without_a_classifier_there_is_no_verdict() -> None:
     assert wording.usefulness([]) == wording.usefulness(accuracies(0.8, 0.9, 0.5)[:1]) == []

@@ -145,6 +145,18 @@ def test_a_stream_that_is_named_gets_lines_in_a_notebook_too(shown: Shown, clock
     assert shown.cells == []
 
 
+def test_what_is_counted_in_per_cent_has_no_speed(clock: list[float]) -> None:
+    stream = io.StringIO()
+    with showing.Terminal(stream) as terminal:
+        for share in (0, 50, 100):
+            terminal(progress("reading pictures (per cent)", share, 100))
+            clock[0] += 20
+    assert stream.getvalue().splitlines() == [
+        "reading pictures (per cent): 50 of 100 (20 s left)",
+        "reading pictures (per cent): 100 of 100 (0 s left)",
+    ]
+
+
 def test_fit_evaluate_and_attack_show_themselves_in_a_notebook(
     shown: Shown, tmp_path: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:

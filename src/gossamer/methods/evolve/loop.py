@@ -93,7 +93,7 @@ def concentrated(run: Run[Config], kept: Tensor, labels: Tensor) -> bool:
     """Whether so few clusters have the votes that no drawn digit looks like the records. Post-processing of released votes.
 
     False where that cannot be told: of other drawings, of few clusters, and where noise hides half of the votes. The limits
-    were calibrated, see docs/lab/evolve.md.
+    were calibrated, see lab/evolve.md.
     """
     config, card = run.config, run.card
     usual = (config.smallest_size, config.largest_rotation) == (1.0, 0.0)

@@ -150,17 +150,24 @@ def budget(
     return BudgetReport(account, _sum(account), bool(card_name) or exists, new_log_note(log) if log.new else "")
 
 
-def budget_of_records(data: Source, card: AnyCard) -> BudgetReport:
-    """Report what the runs on these very records have used together, also under other names. It reads all of them.
+def budget_of_records(data: Source, card: AnyCard, *, look: bool = True) -> BudgetReport:
+    """Report what the runs on these very records have used together, also under other names.
 
     The report is for the owner alone: what it says depends on the records.
+
+    Args:
+        data: the records. All of them are read if the log has runs under other names.
+        card: their card.
+        look: False reads no record, and reports the runs under this name and from this place.
 
     Raises:
         GossamerError: if the records or the log cannot be read.
     """
-    kind, place = kind_of(card), place_of(DataSources.of(data))
-    mark = kind.identify(kind.read(data, card)).mark
-    account = budget_log_at(None).read().budget_of_names(card.data_set or place, place, mark=mark)
+    place, kind, log = place_of(DataSources.of(data)), kind_of(card), budget_log_at(None).read()
+    account = log.budget_of_names(card.data_set or place, place)
+    if look and len(account.entries) < len(log.entries):
+        mark = kind.identify(kind.read(data, card)).mark
+        account = log.budget_of_names(card.data_set or place, place, mark=mark)
     return BudgetReport(account, _sum(account))
 
 

@@ -63,8 +63,8 @@ def write_report(folder: Path, *, internal: bool) -> Path:
             grid=base64.b64encode(_read(folder / SAMPLES, "restore it from a copy")).decode(),
             **kind_of(certificate["card"]).page(lambda: Synthesizer.load(folder)),
             internal=internal,
-            metrics=_metrics(RunFolder(folder), certificate["card"]) if internal else None,
-            attacks=_attacks(folder / ATTACKS) if internal else None,
+            metrics=metrics(RunFolder(folder), certificate["card"]) if internal else None,
+            attacks=attacks(folder / ATTACKS) if internal else None,
             audited=audited(folder) or said_by(certificate),
             curves=_curves(_events(folder / EVENTS)),
             drawn=_drawn,
@@ -92,8 +92,8 @@ def _certificate(path: Path) -> dict[str, Any]:
     return dict(certificate)
 
 
-def _metrics(folder: RunFolder, card: dict[str, Any]) -> dict[str, Any]:
-    """Sentences and tables."""
+def metrics(folder: RunFolder, card: dict[str, Any]) -> dict[str, Any]:
+    """Sentences and tables. Raises RunFolderError: a damaged file."""
     entries = folder.metrics()
     with _as_written(
         folder.file(METRICS), "a list of metrics", "write it again with `gossamer.evaluate`, or remove it."
@@ -107,8 +107,8 @@ def _metrics(folder: RunFolder, card: dict[str, Any]) -> dict[str, Any]:
         }
 
 
-def _attacks(path: Path) -> dict[str, Any] | None:
-    """Verdict, table and figures, where the run was attacked."""
+def attacks(path: Path) -> dict[str, Any] | None:
+    """Verdict, table and figures, where the run was attacked. Raises RunFolderError: a damaged file."""
     if not path.is_file():
         return None
     report = _json(path)

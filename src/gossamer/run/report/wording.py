@@ -32,7 +32,8 @@ def usefulness(entries: list[dict[str, Any]]) -> list[str]:
     Two figures are called different where their 95 % intervals do not meet.
     """
     by_name = {entry["metric"]: entry for entry in entries}
-    samples, real, guess = (by_name.get(each.name) for each in (registry.ACCURACY, registry.BASELINE, GUESSED))
+    of = registry.RELEASED, registry.ACCURACY, registry.BASELINE, GUESSED
+    own, samples, real, guess = (by_name.get(each.name) for each in of)
     if samples is None or real is None:
         return []
     first = f"A classifier learns as much from the samples as from real records, as far as {samples['n']:,} test records tell."
@@ -42,7 +43,10 @@ def usefulness(entries: list[dict[str, Any]]) -> list[str]:
         first = "A classifier learns less from the samples than from real records."
     learned = f"After learning from the samples it gets {_share(samples)} of them right ({_range(samples)})."
     after = f"After learning from real records it gets {_share(real)} ({_range(real)})."
-    return [first, learned, after, "This does not say whether the samples look like the records."]
+    released = (
+        [f"The classifier in the release gets {_share(own)} of real test records right ({_range(own)})."] if own else []
+    )
+    return [*released, first, learned, after, "This does not say whether the samples look like the records."]
 
 
 def tables(entries: list[dict[str, Any]], class_names: Sequence[str] = ()) -> list[dict[str, Any]]:

@@ -268,7 +268,8 @@ class _Lines(_View):
     """A line now and then, for a file or a pipe."""
 
     def _draw(self) -> None:
-        speed = f" ({self._rate:.2f} per s, {self._left})" if self._rate else ""
+        rate = "" if "per cent" in self.label else f"{self._rate:.2f} per s, "
+        speed = f" ({rate}{self._left})" if self._rate else ""
         self._out.print(f"{self.label}: {self.done:,} of {self._of:,}{speed} {self._note}".rstrip(), markup=False)
 
 

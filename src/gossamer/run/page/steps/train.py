@@ -1,6 +1,8 @@
 """The fifth step: train, watch, stop and resume."""
 
 import shlex
+from itertools import accumulate, chain
+from pathlib import Path
 
 from gossamer.data.source import Source
 from gossamer.data.tables import any_card
@@ -13,6 +15,9 @@ from gossamer.run.page.steps.data import units_of
 from gossamer.run.page.steps.method import command_for
 from gossamer.run.page.steps.protection import asked, chosen
 from gossamer.run.report import promise
+
+SMALL, BLOCK = 8 << 20, 4096
+"""Bytes of records that are read while somebody waits, and bytes that each file counts at least."""
 
 
 def show(data_set: DataSet, query: Form) -> Content:
@@ -47,7 +52,8 @@ def _planned(data_set: DataSet, query: Form) -> Content:
     epsilon, delta = asked(card, query)
     words = command_for(data_set, query, str(data_set.new("run")))
     records = Source(data_set.used, units=units_of(data_set) or None, labels_key=data_set.labels or None)
-    earlier = spending.budget_of_records(records, card)
+    looked = _is_small(data_set.used)
+    earlier = spending.budget_of_records(records, card, look=looked)
     return {
         "method": query["method"],
         "epsilon": f"{epsilon:g}",
@@ -56,9 +62,16 @@ def _planned(data_set: DataSet, query: Form) -> Content:
         "guess": promise.percent_up(promise.certainty(epsilon, delta)),
         "command": shlex.join(["gossamer", *words]),
         "earlier": earlier,
+        "looked": looked,
         "others": [name for name in earlier.account.names if name not in (card.data_set, data_set.used)],
         "together": epsilon + min((bound.guarantee.epsilon for bound in earlier.bounds), default=0.0),
     }
+
+
+def _is_small(data: str) -> bool:
+    """Whether the files of the records take a moment to read. Embedded records have no file."""
+    files = filter(Path.is_file, chain([Path(data)], Path(data).rglob("*")))
+    return all(size <= SMALL for size in accumulate(max(path.stat().st_size, BLOCK) for path in files))
 
 
 def _result(data_set: DataSet, name: str) -> Content:
