@@ -23,7 +23,7 @@ TAKEN = frozenset({
     "accounts", "as_json", "card", "confidence", "data", "delta", "device", "epsilon", "final", "help", "images_key", "jobs",
     "json", "labels_key", "method", "more", "name", "out", "preset", "progress", "public", "public_images_key",
     "public_labels_key", "public_share", "public_test_data", "rng", "run", "score", "seed", "settings", "sink", "trials",
-    "units", "process", "tensorboard",
+    "units", "process",
 })  # fmt: skip
 """What no setting of a plug-in may be called: options and arguments of the commands that have a METHOD."""
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9._-]*")
