@@ -53,9 +53,9 @@ BelowOne = Annotated[float, "must be below 1"]
 Encoder = Annotated[str, "encoder"]
 """The name of an encoder that a package adds, or its `module:object`; empty: the method's own features."""
 Autoencoder = Annotated[str, "autoencoder"]
-"""The name of an autoencoder that a package adds, `diffusers:FOLDER` or `module:object`; empty: none."""
+"""The name of an autoencoder that a package adds, or `module:object`; empty: none."""
 Generator = Annotated[str, "generator"]
-"""The name of a picture generator that a package adds, `diffusers:FOLDER` or `module:object`; empty: the method's own."""
+"""The name of a picture generator that a package adds, or `module:object`; empty: the method's own."""
 
 
 FROM_EPSILON: Any = None
