@@ -4,17 +4,13 @@ import dataclasses
 import re
 from collections.abc import Iterable, Iterator, Mapping, MutableMapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
 from gossamer import plugins
 from gossamer.errors import GossamerError, RequestError
 from gossamer.lazy import Lazy
 from gossamer.methods.contract import FROM_EPSILON, AnyMethod, BaseConfig, Method, Start, presets_of
 
-if TYPE_CHECKING:
-    import torch
-else:
-    torch = Lazy("torch")
 any_card: Any = Lazy("gossamer.data.tables.any_card")
 
 ABOUT = ("about", "records", "epsilon", "in_proportion")
