@@ -32,7 +32,7 @@ def commands(cell: Cell, device: str) -> list[str]:
     if measures.of_papers:
         program = ["python", "-m", "benchmarks.reproduce.metrics"]
     elif "classical" in measures.metrics:
-        program = ["python", "-m", "benchmarks.reproduce.evaluate", measures.limit]
+        program = ["python", "-m", "benchmarks.reproduce.evaluate", str(measures.limit)]
     evaluate = [*program, evaluated(cell), "--train", data, "--test", whole]
     card = [] if measures.needs_run else ["--card", CARD]
     typed.append([*evaluate, *_flags(measured(cell) | {"seed": INSTRUMENTS}), *card, "-o", METRICS])

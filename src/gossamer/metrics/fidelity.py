@@ -8,7 +8,7 @@ The figures are computed on real records. They are private: no guarantee covers 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -159,6 +159,17 @@ def inception_score(probabilities: NDArray[np.floating[Any]], *, splits: int = 1
     return intervals.mean(scores, computed_on, lowest=1.0, highest=float(classes))
 
 
+class Kernel(Protocol):
+    """A positive definite kernel of the difference of two vectors."""
+
+    @property
+    def name(self) -> str:
+        """In words, for `computed_on`."""
+
+    def __call__(self, a: NDArray[np.float64], b: NDArray[np.float64], /) -> NDArray[np.float64]:
+        """a: [n, d]; b: [m, d]. Returns [n, m]."""
+
+
 @dataclass(frozen=True)
 class RBF:
     """exp(-|x - y|^2 / (2 bandwidth^2)). bandwidth: in units of the vectors, above 0; see `median_bandwidth`."""
@@ -194,7 +205,7 @@ def median_bandwidth(a: Vectors, b: Vectors) -> float:
     return median
 
 
-def mmd(samples: Vectors, records: Vectors, *, kernel: RBF | None = None) -> Estimate:
+def mmd(samples: Vectors, records: Vectors, *, kernel: Kernel | None = None) -> Estimate:
     """The squared maximum mean discrepancy, unbiased: 0 on average where both have one source, so it may be negative.
 
     Gretton et al. 2012, lemma 6, equation 3; for unequal sizes too. Computed in blocks; time grows with (n + m)^2 d.
@@ -255,7 +266,7 @@ def _merged(groups: Sequence[Moments], but: int | None = None) -> Moments:
 
 
 def _row_sums(
-    a: NDArray[np.float64], b: NDArray[np.float64], kernel: RBF
+    a: NDArray[np.float64], b: NDArray[np.float64], kernel: Kernel
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Sums of the kernel over b for each of a, [n], and over a for each of b, [m]."""
     block = max(1, _PAIRS // len(b))
