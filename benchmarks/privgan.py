@@ -97,7 +97,7 @@ def measured(job: Model, options: argparse.Namespace) -> dict[str, Any]:
     config = Config(
         pairs=job.pairs, privacy_weight=job.weight, epochs=options.epochs, adversary_warm_epochs=options.warm_epochs,
         adversary_delay_epochs=options.delay_epochs, batch_size=options.batch_size, width=options.width,
-        labels=options.labels, real_target=options.real_target,
+        labels=options.labels, network=options.network, real_target=options.real_target,
     )  # fmt: skip
     started = time.perf_counter()
     state = trained(members, Run(config, card, Rng(1_000 * options.seed + job.repeat), options.device))
@@ -214,6 +214,7 @@ def main() -> None:
     parser.add_argument("--delay-epochs", type=int, default=20)
     parser.add_argument("--batch-size", type=int, default=256)
     parser.add_argument("--width", type=int, default=512)
+    parser.add_argument("--network", default="dense", choices=["dense", "conv"])
     parser.add_argument("--labels", default="none", choices=["none", "conditional", "per-class"])
     parser.add_argument("--real-target", type=float, default=0.95)
     parser.add_argument("--samples", type=int, default=20_000)

@@ -55,6 +55,8 @@ MORE: dict[str, dict[str, Any]] = {
 }
 """Settings of a method besides."""
 CARD = DataCard(shape=(1, 28, 28), classes=10, declared_size=240)
+SHAPES = {"paper-cifar10": (3, 32, 32)}
+"""Of the pictures of a preset that takes no others."""
 TABLE = TableCard(
     columns=(
         Column(name="side", kind="category", values=("left", "middle", "right")),
@@ -67,11 +69,11 @@ TABLE = TableCard(
 )
 
 
-def stripes(n: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """Pictures uint8 [n, 1, 28, 28] with a bright stripe whose place depends on the class, and their labels [n]."""
+def stripes(n: int, seed: int, shape: tuple[int, ...] = CARD.shape) -> tuple[np.ndarray, np.ndarray]:
+    """Pictures uint8 [n, *shape] with a bright stripe whose place depends on the class, and their labels [n]."""
     draw = np.random.default_rng(seed)
     labels = np.arange(n) % CARD.classes
-    images = draw.integers(0, 40, size=(n, *CARD.shape))
+    images = draw.integers(0, 40, size=(n, *shape))
     for label in range(CARD.classes):
         images[labels == label, :, :, 2 * label + 3 : 2 * label + 6] += 200
     return images.astype(np.uint8), labels
@@ -124,9 +126,11 @@ def fitted(method: str, preset: str, public: bool, seed: int, folder: Path) -> d
     given: dict[str, Any] = {} if method == "privgan" else {"epsilon": math.inf} if free else {"delta": 1e-3}
     if public:
         given["public"] = stripes(120, 1)
-    data = Source(rows(240) if table else stripes(240, 0), public_test_data=True)
+    shape = SHAPES.get(preset, CARD.shape)
+    card = TABLE if table else dataclasses.replace(CARD, shape=shape)
+    data = Source(rows(240) if table else stripes(240, 0, shape), public_test_data=True)
     synthesizer = gossamer.fit(
-        method, data=data, card=TABLE if table else CARD, out=folder, preset=preset or None,
+        method, data=data, card=card, out=folder, preset=preset or None,
         process=Process(progress=False, rng=Rng(seed, noise_seed=7 + seed)), **given, **settings,
     )  # fmt: skip
     samples = synthesizer.sample(48, seed=11)

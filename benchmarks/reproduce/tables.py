@@ -130,7 +130,7 @@ _LATER = {
 }  # fmt: skip
 """Settings that are younger than cells, and values with which they change nothing; `clusters` where records are many.
 Without `own_label`, nothing is labelled."""
-_GONE = {"privae": {"aggregation": "termwise"}, "privgan": {"network": "dense"}}
+_GONE = {"privae": {"aggregation": "termwise"}}
 """Settings that cells have and methods no longer, with the only value that is left."""
 
 

@@ -7,9 +7,9 @@ import pytest
 import torch
 
 from gossamer.errors import RequestError
-from gossamer.methods.privgan import dense
+from gossamer.methods.privgan import conv, dense
 
-NETS = [(dense, (1, 12, 10)), (dense, (3, 8, 8))]
+NETS = [(dense, (1, 12, 10)), (dense, (3, 8, 8)), (conv, (3, 32, 32)), (conv, (1, 32, 32))]
 
 
 def size(module):
@@ -27,6 +27,14 @@ def test_the_dense_pair_has_the_sizes_of_appendix_1(pixels):
     assert size(dense.Generator(pixels, 1)) == in_dense(100, 512, 512, 1024, n)
     assert size(dense.Discriminator(pixels, 1)) == in_dense(n, 2048, 512, 256, 1)
     assert size(dense.Discriminator(pixels, 1, outputs=4)) == in_dense(n, 2048, 512, 256, 4)
+
+
+def test_the_convolutional_pair_has_the_sizes_of_appendix_1():
+    def in_conv(*channels):
+        return sum(25 * inside * out + out for inside, out in pairwise(channels))
+
+    assert size(conv.Generator((3, 32, 32), 1)) == in_dense(100, 2048) + in_conv(512, 256, 128, 64, 3)
+    assert size(conv.Discriminator((3, 32, 32), 1)) == in_conv(3, 64, 128, 128, 256) + in_dense(2 * 2 * 256, 1)
 
 
 @pytest.mark.parametrize(("nets", "shape"), NETS)
@@ -76,6 +84,14 @@ def test_initialisation_is_that_of_the_published_code():
     assert not first.bias.any()
 
 
-def test_an_odd_width_is_refused():
-    with pytest.raises(RequestError, match="even"):
-        dense.Discriminator((1, 4, 4), 1, width=7)
+@pytest.mark.parametrize(
+    ("make", "says"),
+    [
+        (lambda: dense.Discriminator((1, 4, 4), 1, width=7), "even"),
+        (lambda: conv.Generator((3, 32, 32), 1, width=12), "multiple of 8"),
+        (lambda: conv.Discriminator((1, 28, 28), 1), "unlike those of dense"),
+    ],
+)
+def test_what_is_refused(make, says):
+    with pytest.raises(RequestError, match=says):
+        make()

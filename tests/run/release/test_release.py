@@ -50,6 +50,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "moments align": {"noise_multiplier": 1.0, "axes": 20, "align": True, "threshold": 0.3},
     "moments own axes": {"noise_multiplier": 1.0, "axes": 20, "axes_noise": 2.0, "cells": 2},
     "privgan": {"width": 8, "latent_size": 8, "labels": "conditional", "batch_size": 16},
+    "privgan conv": {"width": 8, "latent_size": 8, "labels": "per-class", "network": "conv", "batch_size": 16},
     "evolve": {"noise_multiplier": 1.0, "candidates": 20},
     "evolve letters": {"noise_multiplier": 1.0, "candidates": 20, "drawing": "letters"},
     "evolve patches": {"noise_multiplier": 1.0, "candidates": 20, "drawing": "patches", "embedding": "cosines"},
@@ -61,6 +62,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
 """A method and, where it is there several times, what of it."""
 CARDS = {
     "evolve": DataCard(shape=(1, 28, 28), classes=10, declared_size=160),
+    "privgan conv": DataCard(shape=(1, 32, 32), classes=3, declared_size=160),
 }
 CARD = DataCard(shape=(1, 28, 28), classes=3, declared_size=160, label_prior=(0.2, 0.5, 0.3))
 FEW = {"teacher": 40, "evolve soft labels": 40}

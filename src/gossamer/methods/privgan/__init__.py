@@ -30,7 +30,8 @@ class Config(BaseConfig):
         labels: conditional: all networks get the label; per-class: a model for each class (section 6.2); none: no labels.
         release: how many generators are released, the first in a random order. 0: all.
         shared_latents: all generators get the same latent vectors in a batch, as in the published code. Off: each its own.
-        width: size of all hidden layers, as `dense.py` counts it. Paper: 512.
+        network: network: dense for any size, or conv for 32x32.
+        width: size of all hidden layers, as `dense.py` and `conv.py` count it. Paper: 512.
         latent_size: length of the latent vector. Its last number picks the generator, which gets the others (paper: 100).
         learning_rate: Adam's learning rate of all networks.
         beta1: Adam's decay of the first moment.
@@ -47,6 +48,7 @@ class Config(BaseConfig):
     labels: Literal["conditional", "per-class", "none"] = "conditional"
     release: MaybeZero = 0
     shared_latents: bool = True
+    network: Literal["dense", "conv"] = "dense"
     width: int = 512
     latent_size: int = 101
     learning_rate: float = 2e-4
@@ -71,7 +73,7 @@ class Privgan(Method[Config, Any]):
         - Records have the target `real_target` instead of 1. The paper does not mention it; the published code has
           0.95, and 0.9 for the plain GAN with which it compares. Here both have the same.
         - Labels, as inputs of all networks; the paper trains one model per class (`--labels per-class`), or none has labels.
-        - Fully connected networks. Those of appendix 1 for CIFAR-10 are convolutional.
+        - Appendix 1, CIFAR-10: see `methods/privgan/conv.py`.
     """
 
     name = "privgan"

@@ -1,4 +1,4 @@
-"""The networks of privGAN by its Config, and what a run releases: its generators as one."""
+"""The networks of privGAN by its Config, dense or convolutional, and what a run releases: its generators as one."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from gossamer.methods.contract import DataCard
-from gossamer.methods.privgan import Config, dense
+from gossamer.methods.privgan import Config, conv, dense
 
 
 class Mixture(nn.Module):
@@ -40,14 +40,16 @@ class Mixture(nn.Module):
         return images
 
 
-def generator(config: Config, card: DataCard) -> dense.Generator:
+def generator(config: Config, card: DataCard) -> dense.Generator | conv.Generator:
     """One generator, with fresh weights. The last latent is not its own: it picks the generator."""
-    return dense.Generator(card.shape, _classes(config, card), width=config.width, latent_size=config.latent_size - 1)
+    kind = conv.Generator if config.network == "conv" else dense.Generator
+    return kind(card.shape, _classes(config, card), width=config.width, latent_size=config.latent_size - 1)
 
 
-def discriminator(config: Config, card: DataCard, *, outputs: int) -> dense.Discriminator:
+def discriminator(config: Config, card: DataCard, *, outputs: int) -> dense.Discriminator | conv.Discriminator:
     """One discriminator, with fresh weights; with several outputs the privacy discriminator."""
-    return dense.Discriminator(card.shape, _classes(config, card), width=config.width, outputs=outputs)
+    kind = conv.Discriminator if config.network == "conv" else dense.Discriminator
+    return kind(card.shape, _classes(config, card), width=config.width, outputs=outputs)
 
 
 def _classes(config: Config, card: DataCard) -> int:
