@@ -50,6 +50,8 @@ PRIVAE = Privae()
 CURVES: dict[str, dict[str, Any]] = {
     "PriVAE + MMD": {"divergence": "mmd", "max_norm_batch": 0.005},
     "PriVAE": {},
+    "DP-SGD, micro aggregation": {"divergence": "mmd", "aggregation": "micro", "max_norm": 0.0002},
+    "DP-SGD, batch aggregation": {"divergence": "mmd", "aggregation": "batch", "max_norm": 0.0002},
 }
 # Without clipping any bound above zero switches the MMD term on, over the whole batch.
 WITHOUT_PRIVACY: dict[str, dict[str, Any]] = {

@@ -130,8 +130,6 @@ _LATER = {
 }  # fmt: skip
 """Settings that are younger than cells, and values with which they change nothing; `clusters` where records are many.
 Without `own_label`, nothing is labelled."""
-_GONE = {"privae": {"aggregation": "termwise"}}
-"""Settings that cells have and methods no longer, with the only value that is left."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -183,7 +181,7 @@ class Cell:
         for name, left_out in _LATER.items():
             if settings.get(name) == left_out:
                 del settings[name]
-        return dict(sorted(_as_recorded(settings | _GONE.get(self.row.method, {})).items()))
+        return dict(sorted(_as_recorded(settings).items()))
 
     @cached_property
     def digest(self) -> str:

@@ -138,6 +138,8 @@ CASES = {
     "privae, no divergence, mixture": Case("privae", {**VAE, "prior": "mixture"}, tiny=True),
     "privae, two terms, mmd": Case("privae", {**VAE, "divergence": "mmd", "codes_per_record": 2}),
     "privae, two terms, kl, convolutions": Case("privae", {**VAE, "divergence": "kl", "split": 0.2, "network": "conv"}),
+    "privae, whole, batch": Case("privae", {**VAE, "divergence": "mmd", "aggregation": "batch"}),
+    "privae, whole, micro": Case("privae", {**VAE, "divergence": "mmd", "aggregation": "micro"}),
     "dp-diffusion": Case("dp-diffusion", {**DIFFUSION, "label_dropout": 0.3}, tiny=True),
     "dp-diffusion, unet": Case("dp-diffusion", {**DIFFUSION, "network": "unet"}),
     "dp-diffusion, votes on public pictures": Case("dp-diffusion", {**DIFFUSION, "votes_noise": 2.0}, public=True),

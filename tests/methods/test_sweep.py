@@ -73,6 +73,7 @@ def dp_wgan(draw: np.random.Generator, card: DataCard) -> dict[str, Any]:
 def privae(draw: np.random.Generator, card: DataCard) -> dict[str, Any]:
     return {
         **poisson_settings(draw, card),
+        "aggregation": str(draw.choice(["termwise", "micro", "batch"])),
         "divergence": str(draw.choice(["mmd", "kl"])),
         "partitions": int(draw.integers(1, 20)),
         "max_norm_batch": float(draw.uniform(0, 1)),

@@ -111,7 +111,7 @@ CALLS_REFUSED: dict[str, tuple[Callable[[], object], str]] = {
         "`steps` must be a whole number, not of type str: leave out the quotes.",
     ),  # type: ignore[arg-type]
     "no such choice": (lambda: plan(PrivAE(divergence="hellinger")), "`divergence` must be one of none, mmd, kl."),  # type: ignore[arg-type]  # the wrong choice is what is tried
-    "settings that contradict": (lambda: plan(PrivAE(split=1.0)), "`split` must lie between 0 and 1"),
+    "settings that contradict": (lambda: plan(PrivAE(aggregation="micro")), "give `divergence=mmd` or kl."),
     "settings of another choice": (
         lambda: plan(DPWGAN(groups=3)),
         "`groups=3` goes with `grouping=cluster`, not none.",

@@ -14,7 +14,7 @@ from gossamer.errors import RequestError
 from gossamer.privacy.mechanisms.gaussian import GroupedGaussianSum, PoissonGaussianSum
 from gossamer.privacy.mechanisms.moves import allowed, deviations, distance
 from gossamer.privacy.mechanisms.sanitized_rows import SanitizedRows
-from gossamer.privacy.mechanisms.two_term import TermwiseGaussianSum
+from gossamer.privacy.mechanisms.two_term import TermwiseGaussianSum, WholeGaussian
 from gossamer.privacy.queries import Bounds
 from gossamer.privacy.random.noise import Rng
 
@@ -41,6 +41,7 @@ REACHED: dict[str, tuple[Any, Tensor]] = {
     "two groups alike": (dataclasses.replace(GROUPED, weights=None), torch.tensor([3 * C * 0.6, C, 0, 3 * C * 0.8])),
     "two terms": (TERMS, torch.tensor([[C, 0.0], [0.0, 4 * C]])),
     "one term": (dataclasses.replace(TERMS, max_norm_batch=0.0), torch.tensor([[C, 0.0], [0.0, 0.0]])),
+    "a whole answer": (WholeGaussian(max_norm=C, **POISSON), opposite(C, 1)[0]),
     "rows, secret": (SanitizedRows(draw="secret", **ROWS), opposite(C, 4)),
     "rows, two answers": (SanitizedRows(draw="secret", answers=2, **ROWS), opposite(C, 8)),
     "rows, in turns": (SanitizedRows(draw="round_robin", **ROWS), opposite(C, 4)),

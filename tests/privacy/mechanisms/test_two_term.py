@@ -1,4 +1,4 @@
-"""Measured sensitivity and two-sided statistics of the term-wise mechanism, and Table 1.
+"""Measured sensitivity and two-sided statistics of the term-wise mechanism and of the whole answer, and Table 1.
 
 Statistical bounds hold with probability 1 - 1e-6 each (normal quantile 4.892, two-sided).
 """
@@ -17,7 +17,7 @@ from gossamer.errors import RequestError
 from gossamer.privacy.accounting.cost import bounds
 from gossamer.privacy.accounting.events import poisson_gaussian
 from gossamer.privacy.mechanisms.gaussian import PoissonGaussianSum
-from gossamer.privacy.mechanisms.two_term import TermwiseGaussianSum, clip_whole
+from gossamer.privacy.mechanisms.two_term import TermwiseGaussianSum, WholeGaussian, clip_whole
 from gossamer.privacy.queries import Bounds
 from gossamer.privacy.random.noise import Rng
 
@@ -215,6 +215,24 @@ def test_settings_that_noise_cannot_cover_are_refused(settings: dict[str, object
     whole = {"sampling_rate": 0.1, "noise_multiplier": 1.0, "max_norm": 1.0, "max_norm_batch": 1.0}
     with pytest.raises(RequestError):
         TermwiseGaussianSum(**{**whole, "partitions": 2, **settings})
+
+
+def test_a_whole_answer_moves_by_twice_its_bound_and_so_does_its_noise() -> None:
+    exact = WholeGaussian(sampling_rate=1.0, noise_multiplier=0.0, max_norm=C1)
+    moved = exact(records([9, 1, 2]), Adversarial(), RNG) - exact(records([1, 2]), Adversarial(), RNG)
+    assert float(moved.norm()) == pytest.approx(2 * C1, rel=1e-5)
+    n = 40_000
+    mechanism = WholeGaussian(sampling_rate=1.0, noise_multiplier=1.5, max_norm=C1)
+    answer = mechanism(records([1, 2]), Adversarial(dimension=n, size=0.0), RNG).double() / (1.5 * 2 * C1)
+    assert abs(float(answer.mean())) < Z / n**0.5
+    assert abs(float(answer.square().mean()) - 1) < Z * (2 / n) ** 0.5
+    assert mechanism.event == poisson_gaussian(sampling_rate=1.0, noise_multiplier=1.5)
+
+
+@pytest.mark.parametrize("bound", [0.0, -1.0, math.inf, math.nan])
+def test_a_whole_answer_needs_a_bound(bound: float) -> None:
+    with pytest.raises(RequestError, match="above zero"):
+        WholeGaussian(sampling_rate=0.1, noise_multiplier=1.0, max_norm=bound)
 
 
 def test_clip_whole_keeps_what_is_short_and_drops_what_is_not_finite() -> None:

@@ -477,6 +477,8 @@ def test_settings_that_ranks_cannot_share_are_refused() -> None:
 
     with pytest.raises(RequestError, match="`partitions=4` cannot be shared out among 3 ranks"):
         begin("privae", 3, partitions=4, divergence="mmd")
+    with pytest.raises(RequestError, match="one process"):
+        begin("privae", 2, aggregation="batch", divergence="mmd")
     with pytest.raises(RequestError, match="`critics=2` cannot be shared out among 3"):
         begin("gs-wgan", 3, critics=2)
     with pytest.raises(RequestError, match=r"gs-wgan takes no start on several ranks: .* count 2 times"):

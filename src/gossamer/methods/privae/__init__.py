@@ -18,7 +18,7 @@ class Config(StartConfig):
         noise_multiplier: standard deviation of the noise / sensitivity of both terms together. 0: no noise, no clipping.
         steps: number of steps (T). Each step is one noisy query.
         expected_batch_size: expected number of records in a step (B).
-        max_norm: clipping bound: the largest L2 norm of a record's gradient in the sample-wise term (C1).
+        max_norm: clipping bound: the largest L2 norm of a record's gradient in the sample-wise term (C1; C of the baselines).
         max_norm_batch: clipping bound: the largest L2 norm of a group's batch-wise gradient (C2). 0: no batch-wise term.
         partitions: number of groups in the batch-wise term (b).
         split: share of a step's privacy for the sample-wise term, from 0 to 1 (w1 squared). Its noise is 1 / sqrt(split) wider.
@@ -28,6 +28,7 @@ class Config(StartConfig):
         beta: weight of KL(q || p) in the sample-wise term.
         prior: distribution of codes: normal, sparse (spikes of weight 0.8, width 0.05) or mixture (four normals).
         likelihood: distribution of pixels. bernoulli; laplace: scale 0.1; normal: the standard deviation is learned.
+        aggregation: how gradients are clipped and added. termwise: the paper's method; micro, batch: the baselines of Table 1.
         network: network: conv for 28x28 and 32x32, or dense with one hidden layer for any size.
         conditional: encoder and decoder get the label. Off: no labels, as in the paper.
         width: channels of the outermost hidden layer (conv), or hidden units (dense).
@@ -56,6 +57,7 @@ class Config(StartConfig):
     beta: float = 1.0
     prior: Literal["normal", "sparse", "mixture"] = "normal"
     likelihood: Literal["bernoulli", "laplace", "normal"] = "bernoulli"
+    aggregation: Literal["termwise", "micro", "batch"] = "termwise"
     network: Literal["conv", "dense"] = "dense"
     conditional: bool = True
     width: int = 200
@@ -95,6 +97,9 @@ class Privae(WarmStarted[Config, Any]):
         - No batch normalisation. KL(q || p) in closed form where the prior is standard normal. KL(p || q) averages where the
           paper sums. The mixture prior has the signed centres and the spread of Mathieu et al. 2019, which the paper
           follows. The spikes of the sparse prior are theirs too, 0.05 wide; the paper's text calls 0.05 their variance.
+        - The baselines of Table 1 with the sensitivity that they have. `batch`: the whole gradient is clipped to C and moves
+          by at most 2 C. `micro`: every record's gradient holds the batch-wise term, so n sampled records move by up to
+          2 C each, and n is random. So the sum is clipped once more, to B C, and moves by at most 2 B C for any sample.
         - Labels, if `conditional`; Adam; a running average of the weights; a warm start on public records.
     """
 
@@ -119,22 +124,31 @@ class Privae(WarmStarted[Config, Any]):
 
     def check_ranks(self, config: Config, count: int) -> None:
         """Refuse what ranks cannot share: groups that do not divide evenly, or one clipped answer."""
+        if config.aggregation != "termwise":
+            raise RequestError(f"`aggregation={config.aggregation}` clips one whole answer: it runs in one process.")
         if config.divergence != "none" and config.partitions % count:
             raise RequestError(
                 f"`partitions={config.partitions}` cannot be shared out among {count} ranks: give a multiple of {count}."
             )
 
     def check(self, config: Config, card: DataCard) -> None:  # noqa: ARG002 (what every method is asked)
-        """Refuse a split that gives one term nothing."""
+        """Refuse a split that gives one term nothing, and a baseline without the term that it is a baseline for."""
         if not 0 < config.split < 1:
             raise RequestError(f"`split` must lie between 0 and 1, not {config.split:g}: it shares out one budget.")
+        if config.aggregation != "termwise" and config.divergence == "none":
+            raise RequestError(
+                f"`aggregation={config.aggregation}` is a baseline for a batch-wise term: give `divergence=mmd` or kl."
+            )
 
 
-def mechanism_for(config: Config, card: DataCard) -> "two_term.TermwiseGaussianSum":
+def mechanism_for(config: Config, card: DataCard) -> "two_term.TermwiseGaussianSum | two_term.WholeGaussian":
     """The release of one step. Without noise nothing is clipped: the non-private run."""
     B, sigma = config.expected_batch_size, config.noise_multiplier
     rate = B / card.declared_size
     C1, C2 = (gaussian.clipped_to(norm, noise_multiplier=sigma) for norm in (config.max_norm, config.max_norm_batch))
+    if config.aggregation != "termwise":
+        bound = C1 if config.aggregation == "batch" else B * C1
+        return two_term.WholeGaussian(sampling_rate=rate, noise_multiplier=sigma, max_norm=bound)
     has_batch_term = config.divergence != "none" and config.max_norm_batch > 0
     return two_term.TermwiseGaussianSum(
         sampling_rate=rate,

@@ -36,6 +36,10 @@ def train(run: Run[Config], state: "State", private: Confined[Records]) -> Itera
 
 def direction(released: Tensor, config: Config) -> Tensor:
     """Line 7 after the noise: division by the expected batch and by the number of groups, never by what was drawn. [D]"""
+    if config.aggregation == "batch":
+        return released
+    if config.aggregation == "micro":
+        return released / config.expected_batch_size
     return released[0] / config.expected_batch_size + released[1] / config.partitions
 
 

@@ -1,12 +1,14 @@
 """PriVAE's loss as a query: a term that is a sum over records, and one that a group of records has together. Equation 13.
 
-Takahashi et al. 2020, sections 4 and 5.
+Takahashi et al. 2020, sections 4 and 5; the baselines of Table 1, whose gradients mix the two, are asked for as a whole.
 """
 
+import dataclasses
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeAlias
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -14,6 +16,7 @@ from gossamer.data.records import Records, sent
 from gossamer.methods.privae import Config, divergences
 from gossamer.methods.privae.nets import Autoencoder, log_normal
 from gossamer.privacy import Bounds, PerRecordGradient, Rng
+from gossamer.privacy.mechanisms.gaussian import clipped_to
 from gossamer.privacy.per_sample_gradients.clipping import ordinary_gradient
 
 Coins: TypeAlias = Callable[[Records, int], Tensor]
@@ -59,6 +62,50 @@ class Objective:
     def group_gradient(self, records: Records, /) -> Tensor:
         """[D], the gradient of psi(s) for one group, not clipped: inside line 6."""
         return ordinary_gradient(batch_wise(self.vae, records, self.config, self.coins), self.vae)
+
+    def whole(self, records: Records, /) -> Tensor:
+        """[D], the gradient of the baselines of Table 1 for all that was drawn; the mechanism clips it."""
+        nothing = torch.zeros(self.dimension, device=next(self.vae.parameters()).device)
+        if len(records) == 0:
+            return nothing
+        psi = self.group_gradient(records)
+        C = clipped_to(self.config.max_norm, noise_multiplier=self.config.noise_multiplier)
+        size = self.config.physical_batch_size
+        pieces = [records[lo : lo + size] for lo in range(0, len(records), size)]
+        if self.config.aggregation == "micro":
+            return sum((self._micro(piece, psi, C) for piece in pieces), nothing)
+        return sum(map(self.phi.summed, pieces), nothing) / self.config.expected_batch_size + psi
+
+    def _micro(self, records: Records, psi: Tensor, C: float) -> Tensor:
+        """The sum of clip_C(g_r + psi) over records, from |g_r + psi|^2 = |g_r|^2 + 2 <g_r, psi> + |psi|^2. [D]
+
+        The inner products are the derivative, by the weights u of the records, of <sum of u_r g_r, psi>. The expansion can
+        cancel, so that a term comes out longer than C: the guarantee does not rest on it, but on the mechanism's clip of
+        the whole sum.
+        """
+        L, parameters = self.config.codes_per_record, list(self.vae.parameters())
+        records = dataclasses.replace(records, units=None)  # clipped one by one, whoever they are of
+        normals = self.coins(records, L * self.vae.latent_size)
+
+        def loss(_module: torch.nn.Module, records: Records) -> Tensor:
+            return sample_wise(self.vae, records, self.config, lambda _records, _k: normals)
+
+        g = dataclasses.replace(self.phi, loss=loss).norms(records, [0] * len(parameters))[:, 0].to(psi.device)
+        finite = g.isfinite()
+        if not bool(finite.all()):
+            normals, g, records = normals[finite.cpu()], g[finite], records[np.flatnonzero(finite.cpu().numpy())]
+        if len(records) == 0:
+            return torch.zeros_like(psi)
+        losses = loss(self.vae, records).view(L, -1).sum(0)
+        u = torch.ones_like(losses, requires_grad=True)
+        whole = torch.autograd.grad((u * losses).sum(), parameters, create_graph=True, allow_unused=True)
+        parts = zip(whole, psi.split(self.phi.sizes), strict=True)
+        (slopes,) = torch.autograd.grad(
+            sum((a.flatten() @ b for a, b in parts if a is not None), u.sum() * 0), u, retain_graph=True
+        )
+        squares = g.square() + 2 * slopes + psi.square().sum()
+        factors = (C / squares.clamp(min=0).sqrt()).clamp(max=1)
+        return ordinary_gradient((factors * losses).sum(), self.vae) + factors.sum() * psi
 
 
 def sample_wise(vae: Autoencoder, records: Records, config: Config, coins: Coins) -> Tensor:

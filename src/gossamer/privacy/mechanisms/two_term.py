@@ -1,4 +1,4 @@
-"""Mechanisms for losses that are no sum over records: PriVAE's two terms.
+"""Mechanisms for losses that are no sum over records: PriVAE's two terms, and a whole answer clipped at once.
 
 A batch-wise term (a divergence between the codes of a group of records and a prior) has one gradient per group. Clipped to C2,
 it can move from any point of a ball of radius C2 to any other with one record more. So its sensitivity is the diameter, 2 C2.
@@ -31,6 +31,13 @@ class TwoTermSum(ClippedSum[Value], Protocol[Value]):
 
     def group_gradient(self, records: Value, /) -> "Tensor":
         """[D], the gradient of the batch-wise term on one group of at least one unit. Any size: the mechanism clips it."""
+
+
+class WholeAnswer(Protocol[Value]):
+    """A query of which only the answer is known."""
+
+    def whole(self, records: Value, /) -> "Tensor":
+        """[D], of any size: the mechanism clips it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,6 +98,31 @@ class TermwiseGaussianSum(PoissonSampled):
                 members = drawn.take(np.flatnonzero(coins == group))
                 batches += clip_whole(query.group_gradient(members), self.max_norm_batch)
         return torch.stack([samples, batches])
+
+
+@dataclass(frozen=True, kw_only=True)
+class WholeGaussian(PoissonSampled):
+    """The answer to one Poisson draw, clipped as a whole. For answers to which a record contributes in unknown ways.
+
+    Whatever the query does, its clipped answer lies in a ball of radius `max_norm`. So one unit moves it by at most
+    2 max_norm. The noise has standard deviation noise_multiplier x 2 max_norm.
+    """
+
+    max_norm: float
+
+    def __post_init__(self) -> None:
+        if not self.max_norm > 0 or (self.noise_multiplier > 0 and math.isinf(self.max_norm)):
+            raise RequestError("max_norm must be above zero, and finite where there is noise")
+
+    def noised(self, total: "Tensor", query: object, rng: "Rng", /) -> "Tensor":  # noqa: ARG002 (what every mechanism is asked)
+        """The clipped answer, with noise. [D]"""
+        if self.noise_multiplier > 0:
+            rng.add_gaussian_(total, self.noise_multiplier * 2 * self.max_norm)
+        return total
+
+    def exact(self, records: AnyPopulation, query: WholeAnswer[AnyPopulation], rng: "Rng", /) -> "Tensor":
+        """The clipped answer. [D]"""
+        return clip_whole(query.whole(self._drawn(records, rng)), self.max_norm)
 
 
 def clip_whole(vector: "Tensor", max_norm: float) -> "Tensor":
