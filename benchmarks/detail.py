@@ -42,7 +42,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("data", type=Path)
     parser.add_argument("--encoder", default="lite0")
-    parser.add_argument("--autoencoder", default="", help="also measure moments with it, for example diffusers:FOLDER")
+    parser.add_argument(
+        "--autoencoder", default="", help="also measure moments with it, for example diffusers_folders:FOLDER"
+    )
     parser.add_argument("--epsilons", type=float, nargs="+", default=[1.0, 10.0])
     parser.add_argument("--seeds", type=int, nargs="+", default=[0])
     parser.add_argument("--pictures", type=int, default=400, help="how many of each kind are compared")

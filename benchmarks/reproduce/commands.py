@@ -28,7 +28,11 @@ def commands(cell: Cell, device: str) -> list[str]:
         typed.append([*fit, "--device", device, "--out", RUN])
         if not measures.needs_run:
             typed.append(["gossamer", "sample", RUN, "-n", measures.samples, "--seed", cell.seed, "-o", SAMPLES])
-    program = ["python", "-m", "benchmarks.reproduce.metrics"] if measures.of_papers else ["gossamer", "evaluate"]
+    program = ["gossamer", "evaluate"]
+    if measures.of_papers:
+        program = ["python", "-m", "benchmarks.reproduce.metrics"]
+    elif "classical" in measures.metrics:
+        program = ["python", "-m", "benchmarks.reproduce.evaluate", str(measures.limit)]
     evaluate = [*program, evaluated(cell), "--train", data, "--test", whole]
     card = [] if measures.needs_run else ["--card", CARD]
     typed.append([*evaluate, *_flags(measured(cell) | {"seed": INSTRUMENTS}), *card, "-o", METRICS])
@@ -58,8 +62,7 @@ def measured(cell: Cell) -> dict[str, Any]:
     known: dict[str, Any] = {"metrics": ",".join(measures.metrics)}
     if measures.of_papers:
         return known | {"labelled": measures.labelled}
-    known["protocol"] = measures.protocol
-    return known | ({"limit": measures.limit} if "classical" in measures.metrics else {})
+    return known | {"protocol": measures.protocol}
 
 
 def _flags(arguments: dict[str, Any]) -> list[str]:

@@ -14,6 +14,7 @@ import torch
 
 from benchmarks.reproduce import commands, datasets, subset
 from benchmarks.reproduce.machine import machine, software
+from benchmarks.reproduce.metrics import classical
 from benchmarks.reproduce.metrics.measure import measure
 from benchmarks.reproduce.result_files import SCHEMA
 from benchmarks.reproduce.tables import Cell
@@ -159,6 +160,7 @@ def _evaluated(
             folder / commands.RUN, cell.measures.metrics, train=data, test=whole, labelled=cell.measures.labelled,
             seed=commands.INSTRUMENTS, sink=sink,
         ), {}  # fmt: skip
+    classical.register(cell.measures.limit)
     found = evaluate(
         cell.row.samples_of or folder / commands.evaluated(cell), train=data, test=whole,
         process=Process(sink=sink), out=folder / commands.METRICS,

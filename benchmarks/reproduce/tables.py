@@ -12,12 +12,14 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from benchmarks.reproduce.datasets import data_set
+from benchmarks.reproduce.metrics import classical
 from benchmarks.reproduce.metrics.measure import PAPER_METRICS
 from gossamer.errors import RequestError, did_you_mean
 from gossamer.methods import METHODS
 from gossamer.metrics.registry import METRICS
 from gossamer.run.training import presets
 
+classical.register()
 Scale = Literal["laptop", "paper"]
 SCALES: tuple[Scale, ...] = get_args(Scale)
 SEEDS = (0, 1, 2)

@@ -29,8 +29,6 @@ NOT_KNOWN = "not known"
 _LONGEST = 1_000  # letters of a fact
 _OWN_ENCODERS = {"lite0": ("gossamer.nets.lite0", "load")}
 """Encoders of Gossamer itself: the module, and the function that makes one. Their packages are optional."""
-_FROM_FILES = {"onnx": "gossamer.nets.onnx_files", "diffusers": "gossamer.nets.diffusers_folders"}
-"""Plug-ins in files, named FORMAT:FILE: the module whose function `load` makes one from what follows the colon."""
 _OBJECTS: tuple[PluginKind, ...] = ("encoder", "autoencoder", "generator")
 """What a `module:object` may be, if it is no method."""
 _SOURCE = frozenset({".py", ".toml", ".json", ".txt"})
@@ -95,8 +93,7 @@ def allow(reference: str) -> str:
 
     Args:
         reference: a module and an object in it. A method is called by its own name, anything else by the reference. The
-            module may lie in the working folder. `onnx:FILE` is an encoder in a file, and `diffusers:FOLDER` an autoencoder or
-            a generator.
+            module may lie in the working folder. `onnx:FILE` is an encoder in a file.
 
     Raises:
         RequestError: if there is no such module or object, or its import fails.
@@ -104,10 +101,9 @@ def allow(reference: str) -> str:
     module, _, path = reference.partition(":")
     if not module or not path:
         raise RequestError(f"{reference!r} is not of the form module:object.")
-    if module in _FROM_FILES:
-        reader = importlib.import_module(_FROM_FILES[module])
-        kind, value = reader.load(path)
-        _added[kind, reference] = _Added(value, reader.CODE)
+    if module == "onnx":
+        reader = importlib.import_module("gossamer.nets.onnx_files")
+        _added["encoder", reference] = _Added(reader.load(path), reader.CODE)
         return reference
     if str(Path.cwd()) not in sys.path:
         sys.path.append(str(Path.cwd()))  # last: no file there takes the place of an installed module

@@ -50,21 +50,19 @@ def test_the_bound_on_a_share_is_that_of_clopper_and_pearson() -> None:
 
 def test_a_thousand_trials_without_an_error_say_5_6_and_no_more() -> None:
     found = audit.errors_at(np.ones(1000), np.zeros(1000), 0.5)
-    assert audit.epsilon_from_errors(found, delta=0.0) == pytest.approx(5.6, abs=0.01)
-    assert audit.epsilon_from_errors(found, delta=0.5) == pytest.approx(
-        math.log((1 - found.missed - 0.5) / found.false_alarm)
-    )
+    assert found.epsilon(0.0) == pytest.approx(5.6, abs=0.01)
+    assert found.epsilon(0.5) == pytest.approx(math.log((1 - found.missed - 0.5) / found.false_alarm))
 
 
 def test_both_errors_counted_together_say_more_with_as_many_trials() -> None:
     found = audit.mean_error_at(np.ones(1000), np.zeros(1000), 0.5)
     assert found.wrong == pytest.approx(1 - 0.05 ** (1 / 2000))
-    assert audit.epsilon_from_errors(found, delta=0.0) == pytest.approx(math.log(1 / found.wrong - 1))
-    assert audit.epsilon_from_errors(found, delta=0.5) == pytest.approx(math.log(0.5 / found.wrong - 1))
+    assert found.epsilon(0.0) == pytest.approx(math.log(1 / found.wrong - 1))
+    assert found.epsilon(0.5) == pytest.approx(math.log(0.5 / found.wrong - 1))
     one_missed = audit.mean_error_at(np.r_[np.ones(999), 0.0], np.zeros(1000), 0.5)
     assert one_missed.wrong == pytest.approx(stats.beta.ppf(0.95, 2, 1999))
     guessed = audit.mean_error_at(np.r_[np.ones(50), np.zeros(50)], np.r_[np.ones(50), np.zeros(50)], 0.5)
-    assert audit.epsilon_from_errors(guessed, delta=0.0) == 0.0
+    assert guessed.epsilon(0.0) == 0.0
 
 
 def test_the_mean_error_forbids_the_gaussians_that_would_err_more() -> None:
@@ -91,10 +89,10 @@ def test_the_mean_error_of_a_gaussian_lies_below_its_bound() -> None:
 
 
 def test_either_side_may_show_more() -> None:
-    assert audit.epsilon_from_errors(errors(0.5, 0.01), delta=0.0) == pytest.approx(math.log(50))
-    assert audit.epsilon_from_errors(errors(0.01, 0.5), delta=0.0) == pytest.approx(math.log(50))
-    assert audit.epsilon_from_errors(errors(0.5, 0.5), delta=0.0) == 0.0
-    assert audit.epsilon_from_errors(errors(1.0, 1.0), delta=0.0) == 0.0
+    assert errors(0.5, 0.01).epsilon(0.0) == pytest.approx(math.log(50))
+    assert errors(0.01, 0.5).epsilon(0.0) == pytest.approx(math.log(50))
+    assert errors(0.5, 0.5).epsilon(0.0) == 0.0
+    assert errors(1.0, 1.0).epsilon(0.0) == 0.0
 
 
 def test_scores_that_choose_a_threshold_and_scores_that_are_counted_are_split_apart() -> None:
@@ -183,10 +181,7 @@ REPEATS = 100
 def test_laplace_counted() -> None:
     """Epsilon 1, n 10,000: the ratio of the errors at the canary's own value is e exactly. Reaches 80 %."""
     draw, n = np.random.default_rng(2), 10_000
-    found = [
-        audit.epsilon_from_errors(audit.errors_at(1 + draw.laplace(size=n), draw.laplace(size=n), 1.0), delta=0.0)
-        for _ in range(REPEATS)
-    ]
+    found = [audit.errors_at(1 + draw.laplace(size=n), draw.laplace(size=n), 1.0).epsilon(0.0) for _ in range(REPEATS)]
     assert (np.array(found) <= 1.0).mean() >= 0.95
     assert np.median(found) >= 0.8
 

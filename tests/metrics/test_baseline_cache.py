@@ -7,6 +7,8 @@ from pathlib import Path
 
 from gossamer.intervals import Estimate
 from gossamer.metrics.baseline_cache import Baselines
+from gossamer.metrics.features import ClassifierFeatures
+from gossamer.nets.features import FeatureCNN
 
 
 def test_who_comes_second_waits_and_takes_what_the_first_has_computed(tmp_path: Path) -> None:
@@ -37,3 +39,17 @@ def test_another_seed_has_baselines_of_its_own(tmp_path: Path) -> None:
         for seed in (1, 2, 1)
     ]
     assert [each["a"].value for each in values] == [0.25, 0.5, 0.25]
+
+
+def test_what_is_damaged_is_computed_again(tmp_path: Path) -> None:
+    cache, figures = Baselines(tmp_path, "these records"), {"a": Estimate(0.5, 0.4, 0.6, 10, "x")}
+    features = ClassifierFeatures(FeatureCNN((1, 8, 8), 2, 4), trained_on=3)
+    other = ClassifierFeatures(FeatureCNN((1, 8, 8), 2, 4), trained_on=4)
+    assert cache.estimates("a", lambda: figures) == cache.estimates("a", dict) == figures
+    assert cache.features("f", lambda: features) is features
+    assert cache.features("f", lambda: other).trained_on == 3
+    for damage in (b"no", b"{}", b"[]", b""):
+        for path in (*tmp_path.glob("*.json"), *tmp_path.glob("*.safetensors")):
+            path.write_bytes(damage)
+        assert cache.estimates("a", lambda: figures) == (figures if damage != b"{}" else {})
+        assert cache.features("f", lambda: other).trained_on == 4

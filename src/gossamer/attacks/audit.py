@@ -7,7 +7,7 @@ better attacker may exist.
 Scores are those of *canaries*: higher where the attacker thinks that the canary took part. A threshold makes two errors of
 them, and differential privacy forbids both to be small together:
 
-1. `epsilon_from_errors` assumes nothing. With n trials it cannot pass about ln(n / 4): 5.6 for 1,000.
+1. `AuditErrors.epsilon` assumes nothing. With n trials it cannot pass about ln(n / 4): 5.6 for 1,000.
    `mean_error_at` counts both errors together. Where they are alike, a third of the trials gives the same bound.
 2. `log_likelihood_ratio` with `most_noise` is the best statistic there is for a canary along a direction of its own.
    Its errors lie on the privacy curve of the mechanism, so the bound comes as near as trials allow.
@@ -56,7 +56,11 @@ class AuditErrors:
         return any(bool((1 - one - deltas > np.exp(epsilons) * other).any()) for one, other in self._both_ways)
 
     def epsilon(self, delta: float) -> float:
-        """See `epsilon_from_errors`."""
+        """Epsilon at the least: ln((1 - FNR - delta) / FPR), or with the roles swapped. Assumes nothing about the mechanism.
+
+        Kairouz, Oh, Viswanath 2015, theorem 2.1: an (epsilon, delta)-DP mechanism has 1 - FNR <= delta + e^epsilon FPR.
+        Without a single error among n trials on either side it is about ln(n / 3.7) at 95 %: 5.6 for 1,000.
+        """
         ways = [(1 - one - delta, other) for one, other in self._both_ways]
         return max([0.0, *(math.log(right / wrong) for right, wrong in ways if right > 0)])
 
@@ -83,7 +87,7 @@ class MeanError:
         return bool((2 * self.wrong * (1 + np.exp(epsilons)) < 2 * (1 - deltas)).any())
 
     def epsilon(self, delta: float) -> float:
-        """See `epsilon_from_errors`: ln((1 - delta) / wrong - 1)."""
+        """See `AuditErrors.epsilon`: ln((1 - delta) / wrong - 1)."""
         odds = (1 - delta) / self.wrong - 1
         return math.log(odds) if odds > 1 else 0.0
 
@@ -180,19 +184,7 @@ def best_threshold(inside: Scores, outside: Scores) -> float:
     return float(middles[np.argmax(-ndtri(false_alarm) - ndtri(missed))])
 
 
-# ---------------------------------------------------------------------- 1. counted errors
-
-
-def epsilon_from_errors(errors: AuditErrors | MeanError, *, delta: float) -> float:
-    """Epsilon at the least: ln((1 - FNR - delta) / FPR), or with the roles swapped. Assumes nothing about the mechanism.
-
-    Kairouz, Oh, Viswanath 2015, theorem 2.1: an (epsilon, delta)-DP mechanism has 1 - FNR <= delta + e^epsilon FPR.
-    Without a single error among n trials on either side it is about ln(n / 3.7) at 95 %: 5.6 for 1,000.
-    """
-    return errors.epsilon(delta)
-
-
-# ---------------------------------------------------------------------- 2. the curve of a Gaussian
+# ---------------------------------------------------------------------- the curve of a Gaussian
 
 
 def gaussian_delta(mu: float, epsilon: float) -> float:

@@ -60,7 +60,7 @@ class Pictures(Kind[Records, DataCard]):
     name = "pictures"
     in_words = "pictures"
     metrics = registry.METRICS
-    options = ("protocol", "inception", "limit")
+    options = ("protocol", "inception")
     words = Words(
         records="pictures",
         loads="""import load  # load.py of this folder, which needs PyTorch and safetensors

@@ -15,11 +15,10 @@ from importlib import resources
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Generic, Literal, Self, TypeAlias, TypeVar, cast
 
 from gossamer.errors import GossamerError, RequestError, did_you_mean
-from gossamer.lazy import Lazy
+from gossamer.lazy import Lazy, torch
 from gossamer.privacy.distributed import ALONE, Ranks
 
 if TYPE_CHECKING:
-    import torch
     from torch import Tensor, nn
 
     from gossamer.data import card as data_card
@@ -33,7 +32,6 @@ if TYPE_CHECKING:
     Records: TypeAlias = records.Records
 else:
     DataCard = Records = Any  # for annotations alone: their modules need NumPy
-    torch = Lazy("torch")
     data_card = Lazy("gossamer.data.card")
     guarantee = Lazy("gossamer.privacy.guarantee")
     initialised = Lazy("gossamer.nets.initialised")
@@ -53,9 +51,9 @@ BelowOne = Annotated[float, "must be below 1"]
 Encoder = Annotated[str, "encoder"]
 """The name of an encoder that a package adds, or its `module:object`; empty: the method's own features."""
 Autoencoder = Annotated[str, "autoencoder"]
-"""The name of an autoencoder that a package adds, `diffusers:FOLDER` or `module:object`; empty: none."""
+"""The name of an autoencoder that a package adds, or `module:object`; empty: none."""
 Generator = Annotated[str, "generator"]
-"""The name of a picture generator that a package adds, `diffusers:FOLDER` or `module:object`; empty: the method's own."""
+"""The name of a picture generator that a package adds, or `module:object`; empty: the method's own."""
 
 
 FROM_EPSILON: Any = None
@@ -339,8 +337,7 @@ class OnReleased(Phase[C, S]):
     """A phase that sees no records: it goes on with what has been released."""
 
 
-AnyPhase: TypeAlias = Phase[C, S]
-Phases: TypeAlias = Sequence[AnyPhase[C, S]]
+Phases: TypeAlias = Sequence[Phase[C, S]]
 """The phases of a run, in order."""
 
 

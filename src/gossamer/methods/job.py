@@ -10,12 +10,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Generic, TypeVar, cast, get_ar
 
 from gossamer import plugins
 from gossamer.errors import CardError, GossamerError, RequestError
-from gossamer.lazy import Lazy
+from gossamer.lazy import Lazy, torch
 from gossamer.methods.common import method_start
 from gossamer.methods.contract import (
     FROM_EPSILON,
     AnyMethod,
-    AnyPhase,
     BaseConfig,
     BelowOne,
     Draw,
@@ -37,13 +36,11 @@ from gossamer.methods.registry import METHODS
 from gossamer.privacy.distributed import ALONE, Ranks
 
 if TYPE_CHECKING:
-    import torch
     from torch import Tensor, nn
 
     from gossamer.privacy import confined, guarantee
     from gossamer.privacy.random.noise import Rng
 else:
-    torch = Lazy("torch")
     confined = Lazy("gossamer.privacy.confined")
     guarantee = Lazy("gossamer.privacy.guarantee")
 
@@ -113,7 +110,7 @@ class Job(Generic[C_co, S_co]):
         return [query for phase in self.phases for query in phase.queries]
 
     @property
-    def phases(self) -> Sequence[AnyPhase[C_co, S_co]]:
+    def phases(self) -> Sequence[Phase[C_co, S_co]]:
         """All phases of a run that has public records: those of a start, the drawing of its samples, and its own."""
         own = self.method.phases(self.config, self.card)
         first = self.first
@@ -377,7 +374,7 @@ class Training(Generic[C_co, S_co]):
             self.state.load_state_dict({**shared, **inside})
 
     def _steps(
-        self, phase: AnyPhase[C_co, S_co], private: "confined.Confined[Records]", public: Records | None
+        self, phase: Phase[C_co, S_co], private: "confined.Confined[Records]", public: Records | None
     ) -> Iterator[Logs]:
         seen = [private] if isinstance(phase, OnPrivate) else [public] if isinstance(phase, OnPublic) else []
         run = dataclasses.replace(self.run, public=public, queries=phase.queries)

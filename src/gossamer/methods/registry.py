@@ -4,17 +4,13 @@ import dataclasses
 import re
 from collections.abc import Iterable, Iterator, Mapping, MutableMapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
 from gossamer import plugins
 from gossamer.errors import GossamerError, RequestError
 from gossamer.lazy import Lazy
 from gossamer.methods.contract import FROM_EPSILON, AnyMethod, BaseConfig, Method, Start, presets_of
 
-if TYPE_CHECKING:
-    import torch
-else:
-    torch = Lazy("torch")
 any_card: Any = Lazy("gossamer.data.tables.any_card")
 
 ABOUT = ("about", "records", "epsilon", "in_proportion")
@@ -23,7 +19,7 @@ TAKEN = frozenset({
     "accounts", "as_json", "card", "confidence", "data", "delta", "device", "epsilon", "final", "help", "images_key", "jobs",
     "json", "labels_key", "method", "more", "name", "out", "preset", "progress", "public", "public_images_key",
     "public_labels_key", "public_share", "public_test_data", "rng", "run", "score", "seed", "settings", "sink", "trials",
-    "units", "process", "tensorboard",
+    "units", "process",
 })  # fmt: skip
 """What no setting of a plug-in may be called: options and arguments of the commands that have a METHOD."""
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9._-]*")

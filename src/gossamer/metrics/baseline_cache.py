@@ -11,7 +11,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
 
-from gossamer.errors import RequestError
 from gossamer.files import hold, write_atomically
 from gossamer.intervals import Estimate
 from gossamer.metrics.features import ClassifierFeatures
@@ -57,7 +56,7 @@ class Baselines:
         with hold(path.with_name(f"{path.name}.lock"), wait=True):
             try:
                 return read(path)
-            except (OSError, ValueError, TypeError, RequestError):  # missing or incomplete: computed again
+            except Exception:  # missing or damaged: computed again; what loaders raise is open-ended
                 write(found := compute(), path)
                 return found
 

@@ -12,12 +12,12 @@ import json
 import math
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, Protocol, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from safetensors import SafetensorError, safe_open
+from safetensors import safe_open
 from safetensors.torch import save as to_bytes
 from torch import Tensor
 from torch.nn import functional as F
@@ -37,26 +37,6 @@ _SETTLE_ON = 100 * _TRAIN_BATCH
 """Pictures that give the statistics of the finished batch normalisation."""
 _INCEPTION_BATCH = 50
 _INCEPTION_WIDTH = 2048
-
-
-class Features(Protocol):
-    """Pictures to vectors."""
-
-    @property
-    def name(self) -> str:
-        """What the features are, in words, for `computed_on`."""
-
-    @property
-    def distance_name(self) -> str:
-        """What the Frechet distance on them is called: "FID" on Inception features only."""
-        ...
-
-    @property
-    def width(self) -> int:
-        """Numbers per picture."""
-
-    def __call__(self, images: Images, /) -> NDArray[np.float32]:
-        """images: uint8 [n, C, H, W]. Returns float32 [n, width]."""
 
 
 class ClassifierFeatures:
@@ -166,19 +146,12 @@ class ClassifierFeatures:
 
     @classmethod
     def load(cls, path: Path) -> "ClassifierFeatures":
-        """Read what `save` wrote.
-
-        Raises:
-            RequestError: if the file cannot be read, or does not hold such a classifier.
-        """
-        try:
-            with safe_open(path, framework="pt") as file:
-                shape, classes, width, trained_on, of = json.loads(file.metadata()["facts"])
-                net = FeatureCNN(tuple(shape), classes, width)
-                net.load_state_dict({name: file.get_tensor(name) for name in file.keys()})  # noqa: SIM118 (no mapping)
-                return cls(net, trained_on=trained_on, of=of)
-        except (OSError, SafetensorError, KeyError, TypeError, ValueError, RuntimeError) as error:
-            raise RequestError(f"{path} does not hold a classifier that `save` wrote; train it again.") from error
+        """Read what `save` wrote. Of another file, errors have no common base."""
+        with safe_open(path, framework="pt") as file:
+            shape, classes, width, trained_on, of = json.loads(file.metadata()["facts"])
+            net = FeatureCNN(tuple(shape), classes, width)
+            net.load_state_dict({name: file.get_tensor(name) for name in file.keys()})  # noqa: SIM118 (no mapping)
+            return cls(net, trained_on=trained_on, of=of)
 
     def _batches(self, images: Images) -> Iterator[Tensor]:
         """Pieces of the pictures as float32 in [0, 1], without gradients."""
@@ -255,6 +228,9 @@ class InceptionFeatures:
                 seen = torch.from_numpy(np.array(images[batch]))
                 vectors[batch] = self._net(seen.expand(-1, 3, -1, -1).contiguous())[0].numpy()
         return vectors
+
+
+Features: TypeAlias = ClassifierFeatures | InceptionFeatures
 
 
 def _settle(net: FeatureCNN, images: Images, order: NDArray[Any]) -> None:

@@ -109,7 +109,6 @@ class Measures:
         protocol: for pictures: training of the accuracy classifier: `paper`, 10 epochs, or `reduced`, fewer.
         inception: for fid: weights file of Inception-V3 and its SHA-256 (needs the extra `fid`). Default: a classifier
             trained on the real training records.
-        limit: for classical: the most training records to use.
         subgroups: for tables: names of columns with commas between. Each of their values gets figures of its own.
         cache: private folder for results that depend on the real records only. Default: in the run's private folder.
     """
@@ -117,7 +116,6 @@ class Measures:
     metrics: str | None = None
     protocol: str = "paper"
     inception: tuple[Path, str] | None = None
-    limit: int = 10_000
     subgroups: str | None = None
     cache: str | Path | None = None
 

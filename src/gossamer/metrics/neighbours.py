@@ -15,6 +15,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.metrics import pairwise_distances_argmin
 
 from gossamer import intervals
 from gossamer.errors import DataError
@@ -108,14 +109,9 @@ def nearest(samples: Vectors, records: Vectors) -> Nearest:
     check_vectors("samples", samples, fewest=1)
     check_vectors("records", records, fewest=1)
     S, R = _centred(samples, records)
-    index = np.empty(len(S), dtype=np.int64)
-    for rows, squared in _blocks(S, R):
-        index[rows] = squared.argmin(axis=1)
+    index = pairwise_distances_argmin(S, R)
     # Computed from the difference, which is exactly 0 for a copy.
-    distance = np.array(
-        [np.linalg.norm(s.astype(np.float64) - records[i]) for s, i in zip(samples, index, strict=True)]
-    )
-    return Nearest(index, distance)
+    return Nearest(index, np.linalg.norm(samples.astype(np.float64) - records[index], axis=1))
 
 
 def _radii(vectors: NDArray[np.float64], k: int) -> NDArray[np.float64]:

@@ -18,7 +18,7 @@ from gossamer.errors import DataError, RequestError
 from gossamer.intervals import Estimate
 from gossamer.lazy import Lazy
 from gossamer.metrics import linked, metric
-from gossamer.metrics.metric import GUESSED, OF_BASELINE, Figure, Figures, Registry, of_baseline
+from gossamer.metrics.metric import GUESSED, OF_BASELINE, Figure, Figures, Registry
 from gossamer.metrics.tables import registry as tables
 
 if TYPE_CHECKING:
@@ -28,12 +28,12 @@ if TYPE_CHECKING:
     from gossamer.data.card import Kind
     from gossamer.data.records import Labelled, Records
     from gossamer.data.samples.samples import Samples
-    from gossamer.metrics import classical, classify, features, fidelity, neighbours, per_class
+    from gossamer.metrics import classify, features, fidelity, neighbours, per_class
 else:
     np, intervals = Lazy("numpy"), Lazy("gossamer.intervals")
-    classical, classify = Lazy("gossamer.metrics.classical"), Lazy("gossamer.metrics.classify")
-    features, fidelity = Lazy("gossamer.metrics.features"), Lazy("gossamer.metrics.fidelity")
-    neighbours, per_class = Lazy("gossamer.metrics.neighbours"), Lazy("gossamer.metrics.per_class")
+    classify, features = Lazy("gossamer.metrics.classify"), Lazy("gossamer.metrics.features")
+    fidelity, neighbours = Lazy("gossamer.metrics.fidelity"), Lazy("gossamer.metrics.neighbours")
+    per_class = Lazy("gossamer.metrics.per_class")
 
 PROTOCOLS = ("paper", "reduced")
 """For `accuracy`: the 10 epochs of the paper, or fewer."""
@@ -56,7 +56,6 @@ class Inputs(metric.Inputs):
         protocol: one of PROTOCOLS.
         warm: draws samples of the public warm start alone; None: there was none.
         public: reads the public records of the run. It gives None where they cannot be read.
-        limit: training records of the classical classifiers.
         inception: weights of Inception-V3 and their SHA-256, or None.
         grid: draws the sample grid of a RUN; None for a file of samples.
         released: which test records the classifier of the release itself gets right; None: the release has none.
@@ -70,7 +69,6 @@ class Inputs(metric.Inputs):
     protocol: str = "paper"
     warm: "Callable[[], Samples] | None" = None
     public: "Callable[[], Records | None] | None" = None
-    limit: int = 10_000
     inception: tuple[Path, str] | None = None
     grid: "Callable[[], Samples] | None" = None
     released: "Callable[[], np.ndarray] | None" = None
@@ -184,58 +182,6 @@ def accuracy(inputs: Inputs) -> Figures:
     if inputs.public is not None and (public := inputs.public()) is not None:
         found |= of(PUBLIC_ITSELF, public, "public records as they are (epsilon 0)")
     return found
-
-
-# ---------------------------------------------------------------------- classical
-
-AVERAGE = Figure(
-    "average accuracy",
-    "Averaged over a list of classical classifiers trained on the synthetic records: {value} right ({range}).",
-    share=True,
-    bar="the synthetic records, many classifiers",
-)
-AVERAGE_BASELINE = Figure(
-    "average accuracy" + OF_BASELINE,
-    "The same list trained on the real records: {value} right ({range}).",
-    share=True,
-    bar="the real records, many classifiers",
-)
-ONE_OF_LIST = Figure("accuracy, {}", share=True)
-ONE_OF_LIST_BASELINE = Figure(of_baseline(ONE_OF_LIST.name), share=True)
-CALIBRATED = Figure(
-    "calibrated accuracy", "The list reaches {value} of what it reaches on real records ({range}).", share=True
-)
-
-
-@METRICS.metric(
-    "classical",
-    AVERAGE,
-    AVERAGE_BASELINE,
-    CALIBRATED,
-    ONE_OF_LIST,
-    ONE_OF_LIST_BASELINE,
-    needs_labels=True,
-    in_all=False,
-)
-def classical_list(inputs: Inputs) -> Figures:
-    """GS-WGAN's list of classifiers, their average, and the average of accuracy / accuracy on real records."""
-
-    def of(records: "Labelled", trained_on: str) -> dict[str, Estimate]:
-        return classical.classical_accuracies(
-            records.images, records.labels, inputs.tests.images, inputs.tests.labels, classes=inputs.classes,
-            limit=inputs.limit, seed=inputs.seed, trained_on=trained_on,
-            progress=inputs.progress(f"classifiers, {trained_on}"),
-        )  # fmt: skip
-
-    synthetic = of(inputs.samples, "synthetic records")
-    real = inputs.baselines.estimates(f"classical {inputs.limit}", lambda: of(inputs.real, "real records"))
-    return {
-        **{ONE_OF_LIST.of(name): estimate for name, estimate in synthetic.items()},
-        **{ONE_OF_LIST_BASELINE.of(name): estimate for name, estimate in real.items()},
-        AVERAGE.name: classical.average(synthetic),
-        AVERAGE_BASELINE.name: classical.average(real),
-        CALIBRATED.name: classical.calibrated(synthetic, real),
-    }
 
 
 # ---------------------------------------------------------------------- realism

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from gossamer.errors import RequestError, did_you_mean
 from gossamer.nets.files import as_tensor, installed, read_facts, relative
-from gossamer.plugins import NOT_KNOWN, PluginKind
+from gossamer.plugins import NOT_KNOWN
 
 CODE = "onnxruntime"
 """The module that runs the network."""
@@ -71,8 +71,8 @@ class OnnxEncoder:
         return {name: as_tensor(content) for name, content in self._content.items()}
 
 
-def load(reference: str) -> tuple[PluginKind, OnnxEncoder]:
-    """The encoder of FILE or FILE#OUTPUT, and its kind.
+def load(reference: str) -> OnnxEncoder:
+    """The encoder of FILE or FILE#OUTPUT.
 
     Raises:
         RequestError: if a file is missing or of another form, the path is absolute, or onnxruntime is not installed.
@@ -85,7 +85,7 @@ def load(reference: str) -> tuple[PluginKind, OnnxEncoder]:
             raise RequestError(
                 f"onnx:{name} needs the file {path}, which is not there. An encoder is an .onnx file with a .toml beside it."
             )
-    return "encoder", OnnxEncoder(file.read_bytes(), about.read_bytes(), output, name)
+    return OnnxEncoder(file.read_bytes(), about.read_bytes(), output, name)
 
 
 def _session(model: bytes, where: str) -> Any:

@@ -236,7 +236,7 @@ def test_all_records_are_a_batch_where_there_are_few() -> None:
     [
         ("evolve", {"drawing": "pictures", "embedding": "cosines"}),
         ("moments", {"public_detail": True}),
-        ("moments", {"autoencoder": "diffusers:folder"}),
+        ("moments", {"autoencoder": "diffusers_folders:vae"}),
         ("evolve", {"drawing": "letters", "encoder": "lite0"}),
     ],
 )

@@ -9,10 +9,11 @@ from dp_accounting import GaussianDpEvent
 from scipy.stats import binom, norm
 
 from gossamer.errors import BudgetError, LedgerDamaged
+from gossamer.privacy.accounting.accountants import RevealedRdp
 from gossamer.privacy.accounting.calibrate import calibrate_noise
 from gossamer.privacy.accounting.cost import Odometer, bounds, guarantee
 from gossamer.privacy.accounting.event_json import event_from_json, event_to_json
-from gossamer.privacy.accounting.revealed_draw import RevealedDrawGaussianDpEvent, RevealedMixture, RevealedRdp
+from gossamer.privacy.accounting.revealed_draw import RevealedDrawGaussianDpEvent, RevealedMixture
 from gossamer.privacy.guarantee import ADD_OR_REMOVE_ONE, REPLACE_ONE, Plan
 
 

@@ -206,7 +206,7 @@ def test_requests_that_do_not_fit_are_refused_in_a_sentence(
             [*asked, "--metrics", "marginal"],
             "there is no metric 'marginal' for tables. Did you mean 'marginals'? Known: all, columns",
         ),
-        ([*asked, "--protocol", "reduced", "--limit", 50], "--protocol and --limit are for pictures, and"),
+        ([*asked, "--protocol", "reduced"], "--protocol is for pictures, and"),
         ([*asked, "--labels-key", "x"], "--labels-key: this is for pictures, and the data are a table"),
         (without_units, "Give --units: the name of the column"),
         ([*asked, "--subgroups", "sexx"], "there is no column 'sexx'. Did you mean 'sex'?"),
@@ -230,7 +230,7 @@ def test_arguments_for_tables_are_refused_of_pictures(gossamer: Any, tmp_path: P
     answer = gossamer(*words, "--metrics", "tell-apart")
     assert (
         answer.status,
-        "there is no metric 'tell-apart' for pictures. Known: all, accuracy, classical" in answer.err,
+        "there is no metric 'tell-apart' for pictures. Known: all, accuracy, inception-score" in answer.err,
     ) == (
         2,
         True,

@@ -264,7 +264,7 @@ def test_settings_that_are_left_out_are_missed(run: Path) -> None:
 @pytest.mark.slow
 def test_garbage_in_any_setting_is_a_problem_and_never_a_traceback(run: Path) -> None:
     right = json.loads((run / "config.json").read_text())
-    names_only = (("seed",), ("device",), ("tensorboard",), ("format",), ("versions",), ("run",), ("accounts",))
+    names_only = (("seed",), ("device",), ("format",), ("versions",), ("run",), ("accounts",))
     for path in list(entries(right)):
         for value in (None, -1, 10**400, [], "inf"):
             settings = copy.deepcopy(right)
@@ -686,11 +686,3 @@ def test_modes_do_not_depend_on_the_umask(gossamer: Run, run: Path, tmp_path: Pa
     out = release(run, tmp_path / "out")
     assert {mode(path) for path in out.iterdir()} == {0o644}
     assert mode(out) == 0o755
-
-
-def test_the_clocks_of_tensorboard_stay_in_a_private_folder(tmp_path: Path) -> None:
-    from gossamer.run.training.progress import tensorboard
-
-    pytest.importorskip("tensorboard")
-    tensorboard(tmp_path / "tensorboard")
-    assert stat.S_IMODE((tmp_path / "tensorboard").stat().st_mode) == 0o700

@@ -13,19 +13,17 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic
 
 from gossamer.errors import RequestError, did_you_mean
-from gossamer.lazy import Lazy
+from gossamer.lazy import Lazy, torch
 from gossamer.methods import contract
 from gossamer.methods.contract import BaseConfig, C, Logs, OnPublic, OnReleased, Phase, Phases, Run, S, State
 from gossamer.methods.registry import METHODS
 
 if TYPE_CHECKING:
-    import torch
     from torch import Tensor
 
     from gossamer.data import records
     from gossamer.data.records import Records
 else:
-    torch = Lazy("torch")
     records = Lazy("gossamer.data.records")
 
 _AT_ONCE = 1_000

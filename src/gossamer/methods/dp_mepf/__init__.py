@@ -3,32 +3,16 @@ asks for their moments, `targets.py` has the loss of fakes, `nets.py` the releas
 """
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import Any, Literal
 
 from gossamer.errors import RequestError
-from gossamer.lazy import Lazy
+from gossamer.methods import contract
 from gossamer.methods.common.declared import ballot, once
 from gossamer.methods.common.descent import Descent
 from gossamer.methods.common.labelling import LabellingConfig, LabelsSamples, descent_of
 from gossamer.methods.common.method_start import StartConfig
-from gossamer.methods.contract import (
-    FROM_EPSILON,
-    AnyPhase,
-    MaybeZero,
-    OnPrivate,
-    OnPublic,
-    OnReleased,
-    Phases,
-    Query,
-    TrialConfig,
-)
+from gossamer.methods.contract import FROM_EPSILON, DataCard, Loop, MaybeZero, Phases, Query, TrialConfig
 from gossamer.methods.job import Job
-
-if TYPE_CHECKING:
-    from gossamer.data.card import DataCard
-    from gossamer.methods.dp_mepf import loop
-else:
-    loop = Lazy("gossamer.methods.dp_mepf.loop")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,7 +79,7 @@ class Config(StartConfig, LabellingConfig):
     latent_size: int = 128
 
 
-class DpMepf(LabelsSamples[Config, "loop.State"]):
+class DpMepf(LabelsSamples[Config, Any]):
     """DP-MEPF: a generator that matches moments of perceptual features, released once. After Harder, Jalali Asadabadi,
     Sutherland, Park: "Pre-trained Perceptual Features Improve Differentially Private Image Generation", TMLR 2023.
 
@@ -129,7 +113,7 @@ class DpMepf(LabelsSamples[Config, "loop.State"]):
     title = "DP-MEPF (Harder et al. 2023)"
     ranks_take = "units by place"
     config_type = Config
-    loop = loop
+    loop = Loop("gossamer.methods.dp_mepf.loop")
     trial = TrialConfig(
         canary="record",
         max_trials=6_000,
@@ -140,22 +124,22 @@ class DpMepf(LabelsSamples[Config, "loop.State"]):
         },
     )  # fmt: skip
 
-    def queries(self, config: Config, card: "DataCard") -> list[Query]:  # noqa: ARG002 (what every method is asked)
+    def queries(self, config: Config, card: DataCard) -> list[Query]:  # noqa: ARG002 (what every method is asked)
         """One Gaussian over all records."""
         return [own_queries(config)[0]]
 
-    def phases(self, config: Config, card: "DataCard") -> "Phases[Config, loop.State]":
+    def phases(self, config: Config, card: DataCard) -> Phases[Config, Any]:
         """Features and a warm start, free; one Gaussian over all records; what is made of its answer, free; then votes. With
         `own_label`, then one Poisson-sampled Gaussian per step of the classifier.
         """
         _, votes = own_queries(config)
-        phases: list[AnyPhase[Config, loop.State]] = [
-            OnPublic(name="features", steps=config.features_steps, body=lambda *given: loop.learn_features(*given)),
-            OnPublic(name="warm start", steps=config.warm_steps, body=lambda *given: loop.warm_start(*given)),
+        phases: list[contract.Phase[Config, Any]] = [
+            contract.OnPublic(name="features", steps=config.features_steps, body=self.loop.learn_features),
+            contract.OnPublic(name="warm start", steps=config.warm_steps, body=self.loop.warm_start),
             self.training(config, card),
-            OnReleased(name="matching", steps=config.matching_steps, body=lambda *given: loop.match(*given)),
-            OnReleased(name="likeness", steps=config.likeness_steps, body=lambda *given: loop.learn_likeness(*given)),
-            OnPrivate(name="votes", steps=config.rounds, queries=[votes], body=lambda *given: loop.vote(*given)),
+            contract.OnReleased(name="matching", steps=config.matching_steps, body=self.loop.match),
+            contract.OnReleased(name="likeness", steps=config.likeness_steps, body=self.loop.learn_likeness),
+            contract.OnPrivate(name="votes", steps=config.rounds, queries=[votes], body=self.loop.vote),
         ]
         learning = [] if config.own_label == 1 else self.labelling(config, card, descent(config, card))
         return [*(phases if config.rounds > 0 else phases[:-2]), *learning]
@@ -170,7 +154,7 @@ class DpMepf(LabelsSamples[Config, "loop.State"]):
             return ""
         return "It needs public pictures (`public`), or `start=evolve` or `start=moments`, which make some within the budget."
 
-    def check(self, config: Config, card: "DataCard") -> None:
+    def check(self, config: Config, card: DataCard) -> None:
         """Refuse settings that make no sense."""
         self.check_labelling(config, card, encoder="")
         if config.batch_size < 2 * card.classes:
@@ -197,7 +181,7 @@ def own_queries(config: Config) -> tuple[Query, Query]:
     return once("moments", noise), ballot(noise_multiplier=config.votes_noise * noise, rounds=config.rounds)
 
 
-def descent(config: Config, card: "DataCard") -> Descent:
+def descent(config: Config, card: DataCard) -> Descent:
     """The training of the classifier that softens labels, after all other queries, those of the start among them."""
     first = Job(DpMepf(), config, card).first
     others = [*(() if first is None else first.queries), *own_queries(config)]

@@ -1,31 +1,15 @@
 """Private Evolution: what a run promises and costs. `loop.py` votes and varies, `nets.py` has the generator."""
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import Any, Literal
 
 from gossamer.errors import RequestError
-from gossamer.lazy import Lazy
+from gossamer.methods import contract
 from gossamer.methods.common.declared import ballot
 from gossamer.methods.common.descent import Descent
 from gossamer.methods.common.labelling import LabellingConfig, LabelsSamples, descent_of
 from gossamer.methods.common.labels_public import LabelsPublic, drawing_program
-from gossamer.methods.contract import (
-    FROM_EPSILON,
-    Encoder,
-    Generator,
-    MaybeZero,
-    OnPublic,
-    OnReleased,
-    Phases,
-    Query,
-    TrialConfig,
-)
-
-if TYPE_CHECKING:
-    from gossamer.data.card import DataCard
-    from gossamer.methods.evolve import loop
-else:
-    loop = Lazy("gossamer.methods.evolve.loop")
+from gossamer.methods.contract import FROM_EPSILON, DataCard, Loop, MaybeZero, Phases, Query, TrialConfig
 
 _MOST_LETTERS, _DIGITS = 26, 10
 PARTS = 100
@@ -79,16 +63,16 @@ class Config(LabellingConfig):
     embedding: Literal["cosines", "features"] = "features"
     embedding_steps: int = 600
     embedding_batch_size: int = 128
-    generator: Generator = ""
-    encoder: Encoder = ""
+    generator: contract.Generator = ""
+    encoder: contract.Encoder = ""
 
 
-def candidates_of(config: Config, card: "DataCard") -> int:
+def candidates_of(config: Config, card: DataCard) -> int:
     """Return the candidates per class, on average. One without votes is lost, so declared records limit the number."""
     return config.candidates or max(1, min(_CANDIDATES, card.declared_size // card.classes))
 
 
-def clusters_of(config: Config, card: "DataCard") -> int:
+def clusters_of(config: Config, card: DataCard) -> int:
     """Return the clusters per class, on average, no more than candidates; with pictures, the clusters of all of them.
 
     By default a cluster expects as many votes as the noise on them deviates. With pictures it expects 25 at least, because the
@@ -101,7 +85,7 @@ def clusters_of(config: Config, card: "DataCard") -> int:
     return min(most, config.clusters or max(1, round(card.declared_size / card.classes / noise) if noise else most))
 
 
-def descent(config: Config, card: "DataCard") -> Descent:
+def descent(config: Config, card: DataCard) -> Descent:
     """The training of the classifier that softens labels."""
     return descent_of(config, card, noise_multiplier=config.noise_multiplier, others=[voting(config)])
 
@@ -111,7 +95,7 @@ def voting(config: Config) -> Query:
     return ballot(noise_multiplier=config.noise_multiplier, rounds=config.steps)
 
 
-class Evolve(LabelsPublic[Config, "loop.State"], LabelsSamples[Config, "loop.State"]):
+class Evolve(LabelsPublic[Config, Any], LabelsSamples[Config, Any]):
     """Private Evolution over a drawing program (Lin et al., "Differentially private synthetic data via foundation model
     APIs 1: images", 2024, Algorithm 1). The program is a simulator, as in "... via APIs 3" (2025).
 
@@ -139,7 +123,7 @@ class Evolve(LabelsPublic[Config, "loop.State"], LabelsSamples[Config, "loop.Sta
     title = "Private Evolution (Lin et al. 2024)"
     ranks_take = "units by place"
     config_type = Config
-    loop = loop
+    loop = Loop("gossamer.methods.evolve.loop")
     trial = TrialConfig(
         canary="record",
         about="one record, found at the candidate that it votes for",
@@ -149,28 +133,28 @@ class Evolve(LabelsPublic[Config, "loop.State"], LabelsSamples[Config, "loop.Sta
     )  # fmt: skip
     can_warm_start = True
 
-    def queries(self, config: Config, card: "DataCard") -> list[Query]:  # noqa: ARG002 (what every method is asked)
+    def queries(self, config: Config, card: DataCard) -> list[Query]:  # noqa: ARG002 (what every method is asked)
         """One Gaussian per round over all units."""
         return [voting(config)]
 
-    def phases(self, config: Config, card: "DataCard") -> "Phases[Config, loop.State]":
+    def phases(self, config: Config, card: DataCard) -> Phases[Config, Any]:
         """The embedding learns from drawings, or sees public pictures, free; then the votes. With `own_label`, then one
         Poisson-sampled Gaussian per step of the classifier.
         """
         training = self.training(config, card)
         if config.drawing == "pictures":
             return [
-                OnPublic(name="public pictures", steps=PARTS, body=lambda *given: loop.embed_public(*given)),
+                contract.OnPublic(name="public pictures", steps=PARTS, body=self.loop.embed_public),
                 training,
             ]
-        phases: Phases[Config, loop.State] = [
-            OnReleased(name="embedding", steps=config.embedding_steps, body=lambda *given: loop.learn_features(*given)),
+        phases: Phases[Config, Any] = [
+            contract.OnReleased(name="embedding", steps=config.embedding_steps, body=self.loop.learn_features),
             training,
             *self.labelling(config, card, descent(config, card)),
         ]
         return phases if config.embedding == "features" and not config.encoder else phases[1:]
 
-    def check(self, config: Config, card: "DataCard") -> None:
+    def check(self, config: Config, card: DataCard) -> None:
         """Refuse records that the drawing program cannot draw, pictures that nothing compares, and shares that are none."""
         if config.drawing == "pictures":
             self._check_pictures(config)
@@ -191,7 +175,7 @@ class Evolve(LabelsPublic[Config, "loop.State"], LabelsSamples[Config, "loop.Sta
             return {}
         return drawing_program(f"with the setting drawing = {config.drawing}")
 
-    def check_public(self, config: Config, card: "DataCard", count: int) -> None:  # noqa: ARG002 (what every method is asked)
+    def check_public(self, config: Config, card: DataCard, count: int) -> None:  # noqa: ARG002 (what every method is asked)
         """Refuse fewer pictures than classes: they cannot have all labels."""
         if count < card.classes:
             raise RequestError(
@@ -215,7 +199,7 @@ class Evolve(LabelsPublic[Config, "loop.State"], LabelsSamples[Config, "loop.Sta
                 "`embedding=cosines` for simple pictures."
             )
 
-    def _check_drawing(self, config: Config, card: "DataCard") -> None:
+    def _check_drawing(self, config: Config, card: DataCard) -> None:
         if config.generator:
             return
         if not 0.1 <= config.smallest_size <= 1:

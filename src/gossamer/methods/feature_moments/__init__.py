@@ -1,18 +1,11 @@
 """Moments of features: what a run promises and costs. `loop.py` releases them, `features.py` has the mathematics."""
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import Any, Literal
 
-from gossamer.lazy import Lazy
 from gossamer.methods.common.declared import AsksMoments
 from gossamer.methods.common.labels_public import LabelsPublic
-from gossamer.methods.contract import FROM_EPSILON, BaseConfig, Encoder, OnPublic, Phases, TrialConfig
-
-if TYPE_CHECKING:
-    from gossamer.data.card import DataCard
-    from gossamer.methods.feature_moments import loop
-else:
-    loop = Lazy("gossamer.methods.feature_moments.loop")
+from gossamer.methods.contract import FROM_EPSILON, BaseConfig, DataCard, Encoder, Loop, OnPublic, Phases, TrialConfig
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,7 +24,7 @@ class Config(BaseConfig):
     encoder: Encoder = "lite0"
 
 
-class FeatureMoments(AsksMoments[Config, "loop.State"], LabelsPublic[Config, "loop.State"]):
+class FeatureMoments(AsksMoments[Config, Any], LabelsPublic[Config, Any]):
     """Moments of features: class sums and second moments of an encoder's features, released once. A classifier follows from
     them, and labels public pictures.
 
@@ -47,13 +40,12 @@ class FeatureMoments(AsksMoments[Config, "loop.State"], LabelsPublic[Config, "lo
     title = "Moments of features (one Gaussian query)"
     ranks_take = "units by place"
     config_type = Config
-    loop = loop
+    loop = Loop("gossamer.methods.feature_moments.loop")
     trial = TrialConfig(canary="record", shape=(1, 8, 8), settings={"axes": 4, "encoder": ""})
 
-    def phases(self, config: Config, card: "DataCard") -> "Phases[Config, loop.State]":
+    def phases(self, config: Config, card: DataCard) -> Phases[Config, Any]:
         """Free axes from public pictures, then one Gaussian over all records."""
-        axes: OnPublic[Config, loop.State] = OnPublic(name="axes", steps=1, body=lambda *given: loop.axes(*given))
-        return [axes, self.training(config, card)]
+        return [OnPublic(name="axes", steps=1, body=self.loop.axes), self.training(config, card)]
 
     def use_of_public(self, config: Config) -> Literal["required"]:  # noqa: ARG002 (what every method is asked)
         """Features need pictures for their axes, and the classifier pictures to label."""

@@ -67,7 +67,7 @@ def start(run: "Run[Config]") -> State:
 def of_part(
     number: int,
     config: "Config",
-    phase: contract.AnyPhase[Any, Any],
+    phase: contract.Phase[Any, Any],
     run: "Run[Config]",
     state: State,
     private: Confined[Any],

@@ -49,8 +49,8 @@ class Config(BaseConfig):
             `align`, pixels that differ from the ground by less than this share of the largest difference become ground.
         align: move, size and slant each picture to one frame before it is coded. It sharpens single shapes on a plain ground,
             such as digits. The code has five numbers more for what was moved, and one for the ground of each channel.
-        autoencoder: pre-trained network whose latents replace pixels: diffusers:FOLDER, the name of a plug-in, or
-            module:object. Axes are those of the latents of public pictures, and each sample is decoded. Empty: none.
+        autoencoder: pre-trained network whose latents replace pixels: the name of a plug-in, or module:object.
+            Axes are those of the latents of public pictures, and each sample is decoded. Empty: none.
         public_detail: give each sample the fine detail of the public picture with the nearest code. It needs public pictures.
             The release contains them.
     """

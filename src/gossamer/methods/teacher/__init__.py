@@ -3,34 +3,18 @@ and `common/labelled.py` what it labels.
 """
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from gossamer.errors import RequestError
 from gossamer.lazy import Lazy
+from gossamer.methods import contract
 from gossamer.methods.common.descent import Descent
 from gossamer.methods.common.labelling import SMALLEST
 from gossamer.methods.common.labels_public import LabelsPublic, drawing_program
-from gossamer.methods.contract import (
-    FROM_EPSILON,
-    BaseConfig,
-    Draw,
-    Encoder,
-    OnPublic,
-    Phases,
-    Query,
-    TrialConfig,
-)
+from gossamer.methods.contract import FROM_EPSILON, BaseConfig, DataCard, Loop, Phases, Query, TrialConfig
 
-if TYPE_CHECKING:
-    from torch import Tensor, nn
-
-    from gossamer.data.card import DataCard
-    from gossamer.methods.common import labelled
-    from gossamer.methods.teacher import loop, shapes
-else:
-    loop, shapes = Lazy("gossamer.methods.teacher.loop"), Lazy("gossamer.methods.teacher.shapes")
-    labelled = Lazy("gossamer.methods.common.labelled")
-
+labelled: Any = Lazy("gossamer.methods.common.labelled")
+shapes: Any = Lazy("gossamer.methods.teacher.shapes")
 PARTS = 100
 """Steps in which the features of the public pictures are computed."""
 
@@ -53,10 +37,10 @@ class Config(Descent, BaseConfig):
 
     noise_multiplier: float = FROM_EPSILON
     steps: int = 468
-    encoder: Encoder = ""
+    encoder: contract.Encoder = ""
 
 
-class Teacher(LabelsPublic[Config, "loop.State"]):
+class Teacher(LabelsPublic[Config, Any]):
     """Softmax regression on wavelet scattering, or on the features of an encoder, by DP-SGD: a classifier. It then labels
     public pictures, or drawn shapes.
 
@@ -81,17 +65,17 @@ class Teacher(LabelsPublic[Config, "loop.State"]):
     title = "DP teacher (softmax regression on wavelet scattering)"
     ranks_take = "units by place"
     config_type = Config
-    loop = loop
+    loop = Loop("gossamer.methods.teacher.loop")
     trial = TrialConfig(canary="gradients", shape=(1, 8, 8), settings={"steps": 10})
 
-    def queries(self, config: Config, card: "DataCard") -> list[Query]:
+    def queries(self, config: Config, card: DataCard) -> list[Query]:
         """One Poisson-sampled Gaussian per step."""
         return [config.query(card)]
 
-    def phases(self, config: Config, card: "DataCard") -> "Phases[Config, loop.State]":
+    def phases(self, config: Config, card: DataCard) -> Phases[Config, Any]:
         """The features of the public pictures, free; then the training."""
         return [
-            OnPublic(name="public features", steps=PARTS, body=lambda *given: loop.describe(*given)),
+            contract.OnPublic(name="public features", steps=PARTS, body=self.loop.describe),
             self.training(config, card),
         ]
 
@@ -99,7 +83,7 @@ class Teacher(LabelsPublic[Config, "loop.State"]):
         """The drawing program, whose pictures it labels where there are no public ones."""
         return drawing_program("digits and letters")
 
-    def check(self, config: Config, card: "DataCard") -> None:
+    def check(self, config: Config, card: DataCard) -> None:
         """Refuse pictures that scattering cannot read, and a momentum that never forgets."""
         if not config.encoder and min(card.shape[1:]) < SMALLEST:
             raise RequestError(
@@ -109,12 +93,11 @@ class Teacher(LabelsPublic[Config, "loop.State"]):
         if config.momentum >= 1:
             raise RequestError(f"`momentum` must be below 1, not {config.momentum:g}.")
 
-    def sample(self, net: "nn.Module", draw: Draw[Config]) -> "tuple[Tensor, Tensor]":
+    def sample(self, net: Any, draw: contract.Draw[Config]) -> Any:
         """Public pictures, or drawn digits and letters, with labels in the shares of the card's prior that are the teacher's
         own. See `common/labelled.py` and `shapes.labelled`.
         """
-        pictures: Any = net.labelled
-        if pictures is None:
+        if net.labelled is None:
             return shapes.labelled(net, draw.card, draw.n, draw.labels, draw.stream)
-        images, given, _ = next(labelled.chunks(pictures, draw.card, [draw.n], draw.labels, draw.stream))
+        images, given, _ = next(labelled.chunks(net.labelled, draw.card, [draw.n], draw.labels, draw.stream))
         return images, given

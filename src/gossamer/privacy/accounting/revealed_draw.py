@@ -1,4 +1,4 @@
-"""A release by one critic of many, where the draw is known: its event, and two accountants that know it.
+"""A release by one critic of many, where the draw is known: its event, and an accountant that knows it.
 
 In the loop of GS-WGAN as published the drawn critic trains and answers. So the state of every critic depends on the draws, and
 nothing is gained by hiding them. With the draws given, a record's critic has answered n times, where n is Binomial(T, 1/K) and
@@ -7,15 +7,13 @@ Su 2022, corollary 3.3). The draws are part of the output, so the deltas of all 
 
     delta(epsilon) = sum over n of P(n) delta_mu(n)(epsilon)
 
-This is exact for the worst case: nothing is amplified (`docs/accounting.md`, GS-WGAN). Both accountants bound add-or-remove-one
-and replace-one alike, because a critic's answer may change arbitrarily under either.
+This is exact for the worst case: nothing is amplified (`docs/accounting.md`, GS-WGAN). Add-or-remove-one and
+replace-one have one bound, because a critic's answer may change arbitrarily under either.
 """
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar
 
-import dp_accounting
 import numpy as np
 from dp_accounting import DpEvent
 from scipy.special import log_ndtr
@@ -23,10 +21,6 @@ from scipy.stats import binom
 
 from gossamer.privacy.guarantee import RELATION_NAMES, NeighboringRelation, Plan
 
-_ORDERS: np.ndarray = np.unique(
-    np.round(np.concatenate([np.arange(1.02, 2, 0.01), dp_accounting.rdp.RdpAccountant().orders]), 2)
-)
-"""The orders of dp_accounting, and more near 1, where the best order lies."""
 _CUT = 1e-3  # of delta: counts so unlikely together are taken off delta
 _CLOSE = 1e-9  # relative; the upper end of the bracket is the answer
 
@@ -58,36 +52,6 @@ class RevealedMixture:
             chance = np.multiply.outer(chance, likely).ravel()
             lost += missed
         return _solve(np.sqrt(square), chance, delta - lost)
-
-
-class RevealedRdp:
-    """Renyi divergence of the same release: log(1 - 1/K + exp(a (a - 1) / (2 s^2)) / K) / (a - 1) at order a."""
-
-    name = "revealed RDP"
-    orders: ClassVar[np.ndarray] = _ORDERS
-
-    def knows(self, event: DpEvent, relation: NeighboringRelation) -> bool:
-        """Revealed draws and nothing else, under add-or-remove-one and replace-one."""
-        return isinstance(event, RevealedDrawGaussianDpEvent) and relation in RELATION_NAMES
-
-    def curve(self, plan: Plan, relation: NeighboringRelation) -> np.ndarray:  # noqa: ARG002 (both relations alike)
-        """Renyi divergence of the whole plan at every order. float64 [orders]; linear in the counts."""
-        total = np.zeros(len(_ORDERS))
-        for event, count in plan:
-            if isinstance(event, RevealedDrawGaussianDpEvent) and event.noise_multiplier > 0:
-                exponent = _ORDERS * (_ORDERS - 1) / (2 * event.noise_multiplier**2) - math.log(event.population)
-                not_drawn = math.log1p(-1 / event.population) if event.population > 1 else -math.inf
-                total += count * np.logaddexp(not_drawn, exponent) / (_ORDERS - 1)
-            else:
-                total += math.inf
-        return total
-
-    def convert(self, curve: np.ndarray, delta: float) -> float:
-        """Epsilon at delta, the best over the orders (Canonne, Kamath and Steinke 2020, Proposition 12)."""
-        return float(dp_accounting.rdp.compute_epsilon(_ORDERS.tolist(), curve.tolist(), delta)[0])
-
-    def epsilon(self, plan: Plan, *, delta: float, relation: NeighboringRelation) -> float:
-        return self.convert(self.curve(plan, relation), delta)
 
 
 def _counts(draws: int, population: int, cut: float) -> tuple[np.ndarray, np.ndarray, float]:

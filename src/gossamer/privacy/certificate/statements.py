@@ -56,7 +56,7 @@ _NOT_COVERED = (
     "metrics.json and attacks.json: they are computed on real records without noise. To publish them, or to use them to "
     "choose or stop a run, is outside the guarantee",
     "checkpoint/: the private state of the run, never to be published",
-    "tensorboard/ and the times of files: the duration of a step depends on how many records were sampled",
+    "the times of files: the duration of a step depends on how many records were sampled",
     "the facts of the data card: the data owner declared them public",
     "the fact that the run began: so the data are not empty, and no record has a value, class or id that the card refuses, "
     "because it is missing or not declared",

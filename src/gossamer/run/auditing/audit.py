@@ -214,7 +214,7 @@ def _best_bound(errors: Mapping[str, _Errors], declared: ReleaseProfile, delta: 
     def of(statistic: str) -> AuditBound:
         noise = bounds.most_noise(errors[statistic], declared.profile, claimed=declared.noise)
         epsilon = 0.0 if math.isinf(noise) else declared.epsilon(noise, delta)
-        counted = bounds.epsilon_from_errors(errors[statistic], delta=delta)
+        counted = errors[statistic].epsilon(delta)
         return AuditBound(lower_bound=epsilon, counted=counted, noise_at_most=noise, statistic=statistic)
 
     return max(map(of, errors), key=lambda bound: (bound.lower_bound, bound.counted))

@@ -48,7 +48,6 @@ from gossamer.run.storage.run_folder import (
     SAMPLES,
     SIGNATURE,
     SUMS,
-    TENSORBOARD,
     RunFolder,
     today,
 )
@@ -74,7 +73,7 @@ NOT_CHECKED = {
     "whether the model follows from them.",
 }
 """What is not checked, by the file."""
-INTERNAL = (METRICS, ATTACKS, EVENTS, PRIVATE, TENSORBOARD)
+INTERNAL = (METRICS, ATTACKS, EVENTS, PRIVATE)
 """What must not be in a release: computed on real records, or not covered by the guarantee."""
 _SUM_TOLERANCE = 1e-3
 """Relative: the stated sum over several runs may be so much less than the cost of one, as accountants use finite grids."""
@@ -340,7 +339,7 @@ def _sums(folder: Path) -> tuple[list[str], list[str]]:
                 f"{SUMS} is missing: {stripped[0]} says that this is a release, whose files it names. If it is a RUN, move "
                 f"{stripped[0]} elsewhere."
             ], []
-        expected = {*OURS, PRIVATE, TENSORBOARD}
+        expected = {*OURS, PRIVATE}
         foreign = sorted(path.name for path in folder.iterdir() if path.name not in expected)
         return [], [
             f"{REPORT} and {SAMPLES} are not checked: this is a RUN, not a release, and its report is rewritten after every "

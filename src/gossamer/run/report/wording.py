@@ -77,11 +77,6 @@ def tables(entries: list[dict[str, Any]], class_names: Sequence[str] = ()) -> li
             rows((registry.OF_CLASS, _share), (registry.OF_CLASS, _range)),
         ),
         (
-            "Share of real test records that each classifier gets right",
-            ["classifier", "trained on synthetic records", "trained on real records"],
-            rows((registry.ONE_OF_LIST, _share), (registry.ONE_OF_LIST_BASELINE, _share)),
-        ),
-        (
             "Subgroups: samples compared with real records, in percentage points",
             ["subgroup", "share of the samples, difference", "accuracy after training on samples, difference"],
             rows((OF_SHARE, _points), (OF_ACCURACY, _points)),

@@ -34,11 +34,10 @@ WARM = "warm.safetensors"
 """In the private folder: the generator after public pre-training, before any record was read."""
 AUDIT = "audit.json"
 SIGNATURE = "signature.json"
-TENSORBOARD = "tensorboard"
 OURS = frozenset({
     MODEL, ANSWERS, CERTIFICATE, LEDGER, CONFIG, SAMPLES, EVENTS, METRICS, ATTACKS, REPORT, AUDIT, SIGNATURE, SITES,
 })  # fmt: skip
-"""Files of a run, besides its private folder and TensorBoard files. All other files in RUN are the user's: no command deletes
+"""Files of a run, besides its private folder. All other files in RUN are the user's: no command deletes
 them."""
 SUMS = "SHA256SUMS"
 """Names every other file of a release with its SHA-256; what has it is a release."""
@@ -185,11 +184,6 @@ class RunFolder:
 
     def _is_ours(self, name: str) -> bool:
         """Whether the run wrote a file of this name."""
-        if name == TENSORBOARD:
-            try:
-                return bool(self.config().get("tensorboard"))
-            except RunFolderError:
-                return False
         return name in OURS or begun(name) in OURS
 
     def _delete(self) -> None:

@@ -16,11 +16,11 @@ from gossamer.privacy.ledger import PrivacyLedger
 from gossamer.privacy.per_sample_gradients.rounding import full_precision
 from gossamer.run.report.html import write_report
 from gossamer.run.storage.data_sources import LoadedData
-from gossamer.run.storage.run_folder import EVENTS, TENSORBOARD, WARM, RunFolder
+from gossamer.run.storage.run_folder import EVENTS, WARM, RunFolder
 from gossamer.run.training import checkpoint, disk_space, distributed
 from gossamer.run.training.memory import fitted, tune_malloc
 from gossamer.run.training.open_run import OpenRun
-from gossamer.run.training.progress import JsonLines, tensorboard, to_all
+from gossamer.run.training.progress import JsonLines, to_all
 from gossamer.run.training.signals import stop_on_signal
 from gossamer.run.training.torchrun import local
 
@@ -67,8 +67,7 @@ def train(run: OpenRun, data: LoadedData) -> State:
         run.restore(training.state)
         up_to = training.state.phase, training.state.step
     with closing(JsonLines(run.folder.file(EVENTS), up_to=up_to)) as lines:
-        boards = [tensorboard(run.folder.file(TENSORBOARD))] if run.tensorboard else []
-        emit = to_all([lines, run.sink, *boards])
+        emit = to_all([lines, run.sink])
         with full_precision():  # of which a method may leave some in passes that bound nothing
             _drive(run, data, training, emit)
         if not training.trained:

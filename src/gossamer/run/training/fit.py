@@ -78,7 +78,7 @@ def fit(  # noqa: PLR0913 (its arguments are the options of a command)
         seed: number that fixes initial weights and public random choices. Noise and sampling stay random.
         device: device for the networks: cpu or cuda.
         accounts: folder of the budget log, which adds up the cost of all runs. Default: gossamer/ in your state folder.
-        process: what is shown while it trains, TensorBoard files, and for tests the noise.
+        process: what is shown while it trains, and for tests the noise.
         settings: fields of the method's Config. Not with a Config.
 
     Returns:

@@ -56,7 +56,6 @@ class OpenRun:
         rng: source of all randomness.
         device: where the networks are.
         sink: receives events, notes and progress.
-        tensorboard: whether TensorBoard files are written too.
         ranks: the processes that train together.
         saved: state and public streams of the last checkpoint; None: there is none.
         accounts: the budget log.
@@ -72,7 +71,6 @@ class OpenRun:
     rng: Rng
     device: str = "cpu"
     sink: Sink = silent
-    tensorboard: bool = False
     ranks: Ranks = ALONE
     saved: checkpoint.Saved | None = None
     accounts: Accounts = None
@@ -103,12 +101,12 @@ class OpenRun:
         job, delta = request.job, request.delta
         ledger = PrivacyLedger(budget=request.epsilon, delta=delta, relation=job.relation, unit=job.card.unit)
         ledger.reserve(request.plan)
-        rng, tensorboard = process.rng or Rng(seed), process.tensorboard
+        rng = process.rng or Rng(seed)
         rng.answers = Answers()
         with process.shown() as sink, folder.locked(), closing(ledger):
             folder.check_free()
             more["score"] = request.score
-            yield cls(folder=folder, job=job, ledger=ledger, rng=rng, sink=sink, tensorboard=tensorboard, **more)
+            yield cls(folder=folder, job=job, ledger=ledger, rng=rng, sink=sink, **more)
 
     @classmethod
     @contextmanager
@@ -138,7 +136,7 @@ class OpenRun:
             saved = None if folder.finished else checkpoint.load(folder.private, ledger, lambda text: sink(note(text)))
             yield cls(
                 folder=folder, job=job, ledger=ledger, rng=process.rng or Rng(settings["seed"]), device=settings["device"],
-                sink=sink, tensorboard=settings["tensorboard"], saved=saved, score=planned(settings), **more,
+                sink=sink, saved=saved, score=planned(settings), **more,
             )  # fmt: skip
 
     def log(self, text: str, *, about: str = "") -> None:
@@ -306,7 +304,6 @@ class OpenRun:
             "device": self.device,
             "public": facts.public,
             "units": facts.units,
-            "tensorboard": self.tensorboard,
             "methods": self.job.facts,
             "components": purposes(parts_of(self.job, self.score)),
             **({} if self.score is None else {SCORE: asdict(self.score)}),

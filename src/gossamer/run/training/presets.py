@@ -8,20 +8,15 @@ import dataclasses
 import math
 import shlex
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from gossamer.data.card import Card
 from gossamer.errors import RequestError, did_you_mean
-from gossamer.lazy import Lazy
+from gossamer.lazy import torch
 from gossamer.methods import METHODS
 from gossamer.methods.contract import FROM_EPSILON, BaseConfig, State, presets_of
 from gossamer.methods.job import Job
 from gossamer.methods.registry import ABOUT, asked
-
-if TYPE_CHECKING:
-    import torch
-else:
-    torch = Lazy("torch")
 
 NEAR = 1.25
 """Two numbers whose ratio is no larger count as equal: signal-to-noise, numbers of records, sides of pictures."""

@@ -1,4 +1,4 @@
-"""Where events go: JSON lines, the terminal, TensorBoard.
+"""Where events go: JSON lines and the terminal.
 
 `events.jsonl` carries what the methods show and no clock: how long a step took depends on how many records were drawn.
 Only the data owner's own terminal shows speed and time left.
@@ -21,7 +21,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from gossamer import notebook
-from gossamer.errors import DataWarning, RequestError, is_full
+from gossamer.errors import DataWarning, is_full
 from gossamer.events import NOTE, PROGRESS, Event, EventLines, Sink, say
 from gossamer.privacy.random.noise import Rng
 
@@ -82,37 +82,6 @@ def _size_up_to(path: Path, phase: str, step: int) -> int:
             break
         size += len(line)
     return size
-
-
-def tensorboard_writer() -> Any:
-    """The class that writes TensorBoard files (the extra `tensorboard`).
-
-    Raises:
-        RequestError: if the extra is not installed.
-    """
-    try:
-        from torch.utils.tensorboard import SummaryWriter  # noqa: PLC0415  (an extra, loaded when asked for)
-    except ImportError as error:
-        raise RequestError("TensorBoard files need the extra: pip install 'gossamer[tensorboard]'.") from error
-    return SummaryWriter
-
-
-def tensorboard(folder: Path) -> Sink:
-    """A sink for TensorBoard. Raises RequestError as `tensorboard_writer` does."""
-    kind = tensorboard_writer()
-    folder.mkdir(parents=True, exist_ok=True)
-    folder.chmod(0o700)  # each event carries a clock, and how long a step took depends on how many records were drawn
-    writer = kind(str(folder))
-
-    def sink(event: Event, /) -> None:
-        if event.kind in (NOTE, PROGRESS):
-            return
-        for name, value in event.values.items():
-            if isinstance(value, int | float):
-                writer.add_scalar(f"{event.kind}/{name}", value, event.step)
-        writer.flush()
-
-    return sink
 
 
 class _Screen(Console):
@@ -310,21 +279,12 @@ class Process:
     Args:
         progress: show notes, a bar, time left and epsilon used, if there is a terminal or a notebook.
         sink: takes the events too.
-        tensorboard: write TensorBoard files into the run folder. Needs the extra "tensorboard". `resume` does as `fit` did.
         rng: for tests: a generator with a fixed noise seed. The run is then not private, and says so.
-
-    Raises:
-        RequestError: if the extra is not installed.
     """
 
     progress: bool = True
     sink: Sink | None = None
-    tensorboard: bool = False
     rng: Rng | None = None
-
-    def __post_init__(self) -> None:
-        if self.tensorboard:
-            tensorboard_writer()
 
     @contextmanager
     def shown(self) -> Iterator[Sink]:

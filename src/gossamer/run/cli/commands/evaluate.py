@@ -32,7 +32,6 @@ WIDEST = 120
         )
     },
     subgroups={"metavar": "COLUMNS"},
-    limit={"type": click.IntRange(min=10)},
     cache={"type": click.Path(path_type=Path, file_okay=False)},
     inception={"type": (click.Path(path_type=Path, exists=True, dir_okay=False), str), "metavar": "WEIGHTS SHA256"},
 )

@@ -28,8 +28,7 @@ def _fit(*, method: str, settings: dict[str, Any], public_share: float | None, *
     flags.take_sources(options, "data")
     options["public"] = options["public"] or public_share
     with flags.on_terminal() as terminal:
-        process = gossamer.Process(sink=terminal, tensorboard=options.pop("tensorboard"))
-        synthesizer = gossamer.fit(method, process=process, **options, **settings)
+        synthesizer = gossamer.fit(method, process=gossamer.Process(sink=terminal), **options, **settings)
     _finished(synthesizer, options["out"])
 
 
@@ -56,7 +55,6 @@ fit = flags.PerMethod(
         ),
         flags.public_flags,
         options_of(flags.SOURCE, "images_key", "labels_key", "units", "public_test_data"),
-        options_of("run.training.progress.Process", "tensorboard"),
     ],
 )
 

@@ -1,6 +1,7 @@
-"""Autoencoders and picture generators from a folder on disk, in the format of diffusers: `diffusers:FOLDER`.
+"""Autoencoders and picture generators from a folder on disk, in the format of diffusers: `diffusers_folders:FOLDER`.
 
-Weights are read from safetensors files only, and no code from the folder runs. An autoencoder is the folder of an
+Copy this file into the folder where you work. Then `gossamer fit moments --autoencoder diffusers_folders:vae` reads the folder
+vae. Weights are read from safetensors files only, and no code from the folder runs. An autoencoder is the folder of an
 AutoencoderKL or an AutoencoderTiny. A generator is the folder of a text-to-image pipeline that also does image-to-image.
 Beside the folder is a TOML file of the same name, sd.toml for sd::
 
@@ -26,10 +27,8 @@ from torch.nn import functional as F
 
 from gossamer.errors import RequestError
 from gossamer.nets.files import as_tensor, installed, read_facts, relative
-from gossamer.plugins import NOT_KNOWN, PluginKind, described
+from gossamer.plugins import NOT_KNOWN, described
 
-CODE = "diffusers"
-"""The module that runs the networks."""
 _AUTOENCODERS = ("AutoencoderKL", "AutoencoderTiny")
 _LIBRARIES = (None, "diffusers", "transformers")
 """What a part of a pipeline may be from."""
@@ -126,21 +125,23 @@ class DiffusersGenerator:
         return _to_uint8(pictures if shape[0] == pictures.shape[1] else pictures.mean(1, keepdim=True))
 
 
-def load(reference: str) -> tuple[PluginKind, DiffusersAutoencoder | DiffusersGenerator]:
-    """The autoencoder or the generator of a folder, and its kind.
+def __getattr__(path: str) -> DiffusersAutoencoder | DiffusersGenerator:
+    """The autoencoder or the generator of a folder, by its path.
 
     Raises:
         RequestError: if the folder is missing or of another form, its path is absolute, or diffusers is not installed.
     """
-    folder = relative("diffusers", reference)
+    if path.startswith("__"):
+        raise AttributeError(path)
+    folder = relative("diffusers_folders", path)
     if code := next(iter(sorted(folder.rglob("*.py"))), None):
         raise RequestError(f"{code} is code. Gossamer runs no code from a folder of weights: remove it.")
     if (folder / "model_index.json").is_file():
-        return "generator", _generator(folder)
+        return _generator(folder)
     if (folder / "config.json").is_file():
-        return "autoencoder", _autoencoder(folder)
+        return _autoencoder(folder)
     raise RequestError(
-        f"diffusers:{reference} is no folder of diffusers: it has no model_index.json, as a pipeline has, and no config.json, "
+        f"{path} is no folder of diffusers: it has no model_index.json, as a pipeline has, and no config.json, "
         "as an autoencoder has. Save it with save_pretrained."
     )
 
@@ -182,7 +183,7 @@ def _is_known(library: object, diffusers: Any) -> bool:
 
 def _diffusers() -> Any:
     return installed(
-        CODE, "A folder of diffusers needs this package. Install it with: pip install diffusers transformers"
+        "diffusers", "A folder of diffusers needs this package. Install it with: pip install diffusers transformers"
     )
 
 

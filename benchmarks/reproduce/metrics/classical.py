@@ -26,6 +26,7 @@ import importlib
 import warnings
 from collections.abc import Mapping
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -33,10 +34,13 @@ from numpy.typing import NDArray
 from sklearn import discriminant_analysis, ensemble, linear_model, naive_bayes, neural_network, svm, tree
 from sklearn.exceptions import ConvergenceWarning
 
+from gossamer.data.records import Labelled
 from gossamer.errors import DataError
 from gossamer.intervals import Estimate, proportion
 from gossamer.metrics.arrays import Images, Labels, check_pair
 from gossamer.metrics.classify import Progress
+from gossamer.metrics.metric import OF_BASELINE, Figure, Figures, of_baseline
+from gossamer.metrics.registry import METRICS, Inputs
 
 XGBOOST = "xgboost"
 _NOTES = {"adaboost": " (SAMME for the paper's SAMME.R)"}
@@ -203,3 +207,48 @@ def _count(accuracies: Mapping[str, Estimate]) -> str:
     missing = [name for name in NAMES if name not in accuracies]
     without = f" without {', '.join(missing)}" if missing else ""
     return f"{len(accuracies)} classifier{'' if len(accuracies) == 1 else 's'}{without}"
+
+
+AVERAGE = Figure(
+    "average accuracy",
+    "Averaged over a list of classical classifiers trained on the synthetic records: {value} right ({range}).",
+    share=True,
+    bar="the synthetic records, many classifiers",
+)
+AVERAGE_BASELINE = Figure(
+    "average accuracy" + OF_BASELINE,
+    "The same list trained on the real records: {value} right ({range}).",
+    share=True,
+    bar="the real records, many classifiers",
+)
+ONE_OF_LIST = Figure("accuracy, {}", share=True)
+ONE_OF_LIST_BASELINE = Figure(of_baseline(ONE_OF_LIST.name), share=True)
+CALIBRATED = Figure(
+    "calibrated accuracy", "The list reaches {value} of what it reaches on real records ({range}).", share=True
+)
+
+
+def register(limit: int = 10_000) -> None:
+    """Make `classical` a metric of pictures, with so many training records at most."""
+    figures = AVERAGE, AVERAGE_BASELINE, CALIBRATED, ONE_OF_LIST, ONE_OF_LIST_BASELINE
+    METRICS.metric("classical", *figures, needs_labels=True, in_all=False)(partial(measured, limit=limit))
+
+
+def measured(inputs: Inputs, *, limit: int) -> Figures:
+    """GS-WGAN's list of classifiers, their average, and the average of accuracy / accuracy on real records."""
+
+    def of(records: Labelled, trained_on: str) -> dict[str, Estimate]:
+        return classical_accuracies(
+            records.images, records.labels, inputs.tests.images, inputs.tests.labels, classes=inputs.classes,
+            limit=limit, seed=inputs.seed, trained_on=trained_on, progress=inputs.progress(f"classifiers, {trained_on}"),
+        )  # fmt: skip
+
+    synthetic = of(inputs.samples, "synthetic records")
+    real = inputs.baselines.estimates(f"classical {limit}", lambda: of(inputs.real, "real records"))
+    return {
+        **{ONE_OF_LIST.of(name): estimate for name, estimate in synthetic.items()},
+        **{ONE_OF_LIST_BASELINE.of(name): estimate for name, estimate in real.items()},
+        AVERAGE.name: average(synthetic),
+        AVERAGE_BASELINE.name: average(real),
+        CALIBRATED.name: calibrated(synthetic, real),
+    }

@@ -16,7 +16,6 @@ from torch.nn import functional as F
 from gossamer import plugins
 from gossamer.data.synthetic.generators import PluginGenerator
 from gossamer.errors import RequestError
-from gossamer.nets import diffusers_folders
 from gossamer.nets.autoencoders import PluginAutoencoder
 
 SHAPE, SIDE = (3, 8, 8), 16
@@ -27,7 +26,7 @@ ABOUT = f'side = {SIDE}\nprompts = ["dark", "bright"]\nsteps = 4\nlicence = "MIT
 
 
 class Posterior:
-    """As of diffusers: a mean, and samples about it."""
+    """As of diffusers_folders: a mean, and samples about it."""
 
     def __init__(self, mean: Tensor) -> None:
         self.mean = mean
@@ -112,6 +111,7 @@ def folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         AutoPipelineForText2Image=Pipeline, AutoPipelineForImage2Image=Change, pipelines=SimpleNamespace(stable=1),
     )  # fmt: skip
     monkeypatch.setitem(sys.modules, "diffusers", fake)
+    monkeypatch.syspath_prepend(Path(__file__).parents[1] / "examples" / "plugins")
     monkeypatch.chdir(tmp_path)
     before = dict(plugins._added)
     Pipeline.asked.clear()
@@ -145,8 +145,8 @@ def pictures(n: int) -> Tensor:
 @pytest.mark.parametrize(("folder", "scale", "shift"), [("kl", 0.5, 0.25), ("tiny", 2.0, 0.0)])
 def test_latents_are_means_in_the_unit_that_the_folder_states(folder: str, scale: float, shift: float) -> None:
     """Not a sample of the posterior: the test of equal answers passes, and so does the value."""
-    plugins.allow(f"diffusers:{folder}")
-    net = PluginAutoencoder(f"diffusers:{folder}", SHAPE)
+    plugins.allow(f"diffusers_folders:{folder}")
+    net = PluginAutoencoder(f"diffusers_folders:{folder}", SHAPE)
     net.check("cpu")
     means = F.avg_pool2d(pictures(4) * 2 - 1, 2)
     torch.testing.assert_close(net(pictures(4)), ((means - shift) * scale).flatten(1), atol=1e-5, rtol=0)
@@ -156,21 +156,21 @@ def test_latents_are_means_in_the_unit_that_the_folder_states(folder: str, scale
 
 def test_channels_are_those_of_the_folder_and_a_side_may_be_stated(folders: Path) -> None:
     (folders / "kl.toml").write_text('side = 4\nlicence = "MIT"\ntrained_on = "faces"\n')
-    plugins.allow("diffusers:kl")
-    net = PluginAutoencoder("diffusers:kl", (1, 8, 8))
+    plugins.allow("diffusers_folders:kl")
+    net = PluginAutoencoder("diffusers_folders:kl", (1, 8, 8))
     assert net.size == 3 * 2 * 2
     assert net.decode(net(pictures(2)[:, :1])).shape == (2, 1, 8, 8)
-    origin = plugins.origin("autoencoder", "diffusers:kl")
+    origin = plugins.origin("autoencoder", "diffusers_folders:kl")
     assert (origin.licence, origin.trained_on) == ("MIT", "faces")
 
 
 def test_the_digest_covers_every_file_and_the_weights_as_they_are(folders: Path) -> None:
     def digest() -> str:
-        return plugins.origin("autoencoder", "diffusers:kl").weights
+        return plugins.origin("autoencoder", "diffusers_folders:kl").weights
 
-    plugins.allow("diffusers:kl")
+    plugins.allow("diffusers_folders:kl")
     found = [digest()]
-    net = plugins.load("autoencoder", "diffusers:kl").net
+    net = plugins.load("autoencoder", "diffusers_folders:kl").net
     net.weight.data += 1
     found.append(digest())
     for change in (
@@ -179,10 +179,10 @@ def test_the_digest_covers_every_file_and_the_weights_as_they_are(folders: Path)
         lambda: (folders / "kl" / "README.md").rename(folders / "kl" / "ABOUT.md"),
     ):
         change()
-        plugins.allow("diffusers:kl")
+        plugins.allow("diffusers_folders:kl")
         found.append(digest())
     assert len(set(found)) == 5
-    plugins.allow("diffusers:kl")
+    plugins.allow("diffusers_folders:kl")
     assert digest() == found[-1]
 
 
@@ -190,8 +190,8 @@ def test_the_digest_covers_every_file_and_the_weights_as_they_are(folders: Path)
 
 
 def test_equal_seeds_give_equal_pictures_one_in_a_call() -> None:
-    plugins.allow("diffusers:sd")
-    program = PluginGenerator("diffusers:sd", SHAPE)
+    plugins.allow("diffusers_folders:sd")
+    program = PluginGenerator("diffusers_folders:sd", SHAPE)
     program.check(2)
     Pipeline.asked.clear()
     noise, labels = torch.randn(6, 2, generator=torch.Generator().manual_seed(0)), torch.tensor([0, 1, 0, 1, 0, 1])
@@ -206,8 +206,8 @@ def test_equal_seeds_give_equal_pictures_one_in_a_call() -> None:
 
 def test_a_variation_is_image_to_image_as_strong_as_the_degree() -> None:
     """At least one of the steps is made; at 0 a picture stays as it is."""
-    plugins.allow("diffusers:sd")
-    program = PluginGenerator("diffusers:sd", SHAPE)
+    plugins.allow("diffusers_folders:sd")
+    program = PluginGenerator("diffusers_folders:sd", SHAPE)
     noise, labels = torch.randn(2, 3, 2, generator=torch.Generator().manual_seed(0)), torch.tensor([0, 1, 1])
     drawn = program.random(noise[0], labels)
     apart = []
@@ -224,14 +224,14 @@ def test_a_variation_is_image_to_image_as_strong_as_the_degree() -> None:
 
 def test_grey_pictures_of_another_shape_are_made_of_the_pipelines(folders: Path) -> None:
     (folders / "sd.toml").write_text(ABOUT + "guidance = 2.5\n")
-    plugins.allow("diffusers:sd")
-    program = PluginGenerator("diffusers:sd", (1, 6, 10))
+    plugins.allow("diffusers_folders:sd")
+    program = PluginGenerator("diffusers_folders:sd", (1, 6, 10))
     noise, labels = torch.randn(2, 2, 2, generator=torch.Generator().manual_seed(0)), torch.tensor([0, 1])
     drawn = program.random(noise[0], labels)
     assert drawn.shape == (2, 60)
     assert program.vary(drawn, 0.5, noise[1], labels).shape == (2, 60)
     assert {call["guidance_scale"] for call in Pipeline.asked} == {2.5}
-    origin = plugins.origin("generator", "diffusers:sd")
+    origin = plugins.origin("generator", "diffusers_folders:sd")
     assert (origin.licence, origin.trained_on, len(origin.weights)) == ("MIT", "nothing", 64)
     with pytest.raises(RequestError, match="knows 2 classes, and the card declares 3"):
         program.check(3)
@@ -254,13 +254,13 @@ def test_grey_pictures_of_another_shape_are_made_of_the_pipelines(folders: Path)
 def test_a_toml_of_another_form_is_refused(about: str, says: str, folders: Path) -> None:
     (folders / "sd.toml").write_text(about)
     with pytest.raises(RequestError, match=says):
-        plugins.allow("diffusers:sd")
+        plugins.allow("diffusers_folders:sd")
 
 
 def test_folders_that_need_code_or_a_pickle_or_are_not_there_are_refused(folders: Path) -> None:
     def refused(says: str, name: str = "sd") -> None:
         with pytest.raises(RequestError, match=says) as caught:
-            plugins.allow(f"diffusers:{name}")
+            plugins.allow(f"diffusers_folders:{name}")
         assert "\n" not in str(caught.value)
 
     refused("absolute path, and the certificate would show it", str(folders / "kl"))
@@ -272,7 +272,7 @@ def test_folders_that_need_code_or_a_pickle_or_are_not_there_are_refused(folders
         index.write_text(json.dumps(content))
         refused("needs code for ")
     index.write_text(json.dumps({"_class_name": "A", "unet": ["stable", "UNet"]}))
-    plugins.allow("diffusers:sd")
+    plugins.allow("diffusers_folders:sd")
     (folders / "sd" / "net.safetensors").unlink()
     refused(r"cannot be read by diffusers \(OSError: no file named net.safetensors\)")
     (folders / "sd" / "unet.py").write_text("")
@@ -280,15 +280,15 @@ def test_folders_that_need_code_or_a_pickle_or_are_not_there_are_refused(folders
 
 
 def test_a_pipeline_is_no_autoencoder_and_no_folder_is_read_because_a_file_names_it() -> None:
-    plugins.allow("diffusers:sd")
-    with pytest.raises(RequestError, match="'diffusers:sd' is no autoencoder, but of the kind generator"):
-        plugins.load("autoencoder", "diffusers:sd")
+    plugins.allow("diffusers_folders:sd")
+    with pytest.raises(RequestError, match="lacks the function encode or decode"):
+        PluginAutoencoder("diffusers_folders:sd", SHAPE)
     with pytest.raises(RequestError, match="code is not imported because a file names it"):
-        plugins.load("autoencoder", "diffusers:kl")
+        plugins.load("autoencoder", "diffusers_folders:kl")
 
 
 def test_without_diffusers_the_message_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "diffusers", None)
     for name in ("kl", "sd"):
         with pytest.raises(RequestError, match="Install it with: pip install diffusers transformers"):
-            diffusers_folders.load(name)
+            plugins.allow(f"diffusers_folders:{name}")

@@ -11,9 +11,9 @@ from sklearn.datasets import load_digits
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from sklearn.naive_bayes import BernoulliNB, GaussianNB
 
+from benchmarks.reproduce.metrics import classical
 from gossamer.errors import DataError
 from gossamer.intervals import Estimate
-from gossamer.metrics import classical
 
 FAST = ["gaussian naive bayes", "bernoulli naive bayes", "decision tree", "lda", "bagging"]
 INSTALLED = [name for name in classical.NAMES if name != "xgboost"]
