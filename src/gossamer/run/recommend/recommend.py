@@ -172,7 +172,8 @@ def _candidate(method: AnyMethod, request: _Request) -> Recommended:
     card, epsilon, name, has_public = request.card, request.epsilon, method.name, request.public is not None
     if method.without_guarantee and not math.isinf(epsilon):
         raise RequestError("it has no formal guarantee: its epsilon is infinity whatever the settings.")
-    preset = presets.nearest(name, card, epsilon)
+    found = presets.by_distance([name], card, epsilon, shows=("", "shapes"))
+    preset = found[0][1] if found else None
     base = {**presets.defaults(name), **(presets.settings(name, preset) if preset else {})}
     programs = get_args(get_type_hints(method.config_type).get("drawing"))
     full = base | ({"drawing": request.pictures} if request.pictures in programs else {})

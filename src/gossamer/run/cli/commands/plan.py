@@ -40,7 +40,7 @@ def _plan(
     public: str | None,
     public_share: float | None,
     preset: str | None,
-    score: float,
+    score: float | None,
     as_json: bool,
     **budget: float | None,
 ) -> None:
@@ -97,6 +97,7 @@ plan = flags.PerMethod(
         flags.public_share,
         flags.as_json,
     ],
+    auto=flags.AUTOMATIC,
 )
 
 
