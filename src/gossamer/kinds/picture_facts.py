@@ -18,7 +18,7 @@ from gossamer.nets.latent import Latent
 FACTS = ("drawn", "shape", "dark")
 """A classifier of drawings says its class. Its ground is large, and its ink has few shades. Its ground is dark."""
 _DIGITS = 10
-_DRAWN, _AXES, _RIDGE = 5_000, 64, 0.1
+_DRAWN, _AXES, _RIDGE = 2_000, 64, 0.1
 """Drawings that the classifier learns from, cosine waves, and what is added to their variances, in units of the mean one."""
 _FAINT, _FULL = 0.15, 0.7
 """Of the largest difference from the ground: what is below counts as ground, what is above as full ink."""
