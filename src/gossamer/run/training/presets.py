@@ -54,8 +54,13 @@ def by_distance(
 ) -> list[tuple[str, str, dict[str, Any]]]:
     """Method, name and entry of each preset that says for how many records and which epsilon it was tuned.
 
-    Those for a similar number in each class and a similar epsilon come first, by ratio. shows: what the records may show, as presets say it; empty
-    where they say nothing.
+    Those for a similar number in each class and a similar epsilon come first, by ratio.
+
+    Args:
+        methods: their names.
+        card: of the records.
+        epsilon: of the run.
+        shows: what the records may show, as presets say it; empty where they say nothing.
     """
 
     def far(found: tuple[str, str, dict[str, Any]]) -> float:
