@@ -174,6 +174,8 @@ def test_few_records_at_a_small_epsilon_may_be_drawn() -> None:
 
 
 def test_auto_chooses_its_settings_itself() -> None:
+    with pytest.raises(RequestError, match="uses no public records"):
+        gossamer.fit("auto", data="digits", card=CARD, public="glyphs", **BUDGET)
     with pytest.raises(RequestError, match="chooses method and settings"):
         plan("auto", CARD, {"axes": 4}, **BUDGET)
     with pytest.raises(RequestError, match="needs `epsilon`"):

@@ -214,6 +214,7 @@ AUTOMATIC = """Choose the method within the privacy budget. Of pictures, a noisy
 plain ground, and such facts. Its answer chooses method and settings. A table has one method.
 
 A second noisy query scores the samples, see --score. Epsilon covers both."""
+_CHOOSES = "Look at the records and choose a method"
 BUDGET = "--epsilon 10 --delta 1e-5"
 """In the examples; left out where a method takes none."""
 
@@ -255,7 +256,9 @@ class PerMethod(NearestName):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002 (what click hands over)
         """The command of one method, or of a method of the user's own, `module:object`."""
         if cmd_name == AUTO and self._auto:
-            return self._made(AUTO, self._auto, lambda **values: self._command(method=AUTO, settings={}, **values))
+            return self._made(
+                AUTO, self._auto, lambda **values: self._command(method=AUTO, settings={}, **values), _CHOOSES
+            )
         cmd_name = allow(cmd_name) if ":" in cmd_name else cmd_name
         return self._of_method(METHODS[cmd_name]) if cmd_name in METHODS else None
 

@@ -91,6 +91,8 @@ def fit(  # noqa: PLR0913 (its arguments are the options of a command)
         Interrupted: after Ctrl-C; `resume` goes on.
     """
     refuse_without_locks()
+    if method == AUTO and public is not None:
+        raise RequestError("`auto` uses no public records. Leave `public` out, or name a method.")
     if method != AUTO:
         refuse_misspelt(settings, fit, method_named(method), data=Source, public=Source, process=Process)
     if card is None:
