@@ -87,7 +87,6 @@ def noises(asked: Request) -> list[float]:
 def test_the_whole_run_costs_what_was_asked_for(epsilon: float, share: float) -> None:
     asked = plan("moments", CARD, epsilon=epsilon, delta=1e-4, score=share)
     without = plan("moments", CARD, epsilon=epsilon, delta=1e-4)
-    assert asked.asks is not None
     assert asked.asks.score is not None
     assert asked.plan == [*asked.job.plan, (GaussianDpEvent(asked.asks.score.noise_multiplier), 1)]
     by_hand = epsilon_by_hand(noises(asked), 1e-4)
@@ -212,7 +211,7 @@ def test_a_score_is_asked_once(run: Path, monkeypatch: pytest.MonkeyPatch) -> No
         ledger._apply({"score": [1.0, 2.0]}, 99)
     monkeypatch.setattr(PrivacyLedger, "remaining", lambda *_: 1)
     asks = RunPlan(jobs=[], score=Score(noise_multiplier=1.0, judge=""))
-    opened = OpenRun(folder=None, job=None, ledger=ledger, rng=None, asks=asks)  # type: ignore[arg-type]  # none is reached
+    opened = OpenRun(folder=None, job=None, asks=asks, ledger=ledger, rng=None)  # type: ignore[arg-type]  # none is reached
     opened.measure(None, None)  # type: ignore[arg-type]  # it would read both
     assert ledger.score is not None
 

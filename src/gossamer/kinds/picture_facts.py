@@ -30,7 +30,9 @@ _DARK, _SOME = 64, 0.3
 
 def facts(card: DataCard) -> Callable[[Records], np.ndarray]:
     """A function of records, which gives `FACTS` of each: bool [n, 3]."""
-    said = _classifier(card) if can_be_drawn(card) else None
+    channels, height, width = card.shape
+    may_be_digits = channels == 1 and height == width and card.classes == _DIGITS
+    said = _classifier(card) if may_be_digits else None
 
     def of(records: Records) -> np.ndarray:
         drawn = np.zeros(len(records), bool) if said is None else said(records) == records.labels
@@ -38,12 +40,6 @@ def facts(card: DataCard) -> Callable[[Records], np.ndarray]:
         return np.column_stack([drawn, shape])
 
     return of
-
-
-def can_be_drawn(card: DataCard) -> bool:
-    """Whether a program may draw such records: grey squares in ten classes may be digits."""
-    channels, height, width = card.shape
-    return channels == 1 and height == width and card.classes == _DIGITS
 
 
 def _looks(image: np.ndarray) -> tuple[bool, bool]:

@@ -63,12 +63,8 @@ class Pictures(Kind[Records, DataCard]):
     name = "pictures"
     in_words = "pictures"
     looks_for = picture_facts.FACTS
-    words_shown: ClassVar = {
-        "anything": ("anything",),
-        "things on black": ("things on black",),
-        "shapes": ("shapes",),
-        "digits": ("digits", "shapes"),
-    }
+    words_shown: ClassVar = {word: (word,) for word in ("anything", "things on black", "shapes")}
+    words_shown["digits"] = "digits", "shapes"
     metrics = registry.METRICS
     options = ("protocol", "inception", "limit")
     words = Words(

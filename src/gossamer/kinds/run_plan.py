@@ -33,11 +33,11 @@ class Look:
 
     Args:
         noise_multiplier: standard deviation of the noise, see `Facts`. 0: no noise.
-        shows: of each job, what records show for which it is; see `Kind.shown`.
+        shows: of each job, what records show for which it is; see `Kind.words_shown`.
     """
 
     noise_multiplier: float
-    shows: Sequence[Sequence[str]]
+    shows: Sequence[str]
 
     @property
     def query(self) -> Query:
@@ -48,7 +48,7 @@ class Look:
         """Which job a noisy answer chooses, from 0. It follows from the answer and from public facts."""
         shares = [math.sqrt(len(answer)) * number / card.declared_size for number in answer]
         shown = kind_of(card).shown(shares)
-        return next((place for place, words in enumerate(self.shows) if shown in words), 0)
+        return self.shows.index(shown) if shown in self.shows else 0
 
 
 @dataclass(frozen=True, kw_only=True)

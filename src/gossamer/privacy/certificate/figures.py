@@ -49,7 +49,7 @@ def figures(ledger: PrivacyLedger, settings: dict[str, Any]) -> dict[str, Any]:
 
 def look(settings: dict[str, Any], choice: int) -> dict[str, Any]:
     """Which method a noisy answer chose, and for what it is."""
-    shows = " or ".join(map(str, settings["look"]["shows"][choice]))
+    shows = str(settings["look"]["shows"][choice])
     said = f"A noisy look at the records chose the method {settings['method']}, for {shows}. Epsilon covers the look."
     return {"shows": shows, "statement": said}
 

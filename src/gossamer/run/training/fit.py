@@ -108,14 +108,13 @@ def fit(  # noqa: PLR0913 (its arguments are the options of a command)
         share, beside = float(public), None
         card = protected_part(card, share)
     request = plan(method, card, settings, epsilon=epsilon, delta=delta, preset=preset, score=score)
-    asks = request.asks
-    if asks is not None and (asks.look or asks.score) and present().count > 1:
+    if (request.asks.look or request.asks.score) and present().count > 1:
         raise RequestError("`auto` and `score` ask in one process alone. Leave them out, or train in one process.")
     sources = DataSources.of(data, public=beside, share=share)
     if sources.in_memory and present().count > 1:
         raise RequestError("Several processes cannot share records in memory. Save them to a file, and pass its path.")
     with _run_folder(out) as folder:
-        for job in asks.jobs if asks is not None else [request.job]:
+        for job in request.asks.jobs:
             _check(job, sources, folder, device)
         if counted:
             budget_log_at(accounts, beside=folder)  # refused before a record is read

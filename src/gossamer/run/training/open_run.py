@@ -52,6 +52,7 @@ class OpenRun:
     Args:
         folder: the run folder, locked by this process.
         job: the method, its settings and the card.
+        asks: all that it may ask.
         ledger: open; the plan is reserved in it.
         rng: source of all randomness.
         device: where the networks are.
@@ -63,11 +64,11 @@ class OpenRun:
         public_facts: further public settings of a new run.
         private_facts: further entries of the private folder of a new run.
         entry: the run's entry in the budget log; None: it has none yet, or no log counts the run.
-        asks: all that it may ask; None: its job alone.
     """
 
     folder: RunFolder
     job: Job[BaseConfig, Any]
+    asks: RunPlan
     ledger: PrivacyLedger
     rng: Rng
     device: str = "cpu"
@@ -79,7 +80,6 @@ class OpenRun:
     public_facts: Mapping[str, Any] = field(default_factory=dict)
     private_facts: Mapping[str, Any] = field(default_factory=dict)
     entry: RunEntry | None = None
-    asks: RunPlan | None = None
 
     @classmethod
     @contextmanager
@@ -100,15 +100,15 @@ class OpenRun:
             RunFolderError: if the folder is taken.
         """
         folder.check_free()
-        job, delta = request.job, request.delta
+        job, asks, delta = request.job, request.asks, request.delta
         ledger = PrivacyLedger(budget=request.epsilon, delta=delta, relation=job.relation, unit=job.card.unit)
         ledger.reserve(request.plan)
         rng, tensorboard = process.rng or Rng(seed), process.tensorboard
         rng.answers = Answers()
         with process.shown() as sink, folder.locked(), closing(ledger):
             folder.check_free()
-            more["asks"] = request.asks
-            yield cls(folder=folder, job=job, ledger=ledger, rng=rng, sink=sink, tensorboard=tensorboard, **more)
+            shown = {"sink": sink, "tensorboard": tensorboard, **more}
+            yield cls(folder=folder, job=job, asks=asks, ledger=ledger, rng=rng, **shown)
 
     @classmethod
     @contextmanager
@@ -248,7 +248,7 @@ class OpenRun:
         Args:
             private: the records.
         """
-        look, ledger = self.asked.look, self.ledger
+        look, ledger = self.asks.look, self.ledger
         if look is None or ledger.look is not None or not ledger.remaining(look.query.mechanism.event):
             return self
         card = self.job.card
@@ -256,7 +256,7 @@ class OpenRun:
         asked = Facts(facts, most=len(kind_of(card).looks_for), dimension=len(kind_of(card).looks_for))
         answer = self._aside(private, look.query, asked)
         ledger.note_look(answer, look.choice(answer, card))
-        return dataclasses.replace(self, job=self.asked.jobs[ledger.choice])
+        return dataclasses.replace(self, job=self.asks.jobs[ledger.choice])
 
     def _aside(self, private: Confined[Any], query: Query, asked: Facts) -> list[float]:
         """The answer to a query of the run itself. The ledger has it, and no model follows from it."""
@@ -265,11 +265,6 @@ class OpenRun:
         self.rng.answers = noted
         return answer
 
-    @property
-    def asked(self) -> RunPlan:
-        """All that it may ask."""
-        return self.asks or RunPlan(jobs=[self.job])
-
     def measure(self, state: State, private: Confined[Any]) -> None:
         """Ask for the score of the last state, and write the answer to the ledger. After a crash it may be used up.
 
@@ -277,7 +272,7 @@ class OpenRun:
             state: of a training that is over.
             private: the records.
         """
-        ledger, score = self.ledger, self.asked.score
+        ledger, score = self.ledger, self.asks.score
         if score is None or ledger.score is not None:
             return
         if ledger.remaining(score.query.mechanism.event):
@@ -319,7 +314,7 @@ class OpenRun:
 
     def _settings(self, facts: DataFacts) -> dict[str, Any]:
         """The public settings of a new run."""
-        epsilon, named_plugins, asks = self.ledger.budget, plugins_of(self.job), self.asked
+        epsilon, named_plugins, asks = self.ledger.budget, plugins_of(self.job), self.asks
         return {
             "format": CONFIG_FORMAT,
             **_of_job(self.job),

@@ -45,20 +45,26 @@ class Request:
     """A run that is fully decided, before a record is read.
 
     Args:
-        job: the method, its settings and the card.
+        asks: its queries, and each job that it may choose.
         epsilon: the budget; where none was given, what noise and steps cost.
         delta: of the guarantee.
-        plan: the noisy queries, and how often each is made.
         bounds: their cost, by every accountant that knows the events; empty: nobody has computed it.
-        asks: the same with their purposes, and each job that the run may choose; None: the queries of the job alone.
     """
 
-    job: Job[BaseConfig, State]
+    asks: RunPlan
     epsilon: float
     delta: float
-    plan: Plan
     bounds: tuple[cost.Bound, ...] = ()
-    asks: RunPlan | None = None
+
+    @property
+    def job(self) -> Job[BaseConfig, State]:
+        """The method, its settings and the card; the first of several of which a look chooses."""
+        return self.asks.jobs[0]
+
+    @property
+    def plan(self) -> Plan:
+        """The noisy queries, and how often each is made."""
+        return self.asks.plan
 
     @property
     def promise(self) -> Guarantee:
@@ -158,7 +164,7 @@ def _decided(
     terms = Terms(delta=delta, relation=trial.relation, unit=card.unit)
     if chosen_method.without_guarantee:
         nothing = cost.Bound("none", Guarantee(epsilon=math.inf, **terms))
-        return Request(job=trial, epsilon=math.inf, delta=delta, plan=trial.plan, bounds=(nothing,))
+        return Request(asks=RunPlan(jobs=[trial]), epsilon=math.inf, delta=delta, bounds=(nothing,))
     if noise is None and epsilon is None:
         raise BudgetError(
             "give `epsilon` (the budget) or `noise_multiplier`; together with `delta` they decide the run."
@@ -185,18 +191,12 @@ def _decided(
             lambda value: run_plan(noise_multiplier=noise, steps=value), epsilon=budget, **terms
         )
     asks = RunPlan(jobs=[job(noise_multiplier=float(noise))], score=asked)
-    request = _request(asks, budget, terms)
+    request = Request(asks=asks, epsilon=budget, delta=delta, bounds=cost.bounds(asks.plan, **terms))
     if epsilon is None:
         return dataclasses.replace(request, epsilon=request.promise.epsilon)
     if "noise_multiplier" in overrides:
         _check_agreement(request)
     return request
-
-
-def _request(asks: RunPlan, epsilon: float, terms: Terms) -> Request:
-    """The request for all that a run asks."""
-    bounds = cost.bounds(asks.plan, **terms)
-    return Request(job=asks.jobs[0], epsilon=epsilon, delta=terms["delta"], plan=asks.plan, bounds=bounds, asks=asks)
 
 
 def _automatic(card: AnyCard, *, epsilon: float | None, delta: float | None, score: float) -> Request:
@@ -208,14 +208,15 @@ def _automatic(card: AnyCard, *, epsilon: float | None, delta: float | None, sco
         only = found[0]
         return _decided(only.method, card, only.settings, epsilon=epsilon, delta=delta, preset=None, score=score)
     terms = Terms(delta=checked_delta(delta, epsilon, card), relation=ADD_OR_REMOVE_ONE, unit=card.unit)
-    look = Look(noise_multiplier=_noise_of(automatic.LOOK_SHARE, epsilon, terms), shows=[each.shows for each in found])
+    look = Look(noise_multiplier=_noise_of(automatic.LOOK_SHARE, epsilon, terms), shows=[each.word for each in found])
 
     def asks(noise: float) -> RunPlan:
         return RunPlan(jobs=[each.job(card, noise) for each in found], look=look, score=measured)
 
     measured = score_of(found[0].job(card, 1.0), score, epsilon=epsilon, **terms) if score else None
     noise = calibrate.calibrate_noise(lambda value: asks(value).plan, epsilon=epsilon, **terms)
-    return _request(asks(float(noise)), epsilon, terms)
+    whole = asks(float(noise))
+    return Request(asks=whole, epsilon=epsilon, delta=terms["delta"], bounds=cost.bounds(whole.plan, **terms))
 
 
 def _noise_of(share: float, epsilon: float, terms: Terms) -> float:

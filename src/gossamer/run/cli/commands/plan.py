@@ -74,9 +74,9 @@ def _lines(request: "Request", answer: dict[str, Any]) -> list[str]:
             f"Reads no record. Batches of training: {answer['steps']:,}, after the warm-up.",
         ]
     titles = [f"{method.title}."]
-    if (asks := request.asks) and asks.look:
-        choices = zip(asks.jobs, asks.look.shows, strict=True)
-        titles = [f"{' or '.join(shows)}: {job.method.title}, if the look finds this." for job, shows in choices]
+    if request.asks.look:
+        choices = zip(request.asks.jobs, request.asks.look.shows, strict=True)
+        titles = [f"{shows}: {job.method.title}, if the look finds this." for job, shows in choices]
     return [
         *titles[:-1],
         f"{titles[-1]} No record was read for this plan.",
