@@ -79,21 +79,16 @@ class RunPlan:
     @property
     def plan(self) -> Plan:
         """All of it. Raises RequestError: the settings of a job contradict each other."""
-        plans = [job.plan for job in self.jobs]
-        own = plans[0] if self.look is None else largest(plans)
-        return [*self._plan(self.look), *own, *self._plan(self.score)]
+        return [entry for _, part in self.parts for entry in part]
 
     @property
     def parts(self) -> list[tuple[str, Plan]]:
-        """The same by purpose."""
-        own: list[tuple[str, Plan]] = [(phase.name, phase.plan) for phase in self.jobs[0].phases]
+        """The same by purpose: the look, the phases of the method, and the score."""
+        plans = [job.plan for job in self.jobs]
+        own = [(phase.name, phase.plan) for phase in self.jobs[0].phases]
         if self.look is not None:
-            own = [(ANY_OF_THEM, largest([job.plan for job in self.jobs]))]
-        return [(LOOK, self._plan(self.look)), *own, (SCORE, self._plan(self.score))]
-
-    @staticmethod
-    def _plan(own: Look | Score | None) -> Plan:
-        return [] if own is None else [(own.query.mechanism.event, own.query.times)]
+            own = [(LOOK, self.look.query.plan), (ANY_OF_THEM, largest(plans))]
+        return own if self.score is None else [*own, (SCORE, self.score.query.plan)]
 
 
 def largest(plans: Sequence[Plan]) -> Plan:
