@@ -4,6 +4,7 @@ Each set is drawn from a public one, and split. A multilayer perceptron learns f
 tested on test records: at most 2,000, which no run has seen. `guess` is the share of the largest class. One JSON line a run.
 
     python -m benchmarks.auto --data ROOT --sets digits inverted > benchmarks/results/auto-DATE.jsonl
+    python -m benchmarks.auto --data ROOT --facts --sizes 1000
     python -m benchmarks.auto --data ROOT --sets digits --asked "moments few-records" "evolve votes" --epsilons 1
 
 ROOT has the folders mnist, fashion_mnist, cifar10_subset and lfw, as their sites hand them out, and adult.
@@ -31,7 +32,9 @@ from sklearn.neural_network import MLPClassifier
 
 import gossamer
 from benchmarks.reproduce.machine import machine, software
+from gossamer.data.records import Records
 from gossamer.errors import RequestError
+from gossamer.kinds.pictures import PICTURES
 from gossamer.methods import METHODS
 from gossamer.methods.contract import presets_of
 from gossamer.run.training import presets
@@ -173,6 +176,15 @@ def one(name: str, train: Set, test: Set, asked: str, epsilon: float, seed: int,
     }  # fmt: skip
 
 
+def facts(name: str, records: Set) -> dict[str, Any]:
+    """What a look without noise says of records, as a line of JSON."""
+    images, labels = records
+    card = gossamer.DataCard(shape=images.shape[1:], classes=int(labels.max()) + 1, declared_size=len(images))
+    shares = PICTURES.facts(card)(Records(images, labels)).mean(0).tolist()
+    told = {fact: round(share, 3) for fact, share in zip(PICTURES.looks_for, shares, strict=True)}
+    return {"set": name, "records": len(images), **told, "shown": PICTURES.shown(shares)}
+
+
 def main() -> None:
     """See the module."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -181,6 +193,7 @@ def main() -> None:
     parser.add_argument("--asked", nargs="+", default=["auto"], help=f"auto, or a preset such as {BY_HAND}")
     parser.add_argument("--sizes", type=int, nargs="+", default=[5_000], help="records, at most; 0: all")
     parser.add_argument("--epsilons", type=float, nargs="+", default=[10.0, 1.0])
+    parser.add_argument("--facts", action="store_true", help="no run: what a look without noise says of each set")
     parser.add_argument("--score", type=float, default=0.0, help="share of the budget")
     parser.add_argument("--seeds", type=int, nargs="+", default=[0])
     given = parser.parse_args()
@@ -192,6 +205,10 @@ def main() -> None:
     print(json.dumps({**about, "machine": machine("cpu"), "software": software()}), flush=True)
     for name in given.sets:
         train, test = SETS[name](given.data)
+        if given.facts:
+            some = np.random.default_rng(0).permutation(len(train[0]))[: given.sizes[0] or None]
+            print(json.dumps(facts(name, (train[0][some], train[1][some]))), flush=True)
+            continue
         for size, epsilon, seed, asked in itertools.product(given.sizes, given.epsilons, given.seeds, given.asked):
             some = np.random.default_rng(seed).permutation(len(train[0]))[: size or None]
             part, tests = (train[0][some], train[1][some]), (test[0][:TESTED], test[1][:TESTED])
