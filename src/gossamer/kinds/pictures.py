@@ -47,7 +47,7 @@ SOFT_LABELS = "probabilities"
 JUDGED, _TIMES = 6_000, 10
 """Samples from which the judge of a score learns, at most, and for each declared record."""
 JUDGE = classify.Protocol(epochs=4)
-_MOSTLY, _LIKE_DRAWN = 0.7, 0.45
+_MOSTLY, _LIKE_DRAWN = 0.7, 0.55
 """The share of pictures that shows what most are, and the share whose class a classifier of drawings says."""
 NEIGHBOURS = "neighbours.png"
 """In the private folder of a RUN: samples, each with the real training record nearest to it."""

@@ -236,9 +236,7 @@ def replays_from_its_answers(finished: TrialRun) -> None:
         raise SkipTest("it has no noisy answers")
     assert finished.rng.answers is not None
     noted = Answers.of(finished.rng.answers.tensors())
-    state, ledger = repeated(
-        finished.job, noted, {"seed": finished.rng.seed, "device": "cpu"}, finished.public, plan=finished.job.plan
-    )
+    state, ledger = repeated(finished.job, noted, {"seed": finished.rng.seed, "device": "cpu"}, finished.public)
     assert model_bytes(state.released) == finished.model, "the loop depends on more than its answers and public inputs"
     assert ledger.used == finished.ledger.used
 

@@ -106,7 +106,7 @@ def replayed(
 
 
 def repeated(
-    job: Job[Any, Any], answers: Answers, settings: dict[str, Any], public: Any = None, *, plan: Plan
+    job: Job[Any, Any], answers: Answers, settings: dict[str, Any], public: Any = None, *, plan: Plan | None = None
 ) -> tuple[State, PrivacyLedger]:
     """The last state of a run with these answers, and its ledger. Reads no record.
 
@@ -115,13 +115,13 @@ def repeated(
         answers: noted.
         settings: its seed and its device.
         public: the public records.
-        plan: all that the run reserved.
+        plan: all that the run reserved; None: the queries of the job.
 
     Raises:
         LedgerDamaged: if the run asks for other answers: for more, fewer, or of another size or noise.
     """
     ledger = PrivacyLedger(budget=math.inf, delta=1e-5, relation=job.relation)
-    ledger.reserve(plan)
+    ledger.reserve(job.plan if plan is None else plan)
     rng = Rng(settings["seed"])
     rng.answers = taken = Replay(answers.parts)
     training = job.begin(rng, settings["device"])
