@@ -57,7 +57,7 @@ def read_ledger(name, lines):
         elif kind == "site":  # at the centre of a federation: the ledger that a site has shown
             sites[value["name"]] = value
         else:  # a tie to the owner's budget log; a newer version of the noise; a GPU and the checks that it passed; an answer
-            demand(kind in ("session", "noise", "device", "score"), f"{where}: unknown")
+            demand(kind in ("session", "noise", "device", "look", "score"), f"{where}: unknown")
     return opening, plan, reasons, sites, number, last
 
 

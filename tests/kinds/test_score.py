@@ -19,7 +19,8 @@ from gossamer.data.card import DataCard
 from gossamer.data.records import Records
 from gossamer.errors import LedgerDamaged, RequestError
 from gossamer.kinds import toys
-from gossamer.kinds.score import RightAndWrong, Score
+from gossamer.kinds.run_plan import RunPlan
+from gossamer.kinds.score import Score, right_and_wrong
 from gossamer.metrics.arrays import own_randomness
 from gossamer.metrics.classify import predict, predict_alone
 from gossamer.nets.classifiers import SmallCNN
@@ -44,7 +45,7 @@ def sums(labels: list[int], units: list[int] | None = None) -> list[float]:
     """Right and wrong of records with these labels."""
     images = np.zeros((len(labels), 1, 1, 1), np.uint8)
     records = Records(images, np.array(labels, np.int64), None if units is None else np.array(units))
-    answer: list[float] = RightAndWrong(told).clipped_sum(records, ONE).tolist()
+    answer: list[float] = right_and_wrong(told).clipped_sum(records, ONE).tolist()
     return answer
 
 
@@ -86,8 +87,8 @@ def noises(asked: Request) -> list[float]:
 def test_the_whole_run_costs_what_was_asked_for(epsilon: float, share: float) -> None:
     asked = plan("moments", CARD, epsilon=epsilon, delta=1e-4, score=share)
     without = plan("moments", CARD, epsilon=epsilon, delta=1e-4)
-    assert asked.score is not None
-    assert asked.plan == [*asked.job.plan, (GaussianDpEvent(asked.score.noise_multiplier), 1)]
+    assert asked.asks.score is not None
+    assert asked.plan == [*asked.job.plan, (GaussianDpEvent(asked.asks.score.noise_multiplier), 1)]
     by_hand = epsilon_by_hand(noises(asked), 1e-4)
     assert asked.promise.epsilon <= epsilon
     assert by_hand == pytest.approx(asked.promise.epsilon, rel=2e-3)
@@ -209,13 +210,8 @@ def test_a_score_is_asked_once(run: Path, monkeypatch: pytest.MonkeyPatch) -> No
     with pytest.raises(ValueError, match="a second score"):
         ledger._apply({"score": [1.0, 2.0]}, 99)
     monkeypatch.setattr(PrivacyLedger, "remaining", lambda *_: 1)
-    opened = OpenRun(
-        folder=None,
-        job=None,
-        ledger=ledger,
-        rng=None,
-        score=Score(noise_multiplier=1.0, judge=""),  # type: ignore[arg-type]  # none is reached
-    )
+    asks = RunPlan(jobs=[], score=Score(noise_multiplier=1.0, judge=""))
+    opened = OpenRun(folder=None, job=None, asks=asks, ledger=ledger, rng=None)  # type: ignore[arg-type]  # none is reached
     opened.measure(None, None)  # type: ignore[arg-type]  # it would read both
     assert ledger.score is not None
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from gossamer.data.card import STORED, DataCard, check_range, rounded
-from gossamer.data.pixels.polarity import CROWDED, NEARLY_CONSTANT, crowded, ground, nearly_constant
+from gossamer.data.pixels.polarity import CROWDED, NEARLY_CONSTANT, crowded, nearly_constant
 from gossamer.data.pixels.to_uint8 import SCALED
 from gossamer.data.records import Records, absent, uneven
 from gossamer.data.source import Data, Reading
@@ -36,7 +36,6 @@ _HEADER = """\
 # be there without any one person. Label shares must be known from elsewhere; else leave them uniform.
 
 """
-_INVERT = "# invert = true  # nearly all pictures look like ink on white\n"
 _MEASURED = 64
 """The longest side of pictures on which most methods were measured."""
 _LARGE = (
@@ -166,7 +165,7 @@ def draft(records: Records, shape: tuple[int, ...] | None = None, **facts: Any) 
         declared_size=rounded(records.population),
         **facts,
     )
-    return _HEADER + card.dumps() + (_INVERT if ground(records) == "light" else "")
+    return _HEADER + card.dumps()
 
 
 def _drafted_classes(labels: np.ndarray) -> int:
@@ -234,12 +233,6 @@ def remarks(records: Records, sizes: Counter[tuple[int, int]], shape: tuple[int,
         yield CROWDED
     elif nearly_constant(records):
         yield NEARLY_CONSTANT
-    if ground(records) == "light":
-        yield (
-            "Nearly all pictures look like ink on white. `glyphs`, MNIST and most public digits are white on black, and "
-            "samples of `moments` without `align` are better so. Set invert = true in the card: all data are then read "
-            "inverted."
-        )
 
 
 def _of_colours(colours: Counter[bool]) -> Iterator[str]:

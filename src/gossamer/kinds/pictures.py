@@ -3,10 +3,10 @@
 import base64
 import copy
 import dataclasses
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 import torch
@@ -32,6 +32,7 @@ from gossamer.data.sources.pictures.read import check_two_arrays, deep_range, re
 from gossamer.data.units import matched
 from gossamer.errors import DataError, RequestError
 from gossamer.events import Sink, progress, silent
+from gossamer.kinds import picture_facts
 from gossamer.kinds.kind import NONE_LEFT, Comparison, Kind, Named, Target, Words
 from gossamer.methods.contract import BaseConfig, State
 from gossamer.methods.job import Job, Training
@@ -46,6 +47,8 @@ SOFT_LABELS = "probabilities"
 JUDGED, _TIMES = 6_000, 10
 """Samples from which the judge of a score learns, at most, and for each declared record."""
 JUDGE = classify.Protocol(epochs=4)
+_MOSTLY, _LIKE_DRAWN = 0.7, 0.55
+"""The share of pictures that shows what most are, and the share whose class a classifier of drawings says."""
 NEIGHBOURS = "neighbours.png"
 """In the private folder of a RUN: samples, each with the real training record nearest to it."""
 _SHOWN_CLASSES = 12
@@ -59,6 +62,9 @@ class Pictures(Kind[Records, DataCard]):
 
     name = "pictures"
     in_words = "pictures"
+    looks_for = picture_facts.FACTS
+    words_shown: ClassVar = {word: (word,) for word in ("anything", "things on black", "shapes")}
+    words_shown["digits"] = "digits", "shapes"
     metrics = registry.METRICS
     options = ("protocol", "inception")
     words = Words(
@@ -174,7 +180,18 @@ samples = release.sample(1000, seed=0)  # samples.images: uint8 [1000, C, H, W],
         start = dataclasses.replace(asked.synthesizer, net=net).with_weights(asked.warm)
         return self.drawn(start, asked.count, asked.seed, sink=sink)
 
-    # ------------------------------------------------------------------ score
+    # ------------------------------------------------------------------ look and score
+
+    def facts(self, card: DataCard) -> Callable[[Records], Array]:
+        """See `picture_facts`."""
+        return picture_facts.facts(card)
+
+    def shown(self, shares: Sequence[float]) -> str:
+        """By the shares of pictures that are drawn, shapes, and on a dark ground."""
+        drawn, shape, dark = shares
+        if shape > _MOSTLY:
+            return "digits" if drawn > _LIKE_DRAWN else "shapes"
+        return "things on black" if dark > _MOSTLY else "anything"
 
     def judge(self, job: Job[BaseConfig, State]) -> str:
         """The classifier of the release, or a small CNN."""

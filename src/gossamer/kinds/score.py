@@ -5,16 +5,16 @@ together by at most 1 in L2. The accuracy is the first of the two by their sum. 
 (`figures.noisy_share`).
 """
 
-from collections.abc import Callable, Mapping, Sequence
+import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
 from gossamer.lazy import torch
 from gossamer.methods.common.declared import once
 from gossamer.methods.contract import Query
-from gossamer.methods.job import Job
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -42,46 +42,37 @@ class Score:
         """The noisy query, which is asked once."""
         return once(SCORE, self.noise_multiplier)
 
-    @property
-    def plan(self) -> Plan:
-        """What it may release."""
-        return [(self.query.mechanism.event, 1)]
-
-
-def planned(settings: Mapping[str, Any]) -> Score | None:
-    """The score that the settings of a run plan; None: none. Raises TypeError: the entry has other fields."""
-    return Score(**settings[SCORE]) if SCORE in settings else None
-
-
-def plan_of(job: Job[Any, Any], score: Score | None) -> Plan:
-    """All that a run may release. Raises RequestError: the settings of the job contradict each other."""
-    return [*job.plan, *(score.plan if score else ())]
-
-
-def parts_of(job: Job[Any, Any], score: Score | None) -> list[tuple[str, Plan]]:
-    """The same by purpose: the phases of its method, and the score."""
-    own = [(phase.name, phase.plan) for phase in job.phases]
-    return own if score is None else [*own, (SCORE, score.plan)]
-
 
 @dataclass(frozen=True)
-class RightAndWrong:
-    """A query: units by the share of their records that are right, and by the share that is wrong.
+class Facts:
+    """A query: units by the share of their records of which a fact is true, for each of some facts.
 
     Args:
-        is_right: from records to bool [n]. What it says of one record depends on no other.
+        are_true: from records to bool [n, facts]. What it says of one record depends on no other.
+        most: of how many facts a record can be true at once. What a unit adds is divided by the root.
+        dimension: the number of facts.
     """
 
-    is_right: Callable[[Any], np.ndarray]
-    dimension: ClassVar[int] = 2
+    are_true: Callable[[Any], np.ndarray]
+    most: int
+    dimension: int
 
     def clipped_sum(self, records: Any, bounds: Any, /) -> "Tensor":
-        """float64 [2]; what one unit adds is at most 1 long, and at most bounds.norms[0]."""
+        """float64 [facts]; what one unit adds is at most 1 long, and at most bounds.norms[0]."""
         if len(records) == 0:
             return torch.zeros(self.dimension, dtype=torch.float64)
-        right = self.is_right(records).astype(np.float64)
+        true = self.are_true(records).astype(np.float64)
         if records.units is not None:
             owners = np.unique(records.units, return_inverse=True)[1]
-            right = np.bincount(owners, right) / np.bincount(owners)
-        sums = torch.tensor([right.sum(), (1 - right).sum()], dtype=torch.float64)
-        return sums.mul_(min(bounds.norms[0], 1.0))
+            true = np.stack([np.bincount(owners, each) / np.bincount(owners) for each in true.T], axis=1)
+        return torch.from_numpy(true.sum(0)).mul_(min(bounds.norms[0], 1.0) / math.sqrt(self.most))
+
+
+def right_and_wrong(is_right: Callable[[Any], np.ndarray]) -> Facts:
+    """The query of a score. is_right: from records to bool [n], as `Kind.is_right` gives it."""
+
+    def are_true(records: Any) -> np.ndarray:
+        right = is_right(records)
+        return np.stack([right, ~right], axis=1)
+
+    return Facts(are_true, most=1, dimension=2)

@@ -239,6 +239,11 @@ class Query:
     mechanism: Any
     times: int
 
+    @property
+    def plan(self) -> "guarantee.Plan":
+        """What it releases, and how often."""
+        return [(self.mechanism.event, self.times)]
+
 
 @dataclass(frozen=True)
 class Run(Generic[C]):

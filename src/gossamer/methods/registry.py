@@ -13,7 +13,9 @@ from gossamer.methods.contract import FROM_EPSILON, AnyMethod, BaseConfig, Metho
 
 any_card: Any = Lazy("gossamer.data.tables.any_card")
 
-ABOUT = ("about", "records", "epsilon", "in_proportion")
+AUTO = "auto"
+"""In place of the name of a method: a run chooses it."""
+ABOUT = ("about", "records", "epsilon", "in_proportion", "shows")
 """Keys of a preset that are no settings."""
 TAKEN = frozenset({
     "accounts", "as_json", "card", "confidence", "data", "delta", "device", "epsilon", "final", "help", "images_key", "jobs",

@@ -10,14 +10,16 @@ drawn. On disk the ledger only grows, one JSON object a line. Every line has the
     {"device": "NVIDIA H200, torch 2.11.0, fp32: 5 checks passed", "hash": "..."}
     {"charge": 0, "hash": "..."}
     {"site": {"name": "hospital-a", "answers": 7, "lines": 24, "last_hash": "..."}, "hash": "..."}
+    {"look": {"answer": [2180.4, 12.7], "choice": 1}, "hash": "..."}
     {"score": [3584.21, 417.9], "hash": "..."}
 
 A session is a random token that is also in the budget log. It distinguishes a copied folder from the run that went on
 (`budget_log.py`). A charge names a reserved event by its number. Charges are written ahead in blocks and synced before
 the first of a block is used. So after a crash the file may hold more charges than were used, never fewer. The first
 line pins the settings of the run. It also names the version of the noise (`noise.py`), which is one for the whole run. A run
-on a GPU says so before its first charge, and what checks the GPU passed (`device_check.py`). The score is the noisy answer to
-the last query of a run, from which the certificate has its accuracy.
+on a GPU says so before its first charge, and what checks the GPU passed (`device_check.py`). The look is the noisy
+answer to the first query of a run, and which of its jobs follows from it. The score is the answer to the last one, from which
+the certificate has its accuracy.
 
 The file has over 400 lines, because writing and reading a line must agree.
 """
@@ -85,6 +87,8 @@ class PrivacyLedger:
     """GPUs that it ran on, and the checks that they passed."""
     sites: dict[str, dict[str, Any]] = field(default_factory=dict, init=False)
     """At the centre of a federation of few: the ledger of each site, by its lines and last hash, and its answers that count."""
+    look: tuple[list[float], int] | None = field(default=None, init=False)
+    """The noisy answer that chose a job, and the place of the job; see `kinds/run_plan.py`. None: as `score`."""
     score: tuple[float, float] | None = field(default=None, init=False)
     """Noisy numbers of right and of wrong answers; see `kinds/score.py`. None: the run has none, or not yet."""
     lines: int = field(default=0, init=False)
@@ -182,6 +186,15 @@ class PrivacyLedger:
     def note_site(self, name: str, *, answers: int, lines: int, last_hash: str) -> None:
         """Record which ledger a site has shown, and how many of its answers count."""
         self._append([{"site": {"name": name, "answers": answers, "lines": lines, "last_hash": last_hash}}])
+
+    def note_look(self, answer: Sequence[float], choice: int) -> None:
+        """Record the noisy answer that chooses a job, and its place, once."""
+        self._append([{"look": {"answer": list(answer), "choice": choice}}])
+
+    @property
+    def choice(self) -> int:
+        """The place of the job that is trained. The first one, where a crash lost the answer of a look."""
+        return 0 if self.look is None else self.look[1]
 
     def note_score(self, right: float, wrong: float) -> None:
         """Record the noisy answer that scores the run, once."""
@@ -438,6 +451,11 @@ class PrivacyLedger:
             self.devices.append(str(body["device"]))
         elif "site" in body:
             self.sites[str(body["site"]["name"])] = body["site"]
+        elif "look" in body:
+            answer, choice = body["look"]["answer"], body["look"]["choice"]
+            if self.look is not None or sum(self._charged) != 1 or type(choice) is not int or choice < 0:
+                raise ValueError("a second look, or one that is not after the first query")
+            self.look = [float(number) for number in answer], choice
         elif "score" in body:
             if self.score is not None or not any(self._charged):
                 raise ValueError("a second score, or one before any query")

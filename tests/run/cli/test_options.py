@@ -2,7 +2,9 @@
 
 import importlib
 import inspect
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
 
 import click
 import pytest
@@ -67,3 +69,15 @@ def test_help_takes_the_words_of_another_docstring_and_spells_flags() -> None:
     made = click.command(public_share(lambda **_: None))
     (share,) = (option for option in made.params if isinstance(option, click.Option))
     assert "to make public in place of --public," in (share.help or "")
+
+
+def test_auto_is_a_subcommand_that_says_what_may_be_chosen(gossamer: Callable[..., Any], tmp_path: Path) -> None:
+    card = tmp_path / "card.toml"
+    card.write_text("shape = [1, 28, 28]\nclasses = 10\ndeclared_size = 5000\n")
+    words = ("plan", "auto", "--card", card, "--epsilon", 1, "--delta", 1e-5)
+    said = gossamer(*words).out.splitlines()
+    assert [line.partition(":")[0] for line in said[:4]] == ["anything", "things on black", "shapes", "digits"]
+    assert "Private Evolution" in said[3]
+    assert gossamer(*words, "--json").json["method"] == "auto"
+    assert "--axes" not in gossamer("fit", "auto", "--help").out
+    assert "no such option" in gossamer(*words, "--axes", 4).err.lower()

@@ -50,12 +50,16 @@ def test_what_starts_on_nothing_comes_first_then_what_asks_least() -> None:
     assert (starts["evolve"], starts["dpgan"]) == ("drawings of digits", "public records")
 
 
+def nearest(method: str, card: DataCard, epsilon: float) -> str:
+    """The name of the preset that `recommend` takes."""
+    return presets.by_distance([method], card, epsilon, shows=("", "shapes"))[0][1]
+
+
 def test_the_first_advice_is_aligned_and_says_for_which_pictures() -> None:
     """24.5 % of the digits of unseen writers without it, and 93.5 % with it."""
     for card in (FEW, CARD):
         first = recommend.recommend(card, epsilon=10.0).ranked[0]
-        name = presets.nearest("moments", card, 10.0)
-        assert name is not None
+        name = nearest("moments", card, 10.0)
         assert presets.settings("moments", name)["align"]
         assert f"--preset {name}" in first.command
         assert "single shapes on a plain ground" in first.notes[0]
@@ -73,8 +77,8 @@ def test_the_first_advice_is_aligned_and_says_for_which_pictures() -> None:
 def test_the_preset_is_that_of_the_nearest_number_of_records_and_epsilon(
     records: int, epsilon: float, name: str
 ) -> None:
-    assert presets.nearest("moments", dataclasses.replace(CARD, declared_size=records), epsilon) == name
-    assert presets.nearest("feature-moments", CARD, 1.0) is None
+    assert nearest("moments", dataclasses.replace(CARD, declared_size=records), epsilon) == name
+    assert presets.by_distance(["feature-moments"], CARD, 1.0, shows=("",)) == []
 
 
 def test_a_drawing_program_is_for_what_it_draws() -> None:

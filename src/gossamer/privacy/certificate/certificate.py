@@ -90,6 +90,7 @@ class Certificate:
             guarantees: of `recompute(ledger)`; None: recomputed here.
             declared: of `declarations.declare`; None: nothing is declared.
         """
+        settings = statements.chosen(settings, ledger)
         guarantees = recompute(ledger) if guarantees is None else guarantees
         best = min(guarantees, key=lambda entry: float(entry["epsilon"]))
         proved = math.isfinite(float(best["epsilon"]))
@@ -177,7 +178,7 @@ class Checked:
         problems: each in a sentence that names file and line or field; empty if all holds.
         guarantees: the promise recomputed from the ledger; empty where that cannot be read.
         ledger: None where it cannot be read.
-        settings: what config.json holds; empty where one of the files cannot be read.
+        settings: what config.json holds, with the job that a look chose; empty where one of the files cannot be read.
         stated: what certificate.json holds; likewise.
     """
 
@@ -240,6 +241,7 @@ def _read(folder: Path) -> Checked:
         problems += filter(None, [broken_seal(text.decode(errors="replace"))])
         stated, settings = _fields(text, CERTIFICATE, FORMAT), _fields(config, CONFIG, CONFIG_FORMAT)
         ledger = PrivacyLedger.load(folder / LEDGER)
+        settings = statements.chosen(settings, ledger)
         model_sha256 = sha256(folder / MODEL)
     except LedgerDamaged as error:
         return Checked([*problems, str(error)])

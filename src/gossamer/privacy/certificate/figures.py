@@ -32,7 +32,7 @@ _NO_MU = "infinity: a query has no noise"
 
 
 def figures(ledger: PrivacyLedger, settings: dict[str, Any]) -> dict[str, Any]:
-    """Epsilon at three deltas, mu of Gaussian DP, the Renyi curve, each component alone, and the score, as JSON.
+    """Epsilon at three deltas, mu of Gaussian DP, the Renyi curve, each component alone, look and score, as JSON.
 
     Raises:
         LedgerDamaged: if the components that the settings name are not what the ledger reserved.
@@ -42,8 +42,16 @@ def figures(ledger: PrivacyLedger, settings: dict[str, Any]) -> dict[str, Any]:
         "gdp": gdp(ledger),
         "rdp": renyi_curve(ledger),
         "components": components(ledger, settings),
+        **({} if ledger.look is None else {"look": look(settings, ledger.choice)}),
         **({} if ledger.score is None else {"score": score(ledger.score, settings["score"])}),
     }
+
+
+def look(settings: dict[str, Any], choice: int) -> dict[str, Any]:
+    """Which method a noisy answer chose, and for what it is."""
+    shows = str(settings["look"]["shows"][choice])
+    said = f"A noisy look at the records chose the method {settings['method']}, for {shows}. Epsilon covers the look."
+    return {"shows": shows, "statement": said}
 
 
 def score(answer: tuple[float, float], asked: dict[str, Any]) -> dict[str, Any]:

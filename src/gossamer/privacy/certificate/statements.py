@@ -9,6 +9,7 @@ import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from gossamer.errors import LedgerDamaged
 from gossamer.privacy.accounting import federated
 from gossamer.privacy.certificate import sites
 from gossamer.privacy.guarantee import RELATION_NAMES, Guarantee
@@ -17,6 +18,8 @@ from gossamer.privacy.ledger import NOISE_VERSION, PrivacyLedger
 MODEL = "model.safetensors"
 ANSWERS = "answers.safetensors"
 """The noisy answers of a run, if they are few: with them, anyone can compute the model again."""
+CHOICES = "choices"
+"""The entry of config.json with the jobs of which a look chooses one: what the settings say of method, config and methods."""
 
 NO_PUBLIC: dict[str, Any] = {"kind": "none"}
 """The public records of a run that has none, as the settings name them."""
@@ -100,6 +103,14 @@ _NOT_PROMISED = (
     "That a sample is true of any person, or that the samples suit a purpose.",
     "That the declared entries are true, on the data card and here.",
 )
+
+
+def chosen(settings: dict[str, Any], ledger: PrivacyLedger) -> dict[str, Any]:
+    """The settings of a run with the job that its look chose, if it has one. Raises LedgerDamaged: there is no such job."""
+    choices = settings.get(CHOICES, [{}])
+    if not isinstance(choices, list) or ledger.choice >= len(choices) or not isinstance(choices[ledger.choice], dict):
+        raise LedgerDamaged("the ledger has a look with a choice that config.json does not have.")
+    return {**settings, **choices[ledger.choice]}
 
 
 def facts(ledger: PrivacyLedger, settings: dict[str, Any]) -> dict[str, Any]:

@@ -21,7 +21,7 @@ from gossamer.events import spoken
 from gossamer.methods import METHODS
 from gossamer.methods.common.method_start import StartConfig
 from gossamer.methods.contract import FROM_EPSILON, AnyMethod, BaseConfig, Start
-from gossamer.methods.registry import allow
+from gossamer.methods.registry import AUTO, allow
 from gossamer.run.validation import check_seed
 from gossamer.run.words import flagged, spelled
 
@@ -210,6 +210,11 @@ class NearestName(click.Group):
         return super().resolve_command(ctx, args)
 
 
+AUTOMATIC = """Choose the method within the privacy budget. Of pictures, a noisy query first asks how many show one shape on a
+plain ground, and such facts. Its answer chooses method and settings. A table has one method.
+
+A second noisy query scores the samples, see --score. Epsilon covers both."""
+_CHOOSES = "Look at the records and choose a method"
 BUDGET = "--epsilon 10 --delta 1e-5"
 """In the examples; left out where a method takes none."""
 
@@ -223,12 +228,13 @@ class PerMethod(NearestName):
         example: of a command, with METHOD in it.
         command: called with method=..., the shared flags, and settings={field: value or None}.
         shared: click options that every method has.
-        more: of `click.Group`.
+        more: of `click.Group`. And `auto`: help of the subcommand that chooses the METHOD itself; without it there is none.
     """
 
     def __init__(
         self, name: str, about: str, example: str, command: Callable[..., None], shared: list[Any], **more: Any
     ) -> None:
+        self._auto = more.pop("auto", "")
         more |= {"help": f"\b\n{example}\n\n{about}", "subcommand_metavar": "METHOD [FLAGS]..."}
         super().__init__(name, no_args_is_help=True, **more)
         self._example, self._command, self._shared = example, command, shared
@@ -245,10 +251,14 @@ class PerMethod(NearestName):
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 (what click hands over)
         """The methods."""
-        return list(METHODS)
+        return [*([AUTO] if self._auto else []), *METHODS]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002 (what click hands over)
         """The command of one method, or of a method of the user's own, `module:object`."""
+        if cmd_name == AUTO and self._auto:
+            return self._made(
+                AUTO, self._auto, lambda **values: self._command(method=AUTO, settings={}, **values), _CHOOSES
+            )
         cmd_name = allow(cmd_name) if ":" in cmd_name else cmd_name
         return self._of_method(METHODS[cmd_name]) if cmd_name in METHODS else None
 
@@ -257,17 +267,23 @@ class PerMethod(NearestName):
             settings = {field.name: values.pop(field.name) for field in dataclasses.fields(method.config_type)}
             self._command(method=method.name, settings=settings, **values)
 
-        decorated: Any = flags_of(method.config_type)(callback)
-        for option in reversed(self._shared):
-            decorated = option(decorated)
-        example = self._example.replace("METHOD", method.name)
-        example = example.replace(f" {BUDGET}", "") if method.without_guarantee else example
         about = (inspect.cleandoc(type(method).__doc__ or method.title)).replace("\n\n", "\n\n\b\n")
-        made = click.command(method.name, help=f"\b\n{example}\n\n{about}", short_help=method.title)(decorated)
+        flagged = flags_of(method.config_type)(callback)
+        made = self._made(method.name, about, flagged, method.title, budget=not method.without_guarantee)
         for parameter in made.params:
             if isinstance(parameter, click.Option) and _refused(method, parameter.name):
                 parameter.hidden = True  # it is refused with a reason; help need not offer it
         return made
+
+    def _made(
+        self, name: str, about: str, callback: Any, short: str | None = None, *, budget: bool = True
+    ) -> click.Command:
+        """The subcommand of this name, with the shared flags."""
+        for option in reversed(self._shared):
+            callback = option(callback)
+        example = self._example.replace("METHOD", name)
+        example = example if budget else example.replace(f" {BUDGET}", "")
+        return click.command(name, help=f"\b\n{example}\n\n{about}", short_help=short)(callback)
 
 
 def flags_of(config: type[BaseConfig]) -> Callable[[F], F]:

@@ -18,6 +18,7 @@ from gossamer.data.source import Data
 from gossamer.errors import GossamerError, TooFewClients
 from gossamer.events import progress
 from gossamer.files import write_atomically
+from gossamer.kinds.run_plan import RunPlan
 from gossamer.methods.contract import State
 from gossamer.methods.job import Training
 from gossamer.methods.synthesizer import Synthesizer
@@ -74,7 +75,7 @@ def ask(
     """
     folder, facts = RunFolder(Path(out)), request.job.card
     terms = Terms.of(request.job, request.delta, seed, _names(sites))
-    request = replace(request, job=terms.job, plan=terms.job.plan)
+    request = replace(request, asks=RunPlan(jobs=[terms.job]))
     role = {"role": few.CENTRE, "sites": list(terms.names)}
     with opened(folder, request, terms.to_json(), seed=seed, role=role, process=process, accounts=False) as run:
         centre = Centre(run, terms, send, {*_names(without)})

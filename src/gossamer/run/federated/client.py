@@ -18,6 +18,7 @@ from flwr.clientapp import ClientApp
 from gossamer.data.card import DataCard
 from gossamer.errors import GossamerError, RequestError, RunFolderError, UnplannedRelease, withheld
 from gossamer.events import note, progress
+from gossamer.kinds.run_plan import RunPlan
 from gossamer.methods.contract import Run
 from gossamer.methods.gs_wgan import Config, GsWgan
 from gossamer.methods.gs_wgan.loop import CriticPool, State, generator
@@ -136,7 +137,7 @@ class Client(Site):
         # for the readers: all records here are one unit, so none of them names it
         card = dataclasses.replace(self.card, unit="record", missing_unit="refuse")
         process = Process(sink=self.sink, rng=run.rng)
-        request = Request(job=job, epsilon=self.epsilon, delta=self.delta, plan=job.plan)
+        request = Request(asks=RunPlan(jobs=[job]), epsilon=self.epsilon, delta=self.delta)
         role = {"role": federated.CLIENT, "answers": job.config.steps}
         given: dict[str, Any] = {"process": process, "accounts": self.accounts}
         with ExitStack() as stack:

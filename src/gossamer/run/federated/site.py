@@ -18,6 +18,7 @@ from gossamer.data.tables.any_card import load_card
 from gossamer.errors import GossamerError, RequestError, UnplannedRelease
 from gossamer.events import Sink, note, silent
 from gossamer.files import write_atomically
+from gossamer.kinds.run_plan import RunPlan
 from gossamer.privacy.certificate import sites
 from gossamer.privacy.certificate.certificate import LEDGER
 from gossamer.privacy.confined import Confined
@@ -151,7 +152,7 @@ class Site:
     def _opened(self, terms: Terms, name: str) -> Iterator[tuple[OpenRun, Confined[Any]]]:
         """The run of this site. A new one is reserved in full, and in the budget log, before anything is answered."""
         process = Process(sink=self.sink, rng=self.rng(terms.seed))
-        request = Request(job=terms.job, epsilon=self.epsilon, delta=self.delta, plan=terms.job.plan)
+        request = Request(asks=RunPlan(jobs=[terms.job]), epsilon=self.epsilon, delta=self.delta)
         role, agreed = {"role": sites.SITE, "site": name, "sites": [*terms.names]}, {**terms.to_json(), "site": name}
         given: dict[str, Any] = {"process": process, "accounts": self.accounts}
         with opened(self.folder, request, agreed, seed=terms.seed, role=role, **given) as run:

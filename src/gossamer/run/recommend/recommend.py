@@ -16,9 +16,9 @@ from gossamer.data.tables.any_card import AnyCard, Draft, load_card
 from gossamer.errors import RequestError
 from gossamer.kinds import kind_of
 from gossamer.methods import METHODS
-from gossamer.methods.contract import AnyMethod, Method, presets_of
+from gossamer.methods.contract import AnyMethod, Method
 from gossamer.methods.job import Job
-from gossamer.methods.registry import asked
+from gossamer.methods.registry import AUTO, asked
 from gossamer.privacy.guarantee import ADD_OR_REMOVE_ONE
 from gossamer.run.report.wording import aligned, remark
 from gossamer.run.training import presets
@@ -69,12 +69,14 @@ class Advice:
         ranked: the methods that suit the card, the quickest first.
         left_out: the others, each with its reason.
         unit: of privacy.
+        automatic: the command of a run that chooses its method within epsilon.
     """
 
     outlook: list[str]
     ranked: list[Recommended]
     left_out: dict[str, str]
     unit: str
+    automatic: str
 
     def lines(self) -> list[str]:
         """The outlook, a table of all methods, notes, and one command. `--json` has all commands."""
@@ -85,7 +87,8 @@ class Advice:
         report += [f"{each.method}: {note}" for each in self.ranked for note in each.notes]
         report += [f"not {name}: {reason}" for name, reason in self.left_out.items()]
         if self.ranked:
-            report += ["", "The first one:", f"  {self.ranked[0].command}"]
+            report += ["", "A run that looks and chooses:", f"  {self.automatic}", "The first of these:"]
+            report += [f"  {self.ranked[0].command}"]
             report += [f"WHOSE says which records belong to one {self.unit}: {UNITS_FORMS}."] * (self.unit != "record")
             report += ["More about one: `gossamer plan METHOD`. The commands of all of them: --json."]
         return report
@@ -151,7 +154,14 @@ def recommend(
             left_out[name] = str(error)
     ranked.sort(key=lambda each: (each.starts_on != "nothing", each.queries))
     outlook = [f"{facts.declared_size:,} {facts.unit}s, {facts.breadth}, epsilon {epsilon:g} at delta {delta:g}."]
-    return Advice([*outlook, *filter(None, [remark(epsilon), NO_FORECAST])], ranked, left_out, facts.unit)
+    automatic = _command(AUTO, source, epsilon, delta)
+    return Advice([*outlook, *filter(None, [remark(epsilon), NO_FORECAST])], ranked, left_out, facts.unit, automatic)
+
+
+def _command(name: str, source: dict[str, str], epsilon: float, delta: float) -> str:
+    """That of `fit`, without settings."""
+    budget = {"epsilon": f"{epsilon:g}", "delta": f"{delta:g}", "out": "RUN"}
+    return " ".join([f"gossamer fit {name}", *presets.flags({**source, **budget})])
 
 
 def advised_delta(card: AnyCard, *, epsilon: float, delta: float | None) -> float:
@@ -171,12 +181,11 @@ def _candidate(method: AnyMethod, request: _Request) -> Recommended:
     card, epsilon, name, has_public = request.card, request.epsilon, method.name, request.public is not None
     if method.without_guarantee and not math.isinf(epsilon):
         raise RequestError("it has no formal guarantee: its epsilon is infinity whatever the settings.")
-    preset = presets.nearest(name, card, epsilon)
-    base = {**presets.defaults(name), **(presets.settings(name, preset) if preset else {})}
+    found = presets.by_distance([name], card, epsilon, shows=("", "shapes"))
+    preset, entry = found[0][1:] if found else (None, {})
+    base = presets.defaults(name) | (presets.settings(name, preset) if preset else {})
     programs = get_args(get_type_hints(method.config_type).get("drawing"))
-    full = base | ({"drawing": request.pictures} if request.pictures in programs else {})
-    about = presets_of(method)[preset] if preset else {}
-    full |= presets.scaled(full, card, made_for=about.get("records"), in_proportion=about.get("in_proportion", ()))
+    full = presets.tailored(name, entry, card) | ({"drawing": request.pictures} if request.pictures in programs else {})
     job = checked(Job.of(method, {**presets.any_noise(name), **full}, card))
     presets.check_net(job)
     if job.draws not in ("", request.pictures):

@@ -17,7 +17,7 @@ from torch import Tensor
 from gossamer.data.source import Data
 from gossamer.errors import GossamerError, LedgerDamaged, RequestError
 from gossamer.kinds import kind_of
-from gossamer.kinds.score import plan_of, planned
+from gossamer.kinds.run_plan import RunPlan
 from gossamer.kinds.toys import stripes
 from gossamer.methods.contract import State
 from gossamer.methods.job import Job
@@ -25,6 +25,7 @@ from gossamer.methods.synthesizer import Synthesizer, model_bytes
 from gossamer.privacy.certificate.certificate import Checked, sha256
 from gossamer.privacy.certificate.statements import ANSWERS, MODEL
 from gossamer.privacy.confined import Confined
+from gossamer.privacy.guarantee import Plan
 from gossamer.privacy.ledger import PrivacyLedger
 from gossamer.privacy.per_sample_gradients.rounding import full_precision
 from gossamer.privacy.random.answers import MOST, Answers, Replay
@@ -69,19 +70,21 @@ def replayed(
         raise RequestError(
             "`public` must be the public records of the run, all of them and no other. The certificate names them."
         )
+    asks = RunPlan.of(checked.settings, folder)
     made_by, threads = generator.certificate.versions, torch.get_num_threads()
     try:
         torch.set_num_threads(_THREADS.get(made_by.get(TRAINED_ON, "").rpartition(", ")[2], threads))
         answers, here = read_answers(folder / ANSWERS), {**versions(), TRAINED_ON: drawn_on()}
-        state, ledger = repeated(generator.job, answers, checked.settings, known)
+        state, ledger = repeated(generator.job, answers, checked.settings, known, plan=asks.plan)
     except GossamerError as error:
         raise LedgerDamaged(f"{ANSWERS}: {error}") from None
     except Exception as error:  # a stranger's numbers raise any error
         raise LedgerDamaged(f"{ANSWERS} leads to no model ({type(error).__name__}).") from None
     finally:
         torch.set_num_threads(threads)
-    if (score := planned(checked.settings)) and checked.ledger.score:
-        ledger.charge(score.query.mechanism.event)  # nothing in the model follows from it
+    for own, noted in ((asks.look, checked.ledger.look), (asks.score, checked.ledger.score)):
+        if own and noted:
+            ledger.charge(own.query.mechanism.event)  # its answer is in the ledger
     if sorted(map(repr, ledger.charged)) != sorted(map(repr, checked.ledger.charged)):
         raise LedgerDamaged(f"{ANSWERS}: the run with these answers makes other queries than the ledger records.")
     net = state.released.cpu().eval()
@@ -103,15 +106,22 @@ def replayed(
 
 
 def repeated(
-    job: Job[Any, Any], answers: Answers, settings: dict[str, Any], public: Any = None
+    job: Job[Any, Any], answers: Answers, settings: dict[str, Any], public: Any = None, *, plan: Plan | None = None
 ) -> tuple[State, PrivacyLedger]:
-    """The last state of a run with these answers, and its ledger. Reads no record. settings: its seed and its device.
+    """The last state of a run with these answers, and its ledger. Reads no record.
+
+    Args:
+        job: the method with its settings.
+        answers: noted.
+        settings: its seed and its device.
+        public: the public records.
+        plan: all that the run reserved; None: the queries of the job.
 
     Raises:
         LedgerDamaged: if the run asks for other answers: for more, fewer, or of another size or noise.
     """
     ledger = PrivacyLedger(budget=math.inf, delta=1e-5, relation=job.relation)
-    ledger.reserve(plan_of(job, planned(settings)))
+    ledger.reserve(job.plan if plan is None else plan)
     rng = Rng(settings["seed"])
     rng.answers = taken = Replay(answers.parts)
     training = job.begin(rng, settings["device"])

@@ -18,10 +18,11 @@ from gossamer.data.source import Data
 from gossamer.data.tables.any_card import card_from
 from gossamer.errors import DataError, GossamerError, LedgerDamaged, RequestError, RunFolderError
 from gossamer.kinds import kind_of
-from gossamer.kinds.score import parts_of, plan_of, planned
+from gossamer.kinds.run_plan import LOOK, RunPlan
+from gossamer.kinds.score import SCORE
 from gossamer.lazy import Lazy
 from gossamer.methods import METHODS, method_of
-from gossamer.methods.job import Job, plugins_of
+from gossamer.methods.job import plugins_of
 from gossamer.privacy.accounting import federated
 from gossamer.privacy.certificate import sites
 from gossamer.privacy.certificate.certificate import CERTIFICATE, CONFIG, LEDGER, Certificate, check, content, sha256
@@ -152,8 +153,9 @@ def verify(run: str | Path, *, key: str | None = None, replay: bool = False, pub
         audit_statement = "" if is_release(folder.path) else audited(folder.path)
         notes += filter(None, [audit_statement or said_by(checked.stated)])
         notes += _plugin_notes(checked.settings)
-        if not problems and (score := checked.stated["figures"].get("score")):
-            notes.append(f"{score['statement']} Recomputed from the answer in {LEDGER}.")
+        for name in (LOOK, SCORE) if not problems else ():
+            if figure := checked.stated["figures"].get(name):
+                notes.append(f"{figure['statement']} Recomputed from the answer in {LEDGER}.")
         declared = checked.stated.get("declared", {})
         if not problems and is_past(declared, today()):
             notes.append(
@@ -225,17 +227,17 @@ def _settings(settings: dict[str, Any], ledger: PrivacyLedger, guarantees: list[
     """Check that config.json and the method's plan lead to what the ledger opened with, reserved and recorded."""
     try:
         card = card_from(settings["card"])
-        job = Job.of(METHODS[settings["method"]], settings["config"], card)
+        asks = RunPlan.of(settings, Path())
+        job, look, score = asks.jobs[ledger.choice], asks.look, asks.score
         entries = list(plugins.stated(settings.get("plugins", [])))
         opens, lead_to = f"line 1 of {LEDGER} opens with", "these settings lead to"
-        score = planned(settings)
-        parts = purposes(parts_of(job, score))
         facts = settings["methods"] if any(map(_is_edited, entries)) else job.facts
         pairs = [
             ("unit", card.unit, ledger.unit, opens),
             ("delta", settings["delta"], ledger.delta, opens),
             ("epsilon", float(settings["epsilon"]), ledger.budget, opens),
-            ("components", settings["components"], parts, lead_to),
+            ("components", settings["components"], purposes(asks.parts), lead_to),
+            ("choice", ledger.choice, look.choice(ledger.look[0], card) if look and ledger.look else 0, lead_to),
             ("score", score and score.judge, score and kind_of(card).judge(job), lead_to),
             ("methods", settings["methods"], facts, lead_to),
             ("plugins", [[entry["kind"], entry["name"]] for entry in entries], plugins_of(job), lead_to),
@@ -250,7 +252,7 @@ def _settings(settings: dict[str, Any], ledger: PrivacyLedger, guarantees: list[
                 f"{CONFIG}: these settings are accounted for under {RELATION_NAMES[job.relation]}, and line 1 of {LEDGER} says "
                 f"{RELATION_NAMES[ledger.relation]}."
             )
-        if merge(plan_of(job, score)) != merge(ledger.plan):
+        if merge(asks.plan) != merge(ledger.plan):
             problems.append(
                 f"{CONFIG}: these settings lead to another plan than the one that line 2 of {LEDGER} reserves."
             )

@@ -38,6 +38,7 @@ def train_and_certify(run: OpenRun, data: LoadedData) -> Synthesizer:
         RunFolderError: if the plan is used up and nothing was trained.
     """
     with _disk_full(run.folder, lambda: "everything that was trained is kept", said=DiskFull):
+        run = run.looked(data.private)
         synthesizer = run.finish(train(run, data))
         write_report(run.folder.path, internal=True)
     return synthesizer

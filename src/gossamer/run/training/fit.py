@@ -18,9 +18,9 @@ from gossamer.data.tables.any_card import AnyCard, Draft, load_card
 from gossamer.errors import CardError, DataError, RequestError
 from gossamer.files import refuse_without_locks
 from gossamer.methods import METHODS
-from gossamer.methods.contract import BaseConfig
-from gossamer.methods.job import try_out
-from gossamer.methods.registry import asked
+from gossamer.methods.contract import BaseConfig, State
+from gossamer.methods.job import Job, try_out
+from gossamer.methods.registry import AUTO, asked
 from gossamer.methods.synthesizer import Synthesizer
 from gossamer.privacy.device_check import check_device
 from gossamer.privacy.random.noise import Rng
@@ -50,7 +50,7 @@ def fit(  # noqa: PLR0913 (its arguments are the options of a command)
     delta: float | None = None,
     public: Data | float | None = None,
     preset: str | None = None,
-    score: float = 0.0,
+    score: float | None = None,
     seed: int = 0,
     device: str = "cpu",
     accounts: str | Path | None = None,
@@ -60,7 +60,8 @@ def fit(  # noqa: PLR0913 (its arguments are the options of a command)
     """Train `method` on private records under a budget and write a RUN folder.
 
     Args:
-        method: a key of METHODS, for example "dpgan", or a Config, such as `gossamer.methods.DPGAN(steps=4_000)`.
+        method: a key of METHODS, for example "dpgan", or a Config, such as `gossamer.methods.DPGAN(steps=4_000)`. Or auto: a
+            noisy query looks at the records, and its answer chooses method and settings.
         data: the private records: a path, 'digits' or 'glyphs'. Add ':train' or ':test' for a split. From Python also arrays, a
             DataFrame, a dict of columns, or a `Source`, which says whose each record is.
         card: data card: the TOML file with the public facts about the data.
@@ -74,7 +75,7 @@ def fit(  # noqa: PLR0913 (its arguments are the options of a command)
             of them, for example 0.02: a hash picks the units, and the certificate says so.
         preset: named settings to start from; `gossamer presets` lists them. Other options override them.
         score: share of the budget for one noisy query at the end: how many records a model gets right that learns from samples
-            alone. The certificate has the accuracy with its interval. Default: 0, no such query.
+            alone. The certificate has the accuracy with its interval. Default: 0, no such query; of auto 0.03.
         seed: number that fixes initial weights and public random choices. Noise and sampling stay random.
         device: device for the networks: cpu or cuda.
         accounts: folder of the budget log, which adds up the cost of all runs. Default: gossamer/ in your state folder.
@@ -89,7 +90,10 @@ def fit(  # noqa: PLR0913 (its arguments are the options of a command)
         Interrupted: after Ctrl-C; `resume` goes on.
     """
     refuse_without_locks()
-    refuse_misspelt(settings, fit, method_named(method), data=Source, public=Source, process=Process)
+    if method == AUTO and public is not None:
+        raise RequestError("`auto` uses no public records. Leave `public` out, or name a method.")
+    if method != AUTO:
+        refuse_misspelt(settings, fit, method_named(method), data=Source, public=Source, process=Process)
     if card is None:
         raise CardError(
             "card is missing. Draft one with gossamer.draft_card(data), check every value, and pass it as card."
@@ -103,13 +107,14 @@ def fit(  # noqa: PLR0913 (its arguments are the options of a command)
         share, beside = float(public), None
         card = protected_part(card, share)
     request = plan(method, card, settings, epsilon=epsilon, delta=delta, preset=preset, score=score)
-    if request.score is not None and present().count > 1:
-        raise RequestError("`score` is asked by one process alone. Leave it out, or train in one process.")
+    if (request.asks.look or request.asks.score) and present().count > 1:
+        raise RequestError("`auto` and `score` ask in one process alone. Leave them out, or train in one process.")
     sources = DataSources.of(data, public=beside, share=share)
     if sources.in_memory and present().count > 1:
         raise RequestError("Several processes cannot share records in memory. Save them to a file, and pass its path.")
     with _run_folder(out) as folder:
-        _check(request, sources, folder, device)
+        for job in request.asks.jobs:
+            _check(job, sources, folder, device)
         if counted:
             budget_log_at(accounts, beside=folder)  # refused before a record is read
         with OpenRun.create(
@@ -155,14 +160,13 @@ def _run_folder(out: str | Path | None) -> Iterator[RunFolder]:
             place.rmdir()
 
 
-def _check(request: Request, sources: DataSources, folder: RunFolder, device: str) -> None:
+def _check(job: Job[BaseConfig, State], sources: DataSources, folder: RunFolder, device: str) -> None:
     """Refuse what cannot work, before a record is read.
 
     Raises:
         RequestError: naming the option.
         RunFolderError: if the folder is taken or its disk is too small.
     """
-    job = request.job
     with asked(job.method.name):
         _ = job.facts  # refused now if they are no words for a certificate
     if sources.public is not None or sources.share is not None:

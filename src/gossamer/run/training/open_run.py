@@ -14,19 +14,19 @@ from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
 from gossamer import plugins
-from gossamer.data.tables.any_card import AnyCard, card_from
+from gossamer.data.tables.any_card import AnyCard
 from gossamer.errors import BudgetLogError, PrivacyError, RequestError, RunFolderError
 from gossamer.events import Sink, note, silent
 from gossamer.kinds import kind_of
-from gossamer.kinds.score import SCORE, RightAndWrong, Score, parts_of, planned
-from gossamer.methods import method_of
-from gossamer.methods.contract import BaseConfig, State
+from gossamer.kinds.run_plan import LOOK, RunPlan
+from gossamer.kinds.score import SCORE, Facts, right_and_wrong
+from gossamer.methods.contract import BaseConfig, Query, State
 from gossamer.methods.job import Job, plugins_of
 from gossamer.methods.registry import changed_plugins
 from gossamer.methods.synthesizer import Synthesizer, save_model, save_tensors
 from gossamer.privacy.certificate.certificate import CONFIG, CONFIG_FORMAT, LEDGER, Certificate, sha256
 from gossamer.privacy.certificate.figures import purposes
-from gossamer.privacy.certificate.statements import ANSWERS, MODEL
+from gossamer.privacy.certificate.statements import ANSWERS, CHOICES, MODEL
 from gossamer.privacy.confined import Confined
 from gossamer.privacy.distributed import ALONE, Ranks
 from gossamer.privacy.ledger import PrivacyLedger
@@ -52,6 +52,7 @@ class OpenRun:
     Args:
         folder: the run folder, locked by this process.
         job: the method, its settings and the card.
+        asks: all that it may ask.
         ledger: open; the plan is reserved in it.
         rng: source of all randomness.
         device: where the networks are.
@@ -62,11 +63,11 @@ class OpenRun:
         public_facts: further public settings of a new run.
         private_facts: further entries of the private folder of a new run.
         entry: the run's entry in the budget log; None: it has none yet, or no log counts the run.
-        score: the query by which it measures itself; None: there is none.
     """
 
     folder: RunFolder
     job: Job[BaseConfig, Any]
+    asks: RunPlan
     ledger: PrivacyLedger
     rng: Rng
     device: str = "cpu"
@@ -77,7 +78,6 @@ class OpenRun:
     public_facts: Mapping[str, Any] = field(default_factory=dict)
     private_facts: Mapping[str, Any] = field(default_factory=dict)
     entry: RunEntry | None = None
-    score: Score | None = None
 
     @classmethod
     @contextmanager
@@ -98,15 +98,14 @@ class OpenRun:
             RunFolderError: if the folder is taken.
         """
         folder.check_free()
-        job, delta = request.job, request.delta
+        job, asks, delta = request.job, request.asks, request.delta
         ledger = PrivacyLedger(budget=request.epsilon, delta=delta, relation=job.relation, unit=job.card.unit)
         ledger.reserve(request.plan)
         rng = process.rng or Rng(seed)
         rng.answers = Answers()
         with process.shown() as sink, folder.locked(), closing(ledger):
             folder.check_free()
-            more["score"] = request.score
-            yield cls(folder=folder, job=job, ledger=ledger, rng=rng, sink=sink, **more)
+            yield cls(folder=folder, job=job, asks=asks, ledger=ledger, rng=rng, sink=sink, **more)
 
     @classmethod
     @contextmanager
@@ -129,14 +128,14 @@ class OpenRun:
             closing(PrivacyLedger.resume(folder.file(LEDGER), settings=folder.file(CONFIG))) as ledger,
         ):
             settings = folder.config()
-            method = method_of(settings["method"], folder=folder.path)
-            job = Job.of(method, settings["config"], card_from(settings["card"]))
+            asks = RunPlan.of(settings, folder.path)
+            job = asks.jobs[ledger.choice]
             if changed := changed_plugins(plugins_of(job), settings.get("plugins", []), "source", "weights"):
                 raise RequestError(f"{changed[0]}, or start a new run.")
             saved = None if folder.finished else checkpoint.load(folder.private, ledger, lambda text: sink(note(text)))
             yield cls(
                 folder=folder, job=job, ledger=ledger, rng=process.rng or Rng(settings["seed"]), device=settings["device"],
-                sink=sink, saved=saved, score=planned(settings), **more,
+                sink=sink, saved=saved, asks=asks, **more,
             )  # fmt: skip
 
     def log(self, text: str, *, about: str = "") -> None:
@@ -240,6 +239,29 @@ class OpenRun:
         checkpoint.restore(state, self.saved[0], self.folder.private)
         self.rng.restore(self.saved[1])
 
+    def looked(self, private: Confined[Any]) -> "OpenRun":
+        """Take the look that chooses a job, once, and write the answer to the ledger. Returns the run with this job.
+
+        Args:
+            private: the records.
+        """
+        look, ledger = self.asks.look, self.ledger
+        if look is None or ledger.look is not None or not ledger.remaining(look.query.mechanism.event):
+            return self
+        card = self.job.card
+        facts = kind_of(card).facts(card)
+        asked = Facts(facts, most=len(kind_of(card).looks_for), dimension=len(kind_of(card).looks_for))
+        answer = self._aside(private, look.query, asked)
+        ledger.note_look(answer, look.choice(answer, card))
+        return dataclasses.replace(self, job=self.asks.jobs[ledger.choice])
+
+    def _aside(self, private: Confined[Any], query: Query, asked: Facts) -> list[float]:
+        """The answer to a query of the run itself. The ledger has it, and no model follows from it."""
+        noted, self.rng.answers = self.rng.answers, None
+        answer: list[float] = private.release(query.mechanism, asked).tolist()
+        self.rng.answers = noted
+        return answer
+
     def measure(self, state: State, private: Confined[Any]) -> None:
         """Ask for the score of the last state, and write the answer to the ledger. After a crash it may be used up.
 
@@ -247,16 +269,13 @@ class OpenRun:
             state: of a training that is over.
             private: the records.
         """
-        ledger = self.ledger
-        if self.score is None or ledger.score is not None:
+        ledger, score = self.ledger, self.asks.score
+        if score is None or ledger.score is not None:
             return
-        query = self.score.query
-        if ledger.remaining(query.mechanism.event):
+        if ledger.remaining(score.query.mechanism.event):
             synthesizer = self._certified(state)
-            asked = RightAndWrong(kind_of(synthesizer.card).is_right(synthesizer, sink=self.sink))
-            noted, self.rng.answers = self.rng.answers, None  # the model does not follow from this one
-            ledger.note_score(*private.release(query.mechanism, asked).tolist())
-            self.rng.answers = noted
+            asked = right_and_wrong(kind_of(synthesizer.card).is_right(synthesizer, sink=self.sink))
+            ledger.note_score(*self._aside(private, score.query, asked))
 
     def finish(self, state: State) -> Synthesizer:
         """Certify and save. The certificate is written last but for pictures, which can be drawn again.
@@ -292,11 +311,10 @@ class OpenRun:
 
     def _settings(self, facts: DataFacts) -> dict[str, Any]:
         """The public settings of a new run."""
-        epsilon, named_plugins = self.ledger.budget, plugins_of(self.job)
+        epsilon, named_plugins, asks = self.ledger.budget, plugins_of(self.job), self.asks
         return {
             "format": CONFIG_FORMAT,
-            "method": self.job.method.name,
-            "config": self.job.settings,
+            **_of_job(self.job),
             "card": self.job.card.to_dict(),
             "epsilon": "inf" if math.isinf(epsilon) else epsilon,
             "delta": self.ledger.delta,
@@ -304,12 +322,17 @@ class OpenRun:
             "device": self.device,
             "public": facts.public,
             "units": facts.units,
-            "methods": self.job.facts,
-            "components": purposes(parts_of(self.job, self.score)),
-            **({} if self.score is None else {SCORE: asdict(self.score)}),
+            "components": purposes(asks.parts),
+            **({} if asks.look is None else {LOOK: asdict(asks.look), CHOICES: [_of_job(job) for job in asks.jobs]}),
+            **({} if asks.score is None else {SCORE: asdict(asks.score)}),
             "versions": versions(),
             **({"plugins": [plugins.origin(*named).to_json() for named in named_plugins]} if named_plugins else {}),
         }
+
+
+def _of_job(job: Job[BaseConfig, Any]) -> dict[str, Any]:
+    """What the settings of a run say of its job."""
+    return {"method": job.method.name, "config": job.settings, "methods": job.facts}
 
 
 def _absolute(accounts: Accounts) -> str | None:

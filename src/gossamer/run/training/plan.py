@@ -12,16 +12,19 @@ from gossamer import plugins
 from gossamer.data.tables.any_card import AnyCard
 from gossamer.errors import BudgetError, RequestError, did_you_mean
 from gossamer.kinds import kind_of
-from gossamer.kinds.score import Score, plan_of
+from gossamer.kinds.run_plan import Look, RunPlan
+from gossamer.kinds.score import Score
 from gossamer.methods import METHODS
 from gossamer.methods.contract import AnyMethod, BaseConfig, MaybeZero, Start, State
 from gossamer.methods.job import Job, refuse_other_kind
-from gossamer.methods.registry import allow, asked, method_of_config
+from gossamer.methods.registry import AUTO, allow, asked, method_of_config
 from gossamer.privacy.accounting import calibrate, cost
 from gossamer.privacy.guarantee import ADD_OR_REMOVE_ONE, Guarantee, Plan, Terms
-from gossamer.run.training import presets
+from gossamer.run.training import automatic, presets
 from gossamer.run.validation import check_type, checked_arguments, plain, refuse_misspelt
 
+AUTO_SCORE = 0.03
+"""The score of `auto` where none is asked for: its share of the budget."""
 AGREE = 0.01
 """Where epsilon, noise multiplier and steps are all given, they must agree to this share of epsilon."""
 _LEAST_NOISE, _MOST_NOISE = 1e-20, 1e20
@@ -42,20 +45,26 @@ class Request:
     """A run that is fully decided, before a record is read.
 
     Args:
-        job: the method, its settings and the card.
+        asks: its queries, and each job that it may choose.
         epsilon: the budget; where none was given, what noise and steps cost.
         delta: of the guarantee.
-        plan: the noisy queries, and how often each is made.
         bounds: their cost, by every accountant that knows the events; empty: nobody has computed it.
-        score: the query by which the run measures itself, which `plan` includes; None: there is none.
     """
 
-    job: Job[BaseConfig, State]
+    asks: RunPlan
     epsilon: float
     delta: float
-    plan: Plan
     bounds: tuple[cost.Bound, ...] = ()
-    score: Score | None = None
+
+    @property
+    def job(self) -> Job[BaseConfig, State]:
+        """The method, its settings and the card; the first of several of which a look chooses."""
+        return self.asks.jobs[0]
+
+    @property
+    def plan(self) -> Plan:
+        """The noisy queries, and how often each is made."""
+        return self.asks.plan
 
     @property
     def promise(self) -> Guarantee:
@@ -72,7 +81,7 @@ def plan(
     epsilon: float | None = None,
     delta: float | None = None,
     preset: str | None = None,
-    score: float = 0.0,
+    score: float | None = None,
     **more: Any,
 ) -> Request:
     """Decide noise and steps from what is given, and compute what the run will cost. Reads no record.
@@ -81,7 +90,7 @@ def plan(
     is refused.
 
     Args:
-        method: a key of METHODS, or a Config, such as `gossamer.methods.DPGAN(steps=4_000)`.
+        method: a key of METHODS, or a Config, such as `gossamer.methods.DPGAN(steps=4_000)`. Or auto, see `fit`.
         card: the public facts.
         settings: the fields of the method's Config that the user gave; None counts as not given. Not with a Config.
         epsilon: see `run.training.fit.fit`.
@@ -95,6 +104,12 @@ def plan(
             does not take.
         BudgetError: if the request contradicts itself, or nothing meets it.
     """
+    if method == AUTO:
+        if preset or settings or more:
+            raise RequestError("`auto` chooses method and settings. Leave the others out, or name a method.")
+        return _automatic(
+            card, epsilon=plain(epsilon), delta=plain(delta), score=AUTO_SCORE if score is None else score
+        )
     chosen_method = method_named(method)
     given = {**(settings or {}), **more} if isinstance(settings, Mapping | None) else None
     if given is None:
@@ -107,7 +122,7 @@ def plan(
             )
         given = method.given
     with asked(chosen_method.name):
-        return _decided(chosen_method, card, given, epsilon=epsilon, delta=delta, preset=preset, score=score)
+        return _decided(chosen_method, card, given, epsilon=epsilon, delta=delta, preset=preset, score=score or 0.0)
 
 
 def _decided(
@@ -146,10 +161,10 @@ def _decided(
     trial = job(**presets.any_noise(name))
     load_pretrained(trial)
     presets.check_net(trial)
-    terms: dict[str, Any] = {"delta": delta, "relation": trial.relation, "unit": card.unit}
+    terms = Terms(delta=delta, relation=trial.relation, unit=card.unit)
     if chosen_method.without_guarantee:
         nothing = cost.Bound("none", Guarantee(epsilon=math.inf, **terms))
-        return Request(job=trial, epsilon=math.inf, delta=delta, plan=trial.plan, bounds=(nothing,))
+        return Request(asks=RunPlan(jobs=[trial]), epsilon=math.inf, delta=delta, bounds=(nothing,))
     if noise is None and epsilon is None:
         raise BudgetError(
             "give `epsilon` (the budget) or `noise_multiplier`; together with `delta` they decide the run."
@@ -161,7 +176,7 @@ def _decided(
         asked = score_of(trial, score, epsilon=own, **terms)
 
     def run_plan(**decided: Any) -> Plan:
-        return plan_of(job(**decided), asked)
+        return RunPlan(jobs=[job(**decided)], score=asked).plan
 
     if noise is None:
         noise = 0.0 if math.isinf(budget) else calibrate.calibrate_noise(
@@ -175,15 +190,39 @@ def _decided(
         merged["steps"] = calibrate.calibrate_steps(
             lambda value: run_plan(noise_multiplier=noise, steps=value), epsilon=budget, **terms
         )
-    decided = job(noise_multiplier=float(noise))
-    whole = plan_of(decided, asked)
-    bounds = cost.bounds(whole, **terms)
-    request = Request(job=decided, epsilon=budget, delta=delta, plan=whole, bounds=bounds, score=asked)
+    asks = RunPlan(jobs=[job(noise_multiplier=float(noise))], score=asked)
+    request = Request(asks=asks, epsilon=budget, delta=delta, bounds=cost.bounds(asks.plan, **terms))
     if epsilon is None:
         return dataclasses.replace(request, epsilon=request.promise.epsilon)
     if "noise_multiplier" in overrides:
         _check_agreement(request)
     return request
+
+
+def _automatic(card: AnyCard, *, epsilon: float | None, delta: float | None, score: float) -> Request:
+    """A run that looks at its records and chooses its method. Of a kind without a look, the run of its first method."""
+    if epsilon is None or not 0 < epsilon < math.inf:
+        raise BudgetError("`auto` needs `epsilon`, a number above 0. Without privacy, name a method.")
+    found = automatic.choices(card, epsilon)
+    if len(found) == 1:
+        only = found[0]
+        return _decided(only.method, card, only.settings, epsilon=epsilon, delta=delta, preset=None, score=score)
+    terms = Terms(delta=checked_delta(delta, epsilon, card), relation=ADD_OR_REMOVE_ONE, unit=card.unit)
+    look = Look(noise_multiplier=_noise_of(automatic.LOOK_SHARE, epsilon, terms), shows=[each.word for each in found])
+
+    def asks(noise: float) -> RunPlan:
+        return RunPlan(jobs=[each.job(card, noise) for each in found], look=look, score=measured)
+
+    measured = score_of(found[0].job(card, 1.0), score, epsilon=epsilon, **terms) if score else None
+    noise = calibrate.calibrate_noise(lambda value: asks(value).plan, epsilon=epsilon, **terms)
+    whole = asks(float(noise))
+    return Request(asks=whole, epsilon=epsilon, delta=terms["delta"], bounds=cost.bounds(whole.plan, **terms))
+
+
+def _noise_of(share: float, epsilon: float, terms: Terms) -> float:
+    """Of one Gaussian that uses a share of the budget: that of all of it, over the root of the share."""
+    whole = calibrate.calibrate_noise(lambda noise: [(GaussianDpEvent(noise), 1)], epsilon=epsilon, **terms)
+    return float(f"{whole / math.sqrt(share):.6g}")
 
 
 def score_of(job: Job[BaseConfig, State], share: float, *, epsilon: float, **terms: Unpack[Terms]) -> Score:
@@ -198,8 +237,7 @@ def score_of(job: Job[BaseConfig, State], share: float, *, epsilon: float, **ter
     if job.relation is not ADD_OR_REMOVE_ONE or not judge:
         why = "have no classes that a classifier could learn" if not judge else "protect under another relation"
         raise RequestError(f"`score`: samples of these settings {why}. Leave it out.")
-    whole = calibrate.calibrate_noise(lambda noise: [(GaussianDpEvent(noise), 1)], epsilon=epsilon, **terms)
-    return Score(noise_multiplier=float(f"{whole / math.sqrt(share):.6g}"), judge=judge)
+    return Score(noise_multiplier=_noise_of(share, epsilon, terms), judge=judge)
 
 
 def load_pretrained(job: Job[BaseConfig, State]) -> None:

@@ -7,7 +7,7 @@
 import dataclasses
 import math
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from gossamer.data.card import Card
@@ -18,6 +18,8 @@ from gossamer.methods.contract import FROM_EPSILON, BaseConfig, State, presets_o
 from gossamer.methods.job import Job
 from gossamer.methods.registry import ABOUT, asked
 
+_CLASSES = 10
+"""Of the records that presets were tuned on."""
 NEAR = 1.25
 """Two numbers whose ratio is no larger count as equal: signal-to-noise, numbers of records, sides of pictures."""
 
@@ -42,16 +44,34 @@ def defaults(method: str) -> dict[str, Any]:
     return {field.name: field.default for field in fields if field.default not in (dataclasses.MISSING, FROM_EPSILON)}
 
 
-def nearest(method: str, card: Card, epsilon: float) -> str | None:
-    """The preset that was tuned for the most similar number of records and epsilon, by ratio; None: none says for which."""
+def by_distance(
+    methods: Iterable[str], card: Card, epsilon: float, *, shows: Sequence[str]
+) -> list[tuple[str, str, dict[str, Any]]]:
+    """Method, name and entry of each preset that says for how many records and which epsilon it was tuned.
 
-    def far(entry: Mapping[str, Any]) -> float:
-        return abs(math.log(entry["records"] / card.declared_size)) + abs(
-            math.log(entry["epsilon"] / min(epsilon, 20.0))
-        )
+    Those for a similar number in each class and a similar epsilon come first, by ratio.
 
-    tuned = {name: far(entry) for name, entry in presets_of(METHODS[method]).items() if "epsilon" in entry}
-    return min(tuned, key=lambda name: tuned[name], default=None)
+    Args:
+        methods: their names.
+        card: of the records.
+        epsilon: of the run.
+        shows: what the records may show, as presets say it; empty where they say nothing.
+    """
+
+    def far(found: tuple[str, str, dict[str, Any]]) -> float:
+        size = card.declared_size * _CLASSES / getattr(card, "classes", _CLASSES)
+        records, tuned_at = found[2]["records"], found[2]["epsilon"]
+        return abs(math.log(records / size)) + abs(math.log(tuned_at / min(epsilon, 20.0)))
+
+    tuned = [(method, name, entry) for method in methods for name, entry in presets_of(METHODS[method]).items()]
+    return sorted((each for each in tuned if "epsilon" in each[2] and each[2].get("shows", "") in shows), key=far)
+
+
+def tailored(method: str, entry: Mapping[str, Any], card: Card) -> dict[str, Any]:
+    """The settings of a preset that was made for another number of records, changed to that of a card."""
+    values = defaults(method) | {key: value for key, value in entry.items() if key not in ABOUT}
+    in_proportion = entry.get("in_proportion", ())
+    return values | scaled(values, card, made_for=entry.get("records"), in_proportion=in_proportion)
 
 
 def any_noise(method: str) -> dict[str, float]:

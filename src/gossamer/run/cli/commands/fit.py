@@ -36,8 +36,9 @@ def _finished(synthesizer: "gossamer.Synthesizer", out: Path) -> None:
     if torchrun.rank() > 0:
         return
     click.echo(synthesizer.certificate.statement)
-    if score := synthesizer.certificate.figures.get("score"):
-        click.echo(score["statement"])
+    for name in ("look", "score"):
+        if figure := synthesizer.certificate.figures.get(name):
+            click.echo(figure["statement"])
     click.echo(f"report: {out / 'report.html'}", err=True)
 
 
@@ -56,6 +57,7 @@ fit = flags.PerMethod(
         flags.public_flags,
         options_of(flags.SOURCE, "images_key", "labels_key", "units", "public_test_data"),
     ],
+    auto=flags.AUTOMATIC,
 )
 
 

@@ -10,7 +10,7 @@ from gossamer.data.card import protected_part
 from gossamer.data.tables.any_card import load_card
 from gossamer.errors import RequestError, did_you_mean
 from gossamer.methods import METHODS
-from gossamer.methods.registry import ABOUT, allow
+from gossamer.methods.registry import ABOUT, AUTO, allow
 from gossamer.run.cli import options as flags
 from gossamer.run.report.wording import release_in_words, remark
 from gossamer.run.training import presets as named
@@ -40,7 +40,7 @@ def _plan(
     public: str | None,
     public_share: float | None,
     preset: str | None,
-    score: float,
+    score: float | None,
     as_json: bool,
     **budget: float | None,
 ) -> None:
@@ -54,7 +54,7 @@ def _plan(
     if public is not None or public_share is not None:
         check_takes_public(request.job)
     answer = {
-        "method": request.job.method.name,
+        "method": AUTO if method == AUTO else request.job.method.name,
         "guarantees": [{"accountant": bound.accountant, **bound.guarantee.to_json()} for bound in request.bounds],
         "noise_multiplier": request.job.settings.get("noise_multiplier", 0.0),
         "sampling_rate": rate_of(request.plan[0][0]),
@@ -73,8 +73,13 @@ def _lines(request: "Request", answer: dict[str, Any]) -> list[str]:
             f"No formal guarantee: epsilon is infinity, because {reason}.",
             f"Reads no record. Batches of training: {answer['steps']:,}, after the warm-up.",
         ]
+    titles = [f"{method.title}."]
+    if request.asks.look:
+        choices = zip(request.asks.jobs, request.asks.look.shows, strict=True)
+        titles = [f"{shows}: {job.method.title}, if the look finds this." for job, shows in choices]
     return [
-        f"{method.title}. No record was read for this plan.",
+        *titles[:-1],
+        f"{titles[-1]} No record was read for this plan.",
         *(f"noisy queries: {count:,} x {release_in_words(event_to_json(event))}" for event, count in request.plan),
         *filter(None, [method.explain(request.job.config)]),
         f"noise multiplier {answer['noise_multiplier']:g}, sampling rate {answer['sampling_rate']:.6g}, "
@@ -97,6 +102,7 @@ plan = flags.PerMethod(
         flags.public_share,
         flags.as_json,
     ],
+    auto=flags.AUTOMATIC,
 )
 
 
