@@ -100,7 +100,7 @@ def bound(claim: Claim, trials: int, draw: np.random.Generator) -> dict[str, flo
         errors, lambda scale: audit.poisson_gaussian(claim.rate, scale, claim.steps), claimed=2 * claim.noise
     )
     found = 0.0 if math.isinf(noise) else audit.poisson_gaussian_epsilon(claim.rate, noise, claim.steps, DELTA)
-    return {"lower_bound": found, "counted": audit.epsilon_from_errors(errors, delta=DELTA)}
+    return {"lower_bound": found, "counted": errors.epsilon(DELTA)}
 
 
 # ---------------------------------------------------------------------- DP-Kernel
@@ -148,7 +148,7 @@ def dp_kernel(trials: int, noise: float = 1e3) -> tuple[dict[str, float], float]
         cosines.append(float(seen @ expected[present]))
         scores[present].append(float((seen - expected[False]).norm() - (seen - expected[True]).norm()))
     errors = audit.errors_at(scores[True], scores[False], 0.0)
-    counted = audit.epsilon_from_errors(errors, delta=DELTA)
+    counted = errors.epsilon(DELTA)
     return {"lower_bound": counted, "counted": counted}, min(cosines)
 
 
@@ -157,7 +157,7 @@ def seeded_noise(trials: int, *, seed: int = 42, noise: float = 10.0) -> dict[st
     drawn = np.random.default_rng(seed).normal(0.0, noise, trials)
     known = np.random.default_rng(seed).normal(0.0, noise, trials)
     errors = audit.errors_at(1.0 + drawn - known, drawn - known, 0.5)
-    counted = audit.epsilon_from_errors(errors, delta=DELTA)
+    counted = errors.epsilon(DELTA)
     return {"lower_bound": counted, "counted": counted}
 
 

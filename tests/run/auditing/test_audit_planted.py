@@ -232,4 +232,4 @@ def test_who_is_public_is_decided_by_the_unit(by_position: bool, monkeypatch: py
         as_with = seen.images.tobytes() == public.images.tobytes()
         scores[present].append(float(as_with))
     errors = bounds.errors_at(scores[True], scores[False], 0.5)
-    assert (bounds.epsilon_from_errors(errors, delta=DELTA) > 1.0) == by_position
+    assert (errors.epsilon(DELTA) > 1.0) == by_position

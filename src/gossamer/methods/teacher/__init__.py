@@ -3,7 +3,7 @@ and `common/labelled.py` what it labels.
 """
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from gossamer.errors import RequestError
 from gossamer.lazy import Lazy
@@ -13,8 +13,12 @@ from gossamer.methods.common.labelling import SMALLEST
 from gossamer.methods.common.labels_public import LabelsPublic, drawing_program
 from gossamer.methods.contract import FROM_EPSILON, BaseConfig, DataCard, Loop, Phases, Query, TrialConfig
 
-labelled: Any = Lazy("gossamer.methods.common.labelled")
-shapes: Any = Lazy("gossamer.methods.teacher.shapes")
+if TYPE_CHECKING:  # `load.py` of a release finds these two by their imports
+    from gossamer.methods.common import labelled
+    from gossamer.methods.teacher import shapes
+else:
+    labelled, shapes = Lazy("gossamer.methods.common.labelled"), Lazy("gossamer.methods.teacher.shapes")
+
 PARTS = 100
 """Steps in which the features of the public pictures are computed."""
 
