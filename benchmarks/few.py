@@ -27,6 +27,7 @@ from gossamer.data.records import Records
 from gossamer.data.sources.pictures.read import read
 from gossamer.methods.synthesizer import Synthesizer
 from gossamer.run.federated.centre import ask
+from gossamer.run.federated.network import Local
 from gossamer.run.federated.site import Site
 from gossamer.run.release.verify import verify
 from gossamer.run.storage.data_sources import DataSources
@@ -86,7 +87,7 @@ def train(
         method, preset = ("marginals", None) if kind == "adult" else ("moments", "mnist-eps1")
         synthesizer = ask(
             plan(method, card, settings, epsilon=epsilon, delta=DELTA, preset=preset), sites=names, out=out / "centre",
-            send=lambda questions: {name: sites[name].answer(text) for name, text in questions.items()},
+            network=Local({name: site.answer for name, site in sites.items()}),
         )  # fmt: skip
     return synthesizer, [out / name for name in names]
 
