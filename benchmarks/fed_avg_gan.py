@@ -22,7 +22,6 @@ import dataclasses
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import torch
@@ -199,7 +198,7 @@ def simulate(
     delta: float,
     seed: int = 0,
 ) -> tuple[loop.Generator, Guarantee, float]:
-    """A client for each unit, in this process, by the messages of a federation, from a start on public records where there are some.
+    """A client for each unit, in this process, from a start on public records where there are some.
 
     Returns:
         The generator, its guarantee against those who see it, and the noise multiplier.

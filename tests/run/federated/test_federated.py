@@ -3,7 +3,9 @@
 import dataclasses
 import json
 import math
+import os
 import resource
+import signal
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -26,7 +28,7 @@ from gossamer.data.card import DataCard
 from gossamer.data.fingerprint import NOBODY, identify
 from gossamer.data.records import Records
 from gossamer.data.source import Source
-from gossamer.errors import CardError, DataError, RequestError, RunFolderError, TooFewClients
+from gossamer.errors import CardError, DataError, Interrupted, RequestError, RunFolderError, TooFewClients
 from gossamer.events import Event, note
 from gossamer.methods.common.adversarial import Fakes
 from gossamer.methods.gs_wgan import GsWgan
@@ -66,6 +68,7 @@ from gossamer.run.release import verify as module_of_verification
 from gossamer.run.release.verify import verify
 from gossamer.run.storage.data_sources import DataFacts, DataSources, RawData
 from gossamer.run.storage.run_folder import RunFolder
+from gossamer.run.training import checkpoint
 from gossamer.run.training.progress import Process
 from gossamer.run.training.resume import resume
 
@@ -849,6 +852,41 @@ def test_a_simulation_goes_on_with_its_clients(tmp_path: Path) -> None:
     folders = [tmp_path / "run", *sorted((tmp_path / "run" / "checkpoint" / "clients").iterdir())]
     assert len(folders) == 1 + K  # one of the declared four has no records, and answers all the same
     assert all(verify(each).ok for each in folders)
+
+
+def test_a_stop_ends_the_start_of_a_simulation_and_it_goes_on(tmp_path: Path) -> None:
+    """Clients warm up one after the other, before the first step: hours with many. The terminal shows how many have."""
+    labels = np.arange(12) % 3
+    np.savez(tmp_path / "d.npz", images=np.zeros((12, 28, 28), np.uint8), labels=labels, units=labels)
+    seen: list[tuple[int, Any]] = []
+
+    def stopped(event: Event) -> None:
+        if event.phase == "clients":
+            seen.append((event.step, event.values["of"]))
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    request: dict[str, Any] = {
+        "data": Source(tmp_path / "d.npz", units=":units"), "card": CARD, "out": tmp_path / "run", "delta": 1e-3,
+        "accounts": tmp_path / "book", **TINY, "noise_multiplier": 30.0, "warm_steps": 2, "warm_stack": 1,
+    }  # fmt: skip
+    with pytest.raises(Interrupted, match="Nothing is lost"):
+        simulate(**request, process=Process(sink=stopped))
+    assert seen == [(1, K)]
+    simulate(**request)
+    assert verify(tmp_path / "run").ok
+
+
+def test_a_stop_ends_a_warm_start_which_goes_on_from_there(tmp_path: Path) -> None:
+    warm = asking(config={"warm_steps": 5, "warm_stack": 1})
+    one = client(tmp_path, 0, stop=[signal.SIGTERM])
+    with pytest.raises(Interrupted):
+        one.reply(warm)
+    one.close()
+    assert checkpoint.saved_position(one.folder.private) == ("warm start", 1)
+    again = client(tmp_path, 0)
+    ask(again, warm)
+    assert again._critics.left == 6
+    again.close()
 
 
 def test_the_server_of_a_simulation_has_no_records(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -26,21 +26,10 @@ from gossamer.privacy.certificate import sites as ledgers
 from gossamer.privacy.confined import Confined
 from gossamer.privacy.per_sample_gradients.rounding import full_precision
 from gossamer.privacy.queries import Mechanism
+from gossamer.run.federated import questions
 from gossamer.run.federated.clients import Clients, nobodys
 from gossamer.run.federated.network import Network
-from gossamer.run.federated.questions import (
-    END,
-    Answer,
-    Malformed,
-    Question,
-    Refused,
-    Terms,
-    answer_to,
-    in_words,
-    opened,
-    read,
-    written,
-)
+from gossamer.run.federated.questions import Answer, Malformed, Question, Refused, Terms, answer_to, read, written
 from gossamer.run.report.html import write_report
 from gossamer.run.storage.data_sources import DataSources, RawData
 from gossamer.run.storage.run_folder import RunFolder
@@ -99,7 +88,7 @@ def ask(
     elsewhere = DataSources.elsewhere(card.data_set or card.title or "records of clients", public=public)
     sources, data, private = here or (elsewhere, None, {})
     given: dict[str, Any] = {"private": private, "process": process, "accounts": accounts if terms.many else False}
-    with opened(folder, request, terms.to_json(), role=terms.role, **given) as run:
+    with questions.opened(folder, request, terms.to_json(), role=terms.role, **given) as run:
         few = Centre(run, terms, network, {*_names(without)})
         centre = few if network is None or not terms.many else Clients(run, terms, network)
         if finished := folder.finished:
@@ -155,7 +144,7 @@ class Centre:
         del finished  # each site gets its answer once
         state = self.terms.pooled.begin(self.run.rng).state
         state.released.load_state_dict(net.state_dict())
-        answered = self._ask(self.terms.count, END, state)
+        answered = self._ask(self.terms.count, questions.END, state)
         if self.network is None and len(answered) < len(self.terms.names):
             self.run.log(f"{self._exchange} has the end of the run for each site, which certifies what it has answered")
 
@@ -164,7 +153,7 @@ class Centre:
         own, number = self.terms.own(mechanism), self._number
         if number >= sum(self.run.ledger.used):
             self.run.ledger.charge(own.event)
-        answers = self._ask(number, in_words(query), self._training.state, size=query.dimension)
+        answers = self._ask(number, questions.in_words(query), self._training.state, size=query.dimension)
         missing = [name for name in self.terms.names if name not in answers and name not in self.gone]
         if missing and self.network is None:
             raise Waiting(

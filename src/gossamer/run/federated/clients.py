@@ -29,20 +29,9 @@ from gossamer.methods.gs_wgan import Config, GsWgan, loop
 from gossamer.methods.job import Job
 from gossamer.privacy.certificate.statements import NO_UNITS
 from gossamer.privacy.confined import FIXED_SEED
-from gossamer.run.federated import METHOD
+from gossamer.run.federated import METHOD, questions
 from gossamer.run.federated.network import Network, Reply
-from gossamer.run.federated.questions import (
-    END,
-    ROUND,
-    TERMS,
-    Malformed,
-    NoReply,
-    Question,
-    Refused,
-    Terms,
-    answer_to,
-    written,
-)
+from gossamer.run.federated.questions import Malformed, NoReply, Question, Refused, Terms, answer_to, written
 from gossamer.run.federated.site import networks
 from gossamer.run.storage.data_sources import DataFacts, DataSources, RawData
 from gossamer.run.training.driver import train_and_certify
@@ -182,7 +171,7 @@ class Clients:
             if name in turns:
                 batches["asked"] = fakes[(B * turns[name][:, None] + np.arange(B)).reshape(-1)]
             state = {part: (batch.images.detach(), batch.labels) for part, batch in batches.items()}
-            sent[name] = self._question(name, ROUND, state)
+            sent[name] = self._question(name, questions.ROUND, state)
         self._training, lost = {}, {*range(len(drawn))}
         replies = dict(self.network.exchange(sent))
         for name, reply in replies.items():
@@ -256,7 +245,7 @@ class Clients:
         as many answers as the terms say, with their noise.
         """
         present = {*self.network.present()} - self._shut_out
-        sent = {name: self._question(name, TERMS, self.start) for name in sorted(present - self._agreed)}
+        sent = {name: self._question(name, questions.TERMS, self.start) for name in sorted(present - self._agreed)}
         for name, reply in self.network.exchange(sent):
             try:
                 if answer_to(sent[name], name, reply).values is not None:
@@ -283,7 +272,8 @@ class Clients:
         with stop_on_signal() as self.network.stop:
             while len(served) < awaited and time.monotonic() < end and not self.network.stop:
                 sent = {
-                    name: self._question(name, END, net.state_dict()) for name in sorted(self._reachable() - served)
+                    name: self._question(name, questions.END, net.state_dict())
+                    for name in sorted(self._reachable() - served)
                 }
                 for name, reply in self.network.exchange(sent):
                     try:

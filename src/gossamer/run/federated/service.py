@@ -13,7 +13,7 @@ import shutil
 import socket
 import stat
 from collections.abc import Iterator
-from contextlib import closing, contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 from gossamer.data.source import Data
@@ -67,7 +67,10 @@ def serve_records(
         folder=folder, sources=DataSources.of(data), card=card, epsilon=epsilon, delta=delta,
         accounts=accounts, sink=sink,
     )  # fmt: skip
-    with closing(site), private_files(), stop_on_signal() as site.stop, listening(socket, group) as listener:
+    with ExitStack() as stack, stop_on_signal() as site.stop:
+        stack.callback(os.umask, os.umask(0o077))  # new folders and files are for this user alone
+        stack.callback(site.close)
+        listener = stack.enter_context(listening(socket, group))
         site.go_on()
         if folder.path.is_dir():
             folder.path.chmod(0o700)
@@ -95,16 +98,6 @@ def answer(site: Site, connection: socket.socket) -> None:
 
 
 @contextmanager
-def private_files() -> Iterator[None]:
-    """New folders and files are for the user of this process alone. So nobody else enters the run folder of a site."""
-    mask = os.umask(0o077)
-    try:
-        yield
-    finally:
-        os.umask(mask)
-
-
-@contextmanager
 def listening(path: Path, group: str | None) -> Iterator[socket.socket]:
     """A listening socket, mode 0600, or 0660 for a group. Its file is removed at the end.
 
@@ -115,8 +108,7 @@ def listening(path: Path, group: str | None) -> Iterator[socket.socket]:
     with socket.socket(socket.AF_UNIX) as listener:
         _remove_stale(path)
         try:
-            with private_files():
-                listener.bind(str(path))
+            listener.bind(str(path))  # nobody can connect before it listens
         except OSError as error:
             raise RequestError(f"`socket={path}` cannot be listened on ({error.strerror or error}).") from None
         try:

@@ -41,20 +41,16 @@ from gossamer.privacy.confined import Confined
 from gossamer.privacy.per_sample_gradients.rounding import full_precision
 from gossamer.privacy.queries import Mechanism
 from gossamer.privacy.random.noise import Rng
+from gossamer.run.federated import questions
 from gossamer.run.federated.questions import (
-    END,
     LARGEST,
-    ROUND,
-    TERMS,
     Answer,
     Malformed,
     Question,
     Terms,
     digest,
     in_words,
-    opened,
     read,
-    refusal,
     written,
 )
 from gossamer.run.report.html import write_report
@@ -67,8 +63,8 @@ from gossamer.run.training.progress import Process
 
 REFUSED = "the reason is in this site's own log"
 """All that a refusal says, unless the question is malformed. The kind of error could depend on records or on the budget."""
-_VISIT, _WARM_START = 64 * LARGEST, 4096 * LARGEST
-"""Bytes that the batches of a visit to the critic, and of its warm start, may take in its layers. One may take `LARGEST`."""
+_VISIT, _WARM_START = 64, 4096
+"""How many of the largest batches a visit to the critic, and its warm start, may take in its layers. One may take `LARGEST`."""
 
 
 def answer(
@@ -161,11 +157,11 @@ class Site:
         except Interrupted:
             raise
         except Malformed as error:
-            return refusal(f"the question is malformed: {error}")
+            return questions.refusal(f"the question is malformed: {error}")
         except Exception as error:  # all others alike: an error that ended the process would be seen too
             reason = str(error) if isinstance(error, GossamerError) else withheld(error)
             self.sink(note(f"a question is refused: {reason}"))
-            return refusal(REFUSED)
+            return questions.refusal(REFUSED)
 
     def answer(self, text: str) -> str:
         """The answer to a question. The cost of a query is in the ledger before a record is read.
@@ -191,7 +187,9 @@ class Site:
         """The run of this site. A new one is reserved in full, and in the budget log, before anything is answered."""
         request = Request(job=job, epsilon=self.epsilon, delta=self.delta, plan=job.plan)
         process = Process(sink=self.sink, rng=rng)
-        with opened(self.folder, request, agreed, role=role, process=process, accounts=self.accounts) as begun:
+        with questions.opened(
+            self.folder, request, agreed, role=role, process=process, accounts=self.accounts
+        ) as begun:
             data = begun.read(self.sources, self.raw, card=card)
             run = begun.charge(self.sources, data.facts)
             if run.entry is None and self.accounts is not False:
@@ -213,10 +211,8 @@ class Site:
             return given.read_text()
         role = {"role": sites.SITE, "site": question.site, "sites": [*terms.names]}
         with self._opened(terms.job, agreed, role, self.rng(terms.seed)) as (run, private):
-            asked = [number for number in range(terms.count + 1) if self._asked(number).exists()]
-            if any(number >= question.number for number in asked):
+            if question.number < sum(run.ledger.used):
                 raise UnplannedRelease("this query or a later one was asked before, and a crash lost its answer")
-            write_atomically(self._asked(question.number), digest(text), private=True)
             values = self._goes_on(run, private, terms, question)
             answer = written(Answer(question.site, digest(text), values, self.folder.file(LEDGER).read_text()))
             write_atomically(given, answer, private=True)
@@ -224,9 +220,6 @@ class Site:
 
     def _kept(self, number: int) -> Path:
         return self.folder.private / f"answer-{number}.json"
-
-    def _asked(self, number: int) -> Path:
-        return self.folder.private / f"asked-{number}"
 
     def _goes_on(self, run: OpenRun, private: Confined[Any], terms: Terms, question: Question) -> Tensor | None:
         """Go on with the centre's loop up to its next query, and answer it; at the end, certify."""
@@ -292,15 +285,15 @@ class Site:
     def _of_many(self, terms: Terms, question: Question, agreed: dict[str, Any]) -> Tensor | None:
         """Agree to the terms, train and answer, or take the released generator and certify."""
         finished = self.folder.finished and self.folder.source().get("terms") == agreed
-        if self._agreed is None and not finished and question.about != TERMS:
-            self.go_on()
-        if self._agreed is None and not finished and question.about == TERMS:
+        if self._agreed is None and not finished and question.about == questions.TERMS:
             self._begin(terms, agreed, question.state)
+        elif self._agreed is None and not finished:
+            self.go_on()
         if self._agreed != agreed and not finished:
             raise Malformed("the run has not sent its terms yet")
-        if question.about == ROUND:
+        if question.about == questions.ROUND:
             return self._round(terms, question.state)
-        if question.about == END and not finished:
+        if question.about == questions.END and not finished:
             load(self._training.state.released, question.state)
             checkpoint.free_reserve(self.folder.private)
             self._certify(self._run, self._training.state)
@@ -390,14 +383,11 @@ def networks(state: State) -> nn.ModuleDict:
 
 
 def load(net: nn.Module, weights: dict[str, Any]) -> None:
-    """Put the weights of a question into a network. Raises Malformed: they are of other names, shapes or types."""
-    forms = [
-        {name: (tuple(each.shape), each.dtype) for name, each in named.items() if isinstance(each, Tensor)}
-        for named in (net.state_dict(), weights)
-    ]
-    if forms[0] != forms[1] or len(forms[1]) < len(weights):
-        raise Malformed("the weights are not those of the networks of the terms")
-    net.load_state_dict(weights)
+    """Put the weights of a question into a network. Raises Malformed: they are of other names or shapes."""
+    try:
+        net.load_state_dict(weights)
+    except (RuntimeError, TypeError, AttributeError):
+        raise Malformed("the weights are not those of the networks of the terms") from None
 
 
 def _batches(held: Any, card: DataCard, *, size: int) -> list[Fakes]:
@@ -424,12 +414,12 @@ def _check_size(config: Config, card: DataCard, *, at_once: int) -> None:
     batch = 2 * config.width * side * max(config.batch_size, config.critic_batch_size)  # its layers in a critic
     visit = batch * config.critic_steps
     asked = {
-        "the pictures of a round": (4 * pixels * max(config.batch_size * at_once, config.critic_batch_size), LARGEST),
-        "a batch in the critic": (batch, LARGEST),
-        "a visit to the critic": (visit, _VISIT),
-        "the warm start": (visit * config.warm_steps, _WARM_START),
+        "the pictures of a round": 4 * pixels * max(config.batch_size * at_once, config.critic_batch_size),
+        "a batch in the critic": batch,
+        "a visit to the critic": visit / _VISIT,
+        "the warm start": visit * config.warm_steps / _WARM_START,
     }
-    if not (large := [name for name, (size, limit) in asked.items() if size > limit]):
+    if not (large := [name for name, size in asked.items() if size > LARGEST]):
         with torch.device("meta"):  # without memory
             nets = generator(config, card), ProjectionCritic(card.shape, card.classes, width=config.width)
         if sum(4 * value.numel() for net in nets for value in net.state_dict().values()) > LARGEST:
