@@ -2,6 +2,7 @@
 
 import importlib
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -65,7 +66,11 @@ def test_the_app_is_part_of_the_package(tmp_path: Path, capsys: pytest.CaptureFi
     status, _, err = ended(["federated", "app", "-o", str(tmp_path / "app")], capsys)
     assert (status, err) == (0, "")
     example = Path(__file__).parents[3] / "examples" / "flower"
-    for name in ("pyproject.toml", "gossamer_flower/client_app.py", "gossamer_flower/server_app.py"):
+    for name in ("pyproject.toml", "gossamer_flower/client_app.py", "operate/few.toml", "operate/nginx.conf"):
         assert (tmp_path / "app" / name).read_bytes() == (example / name).read_bytes()
+    declared = tomllib.loads((example / "pyproject.toml").read_text())["tool"]["flwr"]["app"]["config"]
+    for name in ("few", "gs-wgan"):
+        request = tomllib.loads((tmp_path / "app" / "operate" / f"{name}.toml").read_text())
+        assert request.keys() <= declared.keys()
     status, _, err = ended(["federated", "app", "-o", str(tmp_path / "app")], capsys)
     assert status == 2 and "there already" in err
