@@ -107,7 +107,7 @@ def test_a_reply_belongs_to_the_site_that_was_asked() -> None:
     grid: Any = FakeGrid({a: lambda _: "A", b: lambda _: "B"}, [(a, 5), (b, 7)])
     named = FlowerGrid(grid, {a: "a", b: "b"})
     named.present()
-    assert dict(named.exchange({"a": "", "b": ""})) == {"a": "A", "b": "B"}
+    assert dict(named.exchange({"a": "", "b": "", "gone since": ""})) == {"a": "A", "b": "B"}
 
 
 def test_the_ids_of_messages_cannot_be_guessed() -> None:

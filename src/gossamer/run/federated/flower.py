@@ -49,10 +49,10 @@ class FlowerGrid(Network):
         return self._nodes
 
     def exchange(self, texts: Mapping[str, str]) -> Iterator[tuple[str, Reply]]:
-        run_id, ttl = self._grid.run.run_id, self.reply_timeout
-        sent = [message_to(self._nodes[name], text, run_id=run_id, ttl=ttl) for name, text in texts.items()]
+        run_id, ttl, names = self._grid.run.run_id, self.reply_timeout, [name for name in texts if name in self._nodes]
+        sent = [message_to(self._nodes[name], texts[name], run_id=run_id, ttl=ttl) for name in names]
         ids = self._grid.push_messages(sent) if sent else []
-        missing = {number: name for number, name in zip(ids, texts, strict=True) if number}
+        missing = {number: name for number, name in zip(ids, names, strict=True) if number}
         end = time.monotonic() + self.reply_timeout
         while missing and not self.stop and time.monotonic() < end:
             for reply in self._grid.pull_messages([*missing]):

@@ -71,7 +71,12 @@ def simulate(
     folder, sources = RunFolder(Path(out)), DataSources.of(data, public=public)
     request = decide(card, epsilon=epsilon, delta=delta, preset=preset, **settings)
     raw = sources.read_unconfined(card)
-    places = _stored_places(folder, card) if folder.begun else random_unit_order(card.declared_size)
+    places = folder.source().get(PLACES, []) if folder.begun else random_unit_order(card.declared_size)
+    if sorted(places) != list(range(card.declared_size)):
+        raise RunFolderError(
+            f"{folder.path} does not say which {card.unit} is which client. Start a new simulation; the cost of this one stays "
+            "in the budget log."
+        )
     shared = dataclasses.replace(raw, private=no_records(card))
     given: dict[str, Any] = {"out": out, "seed": seed, "accounts": accounts, "process": process}
     with clients_of(folder, raw.private, card, sources, request.delta, places) as network:
@@ -85,17 +90,6 @@ def random_unit_order(count: int) -> list[int]:
     others. The accounting of the secret draw covers one changed client.
     """
     return random.SystemRandom().sample(range(count), count)
-
-
-def _stored_places(folder: RunFolder, card: DataCard) -> list[int]:
-    """`random_unit_order` of a simulation that has begun. Raises RunFolderError if it is missing or damaged."""
-    places = folder.source().get(PLACES)
-    if not isinstance(places, list) or sorted(places) != list(range(card.declared_size)):
-        raise RunFolderError(
-            f"{folder.path} is damaged: it does not say which {card.unit} is which client. Start a new simulation; the cost "
-            "of this one stays in the budget log."
-        )
-    return places
 
 
 @contextmanager
