@@ -1150,9 +1150,11 @@ def test_two_servers_without_records_are_not_taken_for_one_data_set() -> None:
 def test_a_federated_run_needs_a_unit_and_a_secret_draw(tmp_path: Path) -> None:
     alone = dataclasses.replace(CARD, unit="record")
     drawn = {**TINY, "visits": 1, "draw": "round_robin"}
+    nobody = Local({})
+    nobody.wait = 0.1
     for request in (decide(alone, delta=1e-3, **TINY), decide(CARD, delta=1e-3, **drawn)):
         with pytest.raises(RequestError, match='unit = "client"'):
-            train(request, network=Local({}), out=tmp_path / "run")
+            train(request, network=nobody, out=tmp_path / "run")
     with pytest.raises(RequestError, match="needs a network"):
         train(decide(CARD, delta=1e-3, **TINY), out=tmp_path / "run")
     assert not (tmp_path / "run").exists()
