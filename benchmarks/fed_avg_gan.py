@@ -22,11 +22,9 @@ import dataclasses
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import torch
-from flwr.app import Message
 from torch import Tensor
 
 from gossamer.data.card import DataCard, draw_labels
@@ -42,8 +40,8 @@ from gossamer.privacy.mechanisms.gaussian import PoissonGaussianSum, clipped_to,
 from gossamer.privacy.mechanisms.sanitized_rows import clipped
 from gossamer.privacy.queries import Bounds
 from gossamer.privacy.random.noise import Rng
-from gossamer.run.federated.messages import ROUND, read_weights, reply, to_client, weights_record
-from gossamer.run.federated.rounds import LocalGrid, NamedGrid
+from gossamer.run.federated.network import Local, Network
+from gossamer.run.federated.questions import Answer, Question, read, written
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -96,10 +94,9 @@ class Client:
         self._critics = critic_of(records, run.config, state)
 
     @torch.no_grad()
-    def app(self, message: Message, _context: Any) -> Message:
+    def reply(self, text: str) -> str:
         """Step 2 of a round."""
-        held, config = self._critics, self._run.config
-        given = read_weights(message.content, sent(held, self._generator))
+        held, config, given = self._critics, self._run.config, read(Question, text).state
         self._generator.load_state_dict({name[2:]: value for name, value in given.items() if name.startswith("G.")})
         held.end_warm()  # Adam begins anew: its moments belong to an earlier round
         held.weights[0], held.directions[0] = given["D"], given["directions"]
@@ -109,7 +106,7 @@ class Client:
         fakes = self._generator(torch.randn(n, config.latent_size, generator=coins), labels)
         held.learn([0], fakes, labels, [coins])
         change = clipped(held.weights[:1] - given["D"], self._max_norm)[0]
-        return reply(message, weights_record({"change": change}))
+        return written(Answer("", "", change, ""))
 
 
 def critic_of(records: Records, config: Config, state: loop.State) -> Critics:
@@ -128,23 +125,23 @@ def sent(critic: Critics, generator: torch.nn.Module) -> dict[str, Tensor]:
 class Reachable:
     """Clients as a mechanism draws them: each is one unit."""
 
-    nodes: tuple[int, ...]
+    names: tuple[str, ...]
 
     @property
     def population(self) -> int:
         """How many there are."""
-        return len(self.nodes)
+        return len(self.names)
 
     def take(self, chosen: np.ndarray) -> "Reachable":
         """Those drawn."""
-        return Reachable(tuple(self.nodes[i] for i in chosen))
+        return Reachable(tuple(self.names[i] for i in chosen))
 
 
 @dataclass(frozen=True)
 class Changes:
     """The query: the sum of the changes that the drawn clients send, each clipped once more, whatever they say."""
 
-    grid: NamedGrid
+    network: Network
     critic: Critics
     generator: torch.nn.Module
 
@@ -155,10 +152,11 @@ class Changes:
 
     def clipped_sum(self, drawn: Reachable, bounds: Bounds) -> Tensor:
         """Steps 2 and 3 of a round, but for the noise. [D]"""
-        content = weights_record(sent(self.critic, self.generator))
+        text = written(Question({}, "", 0, "round", sent(self.critic, self.generator)))
         total = torch.zeros(self.dimension)
-        for _, answer in self.grid.exchange({str(node): to_client(node, ROUND, content) for node in drawn.nodes}):
-            change = read_weights(answer.content, {"change": total})["change"]
+        for name, reply in self.network.exchange(dict.fromkeys(drawn.names, text)):
+            change = read(Answer, str(reply)).values
+            assert change is not None and change.shape == total.shape, name
             total += clipped(change[None], bounds.norms[0])[0]
         return total
 
@@ -167,17 +165,17 @@ def train(
     run: Run[Config],
     state: loop.State,
     asked: Settings,
-    grid: NamedGrid,
+    network: Network,
     ledger: PrivacyLedger,
     noise_multiplier: float,
 ) -> Iterator[float]:
     """The rounds, one per yield: how long the released change was. Ends when the ledger holds no further release."""
     nobody = Records(np.zeros((0, *run.card.shape), np.uint8), np.zeros(0, np.int64))
     critic = critic_of(nobody, run.config, state)
-    private = Confined(Reachable(tuple(grid.present().values())), ledger, run.rng)
+    private = Confined(Reachable(tuple(network.present())), ledger, run.rng)
     release = asked.mechanism(run.card, noise_multiplier)
     while private.remaining(release.event):
-        change = private.release(release, Changes(grid, critic, state.G.net))  # steps 1 to 3
+        change = private.release(release, Changes(network, critic, state.G.net))  # steps 1 to 3
         critic.weights[0] += change / asked.clients_per_round
         critic.directions = critic.layout.iterate(critic.weights, critic.directions)
         for _ in range(asked.generator_steps):  # step 4
@@ -200,7 +198,7 @@ def simulate(
     delta: float,
     seed: int = 0,
 ) -> tuple[loop.Generator, Guarantee, float]:
-    """A client for each unit, in this process, over Flower's messages, from a start on public records where there are some.
+    """A client for each unit, in this process, from a start on public records where there are some.
 
     Returns:
         The generator, its guarantee against those who see it, and the noise multiplier.
@@ -215,10 +213,11 @@ def simulate(
             pass
     assert records.units is not None
     bound = clipped_to(asked.max_norm, noise_multiplier=noise)
-    apps = {}
+    clients = {}
     for unit in range(records.population):
         mine = records.units == unit
-        apps[f"client-{unit:04d}"] = Client(Records(records.images[mine], records.labels[mine]), run, state, bound).app
-    for _ in train(run, state, asked, LocalGrid(apps), ledger, noise):
+        own = Client(Records(records.images[mine], records.labels[mine]), run, state, bound)
+        clients[f"client-{unit:04d}"] = own.reply
+    for _ in train(run, state, asked, Local(clients), ledger, noise):
         pass
     return state.released, ledger.promise(), noise

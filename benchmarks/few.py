@@ -3,6 +3,7 @@
     python -m benchmarks.few adult --sites 5 --epsilon 1 --out /tmp/few      one run, with its sites as folders on this machine
     python -m benchmarks.few mnist --sites 5 --epsilon 1 --out /tmp/few
     python -m benchmarks.few curve adult --out results.json                  3, 5, 10 and 20 sites at epsilon .5, 1 and 3
+    python -m benchmarks.few curve adult --shares --out shares.json          the same with the noise of secure aggregation
 
 The parts are unequal, in the proportions 1, 2, 3 ... Adult is divided by age, with some overlap, so that sites have other
 populations. The figures of `docs/federated.md` come from here. One site is a central
@@ -12,10 +13,13 @@ run: what secure aggregation would give back at best.
 import argparse
 import csv
 import json
+import math
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import torch
@@ -26,7 +30,10 @@ from gossamer.data.card import DataCard
 from gossamer.data.records import Records
 from gossamer.data.sources.pictures.read import read
 from gossamer.methods.synthesizer import Synthesizer
+from gossamer.privacy.certificate import sites as sites_
+from gossamer.privacy.random.noise import Rng
 from gossamer.run.federated.centre import ask
+from gossamer.run.federated.network import Local
 from gossamer.run.federated.site import Site
 from gossamer.run.release.verify import verify
 from gossamer.run.storage.data_sources import DataSources
@@ -86,7 +93,7 @@ def train(
         method, preset = ("marginals", None) if kind == "adult" else ("moments", "mnist-eps1")
         synthesizer = ask(
             plan(method, card, settings, epsilon=epsilon, delta=DELTA, preset=preset), sites=names, out=out / "centre",
-            send=lambda questions: {name: sites[name].answer(text) for name, text in questions.items()},
+            network=Local({name: site.answer for name, site in sites.items()}),
         )  # fmt: skip
     return synthesizer, [out / name for name in names]
 
@@ -103,7 +110,19 @@ def quality(kind: str, synthesizer: Synthesizer) -> dict[str, float]:
     return {"accuracy": round(accuracy(Records(drawn.images, drawn.labels), test), 4)}
 
 
-def curve(kind: str, out: Path) -> None:
+@contextmanager
+def shares(count: int) -> Iterator[None]:
+    """The noise that secure aggregation would leave, without its protocol: each site adds noise / sqrt(count)."""
+    whole = Rng.add_gaussian_
+
+    def share(self: Rng, out: torch.Tensor, std: float) -> torch.Tensor:
+        return whole(self, out, std / math.sqrt(count))
+
+    with mock.patch.object(Rng, "add_gaussian_", share), mock.patch.object(sites_, "of_sum", lambda noise, _: noise):
+        yield
+
+
+def curve(kind: str, out: Path, *, shared: bool) -> None:
     """Add what is not yet in the results, one line of JSON each."""
     done = [json.loads(line) for line in out.read_text().splitlines()] if out.exists() else []
     known = {(each["sites"], each["epsilon"]) for each in done}
@@ -111,7 +130,7 @@ def curve(kind: str, out: Path) -> None:
         for count in (*SITES, 1):
             if (count, epsilon) in known:
                 continue
-            with tempfile.TemporaryDirectory() as folder:
+            with tempfile.TemporaryDirectory() as folder, shares(count) if shared else nullcontext():
                 found = quality(kind, train(kind, count=count, epsilon=epsilon, out=Path(folder))[0])
             with out.open("a") as file:
                 file.write(json.dumps({"sites": count, "epsilon": epsilon, **found}) + "\n")
@@ -124,10 +143,13 @@ def main() -> None:
     parser.add_argument("kind", nargs="?", choices=("adult", "mnist"), default="adult")
     parser.add_argument("--sites", type=int, default=5)
     parser.add_argument("--epsilon", type=float, default=1.0)
+    parser.add_argument(
+        "--shares", action="store_true", help="each site adds a share of the noise, as behind secure aggregation"
+    )
     parser.add_argument("--out", type=Path, required=True)
     given = parser.parse_args()
     if given.what == "curve":
-        curve(given.kind, given.out)
+        curve(given.kind, given.out, shared=given.shares)
         return
     synthesizer, sites = train(given.what, count=given.sites, epsilon=given.epsilon, out=given.out)
     verdicts = [verify(folder) for folder in (given.out / "centre", *sites)]

@@ -18,6 +18,7 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 from multiprocessing.sharedctypes import RawArray
 from pathlib import Path
 from typing import Any
@@ -26,7 +27,6 @@ from unittest import mock
 import numpy as np
 import torch
 from centrally import SERVER_NOISE, centrally
-from flwr.app import Message
 from pki import Authority
 
 from gossamer.data.card import DataCard
@@ -36,8 +36,8 @@ from gossamer.methods.synthesizer import Synthesizer
 from gossamer.privacy.ledger import PrivacyLedger
 from gossamer.privacy.random import noise
 from gossamer.run.cli.main import main as gossamer
-from gossamer.run.federated import messages, service
-from gossamer.run.federated.messages import from_bytes, to_bytes
+from gossamer.run.federated import service
+from gossamer.run.federated.questions import Answer, read, written
 from gossamer.run.release.verify import verify
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -273,15 +273,14 @@ def relay(listeners: list[socket.socket], port: int, counts: Any) -> None:
     accept(0)
 
 
-def rows_that_are_not_finite(reply: Message) -> None:
+def rows_that_are_not_finite(reply: str) -> str:
     """Replace the rows in a reply."""
-    if "rows" in reply.content:
-        shape = reply.content["rows"]["rows"].numpy().shape
-        reply.content["rows"] = messages.rows_record(torch.full(shape, float("nan")))["rows"]
+    answer = read(Answer, reply)
+    return reply if answer.values is None else written(replace(answer, values=answer.values / 0))
 
 
-def liar(near: Path, far: Path, alter: Callable[[Message], None] = rows_that_are_not_finite) -> None:
-    """Pass on all messages, and alter replies."""
+def liar(near: Path, far: Path, alter: Callable[[str], str] = rows_that_are_not_finite) -> None:
+    """Pass on all questions, and alter answers."""
     with service.listening(near, None) as listener:
         listener.settimeout(None)
         while True:
@@ -291,10 +290,7 @@ def liar(near: Path, far: Path, alter: Callable[[Message], None] = rows_that_are
                 true.connect(str(far))
                 true.sendall(length + stream.read(int.from_bytes(length)))
                 with true.makefile("rb") as replies:
-                    reply = from_bytes(replies.read(int.from_bytes(replies.read(8))))
-                if not reply.has_error():
-                    alter(reply)
-                data = to_bytes(reply)
+                    data = alter(replies.read(int.from_bytes(replies.read(8))).decode()).encode()
                 stream.write(len(data).to_bytes(8) + data)
 
 

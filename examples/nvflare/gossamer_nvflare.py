@@ -8,7 +8,7 @@ import os
 import shlex
 import subprocess
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,8 @@ from nvflare.apis.signal import Signal
 
 from gossamer.data.tables.any_card import load_card
 from gossamer.run.federated.centre import ask
+from gossamer.run.federated.network import Network
+from gossamer.run.federated.questions import refusal
 from gossamer.run.training.plan import plan
 
 
@@ -35,27 +37,39 @@ class Ask(Controller):
         self.epsilon, self.delta, self.wait = epsilon, delta, wait
 
     def control_flow(self, abort_signal: Signal, fl_ctx: FLContext) -> None:
-        def send(questions: Mapping[str, str]) -> dict[str, str]:
-            found: dict[str, str] = {}
-
-            def received(client_task: ClientTask, fl_ctx: FLContext) -> None:
-                del fl_ctx  # FLARE names it
-                if (text := client_task.result.get("answer")) is not None:
-                    found[client_task.client.name] = text
-
-            task = Task(
-                "answer", Shareable({"questions": dict(questions)}), timeout=self.wait, result_received_cb=received
-            )
-            names = list(questions)
-            self.broadcast_and_wait(task, fl_ctx, names, min_responses=len(names), abort_signal=abort_signal)
-            return found
-
+        network = Flare(self, [each.name for each in self._engine.get_clients()], abort_signal, fl_ctx)
+        network.wait = network.reply_timeout = self.wait
         request = plan(self.method, load_card(self.card), epsilon=self.epsilon, delta=self.delta)
-        ask(request, sites=[each.name for each in self._engine.get_clients()], out=self.out, send=send)
+        ask(request, sites=network.names, out=self.out, network=network)
 
     def start_controller(self, fl_ctx: FLContext) -> None: ...
     def stop_controller(self, fl_ctx: FLContext) -> None: ...
     def process_result_of_unknown_task(self, client: Client, *_: Any) -> None: ...
+
+
+class Flare(Network):
+    """Brings questions to the clients of FLARE."""
+
+    def __init__(self, controller: Ask, names: list[str], abort_signal: Signal, fl_ctx: FLContext) -> None:
+        self.controller, self.names, self.abort_signal, self.fl_ctx = controller, names, abort_signal, fl_ctx
+
+    def present(self) -> list[str]:
+        return self.names
+
+    def exchange(self, texts: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+        found: dict[str, str] = {}
+
+        def received(client_task: ClientTask, fl_ctx: FLContext) -> None:
+            del fl_ctx  # FLARE names it
+            found[client_task.client.name] = client_task.result.get("answer") or refusal("its command has failed")
+
+        task = Task(
+            "answer", Shareable({"questions": dict(texts)}), timeout=int(self.wait), result_received_cb=received
+        )
+        self.controller.broadcast_and_wait(
+            task, self.fl_ctx, [*texts], min_responses=len(texts), abort_signal=self.abort_signal
+        )
+        yield from found.items()
 
 
 class Answer(Executor):

@@ -3,10 +3,12 @@
 import dataclasses
 import json
 import math
+import os
 import resource
+import signal
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from inspect import signature
 from pathlib import Path
@@ -16,12 +18,8 @@ from typing import Any, cast
 import numpy as np
 import pytest
 import torch
-
-pytest.importorskip("flwr", reason="the extra `federated` is not installed")
-
 from centrally import centrally
 from dp_accounting import GaussianDpEvent
-from flwr.app import Array, ArrayRecord, Error, Message, RecordDict
 from scipy.stats import binom
 from slowly import slow_among
 from torch import Tensor
@@ -30,10 +28,9 @@ from gossamer.data.card import DataCard
 from gossamer.data.fingerprint import NOBODY, identify
 from gossamer.data.records import Records
 from gossamer.data.source import Source
-from gossamer.errors import CardError, DataError, RequestError, RunFolderError, TooFewClients
-from gossamer.events import Event
+from gossamer.errors import CardError, DataError, Interrupted, RequestError, RunFolderError, TooFewClients
+from gossamer.events import Event, note
 from gossamer.methods.common.adversarial import Fakes
-from gossamer.methods.contract import Run
 from gossamer.methods.gs_wgan import GsWgan
 from gossamer.methods.job import Job
 from gossamer.privacy.accounting import cost, federated
@@ -46,26 +43,32 @@ from gossamer.privacy.mechanisms.sanitized_rows import SanitizedRows
 from gossamer.privacy.random import noise
 from gossamer.privacy.random.noise import Rng
 from gossamer.run.budget.entry import charge_of
-from gossamer.run.federated import messages
 from gossamer.run.federated import simulate as module_of_simulation
-from gossamer.run.federated.client import REFUSED, Client, _check_size
-from gossamer.run.federated.messages import (
+from gossamer.run.federated.centre import ask as train
+from gossamer.run.federated.clients import SERVED, Clients, decide
+from gossamer.run.federated.network import Local, Reply
+from gossamer.run.federated.questions import (
+    END,
+    ROUND,
+    TERMS,
+    Answer,
     Malformed,
-    Round,
-    context,
-    read_round,
-    read_rows,
-    round_record,
-    rows_record,
-    to_client,
+    NoReply,
+    Question,
+    Refused,
+    Terms,
+    digest,
+    read,
+    refusal,
+    written,
 )
-from gossamer.run.federated.rounds import Clients, LocalGrid
-from gossamer.run.federated.server import SERVED, decide, serve
 from gossamer.run.federated.simulate import clients_of, simulate
+from gossamer.run.federated.site import REFUSED, Site, _batches, _check_size
 from gossamer.run.release import verify as module_of_verification
 from gossamer.run.release.verify import verify
 from gossamer.run.storage.data_sources import DataFacts, DataSources, RawData
 from gossamer.run.storage.run_folder import RunFolder
+from gossamer.run.training import checkpoint
 from gossamer.run.training.progress import Process
 from gossamer.run.training.resume import resume
 
@@ -93,48 +96,39 @@ class Heard(list[str]):
             self.append(str(event.values["text"]))
 
 
-def client(folder: Path, number: int, held: Records | None = None, *, secret: bool = False, **named: Any) -> Client:
+def client(folder: Path, number: int, held: Records | None = None, *, secret: bool = False, **named: Any) -> Site:
     """A client with a noise of its own that repeats, unless it is secret."""
     own = held or records(number)
     data = RawData(None, DataFacts(public=NO_PUBLIC, units=NO_UNITS, identity=identify(own)), own)
     given = {"card": CARD, "epsilon": math.inf, "delta": 1e-3, "accounts": False, **named}
     if not secret:
         given["rng"] = lambda seed: Rng(seed, noise_seed=number)
-    return Client(
-        folder=RunFolder(folder / NAMES[number]), sources=DataSources.of("d"),
-        raw=data, **given,
-    )  # fmt: skip
+    return Site(folder=RunFolder(folder / NAMES[number]), sources=DataSources.of("d"), raw=data, **given)
 
 
-def read_by(one: Client, read: Callable[..., object]) -> None:
+def read_by(one: Site, read: Callable[..., object]) -> None:
     """Let a client read its records in this way."""
     one.raw, one.sources = None, cast(DataSources, SimpleNamespace(read=read))
 
 
 @pytest.fixture
-def four(tmp_path: Path) -> Iterator[list[Client]]:
+def four(tmp_path: Path) -> Iterator[list[Site]]:
     made = [client(tmp_path, number) for number in range(K)]
     yield made
     for one in made:
         one.close()
 
 
-def grid_of(clients: Iterable[Client]) -> LocalGrid:
-    return LocalGrid({one.folder.path.name: one.app for one in clients})
-
-
-def waiting(grid: LocalGrid, seconds: float) -> LocalGrid:
-    """The grid of a server that waits so long for its clients."""
-    grid.wait = seconds
-    return grid
+def grid_of(clients: Iterable[Site]) -> Local:
+    return Local({one.folder.path.name: one.reply for one in clients})
 
 
 def run(grid: Any, out: Path, *, secret: bool = False, **named: Any) -> Any:
     rng = None if secret else Rng(0, noise_seed=99)
     given: dict[str, Any] = {"accounts": False, "process": Process(rng=rng), **named}
     grid.reply_timeout, grid.wait = given.pop("reply_timeout", 20), given.pop("wait", 0.3)
-    of_serve = {name: given.pop(name) for name in [*given] if name in signature(serve).parameters}
-    return serve(grid, decide(CARD, **{**TINY, "delta": 1e-3, **given}), out=out, **of_serve)
+    of_call = {name: given.pop(name) for name in [*given] if name in signature(train).parameters}
+    return train(decide(CARD, **{**TINY, "delta": 1e-3, **given}), network=grid, out=out, **of_call)
 
 
 def weights(synthesizer: Any) -> Tensor:
@@ -161,7 +155,7 @@ def central(off_the_grid: None) -> Tensor:
     return centrally([records(number) for number in range(K)], CARD, {**TINY, **QUIET})
 
 
-def test_one_machine_gives_what_the_central_loop_gives(tmp_path: Path, four: list[Client], central: Tensor) -> None:
+def test_one_machine_gives_what_the_central_loop_gives(tmp_path: Path, four: list[Site], central: Tensor) -> None:
     """Tolerance: a critic is computed alone here and in a stack there, which moves the last digits."""
     found = weights(run(grid_of(four), tmp_path / "run", **QUIET))
     torch.testing.assert_close(found, central, rtol=0, atol=1e-5)
@@ -174,22 +168,23 @@ def test_one_machine_gives_what_the_central_loop_gives(tmp_path: Path, four: lis
 BEGUN = {**TINY, **QUIET, "public_steps": 4, "warm_steps": 2, "warm_stack": K, "public_learning_rate": 1e-2}
 
 
-def test_clients_begin_on_the_servers_public_records(tmp_path: Path, four: list[Client], off_the_grid: None) -> None:
+def test_clients_begin_on_the_servers_public_records(tmp_path: Path, four: list[Site], off_the_grid: None) -> None:
     """And warm up on fakes of that generator, as a central run does; no message but the first carries weights."""
     shown = records(77, n=20)
     np.savez(tmp_path / "public.npz", images=shown.images[:, 0], labels=shown.labels)
-    sent: list[Message] = []
+    sent: list[Question] = []
 
-    class Seen(LocalGrid):
-        def push_messages(self, given: Iterable[Message]) -> list[str]:
-            sent.extend(given := list(given))
-            return super().push_messages(given)
+    class Seen(Local):
+        def exchange(self, texts: Mapping[str, str]) -> Iterator[tuple[str, Reply]]:
+            sent.extend(read(Question, text) for text in texts.values())
+            return super().exchange(texts)
 
-    grid = Seen({one.folder.path.name: one.app for one in four})
+    grid = Seen({one.folder.path.name: one.reply for one in four})
     made, held = run(grid, tmp_path / "run", public=tmp_path / "public.npz", **BEGUN), [records(i) for i in range(K)]
     torch.testing.assert_close(weights(made), centrally(held, CARD, BEGUN, shown), rtol=0, atol=1e-5)
     assert (weights(made) - centrally(held, CARD, BEGUN)).abs().max() > 1e-3  # without them it is another one
-    assert {each.metadata.message_type for each in sent if "start" in each.content} == {messages.TERMS}
+    weighty = {each.about for each in sent if any(isinstance(part, Tensor) for part in each.state.values())}
+    assert weighty == {TERMS, END}
     assert "public.npz" in made.certificate.not_covered[0]
     assert any("the server cannot check" in each for each in made.certificate.assumptions)
     assert all(verify(each).ok for each in [tmp_path / "run", *(one.folder.path for one in four)])
@@ -199,10 +194,10 @@ def test_a_server_goes_on_with_the_public_records_that_it_began_with(tmp_path: P
     shown = records(77)
     np.savez(tmp_path / "public.npz", images=shown.images[:, 0], labels=shown.labels)
     with pytest.raises(TooFewClients):
-        run(LocalGrid({}), tmp_path / "run", public=tmp_path / "public.npz", public_steps=1)
+        run(Local({}), tmp_path / "run", public=tmp_path / "public.npz", public_steps=1)
     np.savez(tmp_path / "public.npz", images=255 - shown.images[:, 0], labels=shown.labels)
     with pytest.raises(DataError, match="not what it was"):
-        serve(waiting(LocalGrid({}), 0.1), None, out=tmp_path / "run", process=Process(rng=Rng(0, noise_seed=99)))
+        run(Local({}), tmp_path / "run", public=tmp_path / "public.npz", public_steps=1)
 
 
 def test_a_server_does_not_speak_of_force_which_it_does_not_have(tmp_path: Path) -> None:
@@ -210,11 +205,11 @@ def test_a_server_does_not_speak_of_force_which_it_does_not_have(tmp_path: Path)
     folder.mkdir()
     (folder / "mine.txt").write_text("", encoding="utf-8")
     with pytest.raises(RunFolderError, match=r"not empty and holds no run\. Choose another `out`\.$"):
-        run(LocalGrid({}), folder)
+        run(Local({}), folder)
     with pytest.raises(TooFewClients):
-        run(LocalGrid({}), tmp_path / "begun")
-    with pytest.raises(RunFolderError, match=r"unfinished run .* `gossamer\.discard[^`]*`\.$"):
-        run(LocalGrid({}), tmp_path / "begun")
+        run(Local({}), tmp_path / "begun")
+    with pytest.raises(RunFolderError, match="under other terms"):
+        run(Local({}), tmp_path / "begun", seed=1)
 
 
 # ---------------------------------------------------------------------- guarantees
@@ -293,22 +288,18 @@ def test_draws_are_uniform_over_those_who_are_there(draws: int) -> None:
     """Chi-square of the draws among 3 of 4 clients; it fails once in a million times."""
     asked: list[str] = []
 
-    class Three(LocalGrid):
-        def present(self) -> dict[str, int]:
-            return {name: node for name, node in super().present().items() if name != "client-2"}
+    class Three(Local):
+        def present(self) -> list[str]:
+            return [name for name in super().present() if name != "client-2"]
 
-        def push_messages(self, given: Iterable[Message]) -> list[str]:
-            names = {node: name for name, node in self.present().items()}
-            given = list(given)
-            asked.extend(
-                names[each.metadata.dst_node_id]
-                for each in given if each.metadata.message_type == messages.ROUND
-                for _ in each.content["asked"]["labels"].numpy()
-            )  # fmt: skip
-            return super().push_messages(given)
+        def exchange(self, texts: Mapping[str, str]) -> Iterator[tuple[str, Reply]]:
+            for name, text in texts.items():
+                question = read(Question, text)
+                asked.extend([name] * len(question.state["asked"][1]) if question.about == ROUND else [])
+            return super().exchange(texts)
 
     settings = {**TINY, "critics": 3, "answers": 3, "steps": 4, "visits": 1}
-    panel = clients_alone(Three({name: granting(10**6) for name in NAMES}), settings, steps=draws // 3)
+    panel = clients_alone(Three(dict.fromkeys(NAMES, granting)), settings, steps=draws // 3)
     fakes = Fakes(torch.zeros(12, 1, 28, 28), torch.zeros(12, dtype=torch.int64))
     while panel.left:
         panel.release(fakes)
@@ -318,43 +309,41 @@ def test_draws_are_uniform_over_those_who_are_there(draws: int) -> None:
     assert float(((counts[[0, 1, 3]] - expected) ** 2 / expected).sum()) < 27.6
 
 
-def granting(answers: int, multiplier: float = 1.0) -> Any:
-    """An app that agrees to everything and answers with zeros."""
+def answered(question: Question, text: str, values: Tensor | None) -> str:
+    return written(Answer(question.site, digest(text), values, ""))
 
-    def app(message: Message, _context: Any) -> Message:
-        if message.metadata.message_type == messages.TERMS:
-            return messages.reply(message, messages.grant_record(answers=answers, noise_multiplier=multiplier))
-        asked = message.content.get("asked")
-        n = 0 if asked is None else asked["labels"].numpy().size
-        return messages.reply(message, rows_record(torch.zeros(n, 1, 28, 28)) if n else None)
 
-    return app
+def granting(text: str) -> str:
+    """A client that agrees to everything and answers with zeros."""
+    question = read(Question, text)
+    asked = question.state.get("asked") if question.about == ROUND else None
+    return answered(question, text, None if asked is None else torch.zeros(len(asked[1]), 1, 28, 28))
 
 
 def clients_alone(grid: Any, settings: dict[str, Any], *, steps: int = 6, heard: Heard | None = None) -> Clients:
-    """The server's side without a run around it."""
+    """The server's side without a folder around it."""
     method = GsWgan()
     job = Job(method, method.config_type(**{"critics": K, **settings, "steps": steps}), CARD)
     ledger = PrivacyLedger(budget=math.inf, delta=1e-3, relation=job.relation)
     ledger.reserve(job.plan)
-    answers = federated.enough(answers=steps * job.config.answers, critics=job.config.critics, clients=K)
-    terms = {"config": dataclasses.asdict(job.config), "card": CARD.to_dict(), "seed": 0, "answers": answers}
     heard = Heard() if heard is None else heard
     grid.reply_timeout, grid.wait = 20.0, 0.3
-    return Clients(Run(job.config, CARD, Rng(0), queries=job.queries), ledger, grid, terms, heard.append)
+    alone: Any = SimpleNamespace(
+        ledger=ledger, rng=Rng(0), device="cpu", job=job, sink=heard, log=lambda text: heard(note(text))
+    )
+    return Clients(alone, Terms(job, 1e-3, 0, ()), grid)
 
 
-def test_an_answer_is_charged_on_both_sides_before_it_is_asked(tmp_path: Path, four: list[Client]) -> None:
+def test_an_answer_is_charged_on_both_sides_before_it_is_asked(tmp_path: Path, four: list[Site]) -> None:
     seen: list[int] = []
 
-    class Watched(LocalGrid):
-        def push_messages(self, given: Iterable[Message]) -> list[str]:
-            given = list(given)
-            if any("asked" in each.content for each in given if each.metadata.message_type == messages.ROUND):
-                seen.append(sum(panel.ledger.used))
-            return super().push_messages(given)
+    class Watched(Local):
+        def exchange(self, texts: Mapping[str, str]) -> Iterator[tuple[str, Reply]]:
+            questions = [read(Question, text) for text in texts.values()]
+            seen.extend([sum(panel.run.ledger.used)] * any("asked" in each.state for each in questions))
+            return super().exchange(texts)
 
-    panel = clients_alone(Watched({one.folder.path.name: one.app for one in four}), {**TINY, "visits": 1})
+    panel = clients_alone(Watched({one.folder.path.name: one.reply for one in four}), {**TINY, "visits": 1})
     fakes = Fakes(torch.rand(8, 1, 28, 28), torch.zeros(8, dtype=torch.int64))
     panel.release(fakes)
     panel.release(fakes)
@@ -367,78 +356,96 @@ def test_records_reach_a_message_only_through_the_mechanism(tmp_path: Path, monk
     monkeypatch.setattr(
         SanitizedRows, "exact", lambda self, held, query, rng: torch.zeros(self.batch_size, 1, 28, 28)
     )  # fmt: skip
-    sent: list[list[bytes]] = []
+    sent: list[list[Tensor | None]] = []
     for salt in (0, 50):
-        replies: list[bytes] = []
+        replies: list[Tensor | None] = []
         clients = [client(tmp_path / str(salt), i, records(i + salt, n=10 + (i * salt) % 7)) for i in range(K)]
 
-        def listened(one: Client, replies: list[bytes] = replies) -> Any:
-            def app(message: Message, given: Any) -> Message:
-                answer = one.app(message, given)
-                replies.append(b"".join(each.data for part in answer.content.values() if isinstance(part, ArrayRecord)
-                                        for each in part.values()))  # fmt: skip
+        def listened(one: Site, replies: list[Tensor | None] = replies) -> Callable[[str], str]:
+            def reply(text: str) -> str:
+                answer = one.reply(text)
+                assert read(Answer, answer).ledger == ""
+                replies.append(read(Answer, answer).values)
                 return answer
 
-            return app
+            return reply
 
-        run(LocalGrid({one.folder.path.name: listened(one) for one in clients}), tmp_path / f"run{salt}")
+        run(Local({one.folder.path.name: listened(one) for one in clients}), tmp_path / f"run{salt}")
         sent.append(replies)
-    assert sent[0] == sent[1]
-    assert any(sent[0])
+    same = [one is other is None or torch.equal(one, other) for one, other in zip(*sent, strict=True)]
+    assert all(same) and any(each is not None for each in sent[0])
 
 
 # ---------------------------------------------------------------------- what a client refuses
 
 
 def terms(**changed: Any) -> dict[str, Any]:
-    config = dataclasses.asdict(GsWgan().config_type(**TINY, critics=K)) | changed.pop("config", {})
-    return {"config": config, "card": CARD.to_dict(), "seed": 0, "answers": 3, **changed}
+    """Terms under which a client grants six answers."""
+    config = dataclasses.asdict(GsWgan().config_type(**TINY, critics=K)) | {"steps": 1} | changed.pop("config", {})
+    own = {"method": "gs-wgan", "config": config, "card": CARD.to_dict(), "delta": 1e-3, "seed": 0, "sites": []}
+    return {**own, **changed}
 
 
-def ask(one: Client, kind: str, content: RecordDict) -> Message:
-    return one.app(to_client(2, kind, content), context(2))
+def asking(about: str = TERMS, state: dict[str, Any] | None = None, site: str = "a", **changed: Any) -> str:
+    """The text of a question."""
+    return written(Question(terms(**changed), site, 0, about, state or {}))
 
 
-def question(answers: int = 1) -> RecordDict:
-    batch = Fakes(torch.rand(4, 1, 28, 28), torch.zeros(4, dtype=torch.int64))
-    return round_record(Round(None, [batch] * answers))
+def fakes_of(n: int) -> tuple[Tensor, Tensor]:
+    return torch.rand(n, 1, 28, 28), torch.zeros(n, dtype=torch.int64)
+
+
+def question(answers: int = 1) -> str:
+    return asking(ROUND, {"asked": fakes_of(4 * answers)})
+
+
+TRAIN = {"train": fakes_of(8)}
+
+
+def ask(one: Site, text: str) -> Tensor | None:
+    """The rows of a client. Raises Refused."""
+    return read(Answer, one.reply(text)).values
+
+
+def refused(one: Site, text: str) -> str:
+    """Why a client refuses, as its server sees it."""
+    with pytest.raises(Refused) as error:
+        ask(one, text)
+    return str(error.value)
 
 
 def test_a_client_refuses_rounds_beyond_its_ledger_whatever_the_server_says(tmp_path: Path) -> None:
     heard = Heard()
     one = client(tmp_path, 0, sink=heard)
-    assert not ask(one, messages.TERMS, messages.terms_record(terms())).has_error()
-    assert "rows" in ask(one, messages.ROUND, question(2)).content
-    assert messages.reason_of(ask(one, messages.ROUND, question(2))) == REFUSED  # one is left
-    assert "rows" in ask(one, messages.ROUND, question(1)).content
-    assert messages.reason_of(ask(one, messages.ROUND, question(1))) == REFUSED
-    richer = ask(one, messages.TERMS, messages.terms_record(terms(answers=100)))
-    assert "not the terms" in messages.reason_of(richer)
-    assert messages.reason_of(ask(one, messages.ROUND, question(1))) == REFUSED
+    ask(one, asking())
+    assert ask(one, question(5)) is not None
+    assert refused(one, question(2)) == REFUSED  # one is left
+    assert ask(one, question(1)) is not None
+    assert refused(one, question(1)) == REFUSED
+    assert "not the terms" in refused(one, asking(config={"steps": 100}))
+    assert refused(one, question(1)) == REFUSED
     assert [text.split("granted ")[1] for text in heard] == [
-        "3 answers, 1 are left, and 2 were asked for at once", *["3 answers, 0 are left, and 1 were asked for at once"] * 2
+        "6 answers, 1 are left, and 2 were asked for at once", *["6 answers, 0 are left, and 1 were asked for at once"] * 2
     ]  # fmt: skip
     one.close()
 
 
 def test_a_client_refuses_terms_that_cost_more_than_it_gives(tmp_path: Path) -> None:
-    read: list[int] = []
+    seen: list[int] = []
     heard = Heard()
     one = client(tmp_path, 0, epsilon=5.0, sink=heard)
-    read_by(one, lambda *_given, **_more: read.append(1))  # to see that it is not called
-    for cheap in (terms(), terms(config={"noise_multiplier": 0.0}), terms(answers=10**6)):
-        refused = ask(one, messages.TERMS, messages.terms_record(cheap))
-        assert messages.reason_of(refused) == REFUSED
+    read_by(one, lambda *_given, **_more: seen.append(1))  # to see that it is not called
+    for cheap in ({}, {"noise_multiplier": 0.0}, {"steps": 10**6}):
+        assert refused(one, asking(config=cheap)) == REFUSED
         assert "more than the budget of epsilon 5" in heard.pop()
-    assert not read
+    assert not seen
     assert not one.folder.path.exists() or one.folder.blank
 
 
 def test_a_client_answers_nothing_without_noise(tmp_path: Path) -> None:
     """Whatever its limit: `epsilon=inf` says that it sets none, and not that its records may be read."""
     one = client(tmp_path, 0, accounts=tmp_path / "book")
-    refused = ask(one, messages.TERMS, messages.terms_record(terms(config={"noise_multiplier": 0.0})))
-    assert "no noise" in messages.reason_of(refused)
+    assert "no noise" in refused(one, asking(config={"noise_multiplier": 0.0}))
     assert not any(tmp_path.iterdir())
 
 
@@ -461,8 +468,7 @@ def test_a_refusal_does_not_tell_what_is_wrong_with_the_records(tmp_path: Path, 
         raise FAILURES[what]
 
     read_by(failing, fail)
-    replies = [ask(one, messages.TERMS, messages.terms_record(terms())).error for one in (failing, broke)]
-    assert [(each.code, each.reason) for each in replies] == [(messages.REFUSED, REFUSED)] * 2
+    assert [one.reply(asking()) for one in (failing, broke)] == [refusal(REFUSED)] * 2
     assert len(heard) == 1
     assert "4711" not in heard[0]
     assert str(FAILURES[what]) in heard[0] or "could hold a record" in heard[0]
@@ -476,17 +482,16 @@ def test_terms_are_checked_before_records_and_budget(tmp_path: Path) -> None:
 
     clients = [client(tmp_path, 0), client(tmp_path, 1, epsilon=5.0), client(tmp_path, 2)]
     read_by(clients[2], fail)
-    asked = messages.terms_record(terms(), WRONG_START)
-    (said,) = {messages.reason_of(ask(one, messages.TERMS, asked)) for one in clients}
-    assert "start does not hold the arrays" in said
+    (said,) = {refused(one, asking(state=WRONG_START)) for one in clients}
+    assert "weights are not those" in said
     assert not any(one.folder.path.exists() for one in clients)
 
 
 def test_a_round_is_checked_before_its_folder(tmp_path: Path) -> None:
     one = client(tmp_path, 0)
-    ask(one, messages.TERMS, messages.terms_record(terms()))
+    ask(one, asking())
     one.folder.path.rename(tmp_path / "moved")
-    assert "holds fakes" in messages.reason_of(ask(one, messages.ROUND, RecordDict()))
+    assert "holds fakes" in refused(one, asking(ROUND))
     with pytest.raises(RunFolderError):
         one.close()
 
@@ -498,34 +503,34 @@ def test_what_fails_at_the_records_is_refused_without_a_word_and_the_client_stay
     """An error that is none of ours ended the client, and the server saw it go."""
     heard = Heard()
     one = client(tmp_path, 0, sink=heard)
-    ask(one, messages.TERMS, messages.terms_record(terms()))
+    ask(one, asking())
 
     def fail(*_: Any) -> None:
         raise RuntimeError("patient 4711")
 
-    asked = Round(Fakes(torch.rand(8, 1, 28, 28), torch.zeros(8, dtype=torch.int64)), []) if place == "train" else None
     with monkeypatch.context() as patch:
         patch.setattr(one._critics, place, fail)
-        refused = ask(one, messages.ROUND, round_record(asked) if asked else question())
-    assert messages.reason_of(refused) == REFUSED
+        assert refused(one, asking(ROUND, TRAIN) if place == "train" else question()) == REFUSED
     assert "error in fail" in heard[0] and "4711" not in heard[0] and "RuntimeError" not in heard[0]
-    assert "rows" in ask(one, messages.ROUND, question()).content
+    assert ask(one, question()) is not None
     one.close()
 
 
 @pytest.mark.parametrize(
     ("changed", "why"),
     [
-        ({"card": {**CARD.to_dict(), "declared_size": 5}}, "not the one that this client was given"),
-        ({"config": {"batch_size": 0}}, "none of this method"),
-        ({"config": {"gift": 1}}, "none of this method"),
-        ({"seed": None}, "lack"),
-        ({"answers": 0}, "none of this method"),
+        ({"card": {**CARD.to_dict(), "declared_size": 5}}, "not the one that this site was given"),
+        ({"delta": 1e-4}, "not the one that this site was given"),
+        ({"config": {"batch_size": 0}}, "no terms"),
+        ({"config": {"gift": 1}}, "no terms"),
+        ({"config": {"steps": 0}}, "no terms"),
+        ({"config": {"critics": 5}}, "none of this method"),
+        ({"config": {"draw": "round_robin"}}, "no terms"),
+        ({"seed": None}, "no terms"),
     ],
 )
 def test_a_client_refuses_other_terms(tmp_path: Path, changed: dict[str, Any], why: str) -> None:
-    one = client(tmp_path, 0)
-    assert why in messages.reason_of(ask(one, messages.TERMS, messages.terms_record(terms(**changed))))
+    assert why in refused(client(tmp_path, 0), asking(**changed))
 
 
 @pytest.mark.parametrize(
@@ -534,12 +539,12 @@ def test_a_client_refuses_other_terms(tmp_path: Path, changed: dict[str, Any], w
         ({"width": 10**6}, "a batch in the critic"),
         ({"width": 500, "generator": "resnet"}, "the networks"),
         ({"width": 500, "latent_size": 10**6}, "the networks"),
-        ({"width": 10**400}, "none of this method"),
+        ({"width": 10**400}, "no terms"),
         ({"latent_size": 2**31 - 1}, "the networks"),
         ({"critic_batch_size": 2**31 - 1}, "the pictures of a round, a batch in the critic"),
         ({"batch_size": 85_600}, "the pictures of a round"),
         ({"answers": 50_000}, "the pictures of a round"),
-        ({"answers": 2.5}, "none of this method"),
+        ({"answers": 2.5}, "no terms"),
         ({"critic_batch_size": 90_000, "width": 1}, "the pictures of a round"),
         ({"critic_steps": 10**6}, "a visit to the critic"),
         ({"warm_steps": 10**7, "critic_steps": 1000}, "the warm start"),
@@ -552,19 +557,16 @@ def test_terms_that_ask_for_too_much_are_refused_before_a_network_is_built(
     one = client(tmp_path, 0)
     one.records = lambda _card, _ledger: pytest.fail("the terms were taken")
     used, began = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, time.process_time()
-    said = messages.reason_of(ask(one, messages.TERMS, messages.terms_record(terms(config=changed))))
-    assert said.startswith("the message is malformed: the settings of the run") and what in said, said
+    said = refused(one, asking(config=changed))
+    assert said.startswith("the question is malformed: ") and what in said, said
     assert time.process_time() - began < 2
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - used < 100_000, "KiB"
     assert not one.folder.path.exists()
 
 
-def test_the_number_of_answers_is_a_whole_number(tmp_path: Path) -> None:
-    for answers in ("10", 10.7, True, 10**30, None):
-        said = messages.reason_of(
-            ask(client(tmp_path, 0), messages.TERMS, messages.terms_record(terms(answers=answers)))
-        )
-        assert "none of this method" in said, answers
+def test_the_numbers_of_the_draw_are_whole_numbers(tmp_path: Path) -> None:
+    for steps in ("10", 10.7, True, 10**30, None):
+        assert "no terms" in refused(client(tmp_path, 0), asking(config={"steps": steps})), steps
 
 
 def test_the_largest_settings_of_the_paper_are_taken() -> None:
@@ -577,43 +579,41 @@ def test_the_largest_settings_of_the_paper_are_taken() -> None:
 def test_a_client_takes_part_under_one_name(tmp_path: Path) -> None:
     """Two SuperNodes before one records service would be picked twice as often as the guarantee counts."""
     one = client(tmp_path, 0)
-    assert not ask(one, messages.TERMS, messages.terms_record(terms(client="site-a"))).has_error()
-    assert "not the terms" in messages.reason_of(
-        ask(one, messages.TERMS, messages.terms_record(terms(client="site-b")))
-    )
+    ask(one, asking(site="site-a"))
+    assert "not the terms" in refused(one, asking(site="site-b"))
     one.close()
     again = client(tmp_path, 0)
     again.go_on()
-    assert "not the terms" in messages.reason_of(
-        ask(again, messages.TERMS, messages.terms_record(terms(client="site-b")))
-    )
-    assert not ask(again, messages.TERMS, messages.terms_record(terms(client="site-a"))).has_error()
+    assert "not the terms" in refused(again, asking(site="site-b"))
+    ask(again, asking(site="site-a"))
     again.close()
 
 
 def test_the_server_names_each_client_in_its_terms() -> None:
     seen: list[str] = []
 
-    def app(message: Message, given: Any) -> Message:
-        if message.metadata.message_type == messages.TERMS:
-            seen.append(messages.read_terms(message.content)["client"])
-        return granting(10_000)(message, given)
+    def hear(text: str) -> str:
+        seen.append(read(Question, text).site)
+        return granting(text)
 
-    clients_alone(LocalGrid(dict.fromkeys(NAMES, app)), TINY)._wait_for_clients()
+    clients_alone(Local(dict.fromkeys(NAMES, hear)), TINY)._wait_for_clients()
     assert sorted(seen) == NAMES
 
 
 def test_a_client_answers_nothing_before_the_terms(tmp_path: Path) -> None:
-    assert "terms" in messages.reason_of(ask(client(tmp_path, 0), messages.ROUND, question()))
+    for about in (ROUND, END):
+        assert "not sent its terms" in refused(client(tmp_path, 0), asking(about))
 
 
 def test_the_noise_of_a_client_does_not_follow_from_the_seed_that_the_server_chose(tmp_path: Path) -> None:
     held, rows = records(0), []
     for place in ("a", "b"):
         one = client(tmp_path / place, 0, held, secret=True)
-        ask(one, messages.TERMS, messages.terms_record(terms()))
+        ask(one, asking())
         torch.manual_seed(0)
-        rows.append(read_rows(ask(one, messages.ROUND, question()).content, shape=(4, 1, 28, 28), largest=math.inf))
+        found = ask(one, question())
+        assert found is not None
+        rows.append(found)
         assert not one._run.ledger.reasons
         one.close()
     spread = (rows[0] - rows[1]).std() / (
@@ -624,60 +624,56 @@ def test_the_noise_of_a_client_does_not_follow_from_the_seed_that_the_server_cho
 
 def test_a_killed_client_comes_back_with_its_critic_and_its_charges(tmp_path: Path) -> None:
     one = client(tmp_path, 0)
-    ask(one, messages.TERMS, messages.terms_record(terms()))
-    train = Round(Fakes(torch.rand(8, 1, 28, 28), torch.zeros(8, dtype=torch.int64)), [])
-    ask(one, messages.ROUND, round_record(train))
+    ask(one, asking())
+    ask(one, asking(ROUND, TRAIN))
     one._save()
-    ask(one, messages.ROUND, question())  # paid for, and in no checkpoint
+    ask(one, question())  # paid for, and in no checkpoint
     before = one._critics._critics
     copies: list[Tensor] = []
     before.update(lambda held: copies.append(held.weights.clone()))
     one._open.close()  # as a kill does: nothing more is saved
     again = client(tmp_path, 0)
-    assert not ask(again, messages.TERMS, messages.terms_record(terms())).has_error()
+    ask(again, asking())
     again._critics._critics.update(lambda held: copies.append(held.weights.clone()))
     assert torch.equal(copies[0], copies[1])
-    assert again._critics.left == 2
-    assert messages.reason_of(ask(again, messages.ROUND, question(3))) == REFUSED
+    assert again._critics.left == 5
+    assert refused(again, question(6)) == REFUSED
     again.close()
 
 
 def test_a_client_whose_folder_was_moved_answers_and_pays_no_more(tmp_path: Path) -> None:
     """Another run may be in its place by now. Its locks went with it, and are let go of when it closes."""
     one, moved = client(tmp_path, 0), tmp_path / "moved"
-    ask(one, messages.TERMS, messages.terms_record(terms()))
+    ask(one, asking())
     one.folder.path.rename(moved)
     paid = (moved / "ledger.jsonl").read_bytes()
-    for asked in (
-        question(),
-        round_record(Round(Fakes(torch.rand(8, 1, 28, 28), torch.zeros(8, dtype=torch.int64)), [])),
-    ):
-        assert messages.reason_of(ask(one, messages.ROUND, asked)) == REFUSED
+    for asked in (question(), asking(ROUND, TRAIN)):
+        assert refused(one, asked) == REFUSED
     assert (moved / "ledger.jsonl").read_bytes() == paid
     with pytest.raises(RunFolderError, match="was moved, deleted or replaced"):
         one.close()
     assert not one.folder.path.exists()
     moved.rename(one.folder.path)
     again = client(tmp_path, 0)
-    assert not ask(again, messages.TERMS, messages.terms_record(terms())).has_error()
-    assert again._critics.left == 3
+    ask(again, asking())
+    assert again._critics.left == 6
     again.close()
 
 
 def test_a_killed_client_does_not_go_on_with_other_records(tmp_path: Path) -> None:
     one = client(tmp_path, 0)
-    ask(one, messages.TERMS, messages.terms_record(terms()))
+    ask(one, asking())
     one._open.close()
     heard = Heard()
     again = client(tmp_path, 0, records(7), sink=heard)
-    assert messages.reason_of(ask(again, messages.TERMS, messages.terms_record(terms()))) == REFUSED
+    assert refused(again, asking()) == REFUSED
     assert "not what it was when the run began" in heard[0]
     again.close()
 
 
 def test_a_killed_client_does_not_go_on_with_other_settings(tmp_path: Path) -> None:
     one = client(tmp_path, 0)
-    ask(one, messages.TERMS, messages.terms_record(terms()))
+    ask(one, asking())
     config = one.folder.file("config.json")
     one._open.close()
     text = config.read_text()
@@ -685,7 +681,7 @@ def test_a_killed_client_does_not_go_on_with_other_settings(tmp_path: Path) -> N
     assert config.read_text() != text
     heard = Heard()
     again = client(tmp_path, 0, sink=heard)
-    assert messages.reason_of(ask(again, messages.TERMS, messages.terms_record(terms()))) == REFUSED
+    assert refused(again, asking()) == REFUSED
     assert "config.json is not the one" in heard[0]
     again.close()
 
@@ -693,11 +689,11 @@ def test_a_killed_client_does_not_go_on_with_other_settings(tmp_path: Path) -> N
 def test_a_killed_client_does_not_go_on_with_other_terms(tmp_path: Path) -> None:
     """They were agreed on with one server. Another seed trains another critic, at the cost of the first."""
     one = client(tmp_path, 0)
-    ask(one, messages.TERMS, messages.terms_record(terms()))
+    ask(one, asking())
     one._open.close()
     heard = Heard()
     again = client(tmp_path, 0, sink=heard)
-    assert messages.reason_of(ask(again, messages.TERMS, messages.terms_record(terms(seed=1)))) == REFUSED
+    assert refused(again, asking(seed=1)) == REFUSED
     assert "holds another run" in heard[0]
     again.close()
 
@@ -705,43 +701,36 @@ def test_a_killed_client_does_not_go_on_with_other_terms(tmp_path: Path) -> None
 # ---------------------------------------------------------------------- what the server refuses
 
 
-def lying(rows: Callable[[int], RecordDict], *, honest: Any) -> Any:
+def lying(rows: Callable[[int], Tensor | str | None]) -> Callable[[str], str]:
     """A client that sends something else in place of its rows."""
 
-    def app(message: Message, given: Any) -> Message:
-        if message.metadata.message_type == messages.ROUND and "asked" in message.content:
-            return messages.reply(message, rows(message.content["asked"]["labels"].numpy().size))
-        return honest(message, given)
+    def reply(text: str) -> str:
+        question = read(Question, text)
+        if question.about != ROUND or "asked" not in question.state:
+            return granting(text)
+        lie = rows(len(question.state["asked"][1]))
+        return lie if isinstance(lie, str) else answered(question, text, lie)
 
-    return app
-
-
-def of_rows(rows: Any) -> RecordDict:
-    return RecordDict({"rows": ArrayRecord({"rows": Array(np.ascontiguousarray(rows))})})
+    return reply
 
 
-WRONG: dict[str, tuple[Callable[[int], RecordDict], str]] = {
-    "not finite": (lambda n: of_rows(np.full((n, 1, 28, 28), np.nan, np.float32)), "not finite"),
-    "too long": (lambda n: of_rows(np.full((n, 1, 28, 28), 1e6, np.float32)), "longer than"),
-    "another shape": (lambda n: of_rows(np.zeros((n + 1, 1, 28, 28), np.float32)), "another shape"),
-    "another type": (lambda n: of_rows(np.zeros((n, 1, 28, 28), np.float64)), "another shape or type"),
-    "something besides": (
-        lambda n: RecordDict({**of_rows(np.zeros((n, 1, 28, 28), np.float32)), "more": ArrayRecord()}), "besides",
-    ),
-    "no array": (
-        lambda n: RecordDict({"rows": ArrayRecord({"rows": Array("float32", (n,), "numpy.ndarray", b"\x93NUMPY")})}),
-        "no array",
-    ),
-    "nothing": (lambda n: RecordDict(), "no rows"),
-}  # fmt: skip
+WRONG: dict[str, tuple[Callable[[int], Tensor | str | None], str]] = {
+    "not finite": (lambda n: torch.full((n, 1, 28, 28), math.nan), "not finite"),
+    "too long": (lambda n: torch.full((n, 1, 28, 28), 1e6), "longer than"),
+    "another shape": (lambda n: torch.zeros(n + 1, 1, 28, 28), "another shape"),
+    "another type": (lambda n: torch.zeros(n, 1, 28, 28).double(), "another shape or type"),
+    "no message": (lambda _: "{", "no message"),
+    "an answer to another question": (lambda _: written(Answer(NAMES[3], digest("x"), None, "")), "another question"),
+    "nothing": (lambda _: None, "or none"),
+}
 
 
 @pytest.mark.parametrize("name", WRONG)
 def test_a_malicious_client_is_named_and_shut_out(name: str) -> None:
     rows, why = WRONG[name]
-    honest, heard = granting(10_000), Heard()
-    apps = dict.fromkeys(NAMES[:3], honest) | {NAMES[3]: lying(rows, honest=honest)}
-    panel = clients_alone(LocalGrid(apps), {**TINY, "critics": 3}, steps=60, heard=heard)
+    heard = Heard()
+    apps = dict.fromkeys(NAMES[:3], granting) | {NAMES[3]: lying(rows)}
+    panel = clients_alone(Local(apps), {**TINY, "critics": 3}, steps=60, heard=heard)
     fakes = Fakes(torch.rand(8, 1, 28, 28), torch.zeros(8, dtype=torch.int64))
     for _ in range(40):  # 80 draws miss it with a chance of 1e-10
         answers = panel.release(fakes).view(2, -1)
@@ -750,47 +739,40 @@ def test_a_malicious_client_is_named_and_shut_out(name: str) -> None:
         )
     assert [said for said in heard if said.startswith(f"{NAMES[3]}: shut out: ")]
     assert why in " ".join(heard)
-    assert panel._wait_for_clients().keys() == set(NAMES[:3])
+    assert panel._wait_for_clients() == set(NAMES[:3])
 
 
 @pytest.mark.parametrize(
     ("app", "why"),
     [
-        (granting(1), "grants fewer answers"),
-        (granting(10_000, multiplier=2.0), "another noise multiplier"),
-        (lambda message, _: messages.refusal(message, "I will\nnot"), "refused the terms: I will not"),
-        (lambda message, _: messages.reply(message, RecordDict()), "no grant"),
+        (lambda text: refusal("I will\nnot"), "no agreement to the terms: I will not"),
+        (lambda text: answered(read(Question, text), text, torch.zeros(1)), "not asked for"),
+        (lambda text: "{}", "no message"),
     ],
 )
 def test_a_client_that_does_not_agree_takes_no_part(app: Any, why: str) -> None:
     heard = Heard()
-    apps = {each: granting(10_000) for each in NAMES[:3]} | {NAMES[3]: app}
-    panel = clients_alone(LocalGrid(apps), {**TINY, "critics": 4}, heard=heard)
+    apps = dict.fromkeys(NAMES[:3], granting) | {NAMES[3]: app}
+    panel = clients_alone(Local(apps), {**TINY, "critics": 4}, heard=heard)
     with pytest.raises(TooFewClients, match="only 3 of the 4"):
         panel.release(Fakes(torch.rand(8, 1, 28, 28), torch.zeros(8, dtype=torch.int64)))
-    assert sum(panel.ledger.used) == 0
+    assert sum(panel.run.ledger.used) == 0
     assert why in " ".join(heard)
 
 
 def test_a_lost_answer_loses_its_round_alone(tmp_path: Path) -> None:
     """The answer that did not come is noise of its size; the charge stays, and no other client is picked for it."""
-    honest, calls = granting(10_000), []
+    calls: list[int] = []
+    ones = lying(lambda n: torch.ones(n, 1, 28, 28))
 
-    def ones(message: Message, given: Any) -> Message:
-        answer = honest(message, given)
-        if message.metadata.message_type == messages.ROUND:
-            n = message.content["asked"]["labels"].numpy().size
-            return messages.reply(message, rows_record(torch.ones(n, 1, 28, 28)))
-        return answer
-
-    def silent_one(message: Message, given: Any) -> Message:
-        if message.metadata.message_type == messages.ROUND:
-            calls.append(1)
-            return messages.refusal(message, "lost")
-        return honest(message, given)
+    def silent_one(text: str) -> str:
+        if read(Question, text).about != ROUND:
+            return granting(text)
+        calls.append(1)
+        return refusal("lost")
 
     panel = clients_alone(
-        LocalGrid(dict.fromkeys(NAMES[:3], ones) | {NAMES[3]: silent_one}), {**TINY, "visits": 1}, steps=50
+        Local(dict.fromkeys(NAMES[:3], ones) | {NAMES[3]: silent_one}), {**TINY, "visits": 1}, steps=50
     )  # fmt: skip
     lost = 0
     for step in range(1, 41):
@@ -801,7 +783,7 @@ def test_a_lost_answer_loses_its_round_alone(tmp_path: Path) -> None:
             lost += 1
             assert LOST[0] < part.std() < LOST[1], "as wide as the noise of an answer"
             assert abs(part.mean()) < 6 * LOST[1] / len(part) ** 0.5
-        assert sum(panel.ledger.used) == 2 * step
+        assert sum(panel.run.ledger.used) == 2 * step
     assert lost >= len(calls) > 0
 
 
@@ -809,61 +791,38 @@ def test_an_error_that_is_no_refusal_shuts_nobody_out() -> None:
     """A messenger without its service, and a SuperNode that was killed, get the terms again."""
     lost, heard = [4], Heard()
 
-    def app(message: Message, given: Any) -> Message:
-        if message.metadata.message_type == messages.TERMS and lost[0]:
+    def app(text: str) -> Reply:
+        if read(Question, text).about == TERMS and lost[0]:
             lost[0] -= 1
-            return Message(Error(1_001, "the records service gave no answer"), reply_to=message)
-        return granting(10_000)(message, given)
+            return NoReply("the records service gave no answer")
+        return granting(text)
 
-    panel = clients_alone(LocalGrid(dict.fromkeys(NAMES, app)), TINY, heard=heard)
-    assert panel._wait_for_clients().keys() == set(NAMES)
+    panel = clients_alone(Local(dict.fromkeys(NAMES, app)), TINY, heard=heard)
+    assert panel._wait_for_clients() == set(NAMES)
     assert sum("sent again: the records service gave no answer" in each for each in heard) == 4
 
 
 def test_terms_without_a_reply_are_sent_again() -> None:
-    class Loses(LocalGrid):
+    class Loses(Local):
         lost = 1
 
-        def pull_messages(self, message_ids: Iterable[str]) -> list[Message]:
-            replies = super().pull_messages(message_ids)
+        def exchange(self, texts: Mapping[str, str]) -> Iterator[tuple[str, Reply]]:
+            replies = list(super().exchange(texts))
             drop, self.lost = self.lost if replies else 0, self.lost - bool(replies)
-            return replies[max(drop, 0) :]
+            yield from replies[max(drop, 0) :]
 
-    panel = clients_alone(Loses(dict.fromkeys(NAMES, granting(10_000))), TINY)
-    panel.grid.reply_timeout = 0.05
-    assert panel._wait_for_clients().keys() == set(NAMES)
-
-
-def test_a_reply_belongs_to_the_client_that_was_asked() -> None:
-    """Whatever its own metadata say; SuperLinks answer in place of SuperNodes that are gone, under their own node."""
-    honest = granting(10_000)
-
-    def forged(message: Message, given: Any) -> Message:
-        answer = honest(message, given)
-        answer.metadata.__dict__["_src_node_id"] = 1
-        return answer
-
-    panel = clients_alone(LocalGrid(dict.fromkeys(NAMES, forged)), {**TINY, "visits": 4})
-    fakes = Fakes(torch.rand(8, 1, 28, 28), torch.zeros(8, dtype=torch.int64))
-    panel.train(fakes)
-    assert not panel.release(fakes).any()  # zeros of whoever was asked, and noise for nobody
-
-
-def test_the_ids_of_messages_cannot_be_guessed() -> None:
-    """Flower makes them from the content. Two clients that train get the same content."""
-    sent = [to_client(2, messages.ROUND, question()) for _ in range(2)]
-    assert sent[0].metadata.group_id != sent[1].metadata.group_id
-    assert all(len(each.metadata.group_id) == 32 for each in sent)
+    panel = clients_alone(Loses(dict.fromkeys(NAMES, granting)), TINY)
+    assert panel._wait_for_clients() == set(NAMES)
 
 
 def test_a_client_that_goes_between_its_turn_and_the_draw_holds_nobody_up() -> None:
-    class Leaves(LocalGrid):
+    class Leaves(Local):
         gone = False
 
-        def present(self) -> dict[str, int]:
-            return {name: node for name, node in super().present().items() if not (self.gone and name == NAMES[0])}
+        def present(self) -> list[str]:
+            return [name for name in super().present() if not (self.gone and name == NAMES[0])]
 
-    grid = Leaves(dict.fromkeys(NAMES, granting(10_000)))
+    grid = Leaves(dict.fromkeys(NAMES, granting))
     panel = clients_alone(grid, {**TINY, "critics": 3, "visits": 3})
     fakes = Fakes(torch.rand(8, 1, 28, 28), torch.zeros(8, dtype=torch.int64))
     panel.train(fakes)
@@ -886,12 +845,48 @@ def test_a_simulation_goes_on_with_its_clients(tmp_path: Path) -> None:
         if event.kind == "progress" and event.step == 3:
             raise KeyboardInterrupt
 
+    request |= {**TINY, "steps": 20, "noise_multiplier": 30.0}
     with pytest.raises(KeyboardInterrupt):
-        simulate(**request, **{**TINY, "steps": 20, "noise_multiplier": 30.0}, process=Process(sink=stopped))
-    simulate(**request, resume=True)
+        simulate(**request, process=Process(sink=stopped))
+    simulate(**request)
     folders = [tmp_path / "run", *sorted((tmp_path / "run" / "checkpoint" / "clients").iterdir())]
     assert len(folders) == 1 + K  # one of the declared four has no records, and answers all the same
     assert all(verify(each).ok for each in folders)
+
+
+def test_a_stop_ends_the_start_of_a_simulation_and_it_goes_on(tmp_path: Path) -> None:
+    """Clients warm up one after the other, before the first step: hours with many. The terminal shows how many have."""
+    labels = np.arange(12) % 3
+    np.savez(tmp_path / "d.npz", images=np.zeros((12, 28, 28), np.uint8), labels=labels, units=labels)
+    seen: list[tuple[int, Any]] = []
+
+    def stopped(event: Event) -> None:
+        if event.phase == "clients":
+            seen.append((event.step, event.values["of"]))
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    request: dict[str, Any] = {
+        "data": Source(tmp_path / "d.npz", units=":units"), "card": CARD, "out": tmp_path / "run", "delta": 1e-3,
+        "accounts": tmp_path / "book", **TINY, "noise_multiplier": 30.0, "warm_steps": 2, "warm_stack": 1,
+    }  # fmt: skip
+    with pytest.raises(Interrupted, match="Nothing is lost"):
+        simulate(**request, process=Process(sink=stopped))
+    assert seen == [(1, K)]
+    simulate(**request)
+    assert verify(tmp_path / "run").ok
+
+
+def test_a_stop_ends_a_warm_start_which_goes_on_from_there(tmp_path: Path) -> None:
+    warm = asking(config={"warm_steps": 5, "warm_stack": 1})
+    one = client(tmp_path, 0, stop=[signal.SIGTERM])
+    with pytest.raises(Interrupted):
+        one.reply(warm)
+    one.close()
+    assert checkpoint.saved_position(one.folder.private) == ("warm start", 1)
+    again = client(tmp_path, 0)
+    ask(again, warm)
+    assert again._critics.left == 6
+    again.close()
 
 
 def test_the_server_of_a_simulation_has_no_records(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -899,7 +894,7 @@ def test_the_server_of_a_simulation_has_no_records(tmp_path: Path, monkeypatch: 
     labels = np.arange(12) % 3
     np.savez(tmp_path / "d.npz", images=np.zeros((12, 28, 28), np.uint8), labels=labels, units=labels)
     held: list[int] = []
-    monkeypatch.setattr(module_of_simulation, "serve", lambda *_, data, **_more: held.append(len(data.private)))
+    monkeypatch.setattr(module_of_simulation, "ask", lambda *_, here, **_more: held.append(len(here[1].private)))
     simulate(
         data=Source(tmp_path / "d.npz", units=":units"), card=CARD, out=tmp_path / "run", delta=1e-3,
         accounts=tmp_path / "book", **{**TINY, "noise_multiplier": 30.0},
@@ -923,15 +918,16 @@ def test_who_is_which_client_follows_from_coins_alone(tmp_path: Path) -> None:
     }  # fmt: skip
 
     @contextmanager
-    def watched(folder: RunFolder, held: Records, *given: Any) -> Iterator[LocalGrid]:
+    def watched(folder: RunFolder, held: Records, *given: Any) -> Iterator[Local]:
         with clients_of(folder, held, *given) as grid:
             seen.append(given[-1])
             yield grid
 
+    request |= {**TINY, "noise_multiplier": 30.0}
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(module_of_simulation, "clients_of", watched)
-        simulate(**request, **{**TINY, "noise_multiplier": 30.0})
-        simulate(**request, resume=True)
+        simulate(**request)
+        simulate(**request)
     assert seen[0] == seen[1] and sorted(seen[0]) == [0, 1, 2, 3]
     for number, unit in enumerate(seen[0]):  # unit k has the records with label k, and the fourth client has none
         client = RunFolder(run / "checkpoint" / "clients" / f"client-{number + 1:04d}")
@@ -942,17 +938,17 @@ def test_who_is_which_client_follows_from_coins_alone(tmp_path: Path) -> None:
         json.dumps({key: value for key, value in json.loads(source.read_text()).items() if key != "places"})
     )
     with pytest.raises(RunFolderError, match="which client is which client"):
-        simulate(**request, resume=True)
+        simulate(**request)
 
 
 def test_a_client_of_a_simulation_is_not_served_alone(tmp_path: Path) -> None:
     """No budget log counts it by itself. Elsewhere it would answer without a cost in any log."""
     begun = client(tmp_path, 0)
-    assert not ask(begun, messages.TERMS, messages.terms_record(terms())).has_error()
+    ask(begun, asking())
     begun.close()
     heard = Heard()
     alone = client(tmp_path, 0, accounts=None, sink=heard)
-    assert messages.reason_of(ask(alone, messages.TERMS, messages.terms_record(terms()))) == REFUSED
+    assert refused(alone, asking()) == REFUSED
     assert "is a client of a simulation" in heard[0]
 
 
@@ -969,12 +965,13 @@ def test_a_simulation_goes_on_with_the_same_records_only(tmp_path: Path) -> None
         if event.kind == "step" and event.step == 3:
             raise KeyboardInterrupt
 
+    request |= {**TINY, "noise_multiplier": 30.0}
     with pytest.raises(KeyboardInterrupt):
-        simulate(**request, **{**TINY, "noise_multiplier": 30.0}, process=Process(sink=stopped))
+        simulate(**request, process=Process(sink=stopped))
     before = (tmp_path / "run" / LEDGER).read_bytes()
     np.savez(tmp_path / "d.npz", images=255 - images, labels=labels, units=labels)
     with pytest.raises(DataError, match=r"d\.npz is not what it was when the run began"):
-        simulate(**request, resume=True)
+        simulate(**request)
     assert (tmp_path / "run" / LEDGER).read_bytes() == before
 
 
@@ -1030,68 +1027,67 @@ def test_a_finished_simulation_that_is_resumed_is_left_as_it_is(tmp_path: Path) 
         "data": Source(tmp_path / "d.npz", units=":units"), "card": CARD, "out": tmp_path / "run", "delta": 1e-3,
         "accounts": tmp_path / "book",
     }  # fmt: skip
-    simulate(**request, **{**TINY, "noise_multiplier": 30.0})
+    request |= {**TINY, "noise_multiplier": 30.0}
+    simulate(**request)
     before, heard = on_disk(tmp_path), Heard()
-    simulate(**request, resume=True, process=Process(sink=heard))
-    assert heard == [f"{tmp_path / 'run'} is finished, and every client has the generator: nothing is left to do."]
+    simulate(**request, process=Process(sink=heard))
+    (said,) = heard
+    assert said.startswith(f"{tmp_path / 'run'} is finished and uses no more epsilon.")
     assert on_disk(tmp_path) == before
     (tmp_path / "run" / "checkpoint" / SERVED).unlink()
     heard.clear()
     began = time.monotonic()
-    simulate(**request, resume=True, process=Process(sink=heard))
+    simulate(**request, process=Process(sink=heard))
     assert time.monotonic() - began < 60  # it waits for nobody
-    assert len(heard) == 1 and "uses no more epsilon" in heard[0] and "4 of 4" in heard[0]
+    assert heard == [said]
     assert on_disk(tmp_path) == before
 
 
 def test_a_finished_server_that_is_resumed_serves_who_was_away_and_charges_nothing(
-    tmp_path: Path, four: list[Client]
+    tmp_path: Path, four: list[Site]
 ) -> None:
     late = four[3]
 
-    def away_at_the_end(message: Message, given: Any) -> Message:
-        return (
-            messages.refusal(message, "away")
-            if message.metadata.message_type == messages.END
-            else late.app(message, given)
-        )
+    def away_at_the_end(text: str) -> str:
+        return refusal("away") if read(Question, text).about == END else late.reply(text)
 
-    apps: dict[str, Any] = {one.folder.path.name: one.app for one in four}
-    run(LocalGrid({**apps, NAMES[3]: away_at_the_end}), tmp_path / "run", accounts=tmp_path / "book")
+    apps: dict[str, Any] = {one.folder.path.name: one.reply for one in four}
+    book = {"accounts": tmp_path / "book"}
+    run(Local({**apps, NAMES[3]: away_at_the_end}), tmp_path / "run", **book)
     assert [one.folder.finished for one in four] == [True, True, True, False]
     before = on_disk(tmp_path / "run") | on_disk(tmp_path / "book")
     paid = late._run.ledger.used
     heard = Heard()
-    serve(waiting(LocalGrid({NAMES[3]: late.app}), 5), None, out=tmp_path / "run", process=Process(sink=heard))
-    assert any("1 of 4" in each and "uses no more epsilon" in each for each in heard)
+    again: dict[str, Any] = {**book, "process": Process(sink=heard), "wait": 5}
+    run(Local({NAMES[3]: late.reply}), tmp_path / "run", **again)
+    assert len(heard) == 1 and "uses no more epsilon" in heard[0]
     assert late.folder.finished and verify(late.folder.path).ok
     assert late._run.ledger.used == paid
     assert on_disk(tmp_path / "run") | on_disk(tmp_path / "book") == before
-    heard.clear()
-    serve(waiting(LocalGrid({}), 5), None, out=tmp_path / "run", process=Process(sink=heard))
-    assert "nothing is left to do" in heard[0]
+    began = time.monotonic()
+    run(Local({}), tmp_path / "run", **again)
+    assert time.monotonic() - began < 4  # it waits for nobody
     assert on_disk(tmp_path / "run") | on_disk(tmp_path / "book") == before
 
 
-def test_the_server_goes_on_where_its_ledger_is(tmp_path: Path, four: list[Client]) -> None:
-    class Breaks(LocalGrid):
+def test_the_server_goes_on_where_its_ledger_is(tmp_path: Path, four: list[Site]) -> None:
+    class Breaks(Local):
         left = 3
 
-        def push_messages(self, given: Iterable[Message]) -> list[str]:
-            given = list(given)
-            if any(each.metadata.message_type == messages.ROUND for each in given):
+        def exchange(self, texts: Mapping[str, str]) -> Iterator[tuple[str, Reply]]:
+            if any(read(Question, text).about == ROUND for text in texts.values()):
                 self.left -= 1
                 if self.left < 0:
                     raise KeyboardInterrupt
-            return super().push_messages(given)
+            return super().exchange(texts)
 
-    apps = {one.folder.path.name: one.app for one in four}
+    apps = {one.folder.path.name: one.reply for one in four}
     with pytest.raises(KeyboardInterrupt):
         run(Breaks(apps), tmp_path / "run", steps=20)
     with pytest.raises(RequestError, match="gossamer federated"):
         resume(tmp_path / "run")
     before = sum(count for one in four for count in one._run.ledger.used)
-    made = serve(waiting(LocalGrid(apps), 0.3), None, out=tmp_path / "run", process=Process(rng=Rng(0, noise_seed=99)))
+    made = run(Local(apps), tmp_path / "run", steps=20)
     ledger = PrivacyLedger.load(tmp_path / "run" / "ledger.jsonl")
     assert sum(ledger.used) == sum(ledger._reserved) == 40
     assert verify(tmp_path / "run").ok
@@ -1109,31 +1105,29 @@ def test_the_server_goes_on_where_its_ledger_is(tmp_path: Path, four: list[Clien
 # ---------------------------------------------------------------------- what goes over the wire
 
 
-def test_a_round_carries_fakes_and_labels_and_is_checked() -> None:
-    batch = Fakes(torch.rand(4, 1, 28, 28), torch.arange(4) % 3)
-    asked = Round(Fakes(torch.rand(6, 1, 28, 28), torch.zeros(6, dtype=torch.int64)), [batch, batch])
-    content = round_record(asked)
-    assert set(content) == {"train", "asked"}
-    facts: dict[str, Any] = {"shape": (1, 28, 28), "classes": 3, "trains": 6, "rows": 4}
-    found = read_round(content, **facts)
-    assert found.train is not None and torch.equal(found.train.images, asked.train.images)  # type: ignore[union-attr]
-    assert len(found.to_answer) == 2 and torch.equal(found.to_answer[1].labels, batch.labels)
-    for wrong in ({"shape": (1, 32, 32)}, {"classes": 2}, {"trains": 5}, {"rows": 3}):
-        with pytest.raises(Malformed):
-            read_round(content, **{**facts, **wrong})
-    with pytest.raises(Malformed):
-        read_round(RecordDict(), **facts)
-    bad = Fakes(torch.full((6, 1, 28, 28), math.inf), torch.zeros(6, dtype=torch.int64))
-    with pytest.raises(Malformed, match="not finite"):
-        read_round(round_record(Round(bad, [])), **facts)
+def test_fakes_are_checked() -> None:
+    images, labels = torch.rand(8, 1, 28, 28), torch.arange(8) % 3
+    one, other = _batches((images, labels), CARD, size=4)
+    assert torch.equal(one.images, images[:4]) and torch.equal(other.labels, labels[4:])
+    assert _batches(None, CARD, size=4) == []
+    wrong: list[tuple[Any, str]] = [
+        ((images[:, :, 1:], labels), "another number or shape"), ((images[:6], labels), "another number"),
+        ((images[:6], labels[:6]), "another number"), ((images, labels[:, None]), "another number"),
+        ((images[:0], labels[:0]), "another number"), ((images.double(), labels), "no pair"),
+        ((images, labels.int()), "no pair"),
+        ((images,), "no pair"), ("fakes", "no pair"),
+        ((images / 0, labels), "not finite"), ((images, labels + 1), "outside"),
+        ((images, labels - 1), "outside"),
+    ]  # fmt: skip
+    for held, why in wrong:
+        with pytest.raises(Malformed, match=why):
+            _batches(held, CARD, size=4)
 
 
-def test_a_header_cannot_ask_for_memory() -> None:
-    header = of_rows(np.zeros((1, 1, 28, 28), np.float32))["rows"]["rows"].data
-    huge = header.replace(b"(1, 1, 28, 28)", b"(9999999999999,)"[:14].ljust(14))
-    content = RecordDict({"rows": ArrayRecord({"rows": Array("float32", (1,), "numpy.ndarray", huge)})})
-    with pytest.raises(Malformed):
-        read_rows(content, shape=(1, 1, 28, 28), largest=1.0)
+def test_a_message_cannot_ask_for_memory() -> None:
+    text = written(Answer("a", "", torch.zeros(4), "")).replace("[4]", "[9999999999999]")
+    with pytest.raises(Malformed, match="no message"):
+        read(Answer, text)
 
 
 def test_many_clients_may_open_many_files(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -1154,11 +1148,13 @@ def test_two_servers_without_records_are_not_taken_for_one_data_set() -> None:
 
 
 def test_a_federated_run_needs_a_unit_and_a_secret_draw(tmp_path: Path) -> None:
-    grid = LocalGrid({})
     alone = dataclasses.replace(CARD, unit="record")
-    with pytest.raises(RequestError, match='unit = "client"'):
-        serve(waiting(grid, 0.1), decide(alone, delta=1e-3, **TINY), out=tmp_path / "run")
-    settings = {**TINY, "visits": 1, "draw": "round_robin"}
-    with pytest.raises(RequestError, match="in secret"):
-        serve(waiting(grid, 0.1), decide(CARD, delta=1e-3, **settings), out=tmp_path / "run")
+    drawn = {**TINY, "visits": 1, "draw": "round_robin"}
+    nobody = Local({})
+    nobody.wait = 0.1
+    for request in (decide(alone, delta=1e-3, **TINY), decide(CARD, delta=1e-3, **drawn)):
+        with pytest.raises(RequestError, match='unit = "client"'):
+            train(request, network=nobody, out=tmp_path / "run")
+    with pytest.raises(RequestError, match="needs a network"):
+        train(decide(CARD, delta=1e-3, **TINY), out=tmp_path / "run")
     assert not (tmp_path / "run").exists()

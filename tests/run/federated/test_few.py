@@ -6,7 +6,7 @@ import math
 import re
 import runpy
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +34,7 @@ from gossamer.privacy.random.noise import Rng
 from gossamer.run.cli.main import main
 from gossamer.run.federated import centre, site
 from gossamer.run.federated.centre import Waiting, ask
+from gossamer.run.federated.network import Local, Reply
 from gossamer.run.federated.questions import Answer, Malformed, Question, Terms, digest, read, written
 from gossamer.run.federated.site import Site
 from gossamer.run.release.release import release
@@ -84,8 +85,12 @@ def sites_of(folder: Path, **changed: Any) -> dict[str, Site]:
     return {name: site_of(folder, number, **changed) for number, name in enumerate(NAMES)}
 
 
-def answering(sites: Mapping[str, Site]) -> Callable[[Mapping[str, str]], dict[str, str]]:
-    return lambda questions: {name: sites[name].answer(text) for name, text in questions.items() if name in sites}
+class Here(Local):
+    wait = 0.3
+
+
+def answering(sites: Mapping[str, Site]) -> Here:
+    return Here({name: one.answer for name, one in sites.items()})
 
 
 def asked(out: Path, **changed: Any) -> Any:
@@ -105,7 +110,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A finished run of three sites, with its folders. Once for all modules."""
     if not FINISHED:
         out = tmp_path_factory.mktemp("few")
-        asked(out, send=answering(sites_of(out)))
+        asked(out, network=answering(sites_of(out)))
         FINISHED.append(out)
     return FINISHED[0]
 
@@ -355,12 +360,13 @@ def test_a_crash_gives_no_second_answer(whole: Path, tmp_path: Path, monkeypatch
 def test_a_site_that_is_gone_is_left_out_and_the_release_says_so(tmp_path: Path) -> None:
     sites = sites_of(tmp_path)
 
-    def until_the_second(questions: Mapping[str, str]) -> dict[str, str]:
-        if read(Question, questions["a"]).number == 1:
-            del sites["c"]
-        return answering(sites)(questions)
+    class UntilTheSecond(Here):
+        def exchange(self, texts: Mapping[str, str]) -> Iterator[tuple[str, Reply]]:
+            if any(read(Question, text).number == 1 for text in texts.values()):
+                self.sites = {name: reply for name, reply in self.sites.items() if name != "c"}
+            return super().exchange({name: text for name, text in texts.items() if name in self.sites})
 
-    net = asked(tmp_path, send=until_the_second)
+    net = asked(tmp_path, network=UntilTheSecond(answering(sites).sites))
     assert "a 3 of 3, b 3 of 3, c 1 of 3" in net.certificate.statement
     assert verify(tmp_path / "centre").ok
     total = read(Question, question_of(tmp_path, 2)).state["total"]
@@ -371,7 +377,7 @@ def test_a_site_that_is_gone_is_left_out_and_the_release_says_so(tmp_path: Path)
 def test_a_name_within_another_counts_for_itself(tmp_path: Path) -> None:
     request = plan("marginals", CARD, SMALL, epsilon=EPSILON, delta=DELTA)
     sites = {"x-a": site_of(tmp_path, 0)}
-    net = ask(request, sites="a, x-a", out=tmp_path / "centre", without="a", send=answering(sites))
+    net = ask(request, sites="a, x-a", out=tmp_path / "centre", without="a", network=answering(sites))
     assert "a 0 of 3, x-a 3 of 3" in net.certificate.statement
 
 

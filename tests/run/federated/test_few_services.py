@@ -10,26 +10,22 @@ import pytest
 pytest.importorskip("flwr", reason="the extra `federated` is not installed")
 
 from test_few import NAMES, asked, exchange, no_picture, question_of, site_of, whole
-from test_service import SocketGrid, off_the_grid, place, serving, through
+from test_service import off_the_grid, place, serving, through, through_sockets
 
 from gossamer.privacy.ledger import PrivacyLedger
 from gossamer.run.cli import flower_app
-from gossamer.run.federated import messages
-from gossamer.run.federated.client import REFUSED, Client
+from gossamer.run.federated.network import Local
+from gossamer.run.federated.questions import refusal
+from gossamer.run.federated.site import REFUSED
 from gossamer.run.release.verify import verify
 
 __all__ = ["no_picture", "off_the_grid", "place", "whole"]  # fixtures
 
 
-def service_of(out: Path, number: int, **changed: Any) -> Client:
-    one = site_of(out, number, **changed)
-    return Client(
-        **{name: getattr(one, name) for name in ("folder", "sources", "card", "epsilon", "delta", "accounts")}
-    )
-
-
-class Grid(SocketGrid):
-    wait, reply_timeout, pause = 2.0, 5.0, 0.01
+def grid(place: Path) -> Local:
+    made = through_sockets({name: place / name for name in NAMES})
+    made.wait, made.reply_timeout, made.pause = 2.0, 5.0, 0.01
+    return made
 
 
 @pytest.mark.usefixtures("no_picture")
@@ -39,8 +35,8 @@ def test_services_and_files_give_the_same_weights(whole: Path, tmp_path: Path, p
         shutil.copytree(whole / name, tmp_path / name)
     with ExitStack() as stack:
         for number, name in enumerate(NAMES):
-            stack.enter_context(serving(service_of(tmp_path, number), place / name))
-        asked(tmp_path, send=Grid({name: place / name for name in NAMES}).ask)
+            stack.enter_context(serving(site_of(tmp_path, number), place / name))
+        asked(tmp_path, network=grid(place))
     weights = [(out / "centre" / "model.safetensors").read_bytes() for out in (whole, tmp_path)]
     assert weights[0] == weights[1]
 
@@ -50,24 +46,21 @@ def test_a_service_that_refuses_is_left_out_and_says_no_reason(whole: Path, tmp_
     limits = dict(zip(NAMES, (2.0, 1.0, 2.0), strict=True))
     with ExitStack() as stack:
         for number, name in enumerate(NAMES):
-            stack.enter_context(serving(service_of(tmp_path, number, epsilon=limits[name]), place / name))
-        refusal = through(place / "b", messages.ASK, messages.text_record(question_of(whole, 0, "b")))
-        assert (refusal.error.code, refusal.error.reason) == (messages.REFUSED, REFUSED)
-        malformed = through(place / "b", messages.ASK, messages.text_record("{}"))
-        assert "this is no message of a federation" in malformed.error.reason
-        net = asked(tmp_path, send=Grid({name: place / name for name in NAMES}).ask)
+            stack.enter_context(serving(site_of(tmp_path, number, epsilon=limits[name]), place / name))
+        assert through(place / "b", question_of(whole, 0, "b")) == refusal(REFUSED)
+        assert "this is no message of a federation" in str(through(place / "b", "{}"))
+        net = asked(tmp_path, network=grid(place))
     assert "a 3 of 3, b 0 of 3, c 3 of 3" in net.certificate.statement
     assert [verify(tmp_path / name).ok for name in ("centre", "a", "c")] == [True] * 3
     assert not (tmp_path / "b" / "ledger.jsonl").exists()
 
 
 def test_two_kinds_of_runs_do_not_mix_in_one_service(whole: Path, tmp_path: Path) -> None:
-    one = service_of(tmp_path, 0)
-    one._terms = {"answers": 1}
-    sent = messages.to_client(2, messages.ASK, messages.text_record(question_of(whole, 0)))
-    assert "another run" in one.app(sent, messages.context(2)).error.reason
-    one._terms = None
-    assert not one.app(sent, messages.context(2)).has_error()
+    one = site_of(tmp_path, 0)
+    one._agreed = {"method": "gs-wgan"}
+    assert "not the terms" in one.reply(question_of(whole, 0))
+    one._agreed = None
+    one.answer(question_of(whole, 0))
     assert sum(PrivacyLedger.load(tmp_path / "a" / "ledger.jsonl").used) == 1
     assert exchange(whole).is_dir()
 

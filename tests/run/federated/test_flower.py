@@ -4,7 +4,7 @@ import io
 import subprocess
 import tomllib
 import zipfile
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -16,15 +16,14 @@ pytest.importorskip("flwr", reason="the extra `federated` is not installed")
 
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
-from flwr.app import Message
+from flwr.app import ConfigRecord, Message, RecordDict
 from flwr.proto.node_pb2 import NodeInfo
 from test_federated import CARD, NAMES, TINY, granting
 
 from gossamer.errors import RequestError
 from gossamer.run.cli.commands.federated import flower_app
 from gossamer.run.cli.flower_app import serve
-from gossamer.run.federated.flower import FlowerGrid, read_sites
-from gossamer.run.federated.rounds import LocalGrid
+from gossamer.run.federated.flower import PART, FlowerGrid, message_to, read_sites
 
 EXAMPLE = Path(__file__).parents[3] / "examples" / "flower"
 
@@ -39,23 +38,28 @@ class Site:
 
 
 class FakeGrid:
-    """Flower's grid before apps in memory. nodes: public key and node of each SuperNode that is online."""
+    """Flower's grid before sites in memory. nodes: public key and node of each SuperNode that is online."""
 
-    def __init__(self, apps: dict[bytes, Any], nodes: list[tuple[bytes, int]]) -> None:
-        self.run, self.nodes, self.sent = SimpleNamespace(run_id=77), nodes, []  # type: ignore[var-annotated]
-        self._local = LocalGrid({str(node): apps[key] for key, node in nodes if key in apps})
-        self._local._nodes = {str(node): node for _, node in nodes}
-        self._local._apps = {node: apps[key] for key, node in nodes if key in apps}
+    def __init__(self, sites: dict[bytes, Callable[[str], str]], nodes: list[tuple[bytes, int]]) -> None:
+        self.run, self.nodes, self.sites = SimpleNamespace(run_id=77), nodes, sites
+        self.sent: list[Message] = []
+        self._replies: dict[str, Message] = {}
 
     def get_nodes(self) -> Iterable[NodeInfo]:
         return [NodeInfo(node_id=node, public_key=key) for key, node in self.nodes]
 
     def push_messages(self, given: Iterable[Message]) -> Iterable[str]:
-        self.sent += list(given)
-        return self._local.push_messages(given)
+        keys = {node: key for key, node in self.nodes}
+        for message in given:
+            text = str(message.content[PART][PART])
+            reply = RecordDict({PART: ConfigRecord({PART: self.sites[keys[message.metadata.dst_node_id]](text)})})
+            self._replies[message.metadata.message_id] = Message(reply, reply_to=message)
+            self._replies[message.metadata.message_id].metadata.__dict__["_src_node_id"] = 1  # it may say what it likes
+            self.sent.append(message)
+            yield message.metadata.message_id
 
     def pull_messages(self, message_ids: Iterable[str]) -> Iterable[Message]:
-        return self._local.pull_messages(message_ids)
+        return [self._replies.pop(number) for number in message_ids if number in self._replies]
 
 
 def test_sites_are_named_by_their_keys(tmp_path: Path) -> None:
@@ -94,8 +98,23 @@ def test_a_site_counts_once_and_a_stranger_not_at_all() -> None:
     assert named.present() == {"a": 9, "b": 7}
     grid.nodes = [(b, 7)]
     assert named.present() == {"b": 7}
-    assert named.run_id == 77
-    assert named.push_messages([]) == [] and named.pull_messages([]) == []
+    assert not list(named.exchange({}))
+
+
+def test_a_reply_belongs_to_the_site_that_was_asked() -> None:
+    """Whatever its own metadata say; SuperLinks answer in place of SuperNodes that are gone, under their own node."""
+    a, b = Site("a").pem, Site("b").pem
+    grid: Any = FakeGrid({a: lambda _: "A", b: lambda _: "B"}, [(a, 5), (b, 7)])
+    named = FlowerGrid(grid, {a: "a", b: "b"})
+    named.present()
+    assert dict(named.exchange({"a": "", "b": "", "gone since": ""})) == {"a": "A", "b": "B"}
+
+
+def test_the_ids_of_messages_cannot_be_guessed() -> None:
+    """Flower makes them from the content. Two sites may get the same content."""
+    sent = [message_to(2, "round") for _ in range(2)]
+    assert sent[0].metadata.group_id != sent[1].metadata.group_id
+    assert all(len(each.metadata.group_id) == 32 for each in sent)
 
 
 def config(tmp_path: Path, sites: list[Site], **changed: Any) -> dict[str, Any]:
@@ -137,20 +156,20 @@ def test_the_app_becomes_a_bundle_of_its_own_files() -> None:
 def test_a_run_by_its_run_config(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     sites = [Site(name) for name in NAMES]
     nodes = [(each.pem, number) for number, each in enumerate(sites, start=100)]
-    grid = FakeGrid({each.pem: granting(10_000) for each in sites}, nodes)
+    grid = FakeGrid({each.pem: granting for each in sites}, nodes)
     serve(grid, config(tmp_path, sites))
     assert "replace-one client" in capsys.readouterr().out
     assert (tmp_path / "run" / "certificate.json").exists()
     assert {each.metadata.run_id for each in grid.sent} == {77}
     assert {each.metadata.ttl for each in grid.sent} == {60.0}
-    serve(grid, config(tmp_path, sites, resume=True))
-    assert "nothing is left to do" in capsys.readouterr().err
+    serve(grid, config(tmp_path, sites))
+    assert "is finished and uses no more epsilon" in capsys.readouterr().err
 
 
 def test_an_error_is_one_paragraph(tmp_path: Path) -> None:
     sites = [Site(name) for name in NAMES]
     grid = FakeGrid({}, [])
-    with pytest.raises(RuntimeError, match=r"^gossamer: only 0 of the 4 clients .* resume the server\.$"):
+    with pytest.raises(RuntimeError, match=r"^gossamer: only 0 of the 4 clients .* start the server again\.$"):
         serve(grid, config(tmp_path, sites, wait=0.1))
     with pytest.raises(RuntimeError, match=r"^gossamer: .*'--steps'.*'many'"):
         serve(grid, config(tmp_path, sites, steps="many"))

@@ -2,7 +2,6 @@
 
 import grp
 import importlib.util
-import math
 import os
 import signal
 import socket
@@ -12,8 +11,9 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,34 +23,36 @@ import torch
 
 pytest.importorskip("flwr", reason="the extra `federated` is not installed")
 
-from flwr.app import Context, Message, RecordDict
+from flwr.app import Context, RecordDict
 from test_federated import (
     CARD,
     NAMES,
     QUIET,
     Heard,
     ask,
+    asking,
     central,
     client,
     four,
     off_the_grid,
     question,
     records,
+    refused,
     run,
-    terms,
     weights,
 )
 
 from gossamer.errors import RequestError, RunFolderError
 from gossamer.privacy.ledger import PrivacyLedger
-from gossamer.run.federated import messages, service
-from gossamer.run.federated.client import REFUSED, Client
-from gossamer.run.federated.rounds import NamedGrid
+from gossamer.run.federated import service
+from gossamer.run.federated.flower import message_to
+from gossamer.run.federated.network import Local, Reply
+from gossamer.run.federated.questions import Answer, NoReply, read, refusal
 from gossamer.run.federated.service import answer, listening, serve_records
+from gossamer.run.federated.site import REFUSED, Site
 
 __all__ = ["central", "four", "off_the_grid"]  # fixtures
-ROOT = Path(__file__).parents[3]
-APP = ROOT / "examples" / "flower" / "gossamer_flower"
+APP = Path(service.__file__).parent / "app" / "gossamer_flower"
 NOBODY = 65534
 
 
@@ -69,15 +71,19 @@ def at_site(path: Path) -> Context:
     return Context(run_id=0, node_id=2, node_config={"socket": str(path)}, state=RecordDict(), run_config={})
 
 
-def through(path: Path, kind: str, content: RecordDict) -> Message:
+def through(path: Path, text: str) -> Reply:
     """The reply that the messenger brings."""
-    reply = messenger.forward(messages.to_client(2, kind, content, lives=60), at_site(path))
-    assert isinstance(reply, Message)
-    return reply
+    reply = messenger.app(message_to(2, text), at_site(path))
+    return NoReply(reply.error.reason) if reply.has_error() else str(reply.content["text"]["text"])
+
+
+def through_sockets(sockets: dict[str, Path]) -> Local:
+    """The messenger and a socket for each client, as in a deployment, without Flower's processes."""
+    return Local({name: partial(through, path) for name, path in sockets.items()})
 
 
 @contextmanager
-def serving(one: Client, path: Path) -> Iterator[None]:
+def serving(one: Site, path: Path) -> Iterator[None]:
     """A service on a thread; it ends with the block."""
     stop = threading.Event()
 
@@ -109,35 +115,20 @@ def place() -> Iterator[Path]:
         yield Path(name)
 
 
-class SocketGrid(NamedGrid):
-    """The messenger and a socket for each client, as in a deployment, without Flower's processes."""
-
-    def __init__(self, sockets: dict[str, Path]) -> None:
-        self._nodes = {name: number for number, name in enumerate(sorted(sockets), start=2)}
-        self._sockets = {self._nodes[name]: path for name, path in sockets.items()}
-        self._replies: dict[str, Message] = {}
-
-    def present(self) -> dict[str, int]:
-        return dict(self._nodes)
-
-    def push_messages(self, given: Iterable[Message]) -> list[str]:
-        given = list(given)
-        for message in given:
-            reply = messenger.app(message, at_site(self._sockets[message.metadata.dst_node_id]))
-            self._replies[message.metadata.message_id] = reply
-        return [message.metadata.message_id for message in given]
-
-    def pull_messages(self, message_ids: Iterable[str]) -> list[Message]:
-        return [self._replies.pop(number) for number in list(message_ids) if number in self._replies]
+def rows_of(reply: Reply) -> torch.Tensor:
+    assert isinstance(reply, str)
+    rows = read(Answer, reply).values
+    assert rows is not None
+    return rows
 
 
 def test_services_give_what_the_central_loop_gives(
-    tmp_path: Path, place: Path, four: list[Client], central: torch.Tensor
+    tmp_path: Path, place: Path, four: list[Site], central: torch.Tensor
 ) -> None:
     with ExitStack() as stack:
         for name, one in zip(NAMES, four, strict=True):
             stack.enter_context(serving(one, place / name))
-        found = weights(run(SocketGrid({name: place / name for name in NAMES}), tmp_path / "run", **QUIET))
+        found = weights(run(through_sockets({name: place / name for name in NAMES}), tmp_path / "run", **QUIET))
     torch.testing.assert_close(found, central, rtol=0, atol=1e-5)
     assert all(one.folder.finished for one in four)
 
@@ -147,8 +138,7 @@ BROKEN: dict[str, bytes] = {
     "half a length": b"\0\0",
     "a length without a message": (100).to_bytes(8),
     "half a message": (100).to_bytes(8) + b"x" * 50,
-    "no message": (100).to_bytes(8) + b"\xff" * 100,
-    "an empty message": (0).to_bytes(8),
+    "no text": (100).to_bytes(8) + b"\xff" * 100,
     "more than is allowed": (service.LARGEST + 1).to_bytes(8) + b"x" * 1000,
     "the longest length": b"\xff" * 8,
 }
@@ -166,9 +156,9 @@ def test_what_is_no_message_is_dropped_and_the_service_goes_on(tmp_path: Path, p
                 connection.shutdown(socket.SHUT_WR)
                 with suppress(ConnectionResetError):  # it was dropped before all of it was read
                     assert connection.recv(8) == b""
-        unknown = through(place / "s", "train.gift", RecordDict())
-        assert unknown.error.code == messenger.UNREACHABLE
-        assert not through(place / "s", messages.TERMS, messages.terms_record(terms())).has_error()
+        assert isinstance(through(place / "s", ""), NoReply)
+        assert "no message of a federation" in str(through(place / "s", "{"))
+        assert isinstance(through(place / "s", asking()), str)
     assert sum("was dropped" in each for each in heard) == len(BROKEN) + 1
     one.close()
 
@@ -177,53 +167,52 @@ def test_a_message_that_is_too_long_is_not_read(place: Path, tmp_path: Path, mon
     monkeypatch.setattr(service, "LARGEST", 64)
     one = client(tmp_path, 0)
     with serving(one, place / "s"):
-        assert through(place / "s", messages.TERMS, messages.terms_record(terms())).error.code == messenger.UNREACHABLE
+        assert isinstance(through(place / "s", asking()), NoReply)
     assert not one.folder.path.exists()
 
 
-def test_two_connections_at_once_are_answered_one_after_the_other(tmp_path: Path, place: Path) -> None:
+def test_two_connections_at_once_are_answered_one_after_the_other(
+    tmp_path: Path, place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     one = client(tmp_path, 0)
     running, most = [0], [0]
-    honest = one.app
+    honest = one.reply
 
-    def app(message: Message, given: Any) -> Message:
+    def reply(text: str) -> str:
         running[0] += 1
         most[0] = max(most[0], running[0])
         time.sleep(0.05)
         running[0] -= 1
-        return honest(message, given)
+        return honest(text)
 
-    one.app = app  # type: ignore[assignment]  # to see when it runs
-    replies: list[Message] = []
+    monkeypatch.setattr(one, "reply", reply)
+    replies: list[Reply] = []
     with serving(one, place / "s"):
-        assert not through(place / "s", messages.TERMS, messages.terms_record(terms())).has_error()
-        threads = [
-            threading.Thread(target=lambda: replies.append(through(place / "s", messages.ROUND, question())))
-            for _ in range(3)
-        ]
+        through(place / "s", asking())
+        threads = [threading.Thread(target=lambda: replies.append(through(place / "s", question()))) for _ in range(3)]
         for thread in threads:
             thread.start()
         for thread in threads:
             thread.join()
-    assert [len(each.content["rows"]) for each in replies] == [1, 1, 1]
+    assert [len(rows_of(each)) for each in replies] == [4, 4, 4]
     assert most == [1]
     one.close()
 
 
 def test_an_old_round_that_is_sent_again_is_charged_again_until_nothing_is_left(tmp_path: Path, place: Path) -> None:
     """A SuperLink may replay what it has. Each answer has noise of its own and its own line in the ledger."""
-    one = client(tmp_path, 0, secret=True, delta=1e-3)
-    round_ = messages.to_client(2, messages.ROUND, question())
+    one = client(tmp_path, 0, secret=True)
+    round_ = message_to(2, question(2))
     with serving(one, place / "s"):
-        through(place / "s", messages.TERMS, messages.terms_record(terms()))  # three answers
+        through(place / "s", asking())  # six answers
         replies = [messenger.forward(round_, at_site(place / "s")) for _ in range(4)]
-        again = through(place / "s", messages.TERMS, messages.terms_record(terms()))
-        assert messages.read_grant(again.content)[0] == 3
-        assert messages.reason_of(messenger.forward(round_, at_site(place / "s"))) == REFUSED
-    rows = [messages.read_rows(each.content, shape=(4, 1, 28, 28), largest=math.inf) for each in replies[:3]]
+        through(place / "s", asking())
+        again = messenger.forward(round_, at_site(place / "s"))
+    texts = [str(each.content["text"]["text"]) for each in (*replies, again)]
+    rows = [rows_of(text) for text in texts[:3]]
     assert not any(torch.equal(rows[i], rows[j]) for i, j in [(0, 1), (1, 2), (0, 2)])
-    assert messages.reason_of(replies[3]) == REFUSED
-    assert sum(one._run.ledger.used) == 3
+    assert texts[3:] == [refusal(REFUSED)] * 2
+    assert sum(one._run.ledger.used) == 6
     one.close()
 
 
@@ -231,21 +220,15 @@ def test_terms_beyond_the_budget_are_refused_through_the_socket(tmp_path: Path, 
     heard = Heard()
     one = client(tmp_path, 0, epsilon=5.0, sink=heard)
     with serving(one, place / "s"):
-        refused = through(place / "s", messages.TERMS, messages.terms_record(terms(answers=10**6)))
-        assert messages.refused(refused) and messages.reason_of(refused) == REFUSED
+        assert through(place / "s", asking(config={"steps": 10**6})) == refusal(REFUSED)
     assert "more than the budget of epsilon 5" in heard[0]
     assert not one.folder.path.exists()
 
 
 def test_a_messenger_says_nothing_of_its_machine(place: Path) -> None:
-    reply = through(place / "secret-name", messages.TERMS, messages.terms_record(terms()))
-    assert not messages.refused(reply)
-    assert reply.error.reason == "the records service gave no answer"
-    bad = messenger.forward(
-        messages.to_client(2, messages.TERMS, RecordDict()),
-        Context(run_id=0, node_id=2, node_config={}, state=RecordDict(), run_config={}),
-    )
-    assert bad.error.reason == "the records service gave no answer"
+    assert str(through(place / "secret-name", asking())) == "the records service gave no answer"
+    nowhere = Context(run_id=0, node_id=2, node_config={}, state=RecordDict(), run_config={})
+    assert messenger.forward(message_to(2, ""), nowhere).error.reason == "the records service gave no answer"
 
 
 def test_a_messenger_needs_neither_gossamer_nor_pytorch() -> None:
@@ -260,15 +243,18 @@ def test_a_messenger_needs_neither_gossamer_nor_pytorch() -> None:
 def test_a_killed_service_goes_on_without_new_terms(tmp_path: Path) -> None:
     """The server does not know that the process is another one: no stream broke."""
     one = client(tmp_path, 0)
-    ask(one, messages.TERMS, messages.terms_record(terms()))
-    ask(one, messages.ROUND, question())
+    ask(one, asking())
+    ask(one, question())
     one._open.close()  # as a kill does: nothing more is saved
     again = client(tmp_path, 0)
     again.go_on()
-    assert again._critics.left == 2
-    assert "rows" in ask(again, messages.ROUND, question(2)).content
-    assert messages.reason_of(ask(again, messages.ROUND, question())) == REFUSED
-    again.close()
+    assert again._critics.left == 5
+    assert ask(again, question(2)) is not None
+    again._open.close()
+    third = client(tmp_path, 0)  # from files, each question has a process of its own
+    assert refused(third, question(4)) == REFUSED
+    assert ask(third, question(3)) is not None
+    third.close()
 
 
 def test_a_service_that_was_killed_before_its_first_checkpoint_waits_for_its_terms(
@@ -278,29 +264,29 @@ def test_a_service_that_was_killed_before_its_first_checkpoint_waits_for_its_ter
     one = client(tmp_path, 0)
     with monkeypatch.context() as patch:
         patch.setattr(one, "_save", lambda: (_ for _ in ()).throw(MemoryError()))
-        assert messages.reason_of(ask(one, messages.TERMS, messages.terms_record(terms()))) == REFUSED
+        assert refused(one, asking()) == REFUSED
     assert one.folder.begun
     again = client(tmp_path, 0)
     again.go_on()
-    assert again._terms is None
-    assert not ask(again, messages.TERMS, messages.terms_record(terms())).has_error()
+    assert again._agreed is None
+    ask(again, asking())
     again.close()
 
 
 def test_a_new_or_finished_folder_needs_nothing_to_go_on_with(tmp_path: Path) -> None:
     one = client(tmp_path, 0)
     one.go_on()
-    assert one._terms is None and not one.folder.path.exists()
+    assert one._agreed is None and not one.folder.path.exists()
 
 
 def test_two_services_on_one_ledger_are_refused(tmp_path: Path) -> None:
     one = client(tmp_path, 0)
-    ask(one, messages.TERMS, messages.terms_record(terms()))
+    ask(one, asking())
     with pytest.raises(RunFolderError, match="in use by another process"):
         client(tmp_path, 0).go_on()
     heard = Heard()
     second = client(tmp_path, 0, sink=heard)
-    assert messages.reason_of(ask(second, messages.TERMS, messages.terms_record(terms()))) == REFUSED
+    assert refused(second, asking()) == REFUSED
     assert "in use by another process" in heard[0]
     assert sum(one._run.ledger.used) == 0
     one.close()
@@ -316,12 +302,12 @@ def commanded(tmp_path: Path, place: Path, **changed: Any) -> dict[str, Any]:
 
 
 def test_sigterm_ends_the_service_and_removes_its_socket(tmp_path: Path, place: Path) -> None:
-    asked = terms(config={"noise_multiplier": 30.0})
+    asked = asking(config={"noise_multiplier": 30.0})
 
     def use() -> None:
         assert listens.wait(60)
         found.append(stat.S_IMODE((place / "s").stat().st_mode))
-        found.append(through(place / "s", messages.TERMS, messages.terms_record(asked)).has_error())
+        found.append(isinstance(through(place / "s", asked), str))
         os.kill(os.getpid(), signal.SIGTERM)
 
     found: list[Any] = []
@@ -330,7 +316,7 @@ def test_sigterm_ends_the_service_and_removes_its_socket(tmp_path: Path, place: 
     thread.start()
     serve_records(**commanded(tmp_path, place), sink=lambda _: listens.set())
     thread.join()
-    assert found == [0o600, False]
+    assert found == [0o600, True]
     assert not (place / "s").exists()
     assert PrivacyLedger.load(tmp_path / "mine" / "ledger.jsonl").budget == 60.0
     assert stat.S_IMODE((tmp_path / "mine").stat().st_mode) == 0o700
@@ -420,7 +406,7 @@ def test_the_user_of_the_supernode_reads_no_records_ledger_or_critic(place: Path
     (home / "mine").mkdir(mode=0o755)
     request = commanded(home, place, group=group)
     request["data"].chmod(0o600)
-    asked = terms(config={"noise_multiplier": 30.0})
+    asked = asking(config={"noise_multiplier": 30.0})
     said: dict[str, str] = {}
 
     def connect() -> None:
@@ -431,7 +417,7 @@ def test_the_user_of_the_supernode_reads_no_records_ledger_or_critic(place: Path
         try:
             while not (place / "s").exists() or stat.S_IMODE((place / "s").stat().st_mode) != 0o660:
                 time.sleep(0.02)
-            through(place / "s", messages.TERMS, messages.terms_record(asked))
+            through(place / "s", asked)
             home.chmod(0o755)  # so that it is the run folder and the files themselves that refuse
             critics = list((home / "mine" / "checkpoint").iterdir())
             files = [home / "mine.npz", home / "mine" / "ledger.jsonl", *critics]

@@ -1,16 +1,19 @@
-"""The server's side of a Flower app: the loop of `server.py` over the grid that a ServerApp is given.
+"""The centre's side of a Flower app: the only place that loads Flower. It has the grid that a ServerApp is given.
 
 Flower authenticates SuperNodes by their keys and says which are connected. A SuperNode has the name that the centre has given
 its public key. Other SuperNodes take no part, even where the SuperLink lets them in.
 """
 
-from collections.abc import Iterable, Mapping
+import time
+import uuid
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat, load_ssh_public_key
-from flwr.app import Message
+from flwr.app import ConfigRecord, Message, Metadata, RecordDict
+from flwr.app.message import make_message
 from flwr.serverapp import Grid
 
 from gossamer.data.source import Data
@@ -18,33 +21,64 @@ from gossamer.data.tables.any_card import load_card
 from gossamer.errors import RequestError
 from gossamer.methods.synthesizer import Synthesizer
 from gossamer.run.federated import METHOD, centre
-from gossamer.run.federated.rounds import NamedGrid
-from gossamer.run.federated.server import decide, serve
+from gossamer.run.federated.clients import decide
+from gossamer.run.federated.network import Network, Reply
+from gossamer.run.federated.questions import NoReply
 from gossamer.run.training.plan import plan
 from gossamer.run.training.progress import DEFAULT, Process
 
+SERVER_ID = 1
+"""Node of the server; sites have others."""
+QUERY, PART = "query.ask", "text"
+"""Type and part of a message: the text of a question, and of its answer."""
 
-class FlowerGrid(NamedGrid):
+
+class FlowerGrid(Network):
     """Flower's grid with the SuperNodes that have names. names: by public key, in the PEM form that Flower uses."""
 
     pause = 0.5
 
     def __init__(self, grid: Grid, names: Mapping[bytes, str]) -> None:
-        self.run_id = grid.run.run_id
         self._grid, self._names = grid, names
+        self._nodes: dict[str, int] = {}
 
-    def present(self) -> dict[str, int]:
+    def present(self) -> Collection[str]:
         """A SuperNode that was killed counts until its heartbeat is missed, a minute at most."""
         nodes = self._grid.get_nodes()
-        return {self._names[node.public_key]: node.node_id for node in nodes if node.public_key in self._names}
+        self._nodes = {self._names[node.public_key]: node.node_id for node in nodes if node.public_key in self._names}
+        return self._nodes
 
-    def push_messages(self, sent: Iterable[Message]) -> list[str]:
-        listed = list(sent)
-        return list(self._grid.push_messages(listed)) if listed else []
+    def exchange(self, texts: Mapping[str, str]) -> Iterator[tuple[str, Reply]]:
+        run_id, ttl, names = self._grid.run.run_id, self.reply_timeout, [name for name in texts if name in self._nodes]
+        sent = [message_to(self._nodes[name], texts[name], run_id=run_id, ttl=ttl) for name in names]
+        ids = self._grid.push_messages(sent) if sent else []
+        missing = {number: name for number, name in zip(ids, names, strict=True) if number}
+        end = time.monotonic() + self.reply_timeout
+        while missing and not self.stop and time.monotonic() < end:
+            for reply in self._grid.pull_messages([*missing]):
+                yield missing.pop(reply.metadata.reply_to_message_id), _text(reply)
+            time.sleep(self.pause if missing else 0)
 
-    def pull_messages(self, message_ids: Iterable[str]) -> list[Message]:
-        numbers = list(message_ids)
-        return list(self._grid.pull_messages(numbers)) if numbers else []
+
+def message_to(node: int, text: str, *, run_id: int = 0, ttl: float = 60.0) -> Message:
+    """A message that Flower lets expire after `ttl` seconds.
+
+    Flower derives the id of a message from its content. Because of the random group, a site cannot guess the id of a message to
+    another site, and cannot reply to it.
+    """
+    metadata = Metadata(
+        run_id=run_id, message_id=uuid.uuid4().hex, src_node_id=SERVER_ID, dst_node_id=node, reply_to_message_id="",
+        group_id=uuid.uuid4().hex, created_at=time.time(), ttl=ttl, message_type=QUERY,
+    )  # fmt: skip
+    return make_message(metadata=metadata, content=RecordDict({PART: ConfigRecord({PART: text})}))
+
+
+def _text(message: Message) -> Reply:
+    """What a message holds: a text, which may be empty."""
+    if message.has_error():
+        return NoReply(message.error.reason or "no reason given")
+    record = message.content.get(PART)
+    return str(record.get(PART)) if isinstance(record, ConfigRecord) else ""
 
 
 def read_sites(file: Path, *, most: int) -> dict[bytes, str]:
@@ -88,7 +122,6 @@ def train(  # noqa: PLR0913 (its arguments are the options of a command)
     grid: Grid,
     *,
     sites: Path,
-    resume: bool = False,
     reply_timeout: float = 60.0,
     wait: float = 600.0,
     card: Path,
@@ -106,11 +139,10 @@ def train(  # noqa: PLR0913 (its arguments are the options of a command)
     Args:
         grid: of the ServerApp.
         sites: file with the OpenSSH public keys of the SuperNodes, with the name of a site after each.
-        resume: continue the unfinished GS-WGAN run in `out`, with its own settings. Other methods always do.
         reply_timeout: seconds to wait for an answer of a client.
         wait: seconds to wait for enough clients, or for the answers to a query. A site without one is left out from then on.
         card: data card, which all sites have.
-        out: see `run.training.fit.fit`.
+        out: run folder to write: new, or with a run of the same settings, which goes on.
         accounts: see `run.training.fit.fit`.
         public: see `run.federated.simulate.simulate`.
         seed: see `run.federated.simulate.simulate`.
@@ -124,11 +156,11 @@ def train(  # noqa: PLR0913 (its arguments are the options of a command)
     """
     declared: Any = load_card(card)
     names = read_sites(sites, most=declared.declared_size)
-    named = FlowerGrid(grid, names)
-    named.reply_timeout, named.wait = reply_timeout, wait
-    given: dict[str, Any] = {"out": out, "public": public, "seed": seed, "process": process}
-    if method != METHOD:
-        request = plan(method, declared, settings, **budget)
-        return centre.ask(request, sites=[*names.values()], send=named.ask, **given)
-    decided = None if resume else decide(declared, **(settings or {}), **budget)
-    return serve(named, decided, accounts=accounts, **given)
+    network = FlowerGrid(grid, names)
+    network.reply_timeout, network.wait = reply_timeout, wait
+    many = method == METHOD
+    request = decide(declared, **(settings or {}), **budget) if many else plan(method, declared, settings, **budget)
+    return centre.ask(
+        request, sites=() if many else [*names.values()], out=out, public=public, seed=seed, accounts=accounts,
+        network=network, process=process,
+    )  # fmt: skip

@@ -1,7 +1,14 @@
 """What centre and sites write to each other: terms, questions and answers, as texts of JSON. No Flower is loaded here.
 
-A question holds the state of the centre's loop, which has released values only. A site goes on with the same loop from there,
-up to the query that the loop asks next, and answers that query. So no site takes a query, a bound or noise from the centre.
+Few sites: a question holds the state of the centre's loop, which has released values only. A site goes on with the same loop
+from there, up to the query that the loop asks next. So no site takes a query, a bound or noise from the centre.
+
+Many clients of GS-WGAN, which keep their critics between questions:
+
+    about     in the state                                  values of the answer
+    terms     with a public start: weights to start on      none; the client grants the answers of the terms
+    round     fakes to train on, fakes to answer for        sanitised rows, if it was asked for answers
+    the end   weights of the released generator             none
 """
 
 import base64
@@ -24,6 +31,7 @@ from gossamer.data.tables.any_card import card_from
 from gossamer.errors import GossamerError, RequestError, RunFolderError
 from gossamer.methods import METHODS
 from gossamer.methods.job import Job
+from gossamer.privacy.accounting import federated
 from gossamer.privacy.accounting.events import is_noisy
 from gossamer.privacy.certificate import sites
 from gossamer.privacy.confined import Confined
@@ -31,12 +39,19 @@ from gossamer.privacy.elsewhere import Ask, Elsewhere
 from gossamer.privacy.guarantee import ADD_OR_REMOVE_ONE
 from gossamer.privacy.ledger import PrivacyLedger
 from gossamer.privacy.queries import Mechanism
+from gossamer.run.federated import METHOD
 from gossamer.run.storage.run_folder import RunFolder
 from gossamer.run.training.open_run import OpenRun
 from gossamer.run.training.plan import Request, checked
 
 LARGEST = 1 << 28
 """Bytes of a message."""
+TERMS, ROUND, END = "terms", "round", "the end"
+"""What a question is about that asks no query of a plan."""
+_BITS = 31
+"""Of a whole number in the settings."""
+_SHORT = 200
+"""Characters of a reason that came from a site."""
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _TYPES = {str(each): each for each in (np.dtype("float32"), np.dtype("float64"), np.dtype("int64"), np.dtype("bool"))}
 _TEXTS = ("site", "about", "question", "ledger")
@@ -51,6 +66,17 @@ class Malformed(GossamerError):
     """A message does not hold what it should. Quotes nothing of it."""
 
 
+class Refused(GossamerError):
+    """A site will not answer. Its reason: one short printable line."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__("".join(letter if letter.isprintable() else " " for letter in reason[:_SHORT]))
+
+
+class NoReply(Refused):
+    """Nothing has come from a site itself: the network gives the reason."""
+
+
 @dataclass(frozen=True)
 class Terms:
     """What centre and sites agree to, word for word.
@@ -59,7 +85,7 @@ class Terms:
         job: the method with its settings and the card. Its noise is that of one site.
         delta: of the guarantee of each site.
         seed: of the public random choices.
-        names: of the sites.
+        names: of the sites. The clients of GS-WGAN are not listed.
 
     Raises:
         RequestError: if sites cannot answer such queries, or a name is none.
@@ -72,6 +98,13 @@ class Terms:
 
     def __post_init__(self) -> None:
         job = self.job
+        if self.many:
+            if job.card.unit == "record" or job.config.draw != "secret":
+                raise RequestError(
+                    'many clients are protected each with all its records, and drawn in secret. Set unit = "client" in the '
+                    "card (or writer, hospital ...), declared_size to the number of clients, and leave `draw` out."
+                )
+            return
         if job.first is not None or job.pretrained or not job.method.can_ask_sites:
             raise RequestError(
                 f"{job.method.name} with these settings asks for more than noisy sums over the units of each site. "
@@ -85,10 +118,30 @@ class Terms:
     @classmethod
     def of(cls, job: Job[Any, Any], *agreed: Any) -> "Terms":
         """Terms with all settings that follow from the noise of the sum, so that each site divides its noise alike."""
-        pooled = cls(job, *agreed).pooled
+        if (terms := cls(job, *agreed)).many:
+            return terms
+        pooled = terms.pooled
         settings = dataclasses.asdict(pooled.config.resolved(pooled.card))
         own = {**settings, "noise_multiplier": job.config.noise_multiplier}
         return cls(Job.of(job.method, own, job.card), *agreed)
+
+    @property
+    def many(self) -> bool:
+        """Whether clients keep critics, and the server picks among them in secret."""
+        return self.job.method.name == METHOD
+
+    @property
+    def role(self) -> dict[str, Any]:
+        """What the centre is, in its settings."""
+        many = {"role": federated.SERVER, "answers": self.granted} if self.many else {}
+        return many or {"role": sites.CENTRE, "sites": [*self.names]}
+
+    @cached_property
+    def granted(self) -> int:
+        """How many answers each of many clients grants with these terms, so that no draw is refused."""
+        config: Any = self.job.config
+        answers, clients = config.steps * config.answers, self.job.card.declared_size
+        return federated.enough(answers=answers, critics=config.critics, clients=clients)
 
     @cached_property
     def pooled(self) -> Job[Any, Any]:
@@ -124,6 +177,8 @@ class Terms:
     def from_json(cls, stated: Any) -> "Terms":
         """The inverse. Raises Malformed."""
         try:
+            if any(type(value) is int and value.bit_length() > _BITS for value in stated["config"].values()):
+                raise ValueError
             job = checked(Job.of(METHODS[stated["method"]], dict(stated["config"]), card_from(stated["card"])))
             terms = cls(job, float(stated["delta"]), int(stated["seed"]), tuple(stated["sites"]))
         except (KeyError, TypeError, ValueError, AttributeError, GossamerError):
@@ -135,7 +190,13 @@ class Terms:
 
 @contextmanager
 def opened(
-    folder: RunFolder, request: Request, terms: dict[str, Any], *, seed: int, role: dict[str, Any], **more: Any
+    folder: RunFolder,
+    request: Request,
+    terms: dict[str, Any],
+    *,
+    role: dict[str, Any],
+    private: dict[str, Any] | None = None,
+    **more: Any,
 ) -> Iterator[OpenRun]:
     """Begin a run under these terms, or go on with the one in the folder. A new one reserves its whole plan.
 
@@ -144,8 +205,9 @@ def opened(
     """
     if folder.begun and folder.source().get("terms") != terms:
         raise RunFolderError(f"{folder.path} holds another run, under other terms. Choose another folder.")
-    new: dict[str, Any] = {"public_facts": {"federated": role}, "private_facts": {"terms": terms}, **more}
-    with OpenRun.resume(folder, **more) if folder.begun else OpenRun.create(folder, request, seed=seed, **new) as run:
+    facts: dict[str, Any] = {"public_facts": {"federated": role}, "private_facts": {"terms": terms, **(private or {})}}
+    new = OpenRun.create(folder, request, seed=terms["seed"], **facts, **more)
+    with OpenRun.resume(folder, **more) if folder.begun else new as run:
         yield run
 
 
@@ -175,8 +237,8 @@ class Answer:
     Args:
         site: who answers.
         question: SHA-256 of the question's text.
-        values: the noisy answer, float64 [n]; None: the site has taken the end of the run.
-        ledger: the site's ledger.jsonl.
+        values: the noisy answer, float64 [n]; None: nothing was asked for.
+        ledger: the site's ledger.jsonl. Empty from a client of GS-WGAN.
     """
 
     site: str
@@ -201,16 +263,34 @@ def written(message: Question | Answer) -> str:
 
 
 def read(kind: type[T], text: str) -> T:
-    """The inverse of `written`. Raises Malformed."""
+    """The inverse of `written`. Raises Malformed, or Refused where the text is a refusal."""
     try:
         if len(text) > LARGEST:
             raise ValueError
-        message = kind(**{name: _decoded(value) for name, value in json.loads(text, parse_constant=_no_number).items()})
+        parts = json.loads(text, parse_constant=_no_number)
+        if "refused" in parts:
+            raise Refused(str(parts["refused"]))
+        message = kind(**{name: _decoded(value) for name, value in parts.items()})
     except (TypeError, ValueError, AttributeError, KeyError, RecursionError):
         raise Malformed("this is no message of a federation") from None
     if not all(isinstance(value, _KINDS[name]) for name, value in vars(message).items()):
         raise Malformed("this is no message of a federation")
     return message
+
+
+def refusal(reason: str) -> str:
+    """The text of a site that will not answer. reason: public words."""
+    return json.dumps({"refused": reason})
+
+
+def answer_to(question: str, name: str, reply: str | NoReply) -> Answer:
+    """What a site has answered to a question. Raises Malformed, Refused or NoReply: there is no such answer."""
+    if isinstance(reply, NoReply):
+        raise reply
+    answer = read(Answer, reply)
+    if (answer.site, answer.question) != (name, digest(question)):
+        raise Malformed("the answer is of another site, or to another question")
+    return answer
 
 
 def _no_number(_text: str) -> None:

@@ -1,11 +1,11 @@
-"""`gossamer federated serve-records`: a site's client behind a local socket.
+"""`gossamer federated serve-records`: a site behind a local socket.
 
 At a site, a SuperNode runs the program that the SuperLink sends it. So that program may not be where records are. Here one
 process alone holds records, critic, ledger and budget log, as a user of its own. The program in the SuperNode, the messenger,
-passes Flower's messages to a Unix socket and the replies back. File permissions say who may connect.
+passes questions to a Unix socket and the answers back. File permissions say who may connect. No Flower is loaded here.
 
-On the socket: a length in eight bytes, most significant first, then a serialised message; the reply has the same form. One
-message per connection, one connection at a time.
+On the socket: a length in eight bytes, most significant first, then the text of a question; the reply has the same form. One
+question per connection, one connection at a time.
 """
 
 import os
@@ -13,16 +13,15 @@ import shutil
 import socket
 import stat
 from collections.abc import Iterator
-from contextlib import closing, contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 from gossamer.data.source import Data
 from gossamer.data.tables.any_card import AnyCard, load_card
-from gossamer.errors import RequestError, withheld
+from gossamer.errors import Interrupted, RequestError, withheld
 from gossamer.events import Sink, note, silent
-from gossamer.run.federated.client import Client
-from gossamer.run.federated.messages import context, from_bytes, to_bytes
 from gossamer.run.federated.questions import LARGEST
+from gossamer.run.federated.site import Site
 from gossamer.run.storage.data_sources import DataSources
 from gossamer.run.storage.run_folder import RunFolder
 from gossamer.run.training.signals import stop_on_signal
@@ -44,7 +43,7 @@ def serve_records(
     accounts: str | Path | None = None,
     sink: Sink = silent,
 ) -> None:
-    """Answer the messages that come through a local socket, until SIGTERM or Ctrl-C.
+    """Answer the questions that come through a local socket, until SIGTERM or Ctrl-C.
 
     Args:
         data: the records of this site. For GS-WGAN all belong to one unit.
@@ -64,48 +63,38 @@ def serve_records(
     folder = RunFolder(Path(out))
     if not folder.begun:
         folder.check_free()
-    client = Client(
+    site = Site(
         folder=folder, sources=DataSources.of(data), card=card, epsilon=epsilon, delta=delta,
         accounts=accounts, sink=sink,
     )  # fmt: skip
-    with closing(client), private_files(), stop_on_signal() as stop, listening(socket, group) as listener:
-        client.go_on()
+    with ExitStack() as stack, stop_on_signal() as site.stop:
+        stack.callback(os.umask, os.umask(0o077))  # new folders and files are for this user alone
+        stack.callback(site.close)
+        listener = stack.enter_context(listening(socket, group))
+        site.go_on()
         if folder.path.is_dir():
             folder.path.chmod(0o700)
         sink(note(f"records of {folder.path} answer at {socket}"))
-        while not stop:
+        while not site.stop:
             with suppress(TimeoutError):
                 connection, _ = listener.accept()
                 with connection:
-                    answer(client, connection)
+                    answer(site, connection)
 
 
-def answer(client: Client, connection: socket.socket) -> None:
-    """Read one message and send the reply. Whatever else comes is dropped, with a note on the terminal of this site."""
+def answer(site: Site, connection: socket.socket) -> None:
+    """Read one question and send the reply. Whatever else comes is dropped, with a note on the terminal of this site."""
     connection.settimeout(_TIMEOUT)
     try:
         with connection.makefile("rwb") as stream:
             length = int.from_bytes(stream.read(_LENGTH))
-            if length > LARGEST:
+            data = stream.read(length if length <= LARGEST else 0)
+            if not data or len(data) < length:
                 raise OSError
-            data = stream.read(length)
-            if len(data) < length:
-                raise OSError
-            message = from_bytes(data)
-            reply = to_bytes(client.app(message, context(message.metadata.dst_node_id)))
+            reply = site.reply(data.decode()).encode()
             stream.write(len(reply).to_bytes(_LENGTH) + reply)
-    except Exception as error:  # bytes that are no message raise any error of protobuf or Flower
-        client.sink(note(f"a connection was dropped: {withheld(error)}"))
-
-
-@contextmanager
-def private_files() -> Iterator[None]:
-    """New folders and files are for the user of this process alone. So nobody else enters the run folder of a site."""
-    mask = os.umask(0o077)
-    try:
-        yield
-    finally:
-        os.umask(mask)
+    except (OSError, UnicodeDecodeError, Interrupted) as error:
+        site.sink(note(f"a connection was dropped: {withheld(error)}"))
 
 
 @contextmanager
@@ -119,8 +108,7 @@ def listening(path: Path, group: str | None) -> Iterator[socket.socket]:
     with socket.socket(socket.AF_UNIX) as listener:
         _remove_stale(path)
         try:
-            with private_files():
-                listener.bind(str(path))
+            listener.bind(str(path))  # nobody can connect before it listens
         except OSError as error:
             raise RequestError(f"`socket={path}` cannot be listened on ({error.strerror or error}).") from None
         try:

@@ -4,7 +4,7 @@ import dataclasses
 import random
 import resource
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -17,13 +17,15 @@ from gossamer.data.source import Data
 from gossamer.errors import RequestError, RunFolderError
 from gossamer.methods.synthesizer import Synthesizer
 from gossamer.privacy.certificate.statements import NO_PUBLIC, NO_UNITS
-from gossamer.run.federated.client import Client
-from gossamer.run.federated.rounds import LocalGrid
-from gossamer.run.federated.server import decide, no_records, serve
+from gossamer.run.federated.centre import ask
+from gossamer.run.federated.clients import decide, no_records
+from gossamer.run.federated.network import Local
+from gossamer.run.federated.site import Site
 from gossamer.run.storage.data_sources import DataFacts, DataSources, RawData
 from gossamer.run.storage.run_folder import RunFolder
 from gossamer.run.training.checkpoint import Clock
 from gossamer.run.training.progress import DEFAULT, Process
+from gossamer.run.training.signals import stop_on_signal
 
 PLACES = "places"
 """In `source.json` of the private folder: the number of the unit that each client is."""
@@ -33,7 +35,7 @@ _FILES, _FILES_BESIDES = 2, 256
 """Each client holds its folder's lock and its ledger open; the process has some files besides."""
 
 
-def simulate(  # noqa: PLR0913 (its arguments are the options of a command)
+def simulate(
     *,
     data: Data,
     card: DataCard | str | Path,
@@ -44,23 +46,21 @@ def simulate(  # noqa: PLR0913 (its arguments are the options of a command)
     preset: str | None = None,
     seed: int = 0,
     accounts: str | Path | None = None,
-    resume: bool = False,
     process: Process = DEFAULT,
     **settings: Any,
 ) -> Synthesizer:
-    """Train with a client for each unit of `data`, in this process, over the messages of a real federation.
+    """Train with a client for each unit of `data`, in this process, with the questions and answers of a real federation.
 
     Args:
         data: the records of all clients: a path.
         card: data card. Its unit is the client, and its declared size is the number of clients.
-        out: run folder to write: new or empty. The clients' folders are in its private folder.
+        out: run folder to write: new, or with a simulation of the same settings, which goes on. It has the clients' folders.
         public: public records of the server, for pre-training. They are not protected.
         epsilon: privacy budget against everyone who sees the release. The cost against the server follows from it.
         delta: see `run.training.fit.fit`.
         preset: see `run.training.fit.fit`.
         seed: number that fixes initial weights and public random choices. Noise and the choice of clients stay random.
         accounts: see `run.training.fit.fit`.
-        resume: continue the unfinished simulation in `out`, with its own settings.
         process: what is shown while it trains.
         settings: fields of the method's Config.
 
@@ -69,17 +69,18 @@ def simulate(  # noqa: PLR0913 (its arguments are the options of a command)
     """
     card = DataCard.given(card)
     folder, sources = RunFolder(Path(out)), DataSources.of(data, public=public)
-    if resume:
-        began = DataSources.from_json(folder.source()["sources"])
-        raw = dataclasses.replace(sources, public=began.public).read_unconfined(card)
-        request, delta, places = None, float(folder.config()["delta"]), _stored_places(folder, card)
-    else:
-        request = decide(card, epsilon=epsilon, delta=delta, preset=preset, **settings)
-        raw, places, delta = sources.read_unconfined(card), random_unit_order(card.declared_size), request.delta
+    request = decide(card, epsilon=epsilon, delta=delta, preset=preset, **settings)
+    raw = sources.read_unconfined(card)
+    places = folder.source().get(PLACES, []) if folder.begun else random_unit_order(card.declared_size)
+    if sorted(places) != list(range(card.declared_size)):
+        raise RunFolderError(
+            f"{folder.path} does not say which {card.unit} is which client. Start a new simulation; the cost of this one stays "
+            "in the budget log."
+        )
     shared = dataclasses.replace(raw, private=no_records(card))
     given: dict[str, Any] = {"out": out, "seed": seed, "accounts": accounts, "process": process}
-    with clients_of(folder, raw.private, card, sources, delta, places) as grid:
-        return serve(grid, request, sources=sources, data=shared, private={PLACES: places}, **given)
+    with clients_of(folder, raw.private, card, sources, request.delta, places) as network:
+        return ask(request, network=network, here=(sources, shared, {PLACES: places}), **given)
 
 
 def random_unit_order(count: int) -> list[int]:
@@ -91,21 +92,10 @@ def random_unit_order(count: int) -> list[int]:
     return random.SystemRandom().sample(range(count), count)
 
 
-def _stored_places(folder: RunFolder, card: DataCard) -> list[int]:
-    """`random_unit_order` of a simulation that has begun. Raises RunFolderError if it is missing or damaged."""
-    places = folder.source().get(PLACES)
-    if not isinstance(places, list) or sorted(places) != list(range(card.declared_size)):
-        raise RunFolderError(
-            f"{folder.path} is damaged: it does not say which {card.unit} is which client. Start a new simulation; the cost "
-            "of this one stays in the budget log."
-        )
-    return places
-
-
 @contextmanager
 def clients_of(
     folder: RunFolder, records: Records, card: DataCard, sources: DataSources, delta: float, places: Sequence[int]
-) -> Iterator[LocalGrid]:
+) -> Iterator[Local]:
     """A client for each unit that the card declares; those beyond the units of the data have no records.
 
     Raises:
@@ -117,19 +107,17 @@ def clients_of(
         )
     _allow_files(_FILES * card.declared_size + _FILES_BESIDES)
     clients, clock = {}, Clock()
-    for number, unit in enumerate(places):
-        name = f"client-{number + 1:04d}"
-        own = _of(records, unit)
-        facts = DataFacts(public=NO_PUBLIC, units=NO_UNITS, identity=identify(own))
-        clients[name] = Client(
-            folder=RunFolder(folder.private / CLIENTS / name), sources=sources, raw=RawData(None, facts, own),
-            card=card, epsilon=float("inf"), delta=delta, accounts=False, clock=clock,
-        )  # fmt: skip
-    try:
-        yield LocalGrid({name: client.app for name, client in clients.items()})
-    finally:
-        for client in clients.values():
-            client.close()
+    with ExitStack() as stack:
+        stop = stack.enter_context(stop_on_signal())
+        for number, unit in enumerate(places):
+            name, own = f"client-{number + 1:04d}", _of(records, unit)
+            facts = DataFacts(public=NO_PUBLIC, units=NO_UNITS, identity=identify(own))
+            clients[name] = Site(
+                folder=RunFolder(folder.private / CLIENTS / name), sources=sources, raw=RawData(None, facts, own), card=card,
+                epsilon=float("inf"), delta=delta, accounts=False, clock=clock, stop=stop,
+            )  # fmt: skip
+            stack.callback(clients[name].close)
+        yield Local({name: client.reply for name, client in clients.items()})
 
 
 def _allow_files(count: int) -> None:

@@ -60,7 +60,7 @@ def resume(
         if "federated" in settings:
             raise RequestError(
                 f"{folder.path} is a federated run. Continue it with the command that began it, `gossamer federated` or "
-                "`flwr run`, and its `resume`."
+                "`flwr run`."
             )
         job, saved = opened.job, opened.saved
         sources = DataSources.from_json(folder.source()["sources"]).with_memory(data, public)

@@ -3,6 +3,7 @@
 import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from types import FrameType
 
 HEARD = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name))
@@ -14,10 +15,12 @@ def stop_on_signal() -> Iterator[list[int]]:
     """Collect the first Ctrl-C, SIGTERM or SIGHUP in a list; a second Ctrl-C or SIGTERM stops at once.
 
     A second SIGHUP does not, because shell and system may both send it. After `nohup`, SIGHUP stays ignored.
+    Nested blocks have one list.
     """
-    requested: list[int] = []
+    outer = signal.getsignal(signal.SIGTERM)
+    requested: list[int] = outer.args[0] if isinstance(outer, partial) else []
 
-    def request(signum: int, _frame: FrameType | None) -> None:
+    def request(requested: list[int], signum: int, _frame: FrameType | None) -> None:
         if requested and signum != signal.SIGHUP:
             raise KeyboardInterrupt
         requested.append(signum)
@@ -25,7 +28,7 @@ def stop_on_signal() -> Iterator[list[int]]:
     heard = [signum for signum in HEARD if signum != signal.SIGHUP or not _hangup_ignored()]
     before = {}
     with suppress(ValueError):  # not in the main thread: the caller handles signals
-        before = {signum: signal.signal(signum, request) for signum in heard}
+        before = {signum: signal.signal(signum, partial(request, requested)) for signum in heard}
     try:
         yield requested
     finally:

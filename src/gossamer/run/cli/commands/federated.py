@@ -1,6 +1,5 @@
 """`gossamer federated ask | answer | serve-records | app | simulate`, and the flags that are run config of the Flower app."""
 
-import importlib.util
 import shutil
 from pathlib import Path
 from typing import Any
@@ -36,8 +35,8 @@ _CONFIG = METHODS[METHOD].config_type
 def federated() -> None:
     """Train with records that stay with their owners, who add noise before anything leaves them.
 
-    Three to twenty sites: `ask` and `answer` with files, or `serve-records` with Flower. Hundreds of clients: GS-WGAN. Flower
-    is the extra `federated`.
+    Three to twenty sites: `ask` and `answer` with files, or `serve-records` with Flower. Hundreds of clients: GS-WGAN. The
+    SuperLink needs the extra `federated`.
     """
 
 
@@ -67,13 +66,17 @@ def _over_flower(**options: Any) -> None:
 
 
 _BUDGET = ("epsilon", "delta", "preset")
+_BY_NETWORK: Any = dict.fromkeys(("network", "accounts", "here"), None) | {"sites": {"required": True}}
 federated.add_command(
     PerMethod(
         "ask",
         "Train METHOD with a few sites that answer its queries, from files. The same command goes on when answers are there.",
         f"gossamer federated ask METHOD --card card.toml --sites A,B,C {BUDGET} --out RUN",
         _ask,
-        [options_of(FIT, "card", *_BUDGET, card={"required": True}), options_of("run.federated.centre.ask")],
+        [
+            options_of(FIT, "card", *_BUDGET, card={"required": True}),
+            options_of("run.federated.centre.ask", **_BY_NETWORK),
+        ],
     )
 )
 flower_app = PerMethod(
@@ -107,7 +110,6 @@ def answer(**options: Any) -> None:
 @flags_of(_CONFIG)
 def simulate(**options: Any) -> None:
     """Simulate a federation on one machine, with one client for each unit of DATA. The messages are the real ones."""
-    _need_flower()
     from gossamer.run.federated import simulate as simulation
 
     take_sources(options, "data")
@@ -124,7 +126,6 @@ def serve_records(**options: Any) -> None:
 
     A SuperNode of Flower on the same machine passes the messages on. SIGTERM stops the service, and the same command continues.
     """
-    _need_flower()
     from gossamer.run.federated import service
 
     take_sources(options, "data")
@@ -139,9 +140,3 @@ def app(out: Path) -> None:
     if out.exists():
         raise RequestError(f"`out={out}` is there already. Name a new folder.")
     shutil.copytree(Path(package.__file__).parent / "app", out, ignore=shutil.ignore_patterns("__pycache__"))
-
-
-def _need_flower() -> None:
-    """Refuse to run without Flower. Help is shown without it."""
-    if importlib.util.find_spec("flwr") is None:
-        raise RequestError("federated needs Flower, which is not installed: pip install 'gossamer[federated]'.")
