@@ -50,7 +50,9 @@ def registry_entry(certificate: Certificate) -> str:
     if math.isinf(float(certificate.guarantee["epsilon"])):
         raise RequestError("`registry`: a release without a guarantee is no deployment of differential privacy.")
     if missing := [name for name in _NEEDED if name not in facts["known"]]:
-        raise RequestError(f"`registry`: the registry asks for {', '.join(missing)}, which only you know. Declare them.")
+        raise RequestError(
+            f"`registry`: the registry asks for {', '.join(missing)}, which only you know. Declare them."
+        )
     words = (facts["title"], facts["known"]["made_by"], certificate.created[:4])
     return template("registry.txt", __package__).render(
         slug="_".join(re.sub(r"\W+", "_", word.lower()) for word in words).replace("_", "-"),

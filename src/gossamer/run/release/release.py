@@ -26,7 +26,17 @@ from gossamer.run.release.standalone_loader import loadable
 from gossamer.run.release.verify import LOADER, MAY_HAVE, README, Verdict, is_release, read_sums, to_sign, verify
 from gossamer.run.report import html
 from gossamer.run.report.audit_record import audited
-from gossamer.run.storage.run_folder import DECLARED, EVENTS, RELEASED, REPORT, SAMPLES, SIGNATURE, SUMS, RunFolder, today
+from gossamer.run.storage.run_folder import (
+    DECLARED,
+    EVENTS,
+    RELEASED,
+    REPORT,
+    SAMPLES,
+    SIGNATURE,
+    SUMS,
+    RunFolder,
+    today,
+)
 from gossamer.run.storage.versions import with_source
 from gossamer.run.validation import checked_arguments
 
@@ -48,8 +58,8 @@ def release(
     """Copy what may be handed out, and nothing else.
 
     A release holds model, certificate, ledger, settings, samples, a report without internal figures, a README, SHA256SUMS,
-    croissant.json for catalogues, and a loader if one can be written. A release is copied as it is. Modes are 0644 whatever the umask says. The copy is verified
-    before it gets its name.
+    croissant.json for catalogues, and a loader if one can be written. A release is copied as it is. Modes are 0644 whatever
+    the umask says. The copy is verified before it gets its name.
 
     Args:
         run: a finished RUN, or what `fit` returned. Or a release.

@@ -24,7 +24,7 @@ def template(name: str, package: str = __package__) -> Template:
         "in_full": in_full,
         "number": "{:,}".format,
         "percent": wording.percent,
-        "quoted": functools.partial(json.dumps, ensure_ascii=False),
+        "quoted": lambda value: json.dumps(value, ensure_ascii=False).replace("<", r"\u003c"),
         "plain": functools.partial(html.escape, quote=False),
         "release_in_words": wording.release_in_words,
         "setting_in_words": wording.setting_in_words,
