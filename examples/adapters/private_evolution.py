@@ -19,8 +19,7 @@ import numpy as np
 import pandas as pd
 import torch
 from PIL import Image
-
-Array = np.ndarray[Any, Any]
+from torch import Tensor
 
 
 class PEGenerator:
@@ -38,35 +37,35 @@ class PEGenerator:
         self.api, self.names, self.degrees = api, [*names], degrees
         self.licence, self.trained_on = licence, trained_on
 
-    def random(self, labels: Array, shape: tuple[int, ...], seeds: Array) -> Array:
+    def random(self, labels: Tensor, shape: tuple[int, ...], seeds: Tensor) -> Tensor:
         """Draw pictures of these classes: uint8 [n, *shape]. labels, seeds: int64 [n]."""
-        return np.stack(
+        return torch.stack(
             [
                 _fitting(self.api.random_api(self._data(label).metadata.label_info[0], 1), shape)
                 for label in self._seeded(labels, seeds)
             ]
         )
 
-    def vary(self, images: Array, labels: Array, degree: float, seeds: Array) -> Array:
+    def vary(self, images: Tensor, labels: Tensor, degree: float, seeds: Tensor) -> Tensor:
         """Draw pictures like these: uint8 [n, C, H, W]. degree: 1 varies the most, 0 the least."""
         iteration = round((1 - degree) * (self.degrees - 1)) - 1
-        return np.stack(
+        return torch.stack(
             [
                 _fitting(self.api.variation_api(self._data(label, image, iteration=iteration)), image.shape)
                 for image, label in zip(images, self._seeded(labels, seeds), strict=True)
             ]
         )
 
-    def _data(self, label: int, *images: Array, **more: int) -> Any:
+    def _data(self, label: int, *images: Tensor, **more: int) -> Any:
         """Pictures of a class as Private Evolution holds them."""
         from pe.constant.data import IMAGE_DATA_COLUMN_NAME, LABEL_ID_COLUMN_NAME  # noqa: PLC0415
         from pe.data import Data  # noqa: PLC0415
 
-        coloured = [np.broadcast_to(image, (3, *image.shape[1:])).transpose(1, 2, 0) for image in images]
+        coloured = [image.expand(3, -1, -1).permute(1, 2, 0).numpy() for image in images]
         frame = pd.DataFrame({IMAGE_DATA_COLUMN_NAME: coloured, LABEL_ID_COLUMN_NAME: [0] * len(coloured)})
         return Data(data_frame=frame, metadata={"label_info": [{"name": self.names[label]}], **more})
 
-    def _seeded(self, labels: Array, seeds: Array) -> Iterator[int]:
+    def _seeded(self, labels: Tensor, seeds: Tensor) -> Iterator[int]:
         """Each label, after its seed: all generators of random numbers begin anew."""
         for label, seed in zip(labels.tolist(), seeds.tolist(), strict=True):
             random.seed(seed)
@@ -75,11 +74,11 @@ class PEGenerator:
             yield label
 
 
-def _fitting(data: Any, shape: tuple[int, ...]) -> Array:
+def _fitting(data: Any, shape: Sequence[int]) -> Tensor:
     """The one picture of an answer, in this shape: grey where there is one channel, resized where the size differs."""
     from pe.constant.data import IMAGE_DATA_COLUMN_NAME  # noqa: PLC0415
 
     (pixels,) = data.data_frame[IMAGE_DATA_COLUMN_NAME]
     picture = Image.fromarray(np.asarray(pixels, np.uint8)).convert("L" if shape[0] == 1 else "RGB")
-    resized = np.asarray(picture.resize((shape[2], shape[1]), Image.Resampling.BOX))
-    return resized.reshape(shape[1], shape[2], shape[0]).transpose(2, 0, 1)
+    resized = np.array(picture.resize((shape[2], shape[1]), Image.Resampling.BOX))
+    return torch.from_numpy(resized).view(shape[1], shape[2], shape[0]).permute(2, 0, 1)

@@ -33,9 +33,11 @@ def functions(cards: Sequence[gossamer.TableCard], *, epsilon: float, delta: flo
         fitting = [card for card in cards if {*card.names} <= named]
         if not fitting:
             raise ValueError(f"No card declares columns of this table. It has {', '.join(sorted(named))}.")
-        source = gossamer.Source(data.astype(str).where(data.notna(), ""), public_test_data=True)
-        given: dict[str, Any] = {"epsilon": epsilon, "delta": delta, "progress": False, **settings}
-        return gossamer.fit("marginals", data=source, card=max(fitting, key=lambda card: len(card.names)), **given)
+        card = max(fitting, key=lambda card: len(card.names))
+        cells = data[[*card.names]]
+        source = gossamer.Source(cells.astype(str).where(cells.notna(), ""), public_test_data=True)
+        given: dict[str, Any] = {"epsilon": epsilon, "delta": delta, **settings}
+        return gossamer.fit("marginals", data=source, card=card, **given)
 
     def sample_from_synthesizer(synthesizer: gossamer.Synthesizer, n_rows: int) -> Any:
         return synthesizer.sample(n_rows).to_pandas()
