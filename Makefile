@@ -53,7 +53,11 @@ wheel: $(READY)
 	$(BIN)/python -m build --outdir dist
 	$(PYTHON) -m venv build/fresh
 	build/fresh/bin/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt dist/*.whl
-	cd build/fresh && bin/gossamer demo --out demo && bin/gossamer demo --table --out demo-table
+	sed -n '/^```python/,/^```/{/^```/!p}' README.md > build/fresh/readme.py
+	cd build/fresh && bin/gossamer demo --out demo && bin/gossamer demo --table --out demo-table && bin/python readme.py
+	build/fresh/bin/python tools/recipient.py build/fresh/demo/RELEASE build/fresh/demo-table/RELEASE
+	build/fresh/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --force-reinstall dist/*.tar.gz
+	cd build/fresh && bin/gossamer verify demo-table/RELEASE
 
 bench: $(READY)
 	$(BIN)/python benchmarks/engine.py

@@ -494,14 +494,14 @@ def test_the_statement_speaks_of_an_exchange_where_a_unit_is_replaced() -> None:
         )
 
 
-@pytest.mark.parametrize("number", [1, FORMAT - 1, FORMAT + 1, True, "6", float(FORMAT), None])
+@pytest.mark.parametrize("number", [1, FORMAT - 1, FORMAT + 1, True, "7", float(FORMAT), None])
 def test_a_certificate_of_another_format_is_refused_in_one_sentence(tmp_path: Path, number: Any) -> None:
     """A forger would choose a format whose sentences are not compared."""
     write(tmp_path)
     rewrite(tmp_path, ("format",), number)
-    said = f"{CERTIFICATE}: 'format' is {json.dumps(number)}, and this version of Gossamer supports 6 only."
+    said = f"{CERTIFICATE}: 'format' is {json.dumps(number)}, and this version of Gossamer supports 7 only."
     assert verify(tmp_path) == [f"{said} Use the version that wrote it."]
-    with pytest.raises(LedgerDamaged, match=r"another version wrote it.*supports 6 only.*or use that version"):
+    with pytest.raises(LedgerDamaged, match=r"another version wrote it.*supports 7 only.*or use that version"):
         Certificate.load(tmp_path)
 
 

@@ -70,8 +70,8 @@ def test_the_whole_way(gossamer: Run, fit_words: list[str], data: Path, tmp_path
 
     assert gossamer("release", run, "-o", out).status == 0
     assert sorted(path.name for path in out.iterdir()) == [
-        "README.md", "SHA256SUMS", "answers.safetensors", "certificate.json", "config.json", "ledger.jsonl", "load.py",
-        "model.safetensors", "report.html", "samples.png",
+        "README.md", "SHA256SUMS", "answers.safetensors", "certificate.json", "config.json", "croissant.json",
+        "ledger.jsonl", "load.py", "model.safetensors", "report.html", "samples.png",
     ]  # fmt: skip
     assert gossamer("verify", out).status == 0
     assert f"{100 * measured[0]['value']:.1f}\u00a0%" in (run / "report.html").read_text()
@@ -297,7 +297,7 @@ def test_an_output_that_cannot_be_a_folder(gossamer: Run, fit_words: list[str], 
 def test_edited_files_are_named_with_their_line(gossamer: Run, run: Path, tmp_path: Path) -> None:
     for name, old, new, line in (
         ("ledger.jsonl", '"count": 20', '"count": 19', 2),
-        ("certificate.json", '"format": 6', '"format": 2', 3),
+        ("certificate.json", '"format": 7', '"format": 2', 3),
     ):
         shutil.rmtree(tmp_path / "copy", ignore_errors=True)
         shutil.copytree(run, tmp_path / "copy")

@@ -10,8 +10,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from forged_sums import redo
 from installed import example_installed, forget
-from test_forgeries import certify, everything, redo
+from test_forgeries import certify, everything
 
 from gossamer import plugins
 from gossamer.data.card import DataCard

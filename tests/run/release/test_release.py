@@ -317,12 +317,21 @@ def test_the_page_quotes_what_a_release_says_and_its_declarations_can_be_used(ru
     assert set(tomllib.loads(toml)) == {*QUESTIONS, "attacked"}
 
 
-def test_the_readme_has_a_line_for_each_question_and_each_attack(run: Path, tmp_path: Path) -> None:
-    certificate = Certificate.load(release(run, tmp_path / "out"))
+def test_the_readme_has_what_is_declared_one_sentence_on_the_rest_and_a_line_for_each_attack(
+    run: Path, tmp_path: Path
+) -> None:
+    certificate = Certificate.load(release(run, tmp_path / "out", declared={"contact": "the office"}))
     page = (tmp_path / "out" / "README.md").read_text(encoding="utf-8")
     assert page == readme(certificate, samples=0, no_loader="", more=[ANSWERS])
-    for name in (*QUESTIONS, *certificate.declared["attacked"]):
-        assert (f"\n| {name.replace('_', ' ')} | " in page) == (name != "pretrained"), "no encoder took part"
+    assert "\n| contact | the office |\n" in page
+    (sentence,) = (line for line in page.splitlines() if line.startswith("The data owner did not declare: "))
+    asked = {*QUESTIONS} - {"contact", "pretrained", "public_records", "public_tuned", "baseline"}  # no public inputs
+    assert {*sentence.partition(": ")[2].rstrip(".").replace(" ", "_").split(",_")} == asked
+    for name in certificate.declared["attacked"]:
+        assert f"\n| {name.replace('_', ' ')} | " in page
+    assert (
+        page.index("## What this is good for") < page.index("## How to load it") < page.index("## What is not promised")
+    )
     declared = {**certificate.declared, "pretrained": "an encoder trained on ImageNet"}
     named = readme(dataclasses.replace(certificate, declared=declared), samples=0, no_loader="", more=[ANSWERS])
     assert "| pretrained | an encoder trained on ImageNet |" in named
@@ -341,7 +350,7 @@ def test_the_readme_has_a_line_for_each_question_and_each_attack(run: Path, tmp_
         )
         shown = float(row.split("|")[1])
         assert each["epsilon"] <= shown < each["epsilon"] + 1e-3
-    assert len(page.splitlines()) <= 95
+    assert len(page.partition("\n---\n")[2].splitlines()) <= 95
     assert "release = load.load()" in page
 
 
@@ -355,7 +364,7 @@ def test_what_others_wrote_is_text_in_the_readme(run: Path) -> None:
     )
     page = readme(named, samples=0, no_loader="")
     assert "<script>" not in page
-    assert page.startswith("# Synthetic records: &lt;script&gt;alert(1)&lt;/script&gt;|x\n")
+    assert page.partition("\n---\n\n")[2].startswith("# Synthetic records: &lt;script&gt;alert(1)&lt;/script&gt;|x\n")
     assert "| made by | &lt;script&gt;alert(1)&lt;/script&gt;\\|x |" in page
 
 

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from forged_sums import redo
 from safetensors.torch import save
 
 from gossamer.data.samples.samples import Samples
@@ -37,8 +38,8 @@ from gossamer.run.storage.run_folder import SUMS
 
 Run = Callable[..., Any]
 RELEASED = [
-    "README.md", "SHA256SUMS", "answers.safetensors", "certificate.json", "config.json", "ledger.jsonl", "load.py",
-    "model.safetensors", "report.html", "samples.png",
+    "README.md", "SHA256SUMS", "answers.safetensors", "certificate.json", "config.json", "croissant.json", "ledger.jsonl",
+    "load.py", "model.safetensors", "report.html", "samples.png",
 ]  # fmt: skip
 UNSIGNED = "It is not signed: nothing here shows who vouches for it."
 
@@ -302,12 +303,6 @@ def test_a_folder_that_changes_while_it_is_read(run: Path, monkeypatch: pytest.M
 
 
 # ---------------------------------------------------------------------- folders of strangers
-
-
-def redo(out: Path) -> None:
-    """The list of digests, of the files as they are."""
-    named = [line.split("  ")[1] for line in (out / SUMS).read_text().splitlines()]
-    (out / SUMS).write_text("".join(f"{sha256(out / name)}  {name}\n" for name in named))
 
 
 @pytest.fixture(scope="module")

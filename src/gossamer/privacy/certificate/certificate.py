@@ -32,7 +32,7 @@ from gossamer.privacy.ledger import PrivacyLedger, merge, plan_to_json
 LEDGER = "ledger.jsonl"
 CERTIFICATE = "certificate.json"
 CONFIG = "config.json"
-FORMAT = 6
+FORMAT = 7
 CONFIG_FORMAT = 5
 """Of config.json."""
 _LOOKED_AT = ("method", "card", "config", "model", "ledger", "guarantees", "created", "versions", "format", "declared")

@@ -4,7 +4,7 @@ Gossamer checks their format, not their truth. A signature (`gossamer sign`) sho
 """
 
 import datetime
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from gossamer.errors import RequestError, did_you_mean
@@ -16,8 +16,13 @@ _LONGEST = 1_000  # letters of an answer
 QUESTIONS = {
     "made_by": "who made this release, and for whom",
     "contact": "whom to ask, and to whom to report a mistake",
+    "intended_use": "what the release is for",
+    "licence": "under which terms others may use it: an SPDX identifier such as CC-BY-4.0, or an address",
+    "region": "which region the records describe, and whose law applies",
+    "sector": "Technology, Healthcare, Education, Government, Energy or Finance",
     "expires": "the last day on which to use this release without asking for a newer one: YYYY-MM-DD",
     "data_version": "which version of the records: a name or an export date that may be public",
+    "epsilon_chosen": "why this epsilon, and who chose it",
     "settings_chosen": "how the settings were chosen: before, public, counted or uncounted",
     "person_bounded": "how many records one person can have, and how that was ensured",
     "public_records": "where the public records come from, under which terms, and whether they are public to everyone",
@@ -51,6 +56,7 @@ CHOICES = {
         "yes": "They were chosen next to records like the private ones. No epsilon counts what that may reveal.",
         "unknown": "It is not known whether they were chosen next to records like the private ones.",
     },
+    "sector": {name: name for name in ("Technology", "Healthcare", "Education", "Government", "Energy", "Finance")},
 }
 """Entries with a choice of answers, and the sentence for each answer."""
 
@@ -58,6 +64,19 @@ CHOICES = {
 def nothing_declared() -> dict[str, Any]:
     """Return the entry of a certificate without any declaration and without any attack."""
     return {**dict.fromkeys(QUESTIONS, NOT_DECLARED), "attacked": dict.fromkeys(ATTACKS, NOT_RUN)}
+
+
+def questions(public_inputs: Iterable[Mapping[str, Any]]) -> list[str]:
+    """Return the questions that a run raises: those about public inputs only where it had some (`facts.public_inputs`)."""
+    entries = {entry for each in public_inputs for entry in each}
+    raised = {"pretrained": "weights", "public_records": "records", "public_tuned": "records", "baseline": "what"}
+    return [name for name in QUESTIONS if raised.get(name) in (None, *entries)]
+
+
+def in_words(declared: Mapping[str, Any]) -> dict[str, str]:
+    """Return the answers to the questions, each in words, without those that are not declared."""
+    answers = ((name, declared[name]) for name in QUESTIONS)
+    return {name: CHOICES.get(name, {}).get(said, said) for name, said in answers if said != NOT_DECLARED}
 
 
 def declare(answers: Mapping[str, Any], *, where: str) -> dict[str, Any]:

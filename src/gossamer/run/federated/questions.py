@@ -105,6 +105,8 @@ class Terms:
                     "card (or writer, hospital ...), declared_size to the number of clients, and leave `draw` out."
                 )
             return
+        if job.card.rows_have_units:
+            raise RequestError("sites take no linked tables: give a card of one table, whose unit is the person.")
         if job.first is not None or job.pretrained or not job.method.can_ask_sites:
             raise RequestError(
                 f"{job.method.name} with these settings asks for more than noisy sums over the units of each site. "

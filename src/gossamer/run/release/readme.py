@@ -6,9 +6,9 @@ from collections.abc import Container
 from gossamer.kinds import kind_of
 from gossamer.methods import METHODS
 from gossamer.privacy.certificate.certificate import Certificate
-from gossamer.privacy.certificate.declarations import ATTACKS, CHOICES, NOT_DECLARED, QUESTIONS
+from gossamer.privacy.certificate.declarations import ATTACKS, CHOICES, in_words, questions
 from gossamer.privacy.certificate.statements import ANSWERS
-from gossamer.run.release.contents import TABLES
+from gossamer.run.release.contents import TABLES, sample_set
 from gossamer.run.release.standalone_loader import has_soft_labels
 from gossamer.run.report.templates import template
 
@@ -25,20 +25,20 @@ def readme(
         classifies: whether the release has a classifier, whose probabilities load.py returns.
         more: further files of the release: the noisy tables behind the generator, and the noisy answers.
     """
-    declared, facts = certificate.declared, certificate.facts
-    pretrained = declared["pretrained"] != NOT_DECLARED or any("weights" in each for each in facts["public_inputs"])
-    asked = [name for name in QUESTIONS if name != "pretrained" or pretrained]
+    facts, known = certificate.facts, in_words(certificate.declared)
     return template("readme.txt", "gossamer.run.release").render(
         certificate=certificate,
         card=certificate.card,
         facts=facts,
         kind=kind_of(certificate.card),
         method=METHODS[certificate.method].title,
-        answers=[(name, CHOICES.get(name, {}).get(declared[name], declared[name])) for name in asked],
+        known=known,
+        unknown=[name for name in questions(facts["public_inputs"]) if name not in known],
         no_loader=no_loader,
         classifies=classifies,
         soft=has_soft_labels(certificate),
         samples=samples,
+        file=sample_set(certificate),
         tables=TABLES in more,
         replayable=ANSWERS in more,
         finite=math.isfinite(float(certificate.guarantee["epsilon"])),

@@ -19,13 +19,24 @@ from gossamer.privacy.certificate.sites import SITES
 from gossamer.privacy.certificate.statements import ANSWERS
 from gossamer.privacy.ledger import PrivacyLedger
 from gossamer.run.release import contents, signing
+from gossamer.run.release.catalogues import CROISSANT, croissant, registry_entry
 from gossamer.run.release.contents import RELEASED_BY
 from gossamer.run.release.readme import readme
 from gossamer.run.release.standalone_loader import loadable
 from gossamer.run.release.verify import LOADER, MAY_HAVE, README, Verdict, is_release, read_sums, to_sign, verify
 from gossamer.run.report import html
 from gossamer.run.report.audit_record import audited
-from gossamer.run.storage.run_folder import EVENTS, RELEASED, REPORT, SAMPLES, SIGNATURE, SUMS, RunFolder, today
+from gossamer.run.storage.run_folder import (
+    DECLARED,
+    EVENTS,
+    RELEASED,
+    REPORT,
+    SAMPLES,
+    SIGNATURE,
+    SUMS,
+    RunFolder,
+    today,
+)
 from gossamer.run.storage.versions import with_source
 from gossamer.run.validation import checked_arguments
 
@@ -41,32 +52,40 @@ def release(
     declared: str | Path | Mapping[str, Any] | None = None,
     samples: int = 0,
     tables: bool = False,
+    registry: Path | None = None,
     force: bool = False,
 ) -> Path:
     """Copy what may be handed out, and nothing else.
 
-    A release holds model, certificate, ledger, settings, samples, a report without internal figures, a README, SHA256SUMS, and
-    a loader if one can be written. A release is copied as it is. Modes are 0644 whatever the umask says. The copy is verified
-    before it gets its name.
+    A release holds model, certificate, ledger, settings, samples, a report without internal figures, a README, SHA256SUMS,
+    croissant.json for catalogues, and a loader if one can be written. A release is copied as it is. Modes are 0644 whatever
+    the umask says. The copy is verified before it gets its name.
 
     Args:
         run: a finished RUN, or what `fit` returned. Or a release.
         out: a new folder.
         declared: TOML file with what the certificate says and nobody can recompute, such as who made the release and how
-            settings were chosen (`privacy.certificate.declarations.QUESTIONS`). Default: nothing is declared.
+            settings were chosen (`privacy.certificate.declarations.QUESTIONS`). Default: RUN/declared.toml, if it is there.
         samples: put this many synthetic records into the release, as samples.npz, or samples.csv of a
             table. Default: none.
         tables: put the noisy tables behind the generator of a table into the release, as tables.csv, with standard errors.
-        force: replace a release that is there.
+        registry: write an entry of the Differential Privacy Deployments Registry into this YAML file, which is no part of
+            the release. Default: none.
+        force: replace a release that is there, and an entry of the registry.
 
     Raises:
-        RequestError: if the run does not verify, or what is declared is malformed, or its method counts no tables.
-        RunFolderError: if the run is unfinished or its generator is another version's. Also if `out` is taken, is in the run,
-            or cannot be written.
+        RequestError: if the run does not verify, or what is declared is malformed, or its method counts no tables. Also if
+            the registry asks for what is not declared.
+        RunFolderError: if the run is unfinished or its generator is another version's. Also if `out` or `registry` is taken,
+            or cannot be written, or `out` is in the run.
     """
     folder, target = Path(run), Path(out).absolute()
     _clear_up(target)
     _check_target(folder, target, force=force)
+    if registry is not None and (not registry.parent.is_dir() or (registry.exists() and not force)):
+        raise RunFolderError(
+            f"{registry} exists, or its folder does not. Choose another file, or replace it with `force=True`."
+        )
     _must_hold(folder, verify(folder))
     answers = _answers(folder, declared)
     if is_release(folder) and (declared is not None or samples or tables):
@@ -86,6 +105,8 @@ def release(
             else:
                 _fill(folder, partial, answers, samples, tables=tables)
             _must_hold(folder, verify(partial))  # the copy: the run may have changed meanwhile
+            if registry is not None:
+                write_atomically(registry, registry_entry(Certificate.load(partial)))
             partial.chmod(0o755)
             if target.is_dir():
                 target.replace(old)
@@ -159,6 +180,8 @@ def sign(run: str | Path, *, key: str | Path, new_key: bool = False, force: bool
 
 def _answers(folder: Path, declared: str | Path | Mapping[str, Any] | None) -> dict[str, Any]:
     """What the certificate says that cannot be recomputed, and which measurements were made. Their figures are internal."""
+    if declared is None and not is_release(folder) and (folder / DECLARED).is_file():
+        declared = folder / DECLARED
     where = str(declared) if isinstance(declared, str | Path) else "what is declared"
     if isinstance(declared, str | Path):
         try:
@@ -223,8 +246,10 @@ def _fill(folder: Path, partial: Path, answers: dict[str, Any], samples: int, *,
     classifies = generator.classifier is not None
     page = readme(certificate, samples=samples, no_loader=cannot, classifies=classifies, more=more)
     write_atomically(partial / README, page)
-    sums = "".join(f"{sha256(partial / name)}  {name}\n" for name in (*RELEASED, REPORT, *more))
-    write_atomically(partial / SUMS, sums)
+    sums = {name: sha256(partial / name) for name in (*RELEASED, REPORT, *more)}
+    write_atomically(partial / CROISSANT, croissant(certificate, sums))
+    sums[CROISSANT] = sha256(partial / CROISSANT)
+    write_atomically(partial / SUMS, "".join(f"{digest}  {name}\n" for name, digest in sums.items()))
 
 
 def _certified(partial: Path, answers: dict[str, Any], drawn: dict[str, str]) -> Certificate:

@@ -33,6 +33,7 @@ from gossamer.privacy.certificate.statements import ANSWERS, MODEL, plugin, role
 from gossamer.privacy.guarantee import RELATION_NAMES, Guarantee
 from gossamer.privacy.ledger import PrivacyLedger, merge
 from gossamer.run.release import contents, signing
+from gossamer.run.release.catalogues import CROISSANT, croissant
 from gossamer.run.release.contents import RELEASED_BY, SAMPLE_SETS, TABLES
 from gossamer.run.release.readme import readme
 from gossamer.run.release.standalone_loader import loadable
@@ -62,7 +63,7 @@ else:
     replaying = Lazy("gossamer.run.release.replay")
 
 README, LOADER = "README.md", "load.py"
-MAY_HAVE = (README, LOADER, sites.SITES, *SAMPLE_SETS, TABLES, ANSWERS)
+MAY_HAVE = (README, LOADER, sites.SITES, *SAMPLE_SETS, TABLES, ANSWERS, CROISSANT)
 """What a release may hold besides."""
 NOT_CHECKED = {
     MODEL: "whether it came from the queries in the ledger. For this, you rely on the signer.",
@@ -313,8 +314,10 @@ def _pages(folder: Path, certificate: Certificate, generator: "Synthesizer | Non
     classifies = generator is not None and generator.classifier is not None
     no_loader = "" if loads else cannot
     page = readme(certificate, samples=samples, no_loader=no_loader, classifies=classifies, more=listed)
-    if README not in listed or content(folder / README) != page.encode():
-        problems.append(f"{README} is missing, or not the page that the certificate leads to.")
+    others = {name: digest for name, digest in listed.items() if name != CROISSANT}
+    for name, text in ((README, page), (CROISSANT, croissant(certificate, others))):
+        if name not in listed or content(folder / name) != text.encode():
+            problems.append(f"{name} is missing, or not the page that the certificate leads to.")
     return problems, not_compared
 
 

@@ -1,7 +1,8 @@
-"""The texts of reports and releases are templates: `report.html`, `verdict.txt`, and `readme.txt` of `run/release`."""
+"""The texts of reports and releases are templates: `report.html`, `verdict.txt`, and the .txt files of `run/release`."""
 
 import functools
 import html
+import json
 
 from jinja2 import Environment, PackageLoader, StrictUndefined, Template, select_autoescape
 
@@ -23,6 +24,7 @@ def template(name: str, package: str = __package__) -> Template:
         "in_full": in_full,
         "number": "{:,}".format,
         "percent": wording.percent,
+        "quoted": lambda value: json.dumps(value, ensure_ascii=False).replace("<", r"\u003c"),
         "plain": functools.partial(html.escape, quote=False),
         "release_in_words": wording.release_in_words,
         "setting_in_words": wording.setting_in_words,

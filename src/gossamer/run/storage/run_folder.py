@@ -33,9 +33,12 @@ ACCOUNTS = "accounts"
 WARM = "warm.safetensors"
 """In the private folder: the generator after public pre-training, before any record was read."""
 AUDIT = "audit.json"
+DECLARED = "declared.toml"
+"""What the data owner declared when the first release was made: later ones declare the same."""
 SIGNATURE = "signature.json"
 OURS = frozenset({
     MODEL, ANSWERS, CERTIFICATE, LEDGER, CONFIG, SAMPLES, EVENTS, METRICS, ATTACKS, REPORT, AUDIT, SIGNATURE, SITES,
+    DECLARED,
 })  # fmt: skip
 """Files of a run, besides its private folder. All other files in RUN are the user's: no command deletes
 them."""

@@ -1,6 +1,7 @@
 """`gossamer verify`, `gossamer report`, `gossamer release` and `gossamer sign`."""
 
 import dataclasses
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -8,8 +9,9 @@ import click
 
 import gossamer
 from gossamer.errors import GossamerError, RunFolderError
+from gossamer.files import write_atomically
 from gossamer.run.cli.options import PATH, as_json, options_of, show
-from gossamer.run.storage.run_folder import SUMS
+from gossamer.run.storage.run_folder import DECLARED, SUMS, RunFolder
 
 
 @click.command()
@@ -52,11 +54,21 @@ def report(run: Path) -> None:
 @click.option("-o", "--out", type=PATH, required=True, help="Folder to write. It must be new.")
 @options_of(
     "run.release.release.release",
-    declared={"type": PATH, "metavar": "FILE.toml", "help": "Your statements for the certificate. Default: none."},
+    declared={
+        "type": PATH,
+        "metavar": "FILE.toml",
+        "help": "Your statements for the certificate. Default: RUN/declared.toml.",
+    },
+    registry={"metavar": "ENTRY.yaml"},
     samples={"type": click.IntRange(min=1), "default": None},
 )
 def release(run: Path, out: Path, samples: int | None, **options: Any) -> None:
-    """Copy what may leave RUN: model, certificate, ledger, settings, samples, README, report without private figures."""
+    """Copy what may leave RUN: model, certificate, ledger, settings, samples, README, report without private figures.
+
+    On a terminal, the first release of RUN asks for what only you know, and keeps the answers in RUN/declared.toml.
+    """
+    if options["declared"] is None and sys.stdin.isatty():
+        _ask(run)
     click.echo(str(gossamer.release(run, out, samples=samples or 0, **options)))
     click.echo(gossamer.privacy.Certificate.load(out).statement, err=True)
 
@@ -73,3 +85,25 @@ def sign(run: Path, **options: Any) -> None:
     """
     public = gossamer.sign(run, **options)
     click.echo(f"{run}: signed. Give others this public key by a way that they trust:\n{public}")
+
+
+def _ask(run: Path) -> None:
+    """Ask once for what the certificate of a finished RUN says and nobody can compute, and keep the answers there."""
+    from gossamer.data.card import toml
+    from gossamer.privacy.certificate.declarations import QUESTIONS, declare, questions
+
+    kept = run / DECLARED
+    if kept.exists() or not RunFolder(run).finished or (run / SUMS).exists():
+        return
+    click.echo(f"Recipients read your answers. Enter leaves a question out. They are kept in {kept}.", err=True)
+    answers: dict[str, str] = {}
+    for name in questions(gossamer.privacy.Certificate.load(run).facts["public_inputs"]):
+        while answer := click.prompt(f"{name}: {QUESTIONS[name]}", default="", show_default=False, err=True).strip():
+            try:
+                declare({name: answer}, where=name)
+            except GossamerError as error:
+                click.echo(error, err=True)
+            else:
+                answers[name] = answer
+                break
+    write_atomically(kept, "".join(f"{name} = {toml(answer)}\n" for name, answer in answers.items()), private=True)

@@ -39,7 +39,7 @@ def show(data_set: DataSet, query: Form) -> Content:
     folder = data_set.child(name) if name else None
     readme, rows = "", list[list[str]]()
     if folder is not None:
-        text = (folder / checking.README).read_text(encoding="utf-8")
+        text = (folder / checking.README).read_text(encoding="utf-8").partition("\n---\n")[2]
         readme = MarkdownIt("js-default").render(re.sub("^#", "###", text, flags=re.MULTILINE))
         with suppress(FileNotFoundError), (folder / TableSamples.file).open(encoding="utf-8", newline="") as file:
             rows = list(itertools.islice(csv.reader(file), _PREVIEW))

@@ -1,0 +1,81 @@
+"""What catalogues and registries ask for, written from the certificate alone. The texts are croissant.txt and registry.txt.
+
+What nobody can compute is what the data owner declared. Nothing else takes its place.
+"""
+
+import math
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from gossamer.errors import RequestError
+from gossamer.kinds import kind_of
+from gossamer.methods import METHODS
+from gossamer.privacy.certificate.certificate import Certificate
+from gossamer.privacy.certificate.declarations import in_words
+from gossamer.run.release.contents import sample_set
+from gossamer.run.report.templates import template
+
+CROISSANT = "croissant.json"
+_NEEDED = ("made_by", "intended_use", "region")
+"""Declarations without which the registry takes no entry."""
+
+
+def croissant(certificate: Certificate, sums: Mapping[str, str]) -> str:
+    """Describe a release for catalogues of data sets: Croissant 1.1 with its fields for responsible AI, in JSON-LD.
+
+    Args:
+        certificate: of the release.
+        sums: the SHA-256 of each other file, by its name.
+    """
+    file = sample_set(certificate)
+    score = certificate.figures.get("score", {}).get("statement")
+    facts = _facts(certificate)
+    return template("croissant.txt", __package__).render(
+        sums=sorted(sums.items()),
+        file=file,
+        columns=[*_columns(certificate)] if file in sums else [],
+        uses=[use for use in (facts["known"].get("intended_use"), score) if use],
+        **facts,
+    )
+
+
+def registry_entry(certificate: Certificate) -> str:
+    """Write an entry of tier 3 of the Differential Privacy Deployments Registry, in YAML.
+
+    Raises:
+        RequestError: if there is no guarantee to register, or what only the data owner knows is not declared.
+    """
+    facts = _facts(certificate)
+    if math.isinf(float(certificate.guarantee["epsilon"])):
+        raise RequestError("`registry`: a release without a guarantee is no deployment of differential privacy.")
+    if missing := [name for name in _NEEDED if name not in facts["known"]]:
+        raise RequestError(
+            f"`registry`: the registry asks for {', '.join(missing)}, which only you know. Declare them."
+        )
+    words = (facts["title"], facts["known"]["made_by"], certificate.created[:4])
+    return template("registry.txt", __package__).render(
+        slug="_".join(re.sub(r"\W+", "_", word.lower()) for word in words).replace("_", "-"),
+        facts=certificate.facts,
+        **facts,
+    )
+
+
+def _facts(certificate: Certificate) -> dict[str, Any]:
+    """What both texts say."""
+    kind, title = kind_of(certificate.card), certificate.card.get("title") or certificate.card.get("data_set")
+    method = METHODS[certificate.method].title
+    return {
+        "certificate": certificate,
+        "kind": kind,
+        "title": f"Synthetic records: {title}" if title else "Synthetic records",
+        "description": f"A generator of {kind.described(certificate.card)}, and its samples. Method: {method}.",
+        "known": in_words(certificate.declared),
+    }
+
+
+def _columns(certificate: Certificate) -> Iterator[dict[str, Any]]:
+    """The columns of a table, each with the sentence that the certificate has of it."""
+    for column in certificate.card.get("column", ()):
+        said = (line for line in certificate.assumptions if line.startswith(f"column {column['name']}: "))
+        yield {**column, "about": next(said, column["name"])}
