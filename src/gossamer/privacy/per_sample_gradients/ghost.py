@@ -24,7 +24,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -63,10 +63,11 @@ class Layer(ABC):
     """A kind of layer, with its settings: what it computes, and what a and b say about the gradient of its weight.
 
     The first dimension of a and b runs over rows of a batch, n of them. Behind `input_gradient` both are at least in single
-    precision. A weight that a layer needs may be None in `layers.Affine` alone.
+    precision.
     """
 
     autocasts = True  # whether torch computes it in the narrow type under autocast
+    joins = False  # whether several calls are one call with more positions
     groups: int = 1  # parts that meet parts of the input and of the weight
 
     @abstractmethod
@@ -131,17 +132,39 @@ class Layer(ABC):
         return None
 
 
+class Place(NamedTuple):
+    """Numbers of a parameter that a weight is: all of them, or a view of them.
+
+    number: position among the parameters. size, strides, start: of the view, where the parameter is one row of numbers. No
+    number is in a view twice, so the gradient of the weight has the norm of the parameter's.
+    """
+
+    number: int
+    size: torch.Size
+    strides: tuple[int, ...]
+    start: int = 0
+
+    @property
+    def end(self) -> int:
+        """Behind the last number."""
+        return self.start + 1 + sum(stride * (size - 1) for stride, size in zip(self.strides, self.size, strict=True))
+
+    def of(self, rows: Tensor) -> Tensor:
+        """The view of rows, [..., size of the parameter]: [..., *size]."""
+        strides = (*rows.stride()[:-1], *self.strides)
+        return rows.as_strided((*rows.shape[:-1], *self.size), strides, rows.storage_offset() + self.start)
+
+
 @dataclass(eq=False)
 class Call:
     """One use of a weight and a bias. The backward pass fills in a and b. They stay None without it.
 
-    weight, bias: positions among the parameters; None if they do not learn. a: input, [n, ...]. b: gradient of the output,
-    [n, ...].
+    weight, bias: None if they do not learn. a: input, [n, ...]. b: gradient of the output, [n, ...].
     """
 
     layer: Layer
-    weight: int | None
-    bias: int | None
+    weight: Place | None
+    bias: Place | None
     a: Tensor | None = None
     b: Tensor | None = None
 
