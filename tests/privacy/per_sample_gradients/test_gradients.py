@@ -401,15 +401,30 @@ def test_a_weight_that_is_a_vector_takes_the_slow_form() -> None:
     assert query.memory.slow
 
 
-class Sloped(nn.Module):
-    """A learnt slope, which the tape does not know."""
+class By(nn.Module):
+    """A parameter, used in a way that the tape does not know."""
 
-    def __init__(self) -> None:
+    def __init__(self, use: Callable[[Tensor, Tensor], Tensor], *shape: int) -> None:
         super().__init__()
-        self.layers = nn.Sequential(nn.Linear(4, 6), nn.PReLU(), nn.Linear(6, 2))
+        self.numbers, self.use = nn.Parameter(torch.randn(shape)), use
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.layers(x)
+        return self.use(x, self.numbers)
+
+
+def packed(layer: nn.GRU, x: Tensor) -> Tensor:
+    return layer(nn.utils.rnn.pack_padded_sequence(x[:, None], [1] * len(x), batch_first=True))[1][0]
+
+
+class Called(nn.Module):
+    """A layer of torch, called in a way that the tape does not know."""
+
+    def __init__(self, layer: nn.Module, call: Callable[[Any, Tensor], Tensor]) -> None:
+        super().__init__()
+        self.layer, self.call = layer, call
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.call(self.layer, x)
 
 
 class Scaled(nn.Module):
@@ -457,6 +472,10 @@ class Checkpointed(nn.Module):
         return self.outer(checkpoint(lambda y: self.inner(y).tanh(), x, use_reentrant=self.reentrant))
 
 
+def absolute(module: nn.Module, batch: Tensors) -> Tensor:
+    return torch.as_tensor(module(batch.parts[0])).abs().square().sum(1)
+
+
 def slope_of(module: nn.Module, batch: Tensors) -> Tensor:
     x = batch.parts[0].detach().requires_grad_()
     (slope,) = torch.autograd.grad(square(module, Tensors((x,))).sum(), x, create_graph=True)
@@ -464,7 +483,30 @@ def slope_of(module: nn.Module, batch: Tensors) -> Tensor:
 
 
 UNKNOWN: dict[str, tuple[Callable[[], nn.Module], Callable[[nn.Module, Tensors], Tensor], str]] = {
-    "learnt slope": (Sloped, square, "the use of 'layers.1.weight'"),
+    "exponential": (lambda: By(lambda x, p: x * p.exp(), 4), square, "the use of 'numbers' by"),
+    "overlapping view": (lambda: By(lambda x, p: F.linear(x, p.unfold(0, 4, 1)), 6), square, "the use of 'numbers' by"),
+    "a view as complex": (
+        lambda: By(lambda x, p: x[:, :2] * torch.view_as_complex(p), 2, 2),
+        absolute,
+        "the use of 'numbers'",
+    ),
+    "added without records": (
+        lambda: By(lambda x, p: x + (p + torch.ones(2, 4))[0], 4),
+        square,
+        "Copies on an input whose",
+    ),
+    "attention to a learnt key": (
+        lambda: Called(
+            nn.MultiheadAttention(4, 2, add_bias_kv=True, batch_first=True), lambda f, x: f(*[x[:, None]] * 3)[0]
+        ),
+        square,
+        "the use of 'layer.out_proj.bias' by",
+    ),
+    "packed sequence": (
+        lambda: Called(nn.GRU(4, 3, batch_first=True), packed),
+        square,
+        "the use of 'layer.bias_hh_l0' by",
+    ),
     "changed weight": (Scaled, square, "the use of 'weight' by"),
     "position as long as the batch": (Positioned, square, "Embedding on an input whose first dimension"),
     "transposed": (Transposed, square, "Linear on an input whose first dimension"),

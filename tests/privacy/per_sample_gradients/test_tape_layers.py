@@ -198,7 +198,7 @@ def added_in_place(x: Tensor, p: Tensor) -> Tensor:
 
 
 def masked(x: Tensor, p: Tensor) -> Tensor:
-    return torch.where(x < 0, p, x)
+    return torch.where(x < 0, p, x).softmax(-1)
 
 
 def with_token(x: Tensor, token: Tensor, positions: Tensor) -> Tensor:

@@ -20,6 +20,7 @@ The columns of a convolution run over taps first and channels last, so that unfo
 `by_taps` and `by_channels` go between that order and the parameter's own. Norms are the same in both.
 """
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -144,6 +145,21 @@ class Place(NamedTuple):
     strides: tuple[int, ...]
     start: int = 0
 
+    @classmethod
+    def of_all(cls, number: int, size: torch.Size) -> "Place":
+        """All numbers of a parameter of this size."""
+        strides = [math.prod(size[i + 1 :]) * (length > 1) for i, length in enumerate(size)]
+        return cls(number, size, tuple(strides))
+
+    def viewed(self, size: torch.Size, strides: tuple[int, ...], start: int) -> "Place | None":
+        """A view of this parameter; None where it may hold a number twice."""
+        reach = 1
+        for stride, length in sorted(zip(strides, size, strict=True)):
+            if length > 1 and stride < reach:
+                return None
+            reach += stride * (length - 1)
+        return Place(self.number, size, tuple(s * (n > 1) for s, n in zip(strides, size, strict=True)), start)
+
     @property
     def end(self) -> int:
         """Behind the last number."""
@@ -257,6 +273,8 @@ class Uses:
 
     def side_by_side(self, t: Tensor) -> Tensor:
         """[multiplicity x m, T, features] to [m, features, multiplicity x T]."""
+        if self.multiplicity == 1:
+            return t.transpose(1, 2)
         apart: Tensor = t.unflatten(0, (self.multiplicity, -1))
         return apart.permute(1, 3, 0, 2).flatten(2)
 
@@ -290,8 +308,7 @@ def by_channels(columns: Tensor, taps: int) -> Tensor:
 
 def _rows(t: Tensor, lo: int, hi: int, multiplicity: int) -> Tensor:
     """Rows of records lo to hi. [multiplicity x n, ...] to [multiplicity x (hi - lo), ...]"""
-    by_row: Tensor = t.unflatten(0, (multiplicity, -1))
-    return by_row[:, lo:hi].flatten(0, 1)
+    return t[lo:hi] if multiplicity == 1 else t.unflatten(0, (multiplicity, -1))[:, lo:hi].flatten(0, 1)
 
 
 def _widened(t: Tensor) -> Tensor:

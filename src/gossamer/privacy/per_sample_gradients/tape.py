@@ -67,8 +67,8 @@ class Tape(TorchFunctionMode):
 
     def __init__(self, module: nn.Module) -> None:
         super().__init__()
-        self.names = [name for name, _ in module.named_parameters()]
-        self.position = {id(p): i for i, p in enumerate(module.parameters()) if p.requires_grad}
+        self.module = module
+        self.wholes = {id(p): Place.of_all(i, p.shape) for i, p in enumerate(module.parameters()) if p.requires_grad}
         self.calls: list[Call] = []
         self.anchor = torch.zeros((), requires_grad=True)
         self.recording = False
@@ -113,29 +113,19 @@ class Tape(TorchFunctionMode):
 
     def learns(self, t: Any) -> bool:
         """Whether it is a watched parameter, or a view of one."""
-        return isinstance(t, Tensor) and t.requires_grad and self._number(t) is not None
-
-    def _number(self, t: Tensor) -> int | None:
-        return self.position.get(id(t), self.position.get(id(t._base)) if t._is_view() else None)
+        return isinstance(t, Tensor) and t.requires_grad and (id(t) in self.wholes or id(_base(t)) in self.wholes)
 
     def place(self, t: Tensor | None) -> Place | None:
-        """Where a weight lies in a watched parameter; None: nowhere, or not each number once."""
-        if t is None or (number := self._number(t)) is None:
+        """Where a weight lies in a watched parameter; None: nowhere, or it does not hold each number once."""
+        if t is None or not t.requires_grad:
             return None
-        whole = id(t) in self.position
-        base = torch.empty(t.shape, device="meta") if whole else t._base
-        assert base is not None
-        strides = base.stride() if whole else t.stride()
-        place = Place(number, t.shape, tuple(s if n > 1 else 0 for n, s in zip(t.shape, strides, strict=True)))
-        if whole:
+        if (place := self.wholes.get(id(t))) is not None:
             return place
-        reach = 1
-        for stride, size in sorted(zip(place.strides, place.size, strict=True)):
-            if size > 1 and stride < reach:
-                return None
-            reach += stride * (size - 1)
-        fits = base.is_contiguous() and t.dtype == base.dtype
-        return place._replace(start=t.storage_offset() - base.storage_offset()) if fits else None
+        base = _base(t)
+        if base is None or (place := self.wholes.get(id(base))) is None or t.dtype != base.dtype:
+            return None
+        found = place.viewed(t.shape, t.stride(), t.storage_offset() - base.storage_offset())
+        return found if base.is_contiguous() else None
 
     def knows(self, weight: Tensor | None, bias: Tensor | None) -> bool:
         """Whether a watched parameter is among the two, and nothing else there needs a gradient."""
@@ -177,11 +167,17 @@ class Tape(TorchFunctionMode):
         if self.inner_gradient:
             return "a gradient taken inside the loss"
         for node, child in edges(root):
-            if id(getattr(child, "variable", None)) in self.position:
-                return f"the use of '{self.names[self.position[id(child.variable)]]}' by {node.name()}"
-            if child.name() == "CheckpointFunctionBackward":
+            if (used := self.wholes.get(id(getattr(child, "variable", None)))) is not None:
+                names = [name for name, _ in self.module.named_parameters()]
+                return f"the use of '{names[used.number]}' by {node.name()}"
+            if type(child).__name__ == "CheckpointFunctionBackward":
                 return CHECKPOINTING
         return None
+
+
+def _base(t: Tensor) -> Tensor | None:
+    """What it is a view of."""
+    return t._base if t._is_view() else None
 
 
 def edges(root: Tensor) -> Iterator[tuple[Any, Any]]:
@@ -325,8 +321,9 @@ def _normalised(function: Callable[..., Tensor]) -> Rule:
         y = function(a, by, eps=named["eps"])
         if isinstance(by, int):
             weight, bias = (None if t is None else _by_channel(t, a) for t in (weight, bias))
-        y = y if weight is None else _beside(torch.mul)(tape, y, weight)
-        return y if bias is None else _beside(torch.add)(tape, y, bias)
+        if weight is None or bias is None:
+            return _beside(torch.mul)(tape, y, weight) if bias is None else _beside(torch.add)(tape, y, bias)
+        return _beside(torch.addcmul)(tape, bias, y, weight)
 
     return found
 
