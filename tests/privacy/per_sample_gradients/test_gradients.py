@@ -412,6 +412,19 @@ class By(nn.Module):
         return self.use(x, self.numbers)
 
 
+def without_gradient(x: Tensor, p: Tensor) -> Tensor:
+    """A part of a parameter that does not learn here, beside one that does."""
+    with torch.no_grad():
+        fixed = p[:2]
+    return F.linear(x, fixed, p[2, :2])
+
+
+def turned() -> By:
+    module = By(lambda x, p: F.linear(x, p[1:]), 1)
+    module.numbers = nn.Parameter(torch.randn(4, 3).t())
+    return module
+
+
 def packed(layer: nn.GRU, x: Tensor) -> Tensor:
     return layer(nn.utils.rnn.pack_padded_sequence(x[:, None], [1] * len(x), batch_first=True))[1][0]
 
@@ -490,6 +503,9 @@ UNKNOWN: dict[str, tuple[Callable[[], nn.Module], Callable[[nn.Module, Tensors],
         absolute,
         "the use of 'numbers'",
     ),
+    "a row of its own": (lambda: By(lambda x, p: x + p[: len(x)], 11, 4), square, "the use of 'numbers' by"),
+    "view without gradient": (lambda: By(without_gradient, 4, 4), square, "the use of 'numbers' by"),
+    "view in another order of memory": (turned, square, "the use of 'numbers' by"),
     "added without records": (
         lambda: By(lambda x, p: x + (p + torch.ones(2, 4))[0], 4),
         square,
@@ -514,6 +530,20 @@ UNKNOWN: dict[str, tuple[Callable[[], nn.Module], Callable[[nn.Module, Tensors],
     "checkpoint": (lambda: Checkpointed(True), square, "activation checkpointing"),
     "checkpoint without reentry": (lambda: Checkpointed(False), square, "activation checkpointing"),
 }
+
+
+@pytest.mark.parametrize(
+    "layer",
+    [
+        Called(nn.MultiheadAttention(4, 2, dropout=0.5, batch_first=True), lambda f, x: f(*[x[:, None]] * 3)[0]),
+        Called(nn.GRU(4, 3, 2, dropout=0.5, batch_first=True), lambda f, x: f(x[:, None])[1][0]),
+    ],
+    ids=["attention", "recurrent"],
+)
+def test_random_masks_inside_a_larger_function_are_refused(layer: nn.Module) -> None:
+    """Its linear maps are known, its masks come from the common stream."""
+    with pytest.raises(RequestError, match="common stream"):
+        PerRecordGradient(layer, square).clipped_sum(Tensors((torch.randn(5, 4),)), Bounds(norms=(1.0,)))
 
 
 @pytest.mark.parametrize("n", [4, 5])

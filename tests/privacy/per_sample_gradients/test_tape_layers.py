@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from reference_gradients import clipped_sum, rows
 from torch import Tensor, nn
 
-from gossamer.privacy.per_sample_gradients import clipping
+from gossamer.privacy.per_sample_gradients import clipping, gradients
 from gossamer.privacy.per_sample_gradients.clipping import clip_rows
 from gossamer.privacy.per_sample_gradients.convolution import Convolution
 from gossamer.privacy.per_sample_gradients.gradients import PerRecordGradient, Tensors
@@ -281,6 +281,8 @@ RECURRENT = {
     "rnn cell": lambda: Steps(nn.RNNCell(4, 3)),
     "rnn cell of relus": lambda: Steps(nn.RNNCell(4, 9, nonlinearity="relu")),
 }
+
+
 BESIDE: dict[str, tuple[Callable[..., Tensor], tuple[tuple[int, ...], ...]]] = {
     "positions": (lambda x, p: (x + p).tanh(), ((3, 4),)),
     "positions of one record": (lambda x, p: (p + x).tanh(), ((1, 3, 4),)),
@@ -295,6 +297,11 @@ BESIDE: dict[str, tuple[Callable[..., Tensor], tuple[tuple[int, ...], ...]]] = {
     "whole and parts": (both_views, ((4,),)),
     "matrix": (lambda x, w, v: ((x @ w).tanh() @ v).sin(), ((4, 3), (3, 2))),
     "matrix both ways": (lambda x, w: F.linear((x @ w).tanh(), w), ((4, 3),)),
+    "one matrix, two biases": (
+        lambda x, w, a, b: F.linear(x, w, a).tanh() + F.linear(x.sin(), w, b),
+        ((3, 4), (3,), (3,)),
+    ),
+    "one row of a table": (lambda x, w: F.linear(x[:, 0], w[1:3]).tanh(), ((5, 4),)),
     "matrix product of one row": (lambda x, w: torch.mm(x[:, 0], w).tanh(), ((4, 3),)),
     "rows of a table": (lambda x, w: F.linear(x, w[1:4]).tanh() + F.linear(x, w[4:]).sum(-1, keepdim=True), ((7, 4),)),
 }
@@ -558,6 +565,14 @@ def test_several_rows_per_record(name: str, multiplicity: int) -> None:
     bounds = Bounds(norms=(float(reference.norm(dim=1).median()),))
     found = clipped_sum(module, loss, Tensors((inputs,)), bounds, form="fast", multiplicity=multiplicity)
     torch.testing.assert_close(found, clip_rows(reference, module, bounds).sum(0), rtol=0, atol=1e-9)
+
+
+@pytest.mark.parametrize("name", ["one row of a table", "matrix product of one row", "linear", "token"])
+def test_what_stood_in_the_memory_of_a_new_sum_is_gone(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A product writes its own part of a parameter, and zeros are written elsewhere."""
+    monkeypatch.setattr(gradients, "empty", lambda module: clipping.empty(module).fill_(torch.nan))
+    case = CASES[name]
+    agree(build(case), case.inputs(5))
 
 
 @pytest.mark.parametrize("method", ["instantiate", "gram"])

@@ -176,8 +176,8 @@ class Tape(TorchFunctionMode):
 
 
 def _base(t: Tensor) -> Tensor | None:
-    """What it is a view of."""
-    return t._base if t._is_view() else None
+    """What it is a view of, if its gradient goes there. One of a view that `no_grad` made does not."""
+    return t._base if t._is_view() and t.grad_fn is not None else None
 
 
 def edges(root: Tensor) -> Iterator[tuple[Any, Any]]:
@@ -316,10 +316,11 @@ def _normalised(function: Callable[..., Tensor]) -> Rule:
     def found(tape: Tape, a: Tensor, by: int | Sequence[int], **named: Any) -> Tensor | None:
         """By: the number of groups, or the dimensions that are normalised."""
         weight, bias = named["weight"], named.get("bias")
-        if not tape.knows(weight, bias) or (not isinstance(by, int) and a.dim() <= len(by)):
+        by_channel = isinstance(by, int)
+        if not tape.knows(weight, bias) or a.dim() <= (1 if by_channel else len(by)):
             return None
         y = function(a, by, eps=named["eps"])
-        if isinstance(by, int):
+        if by_channel:
             weight, bias = (None if t is None else _by_channel(t, a) for t in (weight, bias))
         if weight is None or bias is None:
             return _beside(torch.mul)(tape, y, weight) if bias is None else _beside(torch.add)(tape, y, bias)
