@@ -387,7 +387,7 @@ def _squares(parts: Mapping[Place, Piece], groups: Sequence[int], k: int) -> lis
         else:
             found[groups[place.number]].append(part.squared_norms())
     for norms, rows in zip(found, short, strict=True):
-        norms += [square_norms(torch.cat(rows, 1))] if rows else []
+        norms.extend([square_norms(torch.cat(rows, 1))] if rows else [])
     none = torch.zeros_like(next(itertools.chain(*found)))
     return [sum(norms, none) for norms in found]
 

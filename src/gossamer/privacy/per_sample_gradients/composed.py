@@ -114,8 +114,8 @@ def _lstm(given: Tensor, own: Tensor, state: Tensor, cell: Tensor) -> tuple[Tens
 STEPS: dict[Callable[..., Any], Step] = {
     torch.gru: _gru,
     torch.lstm: _lstm,
-    torch.rnn_tanh: lambda given, own, state: ((given + own).tanh(),),
-    torch.rnn_relu: lambda given, own, state: ((given + own).relu(),),
+    torch.rnn_tanh: lambda given, own, _: ((given + own).tanh(),),
+    torch.rnn_relu: lambda given, own, _: ((given + own).relu(),),
 }
 CELLS: dict[Callable[..., Any], Step] = {
     torch.gru_cell: _gru,
