@@ -32,7 +32,7 @@ from gossamer.privacy.per_sample_gradients.ghost import (
     by_taps,
     folded,
 )
-from gossamer.privacy.per_sample_gradients.rounding import SQUARES, charged, full_precision, square_norms
+from gossamer.privacy.per_sample_gradients.rounding import charged, full_precision, square_norms
 from gossamer.privacy.queries import Bounds
 
 BLOCK = 1 << 22  # numbers in a temporary: a block of records that stays near the processor
@@ -378,18 +378,8 @@ def groups_of_parameters(bounds: Bounds, count: int) -> Sequence[int]:
 
 
 def _squares(parts: Mapping[Place, Piece], groups: Sequence[int], k: int) -> list[Tensor]:
-    """Short gradients that were formed are beside each other: one norm takes less time than many."""
-    found: list[list[Tensor]] = [[] for _ in range(k)]
-    short: list[list[Tensor]] = [[] for _ in range(k)]
-    for place, part in parts.items():
-        if isinstance(part, Instantiated) and part.rows.shape[1] <= SQUARES:
-            short[groups[place.number]].append(part.rows)
-        else:
-            found[groups[place.number]].append(part.squared_norms())
-    for norms, rows in zip(found, short, strict=True):
-        norms.extend([square_norms(torch.cat(rows, 1))] if rows else [])
-    none = torch.zeros_like(next(itertools.chain(*found)))
-    return [sum(norms, none) for norms in found]
+    norms = [part.squared_norms() for part in parts.values()]
+    return _by_group(norms, [groups[place.number] for place in parts], k, torch.zeros_like(norms[0]))
 
 
 def _squares_of_rows(gradients: Tensor, parts: Sequence[Tensor], groups: Sequence[int], k: int) -> list[Tensor]:

@@ -32,10 +32,10 @@ def attention(linear: LinearMap, *args: Any, **named: Any) -> tuple[Tensor, Tens
     if g.query is g.key is g.value and not g.use_separate_proj_weight:
         parts = linear(inputs[0], g.in_proj_weight, g.in_proj_bias).chunk(3, -1)
     else:
-        weights = (g.q_proj_weight, g.k_proj_weight, g.v_proj_weight)
-        weights = weights if g.use_separate_proj_weight else g.in_proj_weight.chunk(3)
+        matrices = (g.q_proj_weight, g.k_proj_weight, g.v_proj_weight)
+        matrices = matrices if g.use_separate_proj_weight else g.in_proj_weight.chunk(3)
         biases = (None,) * 3 if g.in_proj_bias is None else g.in_proj_bias.chunk(3)
-        parts = tuple(map(linear, inputs, weights, biases))
+        parts = tuple(map(linear, inputs, matrices, biases))
     q, k, v = (part.unflatten(-1, (g.num_heads, -1)).transpose(1, 2) for part in parts)
     mask = None
     if g.attn_mask is not None:

@@ -124,7 +124,7 @@ class Tape(TorchFunctionMode):
         base = _base(t)
         if base is None or (place := self.wholes.get(id(base))) is None or t.dtype != base.dtype:
             return None
-        found = place.viewed(t.shape, t.stride(), t.storage_offset() - base.storage_offset())
+        found = place.viewed(t.shape, t.stride(), int(t.storage_offset() - base.storage_offset()))
         return found if base.is_contiguous() else None
 
     def knows(self, weight: Tensor | None, bias: Tensor | None) -> bool:
@@ -234,7 +234,7 @@ def _joined(tape: Tape, parts: Sequence[Tensor], *args: Any, **named: Any) -> Te
     """Weights that were expanded over the records, beside activations."""
     if not any(map(tape.learns, parts)):
         return None
-    given = [tape.copies(t, t, t.dim()) if tape.learns(t) else t for t in parts]
+    given: list[Any] = [tape.copies(t, t, t.dim()) if tape.learns(t) else t for t in parts]
     return None if any(t is None for t in given) else torch.cat(given, *args, **named)
 
 
@@ -313,14 +313,14 @@ def _embedding(tape: Tape, a: Tensor, weight: Tensor, padding_idx: int | None, *
 def _normalised(function: Callable[..., Tensor]) -> Rule:
     """By layer, root mean square or group."""
 
-    def found(tape: Tape, a: Tensor, by: int | Sequence[int], **named: Any) -> Tensor | None:
+    def found(tape: Tape, a: Tensor, by: int | Sequence[int], **named: Any) -> Any:
         """By: the number of groups, or the dimensions that are normalised."""
         weight, bias = named["weight"], named.get("bias")
-        by_channel = isinstance(by, int)
-        if not tape.knows(weight, bias) or a.dim() <= (1 if by_channel else len(by)):
+        dims = 0 if isinstance(by, int) else len(by)
+        if not tape.knows(weight, bias) or a.dim() <= (dims or 1):
             return None
         y = function(a, by, eps=named["eps"])
-        if by_channel:
+        if not dims:
             weight, bias = (None if t is None else _by_channel(t, a) for t in (weight, bias))
         if weight is None or bias is None:
             return _beside(torch.mul)(tape, y, weight) if bias is None else _beside(torch.add)(tape, y, bias)

@@ -5,11 +5,11 @@ The figures are private: publishing them, or choosing a run by them, is outside 
 
 import dataclasses
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NotRequired, TypedDict
+from typing import TYPE_CHECKING, Any, NotRequired, TypedDict, cast
 
 from gossamer import notebook
 from gossamer.data.samples.samples import frame
@@ -167,7 +167,7 @@ def evaluate(
             if reason:
                 evaluation.left_out[name] = reason
     unchanged()
-    entries = evaluation.metrics
+    entries: list[Any] = [*evaluation.metrics]
     if own and out is None:  # a RUN keeps the figures of earlier evaluations that were not measured again
         new = {entry["metric"] for entry in entries}
         entries = [entry for entry in folder.metrics() if entry["metric"] not in new] + entries
@@ -197,7 +197,7 @@ def public_records(folder: RunFolder) -> Any:
         return None
 
 
-def lines(metrics: Sequence[Mapping[str, Any]], class_names: Sequence[str] = ()) -> list[str]:
+def lines(metrics: list[Any], class_names: Sequence[str] = ()) -> list[str]:
     """The worst columns of a table. Then a line per figure: name, value, 95 % interval, and what real records have.
 
     Accuracies are in per cent, classes by name.
@@ -214,7 +214,7 @@ def lines(metrics: Sequence[Mapping[str, Any]], class_names: Sequence[str] = ())
     return found
 
 
-def _worst(metrics: Sequence[Mapping[str, Any]]) -> list[str]:
+def _worst(metrics: list[Any]) -> list[str]:
     """What is wrong with the worst columns of a table."""
     if not any("figures" in entry for entry in metrics):
         return []
@@ -225,7 +225,7 @@ def _worst(metrics: Sequence[Mapping[str, Any]]) -> list[str]:
     return [f"Columns that differ most from real test rows, {len(shown)} of {len(found)}:", *shown, ""]
 
 
-def in_units(entry: Mapping[str, Any]) -> str:
+def in_units(entry: Any) -> str:
     """Value and interval of an entry: shares in per cent, all else as numbers."""
     if registry.figure(entry["metric"]).share:
         return f"{entry['value']:>7.2%} ({entry['low']:.2%} to {entry['high']:.2%})"
@@ -233,7 +233,7 @@ def in_units(entry: Mapping[str, Any]) -> str:
 
 
 def _entry(name: str, estimate: Estimate) -> Figure:
-    return Figure(metric=name, internal=True, **dataclasses.asdict(estimate))
+    return cast("Figure", {"metric": name, **dataclasses.asdict(estimate), "internal": True})
 
 
 def note_reading(folder: RunFolder, entry: dict[str, Any]) -> None:
