@@ -19,6 +19,7 @@ from gossamer.errors import RequestError
 from gossamer.nets.dcgan import Discriminator
 from gossamer.privacy.per_sample_gradients import clipping, convolution, gradients, rounding
 from gossamer.privacy.per_sample_gradients.clipping import clip_rows, empty
+from gossamer.privacy.per_sample_gradients.composed import STEPS, attention, recurrent
 from gossamer.privacy.per_sample_gradients.convolution import Convolution
 from gossamer.privacy.per_sample_gradients.gradients import PerRecordGradient, Tensors
 from gossamer.privacy.per_sample_gradients.rounding import charged
@@ -530,6 +531,15 @@ UNKNOWN: dict[str, tuple[Callable[[], nn.Module], Callable[[nn.Module, Tensors],
     "checkpoint": (lambda: Checkpointed(True), square, "activation checkpointing"),
     "checkpoint without reentry": (lambda: Checkpointed(False), square, "activation checkpointing"),
 }
+
+
+def test_random_masks_inside_a_larger_function_are_not_left_out() -> None:
+    """They are refused before, where made-up records show them; where those fail, torch's function stays in place."""
+    x, w, h = torch.randn(3, 5, 4), [torch.randn(12, 4), torch.randn(12, 4)] * 2, torch.zeros(2, 5, 4)
+    assert recurrent(STEPS[torch.gru], F.linear, x, h, w, False, 2, 0.5, True, False, False) is None
+    projections = torch.randn(12, 4), None, None, None, False
+    assert attention(F.linear, x, x, x, 4, 2, *projections, 0.5, torch.randn(4, 4), None) is None
+    assert attention(F.linear, x, x, x, 4, 2, *projections, 0.0, torch.randn(4, 4), None) is not None
 
 
 @pytest.mark.parametrize(
