@@ -46,7 +46,8 @@ from gossamer.run.training.memory import tune_malloc
 BOUNDS = Bounds(norms=(1.0,))
 CHUNK = 32  # records per torch.func call; larger ones were slower and take more memory
 WITH_PEERS = (
-    "dcgan-128", "dcgan-128-table", "dcgan-narrow-512", "mlp-128", "critic-128", "vae-512", "transformer-64", "classifier-256",
+    "dcgan-128", "dcgan-128-table", "dcgan-narrow-512", "dcgan-narrow-512-table", "mlp-128", "critic-128", "vae-512",
+    "classifier-256", "transformer-64", "positions-64", "encoder-64", "gru-64", "lstm-64",
 )  # fmt: skip
 PARTS = ("gossamer without noise", "gossamer, torch's normals")
 OURS = ("non-private", "gossamer, non-private", "gossamer", *PARTS)
@@ -161,18 +162,58 @@ class Block(nn.Module):
         return x + self.inner(self.between(x))
 
 
-class Transformer(nn.Module):
-    """A classifier of 32 tokens: 2 blocks of width 64. Positions are looked up, record by record."""
+class LookedUp(nn.Module):
+    """Positions of 32 tokens, looked up record by record."""
 
-    def __init__(self, words: int = 256, length: int = 32, width: int = 64, classes: int = 10) -> None:
+    def __init__(self) -> None:
         super().__init__()
-        self.word, self.place = nn.Embedding(words, width), nn.Embedding(length, width)
-        self.blocks = nn.Sequential(Block(width, 4), Block(width, 4))
-        self.head = nn.Linear(width, classes)
+        self.table = nn.Embedding(32, 64)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x + self.table(torch.arange(32, device=x.device).expand(x.shape[:2]))
+
+
+class Added(nn.Module):
+    """Positions of 32 tokens, added over the batch."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.numbers = nn.Parameter(torch.randn(32, 64))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x + self.numbers
+
+
+class Transformer(nn.Module):
+    """A classifier of 32 tokens: 2 blocks of width 64."""
+
+    def __init__(self, place: type[nn.Module], blocks: Callable[[], nn.Module]) -> None:
+        super().__init__()
+        self.layers = nn.Sequential(nn.Embedding(256, 64), place(), blocks())
+        self.head = nn.Linear(64, 10)
 
     def forward(self, words: Tensor) -> Tensor:
-        places = torch.arange(words.shape[1], device=words.device).expand_as(words)
-        return self.head(self.blocks(self.word(words) + self.place(places)).mean(1))
+        return self.head(self.layers(words).mean(1))
+
+
+def own_blocks() -> nn.Module:
+    return nn.Sequential(Block(64, 4), Block(64, 4))
+
+
+def torchs_blocks() -> nn.Module:
+    layer = nn.TransformerEncoderLayer(64, 4, 256, dropout=0, activation="gelu", batch_first=True, norm_first=True)
+    return nn.TransformerEncoder(layer, 2, enable_nested_tensor=False)
+
+
+class Recurrent(nn.Module):
+    """A classifier of 32 tokens by the last output of a recurrent layer of width 64."""
+
+    def __init__(self, layer: type[nn.RNNBase]) -> None:
+        super().__init__()
+        self.word, self.layer, self.head = nn.Embedding(256, 64), layer(64, 64, batch_first=True), nn.Linear(64, 10)
+
+    def forward(self, words: Tensor) -> Tensor:
+        return self.head(self.layer(self.word(words))[0][:, -1])
 
 
 def classifier() -> nn.Module:
@@ -243,9 +284,16 @@ MODELS: dict[str, Model] = {
         opacus=False,
     ),
     "vae-512": Model(Autoencoder, lambda: (images(512), torch.randn(512, 20)), elbo_loss),
-    "transformer-64": Model(
-        Transformer, lambda: (torch.randint(0, 256, (64, 32)), torch.randint(0, 10, (64,))), class_loss
-    ),
+    **{
+        name: Model(build, lambda: (torch.randint(0, 256, (64, 32)), torch.randint(0, 10, (64,))), class_loss)
+        for name, build in {
+            "transformer-64": lambda: Transformer(LookedUp, own_blocks),
+            "positions-64": lambda: Transformer(Added, own_blocks),
+            "encoder-64": lambda: Transformer(Added, torchs_blocks),
+            "gru-64": lambda: Recurrent(nn.GRU),
+            "lstm-64": lambda: Recurrent(nn.LSTM),
+        }.items()
+    },
     "classifier-256": Model(classifier, lambda: (images(256), torch.randint(0, 10, (256,))), class_loss),
 }
 
@@ -386,12 +434,13 @@ def _quiet() -> None:
 
 
 def opacus_hooks(net: nn.Module, model: Model, batch: Tensors) -> Step:
-    """Opacus' GradSampleModule and DPOptimizer."""
+    """Opacus' GradSampleModule and DPOptimizer. Attention and recurrent layers become Opacus' own."""
     _quiet()
     from opacus import GradSampleModule  # noqa: PLC0415  # a peer that need not be installed
     from opacus.optimizers import DPOptimizer  # noqa: PLC0415  # a peer that need not be installed
+    from opacus.validators import ModuleValidator  # noqa: PLC0415  # a peer that need not be installed
 
-    wrapped = GradSampleModule(net)
+    wrapped = GradSampleModule(ModuleValidator.fix(net))
     optimiser = DPOptimizer(
         adam(list(wrapped.parameters())), noise_multiplier=1.0, max_grad_norm=1.0, expected_batch_size=len(batch)
     )
@@ -409,8 +458,9 @@ def opacus_ghost(net: nn.Module, model: Model, batch: Tensors) -> Step:
     _quiet()
     from opacus.grad_sample import GradSampleModuleFastGradientClipping  # noqa: PLC0415  # a peer that need not be installed
     from opacus.optimizers import DPOptimizerFastGradientClipping  # noqa: PLC0415  # a peer that need not be installed
+    from opacus.validators import ModuleValidator  # noqa: PLC0415  # a peer that need not be installed
 
-    wrapped = GradSampleModuleFastGradientClipping(net, max_grad_norm=1.0, use_ghost_clipping=True)
+    wrapped = GradSampleModuleFastGradientClipping(ModuleValidator.fix(net), max_grad_norm=1.0, use_ghost_clipping=True)
     optimiser = DPOptimizerFastGradientClipping(
         adam(list(wrapped.parameters())), noise_multiplier=1.0, max_grad_norm=1.0, expected_batch_size=len(batch)
     )
@@ -444,12 +494,7 @@ def measure(model: Model, *, device: str, peers: bool, parts: bool, rounds: int)
             steps[name] = build()
             steps[name]()
             steps[name]()
-        except (
-            RuntimeError,
-            NotImplementedError,
-            ValueError,
-            TypeError,
-        ) as error:  # what a peer raises that cannot do it
+        except (AttributeError, RuntimeError, ValueError, TypeError) as error:  # what a peer raises that cannot do it
             if name in ("non-private", "gossamer"):
                 raise
             steps.pop(name, None)

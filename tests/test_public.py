@@ -63,3 +63,22 @@ def test_nothing_is_loaded_before_it_is_asked_for() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.splitlines() == ["['gossamer.errors', 'gossamer.lazy']", "set()"]
+
+
+FIT = """
+import sys
+for name in ("matplotlib", "rich", "jinja2"): sys.modules[name] = None
+import gossamer
+data = gossamer.Source({"age": [at % 5 for at in range(50)]}, public_test_data=True)
+column = gossamer.Column(name="age", kind="integer", bounds=(0, 4))
+card = gossamer.TableCard(columns=(column,), declared_size=50)
+print(len(gossamer.fit("marginals", data=data, card=card, epsilon=3, delta=1e-4).sample(7)))
+"""
+
+
+def test_a_fit_without_a_folder_loads_neither_plots_nor_bars_nor_templates(tmp_path: Path) -> None:
+    """Its report and its picture are made when the run is saved."""
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", FIT], capture_output=True, text=True, check=False, cwd=tmp_path
+    )
+    assert (done.stdout, done.returncode) == ("7\n", 0), done.stderr

@@ -4,14 +4,19 @@ import io
 import math
 import warnings
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import matplotlib
 import numpy as np
-from matplotlib.figure import Figure
 
 from gossamer.data.columns.column import Column
 from gossamer.data.tables.samples import TableSamples
+from gossamer.lazy import Lazy
+
+if TYPE_CHECKING:
+    import matplotlib
+    from matplotlib import figure as figures
+else:
+    matplotlib, figures = Lazy("matplotlib"), Lazy("matplotlib.figure")
 
 DRAWN = 10_000
 """Rows of the histograms."""
@@ -39,11 +44,11 @@ def png(*tables: TableSamples) -> bytes:
     return file.getvalue()
 
 
-def _drawn(tables: Sequence[TableSamples]) -> Figure:
+def _drawn(tables: Sequence[TableSamples]) -> "figures.Figure":
     """A figure with an axis for each column."""
     drawn = [each for own in tables for each in zip(own.card.columns, own.codes.T, strict=True)][:MOST_DRAWN]
     down = math.ceil(len(drawn) / _ACROSS)
-    figure = Figure(figsize=(7.2, _HEIGHT * down), dpi=140, layout="constrained")
+    figure = figures.Figure(figsize=(7.2, _HEIGHT * down), dpi=140, layout="constrained")
     grid = figure.subplots(down, _ACROSS, squeeze=False).flatten()
     for axes, (column, codes) in zip(grid, drawn, strict=False):
         bars = _bars(column)

@@ -19,7 +19,7 @@ from gossamer.data.tables.samples import TableSamples
 from gossamer.files import at_home
 from gossamer.methods import synthesizer
 from gossamer.methods.contract import BaseConfig, Loop
-from gossamer.run.storage.run_folder import RunFolder
+from gossamer.run.storage.run_folder import REPORT, RunFolder
 from gossamer.run.training import fit as training
 from gossamer.run.training import resume as resuming
 
@@ -28,10 +28,11 @@ if TYPE_CHECKING:
     from gossamer.run.evaluation import attack as attacking
     from gossamer.run.evaluation import evaluate as evaluation
     from gossamer.run.release import release as releasing
+    from gossamer.run.report import html
 
 else:
     attacking, evaluation = Loop("gossamer.run.evaluation.attack"), Loop("gossamer.run.evaluation.evaluate")
-    releasing = Loop("gossamer.run.release.release")
+    releasing, html = Loop("gossamer.run.release.release"), Loop("gossamer.run.report.html")
 
 
 class Synthesizer(synthesizer.Synthesizer[synthesizer.S_co]):
@@ -66,6 +67,8 @@ class Synthesizer(synthesizer.Synthesizer[synthesizer.S_co]):
             dir=target.parent, prefix=f".{target.name}."
         ) as hidden:  # nobody else may look
             copy: Path = shutil.copytree(self.path, Path(hidden) / target.name)
+            if not (copy / REPORT).exists():
+                html.write_report(copy, internal=True)
             copy.replace(target)
         return type(self)(self.net, self.job, self.certificate, target)
 

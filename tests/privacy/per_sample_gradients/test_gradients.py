@@ -19,6 +19,7 @@ from gossamer.errors import RequestError
 from gossamer.nets.dcgan import Discriminator
 from gossamer.privacy.per_sample_gradients import clipping, convolution, gradients, rounding
 from gossamer.privacy.per_sample_gradients.clipping import clip_rows, empty
+from gossamer.privacy.per_sample_gradients.composed import STEPS, attention, recurrent
 from gossamer.privacy.per_sample_gradients.convolution import Convolution
 from gossamer.privacy.per_sample_gradients.gradients import PerRecordGradient, Tensors
 from gossamer.privacy.per_sample_gradients.rounding import charged
@@ -401,15 +402,43 @@ def test_a_weight_that_is_a_vector_takes_the_slow_form() -> None:
     assert query.memory.slow
 
 
-class Sloped(nn.Module):
-    """A learnt slope, which the tape does not know."""
+class By(nn.Module):
+    """A parameter, used in a way that the tape does not know."""
 
-    def __init__(self) -> None:
+    def __init__(self, use: Callable[[Tensor, Tensor], Tensor], *shape: int) -> None:
         super().__init__()
-        self.layers = nn.Sequential(nn.Linear(4, 6), nn.PReLU(), nn.Linear(6, 2))
+        self.numbers, self.use = nn.Parameter(torch.randn(shape)), use
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.layers(x)
+        return self.use(x, self.numbers)
+
+
+def without_gradient(x: Tensor, p: Tensor) -> Tensor:
+    """A part of a parameter that does not learn here, beside one that does."""
+    with torch.no_grad():
+        fixed = p[:2]
+    return F.linear(x, fixed, p[2, :2])
+
+
+def turned() -> By:
+    module = By(lambda x, p: F.linear(x, p[1:]), 1)
+    module.numbers = nn.Parameter(torch.randn(4, 3).t())
+    return module
+
+
+def packed(layer: nn.GRU, x: Tensor) -> Tensor:
+    return layer(nn.utils.rnn.pack_padded_sequence(x[:, None], [1] * len(x), batch_first=True))[1][0]
+
+
+class Called(nn.Module):
+    """A layer of torch, called in a way that the tape does not know."""
+
+    def __init__(self, layer: nn.Module, call: Callable[[Any, Tensor], Tensor]) -> None:
+        super().__init__()
+        self.layer, self.call = layer, call
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.call(self.layer, x)
 
 
 class Scaled(nn.Module):
@@ -457,6 +486,10 @@ class Checkpointed(nn.Module):
         return self.outer(checkpoint(lambda y: self.inner(y).tanh(), x, use_reentrant=self.reentrant))
 
 
+def absolute(module: nn.Module, batch: Tensors) -> Tensor:
+    return torch.as_tensor(module(batch.parts[0])).abs().square().sum(1)
+
+
 def slope_of(module: nn.Module, batch: Tensors) -> Tensor:
     x = batch.parts[0].detach().requires_grad_()
     (slope,) = torch.autograd.grad(square(module, Tensors((x,))).sum(), x, create_graph=True)
@@ -464,7 +497,33 @@ def slope_of(module: nn.Module, batch: Tensors) -> Tensor:
 
 
 UNKNOWN: dict[str, tuple[Callable[[], nn.Module], Callable[[nn.Module, Tensors], Tensor], str]] = {
-    "learnt slope": (Sloped, square, "the use of 'layers.1.weight'"),
+    "exponential": (lambda: By(lambda x, p: x * p.exp(), 4), square, "the use of 'numbers' by"),
+    "overlapping view": (lambda: By(lambda x, p: F.linear(x, p.unfold(0, 4, 1)), 6), square, "the use of 'numbers' by"),
+    "a view as complex": (
+        lambda: By(lambda x, p: x[:, :2] * torch.view_as_complex(p), 2, 2),
+        absolute,
+        "the use of 'numbers'",
+    ),
+    "a row of its own": (lambda: By(lambda x, p: x + p[: len(x)], 11, 4), square, "the use of 'numbers' by"),
+    "view without gradient": (lambda: By(without_gradient, 4, 4), square, "the use of 'numbers' by"),
+    "view in another order of memory": (turned, square, "the use of 'numbers' by"),
+    "added without records": (
+        lambda: By(lambda x, p: x + (p + torch.ones(2, 4))[0], 4),
+        square,
+        "Copies on an input whose",
+    ),
+    "attention to a learnt key": (
+        lambda: Called(
+            nn.MultiheadAttention(4, 2, add_bias_kv=True, batch_first=True), lambda f, x: f(*[x[:, None]] * 3)[0]
+        ),
+        square,
+        "the use of 'layer.out_proj.bias' by",
+    ),
+    "packed sequence": (
+        lambda: Called(nn.GRU(4, 3, batch_first=True), packed),
+        square,
+        "the use of 'layer.bias_hh_l0' by",
+    ),
     "changed weight": (Scaled, square, "the use of 'weight' by"),
     "position as long as the batch": (Positioned, square, "Embedding on an input whose first dimension"),
     "transposed": (Transposed, square, "Linear on an input whose first dimension"),
@@ -472,6 +531,29 @@ UNKNOWN: dict[str, tuple[Callable[[], nn.Module], Callable[[nn.Module, Tensors],
     "checkpoint": (lambda: Checkpointed(True), square, "activation checkpointing"),
     "checkpoint without reentry": (lambda: Checkpointed(False), square, "activation checkpointing"),
 }
+
+
+def test_random_masks_inside_a_larger_function_are_not_left_out() -> None:
+    """They are refused before, where made-up records show them; where those fail, torch's function stays in place."""
+    x, w, h = torch.randn(3, 5, 4), [torch.randn(12, 4), torch.randn(12, 4)] * 2, torch.zeros(2, 5, 4)
+    assert recurrent(STEPS[torch.gru], F.linear, x, h, w, False, 2, 0.5, True, False, False) is None
+    projections = torch.randn(12, 4), None, None, None, False
+    assert attention(F.linear, x, x, x, 4, 2, *projections, 0.5, torch.randn(4, 4), None) is None
+    assert attention(F.linear, x, x, x, 4, 2, *projections, 0.0, torch.randn(4, 4), None) is not None
+
+
+@pytest.mark.parametrize(
+    "layer",
+    [
+        Called(nn.MultiheadAttention(4, 2, dropout=0.5, batch_first=True), lambda f, x: f(*[x[:, None]] * 3)[0]),
+        Called(nn.GRU(4, 3, 2, dropout=0.5, batch_first=True), lambda f, x: f(x[:, None])[1][0]),
+    ],
+    ids=["attention", "recurrent"],
+)
+def test_random_masks_inside_a_larger_function_are_refused(layer: nn.Module) -> None:
+    """Its linear maps are known, its masks come from the common stream."""
+    with pytest.raises(RequestError, match="common stream"):
+        PerRecordGradient(layer, square).clipped_sum(Tensors((torch.randn(5, 4),)), Bounds(norms=(1.0,)))
 
 
 @pytest.mark.parametrize("n", [4, 5])

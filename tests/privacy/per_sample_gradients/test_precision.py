@@ -92,14 +92,14 @@ def test_the_sum_is_that_of_the_plain_loop_over_the_same_rounded_pairs(
     bounds = clipping.call_norms(calls, module, groups, 16, at_once=16, multiplicity=1)[:7, 0].double()
     total, whole, clipped = (torch.zeros_like(found) for _ in range(3))
     for record in range(7):
-        parts = [torch.zeros_like(p, dtype=torch.float64) for p in module.parameters()]
+        parts = [torch.zeros(p.numel(), dtype=torch.float64) for p in module.parameters()]
         for call in calls:
             a, b = (t[record : record + 1].double() for t in call.pair)
             if call.weight is not None:
-                call.layer.add_weight_gradient_(parts[call.weight], a, b)
+                call.layer.add_weight_gradient_(call.weight.of(parts[call.weight.number]), a, b)
             if call.bias is not None:
-                parts[call.bias] += call.layer.bias_gradients(b)[0].view_as(parts[call.bias])
-        gradient = torch.cat([part.flatten() for part in parts])
+                parts[call.bias.number] += call.layer.bias_gradients(b)[0]
+        gradient = torch.cat(parts)
         whole += gradient
         clipped += gradient * min(1.0, charged(MAX_NORM, torch.float32) / float(bounds[record]))
         assert 1 - 1e-5 < bounds[record] / gradient.norm() < 1.01

@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from reference_gradients import clipped_sum, rows
 from torch import Tensor, nn
 
-from gossamer.privacy.per_sample_gradients import clipping
+from gossamer.privacy.per_sample_gradients import clipping, gradients
 from gossamer.privacy.per_sample_gradients.clipping import clip_rows
 from gossamer.privacy.per_sample_gradients.convolution import Convolution
 from gossamer.privacy.per_sample_gradients.gradients import PerRecordGradient, Tensors
@@ -179,6 +179,134 @@ class Unused(nn.Module):
         return self.one(x)
 
 
+class Beside(nn.Module):
+    """Parameters of some shapes, and what is computed from them and the input."""
+
+    def __init__(self, compute: Callable[..., Tensor], *shapes: tuple[int, ...]) -> None:
+        super().__init__()
+        self.compute = compute
+        self.numbers = nn.ParameterList(torch.randn(shape) for shape in shapes)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.compute(x, *self.numbers)
+
+
+def added_in_place(x: Tensor, p: Tensor) -> Tensor:
+    y = kept = x.sin()
+    y += p
+    return kept
+
+
+def masked(x: Tensor, p: Tensor) -> Tensor:
+    return torch.where(x < 0, p, x).softmax(-1)
+
+
+def with_token(x: Tensor, token: Tensor, positions: Tensor) -> Tensor:
+    """A token for each record before its own, and fewer positions than there are."""
+    x = torch.cat([token.expand(len(x), -1, -1), x], 1)
+    return (x + positions[:, : x.shape[1]]).tanh()
+
+
+def both_views(x: Tensor, p: Tensor) -> Tensor:
+    """Parts of one parameter that overlap, and all of it."""
+    return (
+        ((x[..., :2] * p[:2] + x[..., 2:] * p[2:]) @ p[:4].view(2, 2)).tanh() + p[1:3] + p.sum(0, keepdim=True).detach()
+    )
+
+
+class Attention(nn.Module):
+    """Attention of torch, of one sequence or across two."""
+
+    def __init__(self, use: Callable[[nn.MultiheadAttention, Tensor], Tensor], **settings: Any) -> None:
+        super().__init__()
+        self.layer, self.use = nn.MultiheadAttention(4, 2, **settings), use
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.use(self.layer, x)
+
+
+def across(layer: nn.MultiheadAttention, x: Tensor) -> Tensor:
+    return layer(x[:, :2], x[:, 1:], x[:, 1:].sin())[0]
+
+
+def with_masks(layer: nn.MultiheadAttention, x: Tensor) -> Tensor:
+    later = torch.ones(3, 3, dtype=torch.bool).triu(1)
+    absent = torch.zeros(len(x), 3, dtype=torch.bool).index_fill_(1, torch.tensor([2]), True)
+    one = layer(x, x, x, attn_mask=later, key_padding_mask=absent, need_weights=False)[0]
+    several = torch.arange(len(x) * 2 * 9, dtype=x.dtype).view(-1, 3, 3) % 7 % 3  # each head of each record has its own
+    return (
+        one + layer(x, x, x, attn_mask=several[:1].expand(2 * len(x), -1, -1), average_attn_weights=False)[1].sum(1) @ x
+    )
+
+
+class Steps(nn.Module):
+    """A cell of torch, step by step."""
+
+    def __init__(self, cell: nn.Module) -> None:
+        super().__init__()
+        self.cell = cell
+
+    def forward(self, x: Tensor) -> Tensor:
+        state: Any = None
+        for now in x.unbind(1):
+            state = self.cell(now, state)
+        return state[0] + state[1] if isinstance(state, tuple) else state
+
+
+class All(nn.Module):
+    """All outputs of a recurrent layer, from a state of its own."""
+
+    def __init__(self, layer: nn.RNNBase, start: bool = False) -> None:
+        super().__init__()
+        self.layer, self.start = layer, start
+
+    def forward(self, x: Tensor) -> Tensor:
+        given = x if self.layer.batch_first else x.transpose(0, 1)
+        state = x.sum((1, 2))[None, :, None].expand(2, -1, 3).sin() if self.start else None
+        out, last = self.layer(given, state)
+        last = last if isinstance(last, tuple) else (last,)
+        parts = [out if self.layer.batch_first else out.transpose(0, 1), *(t.transpose(0, 1) for t in last)]
+        return torch.cat([part.flatten(1) for part in parts], 1)
+
+
+RECURRENT = {
+    "gru": lambda: All(nn.GRU(4, 3, batch_first=True)),
+    "gru, deep, both ways, time first": lambda: All(nn.GRU(4, 3, 2, bidirectional=True, bias=False), start=False),
+    "gru from a state": lambda: All(nn.GRU(4, 3, 2, batch_first=True), start=True),
+    "lstm": lambda: All(nn.LSTM(4, 3, batch_first=True)),
+    "rnn": lambda: All(nn.RNN(4, 3, batch_first=True)),
+    "rnn of relus": lambda: All(nn.RNN(4, 9, nonlinearity="relu")),
+    "gru cell": lambda: Steps(nn.GRUCell(4, 3)),
+    "lstm cell": lambda: Steps(nn.LSTMCell(4, 3, bias=False)),
+    "rnn cell": lambda: Steps(nn.RNNCell(4, 3)),
+    "rnn cell of relus": lambda: Steps(nn.RNNCell(4, 9, nonlinearity="relu")),
+}
+
+
+BESIDE: dict[str, tuple[Callable[..., Tensor], tuple[tuple[int, ...], ...]]] = {
+    "positions": (lambda x, p: (x + p).tanh(), ((3, 4),)),
+    "positions of one record": (lambda x, p: (p + x).tanh(), ((1, 3, 4),)),
+    "scalar": (lambda x, p: (x * p).tanh(), ((),)),
+    "subtracted": (lambda x, p, q: (x - p) * (q - x), ((4,), (3, 1))),
+    "divided": (lambda x, p: x / (p + x.detach() + 9), ((4,),)),
+    "wider than the input": (lambda x, p: (x[:, :, :1] + p).tanh(), ((3, 4),)),
+    "expanded": (lambda x, p: (x + p.expand_as(x)).tanh(), ((4,),)),
+    "added in place": (added_in_place, ((4,),)),
+    "where": (masked, ((4,),)),
+    "token": (with_token, ((1, 1, 4), (1, 9, 4))),
+    "whole and parts": (both_views, ((4,),)),
+    "matrix": (lambda x, w, v: ((x @ w).tanh() @ v).sin(), ((4, 3), (3, 2))),
+    "matrix both ways": (lambda x, w: F.linear((x @ w).tanh(), w), ((4, 3),)),
+    "one matrix, two biases": (
+        lambda x, w, a, b: F.linear(x, w, a).tanh() + F.linear(x.sin(), w, b),
+        ((3, 4), (3,), (3,)),
+    ),
+    "one row of a table": (lambda x, w: F.linear(x[:, 0], w[1:3]).tanh(), ((5, 4),)),
+    "matrix product of one row": (lambda x, w: torch.mm(x[:, 0], w).tanh(), ((4, 3),)),
+    "rows of a table": (lambda x, w: F.linear(x, w[1:4]).tanh() + F.linear(x, w[4:]).sum(-1, keepdim=True), ((7, 4),)),
+}
+
+
 def sequence(*layers: nn.Module) -> Callable[[], nn.Module]:
     return lambda: nn.Sequential(*layers)
 
@@ -262,6 +390,18 @@ CASES: dict[str, Case] = {
     "planes dilated": Case(lambda: Labelled(3, 2, 2, 2), (36 + 5,)),
     "planes not square": Case(lambda: Labelled((3, 2), (2, 1), (1, 0), size=(6, 5)), (30 + 5,)),
     "planes twice": Case(lambda: Twice(Labelled(3, 1, 0, size=(3, 3)), lambda x: x * 2), (9 + 5,)),
+    **{k: Case(lambda v=v: Beside(v[0], *v[1]), (3, 4)) for k, v in BESIDE.items()},
+    **{k: Case(v, (3, 4)) for k, v in RECURRENT.items()},
+    "prelu": Case(sequence(nn.Linear(4, 3), nn.PReLU(), nn.Linear(3, 2)), (4,)),
+    "prelu by channel": Case(sequence(nn.Conv2d(2, 3, 3), nn.PReLU(3), nn.Tanh()), (2, 5, 5)),
+    "attention": Case(lambda: Attention(lambda layer, x: layer(x, x, x)[0], batch_first=True), (3, 4)),
+    "attention across": Case(lambda: Attention(across, batch_first=True), (3, 4)),
+    "attention, masks": Case(lambda: Attention(with_masks, batch_first=True, bias=False), (3, 4)),
+    "attention, other widths": Case(lambda: Attention(across, batch_first=True, kdim=4, vdim=4), (3, 4)),
+    "attention, records second": Case(
+        lambda: Attention(lambda layer, x: layer(*[x.transpose(0, 1)] * 3)[0].transpose(0, 1)), (3, 4)
+    ),
+    "transformer layer": Case(lambda: nn.TransformerEncoderLayer(4, 2, 8, dropout=0, batch_first=True), (3, 4)),
     "frozen": Case(Frozen, (4,)),
     "unused": Case(Unused, (4,)),
 }
@@ -404,6 +544,11 @@ def test_a_record_that_is_not_finite_counts_as_zero(name: str) -> None:
         "scale is bias",
         "scale is matrix",
         "both ways",
+        "token",
+        "whole and parts",
+        "rows of a table",
+        "gru",
+        "attention across",
     ],
 )
 def test_several_rows_per_record(name: str, multiplicity: int) -> None:
@@ -420,6 +565,14 @@ def test_several_rows_per_record(name: str, multiplicity: int) -> None:
     bounds = Bounds(norms=(float(reference.norm(dim=1).median()),))
     found = clipped_sum(module, loss, Tensors((inputs,)), bounds, form="fast", multiplicity=multiplicity)
     torch.testing.assert_close(found, clip_rows(reference, module, bounds).sum(0), rtol=0, atol=1e-9)
+
+
+@pytest.mark.parametrize("name", ["one row of a table", "matrix product of one row", "linear", "token"])
+def test_what_stood_in_the_memory_of_a_new_sum_is_gone(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A product writes its own part of a parameter, and zeros are written elsewhere."""
+    monkeypatch.setattr(gradients, "empty", lambda module: clipping.empty(module).fill_(torch.nan))
+    case = CASES[name]
+    agree(build(case), case.inputs(5))
 
 
 @pytest.mark.parametrize("method", ["instantiate", "gram"])

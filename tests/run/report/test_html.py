@@ -338,7 +338,7 @@ def test_written_anew_in_place(tmp_path):
     "damage, message",
     [
         (lambda run: (run / "certificate.json").unlink(), r"has no certificate\.json; finish the run"),
-        (lambda run: (run / "samples.png").unlink(), r"has no samples\.png"),
+        (lambda run: (run / "samples.png").unlink(), r"holds no model\.safetensors"),
         (lambda run: (run / "certificate.json").write_text("{"), r"certificate\.json is not JSON any more"),
         (lambda run: (run / "certificate.json").write_text("[]"), r"certificate\.json lacks statement"),
         (lambda run: make_run(run, plan=[{"count": 3}]), r"certificate\.json does not hold .*'event'"),

@@ -11,6 +11,7 @@ Everything runs over `module.parameters()` in their order; `Bounds.groups` says 
 """
 
 import functools
+import itertools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -24,6 +25,7 @@ from gossamer.privacy.per_sample_gradients.ghost import (
     BY_PATCHES,
     Call,
     NormRule,
+    Place,
     Uses,
     Work,
     by_channels,
@@ -47,6 +49,10 @@ class Instantiated:
 
     def squared_norms(self) -> Tensor:
         return square_norms(self.rows)
+
+    def in_order(self, size: torch.Size) -> Tensor:
+        """[n, *size], as the parameter has them."""
+        return by_channels(self.rows.view(len(self.rows), size[0], -1), self.taps).reshape(-1, *size)
 
     def add_(self, out: Tensor, factors: Tensor, dropped: Tensor | None) -> None:
         total = factors @ without(self.rows, dropped)
@@ -131,29 +137,59 @@ def _column(values: Tensor, like: Tensor) -> Tensor:
     return values.view(-1, *(1,) * (like.dim() - 1))
 
 
-def pieces(calls: Sequence[Call], parameters: Sequence[Tensor], *, at_once: int, multiplicity: int) -> dict[int, Piece]:
-    """Sort taped calls into pieces, by the position of each parameter that was used.
+def pieces(calls: Sequence[Call], sizes: Sequence[int], *, at_once: int, multiplicity: int) -> dict[Place, Piece]:
+    """Sort taped calls into pieces, by the place of each weight and bias that was used. No two places share a number.
 
-    at_once: how many records a batch may have at most, a public number. The form of each piece depends on it.
+    sizes: of the parameters. at_once: how many records a batch may have at most, a public number. The form of each piece
+    depends on it.
     """
-    by_weight: dict[int, Uses] = {}
-    by_bias: dict[int, Tensor] = {}
-    for call in calls:
-        if call.b is None:
-            continue
+    by_weight: dict[Place, Uses] = {}
+    by_bias: dict[Place, Tensor] = {}
+    for call in side_by_side(calls):
         if call.weight is not None:
-            uses = by_weight.setdefault(call.weight, Uses(parameters[call.weight].shape, [], multiplicity))
-            uses.calls.append(call)
+            by_weight.setdefault(call.weight, Uses(call.weight.size, [], multiplicity)).calls.append(call)
         if call.bias is not None:
             rows = folded(call.layer.bias_gradients(call.pair[1]), multiplicity)
             by_bias[call.bias] = by_bias[call.bias] + rows if call.bias in by_bias else rows
-    found = {weight: _piece(uses, by_bias.pop(weight, None), at_once) for weight, uses in by_weight.items()}
-    return found | {bias: Instantiated(rows) for bias, rows in by_bias.items()}
+    found: dict[Place, Piece] = {}
+    for number, places in itertools.groupby(
+        sorted({**by_weight, **by_bias}, key=_by_number), lambda place: place.number
+    ):
+        here = list(places)
+        if all(one.end <= other.start for one, other in itertools.pairwise(here)):
+            found |= {place: _piece(by_weight.get(place), by_bias.get(place), at_once) for place in here}
+            continue
+        formed = [(place, _instantiated(by_weight.get(place), by_bias.get(place))) for place in here]
+        total = formed[0][1].rows.new_zeros(len(formed[0][1].rows), sizes[number])
+        for place, part in formed:
+            place.of(total).add_(part.in_order(place.size))
+        found[Place.of_all(number, total.shape[1:])] = Instantiated(total)
+    return found
 
 
-def _piece(uses: Uses, shared: Tensor | None, at_once: int) -> Piece:
+def _by_number(place: Place) -> tuple[int, int]:
+    return place.number, place.start
+
+
+def side_by_side(calls: Sequence[Call]) -> list[Call]:
+    """The calls that have gradients. Those of one linear map are one call: a recurrent layer makes one for each step."""
+    alike: dict[object, list[Call]] = {}
+    for call in calls:
+        if call.b is not None:
+            alike.setdefault((call.weight, call.bias) if call.layer.joins else id(call), []).append(call)
+    return [some[0] if len(some) == 1 else _one_call(some) for some in alike.values()]
+
+
+def _one_call(calls: Sequence[Call]) -> Call:
+    first = calls[0]
+    patches = [call.layer.patches(*call.pair, torch.Size()) for call in calls]
+    a, b = (torch.cat(side, 1) for side in zip(*patches, strict=True))
+    return Call(first.layer, first.weight, first.bias, a, b)
+
+
+def _piece(uses: Uses | None, shared: Tensor | None, at_once: int) -> Piece:
     """Choose the form of one weight's piece, by public numbers. shared: its gradients where it is a bias too, [n, size]."""
-    if shared is not None or not (methods := _methods(uses)):
+    if uses is None or shared is not None or not (methods := _methods(uses)):
         return _instantiated(uses, shared)
     if uses.alone and (product := uses.calls[0].layer.product(uses)) is not None:
         return Product(*product)
@@ -184,8 +220,11 @@ def _numbers(uses: Uses, on_cpu: int) -> int:
     return on_cpu if uses.b.device.type == "cpu" else GPU_BLOCK
 
 
-def _instantiated(uses: Uses, shared: Tensor | None) -> Instantiated:
+def _instantiated(uses: Uses | None, shared: Tensor | None) -> Instantiated:
     """The records' gradients themselves. shared: gradients of the same parameter used as a bias, [n, size]."""
+    if uses is None:
+        assert shared is not None
+        return Instantiated(shared)
     n, size, taps = uses.records, uses.shape.numel(), uses.taps
     others, formed = [], [] if shared is None else [(shared, 1)]
     for call in uses.calls:
@@ -233,27 +272,29 @@ def add_clipped_(
 
     Where `out` is fresh, it is written and never read: a large matrix product needs no zeros to be added to.
     """
-    parameters = list(module.parameters())
-    if not (parts := pieces(calls, parameters, at_once=at_once, multiplicity=multiplicity)):
+    views = _parts(out, module)
+    if not (parts := pieces(calls, [*map(len, views)], at_once=at_once, multiplicity=multiplicity)):
         if fresh:
             out.zero_()
         return
-    groups = groups_of_parameters(bounds, len(parameters))
+    groups = groups_of_parameters(bounds, len(views))
     squares = _squares(parts, groups, len(bounds.norms))
     factors = _factors(squares, bounds, out.dtype)
-    views = _views(out, module)
     infinite = ~torch.stack(squares).isfinite().all(0)
     # Asking a GPU means waiting for it, which takes longer than a pass that drops nothing.
     dropped = infinite if out.device.type != "cpu" or bool(infinite.any()) else None
     if dropped is not None:
         factors = [factor.masked_fill(dropped, 0) for factor in factors]
-    for number, view in enumerate(views if fresh else ()):
-        if isinstance(part := parts.get(number), Product):  # all that its parameter gets, so it writes where others add
+    written = set()
+    for place, part in parts.items():  # all that its parameter gets, so it writes where others add
+        if fresh and isinstance(part, Product) and place.size.numel() == len(views[place.number]):
             part.beta = 0
-        else:
+            written.add(place.number)
+    for number, view in enumerate(views if fresh else ()):
+        if number not in written:
             view.zero_()
-    for number, part in parts.items():
-        part.add_(views[number], factors[groups[number]], dropped)
+    for place, part in parts.items():
+        part.add_(place.of(views[place.number]), factors[groups[place.number]], dropped)
 
 
 @full_precision()
@@ -262,7 +303,8 @@ def call_norms(
 ) -> Tensor:
     """L2 norms of the gradients that taped calls of `count` records hold, group by group: [count, k]. at_once: see `pieces`."""
     k = max(groups) + 1
-    parts = pieces(calls, list(module.parameters()), at_once=at_once, multiplicity=multiplicity)
+    sizes = [p.numel() for p in module.parameters()]
+    parts = pieces(calls, sizes, at_once=at_once, multiplicity=multiplicity)
     if not parts:
         return torch.zeros(count, k, dtype=sum_dtype(module))
     return torch.stack(_squares(parts, groups, k), 1).sqrt().to(sum_dtype(module))
@@ -272,12 +314,12 @@ def call_norms(
 def summed_calls(calls: list[Call], module: nn.Module) -> Tensor:
     """[D], the sum of the gradients of taped calls, not clipped."""
     out = empty(module).zero_()
-    views = _views(out, module)
-    for call in calls:
-        if call.b is not None and call.weight is not None:
-            call.layer.add_weight_gradient_(views[call.weight], *call.pair)
-        if call.b is not None and call.bias is not None:
-            view = views[call.bias]
+    views = _parts(out, module)
+    for call in side_by_side(calls):
+        if call.weight is not None:
+            call.layer.add_weight_gradient_(call.weight.of(views[call.weight.number]), *call.pair)
+        if call.bias is not None:
+            view = call.bias.of(views[call.bias.number])
             view.add_(call.layer.bias_gradients(call.pair[1]).sum(0).view(view.shape))
     return out
 
@@ -313,11 +355,6 @@ def _parts(gradients: Tensor, module: nn.Module) -> Sequence[Tensor]:
     return parts
 
 
-def _views(out: Tensor, module: nn.Module) -> list[Tensor]:
-    """The part of out, [D], that belongs to each parameter, in its shape."""
-    return [part.view(p.shape) for part, p in zip(_parts(out, module), module.parameters(), strict=True)]
-
-
 def clips(bounds: Bounds) -> bool:
     """Whether any bound is finite."""
     return not all(math.isinf(norm) for norm in bounds.norms)
@@ -340,9 +377,9 @@ def groups_of_parameters(bounds: Bounds, count: int) -> Sequence[int]:
     return bounds.groups
 
 
-def _squares(parts: Mapping[int, Piece], groups: Sequence[int], k: int) -> list[Tensor]:
+def _squares(parts: Mapping[Place, Piece], groups: Sequence[int], k: int) -> list[Tensor]:
     norms = [part.squared_norms() for part in parts.values()]
-    return _by_group(norms, [groups[number] for number in parts], k, torch.zeros_like(norms[0]))
+    return _by_group(norms, [groups[place.number] for place in parts], k, torch.zeros_like(norms[0]))
 
 
 def _squares_of_rows(gradients: Tensor, parts: Sequence[Tensor], groups: Sequence[int], k: int) -> list[Tensor]:

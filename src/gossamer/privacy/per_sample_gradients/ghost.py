@@ -20,11 +20,12 @@ The columns of a convolution run over taps first and channels last, so that unfo
 `by_taps` and `by_channels` go between that order and the parameter's own. Norms are the same in both.
 """
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -63,10 +64,11 @@ class Layer(ABC):
     """A kind of layer, with its settings: what it computes, and what a and b say about the gradient of its weight.
 
     The first dimension of a and b runs over rows of a batch, n of them. Behind `input_gradient` both are at least in single
-    precision. A weight that a layer needs may be None in `layers.Affine` alone.
+    precision.
     """
 
     autocasts = True  # whether torch computes it in the narrow type under autocast
+    joins = False  # whether several calls are one call with more positions
     groups: int = 1  # parts that meet parts of the input and of the weight
 
     @abstractmethod
@@ -131,17 +133,54 @@ class Layer(ABC):
         return None
 
 
+class Place(NamedTuple):
+    """Numbers of a parameter that a weight is: all of them, or a view of them.
+
+    number: position among the parameters. size, strides, start: of the view, where the parameter is one row of numbers. No
+    number is in a view twice, so the gradient of the weight has the norm of the parameter's.
+    """
+
+    number: int
+    size: torch.Size
+    strides: tuple[int, ...]
+    start: int = 0
+
+    @classmethod
+    def of_all(cls, number: int, size: torch.Size) -> "Place":
+        """All numbers of a parameter of this size."""
+        strides = [math.prod(size[i + 1 :]) * (length > 1) for i, length in enumerate(size)]
+        return cls(number, size, tuple(strides))
+
+    def viewed(self, size: torch.Size, strides: tuple[int, ...], start: int) -> "Place | None":
+        """A view of this parameter; None where it may hold a number twice."""
+        reach = 1
+        for stride, length in sorted(zip(strides, size, strict=True)):
+            if length > 1 and stride < reach:
+                return None
+            reach += stride * (length - 1)
+        return Place(self.number, size, tuple(s * (n > 1) for s, n in zip(strides, size, strict=True)), start)
+
+    @property
+    def end(self) -> int:
+        """Behind the last number."""
+        return self.start + 1 + sum(stride * (size - 1) for stride, size in zip(self.strides, self.size, strict=True))
+
+    def of(self, rows: Tensor) -> Tensor:
+        """The view of rows, [..., size of the parameter]: [..., *size]."""
+        strides = (*rows.stride()[:-1], *self.strides)
+        return rows.as_strided((*rows.shape[:-1], *self.size), strides, rows.storage_offset() + self.start)
+
+
 @dataclass(eq=False)
 class Call:
     """One use of a weight and a bias. The backward pass fills in a and b. They stay None without it.
 
-    weight, bias: positions among the parameters; None if they do not learn. a: input, [n, ...]. b: gradient of the output,
-    [n, ...].
+    weight, bias: None if they do not learn. a: input, [n, ...]. b: gradient of the output, [n, ...].
     """
 
     layer: Layer
-    weight: int | None
-    bias: int | None
+    weight: Place | None
+    bias: Place | None
     a: Tensor | None = None
     b: Tensor | None = None
 
@@ -234,6 +273,8 @@ class Uses:
 
     def side_by_side(self, t: Tensor) -> Tensor:
         """[multiplicity x m, T, features] to [m, features, multiplicity x T]."""
+        if self.multiplicity == 1:
+            return t.transpose(1, 2)
         apart: Tensor = t.unflatten(0, (self.multiplicity, -1))
         return apart.permute(1, 3, 0, 2).flatten(2)
 
@@ -267,8 +308,7 @@ def by_channels(columns: Tensor, taps: int) -> Tensor:
 
 def _rows(t: Tensor, lo: int, hi: int, multiplicity: int) -> Tensor:
     """Rows of records lo to hi. [multiplicity x n, ...] to [multiplicity x (hi - lo), ...]"""
-    by_row: Tensor = t.unflatten(0, (multiplicity, -1))
-    return by_row[:, lo:hi].flatten(0, 1)
+    return t[lo:hi] if multiplicity == 1 else t.unflatten(0, (multiplicity, -1))[:, lo:hi].flatten(0, 1)
 
 
 def _widened(t: Tensor) -> Tensor:

@@ -42,8 +42,9 @@ from gossamer.privacy.per_sample_gradients.clipping import (
 )
 from gossamer.privacy.per_sample_gradients.ghost import Call
 from gossamer.privacy.per_sample_gradients.mixing import refuse_mixing
+from gossamer.privacy.per_sample_gradients.refused import check_module
 from gossamer.privacy.per_sample_gradients.rounding import Precision, lowered, one_size
-from gossamer.privacy.per_sample_gradients.tape import Tape, TapeError, check_module
+from gossamer.privacy.per_sample_gradients.tape import Tape, TapeError
 from gossamer.privacy.queries import Bounds
 
 _log = logging.getLogger(__name__)

@@ -1,4 +1,4 @@
-"""Layers that are no convolution: linear maps, tables that are looked up by index, and what follows a normalisation."""
+"""Layers that are no convolution: linear maps, tables that are looked up by index, and weights beside activations."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -14,6 +14,8 @@ from gossamer.privacy.per_sample_gradients.rounding import gram, paired, roundin
 @dataclass(frozen=True)
 class Linear(Layer):
     """y = a W^T + bias. a: [n, ..., D]; weight: [p, D]; y: [n, ..., p]. The patches are a and b themselves."""
+
+    joins = True
 
     def forward(self, a: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
         return F.linear(a, weight, bias)
@@ -42,35 +44,25 @@ class Linear(Layer):
 
 
 @dataclass(frozen=True)
-class Affine(Layer):
-    """y = a * weight + bias, both broadcast: what follows a normalisation. a: [n, ...]; shape: of weight and bias in y.
+class Copies(Layer):
+    """y = weight, once for every record: what is added to activations or multiplied by them. a: [n], not read; y: [n, ...].
 
-    A record's gradient is a sum of a * b, no longer than the weight: it is always formed.
+    The gradient of a record's copy is the record's gradient. It is always formed.
     """
 
-    shape: tuple[int, ...]
     autocasts = False
 
-    def forward(self, a: Tensor, weight: Tensor | None, bias: Tensor | None) -> Tensor:
-        y = a.clone() if weight is None else a * weight.view(self.shape)
-        return y if bias is None else y.add_(bias.view(self.shape))
-
-    def input_gradient(self, b: Tensor, weight: Tensor | None, a: Tensor) -> Tensor:
-        del a
-        return b if weight is None else b * weight.view(self.shape)
+    def forward(self, a: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+        del bias
+        return weight.expand(len(a), *weight.shape)
 
     def add_weight_gradient_(self, out: Tensor, a: Tensor, b: Tensor) -> None:
-        out.add_(self.bias_gradients(a * b).sum(0).view(out.shape))
-
-    def bias_gradients(self, b: Tensor) -> Tensor:
-        """Over everything but the record and the dimensions of the bias, which are those of the weight."""
-        lead = b.dim() - len(self.shape)
-        summed = [i for i in range(1, b.dim()) if i < lead or self.shape[i - lead] == 1 != b.shape[i]]
-        return (b.sum(summed) if summed else b).reshape(len(b), -1)
+        del a
+        out.add_(b.sum(0))
 
     def formed(self, a: Tensor, b: Tensor, shape: torch.Size, multiplicity: int) -> Tensor:
-        del shape
-        return folded(self.bias_gradients(a * b), multiplicity)
+        del a, shape
+        return folded(b.flatten(1), multiplicity)
 
     def methods(self, uses: Uses) -> Mapping[str, NormRule]:
         """None."""

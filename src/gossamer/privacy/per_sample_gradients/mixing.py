@@ -29,8 +29,8 @@ from torch.overrides import TorchFunctionMode
 
 from gossamer.errors import GossamerError, RequestError
 from gossamer.privacy.per_sample_gradients.clipping import place
+from gossamer.privacy.per_sample_gradients.refused import check_function
 from gossamer.privacy.per_sample_gradients.rounding import Precision, lowered
-from gossamer.privacy.per_sample_gradients.tape import check_function
 from gossamer.privacy.random.noise import rehearsal
 
 _log = logging.getLogger(__name__)

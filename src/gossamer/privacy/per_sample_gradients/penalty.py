@@ -30,7 +30,8 @@ from gossamer.errors import RequestError
 from gossamer.privacy.per_sample_gradients.clipping import ordinary_gradient, summed_calls
 from gossamer.privacy.per_sample_gradients.ghost import Call, Layer
 from gossamer.privacy.per_sample_gradients.gradients import AnyBatch, Form, Gradients, Memory, check_tape, refusal
-from gossamer.privacy.per_sample_gradients.tape import Tape, TapeError, check_module, edges
+from gossamer.privacy.per_sample_gradients.refused import check_module
+from gossamer.privacy.per_sample_gradients.tape import Tape, TapeError, edges
 
 # Autograd nodes of operations that are linear in the images, or piecewise linear with a mask that the images choose.
 _ACTIVATIONS = "LeakyRelu Relu Hardtanh Threshold PreluKernel Abs Where Maximum Minimum"

@@ -9,9 +9,9 @@ its slow form. Layers and functions for which a record has no gradient of its ow
 name layers and functions, never a number that depends on records.
 """
 
-import inspect
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
+from functools import partial
 from types import TracebackType
 from typing import Any, Self, TypeAlias
 
@@ -21,16 +21,15 @@ from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 from torch.overrides import TorchFunctionMode
 
-from gossamer.errors import RequestError
+from gossamer.privacy.per_sample_gradients.composed import CELLS, STEPS, attention, one_step, recurrent
 from gossamer.privacy.per_sample_gradients.convolution import Convolution, Planes
-from gossamer.privacy.per_sample_gradients.ghost import Call, Layer
-from gossamer.privacy.per_sample_gradients.layers import Affine, Embedding, Linear
+from gossamer.privacy.per_sample_gradients.ghost import Call, Layer, Place
+from gossamer.privacy.per_sample_gradients.layers import Copies, Embedding, Linear
+from gossamer.privacy.per_sample_gradients.refused import check_function
 
 CHECKPOINTING = "activation checkpointing"
-Found: TypeAlias = tuple[Layer, Tensor, Tensor | None, Tensor | None]
-"""A layer, its input, weight and bias."""
-Knows: TypeAlias = Callable[[Tensor | None, Tensor | None], bool]
-"""Whether the tape knows a weight and a bias."""
+Rule: TypeAlias = Callable[..., Any]
+"""A function of torch, taped: called with the tape and with torch's own arguments. None: torch's function stays in place."""
 
 
 class TapeError(Exception):
@@ -68,8 +67,8 @@ class Tape(TorchFunctionMode):
 
     def __init__(self, module: nn.Module) -> None:
         super().__init__()
-        self.names = [name for name, _ in module.named_parameters()]
-        self.position = {id(p): i for i, p in enumerate(module.parameters()) if p.requires_grad}
+        self.module = module
+        self.wholes = {id(p): Place.of_all(i, p.shape) for i, p in enumerate(module.parameters()) if p.requires_grad}
         self.calls: list[Call] = []
         self.anchor = torch.zeros((), requires_grad=True)
         self.recording = False
@@ -103,18 +102,47 @@ class Tape(TorchFunctionMode):
         check_function(func, args, named)
         if (recorder := _KNOWN.get(func)) is not None:
             args = (named.pop("input"), *args) if "input" in named else args
-            if (found := recorder(self.knows, *args, **named)) is not None:
-                return self.use(*found)
+            if (out := recorder(self, *args, **named)) is not None:
+                return out
         return func(*args, **named)
+
+    def linear(self, a: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+        """A linear map inside a larger function."""
+        out: Tensor = self.__torch_function__(F.linear, (), (a, weight, bias))
+        return out
+
+    def learns(self, t: Any) -> bool:
+        """Whether it is a watched parameter, or a view of one."""
+        return isinstance(t, Tensor) and t.requires_grad and (id(t) in self.wholes or id(_base(t)) in self.wholes)
+
+    def place(self, t: Tensor | None) -> Place | None:
+        """Where a weight lies in a watched parameter; None: nowhere, or it does not hold each number once."""
+        if t is None or not t.requires_grad:
+            return None
+        if (place := self.wholes.get(id(t))) is not None:
+            return place
+        base = _base(t)
+        if base is None or (place := self.wholes.get(id(base))) is None or t.dtype != base.dtype:
+            return None
+        found = place.viewed(t.shape, t.stride(), int(t.storage_offset() - base.storage_offset()))
+        return found if base.is_contiguous() else None
 
     def knows(self, weight: Tensor | None, bias: Tensor | None) -> bool:
         """Whether a watched parameter is among the two, and nothing else there needs a gradient."""
         learning = [t for t in (weight, bias) if t is not None and t.requires_grad]
-        return bool(learning) and all(id(t) in self.position for t in learning)
+        return bool(learning) and all(self.place(t) is not None for t in learning)
+
+    def copies(self, t: Tensor, beside: Tensor, dims: int) -> Tensor | None:
+        """A weight once for each row of another tensor, [n, ...] of so many dimensions; None: it is no such weight."""
+        if t.dim() == dims and (len(t) == 1 or t.stride(0) == 0):  # it has a dimension for the rows
+            t = t[0]
+        if t.dim() >= dims or not self.knows(t, None):
+            return None
+        return self.use(Copies(), torch.zeros(len(beside), device=t.device), t[(None,) * (dims - 1 - t.dim())], None)
 
     def use(self, layer: Layer, a: Tensor, weight: Tensor | None, bias: Tensor | None) -> Tensor:
         """Run the layer, taped."""
-        call = Call(layer, self.position.get(id(weight)), self.position.get(id(bias)))
+        call = Call(layer, self.place(weight), self.place(bias))
         given = [a, *(None if t is None else t.detach() for t in (weight, bias))]
         if layer.autocasts and torch.is_autocast_enabled(a.device.type):
             dtype = torch.get_autocast_dtype(a.device.type)
@@ -139,11 +167,17 @@ class Tape(TorchFunctionMode):
         if self.inner_gradient:
             return "a gradient taken inside the loss"
         for node, child in edges(root):
-            if id(getattr(child, "variable", None)) in self.position:
-                return f"the use of '{self.names[self.position[id(child.variable)]]}' by {node.name()}"
-            if child.name() == "CheckpointFunctionBackward":
+            if (used := self.wholes.get(id(getattr(child, "variable", None)))) is not None:
+                names = [name for name, _ in self.module.named_parameters()]
+                return f"the use of '{names[used.number]}' by {node.name()}"
+            if type(child).__name__ == "CheckpointFunctionBackward":
                 return CHECKPOINTING
         return None
+
+
+def _base(t: Tensor) -> Tensor | None:
+    """What it is a view of, if its gradient goes there. One of a view that `no_grad` made does not."""
+    return t._base if t._is_view() and t.grad_fn is not None else None
 
 
 def edges(root: Tensor) -> Iterator[tuple[Any, Any]]:
@@ -163,25 +197,68 @@ def edges(root: Tensor) -> Iterator[tuple[Any, Any]]:
 
 # --- functions of torch that the tape knows, and the layer that each becomes ---------------------------------------
 #
-# Each takes a test whether the tape knows a weight and a bias, and then torch's own arguments. Those of a function that is
-# written in Python come by name, but for the first two. It returns the layer and its inputs; None: torch's function stays in
-# place.
+# Each is a `Rule`. Arguments of a function that is written in Python come by name, but for the first two.
 
 
-def _linear(knows: Knows, a: Tensor, weight: Tensor, bias: Tensor | None = None) -> Found | None:
-    if a.dim() < 2 or weight.dim() != 2 or not knows(weight, bias):  # a weight of one row may come as a vector
+def _linear(tape: Tape, a: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor | None:
+    if a.dim() < 2 or weight.dim() != 2 or not tape.knows(weight, bias):  # a weight of one row may come as a vector
         return None
-    return Linear(), a, weight, bias
+    return tape.use(Linear(), a, weight, bias)
 
 
-def _convolution(*names: str) -> Callable[..., Found | None]:
+def _product(tape: Tape, a: Tensor, weight: Tensor) -> Tensor | None:
+    """A @ weight."""
+    return _linear(tape, a, weight.mT) if weight.dim() == 2 and not tape.learns(a) else None
+
+
+def _beside(function: Callable[..., Tensor]) -> Rule:
+    """A function of numbers that are beside each other, in tensors that are broadcast."""
+
+    def found(tape: Tape, *args: Any, **named: Any) -> Tensor | None:
+        others = [t for t in args if isinstance(t, Tensor) and t.dim() and not tape.learns(t)]
+        if not others or len(others) == len(args):
+            return None
+        most = max(others, key=Tensor.dim)
+        given = [tape.copies(_narrow(t), most, most.dim()) if tape.learns(t) else t for t in args]
+        return None if any(t is None for t in given) else function(*given, **named)
+
+    return found
+
+
+def _narrow(t: Tensor) -> Tensor:
+    """What was expanded, before it was."""
+    return t[tuple(slice(0, 1) if stride == 0 else slice(None) for stride in t.stride())]
+
+
+def _joined(tape: Tape, parts: Sequence[Tensor], *args: Any, **named: Any) -> Tensor | None:
+    """Weights that were expanded over the records, beside activations."""
+    if not any(map(tape.learns, parts)):
+        return None
+    given: list[Any] = [tape.copies(t, t, t.dim()) if tape.learns(t) else t for t in parts]
+    return None if any(t is None for t in given) else torch.cat(given, *args, **named)
+
+
+def _by_channel(t: Tensor, a: Tensor) -> Tensor:
+    """[C] beside a, [n, C, ...]."""
+    return t[(..., *(None,) * (a.dim() - 2))]
+
+
+def _prelu(tape: Tape, a: Tensor, weight: Tensor) -> Tensor | None:
+    """One slope, or one for each channel."""
+    if a.dim() < 2 or not tape.knows(weight, None):
+        return None
+    slopes = tape.copies(_by_channel(weight, a), a, a.dim())
+    return None if slopes is None else torch.where(a > 0, a, a * slopes)
+
+
+def _convolution(*names: str) -> Rule:
     """A convolution, transposed where it has an output padding. names: of its settings, in torch's order."""
 
     def found(
-        knows: Knows, a: Tensor, weight: Tensor, bias: Tensor | None = None, *settings: Any, **named: Any
-    ) -> Found | None:
+        tape: Tape, a: Tensor, weight: Tensor, bias: Tensor | None = None, *settings: Any, **named: Any
+    ) -> Tensor | None:
         spatial = weight.dim() - 2
-        if a.dim() != weight.dim() or not knows(weight, bias):
+        if a.dim() != weight.dim() or not tape.knows(weight, bias):
             return None
         given = _DEFAULTS | dict(zip(names, settings, strict=False)) | named
         transposed, groups = "output_padding" in names, given.pop("groups")
@@ -191,8 +268,8 @@ def _convolution(*names: str) -> Callable[..., Found | None]:
         op = Convolution(groups=groups, transposed=transposed, **{k: _several(v, spatial) for k, v in given.items()})
         if spatial == 2 and groups == 1 and not transposed and _constant(a):
             size, kernel = (a.shape[2], a.shape[3]), (weight.shape[2], weight.shape[3])
-            return Planes(op, kernel, size), a[:, :, 0, 0].contiguous(), weight, bias
-        return op, a, weight, bias
+            return tape.use(Planes(op, kernel, size), a[:, :, 0, 0].contiguous(), weight, bias)
+        return tape.use(op, a, weight, bias)
 
     return found
 
@@ -225,30 +302,53 @@ def _constant(a: Tensor) -> bool:
     return height * width > 1 and expanded and not a.requires_grad
 
 
-def _embedding(knows: Knows, a: Tensor, weight: Tensor, padding_idx: int | None, **more: Any) -> Found | None:
+def _embedding(tape: Tape, a: Tensor, weight: Tensor, padding_idx: int | None, **more: Any) -> Tensor | None:
     changes = more["max_norm"] is not None or more["scale_grad_by_freq"] or more["sparse"]
-    if a.dim() < 1 or changes or not knows(weight, None):
+    if a.dim() < 1 or changes or not tape.knows(weight, None):
         return None
     padding = padding_idx if padding_idx is None or padding_idx >= 0 else padding_idx + len(weight)
-    return Embedding(padding), a, weight, None
+    return tape.use(Embedding(padding), a, weight, None)
 
 
-def _normalised(function: Callable[..., Tensor]) -> Callable[..., Found | None]:
+def _normalised(function: Callable[..., Tensor]) -> Rule:
     """By layer, root mean square or group."""
 
-    def found(knows: Knows, a: Tensor, by: int | Sequence[int], **named: Any) -> Found | None:
+    def found(tape: Tape, a: Tensor, by: int | Sequence[int], **named: Any) -> Any:
         """By: the number of groups, or the dimensions that are normalised."""
         weight, bias = named["weight"], named.get("bias")
-        shape = (a.shape[1],) + (1,) * (a.dim() - 2) if isinstance(by, int) else tuple(by)
-        if a.dim() <= len(shape) or not knows(weight, bias):
+        dims = 0 if isinstance(by, int) else len(by)
+        if not tape.knows(weight, bias) or a.dim() <= (dims or 1):
             return None
-        return Affine(shape), function(a, by, eps=named["eps"]), weight, bias
+        y = function(a, by, eps=named["eps"])
+        if not dims:
+            weight, bias = (None if t is None else _by_channel(t, a) for t in (weight, bias))
+        if weight is None or bias is None:
+            return _beside(torch.mul)(tape, y, weight) if bias is None else _beside(torch.add)(tape, y, bias)
+        return _beside(torch.addcmul)(tape, bias, y, weight)
 
     return found
 
 
-_KNOWN: dict[Callable[..., Any], Callable[..., Found | None]] = {
+def _composed(function: Callable[..., Any]) -> Rule:
+    """A larger function, whose linear maps are taped."""
+    return lambda tape, *args, **named: function(tape.linear, *args, **named)
+
+
+_BESIDE = [
+    getattr(home, name)
+    for home in (torch, Tensor)
+    for name in ("add", "add_", "sub", "sub_", "mul", "mul_", "div", "where", "maximum", "minimum")
+    if hasattr(home, name)
+]
+_KNOWN: dict[Callable[..., Any], Rule] = {
     F.linear: _linear,
+    **dict.fromkeys((torch.matmul, Tensor.matmul, torch.mm, Tensor.mm), _product),
+    **{function: _beside(function) for function in _BESIDE},
+    **dict.fromkeys((torch.cat, torch.concat), _joined),
+    torch.prelu: _prelu,
+    F.multi_head_attention_forward: _composed(attention),
+    **{function: _composed(partial(recurrent, step)) for function, step in STEPS.items()},
+    **{function: _composed(partial(one_step, step)) for function, step in CELLS.items()},
     **dict.fromkeys(
         (F.conv1d, F.conv2d, torch.conv1d, torch.conv2d), _convolution("stride", "padding", "dilation", "groups")
     ),
@@ -259,61 +359,3 @@ _KNOWN: dict[Callable[..., Any], Callable[..., Found | None]] = {
     F.embedding: _embedding,
     **{function: _normalised(function) for function in (F.layer_norm, F.rms_norm, F.group_norm)},
 }
-
-
-# --- what is refused ------------------------------------------------------------------------------------------------
-
-_BATCH_NORM = (
-    "normalises over the batch, so no record has a gradient of its own that could be clipped. Use GroupNorm or no "
-    "normalisation in a network that is trained on records."
-)
-_DROPOUT = (
-    "takes its mask from torch's common random stream, so removing one record changes the masks of those behind it. Draw "
-    "the mask by rng.secret_generator(), as part of the batch, or call eval() on the layer."
-)
-_REFUSED_FUNCTIONS: dict[Callable[..., Any], str] = {
-    F.batch_norm: _BATCH_NORM,
-    **dict.fromkeys((F.dropout, F.dropout1d, F.dropout2d, F.alpha_dropout, F.feature_alpha_dropout), _DROPOUT),
-}
-
-
-def check_module(module: nn.Module) -> None:
-    """Refuse layers for which a record has no gradient of its own.
-
-    Raises:
-        RequestError: naming the layer and the remedy.
-    """
-    for name, layer in module.named_modules():
-        if problem := _problem_of(layer):
-            where = f"layer '{name}' ({type(layer).__name__})" if name else type(layer).__name__
-            raise RequestError(f"{where} {problem}")
-
-
-def _problem_of(layer: nn.Module) -> str:
-    """What is wrong with a layer, and the remedy; empty: nothing."""
-    if isinstance(layer, nn.modules.batchnorm._BatchNorm) and (layer.training or layer.running_mean is None):
-        return _BATCH_NORM
-    if isinstance(layer, nn.modules.instancenorm._InstanceNorm) and layer.training and layer.track_running_stats:
-        return "keeps averages of records in its buffers. Set track_running_stats=False, or use GroupNorm."
-    if isinstance(layer, nn.modules.dropout._DropoutNd) and layer.training and layer.p > 0:
-        return _DROPOUT
-    if layer.training and type(layer).__name__ in ("SpectralNorm", "_SpectralNorm"):
-        return (
-            "takes a step of its power iteration on every call, so the network changes with the number of physical batches. "
-            "Call eval() on it before gradients are taken."
-        )
-    return ""
-
-
-def check_function(function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
-    """Refuse the call of a function for the same reason.
-
-    Raises:
-        RequestError: naming the function and the remedy.
-    """
-    if function not in _REFUSED_FUNCTIONS:
-        return
-    call = inspect.signature(function).bind(*args, **kwargs)
-    call.apply_defaults()
-    if call.arguments["training"] and call.arguments.get("p", 1) > 0:
-        raise RequestError(f"{function.__name__} {_REFUSED_FUNCTIONS[function]}")

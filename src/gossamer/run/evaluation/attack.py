@@ -58,7 +58,7 @@ class AttackReport:
     left_out: dict[str, str]
     verdict: list[str]
     on: str
-    control: dict[str, Any]
+    control: dict[str, float | str]
 
     def __repr__(self) -> str:
         return f"AttackReport({' '.join(self.verdict)} These are private figures: do not publish them.)"

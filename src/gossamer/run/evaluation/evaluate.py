@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NotRequired, TypedDict, cast
 
 from gossamer import notebook
 from gossamer.data.samples.samples import frame
@@ -41,6 +41,19 @@ WORST = 5
 PRIVATE_FIGURES = "private figures: do not publish them"
 
 
+class Figure(TypedDict):
+    """A figure with its 95 % interval, as metrics.json has it. Some have more: the figures of columns, what was drawn."""
+
+    metric: str
+    value: float
+    low: float
+    high: float
+    n: int
+    computed_on: str
+    internal: bool
+    figures: NotRequired[Sequence[dict[str, str | float]]]
+
+
 @dataclass(frozen=True, repr=False)
 class Evaluation:
     """What was measured.
@@ -51,7 +64,7 @@ class Evaluation:
         class_names: names of the labels, label 0 first; empty: unknown.
     """
 
-    metrics: list[dict[str, Any]]
+    metrics: list[Figure]
     left_out: dict[str, str]
     class_names: tuple[str, ...] = ()
 
@@ -61,7 +74,8 @@ class Evaluation:
     def _repr_html_(self) -> str:
         """Show the figures with their intervals, in a notebook."""
         rows = [
-            (entry["metric"], *(f"{entry[part]:.4g}" for part in ("value", "low", "high"))) for entry in self.metrics
+            (entry["metric"], *(f"{part:.4g}" for part in (entry["value"], entry["low"], entry["high"])))
+            for entry in self.metrics
         ]
         return notebook.table(
             "Evaluation", ("metric", "value", "95 % from", "to"), rows, PRIVATE_FIGURES.capitalize() + "."
@@ -77,7 +91,7 @@ class Evaluation:
         return frame(plain)
 
     @property
-    def columns(self) -> list[dict[str, Any]]:
+    def columns(self) -> list[dict[str, str | float]]:
         """Each figure of each column of a table, the worst column first, as `metrics.tables.columns.Compared` says it."""
         return [figure for entry in self.metrics for figure in entry.get("figures", ())]
 
@@ -153,7 +167,7 @@ def evaluate(
             if reason:
                 evaluation.left_out[name] = reason
     unchanged()
-    entries = evaluation.metrics
+    entries: list[Any] = [*evaluation.metrics]
     if own and out is None:  # a RUN keeps the figures of earlier evaluations that were not measured again
         new = {entry["metric"] for entry in entries}
         entries = [entry for entry in folder.metrics() if entry["metric"] not in new] + entries
@@ -183,7 +197,7 @@ def public_records(folder: RunFolder) -> Any:
         return None
 
 
-def lines(metrics: list[dict[str, Any]], class_names: Sequence[str] = ()) -> list[str]:
+def lines(metrics: list[Any], class_names: Sequence[str] = ()) -> list[str]:
     """The worst columns of a table. Then a line per figure: name, value, 95 % interval, and what real records have.
 
     Accuracies are in per cent, classes by name.
@@ -200,7 +214,7 @@ def lines(metrics: list[dict[str, Any]], class_names: Sequence[str] = ()) -> lis
     return found
 
 
-def _worst(metrics: list[dict[str, Any]]) -> list[str]:
+def _worst(metrics: list[Any]) -> list[str]:
     """What is wrong with the worst columns of a table."""
     if not any("figures" in entry for entry in metrics):
         return []
@@ -211,15 +225,15 @@ def _worst(metrics: list[dict[str, Any]]) -> list[str]:
     return [f"Columns that differ most from real test rows, {len(shown)} of {len(found)}:", *shown, ""]
 
 
-def in_units(entry: dict[str, Any]) -> str:
+def in_units(entry: Any) -> str:
     """Value and interval of an entry: shares in per cent, all else as numbers."""
     if registry.figure(entry["metric"]).share:
         return f"{entry['value']:>7.2%} ({entry['low']:.2%} to {entry['high']:.2%})"
     return f"{entry['value']:>7.4g} ({entry['low']:.4g} to {entry['high']:.4g})"
 
 
-def _entry(name: str, estimate: Estimate) -> dict[str, Any]:
-    return {"metric": name, **dataclasses.asdict(estimate), "internal": True}
+def _entry(name: str, estimate: Estimate) -> Figure:
+    return cast("Figure", {"metric": name, **dataclasses.asdict(estimate), "internal": True})
 
 
 def note_reading(folder: RunFolder, entry: dict[str, Any]) -> None:

@@ -41,7 +41,7 @@ def write_report(folder: Path, *, internal: bool) -> Path:
     """Write report.html into a RUN or a release folder, in place of an older one.
 
     Args:
-        folder: holds certificate.json and samples.png, and perhaps events.jsonl and metrics.json.
+        folder: holds certificate.json, and perhaps events.jsonl and metrics.json. Of a release, also samples.png.
         internal: True shows the metrics, marked as not covered by the guarantee, in a file of mode 0600. False leaves them
             out: the copy that may be handed out, of mode 0644.
 
@@ -51,17 +51,20 @@ def write_report(folder: Path, *, internal: bool) -> Path:
     Raises:
         RunFolderError: if a file is missing or damaged; names the file and, in events.jsonl, the line.
     """
-    certificate = _certificate(folder / CERTIFICATE)
+    certificate, drawn = _certificate(folder / CERTIFICATE), folder / SAMPLES
     with _as_written(
         folder / CERTIFICATE,
         "what a certificate holds",
         "restore it from a copy, or run `gossamer.verify` to see what was changed.",
     ):
+        kind = kind_of(certificate["card"])
+        if internal and not drawn.is_file():
+            drawn.write_bytes(kind.picture(Synthesizer.load(folder)))
         page = template(REPORT).render(
             certificate=certificate,
             promise=promise.in_words(certificate["guarantee"]),
-            grid=base64.b64encode(_read(folder / SAMPLES, "restore it from a copy")).decode(),
-            **kind_of(certificate["card"]).page(lambda: Synthesizer.load(folder)),
+            grid=base64.b64encode(_read(drawn, "restore it from a copy")).decode(),
+            **kind.page(lambda: Synthesizer.load(folder)),
             internal=internal,
             metrics=metrics(RunFolder(folder), certificate["card"]) if internal else None,
             attacks=attacks(folder / ATTACKS) if internal else None,

@@ -3,9 +3,11 @@
 import math
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
+from typing import TYPE_CHECKING
 
 from gossamer.errors import DiskFull, Diverged, Interrupted, RunFolderError, is_full
 from gossamer.events import Event, Sink, progress
+from gossamer.lazy import Lazy
 from gossamer.methods.contract import BaseConfig, OnPublic, State
 from gossamer.methods.job import StepResult, Training
 from gossamer.methods.synthesizer import Synthesizer, save_model
@@ -14,7 +16,6 @@ from gossamer.privacy.distributed import Next
 from gossamer.privacy.guarantee import rounded_up
 from gossamer.privacy.ledger import PrivacyLedger
 from gossamer.privacy.per_sample_gradients.rounding import full_precision
-from gossamer.run.report.html import write_report
 from gossamer.run.storage.data_sources import LoadedData
 from gossamer.run.storage.run_folder import EVENTS, WARM, RunFolder
 from gossamer.run.training import checkpoint, disk_space, distributed
@@ -24,13 +25,19 @@ from gossamer.run.training.progress import JsonLines, to_all
 from gossamer.run.training.signals import stop_on_signal
 from gossamer.run.training.torchrun import local
 
+if TYPE_CHECKING:
+    from gossamer.run.report import html
+else:
+    html = Lazy("gossamer.run.report.html")
 
-def train_and_certify(run: OpenRun, data: LoadedData) -> Synthesizer:
+
+def train_and_certify(run: OpenRun, data: LoadedData, *, report: bool = True) -> Synthesizer:
     """Train from the last checkpoint to the end, then certify, and write the report.
 
     Args:
         run: with its cost in the budget log.
         data: its records. The certificate and the report cannot reach them.
+        report: whether to write one now. `save`, `evaluate` and `attack` write what is missing.
 
     Raises:
         Interrupted: after Ctrl-C.
@@ -40,7 +47,8 @@ def train_and_certify(run: OpenRun, data: LoadedData) -> Synthesizer:
     with _disk_full(run.folder, lambda: "everything that was trained is kept", said=DiskFull):
         run = run.looked(data.private)
         synthesizer = run.finish(train(run, data))
-        write_report(run.folder.path, internal=True)
+        if report:
+            html.write_report(run.folder.path, internal=True)
     return synthesizer
 
 

@@ -130,7 +130,7 @@ def fit(  # noqa: PLR0913 (its arguments are the options of a command)
             charged = opened.charge(sources, loaded.facts)
             if out is None:
                 opened.log(f"Run folder: {folder.path}. It is temporary: `synthesizer.save(FOLDER)` keeps the run.")
-            return train_and_certify(charged, loaded)
+            return train_and_certify(charged, loaded, report=out is not None)
 
 
 def _refuse_counted(name: str, facts: DataFacts) -> None:

@@ -35,7 +35,7 @@ from gossamer.privacy.random.noise import Rng
 from gossamer.run.budget.entry import RunEntry, add_entry, budget_log_at, charge_of, new_run_id, resume_entry
 from gossamer.run.release.contents import TRAINED_ON, drawn_on
 from gossamer.run.storage.data_sources import DataFacts, DataSources, LoadedData, RawData
-from gossamer.run.storage.run_folder import SAMPLES, RunFolder, today
+from gossamer.run.storage.run_folder import RunFolder, today
 from gossamer.run.storage.versions import versions
 from gossamer.run.training import checkpoint
 from gossamer.run.training.plan import Request
@@ -278,7 +278,7 @@ class OpenRun:
             ledger.note_score(*self._aside(private, score.query, asked))
 
     def finish(self, state: State) -> Synthesizer:
-        """Certify and save. The certificate is written last but for pictures, which can be drawn again.
+        """Certify and save. The certificate is written last; a report draws samples.
 
         Raises:
             RunFolderError: if the folder is no longer the one in which the run began.
@@ -290,7 +290,6 @@ class OpenRun:
             raise PrivacyError(f"{changed[0]}, and start a new run. Its weights must not change while it sees records.")
         save_model(folder.file(MODEL), state.released.cpu().eval())
         synthesizer = self._certified(state, sha256(folder.file(MODEL)))
-        folder.file(SAMPLES).write_bytes(kind_of(synthesizer.card).picture(synthesizer))
         # Without a guarantee they would be sums; a replay of the others would need records that only their owners have.
         finite = math.isfinite(float(synthesizer.certificate.guarantee["epsilon"]))
         others = "federated" in settings or settings["public"]["kind"] == "share"

@@ -5,6 +5,7 @@ Only the data owner's own terminal shows speed and time left.
 """
 
 import errno
+import functools
 import json
 import os
 import sys
@@ -15,16 +16,18 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TextIO
-
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from typing import TYPE_CHECKING, Any, TextIO
 
 from gossamer import notebook
 from gossamer.errors import DataWarning, is_full
 from gossamer.events import NOTE, PROGRESS, Event, EventLines, Sink, say
+from gossamer.lazy import Lazy
 from gossamer.privacy.random.noise import Rng
 
+if TYPE_CHECKING:
+    from gossamer.run.training import bars
+else:
+    bars = Lazy("gossamer.run.training.bars")
 _PACKAGE = str(Path(__file__).parents[2])
 PLAIN_EVERY, NOTEBOOK_EVERY = 10.0, 0.2
 """Seconds between two lines, and between two updates of a bar in a notebook."""
@@ -84,14 +87,6 @@ def _size_up_to(path: Path, phase: str, step: int) -> int:
     return size
 
 
-class _Screen(Console):
-    """A console that does not end the process where nobody reads on, as after `| head`."""
-
-    def on_broken_pipe(self) -> None:
-        """Say it to `Terminal`."""
-        raise BrokenPipeError(errno.EPIPE, os.strerror(errno.EPIPE))
-
-
 class Terminal(AbstractContextManager["Terminal"]):
     """A sink for the terminal or a notebook: notes, and a bar with the time left and epsilon used; plain lines when piped.
 
@@ -107,7 +102,7 @@ class Terminal(AbstractContextManager["Terminal"]):
     def __init__(self, stream: TextIO | None = None, *, transient: bool = False) -> None:
         out = stream or sys.stderr
         self._events = out if isinstance(out, EventLines) else None
-        self._console = _Screen(file=out, soft_wrap=True, highlight=False)
+        self._out = out
         self._display = notebook.displayer() if stream is None else None
         self._view: _View | None = None
         self._closed, self._transient = False, transient
@@ -129,10 +124,14 @@ class Terminal(AbstractContextManager["Terminal"]):
                 raise
             self._closed, self._view = True, None
 
+    @functools.cached_property
+    def _console(self) -> Any:
+        return bars.Screen(file=self._out, soft_wrap=True, highlight=False)
+
     @property
     def has_viewer(self) -> bool:
         """Whether somebody sees the stream now: a terminal or a notebook."""
-        return self._display is not None or self._console.is_terminal or self._console.is_jupyter
+        return self._display is not None or self._out.isatty()
 
     def stop(self) -> None:
         """End the present bar."""
@@ -163,7 +162,7 @@ class Terminal(AbstractContextManager["Terminal"]):
         if self._events is not None:
             return _Events(self._events, label, done, of)
         if self._console.is_terminal:
-            return _Bar(self._console, label, done, of, transient=self._transient)
+            return _Bar(bars.begun(self._console, label, done, of, transient=self._transient), label, done, of)
         return _Lines(self._console, label, done, of)
 
 
@@ -219,18 +218,11 @@ class _Bar(_View):
 
     every = 0.0
 
-    def __init__(self, out: Any, label: str, done: int, of: int, *, transient: bool) -> None:
-        super().__init__(out, label, done, of)
-        columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()
-        self._bar = Progress(*columns, TextColumn("{task.fields[note]}"), console=out, transient=transient)
-        self._task = self._bar.add_task(label, total=of, completed=done, note="")
-        self._bar.start()
-
     def stop(self) -> None:
-        self._bar.stop()
+        self._out.stop()
 
     def _draw(self) -> None:
-        self._bar.update(self._task, completed=self.done, note=self._note)
+        self._out.update(self._out.task_ids[0], completed=self.done, note=self._note)
 
 
 class _Lines(_View):
