@@ -4,7 +4,7 @@ import datetime
 import json
 import shutil
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -152,7 +152,7 @@ def run_cell(cell: Cell, places: Places, *, sink: Sink, training: Sink, about: M
 
 def _evaluated(
     cell: Cell, data: str, whole: str, places: Places, sink: Sink
-) -> tuple[list[dict[str, Any]], dict[str, str]]:
+) -> tuple[Sequence[Mapping[str, Any]], dict[str, str]]:
     """The figures of a cell, and the metrics that were left out, each with its reason."""
     folder = places.folder(cell)
     if cell.measures.of_papers:

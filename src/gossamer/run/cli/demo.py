@@ -11,7 +11,7 @@ So both are demonstrations, not results.
 
 import csv
 import shutil
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -123,7 +123,7 @@ def _fitting(rows: Sequence[Sequence[str]]) -> list[str]:
     return [shown[0], *(lines for lines in shown if len(max(lines, key=len)) <= width)][-1]
 
 
-def _figures(entries: list[dict[str, Any]], of: str, last: tuple[str, str]) -> list[str]:
+def _figures(entries: Sequence[Mapping[str, Any]], of: str, last: tuple[str, str]) -> list[str]:
     """Four figures as lines. last: the fourth figure."""
     shares = {entry["metric"]: entry["value"] for entry in entries}
     how = {ACCURACY: f"after learning synthetic {of}", BASELINE: f"after learning real {of}", GUESSED: "by guessing"}

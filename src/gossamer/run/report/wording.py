@@ -1,7 +1,7 @@
 """Metrics in plain words, for the report: what each figure means to a data owner who is no statistician."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from gossamer.data.card import Kind
@@ -26,7 +26,7 @@ def sentences(entries: list[dict[str, Any]], kind: Kind = "pictures") -> list[di
     return [_sentence(entry, kind) for entry in entries if registry.stands_alone(entry["metric"])]
 
 
-def usefulness(entries: list[dict[str, Any]]) -> list[str]:
+def usefulness(entries: Sequence[Mapping[str, Any]]) -> list[str]:
     """What a classifier says of the samples, in sentences; none where no classifier was trained.
 
     Two figures are called different where their 95 % intervals do not meet.
@@ -85,7 +85,7 @@ def tables(entries: list[dict[str, Any]], class_names: Sequence[str] = ()) -> li
     return [{"title": title, "head": head, "rows": found} for title, head, found in sections if found]
 
 
-def columns_that_differ(entries: list[dict[str, Any]]) -> dict[str, list[str]]:
+def columns_that_differ(entries: Sequence[Mapping[str, Any]]) -> dict[str, list[str]]:
     """What is wrong with each column of samples that differs clearly from real rows, in words. The worst is first."""
     found: dict[str, list[str]] = {}
     for entry in entries:
@@ -95,15 +95,15 @@ def columns_that_differ(entries: list[dict[str, Any]]) -> dict[str, list[str]]:
     return found
 
 
-def _share(entry: dict[str, Any]) -> str:
+def _share(entry: Mapping[str, Any]) -> str:
     return percent(entry["value"])
 
 
-def _range(entry: dict[str, Any]) -> str:
+def _range(entry: Mapping[str, Any]) -> str:
     return f"{percent(entry['low'])} to {percent(entry['high'])}"
 
 
-def _points(entry: dict[str, Any]) -> str:
+def _points(entry: Mapping[str, Any]) -> str:
     """A difference of shares in percentage points, with its interval."""
     value, low, high = (100 * float(entry[part]) for part in ("value", "low", "high"))
     return f"{value:z.1f} ({low:z.1f} to {high:z.1f})"
