@@ -45,7 +45,7 @@ class Synthesizer(synthesizer.Synthesizer[synthesizer.S_co]):
     """
 
     evaluate = evaluation.evaluate
-    attack = attacking.attack
+    attack = attacking.attack  # type: ignore[has-type]  # mypy has not come to it yet; pyright knows it
     release = releasing.release
 
     @property
