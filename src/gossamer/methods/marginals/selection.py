@@ -269,12 +269,12 @@ def merged(fine: FineCounts, *, most: int) -> Tensor:
         int64 [values], from 0.
     """
     in_order, many = fine.in_order, fine.in_order > most
-    counts = (fine.counts if many else fine.counts.clamp(min=0)).tolist()
+    counts = fine.counts.tolist()
     rest = [math.fsum(counts[k:in_order]) for k in range(in_order + 1)]
     enough = max(0.0, 2 * rest[0] / most) if many else 0.0
 
     def clear(total: float, first: int, beyond: int) -> bool:
-        return total >= 3 * math.sqrt(fine.variance(first, beyond) if many else fine.variance(first, first + 1))
+        return total >= 3 * math.sqrt(fine.variance(first, beyond))
 
     numbers, number, held, first = [], 0, 0.0, 0
     for k in range(in_order):

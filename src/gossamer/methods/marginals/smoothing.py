@@ -102,7 +102,8 @@ def shares(fine: FineCounts, merged: Tensor, rows: Tensor) -> Tensor:
         square = expected[own] ** 2
         varied = max(0.0, (square * (off**2 - noise[own])).sum()) / max((square**2).sum(), 1e-9)
         kept = off * varied * square / np.maximum(varied * square + noise[own], 1e-9)
-        found[own] = np.maximum(expected[own] + kept, 1e-9) + spikes[own]
+        rest = np.maximum(expected[own] + kept, 1e-9)
+        found[own] = rest * expected[own].sum() / rest.sum() + spikes[own]
     return torch.from_numpy(found)
 
 
