@@ -268,8 +268,8 @@ def merged(fine: FineCounts, *, most: int) -> Tensor:
     Returns:
         int64 [values], from 0.
     """
-    in_order, many = fine.in_order, fine.in_order > most
-    counts = fine.counts.tolist()
+    in_order, counts = fine.in_order, fine.counts.tolist()
+    many = in_order > most
     rest = [math.fsum(counts[k:in_order]) for k in range(in_order + 1)]
     enough = max(0.0, 2 * rest[0] / most) if many else 0.0
 

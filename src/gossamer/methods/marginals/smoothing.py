@@ -103,7 +103,7 @@ def shares(fine: FineCounts, merged: Tensor, rows: Tensor) -> Tensor:
         varied = max(0.0, (square * (off**2 - noise[own])).sum()) / max((square**2).sum(), 1e-9)
         kept = off * varied * square / np.maximum(varied * square + noise[own], 1e-9)
         rest = np.maximum(expected[own] + kept, 1e-9)
-        found[own] = rest * expected[own].sum() / rest.sum() + spikes[own]
+        found[own] = rest * max(expected[own].sum() / rest.sum(), 1e-9) + spikes[own]
     return torch.from_numpy(found)
 
 
