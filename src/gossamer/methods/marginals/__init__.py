@@ -264,8 +264,7 @@ class Marginals(Method[Config, "loop.State"]):
         cells = sum(size * (1 if k in alone else labels) for k, size in enumerate(card.domain))
         if cells > MOST_FIRST_CELLS:
             raise RequestError(
-                f"The columns have {cells:,} values, each counted with those of the label, and marginals takes at most "
-                f"{MOST_FIRST_CELLS:,}. Give the card fewer bins, or shorter lists of values."
+                f"The first query has {cells:,} counts, of at most {MOST_FIRST_CELLS:,}. Declare fewer bins or values."
             )
 
     def check_ranks(self, config: Config, count: int) -> None:  # noqa: ARG002 (what every method is asked)
