@@ -256,9 +256,9 @@ def noise_weights(cells: Sequence[int]) -> tuple[float, ...]:
 def merged(fine: FineCounts, *, most: int) -> Tensor:
     """Merge values of a column, so that the counts of what is merged stand out of their noise.
 
-    Values in an order are merged with their neighbours until their sum is three standard deviations of its noise, and that of
-    the next ones is, too. Where there are more than `most` of them, the next ones are all others, and values are merged until
-    their sum is 2 / most of all. A value that has as much alone is merged with none before it. So frequent values keep their own place, and the others get quantiles. Values without
+    Values in an order are merged with their neighbours until their sum is three standard deviations of its noise, and so is
+    the next value or the sum of all that follow. Where there are more than `most` of them, only this sum is asked for, and
+    values are merged until theirs is 2 / most of all. A value that has as much alone is merged with none before it. So frequent values keep their own place, and the others get quantiles. Values without
     an order that are below three standard deviations are merged with each other.
 
     Args:
@@ -280,7 +280,7 @@ def merged(fine: FineCounts, *, most: int) -> Tensor:
         if k > first and many and counts[k] >= enough and clear(first, k):
             number, first = number + 1, k
         numbers.append(number)
-        ends = range(in_order if many and k + 1 < in_order else k + 2, in_order + 1)
+        ends = [] if k + 1 == in_order else [in_order] if many else [k + 2, in_order]
         if clear(first, k + 1, enough) and any(clear(k + 1, end) for end in ends):
             number, first = number + 1, k + 1
     following = number + 1 if in_order else 0
