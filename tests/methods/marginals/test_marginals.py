@@ -477,6 +477,11 @@ def test_rare_values_are_merged() -> None:
     assert merged(many, 20.0, 6, most=5) == [0, 0, 0, 0, 0, 0], "75 is below 60 sqrt(3)"
 
 
+def test_a_frequent_value_is_no_part_of_the_one_before_though_noise_follows() -> None:
+    counts = [700.0, 140.0, 143.0, -15.0, 14.0, -1.0, -28.0, 8.0, -38.0]
+    assert merged(counts, 31.0, 9) == [0, 1, 2, 2, 2, 2, 2, 2, 2], "the sum of what follows 140 is below 93 sqrt(7)"
+
+
 def test_noise_alone_seldom_divides_the_rare_values_of_a_column() -> None:
     """A value with nearly all rows, and 20 without any: sums of noise are held against the noise that they have."""
     rng = np.random.default_rng(0)

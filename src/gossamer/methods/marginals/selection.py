@@ -273,7 +273,7 @@ def merged(fine: FineCounts, *, most: int) -> Tensor:
     enough = max(0.0, 2 * sums[in_order] / most) if many else 0.0
 
     def clear(first: int, beyond: int, least: float = 0.0) -> bool:
-        return sums[beyond] - sums[first] >= max(least, 3 * math.sqrt(fine.variance(first, beyond)))
+        return bool(sums[beyond] - sums[first] >= max(least, 3 * math.sqrt(fine.variance(first, beyond))))
 
     numbers, number, first = [], 0, 0
     for k in range(in_order):
