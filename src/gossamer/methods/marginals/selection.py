@@ -258,8 +258,9 @@ def merged(fine: FineCounts, *, most: int) -> Tensor:
 
     Values in an order are merged with their neighbours until their sum is three standard deviations of its noise, and so is
     the next value or the sum of all that follow. Where there are more than `most` of them, only this sum is asked for, and
-    values are merged until theirs is 2 / most of all. A value that has as much alone is merged with none before it. So frequent values keep their own place, and the others get quantiles. Values without
-    an order that are below three standard deviations are merged with each other.
+    values are merged until theirs is 2 / most of all. A value that has as much alone is merged with none before it. So
+    frequent values keep their own place, and the others get quantiles. Values without an order that are below three standard
+    deviations are merged with each other.
 
     Args:
         fine: released counts.
