@@ -7,7 +7,7 @@ Columns that no dictionary has are drafted: keys, and texts that the draft drops
 
 import zipfile
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from importlib.util import find_spec
 from pathlib import Path
@@ -54,6 +54,16 @@ class Described:
         """How much each row counts, so that every person counts once. float64 [N]"""
         owners = self.table.units
         return np.ones(len(self.table)) if owners is None else 1 / np.bincount(owners)[owners]
+
+    def parts(self) -> tuple["Described", "Described"]:
+        """Three quarters of the rows, or of the persons, with a card that declares so many; and the others."""
+        owners = np.arange(len(self.table)) if self.table.units is None else self.table.units
+        held_out = np.random.default_rng(0).permutation(owners.max() + 1)[owners] % 4 == 0
+        return self._part(~held_out), self._part(held_out)
+
+    def _part(self, rows: np.ndarray) -> "Described":
+        card = replace(self.card, declared_size=round(self.weights[rows].sum()))
+        return Described(self.name, card, self.table[rows], self.values[rows])
 
     def drawn(self, n: int, seed: int) -> np.ndarray:
         """The values of n rows, drawn with replacement by their weights. float64 [n, columns]"""

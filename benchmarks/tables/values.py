@@ -4,10 +4,12 @@
     python -m benchmarks.tables values --only loans --epsilon 1 -o FILE   FILE keeps the results; what it has is not made again
     python -m benchmarks.tables values --methods rows dpmm-mst            rows drawn from the real ones; a peer
     python -m benchmarks.tables values --judge PYTHON                     SDMetrics' quality score too
+    python -m benchmarks.tables values --held-out --set columns_share=1   a quarter held out; all of the budget in columns
     python -m benchmarks.tables values show FILE ...                      the worst column of each figure, and what is missed
     python -m benchmarks.tables values forecast FILE                      what `recommend` says of tables with as much noise
 
-Samples are compared with the rows that the method got, where every person counts once. No guarantee covers this.
+Samples are compared with the rows that the method got, or with those held out. Every person counts once. No guarantee
+covers this.
 """
 
 import argparse
@@ -108,7 +110,7 @@ def of_numbers(real: np.ndarray, weights: np.ndarray, made: np.ndarray) -> Figur
 
 
 def pairs(data: Described, made: np.ndarray) -> dict[str, float]:
-    """The mean total variation of pairs of columns, and that of independent columns. Numbers are in tenths of the rows."""
+    """The mean total variation of columns, of pairs, and of independent columns. Numbers are in tenths of the rows."""
     real, own = (
         [coarse(*each) for each in zip(data.card.columns, data.values.T, values.T, strict=True)]
         for values in (data.values, made)
@@ -120,7 +122,12 @@ def pairs(data: Described, made: np.ndarray) -> dict[str, float]:
         true, found = joint(real[a], real[b], data.weights), joint(own[a], own[b], np.ones(len(made)))
         off.append(abs(true - found).sum() / 2)
         apart.append(abs(true - true.sum(1, keepdims=True) * true.sum(0)).sum() / 2)
-    return {"pairs": float(np.mean(off)), "independent": float(np.mean(apart))}
+    alone = [
+        abs(np.bincount(a, data.weights, MOST) / data.weights.sum() - np.bincount(b, minlength=MOST) / len(b)).sum() / 2
+        for a, b in zip(real, own, strict=True)
+    ]
+    means = {"columns": np.mean(alone), "pairs": np.mean(off), "independent": np.mean(apart)}
+    return {name: float(mean) for name, mean in means.items()}
 
 
 def coarse(column: Column, real: np.ndarray, values: np.ndarray) -> np.ndarray:
@@ -178,8 +185,9 @@ def samples(run: Result, data: Described, asked: argparse.Namespace) -> tuple[np
 
 def result_of(run: Result, data: Described, asked: argparse.Namespace) -> Result:
     """Train, sample and measure; or the error of a peer that ended without samples."""
+    seen, data = data.parts() if asked.held_out else (data, data)
     try:
-        made, about = samples(run, data, asked)
+        made, about = samples(run, seen, asked)
     except PeerFailed as error:
         return {**run, "error": str(error)}
     found: dict[str, Figures] = defaultdict(dict)
@@ -208,11 +216,14 @@ def show(results: Sequence[Result]) -> None:
         print(f"{name}: {means}; at most {limit:g}")
     groups: dict[tuple[Any, ...], list[Result]] = defaultdict(list)
     for each in results:
-        groups[each["data"], each["method"], each["epsilon"], json.dumps(each["settings"])].append(each)
-    for (data, method, epsilon, settings), runs in sorted(groups.items(), key=lambda item: item[0][:3]):
-        print(f"\n{data}, {method} {settings}, epsilon {epsilon:g}, {len(runs)} seeds", end="")
+        groups[each["data"], each["method"], each["epsilon"], json.dumps(each["settings"]), "held out" in each].append(
+            each
+        )
+    for (data, method, epsilon, settings, held_out), runs in sorted(groups.items(), key=lambda item: item[0][:3]):
+        rows = ", held-out rows" * held_out
+        print(f"\n{data}{rows}, {method} {settings}, epsilon {epsilon:g}, {len(runs)} seeds", end="")
         finished = [run for run in runs if "error" not in run]
-        for name in ("cpu", "quality", "pairs", "independent"):
+        for name in ("cpu", "quality", "columns", "pairs", "independent"):
             if values := [run[name] for run in finished if name in run]:
                 print(f", {name} {np.mean(values):.3g}", end="")
         print("".join(f"\n  {run['error']}" for run in runs if "error" in run))
@@ -260,7 +271,7 @@ def main(words: Sequence[str]) -> None:
     asked.output.parent.mkdir(parents=True, exist_ok=True)
     wanted = [run for name in asked.only for run in runs_of(name, asked)]
     for name in asked.only:
-        todo = [run for run in runs_of(name, asked) if not any(run.items() <= known.items() for known in results)]
+        todo = [run for run in runs_of(name, asked) if not any(is_of(known, run) for known in results)]
         data = load(name) if todo else None
         for run in todo:
             assert data is not None
@@ -269,12 +280,17 @@ def main(words: Sequence[str]) -> None:
                 file.write(json.dumps(results[-1]) + "\n")
     for name, lines in EDITED.items():
         print(f"edited lines of {name}: {lines}")
-    show([each for each in results if any(run.items() <= each.items() for run in wanted)])
+    show([each for each in results if any(is_of(each, run) for run in wanted)])
+
+
+def is_of(result: Result, run: Result) -> bool:
+    """Whether a result is of a run."""
+    return all(result.get(key) == run.get(key) for key in (*run, "held out"))
 
 
 def runs_of(name: str, asked: argparse.Namespace) -> list[Result]:
     """The runs on a table: method, epsilon, seed and settings of each."""
-    common = {"data": name, "settings": dict(asked.set)}
+    common = {"data": name, "settings": dict(asked.set), **({"held out": True} if asked.held_out else {})}
     return [
         {**common, "method": method, "epsilon": epsilon, "seed": seed}
         for method in asked.methods
@@ -295,6 +311,7 @@ def parser() -> argparse.ArgumentParser:
     options.add_argument("--epsilon", nargs="+", type=float, default=[0.3, 1.0, 3.0, 10.0])
     options.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2])
     options.add_argument("--set", nargs="*", type=own.setting, default=[], metavar="NAME=VALUE")
+    options.add_argument("--held-out", action="store_true", help="compare with a quarter that methods do not get")
     options.add_argument("--judge", type=Path, metavar="PYTHON", help="with SDMetrics; default: no quality score")
     options.add_argument("--environments", type=Path, default=Path("build/peers"))
     options.add_argument("--logs", type=Path, default=Path("build/tables"))

@@ -46,8 +46,19 @@ def test_pairs_are_compared_with_independent_columns():
     a = np.tile([0.0, 1], 500)
     card = TableCard(columns=(CATEGORY, Column(name="e", kind="category", values=("x", "y"))), declared_size=1000)
     data = Described("toy", card, Table(np.stack([a, a], 1).astype(np.int32)), np.stack([a, a], 1))
-    assert values.pairs(data, data.values) == {"pairs": 0, "independent": 0.5}
+    assert values.pairs(data, data.values) == {"columns": 0, "pairs": 0, "independent": 0.5}
     assert values.pairs(data, np.stack([a, np.repeat([0.0, 1], 500)], 1))["pairs"] == pytest.approx(0.5)
+    assert values.pairs(data, np.stack([a, 1 + 0 * a], 1))["columns"] == pytest.approx(0.25)
+
+
+def test_a_quarter_of_the_persons_is_held_out():
+    owners = np.repeat(np.arange(40), [3, 1] * 20)
+    codes = owners[:, None].astype(np.int32) % 3
+    data = Described("toy", TableCard(columns=(CATEGORY,), declared_size=40), Table(codes, owners), codes * 1.0)
+    seen, others = data.parts()
+    assert (seen.card.declared_size, others.card.declared_size) == (30, 10)
+    assert not {*seen.table.units} & {*others.table.units} and len(seen.table) + len(others.table) == 80
+    assert np.array_equal(others.values[:, 0], others.table.units % 3)
 
 
 def test_what_is_missed_is_printed_and_the_forecast_is_toml(tmp_path, capsys):

@@ -119,8 +119,8 @@ def test_refused_dictionaries(place, tmp_path, content, words):
 def test_a_dictionary_gives_fine_bins_that_grow_where_bounds_span_two_decades(place, tmp_path):
     (tmp_path / "d.csv").write_text(
         "name,kind,low,high,decimals,bins\nage,integer,0,120,,\nbill,number,0,500000,2,\nday,date,2031-01-01,2031-12-31,,\n"
-        "pid,integer,5,9000,,\nsex,integer,0,9000,,4\n"
-        "rate,number,5,31,2,\nclock,integer,0,2400,,\nshare,number,0,100,1,\n"
+        "pid,integer,5,20000,,\nsex,integer,0,20000,,4\n"
+        "rate,number,5,31,2,\nclock,integer,0,8600,,\nshare,number,0,100,1,\n"
     )
     entries, _ = read_dictionary(tmp_path / "d.csv")
     columns = {name: Column(**tomllib.loads(text)["column"][0]) for name, text in entries.items()}
@@ -128,8 +128,8 @@ def test_a_dictionary_gives_fine_bins_that_grow_where_bounds_span_two_decades(pl
     assert (age.bins, age.log, age.zero, age.plain) == (1_000, False, False, 121), "each value has a bin"
     assert (bill.bins, bill.log, bill.zero, bill.bounds) == (1_000, True, True, (0.01, 500_000.0))
     assert min(bill.grid_counts) == 1 and bill.plain < 1_000, "no bin is narrower than a cent"
-    assert (day.plain, pid.log, pid.bounds) == (365, True, (5, 9_000))
+    assert (day.plain, pid.log, pid.bounds) == (365, True, (5, 20_000))
     assert (sex.bins, sex.log, sex.zero) == (4, False, False)
     rate, clock = columns["rate"], columns["clock"]
     assert columns["share"].plain == 1_001, "100.0 is not with 99.9"
-    assert (rate.plain, rate.log, clock.plain, clock.log) == (2_601, False, 2_401, False), "up to 3,000 have a bin each"
+    assert (rate.plain, rate.log, clock.plain, clock.log) == (2_601, False, 8_601, False), "up to 9,000 have a bin each"

@@ -348,9 +348,15 @@ def test_refusals() -> None:
     many = TableCard(columns=tuple(category(f"x{k}", 2) for k in range(201)), declared_size=10)
     with pytest.raises(RequestError, match="at most 200 columns"):
         Job.of(method, SMALL, many).plan  # noqa: B018
-    large = TableCard(columns=tuple(category(f"x{k}", 2_000) for k in range(2)), declared_size=10, label="x0")
+    large = TableCard(columns=tuple(category(f"x{k}", 2_000) for k in range(2)), declared_size=10**9, label="x0")
     with pytest.raises(RequestError, match="fewer bins"):
         Job.of(method, SMALL, large).plan  # noqa: B018
+    amount = Column(name="amount", kind="integer", bounds=(1, 9_000), bins=9_000)
+    for alone in (
+        dataclasses.replace(large, declared_size=10),
+        dataclasses.replace(large, columns=(large.columns[0], amount)),
+    ):
+        assert Job.of(method, SMALL, alone).plan, "no column is counted with the label"
     with pytest.raises(RequestError, match="one process"):
         method.check_ranks(Config(noise_multiplier=1.0), 2)
 
@@ -461,14 +467,26 @@ def test_rare_values_are_merged() -> None:
     """Neighbours where there is an order, the others with each other. A value above the limit stays alone."""
     counts = [5.0, 40.0, 10.0, 10.0, 15.0, 50.0, -3.0, 31.0, 2.0, 60.0]
     assert merged(counts, 10.0) == [4, 0, 4, 4, 4, 1, 4, 2, 4, 3]
-    assert merged(counts, 10.0, 6)[:6] == [0, 0, 1, 1, 1, 2]
-    assert merged(counts, 0.0, 10) == list(range(10))
+    assert merged(counts, 10.0, 6)[:6] == [0, 0, 1, 1, 1, 1], "45 is above 30 sqrt(2), and 35 is below 30 sqrt(3)"
+    assert merged([max(count, 0.0) for count in counts], 0.0, 10) == list(range(10))
     assert merged([0.0] * 4, 10.0, 4) == [0, 0, 0, 0]
     assert merged([50.0, 3.0, 4.0], 10.0) == [0, 1, 1]
     many = [5.0, 40.0, 30.0, 25.0, 15.0, 50.0]
-    assert merged(many, 10.0, 6) == [0, 0, 1, 2, 2, 3]
+    assert merged(many, 10.0, 6) == [0, 0, 1, 2, 2, 2]
     assert merged(many, 10.0, 6, most=5) == [0, 0, 0, 1, 1, 1], "two fifths of all are 66"
     assert merged(many, 20.0, 6, most=5) == [0, 0, 0, 0, 0, 0], "75 is below 60 sqrt(3)"
+
+
+def test_a_frequent_value_is_no_part_of_the_one_before_though_noise_follows() -> None:
+    counts = [700.0, 140.0, 143.0, -15.0, 14.0, -1.0, -28.0, 8.0, -38.0]
+    assert merged(counts, 31.0, 9) == [0, 1, 2, 2, 2, 2, 2, 2, 2], "the sum of what follows 140 is below 93 sqrt(7)"
+
+
+def test_noise_alone_seldom_divides_the_rare_values_of_a_column() -> None:
+    """A value with nearly all rows, and 20 without any: sums of noise are held against the noise that they have."""
+    rng = np.random.default_rng(0)
+    found = [merged([1_000.0, *rng.normal(0, 10, 20)], 10.0, 21)[-1] for _ in range(200)]
+    assert np.mean([last > 1 for last in found]) < 0.05
 
 
 def test_many_values_in_order_get_quantiles_and_a_frequent_one_stays_alone() -> None:

@@ -123,6 +123,16 @@ def test_values_follow_their_counts_only_as_far_as_these_vary_by_more_than_noise
         assert low < made[1::2].mean() < high
 
 
+def test_noise_takes_no_rows_from_a_value_with_nearly_all() -> None:
+    """15,000 zeros, 100 rows from 1 to 500: what noise adds to values without rows is taken off such values again."""
+    counts, merged = np.append(15_000.0, np.full(500, 0.2)), torch.zeros(501, dtype=torch.int64)
+    found = [
+        shares(FineCounts(noisy(counts, 40.0, seed), 40.0, 501), merged, torch.tensor([15_100.0])) for seed in range(20)
+    ]
+    zeros = [float(each[0] / each.sum()) * 15_100 for each in found]
+    assert np.mean(zeros) == pytest.approx(15_000, abs=40) and min(zeros) > 14_880
+
+
 def test_rare_categories_get_even_shares_and_none_is_drawn_by_lot() -> None:
     true = np.zeros(80)
     true[:40] = 5

@@ -48,7 +48,7 @@ NUMBERED = "column_{}"
 MOST_CODES = 10_000
 """Codes of one column."""
 BINS = 16
-FINE_BINS, OWN_BINS, WIDE = 1_000, 3_000, 100
+FINE_BINS, OWN_BINS, WIDE = 1_000, 9_000, 100
 """Bins of a column of a draft. Up to OWN_BINS values have a bin each. Other bins grow if the bounds have the factor WIDE."""
 _LARGEST = 2**53
 """Whole numbers up to here are exact as floats."""

@@ -307,12 +307,12 @@ class Marginals(Method[Config, "loop.State"]):
                 f"marginals takes at most {most} columns, and the card has {len(card.domain)}. More cannot be learned "
                 "together. Drop columns from the card."
             )
-        label = 1 if card.label_index is None else card.domain[card.label_index]
-        cells = sum(card.domain) * label
+        alone = {card.label_index, *wide_columns(config, card)}
+        labels = card.domain[card.label_index] if counts_label(config, card) else 1
+        cells = sum(size * (1 if k in alone else labels) for k, size in enumerate(card.domain))
         if cells > MOST_FIRST_CELLS:
             raise RequestError(
-                f"The columns have {cells:,} values, those of the label included, and marginals takes at most "
-                f"{MOST_FIRST_CELLS:,}. Give the card fewer bins, or shorter lists of values."
+                f"The first query has {cells:,} counts, of at most {MOST_FIRST_CELLS:,}. Declare fewer bins or values."
             )
 
     def check_ranks(self, config: Config, count: int) -> None:  # noqa: ARG002 (what every method is asked)

@@ -256,10 +256,11 @@ def noise_weights(cells: Sequence[int]) -> tuple[float, ...]:
 def merged(fine: FineCounts, *, most: int) -> Tensor:
     """Merge values of a column, so that the counts of what is merged stand out of their noise.
 
-    Values in an order are merged with their neighbours until their sum is three standard deviations of its noise. Where there
-    are more than `most` of them, they are merged further, until their sum is 2 / most of all. A value that has as much
-    alone is merged with none before it. So frequent values keep their own place, and the others get quantiles. Values without
-    an order that are below three standard deviations are merged with each other.
+    Values in an order are merged with their neighbours until their sum is three standard deviations of its noise, and so is
+    the next value or the sum of all that follow. Where there are more than `most` of them, only this sum is asked for, and
+    values are merged until theirs is 2 / most of all. A value that has as much alone is merged with none before it. So
+    frequent values keep their own place, and the others get quantiles. Values without an order that are below three standard
+    deviations are merged with each other.
 
     Args:
         fine: released counts.
@@ -268,25 +269,24 @@ def merged(fine: FineCounts, *, most: int) -> Tensor:
     Returns:
         int64 [values], from 0.
     """
-    in_order, many = fine.in_order, fine.in_order > most
-    counts = (fine.counts if many else fine.counts.clamp(min=0)).tolist()
-    rest = [math.fsum(counts[k:in_order]) for k in range(in_order + 1)]
-    enough = max(0.0, 2 * rest[0] / most) if many else 0.0
+    in_order, counts = fine.in_order, fine.counts.tolist()
+    many, sums = in_order > most, [0.0, *itertools.accumulate(counts)]
+    enough = max(0.0, 2 * sums[in_order] / most) if many else 0.0
 
-    def clear(total: float, first: int, beyond: int) -> bool:
-        return total >= 3 * math.sqrt(fine.variance(first, beyond) if many else fine.variance(first, first + 1))
+    def clear(first: int, beyond: int, least: float = 0.0) -> bool:
+        return bool(sums[beyond] - sums[first] >= max(least, 3 * math.sqrt(fine.variance(first, beyond))))
 
-    numbers, number, held, first = [], 0, 0.0, 0
+    numbers, number, first = [], 0, 0
     for k in range(in_order):
-        if k > first and many and counts[k] >= enough and clear(held, first, k):
-            number, held, first = number + 1, 0.0, k
+        if k > first and many and counts[k] >= enough and clear(first, k):
+            number, first = number + 1, k
         numbers.append(number)
-        held += counts[k]
-        if held >= enough and clear(held, first, k + 1) and k + 1 < in_order and clear(rest[k + 1], k + 1, in_order):
-            number, held, first = number + 1, 0.0, k + 1
+        ends = [] if k + 1 == in_order else [in_order] if many else [k + 2, in_order]
+        if clear(first, k + 1, enough) and any(clear(k + 1, end) for end in ends):
+            number, first = number + 1, k + 1
     following = number + 1 if in_order else 0
     for k in range(in_order, len(counts)):
-        if clear(counts[k], k, k + 1):
+        if clear(k, k + 1):
             numbers.append(following)
             following += 1
         else:

@@ -93,7 +93,6 @@ def shares(fine: FineCounts, merged: Tensor, rows: Tensor) -> Tensor:
         for own, most in zip(groups, total, strict=True):
             spikes[own] *= min(1, most / max(spikes[own].sum(), 1e-9))
         expected = _smooth(total - [spikes[own].sum() for own in groups], groups, fine.in_order)
-    found = np.ones_like(noisy)
     for own in groups:
         if own[-1] < fine.in_order:
             expected[own] = _concentrated(fine, own, noisy[own] - spikes[own], expected[own])
@@ -102,8 +101,9 @@ def shares(fine: FineCounts, merged: Tensor, rows: Tensor) -> Tensor:
         square = expected[own] ** 2
         varied = max(0.0, (square * (off**2 - noise[own])).sum()) / max((square**2).sum(), 1e-9)
         kept = off * varied * square / np.maximum(varied * square + noise[own], 1e-9)
-        found[own] = np.maximum(expected[own] + kept, 1e-9) + spikes[own]
-    return torch.from_numpy(found)
+        rest = np.maximum(expected[own] + kept, 1e-9)
+        expected[own] = rest * max(expected[own].sum() / rest.sum(), 1e-9) + spikes[own]
+    return torch.from_numpy(expected)
 
 
 def _stand_out(off: np.ndarray, noise: np.ndarray) -> np.ndarray:
