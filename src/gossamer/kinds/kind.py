@@ -125,8 +125,20 @@ class Kind(ABC, Generic[R, K]):
     # ------------------------------------------------------------------ records
 
     @abstractmethod
-    def read(self, source: Source, card: K, *, split: str = "train", name: str = "data", sink: Sink = silent) -> R:
-        """Records as the card has them read. name: what messages call records in memory. Raises DataError, RequestError."""
+    def read(
+        self,
+        source: Source,
+        card: K,
+        *,
+        split: str = "train",
+        name: str = "data",
+        only_counts: bool = False,
+        sink: Sink = silent,
+    ) -> R:
+        """Records as the card has them read. Raises DataError, RequestError.
+
+        name: what messages call records in memory. only_counts: they are only counted, see `Method.only_counts`.
+        """
 
     @abstractmethod
     def identify(self, records: R) -> Identity:

@@ -63,7 +63,8 @@ def size_of(merged: Map) -> int:
 def together(cliques: Iterable[Clique], sizes: Sequence[int]) -> dict[Clique, list[Clique]]:
     """Cliques that hold some of these each. Their tables have at most MOST_CELLS cells, or those of one clique.
 
-    Columns are put into blocks, and cliques of the same blocks are counted together. So 19,900 pairs of columns of six values need 2,278 tables.
+    Columns are put into blocks, and cliques of the same blocks are counted together. So 19,900 pairs of columns of six values
+    need 2,278 tables.
     """
     cliques, blocks, number, cells = [*cliques], {}, 0, 1
     widest = max(map(len, cliques), default=1)

@@ -3,6 +3,7 @@
 import itertools
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -20,8 +21,8 @@ from gossamer.data.sources.unit_ids import unit_ids
 from gossamer.data.tables.card import TableCard
 from gossamer.data.tables.encode import Faults, TableEncoder
 from gossamer.data.tables.raw_rows import RawRows
-from gossamer.data.tables.table import CODES, Table
-from gossamer.data.units import from_array, numbered
+from gossamer.data.tables.table import CODES, Owners, Table
+from gossamer.data.units import checked, from_array, numbered
 from gossamer.errors import CardError, DataError
 from gossamer.lazy import pa
 
@@ -32,7 +33,12 @@ RAGGED = (
 
 
 def read_table(
-    data: Data, card: TableCard, *, split: Literal["train", "test"] = "train", called: str = "data"
+    data: Data,
+    card: TableCard,
+    *,
+    split: Literal["train", "test"] = "train",
+    called: str = "data",
+    only_counts: bool = False,
 ) -> Table:
     """Read a table.
 
@@ -44,6 +50,7 @@ def read_table(
         card: declares the columns. Others, and those that it generates, have no code. They are read for the mark alone.
         split: the split to read where the source is a folder.
         called: what messages call a table in memory.
+        only_counts: rows are only counted. So a column of units becomes weights, in constant memory.
 
     Raises:
         RequestError: the source has keys, which are for pictures.
@@ -63,12 +70,17 @@ def read_table(
     encoder = TableEncoder(card, faults, guessed=not is_place(source))
     filling, raw_rows = Filling(in_memory=ROOM), RawRows()
     ids: list[str] = []
+    owners = Owners()
     every = [at for at, name in enumerate(opened.names) if opened.names.count(name) == 1]
     for rows, block in opened.blocks(every):
         columns = dict(zip(every, block, strict=True))
         _refuse_nested(card.names, [columns[at] for at in wanted], faults)
         if unit_at is not None:
-            ids.extend(unit_ids(columns[unit_at], where))
+            own = unit_ids(columns[unit_at], where)
+            if only_counts:
+                owners.add(checked(own, card.missing_unit, partial(row_name, where, rows=rows)))
+            else:
+                ids.extend(own)
         raw_rows.add(block)
         filling.add(encoder.encode([columns[at] for at in wanted], rows).astype(CODES))
     if opened.ragged:
@@ -82,8 +94,15 @@ def read_table(
     table = Table(codes, notes=tuple(notes), mark=raw_rows.digest())
     if unit_at is None:
         return _with_units(table, units, card)
-    owners = numbered(ids, card.missing_unit, lambda at: f"{where}, row {at} (counted from 0)")
-    return replace(table, units=owners.numbers, names=owners.names)
+    if only_counts:
+        return owners.weighted(table, card.max_rows)
+    units = numbered(ids, card.missing_unit, partial(row_name, where))
+    return replace(table, units=units.numbers, names=units.names)
+
+
+def row_name(where: str, at: int, rows: np.ndarray | None = None) -> str:
+    """What messages call a row, by its position among rows with these numbers."""
+    return f"{where}, row {at if rows is None else rows[at]} (counted from 0)"
 
 
 def read_values(source: Any, card: TableCard, *, split: Literal["train", "test"], called: str) -> np.ndarray:

@@ -205,6 +205,7 @@ class Marginals(Method[Config, "loop.State"]):
     name = "marginals"
     title = "Noisy marginals on a junction tree (after McKenna et al. 2022)"
     takes = "table"
+    only_counts = True
     takes_public = False
     can_ask_sites = True
     config_type = Config
