@@ -17,7 +17,7 @@ from gossamer.data.units import Grouped
 
 GRID = 2**20
 """Weights are multiples of 1 / GRID. A unit with more than K x GRID rows has no weight."""
-MOST_CELLS = 2**16
+MOST_CELLS = 2**18
 """Cells of a table that is counted for several cliques at once."""
 Clique: TypeAlias = tuple[int, ...]
 Map: TypeAlias = tuple[int, np.ndarray]

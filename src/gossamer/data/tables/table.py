@@ -10,7 +10,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from gossamer.data.fingerprint import Identity, digests, fingerprint_of, mark
-from gossamer.data.memory_mapped import ROOM, Filling, chosen_rows
+from gossamer.data.memory_mapped import ROOM, Filling, chosen_rows, forget
 from gossamer.data.tables.counting import GRID, Clique, Countable, Map, row_weights, size_of
 
 CODES: np.dtype[Any] = np.dtype(np.int16)
@@ -69,6 +69,7 @@ class Table(Countable):
                         cells *= size_of(maps[k])
                         cells += merged[k]
                     sums[at] += np.bincount(cells, own, len(sums[at]))
+                forget(self.codes)
             yield from ((each * (GRID if weights is None else 1)).astype(np.int64) for each in sums)
 
     def _weights(self, max_rows: int) -> np.ndarray | None:
@@ -144,6 +145,7 @@ class Owners:
             units = np.append(np.zeros(min(1, len(rows)), np.int64), others)
             weights[rows] = row_weights(units, max_rows)
             ids += int(units.max(initial=-1)) + 1
+            forget(hashes)
         alone = len(hashes) - sum(int(hashes[at : at + _ROWS].any(1).sum()) for at in starts)
         facts = {"notes": table.notes, "mark": table.mark, "max_rows": max_rows, "ids": ids, "alone": alone}
         return WeightedTable(table.codes, weights=weights, **facts)
