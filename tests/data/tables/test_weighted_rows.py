@@ -1,6 +1,7 @@
 """Rows that are weighted while they are read, in constant memory: the same counts as of rows with units in memory."""
 
 import itertools
+import os
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from gossamer.data.source import Source
 from gossamer.data.tables import table as tables
 from gossamer.data.tables.card import TableCard
 from gossamer.data.tables.counting import GRID, Map
+from gossamer.data.tables.encode import TableEncoder
 from gossamer.data.tables.read import read_table
 from gossamer.data.tables.table import Table, WeightedTable, identify
 from gossamer.errors import DataError
@@ -124,3 +126,15 @@ def test_pages_of_a_file_leave_the_memory_and_stay_readable() -> None:
     memory_mapped.forget(array)
     assert int(array[-1]) == (1 << 20) - 1
     memory_mapped.forget(np.zeros(3))
+
+
+def test_a_table_that_changes_while_it_is_read_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    source, encode = written(tmp_path, IDS), TableEncoder.encode
+
+    def slow(*given: Any) -> np.ndarray:
+        os.utime(tmp_path / "t.parquet", (1, 1))
+        return encode(*given)
+
+    monkeypatch.setattr(TableEncoder, "encode", slow)
+    with pytest.raises(DataError, match="has changed while it was read"):
+        read_table(source, CARD, only_counts=True)

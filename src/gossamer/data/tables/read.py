@@ -12,11 +12,11 @@ import numpy as np
 from gossamer.data.columns.texts import parts
 from gossamer.data.labels import listed
 from gossamer.data.memory_mapped import ROOM, Filling, remarks
-from gossamer.data.source import Data, is_place, refuse_keys, source_of
+from gossamer.data.source import Data, is_place, refuse_keys, source_of, split_of
 from gossamer.data.sources.names import clean_names
 from gossamer.data.sources.pictures import npz
 from gossamer.data.sources.relation import Relation
-from gossamer.data.sources.tables import open_table
+from gossamer.data.sources.tables import file_of, open_table
 from gossamer.data.sources.unit_ids import unit_ids
 from gossamer.data.tables.card import TableCard
 from gossamer.data.tables.encode import Faults, TableEncoder
@@ -68,7 +68,7 @@ def read_table(
         raise _without(missing, card, where)
     faults.refuse()
     encoder = TableEncoder(card, faults, guessed=not is_place(source))
-    filling, raw_rows = Filling(in_memory=ROOM), RawRows()
+    filling, raw_rows, began = Filling(in_memory=ROOM), RawRows(), _state(source)
     ids: list[str] = []
     owners = Owners()
     every = [at for at, name in enumerate(opened.names) if opened.names.count(name) == 1]
@@ -86,6 +86,10 @@ def read_table(
     if opened.ragged:
         faults.add(RAGGED, opened.ragged)
     faults.refuse()
+    if _state(source) != began:
+        raise DataError(
+            f"{where}: the table has changed while it was read. Wait until nothing writes to it, and begin again."
+        )
     codes = filling.array((-1, len(wanted)), CODES)
     if not len(codes):
         raise DataError(f"{where}: the table holds no rows below the names of the columns")
@@ -103,6 +107,13 @@ def read_table(
 def row_name(where: str, at: int, rows: np.ndarray | None = None) -> str:
     """What messages call a row, by its position among rows with these numbers."""
     return f"{where}, row {at if rows is None else rows[at]} (counted from 0)"
+
+
+def _state(source: Any) -> list[tuple[str, int, int]]:
+    """Size and time of the last change of each file of a table; none of a table in memory."""
+    path = file_of(split_of(str(source))[0])[0] if is_place(source) else None
+    files = [] if path is None else sorted(path.iterdir()) if path.is_dir() else [path]
+    return [(file.name, file.stat().st_size, file.stat().st_mtime_ns) for file in files if file.is_file()]
 
 
 def read_values(source: Any, card: TableCard, *, split: Literal["train", "test"], called: str) -> np.ndarray:
