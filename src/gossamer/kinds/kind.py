@@ -125,20 +125,12 @@ class Kind(ABC, Generic[R, K]):
     # ------------------------------------------------------------------ records
 
     @abstractmethod
-    def read(
-        self,
-        source: Source,
-        card: K,
-        *,
-        split: str = "train",
-        name: str = "data",
-        only_counts: bool = False,
-        sink: Sink = silent,
-    ) -> R:
-        """Records as the card has them read. Raises DataError, RequestError.
+    def read(self, source: Source, card: K, *, split: str = "train", name: str = "data", sink: Sink = silent) -> R:
+        """Records as the card has them read. name: what messages call records in memory. Raises DataError, RequestError."""
 
-        name: what messages call records in memory. only_counts: they are only counted, see `Method.only_counts`.
-        """
+    def counted(self, source: Source, card: K) -> R:
+        """The same for a run that only counts records: they need not say whose each is."""
+        return self.read(source, card)
 
     @abstractmethod
     def identify(self, records: R) -> Identity:

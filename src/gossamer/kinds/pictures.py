@@ -72,14 +72,7 @@ samples = release.sample(1000, seed=0)  # samples.images: uint8 [1000, C, H, W],
     )
 
     def read(
-        self,
-        source: Source,
-        card: DataCard,
-        *,
-        split: Any = "train",
-        name: str = "data",
-        only_counts: bool = False,
-        sink: Sink = silent,
+        self, source: Source, card: DataCard, *, split: Any = "train", name: str = "data", sink: Sink = silent
     ) -> Records:
         """Pictures in the form of the card, with labels among its classes."""
         records = read(source, card.reading, split=split, called=name, sink=sink)

@@ -74,17 +74,14 @@ samples = release.sample(1000, seed=0)  # samples.to_pandas() is a DataFrame, sa
     )
 
     def read(
-        self,
-        source: Source,
-        card: TableCard,
-        *,
-        split: Any = "train",
-        name: str = "data",
-        only_counts: bool = False,
-        sink: Sink = silent,
+        self, source: Source, card: TableCard, *, split: Any = "train", name: str = "data", sink: Sink = silent
     ) -> Table:
         """Rows as codes of the card's columns."""
-        return read_table(source, card, split=split, called=name, only_counts=only_counts)
+        return read_table(source, card, split=split, called=name)
+
+    def counted(self, source: Source, card: TableCard) -> Table:
+        """Rows with weights, in constant memory."""
+        return read_table(source, card, only_counts=True)
 
     def identify(self, records: Table) -> Identity:
         """By codes and units."""

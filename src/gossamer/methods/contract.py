@@ -399,7 +399,7 @@ class Method(ABC, Generic[C, S]):
     takes: ClassVar[Literal["pictures", "table"]] = "pictures"
     """The kind of records that it trains on. A card describes the same kind."""
     only_counts: ClassVar[bool] = False
-    """Whether it asks a table for nothing but `counts`, see `data.tables.counting`. Then rows need not say whose they are."""
+    """Whether it asks records for nothing but counts, see `Kind.counted`."""
     takes_public: ClassVar[bool] = True
     """Whether it can use public records."""
     can_warm_start: ClassVar[bool] = False

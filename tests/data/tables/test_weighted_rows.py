@@ -84,7 +84,7 @@ def test_an_id_is_one_person_however_it_is_written(tmp_path: Path) -> None:
     held = read_table(written(tmp_path, IDS), CARD, only_counts=True)
     assert isinstance(held, WeightedTable)
     assert held.weights.tolist() == [GRID // 2] * 3 + [GRID] * 4 + [GRID // 2]
-    assert held.ids == 3
+    assert held.unit_count == 3
 
 
 @pytest.mark.parametrize("at", range(len(IDS)))

@@ -5,14 +5,14 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
 from gossamer.data.columns.texts import parts
 from gossamer.data.labels import listed
 from gossamer.data.memory_mapped import ROOM, Filling, remarks
-from gossamer.data.source import Data, is_place, refuse_keys, source_of, split_of
+from gossamer.data.source import Data, Split, is_place, refuse_keys, source_of, split_of
 from gossamer.data.sources.names import clean_names
 from gossamer.data.sources.pictures import npz
 from gossamer.data.sources.relation import Relation
@@ -33,12 +33,7 @@ RAGGED = (
 
 
 def read_table(
-    data: Data,
-    card: TableCard,
-    *,
-    split: Literal["train", "test"] = "train",
-    called: str = "data",
-    only_counts: bool = False,
+    data: Data, card: TableCard, *, split: Split = "train", called: str = "data", only_counts: bool = False
 ) -> Table:
     """Read a table.
 
@@ -116,7 +111,7 @@ def _state(source: Any) -> list[tuple[str, int, int]]:
     return [(file.name, file.stat().st_size, file.stat().st_mtime_ns) for file in files if file.is_file()]
 
 
-def read_values(source: Any, card: TableCard, *, split: Literal["train", "test"], called: str) -> np.ndarray:
+def read_values(source: Any, card: TableCard, *, split: Split, called: str) -> np.ndarray:
     """The values of a table that `read_table` has read, as numbers. float64 [N, columns], see `decode.to_numbers`.
 
     Only `evaluate` needs them: its classifiers learn from values that no bin has made coarse.

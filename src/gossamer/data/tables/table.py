@@ -84,19 +84,19 @@ class WeightedTable(Table):
     Args:
         weights: int32 [N], in steps of the grid, for one `max_rows`.
         max_rows: the rows of a unit that count in full.
-        ids: number of units with an id.
-        alone: number of rows without an id, each of which is a unit of its own.
+        unit_count: number of units.
+        alone: how many of them are rows without an id.
     """
 
     weights: np.ndarray
     max_rows: int
-    ids: int
+    unit_count: int
     alone: int
 
     @property
     def population(self) -> int:
         """Number of units."""
-        return self.ids + self.alone
+        return self.unit_count
 
     @property
     def without_id(self) -> int:
@@ -119,36 +119,31 @@ class Owners:
     """
 
     def __init__(self) -> None:
-        self._key, self._hashes = os.urandom(16), Filling(in_memory=ROOM)
+        self._key, self._hashes, self._alone = os.urandom(16), Filling(in_memory=ROOM), 0
 
     def add(self, ids: Sequence[str]) -> None:
-        """The rows of a block. ids: as `units.checked` gives them."""
-        known = {
-            each: hashlib.blake2b(each.encode(errors="surrogatepass"), digest_size=16, key=self._key).digest()
-            for each in {*ids}
-        }
-        known[""] = bytes(16)
-        self._hashes.add(b"".join(known[each] for each in ids))
+        """The rows of a block. ids: as `units.checked` gives them. A row without one gets a random hash, so it is alone."""
+        coded = {each: each.encode(errors="surrogatepass") for each in {*ids}}
+        known = {each: hashlib.blake2b(code, digest_size=16, key=self._key).digest() for each, code in coded.items()}
+        self._hashes.add(b"".join(known[each] if each else os.urandom(16) for each in ids))
+        self._alone += sum(each == "" for each in ids)
 
     def weighted(self, table: Table, max_rows: int) -> WeightedTable:
         """The rows with their weights. Owners are sorted in parts, by their hashes."""
         hashes = self._hashes.array((-1, 2), np.dtype(np.uint64))
-        weights, ids = np.full(len(hashes), GRID, np.int32), 0
+        weights, count = np.empty(len(hashes), np.int32), 0
         parts, starts = 1 + len(hashes) // _SORTED, range(0, len(hashes), _ROWS)
         for part in range(parts):
-            blocks = ((at, hashes[at : at + _ROWS]) for at in starts)
-            held = [at + np.flatnonzero(block.any(1) & (block[:, 0] % parts == part)) for at, block in blocks]
-            rows = np.concatenate([np.zeros(0, np.int64), *held])
-            order = np.lexsort(hashes[rows].T)
-            rows = rows[order]
-            others = np.cumsum((hashes[rows[1:]] != hashes[rows[:-1]]).any(1))
-            units = np.append(np.zeros(min(1, len(rows)), np.int64), others)
+            held = [at + np.flatnonzero(hashes[at : at + _ROWS, 0] % parts == part) for at in starts]
+            rows = np.concatenate(held)
+            rows = rows[np.lexsort(hashes[rows].T)]
+            others = (hashes[rows[1:]] != hashes[rows[:-1]]).any(1)
+            units = np.cumsum(np.append(False, others))[: len(rows)]
             weights[rows] = row_weights(units, max_rows)
-            ids += int(units.max(initial=-1)) + 1
+            count += int(units.max(initial=-1)) + 1
             forget(hashes)
-        alone = len(hashes) - sum(int(hashes[at : at + _ROWS].any(1).sum()) for at in starts)
-        facts = {"notes": table.notes, "mark": table.mark, "max_rows": max_rows, "ids": ids, "alone": alone}
-        return WeightedTable(table.codes, weights=weights, **facts)
+        facts = {"max_rows": max_rows, "unit_count": count, "alone": self._alone}
+        return WeightedTable(table.codes, notes=table.notes, mark=table.mark, weights=weights, **facts)
 
 
 def _merged(codes: np.ndarray, values: np.ndarray) -> np.ndarray:
@@ -169,7 +164,7 @@ def identify(table: Table) -> Identity:
         DataError: the digests are too many for the memory, and the disk is full.
     """
     if isinstance(table, WeightedTable):
-        stated = f"gossamer weighted table 1 {len(table)} {table.ids} {table.mark}"
+        stated = f"gossamer weighted table 1 {len(table)} {table.unit_count} {table.mark}"
         return Identity(hashlib.sha256(stated.encode()).hexdigest(), table.mark)
     rows = digests(table.codes.astype(CODES, copy=False))
     width = table.codes.shape[1]

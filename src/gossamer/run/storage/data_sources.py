@@ -48,6 +48,7 @@ class DataSources:
         public: public records, or None.
         share: the share of `data` that is made public, in place of `public`; None: none of it.
         in_memory: which of `data`, `public` and `units` were in the memory of the process that began the run.
+        only_counts: the records are only counted, see `Kind.counted`.
     """
 
     data: Source
@@ -55,6 +56,7 @@ class DataSources:
     public: Source | None = None
     share: float | None = None
     in_memory: tuple[str, ...] = ()
+    only_counts: bool = False
 
     @classmethod
     def of(cls, data: Data, *, public: Data | None = None, share: float | None = None) -> "DataSources":
@@ -139,14 +141,7 @@ class DataSources:
                 )
 
     def read(
-        self,
-        card: AnyCard,
-        ledger: PrivacyLedger,
-        rng: Rng,
-        ranks: Ranks = ALONE,
-        *,
-        only_counts: bool = False,
-        sink: Sink = silent,
+        self, card: AnyCard, ledger: PrivacyLedger, rng: Rng, ranks: Ranks = ALONE, *, sink: Sink = silent
     ) -> "LoadedData":
         """Read the records, check them against the card, and isolate the private ones.
 
@@ -155,16 +150,14 @@ class DataSources:
             ledger: records the cost of every query to the private records.
             rng: where queries take their sampling and their noise from.
             ranks: the processes that hold the other parts of the records.
-            only_counts: the records are only counted.
             sink: takes the progress of reading.
 
         Raises:
             RequestError: if the records cannot be read, contradict the card, or are private and public at once.
         """
-        raw = self.read_unconfined(card, only_counts=only_counts, sink=sink)
-        return dataclasses.replace(raw.confine(ledger, rng, ranks), sources=self)
+        return dataclasses.replace(self.read_unconfined(card, sink=sink).confine(ledger, rng, ranks), sources=self)
 
-    def read_unconfined(self, card: AnyCard, *, only_counts: bool = False, sink: Sink = silent) -> "RawData":
+    def read_unconfined(self, card: AnyCard, *, sink: Sink = silent) -> "RawData":
         """Read the same without isolating it: for a simulation, which splits the records among its clients."""
         check_units(card, self.data.ids, where=self.name)
         if not card.has_public and (self.public is not None or self.share is not None):
@@ -176,7 +169,7 @@ class DataSources:
             )
         public, stated = self.read_public(card)
         kind = kind_of(card)
-        records = kind.read(self.data, card, only_counts=only_counts, sink=sink)
+        records = kind.read(self.data, card, sink=sink) if not self.only_counts else kind.counted(self.data, card)
         private, notes = records, records.notes
         if self.share is not None:
             public, private = split_public(records, self.share, SALT)

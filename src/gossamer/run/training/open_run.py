@@ -158,11 +158,8 @@ class OpenRun:
             DataError: if they are no longer those that the run began with.
         """
         parts = self.ledger, self.rng, self.ranks
-        if raw is None:
-            only_counts = self.job.method.only_counts and self.score is None
-            loaded = sources.read(card or self.job.card, *parts, only_counts=only_counts, sink=self.sink)
-        else:
-            loaded = raw.confine(*parts)
+        sources = dataclasses.replace(sources, only_counts=self.job.method.only_counts and self.score is None)
+        loaded = sources.read(card or self.job.card, *parts, sink=self.sink) if raw is None else raw.confine(*parts)
         if self.folder.begun:
             loaded.facts.refuse_others(self.folder.config(), self.folder.source(), name=sources.name)
         return loaded
