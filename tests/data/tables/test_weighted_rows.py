@@ -15,10 +15,9 @@ from gossamer.data.columns.column import Column
 from gossamer.data.source import Source
 from gossamer.data.tables import table as tables
 from gossamer.data.tables.card import TableCard
-from gossamer.data.tables.counting import GRID, Map
 from gossamer.data.tables.encode import TableEncoder
 from gossamer.data.tables.read import read_table
-from gossamer.data.tables.table import Table, WeightedTable, identify
+from gossamer.data.tables.table import GRID, Map, Table, WeightedTable, identify
 from gossamer.errors import DataError
 
 NAN = float("nan")

@@ -8,9 +8,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from gossamer.data.tables import counting
-from gossamer.data.tables.counting import GRID, row_weights
-from gossamer.data.tables.table import Table
+from gossamer.data.tables import table as counting
+from gossamer.data.tables.table import GRID, Table, row_weights
 from gossamer.methods.marginals.counts import Counts, Errors, Interactions
 from gossamer.methods.marginals.tree import Clique
 from gossamer.privacy.queries import Bounds

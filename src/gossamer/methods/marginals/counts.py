@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from gossamer.data.tables.counting import GRID, Countable, size_of
+from gossamer.data.tables.table import GRID, Countable, size_of
 from gossamer.methods.marginals.tree import Clique
 from gossamer.privacy.queries import Bounds
 
