@@ -346,10 +346,10 @@ def test_marked_records_have_choices_of_their_own() -> None:
     assert not torch.equal(rows[0], rows[1])
 
 
-def no_weights(units: np.ndarray | None, max_rows: int) -> np.ndarray | None:
+def no_weights(units: np.ndarray, max_rows: int) -> np.ndarray:
     """All rows of a person count in full."""
     del max_rows
-    return None if units is None else np.full(len(units), float(codes.GRID))
+    return np.full(len(units), float(codes.GRID))
 
 
 def one_by_one(records: Records) -> tuple[Records, list[Records]]:

@@ -34,11 +34,6 @@ class Elsewhere(Confined[Any]):
         """The same for records that are here; what is elsewhere stays as it is."""
         return Elsewhere(self.__plan, self.__ask, None if self.__records is None else self.__records.map(fn))
 
-    def update(self, fn: Callable[[Any], object]) -> None:
-        """The same for records that are here."""
-        if self.__records is not None:
-            self.__records.update(fn)
-
     def declassify(self, *, reason: str) -> NoReturn:
         """Refused: nothing leaves a site without noise."""
         raise ConfinedError(f"the records are elsewhere, and nothing leaves them without noise ({reason})")

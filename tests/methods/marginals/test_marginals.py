@@ -18,7 +18,7 @@ from torch import Tensor
 from gossamer.data.columns.column import Column
 from gossamer.data.tables.card import TableCard
 from gossamer.data.tables.table import Table
-from gossamer.errors import ConfinedError, GossamerError, RequestError
+from gossamer.errors import GossamerError, RequestError
 from gossamer.methods.contract import State
 from gossamer.methods.job import Job, StepResult
 from gossamer.methods.marginals import Config, Marginals, Noise, counts_label, loop, measurements, selection, smoothing
@@ -262,23 +262,6 @@ def test_a_release_that_a_crash_used_up_is_not_made_again() -> None:
     net = run.end().released
     assert run.ledger.used == [1, 2, 0]
     assert model_bytes(net) == model_bytes(MarkovField(card().domain, 2))
-
-
-def test_a_count_that_fails_uses_no_budget(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An engine that is gone: the query that failed is not charged, so the run can be resumed whole."""
-    run, failing = Run(rows(180), rng=Rng(1)), [True, False, True]
-    count = Table._sums
-
-    def sums(*given: Any) -> Iterator[np.ndarray]:
-        if failing and failing.pop(0):
-            raise OSError("the engine is gone")
-        return count(*given)
-
-    monkeypatch.setattr(Table, "_sums", sums)
-    for used in ([0, 0, 0], [1, 0, 0]):
-        with pytest.raises(ConfinedError, match="withheld"):
-            run.end()
-        assert run.ledger.used == used
 
 
 def test_the_loop_can_be_read_beside_the_paper() -> None:

@@ -94,13 +94,8 @@ def together(cliques: Iterable[Clique], sizes: Sequence[int]) -> dict[Clique, li
     return found
 
 
-def row_weights(units: np.ndarray | None, max_rows: int) -> np.ndarray | None:
-    """min(1, max_rows / m) for each row of a unit with m rows, in steps of the grid and rounded down, float64 [N].
-
-    None: every row is its own unit, and weighs 1.
-    """
-    if units is None:
-        return None
+def row_weights(units: np.ndarray, max_rows: int) -> np.ndarray:
+    """min(1, max_rows / m) for each row of a unit with m rows, in steps of the grid and rounded down, float64 [N]."""
     _, own, counts = np.unique(units, return_inverse=True, return_counts=True)
     weights: np.ndarray = np.minimum(GRID, GRID * max_rows // counts)[own.reshape(-1)].astype(np.float64)
     return weights
@@ -160,8 +155,8 @@ class Table(Countable):
             yield from ((each * (GRID if weights is None else 1)).astype(np.int64) for each in sums)
 
     def _weights(self, max_rows: int) -> np.ndarray | None:
-        """The weight of each row in steps of the grid; None: all weigh 1."""
-        return row_weights(self.units, max_rows)
+        """The weight of each row in steps of the grid; None: every row is its own unit, and weighs 1."""
+        return None if self.units is None else row_weights(self.units, max_rows)
 
 
 @dataclass(frozen=True, repr=False, kw_only=True)
@@ -229,7 +224,7 @@ class Owners:
             weights[rows] = row_weights(units, max_rows)
             count += int(units.max(initial=-1)) + 1
             forget(hashes)
-        facts = {"max_rows": max_rows, "unit_count": count, "alone": self._alone}
+        facts: dict[str, Any] = {"max_rows": max_rows, "unit_count": count, "alone": self._alone}
         return WeightedTable(table.codes, notes=table.notes, mark=table.mark, weights=weights, **facts)
 
 
