@@ -230,8 +230,8 @@ class Owners:
 
 def _merged(codes: np.ndarray, values: np.ndarray) -> np.ndarray:
     """The merged value of each code, in as few bytes as they need."""
-    small: np.ndarray = values.astype(np.min_scalar_type(values.max()))
-    return small[np.clip(codes, 0, len(values) - 1)]
+    merged: np.ndarray = values.astype(np.min_scalar_type(values.max()))[np.clip(codes, 0, len(values) - 1)]
+    return merged
 
 
 def identify(table: Table) -> Identity:
