@@ -19,14 +19,14 @@ from gossamer.data.records import Records
 from gossamer.data.synthetic.glyphs import Glyphs
 from gossamer.data.tables.card import TableCard
 from gossamer.errors import LedgerDamaged, RequestError
-from gossamer.kinds import picture_facts
 from gossamer.kinds.pictures import PICTURES
-from gossamer.kinds.run_plan import Look, RunPlan, largest
 from gossamer.kinds.score import Facts
+from gossamer.methods.common import picture_facts
 from gossamer.privacy.certificate.statements import chosen
 from gossamer.privacy.ledger import PrivacyLedger
 from gossamer.privacy.queries import Bounds
 from gossamer.run.release.verify import _settings
+from gossamer.run.storage.run_plan import Look, RunPlan, largest
 from gossamer.run.training import automatic
 from gossamer.run.training.open_run import OpenRun
 from gossamer.run.training.plan import plan

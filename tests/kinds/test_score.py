@@ -19,7 +19,6 @@ from gossamer.data.card import DataCard
 from gossamer.data.records import Records
 from gossamer.errors import LedgerDamaged, RequestError
 from gossamer.kinds import toys
-from gossamer.kinds.run_plan import RunPlan
 from gossamer.kinds.score import Score, right_and_wrong
 from gossamer.metrics.arrays import own_randomness
 from gossamer.metrics.classify import predict, predict_alone
@@ -28,6 +27,7 @@ from gossamer.privacy.certificate.figures import noisy_share
 from gossamer.privacy.ledger import PrivacyLedger
 from gossamer.privacy.queries import Bounds
 from gossamer.run.release.verify import _settings
+from gossamer.run.storage.run_plan import RunPlan
 from gossamer.run.training.open_run import OpenRun
 from gossamer.run.training.plan import Request, plan
 

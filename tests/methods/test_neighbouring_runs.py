@@ -25,13 +25,13 @@ from gossamer import plugins
 from gossamer.data.card import DataCard
 from gossamer.data.columns.column import Column
 from gossamer.data.records import Records
+from gossamer.data.tables import table as codes
 from gossamer.data.tables.any_card import AnyCard
 from gossamer.data.tables.card import TableCard
 from gossamer.kinds.toys import extremes, stripes
 from gossamer.methods import METHODS
 from gossamer.methods.common import bounded_sum, votes
 from gossamer.methods.job import Job
-from gossamer.methods.marginals import counts
 from gossamer.privacy.mechanisms.gaussian import GroupedGaussianSum, PoissonGaussianSum
 from gossamer.privacy.mechanisms.sanitized_rows import SanitizedRows
 from gossamer.privacy.per_sample_gradients import clipping, gradients
@@ -346,10 +346,10 @@ def test_marked_records_have_choices_of_their_own() -> None:
     assert not torch.equal(rows[0], rows[1])
 
 
-def no_weights(units: np.ndarray | None, max_rows: int) -> np.ndarray | None:
+def no_weights(units: np.ndarray, max_rows: int) -> np.ndarray:
     """All rows of a person count in full."""
     del max_rows
-    return None if units is None else np.full(len(units), float(counts.GRID))
+    return np.full(len(units), float(codes.GRID))
 
 
 def one_by_one(records: Records) -> tuple[Records, list[Records]]:
@@ -374,7 +374,7 @@ def noise_for_c(self: SanitizedRows, total: Tensor, query: object, rng: Rng) -> 
 
 
 FAULTS: dict[str, tuple[Any, str, Any, str, bool, float]] = {
-    "a person's rows count in full": (counts, "row_weights", no_weights, "marginals, 3 rows of 1,000 count", True, 300),
+    "a person's rows count in full": (codes, "row_weights", no_weights, "marginals, 3 rows of 1,000 count", True, 300),
     "the records of a person are clipped one by one": (bounded_sum, "by_unit", one_by_one, "moments", True, 23),
     "gradients of a person's records are clipped one by one": (gradients, "by_unit", one_by_one, "teacher", True, 10),
     "votes of a person are not clipped": (votes, "clipped", lambda rows, _norm: rows, "evolve, patches", True, 23),

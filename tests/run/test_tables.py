@@ -7,6 +7,7 @@ import json
 import math
 import os
 import signal
+import sqlite3
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -406,6 +407,25 @@ def test_resume_equals_an_unbroken_run(place: Path, tmp_path: Path) -> None:
         resume(out, process=Process(progress=False, rng=Rng(0, noise_seed=5)))
         assert (out / "model.safetensors").read_bytes() == (tmp_path / "whole" / "model.safetensors").read_bytes()
         assert gossamer.verify(out).problems == gossamer.verify(tmp_path / "whole").problems
+
+
+def test_a_run_on_a_query_of_a_database_is_resumed(place: Path, tmp_path: Path) -> None:
+    with sqlite3.connect(tmp_path / "t.db") as connection:
+        pd.read_csv(place / "people.csv").to_sql("people", connection, index=False)
+    records = f"{tmp_path}/t.db?query=select * from people where pid is not null"
+    with pytest.raises(Interrupted):
+        fit(
+            "marginals",
+            data=Source(records, units="pid"),
+            card=CARD,
+            epsilon=1.0,
+            delta=1e-5,
+            out=tmp_path / "out",
+            **SETTINGS,
+            process=Process(sink=interrupted_after(1)),
+        )
+    resume(tmp_path / "out", process=Process(progress=False))
+    assert gossamer.verify(tmp_path / "out").ok
 
 
 def test_a_run_is_not_resumed_on_other_rows(place: Path, tmp_path: Path) -> None:

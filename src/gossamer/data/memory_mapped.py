@@ -137,6 +137,13 @@ def ask_for(array: np.ndarray, positions: np.ndarray) -> None:
         pages.madvise(mmap.MADV_WILLNEED, page, begin + size - page)
 
 
+def forget(array: np.ndarray) -> None:
+    """Take the pages of a mapped array out of the memory of this process. They stay in the file."""
+    pages = getattr(array, "_mmap", None)
+    if pages is not None and hasattr(mmap, "MADV_DONTNEED"):
+        pages.madvise(mmap.MADV_DONTNEED)
+
+
 def is_mapped(array: np.ndarray) -> bool:
     """Whether an array is pages of a file. numpy gives some copies of such pages the same type."""
     return getattr(array, "_mmap", None) is not None

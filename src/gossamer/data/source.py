@@ -58,6 +58,11 @@ class Source:
             object.__setattr__(self, "units", str(self.units))
         for name in ("records", "units"):
             place = getattr(self, name)
+            if is_place(place) and "://" in str(place).partition("?")[0]:
+                raise RequestError(
+                    f"{name}: this is the address of a server, and Gossamer reads files. The address is not shown here, as "
+                    "it may hold a password. Export the table as .parquet, and give that file."
+                )
             if is_place(place) and str(place).startswith("~"):
                 object.__setattr__(self, name, str(at_home(place)))
         for name in ("images_key", "labels_key"):

@@ -134,18 +134,24 @@ def numbered(ids: Sequence[str], missing: Missing, place: Callable[[int], str]) 
     Raises:
         DataError: missing ids that are refused, words that may mean one, and rounded numbers; names their places.
     """
-    names_so_far, problems = [spelled(unit_id) for unit_id in ids], Problems()
-    for index, name in enumerate(names_so_far):
-        if problem := _problem(name, missing):
-            problems.add(place(index), problem)
-    problems.refuse()
-    names = np.array(names_so_far, dtype=np.str_)
+    names = np.array(checked(ids, missing, place), dtype=np.str_)
     alone = names == ""
     repeated, several = np.unique(names[~alone], return_inverse=True)
     numbers = np.empty(len(names), np.int64)
     numbers[~alone] = several
     numbers[alone] = len(repeated) + np.arange(alone.sum())
     return Units(numbers, np.concatenate([repeated, np.full(int(alone.sum()), "", dtype=repeated.dtype)]))
+
+
+def checked(ids: Sequence[str], missing: Missing, place: Callable[[int], str]) -> list[str]:
+    """Ids as `spelled`. Arguments and errors: as of `numbered`."""
+    names = {unit_id: spelled(unit_id) for unit_id in {*ids}}
+    wrong, problems = {each: found for each, name in names.items() if (found := _problem(name, missing))}, Problems()
+    for index in range(len(ids)) if wrong else ():
+        if ids[index] in wrong:
+            problems.add(place(index), wrong[ids[index]])
+    problems.refuse()
+    return [names[unit_id] for unit_id in ids]
 
 
 def from_array(ids: Sequence[str], count: int, missing: Missing, *, where: str) -> Units:

@@ -132,6 +132,10 @@ class Kind(ABC, Generic[R, K]):
     def read(self, source: Source, card: K, *, split: str = "train", name: str = "data", sink: Sink = silent) -> R:
         """Records as the card has them read. name: what messages call records in memory. Raises DataError, RequestError."""
 
+    def counted(self, source: Source, card: K) -> R:
+        """The same for a run that only counts records: they need not say whose each is."""
+        return self.read(source, card)
+
     @abstractmethod
     def identify(self, records: R) -> Identity:
         """What identifies a set of records."""

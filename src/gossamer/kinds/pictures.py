@@ -32,8 +32,8 @@ from gossamer.data.sources.pictures.read import check_two_arrays, deep_range, re
 from gossamer.data.units import matched
 from gossamer.errors import DataError, RequestError
 from gossamer.events import Sink, progress, silent
-from gossamer.kinds import picture_facts
 from gossamer.kinds.kind import NONE_LEFT, Comparison, Kind, Named, Target, Words
+from gossamer.methods.common import picture_facts
 from gossamer.methods.contract import BaseConfig, State
 from gossamer.methods.job import Job, Training
 from gossamer.methods.synthesizer import Synthesizer, classifier_of

@@ -79,6 +79,10 @@ samples = release.sample(1000, seed=0)  # samples.to_pandas() is a DataFrame, sa
         """Rows as codes of the card's columns."""
         return read_table(source, card, split=split, called=name)
 
+    def counted(self, source: Source, card: TableCard) -> Table:
+        """Rows with weights, in constant memory."""
+        return read_table(source, card, only_counts=True)
+
     def identify(self, records: Table) -> Identity:
         """By codes and units."""
         return identify(records)

@@ -402,6 +402,8 @@ class Method(ABC, Generic[C, S]):
     """The kind of records that it trains on. A card describes the same kind."""
     takes_linked: ClassVar[bool] = False
     """Whether it also trains on linked tables, one after another."""
+    only_counts: ClassVar[bool] = False
+    """Whether it asks records for nothing but counts, see `Kind.counted`."""
     takes_public: ClassVar[bool] = True
     """Whether it can use public records."""
     can_warm_start: ClassVar[bool] = False

@@ -22,7 +22,7 @@ from gossamer.data.columns.texts import parts
 from gossamer.data.source import Source
 from gossamer.data.sources.cells import cells
 from gossamer.data.sources.tables import is_table, open_table
-from gossamer.errors import DataError
+from gossamer.errors import DataError, RequestError
 
 SECRET = "Frau-Krause-77"
 
@@ -262,6 +262,26 @@ def test_duckdb_reads_its_own_file_and_nothing_else(tmp_path: Path) -> None:
     refused(f"{tmp_path}/t.duckdb?table=v", "the database cannot be read")
     (tmp_path / "bad.duckdb").write_bytes(SECRET.encode() * 999)
     refused(tmp_path / "bad.duckdb", "the database cannot be read")
+
+
+def test_a_query_picks_rows_of_a_database(tmp_path: Path) -> None:
+    """A fault of the query is told without its text or a value."""
+    for place, connect in ((tmp_path / "q.db", sqlite3.connect), (tmp_path / "q.duckdb", duckdb.connect)):
+        with connect(str(place)) as connection:
+            connection.execute("create table t (x integer, y varchar)")
+            connection.execute("insert into t values (1, 'a:b?table=c'), (2, 'd'), (3, 'd')")
+            connection.commit()
+        assert look(f"{place}?query=select y, x * 4 / 2 as z from t where y = 'd'") == {"y": ["d", "d"], "z": [4, 6]}
+        assert look(f"{place}?query=select x from t where y = 'a:b?table=c'") == {"x": [1]}
+        refused(f"{place}?query=select '{SECRET}' from nothing", "the query is none of it")
+
+
+def test_the_address_of_a_server_is_not_shown() -> None:
+    for address in (f"postgres://me:{SECRET}@host/base?table=t", f"mysql://{SECRET}@host/base"):
+        for name in ("records", "units"):
+            with pytest.raises(RequestError, match="the address of a server") as error:
+                Source(**{"records": "t.csv", name: address})
+            assert SECRET not in str(error.value)
 
 
 def test_parts_of_a_table_must_agree(tmp_path: Path) -> None:

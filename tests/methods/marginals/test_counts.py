@@ -8,8 +8,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from gossamer.data.tables.table import Table
-from gossamer.methods.marginals.counts import BLOCK, GRID, Counts, Errors, Interactions, row_weights
+from gossamer.data.tables import table as counting
+from gossamer.data.tables.table import GRID, Table, row_weights
+from gossamer.methods.marginals.counts import Counts, Errors, Interactions
 from gossamer.methods.marginals.tree import Clique
 from gossamer.privacy.queries import Bounds
 
@@ -191,8 +192,8 @@ INTERACTIONS = Interactions(HALVES, 1, SETS)
 
 def test_interactions_by_hand() -> None:
     """Weight times the halves of the label and the set, added up over more rows than one block holds."""
-    units = np.arange(BLOCK + 91) // 3
-    for held in (table(BLOCK + 91, seed=4), table(BLOCK + 91, seed=4, units=units)):
+    units = np.arange(2**18 + 92) // 3
+    for held in (table(2**18 + 92, seed=4), table(2**18 + 92, seed=4, units=units)):
         weights = np.ones(len(held)) if held.units is None else np.full(len(held), (GRID * 2 // 3) / GRID)
         signs = np.stack([half.numpy()[held.codes[:, k]] for k, half in enumerate(HALVES)], 1)
         by_hand = [float((weights * signs[:, 1] * signs[:, list(each)].prod(1)).sum()) for each in SETS]
@@ -238,3 +239,40 @@ def test_a_smaller_bound_than_that_of_the_interactions_is_refused() -> None:
     query = Errors(COUNTS, errors().expected, INTERACTIONS)
     with pytest.raises(ValueError, match=r"3 errors by up to 1\.73"):
         query.clipped_sum(table(3), Bounds(norms=(2.0, 1.0), groups=(0, 1)))
+
+
+@pytest.mark.parametrize("most", [1, 216, 2**18])
+def test_cliques_that_are_counted_together_have_the_counts_of_each(monkeypatch: pytest.MonkeyPatch, most: int) -> None:
+    monkeypatch.setattr(counting, "MOST_CELLS", most)
+    held = table(40, units=PERSONS)
+    every: list[Clique] = [each for k in (1, 2, 3) for each in itertools.combinations(range(3), k)]
+    found = tables_of(held, Counts(MAPS, every))
+    for clique, counted in zip(every, found, strict=True):
+        (alone,) = tables_of(Table(held.codes, PERSONS), Counts(MAPS, [clique]))
+        assert torch.equal(counted, alone)
+    covers = counting.together(every, (3, 2, 2))
+    assert len(covers) == {1: 7, 216: 3, 2**18: 1}[most]
+    assert sorted(itertools.chain.from_iterable(covers.values())) == sorted(every)
+
+
+def test_19900_pairs_need_2278_tables() -> None:
+    pairs: list[Clique] = [*itertools.combinations(range(200), 2)]
+    covers = counting.together(pairs, [6] * 200)
+    assert len(covers) == 2_278
+    assert sorted(itertools.chain.from_iterable(covers.values())) == pairs
+    assert max(6 ** len(cover) for cover in covers) <= 2**18
+
+
+def test_a_table_is_counted_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For other merged values and other numbers of rows that count in full, it is another table."""
+    held, asked = table(40, units=PERSONS), []
+    count = Table._sums
+    monkeypatch.setattr(
+        Table, "_sums", lambda self, maps, cliques, k: asked.append(len(cliques)) or count(self, maps, cliques, k)
+    )
+    merged = [MAPS[0], MAPS[1], torch.tensor([0, 0, 1, 1])]
+    queries = [COUNTS, Counts(MAPS, CLIQUES, 3), Counts(merged, CLIQUES), COUNTS]
+    found = [tables_of(held, query) for query in queries]
+    assert asked == [1, 1, 1, 0]
+    for query, own in zip(queries, found, strict=True):
+        assert all(map(torch.equal, own, tables_of(Table(held.codes, PERSONS), query)))

@@ -14,8 +14,12 @@ from gossamer.data.sources.relation import Relation
 from gossamer.data.sources.text_file import LATIN, decoded
 from gossamer.errors import DataError, RequestError
 
+QUERY, TABLE = "?query=", "?table="
+"""What is behind the name of a file, before a query or the name of a table."""
 _ROWS = 1 << 14
-_UNSOUND = "the database cannot be read: it is damaged or in use. Export the table as .parquet."
+_UNSOUND = (
+    "the database cannot be read: it is damaged or in use, or the query is none of it. Export the table as .parquet."
+)
 _SQLITE_TABLES = (
     "select name from sqlite_master where type in ('table', 'view') and name not like 'sqlite@_%' escape '@'"
 )
@@ -29,12 +33,12 @@ _OFFLINE: dict[str, str | bool | int | float | list[str]] = {
 """DuckDB reads the one file, and loads no extension."""
 
 
-def open_sqlite(path: Path, table: str = "") -> Relation:
+def open_sqlite(path: Path, inside: str = "") -> Relation:
     """Open a table of an SQLite file: each cell has its own type.
 
     Args:
         path: the file.
-        table: its name. Empty: the only one.
+        inside: `?table=NAME` or `?query=SELECT`. Empty: the only table.
 
     Raises:
         DataError: a damaged file, no such table, or several.
@@ -58,13 +62,13 @@ def open_sqlite(path: Path, table: str = "") -> Relation:
             yield from cursor
 
     _, *named = rows(_SQLITE_TABLES)
-    query = f"select * from {_chosen([name for (name,) in named], table, path)}"
+    query = f"select * from {_chosen([name for (name,) in named], inside, path)}"
     relation = from_rows(next(rows(query)), lambda: itertools.islice(rows(query), 1, None))
     relation.notes = notes
     return relation
 
 
-def open_duckdb(path: Path, table: str = "") -> Relation:
+def open_duckdb(path: Path, inside: str = "") -> Relation:
     """Open a table of a DuckDB file: each column has its declared type. See `open_sqlite`.
 
     Raises:
@@ -84,7 +88,7 @@ def open_duckdb(path: Path, table: str = "") -> Relation:
             yield from reader
 
     _, *named = batches(_DUCKDB_TABLES)
-    found = _chosen([name for batch in named for name in batch.column(0).to_pylist()], table, path)
+    found = _chosen([name for batch in named for name in batch.column(0).to_pylist()], inside, path)
     names = next(batches(f"select * from {found}")).names
 
     def of_columns(positions: Sequence[int]) -> Iterator[Any]:
@@ -94,13 +98,16 @@ def open_duckdb(path: Path, table: str = "") -> Relation:
     return from_batches(names, of_columns)
 
 
-def _chosen(tables: Sequence[str], table: str, path: Path) -> str:
-    """The quoted name of the table that is read. Names of tables are public, as those of columns are."""
+def _chosen(tables: Sequence[str], inside: str, path: Path) -> str:
+    """SQL of what is read: a query, or the quoted name of a table. Names of tables are public, as those of columns are."""
+    if inside.startswith(QUERY):
+        return f"({inside.removeprefix(QUERY)})"
+    table = inside.removeprefix(TABLE).removeprefix(":")
     if table and table not in tables:
         raise DataError(f"{path}: there is no table {table!r}; the tables are: {', '.join(sorted(tables)) or 'none'}")
     if not table and len(tables) != 1:
         raise DataError(
-            f"{path}: the file holds {len(tables)} tables. Choose one: {path}?table=NAME. The tables are: "
+            f"{path}: the file holds {len(tables)} tables. Choose one: {path}{TABLE}NAME. The tables are: "
             f"{', '.join(sorted(tables)) or 'none'}"
         )
     return _quoted(table or tables[0])

@@ -25,7 +25,6 @@ FORMS = (
     "a .csv, .tsv or .txt file (plain or .gz), .parquet, .arrow, .jsonl, .xlsx, .sqlite or .duckdb, a folder of parts, or a "
     "folder with train and test in one of these forms"
 )
-_TABLE = "?table="
 _PICTURES = frozenset(
     ("image", "images", "img", "picture", "pictures", "pixels", "photo", "jpg", "jpeg", "png", "webp", "tif", "tiff")
 )
@@ -48,7 +47,7 @@ def open_table(
 
     Args:
         source: a path, or a table in memory. `:train` or `:test` at its end picks a split of a folder, and overrides `split`.
-            FILE.xlsx:SHEET picks a sheet, and FILE?table=NAME a table of a database.
+            FILE.xlsx:SHEET picks a sheet, FILE?table=NAME a table of a database, and FILE?query=SELECT what a query gives.
         split: the split to read where the source is a folder with splits.
         wanted: names that help to find the delimiter.
         where: what messages call the source.
@@ -76,26 +75,26 @@ def _of_place(address: str, split: str, wanted: Collection[str], header: bool | 
     if path.is_dir():
         parts = _parts(path, named_split or split)
         return _joined([_of_file(part, "", wanted, header, decimal) for part in parts], parts, where=name)
-    path, inside = _file_of(name)
+    path, inside = file_of(name)
     if not path.exists():
         raise DataError(f"{path}: there is no such file or folder. Give {FORMS}.")
     return _of_file(path, inside, wanted, header, decimal)
 
 
-def _file_of(name: str) -> tuple[Path, str]:
-    """A file, and the sheet or the table in it that is named behind it."""
-    for sign in (_TABLE, ":"):
-        file, found, inside = name.rpartition(sign)
+def file_of(name: str) -> tuple[Path, str]:
+    """A file, and what picks a part of it: `?table=NAME`, `?query=SELECT` or `:SHEET`. Empty: nothing does."""
+    for sign in (databases.QUERY, databases.TABLE, ":"):
+        file, found, inside = name.partition(sign) if sign != ":" else name.rpartition(sign)
         if found and not Path(name).exists() and Path(file).is_file():
-            return Path(file), inside
+            return Path(file), f"{sign}{inside}"
     return Path(name), ""
 
 
 def _of_file(path: Path, inside: str, wanted: Collection[str], header: bool | None, decimal: str) -> Relation:
-    """Open one file. inside: the sheet or the table in it."""
+    """Open one file. inside: see `file_of`."""
     name = path.name.lower()
     if name.endswith(EXCEL):
-        return excel.open_excel(path, inside, header=header)
+        return excel.open_excel(path, inside.removeprefix(":"), header=header)
     if name.endswith(SQLITE):
         return databases.open_sqlite(path, inside)
     if name.endswith(DUCKDB):
@@ -193,7 +192,7 @@ def is_table(data: Any) -> bool:
         return False
     if not is_place(data):
         return (isinstance(data, Grouped) and hasattr(data, "codes")) or memory.is_frame(data)
-    path, _ = _file_of(split_of(str(data))[0])
+    path, _ = file_of(split_of(str(data))[0])
     if path.is_dir():
         return _is_folder_of_table(path)
     return path.is_file() and _is_file_of_table(path)

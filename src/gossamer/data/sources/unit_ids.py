@@ -9,7 +9,7 @@ from gossamer.data.labels import text_of
 from gossamer.data.sources.cells import cells
 from gossamer.data.units import LARGEST, ROUNDED
 from gossamer.errors import DataError
-from gossamer.lazy import pa
+from gossamer.lazy import pa, pc
 
 
 def unit_ids(values: Any, where: str) -> list[str]:
@@ -39,6 +39,9 @@ def unit_ids(values: Any, where: str) -> list[str]:
     array = cells(values)
     ids = np.full(len(array), "", object)
     for positions, part in parts(array):
+        if pa.types.is_string(part.type) or pa.types.is_integer(part.type):
+            ids[positions] = pc.fill_null(part.cast(pa.string()), "").to_pylist()
+            continue
         rows = np.arange(len(array))[positions]
         most = min(largest, 2.0**24) if str(part.type) == "float" else largest
         for at, value in zip(rows.tolist(), part.to_pylist(), strict=True):

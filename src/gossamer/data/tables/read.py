@@ -3,25 +3,26 @@
 import itertools
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
 from gossamer.data.columns.texts import parts
 from gossamer.data.labels import listed
 from gossamer.data.memory_mapped import ROOM, Filling, remarks
-from gossamer.data.source import Data, is_place, refuse_keys, source_of
+from gossamer.data.source import Data, Split, is_place, refuse_keys, source_of, split_of
 from gossamer.data.sources.names import clean_names
 from gossamer.data.sources.pictures import npz
 from gossamer.data.sources.relation import Relation
-from gossamer.data.sources.tables import open_table
+from gossamer.data.sources.tables import file_of, open_table
 from gossamer.data.sources.unit_ids import unit_ids
 from gossamer.data.tables.card import TableCard
 from gossamer.data.tables.encode import Faults, TableEncoder
 from gossamer.data.tables.raw_rows import RawRows
-from gossamer.data.tables.table import CODES, Table
-from gossamer.data.units import from_array, numbered
+from gossamer.data.tables.table import CODES, Owners, Table
+from gossamer.data.units import checked, from_array, numbered
 from gossamer.errors import CardError, DataError
 from gossamer.lazy import pa
 
@@ -32,7 +33,7 @@ RAGGED = (
 
 
 def read_table(
-    data: Data, card: TableCard, *, split: Literal["train", "test"] = "train", called: str = "data"
+    data: Data, card: TableCard, *, split: Split = "train", called: str = "data", only_counts: bool = False
 ) -> Table:
     """Read a table.
 
@@ -44,6 +45,7 @@ def read_table(
         card: declares the columns. Others, and those that it generates, have no code. They are read for the mark alone.
         split: the split to read where the source is a folder.
         called: what messages call a table in memory.
+        only_counts: rows are only counted. So a column of units becomes weights, in constant memory.
 
     Raises:
         RequestError: the source has keys, which are for pictures.
@@ -61,19 +63,28 @@ def read_table(
         raise _without(missing, card, where)
     faults.refuse()
     encoder = TableEncoder(card, faults, guessed=not is_place(source))
-    filling, raw_rows = Filling(in_memory=ROOM), RawRows()
+    filling, raw_rows, began = Filling(in_memory=ROOM), RawRows(), _state(source)
     ids: list[str] = []
+    owners = Owners()
     every = [at for at, name in enumerate(opened.names) if opened.names.count(name) == 1]
     for rows, block in opened.blocks(every):
         columns = dict(zip(every, block, strict=True))
         _refuse_nested(card.names, [columns[at] for at in wanted], faults)
         if unit_at is not None:
-            ids.extend(unit_ids(columns[unit_at], where))
+            own = unit_ids(columns[unit_at], where)
+            if only_counts:
+                owners.add(checked(own, card.missing_unit, partial(row_name, where, rows=rows)))
+            else:
+                ids.extend(own)
         raw_rows.add(block)
         filling.add(encoder.encode([columns[at] for at in wanted], rows).astype(CODES))
     if opened.ragged:
         faults.add(RAGGED, opened.ragged)
     faults.refuse()
+    if _state(source) != began:
+        raise DataError(
+            f"{where}: the table has changed while it was read. Wait until nothing writes to it, and begin again."
+        )
     codes = filling.array((-1, len(wanted)), CODES)
     if not len(codes):
         raise DataError(f"{where}: the table holds no rows below the names of the columns")
@@ -82,11 +93,25 @@ def read_table(
     table = Table(codes, notes=tuple(notes), mark=raw_rows.digest())
     if unit_at is None:
         return _with_units(table, units, card)
-    owners = numbered(ids, card.missing_unit, lambda at: f"{where}, row {at} (counted from 0)")
-    return replace(table, units=owners.numbers, names=owners.names)
+    if only_counts:
+        return owners.weighted(table, card.max_rows)
+    units = numbered(ids, card.missing_unit, partial(row_name, where))
+    return replace(table, units=units.numbers, names=units.names)
 
 
-def read_values(source: Any, card: TableCard, *, split: Literal["train", "test"], called: str) -> np.ndarray:
+def row_name(where: str, at: int, rows: np.ndarray | None = None) -> str:
+    """What messages call a row, by its position among rows with these numbers."""
+    return f"{where}, row {at if rows is None else rows[at]} (counted from 0)"
+
+
+def _state(source: Any) -> list[tuple[str, int, int]]:
+    """Size and time of the last change of each file of a table; none of a table in memory."""
+    path = file_of(split_of(str(source))[0])[0] if is_place(source) else None
+    files = [] if path is None else sorted(path.iterdir()) if path.is_dir() else [path]
+    return [(file.name, file.stat().st_size, file.stat().st_mtime_ns) for file in files if file.is_file()]
+
+
+def read_values(source: Any, card: TableCard, *, split: Split, called: str) -> np.ndarray:
     """The values of a table that `read_table` has read, as numbers. float64 [N, columns], see `decode.to_numbers`.
 
     Only `evaluate` needs them: its classifiers learn from values that no bin has made coarse.

@@ -1,20 +1,108 @@
-"""A table: rows of codes and, where the unit is a person, the person of each row. No raw value is in it."""
+"""A table: rows of codes and, where the unit is a person, the person of each row. No raw value is in it.
 
+Queries ask for weighted counts of cliques of its columns, see `Countable`. A unit with m rows gives each row the weight K/m, or
+1 where it has at most K rows. Weights are multiples of 2^-20, rounded down. So sums are whole numbers of these steps, and any
+way to add them up gives the same bits.
+"""
+
+import hashlib
+import math
+import os
+from abc import abstractmethod
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from functools import cached_property
+from typing import Any, NoReturn, TypeAlias
 
 import numpy as np
 
 from gossamer.data.fingerprint import Identity, digests, fingerprint_of, mark
-from gossamer.data.memory_mapped import chosen_rows
+from gossamer.data.memory_mapped import ROOM, Filling, chosen_rows, forget
 from gossamer.data.units import Grouped
 
 CODES: np.dtype[Any] = np.dtype(np.int16)
 """Of codes in memory. A column has at most 10,000, see `MOST_CODES`."""
+_ROWS, _TABLES, _SORTED = 2**18, 128, 2**22
+"""Rows and tables that are counted at once, and rows whose owners are sorted at once."""
+GRID = 2**20
+"""Weights are multiples of 1 / GRID. A unit with more than K x GRID rows has no weight."""
+MOST_CELLS = 2**18
+"""Cells of a table that is counted for several cliques at once."""
+Clique: TypeAlias = tuple[int, ...]
+Map: TypeAlias = tuple[int, np.ndarray]
+"""A column, and the merged value of each of its codes, int [codes]."""
+
+
+class Countable(Grouped):
+    """Rows that are counted. A table is counted once, and its counts stay as private as the rows."""
+
+    @cached_property
+    def _known(self) -> dict[Any, np.ndarray]:
+        return {}
+
+    def counts(self, maps: Sequence[Map], cliques: Sequence[Clique], max_rows: int) -> list[np.ndarray]:
+        """The sums of weights in the cells of each clique, in steps of the grid. int64 [cells]
+
+        Args:
+            maps: what is counted of a column; several may be of one column.
+            cliques: rising positions of maps.
+            max_rows: K.
+        """
+        names = [(column, values.tobytes()) for column, values in maps]
+        keys = [(max_rows, *(names[k] for k in clique)) for clique in cliques]
+        new = {clique: key for key, clique in zip(keys, cliques, strict=True) if key not in self._known}
+        covers = together(new, [size_of(each) for each in maps])
+        for (cover, own), sums in zip(covers.items(), self._sums(maps, [*covers], max_rows), strict=True):
+            table = sums.reshape([size_of(maps[k]) for k in cover])
+            for clique in own:
+                others = tuple(axis for axis, k in enumerate(cover) if k not in clique)
+                self._known[new[clique]] = table.sum(others).ravel()
+        return [self._known[key] for key in keys]
+
+    @abstractmethod
+    def _sums(self, maps: Sequence[Map], cliques: Sequence[Clique], max_rows: int) -> Iterator[np.ndarray]:
+        """The same for some cliques, each counted by itself."""
+
+
+def size_of(merged: Map) -> int:
+    """Number of merged values."""
+    return int(merged[1].max()) + 1
+
+
+def together(cliques: Iterable[Clique], sizes: Sequence[int]) -> dict[Clique, list[Clique]]:
+    """Cliques that hold some of these each. Their tables have at most MOST_CELLS cells, or those of one clique.
+
+    Columns are put into blocks, and cliques of the same blocks are counted together. So 19,900 pairs of columns of six values
+    need 2,278 tables.
+    """
+    cliques, blocks, number, cells = [*cliques], {}, 0, 1
+    widest = max(map(len, cliques), default=1)
+    for k in sorted({*()}.union(*cliques)):
+        cells *= sizes[k]
+        if cells**widest > MOST_CELLS:
+            number, cells = number + 1, sizes[k]
+        blocks[k] = number
+    groups = defaultdict(list)
+    for clique in cliques:
+        groups[frozenset(blocks[k] for k in clique)].append(clique)
+    found: dict[Clique, list[Clique]] = {}
+    for own in groups.values():
+        cover = tuple(sorted({*()}.union(*own)))
+        small = math.prod(sizes[k] for k in cover) <= MOST_CELLS
+        found.update({cover: own} if small else {clique: [clique] for clique in own})
+    return found
+
+
+def row_weights(units: np.ndarray, max_rows: int) -> np.ndarray:
+    """min(1, max_rows / m) for each row of a unit with m rows, in steps of the grid and rounded down, float64 [N]."""
+    _, own, counts = np.unique(units, return_inverse=True, return_counts=True)
+    weights: np.ndarray = np.minimum(GRID, GRID * max_rows // counts)[own.reshape(-1)].astype(np.float64)
+    return weights
 
 
 @dataclass(frozen=True, repr=False)
-class Table(Grouped):
+class Table(Countable):
     """Rows of codes, as a `TableCard` declares them. Some of the rows have no mark.
 
     Args:
@@ -48,9 +136,108 @@ class Table(Grouped):
         codes = self.codes[which] if isinstance(which, slice) else chosen_rows(self.codes, which)
         return Table(codes, None if self.units is None else self.units[which], self.names, self.notes)
 
+    def _sums(self, maps: Sequence[Map], cliques: Sequence[Clique], max_rows: int) -> Iterator[np.ndarray]:
+        """See `Countable`. In float64, which is exact up to 2^53. A code out of range is the nearest: a message would leak."""
+        weights = self._weights(max_rows)
+        for first in range(0, len(cliques), _TABLES):
+            some = cliques[first : first + _TABLES]
+            sums = [np.zeros(math.prod(size_of(maps[k]) for k in clique)) for clique in some]
+            for rows in (slice(start, start + _ROWS) for start in range(0, len(self), _ROWS)):
+                own = None if weights is None else weights[rows].astype(np.float64)
+                merged = {k: _merged(self.codes[rows, maps[k][0]], maps[k][1]) for k in {*()}.union(*some)}
+                for at, clique in enumerate(some):
+                    cells = np.zeros(len(self.codes[rows]), np.int64)
+                    for k in clique:
+                        cells *= size_of(maps[k])
+                        cells += merged[k]
+                    sums[at] += np.bincount(cells, own, len(sums[at]))
+                forget(self.codes)
+            yield from ((each * (GRID if weights is None else 1)).astype(np.int64) for each in sums)
+
+    def _weights(self, max_rows: int) -> np.ndarray | None:
+        """The weight of each row in steps of the grid; None: every row is its own unit, and weighs 1."""
+        return None if self.units is None else row_weights(self.units, max_rows)
+
+
+@dataclass(frozen=True, repr=False, kw_only=True)
+class WeightedTable(Table):
+    """Rows of which is known how much they weigh, and not whose they are. They are counted together.
+
+    Args:
+        weights: int32 [N], in steps of the grid, for one `max_rows`.
+        max_rows: the rows of a unit that count in full.
+        unit_count: number of units.
+        alone: how many of them are rows without an id.
+    """
+
+    weights: np.ndarray
+    max_rows: int
+    unit_count: int
+    alone: int
+
+    @property
+    def population(self) -> int:
+        """Number of units."""
+        return self.unit_count
+
+    @property
+    def without_id(self) -> int:
+        """See `Grouped`."""
+        return self.alone
+
+    def __getitem__(self, which: object) -> NoReturn:
+        raise TypeError("rows that are weighted already are counted together")
+
+    def _weights(self, max_rows: int) -> np.ndarray:
+        if max_rows != self.max_rows:
+            raise ValueError(f"rows are weighted for {self.max_rows} of a unit, and not for {max_rows}")
+        return self.weights
+
+
+class Owners:
+    """Whose each row is, by keyed hashes of the ids: in constant memory, until the rows are weighted.
+
+    The key is secret, and of this process alone. Two of 100 million ids have one hash of 128 bits in 1 of 10^22 cases.
+    """
+
+    def __init__(self) -> None:
+        self._key, self._hashes, self._alone = os.urandom(16), Filling(in_memory=ROOM), 0
+
+    def add(self, ids: Sequence[str]) -> None:
+        """The rows of a block. ids: as `units.checked` gives them. A row without one gets a random hash, so it is alone."""
+        coded = {each: each.encode(errors="surrogatepass") for each in {*ids}}
+        known = {each: hashlib.blake2b(code, digest_size=16, key=self._key).digest() for each, code in coded.items()}
+        self._hashes.add(b"".join(known[each] if each else os.urandom(16) for each in ids))
+        self._alone += sum(each == "" for each in ids)
+
+    def weighted(self, table: Table, max_rows: int) -> WeightedTable:
+        """The rows with their weights. Owners are sorted in parts, by their hashes."""
+        hashes = self._hashes.array((-1, 2), np.dtype(np.uint64))
+        weights, count = np.empty(len(hashes), np.int32), 0
+        parts, starts = 1 + len(hashes) // _SORTED, range(0, len(hashes), _ROWS)
+        for part in range(parts):
+            held = [at + np.flatnonzero(hashes[at : at + _ROWS, 0] % parts == part) for at in starts]
+            rows = np.concatenate(held)
+            rows = rows[np.lexsort(hashes[rows].T)]
+            others = (hashes[rows[1:]] != hashes[rows[:-1]]).any(1)
+            units = np.cumsum(np.append(False, others))[: len(rows)]
+            weights[rows] = row_weights(units, max_rows)
+            count += int(units.max(initial=-1)) + 1
+            forget(hashes)
+        facts: dict[str, Any] = {"max_rows": max_rows, "unit_count": count, "alone": self._alone}
+        return WeightedTable(table.codes, notes=table.notes, mark=table.mark, weights=weights, **facts)
+
+
+def _merged(codes: np.ndarray, values: np.ndarray) -> np.ndarray:
+    """The merged value of each code, in as few bytes as they need."""
+    merged: np.ndarray = values.astype(np.min_scalar_type(values.max()))[np.clip(codes, 0, len(values) - 1)]
+    return merged
+
 
 def identify(table: Table) -> Identity:
     """The fingerprint of a table in its order, of codes, and the mark of its rows in any order.
+
+    Of weighted rows, the fingerprint is of the mark, which the ids of units are part of.
 
     The mark is of the rows as they were read, so that a copy is recognised whatever its card says. It is of codes where only
     codes are known.
@@ -58,6 +245,9 @@ def identify(table: Table) -> Identity:
     Raises:
         DataError: the digests are too many for the memory, and the disk is full.
     """
+    if isinstance(table, WeightedTable):
+        stated = f"gossamer weighted table 1 {len(table)} {table.unit_count} {table.mark}"
+        return Identity(hashlib.sha256(stated.encode()).hexdigest(), table.mark)
     rows = digests(table.codes.astype(CODES, copy=False))
     width = table.codes.shape[1]
     return Identity(

@@ -7,25 +7,23 @@ of a clique has at most K of each unit. Weights are multiples of 2^-20, rounded 
 order, up to 2^32 rows. So no unit changes how the counts of another unit are rounded. Noise is added to sums that are exact.
 """
 
-import itertools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import reduce
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from gossamer.data.tables.table import Table
+from gossamer.data.tables.table import GRID, Countable, size_of
 from gossamer.methods.marginals.tree import Clique
 from gossamer.privacy.queries import Bounds
 
-BLOCK = 2**11
-"""Rows whose interactions are computed at once."""
 MOST_EXPECTED = 2.0**32
 """Rows that a model may expect: errors are exact sums up to there."""
-GRID = 2**20
-"""Weights and expected counts are multiples of 1 / GRID. A unit with more than K x GRID rows has no weight."""
+_SIGNS = np.array([-1, 1])
+"""Of the halves."""
 
 
 @dataclass(frozen=True)
@@ -78,7 +76,7 @@ class Counts:
         """Number of cells of all tables."""
         return sum(self.sizes)
 
-    def clipped_sum(self, rows: Table, bounds: Bounds, /) -> Tensor:
+    def clipped_sum(self, rows: Countable, bounds: Bounds, /) -> Tensor:
         """[dimension] float64, multiples of 1 / GRID. Each table moves by at most K.
 
         Raises:
@@ -130,7 +128,7 @@ class Errors:
         """How far a unit moves each group of the answer in L2, at most: K sqrt(its size), or K where it is empty."""
         return tuple(self.counts.max_rows * math.sqrt(max(1, size)) for size in self.sizes)
 
-    def clipped_sum(self, rows: Table, bounds: Bounds, /) -> Tensor:
+    def clipped_sum(self, rows: Countable, bounds: Bounds, /) -> Tensor:
         """[dimension] float64, multiples of 1 / GRID: exact sums of whole numbers below 2^53.
 
         Raises:
@@ -170,52 +168,18 @@ class Interactions:
     label: int
     sets: Sequence[Clique]
 
-    def of(self, rows: Table, max_rows: int) -> Tensor:
-        """The coefficients, [sets] float64, multiples of 1 / GRID: exact sums of whole numbers below 2^53."""
-        own_weights = row_weights(rows.units, max_rows)
-        sums = torch.zeros(len(self.sets), dtype=torch.float64)
-        weights = torch.from_numpy(np.full(len(rows), float(GRID)) if own_weights is None else own_weights)
-        positions: dict[Clique, int] = {(): 0}
-        levels = []
-        for _, level in itertools.groupby(self.sets, len):
-            own = list(level)
-            levels.append(([positions[each[:-1]] for each in own], [each[-1] for each in own]))
-            positions = {each: k for k, each in enumerate(own)}
-        for at in range(0, len(rows), BLOCK):
-            codes = torch.from_numpy(rows.codes[at : at + BLOCK].astype(np.int64))
-            signs = [half[codes[:, k].clamp(0, len(half) - 1)] for k, half in enumerate(self.halves)]
-            products, columns, found = (signs[self.label] * weights[at : at + BLOCK])[None], torch.stack(signs), []
-            for parents, last in levels:
-                products = products[parents] * columns[last]
-                found.append(products.sum(1))
-            sums += torch.cat(found)
-        return sums / GRID
+    def of(self, rows: Countable, max_rows: int) -> Tensor:
+        """The coefficients, [sets] float64, multiples of 1 / GRID: sums of the cells, each with the sign of its halves."""
+        cliques = [tuple(sorted((*each, self.label))) for each in self.sets]
+        maps = [(column, (half > 0).numpy().astype(np.int64)) for column, half in enumerate(self.halves)]
+        signs = [_SIGNS[: size_of(each)] for each in maps]
+        tables = zip(cliques, rows.counts(maps, cliques, max_rows), strict=True)
+        sums = [reduce(lambda left, k: signs[k] @ left.reshape(len(signs[k]), -1), *each) for each in tables]
+        return torch.tensor(np.ravel(sums), dtype=torch.float64) / GRID
 
 
-def _counted(rows: Table, query: Counts) -> Iterator[Tensor]:
-    """The flat table of each clique in steps of the grid: whole numbers, as float64."""
-    weights = row_weights(rows.units, query.max_rows)
+def _counted(rows: Countable, query: Counts) -> list[Tensor]:
+    """The flat table of each clique in steps of the grid: whole numbers below 2^53, as float64."""
     columns = [*range(len(query.maps) - len(query.again)), *query.again]
-    merged = {
-        k: query.maps[k].int().numpy()[np.clip(rows.codes[:, columns[k]], 0, len(query.maps[k]) - 1)]
-        for k in {k for clique in query.cliques for k in clique}
-    }
-    for clique, shape in zip(query.cliques, query.shapes, strict=True):
-        cells = np.ravel_multi_index([merged[column] for column in clique], shape)
-        if weights is None:
-            counted: np.ndarray = np.bincount(cells, minlength=math.prod(shape)).astype(np.float64) * GRID
-        else:
-            counted = np.bincount(cells, weights, minlength=math.prod(shape))
-        yield torch.from_numpy(counted)
-
-
-def row_weights(units: np.ndarray | None, max_rows: int) -> np.ndarray | None:
-    """min(1, max_rows / m) for each row of a unit with m rows, in steps of the grid and rounded down, float64 [N].
-
-    None: every row is its own unit, and weighs 1.
-    """
-    if units is None:
-        return None
-    _, own, counts = np.unique(units, return_inverse=True, return_counts=True)
-    weights: np.ndarray = np.minimum(GRID, GRID * max_rows // counts)[own.reshape(-1)].astype(np.float64)
-    return weights
+    maps = [(column, own.numpy()) for column, own in zip(columns, query.maps, strict=True)]
+    return [torch.from_numpy(each).double() for each in rows.counts(maps, query.cliques, query.max_rows)]

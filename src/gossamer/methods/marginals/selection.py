@@ -28,8 +28,8 @@ BELOW = 1 - 1e-12
 OUTSTANDING, SEEN = 4.5, 0.4
 """An interaction stands out if it is so many standard deviations from what the model expects. Noise alone does so in 1 of 50
 runs. Interactions of a higher order are asked for as long as those that concern SEEN of the rows stand out."""
-MOST_INTERACTIONS, MOST_PRODUCTS = 6_000, 1_000_000_000
-"""Interactions, and the number of them times that of the rows: counting takes seconds."""
+MOST_INTERACTIONS = 6_000
+"""Counting takes seconds."""
 SWEEPS, LEAST = 3, 1e-9
 """Of raking, and what stands for a count of zero in it."""
 MODEL_ROWS = 2**14
@@ -72,7 +72,7 @@ def interaction_sets(config: Config, card: Any, sizes: Sequence[int]) -> list[Cl
     if label is None:
         return []
     seen = (SEEN * size / (OUTSTANDING * noise)) ** 2 if noise else math.inf
-    most = min(seen, MOST_PRODUCTS / max(1, size), MOST_INTERACTIONS)
+    most = min(seen, MOST_INTERACTIONS)
     columns = [column for column, size in enumerate(sizes) if size > 1 and column != label]
     found: list[Clique] = []
     level: list[Clique] = [(column,) for column in columns]

@@ -19,7 +19,6 @@ from gossamer.data.source import Data
 from gossamer.errors import GossamerError, RequestError, TooFewClients
 from gossamer.events import progress
 from gossamer.files import write_atomically
-from gossamer.kinds.run_plan import RunPlan
 from gossamer.methods.contract import State
 from gossamer.methods.job import Training
 from gossamer.methods.synthesizer import Synthesizer
@@ -34,6 +33,7 @@ from gossamer.run.federated.questions import Answer, Malformed, Question, Refuse
 from gossamer.run.report.html import write_report
 from gossamer.run.storage.data_sources import DataSources, RawData
 from gossamer.run.storage.run_folder import RunFolder
+from gossamer.run.storage.run_plan import RunPlan
 from gossamer.run.training import checkpoint
 from gossamer.run.training.open_run import Accounts, OpenRun
 from gossamer.run.training.plan import Request

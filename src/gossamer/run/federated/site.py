@@ -27,7 +27,6 @@ from gossamer.data.tables.any_card import load_card
 from gossamer.errors import GossamerError, Interrupted, RequestError, RunFolderError, UnplannedRelease, withheld
 from gossamer.events import Sink, note, progress, silent
 from gossamer.files import write_atomically
-from gossamer.kinds.run_plan import RunPlan
 from gossamer.methods.common.adversarial import Fakes
 from gossamer.methods.contract import Run
 from gossamer.methods.gs_wgan import Config, GsWgan
@@ -57,6 +56,7 @@ from gossamer.run.federated.questions import (
 from gossamer.run.report.html import write_report
 from gossamer.run.storage.data_sources import DataSources, RawData
 from gossamer.run.storage.run_folder import RunFolder
+from gossamer.run.storage.run_plan import RunPlan
 from gossamer.run.training import checkpoint
 from gossamer.run.training.open_run import Accounts, OpenRun
 from gossamer.run.training.plan import Request, checked, checked_delta

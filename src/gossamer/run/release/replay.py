@@ -17,7 +17,6 @@ from torch import Tensor
 from gossamer.data.source import Data
 from gossamer.errors import GossamerError, LedgerDamaged, RequestError
 from gossamer.kinds import kind_of
-from gossamer.kinds.run_plan import RunPlan
 from gossamer.kinds.toys import stripes
 from gossamer.methods.contract import State
 from gossamer.methods.job import Job
@@ -32,6 +31,7 @@ from gossamer.privacy.random.answers import MOST, Answers, Replay
 from gossamer.privacy.random.noise import Rng
 from gossamer.run.release.contents import TRAINED_ON, drawn_on, model_tensors, samples_seed
 from gossamer.run.storage.data_sources import DataSources
+from gossamer.run.storage.run_plan import RunPlan
 from gossamer.run.storage.versions import versions
 
 TOLERANCE = 1e-5

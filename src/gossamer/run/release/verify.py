@@ -18,7 +18,6 @@ from gossamer.data.source import Data
 from gossamer.data.tables.any_card import card_from
 from gossamer.errors import DataError, GossamerError, LedgerDamaged, RequestError, RunFolderError
 from gossamer.kinds import kind_of
-from gossamer.kinds.run_plan import LOOK, RunPlan
 from gossamer.kinds.score import SCORE
 from gossamer.lazy import Lazy
 from gossamer.methods import METHODS, method_of
@@ -53,6 +52,7 @@ from gossamer.run.storage.run_folder import (
     RunFolder,
     today,
 )
+from gossamer.run.storage.run_plan import LOOK, RunPlan
 from gossamer.run.storage.versions import with_source
 from gossamer.run.validation import checked_arguments
 

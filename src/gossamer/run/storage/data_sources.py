@@ -20,6 +20,7 @@ from gossamer.data.records import Records
 from gossamer.data.source import Data, Source, called, is_place, source_of, split_of
 from gossamer.data.sources.pictures.in_memory import FORMS
 from gossamer.data.sources.pictures.read import DIGITS, EMBEDDED, read
+from gossamer.data.sources.tables import file_of
 from gossamer.data.tables.any_card import AnyCard
 from gossamer.data.units import Grouped, matched, names_a_file
 from gossamer.errors import DataError, RequestError, RunFolderError
@@ -47,6 +48,7 @@ class DataSources:
         public: public records, or None.
         share: the share of `data` that is made public, in place of `public`; None: none of it.
         in_memory: which of `data`, `public` and `units` were in the memory of the process that began the run.
+        only_counts: the records are only counted, see `Kind.counted`.
     """
 
     data: Source
@@ -54,6 +56,7 @@ class DataSources:
     public: Source | None = None
     share: float | None = None
     in_memory: tuple[str, ...] = ()
+    only_counts: bool = False
 
     @classmethod
     def of(cls, data: Data, *, public: Data | None = None, share: float | None = None) -> "DataSources":
@@ -132,7 +135,7 @@ class DataSources:
         """Refuse records that are gone, with a DataError that names the place."""
         for source in (self.data, self.public):
             place = split_of(str(source.records))[0] if source is not None and is_place(source) else None
-            if place is not None and place not in EMBEDDED and not Path(place).exists():
+            if place is not None and place not in EMBEDDED and not file_of(place)[0].exists():
                 raise DataError(
                     f"{place}: the records of this run are gone. Put them back (a link will do), and resume again."
                 )
@@ -166,7 +169,7 @@ class DataSources:
             )
         public, stated = self.read_public(card)
         kind = kind_of(card)
-        records = kind.read(self.data, card, sink=sink)
+        records = kind.read(self.data, card, sink=sink) if not self.only_counts else kind.counted(self.data, card)
         private, notes = records, records.notes
         if self.share is not None:
             public, private = split_public(records, self.share, SALT)
@@ -351,6 +354,7 @@ def _absolute(data: Data) -> Source:
         units = str(Path(units).absolute())
     if is_place(source):
         path, split = split_of(str(records))
-        resolved = path if path in EMBEDDED else str(Path(path).resolve())
+        file, inside = file_of(path)
+        resolved = path if path in EMBEDDED else f"{file.resolve()}{inside}"
         records = f"{resolved}:{split}" if split else resolved
     return dataclasses.replace(source, records=records, units=units)

@@ -18,7 +18,6 @@ from gossamer.data.tables.any_card import AnyCard
 from gossamer.errors import BudgetLogError, PrivacyError, RequestError, RunFolderError
 from gossamer.events import Sink, note, silent
 from gossamer.kinds import kind_of
-from gossamer.kinds.run_plan import LOOK, RunPlan
 from gossamer.kinds.score import SCORE, Facts, right_and_wrong
 from gossamer.methods.contract import BaseConfig, Query, State
 from gossamer.methods.job import Job, plugins_of
@@ -36,6 +35,7 @@ from gossamer.run.budget.entry import RunEntry, add_entry, budget_log_at, charge
 from gossamer.run.release.contents import TRAINED_ON, drawn_on
 from gossamer.run.storage.data_sources import DataFacts, DataSources, LoadedData, RawData
 from gossamer.run.storage.run_folder import RunFolder, today
+from gossamer.run.storage.run_plan import LOOK, RunPlan
 from gossamer.run.storage.versions import versions
 from gossamer.run.training import checkpoint
 from gossamer.run.training.plan import Request
@@ -155,6 +155,7 @@ class OpenRun:
             DataError: if they are no longer those that the run began with.
         """
         parts = self.ledger, self.rng, self.ranks
+        sources = dataclasses.replace(sources, only_counts=self.job.method.only_counts and self.asks.score is None)
         loaded = sources.read(card or self.job.card, *parts, sink=self.sink) if raw is None else raw.confine(*parts)
         if self.folder.begun:
             loaded.facts.refuse_others(self.folder.config(), self.folder.source(), name=sources.name)

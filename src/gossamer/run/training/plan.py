@@ -12,7 +12,6 @@ from gossamer import plugins
 from gossamer.data.tables.any_card import AnyCard
 from gossamer.errors import BudgetError, RequestError, did_you_mean
 from gossamer.kinds import kind_of
-from gossamer.kinds.run_plan import Look, RunPlan
 from gossamer.kinds.score import Score
 from gossamer.methods import METHODS
 from gossamer.methods.contract import AnyMethod, BaseConfig, MaybeZero, Start, State
@@ -20,6 +19,7 @@ from gossamer.methods.job import Job, refuse_other_kind
 from gossamer.methods.registry import AUTO, allow, asked, method_of_config
 from gossamer.privacy.accounting import calibrate, cost
 from gossamer.privacy.guarantee import ADD_OR_REMOVE_ONE, Guarantee, Plan, Terms
+from gossamer.run.storage.run_plan import Look, RunPlan
 from gossamer.run.training import automatic, presets
 from gossamer.run.validation import check_type, checked_arguments, plain, refuse_misspelt
 
