@@ -133,7 +133,7 @@ class Kind(ABC, Generic[R, K]):
         """Records as the card has them read. name: what messages call records in memory. Raises DataError, RequestError."""
 
     def counted(self, source: Source, card: K) -> R:
-        """The same for a run that only counts records: they need not say whose each is."""
+        """The same for a run that only counts records: they need not say who owns each."""
         return self.read(source, card)
 
     @abstractmethod
