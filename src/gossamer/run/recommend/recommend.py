@@ -89,7 +89,7 @@ class Advice:
         if self.ranked:
             report += ["", "A run that looks and chooses:", f"  {self.automatic}", "The first of these:"]
             report += [f"  {self.ranked[0].command}"]
-            report += [f"WHOSE says which records belong to one {self.unit}: {UNITS_FORMS}."] * (self.unit != "record")
+            report += [f"WHOSE says which records belong to one {self.unit}: {UNITS_FORMS}."] * ("WHOSE" in self.automatic)
             report += ["More about one: `gossamer plan METHOD`. The commands of all of them: --json."]
         return report
 
@@ -142,7 +142,7 @@ def recommend(
         if value is not None and not facts.has_public:
             raise RequestError(f"`{name}` is for pictures, and the card describes {facts.in_words}: leave it out.")
     source = {"data": shlex.quote(data), "card": shlex.quote(where)}
-    source |= {"units": facts.whose} if facts.unit != "record" else {}
+    source |= {"units": facts.whose} if facts.unit != "record" and facts.whose else {}
     request = _Request(card=facts, epsilon=epsilon, delta=delta, public=public, pictures=pictures, source=source)
     ranked: list[Recommended] = []
     left_out: dict[str, str] = {}

@@ -107,9 +107,7 @@ def plan(
     if method == AUTO:
         if preset or settings or more:
             raise RequestError("`auto` chooses method and settings. Leave the others out, or name a method.")
-        return _automatic(
-            card, epsilon=plain(epsilon), delta=plain(delta), score=AUTO_SCORE if score is None else score
-        )
+        return _automatic(card, epsilon=plain(epsilon), delta=plain(delta), score=score)
     chosen_method = method_named(method)
     given = {**(settings or {}), **more} if isinstance(settings, Mapping | None) else None
     if given is None:
@@ -199,11 +197,16 @@ def _decided(
     return request
 
 
-def _automatic(card: AnyCard, *, epsilon: float | None, delta: float | None, score: float) -> Request:
-    """A run that looks at its records and chooses its method. Of a kind without a look, the run of its first method."""
+def _automatic(card: AnyCard, *, epsilon: float | None, delta: float | None, score: float | None) -> Request:
+    """A run that looks at its records and chooses its method. Of a kind without a look, the run of its first method.
+
+    score: None: `AUTO_SCORE`, where something can learn from samples.
+    """
     if epsilon is None or not 0 < epsilon < math.inf:
         raise BudgetError("`auto` needs `epsilon`, a number above 0. Without privacy, name a method.")
     found = automatic.choices(card, epsilon)
+    if score is None:
+        score = AUTO_SCORE if kind_of(card).judge(found[0].job(card, 1.0)) else 0.0
     if len(found) == 1:
         only = found[0]
         return _decided(only.method, card, only.settings, epsilon=epsilon, delta=delta, preset=None, score=score)
