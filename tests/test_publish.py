@@ -27,7 +27,7 @@ def test_every_link_of_the_rendered_readme_leads_to_a_file_of_the_repository() -
         assert place.startswith("https://"), place
         if place.startswith(HOME):
             kind, _, path = place.removeprefix(f"{HOME}/").partition(f"/v{VERSION}/")
-            assert kind == ("raw" if path.endswith(".png") else "blob")
+            assert kind == ("raw" if path.endswith((".png", ".svg")) else "blob")
             assert (ROOT / path.partition("#")[0]).is_file(), path
 
 

@@ -26,7 +26,7 @@ PAGE = Path(__file__).resolve().parents[2] / "docs/methods/adding-one.md"
 BLOCKS = re.findall(r"^```python\n(.*?)^```", PAGE.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
 TEXT, OF_TABLES = BLOCKS[:2]
 TOY = next(block for block in BLOCKS if "toy = Records" in block)
-MOST_LINES, MOST_NAMES = 52, 30
+MOST_LINES, MOST_NAMES = 52, 31
 
 
 def imported(name: str, text: str, folder: Path) -> Iterator[ModuleType]:

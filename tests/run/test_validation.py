@@ -24,7 +24,7 @@ CARD = DataCard(shape=(1, 28, 28), classes=2, declared_size=160)
         ("plan", {"delta": "1e-5"}, "`delta` must be a number or None"),
         ("plan", {"epsilon": True}, "`epsilon` must be a number or None, not of type bool"),
         ("plan", {"method": 3}, "`method` must be text or a Config, not of type int"),
-        ("plan", {"card": "card.toml"}, "`card` must be a DataCard or a TableCard, not of type str."),
+        ("plan", {"card": "card.toml"}, "`card` must be a DataCard or a TableCard or a LinkedCard, not of type str."),
         ("plan", {"settings": [("steps", 3)]}, "settings must be a mapping"),
         (
             "plan",

@@ -124,6 +124,7 @@ def arguments() -> set[str]:
 OF_PLUGINS = {
     *[
         "about",
+        "auto",
         "classes",
         "columns",
         "components",

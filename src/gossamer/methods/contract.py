@@ -402,16 +402,14 @@ class Method(ABC, Generic[C, S]):
     """The kind of records that it trains on. A card describes the same kind."""
     takes_linked: ClassVar[bool] = False
     """Whether it also trains on linked tables, one after another."""
-    only_counts: ClassVar[bool] = False
-    """Whether it asks records for nothing but counts, see `Kind.counted`."""
     takes_public: ClassVar[bool] = True
     """Whether it can use public records."""
     can_warm_start: ClassVar[bool] = False
     """Whether other methods may start on what it releases: it is quick, and draws pictures without a sampler's many steps."""
-    ranks_take: ClassVar[Literal["units in secret", "units by place", "all records"]] = "units in secret"
+    ranks_take: ClassVar[Literal["units in secret", "units by place", "all records", "counts"]] = "units in secret"
     """Which records each rank has where ranks train together. By place in the data: only where each release is a sum of what
     every unit adds by itself. Else each unit goes to a random rank, because one unit less moves the places of all that follow.
-    All records: where the method splits them itself."""
+    All records: where the method splits them itself. Counts: nothing else is asked, in one process; see `Kind.counted`."""
     can_ask_sites: ClassVar[bool] = False
     """Whether sites with records of their own can answer its queries, and their sum serves as an answer. Its state then has a
     `check_sent`."""

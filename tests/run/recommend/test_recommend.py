@@ -98,7 +98,8 @@ def test_nothing_is_forecast_and_the_commands_measure(gossamer: Run, facts: Call
     told = gossamer(*words).out
     assert "%" not in told and " min" not in told
     assert recommend.NO_FORECAST in told
-    assert sum("gossamer fit" in line for line in told.splitlines()) == 1
+    assert next(line.split()[2] for line in told.splitlines() if "gossamer fit" in line) == "auto"
+    assert sum("gossamer fit" in line for line in told.splitlines()) == 2
     commands = {each["method"]: each["command"] for each in gossamer(*words, "--json").json["ranked"]}
     assert {name for name, command in commands.items() if "--score 0.03" not in command} == {"gs-wgan"}  # replace-one
     one = gossamer("recommend", "--card", facts(5_000, classes=1), "--epsilon", 1, "--json").json["ranked"]

@@ -60,7 +60,7 @@ def test_no_word_of_the_histograms_is_over_another_or_cut() -> None:
     ]
     card = card_from({"title": "T", "data_set": "t", "declared_size": 100, "unit": "record", "column": columns})
     assert isinstance(card, TableCard)
-    figure = _drawn(TableSamples(np.zeros((10, len(columns)), dtype=np.int32), card))
+    figure = _drawn([TableSamples(np.zeros((10, len(columns)), dtype=np.int32), card)])
     FigureCanvasAgg(figure).draw()
     shown = [axes for axes in figure.axes if axes.get_visible()]
     turned = [axes.get_xticklabels()[0].get_rotation() > 0 for axes in shown]
@@ -82,5 +82,5 @@ def test_a_thousand_bins_are_drawn_as_forty_bars_and_what_is_no_bin_alone() -> N
     card = card_from({"title": "T", "data_set": "t", "declared_size": 100, "unit": "record", "column": [column]})
     assert isinstance(card, TableCard)
     codes = np.array([[0], [24], [25], [999], [1_000], [1_001], [1_001], [500]], dtype=np.int16)
-    heights = [bar.get_height() for bar in _drawn(TableSamples(codes, card)).axes[0].patches]
+    heights = [bar.get_height() for bar in _drawn([TableSamples(codes, card)]).axes[0].patches]
     assert len(heights) == 42 and [heights[at] for at in (0, 1, 20, 39, 40, 41)] == [25, 12.5, 12.5, 12.5, 12.5, 25]

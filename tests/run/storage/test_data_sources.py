@@ -108,7 +108,6 @@ def test_neighbours_have_the_same_warm_start_and_the_same_settings(
     data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """End to end: what is made before the first private step, and what is released beside the model, bit for bit."""
-    monkeypatch.setattr("gossamer.run.training.driver.write_report", lambda *_, **__: None)
     runs = {"whole": data, "neighbour": without(data, [int(protected(data)[5])], "patients_.npz")}
     for name, path in runs.items():
         fit("dpgan", data=path, card=CARD, out=tmp_path / name, public=SHARE, **SETTINGS)
@@ -213,7 +212,6 @@ def test_nobody_public_is_said_and_nobody_private_is_not(
     data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The first follows from the public part alone. The second would tell that the last protected record is gone."""
-    monkeypatch.setattr("gossamer.run.training.driver.write_report", lambda *_, **__: None)
     with pytest.raises(RequestError, match="no unit is in the public part"):
         sources(
             without(data, np.setdiff1d(np.arange(160), protected(data)), "private.npz"), share=SHARE

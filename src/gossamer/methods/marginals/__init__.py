@@ -223,7 +223,7 @@ class Marginals(Method[Config, "loop.State"]):
     title = "Noisy marginals on a junction tree (after McKenna et al. 2022)"
     takes = "table"
     takes_linked = True
-    only_counts = True
+    ranks_take = "counts"
     takes_public = False
     can_ask_sites = True
     config_type = Config

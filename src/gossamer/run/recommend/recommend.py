@@ -89,7 +89,9 @@ class Advice:
         if self.ranked:
             report += ["", "A run that looks and chooses:", f"  {self.automatic}", "The first of these:"]
             report += [f"  {self.ranked[0].command}"]
-            report += [f"WHOSE says which records belong to one {self.unit}: {UNITS_FORMS}."] * ("WHOSE" in self.automatic)
+            report += [f"WHOSE says which records belong to one {self.unit}: {UNITS_FORMS}."] * (
+                "WHOSE" in self.automatic
+            )
             report += ["More about one: `gossamer plan METHOD`. The commands of all of them: --json."]
         return report
 

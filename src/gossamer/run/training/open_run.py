@@ -155,7 +155,9 @@ class OpenRun:
             DataError: if they are no longer those that the run began with.
         """
         parts = self.ledger, self.rng, self.ranks
-        sources = dataclasses.replace(sources, only_counts=self.job.method.only_counts and self.asks.score is None)
+        sources = dataclasses.replace(
+            sources, only_counts=self.job.method.ranks_take == "counts" and self.asks.score is None
+        )
         loaded = sources.read(card or self.job.card, *parts, sink=self.sink) if raw is None else raw.confine(*parts)
         if self.folder.begun:
             loaded.facts.refuse_others(self.folder.config(), self.folder.source(), name=sources.name)

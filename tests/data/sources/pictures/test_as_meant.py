@@ -490,13 +490,6 @@ def test_uneven_classes_are_said_without_figures_unless_asked() -> None:
     assert said in draft_text((images, np.arange(60) // 50))[1]
 
 
-def test_ink_on_white_is_drafted() -> None:
-    white = np.full((20, 1, 28, 28), 250, np.uint8)
-    white[:, :, 10:18, 10:18] = np.arange(20, dtype=np.uint8)[:, None, None, None]
-    assert "\n# invert = true  # nearly all" in draft_text((white, np.arange(20) % 2))[0]
-    assert "# invert" not in draft_text((255 - white, np.arange(20) % 2))[0]
-
-
 # One picture set in many forms
 
 
