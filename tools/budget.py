@@ -46,9 +46,9 @@ class Budget:
 
 
 BUDGET = Budget(
-    lines=34_965,
-    characters=45.2,
-    silenced={"noqa": 61, "fmt: skip": 51, "type: ignore": 26, "pragma: no cover": 0},
+    lines=36_342,
+    characters=45.3,
+    silenced={"noqa": 59, "fmt: skip": 48, "type: ignore": 26, "pragma: no cover": 0},
 )
 """The one place of these numbers. Lower them with the source.
 
