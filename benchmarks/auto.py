@@ -112,7 +112,7 @@ def faces(root: Path) -> tuple[Set, Set]:
 def objects(root: Path) -> tuple[Set, Set]:
     """The part of CIFAR-10."""
     found = np.load(root / "cifar10_subset" / "cifar10_5000_1000.npz")
-    return tuple(  # type: ignore[return-value]
+    return tuple(  # type: ignore[return-value]  # two of them
         (found[f"{part}_images"].transpose(0, 3, 1, 2), found[f"{part}_labels"].astype(np.int64))
         for part in ("train", "test")
     )

@@ -58,8 +58,8 @@ class PEGenerator:
 
     def _data(self, label: int, *images: Tensor, **more: int) -> Any:
         """Pictures of a class as Private Evolution holds them."""
-        from pe.constant.data import IMAGE_DATA_COLUMN_NAME, LABEL_ID_COLUMN_NAME  # noqa: PLC0415
-        from pe.data import Data  # noqa: PLC0415
+        from pe.constant.data import IMAGE_DATA_COLUMN_NAME, LABEL_ID_COLUMN_NAME  # noqa: PLC0415  # loaded where the package is
+        from pe.data import Data  # noqa: PLC0415  # loaded where the package is
 
         coloured = [image.expand(3, -1, -1).permute(1, 2, 0).numpy() for image in images]
         frame = pd.DataFrame({IMAGE_DATA_COLUMN_NAME: coloured, LABEL_ID_COLUMN_NAME: [0] * len(coloured)})
@@ -76,7 +76,7 @@ class PEGenerator:
 
 def _fitting(data: Any, shape: Sequence[int]) -> Tensor:
     """The one picture of an answer, in this shape: grey where there is one channel, resized where the size differs."""
-    from pe.constant.data import IMAGE_DATA_COLUMN_NAME  # noqa: PLC0415
+    from pe.constant.data import IMAGE_DATA_COLUMN_NAME  # noqa: PLC0415  # loaded where the package is
 
     (pixels,) = data.data_frame[IMAGE_DATA_COLUMN_NAME]
     picture = Image.fromarray(np.asarray(pixels, np.uint8)).convert("L" if shape[0] == 1 else "RGB")
