@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -209,6 +210,14 @@ def test_the_certificate_has_the_method_that_was_chosen(run: Path) -> None:
     assert not settings["config"]["align"]
     assert "for shapes" in certificate.figures["look"]["statement"]
     assert float(certificate.guarantee["epsilon"]) <= 10
+
+
+def test_the_settings_are_those_of_the_job_of_the_ledger() -> None:
+    ledger: Any = SimpleNamespace(choice=1)
+    settings = {"config": "first", "choices": [{"config": "first"}, {"config": "second"}]}
+    assert chosen(settings, ledger)["config"] == "second"
+    with pytest.raises(LedgerDamaged, match=r"a choice that config\.json does not have"):
+        chosen({"choices": [{}]}, ledger)
 
 
 def test_verify_chooses_again_from_the_answer(run: Path) -> None:

@@ -533,6 +533,17 @@ UNKNOWN: dict[str, tuple[Callable[[], nn.Module], Callable[[nn.Module, Tensors],
 }
 
 
+def test_a_mask_of_truth_values_hides_in_a_larger_function() -> None:
+    """As torch does it where its function is called by itself; a layer makes numbers of the mask before."""
+    x, hidden = torch.randn(4, 2, 6), torch.tensor([[False, True, True, True]]).expand(4, -1)
+    weights = torch.randn(18, 6), None, torch.randn(6, 6), None
+    given = x, x, x, 6, 2, weights[0], None, None, None, False, 0.0, weights[2], None
+    expected, _ = F.multi_head_attention_forward(*given, attn_mask=hidden)
+    found = attention(F.linear, *given, attn_mask=hidden)
+    assert found is not None
+    assert torch.allclose(found[0], expected, atol=1e-6)
+
+
 def test_random_masks_inside_a_larger_function_are_not_left_out() -> None:
     """They are refused before, where made-up records show them; where those fail, torch's function stays in place."""
     x, w, h = torch.randn(3, 5, 4), [torch.randn(12, 4), torch.randn(12, 4)] * 2, torch.zeros(2, 5, 4)
