@@ -14,7 +14,6 @@ from gossamer.data.records import Records
 from gossamer.errors import RequestError
 from gossamer.methods import METHODS
 from gossamer.methods.job import Job
-from gossamer.methods.moments import loop
 from gossamer.methods.moments.class_moments import WEIGHTS, Moments
 from gossamer.nets.latent import Latent
 from gossamer.privacy.confined import Confined
@@ -212,27 +211,3 @@ def test_a_smaller_bound_shortens_every_record() -> None:
     """A record whose count alone is longer than the bound."""
     asked, held = query(), records(1)
     assert float(asked.clipped_sum(held, Bounds(norms=(0.1,))).norm()) == pytest.approx(0.1, rel=1e-5)
-
-
-def test_classes_that_are_mostly_noise_are_named() -> None:
-    """By the noisy answer alone: of a class with hardly a record there is noise, of the others there is not."""
-    asked, held = query(), records(900, seed=3)
-    few = Records(held.images[held.labels != 1], held.labels[held.labels != 1])
-    stream = torch.Generator().manual_seed(4)
-    noise = torch.randn(asked.dimension, generator=stream, dtype=torch.float64)
-    for scale, whole, rare in ((0.0, [], []), (5.0, [], [1]), (3_000.0, [0, 1, 2], [0, 1, 2])):
-        for each, expected in ((held, whole), (few, rare)):
-            answer = asked.clipped_sum(each, ONE) + scale * noise
-            assert loop.mostly_noise(answer, asked, scale) == expected
-
-
-def test_a_run_says_which_classes_are_noise() -> None:
-    card = DataCard(shape=(1, 6, 6), classes=3, declared_size=60, class_names=("a", "b", "c"))
-    ledger = PrivacyLedger(budget=math.inf, delta=1e-5)
-    job = Job.of(METHODS["moments"], {"noise_multiplier": 1e4, "axes": 4}, card)
-    ledger.reserve(job.plan)
-    training = job.begin(Rng(0, noise_seed=1))
-    assert training.state.remark == ""
-    for _ in training.drive(Confined(records(60), ledger, training.run.rng)):
-        pass
-    assert training.state.remark.startswith("Mostly noise: 'a', 'b', 'c'.")

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -39,23 +39,7 @@ def train(run: Run[Config], state: "State", private: Confined[Records]) -> Itera
     if config.cells > 1:
         centres = net.mixture.means.double().cpu().view(run.card.classes, config.cells, -1)
         query = asked(net, config.cells_radius, centres)
-    take, names = into(net.mixture, query), run.card.class_names
-
-    def note(answer: Tensor, noise: float) -> None:
-        take(answer, noise)
-        state.noisy = [names[label] if names else str(label) for label in mostly_noise(answer, query, noise)]
-
-    yield from released(run, state, "moments", query, private, note)
-
-
-def mostly_noise(answer: Tensor, query: Moments, noise: float) -> list[int]:
-    """Classes of whose noisy sums about half is noise, or more, by squares. It follows from what was released.
-
-    Noise alone exceeds the limit once in 30,000 times.
-    """
-    parts = answer.view(query.classes, -1)
-    most = (2 + 4 * math.sqrt(2 / parts.shape[1])) * noise**2
-    return [label for label, square in enumerate(parts.square().mean(1).tolist()) if square < most]
+    yield from released(run, state, "moments", query, private, into(net.mixture, query))
 
 
 def mean(run: Run[Config], state: "State", private: Confined[Records]) -> Iterator[Logs]:
@@ -198,20 +182,10 @@ class Generator(nn.Module):
 
 @dataclass
 class State(contract.NetState):
-    """The Gaussians have seen records through releases only. `whole` has those of whole classes, where there are cells.
-
-    `noisy` has the names of classes that are mostly noise.
-    """
+    """The Gaussians have seen records through releases only. `whole` has those of whole classes, where there are cells."""
 
     net: Generator
     whole: Mixture | None
-    noisy: list[str] = field(default_factory=list)
-
-    @property
-    def remark(self) -> str:
-        """Name the classes of which there is mostly noise."""
-        names = ", ".join(map(repr, self.noisy))
-        return names and f"Mostly noise: {names}. More records of a class, fewer `axes` or a larger epsilon help."
 
     def check_sent(self) -> None:
         """Refuse axes and a centre so large that one record could change how the codes of others are rounded."""
