@@ -106,6 +106,13 @@ def test_samples_join_keep_their_order_and_follow_the_row_before(run: gossamer.S
     assert steps.between(6, 8).mean() > 0.8
 
 
+def test_codes_of_the_order_are_those_of_its_values(run: gossamer.Synthesizer) -> None:
+    """Pictures and metrics look at codes, and the values of later rows follow from steps."""
+    rows = run.sample(300, seed=2)["visits"]
+    days = pd.to_datetime(rows.to_pandas()["day"])
+    assert rows.samples.codes[:, 0].tolist() == (days - pd.Timestamp("2020-01-01")).dt.days.tolist()
+
+
 def test_a_release_verifies_replays_and_holds_the_tables(run: gossamer.Synthesizer, folder: Path) -> None:
     release = run.release(folder / "release", samples=50)
     checked = gossamer.verify(release, replay=True)

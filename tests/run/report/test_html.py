@@ -16,7 +16,7 @@ from PIL import Image
 
 from gossamer.data.samples.grid import sample_grid
 from gossamer.errors import RunFolderError
-from gossamer.run.report import plots
+from gossamer.run.report import html, plots
 from gossamer.run.report.html import write_report
 
 PLD = {"accountant": "PLD", "epsilon": 9.9798123, "delta": 1e-05, "relation": "add-or-remove-one", "unit": "record"}
@@ -315,6 +315,18 @@ def test_one_step_makes_no_curve(tmp_path):
     page = read_page(make_run(tmp_path, events=1))
     assert "running bound, against steps" not in page.text
     assert not any(a.get("aria-label", "").startswith("Epsilon spent") for _, a in page.tags)
+
+
+def test_steps_of_curves_go_on_from_phase_to_phase(tmp_path):
+    phases = [
+        ("columns of patients", 1),
+        ("training of patients", 1),
+        ("training of patients", 2),
+        ("columns of visits", 1),
+    ]
+    lines = [{"kind": "step", "phase": phase, "step": step, "values": {"total": 1.0}} for phase, step in phases]
+    (tmp_path / "events.jsonl").write_text("\n".join(map(json.dumps, lines)))
+    assert [event["step"] for event in html._events(tmp_path / "events.jsonl")] == [1, 2, 3, 4]
 
 
 def test_without_events_and_metrics(tmp_path):

@@ -121,15 +121,18 @@ def attacks(path: Path) -> dict[str, Any] | None:
 
 
 def _events(path: Path) -> list[dict[str, Any]]:
-    """The events of kind "step". A release has no events, so it has no curves."""
+    """The events of kind "step", whose steps go on from phase to phase. A release has no events, so it has no curves."""
     if not path.is_file():
         return []
-    steps = []
+    steps: list[dict[str, Any]] = []
+    phase, before = None, 0
     for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
         try:
             event = json.loads(line)
             if event["kind"] == "step":
-                steps.append({"step": int(event["step"]), **event["values"]})
+                if event.get("phase") != phase:
+                    phase, before = event.get("phase"), steps[-1]["step"] if steps else 0
+                steps.append({"step": before + int(event["step"]), **event["values"]})
         except (ValueError, KeyError, TypeError) as error:
             raise RunFolderError(
                 f"{path}, line {number}: this line is no event; remove it, or restore the file from a copy of the run."

@@ -16,7 +16,7 @@ from gossamer.data.samples.synthetic_records import SyntheticRecords
 from gossamer.data.tables.card import TableCard
 from gossamer.data.tables.decode import to_numbers
 from gossamer.data.tables.linked.card import LinkedCard
-from gossamer.data.tables.linked.part import Part
+from gossamer.data.tables.linked.part import Part, codes_of
 from gossamer.data.tables.linked.table import LinkedTable
 from gossamer.data.tables.samples import TableSamples, row_texts
 
@@ -109,7 +109,9 @@ class LinkedSamples(SyntheticRecords):
             own = keep_rules(codes[here, 3 : 3 + len(table.card.columns)].astype(np.int32), table.card.columns)
             samples = TableSamples(own, table.card, seed + at, numbers[here])
             if table.order:
-                samples = replace(samples, given={table.order: _in_order(samples, table, part, steps, turn)})
+                values = _in_order(samples, table, part, steps, turn)
+                own[:, table.card.names.index(table.order)] = codes_of(table.order_column, values)
+                samples = replace(samples, given={table.order: values})
             found[table.name] = LinkedRows(table, samples, numbers[here] + 1, numbers[parents] + 1 if at else None)
         return cls(card, found)
 
