@@ -46,7 +46,7 @@ class Budget:
 
 
 BUDGET = Budget(
-    lines=36_334,
+    lines=36_336,
     characters=45.3,
     silenced={"noqa": 59, "fmt: skip": 48, "type: ignore": 26, "pragma: no cover": 0},
 )

@@ -1,6 +1,7 @@
 """Linked tables as they come: keys, orders, numbers of rows; and what is refused, in one paragraph without a value."""
 
 import datetime
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -193,6 +194,15 @@ def test_refuses_a_card(what: str) -> None:
     assert TEXT.count(old) == 1
     with pytest.raises(CardError, match=said):
         LinkedCard.loads(TEXT.replace(old, new))
+
+
+def test_what_is_said_once_holds_for_each_table() -> None:
+    """Else a table could weigh a unit five times, where the certificate says that its rows count as one."""
+    own = [replace(each, card=replace(each.card, max_rows=5, declared_size=9)) for each in CARD.tables]
+    card = LinkedCard(tables=tuple(own), declared_size=4, unit="patient")
+    assert [part.card.max_rows for part in card.parts] == [1, 1, 1]
+    assert [part.card.declared_size for part in card.parts] == [4, 4, 4]
+    assert LinkedCard.from_dict(card.to_dict()) == card == CARD
 
 
 def test_a_card_survives_its_own_text() -> None:

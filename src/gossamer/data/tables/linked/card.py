@@ -59,7 +59,9 @@ class LinkedCard(Card):
             raise CardError(
                 f"linked tables are 2 to {MOST_TABLES} tables of different names. One table needs no [table.NAME]."
             )
-        object.__setattr__(self, "tables", tuple(_in_turn(given)))
+        said: Any = {"declared_size": self.declared_size, "unit": self.unit, "max_rows": 1, "missing_unit": "refuse"}
+        tables = (replace(each, card=replace(each.card, **said, title="", data_set="")) for each in _in_turn(given))
+        object.__setattr__(self, "tables", tuple(tables))
         _ = self.parts
 
     def __repr__(self) -> str:
