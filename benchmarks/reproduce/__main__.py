@@ -55,6 +55,12 @@ def _seeds(ctx: click.Context, option: click.Parameter, text: str) -> tuple[int,
 @click.option("--device", default="cpu", show_default=True, help="cpu, or cuda.")
 @click.option("--keep", is_flag=True, help="Keep the folders of finished runs.")
 @click.option(
+    "--inception",
+    type=(click.Path(path_type=Path, exists=True, dir_okay=False), str),
+    metavar="WEIGHTS SHA256",
+    help="FID of the papers, by Inception-V3, in place of a classifier's. Such cells are others.",
+)
+@click.option(
     "--page",
     type=click.Path(path_type=Path, dir_okay=False),
     metavar="FILE",
@@ -71,6 +77,7 @@ def reproduce(  # noqa: PLR0913 (its arguments are the options of a command)
     only: str,
     device: str,
     keep: bool,
+    inception: tuple[Path, str] | None,
     page: Path | None,
 ) -> None:
     """Run TABLE of a paper, and print our figures beside theirs, with the guarantee that really holds.
@@ -98,6 +105,8 @@ def reproduce(  # noqa: PLR0913 (its arguments are the options of a command)
         click.echo("\n".join(results_page.listing(known, scale, results)))
         return
     asked = tables.table_named(table, known)
+    if inception is not None:
+        asked = asked.by_inception(inception[1])
     rows = [word.strip() for word in only.split(",") if word.strip()]
     failed: GossamerError | None = None
     if data is not None:
@@ -107,7 +116,7 @@ def reproduce(  # noqa: PLR0913 (its arguments are the options of a command)
             with progress.Terminal() as terminal:
                 run_table.run(
                     asked, root=data, work=work, into=results, scale=scale, seeds=seeds, only=rows, minutes=minutes,
-                    device=device, keep=keep, sink=terminal,
+                    device=device, keep=keep, inception=inception and inception[0], sink=terminal,
                 )  # fmt: skip
         except GossamerError as error:
             failed = error

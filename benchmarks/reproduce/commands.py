@@ -35,6 +35,8 @@ def commands(cell: Cell, device: str) -> list[str]:
         program = ["python", "-m", "benchmarks.reproduce.evaluate", str(measures.limit)]
     evaluate = [*program, evaluated(cell), "--train", data, "--test", whole]
     card = [] if measures.needs_run else ["--card", CARD]
+    if measures.inception:
+        card += ["--inception", "WEIGHTS", measures.inception]
     typed.append([*evaluate, *_flags(measured(cell) | {"seed": INSTRUMENTS}), *card, "-o", METRICS])
     if row.attack:
         attack = ["gossamer", "attack", RUN, "--members", data, "--nonmembers", whole]

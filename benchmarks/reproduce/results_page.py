@@ -19,8 +19,11 @@ from gossamer.run.report.wording import aligned
 NOT_RUN = "not run yet"
 LARGE = 1_000_000
 """Beyond this the digits of an epsilon say nothing."""
+USUAL = "add-or-remove-one record"
+"""What a guarantee is about, where nothing is said."""
 SPREAD = (
-    "The figures of ours are means over seeds, with the lowest and the highest in brackets. One seed has one figure."
+    "The figures of ours are means over seeds, with the lowest and the highest in brackets. One seed has one figure. "
+    f"What holds is (epsilon, delta) for {USUAL}, unless a row says otherwise."
 )
 
 
@@ -74,7 +77,8 @@ class Line:
         epsilon = float(worst["epsilon"])
         if epsilon > LARGE:
             return f"next to nothing (epsilon over {LARGE:,})"
-        return f"({rounded_up(epsilon)}, {in_full(float(worst['delta']))}), {worst['relation']} {worst['unit']}"
+        whose = f"{worst['relation']} {worst['unit']}"
+        return f"({rounded_up(epsilon)}, {in_full(float(worst['delta']))})" + ("" if whose == USUAL else f", {whose}")
 
     @property
     def minutes(self) -> str:
@@ -166,9 +170,10 @@ def markdown(known: Mapping[str, Table], into: Path, page: Path) -> str:
         "",
         "Do not edit this page: `python -m benchmarks.reproduce --page lab/results.md` writes it.",
         "",
-        f"{SPREAD} Seeds fix initialisation,",
-        "public choices and samples; noise is fresh in every run. The classifiers and features of the evaluation have one seed",
-        "in all runs. All figures are private figures: they were computed on real records, and no epsilon covers them.",
+        f"{SPREAD}",
+        "Seeds fix initialisation, public choices and samples; noise is fresh in every run. The classifiers and features of the",
+        "evaluation have one seed in all runs. All figures are private figures: they were computed on real records, and no",
+        "epsilon covers them.",
         "",
     ]
     for table in known.values():
@@ -213,10 +218,10 @@ def _section(table: Table, scale: Scale, lines: Sequence[Line], into: Path, page
     found = [result for line in lines for result in line.found.values()]
     for line in lines if table.show_samples else ():
         if (cell := line.first) is not None and (path := result_files.samples_of(into, cell)).is_file():
-            told += [f"Samples, {line.row.label}:", "", f"![Samples, {line.row.label}]({_from(page, path)})", ""]
+            told += [f"![Samples, {line.row.label}]({_from(page, path)})", "", f"*{line.row.label}*", ""]
     if found:
         machines = sorted({_machine(result) for result in found})
-        told += ["Run on:", "", *(f"- {machine}" for machine in machines), ""]
+        told += [f"*Run on {'; '.join(machines)}.*", ""]
     return told
 
 

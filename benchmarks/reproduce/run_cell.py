@@ -50,11 +50,13 @@ class Places:
         root: the public data sets, see `datasets`.
         work: the folder of runs that are under way.
         device: where networks are.
+        inception: weights of Inception-V3, if the table is measured with them.
     """
 
     root: Path
     work: Path
     device: str = "cpu"
+    inception: Path | None = None
 
     def folder(self, cell: Cell) -> Path:
         """Where a cell is worked on."""
@@ -161,11 +163,12 @@ def _evaluated(
             seed=commands.INSTRUMENTS, sink=sink,
         ), {}  # fmt: skip
     classical.register(cell.measures.limit)
+    weights = None if places.inception is None else (places.inception, cell.measures.inception)
     found = evaluate(
         cell.row.samples_of or folder / commands.evaluated(cell), train=data, test=whole,
         process=Process(sink=sink), out=folder / commands.METRICS,
         card=None if cell.measures.needs_run else folder / commands.CARD,
-        seed=commands.INSTRUMENTS, metrics=Measures(**commands.measured(cell), cache=places.work / BASELINES),
+        seed=commands.INSTRUMENTS, metrics=Measures(**commands.measured(cell), cache=places.work / BASELINES, inception=weights),
     )  # fmt: skip
     return found.metrics, found.left_out
 

@@ -27,6 +27,7 @@ def run(  # noqa: PLR0913 (its arguments are the options of a command)
     minutes: float | None = None,
     device: str = "cpu",
     keep: bool = False,
+    inception: Path | None = None,
     sink: Sink,
 ) -> None:
     """Run the cells of a table that have no JSON yet, and that no other process is at.
@@ -42,6 +43,7 @@ def run(  # noqa: PLR0913 (its arguments are the options of a command)
         minutes: stop after so many: in training at a checkpoint, else after the part that has begun.
         device: "cpu" or "cuda".
         keep: keep the folders of runs that are done.
+        inception: weights of Inception-V3, of a table that is measured with them.
         sink: takes all events.
 
     Raises:
@@ -59,7 +61,7 @@ def run(  # noqa: PLR0913 (its arguments are the options of a command)
             f"{len(todo)} of {len(asked)} cells are to be run. Each has an account book of its own below {work}, and yours is "
             "not touched: these are researchers' public data sets, and nobody's budget is spent."
         ))  # fmt: skip
-    places = Places(root=root, work=work, device=device)
+    places = Places(root=root, work=work, device=device, inception=inception)
     failed: dict[str, str] = {}
     until = _Until(minutes)
     for number, cell in enumerate(todo, 1):

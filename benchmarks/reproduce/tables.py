@@ -16,7 +16,7 @@ from benchmarks.reproduce.metrics import classical
 from benchmarks.reproduce.metrics.measure import PAPER_METRICS
 from gossamer.errors import RequestError, did_you_mean
 from gossamer.methods import METHODS
-from gossamer.metrics.registry import METRICS
+from gossamer.metrics.registry import CLASSIFIER_FID, FID, METRICS
 from gossamer.run.training import presets
 
 classical.register()
@@ -36,6 +36,7 @@ class Measures:
         limit: training records of the classical classifiers.
         labelled: labelled records of the semi-supervised analyst.
         needs_run: whether a metric needs the generator itself and not samples in a file.
+        inception: SHA-256 of the weights of Inception-V3, for the FID of the papers; empty: the FID of a classifier.
     """
 
     metrics: tuple[str, ...]
@@ -44,11 +45,18 @@ class Measures:
     limit: int = 10_000
     labelled: int = 100
     needs_run: bool = False
+    inception: str = ""
 
     @property
     def of_papers(self) -> bool:
         """Whether `benchmarks.reproduce.metrics` measures them, and not `gossamer evaluate`."""
         return set(self.metrics) <= set(PAPER_METRICS)
+
+    @property
+    def resolved(self) -> dict[str, Any]:
+        """As cells have it: `inception` is younger than they are."""
+        found = dataclasses.asdict(self) | {"metrics": list(self.metrics)}
+        return found if self.inception else {name: value for name, value in found.items() if name != "inception"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -167,7 +175,7 @@ class Cell:
             "public": self.how.public,
             "public_share": self.how.public_share,
             "settings": self._settings(),
-            "measures": dataclasses.asdict(self.measures) | {"metrics": list(self.measures.metrics)},
+            "measures": self.measures.resolved,
             "attack": row.attack,
         }
 
@@ -238,6 +246,18 @@ class Table:
     once: Mapping[Scale, float]
     rows: tuple[Row, ...]
     show_samples: bool = False
+
+    def by_inception(self, sha256: str) -> "Table":
+        """The table with the FID of Inception-V3 in place of a classifier's. Its cells are others.
+
+        Raises:
+            RequestError: if the table has no FID.
+        """
+        if not any("fid" in each.metrics for each in self.measures.values()):
+            raise RequestError(f"{self.name} has no FID: leave --inception out.")
+        figures = tuple(FID.name if name == CLASSIFIER_FID.name else name for name in self.figures)
+        measures = {scale: dataclasses.replace(each, inception=sha256) for scale, each in self.measures.items()}
+        return dataclasses.replace(self, figures=figures, measures=measures)
 
     def cells(self, scale: Scale, seeds: Sequence[int] = SEEDS) -> list[Cell]:
         """All cells at a scale, one seed after the other, so that every row has its first before one has its second.

@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 
 import gossamer
+from benchmarks.reproduce.tables import tables
+from gossamer.run.training.presets import all_presets
 from kinds import OF_PICTURES
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -137,3 +139,20 @@ def test_every_message_on_the_page_of_errors_is_one() -> None:
     )
     assert len(rows) >= 20
     assert [row for row in rows if not any(row in text for text in said)] == []
+
+
+def test_each_link_of_the_five_papers_leads_to_what_it_names() -> None:
+    """Code, tables and presets, by their names. Dead links fail the build of the site."""
+    page = (DOCS / "papers.md").read_text(encoding="utf-8")
+    named = re.findall(r"\]\(\.\./([\w/]+\.py)\)((?:,? `\w+`)*)", page)
+    assert len(named) >= 50
+    for path, names in named:
+        code = (ROOT / path).read_text(encoding="utf-8")
+        missing = [name for name in re.findall(r"`(\w+)`", names) if not re.search(rf"(def|class) {name}\b", code)]
+        assert missing == [], path
+    asked = {name for name in re.findall(r"benchmarks\.reproduce ([\w-]+) --data", page) if name != "TABLE"}
+    assert asked == {table for table in tables() if table.startswith(("bie", "dp-gan", "gs-wgan", "priv", "dpgan"))} - {
+        "privae-labelled"
+    }
+    for preset in re.findall(r"--preset ([\w-]+)", page):
+        assert any(preset in presets for presets in all_presets().values()), preset

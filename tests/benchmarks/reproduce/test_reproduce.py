@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from benchmarks.reproduce import result_files, results_page, run_cell, run_table, tables
+from benchmarks.reproduce import commands, result_files, results_page, run_cell, run_table, tables
 from benchmarks.reproduce.datasets import DATASETS, card_of, source
 from benchmarks.reproduce.subset import write_subset
 from benchmarks.reproduce.tables import Cell, Table, parse
@@ -21,7 +21,7 @@ from gossamer.errors import DataError, GossamerError, Interrupted, RequestError,
 from gossamer.events import PROGRESS, Event, silent
 from gossamer.methods import METHODS
 from gossamer.methods.job import Job
-from gossamer.metrics.registry import METRICS
+from gossamer.metrics.registry import FID, METRICS
 from gossamer.run.release.verify import verify
 from gossamer.run.training import presets
 from gossamer.run.training.plan import plan
@@ -570,9 +570,9 @@ def test_a_table_is_what_the_json_says(tiny: Table, tmp_path: Path) -> None:
     assert head == [
         "", "coverage, paper", "coverage, ours", "the paper claims", "what holds", "minutes a run", "seeds",
     ]  # fmt: skip
-    holds = "(9.901, 0.0001), add-or-remove-one record"  # the weakest of the three, rounded up
+    holds = "(9.901, 0.0001)"  # the weakest of the three, rounded up
     assert rows[0] == ["moments | one release", "99 %", "50.0 % (40.0 to 60.0 %)", "(1, 0)", holds, "1.5", "3 of 3"]
-    assert rows[1][2:] == ["", "", "(9.500, 0.0001), add-or-remove-one record", "1.5", "1 of 3"]
+    assert rows[1][2:] == ["", "", "(9.500, 0.0001)", "1.5", "1 of 3"]
     assert rows[2][2:] == [results_page.NOT_RUN, "", "", "", "0 of 1"]
 
 
@@ -642,6 +642,22 @@ def test_refusals(reproduce: Callable[..., Any], tmp_path: Path, words: list[str
     assert not (tmp_path / "results").exists() and not (tmp_path / "page.md").exists()
 
 
+def test_the_fid_of_the_papers_is_measured_in_cells_of_its_own(reproduce: Callable[..., Any], tmp_path: Path) -> None:
+    table = tables.tables()["bie-table2"]
+    by_inception = table.by_inception("0" * 64)
+    (first, *_), (other, *_) = table.cells("laptop"), by_inception.cells("laptop")
+    assert first.digest != other.digest and "inception" not in first.resolved["measures"]
+    assert other.resolved["measures"]["inception"] == "0" * 64
+    assert f"--inception WEIGHTS {'0' * 64}" in "\n".join(commands.commands(other, "cpu"))
+    assert "--inception" not in "\n".join(commands.commands(first, "cpu"))
+    weights = tmp_path / "inception.pt"
+    weights.write_bytes(b"no weights")
+    asked = ("--inception", weights, "0" * 64, "--results", tmp_path / "results")
+    shown = reproduce("bie-table2", *asked).out
+    assert "FID, paper" in shown and "18.5 ± 0.9" in shown and "classifier-FID" not in shown
+    refused(reproduce("privae-fig1", *asked), "privae-fig1 has no FID: leave --inception out.")
+
+
 def test_the_command_lists_prints_and_writes(reproduce: Callable[..., Any], tmp_path: Path) -> None:
     into = ["--results", tmp_path / "results"]
     listed = reproduce(*into)
@@ -699,7 +715,7 @@ def test_the_settings_of_every_packaged_row_are_settings(table: Table, cell: Cel
     else:
         assert cell.epsilon is not None or "noise_multiplier" in named | given
     assert cell.measures.of_papers or set(cell.measures.metrics) <= set(METRICS)
-    assert set(row.published) <= set(table.figures)
+    assert set(row.published) <= {*table.figures, FID.name}
 
 
 @pytest.mark.slow
