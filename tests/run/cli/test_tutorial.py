@@ -116,10 +116,7 @@ def test_every_command_says_what_the_tutorial_quotes(tmp_path: Path, monkeypatch
         assert not missing(quoted, real), (command, missing(quoted, real), real)
     assert commands == [
         "card",
-        "recommend",
-        "plan",
         "fit",
-        "evaluate",
         "attack",
         "report",
         "release",

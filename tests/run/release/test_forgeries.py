@@ -1,4 +1,4 @@
-"""What somebody can edit in a release without its key, and what each check says of it: the table in docs/certificate.md.
+"""What somebody can edit in a release without its key, and what each check says of it: the tables in forgeries.md.
 
 Whoever edits redoes the seal of the certificate, the hashes of the ledger and SHA256SUMS, and takes the signature away, unless
 an edit says otherwise. Each is refused, or `verify` names the place among what it does not check.
@@ -297,13 +297,13 @@ REDONE: dict[str, Edit] = {
     "README.md": lambda out, _: less(out, README),
     "report.html": lambda out, _: less(out, REPORT),
     "load.py runs a command first": runs_first,
-    "the same, and the certificate names another version": of_another_version,
+    "load.py runs a command first, and the certificate names another version": of_another_version,
     "samples.npz with one real record among the samples": lambda out, _: samples(out, one_record),
     "samples.npz with one more array": lambda out, _: samples(out, lambda arrays: arrays.update(rows=np.arange(3))),
     "samples.npz with one real record, and the certificate names another machine": of_another_machine,
     "samples.npz of another run": lambda out, made: shutil.copy(made.free / Samples.file, out / Samples.file),
     "model.safetensors of another run, its hash in the certificate": other_model,
-    "the same, with samples that it draws": other_model_and_samples,
+    "model.safetensors of another run, with samples that it draws": other_model_and_samples,
     "model.safetensors with one more tensor": lambda out, _: save(out, {"rows": torch.arange(3)}),
     "model.safetensors with metadata": lambda out, _: save(out, {}, {"note": "p17, f, 1957-01-30"}),
     "model.safetensors with a note on a tensor": wordy,
@@ -337,7 +337,7 @@ REDONE: dict[str, Edit] = {
 """By their rows: edits after which the sums are redone and the signature is taken away."""
 
 EDITS = {**UNDONE, **REDONE}
-PAGE = (ROOT / "docs" / "certificate.md").read_text(encoding="utf-8")
+PAGE = Path(__file__).with_name("forgeries.md").read_text(encoding="utf-8")
 ROWS = {
     cells[0]: cells[1:]
     for line in PAGE.split("| what was edited |")[1].split("\n\n")[0].splitlines()[2:]
@@ -350,6 +350,16 @@ def test_the_table_has_a_row_for_each_edit() -> None:
     assert list(ROWS) == [line.split("|")[1].strip(" `") for line in table.splitlines()[2:]]
     assert set(ROWS) == set(EDITS)
     assert len(EDITS) >= 26
+
+
+def test_the_page_of_the_certificate_lists_what_is_not_checked() -> None:
+    page = (ROOT / "docs" / "certificate.md").read_text(encoding="utf-8")
+    table = page.split("| edited without the key |")[1].split("\n\n")[0].splitlines()[2:]
+    shown = {cells[1].strip(): cells[2].strip() for line in table if (cells := line.split("|"))}
+    accepted = {row: cells[0] for row, cells in ROWS.items() if cells[0].startswith("not checked")}
+    assert shown == {row: said.removeprefix("not checked: ") for row, said in accepted.items()}
+    assert f"[{len(EDITS)} edits]" in page and f"refuses {len(EDITS) - len(accepted)} of them" in page
+    assert f"[{len(REPLAYED)} forgeries]" in page
 
 
 def test_the_release_that_is_edited_verifies(made: SimpleNamespace, script: ModuleType) -> None:
