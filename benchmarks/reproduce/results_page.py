@@ -211,14 +211,14 @@ def _section(table: Table, scale: Scale, lines: Sequence[Line], into: Path, page
     head, *rows = grid(table, lines)
     if not rows:
         return []
-    links = [_links(line, into, page) for line in lines]
-    body = [_markdown([*row, link]) for row, link in zip(rows, links, strict=True)]
-    heads = [_markdown([*head, "files, by seed"]), _markdown(["---"] * (len(head) + 1))]
+    links = [_links(line, into, page) for line in lines]  # in place of the number of seeds
+    body = [_markdown([*row[:-1], link]) for row, link in zip(rows, links, strict=True)]
+    heads = [_markdown([*head[:-1], "files, by seed"]), _markdown(["---"] * len(head))]
     told = [f"Scale: {scale}{_SCALE[scale]}.", "", *heads, *body, ""]
     found = [result for line in lines for result in line.found.values()]
     for line in lines if table.show_samples else ():
         if (cell := line.first) is not None and (path := result_files.samples_of(into, cell)).is_file():
-            told += [f"![Samples, {line.row.label}]({_from(page, path)})", "", f"*{line.row.label}*", ""]
+            told += [f"![Samples, {line.row.label}]({_from(page, path)})", ""]
     if found:
         machines = sorted({_machine(result) for result in found})
         told += [f"*Run on {'; '.join(machines)}.*", ""]
