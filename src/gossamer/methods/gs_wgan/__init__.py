@@ -108,6 +108,7 @@ class GsWgan(contract.Method[Config, Any]):
           records.
         - The throw-away generators of the warm start are DCGANs, whatever the generator is, and a visit there is as in
           training.
+        - The loss of a critic has a drift term, 0.001 D(x)^2 on records, as in the authors' code.
     """
 
     name = "gs-wgan"
