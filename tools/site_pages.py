@@ -26,6 +26,8 @@ OWN = {
 LINK = re.compile(r"(?<=\]\()[^)\s#:]+(?=[#)])")  # the path in [words](path#anchor), not an address elsewhere
 SHORT = re.compile(r"(?<!</span>)<code>(?=[^<]{1,30}</code>)")
 LANGUAGES = {".py": "python", ".toml": "toml"}
+FOR_MAINTAINERS = ("api/", "changelog", "contributing", "decisions/")
+"""Pages that the search shows below those for users."""
 COMMAND_LINE = "cli.md"
 COPIED = (".json", ".png", ".svg")
 
@@ -57,6 +59,8 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
         return markdown
     if here.startswith("code/"):
         page.meta |= {"search": {"exclude": True}, "hide": ["toc"]}
+    if here.startswith(FOR_MAINTAINERS):
+        page.meta |= {"search": {"boost": 0.2}}
     if not is_prose(path_of(here)):
         return markdown
     return LINK.sub(lambda link: posixpath.relpath(page_for(link[0], here), posixpath.dirname(here)), markdown)
