@@ -26,8 +26,16 @@ OWN = {
 LINK = re.compile(r"(?<=\]\()[^)\s#:]+(?=[#)])")  # the path in [words](path#anchor), not an address elsewhere
 SHORT = re.compile(r"(?<!</span>)<code>(?=[^<]{1,30}</code>)")
 LANGUAGES = {".py": "python", ".toml": "toml"}
-FOR_MAINTAINERS = ("api/", "changelog", "contributing", "decisions/")
-"""Pages that the search shows below those for users."""
+BOOSTS = {
+    "api/": 0.2,
+    "changelog": 0.2,
+    "contributing": 0.2,
+    "decisions/": 0.2,
+    "notebooks/": 0.3,
+    "scripts": 0.3,
+    "errors": 3,
+}
+"""How much the words of pages count in a search, by the beginning of their paths: first come errors, last what is for maintainers."""
 COMMAND_LINE = "cli.md"
 COPIED = (".json", ".png", ".svg")
 
@@ -59,8 +67,8 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
         return markdown
     if here.startswith("code/"):
         page.meta |= {"search": {"exclude": True}, "hide": ["toc"]}
-    if here.startswith(FOR_MAINTAINERS):
-        page.meta |= {"search": {"boost": 0.2}}
+    elif boosts := [boost for start, boost in BOOSTS.items() if here.startswith(start)]:
+        page.meta["search"] = {"boost": boosts[0]}
     if not is_prose(path_of(here)):
         return markdown
     return LINK.sub(lambda link: posixpath.relpath(page_for(link[0], here), posixpath.dirname(here)), markdown)

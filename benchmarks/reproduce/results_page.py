@@ -22,7 +22,7 @@ LARGE = 1_000_000
 USUAL = "add-or-remove-one record"
 """What a guarantee is about, where nothing is said."""
 SPREAD = (
-    "The figures of ours are means over seeds, with the lowest and the highest in brackets. One seed has one figure. "
+    "The figures of ours are means over seeds, with the lowest and the highest in brackets. "
     f"What holds is (epsilon, delta) for {USUAL}, unless a row says otherwise."
 )
 
@@ -171,8 +171,8 @@ def markdown(known: Mapping[str, Table], into: Path, page: Path) -> str:
         "Do not edit this page: `python -m benchmarks.reproduce --page lab/results.md` writes it.",
         "",
         f"{SPREAD}",
-        "Seeds fix initialisation, public choices and samples; noise is fresh in every run. The classifiers and features of the",
-        "evaluation have one seed in all runs. All figures are private figures: they were computed on real records, and no",
+        "Seeds fix initialisation, public choices and samples; noise is fresh in every run. The classifiers and features of",
+        "the evaluation have one seed in all runs. All figures are private figures: they were computed on real records, and no",
         "epsilon covers them.",
         "",
     ]

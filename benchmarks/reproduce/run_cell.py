@@ -164,11 +164,12 @@ def _evaluated(
         ), {}  # fmt: skip
     classical.register(cell.measures.limit)
     weights = None if places.inception is None else (places.inception, cell.measures.inception)
+    how = Measures(**commands.measured(cell), cache=places.work / BASELINES, inception=weights)
     found = evaluate(
         cell.row.samples_of or folder / commands.evaluated(cell), train=data, test=whole,
         process=Process(sink=sink), out=folder / commands.METRICS,
         card=None if cell.measures.needs_run else folder / commands.CARD,
-        seed=commands.INSTRUMENTS, metrics=Measures(**commands.measured(cell), cache=places.work / BASELINES, inception=weights),
+        seed=commands.INSTRUMENTS, metrics=how,
     )  # fmt: skip
     return found.metrics, found.left_out
 

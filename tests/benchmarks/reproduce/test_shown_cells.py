@@ -21,7 +21,8 @@ from benchmarks.reproduce.tables import SCALES, tables
 ROOT = Path(__file__).resolve().parents[3]
 RESULTS = ROOT / "benchmarks" / "reproduce"
 SHOWN = re.compile(
-    r"^<!-- (?P<table>(?!figures:|printed:)[\w-]+): (?P<rows>[^;]+); (?P<figures>.+) -->\n\n(?P<lines>(?:\|.*\n)+)", re.MULTILINE
+    r"^<!-- (?P<table>(?!figures:|printed:)[\w-]+): (?P<rows>[^;]+); (?P<figures>.+) -->\n\n(?P<lines>(?:\|.*\n)+)",
+    re.MULTILINE,
 )
 
 LABELLED = re.compile(
