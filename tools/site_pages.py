@@ -35,7 +35,7 @@ BOOSTS = {
     "scripts": 0.3,
     "errors": 3,
 }
-"""How much the words of pages count in a search, by the beginning of their paths: first come errors, last what is for maintainers."""
+"""How much the words of a page count in a search, by how its path begins. Last comes what is for maintainers."""
 COMMAND_LINE = "cli.md"
 COPIED = (".json", ".png", ".svg")
 
