@@ -3,7 +3,7 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypedDict
 
 from gossamer.lazy import Lazy
 
@@ -14,6 +14,16 @@ LEVEL = 0.95
 """Nominal coverage of every interval."""
 QUANTILE = 1.959963984540054
 """Of the standard normal distribution, at 0.5 + LEVEL / 2."""
+
+
+class EstimateJson(TypedDict):
+    """An `Estimate` as JSON files have it."""
+
+    value: float
+    low: float
+    high: float
+    n: int
+    computed_on: str
 
 
 @dataclass(frozen=True)
@@ -40,6 +50,10 @@ class Estimate:
     def __post_init__(self) -> None:
         if not self.low <= self.value <= self.high:
             raise ValueError(f"an Estimate needs low <= value <= high, not {self.low}, {self.value}, {self.high}")
+
+    def to_json(self) -> EstimateJson:
+        """Return it as a dict of its parts."""
+        return {"value": self.value, "low": self.low, "high": self.high, "n": self.n, "computed_on": self.computed_on}
 
     def __str__(self) -> str:
         return f"{self.value:.4g} [{self.low:.4g}, {self.high:.4g}] (n = {self.n:,}, {self.computed_on})"

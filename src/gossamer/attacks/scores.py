@@ -1,14 +1,37 @@
 """From scores to figures: what an attack returns, and the shares it is judged by."""
 
 from dataclasses import dataclass
+from typing import TypedDict
 
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy import stats
 
 from gossamer.attacks.arrays import Scores, scores, scores_of_both
-from gossamer.attacks.roc import Roc, roc
-from gossamer.intervals import Estimate
+from gossamer.attacks.roc import LOW_RATES, Roc, roc
+from gossamer.intervals import Estimate, EstimateJson
+
+
+class RocJson(TypedDict):
+    """A ROC curve as attacks.json has it: its points, by rising rate of false alarms."""
+
+    fpr: list[float]
+    tpr: list[float]
+
+
+class AttackFigure(EstimateJson):
+    """One figure of an attack, as attacks.json has it. `tpr` has a rate for each of `LOW_RATES`, or nothing."""
+
+    attack: str
+    measure: str
+    chance: float
+    lowest: float
+    needs: str
+    about: str
+    note: str
+    internal: bool
+    tpr: dict[str, EstimateJson]
+    roc: RocJson | None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,6 +59,23 @@ class Attack:
     note: str = ""
     roc: Roc | None = None
     lowest: float = 0.0
+
+    def to_json(self) -> AttackFigure:
+        """Return it as attacks.json has it."""
+        curve = self.roc
+        return {
+            "attack": self.name,
+            "measure": self.measure,
+            "chance": self.chance,
+            "lowest": self.lowest,
+            "needs": self.needs,
+            "about": self.about,
+            "note": self.note,
+            **self.estimate.to_json(),
+            "internal": True,
+            "tpr": {f"{rate:g}": curve.tpr_at(rate).to_json() for rate in LOW_RATES} if curve else {},
+            "roc": {"fpr": curve.fpr.tolist(), "tpr": curve.tpr.tolist()} if curve else None,
+        }
 
 
 def area(

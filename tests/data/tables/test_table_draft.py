@@ -35,6 +35,12 @@ RANDOM = np.random.default_rng(72)
 N = 400
 
 
+@pytest.fixture(autouse=True)
+def _same_draws():
+    """Each test draws the same, whatever ran before it."""
+    RANDOM.bit_generator.state = np.random.default_rng(72).bit_generator.state
+
+
 @pytest.fixture
 def place(tmp_path):
     lines = ";".join(NAMES) + "\n" + "".join(";".join(map(str, row)) + "\n" for row in ROWS)

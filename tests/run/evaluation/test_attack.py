@@ -285,7 +285,7 @@ def test_a_discriminator_that_knows_the_members_is_caught(
     target = attacking._target(
         synthesizer, synthesizer.sample(100), inside, outside, synthesizer.job.begin(Rng(0)), 500, seed=3
     )
-    found = [attacking._entry(each) for each in on_discriminators(target)]
+    found = [each.to_json() for each in on_discriminators(target)]
     assert found[0]["value"] == 1.0
     assert found[-1]["value"] > 0.95  # 500 non-members: enough to be sure of a rate of 1 %
     told = verdict(found, INFINITE)

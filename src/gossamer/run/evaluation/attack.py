@@ -13,13 +13,13 @@ import numpy as np
 
 from gossamer import notebook
 from gossamer.attacks.control import separability
-from gossamer.attacks.roc import LOW_RATES
-from gossamer.attacks.scores import Attack
+from gossamer.attacks.scores import AttackFigure
 from gossamer.data.source import Data, called, source_of
 from gossamer.data.tables.any_card import AnyCard
 from gossamer.errors import DataError, RunFolderError
 from gossamer.events import note
 from gossamer.files import write_atomically
+from gossamer.intervals import EstimateJson
 from gossamer.kinds import kind_of
 from gossamer.kinds.kind import Kind, Target
 from gossamer.methods.contract import BaseConfig, State
@@ -47,18 +47,18 @@ class AttackReport:
     """The results of the attacks.
 
     Args:
-        attacks: one JSON entry per figure.
+        attacks: the figures.
         left_out: attacks that do not apply, each with its reason.
         verdict: in plain words, what was found and what that cannot show.
         on: in words, the records that took part.
         control: the Estimate of a classifier that never saw the run, as JSON: how well it separates the sets.
     """
 
-    attacks: list[dict[str, Any]]
+    attacks: list[AttackFigure]
     left_out: dict[str, str]
     verdict: list[str]
     on: str
-    control: dict[str, float | str]
+    control: EstimateJson
 
     def __repr__(self) -> str:
         return f"AttackReport({' '.join(self.verdict)} These are private figures: do not publish them.)"
@@ -123,12 +123,12 @@ def attack(
             f" {len(target.members):,} of {len(inside):,} members and {len(target.nonmembers):,} of {len(outside):,} "
             f"non-members took part, drawn at random; {len(target.held_out):,} other non-members were held out."
         )
-        entries: list[dict[str, Any]] = []
+        entries: list[AttackFigure] = []
         left_out = {"white-box and oracle TVD": reason} if reason else {}
         for name, make in kind.attacks(target):
             events(note(f"attacking: {name}"))
             try:
-                entries += [_entry(result) for result in make()]
+                entries += [result.to_json() for result in make()]
             except DataError as error:
                 left_out[name] = str(error)
         events(note("the control: a classifier that never saw the run"))
@@ -136,7 +136,7 @@ def attack(
     guarantee = synthesizer.certificate.guarantee
     verdict = attack_verdict.verdict(entries, guarantee, control=control, units=with_units, unit=card.unit)
     verdict += kind.limits(card)
-    report = AttackReport(entries, left_out, verdict, on, dataclasses.asdict(control))
+    report = AttackReport(entries, left_out, verdict, on, control.to_json())
     unchanged()
     path = Path(out) if out is not None else (folder.file(ATTACKS) if folder.private.is_dir() else None)
     if path is not None:
@@ -246,17 +246,3 @@ def _first_per_unit(records: Any, order: np.ndarray) -> np.ndarray:
 def _records_of_units(records: Any, subset: np.ndarray, order: np.ndarray) -> np.ndarray:
     """All records of the units of some, in this order of all records."""
     return subset if records.units is None else order[np.isin(records.units[order], records.units[subset])]
-
-
-def _entry(result: Attack) -> dict[str, Any]:
-    """One figure as JSON, with its curve where single records are scored."""
-    curve = result.roc
-    facts = ("measure", "chance", "lowest", "needs", "about", "note")
-    return {
-        "attack": result.name,
-        **{name: getattr(result, name) for name in facts},
-        **dataclasses.asdict(result.estimate),
-        "internal": True,
-        "tpr": {f"{rate:g}": dataclasses.asdict(curve.tpr_at(rate)) for rate in LOW_RATES} if curve else {},
-        "roc": {"fpr": curve.fpr.tolist(), "tpr": curve.tpr.tolist()} if curve else None,
-    }

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NotRequired, TypedDict, cast
+from typing import TYPE_CHECKING, Any, NotRequired, cast
 
 from gossamer import notebook
 from gossamer.data.samples.samples import frame
@@ -18,7 +18,7 @@ from gossamer.data.tables.any_card import card_from, load_card
 from gossamer.errors import GossamerError, RequestError, RunFolderError
 from gossamer.events import note
 from gossamer.files import at_home, write_atomically
-from gossamer.intervals import Estimate
+from gossamer.intervals import Estimate, EstimateJson
 from gossamer.kinds import all_kinds, kind_of, kind_of_records
 from gossamer.kinds.kind import Comparison
 from gossamer.methods.synthesizer import Synthesizer
@@ -41,15 +41,10 @@ WORST = 5
 PRIVATE_FIGURES = "private figures: do not publish them"
 
 
-class Figure(TypedDict):
+class Figure(EstimateJson):
     """A figure with its 95 % interval, as metrics.json has it. Some have more: the figures of columns, what was drawn."""
 
     metric: str
-    value: float
-    low: float
-    high: float
-    n: int
-    computed_on: str
     internal: bool
     figures: NotRequired[Sequence[dict[str, str | float]]]
 

@@ -1,16 +1,18 @@
 """What attacks on a run found, in sentences. `verdict.txt` is their text."""
 
 import math
+from collections.abc import Sequence
 from statistics import NormalDist
 from typing import Any
 
-from gossamer.intervals import Estimate
+from gossamer.attacks.scores import AttackFigure
+from gossamer.intervals import Estimate, EstimateJson
 from gossamer.run.report.templates import template
 from gossamer.run.report.wording import PERCENT
 
 
 def verdict(
-    attacks: list[dict[str, Any]],
+    attacks: Sequence[AttackFigure],
     guarantee: dict[str, Any],
     *,
     control: Estimate | None = None,
@@ -47,17 +49,17 @@ def verdict(
     return text.splitlines()
 
 
-def won_by(attacks: list[dict[str, Any]]) -> list[str]:
+def won_by(attacks: Sequence[AttackFigure]) -> list[str]:
     """The names of the attacks that have succeeded. Entries: see `verdict`."""
     return list(dict.fromkeys(entry["attack"] for entry in _caught(attacks)))
 
 
-def _caught(attacks: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def _caught(attacks: Sequence[AttackFigure]) -> list[AttackFigure]:
     return [entry for entry in attacks if _beyond_luck(entry, len(attacks), entry["chance"])]
 
 
-def _beyond_luck(entry: dict[str, Any], many: int, chance: float) -> bool:
+def _beyond_luck(entry: EstimateJson, many: int, chance: float) -> bool:
     """Whether a figure is above chance as one of so many (Bonferroni). A normal approximation widens its 95 % interval."""
     z = NormalDist().inv_cdf
     wider = z(1 - 0.025 / many) / z(0.975)
-    return bool(entry["value"] - wider * (entry["value"] - entry["low"]) > chance)
+    return entry["value"] - wider * (entry["value"] - entry["low"]) > chance
