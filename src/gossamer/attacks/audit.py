@@ -15,6 +15,7 @@ them, and differential privacy forbids both to be small together:
 Thresholds are chosen on other trials than those that are counted (`split`), or fixed beforehand.
 """
 
+import bisect
 import functools
 import math
 from collections.abc import Callable
@@ -33,9 +34,7 @@ CONFIDENCE = 0.95
 """With which a bound lies below the truth, unless another is asked for."""
 _CHOOSING = 0.2  # share of the trials that choose the threshold
 _CANDIDATES = 12  # thresholds among which they choose
-_LESS, _MORE = 8.0, 64.0  # the noise of a family is looked for between the claim's divided and multiplied by these
-_STEP = 1.5  # factor between two that are tried, before the search closes in
-_CLOSE = 8  # turns of that: to a part in 600
+_NOISES = np.geomspace(1 / 8, 64, 4_000)  # of a family that are looked at, in units of the claimed one
 _LARGEST = 300.0  # epsilon beyond which no curve is drawn: e^300 trials are more than anyone makes
 
 
@@ -303,23 +302,6 @@ def most_noise(errors: AuditErrors | MeanError, profile_of: Callable[[float], Pr
     Returns:
         Infinity where the errors are those of guessing; about an eighth of the claim where they call for less than that.
     """
-
-    def refuted(noise: float) -> bool:
-        return profile_of(noise).refuted_by(errors)
-
-    if refuted(claimed):  # curves of less noise cost more to compute: go down by small steps
-        high, low = claimed, claimed / _STEP
-        while low > claimed / _LESS and refuted(low):
-            high, low = low, low / _STEP
-        if low <= claimed / _LESS:
-            return high
-    else:
-        low, high = claimed, claimed * _STEP
-        while not refuted(high):
-            low, high = high, high * _STEP
-            if high > claimed * _MORE:
-                return math.inf
-    for _ in range(_CLOSE):  # the noise `high` is refuted, `low` is not
-        middle = math.sqrt(low * high)
-        low, high = (low, middle) if refuted(middle) else (middle, high)
-    return high
+    noises = (claimed * _NOISES).tolist()
+    least = bisect.bisect_left(noises, True, key=lambda noise: profile_of(noise).refuted_by(errors))
+    return math.inf if least == len(noises) else float(noises[least])
