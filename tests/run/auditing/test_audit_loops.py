@@ -272,7 +272,7 @@ def test_the_audit_of_a_run_goes_into_its_report_and_into_the_certificate_of_its
         ),
         (["--trials", "40", "moments"], "--trials is written before moments. Write it after moments."),
         (["--run", "nope"], "nope is not a folder."),
-        (["--run", "."], "holds no finished run"),
+        (["--run", "."], "holds neither a run nor a release"),
     ],
 )
 def test_an_audit_that_would_be_of_something_else_is_refused(

@@ -128,13 +128,8 @@ def verify(run: str | Path, *, key: str | None = None, replay: bool = False, pub
         RequestError: if the key is none, or `public` are not the public records of the run.
     """
     folder = RunFolder(Path(run))
-    if not folder.path.is_dir():
-        raise RunFolderError(f"{folder.path} is not a folder. `gossamer.verify` takes a RUN or a release folder.")
-    if not folder.file(CERTIFICATE).exists():
-        if not folder.begun:
-            raise RunFolderError(f"{folder.path} holds neither a run nor a release: there is no {CERTIFICATE} in it.")
-        if not is_release(folder.path):
-            raise RunFolderError(f"{folder.path} is unfinished. `gossamer.resume({str(folder.path)!r})` finishes it.")
+    if not folder.file(CERTIFICATE).exists() and not (folder.begun and is_release(folder.path)):
+        folder.check_finished()
     checked = check(folder.path)
     problems = list(checked.problems)
     not_installed = _not_installed(checked.settings, folder.path)
@@ -169,9 +164,9 @@ def verify(run: str | Path, *, key: str | None = None, replay: bool = False, pub
                     f"{CONFIG}: what the method says of itself, because its plug-in has another source here."
                 )
             certified = Certificate.of(checked.stated)
-            generator, problems, not_compared = contents.of_model(folder.path, certified)
+            generator, not_compared = contents.of_model(folder.path, certified)
             not_checked += not_compared
-            if is_release(folder.path) and not problems:
+            if is_release(folder.path):
                 problems, not_compared = _pages(folder.path, certified, generator)
                 not_checked += not_compared
             if replay and not problems:
