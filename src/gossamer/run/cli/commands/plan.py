@@ -8,9 +8,8 @@ import click
 import gossamer
 from gossamer.data.card import protected_part
 from gossamer.data.tables.any_card import load_card
-from gossamer.errors import RequestError, did_you_mean
 from gossamer.methods import METHODS
-from gossamer.methods.registry import ABOUT, AUTO, allow
+from gossamer.methods.registry import ABOUT, AUTO
 from gossamer.run.cli import options as flags
 from gossamer.run.report.wording import release_in_words, remark
 from gossamer.run.training import presets as named
@@ -114,12 +113,9 @@ def presets(method: str | None, as_json: bool) -> None:
 
     `gossamer recommend` says which of them is nearest to a data card, and scales it.
     """
-    if method is not None:
-        method = allow(method) if ":" in method else method
-        if method not in METHODS:
-            raise RequestError(
-                f"there is no METHOD {method!r}.{did_you_mean(method, METHODS)} Choose one of {', '.join(METHODS)}."
-            )
+    from gossamer.run.training.plan import method_named
+
+    method = None if method is None else method_named(method).name
     for name, problem in METHODS.broken().items():
         if method in (None, name):
             click.echo(f"not usable: the plug-in {name}. {problem}", err=True)
