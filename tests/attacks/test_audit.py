@@ -136,13 +136,15 @@ def test_a_curve_at_rate_1_is_the_gaussian_one() -> None:
 def test_a_curve_of_draws_that_all_are_told_is_that_of_the_accountant_and_one_part_is_no_draw() -> None:
     event = revealed_draw.RevealedDrawGaussianDpEvent(population=3, noise_multiplier=1.5)
     known = revealed_draw.RevealedMixture().epsilon([(event, 4)], delta=DELTA, relation=ADD_OR_REMOVE_ONE)
-    assert audit.revealed_draw_epsilon(1 / 3, 1.5, 4, DELTA) == pytest.approx(
+    assert audit.poisson_gaussian_epsilon(1 / 3, 1.5, 4, DELTA, revealed=True) == pytest.approx(
         known, rel=2e-3
     )  # which charges a part of delta as lost
-    profile = audit.revealed_draw_profile(1 / 3, 1.5, 4)
+    profile = audit.poisson_gaussian(1 / 3, 1.5, 4, revealed=True)
     assert np.interp(known, profile.epsilons, profile.deltas) == pytest.approx(DELTA, rel=0.1)
-    assert audit.revealed_draw_epsilon(1.0, 2.0, 4, DELTA) == pytest.approx(audit.gaussian_epsilon(1.0, DELTA))
-    assert audit.revealed_draw_epsilon(1e-7, 2.0, 4, DELTA) == 0.0
+    assert audit.poisson_gaussian_epsilon(1.0, 2.0, 4, DELTA, revealed=True) == pytest.approx(
+        audit.gaussian_epsilon(1.0, DELTA)
+    )
+    assert audit.poisson_gaussian_epsilon(1e-7, 2.0, 4, DELTA, revealed=True) == 0.0
 
 
 def test_weights_count_by_what_a_canary_moves_in_them_over_their_variance() -> None:

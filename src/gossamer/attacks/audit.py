@@ -207,12 +207,6 @@ def _epsilon_at(delta: float, delta_of: Callable[[float], float], highest: float
     return float(optimize.brentq(lambda epsilon: delta_of(epsilon) - delta, 0.0, highest, xtol=1e-10))
 
 
-def _profile(mu: float, delta_of: Callable[[float], float]) -> Profile:
-    """A curve of delta over epsilon that lies below that of mu-GDP."""
-    epsilons = np.linspace(0, min(_LARGEST, mu * mu / 2 + 6 * mu), 400)
-    return Profile(epsilons, np.array([delta_of(epsilon) for epsilon in epsilons]))
-
-
 # ---------------------------------------------------------------------- 3. the exact statistic
 
 
@@ -239,14 +233,17 @@ def log_likelihood_ratio(seen: ArrayLike, sampling_rate: ArrayLike, noise_multip
 
 
 @functools.lru_cache(maxsize=256)
-def poisson_gaussian(sampling_rate: float, noise_multiplier: float, steps: int) -> Profile:
+def poisson_gaussian(sampling_rate: float, noise_multiplier: float, steps: int, revealed: bool = False) -> Profile:
     """The privacy curve of T Poisson-sampled Gaussians, add-or-remove-one; rate 1 is T plain ones.
 
-    By dp_accounting's privacy loss distributions, which bound it from above; a Gaussian in closed form.
+    By dp_accounting's privacy loss distributions, which bound it from above; a Gaussian in closed form. revealed: all see which
+    of the T answers are the canary's, Binomial(T, rate) of them. These draws are part of the output, so the deltas of all
+    counts add up.
     """
-    if sampling_rate == 1:
-        mu = math.sqrt(steps) / noise_multiplier
-        return _profile(mu, functools.partial(gaussian_delta, mu))
+    if revealed or sampling_rate == 1:
+        mu, delta_of = math.sqrt(steps) / noise_multiplier, _draw_delta(sampling_rate, noise_multiplier, steps)
+        epsilons = np.linspace(0, min(_LARGEST, mu * mu / 2 + 6 * mu), 400)
+        return Profile(epsilons, np.array([delta_of(epsilon) for epsilon in epsilons]))
     losses = _losses(sampling_rate, noise_multiplier, steps)
     with np.errstate(over="ignore", invalid="ignore"):  # far out, where nothing is left
         largest = min(_LARGEST, max(losses.get_epsilon_for_delta(1e-12), 1e-6))
@@ -255,31 +252,19 @@ def poisson_gaussian(sampling_rate: float, noise_multiplier: float, steps: int) 
 
 
 @functools.lru_cache(maxsize=256)
-def poisson_gaussian_epsilon(sampling_rate: float, noise_multiplier: float, steps: int, delta: float) -> float:
+def poisson_gaussian_epsilon(
+    sampling_rate: float, noise_multiplier: float, steps: int, delta: float, revealed: bool = False
+) -> float:
     """Epsilon of the same mechanism at delta."""
-    if sampling_rate == 1:
-        return gaussian_epsilon(math.sqrt(steps) / noise_multiplier, delta)
+    if revealed or sampling_rate == 1:
+        highest = gaussian_epsilon(math.sqrt(steps) / noise_multiplier, delta) + 1
+        return _epsilon_at(delta, _draw_delta(sampling_rate, noise_multiplier, steps), highest)
     return float(_losses(sampling_rate, noise_multiplier, steps).get_epsilon_for_delta(delta))
-
-
-@functools.lru_cache(maxsize=256)
-def revealed_draw_profile(share: float, noise_multiplier: float, releases: int) -> Profile:
-    """The privacy curve of T Gaussians of which one part makes each, drawn for all to see: Binomial(T, share) are the canary's.
-
-    The draws are part of the output, so the deltas of all counts add up.
-    """
-    return _profile(math.sqrt(releases) / noise_multiplier, _draw_delta(share, noise_multiplier, releases))
-
-
-def revealed_draw_epsilon(share: float, noise_multiplier: float, releases: int, delta: float) -> float:
-    """Epsilon of the same mechanism at delta."""
-    highest = gaussian_epsilon(math.sqrt(releases) / noise_multiplier, delta) + 1
-    return _epsilon_at(delta, _draw_delta(share, noise_multiplier, releases), highest)
 
 
 def _draw_delta(share: float, noise: float, releases: int) -> Callable[[float], float]:
     """Delta by epsilon: the mean over the number of releases that are the canary's, each of which has its mu."""
-    counts = np.arange(1, releases + 1)
+    counts = [releases] if share == 1 else np.arange(1, releases + 1)
     parts = [*zip(np.sqrt(counts) / noise, stats.binom.pmf(counts, releases, share), strict=True)]
     return lambda epsilon: float(sum(chance * gaussian_delta(mu, epsilon) for mu, chance in parts))
 

@@ -100,13 +100,11 @@ class ReleaseProfile:
 
     def profile(self, noise: float) -> Profile:
         """Return the privacy curve with another noise multiplier."""
-        curve = bounds.revealed_draw_profile if self.revealed else bounds.poisson_gaussian
-        return curve(self.rate, noise, self.count)
+        return bounds.poisson_gaussian(self.rate, noise, self.count, self.revealed)
 
     def epsilon(self, noise: float, delta: float) -> float:
         """Return epsilon with another noise multiplier."""
-        epsilon_of = bounds.revealed_draw_epsilon if self.revealed else bounds.poisson_gaussian_epsilon
-        return epsilon_of(self.rate, noise, self.count, delta)
+        return bounds.poisson_gaussian_epsilon(self.rate, noise, self.count, delta, self.revealed)
 
 
 @dataclass(frozen=True, eq=False)

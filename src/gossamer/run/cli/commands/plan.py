@@ -113,9 +113,10 @@ def presets(method: str | None, as_json: bool) -> None:
 
     `gossamer recommend` says which of them is nearest to a data card, and scales it.
     """
-    from gossamer.run.training.plan import method_named
+    if method is not None:
+        from gossamer.run.training.plan import method_named
 
-    method = None if method is None else method_named(method).name
+        method = method_named(method).name
     for name, problem in METHODS.broken().items():
         if method in (None, name):
             click.echo(f"not usable: the plug-in {name}. {problem}", err=True)
