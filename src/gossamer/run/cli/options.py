@@ -60,6 +60,7 @@ _BY_NAME: dict[str, dict[str, Any]] = {
     "preset": {"metavar": "NAME"},
     "seed": {"callback": checked_seed},
     "units": {"metavar": "WHOSE"},
+    "where": {"multiple": True, "metavar": "COLUMN=VALUE", "required": False},
 }
 """What click is told of a parameter wherever it appears."""
 _NO_FLAGS = ("sink", "progress", "process", "settings", "rng", "noise_seed")
@@ -210,10 +211,6 @@ class NearestName(click.Group):
         return super().resolve_command(ctx, args)
 
 
-AUTOMATIC = """Choose the method within the privacy budget. Of pictures, a noisy query first asks how many show one shape on a
-plain ground, and such facts. Its answer chooses method and settings. A table has one method.
-
-A second noisy query scores the samples, see --score. Epsilon covers both."""
 _CHOOSES = "Look at the records and choose a method"
 BUDGET = "--epsilon 10 --delta 1e-5"
 """In the examples; left out where a method takes none."""
@@ -224,18 +221,15 @@ class PerMethod(NearestName):
 
     Args:
         name: of the group, for example "fit".
-        about: its help.
         example: of a command, with METHOD in it.
-        command: called with method=..., the shared flags, and settings={field: value or None}.
+        command: called with method=..., the shared flags, and settings={field: value or None}. Its docstring is the help.
         shared: click options that every method has.
-        more: of `click.Group`. And `auto`: help of the subcommand that chooses the METHOD itself; without it there is none.
+        more: of `click.Group`. And `auto`: whether a subcommand chooses the METHOD itself.
     """
 
-    def __init__(
-        self, name: str, about: str, example: str, command: Callable[..., None], shared: list[Any], **more: Any
-    ) -> None:
-        self._auto = more.pop("auto", "")
-        more |= {"help": f"\b\n{example}\n\n{about}", "subcommand_metavar": "METHOD [FLAGS]..."}
+    def __init__(self, name: str, example: str, command: Callable[..., None], shared: list[Any], **more: Any) -> None:
+        self._auto = more.pop("auto", False)
+        more |= {"help": f"\b\n{example}\n\n{inspect.getdoc(command)}", "subcommand_metavar": "METHOD [FLAGS]..."}
         super().__init__(name, no_args_is_help=True, **more)
         self._example, self._command, self._shared = example, command, shared
 
@@ -256,9 +250,16 @@ class PerMethod(NearestName):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002 (what click hands over)
         """The command of one method, or of a method of the user's own, `module:object`."""
         if cmd_name == AUTO and self._auto:
-            return self._made(
-                AUTO, self._auto, lambda **values: self._command(method=AUTO, settings={}, **values), _CHOOSES
-            )
+
+            def automatic(**values: Any) -> None:
+                """Choose the method within the privacy budget. Of pictures, a noisy query first asks how many show one shape on
+                a plain ground, and such facts. Its answer chooses method and settings. A table has one method.
+
+                A second noisy query scores the samples, see --score. Epsilon covers both.
+                """
+                self._command(method=AUTO, settings={}, **values)
+
+            return self._made(AUTO, inspect.getdoc(automatic), automatic, _CHOOSES)
         cmd_name = allow(cmd_name) if ":" in cmd_name else cmd_name
         return self._of_method(METHODS[cmd_name]) if cmd_name in METHODS else None
 
@@ -276,7 +277,7 @@ class PerMethod(NearestName):
         return made
 
     def _made(
-        self, name: str, about: str, callback: Any, short: str | None = None, *, budget: bool = True
+        self, name: str, about: str | None, callback: Any, short: str | None = None, *, budget: bool = True
     ) -> click.Command:
         """The subcommand of this name, with the shared flags."""
         for option in reversed(self._shared):

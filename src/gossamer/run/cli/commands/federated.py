@@ -41,7 +41,7 @@ def federated() -> None:
 
 
 def _ask(*, method: str, settings: dict[str, Any], card: Path, **options: Any) -> None:
-    """Ask sites by files."""
+    """Train METHOD with a few sites that answer its queries, from files. The same command goes on when answers are there."""
     from gossamer.run.federated import centre
     from gossamer.run.training.plan import plan
 
@@ -56,7 +56,7 @@ def _ask(*, method: str, settings: dict[str, Any], card: Path, **options: Any) -
 
 
 def _over_flower(**options: Any) -> None:
-    """Ask the sites of the grid that a Flower app has given."""
+    """Train METHOD with the sites of a Flower federation. No command: `run_config` of the Flower app gives the flags."""
     from gossamer.run.federated.flower import train
 
     grid = click.get_current_context().find_root().obj
@@ -70,7 +70,6 @@ _BY_NETWORK: Any = dict.fromkeys(("network", "accounts", "here"), None) | {"site
 federated.add_command(
     PerMethod(
         "ask",
-        "Train METHOD with a few sites that answer its queries, from files. The same command goes on when answers are there.",
         f"gossamer federated ask METHOD --card card.toml --sites A,B,C {BUDGET} --out RUN",
         _ask,
         [
@@ -81,7 +80,6 @@ federated.add_command(
 )
 flower_app = PerMethod(
     "flwr run",
-    "Train METHOD with the sites of a Flower federation. No command: `run_config` of the Flower app gives the flags.",
     "flwr run",
     _over_flower,
     [options_of("run.federated.flower.train", method=None, settings=None), options_of(FIT, *_BUDGET)],

@@ -19,7 +19,7 @@ PUBLIC = (
 
 
 def _fit(*, method: str, settings: dict[str, Any], public_share: float | None, **options: Any) -> None:
-    """Run `fit` and say what came of it."""
+    """Train METHOD on private records under a privacy budget, and write a run folder. `gossamer recommend` helps to choose."""
     if public_share is not None and options["public"] is not None:
         raise RequestError(
             "give --public or --public-share, not both: public records of their own, or a part of --data."
@@ -44,7 +44,6 @@ def _finished(synthesizer: "gossamer.Synthesizer", out: Path) -> None:
 
 fit = flags.PerMethod(
     "fit",
-    "Train METHOD on private records under a privacy budget, and write a run folder. `gossamer recommend` helps to choose.",
     f"gossamer fit METHOD --data DATA --card card.toml {flags.BUDGET} --out RUN",
     _fit,
     [
@@ -57,7 +56,7 @@ fit = flags.PerMethod(
         flags.public_flags,
         options_of(flags.SOURCE, "images_key", "labels_key", "units", "public_test_data"),
     ],
-    auto=flags.AUTOMATIC,
+    auto=True,
 )
 
 

@@ -43,6 +43,7 @@ def _plan(
     as_json: bool,
     **budget: float | None,
 ) -> None:
+    """Compute the privacy cost of a run of METHOD. Reads the data card, and no record."""
     from gossamer.run.cli.calculator import rate_of
     from gossamer.run.training.plan import check_takes_public, plan
 
@@ -91,7 +92,6 @@ def _lines(request: "Request", answer: dict[str, Any]) -> list[str]:
 
 plan = flags.PerMethod(
     "plan",
-    "Compute the privacy cost of a run of METHOD. Reads the data card, and no record.",
     f"gossamer plan METHOD --card card.toml {flags.BUDGET}",
     _plan,
     [
@@ -101,7 +101,7 @@ plan = flags.PerMethod(
         flags.public_share,
         flags.as_json,
     ],
-    auto=flags.AUTOMATIC,
+    auto=True,
 )
 
 
