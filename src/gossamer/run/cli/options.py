@@ -66,10 +66,6 @@ _BY_NAME: dict[str, dict[str, Any]] = {
 _NO_FLAGS = ("sink", "progress", "process", "settings", "rng", "noise_seed")
 _COMPUTED = (dataclasses.MISSING, FROM_EPSILON)
 _OF_SOURCE = ("images_key", "labels_key", "units", "public_test_data")
-public_share = click.option(
-    "--public-share", type=float, metavar="SHARE", help="Share of --data to make public in place of --public, such as 0.02. A "
-    "hash picks the units, always the same. They are not protected, and the certificate says so.",
-)  # fmt: skip
 
 
 def options_of(function: str, *names: str, **changed: dict[str, Any] | None) -> Callable[[F], F]:
@@ -131,7 +127,8 @@ def _parsed(function: str) -> tuple[dict[str, tuple[ast.expr | None, ast.expr | 
     """Annotation and default of each keyword-only parameter of a function, or field of a dataclass, and its docstring."""
     module, _, name = function.rpartition(".")
     file = Path(__file__).parents[2] / f"{module.replace('.', '/')}.py"
-    (node,) = (each for each in ast.parse(file.read_text("utf-8")).body if getattr(each, "name", None) == name)
+    nodes = {getattr(each, "name", ""): each for each in ast.parse(file.read_text("utf-8")).body}
+    node = nodes.get(name) or nodes[f"_{name}"]  # what a `PerMethod` of this name calls
     if isinstance(node, ast.FunctionDef):
         pairs = zip(node.args.kwonlyargs, node.args.kw_defaults, strict=True)
         return {each.arg: (each.annotation, default) for each, default in pairs}, ast.get_docstring(node) or ""
@@ -147,7 +144,14 @@ def _arguments(docstring: str) -> dict[str, str]:
     return {name.strip(): " ".join(about.split()) for name, _, about in entries}
 
 
+def sentence_of(module: str, command: str) -> str:
+    """The first sentence of the help of a command, from the source of its module in `commands/`."""
+    _, docstring = _parsed(f"run.cli.commands.{module}.{command.replace('-', '_')}")
+    return docstring.partition("\n\n")[0].replace("\n", " ").partition(". ")[0].rstrip(".") + "."
+
+
 reading = options_of(SOURCE, "images_key", "labels_key", "units")
+public_share = options_of("run.cli.commands.fit.fit", "public_share", public_share={"metavar": "SHARE"})
 
 
 def public_flags(callback: F) -> F:

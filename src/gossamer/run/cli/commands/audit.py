@@ -12,9 +12,9 @@ TRIALS = {"type": click.IntRange(min=20)}
 
 
 def _audit(run: Path | None = None, *, as_json: bool, **options: Any) -> None:
-    """Measure a lower bound on the epsilon of METHOD, next to the epsilon that it claims. The audit trains small networks on
-    canaries in place of records, so it needs no data. With --run, it uses the epsilon of a finished run, and adds the result
-    to its report. Exit status 1 if the claim is refuted, else 0.
+    """Measure a lower bound on the epsilon of METHOD, next to its claim. The audit trains small networks on canaries in place
+    of records, so it needs no data. With --run, it uses the epsilon of a finished run, and adds the result to its report.
+    Exit status 1 if the claim is refuted, else 0.
     """
     from gossamer.run.auditing.audit import audit, audit_run, lines
     from gossamer.run.report.audit_record import REFUTED

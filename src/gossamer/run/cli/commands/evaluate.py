@@ -57,12 +57,20 @@ def evaluate(synth: Path, as_json: bool, **options: Any) -> None:
 
 @click.command()
 @click.argument("runs", type=flags.PATH, nargs=-1, required=True)
-@click.option("--metric", default="accuracy", show_default=True, help="Metric to plot against epsilon.")
-@click.option("-o", "--out", type=flags.PATH, help="File for the plot, .png or .svg. Default: no plot.")
+@options_of("run.cli.commands.evaluate.compare", "metric", "out")
 @flags.force
 @flags.as_json
-def compare(runs: tuple[Path, ...], metric: str, out: Path | None, force: bool, as_json: bool) -> None:
-    """Compare the metrics of RUNS, folders of evaluated runs, in one table. With -o, plot a metric against epsilon."""
+def compare(runs: tuple[Path, ...], *, metric: str = "accuracy", out: Path | None, force: bool, as_json: bool) -> None:
+    """Compare the metrics of RUNS, folders of evaluated runs, in one table. With -o, plot a metric against epsilon.
+
+    \f
+    Args:
+        runs: their folders.
+        metric: metric to plot against epsilon.
+        out: file for the plot, .png or .svg. Default: no plot.
+        force: replace the output if it exists.
+        as_json: print one JSON object.
+    """
     from gossamer.run.evaluation import compare as comparison
 
     entries = [comparison.evaluated(run) for run in runs]
