@@ -29,7 +29,7 @@ GROUPS = {
     "Prepare": "demo:demo page:page card:data split:data recommend:plan presets:plan plan:plan",
     "Train": "fit:fit resume:fit device-check:fit federated:federated",
     "Use": "sample:sample",
-    "Judge": "evaluate:evaluate attack:attack compare:evaluate audit:audit",
+    "Judge": "evaluate:evaluate attack:evaluate compare:evaluate audit:audit",
     "Release": "verify:release report:release release:release sign:release",
     "Budget": "budget:budget discard:budget account:budget",
 }

@@ -149,8 +149,9 @@ def lines(report: AttackReport) -> list[str]:
     if rated := [(row[0], *row[4:]) for row in rows if set(row[4:]) != {wording.NONE}]:
         figures += ["", *wording.aligned([(head[0], *head[4:]), *rated]), ""]
     figures += [f"{name} left out: {reason}" for name, reason in report.left_out.items()]
-    closing = "Private figures, do not publish: they come from real records, and no guarantee covers them."
-    return [line.replace(wording.PERCENT, " %") for line in (*figures, report.on, " ".join(report.verdict), closing)]
+    return [
+        line.replace(wording.PERCENT, " %") for line in (*figures, report.on, " ".join(report.verdict), wording.PRIVATE)
+    ]
 
 
 def _told_apart(

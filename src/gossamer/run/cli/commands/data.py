@@ -11,14 +11,14 @@ from gossamer.data.card import STORED, check_range
 from gossamer.errors import RequestError
 from gossamer.events import note, spoken
 from gossamer.files import write_private
-from gossamer.run.cli.options import PATH, force, on_terminal, options_of, reading, refuse_taken, take_sources
+from gossamer.run.cli.options import force, on_terminal, options_of, reading, refuse_taken, take_sources
 
 
 @click.command()
 @click.argument("data")
 @options_of("run.cli.commands.data.card", "out", "check", "given", given={"flags": ["--card"]})
 @reading
-@options_of("kinds.draft.draft_text", dictionary={"type": PATH, "metavar": "FILE.csv"}, shape={"metavar": "HxW"})
+@options_of("kinds.draft.draft_text", dictionary={"metavar": "FILE.csv"}, shape={"metavar": "HxW"})
 @force
 def card(*, out: Path | None, check: bool = False, given: Path | None, force: bool, **options: Any) -> None:
     """Draft a data card: the public facts about DATA. The data owner edits and declares them.

@@ -57,11 +57,7 @@ def report(run: Path) -> None:
 @click.option("-o", "--out", type=PATH, required=True, help="Folder to write. It must be new.")
 @options_of(
     "run.release.release.release",
-    declared={
-        "type": PATH,
-        "metavar": "FILE.toml",
-        "help": "Your statements for the certificate. Default: RUN/declared.toml.",
-    },
+    declared={"metavar": "FILE.toml"},
     registry={"metavar": "ENTRY.yaml"},
     samples={"type": click.IntRange(min=1), "default": None},
 )
