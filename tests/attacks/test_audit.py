@@ -18,7 +18,6 @@ from torch import Tensor, nn
 from gossamer.attacks import audit
 from gossamer.attacks.audit import AuditErrors, MeanError, Profile
 from gossamer.attacks.canaries import TurnedCritics
-from gossamer.attacks.weights import fisher_direction
 from gossamer.errors import DataError, RequestError
 from gossamer.privacy.accounting import revealed_draw
 from gossamer.privacy.guarantee import ADD_OR_REMOVE_ONE
@@ -152,7 +151,7 @@ def test_weights_count_by_what_a_canary_moves_in_them_over_their_variance() -> N
     noise = np.random.default_rng(0).normal(0, 2, (40, 2)).astype(np.float32)
     outside = np.concatenate([noise, np.ones((40, 1), np.float32)], axis=1)
     inside = outside + np.array([1, 0, 0], np.float32)
-    along = fisher_direction(inside, outside)
+    along = audit.fisher_direction(inside, outside)
     assert along[0] == pytest.approx(1 / noise[:, 0].var(), rel=1e-5)
     assert along[1:].tolist() == [0.0, 0.0]
 

@@ -23,7 +23,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from dp_accounting.pld import privacy_loss_distribution as loss
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 from scipy import optimize, stats
 from scipy.special import log_ndtr, ndtri
 
@@ -290,3 +290,21 @@ def most_noise(errors: AuditErrors | MeanError, profile_of: Callable[[float], Pr
     noises = (claimed * _NOISES).tolist()
     least = bisect.bisect_left(noises, True, key=lambda noise: profile_of(noise).refuted_by(errors))
     return math.inf if least == len(noises) else float(noises[least])
+
+
+def fisher_direction(inside: NDArray[np.float32], outside: NDArray[np.float32]) -> Scores:
+    """How far the canary moves each weight of a model, over its variance: the attacker's score is along it. float64 [numbers]
+
+    For an attacker who has the released model and nothing else.
+
+    Fisher 1936, with the covariances left out. The attacker trains shadow models, in pairs with the same noise. One of each
+    pair has the canary, so that it makes all the difference.
+
+    Args:
+        inside: [pairs, numbers], the weights of shadow models with the canary; at least two.
+        outside: [pairs, numbers], without.
+    """
+    with_canary, without = (weights.astype(np.float64) for weights in (inside, outside))
+    variance = (with_canary.var(0) + without.var(0)) / 2
+    moved = (with_canary - without).mean(0)
+    return np.asarray(np.divide(moved, variance, out=np.zeros_like(moved), where=variance > 0))

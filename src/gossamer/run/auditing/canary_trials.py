@@ -22,7 +22,6 @@ from gossamer.attacks import canaries
 from gossamer.attacks.arrays import Scores
 from gossamer.attacks.audit import Profile
 from gossamer.attacks.canaries import Planted, planted
-from gossamer.attacks.weights import fisher_direction
 from gossamer.data.card import DataCard
 from gossamer.data.columns.column import Column
 from gossamer.data.records import Records
@@ -246,7 +245,7 @@ class TrialRunner:
             np.stack([self._model(present, _SHADOWS_SEED + pair)[1] for pair in range(_SHADOWS)])
             for present in (True, False)
         ]
-        direction, scores = fisher_direction(*shadows), np.zeros(len(members))
+        direction, scores = bounds.fisher_direction(*shadows), np.zeros(len(members))
         for number, present in enumerate(members):
             observer, weights = self._model(bool(present), self._later_seed(number))
             scores[number] = direction @ weights

@@ -19,10 +19,9 @@ from gossamer.privacy.certificate.sites import SITES
 from gossamer.privacy.certificate.statements import ANSWERS
 from gossamer.privacy.ledger import PrivacyLedger
 from gossamer.run.release import contents, signing
-from gossamer.run.release.catalogues import CROISSANT, croissant, registry_entry
 from gossamer.run.release.contents import RELEASED_BY
-from gossamer.run.release.readme import readme
 from gossamer.run.release.standalone_loader import loadable
+from gossamer.run.release.texts import CROISSANT, croissant, readme, registry_entry
 from gossamer.run.release.verify import LOADER, MAY_HAVE, README, Verdict, is_release, read_sums, to_sign, verify
 from gossamer.run.report import html
 from gossamer.run.report.audit_record import audited

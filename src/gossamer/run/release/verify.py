@@ -32,10 +32,9 @@ from gossamer.privacy.certificate.statements import ANSWERS, MODEL, plugin, role
 from gossamer.privacy.guarantee import RELATION_NAMES, Guarantee
 from gossamer.privacy.ledger import PrivacyLedger, merge
 from gossamer.run.release import contents, signing
-from gossamer.run.release.catalogues import CROISSANT, croissant
 from gossamer.run.release.contents import RELEASED_BY, SAMPLE_SETS, TABLES
-from gossamer.run.release.readme import readme
 from gossamer.run.release.standalone_loader import loadable
+from gossamer.run.release.texts import CROISSANT, croissant, readme
 from gossamer.run.report.audit_record import audited, refuted, said_by
 from gossamer.run.storage.run_folder import (
     ATTACKS,
