@@ -136,12 +136,13 @@ def load(kind: PluginKind, name: str) -> Any:
     if (kind, name) in _added:
         return _added[kind, name].value
     if name in (known := _installed(kind)):
-        point = known[name]
-        if packages := _clashes(kind).get(name):
+        *_, point = known[name]
+        packages = sorted({_package(each.dist) for each in known[name]})
+        if len(packages) > 1:
             raise RequestError(
-                f"The packages {packages} all add a {kind} {name!r}. Uninstall all but the one that you want."
+                f"The packages {' and '.join(packages)} all add a {kind} {name!r}. Uninstall all but the one that you want."
             )
-        return _imported(f"The {kind} {name!r} of the package {_package(point.dist)}", point.module, point.attr)
+        return _imported(f"The {kind} {name!r} of the package {packages[0]}", point.module, point.attr)
     if other := next((of for of, added in _added if added == name), ""):
         raise RequestError(f"{name!r} is no {kind}, but of the kind {other}. Name a {kind}.")
     if ":" in name:
@@ -161,7 +162,7 @@ def origin(kind: PluginKind, name: str) -> Origin:
     if (kind, name) in _added:
         module, package = _added[kind, name].module, _distribution_of(_added[kind, name].module)
     else:
-        module, package = _installed(kind)[name].module, _installed(kind)[name].dist
+        module, package = _installed(kind)[name][-1].module, _installed(kind)[name][-1].dist
     facts = {} if package is None else {"package": package.name, "version": package.version}
     stated = {
         **facts,
@@ -198,17 +199,12 @@ def stated(entries: Any) -> Iterator[Mapping[str, str]]:
 
 
 @cache
-def _installed(kind: str) -> dict[str, importlib.metadata.EntryPoint]:
-    return {point.name: point for point in importlib.metadata.entry_points(group=f"gossamer.{kind}s")}
-
-
-@cache
-def _clashes(kind: str) -> dict[str, str]:
-    """The names that several packages give to different objects, and these packages."""
-    found: dict[str, dict[str, str]] = {}
+def _installed(kind: str) -> dict[str, list[importlib.metadata.EntryPoint]]:
+    """What packages add under each name."""
+    found: dict[str, list[importlib.metadata.EntryPoint]] = {}
     for point in importlib.metadata.entry_points(group=f"gossamer.{kind}s"):
-        found.setdefault(point.name, {})[_package(point.dist)] = point.value
-    return {name: " and ".join(sorted(packages)) for name, packages in found.items() if len(packages) > 1}
+        found.setdefault(point.name, []).append(point)
+    return found
 
 
 def _imported(what: str, module: str, path: str) -> Any:
@@ -230,7 +226,9 @@ def described(error: BaseException) -> str:
 def blamed(error: BaseException) -> str:
     """Name the plug-in in whose code an error arose, as "The method 'mine'"; empty: in none."""
     files = [frame.filename for frame in traceback.extract_tb(error.__traceback__)]
-    used = {(kind, name): point.module for kind in get_args(PluginKind) for name, point in _installed(kind).items()}
+    used = {
+        (kind, name): points[-1].module for kind in get_args(PluginKind) for name, points in _installed(kind).items()
+    }
     used |= {key: added.module for key, added in _added.items()}
     for (kind, name), module in used.items():
         own = getattr(sys.modules.get(module), "__file__", None)

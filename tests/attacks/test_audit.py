@@ -18,7 +18,6 @@ from torch import Tensor, nn
 from gossamer.attacks import audit
 from gossamer.attacks.audit import AuditErrors, MeanError, Profile
 from gossamer.attacks.canaries import TurnedCritics
-from gossamer.attacks.weights import fisher_direction
 from gossamer.errors import DataError, RequestError
 from gossamer.privacy.accounting import revealed_draw
 from gossamer.privacy.guarantee import ADD_OR_REMOVE_ONE
@@ -136,13 +135,15 @@ def test_a_curve_at_rate_1_is_the_gaussian_one() -> None:
 def test_a_curve_of_draws_that_all_are_told_is_that_of_the_accountant_and_one_part_is_no_draw() -> None:
     event = revealed_draw.RevealedDrawGaussianDpEvent(population=3, noise_multiplier=1.5)
     known = revealed_draw.RevealedMixture().epsilon([(event, 4)], delta=DELTA, relation=ADD_OR_REMOVE_ONE)
-    assert audit.revealed_draw_epsilon(1 / 3, 1.5, 4, DELTA) == pytest.approx(
+    assert audit.poisson_gaussian_epsilon(1 / 3, 1.5, 4, DELTA, revealed=True) == pytest.approx(
         known, rel=2e-3
     )  # which charges a part of delta as lost
-    profile = audit.revealed_draw_profile(1 / 3, 1.5, 4)
+    profile = audit.poisson_gaussian(1 / 3, 1.5, 4, revealed=True)
     assert np.interp(known, profile.epsilons, profile.deltas) == pytest.approx(DELTA, rel=0.1)
-    assert audit.revealed_draw_epsilon(1.0, 2.0, 4, DELTA) == pytest.approx(audit.gaussian_epsilon(1.0, DELTA))
-    assert audit.revealed_draw_epsilon(1e-7, 2.0, 4, DELTA) == 0.0
+    assert audit.poisson_gaussian_epsilon(1.0, 2.0, 4, DELTA, revealed=True) == pytest.approx(
+        audit.gaussian_epsilon(1.0, DELTA)
+    )
+    assert audit.poisson_gaussian_epsilon(1e-7, 2.0, 4, DELTA, revealed=True) == 0.0
 
 
 def test_weights_count_by_what_a_canary_moves_in_them_over_their_variance() -> None:
@@ -150,7 +151,7 @@ def test_weights_count_by_what_a_canary_moves_in_them_over_their_variance() -> N
     noise = np.random.default_rng(0).normal(0, 2, (40, 2)).astype(np.float32)
     outside = np.concatenate([noise, np.ones((40, 1), np.float32)], axis=1)
     inside = outside + np.array([1, 0, 0], np.float32)
-    along = fisher_direction(inside, outside)
+    along = audit.fisher_direction(inside, outside)
     assert along[0] == pytest.approx(1 / noise[:, 0].var(), rel=1e-5)
     assert along[1:].tolist() == [0.0, 0.0]
 

@@ -15,6 +15,7 @@ them, and differential privacy forbids both to be small together:
 Thresholds are chosen on other trials than those that are counted (`split`), or fixed beforehand.
 """
 
+import bisect
 import functools
 import math
 from collections.abc import Callable
@@ -22,7 +23,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from dp_accounting.pld import privacy_loss_distribution as loss
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 from scipy import optimize, stats
 from scipy.special import log_ndtr, ndtri
 
@@ -33,9 +34,7 @@ CONFIDENCE = 0.95
 """With which a bound lies below the truth, unless another is asked for."""
 _CHOOSING = 0.2  # share of the trials that choose the threshold
 _CANDIDATES = 12  # thresholds among which they choose
-_LESS, _MORE = 8.0, 64.0  # the noise of a family is looked for between the claim's divided and multiplied by these
-_STEP = 1.5  # factor between two that are tried, before the search closes in
-_CLOSE = 8  # turns of that: to a part in 600
+_NOISES = np.geomspace(1 / 8, 64, 4_000)  # of a family that are looked at, in units of the claimed one
 _LARGEST = 300.0  # epsilon beyond which no curve is drawn: e^300 trials are more than anyone makes
 
 
@@ -208,12 +207,6 @@ def _epsilon_at(delta: float, delta_of: Callable[[float], float], highest: float
     return float(optimize.brentq(lambda epsilon: delta_of(epsilon) - delta, 0.0, highest, xtol=1e-10))
 
 
-def _profile(mu: float, delta_of: Callable[[float], float]) -> Profile:
-    """A curve of delta over epsilon that lies below that of mu-GDP."""
-    epsilons = np.linspace(0, min(_LARGEST, mu * mu / 2 + 6 * mu), 400)
-    return Profile(epsilons, np.array([delta_of(epsilon) for epsilon in epsilons]))
-
-
 # ---------------------------------------------------------------------- 3. the exact statistic
 
 
@@ -240,14 +233,17 @@ def log_likelihood_ratio(seen: ArrayLike, sampling_rate: ArrayLike, noise_multip
 
 
 @functools.lru_cache(maxsize=256)
-def poisson_gaussian(sampling_rate: float, noise_multiplier: float, steps: int) -> Profile:
+def poisson_gaussian(sampling_rate: float, noise_multiplier: float, steps: int, revealed: bool = False) -> Profile:
     """The privacy curve of T Poisson-sampled Gaussians, add-or-remove-one; rate 1 is T plain ones.
 
-    By dp_accounting's privacy loss distributions, which bound it from above; a Gaussian in closed form.
+    By dp_accounting's privacy loss distributions, which bound it from above; a Gaussian in closed form. revealed: all see which
+    of the T answers are the canary's, Binomial(T, rate) of them. These draws are part of the output, so the deltas of all
+    counts add up.
     """
-    if sampling_rate == 1:
-        mu = math.sqrt(steps) / noise_multiplier
-        return _profile(mu, functools.partial(gaussian_delta, mu))
+    if revealed or sampling_rate == 1:
+        mu, delta_of = math.sqrt(steps) / noise_multiplier, _draw_delta(sampling_rate, noise_multiplier, steps)
+        epsilons = np.linspace(0, min(_LARGEST, mu * mu / 2 + 6 * mu), 400)
+        return Profile(epsilons, np.array([delta_of(epsilon) for epsilon in epsilons]))
     losses = _losses(sampling_rate, noise_multiplier, steps)
     with np.errstate(over="ignore", invalid="ignore"):  # far out, where nothing is left
         largest = min(_LARGEST, max(losses.get_epsilon_for_delta(1e-12), 1e-6))
@@ -256,31 +252,19 @@ def poisson_gaussian(sampling_rate: float, noise_multiplier: float, steps: int) 
 
 
 @functools.lru_cache(maxsize=256)
-def poisson_gaussian_epsilon(sampling_rate: float, noise_multiplier: float, steps: int, delta: float) -> float:
+def poisson_gaussian_epsilon(
+    sampling_rate: float, noise_multiplier: float, steps: int, delta: float, revealed: bool = False
+) -> float:
     """Epsilon of the same mechanism at delta."""
-    if sampling_rate == 1:
-        return gaussian_epsilon(math.sqrt(steps) / noise_multiplier, delta)
+    if revealed or sampling_rate == 1:
+        highest = gaussian_epsilon(math.sqrt(steps) / noise_multiplier, delta) + 1
+        return _epsilon_at(delta, _draw_delta(sampling_rate, noise_multiplier, steps), highest)
     return float(_losses(sampling_rate, noise_multiplier, steps).get_epsilon_for_delta(delta))
-
-
-@functools.lru_cache(maxsize=256)
-def revealed_draw_profile(share: float, noise_multiplier: float, releases: int) -> Profile:
-    """The privacy curve of T Gaussians of which one part makes each, drawn for all to see: Binomial(T, share) are the canary's.
-
-    The draws are part of the output, so the deltas of all counts add up.
-    """
-    return _profile(math.sqrt(releases) / noise_multiplier, _draw_delta(share, noise_multiplier, releases))
-
-
-def revealed_draw_epsilon(share: float, noise_multiplier: float, releases: int, delta: float) -> float:
-    """Epsilon of the same mechanism at delta."""
-    highest = gaussian_epsilon(math.sqrt(releases) / noise_multiplier, delta) + 1
-    return _epsilon_at(delta, _draw_delta(share, noise_multiplier, releases), highest)
 
 
 def _draw_delta(share: float, noise: float, releases: int) -> Callable[[float], float]:
     """Delta by epsilon: the mean over the number of releases that are the canary's, each of which has its mu."""
-    counts = np.arange(1, releases + 1)
+    counts = [releases] if share == 1 else np.arange(1, releases + 1)
     parts = [*zip(np.sqrt(counts) / noise, stats.binom.pmf(counts, releases, share), strict=True)]
     return lambda epsilon: float(sum(chance * gaussian_delta(mu, epsilon) for mu, chance in parts))
 
@@ -303,23 +287,24 @@ def most_noise(errors: AuditErrors | MeanError, profile_of: Callable[[float], Pr
     Returns:
         Infinity where the errors are those of guessing; about an eighth of the claim where they call for less than that.
     """
+    noises = (claimed * _NOISES).tolist()
+    least = bisect.bisect_left(noises, True, key=lambda noise: profile_of(noise).refuted_by(errors))
+    return math.inf if least == len(noises) else float(noises[least])
 
-    def refuted(noise: float) -> bool:
-        return profile_of(noise).refuted_by(errors)
 
-    if refuted(claimed):  # curves of less noise cost more to compute: go down by small steps
-        high, low = claimed, claimed / _STEP
-        while low > claimed / _LESS and refuted(low):
-            high, low = low, low / _STEP
-        if low <= claimed / _LESS:
-            return high
-    else:
-        low, high = claimed, claimed * _STEP
-        while not refuted(high):
-            low, high = high, high * _STEP
-            if high > claimed * _MORE:
-                return math.inf
-    for _ in range(_CLOSE):  # the noise `high` is refuted, `low` is not
-        middle = math.sqrt(low * high)
-        low, high = (low, middle) if refuted(middle) else (middle, high)
-    return high
+def fisher_direction(inside: NDArray[np.float32], outside: NDArray[np.float32]) -> Scores:
+    """How far the canary moves each weight of a model, over its variance: the attacker's score is along it. float64 [numbers]
+
+    For an attacker who has the released model and nothing else.
+
+    Fisher 1936, with the covariances left out. The attacker trains shadow models, in pairs with the same noise. One of each
+    pair has the canary, so that it makes all the difference.
+
+    Args:
+        inside: [pairs, numbers], the weights of shadow models with the canary; at least two.
+        outside: [pairs, numbers], without.
+    """
+    with_canary, without = (weights.astype(np.float64) for weights in (inside, outside))
+    variance = (with_canary.var(0) + without.var(0)) / 2
+    moved = (with_canary - without).mean(0)
+    return np.asarray(np.divide(moved, variance, out=np.zeros_like(moved), where=variance > 0))

@@ -36,12 +36,6 @@ _HEADER = """\
 # be there without any one person. Label shares must be known from elsewhere; else leave them uniform.
 
 """
-_MEASURED = 64
-"""The longest side of pictures on which most methods were measured."""
-_LARGE = (
-    "Of these, only moments was run on pictures above 64 pixels. It shows no more detail there, because it has 64 numbers for "
-    "each picture at any size. With an encoder and public pictures, feature-moments and teacher release a classifier instead."
-)
 
 
 def draft_text(
@@ -211,7 +205,10 @@ def remarks(records: Records, sizes: Counter[tuple[int, int]], shape: tuple[int,
     if set(sizes) != {(height, width)}:
         yield _sizes(sizes, height, width)
     if (height, width) not in ((28, 28), (32, 32)):
-        yield _methods(height, width)
+        yield (
+            f"Not every method takes {width}x{height} pixels, but all take 32x32. `gossamer.recommend(card=CARD, epsilon=E)` "
+            "lists those that do, and why the others do not."
+        )
     if records.class_names:
         yield "class_names are public, and records are matched by them: keep no class that exists because of one person."
     elif len(set(records.labels.tolist())) <= int(records.labels.max()):
@@ -273,14 +270,4 @@ def _sizes(sizes: Counter[tuple[int, int]], height: int, width: int) -> str:
     return (
         f'{become} Their proportions are others. Choose resize in the card: "squash" (as drafted) distorts them, "crop" keeps '
         'the middle, and "pad" adds black bars.'
-    )
-
-
-def _methods(height: int, width: int) -> str:
-    """What the methods do with pictures of this size, where it is not the usual one."""
-    large = max(height, width) > _MEASURED
-    return (
-        f"At {width}x{height} pixels, use moments, dp-diffusion, privae, privgan or teacher. For grey squares, evolve works "
-        "too. The methods dpgan, gs-wgan and dp-mepf take 28x28 or 32x32 only. For these, add `shape=32x32`. "
-        + (_LARGE if large else "Larger pictures show no more detail: moments has 64 numbers for each, at any size.")
     )

@@ -13,7 +13,7 @@ from gossamer.data.card import Card
 from gossamer.data.card import Kind as KindName
 from gossamer.data.fingerprint import Identity
 from gossamer.data.source import Source, called
-from gossamer.errors import RequestError
+from gossamer.errors import DataError, RequestError
 from gossamer.events import Sink, silent
 from gossamer.methods.contract import BaseConfig, State
 from gossamer.methods.job import Job, Training
@@ -28,6 +28,22 @@ NONE_LEFT = "`nonmembers`: all of these records are among the members; give reco
 
 Named = tuple[str, Callable[[], list[Attack]]]
 """An attack by name, to be made when its turn comes."""
+
+
+def left_after(outside: Any, known: Array, said: str) -> tuple[Any, str]:
+    """The non-members without those that are known, and in words how many these are.
+
+    Args:
+        outside: non-members.
+        known: which of them are members, too: bool [n].
+        said: a sentence with a place for their number.
+
+    Raises:
+        DataError: if none is left.
+    """
+    if known.all():
+        raise DataError(NONE_LEFT)
+    return outside[(~known).nonzero()[0]], said.format(known.sum()) if known.any() else ""
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -227,9 +243,10 @@ class Kind(ABC, Generic[R, K]):
         """Sentences that the verdict of attacks adds for these records."""
         return ()
 
-    @abstractmethod
     def sets(self, members: Source, nonmembers: Source, card: K, *, run: object, sink: Sink) -> tuple[R, R]:
         """Members and non-members, checked against the card. run: for messages. Raises DataError and RequestError."""
+        inside = self.read(members, card, name="members")
+        return inside, self.read(nonmembers, card, split="test", name="nonmembers")
 
     @abstractmethod
     def apart(self, inside: R, outside: R) -> tuple[R, str]:
@@ -248,9 +265,9 @@ class Kind(ABC, Generic[R, K]):
     def array(self, records: Any, card: K) -> Array:
         """What the attacks see of records, or of samples: [n, ...]."""
 
-    @abstractmethod
-    def drawn(self, synthesizer: Synthesizer, count: int, seed: int, *, sink: Sink = silent) -> Any:
-        """Samples of a release, no larger than they are compared."""
+    def drawn(self, synthesizer: Synthesizer[Any], count: int, seed: int, *, sink: Sink = silent) -> Any:
+        """Samples of a release, no larger than they are compared. sink: of progress."""
+        return synthesizer.sample(count, seed=seed)
 
     def has_discriminators(self, synthesizer: Synthesizer, training: Training[BaseConfig, State]) -> bool:
         """Whether the method keeps discriminators. It is asked about a sample in place of a record."""

@@ -32,7 +32,7 @@ from gossamer.data.sources.pictures.read import check_two_arrays, deep_range, re
 from gossamer.data.units import matched
 from gossamer.errors import DataError, RequestError
 from gossamer.events import Sink, progress, silent
-from gossamer.kinds.kind import NONE_LEFT, Comparison, Kind, Named, Target, Words
+from gossamer.kinds.kind import Comparison, Kind, Named, Target, Words, left_after
 from gossamer.methods.common import picture_facts
 from gossamer.methods.contract import BaseConfig, State
 from gossamer.methods.job import Job, Training
@@ -237,12 +237,8 @@ samples = release.sample(1000, seed=0)  # samples.images: uint8 [1000, C, H, W],
 
     def apart(self, inside: Records, outside: Records) -> tuple[Records, str]:
         """Exact copies of members are left out."""
-        unshared = ~shared(outside, inside)
-        if not unshared.any():
-            raise DataError(NONE_LEFT)
-        copies = int((~unshared).sum())
-        said = f"{copies:,} non-members are exact copies of members and were left out." if copies else ""
-        return outside[np.flatnonzero(unshared)], said
+        said = "{:,} non-members are exact copies of members and were left out."
+        return left_after(outside, shared(outside, inside), said)
 
     def array(self, records: Any, card: DataCard) -> Array:
         """Pictures uint8 [n, C, H, W], large ones reduced to `LARGEST`."""

@@ -32,7 +32,7 @@ from gossamer.data.units import matched, names_a_file
 from gossamer.errors import DataError, RequestError
 from gossamer.events import Sink, silent
 from gossamer.kinds import cliques, histograms
-from gossamer.kinds.kind import NONE_LEFT, Comparison, Kind, Named, Target, Words
+from gossamer.kinds.kind import NONE_LEFT, Comparison, Kind, Named, Target, Words, left_after
 from gossamer.methods.contract import BaseConfig, State
 from gossamer.methods.job import Job
 from gossamer.methods.marginals.nets import MarkovField
@@ -180,13 +180,6 @@ samples = release.sample(1000, seed=0)  # samples.to_pandas() is a DataFrame, sa
             "find none (Yao et al. 2025, The DCR Delusion).",
         )
 
-    def sets(
-        self, members: Source, nonmembers: Source, card: TableCard, *, run: object, sink: Sink
-    ) -> tuple[Table, Table]:
-        """Both as codes of the card's columns."""
-        inside = self.read(members, card, name="members")
-        return inside, self.read(nonmembers, card, split="test", name="nonmembers")
-
     def apart(self, inside: Table, outside: Table) -> tuple[Table, str]:
         """Rows of units that are among the members are left out.
 
@@ -195,10 +188,8 @@ samples = release.sample(1000, seed=0)  # samples.to_pandas() is a DataFrame, sa
         """
         if inside.names is not None and outside.names is not None and outside.units is not None:
             known = np.isin(outside.names[outside.units], inside.names[inside.names != ""])
-            if known.all():
-                raise DataError(NONE_LEFT)
-            said = f"Rows of units that are among the members were left out of the non-members: {known.sum():,}."
-            return outside[np.flatnonzero(~known)], said if known.any() else ""
+            said = "Rows of units that are among the members were left out of the non-members: {:,}."
+            return left_after(outside, known, said)
         rows, counts = np.unique(inside.codes, axis=0, return_counts=True)
         own = {row.tobytes() for row in rows}
         among = np.mean([row.tobytes() in own for row in np.ascontiguousarray(outside.codes, inside.codes.dtype)])
@@ -213,11 +204,6 @@ samples = release.sample(1000, seed=0)  # samples.to_pandas() is a DataFrame, sa
     def array(self, records: Any, card: TableCard) -> Array:
         """Features [n, D]."""
         return row_features(records.codes, card.domain, [column.in_order for column in card.columns])
-
-    def drawn(self, synthesizer: Synthesizer[Any], count: int, seed: int, *, sink: Sink = silent) -> TableSamples:
-        """Rows as they are."""
-        samples: TableSamples = synthesizer.sample(count, seed=seed)
-        return samples
 
     def attacks(self, target: Target) -> Iterator[Named]:
         """By distances, by densities, and by the marginals that a generator was fitted to.

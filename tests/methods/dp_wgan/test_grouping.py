@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
 
-from gossamer.methods.dp_wgan.grouping import cluster, one_group, per_tensor, weight_bias
+from gossamer.methods.dp_wgan.grouping import cluster, first_groups
 
 NORMS = st.lists(st.floats(1e-3, 1e3), min_size=1, max_size=7, unique=True)
 
@@ -55,12 +55,12 @@ def test_one_group_is_global_and_as_many_as_tensors_is_per_tensor() -> None:
 def test_weight_bias_separation() -> None:
     net = nn.Sequential(nn.Conv2d(1, 2, 3), nn.ReLU(), nn.Conv2d(2, 2, 3), nn.Linear(4, 1, bias=False))
     assert [name for name, _ in net.named_parameters()] == ["0.weight", "0.bias", "2.weight", "2.bias", "3.weight"]
-    assert weight_bias(net) == (0, 3, 1, 3, 2)
-    assert one_group(net) == (0,) * 5
-    assert per_tensor(net) == (0, 1, 2, 3, 4)
+    assert first_groups("weight-bias", net) == (0, 3, 1, 3, 2)
+    assert first_groups("none", net) == (0,) * 5
+    assert first_groups("cluster", net) == (0, 1, 2, 3, 4)
 
 
 def test_all_helpers_run_over_the_parameters_in_order() -> None:
     torch.manual_seed(0)
     net = nn.Linear(3, 2)
-    assert len(weight_bias(net)) == len(list(net.parameters())) == 2
+    assert len(first_groups("weight-bias", net)) == len(list(net.parameters())) == 2

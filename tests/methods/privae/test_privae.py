@@ -211,15 +211,14 @@ def test_phi_is_reconstruction_and_divergence_averaged_over_draws() -> None:
 def test_the_distance_of_a_reconstruction_is_between_points_of_the_plane_or_between_pixels() -> None:
     test = pinwheel("test")[:50]
     images, labels = test.tensors("cpu")
-    plane = Autoencoder(
-        (1, 1, 2), 1, network="dense", width=5, latent_size=2, prior="mixture", likelihood="normal", extent=EXTENT
-    )
+    config = Config(width=5, latent_size=2, prior="mixture", likelihood="normal", extent=EXTENT)
+    plane = Autoencoder((1, 1, 2), 1, config)
     with torch.no_grad():
         z, _ = plane.encode(images, labels)
         made = plane.decode(z, labels)[:, 0].reshape(-1, 2).numpy()
         found = distances(plane, images, labels).numpy()
     assert found == pytest.approx(np.linalg.norm(as_points(test.images) - made, axis=1), rel=1e-4)
-    grey = Autoencoder((1, 1, 2), 1, network="dense", width=5, latent_size=2)
+    grey = Autoencoder((1, 1, 2), 1, Config(width=5, latent_size=2))
     for parameter in grey.decoder.parameters():
         parameter.data.zero_()  # every pixel is made as 0.5
     assert distances(grey, torch.ones(3, 1, 1, 2), labels[:3]).tolist() == pytest.approx([0.5 * math.sqrt(2)] * 3)

@@ -9,12 +9,13 @@ from scipy import integrate, stats
 
 from benchmarks.reproduce.metrics.latent_codes import log_weights
 from gossamer.errors import RequestError
+from gossamer.methods.privae import Config
 from gossamer.methods.privae.nets import CENTRE_DEVIATION, CENTRES, Autoencoder, Prior
 
 
-def autoencoder(**settings: object) -> Autoencoder:
+def autoencoder(*, encoder: bool = True, **settings: object) -> Autoencoder:
     torch.manual_seed(0)
-    return Autoencoder((1, 28, 28), 3, **{"network": "dense", "width": 5, "latent_size": 4, **settings})
+    return Autoencoder((1, 28, 28), 3, Config(**{"width": 5, "latent_size": 4, **settings}), encoder=encoder)
 
 
 def test_the_normal_prior_takes_latents_as_they_are() -> None:
@@ -105,7 +106,7 @@ def test_log_weights_average_to_the_likelihood_that_integration_gives() -> None:
     (four times the spread of that mean, seeded)."""
     torch.manual_seed(0)
     settings = {"network": "dense", "width": 3, "latent_size": 1, "likelihood": "normal", "prior": "sparse"}
-    vae = Autoencoder((1, 1, 1), 1, **settings).double()
+    vae = Autoencoder((1, 1, 1), 1, Config(**settings)).double()
     with torch.no_grad():
         vae.encoder.out.bias[1] = 2.0
         x, label = torch.full((1, 1, 1, 1), 0.4, dtype=torch.float64), torch.zeros(1, dtype=torch.int64)
@@ -138,7 +139,7 @@ def test_log_weights_average_to_the_likelihood_that_integration_gives() -> None:
 )
 def test_networks_of_every_size(shape: tuple[int, ...], network: str, classes: int, likelihood: str) -> None:
     torch.manual_seed(2)  # of some weights, all hidden units of so small a net are off
-    vae = Autoencoder(shape, classes, network=network, width=4, latent_size=3, likelihood=likelihood)
+    vae = Autoencoder(shape, classes, Config(network=network, width=4, latent_size=3, likelihood=likelihood))
     draw = torch.Generator().manual_seed(0)
     labels = torch.tensor([0, classes - 1])
     with torch.no_grad():
@@ -157,7 +158,7 @@ def test_networks_of_every_size(shape: tuple[int, ...], network: str, classes: i
 
 def test_the_conv_nets_at_the_width_of_mathieu() -> None:
     """32x32, 32 channels, 50 codes, methods.md 4.1: their weights, with the biases that batch normalisation had."""
-    vae = Autoencoder((1, 32, 32), 1, network="conv", width=32, latent_size=50, likelihood="laplace")
+    vae = Autoencoder((1, 32, 32), 1, Config(network="conv", width=32, latent_size=50, likelihood="laplace"))
     convs = 16 * 32 + 16 * 32 * 64 + 16 * 64 * 128
     heads = 16 * 128 * 50
     biases = (32 + 64 + 128 + 100) + (16 * 128 + 64 + 32 + 1)
@@ -182,4 +183,4 @@ def test_without_its_encoder_it_generates_the_same_and_encodes_nothing() -> None
 )
 def test_what_cannot_be_built_is_refused(shape: tuple[int, ...], settings: dict[str, object], words: str) -> None:
     with pytest.raises(RequestError, match=words):
-        Autoencoder(shape, 2, **{"network": "dense", "width": 4, "latent_size": 2, **settings})
+        Autoencoder(shape, 2, Config(**{"width": 4, "latent_size": 2, **settings}))

@@ -118,7 +118,9 @@ def test_where_everyone_knows_who_answers_the_canary_s_critic_alone_is_listened_
     assert inside.revealed == (draw == "paper")
     assert says.mean() == (pytest.approx(0.5, abs=2.5 / says.size**0.5) if draw == "paper" else 1)
     expected = (
-        bounds.revealed_draw_epsilon(0.5, 1.0, 6, 1e-5) if draw == "paper" else bounds.gaussian_epsilon(3**0.5, 1e-5)
+        bounds.poisson_gaussian_epsilon(0.5, 1.0, 6, 1e-5, revealed=True)
+        if draw == "paper"
+        else bounds.gaussian_epsilon(3**0.5, 1e-5)
     )
     assert inside.declared.epsilon(1.0, 1e-5) == pytest.approx(expected)
 
@@ -272,7 +274,7 @@ def test_the_audit_of_a_run_goes_into_its_report_and_into_the_certificate_of_its
         ),
         (["--trials", "40", "moments"], "--trials is written before moments. Write it after moments."),
         (["--run", "nope"], "nope is not a folder."),
-        (["--run", "."], "holds no finished run"),
+        (["--run", "."], "holds neither a run nor a release"),
     ],
 )
 def test_an_audit_that_would_be_of_something_else_is_refused(

@@ -111,7 +111,7 @@ def test_the_terminal_shows_chance_beside_every_figure_and_the_limits(
     assert rated and all("(" in row or "at most" in row for row in rated)
     assert max(map(len, rows[: second + 1 + len(rated)])) <= 135
     assert "attacks show leaks, never that there are none" in answer.out
-    assert answer.out.strip().endswith("no guarantee covers them.")
+    assert answer.out.strip().endswith("the guarantee does not cover them.")
 
 
 def test_a_privgan_run_cannot_be_mistaken_for_a_private_one(

@@ -21,7 +21,7 @@ from gossamer.data.card import DataCard
 from gossamer.data.columns.column import Column
 from gossamer.data.tables.card import TableCard
 from gossamer.privacy.certificate.certificate import FORMAT, Certificate
-from gossamer.run.release.readme import readme
+from gossamer.run.release.texts import readme
 
 GOLDEN = Path(__file__).parent / "golden"
 DECLARED = {"made_by": "Clinic of Example", "expires": "2027-12-31", "settings_chosen": "uncounted"}

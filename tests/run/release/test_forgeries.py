@@ -34,9 +34,9 @@ from gossamer.privacy.ledger import PrivacyLedger
 from gossamer.privacy.random import answers as noted
 from gossamer.privacy.random.answers import Answers
 from gossamer.run.release.contents import samples_seed
-from gossamer.run.release.readme import readme
 from gossamer.run.release.release import release, sign
 from gossamer.run.release.replay import read_answers, repeated, replayed
+from gossamer.run.release.texts import readme
 from gossamer.run.release.verify import LOADER, README, verify
 from gossamer.run.storage.run_folder import PRIVATE, REPORT, SIGNATURE, SUMS
 from gossamer.run.training.fit import fit

@@ -18,8 +18,8 @@ from gossamer import plugins
 from gossamer.data.card import DataCard
 from gossamer.privacy.certificate.certificate import CERTIFICATE, CONFIG, Certificate, sha256
 from gossamer.privacy.certificate.statements import ANSWERS, MODEL
-from gossamer.run.release.readme import readme
 from gossamer.run.release.release import release
+from gossamer.run.release.texts import readme
 from gossamer.run.release.verify import LOADER, README, verify
 from gossamer.run.storage.run_folder import SUMS
 from gossamer.run.training.fit import fit

@@ -30,9 +30,9 @@ from gossamer.privacy.certificate import statements
 from gossamer.privacy.certificate.certificate import Certificate, sha256
 from gossamer.privacy.certificate.declarations import NOT_DECLARED, NOT_RUN, QUESTIONS
 from gossamer.privacy.certificate.statements import ANSWERS
-from gossamer.run.release.readme import readme
 from gossamer.run.release.release import ATTACKED, MEASURED, release
 from gossamer.run.release.standalone_loader import Unloadable, _Needed, loadable, loader
+from gossamer.run.release.texts import readme
 from gossamer.run.release.verify import verify
 from gossamer.run.storage.run_folder import RunFolder
 from kinds import OF_PICTURES

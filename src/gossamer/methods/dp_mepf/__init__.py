@@ -11,7 +11,7 @@ from gossamer.methods.common.declared import ballot, once
 from gossamer.methods.common.descent import Descent
 from gossamer.methods.common.labelling import LabellingConfig, LabelsSamples, descent_of
 from gossamer.methods.common.method_start import StartConfig
-from gossamer.methods.contract import FROM_EPSILON, DataCard, Loop, MaybeZero, Phases, Query, TrialConfig
+from gossamer.methods.contract import FROM_EPSILON, DataCard, Loop, MaybeZero, Phases, Query, Share, TrialConfig
 from gossamer.methods.job import Job
 
 
@@ -74,7 +74,7 @@ class Config(StartConfig, LabellingConfig):
     votes_noise: float = 1.75
     candidates: int = 1_000
     spread: float = 1.3
-    degree: float = 0.6
+    degree: Share = 0.6
     width: int = 32
     latent_size: int = 128
 
@@ -167,8 +167,6 @@ class DpMepf(LabelsSamples[Config, Any]):
                 f"`black={config.black:g}` and `white={config.white:g}` leave too little between them: give less than 0.5 "
                 "together."
             )
-        if config.degree > 1:
-            raise RequestError(f"`degree` is a share, at most 1, not {config.degree:g}.")
         if not 0 < config.floor <= 1:
             raise RequestError(
                 f"`floor` is a share above 0 and at most 1, not {config.floor:g}: no difference is divided by nothing."

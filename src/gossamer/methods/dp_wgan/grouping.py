@@ -2,37 +2,25 @@
 
 import itertools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from typing import Literal
 
 from torch import nn
 
 from gossamer.privacy.queries import Bounds
 
 
-def one_group(module: nn.Module) -> tuple[int, ...]:
-    """All tensors together: the global clipping of Algorithm 1."""
-    return (0,) * len(list(module.parameters()))
+def first_groups(grouping: Literal["none", "weight-bias", "cluster"], module: nn.Module) -> tuple[int, ...]:
+    """The group of each tensor, before clustering.
 
-
-def weight_bias(module: nn.Module) -> tuple[int, ...]:
-    """Weight-bias separation: each weight tensor is a group of its own, all biases together are the last one."""
-    biases = [name.endswith("bias") for name, _ in module.named_parameters()]
-    weights = biases.count(False)
-    numbers = iter(range(weights))
-    return tuple(weights if bias else next(numbers) for bias in biases)
-
-
-def per_tensor(module: nn.Module) -> tuple[int, ...]:
-    """Each tensor is a group of its own: where Algorithm 2 begins."""
-    return tuple(range(len(list(module.parameters()))))
-
-
-START: dict[str, Callable[[nn.Module], tuple[int, ...]]] = {
-    "none": one_group,
-    "weight-bias": weight_bias,
-    "cluster": per_tensor,
-}
-"""The groups before clustering, by the setting's name."""
+    none: all together, the global clipping of Algorithm 1. weight-bias: each weight is a group of its own, and all biases
+    together are the last one. cluster: each tensor is a group of its own, where Algorithm 2 begins.
+    """
+    names = [name for name, _ in module.named_parameters()]
+    if grouping == "none":
+        return (0,) * len(names)
+    alone = [name for name in names if grouping == "cluster" or not name.endswith("bias")]
+    return tuple(alone.index(name) if name in alone else len(alone) for name in names)
 
 
 def cluster(norms: Sequence[float], groups: int) -> Bounds:

@@ -164,7 +164,7 @@ def start(run: Run[Config]) -> State:
     with initialised_by(run.rng.public("initialisation")):
         G = generator(config, card).to(run.device)
         D = critic(config, card).to(run.device)
-    groups = grouping.START[config.grouping](D)
+    groups = grouping.first_groups(config.grouping, D)
     return State(
         D=Learner(D, _adam(config, config.critic_learning_rate)),
         G=InTraining(G, _adam(config, config.generator_learning_rate), config.average_decay),

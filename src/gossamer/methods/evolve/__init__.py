@@ -9,7 +9,7 @@ from gossamer.methods.common.declared import ballot
 from gossamer.methods.common.descent import Descent
 from gossamer.methods.common.labelling import LabellingConfig, LabelsSamples, descent_of
 from gossamer.methods.common.labels_public import LabelsPublic, drawing_program
-from gossamer.methods.contract import FROM_EPSILON, DataCard, Loop, MaybeZero, Phases, Query, TrialConfig
+from gossamer.methods.contract import FROM_EPSILON, DataCard, Loop, MaybeZero, Phases, Query, Share, TrialConfig
 
 _MOST_LETTERS, _DIGITS = 26, 10
 PARTS = 100
@@ -57,8 +57,8 @@ class Config(LabellingConfig):
     candidates: MaybeZero = 0
     clusters: MaybeZero = 0
     threshold: float = 2.0
-    degree: float = 0.5
-    shrink: float = 0.5
+    degree: Share = 0.5
+    shrink: Share = 0.5
     variations: MaybeZero = 4
     embedding: Literal["cosines", "features"] = "features"
     embedding_steps: int = 600
@@ -155,15 +155,12 @@ class Evolve(LabelsPublic[Config, Any], LabelsSamples[Config, Any]):
         return phases if config.embedding == "features" and not config.encoder else phases[1:]
 
     def check(self, config: Config, card: DataCard) -> None:
-        """Refuse records that the drawing program cannot draw, pictures that nothing compares, and shares that are none."""
+        """Refuse records that the drawing program cannot draw, and pictures that nothing compares."""
         if config.drawing == "pictures":
             self._check_pictures(config)
         else:
             self._check_drawing(config, card)
             self.check_labelling(config, card, config.encoder)
-        for flag, share in (("degree", config.degree), ("shrink", config.shrink)):
-            if share > 1:
-                raise RequestError(f"`{flag}` is a share, at most 1, not {share:g}.")
 
     def use_of_public(self, config: Config) -> Literal["none", "required"]:
         """Public pictures replace the drawing program, or are of no use."""

@@ -96,17 +96,7 @@ def generator(config: Config, card: DataCard) -> Autoencoder:
 
 
 def _network(config: Config, card: DataCard, *, encoder: bool) -> Autoencoder:
-    return Autoencoder(
-        card.shape,
-        card.classes if config.conditional else 1,
-        network=config.network,
-        width=config.width,
-        latent_size=config.latent_size,
-        prior=config.prior,
-        likelihood=config.likelihood,
-        extent=config.extent,
-        encoder=encoder,
-    )
+    return Autoencoder(card.shape, card.classes if config.conditional else 1, config, encoder=encoder)
 
 
 def _optimiser(config: Config, rate: float) -> Optimiser:

@@ -8,16 +8,15 @@ The released generator takes standard normals, whatever its prior: it makes a dr
 """
 
 import math
-from typing import Literal, TypeAlias
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from gossamer.errors import RequestError
+from gossamer.methods.privae import Config
 from gossamer.nets.image_size import channels_and_side
-
-PriorName: TypeAlias = Literal["normal", "sparse", "mixture"]
 
 SLOPE = 0.2
 _INNER_KERNEL = {28: 3, 32: 4}
@@ -44,7 +43,7 @@ class Prior:
         RequestError: if the mixture has fewer than two dimensions.
     """
 
-    def __init__(self, name: PriorName, latent_size: int) -> None:
+    def __init__(self, name: Literal["normal", "sparse", "mixture"], latent_size: int) -> None:
         if name == "mixture" and latent_size < 2:
             raise RequestError("`prior=mixture` has its centres in a plane: `latent_size` must be at least 2.")
         self.name, self.latent_size = name, latent_size
@@ -92,38 +91,27 @@ class Prior:
 class Autoencoder(nn.Module):
     """Encoder, decoder, prior and likelihood in one. Without its encoder it is the generator that a run releases.
 
-    The arguments are settings of `privae.Config`. With one class the autoencoder is unconditional.
+    With one class it is unconditional. config: says how the networks, the prior and the likelihood are.
 
     Raises:
         RequestError: an image size that the network does not make, or a Bernoulli for coordinates.
     """
 
-    def __init__(
-        self,
-        shape: tuple[int, ...],
-        classes: int,
-        *,
-        network: Literal["conv", "dense"],
-        width: int,
-        latent_size: int,
-        prior: PriorName = "normal",
-        likelihood: Literal["bernoulli", "laplace", "normal"] = "bernoulli",
-        extent: float = 0.0,
-        encoder: bool = True,
-    ) -> None:
+    def __init__(self, shape: tuple[int, ...], classes: int, config: Config, *, encoder: bool = True) -> None:
         super().__init__()
+        likelihood, latent_size, extent = config.likelihood, config.latent_size, config.extent
         if likelihood == "bernoulli" and extent:
             raise RequestError(
                 "`likelihood=bernoulli` is for pixels in [0, 1]: take laplace or normal with `extent`, or `extent=0`."
             )
         self.shape, self.classes, self.latent_size = shape, classes, latent_size
         self.likelihood, self.low, self.span = likelihood, -extent, 2 * extent or 1.0
-        self.prior = Prior(prior, latent_size)
+        self.prior = Prior(config.prior, latent_size)
         self.outputs = 2 if likelihood == "normal" else 1
-        make_decoder = ConvDecoder if network == "conv" else DenseDecoder
-        make_encoder = ConvEncoder if network == "conv" else DenseEncoder
-        self.decoder = make_decoder(shape, classes, width, latent_size, self.outputs)
-        self.encoder = make_encoder(shape, classes, width, latent_size) if encoder else None
+        make_decoder = ConvDecoder if config.network == "conv" else DenseDecoder
+        make_encoder = ConvEncoder if config.network == "conv" else DenseEncoder
+        self.decoder = make_decoder(shape, classes, config.width, latent_size, self.outputs)
+        self.encoder = make_encoder(shape, classes, config.width, latent_size) if encoder else None
 
     def forward(self, latents: Tensor, labels: Tensor) -> Tensor:
         """latents: float [n, latent_size], standard normal; labels: int64 [n]. Returns mean images [n, C, H, W] in [0, 1]."""

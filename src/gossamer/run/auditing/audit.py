@@ -16,7 +16,7 @@ from typing import Any, TypeAlias
 
 from gossamer.attacks import audit as bounds
 from gossamer.attacks.arrays import Scores
-from gossamer.errors import RequestError, RunFolderError
+from gossamer.errors import RequestError
 from gossamer.events import Sink, silent
 from gossamer.files import write_atomically
 from gossamer.methods import method_of
@@ -238,12 +238,7 @@ def audit_run(run: str | Path, *, trials: int | None = None, seed: int = 0, sink
         RequestError: if it is a release, or its epsilon is infinity.
     """
     folder = RunFolder(Path(run))
-    if not folder.path.is_dir():
-        raise RunFolderError(f"{folder.path} is not a folder. Give the RUN that is to be audited.")
-    if not folder.finished:
-        raise RunFolderError(
-            f"{folder.path} holds no finished run, and an audit is held against what a certificate claims."
-        )
+    folder.check_finished()
     unchanged = folder.unchanged()
     certificate = Certificate.load(folder.path)
     if is_release(folder.path):

@@ -22,7 +22,6 @@ from gossamer.attacks import canaries
 from gossamer.attacks.arrays import Scores
 from gossamer.attacks.audit import Profile
 from gossamer.attacks.canaries import Planted, planted
-from gossamer.attacks.weights import fisher_direction
 from gossamer.data.card import DataCard
 from gossamer.data.columns.column import Column
 from gossamer.data.records import Records
@@ -100,13 +99,11 @@ class ReleaseProfile:
 
     def profile(self, noise: float) -> Profile:
         """Return the privacy curve with another noise multiplier."""
-        curve = bounds.revealed_draw_profile if self.revealed else bounds.poisson_gaussian
-        return curve(self.rate, noise, self.count)
+        return bounds.poisson_gaussian(self.rate, noise, self.count, self.revealed)
 
     def epsilon(self, noise: float, delta: float) -> float:
         """Return epsilon with another noise multiplier."""
-        epsilon_of = bounds.revealed_draw_epsilon if self.revealed else bounds.poisson_gaussian_epsilon
-        return epsilon_of(self.rate, noise, self.count, delta)
+        return bounds.poisson_gaussian_epsilon(self.rate, noise, self.count, delta, self.revealed)
 
 
 @dataclass(frozen=True, eq=False)
@@ -248,7 +245,7 @@ class TrialRunner:
             np.stack([self._model(present, _SHADOWS_SEED + pair)[1] for pair in range(_SHADOWS)])
             for present in (True, False)
         ]
-        direction, scores = fisher_direction(*shadows), np.zeros(len(members))
+        direction, scores = bounds.fisher_direction(*shadows), np.zeros(len(members))
         for number, present in enumerate(members):
             observer, weights = self._model(bool(present), self._later_seed(number))
             scores[number] = direction @ weights

@@ -91,7 +91,7 @@ def account(
     elif critics is not None or batch_size is not None:
         raise BudgetError("--critics and --batch-size go with --draw secret, round_robin or paper.")
     missing = [flag for flag, value in given.items() if value is None]
-    _check(sampling_rate, noise_multiplier, steps, delta)
+    _check(sampling_rate, noise_multiplier, steps)
     if len(missing) != (epsilon is not None):
         raise BudgetError(
             f"give {', '.join(given)}, or --epsilon in place of exactly one of them. "
@@ -136,12 +136,10 @@ def rate_of(event: DpEvent) -> float:
             return 1.0
 
 
-def _check(rate: float | None, noise: float | None, steps: int | None, delta: float) -> None:
+def _check(rate: float | None, noise: float | None, steps: int | None) -> None:
     if rate is not None and not 0 < rate <= 1:
         raise BudgetError(f"--sampling-rate must lie above 0 and be at most 1, not {rate:g}.")
     if noise is not None and not 0 <= noise < float("inf"):
         raise BudgetError(f"--noise-multiplier must be a finite number of zero or more, not {noise:g}.")
     if steps is not None and steps < 1:
         raise BudgetError(f"--steps must be at least 1, not {steps}.")
-    if not 0 < delta < 1:
-        raise BudgetError(f"--delta must lie between 0 and 1, not {delta:g}.")

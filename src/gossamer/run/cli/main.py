@@ -21,49 +21,20 @@ from gossamer.errors import GossamerError, Interrupted, NotBegun, RequestError, 
 from gossamer.events import ERROR, Event, EventLines, printed_as_events, spoken, spoken_as
 from gossamer.methods import METHODS
 from gossamer.methods.registry import allow
-from gossamer.run.cli.options import NearestName
+from gossamer.run.cli.options import NearestName, sentence_of
 from gossamer.run.training import torchrun
 from gossamer.run.words import flagged
 
 GROUPS = {
-    "Prepare": {
-        "demo": ("demo", "Try all steps on small public data, in a few minutes."),
-        "page": ("page", "Open a page that leads through all steps in your browser."),
-        "card": ("data", "Draft a data card: the public facts about DATA."),
-        "split": ("data", "Split DATA into train and test, whole persons on each side."),
-        "recommend": ("plan", "Rank the methods for a data card. Reads no record."),
-        "presets": ("plan", "List the named settings of the methods."),
-        "plan": ("plan", "Compute the privacy cost of a run. Reads no record."),
-    },
-    "Train": {
-        "fit": ("fit", "Train METHOD under a privacy budget, into a new run folder."),
-        "resume": ("fit", "Continue a run that was stopped or killed."),
-        "device-check": ("fit", "Check that a GPU computes as guarantees need."),
-        "federated": ("federated", "Train one model on records that stay with their owners."),
-    },
-    "Use": {
-        "sample": ("sample", "Write synthetic records from a run folder or a release."),
-    },
-    "Judge": {
-        "evaluate": ("evaluate", "Measure how good samples are, with real records."),
-        "attack": ("attack", "Test whether an attacker can recognise training records."),
-        "compare": ("evaluate", "Compare evaluated runs in one table and one plot."),
-        "audit": ("audit", "Measure a lower bound on epsilon, next to the claim."),
-    },
-    "Release": {
-        "verify": ("release", "Recompute the guarantee of a run, and check its files."),
-        "report": ("release", "Write the report of a run again."),
-        "release": ("release", "Copy the files of a run that may leave, and nothing else."),
-        "sign": ("release", "Sign a release with your key."),
-    },
-    "Budget": {
-        "budget": ("budget", "Show the epsilon that all runs on DATA have used, or limit it."),
-        "discard": ("budget", "Delete an unfinished run. Its cost stays in the budget log."),
-        "account": ("budget", "Calculate epsilon, noise, steps or sampling rate."),
-    },
+    "Prepare": "demo:demo page:page card:data split:data recommend:plan presets:plan plan:plan",
+    "Train": "fit:fit resume:fit device-check:fit federated:federated",
+    "Use": "sample:sample",
+    "Judge": "evaluate:evaluate attack:evaluate compare:evaluate audit:audit",
+    "Release": "verify:release report:release release:release sign:release",
+    "Budget": "budget:budget discard:budget account:budget",
 }
-"""Each command by its group, in the order of work: its module in `commands/` and its line in the help."""
-COMMANDS = {name: entry for group in GROUPS.values() for name, entry in group.items()}
+"""The commands by their groups, in the order of work, each with its module in `commands/`."""
+COMMANDS = dict(command.split(":") for group in GROUPS.values() for command in group.split())
 
 
 class Commands(NearestName):
@@ -79,17 +50,18 @@ class Commands(NearestName):
             return None
         if torchrun.launched() and cmd_name not in torchrun.COMMANDS:
             raise click.UsageError(f"{cmd_name} runs in one process. Leave torchrun out: it is for fit and resume.")
-        module = importlib.import_module(f"gossamer.run.cli.commands.{COMMANDS[cmd_name][0]}")
+        module = importlib.import_module(f"gossamer.run.cli.commands.{COMMANDS[cmd_name]}")
         command = getattr(module, cmd_name.replace("-", "_"))
         assert isinstance(command, click.Command)
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002 (what click hands over)
-        """Their lines by group, without loading any of them."""
+        """Their first sentences by group, without loading any of them."""
         width = max(map(len, COMMANDS))
         for heading, group in GROUPS.items():
+            names = [command.partition(":")[0] for command in group.split()]
             with formatter.section(heading):
-                formatter.write_dl([(f"{name:<{width}}", line) for name, (_, line) in group.items()])
+                formatter.write_dl([(f"{name:<{width}}", sentence_of(COMMANDS[name], name)) for name in names])
 
 
 @click.group(

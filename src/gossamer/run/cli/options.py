@@ -60,15 +60,12 @@ _BY_NAME: dict[str, dict[str, Any]] = {
     "preset": {"metavar": "NAME"},
     "seed": {"callback": checked_seed},
     "units": {"metavar": "WHOSE"},
+    "where": {"multiple": True, "metavar": "COLUMN=VALUE", "required": False},
 }
 """What click is told of a parameter wherever it appears."""
 _NO_FLAGS = ("sink", "progress", "process", "settings", "rng", "noise_seed")
 _COMPUTED = (dataclasses.MISSING, FROM_EPSILON)
 _OF_SOURCE = ("images_key", "labels_key", "units", "public_test_data")
-public_share = click.option(
-    "--public-share", type=float, metavar="SHARE", help="Share of --data to make public in place of --public, such as 0.02. A "
-    "hash picks the units, always the same. They are not protected, and the certificate says so.",
-)  # fmt: skip
 
 
 def options_of(function: str, *names: str, **changed: dict[str, Any] | None) -> Callable[[F], F]:
@@ -130,7 +127,8 @@ def _parsed(function: str) -> tuple[dict[str, tuple[ast.expr | None, ast.expr | 
     """Annotation and default of each keyword-only parameter of a function, or field of a dataclass, and its docstring."""
     module, _, name = function.rpartition(".")
     file = Path(__file__).parents[2] / f"{module.replace('.', '/')}.py"
-    (node,) = (each for each in ast.parse(file.read_text("utf-8")).body if getattr(each, "name", None) == name)
+    nodes = {getattr(each, "name", ""): each for each in ast.parse(file.read_text("utf-8")).body}
+    node = nodes.get(name) or nodes[f"_{name}"]  # what a `PerMethod` of this name calls
     if isinstance(node, ast.FunctionDef):
         pairs = zip(node.args.kwonlyargs, node.args.kw_defaults, strict=True)
         return {each.arg: (each.annotation, default) for each, default in pairs}, ast.get_docstring(node) or ""
@@ -146,7 +144,14 @@ def _arguments(docstring: str) -> dict[str, str]:
     return {name.strip(): " ".join(about.split()) for name, _, about in entries}
 
 
+def sentence_of(module: str, command: str) -> str:
+    """The first sentence of the help of a command, from the source of its module in `commands/`."""
+    _, docstring = _parsed(f"run.cli.commands.{module}.{command.replace('-', '_')}")
+    return docstring.partition("\n\n")[0].replace("\n", " ").partition(". ")[0].rstrip(".") + "."
+
+
 reading = options_of(SOURCE, "images_key", "labels_key", "units")
+public_share = options_of("run.cli.commands.fit.fit", "public_share", public_share={"metavar": "SHARE"})
 
 
 def public_flags(callback: F) -> F:
@@ -210,10 +215,6 @@ class NearestName(click.Group):
         return super().resolve_command(ctx, args)
 
 
-AUTOMATIC = """Choose the method within the privacy budget. Of pictures, a noisy query first asks how many show one shape on a
-plain ground, and such facts. Its answer chooses method and settings. A table has one method.
-
-A second noisy query scores the samples, see --score. Epsilon covers both."""
 _CHOOSES = "Look at the records and choose a method"
 BUDGET = "--epsilon 10 --delta 1e-5"
 """In the examples; left out where a method takes none."""
@@ -224,18 +225,15 @@ class PerMethod(NearestName):
 
     Args:
         name: of the group, for example "fit".
-        about: its help.
         example: of a command, with METHOD in it.
-        command: called with method=..., the shared flags, and settings={field: value or None}.
+        command: called with method=..., the shared flags, and settings={field: value or None}. Its docstring is the help.
         shared: click options that every method has.
-        more: of `click.Group`. And `auto`: help of the subcommand that chooses the METHOD itself; without it there is none.
+        more: of `click.Group`. And `auto`: whether a subcommand chooses the METHOD itself.
     """
 
-    def __init__(
-        self, name: str, about: str, example: str, command: Callable[..., None], shared: list[Any], **more: Any
-    ) -> None:
-        self._auto = more.pop("auto", "")
-        more |= {"help": f"\b\n{example}\n\n{about}", "subcommand_metavar": "METHOD [FLAGS]..."}
+    def __init__(self, name: str, example: str, command: Callable[..., None], shared: list[Any], **more: Any) -> None:
+        self._auto = more.pop("auto", False)
+        more |= {"help": f"\b\n{example}\n\n{inspect.getdoc(command)}", "subcommand_metavar": "METHOD [FLAGS]..."}
         super().__init__(name, no_args_is_help=True, **more)
         self._example, self._command, self._shared = example, command, shared
 
@@ -256,9 +254,16 @@ class PerMethod(NearestName):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002 (what click hands over)
         """The command of one method, or of a method of the user's own, `module:object`."""
         if cmd_name == AUTO and self._auto:
-            return self._made(
-                AUTO, self._auto, lambda **values: self._command(method=AUTO, settings={}, **values), _CHOOSES
-            )
+
+            def automatic(**values: Any) -> None:
+                """Choose the method within the privacy budget. Of pictures, a noisy query first asks how many show one shape on
+                a plain ground, and such facts. Its answer chooses method and settings. A table has one method.
+
+                A second noisy query scores the samples, see --score. Epsilon covers both.
+                """
+                self._command(method=AUTO, settings={}, **values)
+
+            return self._made(AUTO, inspect.getdoc(automatic), automatic, _CHOOSES)
         cmd_name = allow(cmd_name) if ":" in cmd_name else cmd_name
         return self._of_method(METHODS[cmd_name]) if cmd_name in METHODS else None
 
@@ -276,7 +281,7 @@ class PerMethod(NearestName):
         return made
 
     def _made(
-        self, name: str, about: str, callback: Any, short: str | None = None, *, budget: bool = True
+        self, name: str, about: str | None, callback: Any, short: str | None = None, *, budget: bool = True
     ) -> click.Command:
         """The subcommand of this name, with the shared flags."""
         for option in reversed(self._shared):

@@ -4,7 +4,6 @@ The figures come from real records. Publishing them, or choosing a run by them, 
 """
 
 import dataclasses
-import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,7 +17,6 @@ from gossamer.data.source import Data, called, source_of
 from gossamer.data.tables.any_card import AnyCard
 from gossamer.errors import DataError, RunFolderError
 from gossamer.events import note
-from gossamer.files import write_atomically
 from gossamer.intervals import EstimateJson
 from gossamer.kinds import kind_of
 from gossamer.kinds.kind import Kind, Target
@@ -28,9 +26,8 @@ from gossamer.methods.synthesizer import Synthesizer
 from gossamer.privacy.certificate.certificate import LEDGER
 from gossamer.privacy.ledger import PrivacyLedger
 from gossamer.privacy.random.noise import Rng
-from gossamer.run.evaluation.evaluate import note_reading
+from gossamer.run.evaluation.evaluate import keep_figures
 from gossamer.run.report import attack_verdict, wording
-from gossamer.run.report.html import write_report
 from gossamer.run.storage.run_folder import ATTACKS, RunFolder
 from gossamer.run.training import checkpoint
 from gossamer.run.training.progress import DEFAULT, Process
@@ -138,12 +135,10 @@ def attack(
     verdict += kind.limits(card)
     report = AttackReport(entries, left_out, verdict, on, control.to_json())
     unchanged()
-    path = Path(out) if out is not None else (folder.file(ATTACKS) if folder.private.is_dir() else None)
-    if path is not None:
-        write_atomically(path, json.dumps(dataclasses.asdict(report), indent=2) + "\n", private=True)
-    if folder.private.is_dir():
-        note_reading(folder, {"attack": [called(members, "members"), called(nonmembers, "nonmembers")]})
-        write_report(folder.path, internal=True)
+    own = folder.private.is_dir()
+    reading = {"attack": [called(members, "members"), called(nonmembers, "nonmembers")]}
+    figures = dataclasses.asdict(report)
+    keep_figures(figures, out or (folder.file(ATTACKS) if own else None), folder if own else None, reading)
     return report
 
 
@@ -154,8 +149,9 @@ def lines(report: AttackReport) -> list[str]:
     if rated := [(row[0], *row[4:]) for row in rows if set(row[4:]) != {wording.NONE}]:
         figures += ["", *wording.aligned([(head[0], *head[4:]), *rated]), ""]
     figures += [f"{name} left out: {reason}" for name, reason in report.left_out.items()]
-    closing = "Private figures, do not publish: they come from real records, and no guarantee covers them."
-    return [line.replace(wording.PERCENT, " %") for line in (*figures, report.on, " ".join(report.verdict), closing)]
+    return [
+        line.replace(wording.PERCENT, " %") for line in (*figures, report.on, " ".join(report.verdict), wording.PRIVATE)
+    ]
 
 
 def _told_apart(
@@ -174,19 +170,19 @@ def _told_apart(
             raise DataError("`nonmembers`: the run was trained on these records; give records that it never saw.")
         if trained_on in kind.fingerprints(inside):
             on = "The members are the run's own records."
-    counts = _count_units(inside), _count_units(outside)
-    if counts[0] < FEWEST or counts[1] < 2 * FEWEST:
+    members, nonmembers = (len(np.unique(_units(records))) for records in (inside, outside))
+    if members < FEWEST or nonmembers < 2 * FEWEST:
         of = f", counted by {card.unit if card.unit != 'record' else 'unit'}," if with_units else ""
         raise DataError(
-            f"{counts[0]:,} members and {counts[1]:,} non-members{of} are too few: attacks need at least {FEWEST} members "
+            f"{members:,} members and {nonmembers:,} non-members{of} are too few: attacks need at least {FEWEST} members "
             f"and {2 * FEWEST} non-members, half of them to be held out."
         )
     return outside, f"{on} {copies}".strip()
 
 
-def _count_units(records: Any) -> int:
-    """Units of which there is a record."""
-    return len(records) if records.units is None else len(np.unique(records.units))
+def _units(records: Any) -> np.ndarray:
+    """The unit of each record: a record without another is its own."""
+    return np.arange(len(records)) if records.units is None else np.asarray(records.units)
 
 
 def _private_state(
@@ -218,31 +214,25 @@ def _target(
     seed: int,
 ) -> Target:
     """Equal numbers of members and non-members at random, and held-out records that are neither."""
-    rng = np.random.default_rng(seed)
+    rng, units = np.random.default_rng(seed), _units(outside)
     order = rng.permutation(len(outside))
-    first = _first_per_unit(outside, order)
+    first = _first_per_unit(units, order)
     half = len(first) // 2
-    takes_part = _first_per_unit(inside, rng.permutation(len(inside)))
+    takes_part = _first_per_unit(_units(inside), rng.permutation(len(inside)))
     m = min(len(takes_part), half, limit)
+    of_others = order[np.isin(units[order], units[first[half:]])]
     return Target(
         samples=samples,
         members=inside[takes_part[:m]],
         nonmembers=outside[first[:m]],
-        held_out=outside[_records_of_units(outside, first[half:], order)[:HELD_OUT]],
+        held_out=outside[of_others[:HELD_OUT]],
         training=training,
         synthesizer=synthesizer,
         seed=seed,
     )
 
 
-def _first_per_unit(records: Any, order: np.ndarray) -> np.ndarray:
+def _first_per_unit(units: np.ndarray, order: np.ndarray) -> np.ndarray:
     """The first record of each unit, in this order of all records."""
-    if records.units is None:
-        return order
-    _, first = np.unique(records.units[order], return_index=True)
+    _, first = np.unique(units[order], return_index=True)
     return order[np.sort(first)]
-
-
-def _records_of_units(records: Any, subset: np.ndarray, order: np.ndarray) -> np.ndarray:
-    """All records of the units of some, in this order of all records."""
-    return subset if records.units is None else order[np.isin(records.units[order], records.units[subset])]

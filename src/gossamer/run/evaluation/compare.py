@@ -24,8 +24,7 @@ def evaluated(run: Path) -> dict[str, Any]:
         RunFolderError: if it is no finished run, or has not been evaluated.
     """
     folder = RunFolder(run)
-    if not folder.finished:
-        raise RunFolderError(f"{run} is not a finished run; `gossamer.fit` makes one, `gossamer.resume` finishes one.")
+    folder.check_finished()
     if not folder.file(METRICS).is_file():
         raise RunFolderError(
             f"{run} has not been evaluated: `gossamer.evaluate({str(run)!r}, train=DATA, test=DATA)` first."

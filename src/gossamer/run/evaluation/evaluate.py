@@ -15,7 +15,7 @@ from gossamer import notebook
 from gossamer.data.samples.samples import frame
 from gossamer.data.source import Data, called, source_of
 from gossamer.data.tables.any_card import card_from, load_card
-from gossamer.errors import GossamerError, RequestError, RunFolderError
+from gossamer.errors import GossamerError, RequestError
 from gossamer.events import note
 from gossamer.files import at_home, write_atomically
 from gossamer.intervals import Estimate, EstimateJson
@@ -127,8 +127,8 @@ def evaluate(
     synth = Path(synth)
     folder = RunFolder(synth)
     is_run = synth.is_dir() and folder.finished
-    if folder.begun and not is_run:
-        raise RunFolderError(f"{synth} is an unfinished run; `gossamer.resume({str(synth)!r})` finishes it.")
+    if folder.begun:
+        folder.check_finished()
     own = is_run and folder.private.is_dir()
     if own:
         check_own_place(synth)
@@ -166,12 +166,8 @@ def evaluate(
     if own and out is None:  # a RUN keeps the figures of earlier evaluations that were not measured again
         new = {entry["metric"] for entry in entries}
         entries = [entry for entry in folder.metrics() if entry["metric"] not in new] + entries
-    target = Path(out) if out is not None else (folder.file(METRICS) if own else None)
-    if target is not None:
-        write_atomically(target, json.dumps(entries, indent=2) + "\n", private=True)
-    if own:
-        note_reading(folder, {"evaluate": names, "train": called(train, "train"), "test": called(test, "test")})
-        write_report(folder.path, internal=True)
+    reading = {"evaluate": names, "train": called(train, "train"), "test": called(test, "test")}
+    keep_figures(entries, out or (folder.file(METRICS) if own else None), folder if own else None, reading)
     return evaluation
 
 
@@ -231,8 +227,18 @@ def _entry(name: str, estimate: Estimate) -> Figure:
     return cast("Figure", {"metric": name, **dataclasses.asdict(estimate), "internal": True})
 
 
-def note_reading(folder: RunFolder, entry: dict[str, Any]) -> None:
-    """Record in the private folder of a RUN that real records were read outside the guarantee."""
-    line = {"date": today(), **entry}
-    with (folder.private / READINGS).open("a") as file:
-        file.write(json.dumps(line) + "\n")
+def keep_figures(figures: Any, out: str | Path | None, run: RunFolder | None, reading: dict[str, Any]) -> None:
+    """Write private figures as JSON, and note in the private folder of a RUN what was read outside the guarantee.
+
+    Args:
+        figures: of real records.
+        out: the file; None: they are not written.
+        run: the RUN, which gets its report again; None: it is a release, or a file of samples.
+        reading: what was read, and what for.
+    """
+    if out is not None:
+        write_atomically(Path(out), json.dumps(figures, indent=2) + "\n", private=True)
+    if run is not None:
+        with (run.private / READINGS).open("a") as file:
+            file.write(json.dumps({"date": today(), **reading}) + "\n")
+        write_report(run.path, internal=True)

@@ -42,17 +42,7 @@ from gossamer.privacy.per_sample_gradients.rounding import full_precision
 from gossamer.privacy.queries import Mechanism
 from gossamer.privacy.random.noise import Rng
 from gossamer.run.federated import questions
-from gossamer.run.federated.questions import (
-    LARGEST,
-    Answer,
-    Malformed,
-    Question,
-    Terms,
-    digest,
-    in_words,
-    read,
-    written,
-)
+from gossamer.run.federated.questions import Answer, Malformed, Question, Terms, digest, in_words, read, written
 from gossamer.run.report.html import write_report
 from gossamer.run.storage.data_sources import DataSources, RawData
 from gossamer.run.storage.run_folder import RunFolder
@@ -241,7 +231,7 @@ class Site:
         answers: list[Tensor] = []
 
         def ask(mechanism: Mechanism[Any], query: Any, records: Confined[Any] | None) -> Tensor:
-            if records is None or in_words(query) != question.about or 8 * query.dimension > LARGEST:
+            if records is None or in_words(query) != question.about or 8 * query.dimension > questions.LARGEST:
                 raise Malformed("the run comes to another query here than the one that was asked")
             self.sink(note(f"query {question.number + 1} of {terms.count}: {question.about}"))
             answers.append(records.release(terms.own(mechanism), query))
@@ -420,10 +410,10 @@ def _check_size(config: Config, card: DataCard, *, at_once: int) -> None:
         "a visit to the critic": visit / _VISIT,
         "the warm start": visit * config.warm_steps / _WARM_START,
     }
-    if not (large := [name for name, size in asked.items() if size > LARGEST]):
+    if not (large := [name for name, size in asked.items() if size > questions.LARGEST]):
         with torch.device("meta"):  # without memory
             nets = generator(config, card), ProjectionCritic(card.shape, card.classes, width=config.width)
-        if sum(4 * value.numel() for net in nets for value in net.state_dict().values()) > LARGEST:
+        if sum(4 * value.numel() for net in nets for value in net.state_dict().values()) > questions.LARGEST:
             large = ["the networks"]
     if large:
         raise Malformed(f"the settings of the run ask a site for too much: {', '.join(large)}")

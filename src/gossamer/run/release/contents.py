@@ -82,29 +82,29 @@ def model_tensors(file: BinaryIO) -> dict[str, str]:
     return types
 
 
-def of_model(folder: Path, certificate: Certificate) -> "tuple[synthesizer.Synthesizer | None, list[str], list[str]]":
-    """The generator of a folder, what is wrong with its file, and what was not compared.
+def of_model(folder: Path, certificate: Certificate) -> "tuple[synthesizer.Synthesizer | None, list[str]]":
+    """The generator of a folder, and what was not compared. None: the generator cannot be made here.
 
-    Names, shapes and types of the tensors follow from method, settings and card. None: the generator cannot be made here.
+    Names, shapes and types of the tensors follow from method, settings and card.
+
+    Raises:
+        LedgerDamaged: if the file does not hold that generator, and nothing else.
     """
-    try:
-        with (folder / MODEL).open("rb") as file:
-            stored = model_tensors(file)
-    except LedgerDamaged as error:
-        return None, [str(error)], []
+    with (folder / MODEL).open("rb") as file:
+        stored = model_tensors(file)
     try:
         with warnings.catch_warnings():  # of plug-ins, of which `verify` speaks
             warnings.simplefilter("ignore")
             generator = synthesizer.Synthesizer.load(folder)
     except synthesizer.PluginMissing as error:
-        return None, [], [f"{MODEL}: names and shapes of its tensors. {error}"]
-    except RunFolderError as error:
+        return None, [f"{MODEL}: names and shapes of its tensors. {error}"]
+    except RunFolderError:
         if certificate.versions.get("gossamer") == versions()["gossamer"]:
-            return None, [str(error)], []
-        return None, [], [f"{MODEL}: names and shapes of its tensors, because another version of Gossamer wrote it."]
+            raise
+        return None, [f"{MODEL}: names and shapes of its tensors, because another version of Gossamer wrote it."]
     if stored != model_tensors(io.BytesIO(synthesizer.model_bytes(generator.net))):
-        return None, [f"{MODEL} holds numbers of another type than the generator's."], []
-    return generator, [], []
+        raise LedgerDamaged(f"{MODEL} holds numbers of another type than the generator's.")
+    return generator, []
 
 
 def sample_set(certificate: Certificate) -> str:

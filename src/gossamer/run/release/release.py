@@ -19,10 +19,9 @@ from gossamer.privacy.certificate.sites import SITES
 from gossamer.privacy.certificate.statements import ANSWERS
 from gossamer.privacy.ledger import PrivacyLedger
 from gossamer.run.release import contents, signing
-from gossamer.run.release.catalogues import CROISSANT, croissant, registry_entry
 from gossamer.run.release.contents import RELEASED_BY
-from gossamer.run.release.readme import readme
 from gossamer.run.release.standalone_loader import loadable
+from gossamer.run.release.texts import CROISSANT, croissant, readme, registry_entry
 from gossamer.run.release.verify import LOADER, MAY_HAVE, README, Verdict, is_release, read_sums, to_sign, verify
 from gossamer.run.report import html
 from gossamer.run.report.audit_record import audited
@@ -59,13 +58,14 @@ def release(
 
     A release holds model, certificate, ledger, settings, samples, a report without internal figures, a README, SHA256SUMS,
     croissant.json for catalogues, and a loader if one can be written. A release is copied as it is. Modes are 0644 whatever
-    the umask says. The copy is verified before it gets its name.
+    the umask says. The copy is verified before it gets its name. `privacy.certificate.declarations.QUESTIONS` lists what may be
+    declared.
 
     Args:
         run: a finished RUN, or what `fit` returned. Or a release.
         out: a new folder.
-        declared: TOML file with what the certificate says and nobody can recompute, such as who made the release and how
-            settings were chosen (`privacy.certificate.declarations.QUESTIONS`). Default: RUN/declared.toml, if it is there.
+        declared: your statements for the certificate, such as who made the release and how settings were chosen, in TOML.
+            Default: RUN/declared.toml, if it is there.
         samples: put this many synthetic records into the release, as samples.npz, or samples.csv of a
             table. Default: none.
         tables: put the noisy tables behind the generator of a table into the release, as tables.csv, with standard errors.

@@ -32,10 +32,9 @@ from gossamer.privacy.certificate.statements import ANSWERS, MODEL, plugin, role
 from gossamer.privacy.guarantee import RELATION_NAMES, Guarantee
 from gossamer.privacy.ledger import PrivacyLedger, merge
 from gossamer.run.release import contents, signing
-from gossamer.run.release.catalogues import CROISSANT, croissant
 from gossamer.run.release.contents import RELEASED_BY, SAMPLE_SETS, TABLES
-from gossamer.run.release.readme import readme
 from gossamer.run.release.standalone_loader import loadable
+from gossamer.run.release.texts import CROISSANT, croissant, readme
 from gossamer.run.report.audit_record import audited, refuted, said_by
 from gossamer.run.storage.run_folder import (
     ATTACKS,
@@ -128,13 +127,8 @@ def verify(run: str | Path, *, key: str | None = None, replay: bool = False, pub
         RequestError: if the key is none, or `public` are not the public records of the run.
     """
     folder = RunFolder(Path(run))
-    if not folder.path.is_dir():
-        raise RunFolderError(f"{folder.path} is not a folder. `gossamer.verify` takes a RUN or a release folder.")
-    if not folder.file(CERTIFICATE).exists():
-        if not folder.begun:
-            raise RunFolderError(f"{folder.path} holds neither a run nor a release: there is no {CERTIFICATE} in it.")
-        if not is_release(folder.path):
-            raise RunFolderError(f"{folder.path} is unfinished. `gossamer.resume({str(folder.path)!r})` finishes it.")
+    if not folder.file(CERTIFICATE).exists() and not (folder.begun and is_release(folder.path)):
+        folder.check_finished()
     checked = check(folder.path)
     problems = list(checked.problems)
     not_installed = _not_installed(checked.settings, folder.path)
@@ -169,9 +163,9 @@ def verify(run: str | Path, *, key: str | None = None, replay: bool = False, pub
                     f"{CONFIG}: what the method says of itself, because its plug-in has another source here."
                 )
             certified = Certificate.of(checked.stated)
-            generator, problems, not_compared = contents.of_model(folder.path, certified)
+            generator, not_compared = contents.of_model(folder.path, certified)
             not_checked += not_compared
-            if is_release(folder.path) and not problems:
+            if is_release(folder.path):
                 problems, not_compared = _pages(folder.path, certified, generator)
                 not_checked += not_compared
             if replay and not problems:

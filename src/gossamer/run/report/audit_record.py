@@ -8,12 +8,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from jinja2 import UndefinedError
-
-from gossamer.errors import RunFolderError
 from gossamer.privacy.certificate.certificate import content
 from gossamer.privacy.certificate.declarations import NOT_DECLARED
-from gossamer.run.report.templates import template
+from gossamer.run.report.templates import as_written, template
 from gossamer.run.storage.run_folder import AUDIT
 
 CONSISTENT, REFUTED = "consistent", "REFUTED"
@@ -49,14 +46,9 @@ def refuted(folder: Path) -> bool:
 
 def _read(folder: Path) -> tuple[str, str]:
     """What the audit of a run measured, and its verdict."""
-    if not (folder / AUDIT).is_file():
+    path = folder / AUDIT
+    if not path.is_file():
         return "", ""
-    try:
-        record = json.loads(content(folder / AUDIT))
-        text = template("audited.txt").render(record, low_value=LOW_VALUE)
-        return text.rstrip(), record["verdict"]
-    except (KeyError, TypeError, ValueError, UndefinedError) as error:
-        raise RunFolderError(
-            f"{folder / AUDIT} does not hold what an audit gives ({type(error).__name__}); write it again with `gossamer audit "
-            f"--run {folder}`, or remove it."
-        ) from error
+    with as_written(path, "what an audit gives", f"write it again with `gossamer audit --run {folder}`, or remove it."):
+        record = json.loads(content(path))
+        return template("audited.txt").render(record, low_value=LOW_VALUE).rstrip(), record["verdict"]

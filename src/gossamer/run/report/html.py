@@ -9,12 +9,9 @@ import base64
 import dataclasses
 import json
 import math
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from jinja2 import UndefinedError
 from markupsafe import Markup
 
 from gossamer.errors import RunFolderError
@@ -25,9 +22,10 @@ from gossamer.methods.synthesizer import Synthesizer
 from gossamer.privacy.certificate.certificate import CERTIFICATE, Certificate
 from gossamer.run.report import plots, promise, wording
 from gossamer.run.report.audit_record import audited, said_by
-from gossamer.run.report.templates import template
-from gossamer.run.storage.run_folder import ATTACKS, EVENTS, METRICS, REPORT, SAMPLES, RunFolder
+from gossamer.run.report.templates import as_written, template
+from gossamer.run.storage.run_folder import ATTACKS, EVENTS, METRICS, REPORT, SAMPLES, RunFolder, parsed
 
+_COPY = "restore it from a copy of the run."
 _SPENT = "epsilon_spent"
 _POINTS = 600
 """A curve is thinned to about this many points."""
@@ -52,7 +50,7 @@ def write_report(folder: Path, *, internal: bool) -> Path:
         RunFolderError: if a file is missing or damaged; names the file and, in events.jsonl, the line.
     """
     certificate, drawn = _certificate(folder / CERTIFICATE), folder / SAMPLES
-    with _as_written(
+    with as_written(
         folder / CERTIFICATE,
         "what a certificate holds",
         "restore it from a copy, or run `gossamer.verify` to see what was changed.",
@@ -78,27 +76,18 @@ def write_report(folder: Path, *, internal: bool) -> Path:
     return path
 
 
-@contextmanager
-def _as_written(path: Path, content: str, remedy: str) -> Iterator[None]:
-    """Raise a RunFolderError where a file turns out to hold something else than Gossamer wrote."""
-    try:
-        yield
-    except (KeyError, TypeError, ValueError, AttributeError, IndexError, UndefinedError) as error:
-        raise RunFolderError(f"{path} does not hold {content} ({type(error).__name__}: {error}); {remedy}") from error
-
-
 def _certificate(path: Path) -> dict[str, Any]:
-    certificate = _json(path, "finish the run first (`gossamer.resume`), or name another folder")
+    certificate = parsed(_read(path, "finish the run first (`gossamer.resume`), or name another folder"), path, _COPY)
     names = [field.name for field in dataclasses.fields(Certificate)]
     if missing := [name for name in names if not isinstance(certificate, dict) or name not in certificate]:
-        raise RunFolderError(f"{path} lacks {', '.join(missing)}; restore it from a copy of the run.")
+        raise RunFolderError(f"{path} lacks {', '.join(missing)}; {_COPY}")
     return dict(certificate)
 
 
 def metrics(folder: RunFolder, card: dict[str, Any]) -> dict[str, Any]:
     """Sentences and tables. Raises RunFolderError: a damaged file."""
     entries = folder.metrics()
-    with _as_written(
+    with as_written(
         folder.file(METRICS), "a list of metrics", "write it again with `gossamer.evaluate`, or remove it."
     ):
         return {
@@ -114,8 +103,8 @@ def attacks(path: Path) -> dict[str, Any] | None:
     """Verdict, table and figures, where the run was attacked. Raises RunFolderError: a damaged file."""
     if not path.is_file():
         return None
-    report = _json(path)
-    with _as_written(path, "what attacks found", "write it again with `gossamer.attack`, or remove it."):
+    report = parsed(path.read_bytes(), path, _COPY)
+    with as_written(path, "what attacks found", "write it again with `gossamer.attack`, or remove it."):
         head, *rows = wording.attack_rows(report["attacks"])
         return {**report, "head": head, "rows": rows, "words": wording.attacks_in_words(report["attacks"])}
 
@@ -138,14 +127,6 @@ def _events(path: Path) -> list[dict[str, Any]]:
                 f"{path}, line {number}: this line is no event; remove it, or restore the file from a copy of the run."
             ) from error
     return steps
-
-
-def _json(path: Path, remedy: str = "") -> Any:
-    content = _read(path, remedy)
-    try:
-        return json.loads(content)
-    except ValueError as error:
-        raise RunFolderError(f"{path} is not JSON any more ({error}); restore it from a copy of the run.") from error
 
 
 def _read(path: Path, remedy: str) -> bytes:

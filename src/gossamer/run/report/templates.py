@@ -3,9 +3,13 @@
 import functools
 import html
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 
-from jinja2 import Environment, PackageLoader, StrictUndefined, Template, select_autoescape
+from jinja2 import Environment, PackageLoader, StrictUndefined, Template, UndefinedError, select_autoescape
 
+from gossamer.errors import RunFolderError
 from gossamer.privacy.guarantee import in_full, rounded_up
 from gossamer.run.report import promise, wording
 
@@ -30,3 +34,12 @@ def template(name: str, package: str = __package__) -> Template:
         "setting_in_words": wording.setting_in_words,
     }
     return environment.get_template(name)
+
+
+@contextmanager
+def as_written(path: Path, content: str, remedy: str) -> Iterator[None]:
+    """Raise a RunFolderError where a file turns out to hold something else than Gossamer wrote."""
+    try:
+        yield
+    except (KeyError, TypeError, ValueError, AttributeError, IndexError, UndefinedError) as error:
+        raise RunFolderError(f"{path} does not hold {content} ({type(error).__name__}: {error}); {remedy}") from error

@@ -15,6 +15,7 @@ NOTHING = 20.0
 """From this epsilon on a budget is said to promise next to nothing."""
 _COLUMNS, _FIGURES = 10, 3
 """Columns that differ, and figures of each, in a table."""
+PRIVATE = "Private figures, do not publish: they come from real records, and the guarantee does not cover them."
 NONE = "-"
 """In place of a rate that an attack does not have."""
 

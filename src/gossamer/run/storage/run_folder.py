@@ -112,6 +112,14 @@ class RunFolder:
             f"{self.path} holds a finished run. Choose another `out`, or delete the folder: the budget log keeps its cost."
         )
 
+    def check_finished(self) -> None:
+        """Refuse a folder without a finished run, with a RunFolderError that says what to do."""
+        if not self.path.is_dir():
+            raise RunFolderError(f"{self.path} is not a folder. Give a finished RUN.")
+        if not self.finished:
+            unfinished = f"is unfinished. `gossamer.resume({str(self.path)!r})` finishes it."
+            raise RunFolderError(f"{self.path} {unfinished if self.begun else 'holds neither a run nor a release.'}")
+
     def unchanged(self) -> Callable[[], None]:
         """Remember which run is there, for a command that reads it for minutes and then writes into its folder.
 
@@ -222,7 +230,7 @@ class RunFolder:
         """Whether an attack on the run was measured, wherever its figures were written."""
         noted = self.private / READINGS
         lines = noted.read_text(encoding="utf-8").splitlines() if noted.is_file() else []
-        attacks = [line for line in lines if "attack" in _parsed(line, noted, _COPY)]
+        attacks = [line for line in lines if "attack" in parsed(line, noted, _COPY)]
         return self.file(ATTACKS).is_file() or bool(attacks)
 
     def metrics(self) -> list[dict[str, Any]]:
@@ -230,7 +238,7 @@ class RunFolder:
         path = self.file(METRICS)
         if not path.is_file():
             return []
-        entries = _parsed(path.read_text(encoding="utf-8"), path, _ANEW)
+        entries = parsed(path.read_text(encoding="utf-8"), path, _ANEW)
         listed: list[Any] = entries if isinstance(entries, list) else [None]
         if not all(isinstance(entry, dict) and isinstance(entry.get("metric"), str) for entry in listed):
             raise RunFolderError(f"{path} does not hold a list of metrics; {_ANEW}")
@@ -239,13 +247,14 @@ class RunFolder:
     def _json(self, path: Path) -> dict[str, Any]:
         if not path.is_file():
             raise RunFolderError(f"{self.path} is not a run: it has no {path.relative_to(self.path)}.")
-        content = _parsed(path.read_text(encoding="utf-8"), path, _COPY)
+        content = parsed(path.read_text(encoding="utf-8"), path, _COPY)
         if not isinstance(content, dict):
             raise RunFolderError(f"{path} is damaged; {_COPY}")
         return content
 
 
-def _parsed(text: str, path: Path, remedy: str) -> Any:
+def parsed(text: str | bytes, path: Path, remedy: str) -> Any:
+    """What the text of a file says, in JSON. Raises RunFolderError: it is not JSON; names the remedy."""
     try:
         return json.loads(text)
     except ValueError as error:

@@ -12,7 +12,10 @@ TRIALS = {"type": click.IntRange(min=20)}
 
 
 def _audit(run: Path | None = None, *, as_json: bool, **options: Any) -> None:
-    """Audit a METHOD, or a run. Exit status 1 where the claim is refuted."""
+    """Measure a lower bound on the epsilon of METHOD, next to its claim. The audit trains small networks on canaries in place
+    of records, so it needs no data. With --run, it uses the epsilon of a finished run, and adds the result to its report.
+    Exit status 1 if the claim is refuted, else 0.
+    """
     from gossamer.run.auditing.audit import audit, audit_run, lines
     from gossamer.run.report.audit_record import REFUTED
 
@@ -44,9 +47,6 @@ def of_run(run: Path | None, as_json: bool, **options: Any) -> None:
 
 audit = PerMethod(
     "audit",
-    "Measure a lower bound on the epsilon of METHOD, next to the epsilon that it claims. The audit trains small networks on "
-    "canaries in place of records, so it needs no data. With --run, it uses the epsilon of a finished run, and adds the result "
-    "to its report. Exit status 1 if the claim is refuted, else 0.",
     "gossamer audit METHOD --epsilon 3",
     _audit,
     [

@@ -34,7 +34,9 @@ def discard(run: Path, accounts: Path | None) -> None:
 @options_of("run.cli.calculator.account", draw={"type": click.Choice(["secret", "round_robin", "paper"])})
 @as_json
 def account(as_json: bool, **options: Any) -> None:
-    """Calculate the privacy cost of Poisson-sampled Gaussian queries or, with --draw, of the answers of gs-wgan's critics."""
+    """Calculate the privacy cost of a schedule of queries. They are Poisson-sampled Gaussians or, with --draw, the answers of
+    gs-wgan's critics.
+    """
     from gossamer.run.cli import calculator
 
     answer = calculator.account(**options)

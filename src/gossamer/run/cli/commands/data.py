@@ -11,22 +11,28 @@ from gossamer.data.card import STORED, check_range
 from gossamer.errors import RequestError
 from gossamer.events import note, spoken
 from gossamer.files import write_private
-from gossamer.run.cli.options import PATH, force, on_terminal, options_of, reading, refuse_taken, take_sources
+from gossamer.run.cli.options import force, on_terminal, options_of, reading, refuse_taken, take_sources
 
 
 @click.command()
 @click.argument("data")
-@click.option("-o", "--out", type=PATH, help="File for the draft, which only you can read. Default: print it.")
-@click.option("--check", is_flag=True, help="Tell what the card changes in DATA, in place of a draft. Private.")
-@click.option("--card", "given", type=PATH, help="With --check: the card of the table.")
+@options_of("run.cli.commands.data.card", "out", "check", "given", given={"flags": ["--card"]})
 @reading
-@options_of("kinds.draft.draft_text", dictionary={"type": PATH, "metavar": "FILE.csv"}, shape={"metavar": "HxW"})
+@options_of("kinds.draft.draft_text", dictionary={"metavar": "FILE.csv"}, shape={"metavar": "HxW"})
 @force
-def card(out: Path | None, force: bool, check: bool, given: Path | None, **options: Any) -> None:
-    """Draft a data card: the public facts about DATA, for the data owner to edit and declare.
+def card(*, out: Path | None, check: bool = False, given: Path | None, force: bool, **options: Any) -> None:
+    """Draft a data card: the public facts about DATA. The data owner edits and declares them.
 
     Every line of a card becomes public. Edit the draft, and keep only what everybody may know. Hints about DATA are shown
     on the terminal only.
+
+    \f
+    Args:
+        out: file for the draft, which only you can read. Default: print it.
+        check: tell what the card changes in DATA, in place of a draft. Private.
+        given: with --check: the card of the table.
+        force: replace the output if it exists.
+        options: of `draft_text`, and of the source.
     """
     from gossamer.kinds.draft import draft_text
 

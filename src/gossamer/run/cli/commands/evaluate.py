@@ -1,5 +1,6 @@
-"""`gossamer evaluate` and `gossamer compare`."""
+"""`gossamer evaluate`, `gossamer attack` and `gossamer compare`: private figures."""
 
+import dataclasses
 from pathlib import Path
 from typing import Any
 
@@ -10,9 +11,8 @@ from gossamer.metrics.metric import GUESSED, Measures
 from gossamer.metrics.registry import OF_KIND, PROTOCOLS, stands_alone
 from gossamer.run.cli import options as flags
 from gossamer.run.cli.options import options_of
-from gossamer.run.report.wording import aligned
+from gossamer.run.report.wording import PRIVATE, aligned
 
-PRIVATE = "Private figures, do not publish"
 WIDEST = 120
 """Letters of a line; a table that is wider is turned: a line for each figure, a column for each run."""
 
@@ -50,19 +50,50 @@ def evaluate(synth: Path, as_json: bool, **options: Any) -> None:
     lines = [
         *evaluation.lines(result.metrics, result.class_names),
         *(f"{name} left out: {reason}" for name, reason in result.left_out.items()),
-        f"{PRIVATE}: they come from real records, and the guarantee does not cover them.",
+        PRIVATE,
     ]
     flags.show(lines, {"metrics": result.metrics, "left_out": result.left_out}, as_json=as_json)
 
 
 @click.command()
+@click.argument("run", type=flags.PATH)
+@options_of(
+    "run.evaluation.attack.attack",
+    count={"type": click.IntRange(min=100)},
+    limit={"type": click.IntRange(min=20)},
+)
+@flags.reading
+@flags.as_json
+def attack(run: Path, as_json: bool, **options: Any) -> None:
+    """Test whether an attacker can recognise the training records of RUN, a run folder or a release.
+
+    Every membership attack that applies is shown next to guessing. White-box attacks need the discriminators in a run folder.
+    Do not publish the figures: they are computed on real records, and the guarantee does not cover them.
+    """
+    from gossamer.run.evaluation import attack as attacking
+
+    flags.take_sources(options, "members", "nonmembers")
+    with flags.on_terminal() as terminal:
+        report = attacking.attack(run, process=gossamer.Process(sink=terminal), **options)
+    flags.show(attacking.lines(report), dataclasses.asdict(report), as_json=as_json)
+
+
+@click.command()
 @click.argument("runs", type=flags.PATH, nargs=-1, required=True)
-@click.option("--metric", default="accuracy", show_default=True, help="Metric to plot against epsilon.")
-@click.option("-o", "--out", type=flags.PATH, help="File for the plot, .png or .svg. Default: no plot.")
+@options_of("run.cli.commands.evaluate.compare", "metric", "out")
 @flags.force
 @flags.as_json
-def compare(runs: tuple[Path, ...], metric: str, out: Path | None, force: bool, as_json: bool) -> None:
-    """Compare the metrics of RUNS, folders of evaluated runs, in one table. With -o, plot a metric against epsilon."""
+def compare(runs: tuple[Path, ...], *, metric: str = "accuracy", out: Path | None, force: bool, as_json: bool) -> None:
+    """Compare the metrics of RUNS, folders of evaluated runs, in one table. With -o, plot a metric against epsilon.
+
+    \f
+    Args:
+        runs: their folders.
+        metric: metric to plot against epsilon.
+        out: file for the plot, .png or .svg. Default: no plot.
+        force: replace the output if it exists.
+        as_json: print one JSON object.
+    """
     from gossamer.run.evaluation import compare as comparison
 
     entries = [comparison.evaluated(run) for run in runs]
@@ -80,5 +111,5 @@ def compare(runs: tuple[Path, ...], metric: str, out: Path | None, force: bool, 
             f"Do not compare {', '.join(unlike)}: the runs were evaluated in different ways, which RUN/metrics.json lists. "
             "Evaluate all of them with the same -n, --protocol and records."
         )
-    lines.append(f"{PRIVATE}. The guarantees do not cover the choice of a run by them.")
+    lines.append("Private figures, do not publish. The guarantees do not cover the choice of a run by them.")
     flags.show(lines, {"runs": entries}, as_json=as_json)

@@ -19,7 +19,16 @@ PUBLIC = (
 
 
 def _fit(*, method: str, settings: dict[str, Any], public_share: float | None, **options: Any) -> None:
-    """Run `fit` and say what came of it."""
+    """Train METHOD under a privacy budget, and write a run folder. `gossamer recommend` helps to choose a METHOD.
+
+    \f
+    Args:
+        method: its name.
+        settings: the fields of its Config.
+        public_share: share of --data to make public in place of --public, such as 0.02. A hash picks the units, always the
+            same. They are not protected, and the certificate says so.
+        options: of `fit`.
+    """
     if public_share is not None and options["public"] is not None:
         raise RequestError(
             "give --public or --public-share, not both: public records of their own, or a part of --data."
@@ -44,7 +53,6 @@ def _finished(synthesizer: "gossamer.Synthesizer", out: Path) -> None:
 
 fit = flags.PerMethod(
     "fit",
-    "Train METHOD on private records under a privacy budget, and write a run folder. `gossamer recommend` helps to choose.",
     f"gossamer fit METHOD --data DATA --card card.toml {flags.BUDGET} --out RUN",
     _fit,
     [
@@ -57,7 +65,7 @@ fit = flags.PerMethod(
         flags.public_flags,
         options_of(flags.SOURCE, "images_key", "labels_key", "units", "public_test_data"),
     ],
-    auto=flags.AUTOMATIC,
+    auto=True,
 )
 
 
@@ -75,14 +83,17 @@ def resume(run: Path, accounts: Path | None) -> None:
 
 
 @click.command()
-@click.option(
-    "--device", default="cuda", show_default=True, help="Device to check: cuda, or cuda:1 for the second GPU."
-)
+@options_of("run.cli.commands.fit.device_check", "device")
 @flags.as_json
-def device_check(device: str, as_json: bool) -> None:
+def device_check(*, device: str = "cuda", as_json: bool) -> None:
     """Check on this GPU what every guarantee needs: noise, exact sums, clipping. Reads no record.
 
     `fit` makes these checks before it reads a record, and the ledger says so. Exit status 1 if one fails.
+
+    \f
+    Args:
+        device: device to check: cuda, or cuda:1 for the second GPU.
+        as_json: print one JSON object.
     """
     from gossamer.privacy import device_check as checking
 

@@ -8,9 +8,8 @@ import click
 import gossamer
 from gossamer.data.card import protected_part
 from gossamer.data.tables.any_card import load_card
-from gossamer.errors import RequestError, did_you_mean
 from gossamer.methods import METHODS
-from gossamer.methods.registry import ABOUT, AUTO, allow
+from gossamer.methods.registry import ABOUT, AUTO
 from gossamer.run.cli import options as flags
 from gossamer.run.report.wording import release_in_words, remark
 from gossamer.run.training import presets as named
@@ -44,6 +43,7 @@ def _plan(
     as_json: bool,
     **budget: float | None,
 ) -> None:
+    """Compute the privacy cost of a run of METHOD. Reads the data card, and no record."""
     from gossamer.run.cli.calculator import rate_of
     from gossamer.run.training.plan import check_takes_public, plan
 
@@ -92,7 +92,6 @@ def _lines(request: "Request", answer: dict[str, Any]) -> list[str]:
 
 plan = flags.PerMethod(
     "plan",
-    "Compute the privacy cost of a run of METHOD. Reads the data card, and no record.",
     f"gossamer plan METHOD --card card.toml {flags.BUDGET}",
     _plan,
     [
@@ -102,7 +101,7 @@ plan = flags.PerMethod(
         flags.public_share,
         flags.as_json,
     ],
-    auto=flags.AUTOMATIC,
+    auto=True,
 )
 
 
@@ -115,11 +114,9 @@ def presets(method: str | None, as_json: bool) -> None:
     `gossamer recommend` says which of them is nearest to a data card, and scales it.
     """
     if method is not None:
-        method = allow(method) if ":" in method else method
-        if method not in METHODS:
-            raise RequestError(
-                f"there is no METHOD {method!r}.{did_you_mean(method, METHODS)} Choose one of {', '.join(METHODS)}."
-            )
+        from gossamer.run.training.plan import method_named
+
+        method = method_named(method).name
     for name, problem in METHODS.broken().items():
         if method in (None, name):
             click.echo(f"not usable: the plug-in {name}. {problem}", err=True)

@@ -19,7 +19,10 @@ from gossamer.run.storage.run_folder import DECLARED, SUMS, RunFolder
 @options_of("run.release.verify.verify", key={"metavar": "PUBLIC"})
 @as_json
 def verify(run: Path, as_json: bool, **options: Any) -> None:
-    """Recompute the guarantee of RUN, a run folder or a release, from its ledger with every accountant, and check its files."""
+    """Recompute the guarantee of RUN, and check its files. RUN is a run folder or a release.
+
+    Every accountant computes epsilon from the ledger.
+    """
     from gossamer.privacy.guarantee import Guarantee
 
     verdict = gossamer.verify(run, **options)
@@ -38,7 +41,7 @@ def verify(run: Path, as_json: bool, **options: Any) -> None:
 @click.command()
 @click.argument("run", type=PATH)
 def report(run: Path) -> None:
-    """Write the report of RUN, a run folder, again: RUN/report.html, one self-contained page."""
+    """Write the report of RUN, a run folder, again. It is RUN/report.html, one self-contained page."""
     from gossamer.run.release.verify import is_release
     from gossamer.run.report.html import write_report
 
@@ -54,16 +57,14 @@ def report(run: Path) -> None:
 @click.option("-o", "--out", type=PATH, required=True, help="Folder to write. It must be new.")
 @options_of(
     "run.release.release.release",
-    declared={
-        "type": PATH,
-        "metavar": "FILE.toml",
-        "help": "Your statements for the certificate. Default: RUN/declared.toml.",
-    },
+    declared={"metavar": "FILE.toml"},
     registry={"metavar": "ENTRY.yaml"},
     samples={"type": click.IntRange(min=1), "default": None},
 )
 def release(run: Path, out: Path, samples: int | None, **options: Any) -> None:
-    """Copy what may leave RUN: model, certificate, ledger, settings, samples, README, report without private figures.
+    """Copy what may leave RUN, and nothing else.
+
+    That is model, certificate, ledger, settings, samples, README, and the report without private figures.
 
     On a terminal, the first release of RUN asks for what only you know, and keeps the answers in RUN/declared.toml.
     """

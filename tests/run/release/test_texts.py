@@ -24,8 +24,8 @@ from gossamer.errors import RequestError, RunFolderError
 from gossamer.privacy.certificate.certificate import Certificate
 from gossamer.privacy.certificate.declarations import NOT_DECLARED
 from gossamer.run.cli.commands import release as command
-from gossamer.run.release.catalogues import CROISSANT, registry_entry
 from gossamer.run.release.release import release
+from gossamer.run.release.texts import CROISSANT, registry_entry
 from gossamer.run.release.verify import read_sums, verify
 from gossamer.run.storage.run_folder import DECLARED
 

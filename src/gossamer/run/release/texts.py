@@ -1,24 +1,61 @@
-"""What catalogues and registries ask for, written from the certificate alone. The texts are croissant.txt and registry.txt.
+"""What a release says in words, written from its certificate alone: the README, and what catalogues and registries ask for.
 
-What nobody can compute is what the data owner declared. Nothing else takes its place.
+The texts are readme.txt, croissant.txt and registry.txt. What nobody can compute is what the data owner declared. Nothing else
+takes its place.
 """
 
 import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 from typing import Any
 
 from gossamer.errors import RequestError
 from gossamer.kinds import kind_of
 from gossamer.methods import METHODS
 from gossamer.privacy.certificate.certificate import Certificate
-from gossamer.privacy.certificate.declarations import in_words
-from gossamer.run.release.contents import sample_set
+from gossamer.privacy.certificate.declarations import ATTACKS, CHOICES, in_words, questions
+from gossamer.privacy.certificate.statements import ANSWERS
+from gossamer.run.release.contents import TABLES, sample_set
+from gossamer.run.release.standalone_loader import has_soft_labels
 from gossamer.run.report.templates import template
 
 CROISSANT = "croissant.json"
 _NEEDED = ("made_by", "intended_use", "region")
 """Declarations without which the registry takes no entry."""
+
+
+def readme(
+    certificate: Certificate, *, samples: int, no_loader: str, classifies: bool = False, more: Container[str] = ()
+) -> str:
+    """Write the page, as Markdown.
+
+    Args:
+        certificate: of the release.
+        samples: number of synthetic records in samples.npz, or samples.csv of a table.
+        no_loader: why there is no load.py; empty: there is a load.py.
+        classifies: whether the release has a classifier, whose probabilities load.py returns.
+        more: further files of the release: the noisy tables behind the generator, and the noisy answers.
+    """
+    facts, known = certificate.facts, in_words(certificate.declared)
+    return template("readme.txt", __package__).render(
+        certificate=certificate,
+        card=certificate.card,
+        facts=facts,
+        kind=kind_of(certificate.card),
+        method=METHODS[certificate.method].title,
+        known=known,
+        unknown=[name for name in questions(facts["public_inputs"]) if name not in known],
+        no_loader=no_loader,
+        classifies=classifies,
+        soft=has_soft_labels(certificate),
+        samples=samples,
+        file=sample_set(certificate),
+        tables=TABLES in more,
+        replayable=ANSWERS in more,
+        finite=math.isfinite(float(certificate.guarantee["epsilon"])),
+        uncounted=CHOICES["settings_chosen"]["uncounted"],
+        attacks=ATTACKS,
+    )
 
 
 def croissant(certificate: Certificate, sums: Mapping[str, str]) -> str:
