@@ -1,8 +1,9 @@
 """What does `fit auto` reach on sets that nobody tuned it for, and what do presets reach that are chosen by hand?
 
-Each set is drawn from a public one, and split. The CNN of a score learns from 4,000 samples of a run, at half of their height and
-width, which is quick. It is tested on test records: at most 2,000, which no run has seen. `guess` is the share of the largest class. `drawings` are those of
-a program, which cost nothing. Of a table the figure is the AUC of gradient boosting. One JSON line a run.
+Each set is drawn from a public one, and split. The CNN of a score learns from 4,000 samples of a run, at half of their height
+and width, which is quick. It is tested on test records: at most 2,000, which no run has seen. `guess` is the share of the
+largest class. `drawings` are those of a program, which cost nothing. Of a table the figure is the AUC of gradient boosting. One
+JSON line a run.
 
     python -m benchmarks.auto --data ROOT --sets digits inverted > benchmarks/results/auto-DATE.jsonl
     python -m benchmarks.auto --data ROOT --facts --sizes 1000
