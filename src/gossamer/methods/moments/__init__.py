@@ -160,10 +160,10 @@ class ClassMoments(AsksMoments[Config, "loop.State"]):
         return aligned if config.align else ""
 
     def use_of_public(self, config: Config) -> Literal["none", "optional", "required"]:
-        """Latents need pictures for their axes, and detail is that of pictures. None where the records give the axes."""
+        """Latents need pictures for their axes, and detail is that of pictures. None where records give axes or centre."""
         if config.autoencoder or config.public_detail:
             return "required"
-        return "none" if config.axes_noise else "optional"
+        return "none" if config.axes_noise or config.mean_noise else "optional"
 
     @classmethod
     def releases_public(cls, settings: Mapping[str, Any]) -> str:
