@@ -7,6 +7,7 @@ JSON line a run.
 
     python -m benchmarks.auto --data ROOT --sets digits inverted > benchmarks/results/auto-DATE.jsonl
     python -m benchmarks.auto --data ROOT --facts --sizes 1000
+    python -m benchmarks.auto --data ROOT --coverage 200 --epsilons 1 10
     python -m benchmarks.auto --data ROOT --sets digits --asked "moments few-records" "evolve votes" drawings --epsilons 1
 
 ROOT has the folders mnist, fashion_mnist, cifar10_subset and lfw, as their sites hand them out. Adult and votes are those of
@@ -32,19 +33,25 @@ import numpy as np
 import torch
 from PIL import Image, ImageDraw, ImageFilter, ImageFont
 from sklearn.datasets import load_digits
+from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 
 import gossamer
 from benchmarks.reproduce.machine import machine, software
 from benchmarks.tables import datasets, scores
+from benchmarks.tables import own as own_tables
 from gossamer.data.records import Records
 from gossamer.data.synthetic.glyphs import Glyphs
 from gossamer.data.tables.table import Table
 from gossamer.errors import RequestError
 from gossamer.kinds.pictures import JUDGE, PICTURES
+from gossamer.kinds.score import right_and_wrong
 from gossamer.methods import METHODS
 from gossamer.methods.contract import presets_of
 from gossamer.metrics import classify
+from gossamer.privacy.certificate.figures import noisy_share
+from gossamer.privacy.queries import Bounds
 from gossamer.run.training import presets
+from gossamer.run.training.plan import plan
 
 Set = tuple[np.ndarray, np.ndarray]
 """Pictures uint8 [n, C, H, W], and labels [n]."""
@@ -271,6 +278,51 @@ def facts(name: str, records: Set) -> dict[str, Any]:
     return {"set": name, "records": len(images), **rounded, "shown": PICTURES.shown(shares)}
 
 
+def blobs(n: int, draw: np.random.Generator) -> Set:
+    """Records of a known distribution: a bright spot about one of four places, which overlap, on 8x8 pixels with noise."""
+    labels = draw.integers(4, size=n)
+    middle = np.stack([labels // 2, labels % 2], 1) * 2.0 + 2.5 + draw.normal(0, 0.9, (n, 2))
+    apart = np.stack(np.indices((8, 8)))[None] - middle[:, :, None, None]
+    images = 200 * np.exp(-np.square(apart).sum(1) / 3) + draw.normal(0, 25, (n, 8, 8))
+    return images.clip(0, 255).astype(np.uint8)[:, None], labels
+
+
+def coverage(runs: int, epsilon: float, records: int = 2_000, share: float = 0.03) -> dict[str, Any]:
+    """How often the interval of a score holds the accuracy on 100,000 fresh records, as a line of JSON.
+
+    The judge is a linear discriminant that learns from samples of `moments`. Query, noise and interval are those of a run.
+    """
+    fresh, draw = blobs(100_000, np.random.default_rng(99)), np.random.default_rng(0)
+    held, widths, gaps = 0, [], []
+    card = gossamer.DataCard(shape=(1, 8, 8), classes=4, declared_size=records)
+    asked = plan("moments", card, {"axes": 16}, epsilon=epsilon, delta=DELTA, score=share).asks
+    assert asked.score is not None
+    noise = asked.score.noise_multiplier
+    for run in range(runs):
+        own = Records(*blobs(records, draw))
+        net = own_tables.trained(asked.jobs[0], own, run)
+        labels = torch.arange(JUDGED) % 4
+        with torch.no_grad():
+            samples = net(torch.randn(JUDGED, net.latent_size, generator=own_tables.stream(run)), labels)
+        judge = LinearDiscriminantAnalysis().fit(samples.flatten(1).numpy(), labels.numpy())
+
+        def right(pictures: Any, judge: Any = judge) -> np.ndarray:
+            found = judge.predict(pictures.images.reshape(len(pictures), -1) / 255)
+            return np.asarray(found == pictures.labels)
+
+        answer = right_and_wrong(right).clipped_sum(own, Bounds(norms=(1.0,))).numpy() + draw.normal(0, noise, 2)
+        low, value, high = noisy_share(*answer, noise)
+        true = float(right(Records(*fresh)).mean())
+        held += low <= true <= high
+        widths.append(high - low)
+        gaps.append(value - true)
+    return {
+        "runs": runs, "records": records, "epsilon": epsilon, "share": share, "covered": held / runs,
+        "width": round(float(np.mean(widths)), 4), "mean difference": round(float(np.mean(gaps)), 4),
+        "accuracy": round(true, 4),
+    }  # fmt: skip
+
+
 def main() -> None:
     """See the module."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -279,6 +331,7 @@ def main() -> None:
     parser.add_argument("--asked", nargs="+", default=["auto"], help=f"auto, {DRAWINGS}, or a preset such as {BY_HAND}")
     parser.add_argument("--sizes", type=int, nargs="+", default=[5_000], help="records, at most; 0: all")
     parser.add_argument("--epsilons", type=float, nargs="+", default=[10.0, 1.0])
+    parser.add_argument("--coverage", type=int, help="so many runs: how often the interval of a score holds")
     parser.add_argument("--facts", action="store_true", help="no run: what a look without noise says of each set")
     parser.add_argument("--score", type=float, help="share of the budget")
     parser.add_argument("--seeds", type=int, nargs="+", default=[0])
@@ -288,7 +341,9 @@ def main() -> None:
         "command": shlex.join(["python", "-m", "benchmarks.auto", *sys.argv[1:]]),
     }
     print(json.dumps({**about, "machine": machine("cpu"), "software": software()}), flush=True)
-    for name in given.sets:
+    for epsilon in given.epsilons if given.coverage else ():
+        print(json.dumps(coverage(given.coverage, epsilon)), flush=True)
+    for name in () if given.coverage else given.sets:
         if name in TABLES:
             for size, *how in itertools.product(given.sizes, given.asked, given.epsilons, given.seeds):
                 asked, epsilon, seed = how
