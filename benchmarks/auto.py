@@ -2,7 +2,8 @@
 
 Each set is drawn from a public one, and split. The CNN of a score learns from 4,000 samples of a run, at half of their height
 and width, which is quick. It is tested on test records: at most 2,000, which no run has seen. `guess` is the share of the
-largest class. `drawings` are those of a program, which cost nothing; `real` are records. Of a table the figure is the AUC of gradient boosting. One
+largest class. `drawings` are those of a program, which cost nothing; `real` are records. Of a table the figure is the AUC of
+gradient boosting. One
 JSON line a run.
 
     python -m benchmarks.auto --data ROOT --sets digits inverted > benchmarks/results/auto-DATE.jsonl
