@@ -319,7 +319,7 @@ def coverage(runs: int, epsilon: float, records: int = 2_000, share: float = 0.0
         widths.append(high - low)
         gaps.append(value - true)
     return {
-        "runs": runs, "records": records, "epsilon": epsilon, "share": share, "covered": held / runs,
+        "runs": runs, "records": records, "epsilon": epsilon, "share": share, "covered": float(held / runs),
         "width": round(float(np.mean(widths)), 4), "mean difference": round(float(np.mean(gaps)), 4),
         "accuracy": round(true, 4),
     }  # fmt: skip
