@@ -117,7 +117,6 @@ def test_every_command_says_what_the_tutorial_quotes(tmp_path: Path, monkeypatch
     assert commands == [
         "card",
         "recommend",
-        "plan",
         "fit",
         "evaluate",
         "attack",
