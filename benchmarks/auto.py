@@ -185,7 +185,7 @@ def halved(images: np.ndarray) -> np.ndarray:
     """Means of 2x2 pixels."""
     n, channels, height, width = images.shape
     blocks = images.reshape(n, channels, height // 2, 2, width // 2, 2).mean((3, 5))
-    return blocks.round().astype(np.uint8)
+    return np.asarray(blocks.round().astype(np.uint8))
 
 
 def drawings(card: gossamer.DataCard, seed: int) -> Set:
@@ -284,7 +284,7 @@ def blobs(n: int, draw: np.random.Generator) -> Set:
     """Records of a known distribution: a bright spot about one of four places, which overlap, on 8x8 pixels with noise."""
     labels = draw.integers(4, size=n)
     middle = np.stack([labels // 2, labels % 2], 1) * 2.0 + 2.5 + draw.normal(0, 0.9, (n, 2))
-    apart = np.stack(np.indices((8, 8)))[None] - middle[:, :, None, None]
+    apart = np.indices((8, 8))[None] - middle[:, :, None, None]
     images = 200 * np.exp(-np.square(apart).sum(1) / 3) + draw.normal(0, 25, (n, 8, 8))
     return images.clip(0, 255).astype(np.uint8)[:, None], labels
 
@@ -313,7 +313,7 @@ def coverage(runs: int, epsilon: float, records: int = 2_000, share: float = 0.0
             return np.asarray(found == pictures.labels)
 
         answer = right_and_wrong(right).clipped_sum(own, Bounds(norms=(1.0,))).numpy() + draw.normal(0, noise, 2)
-        low, value, high = noisy_share(*answer, noise)
+        low, value, high = noisy_share(float(answer[0]), float(answer[1]), noise)
         true = float(right(Records(*fresh)).mean())
         held += low <= true <= high
         widths.append(high - low)

@@ -228,7 +228,7 @@ def test_a_run_its_release_and_its_report_name_classes_that_are_mostly_noise(
     made = gossamer.fit(
         "moments", data=gossamer.Source(held, public_test_data=True), card=card, out=tmp_path / "run", delta=1e-3, axes=4,
         noise_multiplier=noise,
-        process=gossamer.Process(sink=lambda event: said.append(str(event)), rng=Rng(0, noise_seed=1)),
+        process=gossamer.Process(sink=lambda event: said.extend([str(event)]), rng=Rng(0, noise_seed=1)),
     )  # fmt: skip
     assert made.remark.startswith(f"Mostly noise: samples of class {expected}. ")
     assert any(made.remark in each for each in said)
