@@ -267,8 +267,8 @@ class Kind(ABC, Generic[R, K]):
         """A PNG of the samples that a generator draws with seed 0: the same for a RUN and for its release."""
 
     def page(self, synthesizer: Callable[[], Synthesizer]) -> dict[str, Any]:
-        """What a report shows besides: rows, the head first, the model or None, and a remark. All follow from the release."""
-        return {"rows": [], "model": None, "remark": synthesizer().remark}
+        """What a report shows besides: rows, the head first, and the model or None. Both follow from the release."""
+        return {"rows": [], "model": None}
 
     @abstractmethod
     def sample_count(self, path: Path) -> int:

@@ -164,7 +164,7 @@ samples = release.sample(1000, seed=0)  # samples.to_pandas() is a dict of a Dat
         """The first rows of the last table."""
         *_, rows = synthesizer().sample(SHOWN, seed=0).tables.values()
         names = [column.name for column in rows.samples.card.written]
-        return {"rows": [names, *map(list, row_texts(rows.samples[:10]))], "model": None, "remark": ""}
+        return {"rows": [names, *map(list, row_texts(rows.samples[:10]))], "model": None}
 
     def sample_count(self, path: Path) -> int:
         """The number of units."""

@@ -255,7 +255,7 @@ samples = release.sample(1000, seed=0)  # samples.to_pandas() is a DataFrame, sa
         generator = synthesizer()
         first: TableSamples = generator.sample(SHOWN, seed=0)
         rows = [[column.name for column in first.card.written], *map(list, row_texts(first))]
-        return {"rows": rows, "model": cliques.described(generator), "remark": generator.remark}
+        return {"rows": rows, "model": cliques.described(generator)}
 
     def sample_count(self, path: Path) -> int:
         """The number of lines below the names."""

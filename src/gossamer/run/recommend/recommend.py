@@ -13,7 +13,6 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, get_args, get_type_hints
 
-from gossamer.data.card import DataCard
 from gossamer.data.tables.any_card import AnyCard, Draft, load_card
 from gossamer.errors import RequestError
 from gossamer.kinds import kind_of
@@ -192,7 +191,7 @@ def _candidate(method: AnyMethod, request: _Request) -> Recommended:
     base = presets.defaults(name) | (presets.settings(name, preset) if preset else {})
     programs = get_args(get_type_hints(method.config_type).get("drawing"))
     full = presets.tailored(name, entry, card) | ({"drawing": request.pictures} if request.pictures in programs else {})
-    in_colour = isinstance(card, DataCard) and card.shape[0] > 1 and "encoder" in full
+    in_colour = "encoder" in full and getattr(card, "shape", ())[:1] > (1,)
     encoder = {"encoder": ENCODER} if in_colour and find_spec(ITS_PACKAGE) else {}
     full |= encoder
     job = checked(Job.of(method, {**presets.any_noise(name), **full}, card))
