@@ -164,9 +164,11 @@ def test_of_each_event_the_largest_plan_counts() -> None:
 
 
 def test_few_records_at_a_small_epsilon_may_be_drawn() -> None:
-    card = DataCard(shape=(1, 28, 28), classes=10, declared_size=5_000)
+    card = DataCard(shape=(1, 28, 28), classes=10, declared_size=1_000)
     found = {each.word: each.method.name for each in automatic.choices(card, 1.0)}
     assert found == {"anything": "moments", "things on black": "moments", "shapes": "moments", "digits": "evolve"}
+    more = automatic.choices(replace(card, declared_size=5_000), 1.0)
+    assert more[-1].settings["mean_noise"] and more[-1].method.name == "moments"
     rows = TableCard.from_dict(
         {"declared_size": 100, "column": [{"name": "a", "kind": "category", "values": ["x", "y"]}]}
     )

@@ -15,17 +15,21 @@ from dp_accounting import GaussianDpEvent
 from scipy.special import ndtr
 
 import gossamer
+from gossamer.attacks.audit import errors_at
 from gossamer.data.card import DataCard
 from gossamer.data.records import Records
 from gossamer.errors import LedgerDamaged, RequestError
 from gossamer.kinds import toys
-from gossamer.kinds.score import Score, right_and_wrong
+from gossamer.kinds.score import SCORE, Facts, Score, right_and_wrong
+from gossamer.methods.common.declared import once
 from gossamer.metrics.arrays import own_randomness
 from gossamer.metrics.classify import predict, predict_alone
 from gossamer.nets.classifiers import SmallCNN
 from gossamer.privacy.certificate.figures import noisy_share
+from gossamer.privacy.confined import Confined
 from gossamer.privacy.ledger import PrivacyLedger
 from gossamer.privacy.queries import Bounds
+from gossamer.privacy.random.noise import Rng
 from gossamer.run.release.verify import _settings
 from gossamer.run.storage.run_plan import RunPlan
 from gossamer.run.training.open_run import OpenRun
@@ -114,6 +118,39 @@ def test_a_share_is_below_one(share: float) -> None:
 def test_what_has_no_classes_has_no_score() -> None:
     with pytest.raises(RequestError, match="no classes"):
         plan("moments", replace(CARD, classes=1), **BUDGET, score=0.1)
+
+
+def lower_bound(asked: Facts, without: Records, canary: Records, noise: float) -> float:
+    """Epsilon at the least, by an attacker who knows all records but whether the canary is there. 1,000 answers each.
+
+    He measures each answer along what the canary adds. The threshold is 2.2 deviations above none, and the noise is fixed.
+    """
+    query, rng = once(SCORE, noise), Rng(0, noise_seed=0)
+    both = Records(
+        *(np.concatenate([getattr(part, name) for part in (without, canary)]) for name in ("images", "labels"))
+    )
+    ledger = PrivacyLedger(budget=math.inf, delta=1e-4)
+    ledger.reserve([(query.mechanism.event, 2_000)])
+    low, high = (asked.clipped_sum(records, ONE) for records in (without, both))
+    seen = [
+        [float(Confined(records, ledger, rng).release(query.mechanism, asked) @ (high - low)) for _ in range(1_000)]
+        for records in (both, without)
+    ]
+    threshold = float(low @ (high - low) + 2.2 * noise * (high - low).norm())
+    return errors_at(*seen, threshold=threshold).epsilon(1e-4)
+
+
+@pytest.mark.parametrize("of", ["score", "look"])
+def test_an_attacker_finds_no_more_than_epsilon(of: str) -> None:
+    """Of the score, and of a look at a record that has all facts. A query that reads each record twice is refuted."""
+    records = Records(np.zeros((20, 1, 1, 1), np.uint8), np.arange(20) % 2)
+    canary, noise = records[1:2], 1.5
+    facts = Facts(lambda held: np.repeat(told(held)[:, None], 3, 1), most=3, dimension=3)
+    asked = facts if of == "look" else right_and_wrong(told)
+    claim = epsilon_by_hand([noise], 1e-4)
+    assert 0.2 * claim < lower_bound(asked, records, canary, noise) < claim
+    twice = Facts(lambda held: 3 * facts.are_true(held), most=3, dimension=3)
+    assert lower_bound(twice, records, canary, noise) > claim
 
 
 # ---------------------------------------------------------------------- a whole run

@@ -102,6 +102,7 @@ CASES = {
         "moments", {**MOMENTS, "axes_noise": 2.0, "cells": 3, "align": True}
     ),
     "moments, axes of the records": Case("moments", {**MOMENTS, "axes_noise": 2.0}),
+    "moments, mean of the records, aligned": Case("moments", {**MOMENTS, "mean_noise": 2.0, "align": True}),
     "moments, public detail, 2 cells": Case("moments", {**MOMENTS, "public_detail": True, "cells": 2}, public=True),
     "feature-moments": Case("feature-moments", {**MOMENTS, "encoder": ""}, public=True),
     "feature-moments, encoder": Case("feature-moments", {**MOMENTS, "encoder": "extreme", "axes": 4}, public=True),

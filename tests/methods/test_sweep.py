@@ -113,10 +113,11 @@ def dp_mepf(draw: np.random.Generator, _card: DataCard) -> dict[str, Any]:
 
 
 def moments(draw: np.random.Generator, _card: DataCard) -> dict[str, Any]:
-    """With cells half of the time, and with axes of the records half of the time: up to four events."""
+    """With cells, with axes, and with the mean of the records half of the time each: up to four events."""
     return {
         "noise_multiplier": float(draw.uniform(0.5, 20)), "axes": int(draw.integers(2, 30)), "cells": int(draw.integers(1, 3)),
         "classes_noise": float(draw.uniform(0.5, 5)), "axes_noise": float(draw.integers(2) * draw.uniform(0.5, 5)),
+        "mean_noise": float(draw.integers(2) * draw.uniform(0.5, 9)),
     }  # fmt: skip
 
 

@@ -129,6 +129,13 @@ class Synthesizer(Generic[S_co]):
         return classifier_of(self.net)
 
     @property
+    def remark(self) -> str:
+        """Which classes noise hides, as the released model says; empty: none."""
+        numbers, names = getattr(self.net, "unseen", []), self.class_names
+        named = ", ".join(repr(names[number]) if names else str(number) for number in numbers)
+        return named and f"Mostly noise: samples of class {named}. Noise hides what its records have in common."
+
+    @property
     def samples(self) -> type[Any]:
         """The class of its samples: `Samples` or `TableSamples`."""
         return SAMPLES[self.card.kind]

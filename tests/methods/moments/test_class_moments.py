@@ -2,19 +2,23 @@
 
 import copy
 import dataclasses
+import html
 import math
+from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 from torch import Tensor
 
+import gossamer
 from gossamer.data.card import DataCard
 from gossamer.data.records import Records
 from gossamer.errors import RequestError
 from gossamer.methods import METHODS
 from gossamer.methods.job import Job
 from gossamer.methods.moments.class_moments import WEIGHTS, Moments
+from gossamer.methods.moments.mixture import Mixture
 from gossamer.nets.latent import Latent
 from gossamer.privacy.confined import Confined
 from gossamer.privacy.ledger import PrivacyLedger
@@ -211,3 +215,32 @@ def test_a_smaller_bound_shortens_every_record() -> None:
     """A record whose count alone is longer than the bound."""
     asked, held = query(), records(1)
     assert float(asked.clipped_sum(held, Bounds(norms=(0.1,))).norm()) == pytest.approx(0.1, rel=1e-5)
+
+
+@pytest.mark.parametrize(("noise", "expected"), [(0.5, "'b'"), (1e4, "'a', 'b', 'c'")])
+def test_a_run_its_release_and_its_report_name_classes_that_are_mostly_noise(
+    noise: float, expected: str, tmp_path: Path
+) -> None:
+    """No record is of class b. What is said follows from the released model."""
+    held, said = records(120), list[str]()
+    held = Records(held.images, np.where(held.labels == 1, 0, held.labels))
+    card = DataCard(shape=(1, 6, 6), classes=3, declared_size=120, class_names=("a", "b", "c"))
+    made = gossamer.fit(
+        "moments", data=gossamer.Source(held, public_test_data=True), card=card, out=tmp_path / "run", delta=1e-3, axes=4,
+        noise_multiplier=noise,
+        process=gossamer.Process(sink=lambda event: said.extend([str(event)]), rng=Rng(0, noise_seed=1)),
+    )  # fmt: skip
+    assert made.remark.startswith(f"Mostly noise: samples of class {expected}. ")
+    assert any(made.remark in each for each in said)
+    gossamer.release(tmp_path / "run", tmp_path / "out")
+    assert made.remark in (tmp_path / "out/README.md").read_text()
+    assert f"of class {expected}. " in html.unescape((tmp_path / "out/report.html").read_text())
+    assert gossamer.verify(tmp_path / "out").problems == []
+
+
+def test_a_run_without_noise_names_no_class() -> None:
+    asked, held = query(), records(300)
+    mixture = Mixture(3, 1, asked.latent.axes)
+    assert mixture.unseen == []
+    mixture.take(asked.clipped_sum(held, ONE), asked, noise_multiplier=0.0)
+    assert mixture.unseen == []

@@ -104,7 +104,9 @@ def test_a_cell_that_is_not_seen_is_at_the_origin() -> None:
         torch.tensor([3.0, 100.0]).double(), torch.full((2, D), 7.0).double(), torch.eye(D).double().repeat(2, 1, 1),
         torch.ones(2).double(),
     )  # fmt: skip
-    assert cells.offsets(torch.zeros(D).double()).tolist() == [[0.0] * D, [7.0] * D]
+    found = cells.offsets(torch.zeros(D).double())
+    assert found[0].tolist() == [0.0] * D
+    torch.testing.assert_close(found[1], torch.full((D,), 7.0).double(), rtol=1e-4, atol=0)
 
 
 def test_eigenvalues_that_noise_alone_would_give_are_not_seen() -> None:
@@ -153,3 +155,30 @@ def test_a_single_cell_is_one_release() -> None:
     assert len(Job.of(METHODS["moments"], {"noise_multiplier": 1.0, "axes": 4}, card).plan) == 1
     plan = Job.of(METHODS["moments"], {"noise_multiplier": 1.0, "axes": 4, "cells": 3, "classes_noise": 2.5}, card).plan
     assert [event.noise_multiplier for event, _ in plan] == [2.5, 1.0]
+
+
+def test_means_are_drawn_to_the_origin_as_far_as_noise_asks() -> None:
+    """Of 40 means on 20 axes: where there is signal they stay, where there is noise alone a fifth of it is left at most."""
+    drawn, count, noise = torch.Generator().manual_seed(2), 100.0, 3.0
+    error = torch.randn(40, 20, generator=drawn, dtype=torch.float64) * noise / WEIGHTS[1] / count
+    means = error.clone()
+    means[:, :10] += 5.0 * torch.randn(40, 10, generator=drawn, dtype=torch.float64)
+    counts = torch.full((40,), count, dtype=torch.float64)
+    cells = Noisy(counts, means, torch.eye(20).double().repeat(40, 1, 1), torch.full_like(counts, noise))
+    found = cells.offsets(torch.zeros(20).double())
+    torch.testing.assert_close(found[:, :10], means[:, :10], rtol=0.01, atol=0.01)
+    assert float(found[:, 10:].norm()) < 0.2 * float(error[:, 10:].norm())
+    far = cells.offsets(torch.full((20,), 2.0).double())[:, 10:]
+    assert float((far - means[:, 10:]).abs().max()) < 0.5  # what differs clearly from the origin stays
+
+
+@pytest.mark.parametrize(
+    ("count", "apart", "spread", "told"),
+    [(1e4, 0.0, 1.0, True), (10.0, 0.0, 1.0, False), (10.0, 20.0, 1.0, True), (10.0, 0.0, 1e6, True)],
+)
+def test_a_class_is_told_by_its_place_or_by_little_noise(count: float, apart: float, spread: float, told: bool) -> None:
+    """Two of three classes are large and at the origin. The third: noise of 2.6 on each axis where it has ten records."""
+    counts, means = torch.tensor([1e4, 1e4, count]).double(), torch.zeros(3, D).double()
+    means[2] += apart
+    cells = Noisy(counts, means, torch.zeros(3, D, D).double(), torch.full_like(counts, 10.0))
+    assert cells.told(spread).tolist() == [True, True, told]

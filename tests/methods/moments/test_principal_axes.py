@@ -158,6 +158,23 @@ def test_it_reads_no_record_but_through_the_mechanism(more: dict[str, Any], tmp_
     checks.removing_a_protected_record_changes_nothing_public(whole, share=0.25)
 
 
+@pytest.mark.parametrize("align", [False, True])
+def test_the_mean_alone_becomes_the_centre(align: bool) -> None:
+    """Without axes of the records. Along the waves of the latent, where codes are; the waves stay."""
+    settings = {"axes": 20, "mean_noise": 8.0, "noise_multiplier": 1.5, "align": align}
+    job = Job.of(METHODS["moments"], settings, CARD)
+    assert [event.noise_multiplier for event, _ in job.plan] == [12.0, 1.5]
+    assert [phase.name for phase in job.phases] == ["axes", "mean", "training"]
+    held = pictures(400)
+    exact = Job.of(METHODS["moments"], {**settings, "noise_multiplier": 0.0, "radius": 5.0}, CARD)
+    latent = driven(exact, held).state.released.latent
+    waves = type(latent)(CARD.shape, 20)
+    assert torch.equal(latent.basis, waves.basis)
+    codes = torch.from_numpy(with_codes(None, waves, held).images)[:, :20]
+    moved = (latent.centre - waves.centre).double() @ waves.basis.double() / waves.scale.double()
+    torch.testing.assert_close(moved, codes.mean(0), atol=1e-5, rtol=0)
+
+
 def test_many_axes_are_found_in_more_waves() -> None:
     assert waves_of(Latent((1, 40, 40), 10)).basis.shape[1] == WAVES
     assert waves_of(Latent((1, 40, 40), 300)).basis.shape[1] == 600

@@ -50,6 +50,17 @@ def test_what_starts_on_nothing_comes_first_then_what_asks_least() -> None:
     assert (starts["evolve"], starts["dpgan"]) == ("drawings of digits", "public records")
 
 
+def test_pictures_in_colour_begin_with_an_encoder_that_is_installed(monkeypatch: pytest.MonkeyPatch) -> None:
+    card = dataclasses.replace(FEW, shape=(3, 32, 32))
+    ranked = recommend.recommend(card, epsilon=1.0, public="FOLDER").ranked
+    assert {each.method for each in ranked if each.starts_on == "lite0"} == {"teacher", "feature-moments"}
+    assert [each.starts_on for each in ranked[:2]] == ["lite0", "lite0"]
+    assert all("--encoder lite0" in each.command for each in ranked if each.method == "teacher")
+    monkeypatch.setattr(recommend, "find_spec", lambda _name: None)
+    assert recommend.recommend(card, epsilon=1.0).ranked[0].method == "moments"
+    assert recommend.recommend(FEW, epsilon=1.0).ranked[0].method == "moments"
+
+
 def nearest(method: str, card: DataCard, epsilon: float) -> str:
     """The name of the preset that `recommend` takes."""
     return presets.by_distance([method], card, epsilon, shows=("", "shapes"))[0][1]

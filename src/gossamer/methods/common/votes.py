@@ -143,6 +143,12 @@ def pick(weights: Tensor, groups: Tensor, labels: Tensor, uniform: Tensor) -> Te
     return order[torch.minimum(torch.maximum(positions, (ends - counts)[labels]), ends[labels] - 1)]
 
 
+def without_weight(weights: Tensor, groups: Tensor, classes: int) -> list[int]:
+    """Classes of which no candidate has a weight: noise hides them."""
+    sums = weights.new_zeros(classes).index_add_(0, groups, weights)
+    return (sums == 0).nonzero().flatten().tolist()
+
+
 def per_class(average: int, card: DataCard) -> Tensor:
     """How many of each class, by the declared prior; at least one. int64 [classes]. average: over the classes."""
     return torch.tensor([max(1, round(average * card.classes * share)) for share in card.probabilities])
@@ -161,6 +167,11 @@ class WeightedCandidates(nn.Module):
         self.register_buffer("labels", labels, persistent=False)
         self.register_buffer("weights", torch.ones(len(labels)))
         self.register_buffer("degree", torch.tensor(degree))
+
+    @property
+    def unseen(self) -> list[int]:
+        """Classes without a vote that counts. See `without_weight`."""
+        return without_weight(self.weights, self.labels, int(self.labels.max()) + 1)
 
     def positions(self, latents: Tensor, labels: Tensor) -> Tensor:
         """Candidates of these classes, chosen by their weights and the first number of each latent. int64 [n]"""

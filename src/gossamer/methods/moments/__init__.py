@@ -28,7 +28,7 @@ else:
 CUT_BY = 2_000
 """Codes that a class is cut by, drawn from its released Gaussian."""
 _MEAN = 8.0
-"""Noise on the mean of the records, divided by that on the products that give their axes."""
+"""Noise on the mean of the records, divided by that on the products that give their axes, unless a run says otherwise."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,6 +40,8 @@ class Config(BaseConfig):
         axes: length of a code (d): principal axes of public pictures, or without them the lowest cosine waves.
         axes_noise: noise multiplier of a query that finds principal axes of the records themselves, divided by
             `noise_multiplier`. A query for their mean precedes it, with eight times the noise. 0: no such queries.
+        mean_noise: noise multiplier of the query for the mean, divided by `noise_multiplier`. The mean becomes the centre of
+            codes. 0: eight times `axes_noise`, and without axes no such query.
         radius: clipping bound: the largest length of a code, in units of sqrt(axes) standard deviations of public codes.
         cells: clusters per class (m). Each has its own Gaussian. 1: one Gaussian per class, from one noisy query.
         cells_radius: clipping bound of the distance from a cluster's centre, in the unit of `radius`. With `axes_noise`,
@@ -58,6 +60,7 @@ class Config(BaseConfig):
     noise_multiplier: float = FROM_EPSILON
     axes: int = 64
     axes_noise: float = 0.0
+    mean_noise: float = 0.0
     radius: float = 1.15
     cells: int = 1
     cells_radius: float = 0.5
@@ -77,7 +80,8 @@ class ClassMoments(AsksMoments[Config, "loop.State"]):
     axes come from public pictures or from formulas. All that follows is post-processing.
 
     With `axes_noise`, two more come first. They give the mean of the records, and the sum of products whose eigenvectors are
-    the axes (Dwork et al. 2014, "Analyze Gauss"). To each a record adds a vector that is at most 1 long.
+    the axes (Dwork et al. 2014, "Analyze Gauss"). To each a record adds a vector that is at most 1 long. With `mean_noise`
+    alone, the first of the two.
 
     With `align`, a code is made of one picture by formulas, and a pose is part of it. It is clipped as any code is.
 
@@ -130,24 +134,23 @@ class ClassMoments(AsksMoments[Config, "loop.State"]):
     def phases(self, config: Config, card: "DataCard") -> "Phases[Config, loop.State]":
         """Free axes from public pictures, then one Gaussian over all records; where there are cells, another before it.
 
-        With `axes_noise` two come first: the mean, and products for the axes.
+        With `axes_noise` two come first: the mean, and products for the axes. With `mean_noise` the mean does.
         """
-        products_noise = config.axes_noise * config.noise_multiplier
         axes: Phases[Config, loop.State] = [OnPublic(name="axes", steps=1, body=lambda *given: loop.axes(*given))]
         own: Phases[Config, loop.State] = [
-            OnPrivate(name=query.name, steps=1, queries=[query], body=body)
-            for query, body in (
-                (once("mean", _MEAN * products_noise), lambda *given: loop.mean(*given)),
-                (once("principal axes", products_noise), lambda *given: loop.principal_axes(*given)),
+            OnPrivate(name=name, steps=1, queries=[once(name, ratio * config.noise_multiplier)], body=body)
+            for name, ratio, body in (
+                ("mean", config.mean_noise or _MEAN * config.axes_noise, lambda *given: loop.mean(*given)),
+                ("principal axes", config.axes_noise, lambda *given: loop.principal_axes(*given)),
             )
+            if ratio
         ]
         first = once("whole classes", config.classes_noise * config.noise_multiplier)
         cells: Phases[Config, loop.State] = [
             OnPrivate(name=first.name, steps=1, queries=[first], body=lambda *given: loop.whole_classes(*given)),
             OnReleased(name="cells", steps=1, body=lambda *given: loop.cut(*given)),
         ]
-        before = [*(own if config.axes_noise else ()), *(cells if config.cells > 1 else ())]
-        return [*axes, *before, self.training(config, card)]
+        return [*axes, *own, *(cells if config.cells > 1 else ()), self.training(config, card)]
 
     def explain(self, config: Config) -> str:
         """For which pictures alignment is."""
@@ -157,10 +160,10 @@ class ClassMoments(AsksMoments[Config, "loop.State"]):
         return aligned if config.align else ""
 
     def use_of_public(self, config: Config) -> Literal["none", "optional", "required"]:
-        """Latents need pictures for their axes, and detail is that of pictures. None where the records give the axes."""
+        """Latents need pictures for their axes, and detail is that of pictures. None where records give axes or centre."""
         if config.autoencoder or config.public_detail:
             return "required"
-        return "none" if config.axes_noise else "optional"
+        return "none" if config.axes_noise or config.mean_noise else "optional"
 
     @classmethod
     def releases_public(cls, settings: Mapping[str, Any]) -> str:

@@ -19,7 +19,7 @@ _SPREADS = (0.3, 0.4)
 """Spreads across and down of an aligned shape, in half sides of the picture."""
 _FARTHEST = (0.5, 0.5, math.log(1.5), math.log(1.5), 1.0)
 """How far each number of a pose may be from that of an aligned shape."""
-_POSE, _GROUND = 0.36, 0.95
+_POSE, _GROUND = 0.36, 0.3
 """How much a pose and a ground count in a code, for each square root of an axis."""
 _PLAIN = 0.1
 """A sample whose ground is so near to black or white has that ground."""

@@ -43,10 +43,10 @@ def train(run: Run[Config], state: "State", private: Confined[Records]) -> Itera
 
 
 def mean(run: Run[Config], state: "State", private: Confined[Records]) -> Iterator[Logs]:
-    """The mean of the records becomes the centre of the latent, with `--axes-noise`."""
-    net = state.net
-    size = run.card.declared_size
-    query = Mean(waves_of(net.latent), run.config.radius, net.codes_one_by_one, declared_size=size)
+    """The mean of the records becomes the centre of the latent, with `--mean-noise` or `--axes-noise`."""
+    net, size = state.net, run.card.declared_size
+    waves = waves_of(net.latent) if run.config.axes_noise else net.latent
+    query = Mean(waves, run.config.radius, net.codes_one_by_one, declared_size=size)
     yield from released(run, state, "mean", query, private, into_latent(net.latent, query))
 
 
@@ -167,6 +167,11 @@ class Generator(nn.Module):
         if isinstance(self.latent, AlignedLatent):
             return self.latent.cleared(images, codes, self.threshold)
         return images.masked_fill_(images < self.threshold * images.amax((1, 2, 3), keepdim=True), 0.0)
+
+    @property
+    def unseen(self) -> list[int]:
+        """See `Mixture.unseen`."""
+        return self.mixture.unseen
 
     @property
     def codes_one_by_one(self) -> bool:

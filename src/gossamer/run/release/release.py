@@ -243,8 +243,8 @@ def _fill(folder: Path, partial: Path, answers: dict[str, Any], samples: int, *,
     if (folder / ANSWERS).is_file():
         write_atomically(partial / ANSWERS, (folder / ANSWERS).read_bytes())
         more.append(ANSWERS)
-    classifies = generator.classifier is not None
-    page = readme(certificate, samples=samples, no_loader=cannot, classifies=classifies, more=more)
+    classifies, remark = generator.classifier is not None, generator.remark
+    page = readme(certificate, samples=samples, no_loader=cannot, classifies=classifies, remark=remark, more=more)
     write_atomically(partial / README, page)
     sums = {name: sha256(partial / name) for name in (*RELEASED, REPORT, *more)}
     write_atomically(partial / CROISSANT, croissant(certificate, sums))

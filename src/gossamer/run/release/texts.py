@@ -25,7 +25,13 @@ _NEEDED = ("made_by", "intended_use", "region")
 
 
 def readme(
-    certificate: Certificate, *, samples: int, no_loader: str, classifies: bool = False, more: Container[str] = ()
+    certificate: Certificate,
+    *,
+    samples: int,
+    no_loader: str,
+    classifies: bool = False,
+    remark: str = "",
+    more: Container[str] = (),
 ) -> str:
     """Write the page, as Markdown.
 
@@ -34,6 +40,7 @@ def readme(
         samples: number of synthetic records in samples.npz, or samples.csv of a table.
         no_loader: why there is no load.py; empty: there is a load.py.
         classifies: whether the release has a classifier, whose probabilities load.py returns.
+        remark: what the model says about its classes, see `Synthesizer.remark`.
         more: further files of the release: the noisy tables behind the generator, and the noisy answers.
     """
     facts, known = certificate.facts, in_words(certificate.declared)
@@ -47,6 +54,7 @@ def readme(
         unknown=[name for name in questions(facts["public_inputs"]) if name not in known],
         no_loader=no_loader,
         classifies=classifies,
+        remark=remark,
         soft=has_soft_labels(certificate),
         samples=samples,
         file=sample_set(certificate),

@@ -305,9 +305,9 @@ def _pages(folder: Path, certificate: Certificate, generator: "Synthesizer | Non
     if TABLES in listed:
         wrong, not_counted = contents.of_tables(folder, certificate, generator)
         problems, not_compared = problems + wrong, not_compared + not_counted
-    classifies = generator is not None and generator.classifier is not None
-    no_loader = "" if loads else cannot
-    page = readme(certificate, samples=samples, no_loader=no_loader, classifies=classifies, more=listed)
+    classifies, remark = (generator.classifier is not None, generator.remark) if generator else (False, "")
+    cannot = "" if loads else cannot
+    page = readme(certificate, samples=samples, no_loader=cannot, classifies=classifies, remark=remark, more=listed)
     others = {name: digest for name, digest in listed.items() if name != CROISSANT}
     for name, text in ((README, page), (CROISSANT, croissant(certificate, others))):
         if name not in listed or content(folder / name) != text.encode():

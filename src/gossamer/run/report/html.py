@@ -20,6 +20,7 @@ from gossamer.kinds import kind_of
 from gossamer.kinds.histograms import MOST_DRAWN
 from gossamer.methods.synthesizer import Synthesizer
 from gossamer.privacy.certificate.certificate import CERTIFICATE, Certificate
+from gossamer.privacy.certificate.statements import MODEL
 from gossamer.run.report import plots, promise, wording
 from gossamer.run.report.audit_record import audited, said_by
 from gossamer.run.report.templates import as_written, template
@@ -63,6 +64,7 @@ def write_report(folder: Path, *, internal: bool) -> Path:
             promise=promise.in_words(certificate["guarantee"]),
             grid=base64.b64encode(_read(drawn, "restore it from a copy")).decode(),
             **kind.page(lambda: Synthesizer.load(folder)),
+            remark=Synthesizer.load(folder).remark if (folder / MODEL).is_file() else "",
             internal=internal,
             metrics=metrics(RunFolder(folder), certificate["card"]) if internal else None,
             attacks=attacks(folder / ATTACKS) if internal else None,

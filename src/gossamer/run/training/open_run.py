@@ -301,8 +301,8 @@ class OpenRun:
         if self.entry is not None:
             self.entry.finish(self.ledger)
         synthesizer.certificate.save(folder.path)
-        if state.remark:
-            self.log(state.remark)
+        for remark in filter(None, (state.remark, synthesizer.remark)):
+            self.log(remark)
         return synthesizer
 
     def _certified(self, state: State, model: str = "") -> Synthesizer:
