@@ -226,7 +226,9 @@ class PrivacyLedger:
         return [reserved - used for reserved, used in zip(self._reserved, self.used, strict=True)]
 
     def remaining(self, event: DpEvent) -> int:
-        """How many more releases of this event the plan holds."""
+        """How many more releases of this event the plan holds. Of one that is free, at least one."""
+        if isinstance(event, NoOpDpEvent):
+            return 1
         number = self._numbers.get(event)
         return 0 if number is None else self.unused[number]
 

@@ -22,6 +22,7 @@ class Descent:
         learning_rate: learning rate. 0: computed, see `step_size`.
         momentum: momentum, from 0 to 1.
         physical_batch_size: records whose gradients are computed at once.
+        bands: steps over which noise is correlated.
     """
 
     noise_multiplier: float
@@ -31,6 +32,7 @@ class Descent:
     learning_rate: float = 0.0
     momentum: float = 0.9
     physical_batch_size: int = AT_ONCE
+    bands: int = 1
 
     def query(self, card: DataCard) -> Query:
         """The clipped sum of a step."""

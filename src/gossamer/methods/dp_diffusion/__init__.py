@@ -46,6 +46,7 @@ class Config(StartConfig):
         threshold: brightness, from 0 to 1, below which pixels of samples become black. It removes specks.
         physical_batch_size: records computed at once: limits the memory, not the result. 0: 512, or what a GPU's memory holds.
         precision: number format of forward and backward passes: fp32, or on a GPU tf32 or bf16. Norms and sums are fp32.
+        bands: steps over which noise is correlated (b), so that sums over steps have less of it. 1: independent noise.
     """
 
     noise_multiplier: float = FROM_EPSILON
@@ -71,6 +72,7 @@ class Config(StartConfig):
     threshold: contract.Share = 0.08
     physical_batch_size: MaybeZero = 0
     precision: Literal["fp32", "tf32", "bf16"] = "fp32"
+    bands: int = 1
 
 
 class DpDiffusion(contract.Method[Config, Any]):

@@ -32,6 +32,7 @@ class Config(StartConfig):
         warm_learning_rate: Adam's learning rate of the generator in the `warm_steps`. The discriminator's is half of it.
         physical_batch_size: records computed at once: limits the memory, not the result. 0: 512, or what a GPU's memory holds.
         precision: number format of forward and backward passes: fp32, or on a GPU tf32 or bf16. Norms and sums are fp32.
+        bands: steps over which noise is correlated (b), so that sums over steps have less of it. 1: independent noise.
     """
 
     noise_multiplier: float = FROM_EPSILON
@@ -53,6 +54,7 @@ class Config(StartConfig):
     warm_learning_rate: float = 1e-3
     physical_batch_size: MaybeZero = 0
     precision: Literal["fp32", "tf32", "bf16"] = "fp32"
+    bands: int = 1
 
 
 class Dpgan(WarmStarted[Config, Any]):

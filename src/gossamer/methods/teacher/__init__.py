@@ -35,6 +35,7 @@ class Config(Descent, BaseConfig):
         learning_rate: learning rate. 0: computed from noise, batch and steps.
         momentum: momentum of gradient descent, from 0 to 1.
         physical_batch_size: records whose gradients are computed at once. It limits the memory, not the result.
+        bands: steps over which noise is correlated (b), so that sums over steps have less of it. 1: independent noise.
         encoder: pre-trained network whose features replace wavelet scattering: lite0, onnx:FILE, the name of a plug-in, or
             module:object. Empty: scattering.
     """

@@ -2,6 +2,7 @@
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -32,6 +33,10 @@ class PoissonSampled(ABC):
     def event(self) -> DpEvent:
         """PoissonSampled(Gaussian): what one call costs."""
         return poisson_gaussian(sampling_rate=self.sampling_rate, noise_multiplier=self.noise_multiplier)
+
+    def left(self, remaining: Callable[[DpEvent], int]) -> int:
+        """How many more calls a plan pays for. remaining: how many charges of an event it has left."""
+        return remaining(self.event)
 
     @abstractmethod
     def exact(self, records: Any, query: Any, rng: "Rng", /) -> "Tensor": ...
