@@ -379,7 +379,7 @@ class TrialConfig:
     about: str = ""
     max_trials: int = 30_000
     ordinary: int = 60
-    of_a_run: tuple[str, ...] = ("max_norm",)
+    of_a_run: tuple[str, ...] = ("max_norm", "bands")
     revealed: bool = False
     one_size: bool = True
     adjust: "Callable[[TrialConfig], TrialConfig] | None" = None

@@ -19,7 +19,7 @@ else:
     sanitized_rows = Lazy("gossamer.privacy.mechanisms.sanitized_rows")
     two_term = Lazy("gossamer.privacy.mechanisms.two_term")
 
-__all__ = ["ballot", "events", "gaussian", "gradients", "sanitized_rows", "two_term"]
+__all__ = ["ballot", "banded", "events", "gaussian", "gradients", "sanitized_rows", "two_term"]
 
 MAX_NORM = 1.0
 """L2 bound on the votes of one unit. Another would scale votes and noise alike."""

@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 from dp_accounting import DpEvent, NoOpDpEvent
@@ -45,7 +45,7 @@ class _Cycle:
         position: the group whose turn is next.
     """
 
-    records: object
+    records: Any
     groups: np.ndarray
     noise: "deque[Tensor]"
     position: int = 0
@@ -98,6 +98,12 @@ class BandedGaussianSum(PoissonSampled):
     def event(self) -> DpEvent:  # type: ignore[override]  # it changes within a cycle, so it is not cached
         """What the next call costs. Within a cycle it is nothing: the first step has recorded the cost."""
         return NoOpDpEvent() if self._position else self.paid
+
+    @property
+    def first_group(self) -> Any:
+        """The records of the first group of a training, for an auditor who knows it. Private."""
+        (cycle,) = self._cycles
+        return cycle.records.take(np.flatnonzero(cycle.groups == 0))
 
     @property
     def _position(self) -> int:
@@ -169,18 +175,19 @@ def coefficients_for(bands: int, steps: int) -> tuple[float, ...]:
     Within 0.2 % of the error of the best Toeplitz matrix with these bands (`docs/lab/banded-noise.md`).
     """
 
-    def of(power: float) -> np.ndarray:
-        return np.cumprod([1.0, *((k - 1 + power) / k for k in range(1, bands))])
+    def of(power: float) -> tuple[float, ...]:
+        series = np.cumprod([1.0, *((k - 1 + power) / k for k in range(1, bands))])
+        return tuple((series * (LENGTH / np.linalg.norm(series))).tolist())
 
-    best = of(optimize.minimize_scalar(lambda power: running_error(of(power), steps), bounds=(0, 1)).x)
-    return tuple((best * LENGTH / np.linalg.norm(best)).tolist())
+    return of(optimize.minimize_scalar(lambda power: _running_error(of(power), steps), bounds=(0, 1)).x)
 
 
-def running_error(coefficients: "np.ndarray", steps: int) -> float:
-    """Root mean square error of the sums of the first t answers, t up to `steps`, at noise multiplier and bound 1.
+def error_of(bands: int, steps: int) -> float:
+    """Root mean square error of running sums, with this noise multiplier and independent noise as 1."""
+    return 1.0 if bands == 1 else _running_error(coefficients_for(bands, steps), steps) / _running_error((1.0,), steps)
 
-    Fichtenberger, Henzinger, Upadhyay 2022, equation 2: the length of the rows of A C^-1, times that of a column of C.
-    """
-    impulse = np.eye(1, steps)[0]
-    row = np.cumsum(signal.lfilter([1.0], coefficients, impulse))
-    return math.sqrt(np.cumsum(row**2).mean()) * float(np.linalg.norm(coefficients))
+
+def _running_error(coefficients: tuple[float, ...], steps: int) -> float:
+    """Of the sums of the first t answers, t up to `steps`, at noise multiplier and bound 1: the mean length of rows of A C^-1."""
+    row = np.cumsum(signal.lfilter([1.0], coefficients, np.eye(1, steps)[0]))
+    return math.sqrt(np.cumsum(row**2).mean())
