@@ -251,7 +251,7 @@ def of_first_group(answers: ArrayLike, coefficients: ArrayLike) -> Scores:
     """
     c, y = np.asarray(coefficients), np.asarray(answers)
     white = signal.lfilter(c, [1.0], y, axis=0).reshape(-1, len(c), y.shape[1])
-    return np.tensordot(c, white, axes=(0, 1)) / (c @ c)
+    return np.asarray(np.tensordot(c, white, axes=(0, 1)) / (c @ c))
 
 
 @functools.lru_cache(maxsize=256)

@@ -232,7 +232,7 @@ class Query:
     Args:
         name: as the loop calls it, see `Run.query`.
         mechanism: how it is asked, as `Confined.release` takes it. A loop may fill in a bound: the event does not depend on it.
-        times: how often its cost is recorded, at most. A charge of banded noise pays for as many answers as it has bands.
+        times: how often its cost is recorded, at most. A charge of banded noise covers as many answers as it has bands.
     """
 
     name: str

@@ -35,7 +35,8 @@ from gossamer.privacy.certificate.certificate import recompute
 from gossamer.privacy.device_check import check_device
 from gossamer.privacy.guarantee import Plan
 from gossamer.privacy.ledger import merge, plan_to_json
-from gossamer.privacy.mechanisms.banded import BandedGaussianSum, PoissonGaussianSum, gradient_sum
+from gossamer.privacy.mechanisms.banded import gradient_sum
+from gossamer.privacy.mechanisms.gaussian import PoissonGaussianSum
 from gossamer.privacy.per_sample_gradients.clipping import place
 from gossamer.privacy.per_sample_gradients.gradients import Tensors, assign
 from gossamer.privacy.per_sample_gradients.rounding import Precision
@@ -136,7 +137,7 @@ class Engine:
         self.sampling_rate = expected_batch_size / declared_size
         checked_delta(delta, epsilon, self)
 
-        def mechanism(noise: float) -> PoissonGaussianSum | BandedGaussianSum:
+        def mechanism(noise: float) -> PoissonGaussianSum:
             return gradient_sum(
                 sampling_rate=self.sampling_rate, max_norm=max_norm, noise_multiplier=noise, steps=steps, bands=bands
             )

@@ -80,6 +80,7 @@ class DpDiffusion(contract.Method[Config, Any]):
 
     Guarantee: (epsilon, delta)-DP for one unit, add-or-remove-one. Each training step is one Poisson-sampled Gaussian. The
     losses of a record at all its noise levels are averaged, and the gradient of that average is clipped once to `max_norm`.
+    With `bands`, so many steps together are one such Gaussian (`privacy/mechanisms/banded.py`).
     With `votes_noise`, one Gaussian of sensitivity 1 comes before: all records vote on public pictures. With `start`, the
     releases of that method come first. Axes, mean and scale of the latent come from public pictures, from those of the start
     or from formulas, never from records.
@@ -89,6 +90,8 @@ class DpDiffusion(contract.Method[Config, Any]):
         - It starts on pictures: public ones, or those that another method makes of a private release (`start`).
         - The sampling rate is expected batch / *declared* size, and sums are divided by the expected batch.
         - With `refine`, samples of the start get noise and are denoised (Meng et al. 2022, SDEdit). Its generator is released.
+        - Optional: noise that is correlated over so many steps, and groups of records in turn (`bands`; Choquette-Choo et al.
+          2023).
     """
 
     name = "dp-diffusion"

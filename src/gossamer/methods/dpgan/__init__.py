@@ -61,7 +61,8 @@ class Dpgan(WarmStarted[Config, Any]):
     """DPGAN with frequent and adaptive discriminator steps (Bie, Kamath, Zhang; "Private GANs, Revisited", TMLR 2023).
 
     Guarantee: (epsilon, delta)-DP for one unit, add-or-remove-one. Each discriminator step is one Poisson-sampled Gaussian
-    mechanism: every record's gradient is clipped to `max_norm`, and noise is added to the sum once. The generator sees
+    mechanism: every record's gradient is clipped to `max_norm`, and noise is added to the sum once. With `bands`, so many steps
+    together are one such mechanism, and a record takes part in one of them (`privacy/mechanisms/banded.py`). The generator sees
     the records through the discriminator only, so it is post-processing. Fakes hold no record; whether they are clipped does
     not matter.
 
@@ -71,6 +72,8 @@ class Dpgan(WarmStarted[Config, Any]):
         - The clipped sums of records and of fakes are computed apart and added: the same number, and the fakes stay outside.
         - The accuracy that drives the adaptive frequency is taken on the fakes of the generator step itself, which are fresh.
         - Optional: a warm start of both networks on public records (free), and a running average of the generator's weights.
+        - Optional: noise that is correlated over so many steps, and groups of records in turn (`bands`; Choquette-Choo et al.
+          2023).
     """
 
     name = "dpgan"

@@ -18,7 +18,7 @@ from dp_accounting import DpEvent, NoOpDpEvent
 from gossamer.errors import ConfinedError, RequestError
 from gossamer.lazy import Lazy
 from gossamer.privacy.accounting.events import poisson_gaussian
-from gossamer.privacy.mechanisms.gaussian import PoissonGaussianSum, PoissonSampled, clipped_to
+from gossamer.privacy.mechanisms.gaussian import PoissonGaussianSum, clipping_sum
 from gossamer.privacy.queries import AnyPopulation, Bounds, ClippedSum
 
 if TYPE_CHECKING:
@@ -50,39 +50,44 @@ class _Cycle:
     noise: "deque[Tensor]"
     position: int = 0
 
+    @property
+    def members(self) -> np.ndarray:
+        """The units of this group."""
+        return np.flatnonzero(self.groups == self.position)
+
     def __reduce_ex__(self, protocol: object) -> NoReturn:
         raise ConfinedError("past noise is private: a mechanism with banded noise cannot be pickled or copied deeply")
 
 
 @dataclass(frozen=True, kw_only=True)
-class BandedGaussianSum(PoissonSampled):
+class BandedGaussianSum(PoissonGaussianSum):
     """Clipped sums over Poisson draws from b groups in turn, with noise that is correlated over b steps.
 
     One object per training: it knows where in a cycle it is, and a new one begins a new cycle with new groups. Add-or-remove-one:
-    a unit is in one group, so it takes part at most once in b consecutive steps, and moves C x by at most `max_norm` times the
-    length of the coefficients. So a cycle costs one subsampled Gaussian, which its first step records.
+    a unit is in one group, so it takes part at most once in b consecutive steps. Then it moves C x by at most `max_norm` times
+    the length of the coefficients. So a cycle costs one subsampled Gaussian, which its first step records.
 
     Args:
         sampling_rate: of a unit, in the steps of its group: b times its rate over all steps.
-        max_norm: L2 bound on one unit's contribution to a step.
         coefficients: first column of C, see `coefficients_for`. Their number is b.
 
     Raises:
         RequestError: a rate above 1, or coefficients that would make the noise smaller than it is said to be.
     """
 
-    max_norm: float
     coefficients: tuple[float, ...]
     _cycles: list[_Cycle] = field(default_factory=list, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        if not 0 <= self.sampling_rate <= 1:
+        if self.sampling_rate > 1:
             raise RequestError(
-                f"`bands={self.bands}` makes as many groups, of which a step samples {self.sampling_rate:.3g} of one: more than "
-                "there is. Take fewer bands or a smaller expected batch."
+                f"`bands={self.bands}` makes as many groups, and a step would sample {self.sampling_rate:.3g} times the units of "
+                "one. Take fewer bands or a smaller expected batch."
             )
         if not (self.coefficients[0] > 0 and math.hypot(*self.coefficients) <= (1 + LENGTH) / 2):
-            raise RequestError("the coefficients of banded noise must begin above zero, and be less than 1 long together")
+            raise RequestError(
+                "the coefficients of banded noise must begin above zero, and be less than 1 long together"
+            )
 
     @property
     def bands(self) -> int:
@@ -95,15 +100,15 @@ class BandedGaussianSum(PoissonSampled):
         return poisson_gaussian(sampling_rate=self.sampling_rate, noise_multiplier=self.noise_multiplier)
 
     @property
-    def event(self) -> DpEvent:  # type: ignore[override]  # it changes within a cycle, so it is not cached
+    def event(self) -> DpEvent:
         """What the next call costs. Within a cycle it is nothing: the first step has recorded the cost."""
         return NoOpDpEvent() if self._position else self.paid
 
     @property
-    def first_group(self) -> Any:
-        """The records of the first group of a training, for an auditor who knows it. Private."""
+    def next_group(self) -> Any:
+        """The records of the group whose turn is next, for an auditor. Private."""
         (cycle,) = self._cycles
-        return cycle.records.take(np.flatnonzero(cycle.groups == 0))
+        return cycle.records.take(cycle.members)
 
     @property
     def _position(self) -> int:
@@ -119,25 +124,24 @@ class BandedGaussianSum(PoissonSampled):
         Raises:
             RequestError: other records than those whose cycle was charged.
         """
-        # A cycle is put back where nothing failed. After a failure a new one begins, which is charged anew.
         cycle = self._cycles.pop() if self._cycles else self._begun(records, rng)
         if records is not cycle.records:
             raise RequestError("the cycles of banded noise go over the units of one Confined value")
-        members = np.flatnonzero(cycle.groups == cycle.position)
-        drawn = members[rng.poisson_sample(len(members), self.sampling_rate)]
+        drawn = cycle.members[rng.poisson_sample(len(cycle.members), self.sampling_rate)]
         total = query.clipped_sum(records.take(drawn), Bounds(norms=(self.max_norm,)))
         cycle.position = (cycle.position + 1) % self.bands
-        self._cycles.append(cycle)
+        self._cycles.append(cycle)  # after a failure a new cycle begins, with a charge of its own
         return total
 
     def _begun(self, records: AnyPopulation, rng: "Rng") -> _Cycle:
         return _Cycle(records, rng.integers(records.population, self.bands), deque(maxlen=self.bands - 1))
 
-    def noised(self, total: "Tensor", query: object, rng: "Rng", /) -> "Tensor":  # noqa: ARG002 (what every mechanism is asked)
+    def noised(self, total: "Tensor", query: object, rng: "Rng", /) -> "Tensor":
         """The sum, with noise that takes back a part of the last noise. [D]
 
         The noise that is kept is the answer minus the exact sum. So every rounding of an answer is post-processing.
         """
+        del query
         if self.noise_multiplier > 0:
             first, *later = self.coefficients
             past = self._cycles[0].noise if self._cycles else deque()
@@ -151,28 +155,25 @@ class BandedGaussianSum(PoissonSampled):
 
 
 def gradient_sum(
-    *, sampling_rate: float, max_norm: float, noise_multiplier: float, steps: int, bands: int = 1
-) -> PoissonGaussianSum | BandedGaussianSum:
-    """The sum of a step of DP-SGD, clipped to `max_norm`; without noise it is not. A charge pays for `bands` steps.
+    *, sampling_rate: float, max_norm: float, noise_multiplier: float, steps: int, bands: int
+) -> PoissonGaussianSum:
+    """The sum of a step of DP-SGD, clipped to `max_norm`; without noise it is not. A charge covers `bands` steps.
 
     sampling_rate: of a unit, over all steps.
     """
-    bound = clipped_to(max_norm, noise_multiplier=noise_multiplier)
-    if bands == 1:
-        return PoissonGaussianSum(sampling_rate=sampling_rate, max_norm=bound, noise_multiplier=noise_multiplier)
-    return BandedGaussianSum(
-        sampling_rate=bands * sampling_rate,
-        max_norm=bound,
-        noise_multiplier=noise_multiplier,
-        coefficients=coefficients_for(bands, steps),
+    independent = clipping_sum(
+        sampling_rate=bands * sampling_rate, max_norm=max_norm, noise_multiplier=noise_multiplier
     )
+    if bands == 1:
+        return independent
+    return BandedGaussianSum(**vars(independent), coefficients=coefficients_for(bands, steps))
 
 
 @lru_cache(maxsize=64)
 def coefficients_for(bands: int, steps: int) -> tuple[float, ...]:
     """Coefficients with little error in the running sums of so many steps: those of (1 - x)^-p, for the best p.
 
-    Within 0.2 % of the error of the best Toeplitz matrix with these bands (`docs/lab/banded-noise.md`).
+    Within 0.2 % of the error of the best Toeplitz matrix with these bands (`lab/banded-noise.md`).
     """
 
     def of(power: float) -> tuple[float, ...]:
@@ -188,6 +189,6 @@ def error_of(bands: int, steps: int) -> float:
 
 
 def _running_error(coefficients: tuple[float, ...], steps: int) -> float:
-    """Of the sums of the first t answers, t up to `steps`, at noise multiplier and bound 1: the mean length of rows of A C^-1."""
+    """Of the sums of the first t answers, t up to `steps`, at noise multiplier and bound 1: rows of A C^-1, in the mean."""
     row = np.cumsum(signal.lfilter([1.0], coefficients, np.eye(1, steps)[0]))
     return math.sqrt(np.cumsum(row**2).mean())

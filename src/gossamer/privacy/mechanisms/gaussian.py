@@ -35,7 +35,7 @@ class PoissonSampled(ABC):
         return poisson_gaussian(sampling_rate=self.sampling_rate, noise_multiplier=self.noise_multiplier)
 
     def left(self, remaining: Callable[[DpEvent], int]) -> int:
-        """How many more calls a plan pays for. remaining: how many charges of an event it has left."""
+        """How many more calls a plan holds. remaining: how many charges of an event it has left."""
         return remaining(self.event)
 
     @abstractmethod

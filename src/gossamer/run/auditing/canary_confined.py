@@ -144,9 +144,9 @@ class GradientCanaries(CanaryObserver):
 
     @property
     def members(self) -> NDArray[np.bool_]:
-        """Which canaries are among the records: the first half. With banded noise, those in the first of the groups."""
-        first = np.arange(1, self.count // 2 + 1) if self.banded is None else self.banded.first_group.marks
-        return np.isin(np.arange(1, self.count + 1), first)
+        """Which canaries are among the records: the first half. After cycles of banded noise, those of the first group."""
+        there = np.arange(1, self.count // 2 + 1) if self.banded is None else self.banded.next_group.marks
+        return np.isin(np.arange(1, self.count + 1), there)
 
     def _with_canaries(self, gradient: Any, groups: int) -> tuple[Any, WithCanaries]:
         """Return the query with canaries, one for each query of the loop, because a query remembers its network."""
