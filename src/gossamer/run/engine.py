@@ -111,7 +111,7 @@ class Engine:
     """
 
     @checked_arguments
-    def __init__(
+    def __init__(  # noqa: PLR0913 (they are what a run is)
         self,
         data: MapStyle | Source,
         *,
@@ -128,8 +128,8 @@ class Engine:
     ) -> None:
         if not 1 <= expected_batch_size <= declared_size or min(steps, bands) < 1 or not 0 < max_norm < math.inf:
             raise RequestError(
-                "Give at least one step and one of `bands`, a finite `max_norm` above 0, and an `expected_batch_size` from 1 to "
-                "`declared_size`."
+                "Give at least one step, at least one band, a finite `max_norm` above 0, and an `expected_batch_size` from 1 "
+                "to `declared_size`."
             )
         if epsilon is None and noise_multiplier is None:
             raise BudgetError("give `epsilon` (the budget) or `noise_multiplier`.")

@@ -227,7 +227,7 @@ def test_an_attacker_who_knows_the_groups_comes_near_the_claim(rate: float) -> N
     seen = answers(ask, query, 15, Units(n)).numpy() / NORM
     x = audit.of_first_group(seen, ask.coefficients)
     scores = audit.log_likelihood_ratio(x, rate, 1.0)
-    threshold, inside, outside = audit.split(scores[ask._cycles[0].members], scores[n:])
+    threshold, inside, outside = audit.split(scores[ask.next_group.numbers], scores[n:])
     errors = audit.errors_at(inside, outside, threshold)
     noise = audit.most_noise(errors, lambda noise: audit.poisson_gaussian(rate, noise, 3), claimed=1.0)
     claim, found = (audit.poisson_gaussian_epsilon(rate, each, 3, 1e-5) for each in (1.0, noise))

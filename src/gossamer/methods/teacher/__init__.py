@@ -53,8 +53,8 @@ class Teacher(LabelsPublic[Config, Any]):
     are formulas, so no privacy goes into finding them, and what is trained is linear: 40,000 weights for ten classes of 28x28.
 
     Guarantee: (epsilon, delta)-DP for one unit, add-or-remove-one. Each step is one Poisson-sampled Gaussian mechanism: every
-    record's gradient is clipped to `max_norm`, noise is added to the sum once. With `bands`, so many steps together are one such
-    mechanism (`privacy/mechanisms/banded.py`). Features are computed, and normalised,
+    record's gradient is clipped to `max_norm`, noise is added to the sum once. With `bands`, so many steps together are one
+    such mechanism (`privacy/mechanisms/banded.py`). Features are computed, and normalised,
     within each picture alone. An encoder is assumed to do the same, and to have learnt from no record. A test on public
     pictures refuses one whose features depend on other pictures. What is released is the weights, and the public pictures of
     the run as they are. Without public pictures, samples are shapes of a drawing program that reads no record. So samples are

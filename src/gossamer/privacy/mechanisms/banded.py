@@ -50,11 +50,6 @@ class _Cycle:
     noise: "deque[Tensor]"
     position: int = 0
 
-    @property
-    def members(self) -> np.ndarray:
-        """The units of this group."""
-        return np.flatnonzero(self.groups == self.position)
-
     def __reduce_ex__(self, protocol: object) -> NoReturn:
         raise ConfinedError("past noise is private: a mechanism with banded noise cannot be pickled or copied deeply")
 
@@ -63,9 +58,10 @@ class _Cycle:
 class BandedGaussianSum(PoissonGaussianSum):
     """Clipped sums over Poisson draws from b groups in turn, with noise that is correlated over b steps.
 
-    One object per training: it knows where in a cycle it is, and a new one begins a new cycle with new groups. Add-or-remove-one:
-    a unit is in one group, so it takes part at most once in b consecutive steps. Then it moves C x by at most `max_norm` times
-    the length of the coefficients. So a cycle costs one subsampled Gaussian, which its first step records.
+    One object per training: it knows where in a cycle it is, and a new one begins a new cycle with new groups.
+    Add-or-remove-one: a unit is in one group, so it takes part at most once in b consecutive steps. Then it moves C x by at
+    most `max_norm` times the length of the coefficients. So a cycle costs one subsampled Gaussian, and its first step records
+    this cost.
 
     Args:
         sampling_rate: of a unit, in the steps of its group: b times its rate over all steps.
@@ -81,8 +77,8 @@ class BandedGaussianSum(PoissonGaussianSum):
     def __post_init__(self) -> None:
         if self.sampling_rate > 1:
             raise RequestError(
-                f"`bands={self.bands}` makes as many groups, and a step would sample {self.sampling_rate:.3g} times the units of "
-                "one. Take fewer bands or a smaller expected batch."
+                f"`bands={self.bands}` makes as many groups, and a step would sample {self.sampling_rate:.3g} times the units "
+                "of one. Take fewer bands or a smaller expected batch."
             )
         if not (self.coefficients[0] > 0 and math.hypot(*self.coefficients) <= (1 + LENGTH) / 2):
             raise RequestError(
@@ -108,7 +104,7 @@ class BandedGaussianSum(PoissonGaussianSum):
     def next_group(self) -> Any:
         """The records of the group whose turn is next, for an auditor. Private."""
         (cycle,) = self._cycles
-        return cycle.records.take(cycle.members)
+        return cycle.records.take(np.flatnonzero(cycle.groups == cycle.position))
 
     @property
     def _position(self) -> int:
@@ -127,8 +123,9 @@ class BandedGaussianSum(PoissonGaussianSum):
         cycle = self._cycles.pop() if self._cycles else self._begun(records, rng)
         if records is not cycle.records:
             raise RequestError("the cycles of banded noise go over the units of one Confined value")
-        drawn = cycle.members[rng.poisson_sample(len(cycle.members), self.sampling_rate)]
-        total = query.clipped_sum(records.take(drawn), Bounds(norms=(self.max_norm,)))
+        drawn = rng.poisson_sample(records.population, self.sampling_rate)
+        of_group = records.take(drawn[cycle.groups[drawn] == cycle.position])
+        total = query.clipped_sum(of_group, Bounds(norms=(self.max_norm,)))
         cycle.position = (cycle.position + 1) % self.bands
         self._cycles.append(cycle)  # after a failure a new cycle begins, with a charge of its own
         return total

@@ -68,8 +68,9 @@ class PoissonGaussianSum(PoissonSampled):
         """Sum over the drawn units. An empty draw is an ordinary answer of zeros. [D]"""
         return query.clipped_sum(self._drawn(records, rng), Bounds(norms=(self.max_norm,)))
 
-    def noised(self, total: "Tensor", query: object, rng: "Rng", /) -> "Tensor":  # noqa: ARG002 (what every mechanism is asked)
+    def noised(self, total: "Tensor", query: object, rng: "Rng", /) -> "Tensor":
         """The sum, with noise. [D]"""
+        del query  # which every mechanism is given
         if self.noise_multiplier > 0:
             rng.add_gaussian_(total, self.noise_multiplier * self.max_norm)
         return total
