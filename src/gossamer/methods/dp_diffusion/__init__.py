@@ -90,8 +90,7 @@ class DpDiffusion(contract.Method[Config, Any]):
         - It starts on pictures: public ones, or those that another method makes of a private release (`start`).
         - The sampling rate is expected batch / *declared* size, and sums are divided by the expected batch.
         - With `refine`, samples of the start get noise and are denoised (Meng et al. 2022, SDEdit). Its generator is released.
-        - Optional: noise that is correlated over so many steps, and groups of records in turn (`bands`; Choquette-Choo et al.
-          2023).
+        - Optional: correlated noise, with groups of records in turn (`bands`; Choquette-Choo et al. 2023).
     """
 
     name = "dp-diffusion"

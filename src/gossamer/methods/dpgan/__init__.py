@@ -72,8 +72,7 @@ class Dpgan(WarmStarted[Config, Any]):
         - The clipped sums of records and of fakes are computed apart and added: the same number, and the fakes stay outside.
         - The accuracy that drives the adaptive frequency is taken on the fakes of the generator step itself, which are fresh.
         - Optional: a warm start of both networks on public records (free), and a running average of the generator's weights.
-        - Optional: noise that is correlated over so many steps, and groups of records in turn (`bands`; Choquette-Choo et al.
-          2023).
+        - Optional: correlated noise, with groups of records in turn (`bands`; Choquette-Choo et al. 2023).
     """
 
     name = "dpgan"

@@ -65,8 +65,7 @@ class Teacher(LabelsPublic[Config, Any]):
           over all records, which cost privacy.
         - Every gradient is clipped to a bound that most of them exceed. The mean of the weights over the second half of the
           steps is released. It carries less noise than the last ones.
-        - Optional: noise that is correlated over so many steps, and groups of records in turn (`bands`; Choquette-Choo et al.
-          2023).
+        - Optional: correlated noise, with groups of records in turn (`bands`; Choquette-Choo et al. 2023).
     """
 
     name = "teacher"
